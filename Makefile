@@ -1,12 +1,14 @@
-# The front door. Every target can be run again at no cost.
+# Build, test and demo targets. All of them are idempotent.
 #   make demo     train MNIST on two ranks, from a fresh machine
-#   make test     everything that is tested, from a fresh machine
-#   make setup    dependencies only       make build   the binaries into build/bin/
+#   make test     all tests, from a fresh machine
+#   make setup    dependencies only       make build   all binaries, into build/bin/
 #   make unit     the quick tests         make sanitize   the tests under ASan, UBSan and TSan
 #   make lint     formatting and static analysis          make clean
 #   make bench    side by side with Python (BENCH=--quick: under 5 minutes)
+#   make docs     the documentation site, into build/site/ (offline after the first time)
+#   make run-file-reference   the tables of docs/run_file.md, from the trainer in build/bin/
 .DEFAULT_GOAL := build
-.PHONY: setup peers build demo test unit sanitize lint bench clean
+.PHONY: setup peers build demo test unit sanitize lint bench docs run-file-reference clean
 
 GENERATOR := $(if $(shell command -v ninja),-G Ninja)
 JOBS := $(shell nproc)
@@ -19,15 +21,15 @@ peers:
 	@cmake/setup.sh --peers
 
 build: setup
-	$(call say,building lockstep and lockstep-trainer (about six minutes the first time on two cores))
+	$(call say,building the binaries (about six minutes the first time on two cores))
 	@cmake --preset release $(GENERATOR) -DLOCKSTEP_TESTS=OFF >build.log 2>&1 || { cat build.log; exit 75; }
 	@cmake --build build -j $(JOBS)
 
 demo: build
 	$(call say,training an MLP on MNIST with two ranks)
 	@build/bin/lockstep launch -n 2 configs/mnist.yaml tracking.ranks=all
-	@if [ -t 1 ]; then printf '\033[1m==>\033[0m %s\n' 'the dashboard, until Ctrl C: open the link (again: build/bin/lockstep ui)'; build/bin/lockstep ui; \
-	else printf '==> %s\n' 'the dashboard: build/bin/lockstep ui'; fi
+	@if [ -t 1 ]; then printf '\033[1m==>\033[0m %s\n' 'starting the dashboard: open the link; stop with Ctrl-C (start again with: build/bin/lockstep ui)'; build/bin/lockstep ui; \
+	else printf '==> %s\n' 'start the dashboard with: build/bin/lockstep ui'; fi
 
 test: peers
 	$(call say,building Lockstep and its tests)
@@ -49,6 +51,15 @@ sanitize: peers
 bench: peers build
 	@cmake --build build -j $(JOBS) --target lockstep_bench_collectives lockstep_bench_overlap lockstep_bench_logging lockstep_bench_checkpoint
 	@.venv/bin/python bench/run.py $(BENCH)
+
+docs:
+	@cmake/setup.sh --docs
+	$(call say,building the documentation site into build/site)
+	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict
+	$(call say,open build/site/index.html)
+
+run-file-reference:
+	@python3 cmake/run_file_reference.py build/bin/lockstep-trainer docs/run_file.md
 
 lint:
 	@cmake/setup.sh --lint

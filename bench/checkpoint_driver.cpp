@@ -106,7 +106,7 @@ nlohmann::json measure(Training& training, const trainer::SavingOptions& options
     if (is_there()) written_ms = ms_since(begin);
     for (int i = 0; i < steps; ++i) {
       const bool was_writing = training.somebody_writes(saving);
-      saving.look(!was_writing, false);
+      saving.poll(!was_writing, false);
       const auto step_ms = training.step();
       const bool is_writing = training.somebody_writes(saving);
       if (was_writing && is_writing) result["writing_step_ms"].push_back(step_ms);

@@ -57,9 +57,10 @@ struct Vote : launch::StatusJudge {
 // The nodes of one process, as far as they meet.
 class Nodes {
  public:
-  Nodes(std::vector<std::unique_ptr<launch::RendezvousClient>> clients, launch::Coordinator* coordinator)
+  Nodes(std::vector<std::unique_ptr<launch::RendezvousClient>> clients,
+        launch::Coordinator* coordinator)
       : clients_(std::move(clients)), coordinator_(coordinator), latest_(Clock::now() + kPatience) {
-    for (auto& member : clients_) client->set_ready();
+    for (auto& client : clients_) client->set_ready();
   }
 
   // Until every node got an order of this kind.
@@ -83,19 +84,19 @@ class Nodes {
     if (Clock::now() >= latest_) throw environment_error("the nodes did not meet in time");
     PollSet polls;
     if (coordinator_) coordinator_->watch(polls);
-    for (auto& member : clients_) client->watch(polls);
+    for (auto& client : clients_) client->watch(polls);
     polls.wait();
     if (coordinator_) coordinator_->update();
-    for (auto& member : clients_) client->update();
+    for (auto& client : clients_) client->update();
   }
   void vote() {
-    for (auto& member : clients_) client->report_status({.ranks = {launch::RankView{}}});
+    for (auto& client : clients_) client->report_status({.ranks = {launch::RankView{}}});
   }
   void lose_one() { clients_.pop_back(); }
   void end() {
     launch::LaunchReport report;
     report.workers.push_back({.exit = {.code = 75}, .error = launch::ErrorReport{.peer = true}});
-    for (auto& member : clients_) {
+    for (auto& client : clients_) {
       client->report_attempt(report, false);
       client->set_ready();
     }

@@ -1,4 +1,4 @@
-// JSON of what was measured, as values and, for answers with many numbers, written directly.
+// JSON of metrics, as values or, for responses with many numbers, appended to a string directly.
 #pragma once
 
 #include <map>
@@ -10,7 +10,7 @@
 
 namespace lockstep::catalog {
 
-// NaN and infinities become "nan", "inf" and "-inf"; any other number reads back as the same.
+// NaN and infinities become "nan", "inf" and "-inf"; any other number round-trips.
 void append_number(std::string& text, double value);
 void append_numbers(std::string& text, std::span<const double> values);
 // NaN becomes null.

@@ -136,7 +136,7 @@ void RunCatalog::keep_index() {
   num_kept_ = num_settled;
 }
 
-// Those that nobody knows come first, then those that only the index knows; both newest first.
+// Unknown runs first, then those known only from the index; newest first in both.
 void RunCatalog::read_new() {
   std::vector<std::tuple<bool, double, std::string>> unread;
   {
@@ -214,7 +214,7 @@ void RunCatalog::drop_unused() {
   }
 }
 
-// Reads what is new of a run, or all of it. `anew`: even where nothing seems to be new.
+// Reads new records of a run, or all of it. `anew`: even if nothing seems to be new.
 void RunCatalog::read(const std::string& id, bool with_columns, bool anew) {
   std::shared_ptr<RunLogs> logs;
   std::shared_ptr<std::mutex> turn;

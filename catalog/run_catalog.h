@@ -1,7 +1,6 @@
-// The runs of a directory, kept up to date by one thread: it reads new runs, follows those that go
-// on, and tells who waits what changed. Runs that are looked at are opened: their values are
-// indexed by column. Memory: a small summary of every run, and the bookkeeping of the few that are
-// open.
+// The runs of a directory, kept up to date by one thread: it reads new runs, follows running ones
+// and notifies waiting threads of changes. Runs that are viewed are opened: their values are
+// indexed by column. Memory: a small summary per run, and the bookkeeping of the few open runs.
 #pragma once
 
 #include <chrono>
@@ -22,19 +21,18 @@
 namespace lockstep::catalog {
 
 struct CatalogProgress {
-  size_t done = 0, total = 0;  // runs read, or seen to be as the index says, of those found
+  size_t done = 0, total = 0;  // of the runs found: read, or verified to match the index
 };
 
-// What a catalog reads by itself: only what it is asked for, or all runs; and whether it may keep
-// an index for the next start (catalog/index/catalog_index.h). One that is there is used by both of the
-// last.
+// Asked: reads runs on request only. All: reads all runs, using an existing index
+// (catalog/index/catalog_index.h). AllAndKeep: also writes the index for the next start.
 enum class CatalogReading { Asked, All, AllAndKeep };
 
 struct CatalogChanges {
-  uint64_t number = 0;               // what to ask with the next time
-  std::vector<RunSnapshot> runs;     // that changed
+  uint64_t number = 0;               // argument of the next changes_since()
+  std::vector<RunSnapshot> runs;     // changed runs
   std::vector<std::string> removed;  // ids
-  bool reset = false;                // too much changed: everything is to be read again
+  bool reset = false;                // too many changes: read everything again
 };
 
 // Thread: any.
@@ -52,32 +50,32 @@ class RunCatalog {
 
   // Newest first.
   std::vector<RunSnapshot> all() const;
-  // nullptr where there is none. One that was not read yet is read now.
+  // nullptr if there is no such run. Reads the run if it was not read yet.
   RunSnapshot find(const std::string& id);
-  // With columns, read at least once. nullptr where there is none. Throws Environment.
+  // The logs with columns, read at least once; nullptr if there is no such run. Throws Environment.
   std::shared_ptr<RunLogs> open(const std::string& id);
 
-  // Reads what somebody here changed, or removed.
+  // Re-reads a run after this process changed or removed it.
   void refresh(const std::string& id);
 
   CatalogProgress progress() const;
   uint64_t number() const;
   CatalogChanges changes_since(uint64_t number) const;
-  // Returns when there is something newer than `number`, after `timeout`, or at the end.
+  // Returns when there is a change after `number`, after `timeout`, or after stop().
   void wait(uint64_t number, std::chrono::milliseconds timeout) const;
-  // Nobody waits any more.
+  // Wakes all waiting threads.
   void stop();
 
  private:
   struct Job {
     RunSnapshot snapshot;           // nullptr: not read yet
-    std::shared_ptr<RunLogs> logs;  // of runs that go on or are open
-    uint64_t used = 0;              // by open(): larger is later
+    std::shared_ptr<RunLogs> logs;  // of running and of open runs
+    uint64_t used = 0;              // by open(): larger is more recent
     uint64_t stamp = 0;             // of the directory's files when it was read
     double modified = 0;            // of the directory; newest are read first
     bool live = false;
-    bool checked = true;  // false: the snapshot is the index's, the files were not looked at yet
-    std::shared_ptr<std::mutex> turn = std::make_shared<std::mutex>();  // of those who read the run
+    bool checked = true;  // false: snapshot from the index, not yet verified
+    std::shared_ptr<std::mutex> turn = std::make_shared<std::mutex>();  // one reader
 
     bool is_known() const { return snapshot && checked; }
   };
@@ -108,14 +106,14 @@ class RunCatalog {
   std::vector<std::pair<uint64_t, std::string>> removed_ GUARDED_BY(mutex_);  // number, id
   uint64_t number_ GUARDED_BY(mutex_) = 0, first_number_ GUARDED_BY(mutex_) = 0;
   uint64_t uses_ GUARDED_BY(mutex_) = 0;
-  uint64_t num_settled_ GUARDED_BY(mutex_) = 0;  // grows when what an index would hold changes
+  uint64_t num_settled_ GUARDED_BY(mutex_) = 0;  // grows if the index would change
   bool stopping_ GUARDED_BY(mutex_) = false, was_searched_ GUARDED_BY(mutex_) = false;
 
-  // The thread's own.
+  // Used by the thread only.
   uint64_t root_stamp_ = 0;
-  int opened_ahead_ = 0;    // of the newest runs, which are the likeliest to be looked at
-  std::string checked_to_;  // check_some() goes round
-  uint64_t num_kept_ = 0;   // num_settled_ as the index has it
+  int opened_ahead_ = 0;    // newest runs, the most likely to be viewed
+  std::string checked_to_;  // where check_some() continues
+  uint64_t num_kept_ = 0;   // num_settled_ at the last write of the index
   std::chrono::steady_clock::time_point keep_next_;
   std::jthread thread_;  // last: it uses all of the above
 };

@@ -58,7 +58,7 @@ InnerFile open_inner_file(const fs::path& directory, std::string_view path) {
     const auto slash = path.find('/');
     const std::string part(path.substr(0, slash));
     if (slash == std::string_view::npos) {
-      // O_NONBLOCK: a pipe that somebody put there holds nobody up.
+      // O_NONBLOCK: opening a named pipe must not block.
       FileDescriptor file(
           ::openat(at.get(), part.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
       struct stat info {};

@@ -1,4 +1,4 @@
-// Files within a directory, found by a path that somebody else wrote.
+// Access to files within a directory by untrusted paths.
 #pragma once
 
 #include <cstdint>
@@ -18,21 +18,21 @@ struct FileEntry {
   double modified = 0;  // unix seconds
 };
 
-// Regular files below `directory` without hidden ones, by path; no link is followed or listed. At
-// most `most`; `more` says whether there are others.
+// Regular files below `directory` without hidden ones, by path; links are neither followed nor
+// listed. At most `most`; `more` is set if there are others.
 std::vector<FileEntry> list_files(const std::filesystem::path& directory, size_t most, bool& more);
 
-// Whether `path` is one that a file within a directory can have: relative, of at most 1024 bytes,
+// Whether `path` is a valid path within a directory: relative, of at most 1024 bytes,
 // without empty parts, parts that begin with '.', control characters or '\'.
 bool is_inner_path(std::string_view path);
 
 struct InnerFile {
-  std::shared_ptr<const FileDescriptor> file;  // nullptr: there is none
+  std::shared_ptr<const FileDescriptor> file;  // nullptr: not found
   uint64_t bytes = 0;
 };
 
 // The regular file at `path` within `directory`, opened part by part without following any link, so
-// that nothing outside can be reached, whatever somebody changes meanwhile.
+// that nothing outside is reachable, even if the tree changes meanwhile.
 InnerFile open_inner_file(const std::filesystem::path& directory, std::string_view path);
 
 }  // namespace lockstep::catalog

@@ -8,10 +8,10 @@
 #include <set>
 
 #include "catalog/index/catalog_index.h"
+#include "catalog/parallel_for.h"
 #include "catalog/run_files.h"
 #include "catalog/run_logs.h"
 #include "catalog/run_stamp.h"
-#include "catalog/side_by_side.h"
 #include "core/config/nearest_name.h"
 #include "lockstep/error.h"
 #include "tracking/log/event_log_reader.h"
@@ -57,7 +57,7 @@ std::vector<RunSnapshot> current_runs(const fs::path& directory, NameTable& name
     if (it != indexed.end() && it->summary.id == found[i]) known[i] = &*it;
   }
   std::vector<RunSnapshot> runs(found.size());
-  side_by_side(found.size(), std::min(found.size() / kRunsPerThread, kMaxListReaders),
+  parallel_for(found.size(), std::min(found.size() / kRunsPerThread, kMaxListReaders),
                [&](size_t i) { runs[i] = current_run(directory / found[i], known[i], names); });
   std::erase(runs, nullptr);
   return runs;

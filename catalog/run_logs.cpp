@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
-#include "catalog/side_by_side.h"
+#include "catalog/parallel_for.h"
 #include "core/number_text.h"
 #include "lockstep/error.h"
 #include "tracking/runs/run_directory.h"
@@ -100,7 +100,7 @@ int number_of_log(const fs::path& log) {
   const auto stem = log.stem().string();
   const auto dash = stem.rfind('-');
   if (dash == std::string::npos) return -1;
-  return std::max(number_in<int>(stem.substr(dash + 1)).value_or(-1), -1);
+  return std::max(parse_number<int>(stem.substr(dash + 1)).value_or(-1), -1);
 }
 
 RunLogs::RunLogs(fs::path run_dir, NameTable& names, ColumnSpool* spool, Links links)
@@ -137,7 +137,7 @@ bool RunLogs::find_logs() {
 bool RunLogs::catch_up_all() {
   std::atomic<bool> changed = false;
   const auto num_threads = was_read_ ? 1 : std::min(logs_.size() / kLogsPerThread, kMaxReaders);
-  side_by_side(logs_.size(), num_threads, [&](size_t i) {
+  parallel_for(logs_.size(), num_threads, [&](size_t i) {
     if (logs_[i]->catch_up()) changed = true;
   });
   return changed;

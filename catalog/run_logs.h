@@ -10,14 +10,14 @@
 
 namespace lockstep::catalog {
 
-// Whether what is a link counts as what it leads to. The dashboard refuses them: they could lead
-// out of the directory of runs, and its visitors may not be allowed to read all files.
+// Whether symbolic links are followed. The dashboard does not: a link could lead out of the
+// directory of runs to files that its users may not read.
 enum class Links { Refuse, Follow };
 
 // The event logs of a run, ranks before nodes, each in order.
 std::vector<LogName> log_names(const std::filesystem::path& run_dir, Links links);
 
-// Where the log of `source` lies.
+// The path of the log of `source`.
 std::filesystem::path log_path(const std::filesystem::path& run_dir, const SourceSummary& source);
 
 // Thread: any.
@@ -27,14 +27,14 @@ class RunLogs {
   RunLogs(std::filesystem::path run_dir, NameTable& names, ColumnSpool* spool,
           Links links = Links::Refuse);
 
-  // Reads what was appended to the logs, and logs that are new. Returns whether anything changed.
-  // Waits for those who look.
+  // Reads appended records and new logs. Returns whether anything changed. Waits until no look() is
+  // in progress.
   bool catch_up();
 
-  // Makes sure that it was read at least once.
+  // Ensures that the logs were read at least once.
   void read_once();
 
-  // Calls `visit` with the logs, ranks in order and then nodes. They do not change meanwhile.
+  // Calls `visit` with the logs, ranks in order and then nodes. They do not change during the call.
   template <class Visit>
   auto look(const Visit& visit) const {
     const std::shared_lock lock(mutex_);
@@ -59,11 +59,10 @@ class RunLogs {
 };
 
 // How a rank ended, or for nullptr, a job without an event log: tracking/runs/end_facts.h decides,
-// from the facts and the log. Beyond the state it means something only where has_ended().
+// from the facts and the log. Members other than the state are valid only if has_ended().
 RunEnd end_of_rank(const RunSummary& run, const SourceSummary* rank);
 
-// What the list shows of a run, from its logs and the files beside them. `version` and `changed`
-// are the caller's to set.
+// The summary of a run, from its logs and other files. The caller sets `version` and `changed`.
 RunSummary summarize_run(const RunLogs& logs, NameTable& names);
 
 // The number at the end of "rank-00003.lsev", or -1.

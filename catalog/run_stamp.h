@@ -1,4 +1,4 @@
-// Whether the files of a run are as they were, without reading them.
+// Detects changes to the files of a run without reading them.
 #pragma once
 
 #include <cstdint>
@@ -8,21 +8,21 @@
 
 namespace lockstep::catalog {
 
-// Differs when a run that is over was changed after all: resumed, tagged, synced. Of places, sizes
-// and times of its directory, its files and its logs.
+// Changes if a finished run is modified: resumed, tagged, synced. Computed from the names, sizes
+// and times of its directory, files and logs.
 uint64_t stamp_of(const std::filesystem::path& run_dir);
 
-// The same where the logs of `run` are all that it has, and no link is among them. Quicker, because
-// the directory of logs is not read: it has the same names if it was not changed.
+// The same if `run` lists all logs and none of them is a link. Faster: does not read the directory
+// of logs, whose names are unchanged if the directory is.
 uint64_t stamp_of(const std::filesystem::path& run_dir, const RunSummary& run);
 
-// Differs when names came or went.
+// Changes if entries were added or removed.
 uint64_t stamp_of_directory(const std::filesystem::path& directory);
 
-// A directory that has what makes it a run.
+// Whether the directory is a run.
 bool is_run(const std::filesystem::path& path, Links links);
 
-// Unix seconds of its last change; 0 where it is not there.
+// Unix seconds of its last change; 0 if it does not exist.
 double directory_time(const std::filesystem::path& path);
 
 }  // namespace lockstep::catalog

@@ -1,4 +1,4 @@
-// Tables and ages for people.
+// Human-readable tables and ages.
 #pragma once
 
 #include <iosfwd>
@@ -9,11 +9,11 @@ namespace lockstep::cli {
 
 using TextRow = std::vector<std::string>;
 
-// Columns are as wide as their widest cell; the last one ends the line. Control characters are
-// escaped: cells may hold text from other users. Not empty.
+// Each column is as wide as its widest cell. Control characters are escaped, since cells may hold
+// text from other users. `rows` must not be empty.
 void print_aligned(std::vector<TextRow> rows, std::ostream& out);
 
-// "12 s", "5 min", "47 h", "3 days"; "-" for what can be no age.
+// "12 s", "5 min", "47 h", "3 days"; "-" for an invalid age.
 std::string age_text(double seconds);
 
 }  // namespace lockstep::cli

@@ -12,7 +12,7 @@ namespace {
 
 Error unexpected(const cxxopts::Options& options, const std::string& word) {
   if (!word.starts_with('-'))
-    return config_error(fmt::format("{}: '{}' is one argument too many", options.program(), word));
+    return config_error(fmt::format("{}: unexpected argument '{}'", options.program(), word));
   std::vector<std::string> valid;
   for (const auto& option : options.group_help("").options)
     valid.push_back("--" + option.l.front());
@@ -25,7 +25,7 @@ Error unexpected(const cxxopts::Options& options, const std::string& word) {
 cxxopts::ParseResult parse_words(cxxopts::Options& options, const std::vector<std::string>& words) {
   std::vector<const char*> argv;
   for (const auto& word : words) argv.push_back(word.c_str());
-  options.allow_unrecognized_options();
+  options.allow_unrecognised_options();
   try {
     auto parsed = options.parse(static_cast<int>(argv.size()), argv.data());
     if (!parsed.unmatched().empty()) throw unexpected(options, parsed.unmatched().front());

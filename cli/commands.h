@@ -1,5 +1,5 @@
-// The commands of the `lockstep` binary. Each takes its own arguments (argv[0] is the command's
-// name), prints to stdout, throws Error, and returns the process's exit code.
+// The commands of the `lockstep` binary. argv[0] is the name of the command. Each prints to
+// stdout, throws Error, and returns the exit code of the process.
 #pragma once
 
 namespace lockstep::cli {

@@ -1,4 +1,4 @@
-// The `lockstep` binary: one table of commands. It links no LibTorch, so that it answers at once.
+// The `lockstep` binary: one table of commands. It does not link LibTorch, so that it starts fast.
 #include <fmt/format.h>
 
 #include <array>
@@ -20,27 +20,26 @@ int help_command(int, char**);
 
 struct Command {
   const char* name;
-  const char* help;
+  const char* help;  // nullptr: internal, not listed
   int (*run)(int argc, char** argv);
 };
 constexpr std::array<Command, 14> kCommands = {{
-    {"launch", "train on several ranks: start them, show their output, stop all when one fails",
+    {"launch", "train on several ranks: start them, show their output, stop all if one fails",
      launch_command},
-    {"launch-node", "the part of 'launch --hostfile' on a host; ssh starts it",
-     launch_node_command},
-    {"train", "train as one process: the same as lockstep-trainer", train_command},
-    {"plan", "what a run file is going to be on so many ranks, before they are started",
+    {"launch-node", nullptr, launch_node_command},  // started over ssh by launch --hostfile
+    {"track", nullptr, track_command},
+    {"train", "train in one process, like lockstep-trainer", train_command},
+    {"plan", "estimate steps, memory and communication of a run, without starting it",
      plan_command},
     {"runs", "list, show, watch, compare, export, stop, tag and remove runs", runs_command},
-    {"ui", "the dashboard: look at runs, groups and ranks in a browser", ui_command},
-    {"artifacts", "keep and fetch versioned files of the runs", artifacts_command},
+    {"ui", "serve the dashboard: runs, groups and ranks in a browser", ui_command},
+    {"artifacts", "store and retrieve versioned files of runs", artifacts_command},
     {"ckpt", "list, verify and compare the checkpoints of a run", ckpt_command},
     {"sync", "send a recorded run to its sinks", sync_command},
-    {"track", "the tracking agent of a node; the trainer starts it", track_command},
-    {"doctor", "look whether this machine can train", doctor_command},
+    {"doctor", "check whether this machine is ready to train", doctor_command},
     {"schema", "print the JSON Schema of the run file", schema_command},
     {"version", "print the version", version_command},
-    {"help", "print this", help_command},
+    {"help", "show this help", help_command},
 }};
 
 int version_command(int, char**) {
@@ -49,9 +48,10 @@ int version_command(int, char**) {
 }
 
 int help_command(int, char**) {
-  fmt::print("usage: lockstep COMMAND ...\n\ncommands:\n");
-  for (const auto& command : kCommands) fmt::print("  {:<12}{}\n", command.name, command.help);
-  fmt::print("\n'lockstep COMMAND --help' tells more about one.\n");
+  fmt::print("usage: lockstep COMMAND [OPTION...]\n\ncommands:\n");
+  for (const auto& command : kCommands)
+    if (command.help) fmt::print("  {:<12}{}\n", command.name, command.help);
+  fmt::print("\nRun 'lockstep COMMAND --help' for the options of a command.\n");
   return 0;
 }
 
@@ -62,7 +62,7 @@ int run(int argc, char** argv) {
   std::vector<std::string> names;
   for (const auto& command : kCommands) {
     if (given == command.name) return command.run(argc - 1, argv + 1);
-    names.emplace_back(command.name);
+    if (command.help) names.emplace_back(command.name);
   }
   const auto problem =
       given.empty() ? "a command is missing" : fmt::format("unknown command '{}'", given);

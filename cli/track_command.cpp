@@ -1,4 +1,4 @@
-// `lockstep track` and `lockstep sync`: the tracking agent, and what it does once a run is over.
+// `lockstep track` (the tracking agent) and `lockstep sync` (delivery after the end of a run).
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -22,46 +22,47 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kTrackHelp = R"(lockstep track: the tracking agent of one node
+constexpr const char* kTrackHelp = R"(lockstep track: run the tracking agent of a node (internal)
 
   lockstep track RUN_DIR [--node-rank N] [--logs N]
 
-Feeds the sinks of the run in RUN_DIR from its event logs, samples the system, and writes down the
-end of a run whose process could not. The trainer starts one per node; started by hand it goes on
-where the one before was.
+Feeds the sinks of the run in RUN_DIR from its event logs, samples system metrics, and records the
+outcome of a run whose process could not. The trainer starts one per node; started manually, it
+continues where the previous one stopped.
 
-  --node-rank N   whose ranks' logs it reads (default 0)
-  --logs N        how many of them will log: it begins when their logs are there (default 1)
-  --pid PID       of a rank whose use of the machine is recorded, also when it does not log
-  --attached      it is over when standard input is at its end
-  --launcher PID  who writes down how the run ended, when all ranks are gone
+  --node-rank N   node whose logs it reads (default: 0)
+  --logs N        number of logging ranks; it starts when their logs exist (default: 1)
+  --pid PID       process of a rank to sample, even if the rank does not log; repeatable
+  --attached      exit at the end of standard input
+  --launcher PID  process that records the outcome of the run after all ranks have exited
 
-Where nodes share no file system (the trainer gives these, and LOCKSTEP_FORWARDING_TOKEN):
+If nodes share no file system (set by the trainer, with LOCKSTEP_FORWARDING_TOKEN):
   --forward-to URL   send the logs to the agent of rank 0's node, which feeds the sinks
-  --receive-from N   take the logs of node N, on the socket that is open as descriptor 3
-  --receive-logs N   how many logs of ranks will come
+  --receive-from N   receive the logs of node N, on the socket open as descriptor 3
+  --receive-logs N   number of rank logs to expect
 )";
 
 constexpr const char* kSyncHelp = R"(lockstep sync: send a recorded run to its sinks
 
   lockstep sync RUN [--sink SINK]... [--dir RUNS] [--timeout '10 min']
 
-Sends what the sinks do not have yet, each record once: after a crash, when there was no network, or
-to a sink that the run did not have. RUN is an id, the beginning of one, or a run's directory.
+Sends the records that the sinks do not have yet, each exactly once: after a crash, after a network
+outage, or to a sink that the run did not use. RUN is a run id, a unique prefix of one, or a run
+directory.
 
-  --sink SINK     only this one: a name, or as in a run file: '{name: mlflow, tracking_uri: URL}';
-                  default: the sinks of the run
-  --dir RUNS      where the runs are kept; default: runs
-  --timeout TIME  give up after it; default: 10 min
+  --sink SINK     only this sink: a name, or as in a run file: '{name: mlflow, tracking_uri: URL}';
+                  repeatable (default: the sinks of the run)
+  --dir RUNS      directory of the runs (default: runs)
+  --timeout TIME  give up after this time (default: 10 min)
 
-Exit codes: 0 everything is there, 75 not yet (run it again), 78 the input is wrong.
+Exit codes: 0 complete, 75 incomplete (run it again), 78 invalid input.
 )";
 
 Environment environment_of_process() {
   return [](const std::string& name) { return environment(name.c_str()); };
 }
 
-// cxxopts' exceptions are turned into Config errors right where they arise.
+// Converts exceptions of cxxopts to Config errors.
 cxxopts::ParseResult parse_agent_words(cxxopts::Options& options, int argc, char** argv) {
   try {
     return options.parse(argc, argv);
@@ -75,7 +76,7 @@ fs::path existing_run(const fs::path& path) {
   std::error_code error;
   const auto dir = fs::weakly_canonical(path, error);
   if (!fs::is_directory(dir / "events", error))
-    throw config_error(fmt::format("'{}' is no directory of a run", path.string()));
+    throw config_error(fmt::format("'{}' is not a run directory", path.string()));
   return dir;
 }
 
@@ -84,7 +85,7 @@ Duration parse_duration(const std::string& text) {
   return ConfigValue<Duration>::read(*root.find("timeout"), "timeout");
 }
 
-// The run's own settings of a sink, where it is only named and the run has it.
+// A sink given by name alone gets its settings from the run, if the run has it.
 void choose_sinks(tracking::TrackingConfig& config, const std::vector<std::string>& given) {
   tracking::SinkList all = config.sinks;
   std::string list;
@@ -102,8 +103,8 @@ void show_progress_line(const std::vector<tracking::SinkStatus>& sinks) {
   std::fflush(stderr);
 }
 
-// After an incomplete delivery a sink may hang in a call, which the end of the process cuts short.
-[[noreturn]] void end_process(int code) {
+// After an incomplete delivery, a sink may still hang in a call: exits without waiting for it.
+[[noreturn]] void exit_process(int code) {
   std::fflush(nullptr);
   std::_Exit(code);
 }
@@ -153,7 +154,7 @@ int track_command(int argc, char** argv) {
     return 0;
   }
   if (!parsed.count("run"))
-    throw config_error("lockstep track: which run? Give its directory; see lockstep track --help");
+    throw config_error("lockstep track: missing run directory; see lockstep track --help");
   if (parsed.count("attached")) lower_thread_priority();  // beside a training
   const auto run_dir = existing_run(parsed["run"].as<std::string>());
   const auto report =
@@ -167,10 +168,10 @@ int track_command(int argc, char** argv) {
                            .environment = environment_of_process(),
                            .forwarding = forwarding_of(parsed)});
   if (report.complete) return 0;
-  if (report.handed_over) end_process(0);
-  fmt::print(stderr, "lockstep track: {}; lockstep sync {} tries again\n",
+  if (report.handed_over) exit_process(0);
+  fmt::print(stderr, "lockstep track: {}; retry with: lockstep sync {}\n",
              tracking::describe_incomplete(report.sinks), run_dir.string());
-  end_process(static_cast<int>(ErrorKind::Environment));
+  exit_process(static_cast<int>(ErrorKind::Environment));
 }
 
 int sync_command(int argc, char** argv) {
@@ -186,7 +187,7 @@ int sync_command(int argc, char** argv) {
     return 0;
   }
   if (!parsed.count("run"))
-    throw config_error("lockstep sync: which run? Give its id; see lockstep runs list");
+    throw config_error("lockstep sync: missing run id; 'lockstep runs list' lists the runs");
   tracking::SyncOptions sync{
       .run_dir = find_run_dir(parsed["run"].as<std::string>(), parsed["dir"].as<std::string>())};
   sync.config = tracking::read_tracking_config(sync.run_dir);
@@ -202,7 +203,7 @@ int sync_command(int argc, char** argv) {
   const auto left = describe_incomplete(sinks);
   if (!left.empty()) {
     fmt::print(stderr, "lockstep: error: {}\n", left);
-    end_process(static_cast<int>(ErrorKind::Environment));
+    exit_process(static_cast<int>(ErrorKind::Environment));
   }
   for (const auto& sink : sinks) fmt::print("{}: complete\n", sink.name);
   return 0;

@@ -13,7 +13,7 @@
 namespace lockstep::cli {
 namespace {
 
-[[noreturn]] void become_trainer(std::vector<std::string> arguments) {
+[[noreturn]] void exec_trainer(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), trainer_program());
   std::vector<char*> argv;
   for (auto& argument : arguments) argv.push_back(argument.data());
@@ -22,10 +22,10 @@ namespace {
   throw config_error(fmt::format("cannot start '{}': {}", arguments[0], std::strerror(errno)));
 }
 
-[[noreturn]] void act_as_trainer(const char* option, int argc, char** argv) {
+[[noreturn]] void exec_trainer_with(const char* option, int argc, char** argv) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
   arguments.insert(arguments.begin(), option);
-  become_trainer(std::move(arguments));
+  exec_trainer(std::move(arguments));
 }
 
 }  // namespace
@@ -42,10 +42,10 @@ std::string trainer_program() {
   return (std::filesystem::path(own_program()).parent_path() / "lockstep-trainer").string();
 }
 
-int train_command(int argc, char** argv) { become_trainer({argv + 1, argv + argc}); }
+int train_command(int argc, char** argv) { exec_trainer({argv + 1, argv + argc}); }
 
-int schema_command(int argc, char** argv) { act_as_trainer("--schema", argc, argv); }
-int ckpt_command(int argc, char** argv) { act_as_trainer("--checkpoints", argc, argv); }
-int plan_command(int argc, char** argv) { act_as_trainer("--plan", argc, argv); }
+int schema_command(int argc, char** argv) { exec_trainer_with("--schema", argc, argv); }
+int ckpt_command(int argc, char** argv) { exec_trainer_with("--checkpoints", argc, argv); }
+int plan_command(int argc, char** argv) { exec_trainer_with("--plan", argc, argv); }
 
 }  // namespace lockstep::cli

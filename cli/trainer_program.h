@@ -1,4 +1,4 @@
-// The trainer: the program beside this one that links LibTorch.
+// The trainer: the program next to this one that links LibTorch.
 #pragma once
 
 #include <string>
@@ -11,11 +11,11 @@ std::string trainer_program();
 // The path of this program. Throws Environment.
 std::string own_program();
 
-// `lockstep train ARGS`: becomes `lockstep-trainer ARGS`. Throws Config when that cannot be
-// executed.
+// `lockstep train ARGS`: replaces the process with `lockstep-trainer ARGS`. Throws Config if it
+// cannot be executed.
 int train_command(int argc, char** argv);
 
-// `lockstep schema|ckpt|plan ARGS`: becomes `lockstep-trainer --schema|--checkpoints|--plan ARGS`.
+// `lockstep schema|ckpt|plan ARGS`: the same with `lockstep-trainer --schema|--checkpoints|--plan`.
 int schema_command(int argc, char** argv);
 int ckpt_command(int argc, char** argv);
 int plan_command(int argc, char** argv);

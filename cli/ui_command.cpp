@@ -1,4 +1,4 @@
-// `lockstep ui`: the dashboard.
+// `lockstep ui`: serves the dashboard.
 #include <fmt/format.h>
 #include <malloc.h>
 #include <sys/stat.h>
@@ -27,23 +27,24 @@
 namespace lockstep::cli {
 namespace {
 
-constexpr const char* kUiHelp = R"(lockstep ui: look at runs, groups and ranks in a browser
+constexpr const char* kUiHelp = R"(lockstep ui: serve the dashboard of runs, groups and ranks
 
   lockstep ui [--dir RUNS] [--port PORT] [--read-only]
   lockstep ui --host 0.0.0.0 [--token-file FILE] [--allow-host NAME]...
 
-Serves the runs of a directory, also while they go on, until it is interrupted. Nothing is needed
-besides a browser; nothing is read from the network.
+Serves the runs of a directory, finished or running, until interrupted. Needs only a browser; loads
+nothing from the network.
 
-  --dir RUNS         where the runs are kept (run.dir of the run file); default: runs
-  --port PORT        default: the first free one from 8080 on
-  --read-only        runs cannot be tagged, stopped or deleted
-  --host ADDRESS     where to listen; default 127.0.0.1, which only this machine reaches. From another
-                     machine, better: ssh -L 8080:localhost:8080 THIS_MACHINE
-  --token-file FILE  what everybody has to know first: the file's text, at least 16 characters, readable
-                     by its owner alone. Beyond this machine one is required; without a file one is
-                     made up, and only the link that is printed lets in, once
-  --allow-host NAME  a name by which browsers may call it, besides addresses and this machine's own
+  --dir RUNS         directory of the runs, run.dir of the run file (default: runs)
+  --port PORT        port to listen on (default: the first free one from 8080)
+  --read-only        disable tagging, stopping and deleting runs
+  --host ADDRESS     address to listen on (default: 127.0.0.1, this machine only). From another
+                     machine, prefer: ssh -L 8080:localhost:8080 THIS_MACHINE
+  --token-file FILE  file with the access token: at least 16 characters, readable by its owner only.
+                     A token is required if --host is not a loopback address; without a file, one is
+                     generated, and the printed link grants access once
+  --allow-host NAME  additional host name that browsers may use, besides addresses and the name of
+                     this machine; repeatable
 )";
 
 constexpr int kMappedBytes = 1 << 20;
@@ -60,7 +61,8 @@ std::string read_token(const std::string& path) {
   while (!token.empty() && std::isspace(static_cast<unsigned char>(token.back()))) token.pop_back();
   if (token.size() < kMinTokenLength)
     throw config_error(
-        fmt::format("--token-file {}: a token has at least {} characters", path, kMinTokenLength));
+        fmt::format("--token-file {}: token is too short; expected at least {} characters", path,
+                    kMinTokenLength));
   return token;
 }
 
@@ -69,12 +71,12 @@ std::string machine_name() {
   return ::gethostname(name, sizeof(name) - 1) == 0 ? dashboard::host_without_port(name) : "";
 }
 
-// Asked once, in the background; nobody waits for it, also not at the end.
+// Runs once, in a detached thread that no other thread waits for.
 std::function<std::string()> schema_of_trainer() {
-  std::promise<std::string> told;
-  auto schema = std::make_shared<std::shared_future<std::string>>(told.get_future().share());
-  std::thread([told = std::move(told), program = trainer_program()]() mutable {
-    told.set_value(dashboard::program_output({program, "--schema"}, std::chrono::seconds(20)));
+  std::promise<std::string> promise;
+  auto schema = std::make_shared<std::shared_future<std::string>>(promise.get_future().share());
+  std::thread([promise = std::move(promise), program = trainer_program()]() mutable {
+    promise.set_value(dashboard::program_output({program, "--schema"}, std::chrono::seconds(20)));
   }).detach();
   return [schema] {
     return schema->wait_for(std::chrono::seconds(0)) == std::future_status::ready ? schema->get()
@@ -85,7 +87,8 @@ std::function<std::string()> schema_of_trainer() {
 int port_of(const cxxopts::ParseResult& parsed) {
   const auto port = parsed["port"].as<int>();
   if (port < 0 || port > 65535)
-    throw config_error(fmt::format("lockstep ui: --port {} is none; valid are 1 to 65535", port));
+    throw config_error(
+        fmt::format("lockstep ui: --port {}: expected a number from 0 to 65535", port));
   return port;
 }
 
@@ -121,11 +124,11 @@ int ui_command(int argc, char** argv) {
       "port", "", cxxopts::value<int>()->default_value("0"))("token-file", "", text())(
       "allow-host", "", cxxopts::value<std::vector<std::string>>())("read-only", "");
   auto options = dashboard_options(parse_words(known, words));
-  launch::SignalWatch signals;  // before there are threads
-  // Large answers go back to the system when they are sent. By default every thread that once made
-  // one keeps its memory.
+  launch::SignalWatch signals;  // before any thread is started
+  // Returns the memory of large responses to the system once they are sent. By default, each thread
+  // keeps the memory of the largest one that it has built.
   ::mallopt(M_MMAP_THRESHOLD, kMappedBytes);
-  // Many ranks of many runs may be followed at once.
+  // Many event logs may be open at the same time.
   raise_descriptor_limit(std::numeric_limits<uint64_t>::max());
   options.schema = schema_of_trainer();
   dashboard::DashboardServer server(options);
@@ -135,7 +138,7 @@ int ui_command(int argc, char** argv) {
   auto wanted = signals.poll_request();
   while (!signals.next()) ::poll(&wanted, 1, -1);
   server.stop();
-  // A thread may hang in a slow connection; all that was changed is on the disk.
+  // Threads may hang in slow connections. All changes are already on disk.
   std::fflush(nullptr);
   std::_Exit(0);
 }

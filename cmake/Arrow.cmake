@@ -1,5 +1,5 @@
 # lockstep::parquet: Arrow's and Parquet's C++ libraries out of the pyarrow wheel in the environment of LOCKSTEP_PYTHON, as an
-# imported target. Without pyarrow there is no such target, and the dataset parquet says what to install.
+# imported target. Without pyarrow there is no such target, and the dataset parquet reports what to install.
 set(LOCKSTEP_ARROW_TESTED 26.0.1)
 
 execute_process(
@@ -24,5 +24,5 @@ if(NOT failed)
   endif()
 endif()
 if(NOT TARGET lockstep_arrow)
-  message(STATUS "Arrow: not found (pyarrow is not installed), so the dataset parquet cannot be used")
+  message(STATUS "Arrow: not found (pyarrow is not installed), so the dataset parquet is not available")
 endif()

@@ -1,4 +1,4 @@
-# lockstep_add_assets(TARGET DIRECTORY): bundles the sources of the page in DIRECTORY (checked by TypeScript, joined by esbuild, both
+# lockstep_add_assets(TARGET DIRECTORY): bundles the sources of the page in DIRECTORY (checked by TypeScript, bundled by esbuild, both
 # from its npm packages, which cmake/setup.sh installs) and puts the result into TARGET.
 find_program(LOCKSTEP_NODE node)
 
@@ -17,7 +17,7 @@ function(lockstep_add_assets target directory)
             ${PROJECT_SOURCE_DIR}/cmake/embed_assets.py
     COMMENT "Bundling the dashboard's page" VERBATIM)
   target_sources(${target} PRIVATE ${made}/embedded_assets.cpp)
-  # What it embeds is not seen by ccache and precompiled headers.
+  # ccache and precompiled headers do not see the embedded files.
   set_source_files_properties(${made}/embedded_assets.cpp PROPERTIES SKIP_PRECOMPILE_HEADERS ON SKIP_UNITY_BUILD_INCLUSION ON
     OBJECT_DEPENDS ${made}/embedded_assets.cpp)
 endfunction()

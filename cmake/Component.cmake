@@ -1,10 +1,10 @@
 # lockstep_add_component(NAME [TORCH] [EXCEPT REGEX ...] [DEPENDS ...]): the static library of all sources of one folder and its
-# sub-folders, except those whose relative path begins with one of EXCEPT; lockstep::NAME. TORCH components see LibTorch.
-# All share one precompiled header with their kind.
+# sub-folders, except those whose relative path begins with one of EXCEPT; lockstep::NAME. TORCH components link LibTorch.
+# Components of the same kind share one precompiled header.
 
 add_library(lockstep_warnings INTERFACE)
 target_compile_options(lockstep_warnings INTERFACE -Wall -Wextra -Wconversion -Wno-sign-conversion -Wno-missing-field-initializers -Wshadow=local -Werror
-  # g++ 12 sees ghosts in concatenated strings.
+  # g++ 12 has false positives in string concatenation.
   -Wno-error=array-bounds -Wno-error=stringop-overflow -Wno-error=stringop-overread -Wno-error=restrict)
 
 # lockstep_precompile(TARGET HEADERS): uses the precompiled header of lockstep_pch_HEADERS, plain, torch or test.
@@ -15,7 +15,7 @@ function(lockstep_precompile target headers)
   target_precompile_headers(${target} REUSE_FROM lockstep_pch_${headers})
   get_target_property(type ${target} TYPE)
   if(type STREQUAL EXECUTABLE)
-    # The header was compiled with -fPIC, which suits a program too; -fPIE would not fit it.
+    # The header was compiled with -fPIC, which works for a program too; -fPIE would not match.
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
     target_compile_options(${target} PRIVATE -fPIC)
   endif()
@@ -41,11 +41,11 @@ if(LOCKSTEP_TORCH)
 endif()
 
 # lockstep_merge_sources(TARGET): several files per compiler run. Most of a file's time goes into headers and the templates that
-# several files use, so this halves a build from nothing; names in anonymous namespaces must therefore differ within a folder.
+# several files use, so this halves a clean build; names in anonymous namespaces must therefore differ within a folder.
 function(lockstep_merge_sources target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${LOCKSTEP_MERGE_SOURCES} UNITY_BUILD_BATCH_SIZE 8)
   if(LOCKSTEP_MERGE_SOURCES)
-    # A merged file is to the compiler as if it were a header, where an anonymous namespace would be a mistake.
+    # The compiler treats merged files as headers, and warns about anonymous namespaces in them.
     target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
   endif()
 endfunction()

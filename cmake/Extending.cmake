@@ -1,6 +1,6 @@
 # For programs and plugins built on Lockstep, its own trainer included.
 
-# _lockstep_check_includes(SOURCES...): refuses sources that include a header of Lockstep that is not public, at configuration and
+# _lockstep_check_includes(SOURCES...): refuses sources that include a header of Lockstep that is not public, at configure time and
 # again when a source changes.
 function(_lockstep_check_includes)
   if(NOT LOCKSTEP_INCLUDE_DIR)  # Lockstep's own build: the architecture test looks at includes there
@@ -18,7 +18,7 @@ function(_lockstep_check_includes)
       if(NOT EXISTS "${LOCKSTEP_INCLUDE_DIR}/${header}")
         file(GLOB public RELATIVE "${LOCKSTEP_INCLUDE_DIR}" "${LOCKSTEP_INCLUDE_DIR}/lockstep/*.h")
         list(JOIN public " " public)
-        message(FATAL_ERROR "${source}: <${header}> is not a public header of Lockstep. Public are: ${public}")
+        message(FATAL_ERROR "${source}: <${header}> is not a public header of Lockstep. Public headers: ${public}")
       endif()
     endforeach()
   endforeach()
@@ -38,8 +38,8 @@ function(lockstep_link_whole target)
   set_target_properties(${target} PROPERTIES ENABLE_EXPORTS ON)
 endfunction()
 
-# lockstep_add_plugin(TARGET SOURCES...): a shared object for `plugins:` in a run file, with the stamp that says which
-# Lockstep and LibTorch it fits.
+# lockstep_add_plugin(TARGET SOURCES...): a shared object for `plugins:` in a run file, with a stamp of the
+# Lockstep and LibTorch versions that it was built for.
 function(lockstep_add_plugin target)
   _lockstep_check_includes(${ARGN})
   add_library(${target} MODULE ${ARGN} "${LOCKSTEP_PLUGIN_STAMP_SOURCE}")
@@ -47,8 +47,8 @@ function(lockstep_add_plugin target)
   set_target_properties(${target} PROPERTIES PREFIX "")
 endfunction()
 
-# lockstep_add_sink_plugin(TARGET SOURCES...): the same for `tracking.plugins:`. It is loaded by the tracking agent too, so it
-# sees no LibTorch.
+# lockstep_add_sink_plugin(TARGET SOURCES...): the same for `tracking.plugins:`. The tracking agent loads it too, so it
+# does not use LibTorch.
 function(lockstep_add_sink_plugin target)
   _lockstep_check_includes(${ARGN})
   add_library(${target} MODULE ${ARGN} "${LOCKSTEP_PLUGIN_STAMP_SOURCE}")

@@ -1,4 +1,4 @@
-# The installed package: find_package(lockstep) gives lockstep::trainer and its parts, lockstep::headers for plugins, and
+# The installed package: find_package(lockstep) defines lockstep::trainer and its parts, lockstep::headers for plugins, and
 # the functions of cmake/Extending.cmake.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -6,7 +6,7 @@ include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)
 install(TARGETS lockstep RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 if(LOCKSTEP_TORCH)
-  # What plugins see: sinks without LibTorch, all others with it.
+  # Headers for plugins: sinks without LibTorch, all others with it.
   foreach(headers headers sink_headers)
     add_library(lockstep_${headers} INTERFACE)
     add_library(lockstep::${headers} ALIAS lockstep_${headers})

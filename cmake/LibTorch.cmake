@@ -1,9 +1,9 @@
-# lockstep::torch: LibTorch as an imported target, CPU half only; lockstep::torch_cuda: the CUDA half, where it is installed.
+# lockstep::torch: LibTorch as an imported target, CPU part only; lockstep::torch_cuda: the CUDA part, if it is installed.
 #
 # LibTorch comes from, in this order:
-#   -DTorch_DIR=.../share/cmake/Torch   one's own LibTorch: the folder that holds include/, lib/ and this one
+#   -DTorch_DIR=.../share/cmake/Torch   a custom LibTorch: its CMake folder
 #   -DLOCKSTEP_PYTHON=/path/to/python   the wheel in that Python's environment (default: .venv of this checkout)
-# Its own CMake package is read for the version only: it asks for a CUDA toolkit, and links every program to CUDA.
+# Only the version is read from LibTorch's CMake package, which requires a CUDA toolkit and links every program to CUDA.
 
 set(LOCKSTEP_TORCH_TESTED 2.11.0)
 
@@ -11,7 +11,7 @@ set(LOCKSTEP_TORCH_TESTED 2.11.0)
 macro(_lockstep_find_package)
   get_filename_component(package "${Torch_DIR}" ABSOLUTE)
   if(NOT EXISTS "${package}/TorchConfigVersion.cmake")
-    message(FATAL_ERROR "Torch_DIR is '${Torch_DIR}', where no TorchConfigVersion.cmake is: name the folder share/cmake/Torch "
+    message(FATAL_ERROR "Torch_DIR is '${Torch_DIR}', which has no TorchConfigVersion.cmake: pass the folder share/cmake/Torch "
                         "of a LibTorch, or leave Torch_DIR out to use the wheel of LOCKSTEP_PYTHON")
   endif()
   include("${package}/TorchConfigVersion.cmake")
@@ -24,7 +24,7 @@ macro(_lockstep_find_wheel python)
     COMMAND "${python}" -c "import importlib.metadata as m; d = m.distribution('torch'); print(d.locate_file('')); print(d.version)"
     OUTPUT_VARIABLE answer RESULT_VARIABLE failed ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
   if(failed)
-    message(FATAL_ERROR "LibTorch not found: '${python}' has no torch. Run 'make setup', or name a Python that has the wheel with "
+    message(FATAL_ERROR "LibTorch not found: '${python}' has no package torch. Run 'make setup', or pass a Python that has it with "
                         "-DLOCKSTEP_PYTHON=..., or a LibTorch with -DTorch_DIR=...")
   endif()
   string(REPLACE "\n" ";" answer "${answer}")
@@ -43,10 +43,10 @@ function(_lockstep_import_torch)
   string(REGEX REPLACE "\\+.*" "" version "${version}")
   foreach(file include/torch/csrc/api/include/torch/torch.h lib/libtorch_cpu.so lib/libc10.so)
     if(NOT EXISTS "${root}/${file}")
-      message(FATAL_ERROR "LibTorch ${version} in ${root} is not whole: it has no ${file}")
+      message(FATAL_ERROR "LibTorch ${version} in ${root} is incomplete: ${file} is missing")
     endif()
   endforeach()
-  # Wheels of NVIDIA lie beside that of LibTorch.
+  # NVIDIA's wheels are installed next to LibTorch's.
   get_filename_component(nvidia "${root}/../nvidia" ABSOLUTE)
 
   add_library(lockstep_torch INTERFACE IMPORTED GLOBAL)
@@ -54,11 +54,11 @@ function(_lockstep_import_torch)
   target_compile_definitions(lockstep_torch INTERFACE USE_DISTRIBUTED USE_C10D_GLOO FMT_HEADER_ONLY=1)
   target_link_directories(lockstep_torch INTERFACE "${root}/lib")
   target_link_libraries(lockstep_torch INTERFACE torch_cpu c10 pthread)
-  # torch_cpu names CUDA runtime libraries that sit beside it; only the dynamic linker needs to find them.
+  # torch_cpu depends on CUDA runtime libraries next to it; only the dynamic linker needs to find them.
   target_link_options(lockstep_torch INTERFACE "LINKER:-rpath,${root}/lib" LINKER:--allow-shlib-undefined
                       "LINKER:-rpath-link,${root}/lib:${nvidia}/cu13/lib")
 
-  # The ordinary wheel brings some of CUDA's headers and not those that they include.
+  # The default wheel contains some CUDA headers, but not those that they include.
   set(missing "")
   foreach(header nccl/include/nccl.h cu13/include/cuda_runtime.h cu13/include/cublas_v2.h cu13/include/crt/host_defines.h cu13/include/nv/target)
     if(NOT EXISTS "${nvidia}/${header}")
@@ -66,7 +66,7 @@ function(_lockstep_import_torch)
     endif()
   endforeach()
   if(EXISTS "${root}/lib/libtorch_cuda.so" AND missing)
-    message(STATUS "LibTorch: building the CPU half only: ${nvidia} lacks${missing} (for the CUDA half: pip install 'cuda-toolkit[cccl,crt]', "
+    message(STATUS "LibTorch: building without CUDA: missing in ${nvidia}:${missing} (for CUDA: pip install 'cuda-toolkit[cccl,crt]', "
                    "of the version in cmake/requirements-gpu.txt)")
   endif()
   if(NOT missing)

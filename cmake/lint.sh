@@ -14,6 +14,6 @@ files=("$@")
 if [ $# -eq 0 ]; then
   readarray -t files < <(git ls-files 'core/*.cpp' 'formats/*.cpp' 'launch/*.cpp' 'tracking/*.cpp' 'catalog/*.cpp' 'dashboard/*.cpp' 'cli/*.cpp' 'distributed/shm/*.cpp')
 fi
-# Of clang alone: what it does not know of g++'s warnings and pragmas (ivdep), and what the library of g++ uses although it
-# is deprecated (std::stable_sort), is no finding.
+# Ignore warnings and pragmas of g++ that clang does not know (ivdep), and deprecated functions that libstdc++ uses
+# (std::stable_sort).
 printf '%s\n' "${files[@]}" | xargs -P "$(nproc)" -n 1 clang-tidy-19 -p build-lint --quiet --extra-arg=-Wthread-safety --extra-arg=-Wno-unknown-warning-option --extra-arg=-Wno-unknown-pragmas --extra-arg=-Wno-deprecated-declarations

@@ -14,6 +14,6 @@
 #define LOCKSTEP_TEXT(value) LOCKSTEP_TEXT_OF(value)
 
 extern "C" __attribute__((used, visibility("default"))) const char lockstep_plugin_stamp[] =
-    "lockstep-plugin-stamp{interface=" LOCKSTEP_TEXT(LOCKSTEP_PLUGIN_INTERFACE)
-    " torch=" TORCH_VERSION
-    " cxx11_abi=" LOCKSTEP_TEXT(_GLIBCXX_USE_CXX11_ABI) "}";
+    "lockstep-plugin-stamp{interface=" LOCKSTEP_TEXT(
+        LOCKSTEP_PLUGIN_INTERFACE) " torch=" TORCH_VERSION
+                                   " cxx11_abi=" LOCKSTEP_TEXT(_GLIBCXX_USE_CXX11_ABI) "}";

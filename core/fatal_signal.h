@@ -1,4 +1,4 @@
-// What it means that a process died of a signal.
+// Classifies signals that terminate a process.
 #pragma once
 
 #include <csignal>
@@ -7,13 +7,13 @@
 
 namespace lockstep {
 
-// Whether a process brings this signal upon itself.
+// Whether the signal is caused by the process itself, such as SIGSEGV.
 constexpr bool is_crash(int signal) {
   return signal == SIGSEGV || signal == SIGABRT || signal == SIGBUS || signal == SIGFPE ||
          signal == SIGILL || signal == SIGSYS || signal == SIGTRAP;
 }
 
-// A crash is a bug; other signals come from outside, so that a restart may help.
+// Bug for a crash; Environment for signals sent by other processes, where a restart may help.
 constexpr ErrorKind kind_of_signal(int signal) {
   return is_crash(signal) ? ErrorKind::Bug : ErrorKind::Environment;
 }

@@ -1,5 +1,5 @@
-// Reads the members of a struct from JSON that comes from outside, by the list with which a
-// FieldWriter wrote them, each with its type and bounds.
+// Reads the members of a struct from untrusted JSON, verifying types and bounds. Uses the same
+// fields() function as FieldWriter (core/field_writer.h).
 #pragma once
 
 #include <fmt/format.h>
@@ -25,43 +25,41 @@ template <class Json>
 class FieldReader {
  public:
   static constexpr bool kWrites = false;
-  // Throws Environment, here and below.
+  // This and all functions below throw Environment for invalid input.
   explicit FieldReader(const Json& object, FieldLimits limits = {})
       : object_(object), limits_(limits) {
-    if (!object.is_object()) throw environment_error("a message with something that is no object");
+    if (!object.is_object()) throw environment_error("invalid message: expected a JSON object");
   }
 
   template <std::integral Int>
-  void operator()(const char* name, Int& number, int64_t least = std::numeric_limits<Int>::min(),
-                  int64_t most = std::numeric_limits<Int>::max()) const {
-    number = static_cast<Int>(bounded<int64_t>(name, member(name), least, most));
+  void operator()(const char* name, Int& number, int64_t min = std::numeric_limits<Int>::min(),
+                  int64_t max = std::numeric_limits<Int>::max()) const {
+    number = static_cast<Int>(bounded<int64_t>(name, member(name), min, max));
   }
   void operator()(const char* name, bool& flag) const {
     flag = checked(name, &Json::is_boolean).template get<bool>();
   }
   void operator()(const char* name, std::string& text) const {
     text = checked(name, &Json::is_string).template get<std::string>();
-    if (text.size() > limits_.text_bytes) throw wrong(name);
+    if (text.size() > limits_.text_bytes) throw invalid(name);
   }
   void operator()(const char* name, double& real) const {
     real = checked(name, &Json::is_number).template get<double>();
   }
   void operator()(const char* name, Json& value) const { value = member(name); }
-  void operator()(const char* name, std::vector<int>& numbers, int least, int most) const {
-    for (const auto& item : array(name)) numbers.push_back(bounded<int>(name, item, least, most));
+  void operator()(const char* name, std::vector<int>& numbers, int min, int max) const {
+    for (const auto& item : array(name)) numbers.push_back(bounded<int>(name, item, min, max));
   }
-  // Of real numbers, or of texts.
+  // Lists of floating-point numbers or of strings.
   template <class T>
   void operator()(const char* name, std::vector<T>& values) const {
     constexpr auto kIs = std::is_arithmetic_v<T> ? &Json::is_number : &Json::is_string;
-    if (!std::ranges::all_of(array(name), kIs)) throw wrong(name);
+    if (!std::ranges::all_of(array(name), kIs)) throw invalid(name);
     values = member(name).template get<std::vector<T>>();
   }
   template <class Message>
-    requires std::is_aggregate_v<Message>
-  void operator()(const char* name, Message& message) const {
-    read_object(member(name), message);
-  }
+  requires std::is_aggregate_v<Message>
+  void operator()(const char* name, Message& message) const { read_object(member(name), message); }
   template <class T>
   void operator()(const char* name, std::optional<T>& value, auto... bounds) const {
     (*this)(name, value.emplace(), bounds...);
@@ -70,7 +68,8 @@ class FieldReader {
   void given(const char* name, T& value, auto... bounds) const {
     if (has(name)) (*this)(name, value, bounds...);
   }
-  // What is not there, or not so, stays as it is: of a writer that may be of another version.
+  // Leaves `value` unchanged if the member is missing or invalid: the writer may be another
+  // version.
   template <class T>
   void if_readable(const char* name, T& value) const {
     if (!has(name)) return;
@@ -88,7 +87,7 @@ class FieldReader {
   template <class Number>
   void pair(const char* name, Number& a, Number& b) const {
     const auto& values = array(name);
-    if (values.size() != 2) throw wrong(name);
+    if (values.size() != 2) throw invalid(name);
     a = bounded<Number>(name, values[0], 0, std::numeric_limits<Number>::max());
     b = bounded<Number>(name, values[1], 0, std::numeric_limits<Number>::max());
   }
@@ -108,8 +107,8 @@ class FieldReader {
   }
 
  private:
-  static Error wrong(const char* name) {
-    return environment_error(fmt::format("a message with a missing or wrong '{}'", name));
+  static Error invalid(const char* name) {
+    return environment_error(fmt::format("invalid message: '{}' is missing or invalid", name));
   }
   template <class T>
   void read_object(const Json& json, T& value) const {
@@ -117,9 +116,9 @@ class FieldReader {
     fields(reader, value);
   }
   template <class Number>
-  static Number bounded(const char* name, const Json& value, Number least, Number most) {
-    const bool is_right = std::integral<Number> ? value.is_number_integer() : value.is_number();
-    if (!is_right || value < least || value > most) throw wrong(name);
+  static Number bounded(const char* name, const Json& value, Number min, Number max) {
+    const bool has_type = std::integral<Number> ? value.is_number_integer() : value.is_number();
+    if (!has_type || value < min || value > max) throw invalid(name);
     return value.template get<Number>();
   }
   bool has(const char* name) const {
@@ -128,17 +127,17 @@ class FieldReader {
   }
   const Json& member(const char* name) const {
     const auto found = object_.find(name);
-    if (found == object_.end()) throw wrong(name);
+    if (found == object_.end()) throw invalid(name);
     return *found;
   }
   const Json& checked(const char* name, bool (Json::*is)() const) const {
     const auto& value = member(name);
-    if (!(value.*is)()) throw wrong(name);
+    if (!(value.*is)()) throw invalid(name);
     return value;
   }
   const Json& array(const char* name) const {
     const auto& value = checked(name, &Json::is_array);
-    if (value.size() > limits_.list_items) throw wrong(name);
+    if (value.size() > limits_.list_items) throw invalid(name);
     return value;
   }
 

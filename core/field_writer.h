@@ -1,5 +1,5 @@
-// The members of a struct as JSON. One list, fields(v, value), says what they are called; a
-// FieldWriter writes them, a FieldReader (core/field_reader.h) reads them:
+// Writes the members of a struct as JSON. A function fields(v, value) lists the members; it is used
+// by FieldWriter and by FieldReader (core/field_reader.h). Example:
 //   template <class V>
 //   void fields(V& v, NodePlace& place) {
 //     v("node_rank", place.node_rank, 0, kMaxRanks);
@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-// `Json`: with its members in order, or sorted.
+// `Json`: nlohmann::ordered_json or nlohmann::json.
 template <class Json>
 class FieldWriter {
  public:
@@ -27,7 +27,7 @@ class FieldWriter {
     else
       object_[name] = written(value);
   }
-  // Left out where it is empty.
+  // Omits the member if it is empty or has its default value.
   template <class T>
   void given(const char* name, std::optional<T>& value, auto...) const {
     if (value) (*this)(name, *value);
@@ -53,10 +53,10 @@ class FieldWriter {
     auto& array = object_[name] = Json::array();
     for (auto& item : items) array.push_back(written(item));
   }
-  // The reader leaves out those that it cannot read.
+  // The reader skips items that it cannot read.
   void list_of_readable(const char* name, auto& items) const { list(name, items); }
 
-  // The object that `value` is.
+  // Returns `value` as a JSON object.
   template <class T>
   static Json written(T& value) {
     auto json = Json::object();

@@ -1,4 +1,4 @@
-// Numbers as texts have them.
+// Strict parsing of numbers.
 #pragma once
 
 #include <charconv>
@@ -8,10 +8,10 @@
 
 namespace lockstep {
 
-// The number that `text` is, from its first to its last character; nullopt for anything else, and
-// for what `Number` does not hold. No spaces and no '+'.
+// Parses all of `text` as a number. nullopt if it is not a number or out of range for `Number`.
+// Spaces and a leading '+' are not accepted.
 template <class Number>
-std::optional<Number> number_in(std::string_view text) {
+std::optional<Number> parse_number(std::string_view text) {
   Number number{};
   const auto* end = text.data() + text.size();
   const auto read = std::from_chars(text.data(), end, number);

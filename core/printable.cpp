@@ -12,14 +12,14 @@ namespace {
 struct Utf8Form {
   unsigned char mask, lead;
   size_t length;
-  char32_t smallest;  // a smaller code point in this form is overlong
+  char32_t smallest;  // smaller code points in this form are overlong
 };
 constexpr std::array<Utf8Form, 4> kForms = {
     {{0x80, 0x00, 1, 0}, {0xE0, 0xC0, 2, 0x80}, {0xF0, 0xE0, 3, 0x800}, {0xF8, 0xF0, 4, 0x10000}}};
 
 struct Character {
   char32_t code = 0;
-  size_t length = 0;  // in bytes; 0: not well-formed
+  size_t length = 0;  // in bytes; 0: invalid UTF-8
 };
 
 Character first_character(std::string_view text) {
@@ -49,8 +49,8 @@ std::string escaped(char c) {
   }
 }
 
-// Characters that change how the text around them is shown: controls, and the marks that turn the
-// direction of writing (so that a name could hide its ending).
+// Characters that affect how surrounding text is displayed: control characters and bidirectional
+// formatting characters, which could disguise a file name extension.
 bool is_control(char32_t code) {
   return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0x61C || code == 0x200E ||
          code == 0x200F || (code >= 0x202A && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
@@ -58,12 +58,12 @@ bool is_control(char32_t code) {
 
 }  // namespace
 
-std::string printable(std::string_view text, size_t longest) {
+std::string printable(std::string_view text, size_t max_bytes) {
   std::string out;
   for (size_t at = 0; at < text.size();) {
     const auto [code, known] = first_character(text.substr(at));
     const auto length = std::max<size_t>(known, 1);
-    if (at + length > longest) return out + "...";
+    if (at + length > max_bytes) return out + "...";
     if (known == 0 || code < 0x80)
       out += known == 0 || is_control(code) ? escaped(text[at]) : std::string(1, text[at]);
     else if (is_control(code))

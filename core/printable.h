@@ -1,4 +1,4 @@
-// Text from outside, made fit for a message: an error is one line, whatever the input holds.
+// Escapes untrusted text for messages, so that an error is always a single line.
 #pragma once
 
 #include <string>
@@ -6,14 +6,14 @@
 
 namespace lockstep {
 
-// `text` with control characters, marks of the writing direction and broken UTF-8 escaped ("\n",
-// "\x04", "\u202e"), cut with "..." after the last whole character within its first `longest` bytes.
-std::string printable(std::string_view text, size_t longest = 60);
+// `text` with control characters, bidirectional formatting characters and invalid UTF-8 escaped
+// ("\n", "\x04", "\u202e"), truncated with "..." to complete characters within `max_bytes` bytes.
+std::string printable(std::string_view text, size_t max_bytes = 60);
 
-// `text` as one word of a shell's command line, in quotes where it needs them.
+// `text` as one word of a shell command line, quoted if necessary.
 std::string shell_word(std::string_view text);
 
-// The first byte of `text` that is no part of well-formed UTF-8, or npos.
+// The position of the first byte of `text` that is not valid UTF-8, or npos.
 size_t find_invalid_utf8(std::string_view text);
 
 }  // namespace lockstep

@@ -1,21 +1,22 @@
-// The name a run is kept under: its directory, and what `--resume` and `lockstep runs` take.
+// Run ids, which name run directories and are arguments of `--resume` and `lockstep runs`.
 #pragma once
 
 #include <string>
 
 namespace lockstep {
 
-// "mnist-20261121-060309-4f2a9c": name, UTC time, random (a sweep starts many runs within one
-// second). Other characters than [A-Za-z0-9_.-] become '-', a row of them one, and none at the end;
-// a name that begins with '.' or '-' gets "run" in front.
+// A new id such as "mnist-20261121-060309-4f2a9c": name, UTC time, random suffix (a sweep starts
+// many runs per second). In the name, sequences of characters other than [A-Za-z0-9_.-] are
+// replaced with one '-', or removed at the end; a name that starts with '.' or '-' is prefixed with
+// "run".
 std::string new_run_id(const std::string& name);
 
-// "mnist-slurm-1234-0": the run of a scheduler's job, which every process of it, and a later start
-// of the same job, finds without asking. `job`: of the same characters.
+// The id of a scheduler job's run, e.g. "mnist-slurm-1234-0". Every process of the job, and a later
+// start of the same job, derives the same id. `job`: consists of [A-Za-z0-9_.-].
 std::string job_run_id(const std::string& name, const std::string& job);
 
-// True for a non-empty id of [A-Za-z0-9_.-] that does not begin with '.': safe as the name of a
-// directory.
+// Whether `text` is a non-empty string of [A-Za-z0-9_.-] that does not start with '.', and thus
+// safe as a directory name.
 bool is_run_id(const std::string& text);
 
 }  // namespace lockstep

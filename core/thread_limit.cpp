@@ -18,18 +18,18 @@ namespace fs = std::filesystem;
 
 struct ThreadLimit {
   std::string name;
-  int64_t most = 0, used = 0;
-  bool was_reached = false;  // known only of control groups
+  int64_t max = 0, used = 0;
+  bool was_reached = false;  // known only for control groups
 };
 
-// nullopt: no such file, or "max".
-std::optional<int64_t> number_in(const fs::path& path) {
+// nullopt: the file does not exist or contains "max".
+std::optional<int64_t> read_number(const fs::path& path) {
   std::ifstream file(path);
   int64_t number = 0;
   return file >> number ? std::optional(number) : std::nullopt;
 }
 
-// Of /proc/self/cgroup: the group whose processes are counted, as a directory below `cgroups`.
+// The control group of /proc/self/cgroup with the pids controller: its mount point and path.
 std::optional<std::pair<fs::path, fs::path>> own_group(const fs::path& proc,
                                                        const fs::path& cgroups) {
   std::ifstream file(proc / "self" / "cgroup");
@@ -45,7 +45,7 @@ std::optional<std::pair<fs::path, fs::path>> own_group(const fs::path& proc,
   return found;
 }
 
-// Of pids.events: how often a thread or process was not started because of this group.
+// How often the limit of this group prevented a thread or process from starting (pids.events).
 int64_t count_refusals(const fs::path& group) {
   std::ifstream file(group / "pids.events");
   std::string name;
@@ -59,13 +59,13 @@ void add_groups(const fs::path& proc, const fs::path& cgroups, std::vector<Threa
   const auto& [root, path] = *own;
   for (auto group = path;; group = group.parent_path()) {
     const auto directory = root / group.relative_path();
-    const auto most = number_in(directory / "pids.max");
-    const auto used = number_in(directory / "pids.current");
-    if (most && used)
+    const auto max = read_number(directory / "pids.max");
+    const auto used = read_number(directory / "pids.current");
+    if (max && used)
       limits.push_back({fmt::format("the control group {} allows {} processes and threads "
                                     "(pids.max)",
-                                    group.string(), *most),
-                        *most, *used, count_refusals(directory) > 0});
+                                    group.string(), *max),
+                        *max, *used, count_refusals(directory) > 0});
     if (!group.has_relative_path()) return;
   }
 }
@@ -75,7 +75,7 @@ int64_t field_of(const std::string& status, const std::string& name) {
   return at == std::string::npos ? 0 : std::atoll(status.c_str() + at + name.size() + 2);
 }
 
-// Threads of this user, and of everybody.
+// Threads of this user, and of all users.
 std::pair<int64_t, int64_t> count_threads(const fs::path& proc) {
   int64_t own = 0, all = 0;
   std::error_code error;
@@ -97,28 +97,28 @@ std::string describe_thread_limit(const fs::path& proc, const fs::path& cgroups)
   const auto [own, all] = count_threads(proc);
   rlimit user{};
   if (::getuid() != 0 && ::getrlimit(RLIMIT_NPROC, &user) == 0 && user.rlim_cur != RLIM_INFINITY)
-    limits.push_back(
-        {fmt::format("this user may have {} processes and threads (ulimit -u)", user.rlim_cur),
-         static_cast<int64_t>(user.rlim_cur), own});
+    limits.push_back({fmt::format("the limit of this user is {} processes and threads (ulimit -u)",
+                                  user.rlim_cur),
+                      static_cast<int64_t>(user.rlim_cur), own});
   for (const char* name : {"threads-max", "pid_max"})
-    if (const auto most = number_in(proc / "sys" / "kernel" / name))
+    if (const auto max = read_number(proc / "sys" / "kernel" / name))
       limits.push_back(
-          {fmt::format("this machine may have {} threads (kernel.{})", *most, name), *most, all});
-  const auto least =
+          {fmt::format("this machine allows {} threads (kernel.{})", *max, name), *max, all});
+  const auto tightest =
       std::min_element(limits.begin(), limits.end(), [](const auto& a, const auto& b) {
-        return std::pair(!a.was_reached, a.most - a.used) <
-               std::pair(!b.was_reached, b.most - b.used);
+        return std::pair(!a.was_reached, a.max - a.used) <
+               std::pair(!b.was_reached, b.max - b.used);
       });
-  // With much room left it was memory for the thread's stack.
-  if (least == limits.end() || (!least->was_reached && least->used < least->most / 2))
-    return "no limit on threads is near, so memory may be short";
-  // Other threads of this process may have ended since.
+  // With much headroom, the likely cause is lack of memory for the thread's stack.
+  if (tightest == limits.end() || (!tightest->was_reached && tightest->used < tightest->max / 2))
+    return "no thread limit was reached; memory may be low";
+  // Other threads of this process may have exited in the meantime.
   const auto state =
-      least->was_reached ? std::string("was reached") : fmt::format("has {}", least->used);
+      tightest->was_reached ? std::string("was reached") : fmt::format("{} exist", tightest->used);
   return fmt::format(
       "{} and {}: raise this limit, or use fewer threads (OMP_NUM_THREADS, "
       "data.workers) or fewer ranks",
-      least->name, state);
+      tightest->name, state);
 }
 
 }  // namespace lockstep

@@ -232,7 +232,7 @@ ArrayDataset::Field ArrayDataset::make_field(const std::string& name,
 std::vector<FieldLayout> ArrayDataset::layout() const { return layout_; }
 
 void ArrayDataset::verify_unchanged(const OpenShard& shard) {
-  const formats::MappedFile* verified = nullptr;  // all tensors of a safetensors file lie in one
+  const formats::MappedFile* verified = nullptr;  // all tensors of a safetensors file share one
   for (const auto& field : shard.fields) {
     if (field.array.mapped && field.array.mapped.get() != verified)
       field.array.mapped->verify_unchanged();

@@ -34,11 +34,11 @@ template <class V>
 void fields(V& v, ArrayFieldConfig& c) {
   v("from", c.from, "name of the array (default: the field's name)");
   v("dtype", c.dtype,
-    "what its elements become (default: as they are stored; uint16 and uint32 become int32 and "
+    "type of its elements in a batch (default: as stored; uint16 and uint32 become int32 and "
     "int64)");
-  v("divide_by", c.divide_by, "its elements are divided by this, e.g. 255", above(0));
+  v("divide_by", c.divide_by, "divisor of its elements, e.g. 255", above(0));
   v("mean", c.mean, "subtracted after that; together with std");
-  v("std", c.std, "what they are divided by after that", above(0));
+  v("std", c.std, "divisor after that", above(0));
 }
 
 struct ArrayDatasetConfig {

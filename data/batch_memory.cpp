@@ -69,7 +69,7 @@ Batch BatchMemory::take(int64_t count) {
   const auto memory = allocate();
   auto batch = first_rows(memory, count);
   if (options_.kept == 0) return batch;
-  // What was given out longest ago is probably what somebody keeps for good: it is theirs now.
+  // The oldest batch is probably held permanently by the caller: stop tracking it.
   if (kept_.size() == options_.kept) kept_.erase(kept_.begin());
   kept_.push_back(memory);
   return batch;

@@ -1,5 +1,4 @@
-// Memory of batches, used again and again: fresh memory costs page faults, page-locked memory far
-// more.
+// Reuses the memory of batches: new memory costs page faults, page-locked memory far more.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +9,13 @@
 namespace lockstep::data {
 
 struct BatchMemoryOptions {
-  int64_t rows = 0;          // samples of a batch at most
-  size_t kept = 0;           // batches that are kept for reuse at most
-  bool page_locked = false;  // for copies to a GPU beside its work
+  int64_t rows = 0;          // maximum samples of a batch
+  size_t kept = 0;           // maximum batches kept for reuse
+  bool page_locked = false;  // for asynchronous copies to a GPU
 };
 
-// Invariant: memory is given out again only when nobody refers to it any more, neither to the
-// tensors nor to views of them. Whoever keeps a batch keeps its values.
+// Invariant: memory is reused only when no reference to the tensors, or to views of them, remains.
+// The values of a batch that the caller holds never change.
 //
 // Thread: one at a time; the batches may be dropped by any thread.
 class BatchMemory {
@@ -24,7 +23,7 @@ class BatchMemory {
   // `layout`: may be empty; then batches have indices only.
   BatchMemory(std::vector<FieldLayout> layout, BatchMemoryOptions options);
 
-  // A batch of so many samples (at most options.rows), its content undefined.
+  // A batch of `count` samples (at most options.rows) with undefined content.
   Batch take(int64_t count);
 
   // Batches whose memory is kept.

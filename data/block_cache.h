@@ -1,5 +1,5 @@
-// Pieces of large data that several threads read from, such as row groups or files: each is loaded
-// once, and kept while it is in use.
+// A cache of blocks of large data (row groups, files) for several threads: each block is loaded
+// once and kept while it is in use.
 #pragma once
 
 #include <algorithm>
@@ -14,24 +14,24 @@
 
 namespace lockstep::data {
 
-// Invariant: there are never more blocks than were asked to be kept, or than threads have been
-// inside use() at once, if that is more: with nothing to keep, one worker holds one block. Beyond
-// that, what was used longest ago goes. A thread that wants a block which another loads helps it.
+// Invariant: the number of blocks is at most the largest `keep`, or the largest number of threads
+// that were inside use() concurrently, whichever is larger. The least recently used block is
+// evicted. A thread that needs a block that another one is loading helps to load it.
 //
-// Thread: safe to use from several threads at once.
+// Thread: any.
 template <class T>
 class BlockCache {
  public:
-  // `work`: for pieces of the loading that threads which want the block may do.
+  // `work`: splits loading among the threads that wait for the block.
   using Load = std::function<T(size_t block, SharedWork& work)>;
   explicit BlockCache(Load load) : load_(std::move(load)) {}
 
-  // Calls `read` with block `number`. `keep`: blocks that the caller uses in turns. Throws what
-  // loading it threw; the next call tries again, but for Config: what is damaged stays damaged.
+  // Calls `read` with block `number`. `keep`: blocks that the caller uses in turn. Throws what
+  // loading threw; the next call retries, except after Config: corrupt data stays corrupt.
   template <class Read>
   void use(size_t number, int64_t keep, const Read& read) {
     std::unique_lock lock(mutex_);
-    most_inside_ = std::max(most_inside_, ++inside_);
+    max_inside_ = std::max(max_inside_, ++inside_);
     keep_ = std::max(keep_, keep);
     // Leaves in any case, also when loading or reading throws.
     std::shared_ptr<Block> block;
@@ -47,14 +47,14 @@ class BlockCache {
     read(static_cast<const T&>(*block->content));
   }
 
-  // What has happened so far: blocks loaded, and the most that were there at once.
+  // Statistics: blocks loaded, and the maximum number of blocks in memory.
   int64_t loads() const {
     const std::lock_guard lock(mutex_);
     return loads_;
   }
-  int64_t most_blocks() const {
+  int64_t max_blocks() const {
     const std::lock_guard lock(mutex_);
-    return most_blocks_;
+    return max_blocks_;
   }
 
  private:
@@ -86,7 +86,7 @@ class BlockCache {
     blocks_[number] = block;
     block->users = 1;
     ++loads_;
-    most_blocks_ = std::max(most_blocks_, static_cast<int64_t>(blocks_.size()));
+    max_blocks_ = std::max(max_blocks_, static_cast<int64_t>(blocks_.size()));
     lock.unlock();
     bool succeeded = false;
     const auto finish = [&](void*) {
@@ -107,9 +107,9 @@ class BlockCache {
     return block;
   }
 
-  // Drops what nobody uses, so that one more block is still within the limit.
+  // Evicts unused blocks to make room for one more.
   void make_room() {
-    while (static_cast<int64_t>(blocks_.size()) >= std::max(most_inside_, keep_)) {
+    while (static_cast<int64_t>(blocks_.size()) >= std::max(max_inside_, keep_)) {
       auto oldest = blocks_.end();
       for (auto at = blocks_.begin(); at != blocks_.end(); ++at) {
         const auto& block = *at->second;
@@ -125,7 +125,7 @@ class BlockCache {
   mutable std::mutex mutex_;  // guards what follows
   std::map<size_t, std::shared_ptr<Block>> blocks_;
   std::map<size_t, Error> damaged_;  // what loading them threw
-  int64_t inside_ = 0, most_inside_ = 0, keep_ = 0, loads_ = 0, most_blocks_ = 0;
+  int64_t inside_ = 0, max_inside_ = 0, keep_ = 0, loads_ = 0, max_blocks_ = 0;
   uint64_t uses_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// Images of a batch side by side, to look at.
+// Images of a batch in a grid.
 #pragma once
 
 #include "lockstep/batch.h"
@@ -6,10 +6,9 @@
 
 namespace lockstep::data {
 
-// `images`: [B, 1 or 3, H, W] of any number type. The values from 0 to 1 (where all lie there;
-// otherwise from the least to the largest) become black to white. `columns` images per row, at
-// least
-// 1. Throws Config for other shapes or no images.
+// `images`: [B, 1 or 3, H, W] of any number type. Values from 0 to 1 (or, if some are
+// outside, from the minimum to the maximum) become black to white. `columns` images per row, at
+// least 1. Throws Config for other shapes or no images.
 RgbImage contact_sheet(const at::Tensor& images, int columns);
 
 }  // namespace lockstep::data

@@ -1,4 +1,4 @@
-// Samples of a request, sorted by the shard they lie in, so that each shard is looked at once.
+// Groups the samples of a request by shard, so that each shard is read once.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ void for_each_shard(const std::vector<int64_t>& ends, std::span<const int64_t> i
   }
   std::vector<std::pair<size_t, int64_t>> order;  // shard and place
   order.reserve(indices.size());
-  size_t last = 0;  // most samples lie in the shard of the one before
+  size_t last = 0;  // most samples are in the shard of the previous one
   for (size_t i = 0; i < indices.size(); ++i) {
     const auto begin = last == 0 ? 0 : ends[last - 1];
     if (indices[i] < begin || indices[i] >= ends[last])

@@ -53,7 +53,7 @@ std::vector<fs::path> table_files(const std::string& path,
 
 TableDataset::TableDataset(const formats::TableConfig& config, TableFiles files)
     : config_(config), files_(std::move(files)), blocks_([this](size_t file, SharedWork& work) {
-        return encoding().encode(reread(file), pieces_of(work));
+        return encoding().encode(reread(file), parallel_for(work));
       }) {
   int64_t bad_rows = 0;
   for (const auto& file : files_.files) add_file(file, bad_rows);
@@ -73,11 +73,11 @@ void TableDataset::add_file(const fs::path& file, int64_t& bad_rows) {
   identities_.push_back(formats::MappedFile::identity_of(file));
   table_ = read_used(file, files_.max_bad_rows - bad_rows);
   if (table_->bad_rows > 0)
-    remarks_.push_back(fmt::format("{}: {} rows that cannot be read are left out; the first: {}",
-                                   table_->name, table_->bad_rows, table_->first_bad_row));
-  if (auto remark = index_remark(config_, table_->index_columns, table_->name);
-      !remark.empty() && ends_.empty())
-    remarks_.push_back(std::move(remark));
+    warnings_.push_back(fmt::format("{}: {} rows that cannot be read are left out; the first: {}",
+                                    table_->name, table_->bad_rows, table_->first_bad_row));
+  if (auto warning = index_warning(config_, table_->index_columns, table_->name);
+      !warning.empty() && ends_.empty())
+    warnings_.push_back(std::move(warning));
   bad_rows += table_->bad_rows;
   ends_.push_back(size() + static_cast<int64_t>(table_->rows));
 }
@@ -94,7 +94,7 @@ SampleInfo TableDataset::sample_info() const {
           .labels = [this] { return labels(); }};
 }
 
-void TableDataset::learn(const Dataset& train_set, std::span<const int64_t> training) {
+void TableDataset::fit(const Dataset& train_set, std::span<const int64_t> training) {
   if (const auto* other = dynamic_cast<const TableDataset*>(&train_set); other && other != this) {
     check(other->encoding_.has_value(), "the training set learns first");
     encoding_ = other->encoding_;
@@ -146,7 +146,7 @@ formats::DataTable TableDataset::reread(size_t file) const {
 }
 
 const formats::TableEncoding& TableDataset::encoding() const {
-  check(encoding_.has_value(), "learn() comes before the first batch");
+  check(encoding_.has_value(), "fit() comes before the first batch");
   return *encoding_;
 }
 

@@ -38,11 +38,11 @@ class TableDataset : public Dataset {
 
   int64_t size() const override { return ends_.empty() ? 0 : ends_.back(); }
   SampleInfo sample_info() const override;
-  void learn(const Dataset& train_set, std::span<const int64_t> training) override;
+  void fit(const Dataset& train_set, std::span<const int64_t> training) override;
   std::vector<FieldLayout> layout() const override { return table_layout(encoding()); }
   void fill(const SampleRequest& request, std::span<const at::Tensor> fields) const override;
-  Json meaning() const override { return encoding().meaning(); }
-  std::vector<std::string> remarks() const override { return remarks_; }
+  Json metadata() const override { return encoding().metadata(); }
+  std::vector<std::string> warnings() const override { return warnings_; }
 
  private:
   bool is_sharded() const { return files_.files.size() > 1; }
@@ -56,11 +56,11 @@ class TableDataset : public Dataset {
   TableFiles files_;
   std::vector<formats::MappedFile::Identity> identities_;
   std::vector<int64_t> ends_;                // of the files' rows
-  std::optional<formats::DataTable> table_;  // of a single file, until learn()
+  std::optional<formats::DataTable> table_;  // of a single file, until fit()
   std::optional<formats::TableEncoding> encoding_;
   formats::EncodedRows rows_;  // of a single file
   mutable BlockCache<formats::EncodedRows> blocks_;
-  std::vector<std::string> remarks_;
+  std::vector<std::string> warnings_;
 };
 
 }  // namespace lockstep::data

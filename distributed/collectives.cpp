@@ -21,8 +21,7 @@ c10d::ReduceOp to_c10d(ReduceOp op) {
   return c10d::ReduceOp::SUM;
 }
 
-// What a step says of itself, in each of its collectives: without memory of its own. What does not
-// fit is cut off.
+// A short text without heap allocation, for the collectives of a step. Truncates what does not fit.
 class ShortText {
  public:
   template <class... Args>
@@ -53,7 +52,7 @@ void run(const World& world, const char* kind, std::string_view name, Start&& st
 void all_reduce(World& world, at::Tensor& tensor, ReduceOp op, std::string_view name) {
   if (!world.is_distributed()) return;
   const auto& shared = world.groups().shared;
-  if (shared && tensor.is_cpu()) {  // past c10d's dispatcher, which takes longer than small arrays
+  if (shared && tensor.is_cpu()) {  // bypasses c10d's dispatcher, which dominates for small arrays
     fenced(
         world, ShortText("all_reduce '{}'", name),
         [&] { shared->reduce_to_all(tensor, to_c10d(op)); }, describe(tensor));
@@ -108,6 +107,21 @@ at::Tensor all_gather(World& world, const at::Tensor& tensor, std::string_view n
   return at::stack(outputs[0]);
 }
 
+void all_gather_chunks(World& world, at::Tensor& whole, std::string_view name) {
+  if (!world.is_distributed()) return;
+  const auto& shared = world.groups().shared;
+  if (shared && whole.is_cpu()) {
+    fenced(
+        world, ShortText("all_gather '{}'", name), [&] { shared->gather_chunks(whole); },
+        describe(whole));
+    return;
+  }
+  auto own = whole.chunk(world.world_size()).at(static_cast<size_t>(world.rank())).clone();
+  run(
+      world, "all_gather", name,
+      [&] { return world.groups().of(whole)._allgather_base(whole, own); }, describe(whole));
+}
+
 void barrier(World& world, std::string_view name,
              std::optional<std::chrono::milliseconds> timeout) {
   if (!world.is_distributed()) return;
@@ -115,8 +129,7 @@ void barrier(World& world, std::string_view name,
   options.timeout = timeout.value_or(world.timeout());
   run(world, "barrier", name,
       [&] {
-        // Not ProcessGroup::barrier: it keeps a static tensor, which ranks in one process would
-        // share.
+        // Not ProcessGroup::barrier: ranks in one process would share its static tensor.
         return world.groups().control->getBackend(at::kCPU)->barrier(options);
       },
       {});

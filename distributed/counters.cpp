@@ -14,11 +14,11 @@
 namespace lockstep::distributed {
 namespace {
 
-// Note [Agreement on names]: the packed tensor must have one size on every rank, whatever names it
-// brings, or the all-reduce itself would fail. So it is sent in pieces of fixed size, and the first
-// piece begins with a 20-bit hash h of the names (their number included) as h and h*h. Summed over
-// W ranks, W * sum(h*h) == sum(h)^2 exactly when all h are equal (Cauchy-Schwarz); with h < 2^20
-// the sums are exact in doubles for W < 2^13.
+// Note [Agreement on names]: the all-reduce needs tensors of equal size on all ranks, even if their
+// names differ. So counters are sent in pieces of fixed size, and each piece begins with a 20-bit
+// hash h of the names and their number, as h and h*h. Summed over W ranks, W * sum(h*h) == sum(h)^2
+// exactly if all h are equal (Cauchy-Schwarz); with h < 2^20 the sums are exact in doubles for
+// W < 2^13.
 constexpr int64_t kPieceCounters = 60;
 constexpr int64_t kHeader = 4;
 constexpr int64_t kPieceSize = kHeader + 2 * kPieceCounters;
@@ -82,22 +82,22 @@ at::Tensor pack(const std::vector<Counter>& counters, size_t begin, const Hashes
 
 Counters merge_counters(World& world, const Counters& counters) {
   if (!world.is_distributed()) return counters;
-  std::vector<Counter> mine;
-  for (const auto& [name, counter] : counters) mine.push_back(counter);
+  std::vector<Counter> local;
+  for (const auto& [name, counter] : counters) local.push_back(counter);
   const auto hashes = hash_names(counters);
   std::vector<Counter> merged;
   do {  // ranks without counters take part in the first piece too
-    auto piece = pack(mine, merged.size(), hashes);
+    auto piece = pack(local, merged.size(), hashes);
     all_reduce(world, piece, ReduceOp::Sum, "metrics");
     const auto* values = piece.const_data_ptr<double>();
     const auto world_size = static_cast<double>(world.world_size());
     if (!all_equal(values[0], values[1], world_size) ||
         !all_equal(values[2], values[3], world_size))
       report_difference(world, counters);
-    const auto count = std::min<size_t>(mine.size() - merged.size(), kPieceCounters);
+    const auto count = std::min<size_t>(local.size() - merged.size(), kPieceCounters);
     for (size_t i = 0; i < count; ++i)
       merged.push_back({values[kHeader + 2 * i], values[kHeader + 2 * i + 1]});
-  } while (merged.size() < mine.size());
+  } while (merged.size() < local.size());
   Counters result;
   size_t next = 0;
   for (const auto& [name, counter] : counters) result[name] = merged[next++];

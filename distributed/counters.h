@@ -1,6 +1,6 @@
-// Sums over all ranks, by name: how metrics meet. Each rank adds what it saw ({"loss", 12.5 over 32
-// samples}); one packed all-reduce of doubles joins them. Means are then weighted by samples, not
-// by ranks or batches.
+// Merges metrics over all ranks, by name. Each rank contributes sums and counts ({"loss", 12.5 over
+// 32 samples}), which one packed all-reduce of doubles adds up. Means are then weighted by samples,
+// not by ranks or batches.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace lockstep::distributed {
 
-// A sum and what it is over. Counts are exact up to 2^53.
+// A sum and the number of summands. Counts are exact up to 2^53.
 struct Counter {
   double sum = 0;
   double count = 0;
@@ -21,9 +21,8 @@ struct Counter {
 
 using Counters = std::map<std::string, Counter>;
 
-// Collective. Returns the counters added up over all ranks.
-// Throws Config when the ranks do not bring the same names (the difference is named): adding up by
-// position would silently mix metrics.
+// Collective. Returns the sums of the counters over all ranks. Throws Config, with the difference,
+// if names differ between ranks: summation by position would silently mix metrics.
 Counters merge_counters(World& world, const Counters& counters);
 
 }  // namespace lockstep::distributed

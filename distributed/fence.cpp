@@ -13,8 +13,7 @@
 namespace lockstep::distributed {
 namespace {
 
-// LibTorch's messages carry the place and a stack behind the first line; a person needs the first
-// line.
+// The first line of LibTorch's message; source location and stack follow it.
 std::string first_line(const std::exception& error) {
   const auto* c10_error = dynamic_cast<const c10::Error*>(&error);
   std::string text = c10_error ? c10_error->what_without_backtrace() : error.what();
@@ -24,20 +23,20 @@ std::string first_line(const std::exception& error) {
   return text;
 }
 
-// Where this rank was: " (step 3 of 5, backward)".
-std::string place_of(const ProgressSnapshot& progress) {
+// Position of this rank in the training, e.g. " (step 3 of 5, backward)".
+std::string describe_position(const ProgressSnapshot& progress) {
   if (progress.total_steps == 0) return fmt::format(" ({})", phase_name(progress.phase));
   return fmt::format(" (step {} of {}, {})", progress.step + 1, progress.total_steps,
                      phase_name(progress.phase));
 }
 
-// Failures of communication that LibTorch 2.11 throws as a plain c10::Error, without a type that says
-// so: all of FileStore's. tests/distributed/fence_test.cpp provokes each.
+// Beginnings of messages of communication failures that LibTorch 2.11 throws as a plain c10::Error:
+// all of FileStore's. Covered by tests/distributed/fence_test.cpp.
 constexpr std::array<std::string_view, 2> kUntypedFailures = {"Wait timeout",
                                                               "Timeout waiting for key"};
 
-// Gloo's exceptions; its headers are for gloo_backend.cpp alone.
-bool is_of_gloo(const std::exception& error) {
+// By type name, because only gloo_backend.cpp may include Gloo's headers.
+bool is_gloo_exception(const std::exception& error) {
   return std::string_view(typeid(error).name()).starts_with("N4gloo");
 }
 
@@ -45,10 +44,10 @@ bool is_of_gloo(const std::exception& error) {
 
 bool is_communication_failure(const std::exception& error) {
   if (dynamic_cast<const c10::DistError*>(&error) || dynamic_cast<const shm::PeerLost*>(&error) ||
-      is_of_gloo(error))
+      is_gloo_exception(error))
     return true;
-  return std::ranges::any_of(kUntypedFailures, [&](std::string_view words) {
-    return std::string_view(error.what()).starts_with(words);
+  return std::ranges::any_of(kUntypedFailures, [&](std::string_view prefix) {
+    return std::string_view(error.what()).starts_with(prefix);
   });
 }
 
@@ -57,7 +56,7 @@ PeerError peer_error(const World& world, std::string_view operation,
   const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
   return PeerError(fmt::format("{}: rank {} of {} waited {:.1f} s for its peers: {}{}", operation,
                                world.rank(), world.world_size(), waited.count(), first_line(error),
-                               place_of(world.progress().snapshot())));
+                               describe_position(world.progress().snapshot())));
 }
 
 }  // namespace lockstep::distributed

@@ -1,5 +1,5 @@
-// Turns what LibTorch throws when a peer is gone into a PeerError that says which operation, which
-// rank and how long. Only files of distributed/ include this.
+// Converts LibTorch's communication exceptions into a PeerError with the operation, the rank and
+// the time waited. Only files of distributed/ include this.
 #pragma once
 
 #include <chrono>
@@ -12,10 +12,10 @@
 
 namespace lockstep::distributed {
 
-// True when LibTorch's exception is of communication rather than of arithmetic or memory.
+// True for exceptions from communication, false for those from computation or memory allocation.
 bool is_communication_failure(const std::exception& error);
 
-// The rank's progress page says so while it lives.
+// Shows an operation in the rank's progress page during its lifetime.
 class PublishedOperation {
  public:
   PublishedOperation(ProgressPage& progress, std::string_view name, std::string_view detail)
@@ -33,8 +33,8 @@ class PublishedOperation {
 PeerError peer_error(const World& world, std::string_view operation,
                      std::chrono::steady_clock::time_point begin, const std::exception& error);
 
-// Runs `body`, one collective or a backward pass that contains some. All ranks come here in the
-// same order. `detail`: shape and type of what it moves, for the progress page.
+// Runs `body`: a collective, or a backward pass that contains some. All ranks call it in the same
+// order. `detail`: shape and type of the data, for the progress page.
 template <class Body>
 auto fenced(const World& world, std::string_view operation, Body&& body,
             std::string_view detail = {}) {

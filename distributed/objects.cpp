@@ -18,7 +18,7 @@ constexpr int64_t kMaxBytes = int64_t{1} << 30;
 at::Tensor to_bytes(const nlohmann::json& value) {
   const auto packed = nlohmann::json::to_msgpack(value);
   check(static_cast<int64_t>(packed.size()) <= kMaxBytes,
-        "an object collective takes at most 1 GiB per rank");
+        "object exceeds the limit of 1 GiB per rank");
   auto bytes = at::empty({static_cast<int64_t>(packed.size())}, at::kByte);
   std::memcpy(bytes.data_ptr(), packed.data(), packed.size());
   return bytes;
@@ -91,7 +91,7 @@ nlohmann::json scatter_object(World& world, const std::vector<nlohmann::json>& v
                               const std::string& name) {
   const bool is_root = world.rank() == root;
   check(!is_root || values.size() == static_cast<size_t>(world.world_size()),
-        "scatter_object needs one value per rank on its root");
+        "scatter_object: number of values on the root does not match the world size");
   if (!world.is_distributed()) return values.front();
   auto sizes = at::zeros({world.world_size()}, at::kLong);
   std::vector<at::Tensor> packed;
@@ -116,18 +116,18 @@ nlohmann::json scatter_object(World& world, const std::vector<nlohmann::json>& v
 
 nlohmann::json act_on_main(World& world, const std::string& name,
                            const std::function<nlohmann::json()>& act) {
-  nlohmann::json answer;
+  nlohmann::json result;
   if (world.rank() == 0) {
     try {
-      answer = {{"value", act()}};
+      result = {{"value", act()}};
     } catch (const std::exception& error) {
-      answer = {{"error", message_of(error)}, {"kind", kind_of(error)}};
+      result = {{"error", message_of(error)}, {"kind", kind_of(error)}};
     }
   }
-  answer = broadcast_object(world, answer, 0, name);
-  if (!answer.contains("error")) return answer["value"];
-  const auto kind = answer["kind"].get<ErrorKind>();
-  const auto message = answer["error"].get<std::string>();
+  result = broadcast_object(world, result, 0, name);
+  if (!result.contains("error")) return result["value"];
+  const auto kind = result["kind"].get<ErrorKind>();
+  const auto message = result["error"].get<std::string>();
   if (world.rank() == 0) throw Error(kind, message);
   throw PeerError(message, kind);
 }

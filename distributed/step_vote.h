@@ -1,9 +1,9 @@
-// One vote per optimizer step: each rank brings flags, all ranks get the flags that any rank
-// brought, and so act on them at the same step. What one rank alone noticed (a signal, a request to
-// stop, a metric that no longer improves) never leaves the others waiting in a collective.
+// One vote per optimizer step: the flags of all ranks are OR-ed, so that all ranks act on them at
+// the same step. An event on a single rank (a signal, a request to stop, a metric that no longer
+// improves) never leaves the others waiting in a collective.
 //
-// The vote is one all_reduce of four bytes in the control group, begun before the work of the step
-// and collected behind it, so that it travels while the step computes.
+// The vote is a four-byte all_reduce in the control group, started before the work of the step and
+// completed after it, so that communication overlaps with computation.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -22,10 +22,10 @@ class StepVote {
   StepVote(const StepVote&) = delete;
   StepVote& operator=(const StepVote&) = delete;
 
-  // Collective: begins a vote with this rank's flags. Where ranks share memory it also ends it,
-  // within microseconds of the last rank's coming; elsewhere it does not wait. Throws PeerError.
+  // Collective: starts a vote with this rank's flags. If ranks share memory, it blocks until all
+  // have called it; otherwise it does not wait. Throws PeerError.
   void begin(uint32_t flags);
-  // Collective: the flags of all ranks, OR-ed, of the vote that began last. Throws PeerError.
+  // Collective: returns the OR of the flags of all ranks in the current vote. Throws PeerError.
   uint32_t finish();
 
  private:

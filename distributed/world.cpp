@@ -32,7 +32,7 @@ void check_ranks(const WorldOptions& options) {
 }
 
 at::Device choose_device(const WorldOptions& options) {
-  if (!wants_gpu(options.device)) return at::kCPU;
+  if (!selects_gpu(options.device)) return at::kCPU;
   distributed::use_gpu(options.local_rank);
   return {at::kCUDA, static_cast<c10::DeviceIndex>(options.local_rank)};
 }
@@ -51,7 +51,7 @@ c10::intrusive_ptr<c10d::Store> open_store(const WorldOptions& options, const Tc
   store.port = tcp.port;
   store.isServer = tcp.serve && options.rank == 0;
   store.numWorkers = static_cast<size_t>(options.world_size);
-  store.waitWorkers = false;  // making the groups waits for every rank anyway
+  store.waitWorkers = false;  // creating the groups waits for every rank anyway
   store.timeout = std::min(options.timeout, kMaxRendezvous);
   if (store.isServer && tcp.listen_fd) store.masterListenFd = *tcp.listen_fd;
   try {
@@ -85,7 +85,7 @@ struct ChosenBackend {
   c10::intrusive_ptr<c10d::Backend> backend;
 };
 
-// For tensors on the CPU: shared memory where all ranks have it, else Gloo.
+// The backend for CPU tensors: shared memory if all ranks share it, else Gloo.
 ChosenBackend make_cpu_backend(const c10::intrusive_ptr<c10d::Store>& store,
                                const WorldOptions& options, distributed::ProcessGroups& groups) {
   if (options.backend == BackendChoice::Hierarchical)
@@ -124,7 +124,7 @@ c10::intrusive_ptr<c10d::ProcessGroup> make_group(const c10::intrusive_ptr<c10d:
   return group;
 }
 
-// Returns the device group's backend.
+// Creates the process groups and returns the device group's backend.
 BackendChoice make_groups(distributed::ProcessGroups& groups, const WorldOptions& options,
                           const at::Device& device) {
   const auto store_of = [&](const std::string& name) {
@@ -145,7 +145,7 @@ BackendChoice make_groups(distributed::ProcessGroups& groups, const WorldOptions
 
 }  // namespace
 
-bool wants_gpu(DeviceChoice device) {
+bool selects_gpu(DeviceChoice device) {
   return device == DeviceChoice::Cuda ||
          (device == DeviceChoice::Auto && distributed::machine_has_gpu());
 }
@@ -164,7 +164,7 @@ World::World(const WorldOptions& options)
   const auto* tcp = std::get_if<TcpRendezvous>(&options.rendezvous);
   groups_->store = c10::make_intrusive<c10d::PrefixStore>("lockstep/" + (tcp ? tcp->prefix : ""),
                                                           groups_->base_store);
-  distributed::fenced(*this, "meeting",
+  distributed::fenced(*this, "process group setup",
                       [&] { backend_ = make_groups(*groups_, options, device_); });
 }
 
@@ -182,12 +182,12 @@ void World::finish() {
   groups_ = std::make_unique<distributed::ProcessGroups>();
 }
 
-std::optional<std::string> World::recall(const std::string& key) {
+std::optional<std::string> World::get_value(const std::string& key) {
   if (!is_distributed() || !groups_->base_store->check({key})) return std::nullopt;
   return groups_->base_store->get_to_str(key);
 }
 
-void World::remember(const std::string& key, const std::string& value) {
+void World::set_value(const std::string& key, const std::string& value) {
   if (is_distributed()) groups_->base_store->set(key, value);
 }
 

@@ -1,4 +1,5 @@
-// What files of arrays have in common: named arrays of numbers, in memory or mapped. No LibTorch.
+// A named array of numbers in memory or in a mapped file; the common result of array file readers.
+// No LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +19,8 @@ struct StoredArray {
   ElementType type = ElementType::U8;
   std::vector<int64_t> shape;
   std::span<const uint8_t> bytes;            // num_elements(shape) * bytes_of(type)
-  std::shared_ptr<const void> memory;        // what keeps `bytes` alive
-  std::shared_ptr<const MappedFile> mapped;  // set when `bytes` lie in it
+  std::shared_ptr<const void> memory;        // owner of `bytes`
+  std::shared_ptr<const MappedFile> mapped;  // set if `bytes` are in a mapped file
 };
 
 // "float32 60000 x 28 x 28", for messages.

@@ -18,8 +18,8 @@ struct KnownKind {
   FileKind kind;
 };
 
-constexpr const char* kUnpackFirst = "decompress it first (gzip and zstd are read as they are)";
-constexpr const char* kToParquet = "in pandas, read it and save it with df.to_parquet(...)";
+constexpr const char* kUnpackFirst = "decompress it first (only gzip and zstd are supported)";
+constexpr const char* kToParquet = "read it with pandas and save it with df.to_parquet(...)";
 
 constexpr std::array<KnownKind, 17> kKnownKinds = {{
     {"BZh"sv, {"compressed with bzip2", kUnpackFirst}},
@@ -43,13 +43,13 @@ constexpr std::array<KnownKind, 17> kKnownKinds = {{
     {"\xFE\xFF"sv, {"text in UTF-16", "convert it to UTF-8"}},
 }};
 
-// Some of these formats begin with letters, as a table may whose first column is called so.
+// Some of these formats start with letters, like the column names of a table.
 bool is_binary(std::string_view begin) {
   const auto first = begin.substr(0, 256);
   const auto is_control = [](char c) {
     return c >= 0 && c < ' ' && c != '\t' && c != '\n' && c != '\r';
   };
-  // A character may be cut at the end.
+  // The last character may be incomplete.
   const auto invalid = find_invalid_utf8(first);
   return std::ranges::any_of(first, is_control) ||
          (invalid != first.npos && invalid + 4 < first.size());
@@ -61,7 +61,7 @@ std::optional<FileKind> other_file_kind(std::string_view begin) {
   if (!is_binary(begin)) return std::nullopt;
   for (const auto& known : kKnownKinds)
     if (begin.starts_with(known.begin)) return known.kind;
-  // Protocols 2 to 5 begin with a byte that no text has there.
+  // Protocols 2 to 5 start with a byte that does not occur at the start of a text.
   if (begin.size() > 2 && begin[0] == '\x80' && begin[1] >= 2 && begin[1] <= 5)
     return FileKind{"a Python pickle", kToParquet};
   return std::nullopt;

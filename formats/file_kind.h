@@ -1,4 +1,4 @@
-// What a file is that is not of the expected format, told from its first bytes. No LibTorch.
+// Detects files of unexpected formats from their first bytes. No LibTorch.
 #pragma once
 
 #include <optional>
@@ -9,14 +9,14 @@ namespace lockstep::formats {
 
 struct FileKind {
   const char* name;    // "a Parquet file"
-  const char* remedy;  // what to do with it
+  const char* remedy;  // suggestion for the user
 };
 
-// Of binary formats and JSON that users have in the place of a table in text form; nothing where
-// the bytes may well be text.
+// Detects binary formats that users commonly pass instead of a text table; nullopt if the bytes may
+// be text.
 std::optional<FileKind> other_file_kind(std::string_view begin);
 
-// Throws Config when `text` is of such a format, naming it. `expected`: e.g. "CSV".
+// Throws Config, naming the format, if `text` is in such a format. `expected`: e.g. "CSV".
 void refuse_other_kinds(std::string_view text, const std::string& name, const char* expected);
 
 }  // namespace lockstep::formats

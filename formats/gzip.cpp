@@ -18,7 +18,7 @@ constexpr size_t kMaxPieceBytes = std::numeric_limits<uInt>::max();
 
 struct GzipReader::Stream {
   z_stream z{};
-  std::span<const uint8_t> rest;  // what zlib has not been given yet
+  std::span<const uint8_t> rest;  // not passed to zlib yet
   bool ended = false;
 
   void refill() {
@@ -40,7 +40,7 @@ GzipReader::GzipReader(std::span<const uint8_t> bytes, std::string name)
     : stream_(std::make_unique<Stream>()), name_(std::move(name)) {
   stream_->rest = bytes;
   if (inflateInit2(&stream_->z, kGzipFormatOnly) != Z_OK)
-    throw environment_error(fmt::format("{}: zlib could not start (out of memory?)", name_));
+    throw environment_error(fmt::format("{}: cannot initialize zlib (out of memory?)", name_));
 }
 
 GzipReader::~GzipReader() { inflateEnd(&stream_->z); }
@@ -57,7 +57,7 @@ size_t GzipReader::read(std::span<uint8_t> out) {
     filled += room - z.avail_out;
     const bool exhausted = z.avail_in == 0 && stream_->rest.empty();
     if (status == Z_STREAM_END) {
-      // A file may hold several gzip streams one after the other.
+      // A file may contain several concatenated gzip streams.
       stream_->ended = exhausted;
       if (!exhausted) inflateReset(&z);
     } else if (status == Z_BUF_ERROR || (status == Z_OK && exhausted && z.avail_out > 0)) {

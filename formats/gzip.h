@@ -1,5 +1,5 @@
-// Reading a gzip file that is in memory, piece by piece, so that a reader can stop before a bomb
-// has unfolded.
+// Streaming decompression of a gzip file in memory, so that a reader can stop early at a
+// decompression bomb.
 #pragma once
 
 #include <cstddef>
@@ -10,24 +10,25 @@
 
 namespace lockstep::formats {
 
-// True when `bytes` begin as a gzip file does.
+// Whether `bytes` start with the magic number of gzip.
 bool is_gzip(std::span<const uint8_t> bytes);
 
-// The most bytes that a gzip file of `size` bytes can unfold to: deflate never exceeds 1032 to 1.
+// The maximum decompressed size of a gzip file of `size` bytes: the ratio of deflate is at most
+// 1032.
 uint64_t gzip_capacity(uint64_t size);
 
-// Thread: one at a time.
+// Thread: not thread-safe.
 class GzipReader {
  public:
-  // `bytes` must outlive the reader. `name` stands for the file in messages.
+  // `bytes` must outlive the reader. `name` is used as the file name in messages.
   GzipReader(std::span<const uint8_t> bytes, std::string name);
   ~GzipReader();
   GzipReader(const GzipReader&) = delete;
   GzipReader& operator=(const GzipReader&) = delete;
 
-  // Fills `out` with the next bytes. Returns how many there were: fewer than asked for only at the
-  // end of the content, whose checksum has then been verified. Throws Config: damaged, or it ends
-  // too early.
+  // Fills `out` with the next bytes. Returns their number, which is less than requested only at the
+  // end of the content; its checksum is then verified. Throws Config if the file is damaged or
+  // truncated.
   size_t read(std::span<uint8_t> out);
 
  private:

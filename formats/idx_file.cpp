@@ -18,7 +18,7 @@ constexpr uint64_t kMaxIdxBytes = 4ull << 30;
 constexpr uint8_t kUnsignedByte = 0x08;
 constexpr int kMaxDims = 8;
 
-// The content of the file, whichever way it is stored.
+// The decompressed content of the file.
 class Content {
  public:
   Content(std::span<const uint8_t> bytes, const std::string& name)
@@ -36,7 +36,7 @@ class Content {
     return count;
   }
 
-  // More bytes than this are certainly not there.
+  // An upper bound of the decompressed size.
   uint64_t capacity() const { return capacity_; }
   bool compressed() const { return gzip_.has_value(); }
 
@@ -51,16 +51,16 @@ uint8_t read_magic(Content& content, const std::string& name) {
   const auto found = content.read(magic);
   if (found < magic.size())
     throw config_error(
-        fmt::format("{}: truncated: an IDX file begins with 4 magic bytes, found {}", name, found));
+        fmt::format("{}: truncated: an IDX file starts with 4 magic bytes, found {}", name, found));
   if (magic[0] != 0 || magic[1] != 0)
     throw config_error(fmt::format(
-        "{}: not an IDX file: it begins with {:02x} {:02x} {:02x} {:02x}, expected 00 00 08 "
+        "{}: not an IDX file: starts with {:02x} {:02x} {:02x} {:02x}, expected 00 00 08 "
         "and the number of dimensions",
         name, magic[0], magic[1], magic[2], magic[3]));
   if (magic[2] != kUnsignedByte)
-    throw config_error(fmt::format(
-        "{}: its elements are of type 0x{:02x}; only unsigned bytes (0x08) are supported", name,
-        magic[2]));
+    throw config_error(
+        fmt::format("{}: elements have type 0x{:02x}; only unsigned bytes (0x08) are supported",
+                    name, magic[2]));
   if (magic[3] == 0 || magic[3] > kMaxDims)
     throw config_error(
         fmt::format("{}: {} dimensions; 1 to {} are valid", name, magic[3], kMaxDims));
@@ -72,8 +72,8 @@ std::vector<int64_t> read_dims(Content& content, size_t count, const std::string
   const auto found = content.read(raw);
   if (found < raw.size())
     throw config_error(
-        fmt::format("{}: truncated: {} dimensions take a header of {} bytes, found {}", name, count,
-                    4 + raw.size(), 4 + found));
+        fmt::format("{}: truncated: {} dimensions require a header of {} bytes, found {}", name,
+                    count, 4 + raw.size(), 4 + found));
   std::vector<int64_t> dims;
   for (size_t i = 0; i < raw.size(); i += 4)
     dims.push_back(int64_t{raw[i]} << 24 | raw[i + 1] << 16 | raw[i + 2] << 8 | raw[i + 3]);
@@ -87,9 +87,8 @@ uint64_t num_elements(const std::vector<int64_t>& dims, const std::string& name)
       throw config_error(fmt::format("{}: a dimension is zero: {}", name, dims_text(dims)));
     count *= static_cast<uint64_t>(dim);  // below 2^32 * 2^32
     if (count > kMaxIdxBytes)
-      throw config_error(
-          fmt::format("{}: {}: its header announces elements beyond the limit of 4 GiB", name,
-                      dims_text(dims)));
+      throw config_error(fmt::format("{}: {}: the elements in the header exceed the limit of 4 GiB",
+                                     name, dims_text(dims)));
   }
   return count;
 }
@@ -100,10 +99,10 @@ std::vector<uint8_t> read_values(Content& content, const std::vector<int64_t>& d
   const auto header = 4 + 4 * dims.size();
   const auto truncated = [&](uint64_t found, const char* limit) {
     return config_error(
-        fmt::format("{}: truncated: {} elements and the header take {} bytes, found {}{}", name,
+        fmt::format("{}: truncated: {} elements and the header require {} bytes, found {}{}", name,
                     dims_text(dims), header + expected, limit, found));
   };
-  // Before memory is taken: a header can announce anything.
+  // Checked before allocating memory: the header is untrusted.
   if (content.capacity() < header + expected)
     throw truncated(content.capacity(), content.compressed() ? "at most " : "");
   std::vector<uint8_t> values(expected);
@@ -112,7 +111,7 @@ std::vector<uint8_t> read_values(Content& content, const std::vector<int64_t>& d
   uint8_t surplus = 0;
   if (content.read({&surplus, 1}) > 0)
     throw config_error(
-        fmt::format("{}: trailing bytes: {} elements and the header take {} bytes, found more",
+        fmt::format("{}: trailing bytes: {} elements and the header require {} bytes, found more",
                     name, dims_text(dims), header + expected));
   return values;
 }

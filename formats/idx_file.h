@@ -1,6 +1,6 @@
-// The IDX format of MNIST and its relatives: four magic bytes (0, 0, element type, number of
-// dimensions), the dimensions as big-endian 32-bit numbers, then the elements. Plain or gzip, told
-// apart by content. No LibTorch.
+// The IDX format of MNIST and similar datasets: four magic bytes (0, 0, element type, number of
+// dimensions), the dimensions as big-endian 32-bit numbers, then the elements. Uncompressed or
+// gzip, detected by content. No LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +17,14 @@ struct IdxArray {
   std::vector<uint8_t> values;  // as many as the product of dims
 };
 
-// The array in `bytes`, which may be anything: memory taken stays in proportion to what is really
-// there (for gzip, to the most that it can hold). `name` stands for the file in messages.
+// Parses untrusted bytes. Memory use is proportional to the input size (for gzip, to its maximum
+// decompressed size). `name` is used as the file name in messages.
 //
 // Throws Config: not IDX, elements that are not unsigned bytes (0x08), a dimension of zero, more
-// than 4 GiB of elements, fewer or more bytes than the header announces, a damaged gzip stream.
+// than 4 GiB of elements, a size that does not match the header, a damaged gzip stream.
 IdxArray parse_idx(std::span<const uint8_t> bytes, const std::string& name);
 
-// The same for a file. Throws Config as above; Environment when it cannot be read.
+// Reads and parses a file. Throws Config as above; Environment if it cannot be read.
 IdxArray read_idx_file(const std::filesystem::path& path);
 
 // "60000 x 28 x 28", for messages.

@@ -17,10 +17,10 @@ MappedFile::Identity identity_in(const struct stat& status) {
   return {status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec};
 }
 
-// Call it directly after the failed system call. Paths in a run file are the user's: a restart does
-// not mend a wrong one.
+// Call immediately after the failed system call. Wrong paths are Config errors: a restart does not
+// fix them.
 Error opening_error(const std::filesystem::path& path, const std::string& name) {
-  if (errno == ELOOP) return config_error(name + ": symbolic links that lead in a circle");
+  if (errno == ELOOP) return config_error(name + ": is a symbolic link loop");
   if (errno != ENOENT && errno != ENOTDIR) return errno_error(name + ": cannot be opened");
   return config_error(name + ": no such file" + relative_path_hint(path));
 }
@@ -43,8 +43,8 @@ MappedFile::MappedFile(const std::filesystem::path& path)
   }
   struct stat status {};
   if (::fstat(file_.get(), &status) != 0) throw errno_error(name_ + ": cannot be read");
-  if (S_ISDIR(status.st_mode)) throw config_error(name_ + ": is a folder, expected a file");
-  if (!S_ISREG(status.st_mode)) throw config_error(name_ + ": is no regular file");
+  if (S_ISDIR(status.st_mode)) throw config_error(name_ + ": is a directory, expected a file");
+  if (!S_ISREG(status.st_mode)) throw config_error(name_ + ": is not a regular file");
   mapped_ = identity_now();
   size_ = static_cast<size_t>(mapped_.size);
   if (size_ == 0) return;
@@ -76,7 +76,7 @@ void MappedFile::verify_same(const std::filesystem::path& path, const Identity& 
   struct stat status {};
   const auto name = printable(path.string(), 400);
   if (::stat(path.c_str(), &status) != 0)
-    throw errno_error(name + ": is gone, while it was being read");
+    throw errno_error(name + ": was deleted while it was being read");
   if (identity_in(status) != before)
     throw environment_error(name + ": was changed while it was being read");
 }
@@ -84,10 +84,11 @@ void MappedFile::verify_same(const std::filesystem::path& path, const Identity& 
 void MappedFile::verify_unchanged() const {
   const auto now = identity_now();
   if (now == mapped_ && guard_ && guard_->has_failed())
-    throw environment_error(name_ + ": could not be read: its storage fails, or it was cut");
+    throw environment_error(name_ + ": could not be read: storage failure, or it was truncated");
   if (now == mapped_) return;
-  const auto what = now.size < mapped_.size ? "was cut to " + std::to_string(now.size) + " bytes"
-                                            : std::string("was changed");
+  const auto what = now.size < mapped_.size
+                        ? "was truncated to " + std::to_string(now.size) + " bytes"
+                        : std::string("was changed");
   throw environment_error(name_ + ": " + what + " while it was being read");
 }
 

@@ -1,5 +1,4 @@
-// A file that is read through memory: nothing is read before it is used, and its pages are the
-// system's to drop. No LibTorch.
+// A memory-mapped file: pages are read on first access, and the kernel can evict them. No LibTorch.
 #pragma once
 
 #include <cstddef>
@@ -15,30 +14,30 @@
 
 namespace lockstep::formats {
 
-// For the message that there is nothing at `path`: where a relative path starts, else nothing.
+// For messages about a missing file: names the working directory if `path` is relative, else empty.
 std::string relative_path_hint(const std::filesystem::path& path);
 
-// Thread: const and safe to use from several threads at once.
+// Thread: const functions are safe to call from several threads concurrently.
 class MappedFile {
  public:
-  // Throws Config when it does not exist or is no regular file; Environment when it cannot be
+  // Throws Config if the file does not exist or is not a regular file; Environment if it cannot be
   // opened or mapped.
   explicit MappedFile(const std::filesystem::path& path);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
 
-  // The whole content. What a file that has become shorter no longer holds reads as zeros: call
-  // verify_unchanged() after a piece was read, before it is used.
+  // The content. If the file was truncated after it was mapped, the missing part reads as zeros:
+  // call verify_unchanged() after reading data and before using them.
   std::span<const uint8_t> bytes() const { return {bytes_, size_}; }
 
-  // Throws Environment when the file was written to, cut or replaced in place since it was mapped,
-  // or could not be read: what was read is neither the old nor the new content. One that was only
-  // removed or renamed keeps its content here.
+  // Throws Environment if the file was modified, truncated or replaced in place since it was
+  // mapped, or if a read failed: data read so far are then inconsistent. A file that was only
+  // deleted or renamed keeps its content.
   void verify_unchanged() const;
 
-  // What `use` makes of the content. Throws as verify_unchanged(), also in the place of an error
-  // that `use` throws because the content changed under it.
+  // Returns use(bytes()), verified. Throws as verify_unchanged(), also instead of an error that
+  // `use` throws because the content changed.
   template <class Use>
   auto read(const Use& use) const {
     try {
@@ -53,17 +52,17 @@ class MappedFile {
 
   const std::string& name() const { return name_; }
 
-  // Size and time of the last change.
+  // Size and modification time.
   struct Identity {
     int64_t size = 0, seconds = 0, nanoseconds = 0;
     bool operator==(const Identity&) const = default;
   };
-  // When it was mapped.
+  // The identity at the time of mapping.
   const Identity& identity() const { return mapped_; }
-  // Of the file that is at `path` now. Throws as the constructor when there is none.
+  // The current identity of the file at `path`. Throws like the constructor if it does not exist.
   static Identity identity_of(const std::filesystem::path& path);
-  // What `use` makes of the file at `path`. Throws Environment, also in the place of an error of
-  // `use`, when the file is gone or not the one that it was `before`.
+  // Returns use(). Throws Environment, also instead of an error of `use`, if the file at `path`
+  // does not exist or its identity is no longer `before`.
   template <class Use>
   static auto read_again(const std::filesystem::path& path, const Identity& before,
                          const Use& use) {

@@ -24,14 +24,14 @@ struct GuardedMappings {
   struct sigaction before {};  // who handled SIGBUS before
 };
 
-// Never destroyed: a late signal finds it.
+// Never destroyed, because a signal can arrive during shutdown.
 GuardedMappings& guarded_mappings() {
   static auto& mappings = *new GuardedMappings;
   return mappings;
 }
 
-// Whoever reads a page holds no lock of this file or of the allocator, so that taking one here
-// cannot wait for the thread itself.
+// A thread that reads a mapped page holds no lock of this file or of the allocator, so that
+// acquiring the lock here cannot deadlock.
 bool replace_by_zeros(uintptr_t address) {
   auto& mappings = guarded_mappings();
   const MutexLock lock(mappings.mutex);
@@ -54,7 +54,7 @@ void on_bus_error(int signal, siginfo_t* info, void* context) {
   if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN)
     return previous.sa_handler(signal);
   ::sigaction(signal, &previous, nullptr);
-  if (!is_access) ::raise(signal);  // an access happens again by itself
+  if (!is_access) ::raise(signal);  // a faulting access is repeated on return
 }
 
 void install_once() {

@@ -1,11 +1,10 @@
-// A page of a mapped file that cannot be read, because the file was cut or its disk fails, is a
-// SIGBUS, which would end the process. While a mapping is guarded, such a page and all behind it
-// read as zeros instead, and the guard knows.
+// Protects against SIGBUS, which terminates the process when a page of a mapped file cannot be read
+// because the file was truncated or its disk failed. While a mapping is guarded, such a page and
+// all following pages read as zeros, and the guard records the failure.
 //
-// How: a handler of SIGBUS, installed with the first guard, puts memory of zeros in the place of
-// the pages. Signals for other addresses go to whoever handled them before. Reading through pread()
-// instead would need no handler, but costs a system call per sample, which for small samples is
-// most of the time.
+// Implementation: a SIGBUS handler, installed with the first guard, maps zero pages in their place.
+// Signals for other addresses are passed to the previous handler. Using pread() instead would need
+// no handler, but would cost a system call per sample, which dominates for small samples.
 #pragma once
 
 #include <atomic>
@@ -16,13 +15,13 @@ namespace lockstep::formats {
 // Thread: has_failed() from any thread.
 class MappingGuard {
  public:
-  // Guards `size` bytes from `begin`, which stay mapped while this lives.
+  // Guards `size` bytes from `begin`, which must stay mapped for the lifetime of this object.
   MappingGuard(const void* begin, size_t size);
   ~MappingGuard();
   MappingGuard(const MappingGuard&) = delete;
   MappingGuard& operator=(const MappingGuard&) = delete;
 
-  // True once something that was read came of no file.
+  // Whether a read was served with zeros instead of file content.
   bool has_failed() const { return failed_; }
 
  private:

@@ -21,7 +21,7 @@ Error bad_npy(const std::string& name, const std::string& why) {
   return config_error(name + ": not a usable .npy file: " + why);
 }
 
-// The text of the header: a Python dict of three keys, written by repr().
+// Parser of the header: a Python dict with three keys, written by repr().
 class NpyHeader {
  public:
   NpyHeader(std::string_view text, const std::string& name) : rest_(text), name_(name) {}
@@ -38,15 +38,15 @@ class NpyHeader {
       else if (key == "shape")
         shape = tuple();
       else
-        throw bad_npy(name_, fmt::format("unknown key '{}' in its header", printable(key)));
+        throw bad_npy(name_, fmt::format("unknown key '{}' in the header", printable(key)));
       if (!accept(',')) {
         expect('}');
         break;
       }
     }
-    if (peek()) throw bad_npy(name_, "something follows its header");
+    if (peek()) throw bad_npy(name_, "unexpected data after the header");
     if (!descr || !fortran_order || !shape)
-      throw bad_npy(name_, "its header lacks descr, fortran_order or shape");
+      throw bad_npy(name_, "descr, fortran_order or shape is missing in the header");
   }
 
   std::optional<std::string> descr;
@@ -59,18 +59,18 @@ class NpyHeader {
     rest_.remove_prefix(begin == rest_.npos ? rest_.size() : begin);
     return rest_.empty() ? '\0' : rest_.front();
   }
-  bool accept(char wanted) {
-    if (peek() != wanted || rest_.empty()) return false;
+  bool accept(char expected) {
+    if (peek() != expected || rest_.empty()) return false;
     rest_.remove_prefix(1);
     return true;
   }
-  void expect(char wanted) {
-    if (!accept(wanted)) throw bad_npy(name_, "its header is damaged");
+  void expect(char expected) {
+    if (!accept(expected)) throw bad_npy(name_, "its header is damaged");
   }
 
   std::string text() {
     const auto quote = peek();
-    if (quote == '[') throw bad_npy(name_, "its elements are records of several fields");
+    if (quote == '[') throw bad_npy(name_, "structured arrays are not supported");
     if (quote != '\'' && quote != '"') throw bad_npy(name_, "its header is damaged");
     const auto end = rest_.find(quote, 1);
     if (end == rest_.npos) throw bad_npy(name_, "its header is damaged");
@@ -133,15 +133,15 @@ ElementType npy_type(const std::string& descr, const std::string& name) {
   if (descr.size() > 1 && std::string_view("<|=>").find(descr[0]) != std::string_view::npos)
     for (const auto& [code, type] : kNpyTypes)
       if (descr.compare(1, std::string::npos, code) == 0) return type;
-  throw bad_npy(name, fmt::format("its elements are '{}': numbers of up to 8 bytes are valid, "
-                                  "unsigned ones of up to 4",
+  throw bad_npy(name, fmt::format("unsupported element type '{}'; valid: numbers of up to 8 bytes, "
+                                  "unsigned integers of up to 4 bytes",
                                   printable(descr)));
 }
 
 std::string_view npy_header(std::span<const uint8_t> bytes, const std::string& name) {
   const std::string_view file(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (!file.starts_with(kNpyMagic))
-    throw bad_npy(name, file.empty() ? "it is empty" : "its first bytes are not those of .npy");
+    throw bad_npy(name, file.empty() ? "it is empty" : "it does not start with the .npy magic");
   if (file.size() < kNpyMagic.size() + 2) throw bad_npy(name, "it is truncated");
   const auto version = static_cast<uint8_t>(file[kNpyMagic.size()]);
   if (version < 1 || version > 3)
@@ -154,7 +154,7 @@ std::string_view npy_header(std::span<const uint8_t> bytes, const std::string& n
   return file.substr(at + width, length);
 }
 
-// Copies elements of `Size` bytes that lie in Fortran order, as those of pandas' frames do.
+// Copies elements of `Size` bytes from Fortran order, which pandas data frames use.
 template <size_t Size>
 void copy_row_major(const StoredArray& array, std::vector<uint8_t>& out) {
   const auto& shape = array.shape;
@@ -199,7 +199,7 @@ StoredArray parse_npy(std::span<const uint8_t> bytes, const std::string& name) {
   const auto element = bytes_of(array.type);
   if (!count || *count > found / element || *count * element != found)
     throw bad_npy(
-        name, fmt::format("{} take {} bytes, found {}", array_text(array),
+        name, fmt::format("{} require {} bytes, found {}", array_text(array),
                           count && *count <= SIZE_MAX / element ? std::to_string(*count * element)
                                                                 : std::string("too many"),
                           found));

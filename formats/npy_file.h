@@ -1,6 +1,5 @@
-// numpy's .npy format: magic, version, a header that is the text of a Python dict, then the
-// elements. No LibTorch.
-// Source: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
+// NumPy's .npy format: magic, version, a header that is a Python dict literal, then the elements.
+// No LibTorch. Source: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
 #pragma once
 
 #include <cstdint>
@@ -11,12 +10,12 @@
 
 namespace lockstep::formats {
 
-// The array in `bytes`, which may be anything; its `bytes` point into them, or, of an array in
-// Fortran order, into `memory`, where its elements are in row-major order. `name` stands for the
-// file in messages and is the array's name.
+// Parses untrusted bytes. The `bytes` of the result point into the input or, for arrays in Fortran
+// order, into `memory`, a row-major copy. `name` is the name of the array and the file name in
+// messages.
 //
-// Throws Config: not .npy, truncated or too long, another byte order than this machine's, elements
-// that are no numbers (objects, texts, dates) or that tensors have no type for.
+// Throws Config: not .npy, truncated or too long, a byte order other than that of this machine,
+// elements that are not numbers (objects, strings, dates) or have no corresponding tensor type.
 StoredArray parse_npy(std::span<const uint8_t> bytes, const std::string& name);
 
 }  // namespace lockstep::formats

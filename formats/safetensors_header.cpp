@@ -25,7 +25,7 @@ constexpr std::array<std::pair<const char*, size_t>, 10> kDtypes = {{{"F64", 8},
                                                                      {"U8", 1},
                                                                      {"BOOL", 1}}};
 
-// The file that is parsed, for messages.
+// Name and error kind of the parsed file.
 struct ParsedFile {
   const std::string& name;
   ErrorKind kind;
@@ -44,17 +44,18 @@ size_t read_length(std::span<const uint8_t> file) {
 std::vector<uint64_t> unsigned_list(const Json& json, const char* key, const ParsedFile& file) {
   const auto it = json.find(key);
   if (it == json.end() || !it->is_array())
-    throw file.damaged(std::string("a tensor without ") + key);
+    throw file.damaged(std::string("a tensor has no ") + key);
   std::vector<uint64_t> values;
   for (const auto& item : *it) {
     if (!item.is_number_unsigned())
-      throw file.damaged(std::string(key) + " holds something else than sizes");
+      throw file.damaged(std::string(key) + " has an element that is not a size");
     values.push_back(item.get<uint64_t>());
   }
   return values;
 }
 
-// Product of the shape and the element size, or false when it does not fit in 63 bits.
+// Sets `bytes` to the product of the shape and the element size; returns false on overflow of 63
+// bits.
 bool multiply(const std::vector<uint64_t>& shape, size_t element, uint64_t& bytes) {
   bytes = element;
   for (const auto size : shape)
@@ -71,16 +72,16 @@ TensorEntry parse_entry(const std::string& tensor, const Json& json, size_t data
   entry.dtype = json["dtype"].get<std::string>();
   const auto element = dtype_bytes(entry.dtype);
   if (element == 0)
-    throw file.damaged("tensor '" + tensor + "' has the unknown dtype '" + entry.dtype + "'");
+    throw file.damaged("tensor '" + tensor + "' has unknown dtype '" + entry.dtype + "'");
   const auto shape = unsigned_list(json, "shape", file);
   const auto offsets = unsigned_list(json, "data_offsets", file);
   if (offsets.size() != 2 || offsets[0] > offsets[1] || offsets[1] > data_size)
-    throw file.damaged("tensor '" + tensor + "' lies outside the file (is it truncated?)");
+    throw file.damaged("tensor '" + tensor + "' is outside the file (is it truncated?)");
   uint64_t bytes = 0;
   if (!multiply(shape, element, bytes) || bytes != offsets[1] - offsets[0])
-    throw file.damaged("tensor '" + tensor + "' has a size that does not fit its shape");
+    throw file.damaged("tensor '" + tensor + "' has a size that does not match its shape");
   for (const auto size : shape) {
-    if (size > INT64_MAX) throw file.damaged("tensor '" + tensor + "' has an impossible shape");
+    if (size > INT64_MAX) throw file.damaged("tensor '" + tensor + "' has an invalid shape");
     entry.shape.push_back(static_cast<int64_t>(size));
   }
   entry.begin = data_begin + offsets[0];
@@ -106,7 +107,7 @@ std::vector<TensorEntry> parse_safetensors(std::span<const uint8_t> bytes, const
     throw file.damaged("its header is longer than the file (is it truncated?)");
   const auto* text = reinterpret_cast<const char*>(bytes.data() + kLengthBytes);
   const auto header = Json::parse(text, text + length, nullptr, /*allow_exceptions=*/false);
-  if (!header.is_object()) throw file.damaged("its header is no JSON map");
+  if (!header.is_object()) throw file.damaged("its header is not a JSON object");
   const auto data_begin = kLengthBytes + length;
   std::vector<TensorEntry> entries;
   for (const auto& [tensor, json] : header.items())

@@ -24,13 +24,13 @@ struct FreedStream {
   void operator()(ZSTD_DStream* stream) const { ZSTD_freeDStream(stream); }
 };
 
-// Makes room for a piece behind what `text` holds. Memory grows by halves, as std::string does.
+// Appends space for a piece to `text` and returns it.
 std::span<uint8_t> next_piece(std::string& text, uint64_t limit, const std::string& name) {
   const auto at = text.size();
   if (at > limit)
     throw config_error(fmt::format(
-        "{}: it decompresses to more than {} MiB, which is more than a sound file of its size can "
-        "hold; decompress it first",
+        "{}: decompresses to more than {} MiB, which is implausible for a file of its size; "
+        "decompress it first",
         name, limit >> 20));
   text.resize(at + kPieceOfText);
   return {reinterpret_cast<uint8_t*>(text.data()) + at, kPieceOfText};
@@ -49,7 +49,7 @@ std::string unpacked_gzip(std::span<const uint8_t> bytes, uint64_t limit, const 
 
 std::string unpacked_zstd(std::span<const uint8_t> bytes, uint64_t limit, const std::string& name) {
   const std::unique_ptr<ZSTD_DStream, FreedStream> stream(ZSTD_createDStream());
-  if (!stream) throw environment_error(name + ": no memory for a zstd decoder");
+  if (!stream) throw environment_error(name + ": cannot allocate a zstd decoder");
   ZSTD_inBuffer in{bytes.data(), bytes.size(), 0};
   std::string text;
   for (;;) {
@@ -61,7 +61,7 @@ std::string unpacked_zstd(std::span<const uint8_t> bytes, uint64_t limit, const 
     if (ZSTD_isError(left))
       throw config_error(fmt::format("{}: damaged zstd file: {}", name, ZSTD_getErrorName(left)));
     const bool read_all = in.pos == in.size && out.pos < out.size;
-    if (left == 0 && in.pos == in.size) return text;  // a file may hold several frames
+    if (left == 0 && in.pos == in.size) return text;  // a file may contain several frames
     if (left != 0 && read_all)
       throw config_error(
           fmt::format("{}: truncated zstd file: it ends inside the compressed data", name));

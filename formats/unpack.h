@@ -1,4 +1,4 @@
-// Files that may be compressed, with gzip or zstd, which their content tells. No LibTorch.
+// Reads files that may be compressed with gzip or zstd, detected by content. No LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,16 @@
 
 namespace lockstep::formats {
 
-// True when `bytes` begin as a gzip or a zstd file does.
+// Whether `bytes` start with the magic number of gzip or zstd.
 bool is_compressed(std::span<const uint8_t> bytes);
 
-// The content of a compressed file. `name` stands for it in messages. Throws Config: damaged, cut,
-// or more than 64 MiB that are also more than 1032 times as large as the file, which is what gzip
-// can reach.
+// Decompresses a file. `name` is used as the file name in messages. Throws Config if it is damaged
+// or truncated, or if its content is larger than both 64 MiB and 1032 times the file size, the
+// maximum ratio of gzip.
 std::string unpacked(std::span<const uint8_t> bytes, const std::string& name);
 
-// What `use(text, name)` makes of the content of a file, plain or compressed. Throws as MappedFile
-// and unpacked().
+// Returns use(text, name) for the content of a file, decompressed if necessary. Throws as
+// MappedFile and unpacked().
 template <class Use>
 auto read_unpacked(const std::filesystem::path& path, const Use& use) {
   const MappedFile file(path);

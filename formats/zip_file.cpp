@@ -67,11 +67,11 @@ std::vector<uint8_t> ZipFile::read(size_t index, uint64_t max_bytes) const {
   };
   zip_stat_t status;
   if (zip_stat_index(archive_->zip, index, 0, &status) != 0 || !(status.valid & ZIP_STAT_SIZE))
-    throw failed("its size is not known");
+    throw failed("its size is unknown");
   if (status.size > max_bytes) throw failed("it is too large");
   const std::unique_ptr<zip_file_t, ClosedMember> file(zip_fopen_index(archive_->zip, index, 0));
   if (!file) throw failed(zip_strerror(archive_->zip));
-  // Memory grows with what is really there: a header can announce anything.
+  // Memory grows with the actual data: the size in the header is untrusted.
   std::vector<uint8_t> content;
   while (content.size() <= status.size) {
     const auto at = content.size();
@@ -81,7 +81,7 @@ std::vector<uint8_t> ZipFile::read(size_t index, uint64_t max_bytes) const {
     content.resize(at + static_cast<size_t>(count));
     if (count == 0) break;
   }
-  if (content.size() != status.size) throw failed("its size is not the one that is announced");
+  if (content.size() != status.size) throw failed("its size does not match the archive directory");
   return content;
 }
 

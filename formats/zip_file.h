@@ -1,4 +1,4 @@
-// The members of a zip archive that is in memory, as numpy's .npz is one. No LibTorch.
+// Reads zip archives in memory, such as NumPy's .npz files. No LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -9,21 +9,22 @@
 
 namespace lockstep::formats {
 
-// Thread: one at a time.
+// Thread: not thread-safe.
 class ZipFile {
  public:
-  // `bytes` must outlive the reader. `name` stands for the file in messages. Throws Config: no zip
-  // archive, a damaged one, or one of more than 100,000 members.
+  // `bytes` must outlive the reader. `name` is used as the file name in messages. Throws Config if
+  // this is not a zip archive, or it is damaged or has more than 100,000 members.
   ZipFile(std::span<const uint8_t> bytes, std::string name);
   ~ZipFile();
   ZipFile(const ZipFile&) = delete;
   ZipFile& operator=(const ZipFile&) = delete;
 
-  // In the order of the archive.
+  // Member names in archive order.
   std::vector<std::string> members() const;
 
-  // The content of member `index`, unpacked and verified by its checksum. Throws Config: damaged,
-  // encrypted, of an unknown method, or of more bytes than it announces or `max_bytes`.
+  // The content of member `index`, decompressed and verified with its checksum. Throws Config if it
+  // is damaged, encrypted, compressed with an unknown method, or larger than its header states or
+  // than `max_bytes`.
   std::vector<uint8_t> read(size_t index, uint64_t max_bytes) const;
 
  private:

@@ -19,11 +19,11 @@
 namespace lockstep::launch {
 namespace {
 
-constexpr std::chrono::milliseconds kConsoleTime{2000};  // for what is still to be shown at the end
+constexpr std::chrono::milliseconds kFlushTimeout{2000};  // of the console, at the end
 constexpr std::chrono::milliseconds kSameSignal{1000};
-constexpr std::chrono::milliseconds kFarewellTime{1000};
+constexpr std::chrono::milliseconds kSendTimeout{1000};  // of the last messages
 
-// A pipe that took the number of a closed standard stream would be lost in a worker.
+// If a standard stream is closed, a pipe could get its number, and would be lost in a worker.
 void open_standard_streams() {
   while (true) {
     const int fd = ::open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -35,57 +35,57 @@ void open_standard_streams() {
   }
 }
 
-// The launcher of one node as a loop: it meets the other nodes, starts and stops its workers as the
-// coordinator says, tells how they ended, and ends with the job.
-class Agent {
+// The event loop of a node's launcher: joins the rendezvous, starts and stops the workers on
+// commands of the coordinator, reports how they ended, and returns when the job has ended.
+class NodeLauncher {
  public:
-  // Both outlive it.
-  Agent(const LaunchOptions& options, const LogDirectory& log_dir)
+  // Both arguments must outlive it.
+  NodeLauncher(const LaunchOptions& options, const LogDirectory& log_dir)
       : options_(options),
         log_dir_(log_dir),
         out_(options.stdout_fd),
         err_(options.stderr_fd),
         hang_reporter_(options.host) {
-    auto meeting = open_rendezvous(options, hang_detector_);
-    coordinator_ = std::move(meeting.coordinator);
-    client_ = std::move(meeting.client);
+    auto role = open_rendezvous(options, hang_detector_);
+    coordinator_ = std::move(role.coordinator);
+    client_ = std::move(role.client);
     client_->set_ready();
   }
 
   LaunchReport run() {
-    while (!finish_ || group_ || (coordinator_ && !coordinator_->is_done())) take_turn();
-    const auto latest = PollSet::Clock::now() + kFarewellTime;
-    while (client_->has_pending() && PollSet::Clock::now() < latest) take_turn();
-    out_.flush(kConsoleTime);
-    err_.flush(kConsoleTime);
+    while (!finish_ || group_ || (coordinator_ && !coordinator_->is_done())) run_once();
+    const auto deadline = PollSet::Clock::now() + kSendTimeout;
+    while (client_->has_pending() && PollSet::Clock::now() < deadline) run_once();
+    out_.flush(kFlushTimeout);
+    err_.flush(kFlushTimeout);
     return make_report();
   }
 
  private:
-  void take_turn() {
+  void run_once() {
     PollSet polls;
     polls.watch(signals_.poll_request(), [](short) {});
     if (coordinator_) coordinator_->watch(polls);
     client_->watch(polls);
     if (group_) group_->watch(polls);
-    if (is_telling_status()) polls.wake_at(next_status_);
+    if (reports_status()) polls.wake_at(next_status_);
     for (auto* console : {&out_, &err_})
       if (console->has_pending())
         polls.watch(console->poll_request(), [console](short) { console->write_some(); });
     polls.wait();
-    take_signals();
+    handle_signals();
     if (coordinator_) coordinator_->update();
     client_->update();
     if (group_) group_->update();
-    take_orders();
-    take_outcome();
+    handle_commands();
+    handle_exit();
     report_status();
     show_notes();
   }
 
-  // The first signal begins the stop, a later one ends the patience; what comes within a second is
-  // the same one, as some programs signal a process and its group. SIGUSR1 is for the workers.
-  void take_signals() {
+  // The first signal stops the workers, a later one kills them. Signals within a second count as
+  // one, since some programs signal both a process and its group. SIGUSR1 is for the workers.
+  void handle_signals() {
     while (const auto signal = signals_.next()) {
       if (*signal == SIGUSR1) {
         if (group_) group_->signal(*signal);
@@ -106,32 +106,32 @@ class Agent {
     }
   }
 
-  void take_orders() {
-    while (const auto order = client_->next())
-      std::visit([this](const auto& any) { take(any); }, *order);
+  void handle_commands() {
+    while (const auto command = client_->next())
+      std::visit([this](const auto& any) { handle(any); }, *command);
   }
 
-  void take(const StopOrder&) {
+  void handle(const StopOrder&) {
     if (group_) group_->stop();
   }
 
-  void take(const StackRequest& request) { hang_reporter_.take(request); }
+  void handle(const StackRequest& request) { hang_reporter_.handle(request); }
 
-  void take(const FinishMessage& finish) {
+  void handle(const FinishMessage& finish) {
     if (!finish_) finish_ = finish;
     if (group_) group_->stop(finish_->report.interrupted_by);
   }
 
-  void take(const NodePlace& place) {
+  void handle(const NodePlace& place) {
     if (signalled_by_ || finish_) return report_attempt({});
     node_rank_ = place.node_rank;
     try {
-      own_error_ = nullptr;
+      start_error_ = nullptr;
       group_.emplace(options_, place, log_dir_(place.run_id, place.node_rank),
                      client_->take_master(), Consoles{out_, err_});
       hang_reporter_.begin(group_->watched(), group_->log_directory());
     } catch (const Error& error) {
-      own_error_ = std::current_exception();
+      start_error_ = std::current_exception();
       LaunchReport report{.world_size = place.world_size};
       report.node_failures.push_back({.node_rank = place.node_rank,
                                       .host = place.num_nodes > 1 ? options_.host : "",
@@ -141,7 +141,7 @@ class Agent {
     }
   }
 
-  void take_outcome() {
+  void handle_exit() {
     if (!group_ || !group_->is_done()) return;
     hang_reporter_.end();
     auto report = group_->finish();
@@ -159,12 +159,12 @@ class Agent {
     if (!finish_ && !interrupted_) client_->set_ready();
   }
 
-  // What ranks do while they are stopped says nothing about why.
-  bool is_telling_status() const { return group_ && !group_->is_stopping(); }
+  // While ranks are being stopped, their status is not meaningful.
+  bool reports_status() const { return group_ && !group_->is_stopping(); }
 
   void report_status() {
     const auto now = PollSet::Clock::now();
-    if (!is_telling_status() || now < next_status_) return;
+    if (!reports_status() || now < next_status_) return;
     next_status_ = now + options_.monitor_interval;
     hang_reporter_.write_due_dump();
     if (auto views = hang_reporter_.next_views()) client_->report_status({std::move(*views)});
@@ -184,17 +184,17 @@ class Agent {
                                                                        : ErrorKind::Environment,
                   finish_->error->message);
     auto report = std::move(finish_->report);
-    if (own_error_ && !report.interrupted_by) std::rethrow_exception(own_error_);
+    if (start_error_ && !report.interrupted_by) std::rethrow_exception(start_error_);
     report.node_rank = node_rank_;
     const auto* failed = report.cause();
-    const bool says_so = failed && !failed->hang.empty();
+    const bool is_reported = failed && !failed->hang.empty();
     if (const auto hang = hang_detector_.unresolved();
-        !hang.empty() && !report.succeeded() && !says_so)
+        !hang.empty() && !report.succeeded() && !is_reported)
       report.notes.push_back(hang);
     report.serves = last_report_.serves = coordinator_ != nullptr;
     if (!interrupted_) {
-      // A scheduler signals all processes of a job: a worker may die of it before the launcher gets
-      // it.
+      // A scheduler signals all processes of a job: a worker may die of it before the launcher
+      // receives it.
       const auto* cause = report.cause();
       if (cause && signalled_by_ && cause->exit.signal == signalled_by_)
         report.interrupted_by = signalled_by_;
@@ -213,7 +213,7 @@ class Agent {
   SignalWatch signals_;
   HangReporter hang_reporter_;
   HangDetector hang_detector_;
-  std::unique_ptr<Coordinator> coordinator_;  // of the node that serves the rendezvous
+  std::unique_ptr<Coordinator> coordinator_;  // null unless this node serves the rendezvous
   std::unique_ptr<RendezvousClient> client_;
   std::optional<WorkerGroup> group_;
   int node_rank_ = 0;
@@ -221,8 +221,8 @@ class Agent {
   std::optional<int> signalled_by_;
   PollSet::Clock::time_point signalled_at_;
   bool interrupted_ = false;
-  LaunchReport last_report_;      // of the workers of this node
-  std::exception_ptr own_error_;  // why they could not be started
+  LaunchReport last_report_;        // of the workers of this node
+  std::exception_ptr start_error_;  // why they could not be started
   std::optional<FinishMessage> finish_;
   PollSet::Clock::time_point next_status_;
 };
@@ -234,7 +234,7 @@ LaunchReport run_workers(const LaunchOptions& options, const LogDirectory& log_d
   open_standard_streams();
   auto named = options;
   if (named.host.empty()) named.host = own_host_name();
-  return Agent(named, log_dir).run();
+  return NodeLauncher(named, log_dir).run();
 }
 
 }  // namespace lockstep::launch

@@ -1,12 +1,12 @@
-// Starts the workers of one node, shows and keeps their output, and stops all when one fails or
-// when this process is told to end (SIGINT, SIGTERM, SIGHUP, SIGQUIT): SIGTERM to every worker's
-// process group, SIGKILL after the grace, or at once for a second signal. Also when this process is
-// killed with SIGKILL no worker survives it. What a worker leaves behind in its process group is
-// killed with it; what should outlive it must have left that group (setsid).
+// Starts the workers of one node, shows and logs their output, and stops all of them when one fails
+// or when this process receives SIGINT, SIGTERM, SIGHUP or SIGQUIT: SIGTERM to every worker's
+// process group, then SIGKILL after the grace period, or immediately on a second signal. No worker
+// survives this process, even if it is killed with SIGKILL. Processes that a worker leaves in its
+// process group are killed with it; a process that must outlive it has to call setsid.
 //
-// With several nodes, one launcher on each: they meet (launch/rendezvous), their workers are one
-// group, and what happens to one node's workers happens to all. With restarts left, a failed group
-// is started again.
+// With several nodes, there is one launcher on each. They find each other through the rendezvous
+// (launch/rendezvous), and their workers start and stop as one group. While restarts are left, a
+// failed group is restarted.
 #pragma once
 
 #include "launch/options/launch_options.h"
@@ -15,14 +15,14 @@
 
 namespace lockstep::launch {
 
-// Each start of the workers gets the next free <log_dir>/attempt_<n>, with
+// Each attempt logs to the next free <log_dir>/attempt_<n>, in
 // <local rank>/{stdout.log,stderr.log,error.json}.
 //
-// Returns when the job has ended, with the report of all nodes' workers. A failing worker is told
-// in the report, not thrown. Throws Config (the program cannot be executed, numbers out of range,
-// this node does not fit the others) or Environment (port taken, log directory not writable, no
-// more processes, other nodes out of reach); then no worker is left. Thread: any, but one launch at
-// a time in a process; other threads must not take signals.
+// Blocks until the job has ended, and returns the report of all nodes' workers. A failed worker is
+// reported there, not thrown. Throws Config (the program cannot be executed, numbers out of range,
+// settings differ from the other nodes') or Environment (port taken, log directory not writable, no
+// more processes, other nodes unreachable); no worker is left then. Thread: any, but one launch at
+// a time per process; other threads must block signals.
 LaunchReport run_workers(const LaunchOptions& options, const LogDirectory& log_dir);
 
 }  // namespace lockstep::launch

@@ -15,15 +15,15 @@ bool is_ignored(int signal) {
 }  // namespace
 
 SignalWatch::SignalWatch() {
-  sigset_t taken;
-  sigemptyset(&taken);
-  sigaddset(&taken, SIGCHLD);
+  sigset_t watched;
+  sigemptyset(&watched);
+  sigaddset(&watched, SIGCHLD);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1})
-    if (!is_ignored(signal)) sigaddset(&taken, signal);
-  fd_ = FileDescriptor(::signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK));
+    if (!is_ignored(signal)) sigaddset(&watched, signal);
+  fd_ = FileDescriptor(::signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!fd_.is_open()) throw errno_error("cannot watch signals");
-  ::sigprocmask(SIG_BLOCK, &taken, &previous_mask_);
-  // An ignored SIGCHLD would let children vanish without telling how they ended.
+  ::sigprocmask(SIG_BLOCK, &watched, &previous_mask_);
+  // While SIGCHLD is ignored, children are reaped automatically and their exit status is lost.
   struct sigaction by_default {
   }, ignore{};
   by_default.sa_handler = SIG_DFL;

@@ -1,5 +1,5 @@
-// Turns the signals that end a launcher, and the end of its children, into something poll() can
-// wait for. Process-wide: one at a time, in a process without other threads that take signals.
+// A file descriptor that becomes readable on termination signals and when a child exits, for use
+// with poll(). Process-wide: at most one instance, and no other thread may receive these signals.
 #pragma once
 
 #include <poll.h>
@@ -13,16 +13,16 @@ namespace lockstep::launch {
 
 class SignalWatch {
  public:
-  // Takes SIGINT, SIGTERM, SIGHUP, SIGQUIT (those that are not ignored: nohup) and SIGCHLD, and
-  // ignores SIGPIPE. Throws Environment.
+  // Receives SIGINT, SIGTERM, SIGHUP, SIGQUIT and SIGUSR1 unless they are ignored (nohup), and
+  // SIGCHLD. Ignores SIGPIPE. Throws Environment.
   SignalWatch();
-  // What was taken is as before; signals that came meanwhile and were not asked for are dropped.
+  // Restores the previous mask and actions; pending signals are discarded.
   ~SignalWatch();
   SignalWatch(const SignalWatch&) = delete;
   SignalWatch& operator=(const SignalWatch&) = delete;
 
   pollfd poll_request() const { return {.fd = fd_.get(), .events = POLLIN, .revents = 0}; }
-  // The next signal that asks this process to end; nullopt when there is none now. Never blocks.
+  // The next pending signal other than SIGCHLD; nullopt if there is none. Never blocks.
   std::optional<int> next();
 
  private:

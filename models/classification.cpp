@@ -12,15 +12,15 @@
 namespace lockstep::models {
 namespace {
 
-// The labels as int64 [B]: whole numbers of fewer bits are converted.
+// The labels as int64 [B]; other integer types are converted.
 at::Tensor labels_of(const Batch& batch, int64_t num_samples, int64_t num_classes) {
   const auto& stored = batch.at("label");
-  const bool is_whole = at::isIntegralType(stored.scalar_type(), /*includeBool=*/true);
-  if (stored.dim() != 1 || stored.size(0) != num_samples || !is_whole)
+  const bool is_integer = at::isIntegralType(stored.scalar_type(), /*includeBool=*/true);
+  if (stored.dim() != 1 || stored.size(0) != num_samples || !is_integer)
     throw config_error(fmt::format(
         "the model needs one int64 label per sample: 'label' is {} {}, expected Long [{}]{}",
         c10::toString(stored.scalar_type()), shape_text(stored), num_samples,
-        is_whole ? "" : "; save whole numbers, or in a table set label_kind: class"));
+        is_integer ? "" : "; save integers, or for a table set label_kind: class"));
   const auto label = stored.to(at::kLong).contiguous();
   if (!label.is_cpu() || num_samples == 0) return label;
   const auto* begin = label.const_data_ptr<int64_t>();

@@ -21,7 +21,7 @@ void verify_tokens(const std::string& name, const at::Tensor& tokens, const Toke
         fmt::format("the model needs int64 tokens of equal length: '{}' is {} {}, expected Long "
                     "[B, T]",
                     name, c10::toString(tokens.scalar_type()), shape_text(tokens)));
-  if (!tokens.is_cpu()) return;  // asking a GPU would wait for it in every step
+  if (!tokens.is_cpu()) return;  // would synchronize with the GPU in every step
   const auto plain = tokens.contiguous();
   const auto* begin = plain.const_data_ptr<int64_t>();
   const auto* end = begin + plain.numel();
@@ -30,7 +30,7 @@ void verify_tokens(const std::string& name, const at::Tensor& tokens, const Toke
   });
   if (wrong == end) return;
   throw config_error(
-      fmt::format("'{}' holds token {}, but the model has a vocabulary of {}: tokens 0 to {} are "
+      fmt::format("'{}' has token {}, but the model has a vocabulary of {}: tokens 0 to {} are "
                   "valid; set model.vocab_size",
                   name, *wrong, range.vocab_size, range.vocab_size - 1));
 }
@@ -46,13 +46,13 @@ Outputs language_outputs(const at::Tensor& logits_BTV, const Batch& batch, bool 
   verify_tokens("targets", targets_BT, {logits_BTV.size(2), kIgnoredTarget});
   if (targets_BT.sizes() != logits_BTV.sizes().slice(0, 2))
     throw config_error(
-        fmt::format("the model needs a target per token: 'targets' is {}, expected "
+        fmt::format("the model needs one target per token: 'targets' is {}, expected "
                     "[{}, {}]",
                     shape_text(targets_BT), logits_BTV.size(0), logits_BTV.size(1)));
   const auto logits_NV = logits_BTV.flatten(0, 1);
   const auto targets_N = targets_BT.reshape({-1});
   outputs.targets = count_token_targets(batch);
-  // The sum and then a division have the bits of the mean, which is not a number without targets.
+  // Bit-identical to the mean reduction, which would be NaN without targets.
   const auto sum =
       at::cross_entropy_loss(logits_NV, targets_N, {}, at::Reduction::Sum, kIgnoredTarget);
   outputs.loss = sum / outputs.targets.clamp_min(1).to(sum.scalar_type());

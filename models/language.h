@@ -1,25 +1,26 @@
-// What models of text have in common: the loss and the accuracy of logits over tokens.
+// Loss and accuracy of language models.
 #pragma once
 
 #include "lockstep/model.h"
 
 namespace lockstep::models {
 
-// A target that no loss counts, e.g. of a padded token; PyTorch's number for it.
+// A target that the loss ignores, e.g. of a padding token; same as PyTorch's ignore_index.
 constexpr int64_t kIgnoredTarget = -100;
 
-// How many targets of `batch` count: those in its field "targets" that are not kIgnoredTarget.
+// The number of targets in the field "targets" of `batch` that are not kIgnoredTarget.
 at::Tensor count_token_targets(const Batch& batch);
 
-// `logits` [B, T, V] of `batch`. With a field "targets" (int64 [B, T]) the outputs carry
-// the mean cross-entropy over the targets that count (0 where none does), and, on request (it costs
-// a pass over the logits), sums["accuracy"]: at how many of them the greatest logit is right.
+// Computes the outputs for `logits` [B, T, V] of `batch`. If the batch has a field "targets" (int64
+// [B, T]), the loss is the mean cross-entropy over the targets that are not ignored (0 if there are
+// none); with `with_accuracy`, which costs a pass over the logits, sums["accuracy"] is the number
+// of targets that are predicted correctly.
 //
 // Throws Config: targets that are not int64 [B, T], or, on the CPU, a target outside [0, V).
 Outputs language_outputs(const at::Tensor& logits, const Batch& batch, bool with_accuracy);
 
-// Throws Config when `tokens` (a field `name`) is not int64 [B, T], or, on the CPU, when a number
-// in it is neither in [0, vocab_size) nor `ignored`.
+// Throws Config if `tokens` (the field `name`) is not int64 [B, T], or, on the CPU, if a token is
+// neither in [0, vocab_size) nor `ignored`.
 struct TokenRange {
   int64_t vocab_size;
   std::optional<int64_t> ignored;

@@ -17,8 +17,8 @@ Outputs regression_outputs(const at::Tensor& outputs_BK, const Batch& batch) {
   if (!label_BK.is_floating_point() ||
       (is_column ? label_BK.size(0) != outputs_BK.size(0) : label_BK.sizes() != outputs_BK.sizes()))
     throw config_error(fmt::format(
-        "with loss: mse the model needs values to predict: 'label' is {} {}, expected Float {}; "
-        "for whole numbers in a table set label_kind: value, for other shapes model.outputs",
+        "with loss: mse the model needs floating-point labels: 'label' is {} {}, expected Float "
+        "{}; for integers in a table set label_kind: value, for other shapes set model.outputs",
         c10::toString(label_BK.scalar_type()), shape_text(label_BK), shape_text(outputs_BK)));
   label_BK = label_BK.to(at::kFloat).view_as(outputs_BK);
   outputs.loss = at::mse_loss(outputs_BK, label_BK);

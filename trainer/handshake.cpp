@@ -10,7 +10,7 @@
 namespace lockstep::trainer {
 namespace {
 
-// What the order of training is made of: ranks that differ in it would take different steps.
+// What determines the order of training samples: ranks that differ in it would train differently.
 nlohmann::json describe_data(const Dataset& dataset) {
   const auto shards = dataset.sample_info().shards;
   return {{"samples", dataset.size()},
@@ -27,7 +27,7 @@ void verify_same_data(const nlohmann::json& all, const char* name) {
                       name, first["samples"].dump(), other["samples"].dump(), rank));
     if (first["shards"] != other["shards"])
       throw config_error(
-          fmt::format("{} has other shards on rank {} than on rank 0: every rank "
+          fmt::format("{} has different shards on rank {} than on rank 0: every rank "
                       "must see the same data",
                       name, rank));
   }
@@ -67,7 +67,7 @@ std::vector<int64_t> verify_ranks_agree(World& world, const PreparedRun& run) {
   for (size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank]["run_file"] != all[0]["run_file"])
       throw config_error(fmt::format(
-          "rank {} was started with another run file or other overrides than rank 0", rank));
+          "rank {} was started with a run file or overrides that differ from rank 0's", rank));
     if (all[rank]["node"] == run.ranks.node_rank)
       local_pids.push_back(all[rank]["pid"].get<int64_t>());
   }

@@ -1,4 +1,4 @@
-// How the processes of a job meet, and see that they are there for the same thing.
+// Connects the processes of a job, and checks before training that they all run the same thing.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,13 @@
 
 namespace lockstep::trainer {
 
-// Of the World of a process that was started as `ranks` says. `progress`: may be null.
+// Options for the World of the process that `ranks` describes. `progress`: may be null.
 WorldOptions world_options(const RankEnv& ranks, const DistributedSection& config,
                            ProgressPage* progress);
 
 // Collective: every rank must have the same run file and see the same data. Returns the process ids
-// of this node's ranks, for the tracking agent to watch. Throws Config on every rank, naming the
-// first one that differs.
+// of this node's ranks, which the tracking agent watches. Throws Config on every rank, naming the
+// first rank that differs.
 std::vector<int64_t> verify_ranks_agree(World& world, const PreparedRun& run);
 
 }  // namespace lockstep::trainer

@@ -18,10 +18,10 @@ namespace lockstep::trainer {
 namespace {
 
 constexpr int kForwardingTokenBytes = 32;
-constexpr auto kLooksFor = std::chrono::seconds(2);
+constexpr auto kProbeTimeout = std::chrono::seconds(2);
 
-// A file of a name that nobody has used before: whoever sees it sees the directory itself, and not
-// one of the same name that an earlier part of the run left.
+// A file with a unique name: a node that sees it sees this very directory, not one of the same name
+// that an earlier part of the run left.
 class Probe {
  public:
   explicit Probe(const std::filesystem::path& run_dir)
@@ -40,21 +40,21 @@ class Probe {
   std::filesystem::path path_;
 };
 
-// A network file system may remember for a while that there was no such directory.
-bool sees(const std::filesystem::path& run_dir, const std::string& name) {
-  const auto latest = std::chrono::steady_clock::now() + kLooksFor;
+// Polls, since a network file system may cache for a while that the directory did not exist.
+bool can_see(const std::filesystem::path& run_dir, const std::string& name) {
+  const auto deadline = std::chrono::steady_clock::now() + kProbeTimeout;
   std::error_code ignored;
   while (!std::filesystem::exists(run_dir / name, ignored)) {
-    if (std::chrono::steady_clock::now() >= latest) return false;
-    std::filesystem::directory_iterator(run_dir.parent_path(), ignored);  // asks anew
+    if (std::chrono::steady_clock::now() >= deadline) return false;
+    std::filesystem::directory_iterator(run_dir.parent_path(), ignored);  // revalidates the cache
     ::poll(nullptr, 0, 100);
   }
   return true;
 }
 
-// What a rank could not do, for all to know; empty: it could.
+// Returns the message of what `act` throws; empty if it succeeds.
 template <class Act>
-std::string problem_of(const Act& act) {
+std::string error_of(const Act& act) {
   try {
     act();
     return "";
@@ -63,9 +63,9 @@ std::string problem_of(const Act& act) {
   }
 }
 
-void throw_first_problem(const nlohmann::json& answers) {
-  for (size_t rank = 0; rank < answers.size(); ++rank) {
-    const auto problem = answers[rank].value("problem", "");
+void throw_first_problem(const nlohmann::json& replies) {
+  for (size_t rank = 0; rank < replies.size(); ++rank) {
+    const auto problem = replies[rank].value("problem", "");
     if (!problem.empty()) throw environment_error(fmt::format("rank {}: {}", rank, problem));
   }
 }
@@ -75,29 +75,29 @@ std::string url_of(const std::string& host, int port) {
   return fmt::format("http://{}:{}", is_v6 ? "[" + host + "]" : host, port);
 }
 
-// A port that the kernel chose is gone when a receiver stops listening; one that was asked for by
-// its number stays for the next.
-FileDescriptor listen_at_some_port() {
+// Listens on a port that the kernel chose, but bound by number, so that the next receiver can bind
+// it again.
+FileDescriptor listen_on_free_port() {
   for (int tries = 10;; --tries) {
     const int port = launch::local_address(launch::listen_everywhere(0).get()).port();
     try {
       return launch::listen_everywhere(port);
     } catch (const Error&) {
-      if (tries == 1) throw;  // taken meanwhile
+      if (tries == 1) throw;  // taken in the meantime
     }
   }
 }
 
-// Rank 0 opens the door, and says where it is.
-nlohmann::json open_for_logs(const NodeLogs& node, tracking::Forwarding& forwarding) {
-  nlohmann::json answer = nlohmann::json::object();
-  answer["problem"] = problem_of([&] {
-    forwarding.listener = std::make_shared<const FileDescriptor>(listen_at_some_port());
-    answer["to"] =
+// On rank 0: starts to listen for logs. Returns URL and token.
+nlohmann::json listen_for_logs(const NodeLogs& node, tracking::Forwarding& forwarding) {
+  nlohmann::json reply = nlohmann::json::object();
+  reply["problem"] = error_of([&] {
+    forwarding.listener = std::make_shared<const FileDescriptor>(listen_on_free_port());
+    reply["to"] =
         url_of(node.ranks.master_addr, launch::local_address(forwarding.listener->get()).port());
-    answer["token"] = launch::random_hex(kForwardingTokenBytes);
+    reply["token"] = launch::random_hex(kForwardingTokenBytes);
   });
-  return answer;
+  return reply;
 }
 
 }  // namespace
@@ -106,41 +106,39 @@ tracking::Forwarding arrange_forwarding(World& world, const NodeLogs& node) {
   if (node.ranks.world_size == node.ranks.local_world_size) return {};
   const bool is_first = tracking::is_main(world.rank());
   std::optional<Probe> probe;
-  nlohmann::json asked = nlohmann::json::object();
+  nlohmann::json probe_info = nlohmann::json::object();
   if (is_first) {
-    asked["problem"] = problem_of([&] { probe.emplace(node.run_dir); });
-    if (probe) asked["name"] = probe->name();
+    probe_info["problem"] = error_of([&] { probe.emplace(node.run_dir); });
+    if (probe) probe_info["name"] = probe->name();
   }
-  asked = distributed::broadcast_object(world, asked, 0, "shared run directory");
-  throw_first_problem(nlohmann::json::array({asked}));
-  const auto answers =
-      distributed::all_gather_object(world,
-                                     nlohmann::json{{"node", node.ranks.node_rank},
-                                                    {"sees", sees(node.run_dir, asked["name"])},
-                                                    {"logs", node.logs}},
-                                     "shared run directory");
+  probe_info = distributed::broadcast_object(world, probe_info, 0, "shared run directory");
+  throw_first_problem(nlohmann::json::array({probe_info}));
+  const nlohmann::json own = {{"node", node.ranks.node_rank},
+                              {"sees", can_see(node.run_dir, probe_info["name"])},
+                              {"logs", node.logs}};
+  const auto replies = distributed::all_gather_object(world, own, "shared run directory");
   tracking::Forwarding forwarding;
-  std::set<int> apart;
-  for (const auto& answer : answers) {
-    if (answer["sees"].get<bool>()) continue;
-    apart.insert(answer["node"].get<int>());
-    forwarding.num_logs += answer["logs"].get<bool>() ? 1 : 0;
+  std::set<int> separate_nodes;
+  for (const auto& reply : replies) {
+    if (reply["sees"].get<bool>()) continue;
+    separate_nodes.insert(reply["node"].get<int>());
+    forwarding.num_logs += reply["logs"].get<bool>() ? 1 : 0;
   }
-  if (apart.empty()) return {};
+  if (separate_nodes.empty()) return {};
 
-  nlohmann::json door;
-  if (is_first) door = open_for_logs(node, forwarding);
-  door = distributed::broadcast_object(world, door, 0, "forwarding of logs");
-  throw_first_problem(nlohmann::json::array({door}));
-  const bool is_apart = apart.contains(node.ranks.node_rank);
-  const auto problem = problem_of([&] {
-    if (is_apart && node.ranks.local_rank == 0) node.make_run_dir();
+  nlohmann::json endpoint;
+  if (is_first) endpoint = listen_for_logs(node, forwarding);
+  endpoint = distributed::broadcast_object(world, endpoint, 0, "forwarding of logs");
+  throw_first_problem(nlohmann::json::array({endpoint}));
+  const bool is_separate = separate_nodes.contains(node.ranks.node_rank);
+  const auto problem = error_of([&] {
+    if (is_separate && node.ranks.local_rank == 0) node.make_run_dir();
   });
   throw_first_problem(distributed::all_gather_object(world, nlohmann::json{{"problem", problem}},
                                                      "run directories"));
-  forwarding.token = door["token"];
-  if (is_first) forwarding.from_nodes.assign(apart.begin(), apart.end());
-  if (is_apart) forwarding.to = door["to"];
+  forwarding.token = endpoint["token"];
+  if (is_first) forwarding.from_nodes.assign(separate_nodes.begin(), separate_nodes.end());
+  if (is_separate) forwarding.to = endpoint["to"];
   return forwarding;
 }
 

@@ -27,7 +27,7 @@ namespace {
 
 constexpr const char* kRunIdKey = "lockstep/run_id";
 
-// Which run this job is: named by the user, by the launcher, by the scheduler's job, by an earlier
+// The id of this job's run: given by the user, the launcher, the scheduler's job or an earlier
 // attempt of the same job, or new.
 std::string choose_run_id(World& world, const SessionOptions& options, const RunConfig& config) {
   if (options.resume_id) return *options.resume_id;
@@ -36,14 +36,14 @@ std::string choose_run_id(World& world, const SessionOptions& options, const Run
     return tracking::run_of_job(config.run.dir, config.run.name,
                                 {.id = options.ranks.job, .restarted = options.ranks.job_restarted})
         .value_or(new_run_id(config.run.name));
-  if (const auto earlier = world.recall(kRunIdKey)) return *earlier;
+  if (const auto earlier = world.get_value(kRunIdKey)) return *earlier;
   return new_run_id(config.run.name);
 }
 
 void verify_resumable(const std::filesystem::path& run_dir, const std::string& id) {
   if (!list_checkpoints(tracking::checkpoints_path(run_dir)).empty()) return;
   throw config_error(
-      fmt::format("--resume {}: {} has no checkpoint to continue from", id, run_dir.string()));
+      fmt::format("--resume {}: {} has no checkpoint to resume from", id, run_dir.string()));
 }
 
 RunInfo describe_process(const SessionOptions& options, const RunConfig& config,
@@ -63,17 +63,18 @@ RunInfo describe_process(const SessionOptions& options, const RunConfig& config,
           .command = options.command};
 }
 
-// What there is to know at the end of a run whose record is gone.
+// Message at the end of a run whose record is lost.
 std::string describe_loss(const std::string& lost, const std::filesystem::path& run_dir) {
   if (lost.empty()) return "";
   const auto steps = list_checkpoints(tracking::checkpoints_path(run_dir));
-  if (steps.empty()) return lost + "; there is no checkpoint of it";
+  if (steps.empty()) return lost + "; the run has no checkpoint";
   return fmt::format("{}; the last checkpoint is {}", lost,
                      (tracking::checkpoints_path(run_dir) / std::to_string(steps.back())).string());
 }
 
-// The main rank's word on how the job ended, before the agent may ask for it. A run that came to
-// its last step needs no word, but an agent of an attempt before may have said that it was killed.
+// Records on the main rank how the job ended, before the agent reads it. A run that reached its
+// last step needs no record, but an agent of an earlier attempt may have recorded that it was
+// killed.
 void record_good_end(const std::filesystem::path& run_dir, const RunEnd& end) {
   tracking::clear_end(run_dir);
   if (end.reason.empty()) return;
@@ -81,14 +82,14 @@ void record_good_end(const std::filesystem::path& run_dir, const RunEnd& end) {
     tracking::record_end(
         run_dir, {.by = tracking::Witness::Trainer, .end = end, .time = tracking::unix_now()});
   } catch (const Error&) {
-    // A full disk; the event log says the same.
+    // The disk is full; the event log contains the same.
   }
   tracking::clear_stop_request(run_dir);
 }
 
-// A failure is recorded twice: as a fact about the job, which the agent reads once the log is
-// closed, and in this process's log. A launcher sees how each rank ends; where there is none, a
-// rank without a fact was killed.
+// A failure is recorded twice: as the outcome of the job, which the agent reads once the log is
+// closed, and in this process's log. A launcher sees how each rank exits; without a launcher, a
+// rank without a recorded outcome was killed.
 void record_failure(const std::filesystem::path& run_dir, const RankEnv& ranks, const RunEnd& end,
                     bool is_consequence) {
   try {
@@ -99,11 +100,11 @@ void record_failure(const std::filesystem::path& run_dir, const RankEnv& ranks, 
                                      .is_consequence = is_consequence,
                                      .time = tracking::unix_now()});
   } catch (const Error&) {
-    // The disk may be what failed; the error on its way to the user is the one that matters.
+    // The disk itself may have failed; the original error is the one to report.
   }
 }
 
-// Made and ended by the session.
+// Created and finished by the session.
 class ManagedRun final : public RecordedRun {
  public:
   ManagedRun(World& world, const SessionOptions& options, const PreparedRun& run,
@@ -133,7 +134,7 @@ class ManagedRun final : public RecordedRun {
     distributed::act_on_main(world_, "run directory", [&] {
       create_run_directory(dir(), process_, run_.resolved);
       tracking::clear_stop_request(dir());  // of an earlier part of the run
-      world_.remember(kRunIdKey, id());
+      world_.set_value(kRunIdKey, id());
       return true;
     });
     process_.planned = planned;
@@ -150,11 +151,12 @@ class ManagedRun final : public RecordedRun {
   }
 
   std::string finish(const RunEnd& end) override {
-    // The other ranks wait while the main one waits for its sinks: that is no hang.
+    // The other ranks wait while the main rank waits for its sinks: that is not a hang.
     const auto& config = run_.config;
-    world_.progress().set_limits(config.distributed.hang_warning.value +
-                                     config.tracking.finish_timeout.value / kTimeoutFactorOutsideSteps,
-                                 world_.timeout());
+    world_.progress().set_limits(
+        config.distributed.hang_warning.value +
+            config.tracking.finish_timeout.value / kTimeoutFactorOutsideSteps,
+        world_.timeout());
     if (tracking::is_main(world_.rank())) record_good_end(dir(), end);
     const auto report = tracker_.finish(end);
     if (options_.console.out && !report.problem.empty())
@@ -163,7 +165,7 @@ class ManagedRun final : public RecordedRun {
   }
 
   void fail(const std::exception& error) override {
-    if (!is_claimed_) return;  // it may be another job's
+    if (!is_claimed_) return;  // the run may belong to another job
     const auto report = launch::describe_error(error);
     const RunEnd end{.state = RunState::Failed,
                      .exit_code = launch::exit_code_of(report),
@@ -192,7 +194,7 @@ class ManagedRun final : public RecordedRun {
   bool is_claimed_ = false;
 };
 
-// The program's own, which is open before the session and goes on after it.
+// Opened by the embedding program before the session, and continued after it.
 class EmbeddedRun final : public RecordedRun {
  public:
   explicit EmbeddedRun(const OwnRun& run) : RecordedRun(run.run_dir), tracker_(run.tracker) {}
@@ -210,7 +212,7 @@ std::unique_ptr<RecordedRun> agree_on_run(World& world, const SessionOptions& op
   const auto id = distributed::act_on_main(world, "run id", [&] {
     const std::string chosen = options.own_run ? options.own_run->run_dir.filename().string()
                                                : choose_run_id(world, options, config);
-    if (!is_run_id(chosen)) throw config_error(fmt::format("'{}' is no run id", chosen));
+    if (!is_run_id(chosen)) throw config_error(fmt::format("'{}' is not a run id", chosen));
     if (options.resume_id && !options.own_run)
       verify_resumable(std::filesystem::path(config.run.dir) / chosen, chosen);
     return chosen;

@@ -1,5 +1,5 @@
-// The run that a training is recorded in: one that the session makes and ends, or one that the
-// program has open.
+// The run that a training is recorded in: created and finished by the session, or opened by the
+// embedding program.
 #pragma once
 
 #include <filesystem>
@@ -14,7 +14,7 @@
 
 namespace lockstep::trainer {
 
-// The calls come in this order, on every rank. Those of a run of the program's own do nothing.
+// Called in this order, on every rank. For a run of the embedding program, the calls do nothing.
 class RecordedRun {
  public:
   explicit RecordedRun(std::filesystem::path dir) : dir_(std::move(dir)) {}
@@ -26,13 +26,13 @@ class RecordedRun {
   const std::filesystem::path& dir() const { return dir_; }
   virtual Tracker& tracker() = 0;  // records from open() on
 
-  // Collective. Before anything of the run is touched: throws Environment when another job writes
-  // it.
+  // Collective. Called before any file of the run is modified: throws Environment when another job
+  // is writing it.
   virtual void claim() {}
-  // Collective. When nothing in the input can be wrong any more: makes the run's directory, or
-  // takes back what an earlier record has after step `resumed`.
+  // Collective. Called once the input is validated: creates the run directory, or discards what an
+  // earlier record has after step `resumed`.
   virtual void open(RunLength /*planned*/, int64_t /*resumed*/) {}
-  // How the run ended. Returns, in one line, that its record is lost, if so.
+  // Records how the run ended. Returns one line if its record is lost, else "".
   virtual std::string finish(const RunEnd&) { return {}; }
   virtual void fail(const std::exception& /*error*/) {}
 
@@ -40,8 +40,8 @@ class RecordedRun {
   std::filesystem::path dir_;
 };
 
-// Collective. The run of options.own_run, or the one that this job is. `local_pids`: of this node's
-// ranks. The arguments outlive it. Throws Config.
+// Collective. Returns the run of options.own_run, or the run of this job. `local_pids`: of this
+// node's ranks. The arguments outlive it. Throws Config.
 std::unique_ptr<RecordedRun> agree_on_run(World& world, const SessionOptions& options,
                                           const PreparedRun& run, std::vector<int64_t> local_pids);
 

@@ -8,23 +8,23 @@
 #include "lockstep/error.h"
 #include "tracking/runs/on_ranks.h"
 #include "tracking/runs/stop_request.h"
+#include "trainer/handshake.h"
 #include "trainer/loop/stop_signals.h"
 #include "trainer/loop/trainer.h"
 #include "trainer/loop/trial.h"
-#include "trainer/handshake.h"
 #include "trainer/recorded_run.h"
 
 namespace lockstep {
 namespace {
 
-// What the data mean, beside the weights that were trained on them.
-void tell_about_data(const Dataset& train_set, Tracker& tracker, const World& world,
-                     const std::filesystem::path& run_dir) {
+// Writes the dataset's metadata to the run directory, and its warnings to the log.
+void record_data_info(const Dataset& train_set, Tracker& tracker, const World& world,
+                      const std::filesystem::path& run_dir) {
   if (!tracking::is_main(world.rank())) return;
-  for (const auto& line : train_set.remarks())
+  for (const auto& line : train_set.warnings())
     tracker.text(TextLevel::Warning, "data.train: " + line);
-  if (const auto meaning = train_set.meaning(); !meaning.is_null())
-    write_file_durably(run_dir / "data.json", meaning.dump(2) + "\n");
+  if (const auto metadata = train_set.metadata(); !metadata.is_null())
+    write_file_durably(run_dir / "data.json", metadata.dump(2) + "\n");
 }
 
 RunEnd describe_end(const trainer::Trainer& trainer, const std::filesystem::path& run_dir) {
@@ -56,22 +56,22 @@ RunEnd describe_end(const trainer::Trainer& trainer, const std::filesystem::path
 
 SessionResult train(World& world, const SessionOptions& options, trainer::PreparedRun& run,
                     trainer::RecordedRun& record) {
-  // Out here, so that a failure is recorded before a checkpoint under way is waited for.
-  std::optional<trainer::StopSignals> interruption;
+  // Outside the try block: a failure is recorded before their destructors wait for a checkpoint.
+  std::optional<trainer::StopSignals> stop_signals;
   std::optional<trainer::Trainer> trainer;
   try {
     world.progress().enter(Phase::Building);
-    if (options.handle_signals) interruption.emplace(world.progress());
+    if (options.handle_signals) stop_signals.emplace(world.progress());
     record.claim();
     trainer.emplace(trainer::TrainerParts{world, run, record.tracker(), record.dir(),
-                                          interruption ? &*interruption : nullptr});
+                                          stop_signals ? &*stop_signals : nullptr});
     const bool continues =
         options.resume_id || run.config.checkpoint.resume == trainer::ResumePolicy::Auto;
     const auto resumed = continues ? trainer->resume() : 0;
     if (resumed == 0) load_initial_weights(world, run);
     try_model(run, world.device());
     record.open({trainer->total_steps(), static_cast<double>(run.config.train.epochs)}, resumed);
-    tell_about_data(*run.data.train, record.tracker(), world, record.dir());
+    record_data_info(*run.data.train, record.tracker(), world, record.dir());
     SessionResult result{.run_id = record.id(), .run_dir = record.dir()};
     result.evaluation = trainer->run();
     world.progress().enter(Phase::Finishing);
@@ -81,8 +81,8 @@ SessionResult train(World& world, const SessionOptions& options, trainer::Prepar
     result.reason = end.reason;
     if (resumed > 0 && resumed == trainer->step() && end.reason.empty())
       result.reason = fmt::format(
-          "the run is already finished (step {} of {}): nothing was trained; raise train.epochs or "
-          "train.max_steps to go on",
+          "the run is already finished (step {} of {}): nothing was trained; to continue, increase "
+          "train.epochs or train.max_steps",
           resumed, trainer->total_steps());
     result.lost = record.finish(end);
     return result;
@@ -106,7 +106,7 @@ SessionResult run_session(const SessionOptions& options) {
     world.finish();
     return result;
   } catch (const std::exception& error) {
-    // Before this rank leaves the others, who fail because of that.
+    // Reported before this rank disconnects, which makes the other ranks fail.
     launch::report_failure(world.progress(), launch::describe_error(error));
     throw;
   }

@@ -217,10 +217,11 @@ void remove_unfinished_indexes(const fs::path& path) {
        it.increment(error)) {
     const auto name = it->path().filename().string();
     if (!name.starts_with(prefix)) continue;
-    const auto writer = number_in<pid_t>(std::string_view(name).substr(prefix.size())).value_or(0);
+    const auto digits = std::string_view(name).substr(prefix.size());
+    const auto writer = parse_number<pid_t>(digits).value_or(0);
     if (writer <= 0) continue;
     const bool is_gone = ::kill(writer, 0) != 0 && errno == ESRCH;
-    // One of our number is of somebody before us: nothing was written yet.
+    // A file with our pid is from an earlier process: this one has not written yet.
     if (is_gone || writer == ::getpid()) fs::remove(it->path(), ignored);
   }
 }

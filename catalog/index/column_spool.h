@@ -1,6 +1,6 @@
-// Where the values of opened runs are kept column by column: one temporary file without a name, so
-// that the memory of the dashboard does not grow with what it shows, and nothing is left behind.
-// What is in it can always be read from the event logs again.
+// Stores the values of opened runs by column in one unlinked temporary file, so that the memory of
+// the dashboard does not grow with the data it shows and no file is left. The content can always be
+// read from the event logs again.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +16,14 @@ namespace lockstep::catalog {
 // Thread: any.
 class ColumnSpool {
  public:
-  // The file is made in the first of `directories` that takes one. Throws Environment when none
-  // does.
+  // Creates the file in the first writable one of `directories`. Throws Environment if none is.
   explicit ColumnSpool(const std::vector<std::filesystem::path>& directories);
 
-  // Appends bytes; returns where they are. Throws Environment (full disk).
+  // Appends bytes and returns their offset. Throws Environment (full disk).
   uint64_t append(std::span<const std::byte> bytes);
   // Throws Environment.
   void read(uint64_t offset, std::span<std::byte> bytes) const;
-  // Gives the space back to the disk.
+  // Releases the disk space.
   void release(uint64_t offset, uint64_t num_bytes);
 
   // Bytes in use.

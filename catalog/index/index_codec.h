@@ -1,5 +1,5 @@
-// Values as bytes and back, for files that the same program reads again: one list of fields says
-// both (catalog/index/catalog_index.cpp). Texts that occur often are places in a list that goes with them.
+// Serialization for files that the same program reads: one list of fields defines both directions
+// (catalog/index/catalog_index.cpp). Frequent texts are stored as indices into a table.
 #pragma once
 
 #include <cstdint>
@@ -55,7 +55,7 @@ class IndexWriter {
 
   // What was written since the last call.
   std::string take() { return std::exchange(bytes_, {}); }
-  // In the order of their places.
+  // In the order of their indices.
   const std::vector<std::string>& texts() const { return texts_; }
 
  private:
@@ -65,7 +65,7 @@ class IndexWriter {
   std::vector<std::string> texts_;
 };
 
-// Any bytes are safe: what is missing leaves values as they were, and is_whole() false.
+// Safe for any input: missing bytes leave values unchanged and is_whole() false.
 class IndexReader {
  public:
   // `places`: the numbers, in the table of names, of the texts that go with the bytes.
@@ -116,7 +116,7 @@ class IndexReader {
   void list(std::vector<T>& all, const Each& each) {
     uint32_t count = 0;
     value(count);
-    // Each has a byte at least: no count makes it take more memory than there are bytes.
+    // Each element takes at least a byte, so the input size bounds the memory.
     for (uint32_t i = 0; i < count && !failed_; ++i) {
       if (bytes_.rest().empty()) return fail();
       each(*this, all.emplace_back());

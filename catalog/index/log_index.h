@@ -1,6 +1,5 @@
-// One event log, read once and then as far as it grows: totals for the list of runs, and, for a run
-// that was opened, its values column by column (in the spool) and where its images, tables, ...
-// are.
+// One event log, read incrementally: totals for the list of runs and, for an opened run, its values
+// by column (in the spool) and the positions of its images, tables, ...
 #pragma once
 
 #include <cstdint>
@@ -20,7 +19,7 @@ namespace lockstep::catalog {
 
 // The values of one metric in one log, in the order logged. All vectors have the same length.
 struct Curve {
-  std::vector<double> step, time, epoch;  // only those asked for are filled
+  std::vector<double> step, time, epoch;  // only the requested ones are filled
   std::vector<double> value;
   std::vector<double> smooth;  // see add_smooth()
 };
@@ -31,7 +30,7 @@ struct CurveParts {
   bool step = false, time = false, epoch = false;
 };
 
-// A record that is read from the log again when it is looked at.
+// A record that is read from the log again when it is viewed.
 struct RecordPlace {
   enum class Kind : uint8_t { Image, Histogram, Table, Text };
 
@@ -43,7 +42,7 @@ struct RecordPlace {
   uint64_t begin = 0, end = 0;  // the record is the last one within these bytes of the log
 };
 
-// Which log it is.
+// Identifies a log.
 struct LogName {
   std::filesystem::path path;
   bool is_node = false;
@@ -52,18 +51,18 @@ struct LogName {
   std::string source() const;  // "rank-0", "node-1"
 };
 
-// Thread: one at a time, but the const calls may run side by side.
+// Thread: one at a time; const calls may run concurrently.
 class LogIndex {
  public:
-  // `spool` nullptr: totals only. Both references outlive it.
+  // `spool` nullptr: totals only. Both references must outlive it.
   LogIndex(LogName log, NameTable& names, ColumnSpool* spool);
   ~LogIndex();
   LogIndex(const LogIndex&) = delete;
   LogIndex& operator=(const LogIndex&) = delete;
 
-  // Reads what was appended since the last call, all of it; begins anew where the log was replaced
-  // or went back. Returns whether anything changed. What cannot be read is told by the summary.
-  // Throws Environment when the spool cannot be written.
+  // Reads everything appended since the last call; starts over if the log was replaced or rewound.
+  // Returns whether anything changed. Read errors are reported in the summary. Throws Environment
+  // if the spool cannot be written.
   bool catch_up();
 
   const SourceSummary& summary() const { return summary_; }
@@ -71,12 +70,12 @@ class LogIndex {
   bool has_columns() const { return spool_ != nullptr; }
   const LogName& name() const { return name_; }
 
-  // Empty where the log does not have the metric. Requires has_columns().
+  // Empty if the log does not have the metric. Requires has_columns().
   Curve read(uint32_t metric, CurveParts parts) const;
   const std::vector<RecordPlace>& places() const { return places_; }
   // What ranks printed, by rank and stream. Requires has_columns().
   const std::vector<RecordedConsole>& consoles() const { return consoles_; }
-  // Reads the record from the log. nullopt when it is not there (any more).
+  // Reads the record from the log. nullopt if it is not there (any more).
   std::optional<tracking::Record> read_record(const RecordPlace& place) const;
 
  private:
@@ -105,7 +104,7 @@ class LogIndex {
   bool was_replaced();
   void read_appended();
   void finish_state(bool alive);
-  bool take(tracking::Record&& record, uint64_t begin);  // false: the log went back, read it again
+  bool take(tracking::Record&& record, uint64_t begin);  // false: log rewound, read it again
   void note_step(int64_t step);
   void take_row(const tracking::LoggedRow& row);
   void take_media(MediaTotals::Kind kind, const Moment& at, uint64_t begin);
@@ -125,7 +124,7 @@ class LogIndex {
   uint64_t inode_ = 0;
   SourceSummary summary_;
   Json config_;
-  std::optional<int64_t> max_step_;  // of what a rewind can take back
+  std::optional<int64_t> max_step_;  // of records that a rewind may undo
   bool has_rows_ = false;
   std::vector<Block> blocks_;
   OpenBlock open_;

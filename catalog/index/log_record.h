@@ -1,4 +1,4 @@
-// Records of an event log by their place in it, and what ranks printed.
+// Records of an event log by position, and the recorded output of ranks.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@
 namespace lockstep::catalog {
 
 // The record that ends at byte `end` of the log, all segments counted, as LogTail::offset() counts
-// them; it begins at or behind `begin`. nullopt when there is none. Throws Environment when the log
+// them; it begins at or after `begin`. nullopt if there is none. Throws Environment if the log
 // cannot be read.
 std::optional<tracking::Record> read_log_record(const std::filesystem::path& log, uint64_t begin,
                                                 uint64_t end);
 
-// One rank's stdout or stderr as the event log of its node recorded it, as if it were a file of
-// these lines: all that there is of a node whose files are not on this machine.
+// One rank's stdout or stderr as the event log of its node recorded it, presented
+// as a file: the only source for nodes whose files are not on this machine.
 struct RecordedConsole {
-  // Some of its lines, which lie between two places of the log with records of other kinds.
+  // A group of its lines, between two positions of the log, mixed with records of other kinds.
   struct Part {
     uint64_t at = 0;              // of its first line, in bytes of the output
     uint64_t begin = 0, end = 0;  // in the log, all segments counted
@@ -39,7 +39,7 @@ struct RecordedConsole {
   }
   // The line's record lies between `begin` and `end` of the log.
   void add(const ConsoleLine& line, uint64_t begin, uint64_t end);
-  // At most `most_bytes` of the output from byte `from` on. Throws Environment when the log cannot
+  // At most `most_bytes` of the output from byte `from` on. Throws Environment if the log cannot
   // be read.
   std::string read(uint64_t from, size_t most_bytes) const;
 };

@@ -1,5 +1,5 @@
-// Texts that occur in many runs (names of metrics, keys and values of configs), each kept once. A
-// text's number never changes and is never reused: the table only grows, by what runs really have.
+// Texts that occur in many runs (names of metrics, keys and values of configs), each stored
+// once. The number of a text never changes and is never reused: the table only grows.
 #pragma once
 
 #include <cstdint>
@@ -26,14 +26,14 @@ class NameTable {
     return number;
   }
 
-  // kNone when it never was added.
+  // kNone if it was never added.
   uint32_t find(std::string_view text) const {
     const std::shared_lock lock(mutex_);
     const auto it = numbers_.find(text);
     return it == numbers_.end() ? kNone : it->second;
   }
 
-  // Stays where it is as long as the table lives.
+  // Valid for the lifetime of the table.
   const std::string& text(uint32_t number) const {
     const std::shared_lock lock(mutex_);
     return texts_.at(number);

@@ -1,6 +1,5 @@
-// What is known of every run without opening it: what `lockstep runs list`, and the dashboard's
-// list, filter and page of a run show. Small, because there may be ten thousand. A snapshot: never
-// changed once made.
+// The summary of a run that is not opened, for `lockstep runs list` and for the dashboard's list,
+// filter and run page. Small, because there may be ten thousand. Immutable once created.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +28,7 @@ struct MetricTotals {
   int64_t step = 0;                          // of the last value
   uint64_t count = 0, num_nan = 0;
 
-  double mean() const;  // NaN when there is no number
+  double mean() const;  // NaN if there are no numbers
 };
 
 struct MediaTotals {
@@ -73,17 +72,17 @@ struct FieldValue {
 struct RunSummary {
   std::string id;  // the name of its directory
   std::filesystem::path dir;
-  RunInfo written;          // as run.json has it; where there is none, named like the directory
+  RunInfo written;          // from run.json; without one, named after the directory
   bool is_written = false;  // there is a run.json, and it could be read
-  RunInfo info;             // of the job: `written`, and what its first log says beyond it
+  RunInfo info;             // of the job: `written`, completed from its first log
   RunState state = RunState::Lost;
-  std::optional<RunEnd> end;     // where it ended
-  tracking::EndFacts end_facts;  // what is told of it
+  std::optional<RunEnd> end;     // if it ended
+  tracking::EndFacts end_facts;  // recorded facts about its end
   tracking::RunTags tags;
   std::vector<SourceSummary> sources;                   // ranks in order, then nodes
   std::vector<std::pair<uint32_t, FieldValue>> config;  // "optimizer.lr", ascending by number
   std::string job_problem,
-      end_problem;  // why run.json, or what is told of the end, cannot be read; else empty
+      end_problem;  // why run.json or the recorded end cannot be read; else empty
   double updated = 0;
   int64_t step = 0;
   double epoch = 0;
@@ -92,16 +91,16 @@ struct RunSummary {
   uint64_t version = 0;  // grows with each change
   uint64_t changed = 0;  // the catalog's number when it changed
 
-  // That of the lowest source that has it, or nullptr.
+  // The metric of the lowest source that has it, or nullptr.
   const MetricTotals* metric(uint32_t name) const;
   const SourceSummary* find_source(const std::string& source) const;
-  // Who a rank says it is; `written` where it does not, or for nullptr, a job without an event log.
+  // Identity of a rank from its log; `written` without one, or for nullptr (no event log).
   const RunInfo& info_of(const SourceSummary* rank) const;
-  // When the newest of its ranks was made; unix seconds.
+  // Creation time of the newest rank; unix seconds.
   double started() const;
   // What could not be read, of all its files.
   std::vector<std::string> problems() const;
-  // Seconds; of a running run those so far.
+  // Seconds; of a running run, until now.
   double duration(double now) const;
 };
 

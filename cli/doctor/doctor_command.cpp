@@ -1,4 +1,4 @@
-// `lockstep doctor`: whether this machine can train.
+// `lockstep doctor`: checks whether this machine is ready to train.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,19 +15,19 @@
 namespace lockstep::cli {
 namespace {
 
-constexpr const char* kDoctorHelp = R"(lockstep doctor: whether this machine can train
+constexpr const char* kDoctorHelp = R"(lockstep doctor: check whether this machine is ready to train
 
   lockstep doctor [--dir RUNS] [--json]
 
-Tries what training needs, the way it will be used, and says one line for each: cores, memory, open
-files, shared memory between ranks, the clock, where runs and temporary files go, names and sockets,
-the trainer and LibTorch, GPUs and their driver, variables that a launcher has left. Run it on every
-machine of a job. Takes a second or two, changes nothing and leaves nothing behind.
+Exercises what training needs and prints one line per check: cores, memory, open files, shared
+memory between ranks, clock, run and temporary directories, host name and loopback, environment
+variables of launchers, trainer and LibTorch, GPUs and their driver. Run it on every machine of a
+job. Takes a second or two, changes nothing and leaves no files.
 
-  --dir RUNS   where runs are to be kept (run.dir of the run file); default: runs
-  --json       an array of {what, health: good, warning or problem, text}
+  --dir RUNS   directory of the runs, run.dir of the run file (default: runs)
+  --json       print an array of {what, health: good, warning or problem, text}
 
-Exit codes: 0 nothing stands in the way (there may be warnings), 75 there is a problem.
+Exit codes: 0 no problems (there may be warnings), 75 at least one problem.
 )";
 
 constexpr const char* kHealthNames[] = {"good", "warning", "problem"};
@@ -39,7 +39,7 @@ void print_finding(const Finding& finding) {
                      : finding.health == Health::Warning ? "warning"
                                                          : "PROBLEM";
   fmt::print("{:<9}{:<17}{}\n", mark, finding.what, finding.text);
-  std::fflush(stdout);  // the next one may take its time
+  std::fflush(stdout);  // the next check may take seconds
 }
 
 int exit_code_of(const std::vector<Finding>& findings) {
@@ -70,25 +70,25 @@ int doctor_command(int argc, char** argv) {
   const bool as_json = parsed.count("json") > 0;
   const auto runs = parsed["dir"].as<std::string>();
   std::vector<Finding> findings;
-  // Shared memory forks, so it comes before there are threads.
-  for (const std::function<Finding()>& look : {std::function<Finding()>(look_at_cores),
-                                               {look_at_memory},
-                                               {look_at_open_files},
-                                               {look_at_shared_memory},
-                                               {look_at_clock},
-                                               {[&] { return look_at_runs_directory(runs); }},
-                                               {look_at_temporary_directory},
-                                               {look_at_host_name},
-                                               {look_at_loopback},
-                                               {look_at_environment},
-                                               {look_at_trainer},
-                                               {look_at_gpus}}) {
-    findings.push_back(look());
+  // The check of shared memory forks, so it precedes those that start threads.
+  for (const std::function<Finding()>& run_check : {std::function<Finding()>(check_cores),
+                                                    {check_memory},
+                                                    {check_open_files},
+                                                    {check_shared_memory},
+                                                    {check_clock},
+                                                    {[&] { return check_runs_directory(runs); }},
+                                                    {check_temporary_directory},
+                                                    {check_host_name},
+                                                    {check_loopback},
+                                                    {check_environment},
+                                                    {check_trainer},
+                                                    {check_gpus}}) {
+    findings.push_back(run_check());
     if (!as_json) print_finding(findings.back());
   }
   if (as_json) print_json(findings);
   std::fflush(nullptr);
-  // A name service or a driver that hangs may still hold a thread.
+  // A thread may still hang in the name service or in a driver.
   std::_Exit(exit_code_of(findings));
 }
 

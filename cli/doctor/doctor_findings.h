@@ -1,6 +1,6 @@
-// What `lockstep doctor` looks at. Each function tries one thing that training needs from this
-// machine, the way training will use it, and says in one line what it found; none of them throws,
-// waits longer than some seconds, or leaves anything behind.
+// The checks of `lockstep doctor`. Each exercises one thing that training needs from this machine,
+// in the way training uses it, and returns a one-line finding. They do not throw, wait only for
+// seconds (up to 30 for the trainer to start), and leave no files.
 #pragma once
 
 #include <filesystem>
@@ -10,34 +10,34 @@ namespace lockstep::cli {
 
 enum class Health {
   Good,
-  Warning,  // training works, but slower or with less than one may think
-  Problem,  // training, or a part of it, does not work
+  Warning,  // training works, but slower or with restrictions
+  Problem,  // training, or part of it, does not work
 };
 
 struct Finding {
   std::string what;
   Health health = Health::Good;
-  std::string text;  // with what to do about it, unless it is good
+  std::string text;  // includes a remedy unless the health is Good
 };
 
 // This machine: cores, memory, open files, shared memory between ranks, the clock.
-Finding look_at_cores();
-Finding look_at_memory();
-Finding look_at_open_files();
-Finding look_at_shared_memory();
-Finding look_at_clock();
+Finding check_cores();
+Finding check_memory();
+Finding check_open_files();
+Finding check_shared_memory();
+Finding check_clock();
 
-// Where runs go, and temporary files, out of which compiled models are loaded.
-Finding look_at_runs_directory(const std::filesystem::path& directory);
-Finding look_at_temporary_directory();
+// Run directory, and temporary directory, from which compiled models are loaded.
+Finding check_runs_directory(const std::filesystem::path& directory);
+Finding check_temporary_directory();
 
-// How ranks find each other.
-Finding look_at_host_name();
-Finding look_at_loopback();
+// Network: how ranks find each other.
+Finding check_host_name();
+Finding check_loopback();
 
-// What is started, and by whom.
-Finding look_at_environment();
-Finding look_at_trainer();
-Finding look_at_gpus();
+// Environment variables of launchers, the trainer, GPUs.
+Finding check_environment();
+Finding check_trainer();
+Finding check_gpus();
 
 }  // namespace lockstep::cli

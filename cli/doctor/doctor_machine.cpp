@@ -22,12 +22,11 @@
 namespace lockstep::cli {
 namespace {
 
-constexpr uint64_t kLittleMemory = 1'000'000'000;
-constexpr rlim_t kFewFiles = 1024;
+constexpr uint64_t kLowMemory = 1'000'000'000;
+constexpr rlim_t kMinOpenFiles = 1024;
 constexpr uint32_t kToken = 0x10c45799;
 
-// The share of processor time that control groups leave to this process, in cores; 0 where none
-// limits it. Of the second generation.
+// The CPU limit of this process by its cgroups (v2), in cores; 0 if unlimited.
 double cores_of_control_groups() {
   tracking::proc::FileReader reader;
   double least = 0;
@@ -35,8 +34,8 @@ double cores_of_control_groups() {
     const auto text = reader.read(group + "/cpu.max");
     if (!text) continue;
     const auto line = text->substr(0, text->find('\n'));  // "150000 100000" or "max 100000"
-    const auto quota = number_in<uint64_t>(tracking::proc::nth_word(line, 0));
-    const auto period = number_in<uint64_t>(tracking::proc::nth_word(line, 1));
+    const auto quota = parse_number<uint64_t>(tracking::proc::nth_word(line, 0));
+    const auto period = parse_number<uint64_t>(tracking::proc::nth_word(line, 1));
     if (!quota || !period || *period == 0) continue;
     const auto cores = static_cast<double>(*quota) / static_cast<double>(*period);
     if (least == 0 || cores < least) least = cores;
@@ -44,7 +43,7 @@ double cores_of_control_groups() {
   return least;
 }
 
-// Whether a process that is started now can map `memory` of this one through /proc, as ranks do.
+// Whether a child process can map `memory` of this process through /proc, as ranks do.
 bool child_maps(const FileDescriptor& memory) {
   const auto path = fmt::format("/proc/{}/fd/{}", ::getpid(), memory.get());
   const auto child = ::fork();
@@ -63,20 +62,20 @@ bool child_maps(const FileDescriptor& memory) {
 
 }  // namespace
 
-Finding look_at_cores() {
+Finding check_cores() {
   const auto usable = launch::num_usable_cores();
   const auto all = ::sysconf(_SC_NPROCESSORS_ONLN);
   const auto granted = cores_of_control_groups();
   if (granted > 0 && granted < usable)
     return {
         "cores", Health::Warning,
-        fmt::format("{} may be used, but the control group grants the time of {:.1f}: keep ranks "
-                    "times OMP_NUM_THREADS at or below that, or threads wait for each other",
+        fmt::format("{} usable, but the cgroup limits CPU time to {:.1f} cores: keep ranks times "
+                    "OMP_NUM_THREADS at or below that, or threads are throttled",
                     usable, granted)};
-  return {"cores", Health::Good, fmt::format("{} may be used, of {}", usable, all)};
+  return {"cores", Health::Good, fmt::format("{} of {} usable", usable, all)};
 }
 
-Finding look_at_memory() {
+Finding check_memory() {
   tracking::proc::FileReader reader;
   const auto text = reader.read("/proc/meminfo");
   constexpr uint64_t kKilo = 1024;
@@ -85,50 +84,51 @@ Finding look_at_memory() {
   std::string where = "of this machine's " + size_text(total);
   if (const auto group = tracking::CgroupMemory("/proc", "/sys").tightest(total)) {
     const auto left = group->limit > group->used ? group->limit - group->used : 0;
-    if (left < free) where = "of the control group's " + size_text(group->limit);
+    if (left < free) where = "of the cgroup's " + size_text(group->limit);
     free = std::min(free, left);
   }
   const auto found = fmt::format("{} free, {}", size_text(free), where);
-  if (free >= kLittleMemory) return {"memory", Health::Good, found};
-  return {"memory", Health::Warning, found + ": a rank takes 250 MB and its model, several times"};
+  if (free >= kLowMemory) return {"memory", Health::Good, found};
+  return {"memory", Health::Warning,
+          found + ": low; a rank needs 250 MB plus several times its model"};
 }
 
-Finding look_at_open_files() {
+Finding check_open_files() {
   rlimit limit{};
   ::getrlimit(RLIMIT_NOFILE, &limit);
-  const auto found = fmt::format("{} per process, at most", limit.rlim_max);
-  if (limit.rlim_max >= kFewFiles) return {"open files", Health::Good, found};
+  const auto found = fmt::format("at most {} per process", limit.rlim_max);
+  if (limit.rlim_max >= kMinOpenFiles) return {"open files", Health::Good, found};
   return {"open files", Health::Warning,
           found +
-              ": a launcher needs some for every rank, a sink some for every run; raise the "
-              "hard limit (ulimit -Hn)"};
+              ": low; a launcher needs several per rank, a sink several per run; raise the hard "
+              "limit (ulimit -Hn)"};
 }
 
-Finding look_at_shared_memory() {
+Finding check_shared_memory() {
   const char* const consequence =
-      ": ranks of this host will talk over loopback TCP (gloo), which is slower";
+      ": ranks of this host will communicate over loopback TCP (gloo), which is slower";
   const FileDescriptor memory(::memfd_create("lockstep-doctor", MFD_CLOEXEC));
   if (!memory.is_open() || ::pwrite(memory.get(), &kToken, sizeof kToken, 0) != sizeof kToken)
     return {"shared memory", Health::Warning,
-            fmt::format("cannot be had: {}{}", std::strerror(errno), consequence)};
+            fmt::format("cannot be allocated: {}{}", std::strerror(errno), consequence)};
   if (!child_maps(memory))
     return {"shared memory", Health::Warning,
-            fmt::format("a process may not open another's through /proc{}", consequence)};
+            fmt::format("a process cannot open memory of another through /proc{}", consequence)};
   const FileDescriptor handle(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
   if (!handle.is_open())
     return {"shared memory", Health::Warning,
-            "works, but this kernel has no pidfds: a rank that dies is noticed after the timeout "
-            "only, unless 'lockstep launch' started it"};
-  return {"shared memory", Health::Good, "ranks of this host can map each other's"};
+            "works, but this kernel has no pidfds: the death of a rank is detected only after the "
+            "timeout, unless 'lockstep launch' started it"};
+  return {"shared memory", Health::Good, "ranks of this host can map each other's memory"};
 }
 
-Finding look_at_clock() {
+Finding check_clock() {
   timex state{};
-  const auto answer = ::adjtimex(&state);
-  if (answer < 0 || answer == TIME_ERROR || (state.status & STA_UNSYNC) != 0)
+  const auto status = ::adjtimex(&state);
+  if (status < 0 || status == TIME_ERROR || (state.status & STA_UNSYNC) != 0)
     return {"clock", Health::Warning,
-            "the kernel does not know it to be synchronized (NTP): on several machines, times in "
-            "logs and charts may not fit together"};
+            "not synchronized according to the kernel (NTP): with several machines, times in logs "
+            "and charts may not match"};
   return {"clock", Health::Good,
           fmt::format("synchronized, within {:.0f} ms", static_cast<double>(state.maxerror) / 1e3)};
 }

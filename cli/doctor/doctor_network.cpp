@@ -21,76 +21,76 @@
 namespace lockstep::cli {
 namespace {
 
-constexpr std::chrono::seconds kNamePatience{5};
-constexpr std::chrono::milliseconds kSlowAnswer{500};
+constexpr std::chrono::seconds kLookupTimeout{5};
+constexpr std::chrono::milliseconds kSlowLookup{500};
 
-struct NameAnswer {
+struct NameLookup {
   std::optional<std::string> address;
   bool only_loopback = false;
-  std::chrono::milliseconds reverse{0};  // how long the way back took
+  std::chrono::milliseconds reverse{0};  // duration of the reverse lookup
 };
 
-// Asks for the name of an address, whatever the answer.
-void ask_back(const std::string& address) {
+// Looks up the name of an address and discards it.
+void reverse_lookup(const std::string& address) {
   const auto found = resolve(address, 0).front();
   std::array<char, NI_MAXHOST> name{};
   ::getnameinfo(found.get(), found.size, name.data(), name.size(), nullptr, 0, 0);
 }
 
-NameAnswer resolve_name(const std::string& name) {
-  NameAnswer answer{.address = numeric_address_of(name),
+NameLookup resolve_name(const std::string& name) {
+  NameLookup lookup{.address = numeric_address_of(name),
                     .only_loopback = is_name_for_loopback(name)};
-  if (!answer.address) return answer;
+  if (!lookup.address) return lookup;
   const auto begin = std::chrono::steady_clock::now();
-  ask_back(*answer.address);
-  answer.reverse = std::chrono::duration_cast<std::chrono::milliseconds>(
+  reverse_lookup(*lookup.address);
+  lookup.reverse = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::steady_clock::now() - begin);
-  return answer;
+  return lookup;
 }
 
-// In a thread that is left to itself when the name service hangs.
-std::optional<NameAnswer> ask_in_time(const std::string& name) {
-  std::promise<NameAnswer> promise;
-  auto answer = promise.get_future();
+// nullopt after kLookupTimeout: the thread is detached, as the name service may hang.
+std::optional<NameLookup> resolve_with_timeout(const std::string& name) {
+  std::promise<NameLookup> promise;
+  auto lookup = promise.get_future();
   std::thread([name, promise = std::move(promise)]() mutable {
     promise.set_value(resolve_name(name));
   }).detach();
-  if (answer.wait_for(kNamePatience) != std::future_status::ready) return std::nullopt;
-  return answer.get();
+  if (lookup.wait_for(kLookupTimeout) != std::future_status::ready) return std::nullopt;
+  return lookup.get();
 }
 
 }  // namespace
 
-Finding look_at_host_name() {
+Finding check_host_name() {
   const auto name = own_host_name();
   const auto shown = fmt::format("'{}'", printable(name, 100));
-  const auto answer = ask_in_time(name);
-  if (!answer)
+  const auto lookup = resolve_with_timeout(name);
+  if (!lookup)
     return {"host name", Health::Problem,
-            fmt::format("{} is not looked up within {} s: the name service hangs; put it into "
+            fmt::format("lookup of {} timed out after {} s: the name service hangs; add it to "
                         "/etc/hosts, or use addresses (--master-addr)",
-                        shown, kNamePatience.count())};
-  if (!answer->address)
+                        shown, kLookupTimeout.count())};
+  if (!lookup->address)
     return {"host name", Health::Warning,
             shown +
-                " has no address: other machines must be given one (--master-addr, "
-                "--rdzv-endpoint); put it into /etc/hosts"};
-  if (answer->reverse > kSlowAnswer)
+                " does not resolve: add it to /etc/hosts, or pass an address to other machines "
+                "(--master-addr, --rdzv-endpoint)"};
+  if (lookup->reverse > kSlowLookup)
     return {"host name", Health::Warning,
-            fmt::format("{} is {}, but the way back takes {} ms: the reverse lookup is slow, and "
-                        "every rank may wait for it",
-                        shown, *answer->address, answer->reverse.count())};
-  if (answer->only_loopback)
+            fmt::format("{} resolves to {}, but the reverse lookup takes {} ms, and every rank may "
+                        "wait for it",
+                        shown, *lookup->address, lookup->reverse.count())};
+  if (lookup->only_loopback)
     return {"host name", Health::Good,
-            fmt::format("{} is {}, to this machine alone; others need its address", shown,
-                        *answer->address)};
-  return {"host name", Health::Good, fmt::format("{} is {}", shown, *answer->address)};
+            fmt::format("{} resolves to {}, on this machine only; others need its address", shown,
+                        *lookup->address)};
+  return {"host name", Health::Good, fmt::format("{} resolves to {}", shown, *lookup->address)};
 }
 
-Finding look_at_loopback() {
+Finding check_loopback() {
   const auto problem = [](const char* what) {
     return Finding{"loopback", Health::Problem,
-                   fmt::format("{}: {}: ranks of one machine cannot meet; is 'lo' up, does a "
+                   fmt::format("{}: {}: ranks of one machine cannot connect; is 'lo' up, does a "
                                "firewall or sandbox forbid sockets?",
                                what, std::strerror(errno))};
   };
@@ -101,13 +101,13 @@ Finding look_at_loopback() {
   place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof place;
   auto* const address = reinterpret_cast<sockaddr*>(&place);
-  if (!server.is_open() || !client.is_open()) return problem("no socket");
+  if (!server.is_open() || !client.is_open()) return problem("cannot create a socket");
   if (::bind(server.get(), address, size) != 0 || ::listen(server.get(), 1) != 0 ||
       ::getsockname(server.get(), address, &size) != 0)
-    return problem("nothing can listen on 127.0.0.1");
+    return problem("cannot listen on 127.0.0.1");
   if (::connect(client.get(), address, size) != 0 && errno != EINPROGRESS)
-    return problem("127.0.0.1 cannot be reached");
-  return {"loopback", Health::Good, "127.0.0.1 can be listened on and reached"};
+    return problem("cannot connect to 127.0.0.1");
+  return {"loopback", Health::Good, "127.0.0.1 accepts connections"};
 }
 
 }  // namespace lockstep::cli

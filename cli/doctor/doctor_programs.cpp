@@ -20,11 +20,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::chrono::seconds kStartPatience{30}, kSlowStart{3};
-constexpr auto kDriverPatience = std::chrono::seconds(10);
-constexpr uint64_t kOldestDriver = 580;  // for CUDA 13, which LibTorch 2.11 brings
+constexpr std::chrono::seconds kStartTimeout{30}, kSlowStart{3};
+constexpr auto kDriverTimeout = std::chrono::seconds(10);
+constexpr uint64_t kMinDriver = 580;  // for CUDA 13, which LibTorch 2.11 includes
 
-std::string without_line_end(const std::string& text) {
+std::string first_line(const std::string& text) {
   return printable(text.substr(0, text.find('\n')), 200);
 }
 
@@ -51,7 +51,7 @@ std::string list_gpus(const std::vector<tracking::GpuReading>& gpus) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-bool has_cuda_half() {
+bool has_cuda_library() {
   const auto bin = fs::path(own_program()).parent_path();
   std::error_code error;
   return fs::exists(bin.parent_path() / "lib" / "liblockstep_cuda.so", error);
@@ -59,7 +59,7 @@ bool has_cuda_half() {
 
 }  // namespace
 
-Finding look_at_environment() {
+Finding check_environment() {
   const auto set = environment("RANK");
   try {
     const auto env = read_rank_env();
@@ -69,66 +69,66 @@ Finding look_at_environment() {
     if (set || env.world_size > 1)
       return {
           "environment", Health::Warning,
-          fmt::format("says that this is rank {} of {}: lockstep-trainer started here waits for "
-                      "the others; unset RANK, WORLD_SIZE and the like, unless a launcher set "
-                      "them",
+          fmt::format("set for rank {} of {}: lockstep-trainer started here waits for the other "
+                      "ranks; unset RANK, WORLD_SIZE and related variables, unless a launcher "
+                      "set them",
                       env.rank, env.world_size)};
   } catch (const Error& error) {
-    return {"environment", Health::Problem, std::string("no rank can start here: ") + error.what()};
+    return {"environment", Health::Problem, std::string("ranks cannot start: ") + error.what()};
   }
   return {"environment", Health::Good,
-          "no launcher's variables: one process, or 'lockstep launch'"};
+          "no variables of a launcher: one process, or 'lockstep launch'"};
 }
 
-Finding look_at_trainer() {
+Finding check_trainer() {
   try {
     const auto program = trainer_program();
     if (::access(program.c_str(), X_OK) != 0)
       return {"trainer", Health::Problem,
-              fmt::format("'{}' is not there, or may not be executed: build it (make build), or "
-                          "install both programs together",
+              fmt::format("'{}' is missing or not executable: build it (make build), or install "
+                          "both programs together",
                           printable(program, 200))};
     const auto begin = std::chrono::steady_clock::now();
-    const auto answer =
-        without_line_end(dashboard::program_output({program, "--version"}, kStartPatience));
+    const auto version =
+        first_line(dashboard::program_output({program, "--version"}, kStartTimeout));
     const auto taken = std::chrono::steady_clock::now() - begin;
-    if (answer.empty())
+    if (version.empty())
       return {"trainer", Health::Problem,
-              fmt::format("'{} --version' fails: run it to see why (the usual reason is a LibTorch "
-                          "that was moved or removed: ldd shows what is missing)",
+              fmt::format("'{} --version' fails: run it to see why (often LibTorch was moved or "
+                          "removed: ldd shows what is missing)",
                           printable(program, 200))};
-    const auto found =
-        fmt::format("{}, starts in {:.1f} s", answer, std::chrono::duration<double>(taken).count());
+    const auto found = fmt::format("{}, starts in {:.1f} s", version,
+                                   std::chrono::duration<double>(taken).count());
     if (taken < kSlowStart) return {"trainer", Health::Good, found};
     return {"trainer", Health::Warning,
-            found + ": slow; is LibTorch on a network file system? The second start is quicker"};
+            found + ": slow; is LibTorch on a network file system? Later starts are faster"};
   } catch (const Error& error) {
     return {"trainer", Health::Problem, error.what()};
   }
 }
 
-Finding look_at_gpus() {
+Finding check_gpus() {
   const auto driver = driver_version();
   if (driver.empty())
-    return {"GPUs", Health::Good, "no NVIDIA driver: distributed.device auto is the CPU"};
-  tracking::GpuWatch watch("libnvidia-ml.so.1", kDriverPatience);
+    return {"GPUs", Health::Good, "no NVIDIA driver: distributed.device: auto uses the CPU"};
+  tracking::GpuWatch watch("libnvidia-ml.so.1", kDriverTimeout);
   watch.begin_reading({});
   const auto gpus = watch.end_reading();
   if (gpus.empty())
     return {
         "GPUs", Health::Problem,
-        fmt::format("driver {} is loaded, but no GPU answers within {} s: does nvidia-smi work?",
-                    printable(driver), kDriverPatience.count())};
+        fmt::format("driver {} is loaded, but no GPU responds within {} s: does nvidia-smi work?",
+                    printable(driver), kDriverTimeout.count())};
   const auto found = fmt::format("{}, driver {}", list_gpus(gpus), printable(driver));
-  const auto major = number_in<uint64_t>(driver.substr(0, driver.find('.')));
-  if (major && *major < kOldestDriver)
+  const auto major = parse_number<uint64_t>(driver.substr(0, driver.find('.')));
+  if (major && *major < kMinDriver)
     return {"GPUs", Health::Problem,
-            fmt::format("{}: CUDA 13, which the tested LibTorch brings, needs {} or later; set "
-                        "distributed.device: cpu, or update it",
-                        found, kOldestDriver)};
-  if (!has_cuda_half())
+            fmt::format("{}: CUDA 13 of the tested LibTorch needs driver {} or later; update it, "
+                        "or set distributed.device: cpu",
+                        found, kMinDriver)};
+  if (!has_cuda_library())
     return {"GPUs", Health::Problem,
-            found + ": but this build has no CUDA half (cmake/requirements-gpu.txt)"};
+            found + "; but this build has no CUDA support (see cmake/requirements-gpu.txt)"};
   return {"GPUs", Health::Good, found};
 }
 

@@ -19,7 +19,7 @@ std::string digest_of(const std::string& content) {
   return digest.hex();
 }
 
-// Such an argument counts by its content: the path may differ between nodes.
+// Run files are compared by content: their paths may differ between nodes.
 bool names_run_file(const std::string& argument) {
   std::error_code error;
   return (argument.ends_with(".yaml") || argument.ends_with(".yml")) &&
@@ -49,7 +49,7 @@ std::vector<launch::Agreement> job_agreements(const LaunchArguments& arguments,
       {"--predict", arguments.predict.value_or("")},
       {"the run file", files.empty() ? "" : digest_of(files)},
       {"the list of overrides and arguments", others}};
-  // Two builds of a trainer need not compute the same bits. A program of one's own may be a script.
+  // Two builds of the trainer may compute different bits. A custom program may be a script.
   if (!arguments.program)
     agreements.push_back(
         {"the build of lockstep-trainer", digest_of(read_file(program, kMaxProgramBytes))});

@@ -1,4 +1,4 @@
-// What the nodes of a job must have in common, so that a mistake is told before anything starts.
+// What all nodes of a job must agree on; checked before any rank is started.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace lockstep::cli {
 
-// `program`: what is started. Throws Config when the run file cannot be read.
+// `program`: the program of the ranks. Throws Config if the run file cannot be read.
 std::vector<launch::Agreement> job_agreements(const LaunchArguments& arguments,
                                               const std::string& program);
 

@@ -22,12 +22,12 @@ namespace lockstep::cli {
 namespace {
 
 constexpr auto kAfterOptions = R"(
-CONFIG and the overrides go to every worker as they are. Write -- before arguments of a program of
-your own that begin with a dash. What is not given is taken from the environment variable PET_<NAME>,
-as in PET_NNODES=2.
+CONFIG and overrides are passed to every rank unchanged. With --program, put -- before arguments
+that begin with a dash. Options that are not given default to the environment variable PET_<NAME>,
+such as PET_NNODES=2.
 Logs: <run.dir>/<run id>/logs/attempt_<n>/<local rank>/{stdout.log,stderr.log}; with several nodes
 <run.dir>/<run id>/logs/node_<k>/attempt_<n>/...
-Exit codes: 0 done, 78 wrong input, 75 the environment failed (a restart may help), 70 a bug,
+Exit codes: 0 success, 78 invalid input, 75 environment failure (a restart may help), 70 bug,
 128+N stopped by signal N.
 )";
 
@@ -41,32 +41,30 @@ void add_worker_options(cxxopts::Options& options) {
   auto add = options.add_options();
   const auto value = [] { return cxxopts::value<std::string>(); };
   add("n,nproc_per_node,nproc-per-node",
-      "ranks on this node; auto: one for each GPU, or, without, each core; cpu, gpu",
+      "ranks on this node; auto: one per GPU, or per core without GPUs; cpu; gpu",
       default_text("1"), "N");
-  add("max-restarts,max_restarts", "how often the ranks may be started again after a failure",
-      default_text("0"), "N");
+  add("max-restarts,max_restarts", "maximum number of restarts after a failure", default_text("0"),
+      "N");
   add("restart-window,restart_window",
-      "count only restarts within this time, as in 1h (default: all count)", value(), "TIME");
+      "count only restarts within this time, such as 1h (default: count all)", value(), "TIME");
   add("restart-delay,restart_delay",
-      "pause when restarts in a row get no further; doubles each time, up to 1 min",
+      "pause if consecutive restarts make no progress; doubles each time, up to 1 min",
       default_text("1 s"), "TIME");
-  add("stop-grace,stop_grace", "time from SIGTERM to SIGKILL, as in 10s", default_text("30 s"),
+  add("stop-grace,stop_grace", "time from SIGTERM to SIGKILL, such as 10s", default_text("30 s"),
       "TIME");
-  add("monitor-interval,monitor_interval", "how often nodes tell their status at most",
+  add("monitor-interval,monitor_interval", "minimum interval between status reports of a node",
       default_text("100 ms"), "TIME");
-  add("log-dir,log_dir", "where logs go", value(), "DIR");
-  add("t,tee", "what is shown: 0 nothing, 1 stdout, 2 stderr, 3 both, or 0:3,1:2 by local rank",
+  add("log-dir,log_dir", "directory of the logs", value(), "DIR");
+  add("t,tee", "output to show: 0 nothing, 1 stdout, 2 stderr, 3 both, or per local rank: 0:3,1:2",
       default_text("3"), "SPEC");
-  add("r,redirects", "what is in the log files only, written like --tee", default_text("0"),
+  add("r,redirects", "output to write to log files only; same syntax as --tee", default_text("0"),
       "SPEC");
-  add("local-ranks-filter,local_ranks_filter", "show the output of these local ranks only, as 0,2",
-      value(), "LIST");
+  add("local-ranks-filter,local_ranks_filter",
+      "show the output of these local ranks only, such as 0,2", value(), "LIST");
   add("role", "ROLE_NAME of the ranks", default_text("default"), "NAME");
-  add("run-id,run_id", "name of the new run (default: made from run.name and the time)", value(),
-      "ID");
-  add("resume", "go on with this run", value(), "ID");
-  add("predict",
-      "train nothing: write what the model predicts for the evaluation data to this file", value(),
+  add("run-id,run_id", "id of the new run (default: from run.name and the time)", value(), "ID");
+  add("resume", "resume this run", value(), "ID");
+  add("predict", "do not train: write predictions for the evaluation data to this file", value(),
       "FILE");
   add("program", "start this instead of lockstep-trainer", value(), "PATH");
 }
@@ -75,50 +73,48 @@ void add_node_options(cxxopts::Options& options) {
   auto add = options.add_options();
   const auto value = [] { return cxxopts::value<std::string>(); };
   add("nnodes", "number of nodes, or MIN:MAX", default_text("1"), "N");
-  add("node-rank,node_rank", "which node this is, from 0 (default: by arrival, node 0 serves)",
-      value(), "K");
-  add("master-addr,master_addr", "host of node 0, where the nodes meet", value(), "HOST");
-  add("master-port,master_port", "its port (default: 29500; on one node a free one for rank 0)",
+  add("node-rank,node_rank",
+      "rank of this node, from 0 (default: in order of arrival; node 0 coordinates)", value(), "K");
+  add("master-addr,master_addr", "host of node 0, which serves the rendezvous", value(), "HOST");
+  add("master-port,master_port", "port on that host (default: 29500; with one node, any free port)",
       default_text("0"), "PORT");
-  add("rdzv-endpoint,rdzv_endpoint", "where the nodes meet; its host serves (default port 29400)",
-      value(), "HOST[:PORT]");
+  add("rdzv-endpoint,rdzv_endpoint",
+      "rendezvous endpoint, served by that host (default port: 29400)", value(), "HOST[:PORT]");
   add("rdzv-id,rdzv_id", "name of the job, the same on every node", default_text("none"), "NAME");
   add("rdzv-backend,rdzv_backend", "c10d (any order) or static (each node has a --node-rank)",
       value(), "NAME");
-  add("rdzv-token-file,rdzv_token_file", "holds the job's secret (or LOCKSTEP_RDZV_TOKEN)", value(),
-      "FILE");
+  add("rdzv-token-file,rdzv_token_file", "file with the job token (or set LOCKSTEP_RDZV_TOKEN)",
+      value(), "FILE");
   add("rdzv-timeout,rdzv_timeout", "how long to wait for the other nodes", default_text("10 min"),
       "TIME");
   add("rdzv-conf,rdzv_conf",
       "last_call_timeout=30,keep_alive_interval=5,keep_alive_max_attempt=3,"
       "read_timeout=60,join_timeout=600 in seconds, is_host=1",
       value(), "K=V,...");
-  add("local-addr,local_addr", "where other nodes reach this one", value(), "HOST");
-  add("interface", "the same, by network interface", value(), "NAME");
-  add("standalone", "one node");
-  add("new-token,new_token", "make a secret for --rdzv-token-file, and do nothing else", value(),
-      "FILE");
+  add("local-addr,local_addr", "address at which other nodes reach this one", value(), "HOST");
+  add("interface", "network interface whose address to use as --local-addr", value(), "NAME");
+  add("standalone", "run on this node only");
+  add("new-token,new_token", "create a job token for --rdzv-token-file and exit", value(), "FILE");
 }
 
 void add_host_options(cxxopts::Options& options) {
   auto add = options.add_options();
   const auto value = [] { return cxxopts::value<std::string>(); };
-  add("hostfile", "start on each host of this file through ssh: [user@]host[:port] [slots=N]",
+  add("hostfile", "start on each host of this file over ssh; lines: [user@]host[:port] [slots=N]",
       value(), "FILE");
-  add("ssh", "the ssh command for --hostfile, with options of your own", default_text("ssh"),
-      "COMMAND");
-  add("export", "environment variables that --hostfile passes on", value(), "A,B");
-  add("remote-lockstep,remote_lockstep", "where lockstep is on the hosts (default: as here)",
+  add("ssh", "ssh command for --hostfile, with additional options", default_text("ssh"), "COMMAND");
+  add("export", "environment variables to pass to the hosts of --hostfile", value(), "A,B");
+  add("remote-lockstep,remote_lockstep", "path of lockstep on the hosts (default: same as here)",
       value(), "PATH");
 }
 
 cxxopts::Options make_options() {
-  cxxopts::Options options("lockstep launch", "Start the ranks of one node and watch them.\n");
+  cxxopts::Options options("lockstep launch", "Start and supervise the ranks of one node.\n");
   options.custom_help("[OPTION...] CONFIG [a.b=value ...]").set_width(100);
   add_worker_options(options);
   add_node_options(options);
   add_host_options(options);
-  options.add_options()("h,help", "print this");
+  options.add_options()("h,help", "show this help");
   return options;
 }
 
@@ -130,9 +126,9 @@ std::vector<std::string> option_names(const cxxopts::Options& options) {
   return names;
 }
 
-// What the library does not know it leaves over, so that our message can say what is near.
+// Unknown options are left unmatched by cxxopts, so that the error can suggest the nearest one.
 cxxopts::ParseResult parse(cxxopts::Options& options, int argc, char** argv) {
-  options.allow_unrecognized_options();
+  options.allow_unrecognised_options();
   try {
     auto result = options.parse(argc, argv);
     for (const auto& given : result.unmatched())
@@ -149,15 +145,15 @@ cxxopts::ParseResult parse(cxxopts::Options& options, int argc, char** argv) {
 void verify_ids(const LaunchArguments& arguments) {
   if (arguments.run_id && arguments.resume && *arguments.run_id != *arguments.resume)
     throw config_error(
-        fmt::format("--run-id {} and --resume {} name different runs: give one of them",
+        fmt::format("--run-id {} and --resume {} name different runs: give only one of them",
                     *arguments.run_id, *arguments.resume));
   const std::pair<const char*, std::optional<std::string>> ids[] = {{"run-id", arguments.run_id},
                                                                     {"resume", arguments.resume}};
   for (const auto& [option, id] : ids)
     if (id && !is_run_id(*id))
       throw config_error(
-          fmt::format("--{} {}: expected letters, digits, '_', '.' and '-', at most 200, not "
-                      "beginning with '.'",
+          fmt::format("--{} {}: expected letters, digits, '_', '.' and '-', at most 200 "
+                      "characters, not beginning with '.'",
                       option, *id));
 }
 
@@ -169,10 +165,9 @@ void read_num_nodes(const LaunchValues& values, launch::RendezvousOptions& rende
                              ? rendezvous.max_nodes
                              : to_number("--nnodes", text.substr(0, colon), 1, kMaxNodes);
   if (rendezvous.min_nodes > rendezvous.max_nodes)
-    throw config_error(
-        fmt::format("--nnodes {}: expected MIN:MAX, the smaller number first", text));
+    throw config_error(fmt::format("--nnodes {}: expected MIN:MAX with MIN <= MAX", text));
   if (values.flag("standalone") && rendezvous.max_nodes > 1)
-    throw config_error(fmt::format("--standalone is one node, but --nnodes is {}", text));
+    throw config_error(fmt::format("--standalone runs on one node, but --nnodes is {}", text));
 }
 
 // torchrun's keys, in seconds.
@@ -197,7 +192,7 @@ void read_conf(const std::string& text, launch::RendezvousOptions& rendezvous) {
       rendezvous.serves = to_number(what, value, 0, 1) == 1;
     else
       throw config_error(
-          fmt::format("{}: no such setting{}", what,
+          fmt::format("{}: unknown setting{}", what,
                       suggest(key, {"join_timeout", "last_call_timeout", "keep_alive_interval",
                                     "keep_alive_max_attempt", "read_timeout", "is_host"})));
   }
@@ -205,18 +200,17 @@ void read_conf(const std::string& text, launch::RendezvousOptions& rendezvous) {
 
 std::string read_local_addr(const LaunchValues& values) {
   const auto host = values.given("local-addr"), interface = values.given("interface");
-  if (host && interface)
-    throw config_error("--local-addr and --interface say the same: give only one of them");
+  if (host && interface) throw config_error("--local-addr and --interface exclude each other");
   if (interface) return launch::address_of_interface(*interface);
   if (host && is_name_for_loopback(*host))
     throw config_error(
-        fmt::format("--local-addr {}: on this machine that name is {}, which other nodes cannot "
+        fmt::format("--local-addr {}: resolves to {} on this machine, which other nodes cannot "
                     "reach; give a numeric address, or --interface",
                     *host, resolve(*host, 0).front().host()));
   return host ? resolve(*host, 0).front().host() : "";
 }
 
-// Where the nodes meet: at --rdzv-endpoint, or at node 0 as --master-addr and --master-port say.
+// The rendezvous endpoint: --rdzv-endpoint, or node 0 at --master-addr and --master-port.
 void read_endpoint(const LaunchValues& values, launch::RendezvousOptions& rendezvous) {
   const auto endpoint = values.given("rdzv-endpoint"), master = values.given("master-addr");
   const auto backend = values.given("rdzv-backend");
@@ -224,35 +218,37 @@ void read_endpoint(const LaunchValues& values, launch::RendezvousOptions& rendez
     throw config_error(fmt::format("--rdzv-backend {}: unknown{}", *backend,
                                    suggest(*backend, {"c10d", "static"})));
   if (backend == "static" && !rendezvous.node_rank)
-    throw config_error("--node-rank is missing: with --rdzv-backend static each node has its own");
+    throw config_error("missing --node-rank: --rdzv-backend static requires it on every node");
   if (endpoint) {
     const auto parsed = launch::parse_endpoint(*endpoint, kRendezvousPort, "--rdzv-endpoint");
     rendezvous.host = parsed.host;
     rendezvous.port = parsed.port;
     if (rendezvous.port == 0)
       throw config_error(
-          fmt::format("--rdzv-endpoint {}: with several nodes all must know the port", *endpoint));
+          fmt::format("--rdzv-endpoint {}: port 0 is not valid with several nodes; give a fixed "
+                      "port",
+                      *endpoint));
     return;
   }
   if (!master)
     throw config_error(
-        "--rdzv-endpoint (or --master-addr, the host of node 0) is missing: with several nodes it "
-        "says where they meet");
+        "missing --rdzv-endpoint (or --master-addr, the host of node 0), which is required with "
+        "several nodes");
   const int port = values.number("master-port", 0, 65535);
   rendezvous.host = *master;
   rendezvous.port = port ? port : kMasterPort;
   if (rendezvous.node_rank) rendezvous.serves = *rendezvous.node_rank == 0;
 }
 
-// Without a word of the user about nodes, the scheduler's counts.
+// The node as the scheduler describes it, unless the user gives options about nodes.
 std::optional<launch::NodeEnv> node_of_scheduler(const LaunchValues& values) {
   for (const char* name : {"nnodes", "node-rank", "master-addr", "rdzv-endpoint", "hostfile"})
     if (values.has(name)) return std::nullopt;
   return values.flag("standalone") ? std::nullopt : launch::read_node_env();
 }
 
-void take_node(const launch::NodeEnv& node, const LaunchValues& values,
-               LaunchArguments& arguments) {
+void apply_node_env(const launch::NodeEnv& node, const LaunchValues& values,
+                    LaunchArguments& arguments) {
   arguments.job = node.job;
   arguments.job_restarted = node.job_restarted;
   auto& rendezvous = arguments.rendezvous;
@@ -275,13 +271,13 @@ std::vector<std::string> split_names(const std::string& text) {
   return names;
 }
 
-// What of the options the hosts' launchers are not given as it is: --hostfile says it for them.
-bool is_said_by_hostfile(const std::string& name) {
-  for (const char* own :
+// Options that are not forwarded to the launchers on the hosts: --hostfile determines them.
+bool is_set_by_hostfile(const std::string& name) {
+  for (const char* option :
        {"hostfile", "ssh", "export", "remote-lockstep", "nproc-per-node", "nnodes", "node-rank",
         "master-addr", "master-port", "rdzv-endpoint", "rdzv-backend", "rdzv-token-file", "run-id",
         "resume", "standalone", "new-token", "help"})
-    if (name == own) return true;
+    if (name == option) return true;
   return false;
 }
 
@@ -289,21 +285,21 @@ void read_hosts(const LaunchValues& values, LaunchArguments& arguments) {
   arguments.hostfile = values.given("hostfile");
   for (const char* name : {"ssh", "export", "remote-lockstep"})
     if (!arguments.hostfile && values.has(name))
-      throw config_error(fmt::format("--{} is for --hostfile, which is not given", name));
+      throw config_error(fmt::format("--{} requires --hostfile", name));
   if (!arguments.hostfile) return;
   for (const char* name : {"nnodes", "node-rank", "rdzv-endpoint", "rdzv-backend",
                            "rdzv-token-file", "local-addr", "interface"})
     if (values.has(name))
-      throw config_error(fmt::format(
-          "--{} and --hostfile exclude each other: the file says which hosts there are", name));
+      throw config_error(
+          fmt::format("--{} and --hostfile exclude each other: the file lists the nodes", name));
   arguments.remote_lockstep = values.given("remote-lockstep");
   arguments.ssh = values.text("ssh");
   arguments.exported = split_names(values.given("export").value_or(""));
-  arguments.wanted_workers = values.given("nproc-per-node");
+  arguments.requested_workers = values.given("nproc-per-node");
   arguments.given_master_addr = values.given("master-addr");
   for (const auto& option : option_names(make_options())) {
     const auto name = option.substr(2);
-    if (is_said_by_hostfile(name)) continue;
+    if (is_set_by_hostfile(name)) continue;
     if (const auto given = values.given(name)) arguments.forwarded.push_back(option + "=" + *given);
   }
 }
@@ -322,7 +318,7 @@ launch::RendezvousOptions read_rendezvous(const LaunchValues& values) {
   return rendezvous;
 }
 
-// What the console shows: --tee where it is given, else what --redirects leaves.
+// What the console shows: --tee if given, else everything that --redirects does not redirect.
 launch::TeeSpec read_tee(const LaunchValues& values, int num_workers) {
   const auto redirects =
       launch::TeeSpec::parse("--redirects", values.text("redirects"), num_workers);
@@ -332,12 +328,12 @@ launch::TeeSpec read_tee(const LaunchValues& values, int num_workers) {
   return filter ? tee.limited_to("--local-ranks-filter", *filter, num_workers) : tee;
 }
 
-// torchrun's words: auto is a rank for each GPU where there are some, else for each core.
+// As in torchrun: auto is one rank per GPU, or per core if there are no GPUs.
 int read_num_workers(const LaunchValues& values) {
   const auto text = values.text("nproc-per-node");
   const int gpus = launch::num_usable_gpus();
   if (text == "gpu" && gpus == 0)
-    throw config_error("--nproc-per-node gpu: this process sees no GPU");
+    throw config_error("--nproc-per-node gpu: no GPU is visible to this process");
   if (text == "gpu" || (text == "auto" && gpus > 0)) return gpus;
   if (text == "cpu" || text == "auto") return launch::num_usable_cores();
   return values.number("nproc-per-node", 1, 1024);
@@ -349,7 +345,7 @@ LaunchArguments read_arguments(const LaunchValues& values) {
   arguments.master_addr = values.given("master-addr").value_or("127.0.0.1");
   arguments.master_port = values.number("master-port", 0, 65535);
   arguments.rendezvous = read_rendezvous(values);
-  if (const auto node = node_of_scheduler(values)) take_node(*node, values, arguments);
+  if (const auto node = node_of_scheduler(values)) apply_node_env(*node, values, arguments);
   read_hosts(values, arguments);
   arguments.rdzv_id = values.text("rdzv-id");
   arguments.max_restarts = values.number("max-restarts", 0, 1'000'000);

@@ -1,4 +1,4 @@
-// The command line of `lockstep launch`, as values.
+// The parsed command line of `lockstep launch`.
 #pragma once
 
 #include <chrono>
@@ -22,29 +22,29 @@ struct LaunchArguments {
   std::chrono::milliseconds monitor_interval{};
   std::optional<std::string> log_dir, run_id, resume, program;
   std::optional<std::string> predict;  // train nothing, predict into this file
-  // The scheduler's step that this launch is ("slurm-1234-0"); empty where none says so.
+  // The scheduler's id of this job step ("slurm-1234-0"); empty without a scheduler.
   std::string job;
   bool job_restarted = false;
   // Start a launcher on each host of this file through `ssh`, with these variables.
   std::optional<std::string> hostfile, remote_lockstep;
   std::string ssh;
   std::vector<std::string> exported;
-  std::optional<std::string> wanted_workers, given_master_addr;  // as they were given
-  std::vector<std::string> forwarded;  // options that the hosts' launchers get as well
+  std::optional<std::string> requested_workers, given_master_addr;  // as given
+  std::vector<std::string> forwarded;  // options passed on to the launchers on the hosts
   std::string role;
   launch::TeeSpec tee;
   std::chrono::milliseconds stop_grace{};
-  // CONFIG and its overrides, or whatever a program of one's own takes.
+  // CONFIG and overrides, or the arguments of a custom program.
   std::vector<std::string> rest;
-  // --new-token: nothing else is to be done.
+  // --new-token: all other members are unset.
   std::optional<std::string> new_token;
-  // --help was given: `help` is to be printed, nothing else is set.
+  // --help: print `help`; all other members are unset.
   bool wants_help = false;
   std::string help;
 };
 
-// What the command line does not say is taken from PET_<NAME>, as torchrun does: PET_NNODES. Throws
-// Config, in one line, for what it does not understand.
+// Options that are not given default to the environment variable PET_<NAME>, as in torchrun
+// (PET_NNODES). Throws Config, with a one-line message, for invalid arguments.
 LaunchArguments parse_launch_arguments(int argc, char** argv);
 
 }  // namespace lockstep::cli

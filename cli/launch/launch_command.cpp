@@ -32,16 +32,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr auto kTrackingEndsWithin = std::chrono::seconds(10);
+constexpr auto kTrackingTimeout = std::chrono::seconds(10);
 
-// Where the run of this launch will be. Only the trainer makes it a run, by writing run.json.
-struct RunPlace {
+// Where the run of this launch is stored. The trainer creates the run by writing run.json.
+struct RunLocation {
   fs::path runs_dir;
   std::string run_id;
   fs::path dir() const { return runs_dir / run_id; }
 };
 
-// What `root` says of the keys of T in a section; nothing of them where that is another program's.
+// The keys of T in a section of `root`; defaults if the section belongs to another program.
 template <class T>
 T section_of(const ConfigNode& root, const char* name) {
   T section;
@@ -50,28 +50,27 @@ T section_of(const ConfigNode& root, const char* name) {
   return section;
 }
 
-// A job that may lose nodes must not find out then that the ranks that are left do not divide the
-// batch. Takes this node's number of ranks for that of each.
+// Checks before the start that the batch size is valid for every permitted number of nodes.
+// Assumes that all nodes have as many ranks as this one.
 void verify_batch_of_all_sizes(const ConfigNode& root, const LaunchArguments& arguments) {
-  const auto least = arguments.rendezvous.min_nodes, most = arguments.rendezvous.max_nodes;
-  if (least == most) return;
+  const auto min = arguments.rendezvous.min_nodes, max = arguments.rendezvous.max_nodes;
+  if (min == max) return;
   const auto sizes = section_of<BatchSizes>(root, "data");
   if (sizes.per_rank_batch_size || sizes.batch_remainder != BatchRemainder::Refuse) return;
   std::vector<int64_t> ranks;
-  for (int64_t nodes = least; nodes <= most; ++nodes)
-    ranks.push_back(nodes * arguments.num_workers);
+  for (int64_t nodes = min; nodes <= max; ++nodes) ranks.push_back(nodes * arguments.num_workers);
   const auto problem = batch_size_problem(sizes.batch_size.value_or(kDefaultBatchSize), ranks,
-                                          fmt::format("--nnodes {}:{}", least, most));
+                                          fmt::format("--nnodes {}:{}", min, max));
   if (!problem.empty()) throw config_error(problem);
 }
 
-// Reads no more of the run file than where the run goes, and whether it fits the number of nodes:
-// the trainer judges the rest.
-RunPlace find_place(const LaunchArguments& arguments) {
+// Reads only the run location and the batch size from the run file; the trainer validates the rest.
+RunLocation locate_run(const LaunchArguments& arguments) {
   const bool has_run_file =
       !arguments.rest.empty() && (!arguments.program || is_run_file(arguments.rest.front()));
   if (!has_run_file && !arguments.program)
-    throw config_error("a run file is missing: lockstep launch [OPTION...] CONFIG [a.b=value ...]");
+    throw config_error(
+        "missing run file; usage: lockstep launch [OPTION...] CONFIG [a.b=value ...]");
   RunSection run;
   if (has_run_file) {
     std::vector<std::string> overrides;
@@ -85,8 +84,8 @@ RunPlace find_place(const LaunchArguments& arguments) {
     if (!arguments.program && !arguments.predict) verify_batch_of_all_sizes(root, arguments);
   }
   run.name_after(has_run_file ? arguments.rest.front() : *arguments.program);
-  RunPlace place{.runs_dir = run.dir};
-  if (arguments.predict) {  // its logs are no part of the run that it reads
+  RunLocation place{.runs_dir = run.dir};
+  if (arguments.predict) {  // its logs do not belong to the run that it reads
     place.run_id = new_run_id(run.name);
     return place;
   }
@@ -98,7 +97,7 @@ RunPlace find_place(const LaunchArguments& arguments) {
   return place;
 }
 
-void verify_resumed(const RunPlace& place) {
+void verify_resumed(const RunLocation& place) {
   std::error_code error;
   if (fs::is_directory(place.dir(), error)) return;
   std::vector<std::string> ids;
@@ -110,11 +109,10 @@ void verify_resumed(const RunPlace& place) {
                                  nearest ? fmt::format("; did you mean '{}'?", *nearest) : ""));
 }
 
-// Takes back the directories that this launch made, when it turns out that they hold nothing of
-// worth.
+// Removes the directories that this launch created, unless keep() is called.
 class NewDirectories {
  public:
-  // Notes which of `path` and its parents do not exist yet.
+  // Records which of `path` and its parents do not exist yet.
   explicit NewDirectories(fs::path path) {
     std::error_code error;
     for (; !path.empty() && !fs::exists(path, error); path = path.parent_path())
@@ -124,7 +122,7 @@ class NewDirectories {
     std::error_code error;
     if (!keep_ && !missing_.empty()) fs::remove_all(missing_.front(), error);
     if (!keep_)
-      for (const auto& path : missing_) fs::remove(path, error);  // only where it is empty
+      for (const auto& path : missing_) fs::remove(path, error);  // only if it is empty
   }
   NewDirectories(const NewDirectories&) = delete;
   NewDirectories& operator=(const NewDirectories&) = delete;
@@ -135,14 +133,14 @@ class NewDirectories {
   bool keep_ = false;
 };
 
-// Where this node's logs go. Nodes may share a file system, so each has a directory of its own.
+// The log directory of this node. Nodes may share a file system, so each has its own.
 fs::path log_dir_of(const LaunchArguments& arguments, const fs::path& run_dir, int node_rank) {
   const auto node = fmt::format("node_{}", node_rank);
   const auto logs = arguments.log_dir ? fs::path(*arguments.log_dir) : run_dir / "logs";
   return arguments.rendezvous.max_nodes == 1 ? logs : logs / node;
 }
 
-launch::LaunchOptions make_options(const LaunchArguments& arguments, const RunPlace& place) {
+launch::LaunchOptions make_options(const LaunchArguments& arguments, const RunLocation& place) {
   launch::LaunchOptions options;
   options.program = arguments.program ? *arguments.program : trainer_program();
   options.arguments = arguments.rest;
@@ -167,7 +165,7 @@ launch::LaunchOptions make_options(const LaunchArguments& arguments, const RunPl
   return options;
 }
 
-// What only the launcher knows: it saw every process of the job end.
+// The outcome as seen by the launcher, which observed the exit of every process of the job.
 tracking::EndFact end_of(const launch::LaunchReport& report) {
   tracking::EndFact fact{.by = tracking::Witness::Launcher,
                          .end = {.state = RunState::Failed,
@@ -185,8 +183,8 @@ tracking::EndFact end_of(const launch::LaunchReport& report) {
                  report.interrupted_by ? report.interrupted_by : report.preempted_by()) {
     end.state = RunState::Killed;
     end.signal = signal;
-    // Workers that took the signal themselves have told how far they got. One that ends a moment
-    // later than those of another node is stopped when it has nothing left to tell.
+    // Workers that handled the signal have recorded their own outcome. One that exits slightly
+    // later than those of another node is stopped after it has reported.
     fact.is_consequence =
         !report.interrupted_by || std::ranges::none_of(report.workers, [](const auto& worker) {
           return worker.failed() && !worker.preempted_by();
@@ -195,45 +193,45 @@ tracking::EndFact end_of(const launch::LaunchReport& report) {
   return fact;
 }
 
-// An input error that the console has shown in full is worth no directory, and neither is a start
-// that came to no run.
-bool is_worthless(const launch::LaunchReport& report, const LaunchArguments& arguments,
-                  const launch::LaunchOptions& options) {
+// No directory is kept for an input error that the console has shown in full, nor for a start that
+// created no run.
+bool is_discardable(const launch::LaunchReport& report, const LaunchArguments& arguments,
+                    const launch::LaunchOptions& options) {
   if (!report.cause() || !options.tee.shows_everything(options.num_workers)) return false;
-  // Other nodes cannot tell whether there is a run, and a program of one's own need not make any.
+  // Other nodes do not know whether a run exists, and a custom program need not create one.
   const bool knows_run = report.node_rank == 0 && !arguments.program;
   return knows_run || report.exit_code() == static_cast<int>(ErrorKind::Config);
 }
 
-// The agent learns from the launcher how the run ended, and tells the sinks.
+// Waits for the tracking agent to forward the outcome, recorded by the launcher, to the sinks.
 void await_tracking(const fs::path& run_dir, int node_rank) {
-  tracking::wait_for_agent(run_dir, node_rank, kTrackingEndsWithin);
+  tracking::wait_for_agent(run_dir, node_rank, kTrackingTimeout);
   const auto left = tracking::describe_incomplete(tracking::read_sink_status(run_dir, node_rank));
   if (!left.empty())
-    fmt::print(stderr, "lockstep: tracking: {}; lockstep sync {} completes it\n", left,
+    fmt::print(stderr, "lockstep: tracking: {}; complete it with: lockstep sync {}\n", left,
                run_dir.string());
 }
 
-// Every node tells the cause; the one that serves the rendezvous tells all.
-void print_report(const launch::LaunchReport& report, bool logs_are_kept) {
+// Every node reports the cause; the coordinator prints the full report.
+void print_report(const launch::LaunchReport& report, bool has_logs) {
   const bool is_brief = !report.serves && !report.succeeded();
   auto text = is_brief ? report.summary() + "\n" : report.text();
   if (!text.empty()) text.insert(0, "lockstep: ");
-  if (const auto* cause = report.cause(); cause && logs_are_kept)
+  if (const auto* cause = report.cause(); cause && has_logs)
     text += fmt::format("logs: {}{}\n", cause->host.empty() ? "" : cause->host + ": ",
                         cause->log.string());
   std::fputs(text.c_str(), stderr);
 }
 
-// The nodes of a scheduler's job share no secret unless the user gave one.
+// Nodes of a scheduler's job share a token only if the user gives one.
 bool needs_job_token(const LaunchArguments& arguments) {
   return !arguments.job.empty() && arguments.rendezvous.max_nodes > 1 &&
          arguments.rendezvous.token.empty();
 }
 
-// Schedulers may send SIGTERM once more while the launcher reports (srun --kill-on-bad-exit): its exit
-// code stays that of the report. run_workers() still receives the signal, and workers begin with none
-// blocked.
+// Schedulers may send another SIGTERM while the launcher reports (srun --kill-on-bad-exit), which
+// must not change its exit code. run_workers() still receives the signal, and workers start with
+// none blocked.
 void block_sigterm() {
   sigset_t signals;
   sigemptyset(&signals);
@@ -242,15 +240,15 @@ void block_sigterm() {
 }
 
 int run_launch(const LaunchArguments& arguments) {
-  const auto place = find_place(arguments);
+  const auto place = locate_run(arguments);
   if (arguments.resume && !arguments.predict) verify_resumed(place);
   if (arguments.hostfile)
     return launch_on_hosts(arguments, arguments.resume.value_or(place.run_id));
   auto options = make_options(arguments, place);
-  // With several nodes this one may join a job that is at work; its ranks ask then.
+  // With several nodes, this one may join a running job; its ranks check then.
   if (options.rendezvous.max_nodes == 1 && tracking::is_written_on(place.dir(), 0))
     throw environment_error(fmt::format(
-        "run {} is being written by another job ({}): wait for its end, or choose another run id",
+        "run {} is being written by another job ({}): wait until it ends, or choose another run id",
         place.run_id, place.dir().string()));
   std::optional<launch::JobToken> token;
   if (needs_job_token(arguments)) {
@@ -270,10 +268,10 @@ int run_launch(const LaunchArguments& arguments) {
   std::error_code error;
   const bool is_run = !report.run_id.empty() && fs::exists(run_dir / "run.json", error);
   const bool has_predicted = arguments.predict && report.succeeded();
-  const bool worthless = !is_run && (has_predicted || is_worthless(report, arguments, options));
-  if (created && !worthless) created->keep();
-  print_report(report, created && !worthless);
-  // Ranks that are gone write no log: another job has the run, and refused ours.
+  const bool discard = !is_run && (has_predicted || is_discardable(report, arguments, options));
+  if (created && !discard) created->keep();
+  print_report(report, created && !discard);
+  // Our ranks have exited, so if a log is being written, the run belongs to another job.
   if (is_run && !report.succeeded() && !tracking::is_written_on(run_dir, report.node_rank)) {
     if (report.node_rank == 0) record_end(run_dir, end_of(report));
     await_tracking(run_dir, report.node_rank);
@@ -291,7 +289,7 @@ int launch_command(int argc, char** argv) {
   }
   if (arguments.new_token) {
     launch::make_token_file(*arguments.new_token);
-    fmt::print("{}: a new token; every node of a job needs a copy of this file\n",
+    fmt::print("{}: created a job token; copy this file to every node of the job\n",
                *arguments.new_token);
     return 0;
   }

@@ -40,13 +40,13 @@ std::vector<launch::Host> read_hostfile(const std::string& path) {
   return launch::parse_hostfile(read_file(path, kMaxHostfileBytes), path);
 }
 
-// Where node 0 is found by the others: as the user names it, or this machine's own address.
+// The address of node 0: as given by the user, or that of this machine.
 std::string find_master_addr(const LaunchArguments& arguments,
                              const std::vector<launch::Host>& hosts) {
   if (arguments.given_master_addr) return *arguments.given_master_addr;
   if (!is_this_host(hosts.front())) return hosts.front().name;
   for (const auto& host : hosts)
-    if (!is_this_host(host)) return local_address_towards(host.name).value_or(own_host_name());
+    if (!is_this_host(host)) return local_address_for(host.name).value_or(own_host_name());
   return "127.0.0.1";
 }
 
@@ -55,26 +55,26 @@ std::map<std::string, std::string> exported(const std::vector<std::string>& name
   for (const auto& name : names) {
     const auto value = environment(name.c_str());
     if (!value)
-      throw config_error(fmt::format("--export {}: there is no such environment variable", name));
+      throw config_error(fmt::format("--export {}: environment variable is not set", name));
     variables[name] = *value;
   }
   return variables;
 }
 
-bool is_counted_by_host(const std::string& num_workers) {
+bool is_resolved_on_host(const std::string& num_workers) {
   return num_workers == "auto" || num_workers == "cpu" || num_workers == "gpu";
 }
 
-std::optional<int> wanted_ranks(const LaunchArguments& arguments) {
-  const auto& text = arguments.wanted_workers;
-  if (!text || is_counted_by_host(*text)) return std::nullopt;
+std::optional<int> requested_ranks(const LaunchArguments& arguments) {
+  const auto& text = arguments.requested_workers;
+  if (!text || is_resolved_on_host(*text)) return std::nullopt;
   return to_number("--nproc-per-node", *text, 1, 1024);
 }
 
 std::string ranks_of(const LaunchArguments& arguments, const launch::Host& host) {
-  if (arguments.wanted_workers && is_counted_by_host(*arguments.wanted_workers))
-    return *arguments.wanted_workers;
-  return std::to_string(ranks_on(host, wanted_ranks(arguments), *arguments.hostfile));
+  if (arguments.requested_workers && is_resolved_on_host(*arguments.requested_workers))
+    return *arguments.requested_workers;
+  return std::to_string(ranks_on(host, requested_ranks(arguments), *arguments.hostfile));
 }
 
 std::vector<launch::NodeOrder> make_orders(const LaunchArguments& arguments,

@@ -1,4 +1,4 @@
-// `lockstep launch --hostfile`: one launcher on each host, with the flags that make them one job.
+// `lockstep launch --hostfile`: starts one launcher per host, with flags that make them one job.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace lockstep::cli {
 
-// `run_id`: of the run that this launch makes or goes on with. Prints what the hosts say. Returns
-// the exit code. Throws Config or Environment.
+// `run_id`: the run to create or resume. Prints the output of the hosts. Returns the exit code.
+// Throws Config or Environment.
 int launch_on_hosts(const LaunchArguments& arguments, const std::string& run_id);
 
 }  // namespace lockstep::cli

@@ -42,24 +42,23 @@ bool LaunchValues::flag(const std::string& name) const {
   return text && *text != "0";
 }
 
-int LaunchValues::number(const std::string& name, int least, int most) const {
-  return to_number("--" + name, text(name), least, most);
+int LaunchValues::number(const std::string& name, int min, int max) const {
+  return to_number("--" + name, text(name), min, max);
 }
 
 std::chrono::milliseconds LaunchValues::duration(const std::string& name) const {
   return to_duration("--" + name, text(name));
 }
 
-int to_number(const std::string& what, const std::string& text, int least, int most) {
-  const auto value = number_in<int>(text);
-  if (!value || *value < least || *value > most)
-    throw config_error(
-        fmt::format("{} {}: expected a number from {} to {}", what, text, least, most));
+int to_number(const std::string& what, const std::string& text, int min, int max) {
+  const auto value = parse_number<int>(text);
+  if (!value || *value < min || *value > max)
+    throw config_error(fmt::format("{} {}: expected a number from {} to {}", what, text, min, max));
   return *value;
 }
 
 std::chrono::milliseconds to_duration(const std::string& what, const std::string& text) {
-  const auto seconds = number_in<double>(text);
+  const auto seconds = parse_number<double>(text);
   if (seconds && *seconds >= 0 && *seconds <= kMaxSeconds)
     return std::chrono::milliseconds(std::llround(*seconds * 1000));
   ConfigNode node;

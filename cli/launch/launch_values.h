@@ -1,4 +1,4 @@
-// The options of `lockstep launch` as they were given: on the command line, or as PET_<NAME>.
+// Option values of `lockstep launch`, from the command line or from PET_<NAME> variables.
 #pragma once
 
 #include <chrono>
@@ -12,15 +12,15 @@ class LaunchValues {
  public:
   explicit LaunchValues(const cxxopts::ParseResult& result) : result_(result) {}
 
-  // Whether the user gave it, in one way or the other.
+  // Whether the option is given, in either way.
   bool has(const std::string& name) const { return given(name).has_value(); }
-  // What the user gave; nullopt when nothing, Config when it is empty.
+  // The given value; nullopt if not given. Throws Config if it is empty.
   std::optional<std::string> given(const std::string& name) const;
-  // That, or the default.
+  // The given value, or the default.
   std::string text(const std::string& name) const;
   bool flag(const std::string& name) const;
-  // Throws Config when it is not a number from `least` to `most`.
-  int number(const std::string& name, int least, int most) const;
+  // Throws Config if it is not a number from `min` to `max`.
+  int number(const std::string& name, int min, int max) const;
   // "30 s". Throws Config.
   std::chrono::milliseconds duration(const std::string& name) const;
 
@@ -28,8 +28,8 @@ class LaunchValues {
   const cxxopts::ParseResult& result_;
 };
 
-// Throws Config, saying what `what` is.
-int to_number(const std::string& what, const std::string& text, int least, int most);
+// `what` names the value in errors. Throws Config.
+int to_number(const std::string& what, const std::string& text, int min, int max);
 // "30 s", or a plain number: seconds. Throws Config.
 std::chrono::milliseconds to_duration(const std::string& what, const std::string& text);
 

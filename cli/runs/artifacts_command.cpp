@@ -23,25 +23,25 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kHelp = R"(lockstep artifacts: versioned files of the runs
+constexpr const char* kHelp = R"(lockstep artifacts: store and retrieve versioned files of runs
 
   lockstep artifacts list [--dir RUNS] [--json]
-        all versions
+        list all versions
   lockstep artifacts show ARTIFACT [--dir RUNS] [--json]
-        one version: who made and used it, its metadata and files
+        show one version: the runs that made and used it, its metadata and files
   lockstep artifacts get ARTIFACT [-o DIR] [--dir RUNS] [--json]
-        copy its files into a new directory; default: NAME-vN
+        copy its files into a new directory (default: NAME-vN)
   lockstep artifacts put NAME PATH [--type T] [--alias A]... [--metadata K=V]... [--dir RUNS] [--json]
-        keep a file, or all files of a directory, as the next version
+        store a file, or all files of a directory, as the next version
   lockstep artifacts alias ARTIFACT ALIAS [--remove] [--dir RUNS] [--json]
-        let an alias mean this version, or nothing any more
+        set an alias to this version, or remove the alias
   lockstep artifacts verify [ARTIFACT] [--dir RUNS] [--json]
-        read every file and compare it with its SHA-256; exit code 75 when one is damaged
+        check every file against its SHA-256; exit code 75 if one is corrupt
   lockstep artifacts gc [--dry-run] [--dir RUNS] [--json]
-        remove files that no version has
+        remove files that no version references
 
-ARTIFACT is NAME (its latest version), NAME:ALIAS, NAME:v3, or NAME@ and the beginning of a digest.
-They are kept beside the runs, in RUNS/artifacts; default of RUNS: runs
+ARTIFACT is NAME (its latest version), NAME:ALIAS, NAME:v3, or NAME@DIGEST_PREFIX. Artifacts are
+stored in RUNS/artifacts (default of RUNS: runs).
 )";
 
 using ArtifactsOptions = cxxopts::ParseResult;
@@ -50,13 +50,13 @@ cxxopts::Options make_options(const std::string& command) {
   cxxopts::Options options("lockstep artifacts " + command);
   const auto text = [] { return cxxopts::value<std::string>(); };
   auto add = options.add_options();
-  add("dir", "where the runs are kept", text()->default_value(kRunsDir))("json", "as JSON");
+  add("dir", "directory of the runs", text()->default_value(kRunsDir))("json", "as JSON");
   if (command == "get") add("o,output", "new directory", text());
   if (command == "put")
     add("type", "such as model, dataset", text()->default_value("file"))("alias", "alias", text())(
         "metadata", "K=V", text());
-  if (command == "alias") add("remove", "remove it");
-  if (command == "gc") add("dry-run", "only say what");
+  if (command == "alias") add("remove", "remove the alias");
+  if (command == "gc") add("dry-run", "list what would be removed, without removing it");
   auto words = options.add_options(kPositional);
   std::vector<std::string> places;
   if (command != "list" && command != "gc") places.emplace_back("artifact");
@@ -90,10 +90,8 @@ class ArtifactsCommand {
  private:
   std::string word(const char* place) const {
     if (options_.count(place)) return options_[place].as<std::string>();
-    throw config_error(
-        fmt::format("lockstep artifacts {}: {} is missing; see lockstep artifacts "
-                    "--help",
-                    command_, place));
+    throw config_error(fmt::format(
+        "lockstep artifacts {}: missing {}; see lockstep artifacts --help", command_, place));
   }
   void print(const Json& json) { out_ << catalog::to_text(json, 2) << "\n"; }
   bool as_json() const { return options_.count("json") > 0; }
@@ -152,8 +150,9 @@ int ArtifactsCommand::list() {
     return code;
   }
   if (artifacts.empty()) {
-    out_ << fmt::format("no artifacts in '{}' yet; lockstep artifacts put NAME PATH adds one\n",
-                        store_.directory().string());
+    out_ << fmt::format(
+        "no artifacts in '{}' yet; add one with: lockstep artifacts put NAME PATH\n",
+        store_.directory().string());
     return code;
   }
   std::vector<TextRow> rows = {{"ARTIFACT", "TYPE", "FILES", "SIZE", "AGE", "ALIASES"}};
@@ -199,18 +198,18 @@ int ArtifactsCommand::get() {
   if (as_json())
     print({{"artifact", artifact.reference()}, {"directory", output}});
   else
-    out_ << fmt::format("{} is in {}\n", artifact.reference(), output);
+    out_ << fmt::format("copied {} to {}\n", artifact.reference(), output);
   return 0;
 }
 
-// "epoch=3" gives the number, "name=x" the text.
+// Values that are numbers or booleans are stored as such, others as strings.
 Json metadata_of(const std::vector<std::string>& words) {
   auto metadata = Json::object();
   for (const auto& word : words) {
     const auto at = word.find('=');
     if (at == 0 || at == std::string::npos)
-      throw config_error(
-          fmt::format("lockstep artifacts put: --metadata '{}' is no KEY=VALUE", printable(word)));
+      throw config_error(fmt::format("lockstep artifacts put: --metadata '{}': expected KEY=VALUE",
+                                     printable(word)));
     const auto value = Json::parse(word.substr(at + 1), nullptr, false);
     const bool plain = value.is_number() || value.is_boolean();
     metadata[word.substr(0, at)] = plain ? value : Json(word.substr(at + 1));
@@ -258,7 +257,8 @@ int ArtifactsCommand::verify() {
     print({{"verified", artifacts.size()}, {"problems", problems}});
   } else {
     for (const auto& problem : problems) out_ << problem << "\n";
-    if (problems.empty()) out_ << fmt::format("{} versions are as they were\n", artifacts.size());
+    if (problems.empty())
+      out_ << fmt::format("verified {} versions: no problems\n", artifacts.size());
   }
   return problems.empty() ? 0 : static_cast<int>(ErrorKind::Environment);
 }
@@ -295,8 +295,7 @@ int run_artifacts_command(const std::vector<std::string>& words, std::ostream& o
   const auto options = parse_words(known, words);
   const int code = ArtifactsCommand(command, options, out, notes).run();
   if (!out.flush())
-    throw environment_error(
-        fmt::format("lockstep artifacts {}: the output cannot be written", command));
+    throw environment_error(fmt::format("lockstep artifacts {}: cannot write the output", command));
   return code;
 }
 

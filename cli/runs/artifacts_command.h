@@ -1,4 +1,4 @@
-// `lockstep artifacts` apart from the process: what it prints goes to the streams given.
+// `lockstep artifacts` as a function that writes to given streams, for the process and for tests.
 #pragma once
 
 #include <iosfwd>
@@ -7,7 +7,8 @@
 
 namespace lockstep::cli {
 
-// `words`: what follows `lockstep artifacts`. Returns the exit code, 75 when verify finds damage;
+// `words`: the arguments after `lockstep artifacts`. Returns the exit code, 75 if verify finds
+// damage;
 // throws Config (unknown command, option or artifact) and Environment (a damaged store, a full
 // disk, the output cannot be written).
 int run_artifacts_command(const std::vector<std::string>& words, std::ostream& out,

@@ -27,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kUndisturbed = 3600;  // seconds after which nobody is at work on a file any more
+constexpr double kMinIdleSeconds = 3600;  // a file this old is not being written
 
 // "30d", "12 h", "0s", in seconds.
 double parse_age(const std::string& text) {
@@ -47,7 +47,7 @@ double parse_age(const std::string& text) {
     for (const auto& [name, seconds] : kUnits)
       if (unit == name) return count * seconds;
   throw config_error(fmt::format(
-      "lockstep runs gc: --older-than '{}' is no age; valid are such as 30d, 12h, 90min, 2w",
+      "lockstep runs gc: --older-than '{}': expected an age such as 30d, 12h, 90min, 2w",
       printable(text)));
 }
 
@@ -66,7 +66,7 @@ std::set<RunState> parse_states(const std::string& text) {
   return states;
 }
 
-// What gc found, what became of it, and what it says about it at the end.
+// Performs the removals of gc and collects its report.
 class Removals {
  public:
   Removals(bool dry_run, std::ostream& notes) : dry_run_(dry_run), notes_(notes) {}
@@ -146,34 +146,36 @@ int delete_run(const DeleteRun& request, const RunsStreams& streams) {
   catalog::RunList runs(request.runs);
   const auto found = runs.find(request.id);
   catalog::NameTable names;
-  const auto run = read_run(found.front().run->dir, names);  // as it is by now
+  const auto run = read_run(found.front().run->dir, names);  // its current state
   const auto& dir = run->dir;
   const auto& id = found.front().info().job_id;
   if (found.size() < entries_of(run, names).size())
     throw config_error(
-        fmt::format("lockstep runs delete: '{}' is one entry of run '{}'; delete that as a whole",
+        fmt::format("lockstep runs delete: '{}' is one entry of run '{}'; delete the whole run",
                     found.front().info().id, id));
   if (const auto reason = why_in_use(*run); !reason.empty())
-    throw config_error(fmt::format("lockstep runs delete: run '{}' is not over: {}", id, reason));
+    throw config_error(fmt::format("lockstep runs delete: run '{}' is in use: {}", id, reason));
   if (!request.yes && !streams.ask)
     throw config_error(fmt::format(
-        "lockstep runs delete: nobody can be asked here; --yes deletes run '{}' without", id));
+        "lockstep runs delete: cannot ask for confirmation without a terminal; to delete run '{}', "
+        "use --yes",
+        id));
   const auto bytes = tracking::tree_bytes(dir);
-  const bool wanted = request.yes || streams.ask(confirmation(id, *run));
-  if (wanted) tracking::remove_run(request.runs, dir);
+  const bool confirmed = request.yes || streams.ask(confirmation(id, *run));
+  if (confirmed) tracking::remove_run(request.runs, dir);
   if (request.json)
     streams.out << catalog::to_text(
-                       {{"id", id}, {"deleted", wanted}, {"bytes", wanted ? bytes : 0}}, 2)
+                       {{"id", id}, {"deleted", confirmed}, {"bytes", confirmed ? bytes : 0}}, 2)
                 << "\n";
   else
-    streams.out << (wanted ? fmt::format("deleted {}, {}\n", id, size_text(bytes))
-                           : fmt::format("kept {}\n", id));
+    streams.out << (confirmed ? fmt::format("deleted {}, {}\n", id, size_text(bytes))
+                              : fmt::format("kept {}\n", id));
   return 0;
 }
 
 int collect_garbage(const CollectGarbage& request, const RunsStreams& streams) {
   const bool choose = request.older_than || request.state;
-  const auto age = request.older_than ? parse_age(*request.older_than) : kUndisturbed;
+  const auto age = request.older_than ? parse_age(*request.older_than) : kMinIdleSeconds;
   const auto states = request.state ? parse_states(*request.state) : std::set<RunState>();
   const auto now = static_cast<double>(std::time(nullptr));
   catalog::RunList runs(request.runs);
@@ -187,7 +189,7 @@ int collect_garbage(const CollectGarbage& request, const RunsStreams& streams) {
       removals.remove("run", dir, [&, &dir = dir] { tracking::remove_run(request.runs, dir); });
       continue;
     }
-    for (const auto& path : tracking::temporaries_of(dir, now - kUndisturbed))
+    for (const auto& path : tracking::temporaries_of(dir, now - kMinIdleSeconds))
       removals.remove("temporary", path, [&] { tracking::remove_tree(path); });
   }
   remove_artifact_garbage(request, removals);

@@ -1,7 +1,7 @@
-// Removing runs and what is left of them.
+// Deletion of runs, and garbage collection.
 //
-// A run goes by one rename into <runs>/.trash/, so that a kill leaves no half of one in the list;
-// then its files are removed. Links are removed, never followed.
+// A run is first moved to <runs>/.trash/ with one rename, so that a kill never leaves a partial
+// run in the list; then its files are removed. Links are removed, never followed.
 #pragma once
 
 #include <filesystem>
@@ -26,8 +26,8 @@ struct DeleteRun {
   bool json = false;
 };
 
-// Throws Config for a run that is not over, a rank of several, and where nobody can be asked;
-// returns the exit code.
+// Returns the exit code. Throws Config for a run in use, for one rank of several, and if
+// confirmation is required but there is no terminal.
 int delete_run(const DeleteRun& request, const RunsStreams& streams);
 
 struct CollectGarbage {
@@ -38,11 +38,10 @@ struct CollectGarbage {
   bool json = false;
 };
 
-// What is removed: the trash; temporary files that nobody has touched for an hour, in runs that are
-// over; what ArtifactStore::gc() finds; and, when a state or an age is given, runs that have both.
-// The age of a run is the time since it last wrote anything; without an age it must be an hour.
-// Throws Config for a bad age or state; exit code 75 when something could not be removed, after all
-// the rest was.
+// Removes the trash; temporary files in finished runs, unmodified for an hour; what
+// ArtifactStore::gc() finds; and, if a state or an age is given, runs that match all conditions.
+// The age of a run is the time since it last wrote anything (default: at least an hour). Throws
+// Config for an invalid age or state. Returns 75 if something could not be removed, after the rest.
 int collect_garbage(const CollectGarbage& request, const RunsStreams& streams);
 
 }  // namespace lockstep::cli

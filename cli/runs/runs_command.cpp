@@ -19,32 +19,32 @@
 namespace lockstep::cli {
 namespace {
 
-constexpr const char* kHelp = R"(lockstep runs: what was trained here
+constexpr const char* kHelp = R"(lockstep runs: list and manage recorded runs
 
   lockstep runs list   [--tag TAG] [--dir RUNS] [--json]
-        all runs, newest first
+        list all runs, newest first
   lockstep runs show ID [--dir RUNS] [--json]
-        one run: state, metrics, ranks, checkpoints, config
+        show one run: state, metrics, ranks, checkpoints, config
   lockstep runs compare ID ID... [--dir RUNS] [--json]
-        where their configs differ, and their metrics side by side
+        show differences between configs, and metrics side by side
   lockstep runs export ID --format csv|jsonl [--dir RUNS] [-o FILE]
-        every logged value: metric, step, time, value, rank
+        export every logged value: metric, step, time, value, rank
   lockstep runs export ID [ID]... --html FILE [--dir RUNS]
-        one file that opens in a browser without a network: the run, or a comparison
+        export a run, or a comparison of runs, as one HTML file that works offline
   lockstep runs watch ID [--once] [--dir RUNS]
-        the run in the terminal, while it goes on: table and small curves
+        follow a run in the terminal: a table with sparklines
   lockstep runs tag ID [+TAG]... [-TAG]... [--note TEXT] [--dir RUNS] [--json]
         add and remove tags, replace the note
   lockstep runs stop ID [--reason TEXT] [--dir RUNS] [--json]
-        ask a run to save a checkpoint at the end of its step and end; --resume goes on with it
+        stop a run after its current step, with a checkpoint; resume it with --resume
   lockstep runs delete ID [--yes] [--dir RUNS] [--json]
-        remove a run that is over, with all its files; asks before, without --yes
+        delete a finished run with all its files; asks for confirmation unless --yes is given
   lockstep runs gc [--older-than 30d] [--state failed,lost] [--dry-run] [--dir RUNS] [--json]
-        remove what interrupted commands left behind, artifacts' files that no version has, and,
-        when a state or an age is given, the runs that have both
+        remove leftovers of interrupted commands, unreferenced artifact files and, if a state or an
+        age is given, the runs that match all conditions
 
-ID is what `list` shows, the id of a job (all its ranks), or a beginning that no other run shares.
-RUNS is where the runs are kept (run.dir of the run file); default: runs
+ID is an id from `list`, the id of a job (all its ranks), or a unique prefix of either.
+RUNS is the directory of the runs, run.dir of the run file (default: runs).
 )";
 
 using RunsOptions = cxxopts::ParseResult;
@@ -53,18 +53,19 @@ cxxopts::Options make_options(const std::string& command) {
   cxxopts::Options options("lockstep runs " + command);
   const auto text = [] { return cxxopts::value<std::string>(); };
   auto add = options.add_options();
-  add("dir", "where the runs are kept", text()->default_value(kRunsDir));
+  add("dir", "directory of the runs", text()->default_value(kRunsDir));
   if (command == "export")
     add("format", "csv or jsonl", text()->default_value("csv"))(
         "o,output", "file instead of the terminal", text());
   else
     add("json", "as JSON");
   if (command == "list") add("tag", "only runs with this tag", text());
-  if (command == "tag") add("note", "what there is to say about the run", text());
-  if (command == "stop") add("reason", "why, for the record", text()->default_value(""));
-  if (command == "delete") add("yes", "do not ask");
+  if (command == "tag") add("note", "text of the note", text());
+  if (command == "stop") add("reason", "reason to record", text()->default_value(""));
+  if (command == "delete") add("yes", "do not ask for confirmation");
   if (command == "gc")
-    add("older-than", "age", text())("state", "states", text())("dry-run", "only say what");
+    add("older-than", "age", text())("state", "states", text())(
+        "dry-run", "list what would be removed, without removing it");
   if (command == "list" || command == "gc") return options;
   options.add_options(kPositional)("id", "the run", cxxopts::value<std::vector<std::string>>());
   options.parse_positional({"id"});
@@ -75,11 +76,10 @@ std::vector<std::string> ids_of(const std::string& command, const RunsOptions& o
   const auto ids = options.count("id") ? options["id"].as<std::vector<std::string>>()
                                        : std::vector<std::string>();
   if (ids.empty())
-    throw config_error(
-        fmt::format("lockstep runs {}: which run? Give its ID, see lockstep runs list", command));
+    throw config_error(fmt::format(
+        "lockstep runs {}: missing run ID; 'lockstep runs list' lists the runs", command));
   if (command != "compare" && ids.size() > 1)
-    throw config_error(
-        fmt::format("lockstep runs {}: '{}' is one argument too many", command, ids[1]));
+    throw config_error(fmt::format("lockstep runs {}: unexpected argument '{}'", command, ids[1]));
   return ids;
 }
 
@@ -124,7 +124,7 @@ void show(const RunsOptions& options, std::ostream& out) {
 void compare(const RunsOptions& options, std::ostream& out) {
   const auto ids = ids_of("compare", options);
   if (ids.size() < 2)
-    throw config_error("lockstep runs compare: with which other run? Give two IDs or more");
+    throw config_error("lockstep runs compare: expected at least two run IDs, got one");
   catalog::RunList runs(dir_of(options));
   std::vector<std::vector<catalog::RunEntry>> compared;
   for (const auto& id : ids) compared.push_back(runs.find(id));
@@ -150,8 +150,8 @@ void export_values(const RunsOptions& options, std::ostream& out, std::ostream& 
   write_file_durably(options["output"].as<std::string>(), text.view());
 }
 
-// cxxopts would take "-TAG" for options: such words are ours.
-std::vector<std::string> take_tag_changes(std::vector<std::string>& words) {
+// Removes +TAG and -TAG from `words`, as cxxopts would parse "-TAG" as options, and returns them.
+std::vector<std::string> extract_tag_changes(std::vector<std::string>& words) {
   std::vector<std::string> changes, rest;
   for (size_t i = 0; i < words.size(); ++i) {
     const auto& word = words[i];
@@ -182,13 +182,14 @@ void stop(const RunsOptions& options, std::ostream& out) {
   const auto& id = entry.info().job_id;
   const auto state = entry.end().state;
   if (state != RunState::Running)
-    throw config_error(fmt::format("lockstep runs stop: {} does not run any more: it is {}", id,
-                                   state_name(state)));
+    throw config_error(
+        fmt::format("lockstep runs stop: {} is not running: it is {}", id, state_name(state)));
   tracking::request_stop(entry.run->dir, options["reason"].as<std::string>());
   if (options.count("json"))
     out << catalog::to_text({{"id", id}, {"stop", "requested"}}, 2) << "\n";
   else
-    out << fmt::format("{}: asked to stop; it ends with a checkpoint after its step\n", id);
+    out << fmt::format(
+        "{}: stop requested; it will stop after its current step, with a checkpoint\n", id);
 }
 
 int change(const std::string& command, const RunsOptions& options, const RunsStreams& streams) {
@@ -220,7 +221,8 @@ int run_runs_command(const std::vector<std::string>& words, std::ostream& out, s
     throw config_error(
         fmt::format("lockstep runs: unknown command '{}'{}", command, suggest(command, commands)));
   auto rest = words;
-  const auto tag_changes = command == "tag" ? take_tag_changes(rest) : std::vector<std::string>();
+  const auto tag_changes =
+      command == "tag" ? extract_tag_changes(rest) : std::vector<std::string>();
   auto known = make_options(command);
   const auto options = parse_words(known, rest);
   int code = 0;
@@ -232,7 +234,7 @@ int run_runs_command(const std::vector<std::string>& words, std::ostream& out, s
   if (command == "stop") stop(options, out);
   if (command == "delete" || command == "gc") code = change(command, options, {out, notes, ask});
   if (!out.flush())
-    throw environment_error(fmt::format("lockstep runs {}: the output cannot be written", command));
+    throw environment_error(fmt::format("lockstep runs {}: cannot write the output", command));
   return code;
 }
 

@@ -1,4 +1,4 @@
-// `lockstep runs` apart from the process: what it prints goes to the streams given.
+// `lockstep runs` as a function that writes to given streams, for the process and for tests.
 #pragma once
 
 #include <functional>
@@ -8,10 +8,10 @@
 
 namespace lockstep::cli {
 
-// Puts a question to the person at the terminal; true for yes. Empty: there is nobody to ask.
+// Asks the user at the terminal; true for yes. Empty if there is no terminal.
 using AskUser = std::function<bool(const std::string& question)>;
 
-// `words`: what follows `lockstep runs`. `notes` gets what is said beside the output proper.
+// `words`: the arguments after `lockstep runs`. `notes` receives warnings.
 // Returns the exit code; throws Config (unknown command, option or run, no directory) and
 // Environment (the output cannot be written, a run cannot be changed).
 int run_runs_command(const std::vector<std::string>& words, std::ostream& out, std::ostream& notes,

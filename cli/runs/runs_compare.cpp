@@ -12,7 +12,7 @@
 namespace lockstep::cli {
 namespace {
 
-// {key: {run id: value}}, in the order of the keys; a run without a key is left out there.
+// {key: {run id: value}}, sorted by key; runs without the key are omitted.
 Json by_key(const std::vector<std::string>& ids,
             const std::vector<std::map<std::string, Json>>& runs) {
   std::map<std::string, Json> merged;
@@ -71,7 +71,7 @@ void print_comparison(const Json& comparison, std::ostream& out) {
     for (const auto& id : ids) config.back().push_back(cell(values, id));
   }
   if (config.size() == 1)
-    out << "the configs are the same\n";
+    out << "the configs are identical\n";
   else
     print_aligned(config, out);
   if (comparison["metrics"].empty()) return;

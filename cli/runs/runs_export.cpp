@@ -11,7 +11,8 @@
 namespace lockstep::cli {
 namespace {
 
-// Calls `visit` with every value of a log. One that cannot be read at all has none, and a note.
+// Calls `visit` with every value of a log. An unreadable log has none; print_notes()
+// reports it.
 template <class Visit>
 void visit_log(const std::filesystem::path& path, const Visit& visit) {
   tracking::LogTail log(path);

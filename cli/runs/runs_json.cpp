@@ -14,7 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 
 Json iso_time(double unix_seconds) {
-  // Outside of the years 1970 to 9999 it is no time that a run was made at.
+  // Times outside the years 1970 to 9999 are invalid.
   if (!(unix_seconds > 0 && unix_seconds < 253402300800.0)) return nullptr;
   return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(static_cast<std::time_t>(unix_seconds)));
 }
@@ -50,7 +50,7 @@ Json checkpoints_json(const fs::path& run_dir) {
   return paths;
 }
 
-// As whom the page shows an entry: itself, or the whole job.
+// Common fields of an entry, or of a whole job, according to `info` and `end`.
 Json whole_json(const catalog::RunEntry& entry, const RunInfo& info, const RunEnd& end) {
   auto json = catalog::run_json(info, end);
   json.update({{"created", iso_time(info.created)},

@@ -1,4 +1,4 @@
-// `lockstep runs` as a process: its terminal, and the commands that need the dashboard's index.
+// Entry point of `lockstep runs`: asks at the terminal, and dispatches watch and export --html.
 #include <unistd.h>
 
 #include <algorithm>

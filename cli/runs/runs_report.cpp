@@ -26,7 +26,7 @@ int write_report(const std::vector<std::string>& words, std::ostream& out) {
   known.parse_positional({"id"});
   const auto parsed = parse_words(known, words);
   if (!parsed.count("id"))
-    throw config_error("lockstep runs export: which run? Give its ID, see lockstep runs list");
+    throw config_error("lockstep runs export: missing run ID; 'lockstep runs list' lists the runs");
   const std::filesystem::path dir = parsed["dir"].as<std::string>();
   std::vector<std::string> ids;
   for (const auto& id : parsed["id"].as<std::vector<std::string>>()) {

@@ -1,4 +1,4 @@
-// `lockstep runs export --html`: a run, or a comparison, as one file for a browser.
+// `lockstep runs export --html`: a run, or a comparison, as one HTML file.
 #pragma once
 
 #include <iosfwd>

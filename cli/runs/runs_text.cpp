@@ -27,7 +27,7 @@ std::string value_text(double value) {
   return std::isnan(value) ? "nan" : fmt::format("{:.5g}", value);
 }
 
-// What summary_json() has under the name, as text.
+// The value of summary_json() for `name`, as text.
 std::string summary_text(const catalog::RunEntry& entry, uint32_t name) {
   if (entry.rank)
     for (const auto& [known, value] : entry.rank->summary)
@@ -40,7 +40,7 @@ std::string summary_text(const catalog::RunEntry& entry, uint32_t name) {
   return "-";
 }
 
-// An entry of a job with one entry speaks for all ranks.
+// The only entry of a job represents all ranks.
 std::string ranks_text(const RunInfo& info) {
   return info.job_type ? fmt::format("{} of {}", info.rank, info.world_size)
                        : std::to_string(info.world_size);
@@ -99,7 +99,7 @@ void print_table(const std::vector<catalog::RunEntry>& entries, double now, std:
     rows.push_back({info.id, state_name(entry.end().state), ranks_text(info),
                     info.created > 0 ? age_text(now - info.created) : "-"});
   }
-  // A column that no entry has anything in is left out.
+  // Empty columns are omitted.
   const auto add_column = [&](const char* title, const std::string& nothing, const auto& text) {
     TextRow column = {title};
     for (const auto& entry : entries) column.push_back(text(entry));

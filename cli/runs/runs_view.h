@@ -1,4 +1,4 @@
-// The pages of `lockstep runs`: what is known about runs, as JSON and as text for people.
+// The output of `lockstep runs`, as JSON and as text.
 #pragma once
 
 #include <iosfwd>
@@ -9,8 +9,7 @@
 
 namespace lockstep::cli {
 
-// Last value of every metric; a value of the run as a whole goes before the logged one of the same
-// name.
+// Last value of every metric. Summary values of the run override logged values of the same name.
 Json summary_json(const catalog::RunEntry& entry);
 
 // One element of `runs list --json`.
@@ -20,18 +19,18 @@ Json entry_json(const catalog::RunEntry& entry);
 Json page_json(const std::vector<catalog::RunEntry>& entries);
 
 // {"runs": [ids], "config": {key: {id: value}}, "metrics": {name: {id: {last, min, max, step,
-// count}}}}: of the config only keys that differ, as "optimizer.lr". Throws Config when a run is
+// count}}}}: only config keys that differ, such as "optimizer.lr". Throws Config if a run is
 // given twice.
 Json comparison_json(const std::vector<std::vector<catalog::RunEntry>>& runs);
 void print_comparison(const Json& comparison, std::ostream& out);
 
 void print_table(const std::vector<catalog::RunEntry>& entries, double now, std::ostream& out);
 void print_page(const std::vector<catalog::RunEntry>& entries, double now, std::ostream& out);
-// What could not be read of them.
+// Prints what could not be read.
 void print_notes(const std::vector<catalog::RunEntry>& entries, std::ostream& out);
 
 // One CSV or JSONL row per value: metric, step, time (unix seconds), value, rank. Throws
-// Environment when a log cannot be read.
+// Environment if a log cannot be read.
 void export_csv(const std::vector<catalog::RunEntry>& entries, std::ostream& out);
 void export_jsonl(const std::vector<catalog::RunEntry>& entries, std::ostream& out);
 

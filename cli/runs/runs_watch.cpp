@@ -63,7 +63,7 @@ struct WatchedMetric {
 };
 
 std::vector<TextRow> metric_rows(const catalog::RunLogs& logs, const catalog::NameTable& names,
-                                 size_t most) {
+                                 size_t max_rows) {
   return logs.look([&](const auto& all) {
     std::map<std::pair<int, std::string>, WatchedMetric> metrics;
     for (const auto& log : all)
@@ -73,7 +73,7 @@ std::vector<TextRow> metric_rows(const catalog::RunLogs& logs, const catalog::Na
       }
     std::vector<TextRow> rows = {{"metric", "last", "min", "max", "curve"}};
     for (const auto& [key, metric] : metrics) {
-      if (rows.size() > most) break;
+      if (rows.size() > max_rows) break;
       const auto& totals = *metric.totals;
       rows.push_back({printable(key.second, 40), value_text(totals.last), value_text(totals.min),
                       value_text(totals.max),
@@ -83,13 +83,13 @@ std::vector<TextRow> metric_rows(const catalog::RunLogs& logs, const catalog::Na
   });
 }
 
-// Ranks beside each other, where there are several: who is behind, slow or lost.
+// One row per rank, to find ranks that lag, are slow or lost.
 std::vector<TextRow> rank_rows(const catalog::RunSummary& run, const catalog::NameTable& names,
-                               size_t most) {
+                               size_t max_rows) {
   std::vector<TextRow> rows = {{"rank", "state", "step", "step time"}};
   const auto step_time = names.find("rank/step_time_s");
   for (const auto& source : run.sources) {
-    if (source.is_node || rows.size() > most) continue;
+    if (source.is_node || rows.size() > max_rows) continue;
     const auto it = std::ranges::find(source.metrics, step_time, &catalog::MetricTotals::name);
     rows.push_back({std::to_string(source.number), state_name(source.state),
                     std::to_string(source.step),
@@ -113,7 +113,7 @@ void show_run(const catalog::RunLogs& logs, catalog::NameTable& names, bool whol
   for (const auto& problem : run.problems()) out << "problem: " << printable(problem, 200) << "\n";
 }
 
-bool goes_on(const catalog::RunLogs& logs) {
+bool is_running(const catalog::RunLogs& logs) {
   return logs.look([](const auto& all) {
     return std::ranges::any_of(
         all, [](const auto& log) { return log->summary().state == RunState::Running; });
@@ -155,7 +155,7 @@ int watch_run(const std::vector<std::string>& words, std::ostream& out) {
   known.parse_positional({"id"});
   const auto parsed = parse_words(known, words);
   if (!parsed.count("id"))
-    throw config_error("lockstep runs watch: which run? Give its ID, see lockstep runs list");
+    throw config_error("lockstep runs watch: missing run ID; 'lockstep runs list' lists the runs");
   const std::filesystem::path dir = parsed["dir"].as<std::string>();
   const auto run_dir = catalog::find_run_directory(dir, parsed["id"].as<std::string>());
   launch::SignalWatch signals;
@@ -168,7 +168,7 @@ int watch_run(const std::vector<std::string>& words, std::ostream& out) {
     if (!once) out << "\x1b[H\x1b[2J";
     show_run(logs, names, once, out);
     out.flush();
-    if (once || !goes_on(logs)) return 0;
+    if (once || !is_running(logs)) return 0;
     auto wanted = signals.poll_request();
     ::poll(&wanted, 1, kRefreshMs);
     if (signals.next()) return 0;

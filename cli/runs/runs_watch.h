@@ -1,4 +1,4 @@
-// `lockstep runs watch`: a run in the terminal while it goes on.
+// `lockstep runs watch`: follows a run in the terminal.
 #pragma once
 
 #include <iosfwd>
@@ -7,12 +7,12 @@
 
 namespace lockstep::cli {
 
-// `words`: "watch ID [--once] [--dir RUNS]". Shows the run until it is over or somebody interrupts;
-// once where `out` is no terminal. Returns the exit code; throws Config and Environment.
+// `words`: "watch ID [--once] [--dir RUNS]". Shows the run until it ends or the user interrupts;
+// once if stdout is not a terminal. Returns the exit code; throws Config and Environment.
 int watch_run(const std::vector<std::string>& words, std::ostream& out);
 
-// `values` as a line of `width` blocks, each the mean of as many neighbors; ' ' where there is no
-// number. UTF-8.
+// A sparkline of `values`: `width` UTF-8 blocks, each the mean of equally many values; ' ' if
+// none is finite.
 std::string small_curve(const std::vector<double>& values, size_t width);
 
 }  // namespace lockstep::cli

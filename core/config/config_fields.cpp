@@ -11,19 +11,19 @@
 namespace lockstep {
 namespace {
 
-// Whether `setting` is on in the section `path` of a run file, as dumped. True when it belongs to
-// another section, which is not known here.
+// Whether `setting` is enabled in `section`, the dumped section `path` of a run file. Returns true
+// if it belongs to another section, which is not available here.
 bool may_be_on(std::string setting, const Json& section, const std::string& path) {
   if (!path.empty() && setting.starts_with(path + ".")) setting.erase(0, path.size() + 1);
   const auto colon = setting.find(": ");
   auto pointer = "/" + setting.substr(0, colon);
   std::ranges::replace(pointer, '.', '/');
-  const Json::json_pointer place(pointer);
-  if (!section.contains(place)) return true;
-  const auto& value = section.at(place);
+  const Json::json_pointer location(pointer);
+  if (!section.contains(location)) return true;
+  const auto& value = section.at(location);
   if (colon == std::string::npos) return !value.empty() && value != false && value != 0;
-  const auto wanted = setting.substr(colon + 2);
-  return value == wanted || value.dump() == wanted;
+  const auto expected = setting.substr(colon + 2);
+  return value == expected || value.dump() == expected;
 }
 
 }  // namespace
@@ -36,7 +36,7 @@ ConfigReader::ConfigReader(const ConfigNode& map, std::string path)
       map.kind == ConfigNode::Kind::Scalar && map.scalar.find(':') != std::string::npos;
   throw bad_value(
       map, path_.empty() ? "the run file" : path_,
-      lacks_space ? "a map of 'key: value', with a space behind ':'" : "a map of 'key: value'");
+      lacks_space ? "a map of 'key: value', with a space after ':'" : "a map of 'key: value'");
 }
 
 std::string ConfigReader::path_of(const char* name) const {
@@ -59,7 +59,7 @@ void ConfigReader::refuse_unknown() const {
     if (const auto colon = key.find(':');
         colon != std::string::npos &&
         std::find(names_.begin(), names_.end(), key.substr(0, colon)) != names_.end())
-      throw config_error(fmt::format("{}: {}: there must be a space behind '{}:'", node.origin,
+      throw config_error(fmt::format("{}: {}: expected a space after '{}:'", node.origin,
                                      path_of(printable(key).c_str()), key.substr(0, colon)));
     throw config_error(fmt::format("{}: {}: unknown key{}", node.origin,
                                    path_of(printable(key).c_str()), suggest(key, names_)));
@@ -75,7 +75,7 @@ void ConfigReader::refuse_idle(const Json& config) const {
                                      fmt::join(need.settings, " or ")));
 }
 
-// What else must be on is described, not demanded: the run file that this one extends may have it.
+// Needed settings are described, but not required by the schema: a base run file may set them.
 void ConfigDescriber::add(const char* name, const Json& schema, const char* help,
                           const Constraint& constraint) {
   std::string description = help;

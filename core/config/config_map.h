@@ -1,4 +1,4 @@
-// A map of a run file whose keys its user chooses: `fields: {image: {...}, label: {...}}`.
+// A map with user-defined keys in a run file: `fields: {image: {...}, label: {...}}`.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-// In the order written. T: a value (lockstep/config_value.h) or a struct with fields.
+// In the order written. T: a value (lockstep/config_value.h) or a struct with fields().
 template <class T>
 using ConfigMap = std::vector<std::pair<std::string, T>>;
 

@@ -53,24 +53,24 @@ class Converter {
   }
 
  private:
-  // "?" is what the parser calls plain text, "!" what it calls quoted text.
+  // yaml-cpp uses the tag "?" for plain and "!" for quoted scalars.
   static void refuse_tag(const YAML::Node& yaml, const std::string& where) {
     const auto& tag = yaml.Tag();
     if (tag.empty() || tag == "?" || tag == "!" || tag == "tag:yaml.org,2002:str") return;
-    throw config_error(fmt::format("{}: the tag '{}' is not supported: write the value alone",
-                                   where, printable(tag)));
+    throw config_error(
+        fmt::format("{}: tag '{}' is not supported: write only the value", where, printable(tag)));
   }
 
-  // An alias is expanded at each use: the limits also stop files that grow that way.
+  // Aliases are expanded at each use; the limits also apply to files that grow this way.
   void verify_text(const std::string& text, const std::string& where) {
-    // yaml-cpp turns two escapes into single bytes that are no UTF-8.
+    // yaml-cpp converts two escapes to single bytes that are not valid UTF-8.
     if (find_invalid_utf8(text) != std::string::npos)
       throw config_error(
           fmt::format("{}: write the escape \\N as \\u0085 and \\_ as \\u00a0", where));
     num_bytes_ += text.size();
     if (num_bytes_ > kMaxExpandedBytes)
-      throw config_error(fmt::format("{}: its aliases expand to more than {} MiB", where,
-                                     kMaxExpandedBytes >> 20));
+      throw config_error(
+          fmt::format("{}: aliases expand to more than {} MiB", where, kMaxExpandedBytes >> 20));
   }
 
   void convert_members(const YAML::Node& yaml, ConfigNode& node, int depth) {
@@ -79,16 +79,16 @@ class Converter {
     for (const auto& member : yaml) {
       const auto where = origin_of_(member.first.Mark());
       if (!member.first.IsScalar() || member.first.Scalar().empty())
-        throw config_error(fmt::format("{}: a key must be plain text", where));
+        throw config_error(fmt::format("{}: keys must be non-empty plain text", where));
       const auto& key = member.first.Scalar();
       if (key == "<<")
         throw config_error(
             fmt::format("{}: merge keys ('<<') are not supported: repeat the keys", where));
       if (!keys.insert(key).second)
-        throw config_error(fmt::format("{}: key '{}' is given twice", where, printable(key)));
+        throw config_error(fmt::format("{}: duplicate key '{}'", where, printable(key)));
       verify_text(key, where);
       auto value = convert(member.second, depth + 1);
-      value.origin = where;  // the line of the key is what an editor should jump to
+      value.origin = where;  // the line of the key, not of the value
       node.members.emplace_back(key, std::move(value));
     }
   }
@@ -98,8 +98,8 @@ class Converter {
   size_t num_bytes_ = 0;
 };
 
-// What the parser would misread without a word: it replaces broken UTF-8 and takes 0x04 for the end
-// of the file.
+// Throws for text that the parser would silently misread: it replaces invalid UTF-8 and treats 0x04
+// as the end of the file.
 void refuse_binary(const std::string& text, const OriginOf& origin_of) {
   const auto is_binary = [](char c) {
     return static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\r' && c != '\t';
@@ -115,14 +115,14 @@ void refuse_binary(const std::string& text, const OriginOf& origin_of) {
                                  printable(std::string_view(text).substr(at, 1))));
 }
 
-// yaml-cpp takes a quote that is never closed for closed when the text ends with a line break, and
-// so swallows the rest of a file. A comment at the end changes nothing else, but is no line break.
+// yaml-cpp accepts an unclosed quote if the text ends with a line break, and so silently consumes
+// the rest of the file. Appending a comment, which is not a line break, turns this into an error.
 std::string with_visible_end(const std::string& text) {
   if (text.ends_with('\n') || text.ends_with('\r')) return text + "#";
   return text.ends_with(' ') || text.ends_with('\t') ? text + "\n#" : text;
 }
 
-// Sees where documents begin, and nothing else.
+// Records where a document starts.
 class DocumentStart final : public YAML::EventHandler {
  public:
   YAML::Mark mark;
@@ -142,7 +142,7 @@ class DocumentStart final : public YAML::EventHandler {
   void OnMapEnd() override {}
 };
 
-// YAML::Load() ignores what follows the first document, YAML::LoadAll() never ends on some of it.
+// YAML::Load() ignores everything after the first document; YAML::LoadAll() can loop forever.
 void refuse_second_document(const std::string& text, const OriginOf& origin_of) {
   std::istringstream stream(text);
   YAML::Parser parser(stream);
@@ -150,10 +150,11 @@ void refuse_second_document(const std::string& text, const OriginOf& origin_of) 
   parser.HandleNextDocument(start);
   if (parser.HandleNextDocument(start))
     throw config_error(
-        fmt::format("{}: a second document begins here; only one is read", origin_of(start.mark)));
+        fmt::format("{}: a run file must contain only one YAML document; a second one starts here",
+                    origin_of(start.mark)));
 }
 
-// Names the first line that a tab indents; empty: there is none.
+// Names the first line that is indented with a tab; empty: none.
 std::string hint_about_tabs(const std::string& text, const OriginOf& origin_of) {
   YAML::Mark mark;
   std::istringstream lines(text);
@@ -177,7 +178,7 @@ ConfigNode convert_text(const std::string& text, const std::string& name,
   }
 }
 
-// "a.b" as its keys.
+// Splits "a.b" into keys.
 std::vector<std::string> split_path(const std::string& path, const std::string& origin) {
   std::vector<std::string> keys;
   for (size_t begin = 0; begin <= path.size();) {
@@ -219,7 +220,7 @@ ConfigNode parse_config(const std::string& text, const std::string& name) {
   });
   if (root.kind == ConfigNode::Kind::Null) root.kind = ConfigNode::Kind::Map;  // an empty file
   if (root.kind != ConfigNode::Kind::Map)
-    throw config_error(fmt::format("{}: a run file is a map of 'key: value' lines", name));
+    throw config_error(fmt::format("{}: expected a map of 'key: value' lines", name));
   return root;
 }
 
@@ -232,7 +233,7 @@ ConfigNode read_config_file(const std::filesystem::path& path) {
     throw config_error(fmt::format("{}: cannot be read: {}", path.string(), std::strerror(errno)));
   std::string text(kMaxConfigBytes + 1, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (file.bad()) throw config_error(fmt::format("{}: cannot be read to its end", path.string()));
+  if (file.bad()) throw config_error(fmt::format("{}: cannot be read completely", path.string()));
   text.resize(static_cast<size_t>(file.gcount()));
   return parse_config(text, path.string());
 }
@@ -241,11 +242,11 @@ void apply_override(ConfigNode& root, const std::string& assignment) {
   auto origin = fmt::format("argument '{}'", printable(assignment));
   const auto equals = assignment.find('=');
   if (equals == std::string::npos || equals == 0)
-    throw config_error(fmt::format("{}: an override is written key.subkey=value", origin));
+    throw config_error(fmt::format("{}: expected key.subkey=value", origin));
   if (assignment.find_first_not_of(" \t\r\n", equals + 1) == std::string::npos)
     throw config_error(
-        fmt::format("{}: the value is empty (a variable that is not set?); write null for nothing "
-                    "and \"\" for empty text, in quotes for the shell: '{}null'",
+        fmt::format("{}: the value is empty (is a shell variable not set?); use null to remove a "
+                    "value or \"\" for an empty string, quoted for the shell: '{}null'",
                     origin, printable(assignment.substr(0, equals + 1))));
   auto value = convert_text(assignment.substr(equals + 1), origin,
                             [&](const YAML::Mark&) { return origin; });
@@ -255,7 +256,8 @@ void apply_override(ConfigNode& root, const std::string& assignment) {
   for (const auto& key : keys) {
     if (node->kind == ConfigNode::Kind::Null) node->kind = ConfigNode::Kind::Map;
     if (node->kind != ConfigNode::Kind::Map)
-      throw config_error(fmt::format("{}: '{}' is no map, it has no '{}'", origin, path, key));
+      throw config_error(
+          fmt::format("{}: '{}' is not a map and has no member '{}'", origin, path, key));
     node = &member_of(*node, key, origin);
     path += (path.empty() ? "" : ".") + key;
   }

@@ -1,4 +1,4 @@
-// A config and its schema as text for people: what a run's config.yaml and `--help` show.
+// Converts configs to YAML (config.yaml of a run) and schemas to help text (`--help`).
 #pragma once
 
 #include <string>
@@ -10,8 +10,7 @@ namespace lockstep {
 // `json` (an object) as YAML text that parse_config() reads back.
 std::string to_yaml(const Json& json);
 
-// A schema made by ConfigDescriber as text for a terminal: one line per key with type, default and
-// help.
+// A schema of ConfigDescriber as text for a terminal: one line per key with type, default and help.
 std::string render_help(const Json& schema);
 
 }  // namespace lockstep

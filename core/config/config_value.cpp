@@ -15,7 +15,7 @@ bool is_plain_scalar(const ConfigNode& node) {
   return node.kind == ConfigNode::Kind::Scalar && !node.quoted;
 }
 
-// "; write true" for what other programs read as true, and likewise for false; else empty.
+// "; write true" for text that other programs accept as true, likewise for false; otherwise empty.
 std::string likely_boolean(const ConfigNode& node) {
   if (node.kind != ConfigNode::Kind::Scalar) return "";
   auto text = node.scalar;
@@ -27,11 +27,11 @@ std::string likely_boolean(const ConfigNode& node) {
   return "";
 }
 
-// The whole text as a number; nullopt for anything else, overflow included.
+// Parses all of `text`, which may have a leading '+'; nullopt if it is not a number or overflows.
 template <class T>
-std::optional<T> parse_number(const std::string& text) {
+std::optional<T> parse_signed(const std::string& text) {
   if (text.starts_with("+-")) return std::nullopt;
-  return number_in<T>(std::string_view(text).substr(text.starts_with('+') ? 1 : 0));
+  return parse_number<T>(std::string_view(text).substr(text.starts_with('+') ? 1 : 0));
 }
 
 }  // namespace
@@ -60,22 +60,22 @@ bool ConfigValue<bool>::read(const ConfigNode& node, const std::string& path) {
 
 int64_t ConfigValue<int64_t>::read(const ConfigNode& node, const std::string& path) {
   if (is_plain_scalar(node))
-    if (const auto value = parse_number<int64_t>(node.scalar)) return *value;
-  throw bad_value(node, path, "a whole number");
+    if (const auto value = parse_signed<int64_t>(node.scalar)) return *value;
+  throw bad_value(node, path, "an integer");
 }
 
 double ConfigValue<double>::read(const ConfigNode& node, const std::string& path) {
   if (is_plain_scalar(node))
-    if (const auto value = parse_number<double>(node.scalar); value && std::isfinite(*value))
+    if (const auto value = parse_signed<double>(node.scalar); value && std::isfinite(*value))
       return *value;
   throw bad_value(node, path, "a number");
 }
 
 std::string ConfigValue<std::string>::read(const ConfigNode& node, const std::string& path) {
-  if (node.kind != ConfigNode::Kind::Scalar) throw bad_value(node, path, "text");
-  // Most text ends up as a path or a name in a C interface, which would silently cut it there.
+  if (node.kind != ConfigNode::Kind::Scalar) throw bad_value(node, path, "a string");
+  // Most strings are paths or names passed to C interfaces, which would silently truncate them.
   if (node.scalar.find('\0') != std::string::npos)
-    throw bad_value(node, path, "text without a NUL character");
+    throw bad_value(node, path, "a string without a NUL character");
   return node.scalar;
 }
 

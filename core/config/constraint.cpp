@@ -32,7 +32,7 @@ void Constraint::verify(const Json& value, const ConfigNode& node, const std::st
 }
 
 void Constraint::add_to_schema(Json& schema) const {
-  // The limits belong to the value itself, not to the list or the option around it.
+  // Limits apply to the value itself, not to the enclosing list or optional.
   auto* target = &schema;
   if (schema.contains("items")) target = &schema["items"];
   if (schema.contains("anyOf")) target = &schema["anyOf"][0];

@@ -9,9 +9,9 @@ namespace lockstep {
 namespace {
 
 constexpr int64_t kMaxSamples = 1 << 30;  // of data.batch_size
-constexpr size_t kCountsNamed = 6;
+constexpr size_t kMaxCountsListed = 6;
 
-// The least that all of them divide; 0 where that is more than a batch may have.
+// The least common multiple of all; 0 if it exceeds the maximum batch size.
 int64_t common_multiple(const std::vector<int64_t>& ranks) {
   int64_t multiple = 1;
   for (const auto count : ranks) {
@@ -22,9 +22,9 @@ int64_t common_multiple(const std::vector<int64_t>& ranks) {
 }
 
 std::string counts_text(std::vector<int64_t> counts) {
-  const bool is_cut = counts.size() > kCountsNamed;
-  if (is_cut) counts.resize(kCountsNamed);
-  return fmt::format("{}{}", fmt::join(counts, ", "), is_cut ? ", ..." : "");
+  const bool is_truncated = counts.size() > kMaxCountsListed;
+  if (is_truncated) counts.resize(kMaxCountsListed);
+  return fmt::format("{}{}", fmt::join(counts, ", "), is_truncated ? ", ..." : "");
 }
 
 std::string nearest_sizes(int64_t batch_size, int64_t multiple) {
@@ -40,14 +40,14 @@ std::string batch_size_problem(int64_t batch_size, const std::vector<int64_t>& r
   std::vector<int64_t> fitting, others;
   for (const auto count : ranks) (batch_size % count == 0 ? fitting : others).push_back(count);
   if (others.empty()) return {};
-  auto text = fmt::format("data.batch_size: {} samples do not divide over {} ranks", batch_size,
+  auto text = fmt::format("data.batch_size: {} is not divisible by {} ranks", batch_size,
                           counts_text(others));
   if (!allowed_by.empty())
     text += fmt::format(", which {} allows ({})", allowed_by,
-                        fitting.empty() ? "no number that it allows divides them"
-                                        : fmt::format("they do over {}", counts_text(fitting)));
+                        fitting.empty() ? "no allowed number of ranks divides it"
+                                        : fmt::format("divisible by {}", counts_text(fitting)));
   if (const auto multiple = common_multiple(ranks))
-    text += fmt::format("; the nearest that do: {}", nearest_sizes(batch_size, multiple));
+    text += fmt::format("; nearest valid sizes: {}", nearest_sizes(batch_size, multiple));
   return text +
          " (or set data.batch_remainder: uneven or pad, or data.per_rank_batch_size instead)";
 }

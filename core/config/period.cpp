@@ -10,7 +10,7 @@ namespace lockstep {
 namespace {
 
 constexpr int64_t kMaxCount = 1'000'000'000'000;
-// 100 years: any clock can add it to its present time in nanoseconds.
+// 100 years: can be added to the current time in nanoseconds without overflow.
 constexpr int64_t kMaxMilliseconds = 100 * 365 * int64_t{86'400'000};
 
 struct TimeUnit {
@@ -38,7 +38,7 @@ struct Span {
   std::string unit;
 };
 
-// "10 steps" or "10steps": a positive whole number, then a word.
+// "10 steps" or "10steps": a positive integer, then a word.
 std::optional<Span> parse_span(const ConfigNode& node) {
   if (node.kind != ConfigNode::Kind::Scalar) return std::nullopt;
   const auto& text = node.scalar;

@@ -1,4 +1,4 @@
-// Spans as a run file writes them: "10 steps", "1 epoch", "5 min". Singular or plural.
+// Periods and durations in a run file: "10 steps", "1 epoch", "5 min". Singular or plural.
 #pragma once
 
 #include <chrono>

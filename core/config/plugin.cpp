@@ -15,14 +15,13 @@
 namespace lockstep {
 namespace {
 
-// Written so that this program's own copy of the marker is not found where a plugin's stamp is
-// looked for.
+// Split, so that this program's copy of the marker is not mistaken for the stamp of a plugin.
 constexpr std::string_view kMarkerBegin = "lockstep-plugin-stamp";
 constexpr char kOpen = '{', kClose = '}';
 constexpr size_t kMaxPluginBytes = size_t{1} << 30;
 constexpr size_t kMaxStampBytes = 200;
 
-// In the order loaded, without their directories.
+// File names in load order.
 std::vector<std::string>& plugin_names() {
   static std::vector<std::string> names;
   return names;
@@ -46,7 +45,7 @@ std::string find_stamp(const std::filesystem::path& path) {
       return printable(content.substr(first, end - first), kMaxStampBytes);
   }
   throw config_error(fmt::format(
-      "plugin {}: carries no Lockstep stamp; build it with lockstep_add_plugin()", path.string()));
+      "plugin {}: has no Lockstep stamp; build it with lockstep_add_plugin()", path.string()));
 }
 
 }  // namespace
@@ -63,8 +62,7 @@ void load_plugin(const std::filesystem::path& path, const std::string& torch_ver
     throw config_error(
         fmt::format("plugin {}: built for [{}], this program needs [{}]; rebuild the plugin",
                     path.string(), stamp, expected));
-  // Without a slash the dynamic linker would search its own path instead of the file that was
-  // checked.
+  // Without a slash, the dynamic linker would search its library path for another file.
   const auto absolute = std::filesystem::absolute(path);
   if (!::dlopen(absolute.c_str(), RTLD_NOW | RTLD_LOCAL))
     throw config_error(fmt::format("plugin {}: {}", path.string(), ::dlerror()));
@@ -73,7 +71,7 @@ void load_plugin(const std::filesystem::path& path, const std::string& torch_ver
     plugin_names().push_back(name);
 }
 
-std::string told_plugins() {
+std::string describe_loaded_plugins() {
   if (plugin_names().empty()) return "";
   return fmt::format(" (loaded plugins: {})", fmt::join(plugin_names(), ", "));
 }

@@ -1,6 +1,6 @@
-// Plugins: shared objects whose static initializers register parts. A plugin runs inside the
-// program, so it must have been built for the same interface and the same LibTorch. Its stamp is
-// read from the file before any of its code runs.
+// Plugins: shared objects whose static initializers register parts. A plugin must be built for the
+// same plugin interface and the same LibTorch as the program. Its stamp is read from the file and
+// verified before any of its code runs.
 #pragma once
 
 #include <filesystem>
@@ -8,16 +8,16 @@
 
 namespace lockstep {
 
-// The stamp of this build: what a plugin must carry to be loaded.
-// `torch_version`: of the LibTorch the program runs with; empty for programs without it.
+// The stamp that a plugin must have to be loaded into this build. `torch_version`: the version of
+// LibTorch that the program uses; empty for programs without LibTorch.
 std::string plugin_stamp(const std::string& torch_version);
 
-// Loads a plugin for the rest of the process. Throws Config: missing, no shared object, no stamp,
-// another stamp (both are named), or the dynamic linker's own reason. Thread: before anything else
-// uses the registries.
+// Loads a plugin for the lifetime of the process. Throws Config: the file is missing or not a
+// shared object, has no stamp or a different one (the message has both), or the dynamic linker
+// fails. Thread: call before any other use of the registries.
 void load_plugin(const std::filesystem::path& path, const std::string& torch_version);
 
-// For an error about a part that there is not: " (loaded plugins: a.so, b.so)"; empty without any.
-std::string told_plugins();
+// For errors about unknown parts: " (loaded plugins: a.so, b.so)"; empty if none are loaded.
+std::string describe_loaded_plugins();
 
 }  // namespace lockstep

@@ -16,7 +16,8 @@ Error missing_part_name(const std::string& origin, const std::string& path,
 Error unknown_part_name(const std::string& origin, const std::string& path, const std::string& kind,
                         const std::string& name, const std::vector<std::string>& names) {
   return config_error(fmt::format("{}: {}.name: unknown {} '{}'{}{}", origin, path, kind,
-                                  printable(name), suggest(name, names), told_plugins()));
+                                  printable(name), suggest(name, names),
+                                  describe_loaded_plugins()));
 }
 
 }  // namespace lockstep

@@ -22,22 +22,22 @@ bool is_variable_name(const std::string& name) {
 }
 
 std::string value_of_variable(const std::string& name, const std::string& origin,
-                              const LookUpVariable& look_up) {
+                              const GetVariable& get_variable) {
   if (!is_variable_name(name))
     throw config_error(
         fmt::format("{}: '${{{}}}' is not the name of an environment variable; write '$${{' for "
                     "the characters '${{'",
                     origin, printable(name)));
-  if (const auto value = look_up(name)) return *value;
+  if (const auto value = get_variable(name)) return *value;
   throw config_error(fmt::format("{}: the environment variable {} is not set", origin, name));
 }
 
 std::string expanded(const std::string& text, const std::string& origin,
-                     const LookUpVariable& look_up) {
+                     const GetVariable& get_variable) {
   std::string result;
   size_t begin = 0;
   if (text == "~" || text.starts_with("~/")) {
-    result = value_of_variable("HOME", origin, look_up);
+    result = value_of_variable("HOME", origin, get_variable);
     begin = 1;
   }
   while (begin < text.size()) {
@@ -46,26 +46,27 @@ std::string expanded(const std::string& text, const std::string& origin,
     if (dollar == text.size()) break;
     begin = dollar + 2;
     if (dollar > 0 && text[dollar - 1] == '$') {
-      result += '{';  // "$${": the first '$' is there already
+      result += '{';  // "$${": the first '$' was already appended
       continue;
     }
     const auto end = text.find('}', begin);
     if (end == std::string::npos)
       throw config_error(fmt::format("{}: '${{' without '}}' in '{}'", origin, printable(text)));
-    result += value_of_variable(text.substr(begin, end - begin), origin, look_up);
+    result += value_of_variable(text.substr(begin, end - begin), origin, get_variable);
     begin = end + 1;
   }
   return result;
 }
 
-void expand_all(ConfigNode& node, const LookUpVariable& look_up) {
+void expand_all(ConfigNode& node, const GetVariable& get_variable) {
   if (node.kind == ConfigNode::Kind::Scalar)
-    node.scalar = expanded(node.scalar, node.origin, look_up);
-  for (auto& item : node.items) expand_all(item, look_up);
-  for (auto& member : node.members) expand_all(member.value, look_up);
+    node.scalar = expanded(node.scalar, node.origin, get_variable);
+  for (auto& item : node.items) expand_all(item, get_variable);
+  for (auto& member : node.members) expand_all(member.value, get_variable);
 }
 
-// A part is chosen by its name: other keys belong to other names. `run.name` chooses nothing.
+// A different `name` selects a different part, which has different keys. Does not apply to
+// `run.name`.
 bool is_another_part(const ConfigNode& base, const ConfigNode& top, const std::string& path) {
   const auto *before = base.find("name"), *after = top.find("name");
   return path != "run" && before && after && before->scalar != after->scalar;
@@ -86,8 +87,8 @@ void merge_into(ConfigNode& base, ConfigNode top, const std::string& path) {
   }
 }
 
-// `above`: the files that extend this one, directly or not.
-ConfigNode read_extended(const fs::path& path, const LookUpVariable& look_up,
+// `above`: the files that extend this one, directly or indirectly.
+ConfigNode read_extended(const fs::path& path, const GetVariable& get_variable,
                          std::vector<fs::path> above) {
   auto root = read_config_file(path);
   const auto found = std::ranges::find(root.members, kExtends, &ConfigNode::Member::key);
@@ -97,16 +98,17 @@ ConfigNode read_extended(const fs::path& path, const LookUpVariable& look_up,
   if (node.kind != ConfigNode::Kind::Scalar || node.scalar.empty())
     throw bad_value(node, kExtends, "the path of a run file");
   const auto base_path =
-      (path.parent_path() / expanded(node.scalar, node.origin, look_up)).lexically_normal();
+      (path.parent_path() / expanded(node.scalar, node.origin, get_variable)).lexically_normal();
   std::error_code error;
   above.push_back(fs::weakly_canonical(path, error));
   if (std::ranges::find(above, fs::weakly_canonical(base_path, error)) != above.end())
-    throw config_error(fmt::format("{}: extends: {} extends this file, directly or not",
+    throw config_error(fmt::format("{}: extends: {} extends this file, directly or indirectly",
                                    node.origin, printable(base_path.string(), 400)));
   if (!fs::exists(base_path, error))
-    throw config_error(fmt::format("{}: extends: no file {}; paths are relative to the run file",
-                                   node.origin, printable(base_path.string(), 400)));
-  auto base = read_extended(base_path, look_up, std::move(above));
+    throw config_error(
+        fmt::format("{}: extends: {} does not exist; paths are relative to the run file",
+                    node.origin, printable(base_path.string(), 400)));
+  auto base = read_extended(base_path, get_variable, std::move(above));
   merge_into(base, std::move(root), "");
   return base;
 }
@@ -118,11 +120,11 @@ bool is_run_file(const std::string& path) {
 }
 
 ConfigNode read_run_file(const fs::path& path, const std::vector<std::string>& overrides,
-                         const LookUpVariable& look_up) {
-  auto root = read_extended(path, look_up, {});
+                         const GetVariable& get_variable) {
+  auto root = read_extended(path, get_variable, {});
   for (const auto& assignment : overrides) apply_override(root, assignment);
   root.origin = path.string();
-  expand_all(root, look_up);
+  expand_all(root, get_variable);
   return root;
 }
 

@@ -1,6 +1,6 @@
-// A run file with all that it refers to: the run file that it extends, the overrides of the command
-// line, and environment variables. What comes out is a tree as lockstep/config_node.h describes,
-// in which every node remembers the file and line it was written in.
+// Reads a run file and applies the run file that it extends, command-line overrides, and
+// environment variables. The result is a tree (lockstep/config_node.h) in which every node has the
+// file and line of its definition.
 #pragma once
 
 #include <filesystem>
@@ -14,23 +14,23 @@
 
 namespace lockstep {
 
-// By its name: *.yaml or *.yml.
+// Whether the name is *.yaml or *.yml.
 bool is_run_file(const std::string& path);
 
-// The value of an environment variable.
-using LookUpVariable = std::function<std::optional<std::string>(const std::string& name)>;
+// Returns the value of an environment variable.
+using GetVariable = std::function<std::optional<std::string>(const std::string& name)>;
 
-// Reads `path`. `extends: base.yaml` at its top, a path relative to the file it stands in, begins
-// with that run file: maps are merged key by key, all else replaces what the base has; so does a
-// part (model, dataset, optimizer, ...) with another `name` than the base's. Then applies
-// `overrides` ("a.b=value"), then replaces in all text "${NAME}" by the environment variable, and
-// "~" or "~/" at its beginning by $HOME; "$${" stands for "${".
-// Throws Config: as read_config_file(), files that extend each other in a circle, a variable that
-// is not set.
+// Reads `path`. A top-level key `extends: base.yaml`, relative to the file that contains it, starts
+// from that run file: maps are merged key by key; other values replace those of the base, and so
+// does a part (model, dataset, optimizer, ...) with a different `name`. Then applies `overrides`
+// ("a.b=value"), and in all strings replaces "${NAME}" with the environment variable and a leading
+// "~" or "~/" with $HOME; "$${" yields "${". Throws Config: as read_config_file(); cyclic
+// `extends`; a variable that is not set.
 ConfigNode read_run_file(const std::filesystem::path& path,
-                         const std::vector<std::string>& overrides, const LookUpVariable& look_up);
+                         const std::vector<std::string>& overrides,
+                         const GetVariable& get_variable);
 
-// `config` written so that read_run_file() gives it back: with "$${" for "${".
+// `config` with "${" escaped as "$${", so that read_run_file() restores it.
 Json with_escaped_variables(Json config);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// Amounts of bytes for people.
+// Human-readable sizes.
 #pragma once
 
 #include <cstdint>

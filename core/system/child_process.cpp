@@ -23,13 +23,13 @@ namespace {
 constexpr int kStartTimeoutMs = 30'000;
 constexpr int kReapTimeoutMs = 5'000;
 
-// Everything the child needs, made before the fork: between fork and exec only system calls are
-// allowed.
+// The inputs of the child, allocated before fork: between fork and exec, only async-signal-safe
+// functions are allowed.
 struct Start {
   const ChildCommand& command;
   std::vector<char*> argv, envp;
   pid_t launcher = ::getpid();
-  int status_fd = -1;  // gets errno when exec fails, is closed when it succeeds
+  int status_fd = -1;  // receives errno if exec fails; closed if it succeeds
 };
 
 [[noreturn]] void fail_in_child(int status_fd) {
@@ -48,7 +48,7 @@ void reset_signals() {
 [[noreturn]] void run_child(const Start& start) {
   ::setpgid(0, 0);
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) fail_in_child(start.status_fd);
-  if (::getppid() != start.launcher) ::_exit(127);  // it died before prctl: nobody would tell us
+  if (::getppid() != start.launcher) ::_exit(127);  // the parent died before prctl: no signal
   reset_signals();
   const auto& command = start.command;
   const int null = ::open("/dev/null", O_RDWR);
@@ -65,7 +65,7 @@ void reset_signals() {
   fail_in_child(start.status_fd);
 }
 
-// Waits until the child's exec succeeded (0) or failed (its errno).
+// Waits for the child's exec. Returns 0 if it succeeded, otherwise its errno.
 int wait_for_exec(int status_fd) {
   pollfd request = {.fd = status_fd, .events = POLLIN, .revents = 0};
   int ready = 0;
@@ -78,11 +78,11 @@ int wait_for_exec(int status_fd) {
 
 std::string exec_message(const std::string& program, int reason) {
   if (reason == ENOENT && program.find('/') == std::string::npos)
-    return fmt::format("cannot start '{}': there is no such program in PATH", program);
+    return fmt::format("cannot start '{}': not found in PATH", program);
   return fmt::format("cannot start '{}': {}", program, std::strerror(reason));
 }
 
-// A process that hangs in the kernel cannot be killed now: after the timeout it is left to init.
+// A process that hangs in the kernel cannot be killed: after the timeout it is left to init.
 void reap_killed(pid_t pid) {
   FileDescriptor handle(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   pollfd request = {.fd = handle.get(), .events = POLLIN, .revents = 0};
@@ -111,20 +111,19 @@ ChildProcess::ChildProcess(const ChildCommand& command) {
   pid_ = ::fork();
   if (pid_ < 0) throw errno_error(fmt::format("cannot start '{}'", command.program));
   if (pid_ == 0) run_child(start);
-  ::setpgid(pid_, pid_);  // both sides do it: whoever comes first
+  ::setpgid(pid_, pid_);  // parent and child both call it to avoid a race
   write_end.close();
   const int reason = wait_for_exec(read_end.get());
   if (reason == 0) return;
   reap();
-  const bool no_room = reason == ENOMEM || reason == EAGAIN || reason == ETIMEDOUT;
-  throw Error(no_room ? ErrorKind::Environment : ErrorKind::Config,
+  const bool no_resources = reason == ENOMEM || reason == EAGAIN || reason == ETIMEDOUT;
+  throw Error(no_resources ? ErrorKind::Environment : ErrorKind::Config,
               exec_message(command.program, reason));
 }
 
 ChildProcess::~ChildProcess() { reap(); }
 
-ChildProcess::ChildProcess(ChildProcess&& other) noexcept
-    : pid_(std::exchange(other.pid_, -1)) {}
+ChildProcess::ChildProcess(ChildProcess&& other) noexcept : pid_(std::exchange(other.pid_, -1)) {}
 
 void ChildProcess::signal_group(int signal) const {
   if (pid_ > 0) ::kill(-pid_, signal);
@@ -134,7 +133,7 @@ std::optional<ProcessExit> ChildProcess::poll_exit() const {
   siginfo_t info{};
   if (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0) {
     if (errno == EINTR) return std::nullopt;
-    throw errno_error(fmt::format("cannot watch process {}", pid_));
+    throw errno_error(fmt::format("cannot get the status of process {}", pid_));
   }
   if (info.si_pid == 0) return std::nullopt;
   if (info.si_code == CLD_EXITED) return ProcessExit{.code = info.si_status};

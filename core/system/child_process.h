@@ -1,6 +1,6 @@
-// A child process that leads its own process group and that the kernel kills when this process
-// dies, however it dies. Thread: the one that starts a child must outlive it (the kernel watches
-// that thread), and makes all the calls.
+// A child process that leads its own process group. The kernel kills it when this process dies for
+// any reason. Thread: all calls come from one thread, which must outlive the child (the kernel's
+// parent-death signal is tied to that thread).
 #pragma once
 
 #include <sys/types.h>
@@ -11,43 +11,43 @@
 
 namespace lockstep {
 
-// How a process ended: one of the two.
+// How a process terminated: by exit code or by signal.
 struct ProcessExit {
   int code = 0;
   std::optional<int> signal;
 };
 
 struct ChildCommand {
-  std::string program;                   // a path, or a name that is looked up in PATH
-  std::vector<std::string> arguments;    // without argv[0]
-  std::vector<std::string> environment;  // all of it, as "NAME=value"
+  std::string program;                                // a path, or a name to search in PATH
+  std::vector<std::string> arguments;                 // without argv[0]
+  std::vector<std::string> environment;               // the complete environment, as "NAME=value"
   int stdout_fd = -1, stderr_fd = -1, stdin_fd = -1;  // -1: /dev/null
-  std::vector<int> inherited_fds;  // stay open in the child, under the same numbers
-  bool closes_others = false;      // also those that were not opened with O_CLOEXEC
-  std::string directory;           // to work in; empty: this process's
+  std::vector<int> inherited_fds;  // stay open in the child, with the same numbers
+  bool closes_others = false;      // closes all others, including those without O_CLOEXEC
+  std::string directory;           // working directory; empty: that of this process
 };
 
-// As exec and posix_spawn want them; they point into `texts`.
+// A null-terminated array for exec and posix_spawn; the pointers point into `texts`.
 std::vector<char*> pointers_to(const std::vector<std::string>& texts);
 
 class ChildProcess {
  public:
-  // Starts it, with no blocked signal and default signal actions.
-  // Throws Config when the program cannot be executed, Environment when there is no room for a
-  // process.
+  // Starts the process, with no blocked signals and default signal actions. Throws Config if the
+  // program cannot be executed, Environment if the system cannot create another process.
   explicit ChildProcess(const ChildCommand& command);
-  // Kills the group and reaps, if that was not done yet.
+  // Calls reap().
   ~ChildProcess();
   ChildProcess(ChildProcess&& other) noexcept;
   ChildProcess& operator=(ChildProcess&&) = delete;
 
   pid_t pid() const { return pid_; }
-  // Sends to the whole group. No effect after reap().
+  // Sends a signal to the process group. No effect after reap().
   void signal_group(int signal) const;
-  // How it ended, or nullopt while it runs. It stays a zombie, so that its group's number cannot be
-  // taken by another.
+  // The exit status, or nullopt while the process runs. Does not reap the zombie, so that its group
+  // id cannot be reused.
   std::optional<ProcessExit> poll_exit() const;
-  // Kills what is left of its group and forgets it. Call when poll_exit() told its end.
+  // Kills the remaining processes of the group and reaps the child. Call after poll_exit() returned
+  // its status.
   void reap();
 
  private:

@@ -22,13 +22,13 @@ CommittedFile::CommittedFile(std::filesystem::path path, uint64_t length) : path
   if (!file_.is_open() || ::fstat(file_.get(), &status) != 0)
     throw errno_error(fmt::format("cannot open {}", path_.string()));
   if (!S_ISREG(status.st_mode))
-    throw environment_error(fmt::format("cannot write {}: not a file", path_.string()));
+    throw environment_error(fmt::format("cannot write {}: not a regular file", path_.string()));
   if (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0)
     throw environment_error(
         fmt::format("cannot write {}: another process or run is writing it", path_.string()));
   flushed_length_ = std::min(length, static_cast<uint64_t>(status.st_size));
   if (::ftruncate(file_.get(), static_cast<off_t>(flushed_length_)) != 0)
-    throw errno_error(fmt::format("cannot cut {}", path_.string()));
+    throw errno_error(fmt::format("cannot truncate {}", path_.string()));
   sync_directory(directory);
 }
 
@@ -37,7 +37,7 @@ void CommittedFile::flush() {
   try {
     write_all(flushed_length_, unflushed_);
   } catch (const Error&) {
-    // Best effort: the next object cuts it, too.
+    // Best effort: the next object truncates the file, too.
     [[maybe_unused]] const auto ignored =
         ::ftruncate(file_.get(), static_cast<off_t>(flushed_length_));
     throw;
@@ -47,7 +47,7 @@ void CommittedFile::flush() {
 }
 
 void CommittedFile::overwrite(uint64_t offset, std::string_view bytes) {
-  check(offset + bytes.size() <= flushed_length_, "only what was flushed can be replaced");
+  check(offset + bytes.size() <= flushed_length_, "overwrite range exceeds the flushed length");
   write_all(offset, bytes);
 }
 

@@ -1,6 +1,6 @@
-// A file that only grows, and whose length is agreed upon: what was flushed stays whole, and what a
-// killed process wrote behind that is cut off by the next one. The length is kept elsewhere (in the
-// state of a sink).
+// An append-only file with a committed length. Flushed data stay intact; data that a killed process
+// wrote after its last flush are truncated when the file is opened again. The caller stores the
+// committed length (in the state of a sink).
 #pragma once
 
 #include <cstdint>
@@ -12,20 +12,20 @@
 
 namespace lockstep {
 
-// Thread: one at a time. Every call may throw Environment (full disk, no permission, ...).
+// Thread: not thread-safe. Every call may throw Environment (full disk, no permission, ...).
 class CommittedFile {
  public:
-  // Opens or creates `path` and its directories, and cuts it to `length` bytes; a shorter one stays
-  // as it is. The file is locked as long as the object lives: a second writer is refused.
+  // Opens or creates `path` and its directories, and truncates the file to `length` bytes if it is
+  // longer. Holds a lock for the lifetime of the object; throws if another writer holds it.
   CommittedFile(std::filesystem::path path, uint64_t length);
 
-  // Kept in memory until flush().
+  // Buffers `bytes` until flush().
   void append(std::string_view bytes) { unflushed_ += bytes; }
 
-  // Writes and syncs. When that fails, the file is cut to what was flushed before.
+  // Writes and syncs the buffer. On failure, truncates the file to its previous flushed length.
   void flush();
 
-  // Replaces flushed bytes in place, for notes that are smaller than a page.
+  // Overwrites flushed bytes in place. Only for updates smaller than a page.
   void overwrite(uint64_t offset, std::string_view bytes);
 
   uint64_t flushed_length() const { return flushed_length_; }

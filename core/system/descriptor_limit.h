@@ -1,12 +1,12 @@
-// How many files and sockets this process may have open.
+// The limit on open file descriptors of this process.
 #pragma once
 
 #include <cstdint>
 
 namespace lockstep {
 
-// Raises the soft limit to `wanted`, or as far as the hard one allows. No effect where it is higher
-// already. Processes that are started afterwards inherit it.
-void raise_descriptor_limit(uint64_t wanted);
+// Raises the soft limit to `target`, or to the hard limit if that is lower. No effect if the soft
+// limit is already higher. Child processes inherit it.
+void raise_descriptor_limit(uint64_t target);
 
 }  // namespace lockstep

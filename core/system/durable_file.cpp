@@ -41,15 +41,15 @@ void write_file_durably(const std::filesystem::path& path, std::string_view cont
 }
 
 std::string read_file(const std::filesystem::path& path, size_t max_bytes) {
-  // Not blocking: opening a pipe that nobody writes to would wait for ever.
+  // O_NONBLOCK: opening a pipe without a writer would otherwise block forever.
   FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status {};
   if (!file.is_open() || ::fstat(file.get(), &status) != 0)
     throw errno_error(fmt::format("cannot read {}", path.string()));
   if (!S_ISREG(status.st_mode))
-    throw environment_error(fmt::format("cannot read {}: not a file", path.string()));
+    throw environment_error(fmt::format("cannot read {}: not a regular file", path.string()));
   if (static_cast<size_t>(status.st_size) > max_bytes)
-    throw environment_error(fmt::format("cannot read {}: {} bytes, at most {} are expected",
+    throw environment_error(fmt::format("cannot read {}: {} bytes exceed the limit of {} bytes",
                                         path.string(), status.st_size, max_bytes));
   auto content = read_text_at(file.get(), static_cast<size_t>(status.st_size), 0);
   if (!content) throw errno_error(fmt::format("cannot read {}", path.string()));

@@ -1,4 +1,5 @@
-// Files that are whole or absent: a kill at any point leaves the old content or the new one.
+// Atomic file replacement: after a crash at any point, a file has either its old or its new
+// content.
 #pragma once
 
 #include <filesystem>
@@ -7,22 +8,22 @@
 
 namespace lockstep {
 
-// Writes a neighboring temporary file, syncs it, renames it over `path` and syncs the directory.
-// Throws Environment (full disk, no permission, ...), leaving `path` as it was and no temporary
-// file.
+// Writes a temporary file in the same directory, syncs it, renames it to `path` and syncs the
+// directory. Throws Environment (full disk, no permission, ...), leaving `path` unchanged and no
+// temporary file.
 void write_file_durably(const std::filesystem::path& path, std::string_view content);
 
-// Writes all of `content`. Throws Environment; `path`: for its message.
+// Writes all of `content`. Throws Environment, with `path` in the message.
 void write_all(int fd, std::string_view content, const std::filesystem::path& path);
 
-// Throws Environment. `max_bytes`: larger files are refused.
+// Reads a regular file. Throws Environment, also if it is larger than `max_bytes`.
 std::string read_file(const std::filesystem::path& path, size_t max_bytes = 64u << 20);
 
-// Makes the names inside `directory` durable. Throws Environment.
+// Syncs the entries of `directory` to disk. Throws Environment.
 void sync_directory(const std::filesystem::path& directory);
 
-// Creates `directory` and its parents. Throws Environment, naming the first one that could not be
-// made.
+// Creates `directory` and its parents. Throws Environment, naming the first directory that could
+// not be created.
 void make_directories(const std::filesystem::path& directory);
 
 }  // namespace lockstep

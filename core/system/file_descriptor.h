@@ -1,4 +1,4 @@
-// Ownership of a POSIX file descriptor.
+// RAII wrapper of a POSIX file descriptor.
 #pragma once
 
 #include <unistd.h>

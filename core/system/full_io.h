@@ -1,4 +1,4 @@
-// Reads and writes of all bytes, where one system call may do only a part of them.
+// Complete reads and writes: repeats system calls that transfer only a part of the data.
 #pragma once
 
 #include <unistd.h>
@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-// Both: false when it failed, with errno; some of the bytes may be written.
+// Both return false and set errno on failure; some of the bytes may have been written.
 inline bool write_all(int fd, std::string_view bytes) {
   while (!bytes.empty()) {
     const auto count = ::write(fd, bytes.data(), bytes.size());
@@ -32,7 +32,8 @@ inline bool write_all_at(int fd, std::string_view bytes, uint64_t offset) {
   return true;
 }
 
-// How many of `size` bytes there are from `offset` on; nullopt when it failed, with errno.
+// Returns the number of bytes read, fewer than `size` only at the end of the file; nullopt, with
+// errno set, on failure.
 inline std::optional<size_t> read_all_at(int fd, char* bytes, size_t size, uint64_t offset) {
   size_t done = 0;
   while (done < size) {

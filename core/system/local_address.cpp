@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-// Empty when there are none.
+// The addresses of `host`; empty if there are none.
 std::vector<SocketAddress> look_up(const std::string& host) {
   constexpr int kAnyPort = 9;
   try {
@@ -32,14 +32,14 @@ bool is_numeric(const std::string& host) {
 
 }  // namespace
 
-std::optional<std::string> local_address_towards(const std::string& host) {
+std::optional<std::string> local_address_for(const std::string& host) {
   const auto found = look_up(host);
   if (found.empty()) return std::nullopt;
-  const auto& wanted = found.front();
-  const FileDescriptor socket(::socket(wanted.bytes.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const auto& remote = found.front();
+  const FileDescriptor socket(::socket(remote.bytes.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   SocketAddress own{.size = sizeof(sockaddr_storage)};
   auto* const address = reinterpret_cast<sockaddr*>(&own.bytes);
-  if (!socket.is_open() || ::connect(socket.get(), wanted.get(), wanted.size) != 0 ||
+  if (!socket.is_open() || ::connect(socket.get(), remote.get(), remote.size) != 0 ||
       ::getsockname(socket.get(), address, &own.size) != 0)
     return std::nullopt;
   return own.host();

@@ -1,4 +1,4 @@
-// What this machine is called by others.
+// Addresses and names of this machine.
 #pragma once
 
 #include <optional>
@@ -6,18 +6,19 @@
 
 namespace lockstep {
 
-// The numeric address of the interface that reaches `host`: a UDP connect asks the routing table
-// and sends nothing. nullopt where `host` cannot be resolved or reached.
-std::optional<std::string> local_address_towards(const std::string& host);
+// The numeric address of the interface that routes to `host`, determined with a UDP connect, which
+// sends no packet. nullopt if `host` cannot be resolved or reached.
+std::optional<std::string> local_address_for(const std::string& host);
 
-// The numeric address that the name service gives for `host`, the first one; nullopt for none.
+// The first numeric address to which `host` resolves, or nullopt.
 std::optional<std::string> numeric_address_of(const std::string& host);
 
-// Whether `host` is a name that this machine alone takes for itself: Debian's /etc/hosts gives a
-// machine's own name to 127.0.1.1, while other machines know it by an address that they can reach.
-// Not "localhost", and no number. Waits for the name service.
+// Whether `host` is a name that resolves to a loopback address on this machine only: Debian's
+// /etc/hosts maps the host name to 127.0.1.1, while other machines resolve it to a reachable
+// address. False for "localhost" and numeric addresses. Blocks on name resolution.
 bool is_name_for_loopback(const std::string& host);
 
+// The host name of this machine; "localhost" if it is not available.
 std::string own_host_name();
 
 }  // namespace lockstep

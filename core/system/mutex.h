@@ -1,10 +1,10 @@
-// A mutex of which clang knows what it guards: `make lint` refuses an access without the lock.
+// A mutex with clang thread-safety annotations: `make lint` rejects accesses without the lock.
 //
 //   Mutex mutex_;
 //   std::deque<Job> jobs_ GUARDED_BY(mutex_);
-//   void take_job() REQUIRES(mutex_);  // its caller holds the lock
+//   void pop_job() REQUIRES(mutex_);  // the caller holds the lock
 //
-// A condition that is waited for says so too, as it is called with the lock held:
+// Predicates of condition variables need an annotation, too, as they run with the lock held:
 //
 //   MutexLock lock(mutex_);
 //   changed_.wait(lock.native(), [this]() REQUIRES(mutex_) { return !jobs_.empty(); });
@@ -32,7 +32,7 @@ class LOCKSTEP_THREAD_SAFETY(capability("mutex")) Mutex {
   std::mutex mutex_;
 };
 
-// Holds a mutex while it lives, but between unlock() and lock().
+// Holds a mutex for its lifetime, except between unlock() and lock().
 class LOCKSTEP_THREAD_SAFETY(scoped_lockable) MutexLock {
  public:
   explicit MutexLock(Mutex& mutex) LOCKSTEP_THREAD_SAFETY(acquire_capability(mutex))
@@ -43,7 +43,7 @@ class LOCKSTEP_THREAD_SAFETY(scoped_lockable) MutexLock {
 
   void lock() LOCKSTEP_THREAD_SAFETY(acquire_capability()) { lock_.lock(); }
   void unlock() LOCKSTEP_THREAD_SAFETY(release_capability()) { lock_.unlock(); }
-  // For the wait of a condition variable.
+  // For std::condition_variable::wait().
   std::unique_lock<std::mutex>& native() { return lock_; }
 
  private:

@@ -1,5 +1,5 @@
-// What one turn of an event loop waits for: descriptors and a moment. The parts of a loop add
-// theirs before each turn. Thread: one.
+// The file descriptors and the deadline for which one iteration of an event loop waits. They are
+// added again before each iteration. Thread: not thread-safe.
 #pragma once
 
 #include <poll.h>
@@ -13,14 +13,14 @@ namespace lockstep {
 class PollSet {
  public:
   using Clock = std::chrono::steady_clock;
-  // Gets the events that came. It may change anything but this set.
+  // Receives the events that occurred. Must not modify this set.
   using OnReady = std::function<void(short events)>;
 
   void watch(const pollfd& request, OnReady on_ready);
-  // The turn ends no later.
-  void wake_at(Clock::time_point moment) { wake_ = std::min(wake_, moment); }
+  // wait() returns no later than `time`.
+  void wake_at(Clock::time_point time) { wake_ = std::min(wake_, time); }
 
-  // Waits, calls what is ready, and is empty afterwards. Ends after at most a second. Throws
+  // Waits for at most a second, calls the callbacks of ready descriptors and clears the set. Throws
   // Environment.
   void wait();
 

@@ -28,7 +28,8 @@ double age_s(int64_t since_ns, int64_t now_ns) {
   return since_ns ? std::max<double>(0, static_cast<double>(now_ns - since_ns) * 1e-9) : 0;
 }
 
-// A text that one thread writes and any process reads: a reader that meets a writer tries again.
+// A string with one writer thread and readers in any process (seqlock): readers retry during a
+// write.
 template <size_t Bytes>
 class SharedText {
  public:
@@ -54,7 +55,7 @@ class SharedText {
       }
       if (before % 2 == 0 && version_.load(std::memory_order_acquire) == before) return text;
     }
-    return {};  // the writer died in the middle
+    return {};  // the writer was killed during a write
   }
 
  private:
@@ -68,7 +69,7 @@ long futex(const std::atomic<uint32_t>& word, int operation, uint32_t value, con
                    nullptr, 0);
 }
 
-// Waits until `word` is another than `value`.
+// Waits until `word` differs from `value`. Returns false on timeout.
 bool wait_while(const std::atomic<uint32_t>& word, uint32_t value, std::chrono::milliseconds time) {
   const auto end = std::chrono::steady_clock::now() + time;
   while (word.load(std::memory_order_acquire) == value) {
@@ -91,7 +92,7 @@ struct ProgressPage::Memory {
   std::atomic<int64_t> phase_since{0}, operation_since{0}, changed{0};
   std::atomic<int64_t> step_since{0}, longest_step_ns{0};
   std::atomic<int64_t> warn_after_ms{0}, timeout_ms{0};
-  std::atomic<uint32_t> stacks_requested{0}, stacks_answered{0};
+  std::atomic<uint32_t> stacks_requested{0}, stacks_published{0};
   SharedText<128> operation, detail;
   SharedText<4096> bucket_names;
   SharedText<16384> stacks;
@@ -102,7 +103,7 @@ struct ProgressPage::Memory {
 const char* phase_name(Phase phase) {
   switch (phase) {
     case Phase::Starting: return "starting";
-    case Phase::Meeting: return "meeting the other ranks";
+    case Phase::Connecting: return "connecting to the other ranks";
     case Phase::Building: return "building the model";
     case Phase::DataWait: return "waiting for data";
     case Phase::Forward: return "forward";
@@ -121,24 +122,24 @@ bool is_stepping(Phase phase) { return phase >= Phase::DataWait && phase <= Phas
 
 FileDescriptor ProgressPage::make_shared_memory() {
   FileDescriptor fd(::memfd_create("lockstep-progress", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  // Sealed: a rank that shrinks it would kill its reader.
+  // Sealed: if a rank shrank it, its readers would receive SIGBUS.
   if (!fd.is_open() || ::ftruncate(fd.get(), sizeof(Memory)) != 0 ||
       ::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
-    throw errno_error("cannot make memory to share with a rank");
+    throw errno_error("cannot create shared memory for a rank");
   return fd;
 }
 
 ProgressPage::ProgressPage() : memory_(nullptr) {
   void* memory =
       ::mmap(nullptr, sizeof(Memory), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) throw errno_error("no memory for a progress page");
+  if (memory == MAP_FAILED) throw errno_error("cannot allocate a progress page");
   memory_ = new (memory) Memory;
 }
 
-// Not constructed anew: zero bytes are a Memory, and the other side may be at work already.
+// Not constructed: zero bytes are a valid Memory, and the other process may already use it.
 ProgressPage::ProgressPage(int fd) : memory_(nullptr) {
   if (::lseek(fd, 0, SEEK_END) != static_cast<off_t>(sizeof(Memory)))
-    throw environment_error("the progress page is of another build of Lockstep");
+    throw environment_error("the progress page was created by a different build of Lockstep");
   void* memory = ::mmap(nullptr, sizeof(Memory), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (memory == MAP_FAILED) throw errno_error("cannot map the progress page");
   memory_ = static_cast<Memory*>(memory);
@@ -170,7 +171,7 @@ void ProgressPage::enter(Phase phase) {
 void ProgressPage::set_step(int64_t step, int64_t total_steps) {
   const auto now = monotonic_ns();
   const auto before = memory_->step_since.exchange(now, std::memory_order_relaxed);
-  // Slow steps of long ago fade: a step in the middle of an evaluation must not count for ever.
+  // Decays, so that a single slow step (e.g. with an evaluation) loses its effect over time.
   const auto faded = memory_->longest_step_ns.load(std::memory_order_relaxed) * 127 / 128;
   memory_->longest_step_ns.store(std::max(faded, before ? now - before : 0),
                                  std::memory_order_relaxed);
@@ -262,17 +263,17 @@ bool ProgressPage::wait_for_request(uint32_t last_seen, std::chrono::millisecond
 
 void ProgressPage::publish_stacks(uint32_t request, const std::string& text) {
   memory_->stacks.write(text);
-  memory_->stacks_answered.store(request);
-  futex(memory_->stacks_answered, FUTEX_WAKE, 1 << 30, nullptr);
+  memory_->stacks_published.store(request);
+  futex(memory_->stacks_published, FUTEX_WAKE, 1 << 30, nullptr);
 }
 
 bool ProgressPage::wait_for_stacks(uint32_t request, std::chrono::milliseconds time) const {
   const auto end = std::chrono::steady_clock::now() + time;
-  for (auto seen = memory_->stacks_answered.load(); seen != request;
-       seen = memory_->stacks_answered.load()) {
+  for (auto seen = memory_->stacks_published.load(); seen != request;
+       seen = memory_->stacks_published.load()) {
     const auto left =
         std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
-    if (!wait_while(memory_->stacks_answered, seen, left)) return false;
+    if (!wait_while(memory_->stacks_published, seen, left)) return false;
   }
   return true;
 }

@@ -1,6 +1,5 @@
-// What a rank is doing right now, in a page of memory that the process and its launcher share: the
-// rank writes, the launcher reads, and neither ever waits for the other. It stays readable when the
-// rank hangs or is stopped.
+// Progress of a rank, in memory shared with its launcher: the rank writes, the launcher reads, and
+// neither ever waits for the other. Readable even while the rank hangs or is stopped.
 //
 // Thread: one thread, the training thread, writes; finish_bucket() may be called from any thread;
 // snapshot() from any thread or process.
@@ -17,7 +16,7 @@ namespace lockstep {
 
 enum class Phase : uint32_t {
   Starting,
-  Meeting,
+  Connecting,
   Building,
   DataWait,
   Forward,
@@ -30,33 +29,33 @@ enum class Phase : uint32_t {
   Finishing
 };
 
-// "waiting for data", "forward", ...: reads well behind "is in: ".
+// "waiting for data", "forward", ...
 const char* phase_name(Phase phase);
 
 // True for the phases of a training step, which repeat and are short.
 bool is_stepping(Phase phase);
 
-// Evaluations, checkpoints and the like may take so many times as long as a step before a rank is
-// told to hang.
+// Phases outside steps (evaluations, checkpoints, ...) may take this many times the timeout of a
+// step before a rank counts as hanging.
 constexpr int kTimeoutFactorOutsideSteps = 10;
 
 struct ProgressSnapshot {
   int rank = 0;
-  int64_t pid = 0;  // 0: the process has not taken the page yet
+  int64_t pid = 0;  // 0: the process has not opened the page yet
   Phase phase = Phase::Starting;
   int64_t step = 0, total_steps = 0;  // optimizer steps done
-  double longest_step_s = 0;          // of the last 100 or more
-  // Collective operations entered so far; all ranks enter the same ones in the same order.
+  double longest_step_s = 0;          // of at least the last 100
+  // Collectives entered so far; all ranks enter the same ones in the same order.
   uint64_t operations = 0;
   bool in_operation = false;
   std::string operation;  // the last one entered
-  std::string detail;     // its shape and type, where it has one
-  // Gradient buckets whose all_reduce this backward pass has started and finished.
+  std::string detail;     // shape and type, if any
+  // Gradient buckets whose all-reduce has started and finished in this backward pass.
   uint64_t buckets_started = 0, buckets_finished = 0;
   std::string bucket_names;  // one line per bucket: its parameters
   // Seconds since it entered its phase, its operation, and since anything above changed.
   double phase_age_s = 0, operation_age_s = 0, idle_s = 0;
-  // As configured: when a wait is worth a warning (0: decided by the reader), and when it fails.
+  // As configured: when to warn about a wait (0: the reader decides), and when it fails.
   double warn_after_s = 0, timeout_s = 0;
 };
 
@@ -65,14 +64,14 @@ class ProgressPage {
   // Memory that a child process can map; close-on-exec. Throws Environment.
   static FileDescriptor make_shared_memory();
 
-  ProgressPage();  // of this process alone, when nobody watches
+  ProgressPage();  // private memory, when there is no launcher
   // Maps what make_shared_memory() made. Throws Environment.
   explicit ProgressPage(int fd);
   ~ProgressPage();
   ProgressPage(const ProgressPage&) = delete;
   ProgressPage& operator=(const ProgressPage&) = delete;
 
-  // The rank's side. Each is a few stores and a look at the clock.
+  // Called by the rank. Each is a few stores and a clock read.
   void begin(int rank);
   void set_limits(std::chrono::milliseconds warn_after, std::chrono::milliseconds timeout);
   void enter(Phase phase);
@@ -80,24 +79,24 @@ class ProgressPage {
   void begin_operation(std::string_view name, std::string_view detail = {});
   void end_operation();
   void set_bucket_names(const std::string& lines);
-  void begin_buckets();  // a backward pass begins
+  void begin_buckets();  // at the start of a backward pass
   void start_bucket();
   void finish_bucket();
-  // Why the rank fails: at most kMaxFailureBytes, in the format of launch/report/error_file.h. It
-  // reaches the launcher also when no disk has room. The first one stays.
+  // Reason of a failure: at most kMaxFailureBytes, in the format of launch/report/error_file.h. It
+  // reaches the launcher even when the disk is full. Only the first call has an effect.
   static constexpr size_t kMaxFailureBytes = 8192;
   void report_failure(std::string_view text);
 
-  // The launcher's side.
+  // Called by the launcher.
   ProgressSnapshot snapshot() const;
-  std::string failure() const;  // empty: none was told
+  std::string failure() const;  // empty: none was reported
 
   // Which signal ended the launch: ranks are stopped with SIGTERM whatever it was. 0: none yet.
   void set_launch_signal(int signal);
   int launch_signal() const;
 
-  // Stacks on request: the launcher asks with a number of its own, the rank's reporter waits for
-  // it and answers. Each returns false when the time is up.
+  // Stacks on request: the launcher requests them under a new number, for which the rank's reporter
+  // waits. The wait functions return false on timeout.
   uint32_t request_stacks();
   bool wait_for_request(uint32_t last_seen, std::chrono::milliseconds time) const;
   uint32_t requested() const;

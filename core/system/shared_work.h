@@ -1,4 +1,4 @@
-// Work that a thread cuts into pieces, so that threads that wait for its result do it too.
+// A parallel for loop that is also executed by the threads that wait for its result.
 #pragma once
 
 #include <condition_variable>
@@ -11,21 +11,22 @@
 
 namespace lockstep {
 
-using Piece = std::function<void(size_t number)>;
+using LoopBody = std::function<void(size_t number)>;
 
-// Does piece(0) to piece(count - 1), each once, in any order and on any thread.
-using DoPieces = std::function<void(size_t count, const Piece& piece)>;
+// Calls piece(0) to piece(count - 1), each once, in any order and on any thread.
+using ParallelFor = std::function<void(size_t count, const LoopBody& piece)>;
 
-inline void do_in_turn(size_t count, const Piece& piece) {
+// Executes the loop on the calling thread.
+inline void serial_for(size_t count, const LoopBody& piece) {
   for (size_t number = 0; number < count; ++number) piece(number);
 }
 
-// One thread calls do_all(), any number of times, and close() at last; any others help().
+// One thread calls do_all(), any number of times, and finally close(); other threads call help().
 class SharedWork {
  public:
-  // Returns when all pieces are done, here and by helpers. All are tried; then throws what that of
-  // the lowest number threw.
-  void do_all(size_t count, const Piece& piece) {
+  // Executes the loop and returns when all pieces are done, including those of helpers. Runs all
+  // pieces even if some throw, then rethrows the exception of the piece with the lowest number.
+  void do_all(size_t count, const LoopBody& piece) {
     MutexLock lock(mutex_);
     piece_ = &piece;
     next_ = done_ = 0;
@@ -33,17 +34,17 @@ class SharedWork {
     errors_.clear();
     changed_.notify_all();
     work();
-    // Not timed, as the work itself: helpers are at their last pieces.
+    // No timeout: helpers are executing their last pieces.
     changed_.wait(lock.native(), [&]() REQUIRES(mutex_) { return done_ == count_; });
     if (!errors_.empty()) std::rethrow_exception(errors_.begin()->second);
   }
 
-  // Does pieces whenever there are any, until close().
+  // Executes pieces as they become available, until close().
   void help() {
     MutexLock lock(mutex_);
     while (!closed_) {
       work();
-      // Not timed: the thread that has the work closes it, by an error if need be.
+      // No timeout: the thread that owns the work always calls close(), also on error.
       changed_.wait(lock.native(), [&]() REQUIRES(mutex_) { return closed_ || next_ < count_; });
     }
   }
@@ -74,15 +75,15 @@ class SharedWork {
 
   Mutex mutex_;
   std::condition_variable changed_;
-  const Piece* piece_ GUARDED_BY(mutex_) = nullptr;
+  const LoopBody* piece_ GUARDED_BY(mutex_) = nullptr;
   size_t next_ GUARDED_BY(mutex_) = 0, done_ GUARDED_BY(mutex_) = 0, count_ GUARDED_BY(mutex_) = 0;
-  // What pieces threw, by their numbers.
+  // Exceptions by piece number.
   std::map<size_t, std::exception_ptr> errors_ GUARDED_BY(mutex_);
   bool closed_ GUARDED_BY(mutex_) = false;
 };
 
-inline DoPieces pieces_of(SharedWork& work) {
-  return [&work](size_t count, const Piece& piece) { work.do_all(count, piece); };
+inline ParallelFor parallel_for(SharedWork& work) {
+  return [&work](size_t count, const LoopBody& piece) { work.do_all(count, piece); };
 }
 
 }  // namespace lockstep

@@ -20,7 +20,7 @@ std::string SocketAddress::host() const {
 }
 
 int SocketAddress::port() const {
-  // Both families have the port at the same place.
+  // The port has the same offset in both address families.
   return ntohs(reinterpret_cast<const sockaddr_in*>(&bytes)->sin_port);
 }
 
@@ -50,8 +50,7 @@ std::vector<SocketAddress> resolve(const std::string& host, int port) {
   addrinfo* found = nullptr;
   const int result = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
   if (result != 0)
-    throw environment_error(
-        fmt::format("cannot find the address of '{}': {}", host, ::gai_strerror(result)));
+    throw environment_error(fmt::format("cannot resolve '{}': {}", host, ::gai_strerror(result)));
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, ::freeaddrinfo);
   std::vector<SocketAddress> addresses;
   for (const auto* entry = found; entry; entry = entry->ai_next) {

@@ -1,4 +1,4 @@
-// Numeric addresses, and the names that stand for them. Nothing is ever looked up backwards.
+// Socket addresses and name resolution. Never performs reverse lookups.
 #pragma once
 
 #include <sys/socket.h>
@@ -23,10 +23,10 @@ struct SocketAddress {
   bool is_any() const;
 };
 
-// All addresses of a name or of a numeric host. Waits for the name service. Throws Environment.
+// All addresses of a host name or numeric address. Blocks on name resolution. Throws Environment.
 std::vector<SocketAddress> resolve(const std::string& host, int port);
 
-// Whether every address of `host` is of this machine only. A name that cannot be looked up is not.
+// Whether every address of `host` is a loopback address. False if it cannot be resolved.
 bool is_loopback(const std::string& host);
 
 }  // namespace lockstep

@@ -9,13 +9,13 @@ namespace lockstep {
 namespace {
 
 constexpr int kNicer = 10;
-// linux/ioprio.h: the last of "best effort".
+// linux/ioprio.h: the lowest priority of the class "best effort".
 constexpr int kIoPriorityOfProcess = 1;
 constexpr int kLowestBestEffort = (2 << 13) | 7;
 
 }  // namespace
 
-// Without any of it the work is done all the same.
+// Failures are ignored.
 void lower_thread_priority() {
   const int nice = ::getpriority(PRIO_PROCESS, 0) + kNicer;
   [[maybe_unused]] const auto set = ::setpriority(PRIO_PROCESS, 0, nice);

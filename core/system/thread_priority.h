@@ -1,11 +1,11 @@
-// Giving way to others.
+// Scheduling priority of threads.
 #pragma once
 
 namespace lockstep {
 
-// For work that nobody waits for: the calling thread, and what it starts, gets what others leave of
-// processor and disk, from now on. Beside a busy thread that is a tenth of a processor, and it does
-// not interrupt one; beside an idle one it is all of it. Best effort.
+// For background work: lowers the CPU and I/O priority of the calling thread and of the threads and
+// processes that it starts. When competing with a busy thread, it gets about a tenth of the CPU and
+// does not preempt that thread; on an idle CPU it is not limited. Best effort.
 void lower_thread_priority();
 
 }  // namespace lockstep

@@ -13,78 +13,78 @@
 namespace lockstep::dashboard {
 namespace {
 
-using Page = ApiResponse (*)(Dashboard&, const ApiRequest&);
-using RunPage = ApiResponse (*)(Dashboard&, const RunRequest&);
+using Handler = ApiResponse (*)(Dashboard&, const ApiRequest&);
+using RunHandler = ApiResponse (*)(Dashboard&, const RunRequest&);
 
-const std::map<std::string, Page>& pages() {
-  static const std::map<std::string, Page> all = {
-      {"server", [](Dashboard& d, const ApiRequest&) { return server_page(d); }},
-      {"runs", runs_page},
-      {"fields", fields_page},
-      {"groups", groups_page},
-      {"changes", changes_page},
-      {"alerts", alerts_page},
-      {"compare", compare_page},
-      {"series", series_page},
-      {"series.csv", series_csv_page},
-      {"band", band_page},
-      {"heatmap", heatmap_page},
-      {"artifacts", artifacts_page},
+const std::map<std::string, Handler>& handlers() {
+  static const std::map<std::string, Handler> all = {
+      {"server", [](Dashboard& d, const ApiRequest&) { return get_server(d); }},
+      {"runs", get_runs},
+      {"fields", get_fields},
+      {"groups", get_groups},
+      {"changes", get_changes},
+      {"alerts", get_alerts},
+      {"compare", get_comparison},
+      {"series", get_series},
+      {"series.csv", get_series_csv},
+      {"band", get_band},
+      {"heatmap", get_heatmap},
+      {"artifacts", get_artifacts},
   };
   return all;
 }
 
-const std::map<std::string, RunPage>& run_pages() {
-  static const std::map<std::string, RunPage> all = {
-      {"", run_page},
-      {"images", images_page},
-      {"histograms", histograms_page},
-      {"tables", tables_page},
-      {"texts", texts_page},
-      {"console", console_page},
-      {"files", [](Dashboard&, const RunRequest& r) { return files_page(r); }},
+const std::map<std::string, RunHandler>& run_handlers() {
+  static const std::map<std::string, RunHandler> all = {
+      {"", get_run},
+      {"images", get_images},
+      {"histograms", get_histograms},
+      {"tables", get_tables},
+      {"texts", get_texts},
+      {"console", get_console},
+      {"files", [](Dashboard&, const RunRequest& r) { return get_files(r); }},
   };
   return all;
 }
 
-void allow(Dashboard& dashboard, const ApiRequest& request, const std::string& method) {
+void require_method(Dashboard& dashboard, const ApiRequest& request, const std::string& method) {
   if (request.method != method)
-    throw ApiError(405, "bad_request", fmt::format("{} is not for this address", request.method));
+    throw ApiError(405, "bad_request", fmt::format("method {} is not allowed", request.method));
   if (method != "GET" && !dashboard.actions)
-    throw ApiError(403, "forbidden", "this dashboard only shows runs (--read-only)");
+    throw ApiError(403, "forbidden", "this dashboard is read-only (--read-only)");
 }
 
-ApiResponse answer_run(Dashboard& dashboard, const ApiRequest& request,
-                     const std::vector<std::string>& parts) {
-  const RunRequest about{.request = request,
-                         .run = existing_run(dashboard, parts[2]),
-                         .rest = {parts.begin() + 3, parts.end()}};
-  const auto page = about.rest.empty() ? std::string() : about.rest.front();
-  if (page.empty() && request.method == "DELETE") {
-    allow(dashboard, request, "DELETE");
-    return delete_action(dashboard, about);
+ApiResponse handle_run_request(Dashboard& dashboard, const ApiRequest& request,
+                               const std::vector<std::string>& parts) {
+  const RunRequest run_request{.request = request,
+                               .run = require_run(dashboard, parts[2]),
+                               .rest = {parts.begin() + 3, parts.end()}};
+  const auto action = run_request.rest.empty() ? std::string() : run_request.rest.front();
+  if (action.empty() && request.method == "DELETE") {
+    require_method(dashboard, request, "DELETE");
+    return delete_run(dashboard, run_request);
   }
-  if (page == "tags" || page == "stop") {
-    allow(dashboard, request, "POST");
-    return page == "tags" ? tags_action(dashboard, about) : stop_action(dashboard, about);
+  if (action == "tags" || action == "stop") {
+    require_method(dashboard, request, "POST");
+    return action == "tags" ? post_tags(dashboard, run_request) : post_stop(dashboard, run_request);
   }
-  allow(dashboard, request, "GET");
-  if (page == "images" && about.rest.size() > 1) return image_page(dashboard, about);
-  const auto it = run_pages().find(page);
-  if (it == run_pages().end())
-    throw not_found(fmt::format("there is no page '{}'", printable(page)));
-  return it->second(dashboard, about);
+  require_method(dashboard, request, "GET");
+  if (action == "images" && run_request.rest.size() > 1) return get_image(dashboard, run_request);
+  const auto it = run_handlers().find(action);
+  if (it == run_handlers().end())
+    throw not_found(fmt::format("no such resource: '{}'", printable(action)));
+  return it->second(dashboard, run_request);
 }
 
-ApiResponse answer_page(Dashboard& dashboard, const ApiRequest& request) {
+ApiResponse dispatch(Dashboard& dashboard, const ApiRequest& request) {
   const auto parts = path_parts(request.path);
-  if (parts.size() < 2 || parts[0] != "api") throw not_found("there is no such page");
-  if (parts.size() > 2 && parts[1] == "runs") return answer_run(dashboard, request, parts);
-  allow(dashboard, request, "GET");
-  if (parts.size() > 2 && parts[1] == "artifacts") return artifact_file_page(dashboard, parts);
-  const auto it = pages().find(parts[1]);
-  if (it == pages().end() || parts.size() > 2)
-    throw not_found(fmt::format("there is no page '{}'", printable(request.path)));
+  if (parts.size() < 2 || parts[0] != "api") throw not_found("no such resource");
+  if (parts.size() > 2 && parts[1] == "runs") return handle_run_request(dashboard, request, parts);
+  require_method(dashboard, request, "GET");
+  if (parts.size() > 2 && parts[1] == "artifacts") return get_artifact_file(dashboard, parts);
+  const auto it = handlers().find(parts[1]);
+  if (it == handlers().end() || parts.size() > 2)
+    throw not_found(fmt::format("no such resource: '{}'", printable(request.path)));
   return it->second(dashboard, request);
 }
 
@@ -104,33 +104,33 @@ std::vector<std::string> ApiRequest::all(const std::string& name) const {
 std::optional<double> ApiRequest::number(const std::string& name) const {
   const auto text = param(name);
   if (!text || text->empty()) return std::nullopt;
-  const auto value = number_in<double>(*text);
+  const auto value = parse_number<double>(*text);
   if (!value || !std::isfinite(*value))
-    throw bad_request(fmt::format("{}: '{}' is no number", name, printable(*text)));
+    throw bad_request(fmt::format("{}: expected a number, got '{}'", name, printable(*text)));
   return value;
 }
 
-size_t ApiRequest::count(const std::string& name, size_t otherwise, size_t most,
-                         size_t least) const {
+size_t ApiRequest::count(const std::string& name, size_t default_value, size_t max,
+                         size_t min) const {
   const auto value = number(name);
-  if (!value) return otherwise;
-  if (*value < static_cast<double>(least) || std::floor(*value) != *value)
-    throw bad_request(fmt::format("{}: expected a whole number from {} on", name, least));
-  return *value >= static_cast<double>(most) ? most : static_cast<size_t>(*value);
+  if (!value) return default_value;
+  if (*value < static_cast<double>(min) || std::floor(*value) != *value)
+    throw bad_request(fmt::format("{}: expected an integer of at least {}", name, min));
+  return *value >= static_cast<double>(max) ? max : static_cast<size_t>(*value);
 }
 
-ApiResponse ApiError::answer() const {
+ApiResponse ApiError::response() const {
   Json error = {{"code", code}, {"message", what()}};
   error.update(more);
-  auto answer = json_answer({{"error", error}});
-  answer.status = status;
-  return answer;
+  auto response = json_response({{"error", error}});
+  response.status = status;
+  return response;
 }
 
 ApiError not_found(const std::string& what) { return {404, "not_found", what}; }
 ApiError bad_request(const std::string& what) { return {400, "bad_request", what}; }
 
-ApiResponse json_answer(const Json& json) { return {.body = catalog::to_text(json)}; }
+ApiResponse json_response(const Json& json) { return {.body = catalog::to_text(json)}; }
 
 std::vector<std::string> path_parts(std::string_view path) {
   std::vector<std::string> parts;
@@ -143,17 +143,16 @@ std::vector<std::string> path_parts(std::string_view path) {
   return parts;
 }
 
-ApiResponse answer_api(Dashboard& dashboard, const ApiRequest& request) {
+ApiResponse handle_api_request(Dashboard& dashboard, const ApiRequest& request) {
   try {
-    return answer_page(dashboard, request);
+    return dispatch(dashboard, request);
   } catch (const ApiError& error) {
-    return error.answer();
+    return error.response();
   } catch (const Error& error) {
-    if (error.kind() == ErrorKind::Config) return bad_request(error.what()).answer();
-    return ApiError(500, "internal", error.what()).answer();
+    if (error.kind() == ErrorKind::Config) return bad_request(error.what()).response();
+    return ApiError(500, "internal", error.what()).response();
   } catch (const std::exception& error) {
-    return ApiError(500, "internal", fmt::format("an error of the dashboard: {}", error.what()))
-        .answer();
+    return ApiError(500, "internal", fmt::format("internal error: {}", error.what())).response();
   }
 }
 

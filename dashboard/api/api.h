@@ -1,5 +1,5 @@
-// Requests to the dashboard and its answers, apart from HTTP: what the server, the report and the
-// tests share. docs/dashboard_api.md is the contract.
+// Requests and responses of the dashboard's JSON API, independent of HTTP. See
+// docs/dashboard_api.md.
 #pragma once
 
 #include <functional>
@@ -25,18 +25,18 @@ struct ApiRequest {
 
   std::optional<std::string> param(const std::string& name) const;
   std::vector<std::string> all(const std::string& name) const;
-  // Throws ApiError(400) for what is no finite number.
+  // Throws ApiError(400) if the value is not a finite number.
   std::optional<double> number(const std::string& name) const;
-  // A whole number from 0 (or `least`) to `most`; larger ones become `most`.
-  size_t count(const std::string& name, size_t otherwise, size_t most, size_t least = 0) const;
+  // An integer from `min`, clamped to `max`. Throws ApiError(400).
+  size_t count(const std::string& name, size_t default_value, size_t max, size_t min = 0) const;
 };
 
 struct ApiResponse {
   int status = 200;
   std::string type = "application/json";
   std::string body;
-  catalog::InnerFile file;  // instead of the body, where it is open
-  std::string download;     // a name to save it under; empty: to be shown
+  catalog::InnerFile file;  // sent instead of the body if open
+  std::string download;     // file name of the download; empty: displayed inline
 };
 
 class ApiError : public std::runtime_error {
@@ -49,30 +49,29 @@ class ApiError : public std::runtime_error {
 
   int status;
   std::string code;
-  Json more;  // members beside code and message
+  Json more;  // additional members of the error object
 
-  ApiResponse answer() const;
+  ApiResponse response() const;
 };
 
 ApiError not_found(const std::string& what);
 ApiError bad_request(const std::string& what);
 
-// What the pages work with.
+// The state that the handlers use.
 struct Dashboard {
   catalog::RunCatalog& catalog;
-  bool actions = true;  // whether anything may be changed
-  bool token = false;   // whether one is needed
-  // The JSON Schema of run files, or "" where nobody has it. Called at most once at a time.
+  bool actions = true;  // false: read-only
+  bool token = false;   // whether a token is required
+  // The JSON Schema of run files, or "" if unavailable. Not called concurrently.
   std::function<std::string()> schema;
 };
 
-// The answer to any request below /api/, except for events and login. Never throws for what a
-// client sends: errors are answers.
-ApiResponse answer_api(Dashboard& dashboard, const ApiRequest& request);
+// Handles any request below /api/, except events and login. Errors become error responses.
+ApiResponse handle_api_request(Dashboard& dashboard, const ApiRequest& request);
 
-// "/api/runs/a%20b" decoded, as its parts: {"api", "runs", "a b"}.
+// The components of a decoded path: {"api", "runs", "a b"} for "/api/runs/a b".
 std::vector<std::string> path_parts(std::string_view path);
 
-ApiResponse json_answer(const Json& json);
+ApiResponse json_response(const Json& json);
 
 }  // namespace lockstep::dashboard

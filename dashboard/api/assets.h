@@ -1,4 +1,4 @@
-// The files of the page, which the build bundles and puts into the program.
+// The files of the front end, which the build bundles and embeds in the binary.
 #pragma once
 
 #include <string>
@@ -9,14 +9,14 @@ namespace lockstep::dashboard {
 struct Asset {
   std::string_view path;              // "/app.js"
   std::string_view type;              // for Content-Type
-  std::string_view body, compressed;  // compressed: by gzip
-  std::string_view tag;               // changes with the body, in quotes
+  std::string_view body, compressed;  // compressed: with gzip
+  std::string_view tag;               // ETag, with quotes
 };
 
-// "/" is the page. nullptr where there is none.
+// "/" is index.html. nullptr if there is no such file.
 const Asset* find_asset(std::string_view path);
 
-// The page as one file, with __LOCKSTEP_DATA__ where a report's JSON belongs.
+// The front end as one HTML file, with __LOCKSTEP_DATA__ in place of the report's JSON.
 std::string_view report_template();
 
 }  // namespace lockstep::dashboard

@@ -8,7 +8,7 @@
 namespace lockstep::dashboard {
 namespace {
 
-bool names_part(const Json& schema, const Json& value) {
+bool has_same_name(const Json& schema, const Json& value) {
   const auto* at = &schema;
   for (const char* key : {"properties", "name", "const"}) {
     if (!at->is_object() || !at->contains(key)) return false;
@@ -17,12 +17,12 @@ bool names_part(const Json& schema, const Json& value) {
   return value.is_object() && value.contains("name") && value["name"] == *at;
 }
 
-// The schema that holds for `value`, where there are several.
+// Selects the alternative of `schema` that applies to `value`.
 const Json& chosen_schema(const Json& schema, const Json& value) {
   for (const char* key : {"anyOf", "oneOf"}) {
     if (!schema.contains(key) || !schema[key].is_array()) continue;
     for (const auto& option : schema[key])
-      if (names_part(option, value)) return option;
+      if (has_same_name(option, value)) return option;
     for (const auto& option : schema[key])
       if (value.is_object() && option.is_object() && option.contains("properties") &&
           !option["properties"].contains("name"))

@@ -1,4 +1,4 @@
-// Which values of a resolved configuration nobody chose.
+// Which values of a resolved configuration are defaults.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace lockstep::dashboard {
 
-// Paths such as "optimizer.momentum" of `config` whose value is the default that `schema` (a JSON
-// Schema, as text) has for it, ascending; null when there is no schema. Where a section is one of
-// several (`oneOf`), the one with the same name counts.
+// The sorted paths in `config`, such as "optimizer.momentum", whose value equals its default in
+// `schema` (JSON Schema text); null without a schema. Of alternatives (`oneOf`), the one with the
+// same name is used.
 Json default_paths(const Json& config, const std::string& schema);
 
 }  // namespace lockstep::dashboard

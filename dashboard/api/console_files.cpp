@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMaxLineLength = 64u << 10, kSearchPiece = 1u << 20, kMaxSearched = 64u << 20;
+constexpr size_t kMaxLineLength = 64u << 10, kReadBytes = 1u << 20, kMaxSearchedBytes = 64u << 20;
 
 void add_files(const fs::path& dir, int node, std::vector<ConsoleStream>& streams) {
   for (const auto& [path, attempt, local_rank, num_ranks, is_error] : tracking::rank_outputs(dir)) {
@@ -77,9 +77,9 @@ class ConsoleFile {
 
   uint64_t size() const { return size_; }
 
-  std::string read(uint64_t from, size_t most_bytes) const {
-    if (recorded_) return recorded_->read(from, most_bytes);
-    const auto size = std::min<uint64_t>(most_bytes, size_ - std::min(from, size_));
+  std::string read(uint64_t from, size_t max_bytes) const {
+    if (recorded_) return recorded_->read(from, max_bytes);
+    const auto size = std::min<uint64_t>(max_bytes, size_ - std::min(from, size_));
     auto bytes = read_text_at(file_.get(), size, from);
     if (!bytes) throw errno_error(fmt::format("cannot read {}", path_.string()));
     return std::move(*bytes);
@@ -92,20 +92,21 @@ class ConsoleFile {
   uint64_t size_ = 0;
 };
 
-// The last state of a line that was rewritten.
-std::string shown_line(std::string line) {
+// The last state of a line that was rewritten with carriage returns.
+std::string final_line(std::string line) {
   while (line.ends_with('\r')) line.pop_back();
   if (const auto at = line.rfind('\r'); at != std::string::npos) line.erase(0, at + 1);
   if (line.size() > kMaxLineLength) line.resize(kMaxLineLength);
   return line;
 }
 
-// Calls take(offset within bytes, line) for each whole line; returns the bytes of them.
-template <class Take>
-size_t visit_lines(const std::string& bytes, const Take& take) {
+// Calls visit(offset within bytes, line) for each complete line until it returns false. Returns the
+// number of visited bytes.
+template <class Visit>
+size_t visit_lines(const std::string& bytes, const Visit& visit) {
   size_t begin = 0;
   for (size_t end = 0; (end = bytes.find('\n', begin)) != std::string::npos; begin = end + 1)
-    if (!take(begin, shown_line(bytes.substr(begin, end - begin)))) return end + 1;
+    if (!visit(begin, final_line(bytes.substr(begin, end - begin)))) return end + 1;
   return begin;
 }
 
@@ -130,51 +131,51 @@ std::vector<ConsoleStream> console_streams(const catalog::RunLogs& logs) {
   return streams;
 }
 
-ConsolePiece read_console(const ConsoleStream& stream, uint64_t from, size_t most_bytes,
+ConsoleChunk read_console(const ConsoleStream& stream, uint64_t from, size_t max_bytes,
                           bool is_over) {
   const ConsoleFile file(stream);
-  ConsolePiece piece{.begin = std::min(from, file.size()), .size = file.size()};
-  const auto bytes = file.read(piece.begin, most_bytes);
+  ConsoleChunk chunk{.begin = std::min(from, file.size()), .size = file.size()};
+  const auto bytes = file.read(chunk.begin, max_bytes);
   auto used = visit_lines(bytes, [&](size_t, std::string line) {
-    piece.lines.push_back(std::move(line));
+    chunk.lines.push_back(std::move(line));
     return true;
   });
-  const bool at_end = piece.begin + bytes.size() == piece.size;
-  const bool too_long = used == 0 && bytes.size() == most_bytes;
+  const bool at_end = chunk.begin + bytes.size() == chunk.size;
+  const bool too_long = used == 0 && bytes.size() == max_bytes;
   if (used < bytes.size() && ((at_end && is_over) || too_long)) {
-    piece.lines.push_back(shown_line(bytes.substr(used)));
+    chunk.lines.push_back(final_line(bytes.substr(used)));
     used = bytes.size();
   }
-  piece.end = piece.begin + used;
-  return piece;
+  chunk.end = chunk.begin + used;
+  return chunk;
 }
 
-ConsolePiece read_console_before(const ConsoleStream& stream, uint64_t to, size_t most_bytes) {
+ConsoleChunk read_console_before(const ConsoleStream& stream, uint64_t to, size_t max_bytes) {
   const ConsoleFile file(stream);
   const auto end = std::min(to, file.size());
-  auto begin = end - std::min<uint64_t>(end, most_bytes);
+  auto begin = end - std::min<uint64_t>(end, max_bytes);
   auto bytes = file.read(begin, end - begin);
-  if (begin > 0) {  // the first line began before
+  if (begin > 0) {  // skip the partial first line
     const auto first = bytes.find('\n');
     const auto cut = first == std::string::npos || first + 1 == bytes.size() ? 0 : first + 1;
     bytes.erase(0, cut);
     begin += cut;
   }
-  ConsolePiece piece{.begin = begin, .end = end, .size = file.size()};
+  ConsoleChunk chunk{.begin = begin, .end = end, .size = file.size()};
   const auto used = visit_lines(bytes, [&](size_t, std::string line) {
-    piece.lines.push_back(std::move(line));
+    chunk.lines.push_back(std::move(line));
     return true;
   });
-  if (used < bytes.size()) piece.lines.push_back(shown_line(bytes.substr(used)));
-  return piece;
+  if (used < bytes.size()) chunk.lines.push_back(final_line(bytes.substr(used)));
+  return chunk;
 }
 
-ConsolePiece read_console_tail(const ConsoleStream& stream, size_t num_lines, bool is_over) {
+ConsoleChunk read_console_tail(const ConsoleStream& stream, size_t num_lines, bool is_over) {
   const ConsoleFile file(stream);
   uint64_t begin = file.size();
   size_t breaks = 0;
-  while (begin > 0 && breaks <= num_lines && file.size() - begin < kMaxSearched) {
-    const auto step = std::min<uint64_t>(begin, kSearchPiece);
+  while (begin > 0 && breaks <= num_lines && file.size() - begin < kMaxSearchedBytes) {
+    const auto step = std::min<uint64_t>(begin, kReadBytes);
     const auto bytes = file.read(begin - step, step);
     auto at = bytes.size();
     for (; at > 0; --at)
@@ -182,26 +183,26 @@ ConsolePiece read_console_tail(const ConsoleStream& stream, size_t num_lines, bo
     begin = begin - step + at;
     if (breaks >= num_lines) break;
   }
-  return read_console(stream, begin, kMaxSearched, is_over);
+  return read_console(stream, begin, kMaxSearchedBytes, is_over);
 }
 
 ConsoleMatches search_console(const ConsoleStream& stream, const std::string& text, uint64_t from,
-                              size_t most_matches) {
+                              size_t max_matches) {
   const ConsoleFile file(stream);
-  const auto wanted = lower_case(text);
+  const auto pattern = lower_case(text);
   ConsoleMatches result{.end = std::min(from, file.size()), .size = file.size()};
-  const auto last = std::min(result.size, result.end + kMaxSearched);
+  const auto last = std::min(result.size, result.end + kMaxSearchedBytes);
   while (result.end < last) {
-    auto bytes = file.read(result.end, kSearchPiece);
+    auto bytes = file.read(result.end, kReadBytes);
     if (result.end + bytes.size() == result.size && !bytes.ends_with('\n')) bytes += '\n';
     const auto used = visit_lines(bytes, [&](size_t offset, std::string line) {
-      if (lower_case(line).find(wanted) != std::string::npos)
+      if (lower_case(line).find(pattern) != std::string::npos)
         result.matches.push_back({result.end + offset, std::move(line)});
-      return result.matches.size() < most_matches;
+      return result.matches.size() < max_matches;
     });
-    // A line longer than a piece is passed over piece by piece.
+    // A line longer than kReadBytes is skipped in several reads.
     result.end = std::min(result.size, result.end + (used > 0 ? used : bytes.size()));
-    if (result.matches.size() >= most_matches || bytes.empty()) break;
+    if (result.matches.size() >= max_matches || bytes.empty()) break;
   }
   return result;
 }

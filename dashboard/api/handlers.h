@@ -1,5 +1,4 @@
-// The pages of the API, one function each; docs/dashboard_api.md says what they answer. All throw
-// ApiError.
+// The request handlers of the API, described in docs/dashboard_api.md. All throw ApiError.
 #pragma once
 
 #include <string>
@@ -8,11 +7,11 @@
 
 namespace lockstep::dashboard {
 
-// What one request may ask for, and how many may listen; GET /api/server tells them.
+// Limits per request, and on concurrent event streams; reported by GET /api/server.
 constexpr size_t kMaxPoints = 20000, kMaxCurves = 512;
 constexpr int kMaxStreams = 32;
 
-// A page about one run: `rest` are the parts of the path behind its id.
+// A request about one run. `rest`: the path components after its id.
 struct RunRequest {
   const ApiRequest& request;
   catalog::RunSnapshot run;
@@ -24,46 +23,48 @@ Json alert_json(const std::string& run, const std::string& source, const Alert& 
 Json progress_json(const catalog::RunCatalog& catalog);
 Json changes_json(const catalog::CatalogChanges& changes, const catalog::RunCatalog& catalog);
 
-ApiResponse server_page(Dashboard& dashboard);
-ApiResponse runs_page(Dashboard& dashboard, const ApiRequest& request);
-ApiResponse fields_page(Dashboard& dashboard, const ApiRequest& request);
-ApiResponse groups_page(Dashboard& dashboard, const ApiRequest& request);
-ApiResponse changes_page(Dashboard& dashboard, const ApiRequest& request);
-ApiResponse alerts_page(Dashboard& dashboard, const ApiRequest& request);
+ApiResponse get_server(Dashboard& dashboard);
+ApiResponse get_runs(Dashboard& dashboard, const ApiRequest& request);
+ApiResponse get_fields(Dashboard& dashboard, const ApiRequest& request);
+ApiResponse get_groups(Dashboard& dashboard, const ApiRequest& request);
+ApiResponse get_changes(Dashboard& dashboard, const ApiRequest& request);
+ApiResponse get_alerts(Dashboard& dashboard, const ApiRequest& request);
 
-ApiResponse run_page(Dashboard& dashboard, const RunRequest& request);
-// What /api/runs/ID answers: its small members, and with them the whole as text.
+ApiResponse get_run(Dashboard& dashboard, const RunRequest& request);
+// The response of /api/runs/ID: its small members, and with them the complete JSON text.
 Json run_head(Dashboard& dashboard, const catalog::RunSummary& run);
 std::string run_detail(const Json& head, const catalog::RunSummary& run,
                        const catalog::NameTable& names);
-ApiResponse compare_page(Dashboard& dashboard, const ApiRequest& request);
+ApiResponse get_comparison(Dashboard& dashboard, const ApiRequest& request);
 Json comparison(Dashboard& dashboard, const std::vector<catalog::RunSnapshot>& runs);
 
-ApiResponse series_page(Dashboard& dashboard, const ApiRequest& request);
-ApiResponse series_csv_page(Dashboard& dashboard, const ApiRequest& request);
-ApiResponse band_page(Dashboard& dashboard, const ApiRequest& request);
-ApiResponse heatmap_page(Dashboard& dashboard, const ApiRequest& request);
+ApiResponse get_series(Dashboard& dashboard, const ApiRequest& request);
+ApiResponse get_series_csv(Dashboard& dashboard, const ApiRequest& request);
+ApiResponse get_band(Dashboard& dashboard, const ApiRequest& request);
+ApiResponse get_heatmap(Dashboard& dashboard, const ApiRequest& request);
 
-ApiResponse images_page(Dashboard& dashboard, const RunRequest& request);
-ApiResponse image_page(Dashboard& dashboard, const RunRequest& request);
-ApiResponse histograms_page(Dashboard& dashboard, const RunRequest& request);
-ApiResponse tables_page(Dashboard& dashboard, const RunRequest& request);
-ApiResponse texts_page(Dashboard& dashboard, const RunRequest& request);
-ApiResponse console_page(Dashboard& dashboard, const RunRequest& request);
-ApiResponse files_page(const RunRequest& request);
+ApiResponse get_images(Dashboard& dashboard, const RunRequest& request);
+ApiResponse get_image(Dashboard& dashboard, const RunRequest& request);
+ApiResponse get_histograms(Dashboard& dashboard, const RunRequest& request);
+ApiResponse get_tables(Dashboard& dashboard, const RunRequest& request);
+ApiResponse get_texts(Dashboard& dashboard, const RunRequest& request);
+ApiResponse get_console(Dashboard& dashboard, const RunRequest& request);
+ApiResponse get_files(const RunRequest& request);
 
-ApiResponse artifacts_page(Dashboard& dashboard, const ApiRequest& request);
-ApiResponse artifact_file_page(Dashboard& dashboard, const std::vector<std::string>& parts);
+ApiResponse get_artifacts(Dashboard& dashboard, const ApiRequest& request);
+ApiResponse get_artifact_file(Dashboard& dashboard, const std::vector<std::string>& parts);
 
-ApiResponse tags_action(Dashboard& dashboard, const RunRequest& request);
-ApiResponse stop_action(Dashboard& dashboard, const RunRequest& request);
-ApiResponse delete_action(Dashboard& dashboard, const RunRequest& request);
+ApiResponse post_tags(Dashboard& dashboard, const RunRequest& request);
+ApiResponse post_stop(Dashboard& dashboard, const RunRequest& request);
+ApiResponse delete_run(Dashboard& dashboard, const RunRequest& request);
 
-// Runs that the parameters `run` or `filter` name. Throws ApiError(404) for an unknown run.
-std::vector<catalog::RunSnapshot> runs_of(Dashboard& dashboard, const ApiRequest& request);
-catalog::RunSnapshot existing_run(Dashboard& dashboard, const std::string& id);
-// Those that `filter` takes, newest first. Throws ApiError(400, bad_filter).
+// The runs selected by the parameters `run` or `filter`. Throws ApiError(404) for an unknown run.
+std::vector<catalog::RunSnapshot> requested_runs(Dashboard& dashboard, const ApiRequest& request);
+// Throws ApiError(404).
+catalog::RunSnapshot require_run(Dashboard& dashboard, const std::string& id);
+// The runs that match `filter`, newest first. Throws ApiError(400, bad_filter).
 std::vector<catalog::RunSnapshot> filtered_runs(Dashboard& dashboard, const std::string& filter);
-std::shared_ptr<catalog::RunLogs> opened(Dashboard& dashboard, const std::string& id);
+// Throws ApiError(404).
+std::shared_ptr<catalog::RunLogs> open_logs(Dashboard& dashboard, const std::string& id);
 
 }  // namespace lockstep::dashboard

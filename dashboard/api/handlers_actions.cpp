@@ -1,4 +1,4 @@
-// What changes a run.
+// Handlers that change runs.
 #include <fmt/format.h>
 
 #include "catalog/run_list.h"
@@ -11,38 +11,39 @@
 namespace lockstep::dashboard {
 namespace {
 
-Json body_of(const RunRequest& request) {
+Json json_body(const RunRequest& request) {
   auto json = request.request.body.empty() ? Json::object()
                                            : Json::parse(request.request.body, nullptr, false);
-  if (!json.is_object()) throw bad_request("the body is no JSON object");
+  if (!json.is_object()) throw bad_request("the body is not a JSON object");
   return json;
 }
 
 std::optional<std::string> text_member(const Json& body, const char* name) {
   if (!body.contains(name) || body[name].is_null()) return std::nullopt;
-  if (!body[name].is_string()) throw bad_request(fmt::format("{} is no text", name));
+  if (!body[name].is_string()) throw bad_request(fmt::format("{}: expected a string", name));
   return body[name].get<std::string>();
 }
 
 void add_changes(const Json& body, const char* name, char sign, std::vector<std::string>& changes) {
   if (!body.contains(name)) return;
-  if (!body[name].is_array()) throw bad_request(fmt::format("{} is no list of texts", name));
+  if (!body[name].is_array())
+    throw bad_request(fmt::format("{}: expected a list of strings", name));
   for (const auto& tag : body[name]) {
-    if (!tag.is_string()) throw bad_request(fmt::format("{} is no list of texts", name));
+    if (!tag.is_string()) throw bad_request(fmt::format("{}: expected a list of strings", name));
     changes.push_back(sign + tag.get<std::string>());
   }
 }
 
-// As somebody else may have seen it since: what the file system says now.
+// Rereads the run, so that the response has the state on disk.
 ApiResponse current_row(Dashboard& dashboard, const std::string& id) {
   dashboard.catalog.refresh(id);
-  return json_answer(run_row(*existing_run(dashboard, id), tracking::unix_now()));
+  return json_response(run_row(*require_run(dashboard, id), tracking::unix_now()));
 }
 
 }  // namespace
 
-ApiResponse tags_action(Dashboard& dashboard, const RunRequest& request) {
-  const auto body = body_of(request);
+ApiResponse post_tags(Dashboard& dashboard, const RunRequest& request) {
+  const auto body = json_body(request);
   std::vector<std::string> changes;
   add_changes(body, "add", '+', changes);
   add_changes(body, "remove", '-', changes);
@@ -50,28 +51,28 @@ ApiResponse tags_action(Dashboard& dashboard, const RunRequest& request) {
   return current_row(dashboard, request.run->id);
 }
 
-ApiResponse stop_action(Dashboard& dashboard, const RunRequest& request) {
-  const auto reason = text_member(body_of(request), "reason");
+ApiResponse post_stop(Dashboard& dashboard, const RunRequest& request) {
+  const auto reason = text_member(json_body(request), "reason");
   dashboard.catalog.refresh(request.run->id);
-  const auto run = existing_run(dashboard, request.run->id);
+  const auto run = require_run(dashboard, request.run->id);
   if (run->state != RunState::Running)
     throw ApiError(409, "conflict", fmt::format("the run is over: {}", state_name(run->state)));
-  tracking::request_stop(run->dir, reason.value_or("asked for in the dashboard"));
+  tracking::request_stop(run->dir, reason.value_or("requested in the dashboard"));
   return current_row(dashboard, request.run->id);
 }
 
-ApiResponse delete_action(Dashboard& dashboard, const RunRequest& request) {
+ApiResponse delete_run(Dashboard& dashboard, const RunRequest& request) {
   const auto& id = request.run->id;
-  if (text_member(body_of(request), "confirm") != id)
-    throw bad_request("to delete a run, `confirm` must be its id");
+  if (text_member(json_body(request), "confirm") != id)
+    throw bad_request("confirm: expected the id of the run");
   const auto run = read_run(request.run->dir, dashboard.catalog.names());
   if (entries_of(run, dashboard.catalog.names()).empty())
-    throw not_found(fmt::format("there is no run '{}'", printable(id)));
+    throw not_found(fmt::format("run '{}' not found", printable(id)));
   if (const auto reason = why_in_use(*run); !reason.empty())
-    throw ApiError(409, "conflict", fmt::format("the run is not over: {}", reason));
+    throw ApiError(409, "conflict", fmt::format("the run is in use: {}", reason));
   tracking::remove_run(dashboard.catalog.directory(), request.run->dir);
   dashboard.catalog.refresh(id);
-  return json_answer({{"deleted", id}});
+  return json_response({{"deleted", id}});
 }
 
 }  // namespace lockstep::dashboard

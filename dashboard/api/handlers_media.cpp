@@ -1,4 +1,5 @@
-// Images, histograms, tables and messages: read from the event logs when they are looked at.
+// Handlers of images, histograms, tables and messages, which are read from the event logs on
+// request.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,10 +17,11 @@ struct PlacedRecord {
   catalog::RecordPlace place;
 };
 
-// Those of a kind that are asked for, by time.
-std::vector<PlacedRecord> asked_records(const catalog::RunLogs& logs,
-                                        const catalog::NameTable& names, const ApiRequest& request,
-                                        catalog::RecordPlace::Kind kind) {
+// The records of a kind that the request selects, by time.
+std::vector<PlacedRecord> requested_records(const catalog::RunLogs& logs,
+                                            const catalog::NameTable& names,
+                                            const ApiRequest& request,
+                                            catalog::RecordPlace::Kind kind) {
   const auto source = request.param("source"), name = request.param("name");
   const auto number = name ? names.find(*name) : catalog::NameTable::kNone;
   std::vector<PlacedRecord> records;
@@ -55,15 +57,16 @@ Json moment_json(const PlacedRecord& record) {
           {"at", record.place.end}};
 }
 
-// `limit` of them, evenly, the last one among them.
-std::vector<PlacedRecord> thinned(const std::vector<PlacedRecord>& records, size_t limit) {
+// Up to `limit` records at even distances, including the last.
+std::vector<PlacedRecord> sample_evenly(const std::vector<PlacedRecord>& records, size_t limit) {
   if (records.size() <= limit) return records;
-  std::vector<PlacedRecord> some;
-  for (size_t i = 0; i < limit; ++i) some.push_back(records[(i + 1) * records.size() / limit - 1]);
-  return some;
+  std::vector<PlacedRecord> sample;
+  for (size_t i = 0; i < limit; ++i)
+    sample.push_back(records[(i + 1) * records.size() / limit - 1]);
+  return sample;
 }
 
-std::string address_part(const std::string& text) {
+std::string url_encode(const std::string& text) {
   std::string encoded;
   for (const unsigned char c : text) {
     if (std::isalnum(c) || c == '-' || c == '_' || c == '.')
@@ -74,23 +77,23 @@ std::string address_part(const std::string& text) {
   return encoded;
 }
 
-uint64_t place_number(const std::string& text) {
-  if (const auto number = number_in<uint64_t>(text)) return *number;
-  throw bad_request(fmt::format("'{}' is no place in a log", printable(text)));
+uint64_t parse_position(const std::string& text) {
+  if (const auto number = parse_number<uint64_t>(text)) return *number;
+  throw bad_request(fmt::format("at: expected a position in the log, got '{}'", printable(text)));
 }
 
-TextLevel level_named(const std::string& name) {
+TextLevel parse_level(const std::string& name) {
   for (const auto level : {TextLevel::Debug, TextLevel::Info, TextLevel::Warning, TextLevel::Error})
     if (name == level_name(level)) return level;
-  throw bad_request("level is debug, info, warning or error");
+  throw bad_request("level: expected debug, info, warning or error");
 }
 
 }  // namespace
 
-ApiResponse images_page(Dashboard& dashboard, const RunRequest& request) {
-  const auto logs = opened(dashboard, request.run->id);
-  auto records = asked_records(*logs, dashboard.catalog.names(), request.request,
-                               catalog::RecordPlace::Kind::Image);
+ApiResponse get_images(Dashboard& dashboard, const RunRequest& request) {
+  const auto logs = open_logs(dashboard, request.run->id);
+  auto records = requested_records(*logs, dashboard.catalog.names(), request.request,
+                                   catalog::RecordPlace::Kind::Image);
   if (const auto before = request.request.number("before"))
     std::erase_if(records, [&](const auto& record) { return record.place.time >= *before; });
   std::ranges::reverse(records);
@@ -104,36 +107,36 @@ ApiResponse images_page(Dashboard& dashboard, const RunRequest& request) {
     item["width"] = image->width;
     item["height"] = image->height;
     item["caption"] = image->caption;
-    item["url"] = fmt::format("/api/runs/{}/images/{}/{}.png", address_part(request.run->id),
+    item["url"] = fmt::format("/api/runs/{}/images/{}/{}.png", url_encode(request.run->id),
                               records[i].source, records[i].place.end);
     items.push_back(std::move(item));
   }
-  return json_answer({{"items", items}, {"more", records.size() > limit}});
+  return json_response({{"items", items}, {"more", records.size() > limit}});
 }
 
-ApiResponse image_page(Dashboard& dashboard, const RunRequest& request) {
+ApiResponse get_image(Dashboard& dashboard, const RunRequest& request) {
   if (request.rest.size() != 3 || !request.rest[2].ends_with(".png"))
-    throw not_found("there is no such image");
-  const auto at = place_number(request.rest[2].substr(0, request.rest[2].size() - 4));
-  const auto logs = opened(dashboard, request.run->id);
-  ApiRequest asked;
-  asked.params = {{"source", request.rest[1]}};
-  for (const auto& record :
-       asked_records(*logs, dashboard.catalog.names(), asked, catalog::RecordPlace::Kind::Image)) {
+    throw not_found("image not found");
+  const auto at = parse_position(request.rest[2].substr(0, request.rest[2].size() - 4));
+  const auto logs = open_logs(dashboard, request.run->id);
+  ApiRequest query;
+  query.params = {{"source", request.rest[1]}};
+  for (const auto& record : requested_records(*logs, dashboard.catalog.names(), query,
+                                              catalog::RecordPlace::Kind::Image)) {
     if (record.place.end != at) continue;
     if (auto image = read_placed<Image>(*logs, record))
       return {.type = "image/png", .body = std::move(image->png)};
   }
-  throw not_found("there is no such image");
+  throw not_found("image not found");
 }
 
-ApiResponse histograms_page(Dashboard& dashboard, const RunRequest& request) {
-  const auto logs = opened(dashboard, request.run->id);
-  const auto records = asked_records(*logs, dashboard.catalog.names(), request.request,
-                                     catalog::RecordPlace::Kind::Histogram);
+ApiResponse get_histograms(Dashboard& dashboard, const RunRequest& request) {
+  const auto logs = open_logs(dashboard, request.run->id);
+  const auto records = requested_records(*logs, dashboard.catalog.names(), request.request,
+                                         catalog::RecordPlace::Kind::Histogram);
   std::string text = fmt::format("{{\"total\":{},\"items\":[", records.size());
   bool first = true;
-  for (const auto& record : thinned(records, request.request.count("limit", 100, 1000, 1))) {
+  for (const auto& record : sample_evenly(records, request.request.count("limit", 100, 1000, 1))) {
     const auto histogram = read_placed<Histogram>(*logs, record);
     if (!histogram) continue;
     if (!first) text += ',';
@@ -151,47 +154,47 @@ ApiResponse histograms_page(Dashboard& dashboard, const RunRequest& request) {
   return {.body = text + "]}"};
 }
 
-ApiResponse tables_page(Dashboard& dashboard, const RunRequest& request) {
-  const auto logs = opened(dashboard, request.run->id);
-  const auto records = asked_records(*logs, dashboard.catalog.names(), request.request,
-                                     catalog::RecordPlace::Kind::Table);
-  if (records.empty()) throw not_found("there is no such table");
+ApiResponse get_tables(Dashboard& dashboard, const RunRequest& request) {
+  const auto logs = open_logs(dashboard, request.run->id);
+  const auto records = requested_records(*logs, dashboard.catalog.names(), request.request,
+                                         catalog::RecordPlace::Kind::Table);
+  if (records.empty()) throw not_found("table not found");
   auto versions = Json::array();
-  for (const auto& record : thinned(records, 1000)) versions.push_back(moment_json(record));
+  for (const auto& record : sample_evenly(records, 1000)) versions.push_back(moment_json(record));
   auto chosen = records.end() - 1;
   if (const auto at = request.request.param("at"))
-    chosen = std::ranges::find_if(records, [place = place_number(*at)](const auto& record) {
+    chosen = std::ranges::find_if(records, [place = parse_position(*at)](const auto& record) {
       return record.place.end == place;
     });
-  if (chosen == records.end()) throw not_found("there is no such table");
+  if (chosen == records.end()) throw not_found("table not found");
   const auto table = read_placed<Table>(*logs, *chosen);
-  if (!table) throw not_found("there is no such table");
+  if (!table) throw not_found("table not found");
   const auto offset =
       std::min(request.request.count("offset", 0, SIZE_MAX / 2), table->rows.size());
   const auto limit = request.request.count("rows", 100, 10000);
   auto rows = Json::array();
   for (size_t i = offset; i < std::min(offset + limit, table->rows.size()); ++i)
     rows.push_back(catalog::finite_value(table->rows[i]));
-  return json_answer({{"versions", versions},
-                      {"at", chosen->place.end},
-                      {"columns", table->columns},
-                      {"rows", rows},
-                      {"num_rows", table->rows.size()}});
+  return json_response({{"versions", versions},
+                        {"at", chosen->place.end},
+                        {"columns", table->columns},
+                        {"rows", rows},
+                        {"num_rows", table->rows.size()}});
 }
 
-ApiResponse texts_page(Dashboard& dashboard, const RunRequest& request) {
-  const auto logs = opened(dashboard, request.run->id);
-  auto records = asked_records(*logs, dashboard.catalog.names(), request.request,
-                               catalog::RecordPlace::Kind::Text);
+ApiResponse get_texts(Dashboard& dashboard, const RunRequest& request) {
+  const auto logs = open_logs(dashboard, request.run->id);
+  auto records = requested_records(*logs, dashboard.catalog.names(), request.request,
+                                   catalog::RecordPlace::Kind::Text);
   if (const auto level = request.request.param("level"))
-    std::erase_if(records, [least = static_cast<uint8_t>(level_named(*level))](const auto& record) {
-      return record.place.level < least;
+    std::erase_if(records, [min = static_cast<uint8_t>(parse_level(*level))](const auto& record) {
+      return record.place.level < min;
     });
   const auto limit = request.request.count("limit", 200, 5000);
-  const auto wanted = request.request.number("offset").value_or(0);
+  const auto requested = request.request.number("offset").value_or(0);
   const auto total = static_cast<double>(records.size());
   const auto offset =
-      static_cast<size_t>(std::clamp(wanted < 0 ? total + wanted : wanted, 0.0, total));
+      static_cast<size_t>(std::clamp(requested < 0 ? total + requested : requested, 0.0, total));
   auto items = Json::array();
   for (size_t i = offset; i < std::min(offset + limit, records.size()); ++i)
     if (const auto text = read_placed<TextLine>(*logs, records[i]))
@@ -199,7 +202,7 @@ ApiResponse texts_page(Dashboard& dashboard, const RunRequest& request) {
                        {"time", catalog::number_value(text->time)},
                        {"level", level_name(text->level)},
                        {"line", text->line}});
-  return json_answer({{"total", records.size()}, {"offset", offset}, {"items", items}});
+  return json_response({{"total", records.size()}, {"offset", offset}, {"items", items}});
 }
 
 }  // namespace lockstep::dashboard

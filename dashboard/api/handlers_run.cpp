@@ -1,4 +1,4 @@
-// One run, and several beside each other.
+// Handlers of one run, and of comparisons.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,9 +9,9 @@
 #include "catalog/json_text.h"
 #include "catalog/run_json.h"
 #include "core/system/durable_file.h"
-#include "dashboard/api/handlers.h"
 #include "dashboard/api/config_defaults.h"
 #include "dashboard/api/console_files.h"
+#include "dashboard/api/handlers.h"
 #include "lockstep/error.h"
 #include "tracking/log/unix_time.h"
 #include "tracking/runs/run_directory.h"
@@ -33,16 +33,15 @@ const char* media_name(catalog::MediaTotals::Kind kind) {
   return "image";
 }
 
-Json whole_totals_json(const catalog::MetricTotals& metric) {
+Json all_totals_json(const catalog::MetricTotals& metric) {
   auto json = totals_json(metric);
   json["mean"] = catalog::number_value(metric.mean());
   json["num_nan"] = metric.num_nan;
   return json;
 }
 
-// A run may have tens of thousands of metrics. What has a part for each of them is written as text:
-// objects of the JSON library take a search for each member that is added, and ten times the
-// memory.
+// A run may have tens of thousands of metrics. Per-metric data is therefore written as text: JSON
+// objects need a search for each added member, and ten times the memory.
 void append_summary(std::string& text, const catalog::SourceSummary& source,
                     const catalog::NameTable& names) {
   std::map<std::string_view, double> values;
@@ -59,7 +58,7 @@ void append_summary(std::string& text, const catalog::SourceSummary& source,
   text += '}';
 }
 
-// The object `head` as text, with one more member: `name`, whose value is to follow, and a '}'.
+// Appends the object `head` with a member `name`; the caller appends its value and a '}'.
 void append_open(std::string& text, const Json& head, std::string_view name) {
   const auto object = catalog::to_text(head);
   text.append(object, 0, object.size() - 1);
@@ -98,23 +97,23 @@ void append_sources(std::string& text, const catalog::RunSummary& run,
   text += ']';
 }
 
-// Of each metric: who has it, and the totals of the first.
+// For each metric: the sources that have it, and the totals of the first.
 void append_metrics(std::string& text, const catalog::RunSummary& run,
                     const catalog::NameTable& names) {
-  struct Use {
+  struct MetricSources {
     const catalog::MetricTotals* totals = nullptr;
     std::vector<std::string> sources;
   };
-  std::map<std::string_view, Use> metrics;
+  std::map<std::string_view, MetricSources> metrics;
   for (const auto& source : run.sources)
     for (const auto& metric : source.metrics) {
       if (metric.count == 0) continue;
-      auto& use = metrics[names.text(metric.name)];
-      if (!use.totals) use.totals = &metric;
-      use.sources.push_back(source.source);
+      auto& entry = metrics[names.text(metric.name)];
+      if (!entry.totals) entry.totals = &metric;
+      entry.sources.push_back(source.source);
     }
   text += '[';
-  for (bool is_first = true; const auto& [name, use] : metrics) {
+  for (bool is_first = true; const auto& [name, entry] : metrics) {
     if (!std::exchange(is_first, false)) text += ',';
     const auto slash = name.rfind('/');
     append_open(text,
@@ -122,8 +121,8 @@ void append_metrics(std::string& text, const catalog::RunSummary& run,
                  {"section", std::string(name.substr(0, slash == name.npos ? 0 : slash))},
                  {"axis", name.starts_with("system/") ? "time" : "step"}},
                 "sources");
-    const auto totals = catalog::to_text(whole_totals_json(*use.totals));
-    text += catalog::to_text(use.sources) + ',' + totals.substr(1);
+    const auto totals = catalog::to_text(all_totals_json(*entry.totals));
+    text += catalog::to_text(entry.sources) + ',' + totals.substr(1);
   }
   text += ']';
 }
@@ -193,7 +192,7 @@ Json console_json(const catalog::RunLogs& logs) {
   return list;
 }
 
-// What run.json says beyond what the row has.
+// The fields of run.json that the row does not contain.
 Json environment_json(const catalog::RunSummary& run) {
   static const std::set<std::string> kShown = {"id",      "name",   "group",     "job_type",
                                                "created", "job_id", "world_size"};
@@ -204,13 +203,13 @@ Json environment_json(const catalog::RunSummary& run) {
       for (const auto& [key, value] : json.items())
         if (!kShown.contains(key)) environment[key] = catalog::finite_value(value);
   } catch (const Error&) {
-    // No run.json: the logs say the rest.
+    // No run.json: the event logs contain the rest.
   }
   return environment;
 }
 
 Json config_of(Dashboard& dashboard, const catalog::RunSummary& run) {
-  const auto logs = opened(dashboard, run.id);
+  const auto logs = open_logs(dashboard, run.id);
   return logs->look([](const auto& all) -> Json {
     for (const auto& log : all)
       if (!log->name().is_node && log->config().is_object())
@@ -267,7 +266,7 @@ Json run_head(Dashboard& dashboard, const catalog::RunSummary& run) {
   json["media"] = media_json(run, dashboard.catalog.names());
   json["summary"] = job_summary(run, dashboard.catalog.names());
   json["checkpoints"] = checkpoints_json_of(run.dir);
-  json["console"] = console_json(*opened(dashboard, run.id));
+  json["console"] = console_json(*open_logs(dashboard, run.id));
   json["alerts"] = alerts_json(run);
   uint64_t num_texts = 0;
   for (const auto& source : run.sources) num_texts += source.num_texts;
@@ -288,7 +287,7 @@ std::string run_detail(const Json& head, const catalog::RunSummary& run,
   return text + '}';
 }
 
-ApiResponse run_page(Dashboard& dashboard, const RunRequest& request) {
+ApiResponse get_run(Dashboard& dashboard, const RunRequest& request) {
   const auto head = run_head(dashboard, *request.run);
   return {.body = run_detail(head, *request.run, dashboard.catalog.names())};
 }
@@ -297,7 +296,7 @@ Json comparison(Dashboard& dashboard, const std::vector<catalog::RunSnapshot>& r
   const auto& names = dashboard.catalog.names();
   auto rows = Json::array(), metrics = Json::array();
   std::vector<std::map<std::string, Json>> configs, environments;
-  // By name; of each run the totals of its first source that has the metric.
+  // By metric name: for each run, the totals of its first source that has the metric.
   std::map<std::string_view, std::vector<const catalog::MetricTotals*>> totals;
   for (size_t i = 0; i < runs.size(); ++i) {
     const auto& run = runs[i];
@@ -315,7 +314,7 @@ Json comparison(Dashboard& dashboard, const std::vector<catalog::RunSnapshot>& r
   for (const auto& [name, of_runs] : totals) {
     auto values = Json::array();
     for (const auto* metric : of_runs)
-      values.push_back(metric ? whole_totals_json(*metric) : Json(nullptr));
+      values.push_back(metric ? all_totals_json(*metric) : Json(nullptr));
     metrics.push_back({{"name", std::string(name)}, {"values", values}});
   }
   return {{"runs", rows},
@@ -324,11 +323,12 @@ Json comparison(Dashboard& dashboard, const std::vector<catalog::RunSnapshot>& r
           {"metrics", metrics}};
 }
 
-ApiResponse compare_page(Dashboard& dashboard, const ApiRequest& request) {
-  const auto runs = runs_of(dashboard, request);
+ApiResponse get_comparison(Dashboard& dashboard, const ApiRequest& request) {
+  const auto runs = requested_runs(dashboard, request);
   if (runs.size() < 2 || runs.size() > kMaxCompared)
-    throw bad_request(fmt::format("2 to {} runs can be compared", kMaxCompared));
-  return json_answer(comparison(dashboard, runs));
+    throw bad_request(
+        fmt::format("expected 2 to {} runs to compare, got {}", kMaxCompared, runs.size()));
+  return json_response(comparison(dashboard, runs));
 }
 
 }  // namespace lockstep::dashboard

@@ -1,4 +1,4 @@
-// The list of runs, and what is known about all of them.
+// Handlers of the run list and of all runs.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,30 +27,31 @@ Json content_json(const FieldContent& content) {
   return nullptr;
 }
 
-RunField field_named(const std::string& text) {
+RunField parse_field(const std::string& text) {
   const auto field = RunField::parse(text);
-  if (!field) throw bad_request(fmt::format("there is no field '{}'", printable(text)));
+  if (!field) throw bad_request(fmt::format("unknown field '{}'", printable(text)));
   return *field;
 }
 
-// In both directions runs with a value come first, then those with NaN, then those without one.
+// In both directions: runs with a value, then those with NaN, then those without a value.
 int sort_class(const FieldContent& content) {
   if (std::holds_alternative<std::monostate>(content)) return 2;
   const auto* number = std::get_if<double>(&content);
   return number && std::isnan(*number) ? 1 : 0;
 }
 
-std::vector<RunField> asked_columns(const ApiRequest& request) {
+std::vector<RunField> requested_columns(const ApiRequest& request) {
   std::vector<RunField> columns;
-  for (const auto& column : request.all("column")) columns.push_back(field_named(column));
-  if (columns.size() > kMaxColumns) throw bad_request("too many columns");
+  for (const auto& column : request.all("column")) columns.push_back(parse_field(column));
+  if (columns.size() > kMaxColumns)
+    throw bad_request(fmt::format("more than {} columns", kMaxColumns));
   return columns;
 }
 
 void sort_by_field(std::vector<catalog::RunSnapshot>& runs, const std::string& word,
                    const catalog::NameTable& names, double now) {
   const bool descending = word.starts_with('-');
-  const auto field = field_named(descending ? word.substr(1) : word);
+  const auto field = parse_field(descending ? word.substr(1) : word);
   std::vector<std::pair<FieldContent, catalog::RunSnapshot>> keyed;
   keyed.reserve(runs.size());
   for (auto& run : runs) keyed.emplace_back(field.value(*run, names, now), run);
@@ -147,9 +148,9 @@ Json changes_json(const catalog::CatalogChanges& changes, const catalog::RunCata
 std::vector<catalog::RunSnapshot> filtered_runs(Dashboard& dashboard, const std::string& filter) {
   auto runs = dashboard.catalog.all();
   try {
-    const RunFilter chosen(filter, tracking::unix_now());
+    const RunFilter run_filter(filter, tracking::unix_now());
     std::erase_if(runs, [&](const catalog::RunSnapshot& run) {
-      return !chosen.takes(*run, dashboard.catalog.names());
+      return !run_filter.matches(*run, dashboard.catalog.names());
     });
   } catch (const FilterError& error) {
     throw ApiError(400, "bad_filter", error.what(), {{"column", error.column}});
@@ -157,8 +158,8 @@ std::vector<catalog::RunSnapshot> filtered_runs(Dashboard& dashboard, const std:
   return runs;
 }
 
-ApiResponse server_page(Dashboard& dashboard) {
-  return json_answer(
+ApiResponse get_server(Dashboard& dashboard) {
+  return json_response(
       {{"version", kVersion},
        {"dir", dashboard.catalog.directory().string()},
        {"seq", dashboard.catalog.number()},
@@ -168,15 +169,15 @@ ApiResponse server_page(Dashboard& dashboard) {
        {"token", dashboard.token}});
 }
 
-ApiResponse runs_page(Dashboard& dashboard, const ApiRequest& request) {
+ApiResponse get_runs(Dashboard& dashboard, const ApiRequest& request) {
   const auto number = dashboard.catalog.number();
   const auto now = tracking::unix_now();
   const auto& names = dashboard.catalog.names();
   auto runs = filtered_runs(dashboard, request.param("filter").value_or(""));
   auto words = split_words(request.param("sort").value_or("-created"));
-  std::ranges::reverse(words);  // stable sorts: the last one decides first
+  std::ranges::reverse(words);  // stable sorts: the last one takes precedence
   for (const auto& word : words) sort_by_field(runs, word, names, now);
-  const auto columns = asked_columns(request);
+  const auto columns = requested_columns(request);
   const auto offset = std::min(request.count("offset", 0, SIZE_MAX / 2), runs.size());
   const auto limit = request.count("limit", 100, kMaxRows);
   auto rows = Json::array();
@@ -191,15 +192,15 @@ ApiResponse runs_page(Dashboard& dashboard, const ApiRequest& request) {
     rows.push_back(std::move(row));
   }
   const auto progress = progress_json(dashboard.catalog);
-  return json_answer({{"total", progress["total"]},
-                      {"matching", runs.size()},
-                      {"offset", offset},
-                      {"seq", number},
-                      {"indexing", progress},
-                      {"runs", rows}});
+  return json_response({{"total", progress["total"]},
+                        {"matching", runs.size()},
+                        {"offset", offset},
+                        {"seq", number},
+                        {"indexing", progress},
+                        {"runs", rows}});
 }
 
-ApiResponse fields_page(Dashboard& dashboard, const ApiRequest& request) {
+ApiResponse get_fields(Dashboard& dashboard, const ApiRequest& request) {
   const auto& names = dashboard.catalog.names();
   std::map<uint32_t, FieldUse> config;
   std::map<uint32_t, size_t> metrics;
@@ -230,7 +231,7 @@ ApiResponse fields_page(Dashboard& dashboard, const ApiRequest& request) {
                     {"runs", runs.size()}});
   }
   for (auto& [name, field] : fields) list.push_back(std::move(field));
-  return json_answer({{"fields", list}});
+  return json_response({{"fields", list}});
 }
 
 namespace {
@@ -262,12 +263,12 @@ struct GroupOfRuns {
 
 }  // namespace
 
-ApiResponse groups_page(Dashboard& dashboard, const ApiRequest& request) {
-  const auto columns = asked_columns(request);
-  const auto field = field_named(request.param("by").value_or("group"));
+ApiResponse get_groups(Dashboard& dashboard, const ApiRequest& request) {
+  const auto columns = requested_columns(request);
+  const auto field = parse_field(request.param("by").value_or("group"));
   const auto& names = dashboard.catalog.names();
   const auto now = tracking::unix_now();
-  std::vector<GroupOfRuns> groups;  // in the order of the newest run
+  std::vector<GroupOfRuns> groups;  // by their newest run
   std::map<std::string, size_t> place;
   for (const auto& run : filtered_runs(dashboard, request.param("filter").value_or(""))) {
     auto values = field.values(*run, names, now);
@@ -298,13 +299,13 @@ ApiResponse groups_page(Dashboard& dashboard, const ApiRequest& request) {
         group.json["values"][columns[i].text()] = group.columns[i].json();
     list.push_back(std::move(group.json));
   }
-  return json_answer({{"groups", list}});
+  return json_response({{"groups", list}});
 }
 
-ApiResponse changes_page(Dashboard& dashboard, const ApiRequest& request) {
+ApiResponse get_changes(Dashboard& dashboard, const ApiRequest& request) {
   const auto since = request.number("since").value_or(0);
   const auto number = since > 0 && since < 1e18 ? static_cast<uint64_t>(since) : 0;
-  return json_answer(changes_json(dashboard.catalog.changes_since(number), dashboard.catalog));
+  return json_response(changes_json(dashboard.catalog.changes_since(number), dashboard.catalog));
 }
 
 Json alert_json(const std::string& run, const std::string& source, const Alert& alert) {
@@ -317,10 +318,10 @@ Json alert_json(const std::string& run, const std::string& source, const Alert& 
           {"step", alert.step ? Json(*alert.step) : Json(nullptr)}};
 }
 
-ApiResponse alerts_page(Dashboard& dashboard, const ApiRequest& request) {
+ApiResponse get_alerts(Dashboard& dashboard, const ApiRequest& request) {
   const auto limit = request.count("limit", 100, kMaxAlerts);
   const auto runs =
-      request.params.contains("run") ? runs_of(dashboard, request) : dashboard.catalog.all();
+      request.params.contains("run") ? requested_runs(dashboard, request) : dashboard.catalog.all();
   std::vector<std::pair<double, Json>> alerts;
   for (const auto& run : runs)
     for (const auto& source : run->sources)
@@ -330,26 +331,26 @@ ApiResponse alerts_page(Dashboard& dashboard, const ApiRequest& request) {
   auto list = Json::array();
   for (size_t i = 0; i < std::min(limit, alerts.size()); ++i)
     list.push_back(std::move(alerts[i].second));
-  return json_answer({{"alerts", list}});
+  return json_response({{"alerts", list}});
 }
 
-catalog::RunSnapshot existing_run(Dashboard& dashboard, const std::string& id) {
+catalog::RunSnapshot require_run(Dashboard& dashboard, const std::string& id) {
   auto run = dashboard.catalog.find(id);
-  if (!run) throw not_found(fmt::format("there is no run '{}'", printable(id)));
+  if (!run) throw not_found(fmt::format("run '{}' not found", printable(id)));
   return run;
 }
 
-std::vector<catalog::RunSnapshot> runs_of(Dashboard& dashboard, const ApiRequest& request) {
+std::vector<catalog::RunSnapshot> requested_runs(Dashboard& dashboard, const ApiRequest& request) {
   if (const auto filter = request.param("filter")) return filtered_runs(dashboard, *filter);
   std::vector<catalog::RunSnapshot> runs;
-  for (const auto& id : request.all("run")) runs.push_back(existing_run(dashboard, id));
-  if (runs.empty()) throw bad_request("which run? Give run=ID");
+  for (const auto& id : request.all("run")) runs.push_back(require_run(dashboard, id));
+  if (runs.empty()) throw bad_request("missing parameter: run=ID or filter=EXPRESSION");
   return runs;
 }
 
-std::shared_ptr<catalog::RunLogs> opened(Dashboard& dashboard, const std::string& id) {
+std::shared_ptr<catalog::RunLogs> open_logs(Dashboard& dashboard, const std::string& id) {
   auto logs = dashboard.catalog.open(id);
-  if (!logs) throw not_found(fmt::format("there is no run '{}'", printable(id)));
+  if (!logs) throw not_found(fmt::format("run '{}' not found", printable(id)));
   return logs;
 }
 

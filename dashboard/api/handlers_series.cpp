@@ -1,15 +1,16 @@
-// Curves, bands and heatmaps.
+// Handlers of curves, bands and heatmaps.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <set>
 
 #include "catalog/json_text.h"
+#include "core/printable.h"
 #include "dashboard/api/handlers.h"
 #include "dashboard/curves/curve_aggregate.h"
 #include "dashboard/curves/curve_order.h"
-#include "dashboard/curves/heatmap.h"
 #include "dashboard/curves/downsampling.h"
+#include "dashboard/curves/heatmap.h"
 #include "dashboard/filter/run_field.h"
 #include "tracking/log/csv_field.h"
 #include "tracking/log/unix_time.h"
@@ -20,12 +21,12 @@ namespace {
 constexpr size_t kMaxBandCurves = 4096;
 constexpr size_t kMaxCsvBytes = 1u << 30;
 
-catalog::CurveAxis axis_named(const ApiRequest& request) {
+catalog::CurveAxis requested_axis(const ApiRequest& request) {
   const auto x = request.param("x").value_or("step");
   if (x == "step") return catalog::CurveAxis::Step;
   if (x == "epoch") return catalog::CurveAxis::Epoch;
   if (x == "time") return catalog::CurveAxis::Time;
-  throw bad_request("x is step, epoch or time");
+  throw bad_request("x: expected step, epoch or time");
 }
 
 const char* axis_name(catalog::CurveAxis axis) {
@@ -34,7 +35,7 @@ const char* axis_name(catalog::CurveAxis axis) {
                                              : "time";
 }
 
-PointRange range_of(const ApiRequest& request) {
+PointRange requested_range(const ApiRequest& request) {
   return {.from = request.number("from"),
           .to = request.number("to"),
           .columns = request.count("points", 1000, kMaxPoints, 1)};
@@ -45,20 +46,21 @@ bool has_metric(const catalog::SourceSummary& source, uint32_t metric) {
   return it != source.metrics.end() && it->count > 0;
 }
 
-// The sources of `run` whose curve of `metric` is asked for.
-std::vector<std::string> chosen_sources(const catalog::RunSummary& run, uint32_t metric,
-                                        const std::vector<std::string>& asked) {
-  std::vector<std::string> chosen;
+// The sources of `run` that have `metric` and match one of `selectors`; without selectors, the
+// first.
+std::vector<std::string> select_sources(const catalog::RunSummary& run, uint32_t metric,
+                                        const std::vector<std::string>& selectors) {
+  std::vector<std::string> selected;
   for (const auto& source : run.sources) {
     if (!has_metric(source, metric)) continue;
-    const bool wanted =
-        asked.empty() || std::ranges::any_of(asked, [&](const std::string& word) {
+    const bool matches =
+        selectors.empty() || std::ranges::any_of(selectors, [&](const std::string& word) {
           return word == source.source || word == "*" || (word == "ranks" && !source.is_node);
         });
-    if (wanted) chosen.push_back(source.source);
-    if (wanted && asked.empty()) break;
+    if (matches) selected.push_back(source.source);
+    if (matches && selectors.empty()) break;
   }
-  return chosen;
+  return selected;
 }
 
 struct CurveName {
@@ -67,25 +69,25 @@ struct CurveName {
   uint32_t number = 0;  // of the metric
 };
 
-std::vector<CurveName> asked_curves(Dashboard& dashboard, const ApiRequest& request, size_t most) {
+std::vector<CurveName> requested_curves(Dashboard& dashboard, const ApiRequest& request,
+                                        size_t max) {
   std::vector<CurveName> curves;
-  const auto asked = request.all("source");
+  const auto selectors = request.all("source");
   const auto metrics = request.all("metric");
-  if (metrics.empty()) throw bad_request("which metric? Give metric=NAME");
-  for (const auto& run : runs_of(dashboard, request))
+  if (metrics.empty()) throw bad_request("missing parameter: metric=NAME");
+  for (const auto& run : requested_runs(dashboard, request))
     for (const auto& metric : metrics) {
       const auto number = dashboard.catalog.names().find(metric);
       if (number == catalog::NameTable::kNone) continue;
-      for (auto& source : chosen_sources(*run, number, asked))
+      for (auto& source : select_sources(*run, number, selectors))
         curves.push_back({run, metric, std::move(source), number});
-      if (curves.size() > most)
-        throw bad_request(fmt::format("more than {} curves are asked for", most));
+      if (curves.size() > max) throw bad_request(fmt::format("more than {} curves requested", max));
     }
   return curves;
 }
 
 catalog::Curve read_curve(Dashboard& dashboard, const CurveName& name, catalog::CurveParts parts) {
-  const auto logs = opened(dashboard, name.run->id);
+  const auto logs = open_logs(dashboard, name.run->id);
   return logs->look([&](const auto& all) {
     for (const auto& log : all)
       if (log->name().source() == name.source) return log->read(name.number, parts);
@@ -93,26 +95,26 @@ catalog::Curve read_curve(Dashboard& dashboard, const CurveName& name, catalog::
   });
 }
 
-void append_chosen(std::string& text, const std::vector<double>& values,
+void append_points(std::string& text, const std::vector<double>& values,
                    const std::vector<size_t>& points) {
-  std::vector<double> chosen;
-  chosen.reserve(points.size());
-  for (const auto i : points) chosen.push_back(values[i]);
-  catalog::append_numbers(text, chosen);
+  std::vector<double> selected;
+  selected.reserve(points.size());
+  for (const auto i : points) selected.push_back(values[i]);
+  catalog::append_numbers(text, selected);
 }
 
 void append_series(std::string& text, const CurveName& name, catalog::Curve& curve,
                    catalog::CurveAxis axis, const PointRange& range) {
   order_by(curve, axis);
   const auto& x = axis_of(curve, axis);
-  const auto choice = downsample(x, curve.value, range);
+  const auto sample = downsample(x, curve.value, range);
   const auto head = catalog::to_text({{"run", name.run->id},
                                       {"version", name.run->version},
                                       {"source", name.source},
                                       {"metric", name.metric},
-                                      {"raw", choice.raw},
+                                      {"raw", sample.raw},
                                       {"total", curve.value.size()},
-                                      {"in_range", choice.in_range}});
+                                      {"in_range", sample.in_range}});
   text.append(head, 0, head.size() - 1);
   text += ",\"range\":";
   if (x.empty())
@@ -120,12 +122,12 @@ void append_series(std::string& text, const CurveName& name, catalog::Curve& cur
   else
     catalog::append_numbers(text, std::vector{x.front(), x.back()});
   text += ",\"x\":";
-  append_chosen(text, x, choice.points);
+  append_points(text, x, sample.points);
   text += ",\"y\":";
-  append_chosen(text, curve.value, choice.points);
+  append_points(text, curve.value, sample.points);
   if (!curve.smooth.empty()) {
     text += ",\"smooth\":";
-    append_chosen(text, curve.smooth, choice.points);
+    append_points(text, curve.smooth, sample.points);
   }
   text += '}';
 }
@@ -148,11 +150,11 @@ struct BandGroup {
 };
 
 std::vector<BandGroup> band_groups(Dashboard& dashboard, const ApiRequest& request) {
-  auto runs = runs_of(dashboard, request);
+  auto runs = requested_runs(dashboard, request);
   const auto by = request.param("by");
   if (!by) return {{std::nullopt, std::move(runs)}};
   const auto field = RunField::parse(*by);
-  if (!field) throw bad_request("`by` is no field");
+  if (!field) throw bad_request(fmt::format("by: unknown field '{}'", printable(*by)));
   std::vector<BandGroup> groups;
   for (const auto& run : runs) {
     const auto content = field->value(*run, dashboard.catalog.names(), tracking::unix_now());
@@ -183,19 +185,19 @@ std::vector<CurveName> band_curves(Dashboard& dashboard, const BandGroup& group,
   const auto number = dashboard.catalog.names().find(metric);
   if (number == catalog::NameTable::kNone) return names;
   for (const auto& run : group.runs) {
-    auto sources = chosen_sources(*run, number, {"ranks"});
-    if (sources.empty()) sources = chosen_sources(*run, number, {"*"});
+    auto sources = select_sources(*run, number, {"ranks"});
+    if (sources.empty()) sources = select_sources(*run, number, {"*"});
     for (auto& source : sources) names.push_back({run, metric, std::move(source), number});
   }
   if (names.size() > kMaxBandCurves)
-    throw bad_request(fmt::format("more than {} curves are asked for", kMaxBandCurves));
+    throw bad_request(fmt::format("more than {} curves requested", kMaxBandCurves));
   return names;
 }
 
 void append_band(std::string& text, Dashboard& dashboard, const BandGroup& group,
-                 const BandRequest& asked) {
-  const auto names = band_curves(dashboard, group, asked.metric);
-  auto parts = parts_for(asked.axis);
+                 const BandRequest& band_request) {
+  const auto names = band_curves(dashboard, group, band_request.metric);
+  auto parts = parts_for(band_request.axis);
   parts.step = true;
   std::vector<AggregatedCurve> curves;
   auto list = Json::array();
@@ -203,9 +205,9 @@ void append_band(std::string& text, Dashboard& dashboard, const BandGroup& group
     curves.push_back({read_curve(dashboard, name, parts), name.run->info.created});
     list.push_back({{"run", name.run->id}, {"source", name.source}});
   }
-  const auto band = make_band(curves, asked.axis, asked.range);
+  const auto band = aggregate_curves(curves, band_request.axis, band_request.range);
   text += "{\"metric\":";
-  catalog::append_text(text, asked.metric);
+  catalog::append_text(text, band_request.metric);
   if (group.value) {
     text += ",\"value\":" + *group.value + ",\"runs\":";
     auto ids = Json::array();
@@ -230,7 +232,7 @@ void append_band(std::string& text, Dashboard& dashboard, const BandGroup& group
   text += '}';
 }
 
-// "RUN_train_loss.csv": the run and the metric, where there is only one of it.
+// "RUN_train_loss.csv": the run and the metric, if there is only one of each.
 std::string csv_name(const std::vector<CurveName>& names) {
   std::set<std::string> runs, metrics;
   for (const auto& name : names) {
@@ -255,14 +257,15 @@ void append_grid(std::string& text, const char* name,
 
 }  // namespace
 
-ApiResponse series_page(Dashboard& dashboard, const ApiRequest& request) {
-  const auto axis = axis_named(request);
-  const auto range = range_of(request);
+ApiResponse get_series(Dashboard& dashboard, const ApiRequest& request) {
+  const auto axis = requested_axis(request);
+  const auto range = requested_range(request);
   const auto weight = request.number("smooth");
-  if (weight && (*weight <= 0 || *weight >= 1)) throw bad_request("smooth is between 0 and 1");
+  if (weight && (*weight <= 0 || *weight >= 1))
+    throw bad_request("smooth: expected a number between 0 and 1, exclusive");
   std::string text = fmt::format("{{\"x\":\"{}\",\"series\":[", axis_name(axis));
   bool first = true;
-  for (const auto& name : asked_curves(dashboard, request, kMaxCurves)) {
+  for (const auto& name : requested_curves(dashboard, request, kMaxCurves)) {
     auto curve = read_curve(dashboard, name, parts_for(axis));
     if (weight) add_smooth(curve, *weight);
     if (!first) text += ',';
@@ -272,11 +275,11 @@ ApiResponse series_page(Dashboard& dashboard, const ApiRequest& request) {
   return {.body = text + "]}"};
 }
 
-ApiResponse series_csv_page(Dashboard& dashboard, const ApiRequest& request) {
+ApiResponse get_series_csv(Dashboard& dashboard, const ApiRequest& request) {
   std::string text = "run,source,metric,step,epoch,time,value\n";
-  const auto axis = axis_named(request);
-  const auto range = range_of(request);
-  const auto names = asked_curves(dashboard, request, kMaxCurves);
+  const auto axis = requested_axis(request);
+  const auto range = requested_range(request);
+  const auto names = requested_curves(dashboard, request, kMaxCurves);
   for (const auto& name : names) {
     const auto curve = read_curve(dashboard, name, {.step = true, .time = true, .epoch = true});
     const auto& x = axis_of(curve, axis);
@@ -288,16 +291,16 @@ ApiResponse series_csv_page(Dashboard& dashboard, const ApiRequest& request) {
                      curve.epoch[i], curve.time[i], curve.value[i]);
     }
     if (text.size() > kMaxCsvBytes)
-      throw ApiError(413, "too_large", "more than 1 GiB: ask for fewer curves");
+      throw ApiError(413, "too_large", "the CSV would exceed 1 GiB: request fewer curves");
   }
   return {.type = "text/csv; charset=utf-8", .body = std::move(text), .download = csv_name(names)};
 }
 
-ApiResponse band_page(Dashboard& dashboard, const ApiRequest& request) {
-  const auto axis = axis_named(request);
-  const auto range = range_of(request);
+ApiResponse get_band(Dashboard& dashboard, const ApiRequest& request) {
+  const auto axis = requested_axis(request);
+  const auto range = requested_range(request);
   const auto metrics = request.all("metric");
-  if (metrics.empty()) throw bad_request("which metric? Give metric=NAME");
+  if (metrics.empty()) throw bad_request("missing parameter: metric=NAME");
   std::string text = fmt::format("{{\"x\":\"{}\",\"bands\":[", axis_name(axis));
   bool first = true;
   for (const auto& group : band_groups(dashboard, request))
@@ -309,10 +312,10 @@ ApiResponse band_page(Dashboard& dashboard, const ApiRequest& request) {
   return {.body = text + "]}"};
 }
 
-ApiResponse heatmap_page(Dashboard& dashboard, const ApiRequest& request) {
-  auto asked = request;
-  if (!asked.params.contains("source")) asked.params.emplace("source", "ranks");
-  const auto names = asked_curves(dashboard, asked, kMaxCurves);
+ApiResponse get_heatmap(Dashboard& dashboard, const ApiRequest& request) {
+  auto query = request;
+  if (!query.params.contains("source")) query.params.emplace("source", "ranks");
+  const auto names = requested_curves(dashboard, query, kMaxCurves);
   std::vector<catalog::Curve> curves;
   auto sources = Json::array();
   for (const auto& name : names) {

@@ -31,16 +31,17 @@ pid_t spawn(const std::vector<std::string>& command, int output) {
   return failed == 0 ? pid : -1;
 }
 
-// Up to the end of the output. False when it takes too long or is too much.
-bool read_to_end(int input, Clock::time_point until, std::string& text) {
-  char piece[16384];
+// Reads to the end of the output. False on a timeout, or if the output is too long.
+bool read_to_end(int input, Clock::time_point deadline, std::string& text) {
+  char buffer[16384];
   while (text.size() < kMaxOutputBytes) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now());
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
     pollfd request{.fd = input, .events = POLLIN, .revents = 0};
     if (left.count() <= 0 || ::poll(&request, 1, static_cast<int>(left.count())) <= 0) return false;
-    const auto count = ::read(input, piece, sizeof(piece));
+    const auto count = ::read(input, buffer, sizeof(buffer));
     if (count <= 0) return count == 0;
-    text.append(piece, static_cast<size_t>(count));
+    text.append(buffer, static_cast<size_t>(count));
   }
   return false;
 }
@@ -57,11 +58,11 @@ std::string program_output(const std::vector<std::string>& command,
   if (pid < 0) return "";
   output.close();
   std::string text;
-  const bool whole = read_to_end(input.get(), Clock::now() + timeout, text);
-  if (!whole) ::kill(pid, SIGKILL);
+  const bool complete = read_to_end(input.get(), Clock::now() + timeout, text);
+  if (!complete) ::kill(pid, SIGKILL);
   int status = 0;
   ::waitpid(pid, &status, 0);
-  return whole && WIFEXITED(status) && WEXITSTATUS(status) == 0 ? text : "";
+  return complete && WIFEXITED(status) && WEXITSTATUS(status) == 0 ? text : "";
 }
 
 }  // namespace lockstep::dashboard

@@ -1,4 +1,4 @@
-// What another program prints.
+// Runs a program and captures its output.
 #pragma once
 
 #include <chrono>
@@ -7,8 +7,8 @@
 
 namespace lockstep::dashboard {
 
-// The standard output of `command`, whose first word is its path. Empty when it cannot be started,
-// fails, takes longer than `timeout` or prints more than 16 MiB; then it is killed.
+// The standard output of `command`, which begins with the path of the program. Empty if it cannot
+// be started or fails, or if it runs longer than `timeout` or prints 16 MiB and is killed.
 std::string program_output(const std::vector<std::string>& command,
                            std::chrono::milliseconds timeout);
 

@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "catalog/json_text.h"
-#include "dashboard/api/handlers.h"
 #include "dashboard/api/assets.h"
 #include "dashboard/api/console_files.h"
+#include "dashboard/api/handlers.h"
 #include "dashboard/curves/curve_order.h"
 #include "dashboard/curves/downsampling.h"
 #include "lockstep/version.h"
@@ -19,26 +19,26 @@ namespace {
 constexpr size_t kReportColumns = 2000, kReportRanks = 8, kReportRuns = 50, kReportImages = 50;
 constexpr size_t kReportHeatmaps = 8, kReportHeatColumns = 300;
 constexpr size_t kReportHistograms = 50, kReportMedia = 50, kReportRows = 2000, kReportTexts = 200;
-// Of what ranks printed: the last lines of each, and of a run in all.
+// Console output: the last lines of each stream, and the bytes of a run.
 constexpr size_t kReportLines = 200, kReportLineBytes = 64u << 10, kReportConsoleBytes = 1u << 20;
-constexpr std::string_view kDataPlace = "__LOCKSTEP_DATA__";
+constexpr std::string_view kDataPlaceholder = "__LOCKSTEP_DATA__";
 
-// With all axes, of the points that a drawing by steps needs.
+// Appends a curve with all axes, downsampled by step.
 void append_report_curve(std::string& text, const std::string& run, const catalog::LogIndex& log,
                          uint32_t metric, const std::string& name) {
   auto curve = log.read(metric, {.step = true, .time = true, .epoch = true});
   order_by(curve, catalog::CurveAxis::Step);
-  const auto choice = downsample(curve.step, curve.value, {.columns = kReportColumns});
+  const auto sample = downsample(curve.step, curve.value, {.columns = kReportColumns});
   const auto column = [&](const char* title, const std::vector<double>& values) {
-    std::vector<double> chosen;
-    for (const auto i : choice.points) chosen.push_back(values[i]);
+    std::vector<double> selected;
+    for (const auto i : sample.points) selected.push_back(values[i]);
     text += fmt::format(",\"{}\":", title);
-    catalog::append_numbers(text, chosen);
+    catalog::append_numbers(text, selected);
   };
   const auto head = catalog::to_text({{"run", run},
                                       {"source", log.name().source()},
                                       {"metric", name},
-                                      {"raw", choice.raw},
+                                      {"raw", sample.raw},
                                       {"total", curve.value.size()}});
   text.append(head, 0, head.size() - 1);
   column("step", curve.step);
@@ -51,7 +51,7 @@ void append_report_curve(std::string& text, const std::string& run, const catalo
 std::string series_of(Dashboard& dashboard, const std::vector<catalog::RunSnapshot>& runs) {
   std::string text = "[";
   for (const auto& run : runs) {
-    const auto logs = opened(dashboard, run->id);
+    const auto logs = open_logs(dashboard, run->id);
     logs->look([&](const auto& all) {
       size_t num_ranks = 0;
       for (const auto& log : all) {
@@ -68,20 +68,20 @@ std::string series_of(Dashboard& dashboard, const std::vector<catalog::RunSnapsh
   return text + "]";
 }
 
-// Of runs with several ranks: all metrics of ranks. In a comparison also those whose curve does not
-// come with every point, so that the band over the runs has the mean of all values.
+// For runs with several ranks: all metrics of ranks. In a comparison, also metrics whose curve is
+// downsampled, so that the band over the runs has the mean of all values.
 std::string bands_of(Dashboard& dashboard, const std::vector<catalog::RunSnapshot>& runs) {
   std::string text = "[";
   for (const auto& run : runs) {
     if (run->num_ranks == 0) continue;
     for (const auto& metric : run->sources.front().metrics) {
-      const bool is_whole = run->num_ranks == 1 && metric.count <= 2 * kReportColumns;
-      if (is_whole || (run->num_ranks == 1 && runs.size() == 1)) continue;
+      const bool is_complete = run->num_ranks == 1 && metric.count <= 2 * kReportColumns;
+      if (is_complete || (run->num_ranks == 1 && runs.size() == 1)) continue;
       ApiRequest request{.path = "/api/band"};
       request.params = {{"run", run->id},
                         {"metric", dashboard.catalog.names().text(metric.name)},
                         {"points", std::to_string(kReportColumns)}};
-      auto body = band_page(dashboard, request).body;  // {"x":"step","bands":[{...}]}
+      auto body = get_band(dashboard, request).body;  // {"x":"step","bands":[{...}]}
       const auto begin = body.find("[{") + 1;
       if (text.size() > 1) text += ',';
       text += "{\"run\":";
@@ -102,7 +102,7 @@ std::string base64(const std::string& bytes) {
       word = word << 8 | (i + k < bytes.size() ? static_cast<unsigned char>(bytes[i + k]) : 0);
     for (size_t k = 0; k < 4; ++k) text += kDigits[word >> (18 - 6 * k) & 63];
   }
-  // Padding: of the last three bytes those that are not there.
+  // Padding for the missing bytes of the last group of three.
   for (size_t k = 0; k < (3 - bytes.size() % 3) % 3; ++k) text[text.size() - 1 - k] = '=';
   return text;
 }
@@ -112,11 +112,11 @@ Json images_of(Dashboard& dashboard, const std::vector<catalog::RunSnapshot>& ru
   for (const auto& run : runs) {
     ApiRequest request;
     request.params = {{"limit", std::to_string(kReportImages)}};
-    const auto list = Json::parse(images_page(dashboard, {request, run, {"images"}}).body);
+    const auto list = Json::parse(get_images(dashboard, {request, run, {"images"}}).body);
     for (auto item : list["items"]) {
       const auto file = fmt::format("{}.png", item["at"].get<uint64_t>());
-      const auto png = image_page(
-          dashboard, {request, run, {"images", item["source"].get<std::string>(), file}});
+      const auto png =
+          get_image(dashboard, {request, run, {"images", item["source"].get<std::string>(), file}});
       item["run"] = run->id;
       item["url"] = "data:image/png;base64," + base64(png.body);
       images.push_back(std::move(item));
@@ -125,19 +125,19 @@ Json images_of(Dashboard& dashboard, const std::vector<catalog::RunSnapshot>& ru
   return images;
 }
 
-// Adds {"run": ID, `more` and what the page answers} to a list; nothing where it answers with an
-// error.
-void append_page(Dashboard& dashboard, std::string& list, const std::string& run,
-                 const ApiRequest& request, const std::string& more = "") {
-  const auto answer = answer_api(dashboard, request);
-  if (answer.status != 200) return;
+// Appends the response to `request` with the members {"run": ID, `more`...} to a list, unless it is
+// an error.
+void append_response(Dashboard& dashboard, std::string& list, const std::string& run,
+                     const ApiRequest& request, const std::string& more = "") {
+  const auto response = handle_api_request(dashboard, request);
+  if (response.status != 200) return;
   if (list.size() > 1) list += ',';
   list += "{\"run\":";
   catalog::append_text(list, run);
-  list += ',' + more + answer.body.substr(1);
+  list += ',' + more + response.body.substr(1);
 }
 
-// Rank by step, of what ranks measure about themselves.
+// Rank by step, for the metrics named rank/*.
 std::string heatmaps_of(Dashboard& dashboard, const std::vector<catalog::RunSnapshot>& runs) {
   std::string list = "[";
   for (const auto& run : runs) {
@@ -149,7 +149,7 @@ std::string heatmaps_of(Dashboard& dashboard, const std::vector<catalog::RunSnap
       ApiRequest request{.path = "/api/heatmap"};
       request.params = {
           {"run", run->id}, {"metric", name}, {"columns", std::to_string(kReportHeatColumns)}};
-      append_page(dashboard, list, run->id, request);
+      append_response(dashboard, list, run->id, request);
     }
   }
   return list + "]";
@@ -175,8 +175,8 @@ std::string media_of(Dashboard& dashboard, const std::vector<catalog::RunSnapsho
                           {"limit", std::to_string(kReportHistograms)}};
         std::string more = "\"name\":";
         catalog::append_text(more, name);
-        append_page(dashboard, list, run->id, request,
-                    more + fmt::format(",\"source\":\"{}\",", source.source));
+        append_response(dashboard, list, run->id, request,
+                        more + fmt::format(",\"source\":\"{}\",", source.source));
       }
   }
   return list + "]";
@@ -189,19 +189,19 @@ std::string texts_of(Dashboard& dashboard, const std::vector<catalog::RunSnapsho
     request.params = {{"level", "debug"},
                       {"offset", fmt::format("-{}", kReportTexts)},
                       {"limit", std::to_string(kReportTexts)}};
-    append_page(dashboard, list, run->id, request);
+    append_response(dashboard, list, run->id, request);
   }
   return list + "]";
 }
 
-// The last lines that fit into `budget` bytes, which they use up.
+// The last lines that fit into `budget` bytes; subtracts their size from it.
 Json last_lines(const ConsoleStream& stream, size_t& budget) {
   auto lines = read_console_tail(stream, kReportLines, true).lines;
-  const auto most = std::min(kReportLineBytes, budget);
+  const auto max = std::min(kReportLineBytes, budget);
   size_t bytes = 0, kept = 0;
   for (; kept < lines.size(); ++kept) {
     const auto more = lines[lines.size() - 1 - kept].size() + 1;
-    if (bytes + more > most) break;
+    if (bytes + more > max) break;
     bytes += more;
   }
   budget -= bytes;
@@ -209,29 +209,29 @@ Json last_lines(const ConsoleStream& stream, size_t& budget) {
   return lines;
 }
 
-// What the ranks of the last attempt printed last. In `detail` only those streams stay.
+// Adds the last lines of each stream of the last attempt. Removes the other streams from `detail`.
 void add_console(Dashboard& dashboard, const catalog::RunSummary& run, Json& detail,
                  Json& console) {
   auto budget = kReportConsoleBytes;
-  const auto streams = console_streams(*opened(dashboard, run.id));
+  const auto streams = console_streams(*open_logs(dashboard, run.id));
   int last_attempt = 0;
   for (const auto& stream : streams) last_attempt = std::max(last_attempt, stream.attempt);
-  auto shown = Json::array();
-  for (auto& told : detail["console"]) {
-    const auto name = told["stream"].get<std::string>();
+  auto included = Json::array();
+  for (auto& entry : detail["console"]) {
+    const auto name = entry["stream"].get<std::string>();
     const auto stream = std::ranges::find(streams, name, &ConsoleStream::name);
     if (stream == streams.end()) continue;
     if (!stream->recorded && stream->attempt != last_attempt) continue;
     auto lines = last_lines(*stream, budget);
     if (lines.empty()) continue;
     console.push_back({{"run", run.id}, {"stream", stream->name}, {"lines", std::move(lines)}});
-    shown.push_back(std::move(told));
+    included.push_back(std::move(entry));
   }
-  detail["console"] = std::move(shown);
+  detail["console"] = std::move(included);
 }
 
-// Within a script element nothing may look like a tag.
-std::string without_tags(const std::string& json) {
+// Escapes '<', so that the JSON cannot end its script element.
+std::string escape_tags(const std::string& json) {
   std::string text;
   text.reserve(json.size() + json.size() / 64);
   for (const char c : json) {
@@ -246,9 +246,9 @@ std::string without_tags(const std::string& json) {
 }  // namespace
 
 std::string report_html(Dashboard& dashboard, const std::vector<catalog::RunSnapshot>& runs) {
-  const auto page = report_template();
-  const auto place = page.find(kDataPlace);
-  if (place == std::string_view::npos) throw not_found("this build has no template for reports");
+  const auto html_template = report_template();
+  const auto place = html_template.find(kDataPlaceholder);
+  if (place == std::string_view::npos) throw not_found("this build has no report template");
   std::string details = "[";
   auto console = Json::array();
   for (const auto& run : runs) {
@@ -268,24 +268,25 @@ std::string report_html(Dashboard& dashboard, const std::vector<catalog::RunSnap
   data += ",\"images\":" + catalog::to_text(images_of(dashboard, runs)) + ",\"compare\":";
   data += runs.size() > 1 ? catalog::to_text(comparison(dashboard, runs)) : "null";
   data += '}';
-  std::string html(page.substr(0, place));
-  html += without_tags(data);
-  return html.append(page.substr(place + kDataPlace.size()));
+  std::string html(html_template.substr(0, place));
+  html += escape_tags(data);
+  return html.append(html_template.substr(place + kDataPlaceholder.size()));
 }
 
-ApiResponse report_page(Dashboard& dashboard, const ApiRequest& request) {
+ApiResponse get_report(Dashboard& dashboard, const ApiRequest& request) {
   try {
-    const auto runs = runs_of(dashboard, request);
+    const auto runs = requested_runs(dashboard, request);
     if (runs.empty() || runs.size() > kReportRuns)
-      throw bad_request(fmt::format("a report has 1 to {} runs", kReportRuns));
+      throw bad_request(
+          fmt::format("expected 1 to {} runs for a report, got {}", kReportRuns, runs.size()));
     const auto name = runs.size() == 1 ? runs.front()->id : "comparison";
     return {.type = "text/html; charset=utf-8",
             .body = report_html(dashboard, runs),
             .download = name + ".html"};
   } catch (const ApiError& error) {
-    return error.answer();
+    return error.response();
   } catch (const std::exception& error) {
-    return ApiError(500, "internal", error.what()).answer();
+    return ApiError(500, "internal", error.what()).response();
   }
 }
 

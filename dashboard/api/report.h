@@ -1,4 +1,4 @@
-// A run, or several, as one HTML file that opens without a server.
+// Exports runs as one HTML file that opens without a server.
 #pragma once
 
 #include <string>
@@ -7,10 +7,10 @@
 
 namespace lockstep::dashboard {
 
-// The page with the runs' data inlined. Throws ApiError and Error.
+// The front end with the data of the runs inlined. Throws ApiError and Error.
 std::string report_html(Dashboard& dashboard, const std::vector<catalog::RunSnapshot>& runs);
 
 // GET /api/report.html.
-ApiResponse report_page(Dashboard& dashboard, const ApiRequest& request);
+ApiResponse get_report(Dashboard& dashboard, const ApiRequest& request);
 
 }  // namespace lockstep::dashboard

@@ -1,4 +1,4 @@
-// Where an HTTP request ends, so that nobody has to wait for its bytes one by one.
+// Finds the end of an HTTP request in received bytes.
 #pragma once
 
 #include <cstddef>
@@ -11,15 +11,15 @@ struct RequestLimits {
 };
 
 struct RequestExtent {
-  bool is_whole = false;  // false: more of it has to come
-  size_t bytes = 0;       // of head and body, where it is whole
-  // The last one on its connection: it is too large, or nobody can tell where it ends (a length
-  // that is no number or that is told twice, a body in chunks). `bytes` are then those of the
-  // head, or all there are.
+  bool is_complete = false;  // false: more bytes are required
+  size_t bytes = 0;          // of head and body, if complete
+  // The last request of its connection: it is too large, or its end is unknown (an invalid or
+  // repeated Content-Length, a chunked body). `bytes` is then the size of the head, or of all
+  // received bytes.
   bool is_last = false;
 };
 
-// Looks at what a client has sent so far. Any bytes are safe.
+// `received`: untrusted bytes, from the start of a request.
 RequestExtent measure_request(std::string_view received, const RequestLimits& limits);
 
 }  // namespace lockstep::dashboard

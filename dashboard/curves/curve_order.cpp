@@ -20,23 +20,23 @@ catalog::CurveParts parts_for(catalog::CurveAxis axis) {
 
 void order_by(catalog::Curve& curve, catalog::CurveAxis axis) {
   const auto& x = axis_of(curve, axis);
-  const auto has_nan = std::ranges::any_of(x, [](double place) { return std::isnan(place); });
+  const auto has_nan = std::ranges::any_of(x, [](double value) { return std::isnan(value); });
   if (!has_nan && std::ranges::is_sorted(x)) return;
   std::vector<size_t> order(x.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::erase_if(order, [&](size_t i) { return std::isnan(x[i]); });
   std::ranges::stable_sort(order, {}, [&](size_t i) { return x[i]; });
   catalog::Curve sorted;
-  const auto take = [&](const std::vector<double>& from, std::vector<double>& to) {
+  const auto copy = [&](const std::vector<double>& from, std::vector<double>& to) {
     if (from.empty()) return;
     to.reserve(order.size());
     for (const auto i : order) to.push_back(from[i]);
   };
-  take(curve.step, sorted.step);
-  take(curve.time, sorted.time);
-  take(curve.epoch, sorted.epoch);
-  take(curve.value, sorted.value);
-  take(curve.smooth, sorted.smooth);
+  copy(curve.step, sorted.step);
+  copy(curve.time, sorted.time);
+  copy(curve.epoch, sorted.epoch);
+  copy(curve.value, sorted.value);
+  copy(curve.smooth, sorted.smooth);
   curve = std::move(sorted);
 }
 

@@ -1,23 +1,22 @@
-// Curves in the order of an axis.
+// The axes of curves: selection, order, smoothing.
 #pragma once
 
 #include "catalog/index/log_index.h"
 
 namespace lockstep::dashboard {
 
-// The axis's values of `curve`, which must have been read.
+// The values of `axis`, which must have been read.
 const std::vector<double>& axis_of(const catalog::Curve& curve, catalog::CurveAxis axis);
 
-// Which parts of a curve have to be read for an axis.
+// The parts of a curve that must be read for an axis.
 catalog::CurveParts parts_for(catalog::CurveAxis axis);
 
-// Sorts the points by `axis`; those at the same place keep their order. Points whose place is NaN
-// are dropped. Nothing to do for most curves.
+// Sorts the points by `axis`, stably, and drops points at NaN. No copy if already sorted.
 void order_by(catalog::Curve& curve, catalog::CurveAxis axis);
 
-// Fills `smooth`: the exponential moving average of the values in the order they are in, without
-// the bias of its beginning: s = s*weight + v*(1-weight), m = m*weight + (1-weight), s/m. NaN and
-// infinities are passed over and stay as they are. 0 < weight < 1.
+// Fills `smooth` with the bias-corrected exponential moving average of the values in their current
+// order: s = s*weight + v*(1-weight), m = m*weight + (1-weight), s/m. NaN and infinities are
+// skipped and copied unchanged. 0 < weight < 1.
 void add_smooth(catalog::Curve& curve, double weight);
 
 }  // namespace lockstep::dashboard

@@ -6,7 +6,7 @@
 namespace lockstep::dashboard {
 namespace {
 
-// The extremes of one column.
+// The extremes of one pixel column.
 class PixelColumn {
  public:
   void add(size_t point, double y) {
@@ -39,27 +39,27 @@ class PixelColumn {
 }  // namespace
 
 Downsampling downsample(std::span<const double> x, std::span<const double> y,
-                          const PointRange& range) {
+                        const PointRange& range) {
   const auto begin = range.from ? std::ranges::lower_bound(x, *range.from) : x.begin();
   const auto end = range.to ? std::upper_bound(begin, x.end(), *range.to) : x.end();
   const auto first = static_cast<size_t>(begin - x.begin());
   const auto last = static_cast<size_t>(std::max(begin, end) - x.begin());
-  Downsampling choice{.in_range = last - first};
-  auto& points = choice.points;
+  Downsampling result{.in_range = last - first};
+  auto& points = result.points;
   if (first > 0) points.push_back(first - 1);
-  choice.raw = choice.in_range <= 2 * range.columns;
-  if (choice.raw) {
+  result.raw = result.in_range <= 2 * range.columns;
+  if (result.raw) {
     for (size_t i = first; i < last; ++i) points.push_back(i);
   } else {
     const auto left = x[first], width = (x[last - 1] - left) / static_cast<double>(range.columns);
     PixelColumn column;
-    size_t number = 0;
+    size_t current = 0;
     points.push_back(first);
     for (size_t i = first; i < last; ++i) {
-      const auto place = width > 0 ? (x[i] - left) / width : 0.0;
-      const auto here = std::min(static_cast<size_t>(place), range.columns - 1);
-      if (here != number) column.finish(points);
-      number = here;
+      const auto position = width > 0 ? (x[i] - left) / width : 0.0;
+      const auto index = std::min(static_cast<size_t>(position), range.columns - 1);
+      if (index != current) column.finish(points);
+      current = index;
       column.add(i, y[i]);
     }
     column.finish(points);
@@ -68,7 +68,7 @@ Downsampling downsample(std::span<const double> x, std::span<const double> y,
     points.erase(std::unique(points.begin(), points.end()), points.end());
   }
   if (last < x.size()) points.push_back(last);
-  return choice;
+  return result;
 }
 
 }  // namespace lockstep::dashboard

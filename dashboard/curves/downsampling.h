@@ -1,5 +1,5 @@
-// Which points of a curve are worth drawing: of each column of pixels the smallest and the largest,
-// so that a drawing of them looks like one of all. Points are chosen, never made.
+// Min/max downsampling of a curve: the smallest and the largest value of each pixel column, so that
+// the plot looks like one of all points. Points are selected, never interpolated.
 #pragma once
 
 #include <cstddef>
@@ -11,20 +11,21 @@ namespace lockstep::dashboard {
 
 struct PointRange {
   std::optional<double> from, to;  // in units of x, both inclusive
-  size_t columns = 1000;           // of pixels, at least 1
+  size_t columns = 1000;           // pixel columns, at least 1
 };
 
 struct Downsampling {
   std::vector<size_t> points;  // ascending
   size_t in_range = 0;         // points within the range
-  bool raw = true;             // all of them were chosen
+  bool raw = true;             // all of them were selected
 };
 
-// `x` ascends, without NaN; `y` has as many values. Where the range has at most twice as many
-// points as columns, all are chosen. Else of each column the smallest and the largest, and one NaN
-// where it has nothing else; and the first and the last of the range. One more point on each side
-// of the range comes in any case, where there is one. Time: of the range.
+// `x` is sorted, without NaN; `y` has the same size. Selects all points if the range has at most
+// twice as many as columns. Otherwise selects the first and the last point of the range and, of
+// each column, the smallest and the largest, or one NaN if it has no other values. In both cases
+// also selects one point on each side of the range, if there is one. Time: linear in the size of
+// the range.
 Downsampling downsample(std::span<const double> x, std::span<const double> y,
-                          const PointRange& range);
+                        const PointRange& range);
 
 }  // namespace lockstep::dashboard

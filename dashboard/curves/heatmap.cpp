@@ -7,18 +7,17 @@
 namespace lockstep::dashboard {
 namespace {
 
-constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();
+constexpr double kEmptyCell = std::numeric_limits<double>::quiet_NaN();
 
-bool is_shown(const catalog::Curve& curve, size_t i, const HeatmapRange& range) {
+bool is_in_range(const catalog::Curve& curve, size_t i, const HeatmapRange& range) {
   return (!range.from || curve.step[i] >= *range.from) && (!range.to || curve.step[i] <= *range.to);
 }
 
-// Between the records of a curve, as most of them are apart: narrower columns would leave gaps
-// between them.
-double usual_gap(const catalog::Curve& curve, const HeatmapRange& range) {
+// The median distance in steps between the records of a curve: narrower columns would leave gaps.
+double median_gap(const catalog::Curve& curve, const HeatmapRange& range) {
   std::vector<double> steps, gaps;
   for (size_t i = 0; i < curve.step.size(); ++i)
-    if (is_shown(curve, i, range)) steps.push_back(curve.step[i]);
+    if (is_in_range(curve, i, range)) steps.push_back(curve.step[i]);
   std::ranges::sort(steps);
   for (size_t i = 1; i < steps.size(); ++i)
     if (steps[i] > steps[i - 1]) gaps.push_back(steps[i] - steps[i - 1]);
@@ -28,19 +27,19 @@ double usual_gap(const catalog::Curve& curve, const HeatmapRange& range) {
   return *middle;
 }
 
-// The values of a curve, column by column.
+// Appends the row of a curve.
 void add_row(Heatmap& map, const catalog::Curve& curve, const HeatmapRange& range) {
   const auto columns = map.edges.size() - 1;
   const auto width = (map.to - map.from + 1) / static_cast<double>(columns);
-  std::vector<double> sum(columns, 0), mean(columns, kNothing), most(columns, kNothing);
+  std::vector<double> sum(columns, 0), mean(columns, kEmptyCell), max(columns, kEmptyCell);
   std::vector<size_t> count(columns, 0);
   for (size_t i = 0; i < curve.step.size(); ++i) {
     const auto value = curve.value[i];
-    if (std::isnan(value) || !is_shown(curve, i, range)) continue;
+    if (std::isnan(value) || !is_in_range(curve, i, range)) continue;
     const auto column =
         std::min(columns - 1, static_cast<size_t>((curve.step[i] - map.from) / width));
     sum[column] += value;
-    most[column] = count[column] == 0 ? value : std::max(most[column], value);
+    max[column] = count[column] == 0 ? value : std::max(max[column], value);
     ++count[column];
   }
   for (size_t i = 0; i < columns; ++i) {
@@ -50,7 +49,7 @@ void add_row(Heatmap& map, const catalog::Curve& curve, const HeatmapRange& rang
     map.largest = std::max(map.largest, mean[i]);
   }
   map.mean.push_back(std::move(mean));
-  map.max.push_back(std::move(most));
+  map.max.push_back(std::move(max));
 }
 
 }  // namespace
@@ -60,11 +59,11 @@ Heatmap make_heatmap(const std::vector<catalog::Curve>& curves, const HeatmapRan
   auto gap = first;
   for (const auto& curve : curves) {
     for (size_t i = 0; i < curve.step.size(); ++i)
-      if (is_shown(curve, i, range)) {
+      if (is_in_range(curve, i, range)) {
         first = std::min(first, curve.step[i]);
         last = std::max(last, curve.step[i]);
       }
-    gap = std::min(gap, usual_gap(curve, range));
+    gap = std::min(gap, median_gap(curve, range));
   }
   Heatmap map;
   if (first > last) {

@@ -1,4 +1,4 @@
-// One metric of many ranks over the steps, as a grid.
+// A heatmap of one metric: ranks by steps.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@ namespace lockstep::dashboard {
 struct Heatmap {
   double from = 0, to = 0;                     // steps
   std::vector<double> edges;                   // columns + 1
-  std::vector<std::vector<double>> mean, max;  // per curve and column; NaN where there is no value
+  std::vector<std::vector<double>> mean, max;  // per curve and column; NaN: no value
   double smallest = 0, largest = 0;            // of `mean`
 };
 
@@ -20,9 +20,9 @@ struct HeatmapRange {
   size_t columns = 300;
 };
 
-// `curves` have steps. No more columns than there are steps between the first and the last, nor so
-// many that what is recorded every so many steps would have gaps. Without a value in the range: no
-// columns.
+// `curves` must have steps. The number of columns is limited such that a column is not narrower
+// than one step or than the median distance between the records of a curve, which would leave gaps.
+// No columns if the range has no records.
 Heatmap make_heatmap(const std::vector<catalog::Curve>& curves, const HeatmapRange& range);
 
 }  // namespace lockstep::dashboard

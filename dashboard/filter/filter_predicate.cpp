@@ -22,7 +22,7 @@ std::string lower(std::string text) {
 }
 
 std::optional<double> number_of(std::string_view text) {
-  return number_in<double>(text.substr(text.starts_with('+') ? 1 : 0));
+  return parse_number<double>(text.substr(text.starts_with('+') ? 1 : 0));
 }
 
 // "7d", "12 h", in seconds.
@@ -52,8 +52,8 @@ std::optional<double> date_of(const std::string& text) {
   return std::nullopt;
 }
 
-// '*' stands for any characters. Takes time in proportion to text times pattern at worst.
-bool fits(std::string_view text, std::string_view pattern) {
+// '*' matches any characters. Time: at most the product of both sizes.
+bool matches_glob(std::string_view text, std::string_view pattern) {
   size_t t = 0, p = 0, star = std::string_view::npos, mark = 0;
   while (t < text.size()) {
     if (p < pattern.size() && pattern[p] == '*') {
@@ -74,16 +74,16 @@ bool fits(std::string_view text, std::string_view pattern) {
 }
 
 template <class T>
-bool is_so(const T& a, std::string_view op, const T& b) {
+bool compare_ordered(const T& a, std::string_view op, const T& b) {
   if (op == "<") return a < b;
   if (op == "<=") return a <= b;
   if (op == ">") return a > b;
   return a >= b;
 }
 
-class FieldTest {
+class FieldPredicate {
  public:
-  explicit FieldTest(FieldComparison comparison)
+  explicit FieldPredicate(FieldComparison comparison)
       : c_(std::move(comparison)), lower_(lower(c_.text)) {
     if (!c_.is_quoted || c_.field.is_time() || c_.field.is_duration()) number_ = number_of(c_.text);
     if (c_.field.is_duration() && !number_) number_ = seconds_of(c_.text);
@@ -94,12 +94,13 @@ class FieldTest {
     const bool ordered = c_.op != "=" && c_.op != "!=" && c_.op != "~" && c_.op != "!~";
     const bool times = c_.field.is_time() || c_.field.is_duration();
     if (!number_ && times)
-      throw std::invalid_argument(fmt::format(
-          "'{}' is no {}; valid are such as {}", printable(c_.text),
-          c_.field.is_time() ? "time" : "duration",
-          c_.field.is_time() ? "2026-11-21, \"2026-11-21 06:03\" or 7d" : "90, 2h, 3d"));
+      throw std::invalid_argument(
+          fmt::format("expected a {}, got '{}'",
+                      c_.field.is_time() ? "time such as 2026-11-21, \"2026-11-21 06:03\" or 7d"
+                                         : "duration such as 90, 2h or 3d",
+                      printable(c_.text)));
     if (!number_ && ordered && !c_.is_quoted)
-      throw std::invalid_argument(fmt::format("'{}' is no number", printable(c_.text)));
+      throw std::invalid_argument(fmt::format("expected a number, got '{}'", printable(c_.text)));
   }
 
   bool operator()(const catalog::RunSummary& run, const catalog::NameTable& names) const {
@@ -117,21 +118,21 @@ class FieldTest {
     if (const auto* yes = std::get_if<bool>(&value))
       return (c_.op == "=" || c_.op == "!=") && lower_ == (*yes ? "true" : "false");
     const auto& text = std::get<std::string>(value);
-    if (c_.op == "=" || c_.op == "!=") return fits(text, c_.text);
-    return is_so(text, c_.op, c_.text);
+    if (c_.op == "=" || c_.op == "!=") return matches_glob(text, c_.text);
+    return compare_ordered(text, c_.op, c_.text);
   }
   bool contains(const FieldContent& value) const {
     std::string text;
     if (const auto* number = std::get_if<double>(&value)) text = fmt::format("{}", *number);
     if (const auto* yes = std::get_if<bool>(&value)) text = *yes ? "true" : "false";
-    if (const auto* own = std::get_if<std::string>(&value)) text = lower(*own);
+    if (const auto* string = std::get_if<std::string>(&value)) text = lower(*string);
     return text.find(lower_) != std::string::npos;
   }
   bool compare(double value) const {
-    const auto wanted = *number_;
+    const auto other = *number_;
     if (c_.op == "=" || c_.op == "!=")
-      return value == wanted || (std::isnan(value) && std::isnan(wanted));
-    return is_so(value, c_.op, wanted);
+      return value == other || (std::isnan(value) && std::isnan(other));
+    return compare_ordered(value, c_.op, other);
   }
 
   FieldComparison c_;
@@ -141,17 +142,19 @@ class FieldTest {
 
 }  // namespace
 
-RunTest field_test(FieldComparison comparison) { return FieldTest(std::move(comparison)); }
+RunPredicate field_predicate(FieldComparison comparison) {
+  return FieldPredicate(std::move(comparison));
+}
 
-RunTest search_test(std::string text) {
-  return
-      [wanted = lower(std::move(text))](const catalog::RunSummary& run, const catalog::NameTable&) {
-        const auto has = [&](const std::string& own) {
-          return lower(own).find(wanted) != std::string::npos;
-        };
-        return has(run.id) || has(run.info.name) || has(run.info.group.value_or("")) ||
-               has(run.info.host) || has(run.tags.note) || std::ranges::any_of(run.tags.tags, has);
-      };
+RunPredicate text_predicate(std::string text) {
+  return [pattern = lower(std::move(text))](const catalog::RunSummary& run,
+                                            const catalog::NameTable&) {
+    const auto has = [&](const std::string& field) {
+      return lower(field).find(pattern) != std::string::npos;
+    };
+    return has(run.id) || has(run.info.name) || has(run.info.group.value_or("")) ||
+           has(run.info.host) || has(run.tags.note) || std::ranges::any_of(run.tags.tags, has);
+  };
 }
 
 }  // namespace lockstep::dashboard

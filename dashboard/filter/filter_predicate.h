@@ -1,4 +1,4 @@
-// The smallest parts of a filter: one comparison, and the search for a text.
+// The leaves of a filter expression: comparisons and text searches.
 #pragma once
 
 #include <functional>
@@ -8,19 +8,19 @@
 
 namespace lockstep::dashboard {
 
-using RunTest = std::function<bool(const catalog::RunSummary&, const catalog::NameTable&)>;
+using RunPredicate = std::function<bool(const catalog::RunSummary&, const catalog::NameTable&)>;
 
 struct FieldComparison {
   RunField field;
   std::string op;    // = != < <= > >= ~ !~
-  std::string text;  // what it is compared with, as written
-  double now = 0;    // that ages count from
+  std::string text;  // the right-hand side, as written
+  double now = 0;    // unix seconds; ages are relative to it
   bool is_quoted = false;
 };
 
-// Throws std::invalid_argument when the text does not fit the field and operator.
-RunTest field_test(FieldComparison comparison);
-// In any of the texts that say what a run is.
-RunTest search_test(std::string text);
+// Throws std::invalid_argument if the text is not valid for the field and operator.
+RunPredicate field_predicate(FieldComparison comparison);
+// Searches `text` in id, name, group, host, note and tags, case-insensitive.
+RunPredicate text_predicate(std::string text);
 
 }  // namespace lockstep::dashboard

@@ -28,9 +28,9 @@ FieldContent content_of(const catalog::FieldValue& value, const catalog::NameTab
 
 }  // namespace
 
-bool is_total(std::string_view word) {
-  constexpr std::string_view kTotals[] = {"last", "min", "max", "mean", "count", "step"};
-  return std::ranges::find(kTotals, word) != std::end(kTotals);
+bool is_aggregate(std::string_view word) {
+  constexpr std::string_view kAggregates[] = {"last", "min", "max", "mean", "count", "step"};
+  return std::ranges::find(kAggregates, word) != std::end(kAggregates);
 }
 
 const std::vector<std::string>& plain_fields() {
@@ -50,9 +50,9 @@ std::optional<RunField> RunField::parse(std::string_view text) {
     return field;
   }
   const auto open = text.find('(');
-  if (open != std::string_view::npos && text.ends_with(')') && is_total(text.substr(0, open))) {
+  if (open != std::string_view::npos && text.ends_with(')') && is_aggregate(text.substr(0, open))) {
     field.kind_ = Kind::Metric;
-    field.total_ = text.substr(0, open);
+    field.aggregate_ = text.substr(0, open);
     field.name_ = text.substr(open + 1, text.size() - open - 2);
   } else if (text.starts_with(kMetricPrefix) && text.size() > kMetricPrefix.size()) {
     field.kind_ = Kind::Metric;
@@ -67,7 +67,7 @@ std::optional<RunField> RunField::parse(std::string_view text) {
   return field.name_.empty() ? std::nullopt : std::optional(field);
 }
 
-FieldContent RunField::named(const catalog::RunSummary& run, double now) const {
+FieldContent RunField::plain_value(const catalog::RunSummary& run, double now) const {
   const auto ended = run.end && run.state != RunState::Running && run.state != RunState::Lost;
   if (name_ == "id") return run.id;
   if (name_ == "name") return run.info.name;
@@ -90,8 +90,8 @@ FieldContent RunField::named(const catalog::RunSummary& run, double now) const {
   return {};
 }
 
-FieldContent RunField::configured(const catalog::RunSummary& run,
-                                  const catalog::NameTable& names) const {
+FieldContent RunField::config_value(const catalog::RunSummary& run,
+                                    const catalog::NameTable& names) const {
   const auto number = names.find(name_);
   const auto it =
       std::ranges::lower_bound(run.config, number, {}, [](const auto& leaf) { return leaf.first; });
@@ -99,30 +99,30 @@ FieldContent RunField::configured(const catalog::RunSummary& run,
   return content_of(it->second, names);
 }
 
-FieldContent RunField::measured(const catalog::RunSummary& run,
-                                const catalog::NameTable& names) const {
+FieldContent RunField::metric_value(const catalog::RunSummary& run,
+                                    const catalog::NameTable& names) const {
   const auto number = names.find(name_);
   if (number == catalog::NameTable::kNone) return {};
-  if (total_ == "last")
+  if (aggregate_ == "last")
     for (const auto& source : run.sources)
       for (const auto& [name, value] : source.summary)
         if (name == number) return value;
   const auto* metric = run.metric(number);
   if (!metric) return {};
-  if (total_ == "min") return metric->min;
-  if (total_ == "max") return metric->max;
-  if (total_ == "mean") return metric->mean();
-  if (total_ == "count") return static_cast<double>(metric->count);
-  if (total_ == "step") return static_cast<double>(metric->step);
+  if (aggregate_ == "min") return metric->min;
+  if (aggregate_ == "max") return metric->max;
+  if (aggregate_ == "mean") return metric->mean();
+  if (aggregate_ == "count") return static_cast<double>(metric->count);
+  if (aggregate_ == "step") return static_cast<double>(metric->step);
   return metric->last;
 }
 
 FieldContent RunField::value(const catalog::RunSummary& run, const catalog::NameTable& names,
                              double now) const {
-  if (kind_ == Kind::Config) return configured(run, names);
-  if (kind_ == Kind::Metric) return measured(run, names);
+  if (kind_ == Kind::Config) return config_value(run, names);
+  if (kind_ == Kind::Metric) return metric_value(run, names);
   if (name_ == "tag") return run.tags.tags.empty() ? FieldContent() : run.tags.tags.front();
-  return named(run, now);
+  return plain_value(run, now);
 }
 
 std::vector<FieldContent> RunField::values(const catalog::RunSummary& run,

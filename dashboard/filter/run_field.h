@@ -1,6 +1,5 @@
-// The fields of a run that the list can filter, sort, group and show by: `state`,
-// `config.optimizer.lr`, `eval/accuracy`, `min(train/loss)`. docs/dashboard_api.md has the whole
-// list.
+// The fields of a run by which the run list filters, sorts and groups, and which it shows: `state`,
+// `config.optimizer.lr`, `eval/accuracy`, `min(train/loss)`. See docs/dashboard_api.md.
 #pragma once
 
 #include <optional>
@@ -13,22 +12,22 @@
 
 namespace lockstep::dashboard {
 
-// What a run has in a field. Several texts only for `tag`.
+// One value of a field; std::monostate: none.
 using FieldContent = std::variant<std::monostate, double, bool, std::string>;
 
 class RunField {
  public:
-  // nullopt when `text` can be no field's name.
+  // nullopt if `text` is not the name of a field.
   static std::optional<RunField> parse(std::string_view text);
 
-  // Empty where the run does not have it. Thread: any.
+  // Empty if the run has no value. Several values only for `tag`. Thread: any.
   std::vector<FieldContent> values(const catalog::RunSummary& run, const catalog::NameTable& names,
                                    double now) const;
-  // The first of values().
+  // The first of values(), or std::monostate.
   FieldContent value(const catalog::RunSummary& run, const catalog::NameTable& names,
                      double now) const;
 
-  // Whether its numbers are times of day, or lengths of time.
+  // Whether its values are unix times, or durations in seconds.
   bool is_time() const { return kind_ == Kind::Name && (name_ == "created" || name_ == "updated"); }
   bool is_duration() const { return kind_ == Kind::Name && name_ == "duration"; }
   const std::string& text() const { return text_; }
@@ -36,18 +35,18 @@ class RunField {
  private:
   enum class Kind { Name, Config, Metric };
 
-  FieldContent named(const catalog::RunSummary& run, double now) const;
-  FieldContent configured(const catalog::RunSummary& run, const catalog::NameTable& names) const;
-  FieldContent measured(const catalog::RunSummary& run, const catalog::NameTable& names) const;
+  FieldContent plain_value(const catalog::RunSummary& run, double now) const;
+  FieldContent config_value(const catalog::RunSummary& run, const catalog::NameTable& names) const;
+  FieldContent metric_value(const catalog::RunSummary& run, const catalog::NameTable& names) const;
 
   Kind kind_ = Kind::Name;
-  std::string text_, name_, total_ = "last";
+  std::string text_, name_, aggregate_ = "last";
 };
 
-// Whether it is what a metric has several values condensed to: last, min, max, mean, count, step.
-bool is_total(std::string_view word);
+// Whether `word` is an aggregate of a metric: last, min, max, mean, count, step.
+bool is_aggregate(std::string_view word);
 
-// The names that are no metric's and no config's.
+// The fields other than metrics and configuration.
 const std::vector<std::string>& plain_fields();
 
 }  // namespace lockstep::dashboard

@@ -1,6 +1,6 @@
-// The expressions that choose runs:
+// Filter expressions that select runs:
 //   state = failed and config.optimizer.lr >= 0.1 and (tag = baseline or created > 7d)
-// docs/dashboard_api.md has the grammar.
+// See docs/dashboard_api.md for the grammar.
 #pragma once
 
 #include <stdexcept>
@@ -11,7 +11,7 @@
 
 namespace lockstep::dashboard {
 
-// What is wrong with an expression, and where.
+// A syntax error, and its column.
 class FilterError : public std::runtime_error {
  public:
   FilterError(const std::string& message, size_t column_from_1)
@@ -21,17 +21,17 @@ class FilterError : public std::runtime_error {
 
 class RunFilter {
  public:
-  // An empty expression takes every run. Any text is safe: nesting is at most 100 deep and the text
-  // at most 4096 bytes long. `now`: unix seconds, which ages count from. Throws FilterError.
+  // An empty expression matches every run. `text` is untrusted: at most 4096 bytes and 100 nesting
+  // levels. `now`: unix seconds; ages are relative to it. Throws FilterError.
   RunFilter(std::string_view text, double now);
 
   // Thread: any.
-  bool takes(const catalog::RunSummary& run, const catalog::NameTable& names) const {
-    return !test_ || test_(run, names);
+  bool matches(const catalog::RunSummary& run, const catalog::NameTable& names) const {
+    return !predicate_ || predicate_(run, names);
   }
 
  private:
-  RunTest test_;  // empty: every run
+  RunPredicate predicate_;  // empty: every run
 };
 
 }  // namespace lockstep::dashboard

@@ -12,23 +12,24 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr int kMaxRequests = 1000;  // on one connection
-constexpr size_t kMaxTaken = 256;
-constexpr int kMaxWaiting = 512;
-// How long an answer may stand still, and all of its waiting in sum: this, and more for each byte.
-constexpr milliseconds kStandstill{5000}, kWaiting{10000};
+constexpr int kMaxRequests = 1000;  // per connection
+constexpr size_t kMaxPending = 256;
+constexpr int kListenBacklog = 512;
+// For one wait until the client reads more of a response, and for the sum of these waits. The sum
+// is extended by the time that the sent bytes take at the minimum rate.
+constexpr milliseconds kWriteTimeout{5000}, kTotalWriteTimeout{10000};
 constexpr size_t kMinBytesPerMs = 32;
 
-// A request that is all there, and a socket for the answer. The library never waits for the client
-// to say something.
-class AnswerStream : public httplib::Stream {
+// Reads from a complete request in memory and writes the response to a socket. Reading never
+// blocks.
+class ResponseStream : public httplib::Stream {
  public:
-  AnswerStream(int socket, std::string_view request) : socket_(socket), request_(request) {}
+  ResponseStream(int socket, std::string_view request) : socket_(socket), request_(request) {}
 
-  bool is_used_up() const { return request_.empty(); }
+  bool is_consumed() const { return request_.empty(); }
   bool is_readable() const override { return !request_.empty(); }
 
-  // False also when the client hung up, or will say nothing more.
+  // Also false if the client closed the connection or its sending side.
   bool is_writable() const override {
     pollfd polled{.fd = socket_, .events = POLLOUT | POLLRDHUP, .revents = 0};
     return ::poll(&polled, 1, 0) > 0 && polled.revents == POLLOUT;
@@ -48,7 +49,7 @@ class AnswerStream : public httplib::Stream {
         done += static_cast<size_t>(count);
         sent_ += static_cast<size_t>(count);
       } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-        if (!wait_for_room()) return -1;
+        if (!wait_until_writable()) return -1;
       } else if (errno != EINTR) {
         return -1;
       }
@@ -56,7 +57,7 @@ class AnswerStream : public httplib::Stream {
     return static_cast<ssize_t>(size);
   }
 
-  // Nobody asks for them.
+  // The dashboard does not use addresses.
   void get_remote_ip_and_port(std::string& ip, int& port) const override {
     ip.clear();
     port = 0;
@@ -68,13 +69,13 @@ class AnswerStream : public httplib::Stream {
   socket_t socket() const override { return socket_; }
 
  private:
-  bool wait_for_room() {
-    const auto earned = milliseconds(sent_ / kMinBytesPerMs);
-    const auto most = std::min(kStandstill, kWaiting + earned - waited_);
-    if (most <= milliseconds(0)) return false;
+  bool wait_until_writable() {
+    const auto extension = milliseconds(sent_ / kMinBytesPerMs);
+    const auto timeout = std::min(kWriteTimeout, kTotalWriteTimeout + extension - waited_);
+    if (timeout <= milliseconds(0)) return false;
     pollfd polled{.fd = socket_, .events = POLLOUT, .revents = 0};
     const auto begin = Clock::now();
-    const auto num_events = ::poll(&polled, 1, static_cast<int>(most.count()));
+    const auto num_events = ::poll(&polled, 1, static_cast<int>(timeout.count()));
     waited_ += std::chrono::ceil<milliseconds>(Clock::now() - begin);
     return num_events > 0 && (polled.revents & (POLLERR | POLLHUP)) == 0;
   }
@@ -87,58 +88,58 @@ class AnswerStream : public httplib::Stream {
 
 }  // namespace
 
-// What the library wants done is only to hand a connection over.
-class BoundedServer::Tasks : public httplib::TaskQueue {
+// Runs tasks in the calling thread: the library's tasks only hand over a connection.
+class BoundedServer::InlineTaskQueue : public httplib::TaskQueue {
  public:
-  explicit Tasks(BoundedServer& server) : server_(server) {}
+  explicit InlineTaskQueue(BoundedServer& server) : server_(server) {}
   void enqueue(std::function<void()> task) override { task(); }
-  void shutdown() override { server_.end(); }
+  void shutdown() override { server_.shut_down(); }
 
  private:
   BoundedServer& server_;
 };
 
-BoundedServer::BoundedServer(ReceptionLimits limits, size_t num_workers)
+BoundedServer::BoundedServer(ConnectionLimits limits, size_t num_workers)
     : num_workers_(num_workers),
-      reception_(limits, [this](HttpArrival arrival) { take(std::move(arrival)); }) {}
+      connections_(limits, [this](ReceivedRequest request) { enqueue(std::move(request)); }) {}
 
 BoundedServer::~BoundedServer() = default;
 
-httplib::TaskQueue* BoundedServer::new_tasks() {
-  // The library lets five wait to be accepted; the sixth would try again after a second.
-  ::listen(svr_sock_, kMaxWaiting);
+httplib::TaskQueue* BoundedServer::make_task_queue() {
+  // The library's backlog is 5; a client beyond it would retry only after a second.
+  ::listen(svr_sock_, kListenBacklog);
   workers_ = std::make_unique<httplib::ThreadPool>(num_workers_);
-  return new Tasks(*this);
+  return new InlineTaskQueue(*this);
 }
 
-void BoundedServer::end() {
-  reception_.stop();
+void BoundedServer::shut_down() {
+  connections_.stop();
   workers_->shutdown();
 }
 
 bool BoundedServer::process_and_close_socket(socket_t socket) {
-  reception_.add(FileDescriptor(socket));
+  connections_.add(FileDescriptor(socket));
   return true;
 }
 
-void BoundedServer::take(HttpArrival arrival) {
-  if (num_taken_ >= kMaxTaken) return;  // the connection ends
-  ++num_taken_;
-  workers_->enqueue([this, kept = std::make_shared<HttpArrival>(std::move(arrival))] {
-    serve(std::move(*kept));
-    --num_taken_;
+void BoundedServer::enqueue(ReceivedRequest request) {
+  if (num_pending_ >= kMaxPending) return;  // closes the connection
+  ++num_pending_;
+  workers_->enqueue([this, shared = std::make_shared<ReceivedRequest>(std::move(request))] {
+    handle(std::move(*shared));
+    --num_pending_;
   });
 }
 
-void BoundedServer::serve(HttpArrival arrival) {
-  const bool is_last = arrival.is_last || arrival.num_served + 1 >= kMaxRequests;
-  AnswerStream stream(arrival.socket.get(), arrival.request);
+void BoundedServer::handle(ReceivedRequest request) {
+  const bool is_last = request.is_last || request.num_served + 1 >= kMaxRequests;
+  ResponseStream stream(request.socket.get(), request.bytes);
   bool closes = false;
   if (!process_request(stream, is_last, closes, nullptr)) return;
-  if (is_last || closes || !stream.is_used_up())
-    reception_.dismiss(std::move(arrival.socket));
+  if (is_last || closes || !stream.is_consumed())
+    connections_.close_gracefully(std::move(request.socket));
   else
-    reception_.add(std::move(arrival.socket), std::move(arrival.rest), arrival.num_served + 1);
+    connections_.add(std::move(request.socket), std::move(request.rest), request.num_served + 1);
 }
 
 }  // namespace lockstep::dashboard

@@ -1,6 +1,6 @@
-// cpp-httplib's server, with bounds on what any client can cost: connections are received apart
-// (dashboard/server/http_connections.h), a thread works for a connection only from a whole request to its answer,
-// and the answer has to be taken at some pace.
+// cpp-httplib's server with limits on the resources of each client: idle connections are polled by
+// one thread (dashboard/server/http_connections.h), a worker thread handles a connection only from
+// its complete request to the response, and a client must read the response at a minimum rate.
 #pragma once
 
 // As the library was compiled.
@@ -16,28 +16,28 @@
 
 namespace lockstep::dashboard {
 
-// The library calls it from the thread that listens and from the workers.
+// Thread: called by the library from the listening thread and from the workers.
 class BoundedServer : public httplib::Server {
  public:
-  // `num_workers`: requests that are answered at the same time.
-  BoundedServer(ReceptionLimits limits, size_t num_workers);
+  // `num_workers`: requests that are handled concurrently.
+  BoundedServer(ConnectionLimits limits, size_t num_workers);
   ~BoundedServer() override;
 
-  // For `new_task_queue`: begins to work, until the library ends it.
-  httplib::TaskQueue* new_tasks();
+  // For `new_task_queue`: starts the workers. The library owns the queue and shuts it down.
+  httplib::TaskQueue* make_task_queue();
 
  private:
-  class Tasks;
+  class InlineTaskQueue;
 
   bool process_and_close_socket(socket_t socket) override;
-  void take(HttpArrival arrival);
-  void serve(HttpArrival arrival);
-  void end();
+  void enqueue(ReceivedRequest request);
+  void handle(ReceivedRequest request);
+  void shut_down();
 
   size_t num_workers_;
-  std::atomic<size_t> num_taken_ = 0;  // answered now, or next
+  std::atomic<size_t> num_pending_ = 0;  // queued or in progress
   std::unique_ptr<httplib::ThreadPool> workers_;
-  HttpConnections reception_;  // last: it uses all of the above
+  HttpConnections connections_;  // last: its thread uses all of the above
 };
 
 }  // namespace lockstep::dashboard

@@ -12,12 +12,12 @@
 #include "catalog/run_list.h"
 #include "core/system/local_address.h"
 #include "dashboard/api/api.h"
-#include "dashboard/api/handlers.h"
 #include "dashboard/api/assets.h"
+#include "dashboard/api/handlers.h"
 #include "dashboard/api/report.h"
 #include "dashboard/server/bounded_server.h"
-#include "dashboard/server/http_response.h"
 #include "dashboard/server/http_guard.h"
+#include "dashboard/server/http_response.h"
 #include "lockstep/error.h"
 #include "tracking/http/http_serving.h"
 
@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr size_t kServerThreads = kMaxStreams + 32;
-constexpr std::chrono::seconds kPatience{5};
+constexpr std::chrono::seconds kRequestTimeout{5};
 constexpr RequestLimits kRequestLimits;
 
 }  // namespace
@@ -44,7 +44,7 @@ struct DashboardServer::State {
                   .actions = options.actions,
                   .token = !options.token.empty(),
                   .schema = options.schema},
-        server({.request = kRequestLimits, .patience = kPatience}, kServerThreads) {}
+        server({.request = kRequestLimits, .request_timeout = kRequestTimeout}, kServerThreads) {}
 
   DashboardOptions options;
   catalog::ColumnSpool spool;
@@ -54,17 +54,17 @@ struct DashboardServer::State {
   std::string link;
   std::atomic<int> num_streams = 0;
   std::atomic<bool> stopping = false;
-  std::shared_future<void> ended;  // of the listening thread
+  std::shared_future<void> ended;  // when the listening thread has exited
   BoundedServer server;            // last: its handlers use all of the above
 };
 
 namespace {
 
-constexpr int kFirstPort = 8080, kTriedPorts = 20;
-constexpr auto kServerStart = std::chrono::seconds(10);
-constexpr auto kServerEnd = std::chrono::milliseconds(500);
-constexpr auto kStreamWait = std::chrono::milliseconds(1000);
-constexpr int kQuietWaits = 15;  // until a comment shows that the stream lives
+constexpr int kFirstPort = 8080, kNumTriedPorts = 20;
+constexpr auto kStartTimeout = std::chrono::seconds(10);
+constexpr auto kStopTimeout = std::chrono::milliseconds(500);
+constexpr auto kStreamPoll = std::chrono::milliseconds(1000);
+constexpr int kPollsPerKeepAlive = 15;  // comments keep an idle stream open
 
 constexpr const char* kContentPolicy =
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
@@ -93,24 +93,25 @@ uint64_t event_number(const httplib::Request& request) {
   return std::strtoull(text.c_str(), nullptr, 10);
 }
 
-// Sends what changed since the last event, or after a while that nothing did. False: it is over.
+// Server-sent events of one client. send_next() sends the changes since the last event, or a
+// keep-alive comment, and returns false when the client has disconnected.
 struct EventStream {
   State& state;
   uint64_t number;
-  int quiet = 0;
+  int idle_polls = 0;
 
   bool send_next(httplib::DataSink& sink) {
-    state.catalog.wait(number, kStreamWait);
+    state.catalog.wait(number, kStreamPoll);
     if (state.stopping) {
       sink.done();
       return true;
     }
     if (state.catalog.number() <= number) {
-      if (++quiet < kQuietWaits) return sink.is_writable();
-      quiet = 0;
+      if (++idle_polls < kPollsPerKeepAlive) return sink.is_writable();
+      idle_polls = 0;
       return write(sink, ": here\n\n");
     }
-    quiet = 0;
+    idle_polls = 0;
     const auto changes = state.catalog.changes_since(number);
     number = changes.number;
     return write(sink, fmt::format("event: change\nid: {}\ndata: {}\n\n", number,
@@ -124,7 +125,7 @@ struct EventStream {
 void send_events(State& state, const httplib::Request& request, httplib::Response& response) {
   if (++state.num_streams > kMaxStreams) {
     --state.num_streams;
-    return send(ApiError(503, "too_many_streams", "too many streams; poll /api/changes").answer(),
+    return send(ApiError(503, "too_many_streams", "too many streams; poll /api/changes").response(),
                 request, response);
   }
   const auto since = event_number(request);
@@ -145,45 +146,45 @@ ApiResponse log_in(State& state, const httplib::Request& request, httplib::Respo
   const auto body = Json::parse(request.body, nullptr, false);
   const auto token = body.is_object() ? body.value("token", Json("")) : Json("");
   if (!token.is_string() || !state.guard->is_token(token.get<std::string>()))
-    return ApiError(401, "unauthorized", "this is not the token").answer();
+    return ApiError(401, "unauthorized", "invalid token").response();
   response.set_header("Set-Cookie", state.guard->new_cookie());
-  return json_answer({{"ok", true}});
+  return json_response({{"ok", true}});
 }
 
 void use_ticket(State& state, const httplib::Request& request, httplib::Response& response) {
-  if (state.guard->take_ticket(request.get_param_value("ticket")))
+  if (state.guard->redeem_ticket(request.get_param_value("ticket")))
     response.set_header("Set-Cookie", state.guard->new_cookie());
   response.set_redirect("/", 303);
 }
 
 ApiRequest api_request(const httplib::Request& request) {
-  ApiRequest asked{.method = request.method == "HEAD" ? "GET" : request.method,
-                   .path = request.path,
-                   .body = request.body};
-  for (const auto& [name, value] : request.params) asked.params.emplace(name, value);
-  return asked;
+  ApiRequest converted{.method = request.method == "HEAD" ? "GET" : request.method,
+                       .path = request.path,
+                       .body = request.body};
+  for (const auto& [name, value] : request.params) converted.params.emplace(name, value);
+  return converted;
 }
 
 void handle(State& state, const httplib::Request& request, httplib::Response& response) {
-  if (auto refused = state.guard->refusal(head_of(request)))
-    return send(refused->answer(), request, response);
+  if (auto error = state.guard->authorize(head_of(request)))
+    return send(error->response(), request, response);
   const auto& path = request.path;
   if (path == "/login") return use_ticket(state, request, response);
   if (path == "/api/login" && request.method == "POST")
     return send(log_in(state, request, response), request, response);
   if (path == "/api/events") return send_events(state, request, response);
   if (path == "/api/report.html")
-    return send(report_page(state.dashboard, api_request(request)), request, response);
+    return send(get_report(state.dashboard, api_request(request)), request, response);
   if (path.starts_with("/api/"))
-    return send(answer_api(state.dashboard, api_request(request)), request, response);
+    return send(handle_api_request(state.dashboard, api_request(request)), request, response);
   if (const auto* asset = find_asset(path)) return send_asset(*asset, request, response);
-  send(not_found("there is no such page").answer(), request, response);
+  send(not_found("page not found").response(), request, response);
 }
 
 void configure(State& state) {
   auto& server = state.server;
   server.set_socket_options(tracking::reuse_address_only);
-  server.set_keep_alive_timeout(kPatience.count());
+  server.set_keep_alive_timeout(kRequestTimeout.count());
   server.set_tcp_nodelay(true);
   server.set_payload_max_length(kRequestLimits.body_bytes);
   server.set_default_headers({{"Content-Security-Policy", kContentPolicy},
@@ -198,17 +199,17 @@ void configure(State& state) {
   server.Get(".*", handler).Post(".*", handler).Delete(".*", handler);
   server.set_error_handler([](const httplib::Request&, httplib::Response& response) {
     if (!response.body.empty() || response.has_header("Content-Length")) return;
-    response.set_header("Connection", "close");  // what is left of the request is not read
+    response.set_header("Connection", "close");  // the rest of the request is not read
     const auto code = response.status == 413 ? "too_large" : "bad_request";
     response.set_content(
-        ApiError(response.status, code, "the request cannot be served").answer().body,
+        ApiError(response.status, code, "malformed or oversized request").response().body,
         "application/json");
   });
 }
 
 int bind(httplib::Server& server, const DashboardOptions& options) {
   if (options.port > 0) return server.bind_to_port(options.host, options.port) ? options.port : -1;
-  for (int port = kFirstPort; port < kFirstPort + kTriedPorts; ++port)
+  for (int port = kFirstPort; port < kFirstPort + kNumTriedPorts; ++port)
     if (server.bind_to_port(options.host, port)) return port;
   return server.bind_to_any_port(options.host);
 }
@@ -217,8 +218,8 @@ void verify(const DashboardOptions& options) {
   catalog::verify_runs_directory(options.runs);
   if (!is_loopback_name(options.host) && options.token.empty())
     throw config_error(
-        fmt::format("--host {} can be reached from other machines: a token is required, see "
-                    "--token-file",
+        fmt::format("--host {} is reachable from other machines and requires a token: use "
+                    "--token-file FILE",
                     options.host));
 }
 
@@ -229,32 +230,33 @@ bool is_any_address(const std::string& host) {
   return ::inet_pton(AF_INET6, host.c_str(), &v6) == 1 && IN6_IS_ADDR_UNSPECIFIED(&v6);
 }
 
-// What a browser on another machine can open. All addresses are none: then the one by which this
-// machine reaches others, or its name where it reaches none.
+// A host that a browser on another machine can open. For a wildcard address, that is the address of
+// the default route, or the host name if there is no route.
 std::string host_of_link(const std::string& host) {
   if (!is_any_address(host)) return host;
   if (host.find(':') != std::string::npos)
-    if (const auto address = local_address_towards("2001:db8::1")) return *address;
-  return local_address_towards("192.0.2.1").value_or(own_host_name());
+    if (const auto address = local_address_for("2001:db8::1")) return *address;
+  return local_address_for("192.0.2.1").value_or(own_host_name());
 }
 
-// Its stop() is heard once it made its queue of tasks.
+// Returns when the library has created its task queue: before that, stop() has no effect.
 void start(const std::shared_ptr<State>& state) {
-  auto listens = std::make_shared<std::promise<void>>();
-  auto heard = listens->get_future();
+  auto listening = std::make_shared<std::promise<void>>();
+  auto started = listening->get_future();
   std::promise<void> ended;
   state->ended = ended.get_future().share();
-  state->server.new_task_queue = [&server = state->server, listens] {
-    auto* tasks = server.new_tasks();
-    listens->set_value();
+  state->server.new_task_queue = [&server = state->server, listening] {
+    auto* tasks = server.make_task_queue();
+    listening->set_value();
     return tasks;
   };
   std::thread([state, ended = std::move(ended)]() mutable {
     state->server.listen_after_bind();
     ended.set_value();
   }).detach();
-  if (heard.wait_for(kServerStart) != std::future_status::ready)
-    throw environment_error("the dashboard's server does not start");
+  if (started.wait_for(kStartTimeout) != std::future_status::ready)
+    throw environment_error(
+        fmt::format("the dashboard server did not start within {} s", kStartTimeout.count()));
 }
 
 }  // namespace
@@ -276,7 +278,7 @@ DashboardServer::DashboardServer(DashboardOptions options) {
   const auto port = bind(state_->server, state_->options);
   if (port <= 0)
     throw environment_error(
-        fmt::format("cannot listen on {} port {}: in use, or no address of this machine", host,
+        fmt::format("cannot listen on {} port {}: in use, or not an address of this machine", host,
                     state_->options.port));
   state_->guard =
       std::make_unique<HttpGuard>(GuardRules{.host_names = state_->options.host_names,
@@ -296,7 +298,7 @@ void DashboardServer::stop() {
   state_->stopping = true;
   state_->catalog.stop();
   state_->server.stop();
-  state_->ended.wait_for(kServerEnd);
+  state_->ended.wait_for(kStopTimeout);
 }
 
 const std::string& DashboardServer::link() const { return state_->link; }

@@ -1,4 +1,4 @@
-// The dashboard as an HTTP server: the page, the API and its events.
+// The HTTP server of the dashboard: the front end, the JSON API and the event stream.
 #pragma once
 
 #include <filesystem>
@@ -12,29 +12,30 @@ namespace lockstep::dashboard {
 struct DashboardOptions {
   std::filesystem::path runs;
   std::string host = "127.0.0.1";
-  int port = 0;                         // 0: the first free one from 8080 on
-  std::string token;                    // empty: none is needed. Required beyond loopback
-  std::vector<std::string> host_names;  // by which browsers may call it, besides its addresses
-  bool actions = true;                  // false: nothing can be changed
-  std::function<std::string()> schema;  // of run files, as JSON text; "" where nobody has it
+  int port = 0;                         // 0: the first free port from 8080
+  std::string token;                    // empty: no authentication. Required beyond loopback
+  std::vector<std::string> host_names;  // accepted in Host, in addition to addresses
+  bool actions = true;                  // false: read-only
+  std::function<std::string()> schema;  // of run files, as JSON text; "" if unavailable
 };
 
-// Thread: belongs to one thread; serves on threads of its own.
+// Thread: confined to one thread; serves requests on its own threads.
 class DashboardServer {
  public:
-  // Listens and serves until the object ends. Throws Config (no such directory, a host that is none
-  // of this machine, beyond loopback without a token) and Environment (no free port, no temporary
-  // file).
+  // Listens and serves until destruction or stop(). Throws Config (no such directory, a host beyond
+  // loopback without a token) and Environment (the host is not an address of this machine, no free
+  // port, no temporary file).
   explicit DashboardServer(DashboardOptions options);
-  // Stops. A thread that still hangs in a connection keeps what it needs and ends by itself.
+  // Calls stop(). A thread that is still blocked in a connection keeps the state alive until it
+  // exits.
   ~DashboardServer();
   DashboardServer(const DashboardServer&) = delete;
   DashboardServer& operator=(const DashboardServer&) = delete;
 
-  // Ends all connections; requests at work have half a second.
+  // Closes all connections; waits up to 500 ms for requests in progress.
   void stop();
 
-  // "http://127.0.0.1:8080/", with a ticket that works once where a token is needed.
+  // "http://127.0.0.1:8080/", with a one-time ticket if a token is required.
   const std::string& link() const;
 
   struct State;
@@ -43,7 +44,7 @@ class DashboardServer {
   std::shared_ptr<State> state_;
 };
 
-// Whether only processes of this machine reach `host`.
+// Whether `host` can be reached only from this machine.
 bool is_loopback_name(const std::string& host);
 
 }  // namespace lockstep::dashboard

@@ -1,7 +1,6 @@
-// Connections that nobody works for: those whose next request has not come as a whole, however
-// slowly it comes, and those that are only to be closed in good order. One thread has them all, so
-// that a client that sends little or nothing costs a file descriptor for some seconds, and no one
-// else's time.
+// Connections without a worker: those whose next request is incomplete, and those that are being
+// closed. One thread polls all of them, so that a slow or idle client occupies a file descriptor
+// for a few seconds, but no worker thread.
 #pragma once
 
 #include <chrono>
@@ -17,72 +16,77 @@
 
 namespace lockstep::dashboard {
 
-// A connection with a whole request.
-struct HttpArrival {
+// A connection with a complete request.
+struct ReceivedRequest {
   FileDescriptor socket;
-  std::string request;   // head and body
-  std::string rest;      // what came behind it already
-  bool is_last = false;  // nothing can follow it
-  int num_served = 0;    // requests of this connection before it
+  std::string bytes;     // head and body
+  std::string rest;      // bytes received after it
+  bool is_last = false;  // no request can follow on this connection
+  int num_served = 0;    // earlier requests of this connection
 };
 
-struct ReceptionLimits {
+struct ConnectionLimits {
   RequestLimits request;
-  size_t connections = 512;  // one more: the one that has waited longest goes
-  // For a whole request, from the connection's beginning or the last answer on.
-  std::chrono::milliseconds patience{5000};
-  // For a client to take notice that its connection is over, and how much is read of it meanwhile.
-  std::chrono::milliseconds farewell{2000};
-  size_t farewell_bytes = 1u << 20;
+  size_t max_connections = 512;  // one more evicts the connection that has waited longest
+  // For a complete request, from the start of the connection or from the previous response.
+  std::chrono::milliseconds request_timeout{5000};
+  // When closing: how long to wait for the client to close too, and how many of its bytes to
+  // discard meanwhile.
+  std::chrono::milliseconds linger_timeout{2000};
+  size_t linger_bytes = 1u << 20;
 };
 
 // Thread: any.
 class HttpConnections {
  public:
-  // `take` is called by the reception's thread, must not block, and is over when stop() returns.
-  HttpConnections(ReceptionLimits limits, std::function<void(HttpArrival)> take);
+  // `on_request` is called by the polling thread and must not block. It is not called after stop()
+  // has returned.
+  HttpConnections(ConnectionLimits limits, std::function<void(ReceivedRequest)> on_request);
   ~HttpConnections();
   HttpConnections(const HttpConnections&) = delete;
   HttpConnections& operator=(const HttpConnections&) = delete;
 
-  // A connection that is new or goes on; `received` was read of its next request already.
+  // Waits for the next request of a new or kept-alive connection; `received` are bytes of it that
+  // were already read.
   void add(FileDescriptor socket, std::string received = {}, int num_served = 0);
-  // One that is over: says so, and closes it when the client did or has had its time. Closing at
-  // once would lose an answer that is still on its way.
-  void dismiss(FileDescriptor socket);
-  // Closes everything.
+  // Shuts down the sending side, then closes the socket when the client has closed its side or
+  // after a timeout. Closing it immediately could discard a response that is still in transit.
+  void close_gracefully(FileDescriptor socket);
+  // Closes all connections.
   void stop();
 
  private:
   using Clock = std::chrono::steady_clock;
-  struct Guest {
+  struct Connection {
     FileDescriptor socket;
     std::string received;
     int num_served = 0;
-    bool is_leaving = false;
+    bool is_closing = false;
     size_t num_read = 0;
-    Clock::time_point until;
+    Clock::time_point deadline;
   };
 
-  void enter(Guest guest);
-  void work();
-  std::vector<Guest> newcomers(bool& stopping);
-  void wait(std::chrono::milliseconds most);
-  bool look_at(Guest& guest, bool has_news);  // false: it is no longer here
-  bool receive(Guest& guest);
-  bool read_some(Guest& guest, bool& is_over);
+  void enqueue(Connection connection);
+  void wake_up();
+  void run();
+  std::vector<Connection> take_added(bool& stopping);
+  void poll_events(std::chrono::milliseconds timeout);
+  // These return false if the connection is to be removed.
+  bool update(Connection& connection, bool has_events);
+  bool receive(Connection& connection);
+  bool read_some(Connection& connection, bool& at_end);
 
-  ReceptionLimits limits_;
-  std::function<void(HttpArrival)> take_;
-  FileDescriptor bell_;
+  ConnectionLimits limits_;
+  std::function<void(ReceivedRequest)> on_request_;
+  FileDescriptor wakeup_;  // an eventfd
   Mutex mutex_;
-  std::vector<Guest> arriving_ GUARDED_BY(mutex_);
+  std::vector<Connection> added_ GUARDED_BY(mutex_);
   bool stopping_ GUARDED_BY(mutex_) = false;
 
-  // The thread's own. The first has waited longest.
-  std::list<Guest> guests_;
-  std::vector<short> events_;  // of the guests, in their order, as poll() told them
-  std::jthread thread_;        // last: it uses all of the above
+  // Used only by the polling thread.
+  std::list<Connection> connections_;  // the first has waited longest
+  std::vector<short> events_;          // of connections_, in their order, from poll()
+  std::jthread thread_;                // last: it uses all of the above
 };
 
 }  // namespace lockstep::dashboard

@@ -21,8 +21,8 @@ bool is_equal(const std::string& a, const std::string& b) {
 
 ApiError forbidden(const std::string& why) { return {403, "forbidden", why}; }
 
-// What anybody may have: the page itself, which holds nothing, and the way in.
-bool is_open_path(const std::string& path) {
+// Allowed without a token: the front end, which contains no data, and the login.
+bool is_public_path(const std::string& path) {
   return !path.starts_with("/api/") || path == "/api/login";
 }
 
@@ -36,7 +36,7 @@ std::string origin_host(const std::string& origin) {
 std::string random_secret() {
   std::array<unsigned char, 32> bytes;
   if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
-    throw errno_error("the kernel gives no random numbers");
+    throw errno_error("cannot get random bytes from the kernel");
   std::string text;
   for (const auto byte : bytes) text += fmt::format("{:02x}", byte);
   return text;
@@ -67,7 +67,7 @@ HttpGuard::HttpGuard(GuardRules rules) : rules_(std::move(rules)), session_(rand
   if (!rules_.token.empty()) ticket_ = random_secret();
 }
 
-bool HttpGuard::knows_host(const std::string& host) const {
+bool HttpGuard::is_allowed_host(const std::string& host) const {
   const auto name = host_without_port(host);
   return is_safe_host(name) || std::ranges::count(rules_.host_names, name) > 0;
 }
@@ -77,14 +77,14 @@ bool HttpGuard::is_token(const std::string& given) const {
 }
 
 bool HttpGuard::has_session(const std::string& cookies) const {
-  const auto wanted = rules_.cookie_name + "=";
+  const auto prefix = rules_.cookie_name + "=";
   size_t at = 0;
   while (at < cookies.size()) {
     auto end = cookies.find(';', at);
     if (end == std::string::npos) end = cookies.size();
     auto cookie = cookies.substr(at, end - at);
     cookie.erase(0, cookie.find_first_not_of(' '));
-    if (cookie.starts_with(wanted) && is_equal(cookie.substr(wanted.size()), session_)) return true;
+    if (cookie.starts_with(prefix) && is_equal(cookie.substr(prefix.size()), session_)) return true;
     at = end + 1;
   }
   return false;
@@ -94,41 +94,42 @@ std::string HttpGuard::new_cookie() const {
   return fmt::format("{}={}; HttpOnly; SameSite=Lax; Path=/", rules_.cookie_name, session_);
 }
 
-bool HttpGuard::take_ticket(const std::string& given) {
+bool HttpGuard::redeem_ticket(const std::string& given) {
   const MutexLock lock(mutex_);
-  if (used_ || ticket_.empty() || !is_equal(given, ticket_)) return false;
-  used_ = true;
+  if (is_ticket_used_ || ticket_.empty() || !is_equal(given, ticket_)) return false;
+  is_ticket_used_ = true;
   return true;
 }
 
-std::optional<ApiError> HttpGuard::refusal(const HttpHead& head) const {
+std::optional<ApiError> HttpGuard::authorize(const HttpHead& head) const {
   if (head.num_hosts > 1)
     return ApiError(400, "bad_request",
-                    fmt::format("expected one Host line, got {}", head.num_hosts));
-  if (!knows_host(head.host))
+                    fmt::format("expected one Host header, got {}", head.num_hosts));
+  if (!is_allowed_host(head.host))
     return forbidden(fmt::format(
-        "the name '{}' is not one of this dashboard; use an address, or --allow-host NAME",
+        "host '{}' is not allowed: use an address, or start the dashboard with --allow-host NAME",
         printable(host_without_port(head.host))));
   const bool opens_page = head.method == "GET" && !head.path.starts_with("/api/");
   if (head.fetch_site == "cross-site" && !(opens_page && head.fetch_mode == "navigate"))
-    return forbidden("another site's page may not ask here");
+    return forbidden("cross-site request");
   if (head.method != "GET" && head.method != "HEAD") {
     if (!head.origin.empty() &&
         host_without_port(origin_host(head.origin)) != host_without_port(head.host))
-      return forbidden("another site's page may not change anything here");
-    if (head.fetch_site == "same-site")
-      return forbidden("another site's page may not change anything here");
+      return forbidden("cross-site write request");
+    if (head.fetch_site == "same-site") return forbidden("cross-site write request");
     if (head.marker != "1" || !head.content_type.starts_with("application/json"))
       return forbidden(
-          "writing needs the header X-Lockstep-Request: 1 and the type application/json");
+          "write requests require the header X-Lockstep-Request: 1 and the content type "
+          "application/json");
   }
-  if (rules_.token.empty() || is_open_path(head.path)) return std::nullopt;
+  if (rules_.token.empty() || is_public_path(head.path)) return std::nullopt;
   constexpr std::string_view kBearer = "Bearer ";
   if (head.authorization.starts_with(kBearer) &&
       is_token(head.authorization.substr(kBearer.size())))
     return std::nullopt;
   if (has_session(head.cookie)) return std::nullopt;
-  return ApiError(401, "unauthorized", "log in first, or send the token");
+  return ApiError(401, "unauthorized",
+                  "not logged in: log in, or send Authorization: Bearer TOKEN");
 }
 
 }  // namespace lockstep::dashboard

@@ -11,15 +11,15 @@
 namespace lockstep::dashboard {
 namespace {
 
-// What fits into one packet is not worth the work, and what is huge would be in memory twice.
-constexpr size_t kMinPackedBytes = 1400, kMaxPackedBytes = 64u << 20;
-constexpr int kGzipWindow = MAX_WBITS + 16, kDefaultMemory = 8;  // 16: with gzip's head
+// A smaller body fits into one packet; a larger one would be in memory twice.
+constexpr size_t kMinCompressedBytes = 1400, kMaxCompressedBytes = 64u << 20;
+constexpr int kGzipWindow = MAX_WBITS + 16, kDefaultMemory = 8;  // 16: with a gzip header
 
-bool takes_gzip(const httplib::Request& request) {
+bool accepts_gzip(const httplib::Request& request) {
   return request.get_header_value("Accept-Encoding").find("gzip") != std::string::npos;
 }
 
-// Any name is safe in a header: what could end it or its quotes is left out.
+// Any name is safe: characters that could end the header or its quotes are replaced.
 std::string attachment(const std::string& name) {
   std::string plain;
   for (const char c : name)
@@ -31,15 +31,15 @@ void send_file(const catalog::InnerFile& file, httplib::Response& response,
                const std::string& type) {
   response.set_content_provider(
       file.bytes, type, [file = file.file](size_t offset, size_t length, httplib::DataSink& sink) {
-        std::vector<char> piece(std::min<size_t>(length, 256u << 10));
+        std::vector<char> buffer(std::min<size_t>(length, 256u << 10));
         const auto count =
-            ::pread(file->get(), piece.data(), piece.size(), static_cast<off_t>(offset));
-        return count > 0 && sink.write(piece.data(), static_cast<size_t>(count));
+            ::pread(file->get(), buffer.data(), buffer.size(), static_cast<off_t>(offset));
+        return count > 0 && sink.write(buffer.data(), static_cast<size_t>(count));
       });
 }
 
-// By a provider, because the library would pack any other text itself: with Brotli at its slowest,
-// which takes longer than anything else that the dashboard does.
+// With a content provider, because the library compresses other bodies itself: with Brotli at its
+// slowest setting, which would dominate the response time.
 void send_text(std::string text, httplib::Response& response, const std::string& type) {
   const auto shared = std::make_shared<const std::string>(std::move(text));
   response.set_content_provider(
@@ -48,22 +48,22 @@ void send_text(std::string text, httplib::Response& response, const std::string&
       });
 }
 
-// One gzip member, made at zlib's quickest.
+// One gzip member, at zlib's fastest level.
 std::string gzip_text(std::string_view text) {
   z_stream stream{};
-  const int begun = ::deflateInit2(&stream, Z_BEST_SPEED, Z_DEFLATED, kGzipWindow, kDefaultMemory,
-                                   Z_DEFAULT_STRATEGY);
-  check(begun == Z_OK, "zlib begins");
-  std::string packed(::deflateBound(&stream, text.size()), '\0');
+  const int init = ::deflateInit2(&stream, Z_BEST_SPEED, Z_DEFLATED, kGzipWindow, kDefaultMemory,
+                                  Z_DEFAULT_STRATEGY);
+  check(init == Z_OK, "zlib initialization failed");
+  std::string compressed(::deflateBound(&stream, text.size()), '\0');
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
   stream.avail_in = static_cast<uInt>(text.size());
-  stream.next_out = reinterpret_cast<Bytef*>(packed.data());
-  stream.avail_out = static_cast<uInt>(packed.size());
-  const int ended = ::deflate(&stream, Z_FINISH);
-  packed.resize(stream.total_out);
+  stream.next_out = reinterpret_cast<Bytef*>(compressed.data());
+  stream.avail_out = static_cast<uInt>(compressed.size());
+  const int result = ::deflate(&stream, Z_FINISH);
+  compressed.resize(stream.total_out);
   ::deflateEnd(&stream);
-  check(ended == Z_STREAM_END, "zlib packs a whole text");
-  return packed;
+  check(result == Z_STREAM_END, "zlib compression failed");
+  return compressed;
 }
 
 }  // namespace
@@ -76,9 +76,9 @@ void send_asset(const Asset& asset, const httplib::Request& request, httplib::Re
     response.status = 304;
     return;
   }
-  const bool packed = takes_gzip(request);
-  if (packed) response.set_header("Content-Encoding", "gzip");
-  const auto body = packed ? asset.compressed : asset.body;
+  const bool compressed = accepts_gzip(request);
+  if (compressed) response.set_header("Content-Encoding", "gzip");
+  const auto body = compressed ? asset.compressed : asset.body;
   response.set_content_provider(body.size(), std::string(asset.type),
                                 [body](size_t offset, size_t length, httplib::DataSink& sink) {
                                   return sink.write(body.data() + offset,
@@ -86,24 +86,24 @@ void send_asset(const Asset& asset, const httplib::Request& request, httplib::Re
                                 });
 }
 
-void send(ApiResponse answer, const httplib::Request& request, httplib::Response& response) {
-  response.status = answer.status;
+void send(ApiResponse api_response, const httplib::Request& request, httplib::Response& response) {
+  response.status = api_response.status;
   response.set_header("Cache-Control", "no-store");
-  if (answer.status == 401) response.set_header("WWW-Authenticate", "Bearer");
-  if (!answer.download.empty())
-    response.set_header("Content-Disposition", attachment(answer.download));
-  if (answer.file.file) return send_file(answer.file, response, answer.type);
-  // The library's handler of errors looks for their text in the answer itself.
-  if (answer.status >= 400 || answer.body.empty())
-    return response.set_content(answer.body, answer.type);
-  const bool packed = takes_gzip(request) && answer.download.empty() &&
-                      answer.body.size() > kMinPackedBytes &&
-                      answer.body.size() <= kMaxPackedBytes;
-  if (packed) {
+  if (api_response.status == 401) response.set_header("WWW-Authenticate", "Bearer");
+  if (!api_response.download.empty())
+    response.set_header("Content-Disposition", attachment(api_response.download));
+  if (api_response.file.file) return send_file(api_response.file, response, api_response.type);
+  // The error handler checks Response::body, which a content provider would leave empty.
+  auto& body = api_response.body;
+  if (api_response.status >= 400 || body.empty())
+    return response.set_content(body, api_response.type);
+  const bool compressed = accepts_gzip(request) && api_response.download.empty() &&
+                          body.size() > kMinCompressedBytes && body.size() <= kMaxCompressedBytes;
+  if (compressed) {
     response.set_header("Content-Encoding", "gzip");
-    answer.body = gzip_text(answer.body);
+    body = gzip_text(body);
   }
-  send_text(std::move(answer.body), response, answer.type);
+  send_text(std::move(body), response, api_response.type);
 }
 
 }  // namespace lockstep::dashboard

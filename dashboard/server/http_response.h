@@ -1,4 +1,4 @@
-// Answers of the dashboard as HTTP.
+// Sends the responses of the dashboard over HTTP.
 #pragma once
 
 #include "dashboard/api/api.h"
@@ -7,10 +7,11 @@
 
 namespace lockstep::dashboard {
 
-// Packed for clients that take it so; "not modified" for those who have it.
+// Compressed if the client accepts gzip; 304 if the client has the current version.
 void send_asset(const Asset& asset, const httplib::Request& request, httplib::Response& response);
 
-// Texts to be shown are packed by gzip where the client takes it; files and downloads are not.
-void send(ApiResponse answer, const httplib::Request& request, httplib::Response& response);
+// Compresses text bodies with gzip if the client accepts it; files and downloads are not
+// compressed.
+void send(ApiResponse api_response, const httplib::Request& request, httplib::Response& response);
 
 }  // namespace lockstep::dashboard

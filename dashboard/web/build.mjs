@@ -1,7 +1,7 @@
-// Checks the sources and bundles them.
+// Type-checks and bundles the sources.
 // Usage: node build.mjs [--out DIR]     default: dist
-// Writes index.html, app.js, app.css, events.js (a worker) for the server, and report.html: the same page as one file, into which an export
-// puts its data in place of the text __LOCKSTEP_DATA__ (JSON, with every "<" written as \u003c).
+// Writes index.html, app.js, app.css and events.js (a worker) for the server, and report.html: the same page as one file, in which an
+// export replaces the text __LOCKSTEP_DATA__ with its data (JSON, with every "<" written as \u003c).
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
@@ -32,12 +32,12 @@ const bundle = await build({
   legalComments: "eof",
   logLevel: "warning",
 });
-const made = (name) => bundle.outputFiles.find((file) => file.path === join(out, name)).text;
-const text = { js: made("app.js"), css: made("app.css") };
+const outputText = (name) => bundle.outputFiles.find((file) => file.path === join(out, name)).text;
+const text = { js: outputText("app.js"), css: outputText("app.css") };
 
 const sha = (content) => `'sha256-${createHash("sha256").update(content).digest("base64")}'`;
 const page = readFileSync(join(here, "src/index.html"), "utf8");
-// Nothing in an inlined script may look like the end of it.
+// An inlined script must not contain its end tag.
 const script = text.js.replaceAll("</script", "<\\/script").replaceAll("<!--", "<\\!--");
 const policy = `default-src 'none'; script-src ${sha(script)}; style-src ${sha(text.css)} 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'`
   .replace(" 'unsafe-inline'", "");
@@ -50,6 +50,6 @@ const report = page
 mkdirSync(out, { recursive: true });
 writeFileSync(join(out, "app.js"), text.js);
 writeFileSync(join(out, "app.css"), text.css);
-writeFileSync(join(out, "events.js"), made("events.js"));
+writeFileSync(join(out, "events.js"), outputText("events.js"));
 writeFileSync(join(out, "index.html"), page.replace("<!--policy-->\n", ""));
 writeFileSync(join(out, "report.html"), report);

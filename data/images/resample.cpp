@@ -9,7 +9,7 @@
 namespace lockstep::data {
 namespace {
 
-constexpr int kPrecision = 32 - 8 - 2;  // bits of a weight behind the point
+constexpr int kPrecision = 32 - 8 - 2;  // fractional bits of a weight
 constexpr int32_t kHalf = 1 << (kPrecision - 1);
 
 // For each output pixel along one axis: where its input begins and the weights of it.

@@ -1,5 +1,5 @@
-// Samples that cannot be loaded and are left out of their batches, up to a limit. Each counts once,
-// however often it comes.
+// Samples that cannot be loaded and are skipped, up to a limit. Each counts once, even if it occurs
+// repeatedly.
 #pragma once
 
 #include <cstdint>
@@ -12,20 +12,20 @@
 
 namespace lockstep::data {
 
-// Thread: safe to use from several threads at once.
+// Thread: any.
 class BadSamples {
  public:
-  // `limit`: so many are left out.
+  // `limit`: maximum number of skipped samples.
   explicit BadSamples(int64_t limit) : limit_(limit) {}
 
-  // Counts a sample that could not be loaded because of `error`. Throws it, with the counts, when
-  // that is one too many, and as it is when not the sample is to blame: a bug, or storage that
-  // fails or changes under the run.
+  // Counts a sample that could not be loaded because of `error`. Throws it, with the counts, if
+  // the limit is exceeded, and unchanged if the sample is not the cause: a bug, or storage that
+  // fails or changes during the run.
   void add(int64_t sample, const Error& error);
 
   int64_t count() const;
 
-  // What was wrong with the first ones, each told once.
+  // Messages about the first bad samples, each returned once.
   std::vector<std::string> take_news();
 
  private:

@@ -39,7 +39,7 @@ std::string list_samples(std::span<const int64_t> indices) {
   return text;
 }
 
-// In memory of its own.
+// In newly allocated memory.
 void leave_out(const std::set<int64_t>& bad_rows, Batch& batch) {
   std::vector<int64_t> good;
   for (int64_t row = 0; row < batch.size(); ++row)

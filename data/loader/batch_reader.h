@@ -1,4 +1,4 @@
-// Reads batches of a dataset, whole or in pieces. Samples that cannot be loaded may be left out:
+// Reads batches of a dataset, whole or in pieces. Samples that cannot be loaded may be skipped:
 // their batch is then smaller. Errors name data, batch and samples.
 #pragma once
 
@@ -16,9 +16,9 @@
 
 namespace lockstep::data {
 
-// What came of rows of a batch.
+// The result of reading rows of a batch.
 struct ReadRows {
-  std::set<int64_t> bad;  // could not be loaded, and are to be left out
+  std::set<int64_t> bad;  // could not be loaded, to be skipped
   std::exception_ptr error = nullptr;
 };
 
@@ -27,10 +27,9 @@ struct ReadBatch {
   ReadRows rows = {};  // all that were read; the error of the first that failed
 };
 
-// Memory: that of batches of a dataset with a layout() is reused once it is not referenced.
+// Memory of batches is reused when no longer referenced, for datasets with a layout().
 //
-// Thread: begin() one at a time; the rest is safe to call from several threads at once, for pieces
-// that have no row in common.
+// Thread: begin() one at a time; the rest may be called concurrently for disjoint pieces.
 class BatchReader {
  public:
   // `dataset` must outlive the reader. Throws Bug for options outside their range.
@@ -38,19 +37,19 @@ class BatchReader {
 
   const BatchCut& cut() const { return cut_; }
 
-  // Whether pieces of a batch can be read apart.
+  // Whether pieces of a batch can be read separately.
   bool is_divisible() const { return !layout_.empty(); }
 
-  // The batch with its memory, where the dataset fills it in place; or with the error of that.
+  // Allocates the batch if the dataset fills it in place; may return an error.
   ReadBatch begin(int64_t batch);
 
-  // Into what begin() gave, in place, or whole where it is not divisible.
+  // Reads into the batch of begin(): in place, or as a whole if it is not divisible.
   ReadRows read(const BatchPiece& piece, Batch& batch) const;
 
   // begin() and all rows of it.
   ReadBatch read_whole(int64_t batch);
 
-  // The batch without its bad rows. Throws its error, and Environment when no row is left.
+  // The batch without its bad rows. Throws its error, and Environment if no row is left.
   Batch finish(ReadBatch read) const;
 
  private:

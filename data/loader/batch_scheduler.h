@@ -1,5 +1,5 @@
 // Which rows of which batch are loaded next, and which batches are ready: the bookkeeping of a
-// loader that loads ahead. It knows neither data nor threads.
+// prefetching loader, independent of data and threads.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace lockstep::data {
 // How a pass over samples is cut into batches.
 struct BatchCut {
   int64_t num_samples = 0, batch_size = 1;
-  bool drop_last = false;  // leave out a last batch that is not full
+  bool drop_last = false;  // drop an incomplete last batch
 
   int64_t num_batches() const {
     return (num_samples + (drop_last ? 0 : batch_size - 1)) / batch_size;
@@ -27,8 +27,8 @@ struct BatchPiece {
   int64_t batch, begin, end;
 };
 
-// Invariant: pieces are claimed in order, batches are taken in order, and the claimed ones that are
-// not taken are at most `ahead`.
+// Invariant: pieces are claimed in order, batches are taken in order, and at most `ahead` batches
+// are claimed but not taken.
 //
 // Thread: one at a time.
 class BatchScheduler {
@@ -36,13 +36,12 @@ class BatchScheduler {
   // Requires: ahead >= 1, rows_per_piece >= 1.
   BatchScheduler(const BatchCut& cut, int64_t rows_per_piece, int64_t ahead);
 
-  // The next unclaimed piece; nothing while there is no room for its batch, and after the
-  // last one.
+  // The next unclaimed piece; nullopt while there is no room for its batch, and after the last one.
   std::optional<BatchPiece> claim();
   bool can_claim() const;
   bool all_are_claimed() const { return claimed_ == num_batches_; }
 
-  // `piece` was loaded. Returns whether the batch that is taken next has become ready by that.
+  // Marks `piece` as loaded. Returns whether this makes the next batch to be taken ready.
   bool finish(const BatchPiece& piece);
 
   // The batch that is taken next.
@@ -54,7 +53,7 @@ class BatchScheduler {
   // Takes it: there is room for one batch more. Requires next_is_ready().
   void take();
 
-  // Where a batch has its place among the `ahead` ones.
+  // The slot of a batch among the `ahead` ones.
   size_t place_of(int64_t batch) const { return static_cast<size_t>(batch) % pieces_left_.size(); }
 
  private:

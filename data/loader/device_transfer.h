@@ -1,4 +1,4 @@
-// Copies batches to an accelerator on a stream of their own, beside the work that is queued there.
+// Copies batches to an accelerator on a separate stream, concurrently with queued work.
 #pragma once
 
 #include <c10/core/Event.h>
@@ -11,8 +11,8 @@
 
 namespace lockstep::data {
 
-// One batch at a time is on its way. Uses LibTorch's device-neutral interface, so that nothing here
-// is linked to CUDA.
+// One batch is in flight at a time. Uses LibTorch's device-neutral interface, so that this does not
+// link CUDA.
 //
 // Thread: one.
 class DeviceTransfer {
@@ -22,12 +22,13 @@ class DeviceTransfer {
 
   bool has_batch() const { return traveling_.has_value(); }
 
-  // Begins the copy. The batch's memory, page-locked so that nobody waits here, is held until the
-  // copy has ended; waits for the oldest one where three have not. Requires !has_batch().
+  // Starts the copy. The batch's memory, page-locked so that the copy is asynchronous, is held
+  // until the copy has finished; waits for the oldest of three unfinished copies. Requires
+  // !has_batch().
   void start(Batch batch);
 
-  // The batch on the device; what is queued on the current stream after this call waits for the
-  // copy. Requires has_batch().
+  // The batch on the device; work queued on the current stream after this call waits for the copy.
+  // Requires has_batch().
   Batch finish();
 
  private:

@@ -1,4 +1,4 @@
-// Turns a rank's list of indices into batches, loaded ahead by threads.
+// Turns a rank's list of indices into batches, prefetched by threads.
 // In: a Dataset, the indices of this rank in this epoch. Out: the batches, in that order.
 // BatchReader reads them, PrefetchQueue reads ahead, DeviceTransfer copies them to a GPU.
 //
@@ -21,12 +21,12 @@
 
 namespace lockstep::data {
 
-// One pass over the indices: make a new one per epoch.
+// One pass over the indices: create a new one per epoch.
 //
-// Note [Memory]: at most `prefetch` batches are loaded ahead; with those a consumer holds, that is
-// all the memory there is, for any number of workers. Batches of a dataset with a layout() are
-// filled in place, in memory that is reused once it is not referenced; where there are more workers
-// than batches to load ahead, several share a batch.
+// Note [Memory]: at most `prefetch` batches are loaded ahead; with those that the consumer holds,
+// this bounds the memory for any number of workers. Batches of a dataset with a layout() are filled
+// in place, in memory that is reused when no longer referenced; with more workers than batches to
+// load ahead, several workers share a batch.
 //
 // Thread: next() and take_stats() belong to one thread. The destructor may come at any time.
 class Loader {
@@ -34,19 +34,19 @@ class Loader {
   // `dataset` must outlive the loader. Throws Bug for options outside their range.
   Loader(const Dataset& dataset, IndexSequence indices, const LoaderOptions& options);
 
-  // The next batch; nothing after the last one. Throws what loading this batch threw, with the
-  // names of data, batch and samples before it; the call after that goes on with the following
-  // batch. Throws Environment when the batch is not there within the timeout.
+  // The next batch; nullopt after the last one. Throws what loading the batch threw, prefixed with
+  // data, batch and samples; the following call continues with the next batch. Throws Environment
+  // if the batch is not ready within the timeout.
   std::optional<Batch> next();
 
   // Of the whole pass.
   int64_t num_batches() const { return reader_.cut().num_batches(); }
   int64_t num_samples() const { return reader_.cut().num_samples; }
 
-  // The batch that next() gives next.
+  // The index of the batch that next() returns next.
   int64_t position() const { return position_; }
 
-  // Since the last call; begins anew.
+  // Statistics since the last call; resets them.
   LoaderStats take_stats() { return std::exchange(stats_, {}); }
 
  private:
@@ -58,7 +58,7 @@ class Loader {
   int64_t position_ = 0;
   LoaderStats stats_;
   std::unique_ptr<DeviceTransfer> transfer_;  // none: batches stay on the CPU
-  std::exception_ptr failed_;                 // what next() throws: of a batch that was to travel
+  std::exception_ptr failed_;                 // what next() throws: failed transfer of a batch
   std::optional<PrefetchQueue> queue_;        // none: batches are read inside next()
 };
 

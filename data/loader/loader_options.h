@@ -1,4 +1,4 @@
-// How a Loader works, and what it has cost.
+// Options and statistics of a Loader.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -13,25 +13,25 @@ namespace lockstep::data {
 
 struct LoaderOptions {
   int64_t batch_size = 1;  // samples per batch of this rank, at least 1
-  bool drop_last = false;  // leave out a last batch that is not full
+  bool drop_last = false;  // drop an incomplete last batch
   int64_t workers = 0;     // threads; 0 loads inside next()
-  int64_t prefetch = 4;    // batches loaded ahead at most, whatever the number of workers
+  int64_t prefetch = 4;    // maximum batches loaded ahead, for any number of workers
   uint64_t seed = 0;       // with the epoch, of augmentation
   int64_t epoch = 0;
-  at::Device device = at::kCPU;  // where next() gives the batches; indices stay on the CPU
+  at::Device device = at::kCPU;  // of the batches of next(); indices stay on the CPU
   std::string name = "data";     // of the data in errors
-  // What cannot be loaded goes here, as far as it allows; none: it is an error. Outlives the
-  // loader.
+  // Collects samples that cannot be loaded, up to its limit; nullptr: they are errors. Must outlive
+  // the loader.
   BadSamples* bad_samples = nullptr;
-  // How long next() waits for one batch before it gives up.
+  // Maximum time that next() waits for a batch.
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
 };
 
-// What batches have cost their consumer.
+// Waiting time of the consumer.
 struct LoaderStats {
-  int64_t batches = 0;  // given out
-  int64_t ready = 0;    // sum over them: batches that lay ready, that one included, at its call
-  double wait_s = 0;    // time inside next(): with a loader that keeps up, none
+  int64_t batches = 0;  // returned
+  int64_t ready = 0;    // sum over calls of the batches ready then, including the returned one
+  double wait_s = 0;    // time inside next(); 0 if the loader keeps up
 
   LoaderStats& operator+=(const LoaderStats& other) {
     batches += other.batches;

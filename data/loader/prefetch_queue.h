@@ -1,4 +1,4 @@
-// Batches read ahead by threads and given out in order.
+// Batches read ahead by threads and returned in order.
 #pragma once
 
 #include <condition_variable>
@@ -19,17 +19,17 @@ namespace lockstep::data {
 // any time: it stops the workers after what each of them is reading.
 class PrefetchQueue {
  public:
-  // `reader` outlives this, and is used by this alone. Requires a batch and a worker at least.
+  // `reader` must outlive this and is used exclusively. Requires at least one batch and one worker.
   PrefetchQueue(BatchReader& reader, const LoaderOptions& options);
   ~PrefetchQueue();
   PrefetchQueue(const PrefetchQueue&) = delete;
   PrefetchQueue& operator=(const PrefetchQueue&) = delete;
 
-  // The next batch. Requires that there is one more. Throws Environment when it is not there within
-  // the timeout; the call after that waits for it again.
+  // The next batch. Requires that there is one more. Throws Environment if it is not ready within
+  // the timeout; the following call waits for it again.
   ReadBatch take();
 
-  // Batches that lie ready.
+  // Number of ready batches.
   int64_t num_ready();
   bool next_is_ready();
 
@@ -55,7 +55,7 @@ class PrefetchQueue {
   // Of batches from their first claim until they are taken. The tensors belong to those who read
   // them until no piece is left, the rest is guarded.
   std::vector<ReadBatch> places_ GUARDED_BY(mutex_);
-  bool ends_ GUARDED_BY(mutex_) = false;  // the workers are to end
+  bool ends_ GUARDED_BY(mutex_) = false;  // the workers must exit
   std::condition_variable room_;          // a batch was taken, or ends_ is set
   std::condition_variable ready_;         // the batch that is taken next is ready
   std::vector<std::jthread> workers_;     // last: joined before anything they use is gone

@@ -35,34 +35,34 @@ template <class V>
 void fields(V& v, LoaderConfig& c) {
   fields(v, static_cast<BatchSizes&>(c));
   v("workers", c.workers,
-    "loader threads per node, split over its ranks; 0 loads in the training thread", at_least(0),
+    "loader threads per node, divided among its ranks; 0: load in the training thread", at_least(0),
     at_most(4096));
-  v("prefetch", c.prefetch, "batches that each rank loads ahead, with any number of workers",
+  v("prefetch", c.prefetch, "batches that each rank prefetches, for any number of workers",
     at_least(1), at_most(1024));
-  v("shuffle", c.shuffle, "a new order of the training samples every epoch");
+  v("shuffle", c.shuffle, "shuffle the training samples in every epoch");
   v("drop_last", c.drop_last,
-    "true: leave out the samples that do not fill a step on every rank; false: repeat a few so "
-    "that ranks are even");
+    "true: drop the samples that do not fill a step on every rank; false: repeat some so that all "
+    "ranks have the same number");
   v("sampling", c.sampling,
     "uniform: every sample once per epoch; weighted, class_balanced: drawn with replacement, by "
-    "weight or so that every class is as likely");
+    "weight, or with equal probability for all classes");
   v("class_weights", c.class_weights,
     "the weight of a sample of each class, instead of the dataset's own weights", at_least(0),
     needs("data.sampling: weighted"));
   v("bucket_batches", c.bucket_batches,
-    "sort the samples of this many batches by length, so that batches need little padding; 0: do "
-    "not",
+    "sort the samples of this many batches by length, so that batches need little padding; 0: "
+    "off",
     at_least(0), at_most(1 << 20));
   v("shuffle_buffer", c.shuffle_buffer,
     "read shard by shard (files, row groups) in a random order, shuffling at least this many "
-    "samples together; for data that are larger than memory",
+    "samples together; for data larger than memory",
     at_least(1), at_most(int64_t{1} << 40), needs("data.shuffle: true"));
   v("shuffle_lanes", c.shuffle_lanes,
-    "read so many sequences of shards side by side: ranks that divide it read shards of their own, "
-    "in the same order for any number of them (default: the ranks that begin the run)",
+    "number of shuffle streams read side by side: each rank reads its own shards if the number of "
+    "ranks divides it, in an order that does not depend on that number (default: ranks at start)",
     at_least(1), at_most(1 << 20), needs("data.shuffle: true"), needs("data.sampling: uniform"));
   v("max_bad_samples", c.max_bad_samples,
-    "leave out so many samples that cannot be loaded, on each rank; one more is an error",
+    "skip up to this many samples per rank that cannot be loaded; one more is an error",
     at_least(0));
 }
 

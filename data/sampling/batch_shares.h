@@ -1,4 +1,4 @@
-// How the samples of each step are shared out to the ranks. Index arithmetic only.
+// How the samples of each step are divided among the ranks. Index arithmetic only.
 #pragma once
 
 #include <algorithm>
@@ -6,8 +6,7 @@
 
 namespace lockstep::data {
 
-// Which part of the samples belongs to this process. Plain numbers, so that no process group is
-// needed here.
+// The part of the samples of this process. Plain numbers: needs no process group.
 struct Shard {
   int64_t rank = 0;   // in [0, world)
   int64_t world = 1;  // at least 1
@@ -16,8 +15,8 @@ struct Shard {
 struct BatchRule {
   int64_t batch_size = 0;  // samples of the order per step, of all ranks, at least 1
   bool drop_last = false;  // leave out a last batch that is not full
-  // Where the ranks do not divide a batch. true: the first ranks take one sample more, and none is
-  // repeated; false: samples are repeated until all ranks have the same number.
+  // If the batch size is not divisible by the ranks. true: the first ranks load one sample more,
+  // and none is repeated; false: samples are repeated until all ranks have the same number.
   bool uneven = false;
 };
 

@@ -1,6 +1,6 @@
-// The order of samples that lie in groups, such as shards or row groups: shuffled, and yet group by
-// group. Computed where it is asked for: it takes memory for the groups and for what is shuffled at
-// a time, not for all samples. No I/O, no batches.
+// A shuffled order of samples stored in groups (shards, row groups) that reads group by group.
+// Computed on demand: memory for the groups and the current windows, not for all samples. No I/O,
+// no batches.
 #pragma once
 
 #include <cstdint>
@@ -14,20 +14,20 @@ namespace lockstep::data {
 
 struct GroupedOrderOptions {
   int64_t lanes = 1;   // at least 1
-  int64_t buffer = 1;  // samples that are shuffled together, at least
+  int64_t buffer = 1;  // minimum samples that are shuffled together
   uint64_t seed = 0;   // of the epoch
-  size_t kept = 2;     // windows whose samples are kept: of what a rank reads in turns
+  size_t kept = 2;     // windows kept in memory, that a rank reads in turn
 };
 
-// Every sample once. The groups are put in a random order; from its begin on, as many whole groups
-// as it takes to have `buffer` samples are a window, whose samples are shuffled together (the
-// shuffle buffer). The result is cut into `lanes` equal parts that take turns: sample p of the
-// order is of lane p % lanes. So each of `lanes` ranks, which takes every lanes-th sample, reads
-// groups of its own, one window after the other; at a number of lanes that does not divide the
-// samples, the few that are left come last. The order depends on `ends` and the options alone, not
-// on who asks: whoever goes on with an epoch must do so with the number of lanes it was begun with.
+// Every sample once. The groups are shuffled and then divided into windows: whole groups with at
+// least `buffer` samples together, which are shuffled within the window (the shuffle buffer). The
+// result is cut into `lanes` equal parts that are interleaved: sample p of the order belongs to
+// lane p % lanes. So each of `lanes` ranks, which takes every lanes-th sample, reads its own
+// groups, window by window. If `lanes` does not divide the samples, the remainder comes last. The
+// order depends on `ends` and the options only; an epoch must be resumed with the lanes it was
+// begun with.
 //
-// Thread: const and safe to use from several threads at once.
+// Thread: any; const.
 class GroupedOrder {
  public:
   // `ends`: of the groups, as SampleInfo::shards.
@@ -35,14 +35,14 @@ class GroupedOrder {
 
   int64_t size() const { return size_; }
 
-  // Replaces each place of the order, in [0, size()), by the sample there.
+  // Replaces each position in the order, in [0, size()), by its sample.
   void look_up(std::span<int64_t> places) const;
 
-  // Samples of any choice, repeated or not, as this order would have them: window by window,
-  // shuffled in each. Lanes play no part.
+  // Puts any samples, possibly repeated, into this order: window by window, shuffled within each.
+  // Lanes have no effect.
   std::vector<int64_t> apply_order(std::span<const int64_t> chosen) const;
 
-  // Groups that a window has at most.
+  // Maximum number of groups in a window.
   int64_t max_groups_per_window() const { return max_groups_per_window_; }
 
  private:

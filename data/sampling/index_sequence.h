@@ -1,5 +1,5 @@
-// The samples of a pass in their order: as a list, or computed where they are asked for, so that an
-// order of more samples than memory holds numbers costs nothing.
+// The samples of a pass in order: a list, or computed on demand, so that the order of a very large
+// dataset needs no memory.
 #pragma once
 
 #include <algorithm>
@@ -14,10 +14,10 @@
 
 namespace lockstep::data {
 
-// Thread: const and safe to use from several threads at once.
+// Thread: any; const.
 class IndexSequence {
  public:
-  // `nearby`: what nearby_groups() says.
+  // `nearby`: the value of nearby_groups().
   IndexSequence(std::vector<int64_t> indices, int64_t nearby = 1)  // NOLINT: a list is a sequence
       : size_(static_cast<int64_t>(indices.size())), list_(std::move(indices)), nearby_(nearby) {}
   IndexSequence(std::initializer_list<int64_t> indices)
@@ -50,8 +50,8 @@ class IndexSequence {
   }
   std::vector<int64_t> all() const { return slice(0, size_); }
 
-  // How many shards (SampleInfo) samples that follow each other are of: whoever keeps so
-  // many loads each once.
+  // The number of shards (SampleInfo) among which consecutive samples alternate: a cache of this
+  // size loads each shard once.
   int64_t nearby_groups() const { return nearby_; }
 
  private:

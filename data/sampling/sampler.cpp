@@ -102,7 +102,8 @@ std::vector<int64_t> DistributedSampler::order() const {
   if (!options_.weights.empty()) {
     order = to_vector(at::multinomial(at::tensor(options_.weights, at::kDouble), dataset_size_,
                                       /*replacement=*/true, generator));
-    if (has_groups()) order = GroupedOrder(options_.groups.ends, order_options(1)).apply_order(order);
+    if (has_groups())
+      order = GroupedOrder(options_.groups.ends, order_options(1)).apply_order(order);
   } else if (is_grouped()) {
     order = in_sequence(dataset_size_);
     const auto kept = static_cast<size_t>(lanes_);

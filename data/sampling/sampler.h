@@ -20,13 +20,13 @@ namespace lockstep::data {
 struct LengthBuckets {
   std::vector<double> lengths;  // of every sample
   int64_t batch_size = 1;       // global
-  int64_t window = 0;           // in global batches; 0: none of this
+  int64_t window = 0;           // in global batches; 0: off
 };
 
 // Shuffling group by group (data/sampling/grouped_order.h).
 struct SampleGroups {
-  std::vector<int64_t> ends;  // as SampleInfo::shards; empty: none of this
-  int64_t buffer = 1;         // samples that are shuffled together, at least
+  std::vector<int64_t> ends;  // as SampleInfo::shards; empty: off
+  int64_t buffer = 1;         // minimum samples that are shuffled together
 };
 
 struct SamplerOptions {
@@ -41,20 +41,20 @@ struct SamplerOptions {
   // shuffle.
   std::vector<double> weights;
   LengthBuckets buckets;
-  // For shuffle, and for weights: what was drawn then comes group by group.
+  // For shuffle and for weights: the drawn samples are then ordered group by group.
   SampleGroups groups;
 };
 
 // The samples of one rank in an epoch of training.
 // Invariant: all ranks together cover the order once, padded by repetition (as often as it takes
 // when there are more ranks than samples) or, with drop_last, truncated. Every rank gets the same
-// number of indices, but for uneven batches.
+// number of indices, except with uneven batches.
 //
-// Note [Global order]: an epoch has one order of samples, which depends on seed and epoch alone.
+// Note [Global order]: an epoch has one order of samples, which depends on seed and epoch only.
 // A step takes the next global batch of it, whatever the number of ranks: rank r has every W-th
-// sample of the batch from the r-th on. How far an epoch has come is therefore one number, samples
-// done, and a pass may go on from there with another number of ranks. (A grouped order also depends
-// on its lanes.)
+// sample of the batch from the r-th on. The progress of an epoch is therefore one number, samples
+// done, and an epoch may be resumed with another number of ranks. (A grouped order also depends on
+// its lanes.)
 //
 // Thread: const after set_epoch(), which belongs to the training thread.
 class DistributedSampler {
@@ -70,7 +70,7 @@ class DistributedSampler {
     lanes_ = lanes.value_or(shard_.world);
   }
 
-  // The indices of this rank, as a list or computed as they are asked for, each in [0, size of the
+  // The indices of this rank, as a list or computed on demand, each in [0, size of the
   // dataset), in what is left of the epoch after the first `done` samples of its order, which are
   // in [0, size of the dataset].
   IndexSequence sequence(int64_t done = 0) const;
@@ -81,7 +81,7 @@ class DistributedSampler {
     return {dataset_size_ - done, shard_, options_.batches};
   }
 
-  // How many indices() of a whole epoch there are: the same in every epoch.
+  // The number of indices() of a whole epoch: the same in every epoch.
   int64_t num_samples() const { return shares().num_samples(); }
 
  private:

@@ -65,7 +65,8 @@ std::vector<int64_t> count_classes(const std::vector<double>& labels) {
   for (size_t i = 0; i < labels.size(); ++i) {
     const auto label = labels[i];
     if (!is_class(label))
-      throw config_error(fmt::format("the label of sample {} is {}, which is no class", i, label));
+      throw config_error(
+          fmt::format("the label of sample {} is {}, which is not a class", i, label));
     const auto number = static_cast<size_t>(label);
     if (number >= counts.size()) counts.resize(number + 1);
     ++counts[number];

@@ -89,20 +89,20 @@ TrainAndEval build_datasets(const Part<Dataset>& train, const Part<Dataset>& eva
   const auto train_set = train.build();
   if (split.eval) {
     auto parts = split_samples(train_set->size(), *split.eval, split.seed);
-    train_set->learn(*train_set, parts.train);
+    train_set->fit(*train_set, parts.train);
     const auto eval_set = eval.is_set() ? eval.build() : train_set;
     if (eval_set->size() != train_set->size())
       throw config_error(fmt::format(
           "data.eval has {} samples, data.train {}: with data.split.eval both must be the same "
           "data, read in two ways",
           eval_set->size(), train_set->size()));
-    if (eval_set != train_set) eval_set->learn(*train_set, parts.train);
+    if (eval_set != train_set) eval_set->fit(*train_set, parts.train);
     return {std::make_shared<Subset>(train_set, std::move(parts.train)),
             std::make_shared<Subset>(eval_set, std::move(parts.eval))};
   }
-  train_set->learn(*train_set, {});
+  train_set->fit(*train_set, {});
   const auto eval_set = eval.is_set() ? eval.build() : nullptr;
-  if (eval_set) eval_set->learn(*train_set, {});
+  if (eval_set) eval_set->fit(*train_set, {});
   return {train_set, eval_set};
 }
 

@@ -19,10 +19,10 @@ struct SplitConfig {
 template <class V>
 void fields(V& v, SplitConfig& c) {
   v("eval", c.eval,
-    "hold out this fraction of data.train to evaluate on; data.eval may then say how to read these "
-    "samples otherwise, e.g. without augmentation",
+    "hold out this fraction of data.train for evaluation; data.eval may then set other options for "
+    "these samples, e.g. no augmentation",
     above(0), below(1));
-  v("seed", c.seed, "which samples are held out; apart from run.seed, so that runs compare",
+  v("seed", c.seed, "seed that selects the held-out samples; not run.seed, so that runs compare",
     at_least(0));
 }
 
@@ -47,8 +47,8 @@ class Subset final : public Dataset {
   std::vector<FieldLayout> layout() const override { return whole_->layout(); }
   void fill(const SampleRequest& request, std::span<const at::Tensor> fields) const override;
   SampleInfo sample_info() const override;
-  Json meaning() const override { return whole_->meaning(); }
-  std::vector<std::string> remarks() const override { return whole_->remarks(); }
+  Json metadata() const override { return whole_->metadata(); }
+  std::vector<std::string> warnings() const override { return whole_->warnings(); }
 
  private:
   std::vector<int64_t> members_of(std::span<const int64_t> indices) const;
@@ -63,7 +63,7 @@ struct TrainAndEval {
   std::shared_ptr<const Dataset> eval;  // none: no evaluation
 };
 
-// Builds both, and lets them learn from the training samples. With
+// Builds both, and fits them to the training samples. With
 // split.eval, `eval` is the same data read in another way, or left out. Throws Config: a split of
 // two datasets of different sizes, and what the datasets throw.
 TrainAndEval build_datasets(const Part<Dataset>& train, const Part<Dataset>& eval,

@@ -45,17 +45,17 @@ void fields(V& v, CsvConfig& c) {
     required());
   fields(v, c.table);
   v("separator", c.separator,
-    "one character between cells (default: a tab for *.tsv and *.tab, else a comma)");
-  v("decimal", c.decimal, "what stands before the fraction of a number");
-  v("header", c.header, "the first line has the names of the columns");
-  v("names", c.names, "the names of the columns, where there is no header");
+    "separator of cells, one character (default: a tab for *.tsv and *.tab, else a comma)");
+  v("decimal", c.decimal, "decimal separator of numbers");
+  v("header", c.header, "whether the first line has the names of the columns");
+  v("names", c.names, "the names of the columns, if there is no header");
   v("types", c.types,
     "column: number or text, for those whose type is not to be inferred (number when all cells "
     "are numbers, truth values, or dates and times)");
-  v("missing_values", c.missing_values, "cells that mean that there is no value");
+  v("missing_values", c.missing_values, "cells that mark a missing value");
   v("max_bad_samples", c.max_bad_samples,
-    "so many rows that cannot be read are left out; one more is an error", at_least(0));
-  v("limit", c.limit, "use only the first rows, this many", at_least(1));
+    "skip up to this many rows that cannot be read; one more is an error", at_least(0));
+  v("limit", c.limit, "use only this many rows, from the first on", at_least(1));
 }
 
 // A tab for files that are called so, a comma for others.

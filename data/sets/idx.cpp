@@ -36,12 +36,12 @@ struct IdxConfig {
 template <class V>
 void fields(V& v, IdxConfig& c) {
   v("path", c.path, "directory of the IDX files, plain or .gz", required());
-  v("split", c.split, "which of MNIST's pairs of files: train-* or t10k-*");
+  v("split", c.split, "which pair of MNIST files: train-* or t10k-*");
   v("images", c.images, "file of the images in path, instead of the split's");
   v("labels", c.labels, "file of the labels in path, instead of the split's");
   v("mean", c.mean, "subtracted from the pixels, which are 0 to 1; together with std");
-  v("std", c.std, "what the pixels are divided by after that", above(0));
-  v("limit", c.limit, "use only the first samples, this many", at_least(1));
+  v("std", c.std, "divisor of the pixels after that", above(0));
+  v("limit", c.limit, "use only this many samples, from the first on", at_least(1));
 }
 
 fs::path find_file(const IdxConfig& config, const std::optional<std::string>& given,

@@ -37,12 +37,12 @@ template <class V>
 void fields(V& v, ImageFolderConfig& c) {
   v("path", c.path, "directory with one directory of images per class", required());
   v("transforms", c.transforms,
-    "what happens to an image, in order; the result must have one size for all");
+    "transforms of an image, in order; all results must have the same size");
   v("scaled_decoding", c.scaled_decoding,
-    "decode large JPEG files at 1/2, 1/4 or 1/8 of their size where the first transform makes them "
-    "that small: faster, with slightly other pixels");
+    "decode large JPEG files at 1/2, 1/4 or 1/8 of their size if the first transform reduces them "
+    "that far: faster, with slightly different pixels");
   v("exif_orientation", c.exif_orientation,
-    "turn photos as their EXIF data say; false: as they are stored, as torchvision does");
+    "rotate images according to their EXIF data; false: as stored, like torchvision");
   v("max_pixels", c.max_pixels, "larger images are errors", at_least(1));
 }
 
@@ -55,7 +55,7 @@ std::string ending_of(const fs::path& path) {
   return ending;
 }
 
-// Notes beside the images are passed over; whatever else is not read is an error, so that no image
+// Known other file types next to the images are skipped; the rest is an error, so that no image
 // is left out in silence.
 bool is_image(const fs::path& path) {
   static const std::vector<std::string> read = {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp"};
@@ -164,7 +164,7 @@ class ImageFolder final : public Dataset {
     }
   }
 
-  Json meaning() const override { return {{"classes", classes_}}; }
+  Json metadata() const override { return {{"classes", classes_}}; }
 
   SampleInfo sample_info() const override {
     return {.labels = [this] { return std::vector<double>(labels_.begin(), labels_.end()); }};

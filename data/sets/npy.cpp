@@ -26,12 +26,12 @@ struct NpyConfig : ArrayDatasetConfig {};
 template <class V>
 void fields(V& v, NpyConfig& c) {
   v("path", c.path,
-    "an .npz file, a folder of them (shards), or a folder of .npy files (a field each)",
+    "an .npz file, a folder of them (shards), or a folder of .npy files (one per field)",
     required());
   v("fields", c.fields,
-    "what batches hold: field: {from: array, dtype, divide_by, mean, std} (default: every array as "
-    "it is)");
-  v("limit", c.limit, "use only the first samples, this many", at_least(1));
+    "fields of a batch: field: {from: array, dtype, divide_by, mean, std} (default: every array, "
+    "unchanged)");
+  v("limit", c.limit, "use only this many samples, from the first on", at_least(1));
 }
 
 std::string without_ending(const std::string& name) {

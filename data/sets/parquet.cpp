@@ -29,8 +29,7 @@ struct ParquetConfig {
 
 template <class V>
 void fields(V& v, ParquetConfig& c) {
-  v("path", c.path,
-    "the file, or a folder of *.parquet files, also in folders that are called key=value",
+  v("path", c.path, "the file, or a folder of *.parquet files, also in folders named key=value",
     required());
   fields(v, c.table);
   v("filter", c.filter,
@@ -38,8 +37,8 @@ void fields(V& v, ParquetConfig& c) {
     "without "
     "such rows are not read");
   v("keep_row_groups", c.keep_row_groups,
-    "so many stay in each rank's memory once they are decoded, for the next epochs; 0: only those "
-    "that are being read",
+    "decoded row groups that each rank keeps in memory for the next epochs; 0: only those being "
+    "read",
     at_least(0), at_most(1 << 20));
 }
 
@@ -52,7 +51,7 @@ class RowGroups {
     files_ = formats::open_partitions(formats::parquet_files(config.path));
     const auto index = files_.front()->index_columns();
     used_ = read_ = used_columns(config_, files_.front()->columns(), name, index);
-    remark_ = index_remark(config_, index, name);
+    warning_ = index_warning(config_, index, name);
     for (const auto& test : filter_)
       if (std::ranges::find(read_, test.column) == read_.end()) read_.push_back(test.column);
     for (size_t file = 0; file < files_.size(); ++file) add(file);
@@ -68,10 +67,10 @@ class RowGroups {
   }
   int64_t begin_of(size_t group) const { return group == 0 ? 0 : ends_[group - 1]; }
 
-  const std::string& remark() const { return remark_; }
+  const std::string& warning() const { return warning_; }
 
   // The rows in use of a group.
-  formats::DataTable read(size_t group, const DoPieces& work = do_in_turn) const {
+  formats::DataTable read(size_t group, const ParallelFor& work = serial_for) const {
     const auto [file, number] = groups_[group];
     auto table = read_used(*files_[file], number, work);
     check(static_cast<int64_t>(table.rows) == ends_[group] - begin_of(group),
@@ -93,7 +92,7 @@ class RowGroups {
           !filter_.empty() ||
           (config_.missing == formats::MissingValues::Drop && !file.is_complete(group, used_));
       const auto count =
-          needs_look ? static_cast<int64_t>(read_used(file, group, do_in_turn).rows) : rows[group];
+          needs_look ? static_cast<int64_t>(read_used(file, group, serial_for).rows) : rows[group];
       if (count == 0) continue;
       groups_.emplace_back(number, group);
       ends_.push_back((ends_.empty() ? 0 : ends_.back()) + count);
@@ -103,7 +102,7 @@ class RowGroups {
   std::string file_name(size_t number) const { return fmt::format("file {}", number + 1); }
 
   formats::DataTable read_used(const formats::ParquetFile& file, size_t group,
-                               const DoPieces& work) const {
+                               const ParallelFor& work) const {
     auto table = file.read(group, read_, work);
     if (!filter_.empty()) {
       std::vector<bool> kept(table.rows, true);
@@ -118,7 +117,7 @@ class RowGroups {
   formats::TableConfig config_;
   formats::RowFilter filter_;
   std::vector<std::unique_ptr<formats::ParquetFile>> files_;
-  std::string remark_;                             // of columns that are not used
+  std::string warning_;                            // of columns that are not used
   std::vector<std::string> used_, read_;           // the latter with those of the filter
   std::vector<std::pair<size_t, size_t>> groups_;  // file, row group
   std::vector<int64_t> ends_;
@@ -133,7 +132,7 @@ class ParquetDataset final : public Dataset {
         kept_(config.keep_row_groups),
         groups_(config),
         blocks_([this](size_t group, SharedWork& work) {
-          const auto pieces = pieces_of(work);
+          const auto pieces = parallel_for(work);
           return encoding().encode(groups_.read(group, pieces), pieces);
         }) {}
 
@@ -144,13 +143,13 @@ class ParquetDataset final : public Dataset {
             }};
   }
 
-  Json meaning() const override { return encoding().meaning(); }
-  std::vector<std::string> remarks() const override {
-    if (groups_.remark().empty()) return {};
-    return {groups_.remark()};
+  Json metadata() const override { return encoding().metadata(); }
+  std::vector<std::string> warnings() const override {
+    if (groups_.warning().empty()) return {};
+    return {groups_.warning()};
   }
 
-  void learn(const Dataset& train_set, std::span<const int64_t> training) override {
+  void fit(const Dataset& train_set, std::span<const int64_t> training) override {
     const auto* other = dynamic_cast<const ParquetDataset*>(&train_set);
     if (other && other != this) {
       encoding_ = other->encoding();
@@ -208,7 +207,7 @@ class ParquetDataset final : public Dataset {
   }
 
   const formats::TableEncoding& encoding() const {
-    check(encoding_.has_value(), "learn() comes before the first batch");
+    check(encoding_.has_value(), "fit() comes before the first batch");
     return *encoding_;
   }
 

@@ -20,9 +20,9 @@ template <class V>
 void fields(V& v, SafetensorsConfig& c) {
   v("path", c.path, "a .safetensors file, or a folder of them (shards)", required());
   v("fields", c.fields,
-    "what batches hold: field: {from: tensor, dtype, divide_by, mean, std} (default: every tensor "
-    "as it is)");
-  v("limit", c.limit, "use only the first samples, this many", at_least(1));
+    "fields of a batch: field: {from: tensor, dtype, divide_by, mean, std} (default: every tensor, "
+    "unchanged)");
+  v("limit", c.limit, "use only this many samples, from the first on", at_least(1));
 }
 
 constexpr std::array<std::pair<const char*, formats::ElementType>, 10> kSafetensorsTypes = {

@@ -36,13 +36,13 @@ struct SyntheticField {
 
 template <class V>
 void fields(V& v, SyntheticField& c) {
-  v("shape", c.shape, "of one sample; an empty list: a number", at_least(0));
+  v("shape", c.shape, "shape of one sample; an empty list: a scalar", at_least(0));
   v("dtype", c.dtype, "type of its elements");
   v("values", c.values,
-    "normal: mean 0, deviation 1; uniform: from low up to, but not, high; index: the sample's "
-    "number");
-  v("low", c.low, "least value (0)", needs("values: uniform"));
-  v("high", c.high, "limit of the values (1; of integers 10, of bool and uint8 their range)",
+    "normal: mean 0, standard deviation 1; uniform: from low (inclusive) to high (exclusive); "
+    "index: the index of the sample");
+  v("low", c.low, "smallest value (0)", needs("values: uniform"));
+  v("high", c.high, "upper bound of the values (1; integers: 10; bool and uint8: their range)",
     needs("values: uniform"));
 }
 
@@ -56,9 +56,9 @@ struct SyntheticConfig {
 
 template <class V>
 void fields(V& v, SyntheticConfig& c) {
-  v("samples", c.samples, "how many there are", at_least(1));
-  v("seed", c.seed, "other seeds give other numbers", at_least(0));
-  v("fields", c.fields, "what batches hold: field: {shape, dtype, values, low, high}");
+  v("samples", c.samples, "number of samples", at_least(1));
+  v("seed", c.seed, "seed of the values", at_least(0));
+  v("fields", c.fields, "fields of a batch: field: {shape, dtype, values, low, high}");
 }
 
 // A field with its defaults resolved.

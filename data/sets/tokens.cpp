@@ -46,14 +46,14 @@ void fields(V& v, TokensConfig& c) {
   v("path", c.path, "a file of tokens, or a folder of *.bin files", required());
   v("length", c.length, "tokens per sample", at_least(1), at_most(1 << 24));
   v("separator", c.separator,
-    "the token that ends a document: samples then hold one document each; without it, windows run "
-    "over the ends of documents",
+    "the token that ends a document: each sample is then one document; without it, windows cross "
+    "document boundaries",
     at_least(0));
   v("pad_to", c.pad_to,
-    "what documents that are shorter are padded to: length, or the longest sample of their batch");
-  v("vocab_size", c.vocab_size, "a token that is not below this is an error", at_least(1));
-  v("dtype", c.dtype, "of files without a header");
-  v("limit", c.limit, "use only the first samples, this many", at_least(1));
+    "length to which shorter documents are padded: length, or the longest sample of the batch");
+  v("vocab_size", c.vocab_size, "tokens must be below this", at_least(1));
+  v("dtype", c.dtype, "type of the tokens in files without a header");
+  v("limit", c.limit, "use only this many samples, from the first on", at_least(1));
 }
 
 formats::ElementType element_type_of(TokenDtype dtype) {

@@ -112,7 +112,7 @@ BytePairEncoder::BytePairEncoder(const BytePairs& pairs, bool whole_words)
                                            pairs.tokens[static_cast<size_t>(second)]);
     if (result == pairs.numbers.end())
       throw config_error(
-          fmt::format("merge {} gives no token of the vocabulary", merges_.size() + 1));
+          fmt::format("the result of merge {} is not in the vocabulary", merges_.size() + 1));
     merges_.emplace(TokenPair{first, second},
                     Merge{static_cast<int32_t>(merges_.size()), result->second});
   }

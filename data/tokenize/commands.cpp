@@ -22,31 +22,30 @@ constexpr const char* kDataUsage =
     "usage: lockstep-data train-tokenizer --vocab-size N --out tokenizer.json FILE...\n"
     "       lockstep-data tokenize --out FOLDER (--tokenizer tokenizer.json | --bytes) FILE...\n"
     "\n"
-    "Makes the files of the dataset `tokens` from text.\n"
+    "Converts text to files of the dataset `tokens`.\n"
     "train-tokenizer learns a byte-level BPE vocabulary; tokenize writes FOLDER/train/*.bin, with\n"
-    "--eval also FOLDER/eval/*.bin, and a token that ends each document.\n\n";
+    "--eval also FOLDER/eval/*.bin, with a separator token after each document.\n\n";
 
 constexpr const char* kEndOfText = "<|endoftext|>";
-constexpr int32_t kEndOfBytes = 256;  // the token behind a document where bytes are tokens
+constexpr int32_t kEndOfBytes = 256;  // separator after a document with --bytes
 constexpr size_t kMaxTokenizerBytes = 256u << 20;
 
 cxxopts::Options data_options() {
   cxxopts::Options options("lockstep-data");
-  options.add_options()("vocab-size", "tokens of the vocabulary, at least 257",
-                        cxxopts::value<int64_t>())("min-count",
-                                                   "a pair must occur so often to become a token",
-                                                   cxxopts::value<int64_t>()->default_value("2"))(
-      "out", "what is written", cxxopts::value<std::string>())(
+  options.add_options()("vocab-size", "vocabulary size, at least 257", cxxopts::value<int64_t>())(
+      "min-count", "minimum occurrences of a pair that is merged",
+      cxxopts::value<int64_t>()->default_value("2"))("out", "output file or folder",
+                                                     cxxopts::value<std::string>())(
       "tokenizer", "a tokenizer.json with byte-level BPE", cxxopts::value<std::string>())(
-      "bytes", "every byte is a token, 256 ends a document")(
-      "documents", "what a document is: file, line or paragraph",
+      "bytes", "use bytes as tokens, and 256 as the separator")(
+      "documents", "unit of a document: file, line or paragraph",
       cxxopts::value<std::string>()->default_value("file"))(
       "separator", "the token that ends a document",
       cxxopts::value<std::string>()->default_value(kEndOfText))(
-      "eval", "this fraction of the tokens, at the end, is for evaluation",
+      "eval", "fraction of the tokens, from the end, for evaluation",
       cxxopts::value<double>()->default_value("0"))(
-      "shard-tokens", "tokens of a file at most",
-      cxxopts::value<int64_t>()->default_value("100000000"))("help", "this text");
+      "shard-tokens", "maximum tokens per file",
+      cxxopts::value<int64_t>()->default_value("100000000"))("help", "show this help");
   options.add_options()("files", "", cxxopts::value<std::vector<std::string>>());
   options.parse_positional({"files"});
   return options;
@@ -74,12 +73,12 @@ std::vector<fs::path> files_of(const cxxopts::ParseResult& given) {
 int train_tokenizer(const cxxopts::ParseResult& given, std::ostream& out) {
   const auto size = needed<int64_t>(given, "vocab-size");
   if (size < 257 || size > 1'000'000)
-    throw config_error("--vocab-size: from 257 (the bytes and the end of a document) to 1000000");
+    throw config_error("--vocab-size: expected 257 (the bytes and the separator) to 1000000");
   const auto target = needed<std::string>(given, "out");
   std::map<std::string, int64_t> words;
   for_each_document(files_of(given), document_kind(given["documents"].as<std::string>()), true,
                     [&](std::string_view text) { count_words(text, words); });
-  if (words.empty()) throw config_error("the files hold no text");
+  if (words.empty()) throw config_error("the files contain no text");
   const auto tokenizer = Tokenizer::learn(words, static_cast<size_t>(size),
                                           given["min-count"].as<int64_t>(), {kEndOfText});
   write_file_durably(target, tokenizer.to_json());
@@ -94,7 +93,7 @@ class TextEncoder {
   explicit TextEncoder(const cxxopts::ParseResult& given) {
     const bool has_file = given.count("tokenizer") > 0;
     if (has_file == (given.count("bytes") > 0))
-      throw config_error("give one of --tokenizer FILE and --bytes");
+      throw config_error("expected exactly one of --tokenizer FILE and --bytes");
     if (!has_file) return;
     json_ = read_file(given["tokenizer"].as<std::string>(), kMaxTokenizerBytes);
     tokenizer_.emplace(json_, printable(given["tokenizer"].as<std::string>(), 400));
@@ -136,9 +135,10 @@ int tokenize(const cxxopts::ParseResult& given, std::ostream& out) {
   const fs::path folder = needed<std::string>(given, "out");
   const auto eval = given["eval"].as<double>();
   const auto shard_tokens = given["shard-tokens"].as<int64_t>();
-  if (!(eval >= 0 && eval < 1)) throw config_error("--eval: from 0 up to, but not, 1");
+  if (!(eval >= 0 && eval < 1))
+    throw config_error("--eval: expected a fraction from 0 (inclusive) to 1 (exclusive)");
   if (shard_tokens < 1 || shard_tokens > INT32_MAX)
-    throw config_error(fmt::format("--shard-tokens: from 1 to {}", INT32_MAX));
+    throw config_error(fmt::format("--shard-tokens: expected a number from 1 to {}", INT32_MAX));
   TextEncoder encoder(given);
   std::vector<int32_t> tokens;
   size_t documents = 0;
@@ -148,7 +148,7 @@ int tokenize(const cxxopts::ParseResult& given, std::ostream& out) {
                       tokens.insert(tokens.end(), encoded.begin(), encoded.end());
                       ++documents;
                     });
-  if (documents == 0) throw config_error("the files hold no text");
+  if (documents == 0) throw config_error("the files contain no text");
   const auto held_out = static_cast<size_t>(static_cast<double>(tokens.size()) * eval);
   const std::span<const int32_t> all(tokens);
   const auto write = [&](const char* part, std::span<const int32_t> some) {

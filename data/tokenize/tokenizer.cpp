@@ -21,7 +21,7 @@ class TokenizerFile {
  public:
   TokenizerFile(std::string_view text, const std::string& name) : name_(name) {
     root_ = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-    if (!root_.is_object()) throw refused("it is no JSON map");
+    if (!root_.is_object()) throw refused("it is not a JSON object");
     if (type_of(member(root_, "model")) != "BPE")
       throw refused(fmt::format("its model is '{}': only BPE can be used",
                                 printable(type_of(member(root_, "model")))));
@@ -108,7 +108,7 @@ class TokenizerFile {
  private:
   int32_t number_of(const Json& json) const {
     if (!json.is_number_unsigned() || json.get<uint64_t>() >= kMaxTokens)
-      throw refused("a token has no number, or one that is too great");
+      throw refused("a token has no number, or one that is too large");
     return json.get<int32_t>();
   }
 
@@ -144,7 +144,7 @@ class TokenizerFile {
       const auto bytes = from_byte_alphabet(token);
       const auto found = bytes ? pairs.numbers.find(*bytes) : pairs.numbers.end();
       if (found == pairs.numbers.end())
-        throw refused(fmt::format("a merge has '{}', which is no token", printable(token)));
+        throw refused(fmt::format("a merge has '{}', which is not a token", printable(token)));
       return found->second;
     };
     return {number(first), number(second)};

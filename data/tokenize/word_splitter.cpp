@@ -44,7 +44,7 @@ WordSplitter::WordSplitter(const std::string& pattern) : pattern_(std::make_uniq
       onig_new(&pattern_->regex, onig_text(pattern), onig_text(pattern) + pattern.size(),
                ONIG_OPTION_NONE, ONIG_ENCODING_UTF8, ONIG_SYNTAX_DEFAULT, &info);
   if (status != ONIG_NORMAL)
-    throw config_error(fmt::format("'{}' is no regular expression: {}", printable(pattern),
+    throw config_error(fmt::format("'{}' is not a valid regular expression: {}", printable(pattern),
                                    printable(onig_message(status, &info))));
 }
 
@@ -62,7 +62,7 @@ void WordSplitter::split(std::string_view text,
                                    ONIG_OPTION_NONE);
     if (found == ONIG_MISMATCH) break;
     if (found < 0)
-      throw config_error(fmt::format("the text cannot be cut into words: {}",
+      throw config_error(fmt::format("the text cannot be split into words: {}",
                                      printable(onig_message(static_cast<int>(found), nullptr))));
     const auto first = static_cast<size_t>(pattern_->region->beg[0]);
     const auto last = static_cast<size_t>(pattern_->region->end[0]);

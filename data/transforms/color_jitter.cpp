@@ -14,10 +14,11 @@ struct ColorJitterConfig {
 
 template <class V>
 void fields(V& v, ColorJitterConfig& c) {
-  v("brightness", c.brightness, "factors from 1 - this (at least 0) to 1 + this", at_least(0));
-  v("contrast", c.contrast, "factors from 1 - this (at least 0) to 1 + this", at_least(0));
-  v("saturation", c.saturation, "factors from 1 - this (at least 0) to 1 + this", at_least(0));
-  v("hue", c.hue, "turns of the color circle from minus this to this", at_least(0), at_most(0.5));
+  v("brightness", c.brightness, "random factor from max(0, 1 - this) to 1 + this", at_least(0));
+  v("contrast", c.contrast, "random factor from max(0, 1 - this) to 1 + this", at_least(0));
+  v("saturation", c.saturation, "random factor from max(0, 1 - this) to 1 + this", at_least(0));
+  v("hue", c.hue, "random shift from -this to this, 1 being a full turn", at_least(0),
+    at_most(0.5));
 }
 
 uint8_t gray_of(const uint8_t* rgb) {

@@ -15,7 +15,7 @@ struct NormalizeConfig {
 template <class V>
 void fields(V& v, NormalizeConfig& c) {
   v("mean", c.mean, "subtracted from red, green and blue");
-  v("std", c.std, "what they are divided by after that", above(0));
+  v("std", c.std, "divisor after the subtraction", above(0));
 }
 
 class Normalize final : public ImageTransform {

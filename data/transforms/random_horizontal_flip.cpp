@@ -12,7 +12,7 @@ struct RandomHorizontalFlipConfig {
 
 template <class V>
 void fields(V& v, RandomHorizontalFlipConfig& c) {
-  v("p", c.p, "how likely an image is mirrored", at_least(0), at_most(1));
+  v("p", c.p, "probability of mirroring an image", at_least(0), at_most(1));
 }
 
 class RandomHorizontalFlip final : public ImageTransform {

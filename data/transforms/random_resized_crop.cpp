@@ -19,11 +19,11 @@ struct RandomResizedCropConfig {
 
 template <class V>
 void fields(V& v, RandomResizedCropConfig& c) {
-  v("size", c.size, "of the result: [side] or [height, width]", required(), at_least(1),
+  v("size", c.size, "output size: [side] or [height, width]", required(), at_least(1),
     at_most(16384));
-  v("scale", c.scale, "[least, most] area of the part, as a fraction of the image's", above(0),
+  v("scale", c.scale, "[min, max] area of the crop, as a fraction of the image", above(0),
     at_most(1));
-  v("ratio", c.ratio, "[least, most] width of the part divided by its height", above(0));
+  v("ratio", c.ratio, "[min, max] aspect ratio (width / height) of the crop", above(0));
 }
 
 std::array<double, 2> least_and_most(const std::vector<double>& values, const char* what) {

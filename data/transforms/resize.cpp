@@ -12,7 +12,7 @@ struct ResizeConfig {
 
 template <class V>
 void fields(V& v, ResizeConfig& c) {
-  v("size", c.size, "[side]: of the shorter edge, keeping the proportions; or [height, width]",
+  v("size", c.size, "[side]: of the shorter edge, keeping the aspect ratio; or [height, width]",
     required(), at_least(1), at_most(16384));
 }
 

@@ -1,5 +1,5 @@
-// How c10d backends are made. One file each, because each needs headers that nothing else should
-// see.
+// Factories of c10d backends. Each is in its own source file, because each needs headers that no
+// other file should include.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -12,15 +12,13 @@
 
 namespace lockstep::distributed {
 
-// `address`: numeric IP of the interface to use; numeric, so that no name service can stall the
-// start.
+// `address`: numeric IP address of the interface to use. Numeric: no name lookup delays the start.
 c10::intrusive_ptr<c10d::Backend> make_gloo_backend(const c10::intrusive_ptr<c10d::Store>& store,
                                                     int rank, int world_size,
                                                     std::chrono::milliseconds timeout,
                                                     const std::string& address);
 
-// Collective. `backend` is null on every rank where they do not share a host; `reason` says why
-// not.
+// Collective. If ranks do not share memory, `backend` is null on every rank and `reason` is set.
 struct HostGroup {
   c10::intrusive_ptr<ShmBackend> backend;
   std::string reason;
@@ -28,18 +26,17 @@ struct HostGroup {
 HostGroup make_shm_backend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int world_size,
                            std::chrono::milliseconds timeout);
 
-// One rank of several hosts.
-struct HostPlace {
+struct HierarchicalOptions {
   int rank = 0, world_size = 1;
   std::chrono::milliseconds timeout;
   std::string address;  // as for Gloo
   std::string host = shm::host_identity();
 };
 
-// Collective. Ranks that say the same `host` and really share memory reduce there; the others stand
-// alone. distributed/backends/hierarchical_backend.h.
+// Collective. Ranks with the same `host` form a group if they can share memory; each of the others
+// forms a group of one. See distributed/backends/hierarchical_backend.h.
 c10::intrusive_ptr<c10d::Backend> make_hierarchical_backend(
-    const c10::intrusive_ptr<c10d::Store>& store, const HostPlace& place);
+    const c10::intrusive_ptr<c10d::Store>& store, const HierarchicalOptions& options);
 
 // Throws what use_gpu() throws.
 c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const c10::intrusive_ptr<c10d::Store>& store,

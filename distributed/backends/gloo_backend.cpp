@@ -1,7 +1,7 @@
 // The only file that includes ProcessGroupGloo.hpp. Note [Gloo headers]: LibTorch's wheel ships no
-// gloo headers, and the ones here (Debian's libgloo-dev) are older than the gloo inside LibTorch.
-// That is safe as long as gloo's types are only held by pointer and nothing of gloo is defined in
-// our object: a test lists this object's symbols.
+// gloo headers, and Debian's libgloo-dev is older than the gloo inside LibTorch. That is safe as
+// long as gloo's types are only held by pointer and this object defines no gloo symbols, which a
+// test checks.
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include "distributed/backends/backends.h"

@@ -13,10 +13,10 @@ namespace {
 
 using Op = c10d::ReduceOp::RedOpType;
 
-// A collective that a thread works on.
-class LaterWork final : public c10d::Work {
+// A collective that runs on the backend's thread.
+class AsyncWork final : public c10d::Work {
  public:
-  LaterWork(c10d::OpType type, std::vector<at::Tensor> results)
+  AsyncWork(c10d::OpType type, std::vector<at::Tensor> results)
       : Work(-1, type),
         results_(std::move(results)),
         future_(c10::make_intrusive<c10::ivalue::Future>(
@@ -25,7 +25,7 @@ class LaterWork final : public c10d::Work {
   std::vector<at::Tensor> result() override { return results_; }
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
 
-  void end(const std::exception_ptr& error) {
+  void complete(const std::exception_ptr& error) {
     finish(error);
     if (error)
       future_->setError(error);
@@ -44,9 +44,9 @@ c10d::AllreduceOptions without_average(const c10d::AllreduceOptions& options) {
   return plain;
 }
 
-// The group of a host counts its own ranks.
+// Errors of a host's group contain ranks within that host.
 template <class Call>
-void on_host(const Call& call) {
+void run_on_host(const Call& call) {
   try {
     call()->wait();
   } catch (const shm::PeerLost& lost) {
@@ -60,7 +60,7 @@ void on_host(const Call& call) {
 HierarchicalBackend::HierarchicalBackend(HostLevels levels)
     : Backend(levels.flat->getRank(), levels.flat->getSize()),
       levels_(std::move(levels)),
-      thread_([this] { work(); }) {}
+      thread_([this] { run_queue(); }) {}
 
 HierarchicalBackend::~HierarchicalBackend() {
   {
@@ -77,31 +77,30 @@ void HierarchicalBackend::setTimeout(std::chrono::milliseconds timeout) {
   levels_.flat->setTimeout(timeout);
 }
 
-void HierarchicalBackend::work() {
+void HierarchicalBackend::run_queue() {
   MutexLock lock(mutex_);
   for (;;) {
-    changed_.wait(lock.native(),
-                  [this]() REQUIRES(mutex_) { return closing_ || !waiting_.empty(); });
-    if (waiting_.empty()) return;
-    const auto next = std::move(waiting_.front());
-    waiting_.pop_front();
+    changed_.wait(lock.native(), [this]() REQUIRES(mutex_) { return closing_ || !queue_.empty(); });
+    if (queue_.empty()) return;
+    const auto next = std::move(queue_.front());
+    queue_.pop_front();
     lock.unlock();
     next();
     lock.lock();
   }
 }
 
-HierarchicalBackend::Pending HierarchicalBackend::run_later(c10d::OpType type, Tensors results,
-                                                            std::function<void()> what) {
-  auto pending = c10::make_intrusive<LaterWork>(type, std::move(results));
+HierarchicalBackend::Pending HierarchicalBackend::enqueue(c10d::OpType type, Tensors results,
+                                                          std::function<void()> operation) {
+  auto pending = c10::make_intrusive<AsyncWork>(type, std::move(results));
   {
     const MutexLock lock(mutex_);
-    waiting_.push_back([pending, what = std::move(what)] {
+    queue_.push_back([pending, operation = std::move(operation)] {
       try {
-        what();
-        pending->end(nullptr);
+        operation();
+        pending->complete(nullptr);
       } catch (...) {
-        pending->end(std::current_exception());
+        pending->complete(std::current_exception());
       }
     });
   }
@@ -117,34 +116,33 @@ void HierarchicalBackend::reduce_on_all_levels(at::Tensor& tensor,
     c10d::ReduceOptions to_leader;
     to_leader.reduceOp = options.reduceOp;
     to_leader.timeout = options.timeout;
-    on_host([&] { return levels_.local->reduce(tensors, to_leader); });
+    run_on_host([&] { return levels_.local->reduce(tensors, to_leader); });
   }
   if (levels_.leaders) levels_.leaders->allreduce(tensors, options)->wait();
   if (!levels_.local) return;
   c10d::BroadcastOptions from_leader;
   from_leader.timeout = options.timeout;
-  on_host([&] { return levels_.local->broadcast(tensors, from_leader); });
+  run_on_host([&] { return levels_.local->broadcast(tensors, from_leader); });
 }
 
 HierarchicalBackend::Pending HierarchicalBackend::allreduce(Tensors& tensors,
                                                             const c10d::AllreduceOptions& options) {
-  TORCH_CHECK(tensors.size() == 1, "hierarchical: one tensor per rank and call");
+  TORCH_CHECK(tensors.size() == 1, "hierarchical: expected one tensor, got ", tensors.size());
   const bool average = static_cast<Op>(options.reduceOp) == Op::AVG;
-  return run_later(
-      c10d::OpType::ALLREDUCE, tensors,
-      [this, tensor = tensors[0], plain = without_average(options), average]() mutable {
-        reduce_on_all_levels(tensor, plain);
-        if (average) tensor.div_(size_);
-      });
+  return enqueue(c10d::OpType::ALLREDUCE, tensors,
+                 [this, tensor = tensors[0], plain = without_average(options), average]() mutable {
+                   reduce_on_all_levels(tensor, plain);
+                   if (average) tensor.div_(size_);
+                 });
 }
 
 HierarchicalBackend::Pending HierarchicalBackend::barrier(const c10d::BarrierOptions& options) {
-  // After what was asked for before, as a barrier of Gloo.
+  // Runs after the operations that were queued before, like a barrier of Gloo.
   c10d::AllreduceOptions sum;
   sum.timeout = options.timeout;
-  return run_later(c10d::OpType::BARRIER, {}, [this, sum] {
-    auto nothing = at::zeros({1}, at::kInt);
-    reduce_on_all_levels(nothing, sum);
+  return enqueue(c10d::OpType::BARRIER, {}, [this, sum] {
+    auto unused = at::zeros({1}, at::kInt);
+    reduce_on_all_levels(unused, sum);
   });
 }
 

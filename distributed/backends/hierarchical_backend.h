@@ -1,15 +1,15 @@
-// All-reduces of ranks on several hosts in three steps: the ranks of a host reduce in shared memory
-// to their leader, the leaders of the hosts all-reduce over Gloo, and each leader hands the result
-// to its host. Per host one rank talks to the network, so a ring has as many places as there are
-// hosts (2 (H - 1) messages one after the other instead of 2 (W - 1)). Everything but all_reduce
-// and barrier goes over Gloo between all ranks.
+// Hierarchical all-reduce over several hosts in three steps: the ranks of a host reduce to their
+// leader in shared memory, the leaders all-reduce over Gloo, and each leader broadcasts the result
+// on its host. One rank per host uses the network, so the ring has one member per host (2 (H - 1)
+// sequential messages instead of 2 (W - 1)). Collectives other than all_reduce and barrier use Gloo
+// between all ranks.
 //
-// Note [Order of sums on several hosts]: sum of sums. Within a host as in distributed/shm (Note
+// Note [Order of sums on several hosts]: a sum of sums. Within a host as in distributed/shm (Note
 // [Order of sums]) over its ranks in ascending order; between hosts as in Gloo's ring over the
 // hosts, ordered by their lowest rank. The bits depend on which ranks share a host.
 //
-// All-reduces run on a thread of the backend, in the order of the calls, so that they overlap with
-// the backward pass; the Work says when they are done. Only files of distributed/ include this.
+// All-reduces run on the backend's thread, in the order of the calls, so that they overlap with the
+// backward pass; the returned Work completes with them. Only files of distributed/ include this.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -26,10 +26,10 @@
 
 namespace lockstep::distributed {
 
-// What a HierarchicalBackend is made of, for one rank.
+// The backends below a HierarchicalBackend, for one rank.
 struct HostLevels {
-  c10::intrusive_ptr<ShmBackend> local;       // of the ranks of this host; null: this rank is alone
-  c10::intrusive_ptr<c10d::Backend> leaders;  // one rank per host; null: this rank is not one
+  c10::intrusive_ptr<ShmBackend> local;       // of the ranks of this host; null if it is only one
+  c10::intrusive_ptr<c10d::Backend> leaders;  // of one rank per host; null if this is not a leader
   c10::intrusive_ptr<c10d::Backend> flat;     // of all ranks
 };
 
@@ -39,7 +39,7 @@ class HierarchicalBackend final : public c10d::Backend {
   using Pending = c10::intrusive_ptr<c10d::Work>;
 
   explicit HierarchicalBackend(HostLevels levels);
-  ~HierarchicalBackend() override;  // finishes what was asked for, or lets it fail
+  ~HierarchicalBackend() override;  // waits for queued operations
 
   const std::string getBackendName() const override { return "hierarchical"; }
   void setTimeout(std::chrono::milliseconds timeout) override;
@@ -59,13 +59,13 @@ class HierarchicalBackend final : public c10d::Backend {
 
  private:
   void reduce_on_all_levels(at::Tensor& tensor, const c10d::AllreduceOptions& options);
-  Pending run_later(c10d::OpType type, Tensors results, std::function<void()> what);
-  void work();
+  Pending enqueue(c10d::OpType type, Tensors results, std::function<void()> operation);
+  void run_queue();
 
   HostLevels levels_;
   Mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::function<void()>> waiting_ GUARDED_BY(mutex_);
+  std::deque<std::function<void()>> queue_ GUARDED_BY(mutex_);
   bool closing_ GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };

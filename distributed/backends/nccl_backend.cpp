@@ -1,4 +1,4 @@
-// The content of liblockstep_cuda.so: what needs LibTorch's CUDA half at link time.
+// Part of liblockstep_cuda.so, which links against the CUDA part of LibTorch.
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// c10d's side of a World. Only files of distributed/ include this.
+// The c10d process groups of a World. Only files of distributed/ include this.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
@@ -10,7 +10,7 @@
 
 namespace lockstep::distributed {
 
-// Members are destroyed bottom up: the groups before the store they were made with.
+// Members are destroyed in reverse order: the groups before the store they were created with.
 struct ProcessGroups {
   c10::intrusive_ptr<c10d::Store> base_store;  // lives as long as the job, shared by its attempts
   c10::intrusive_ptr<c10d::Store> store;       // of this attempt
@@ -18,7 +18,7 @@ struct ProcessGroups {
   c10::intrusive_ptr<c10d::ProcessGroup>
       device;  // gradients; the same object as `control` when those are on the CPU
 
-  c10::intrusive_ptr<ShmBackend> shared;  // what `control` works with, when ranks share memory
+  c10::intrusive_ptr<ShmBackend> shared;  // backend of `control`; null if ranks share no memory
 
   c10d::ProcessGroup& of(const at::Tensor& tensor) { return tensor.is_cpu() ? *control : *device; }
 };

@@ -9,12 +9,12 @@
 namespace lockstep::distributed {
 namespace {
 
-// Less gains nothing: all_reduce takes it through the slots.
-constexpr size_t kMinBucket = 256 << 10;
+// Smaller tensors gain nothing: all_reduce copies them through the slots.
+constexpr size_t kMinSymmetricBytes = 256 << 10;
 
 using Tensors = ShmBackend::Tensors;
 
-// A collective that is over.
+// A completed collective.
 class DoneWork final : public c10d::Work {
  public:
   DoneWork(c10d::OpType type, Tensors results) : Work(-1, type), results_(std::move(results)) {
@@ -59,24 +59,25 @@ shm::Reduction reduction(const c10d::ReduceOp& op) {
 }
 
 shm::Reduction reduction_of(const c10d::ReduceOp& op, const at::Tensor& tensor) {
-  const auto wanted = reduction(op);
-  TORCH_CHECK(shm::is_defined(wanted, element_type(tensor)), "shared memory: no such reduction of ",
-              tensor.scalar_type(), " tensors");
-  return wanted;
+  const auto result = reduction(op);
+  TORCH_CHECK(shm::is_defined(result, element_type(tensor)),
+              "shared memory: this reduction is not supported for ", tensor.scalar_type(),
+              " tensors");
+  return result;
 }
 
 void check_tensor(const at::Tensor& tensor) {
   TORCH_CHECK(tensor.is_cpu() && tensor.layout() == at::kStrided,
-              "shared memory: tensors must be dense and on the CPU");
+              "shared memory: expected a dense CPU tensor");
 }
 
 at::Tensor& only(Tensors& tensors) {
-  TORCH_CHECK(tensors.size() == 1, "shared memory: one tensor per rank and call");
+  TORCH_CHECK(tensors.size() == 1, "shared memory: expected one tensor, got ", tensors.size());
   check_tensor(tensors[0]);
   return tensors[0];
 }
 
-// `tensor` as an array: itself where it is contiguous, else a copy, which write_back() copies back.
+// A contiguous view of `tensor`: itself, or a copy, which write_back() copies back.
 class Contiguous {
  public:
   explicit Contiguous(const at::Tensor& tensor) : tensor_(tensor), dense_(tensor.contiguous()) {}
@@ -100,7 +101,7 @@ std::vector<Contiguous> contiguous(const Tensors& tensors, const at::Tensor& lik
   for (const auto& tensor : tensors) {
     check_tensor(tensor);
     TORCH_CHECK(tensor.numel() == like.numel() && tensor.scalar_type() == like.scalar_type(),
-                "shared memory: all parts must have the size and type of the rank's own tensor");
+                "shared memory: expected parts of the same size and type as the rank's own tensor");
     all.emplace_back(tensor);
   }
   return all;
@@ -120,7 +121,7 @@ std::vector<const std::byte*> const_pointers(const std::vector<Contiguous>& part
 
 const Tensors& parts_of(const std::vector<Tensors>& parts, int num_ranks) {
   TORCH_CHECK(parts.size() == 1 && parts[0].size() == static_cast<size_t>(num_ranks),
-              "shared memory: one list with a tensor per rank");
+              "shared memory: expected one list with one tensor per rank");
   return parts[0];
 }
 
@@ -146,8 +147,8 @@ shm::ElementType element_type_of(at::ScalarType type) {
 ShmBackend::ShmBackend(std::unique_ptr<shm::Group> group, std::chrono::milliseconds timeout)
     : Backend(group->rank(), group->num_ranks()), group_(std::move(group)), timeout_(timeout) {}
 
-shm::Clock::time_point ShmBackend::deadline(std::chrono::milliseconds asked) const {
-  return shm::Clock::now() + (asked == c10d::kUnsetTimeout ? timeout_ : asked);
+shm::Clock::time_point ShmBackend::deadline(std::chrono::milliseconds timeout) const {
+  return shm::Clock::now() + (timeout == c10d::kUnsetTimeout ? timeout_ : timeout);
 }
 
 ShmBackend::Pending ShmBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
@@ -195,9 +196,9 @@ ShmBackend::Pending ShmBackend::allgather(std::vector<Tensors>& outputs, Tensors
                                           const c10d::AllgatherOptions& options) {
   const std::lock_guard lock(one_at_a_time_);
   const at::NoGradGuard no_grad;
-  const Contiguous mine(only(inputs));
+  const Contiguous in(only(inputs));
   auto parts = contiguous(parts_of(outputs, size_), inputs[0]);
-  group_->all_gather(mine.array(), pointers(parts), deadline(options.timeout));
+  group_->all_gather(in.array(), pointers(parts), deadline(options.timeout));
   for (auto& part : parts) part.write_back();
   return done(c10d::OpType::ALLGATHER, outputs[0]);
 }
@@ -208,14 +209,14 @@ void ShmBackend::gather_rows(at::Tensor& output, const at::Tensor& input,
   check_tensor(output);
   TORCH_CHECK(
       output.numel() == input.numel() * size_ && output.scalar_type() == input.scalar_type(),
-      "shared memory: the output must hold the input of every rank");
+      "shared memory: output size does not match the inputs of all ranks");
   const at::NoGradGuard no_grad;
-  const Contiguous mine(input);
+  const Contiguous in(input);
   Contiguous all(output);
   std::vector<std::byte*> rows;
   for (int rank = 0; rank < size_; ++rank)
     rows.push_back(all.data() + static_cast<size_t>(rank) * input.nbytes());
-  group_->all_gather(mine.array(), rows, latest);
+  group_->all_gather(in.array(), rows, latest);
   all.write_back();
 }
 
@@ -238,11 +239,11 @@ ShmBackend::Pending ShmBackend::gather(std::vector<Tensors>& outputs, Tensors& i
                                        const c10d::GatherOptions& options) {
   const std::lock_guard lock(one_at_a_time_);
   const at::NoGradGuard no_grad;
-  const Contiguous mine(only(inputs));
+  const Contiguous in(only(inputs));
   const bool is_root = options.rootRank == rank_;
   auto parts =
       is_root ? contiguous(parts_of(outputs, size_), inputs[0]) : std::vector<Contiguous>();
-  group_->gather(mine.array(), pointers(parts), static_cast<int>(options.rootRank),
+  group_->gather(in.array(), pointers(parts), static_cast<int>(options.rootRank),
                  deadline(options.timeout));
   for (auto& part : parts) part.write_back();
   return done(c10d::OpType::GATHER, is_root ? outputs[0] : Tensors());
@@ -252,13 +253,13 @@ ShmBackend::Pending ShmBackend::scatter(Tensors& outputs, std::vector<Tensors>& 
                                         const c10d::ScatterOptions& options) {
   const std::lock_guard lock(one_at_a_time_);
   const at::NoGradGuard no_grad;
-  Contiguous mine(only(outputs));
+  Contiguous out(only(outputs));
   const bool is_root = options.rootRank == rank_;
   const auto parts =
       is_root ? contiguous(parts_of(inputs, size_), outputs[0]) : std::vector<Contiguous>();
-  group_->scatter(const_pointers(parts), mine.array(), static_cast<int>(options.rootRank),
+  group_->scatter(const_pointers(parts), out.array(), static_cast<int>(options.rootRank),
                   deadline(options.timeout));
-  mine.write_back();
+  out.write_back();
   return done(c10d::OpType::SCATTER, outputs);
 }
 
@@ -266,10 +267,10 @@ void ShmBackend::scatter_sums(at::Tensor& output, const Tensors& inputs, const c
                               shm::Clock::time_point latest) {
   check_tensor(output);
   const at::NoGradGuard no_grad;
-  Contiguous mine(output);
+  Contiguous out(output);
   const auto parts = contiguous(inputs, output);
-  group_->reduce_scatter(const_pointers(parts), mine.array(), reduction_of(op, output), latest);
-  mine.write_back();
+  group_->reduce_scatter(const_pointers(parts), out.array(), reduction_of(op, output), latest);
+  out.write_back();
 }
 
 ShmBackend::Pending ShmBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
@@ -307,6 +308,14 @@ void ShmBackend::reduce_to_all(at::Tensor& tensor, const c10d::ReduceOp& op) {
   reduce_by(deadline(c10d::kUnsetTimeout), tensor, op);
 }
 
+void ShmBackend::gather_chunks(at::Tensor& whole) {
+  const std::lock_guard lock(one_at_a_time_);
+  group_->all_gather_chunks(
+      {static_cast<std::byte*>(whole.mutable_data_ptr()), static_cast<size_t>(whole.numel()),
+       element_type_of(whole.scalar_type())},
+      deadline(c10d::kUnsetTimeout));
+}
+
 std::shared_ptr<shm::SymmetricBuffer> ShmBackend::allocate(size_t bytes) {
   const std::lock_guard lock(one_at_a_time_);
   return group_->allocate(bytes, deadline(c10d::kUnsetTimeout));
@@ -314,7 +323,7 @@ std::shared_ptr<shm::SymmetricBuffer> ShmBackend::allocate(size_t bytes) {
 
 at::Tensor ShmBackend::allocateTensor(long size, at::TensorOptions options) {
   const auto bytes = static_cast<size_t>(size) * options.dtype().itemsize();
-  const auto buffer = bytes < kMinBucket ? nullptr : allocate(bytes);
+  const auto buffer = bytes < kMinSymmetricBytes ? nullptr : allocate(bytes);
   if (!buffer) return at::empty({size}, options);
   return at::from_blob(
       buffer->data(), {size}, [buffer](void*) {}, options);

@@ -1,6 +1,6 @@
-// LibTorch's face of a shared-memory group: what c10d::ProcessGroup and c10d::Reducer talk to.
-// Collectives run on the calling thread and are done when they return: no thread has to be woken,
-// and with a core per rank there is none to spare. Only files of distributed/ include this.
+// c10d backend for a shared-memory group, used by c10d::ProcessGroup and c10d::Reducer.
+// Collectives run on the calling thread and are complete when they return: no thread has to be
+// woken, and with one core per rank none is idle. Only files of distributed/ include this.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -15,7 +15,7 @@
 
 namespace lockstep::distributed {
 
-// Bytes for types that are only moved.
+// Bytes for types without reductions.
 shm::ElementType element_type_of(at::ScalarType type);
 
 class ShmBackend final : public c10d::Backend {
@@ -51,17 +51,19 @@ class ShmBackend final : public c10d::Backend {
                                           const c10d::ReduceScatterOptions& options) override;
   Pending barrier(const c10d::BarrierOptions& options) override;
 
-  // allreduce() of one tensor, done when it returns.
+  // allreduce() of one tensor, complete on return.
   void reduce_to_all(at::Tensor& tensor, const c10d::ReduceOp& op);
 
-  // Memory that all_reduce works on without copies (distributed/shm/symmetric_buffer.h). Collective.
+  // In place: all ranks receive chunk r of `whole` from rank r. Requires: contiguous, equal chunks.
+  void gather_chunks(at::Tensor& whole);
+
+  // Collective. Memory that all_reduce reduces in place (distributed/shm/symmetric_buffer.h).
   std::shared_ptr<shm::SymmetricBuffer> allocate(size_t bytes);
   bool supportsTensorAlloc(c10::DeviceIndex) override { return true; }
-  // Of c10d::Reducer's buckets. Collective; ordinary memory where there is no other, or too little
-  // to gain.
+  // Collective. For c10d::Reducer's buckets; ordinary memory if they are small or allocation fails.
   at::Tensor allocateTensor(long size, at::TensorOptions options) override;
 
-  // For collectives that c10d has no call for: body(group, deadline), alone with the group.
+  // For collectives that c10d does not have: calls body(group, deadline) with exclusive access.
   template <class Body>
   void with_group(const Body& body) {
     const std::lock_guard lock(one_at_a_time_);
@@ -69,7 +71,7 @@ class ShmBackend final : public c10d::Backend {
   }
 
  private:
-  shm::Clock::time_point deadline(std::chrono::milliseconds asked) const;
+  shm::Clock::time_point deadline(std::chrono::milliseconds timeout) const;
   void reduce_by(shm::Clock::time_point latest, at::Tensor& tensor, const c10d::ReduceOp& op);
   void gather_rows(at::Tensor& output, const at::Tensor& input, shm::Clock::time_point latest);
   void scatter_sums(at::Tensor& output, const Tensors& inputs, const c10d::ReduceOp& op,

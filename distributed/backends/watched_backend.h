@@ -1,6 +1,6 @@
-// A c10d backend that passes on to another and notes in the rank's progress page when an all_reduce
-// of gradients starts and ends: what a hang report and the communication times are made of. Only
-// files of distributed/ include this.
+// A c10d backend that forwards to another and records in the rank's progress page when a gradient
+// all_reduce starts and finishes, for hang reports and communication times. Only files of
+// distributed/ include this.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -44,7 +44,7 @@ class WatchedBackend final : public c10d::Backend {
     return inner_->allocateTensor(size, options);
   }
 
-  // When the last all_reduce began: what a backward pass takes after it is waiting.
+  // Start of the last all_reduce: the rest of the backward pass is exposed waiting time.
   std::chrono::steady_clock::time_point last_start() const { return last_start_; }
 
  private:

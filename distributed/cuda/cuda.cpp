@@ -21,8 +21,7 @@ using MakeGraph = LaunchGraph* (*)();
 using MakeNccl = c10d::Backend* (*)(const c10::intrusive_ptr<c10d::Store>*, int, int, int64_t);
 
 void* open_cuda_library() {
-  // The dynamic linker searches the program's run path: beside the build's or the installation's
-  // libraries.
+  // Found through the program's RUNPATH, next to the other libraries of the build or installation.
   static void* const handle = ::dlopen(kLibrary, RTLD_NOW | RTLD_GLOBAL);
   if (!handle)
     throw config_error(
@@ -41,8 +40,8 @@ int count_gpus() {
   return count;
 }
 
-// Of the CUDA runtime that LibTorch brings; the numbers are of its cudaDeviceAttr.
-using AskDevice = int (*)(int* value, int attribute, int device);
+// cudaDeviceGetAttribute() of the CUDA runtime in LibTorch, and values of its enum cudaDeviceAttr.
+using GetAttribute = int (*)(int* value, int attribute, int device);
 constexpr int kMajor = 75, kMinor = 76;
 
 }  // namespace
@@ -55,11 +54,11 @@ bool machine_has_gpu() {
 
 std::string gpu_architecture() {
   count_gpus();
-  const auto ask =
-      reinterpret_cast<AskDevice>(::dlsym(open_cuda_library(), "cudaDeviceGetAttribute"));
+  const auto get =
+      reinterpret_cast<GetAttribute>(::dlsym(open_cuda_library(), "cudaDeviceGetAttribute"));
   int major = 0, minor = 0;
-  check(ask && ask(&major, kMajor, 0) == 0 && ask(&minor, kMinor, 0) == 0,
-        "the CUDA runtime tells the architecture of its GPU");
+  check(get && get(&major, kMajor, 0) == 0 && get(&minor, kMinor, 0) == 0,
+        "cannot query the compute capability of the GPU");
   return fmt::format("sm_{}{}", major, minor);
 }
 
@@ -67,7 +66,8 @@ void use_gpu(int index) {
   const auto count = count_gpus();
   if (index >= count)
     throw config_error(
-        fmt::format("local rank {} needs a GPU of its own, this machine has {}; start fewer ranks",
+        fmt::format("no GPU for local rank {}: each rank needs one, this machine has {}; start "
+                    "fewer ranks",
                     index, count));
   c10::impl::getDeviceGuardImpl(at::kCUDA)->setDevice(
       {at::kCUDA, static_cast<c10::DeviceIndex>(index)});

@@ -1,4 +1,4 @@
-// In liblockstep_cuda.so: launches of a GPU, recorded by LibTorch's CUDAGraph.
+// Part of liblockstep_cuda.so: LaunchGraph based on LibTorch's CUDAGraph.
 #include <ATen/cuda/CUDAContext.h>
 #include <ATen/cuda/CUDAGeneratorImpl.h>
 #include <ATen/cuda/CUDAGraph.h>
@@ -11,8 +11,8 @@
 namespace lockstep::distributed {
 namespace {
 
-// What the recordings of this process hold together: they are replayed one after the other, so what
-// one needs in between may be where another has it.
+// Memory pool shared by all graphs of this process: they are replayed one at a time, so their
+// temporaries may overlap.
 at::cuda::MempoolId_t common_pool() {
   static const auto pool = at::cuda::graph_pool_handle();
   return pool;
@@ -30,10 +30,10 @@ class CudaGraph final : public LaunchGraph {
     auto& generator = random_generator(device);
     const auto seed = generator.current_seed(), offset = generator.philox_offset_per_thread();
     c10::cuda::device_synchronize();
-    // The default stream cannot be recorded.
+    // The default stream cannot be captured.
     const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromPool(false, device));
     try {
-      // Of this thread alone: loader threads take page-locked memory meanwhile.
+      // Thread-local, because loader threads allocate page-locked memory meanwhile.
       graph_.capture_begin(common_pool(), cudaStreamCaptureModeThreadLocal);
       auto outputs = body();
       graph_.capture_end();
@@ -48,7 +48,7 @@ class CudaGraph final : public LaunchGraph {
   void replay() override { graph_.replay(); }
 
  private:
-  // Ends what was begun, as far as it was.
+  // Cleans up a capture that failed at any point.
   void abandon(c10::DeviceIndex device) {
     attempt([&] { graph_.capture_end(); });
     attempt([&] { c10::cuda::CUDACachingAllocator::endAllocateToPool(device, common_pool()); });
@@ -59,11 +59,11 @@ class CudaGraph final : public LaunchGraph {
   static void attempt(const Act& act) {
     try {
       act();
-    } catch (const std::exception&) {  // it had come to its end already
+    } catch (const std::exception&) {  // was not started, or has ended already
     }
   }
 
-  // A recording that failed leaves the generator believing that it goes on.
+  // After a failed capture the generator is still in capture mode; a new state resets it.
   static void restore(at::CUDAGeneratorImpl& generator, c10::DeviceIndex device, uint64_t seed,
                       uint64_t offset) {
     generator.graphsafe_set_state(c10::make_intrusive<at::CUDAGeneratorImpl>(
@@ -76,7 +76,7 @@ class CudaGraph final : public LaunchGraph {
 }  // namespace
 }  // namespace lockstep::distributed
 
-// Returns an object of the caller's.
+// The caller owns the result.
 extern "C" lockstep::distributed::LaunchGraph* lockstep_make_cuda_graph() {
   return new lockstep::distributed::CudaGraph;
 }

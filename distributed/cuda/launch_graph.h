@@ -1,5 +1,5 @@
-// What a piece of code launches on a GPU, recorded once and launched again as a whole: for the
-// processor a step of many small kernels is then one call.
+// Records the GPU launches of a piece of code once and replays them as a whole: a step of many
+// small kernels then costs the CPU a single call.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,15 +17,14 @@ class LaunchGraph {
 
   virtual ~LaunchGraph() = default;
 
-  // Runs `body`, whose launches are recorded and not done, and returns the tensors that it
-  // returned: each replay() fills them anew. Everything that the body reads must stay where it is.
-  // Call it once. Throws what the body throws, and c10::Error where something in it cannot be
-  // recorded, such as waiting for the device; other work goes on as before then, random numbers
-  // included.
+  // Runs `body`, recording its launches without executing them, and returns its result tensors,
+  // which each replay() overwrites. Memory that the body reads must stay at the same address. Call
+  // it once. Throws what the body throws, and c10::Error if something in it cannot be recorded,
+  // such as waiting for the device; other work, including random numbers, is unaffected then.
   virtual std::vector<at::Tensor> record(const Body& body) = 0;
 
-  // Launches what was recorded, behind what is queued on the current stream. Waits for nothing.
-  // Random numbers are those that the body would draw now.
+  // Enqueues the recorded launches on the current stream. Does not wait. Random numbers are those
+  // that the body would draw now.
   virtual void replay() = 0;
 };
 

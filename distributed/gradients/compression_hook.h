@@ -1,4 +1,4 @@
-// Gradients sent as 16-bit floats: half the traffic, sums of 16 bits. Only files of distributed/
+// Sends gradients as 16-bit floats: half the traffic, 16-bit sums. Only files of distributed/
 // include this.
 #pragma once
 

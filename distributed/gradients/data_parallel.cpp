@@ -19,7 +19,7 @@ namespace {
 
 constexpr size_t kBroadcastBucketBytes = size_t{250} << 20;
 
-// What must agree between ranks, in a form that a message can quote.
+// Names, types and shapes of the parameters, for comparison and error messages.
 nlohmann::json describe_parameters(const torch::nn::Module& module) {
   auto list = nlohmann::json::array();
   for (const auto& item : module.named_parameters())
@@ -29,8 +29,8 @@ nlohmann::json describe_parameters(const torch::nn::Module& module) {
 }
 
 void verify_same_model(World& world, const torch::nn::Module& module) {
-  const auto mine = describe_parameters(module);
-  const auto all = distributed::all_gather_object(world, mine, "parameter shapes");
+  const auto all =
+      distributed::all_gather_object(world, describe_parameters(module), "parameter shapes");
   for (size_t rank = 1; rank < all.size(); ++rank) {
     if (all[rank] == all[0]) continue;
     const auto common = std::min(all[rank].size(), all[0].size());
@@ -55,7 +55,7 @@ DataParallel::DataParallel(World& world, torch::nn::Module& module,
                            const DataParallelConfig& config)
     : world_(world) {
   auto parameters = trainable_parameters(module);
-  if (parameters.empty()) throw config_error("the model has no parameters to train");
+  if (parameters.empty()) throw config_error("the model has no trainable parameters");
   const auto make_synchronizer = [&] {
     synchronizer_ = distributed::make_gradient_synchronizer(world, std::move(parameters), config);
   };
@@ -99,7 +99,7 @@ void DataParallel::restore_gradient_order(const std::vector<std::string>& names)
 
 void DataParallel::before_forward(bool synchronize) {
   if (synchronize) synchronizer_->before_forward();
-  // As in Python: buffers go out before a forward whose predecessor was synchronized.
+  // As in Python: buffers are broadcast if the previous step was synchronized.
   if (last_was_synchronized_) broadcast_buffers();
   last_was_synchronized_ = synchronize;
 }

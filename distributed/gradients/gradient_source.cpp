@@ -14,7 +14,7 @@
 namespace lockstep::distributed {
 namespace {
 
-// Hands one gradient on; the engine calls it once.
+// Produces one gradient; the engine calls it once.
 class GradientSource final : public torch::autograd::Node {
  public:
   GradientSource(uint64_t sequence, torch::autograd::Edge edge,
@@ -30,7 +30,7 @@ class GradientSource final : public torch::autograd::Node {
   size_t index_;
 };
 
-// Lets all of them go.
+// Triggers all sources.
 class GradientSources final : public torch::autograd::Node {
  public:
   using Node::Node;
@@ -40,8 +40,8 @@ class GradientSources final : public torch::autograd::Node {
   }
 };
 
-// From gradients.first() to `end`.
-void add_those_there(const NamedTensors& parameters, GivenGradients& gradients, size_t end) {
+// Accumulates the gradients from gradients.first() to `end`.
+void accumulate_available(const NamedTensors& parameters, GivenGradients& gradients, size_t end) {
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> sums, added;
   for (size_t i = gradients.first(); i < end; ++i) {
@@ -63,31 +63,34 @@ GivenGradients::GivenGradients(size_t num_parameters, std::vector<at::Tensor> la
     : gradients_(num_parameters),
       remaining_segments_(std::move(remaining_segments)),
       first_(num_parameters) {
-  put(std::move(last));
+  store(std::move(last));
 }
 
-void GivenGradients::put(std::vector<at::Tensor> made) {
-  check(!made.empty() && made.size() <= first_, "each segment makes gradients of its own");
-  first_ -= made.size();
-  std::move(made.begin(), made.end(), gradients_.begin() + static_cast<std::ptrdiff_t>(first_));
+void GivenGradients::store(std::vector<at::Tensor> computed) {
+  check(!computed.empty() && computed.size() <= first_,
+        "a segment returned no gradients, or more than there are parameters left");
+  first_ -= computed.size();
+  std::move(computed.begin(), computed.end(),
+            gradients_.begin() + static_cast<std::ptrdiff_t>(first_));
 }
 
-void GivenGradients::make_next() {
-  check(next_segment_ < remaining_segments_.size(), "a gradient for each trainable parameter");
+void GivenGradients::compute_next() {
+  check(next_segment_ < remaining_segments_.size(),
+        "the segments returned fewer gradients than there are trainable parameters");
   const auto segment = std::exchange(remaining_segments_[next_segment_++], {});
-  put(segment());
+  store(segment());
 }
 
 at::Tensor GivenGradients::take(size_t index) {
-  while (index < first_) make_next();
+  while (index < first_) compute_next();
   return std::exchange(gradients_[index], {});
 }
 
-at::Tensor make_root(const NamedTensors& parameters,
-                     const std::shared_ptr<GivenGradients>& gradients) {
+at::Tensor make_autograd_root(const NamedTensors& parameters,
+                              const std::shared_ptr<GivenGradients>& gradients) {
   torch::autograd::edge_list sources;
   for (size_t i = 0; i < parameters.size(); ++i)
-    // The engine takes what is ready by falling sequence, and what accumulates before all else.
+    // The engine runs ready nodes in descending sequence number, gradient accumulation first.
     sources.emplace_back(
         std::make_shared<GradientSource>(
             i, torch::autograd::impl::gradient_edge(parameters[i].second), gradients),
@@ -102,11 +105,11 @@ at::Tensor make_root(const NamedTensors& parameters,
 
 void add_to_parameters(const NamedTensors& parameters, GivenGradients& gradients,
                        const std::function<void(size_t first)>& before_segment) {
-  add_those_there(parameters, gradients, parameters.size());
+  accumulate_available(parameters, gradients, parameters.size());
   while (const auto first = gradients.first()) {
     if (before_segment) before_segment(first);
-    gradients.make_next();
-    add_those_there(parameters, gradients, first);
+    gradients.compute_next();
+    accumulate_available(parameters, gradients, first);
   }
 }
 

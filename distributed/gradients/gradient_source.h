@@ -1,5 +1,5 @@
-// How gradients that no autograd made reach the parameters. Only files of distributed/ include
-// this.
+// Feeds gradients that were not computed by autograd to the parameters. Only files of distributed/
+// include this.
 #pragma once
 
 #include <functional>
@@ -10,8 +10,8 @@
 
 namespace lockstep::distributed {
 
-// Gradients of parameters, one each, not referenced elsewhere. Those of the last parameters are
-// there, the others are made in segments, each of those before the ones that there are.
+// One gradient per parameter, not referenced elsewhere. Those of the last parameters are available
+// from the start. The others are computed in segments, from the last parameter to the first.
 class GivenGradients {
  public:
   using Segment = std::function<std::vector<at::Tensor>()>;
@@ -19,32 +19,32 @@ class GivenGradients {
   GivenGradients(size_t num_parameters, std::vector<at::Tensor> last,
                  std::vector<Segment> remaining_segments);
 
-  // From this parameter on they are there, or were taken.
+  // Gradients of the parameters from this index on are available, or were taken.
   size_t first() const { return first_; }
 
-  // Makes those of the next segment. Requires: first() > 0.
-  void make_next();
+  // Computes the next segment. Requires: first() > 0.
+  void compute_next();
 
-  // Gives up the gradient of parameter `index`, made if it is not there yet.
+  // Moves out the gradient of parameter `index`, computing segments as needed.
   at::Tensor take(size_t index);
 
  private:
-  void put(std::vector<at::Tensor> made);
+  void store(std::vector<at::Tensor> computed);
 
   std::vector<at::Tensor> gradients_;
   std::vector<Segment> remaining_segments_;
   size_t first_, next_segment_ = 0;
 };
 
-// A scalar whose backward() hands `gradients` to `parameters`, the last one first, and makes those
-// that are not there when it comes to them: what listens to autograd, as c10d::Reducer does, sees
-// an ordinary backward pass. They are moved on, not copied.
-at::Tensor make_root(const NamedTensors& parameters,
-                     const std::shared_ptr<GivenGradients>& gradients);
+// Returns a scalar whose backward() passes `gradients` to `parameters`, last to first, computing
+// segments when it reaches them. Users of autograd hooks, such as c10d::Reducer, see an ordinary
+// backward pass. Gradients are moved, not copied.
+at::Tensor make_autograd_root(const NamedTensors& parameters,
+                              const std::shared_ptr<GivenGradients>& gradients);
 
-// The gradients of all parameters become the given ones, or grow by them, segment by segment.
-// before_segment(first) is called before the next segment is made: those of the parameters from
-// `first` on are there then.
+// Accumulates the given gradients into those of the parameters, segment by segment. Calls
+// before_segment(first) before each segment is computed; gradients of the parameters from `first`
+// on are complete then.
 void add_to_parameters(const NamedTensors& parameters, GivenGradients& gradients,
                        const std::function<void(size_t first)>& before_segment = nullptr);
 

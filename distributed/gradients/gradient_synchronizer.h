@@ -1,5 +1,5 @@
-// How gradients become the mean over all ranks. DataParallel makes the implementation that fits
-// and calls it in order. Only files of distributed/ include this.
+// Interface for averaging gradients over all ranks. DataParallel chooses the implementation and
+// calls it. Only files of distributed/ include this.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,20 +24,20 @@ class GradientSynchronizer {
   GradientSynchronizer(const GradientSynchronizer&) = delete;
   GradientSynchronizer& operator=(const GradientSynchronizer&) = delete;
 
-  // Those whose gradients are averaged.
+  // Parameters whose gradients are averaged.
   const NamedTensors& parameters() const { return parameters_; }
 
   // Collective, before a forward pass whose backward pass synchronizes.
   virtual void before_forward() {}
 
-  // loss.backward(). With `synchronize` collective: gradients are means when it returns.
+  // Runs loss.backward(). Collective if `synchronize`: gradients are means on return.
   virtual void backward(const at::Tensor& loss, bool synchronize) = 0;
 
-  // The same with gradients that are added to what there is, segment by segment.
+  // Like backward(), but accumulates the given gradients, segment by segment.
   virtual void add_gradients(const std::shared_ptr<GivenGradients>& gradients,
                              bool synchronize) = 0;
 
-  // Clears all gradients; as a default takes them away.
+  // Clears all gradients. The default resets them to undefined tensors.
   virtual void zero_gradients();
 
   // How long the last synchronized pass waited for other ranks after its own gradients were ready.
@@ -45,11 +45,11 @@ class GradientSynchronizer {
     return std::chrono::duration<double>::zero();
   }
 
-  // The order of parameters that buckets were made of, as numbers of parameters. Empty before the
-  // first step, and where bits do not depend on it.
+  // Indices of parameters in bucket order. Empty before the first step, and where results do not
+  // depend on it.
   virtual std::vector<int64_t> order() const { return {}; }
 
-  // Before the first step: averages as after a first step that had this order. Each parameter once.
+  // Before the first step: uses this order, a permutation of parameter indices, for the buckets.
   virtual void restore_order(const std::vector<int64_t>& /*order*/) {}
 
  private:

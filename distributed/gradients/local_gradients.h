@@ -1,5 +1,5 @@
-// Gradients of a world of one rank: they are the mean already. Only files of distributed/ include
-// this.
+// Gradient synchronizer of a single rank: local gradients are already the mean. Only files of
+// distributed/ include this.
 #pragma once
 
 #include "distributed/gradients/gradient_synchronizer.h"

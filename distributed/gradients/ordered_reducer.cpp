@@ -39,16 +39,16 @@ OrderedReducer::OrderedReducer(const c10::intrusive_ptr<c10d::ProcessGroup>& gro
                     static_cast<int64_t>(bucket_caps(config).first_bytes),
                     /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
                     /*bucket_bytes_cap_list=*/{}),
-      averages_late_(config.static_graph),
+      delays_all_reduce_(config.static_graph),
       order_(order) {
-  has_rebuilt_bucket_ = !order_.empty();  // then a later step's order changes nothing
+  has_rebuilt_bucket_ = !order_.empty();  // prevents a second rebuild
 }
 
 void OrderedReducer::after_backward() {
-  if (std::exchange(averages_late_, false)) delay_all_reduce();
+  if (std::exchange(delays_all_reduce_, false)) delay_all_reduce();
 }
 
-bool OrderedReducer::arrange_by_order() {
+bool OrderedReducer::rebuild_in_order() {
   if (!should_rebuild_buckets() || rebuilt_param_indices_.empty()) return false;
   order_ = rebuilt_param_indices_;
   return rebuild_buckets();

@@ -11,7 +11,7 @@
 namespace lockstep::distributed {
 namespace {
 
-// The world's device group again, watched.
+// A second process group over the world's device backend, wrapped in a WatchedBackend.
 c10::intrusive_ptr<c10d::ProcessGroup> gradient_group(
     World& world, const c10::intrusive_ptr<WatchedBackend>& backend) {
   const auto& device = world.groups().device;
@@ -38,7 +38,7 @@ ReducerGradients::ReducerGradients(World& world, NamedTensors parameters,
 
 void ReducerGradients::make_reducer(const std::vector<int64_t>& order) {
   logger_.reset();
-  reducer_.reset();  // before the next one attaches itself to the parameters
+  reducer_.reset();  // before the next one installs its hooks on the parameters
   reducer_ = std::make_shared<OrderedReducer>(group_, parameters(), config_, order);
   logger_ = std::make_shared<c10d::Logger>(reducer_);
   reducer_->set_logger(logger_);
@@ -62,8 +62,8 @@ void ReducerGradients::publish_buckets() {
 
 void ReducerGradients::restore_order(const std::vector<int64_t>& order) {
   if (!OrderedReducer::depends_on_order(config_)) return;
-  // In the run that went on gradients live in the buckets by now, where the Reducer divides by the
-  // number of ranks; what it copies there it multiplies by the inverse.
+  // In an uninterrupted run gradients are bucket views by now, which the Reducer divides by the
+  // number of ranks; gradients that it copies into a bucket are multiplied by the inverse instead.
   if (config_.gradient_as_bucket_view)
     for (const auto& [name, parameter] : parameters())
       parameter.mutable_grad() = at::zeros_like(parameter);
@@ -73,7 +73,7 @@ void ReducerGradients::restore_order(const std::vector<int64_t>& order) {
 void ReducerGradients::before_forward() {
   fenced(world_, "before forward", [&] {
     reducer_->prepare_for_forward();
-    if (reducer_->arrange_by_order()) publish_buckets();
+    if (reducer_->rebuild_in_order()) publish_buckets();
   });
 }
 
@@ -91,16 +91,16 @@ void ReducerGradients::backward(const at::Tensor& loss, bool synchronize) {
   if (synchronize) exposed_wait_ = std::chrono::steady_clock::now() - backend_->last_start();
 }
 
-// The Reducer listens to autograd.
+// Runs an autograd pass, because the Reducer relies on autograd hooks.
 void ReducerGradients::add_gradients(const std::shared_ptr<GivenGradients>& gradients,
                                      bool synchronize) {
-  backward(make_root(parameters(), gradients), synchronize);
+  backward(make_autograd_root(parameters(), gradients), synchronize);
 }
 
 void ReducerGradients::zero_gradients() {
   if (!config_.gradient_as_bucket_view) return GradientSynchronizer::zero_gradients();
-  // Assigning or detaching them would take them out of the buckets. Those of one bucket share a
-  // storage: one fill for all.
+  // Zeroed in place: they must remain bucket views. All views of a bucket share a storage, which is
+  // filled once.
   const at::NoGradGuard no_grad;
   const void* filled = nullptr;
   for (const auto& bucket : logger_->get_per_bucket_variable_indices())

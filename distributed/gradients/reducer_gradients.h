@@ -1,5 +1,5 @@
-// Gradients averaged by c10d::Reducer, which does it in Python's DistributedDataParallel: in
-// buckets, while the backward pass goes on. Only files of distributed/ include this.
+// Averages gradients with c10d::Reducer, as Python's DistributedDataParallel does: in buckets that
+// overlap with the backward pass. Only files of distributed/ include this.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/logger.hpp>
@@ -17,10 +17,10 @@ class ReducerGradients final : public GradientSynchronizer {
   void before_forward() override;
   void backward(const at::Tensor& loss, bool synchronize) override;
   void add_gradients(const std::shared_ptr<GivenGradients>& gradients, bool synchronize) override;
-  // Those that live in the buckets stay there.
+  // Gradients that are views of buckets are zeroed in place.
   void zero_gradients() override;
   std::chrono::duration<double> exposed_wait() const override { return exposed_wait_; }
-  // With static_graph known after the second step; with find_unused_parameters alone never.
+  // With static_graph known after the second step; with find_unused_parameters alone always empty.
   std::vector<int64_t> order() const override { return reducer_->order(); }
   void restore_order(const std::vector<int64_t>& order) override;
 
@@ -31,7 +31,7 @@ class ReducerGradients final : public GradientSynchronizer {
   World& world_;
   const DataParallelConfig config_;
   std::chrono::duration<double> exposed_wait_{0};
-  // Destroyed bottom up: the logger holds the reducer.
+  // Destroyed in reverse order: the logger references the reducer.
   c10::intrusive_ptr<WatchedBackend> backend_;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
   std::shared_ptr<OrderedReducer> reducer_;

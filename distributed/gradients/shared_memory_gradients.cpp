@@ -19,20 +19,20 @@
 namespace lockstep::distributed {
 namespace {
 
-// Less goes through the slots.
+// Smaller models reduce through the slots.
 constexpr size_t kMinSymmetricBytes = size_t{32} << 10;
 constexpr size_t kCacheLineBytes = 64;
 
-class Arrival final : public torch::autograd::PostAccumulateGradHook {
+class GradientReadyHook final : public torch::autograd::PostAccumulateGradHook {
  public:
-  explicit Arrival(std::function<void()> tell) : tell_(std::move(tell)) {}
-  void operator()(const torch::autograd::Variable&) override { tell_(); }
+  explicit GradientReadyHook(std::function<void()> callback) : callback_(std::move(callback)) {}
+  void operator()(const torch::autograd::Variable&) override { callback_(); }
 
  private:
-  std::function<void()> tell_;
+  std::function<void()> callback_;
 };
 
-// With room for each bucket to begin at a cache line.
+// Includes padding to align each bucket to a cache line.
 size_t bytes_of_gradients(const NamedTensors& parameters) {
   size_t bytes = 0;
   for (const auto& [name, parameter] : parameters) bytes += parameter.nbytes() + kCacheLineBytes;
@@ -49,16 +49,16 @@ SharedMemoryGradients::SharedMemoryGradients(World& world, NamedTensors paramete
       caps_(caps),
       buckets_(unordered_buckets(this->parameters())) {
   const auto bytes = bytes_of_gradients(this->parameters());
-  if (bytes >= kMinSymmetricBytes) symmetric_ = backend_.allocate(bytes);
-  if (!symmetric_) return;
-  lay_out();
-  watch();
+  if (bytes >= kMinSymmetricBytes) buffer_ = backend_.allocate(bytes);
+  if (!buffer_) return;
+  layout_buckets();
+  register_hooks();
 }
 
-SharedMemoryGradients::~SharedMemoryGradients() { stop_watching(); }
+SharedMemoryGradients::~SharedMemoryGradients() { remove_hooks(); }
 
 void SharedMemoryGradients::backward(const at::Tensor& loss, bool synchronize) {
-  if (synchronize) note_order();
+  if (synchronize) record_ready_order();
   loss.backward();
   if (synchronize) average();
 }
@@ -66,96 +66,95 @@ void SharedMemoryGradients::backward(const at::Tensor& loss, bool synchronize) {
 void SharedMemoryGradients::add_gradients(const std::shared_ptr<GivenGradients>& gradients,
                                           bool synchronize) {
   if (!synchronize) return add_to_parameters(parameters(), *gradients);
-  note_falling_order();
-  add_to_parameters(parameters(), *gradients, [this](size_t first) { begin_average(first); });
+  set_reverse_ready_order();
+  add_to_parameters(parameters(), *gradients, [this](size_t first) { start_average(first); });
   average();
 }
 
-// Of the first backward pass of autograd that is averaged.
-void SharedMemoryGradients::note_order() {
-  if (!order_.empty() || is_noting_) return;
-  is_noting_ = true;
-  watch();
+// Records the order in the first synchronized autograd backward pass.
+void SharedMemoryGradients::record_ready_order() {
+  if (!order_.empty() || is_recording_order_) return;
+  is_recording_order_ = true;
+  register_hooks();
 }
 
-// That of a first step where no autograd was at work: gradients count as having become ready from
-// the last parameter to the first.
-void SharedMemoryGradients::note_falling_order() {
+// For a first step without autograd: the order is from the last parameter to the first.
+void SharedMemoryGradients::set_reverse_ready_order() {
   if (!order_.empty()) return;
-  stop_noting();
+  stop_recording_order();
   ready_order_.clear();
   for (auto i = static_cast<int64_t>(parameters().size()); i > 0; --i)
     ready_order_.push_back(i - 1);
 }
 
-void SharedMemoryGradients::stop_noting() {
-  is_noting_ = false;
-  if (!symmetric_) stop_watching();
+void SharedMemoryGradients::stop_recording_order() {
+  is_recording_order_ = false;
+  if (!buffer_) remove_hooks();
 }
 
-void SharedMemoryGradients::watch() {
-  if (is_watching_) return;
-  is_watching_ = true;
+void SharedMemoryGradients::register_hooks() {
+  if (has_hooks_) return;
+  has_hooks_ = true;
   for (size_t i = 0; i < parameters().size(); ++i)
     torch::autograd::impl::set_post_acc_grad_hooks(
-        parameter(i), std::make_unique<Arrival>([this, i] { arrived(i); }));
+        parameter(i), std::make_unique<GradientReadyHook>([this, i] { on_gradient_ready(i); }));
 }
 
-void SharedMemoryGradients::stop_watching() {
-  if (!is_watching_) return;
-  is_watching_ = false;
+void SharedMemoryGradients::remove_hooks() {
+  if (!has_hooks_) return;
+  has_hooks_ = false;
   for (const auto& [name, parameter] : parameters())
     torch::autograd::impl::set_post_acc_grad_hooks(parameter, nullptr);
 }
 
-void SharedMemoryGradients::arrived(size_t index) {
-  if (is_noting_) ready_order_.push_back(static_cast<int64_t>(index));
-  if (symmetric_) move_in(index);
+void SharedMemoryGradients::on_gradient_ready(size_t index) {
+  if (is_recording_order_) ready_order_.push_back(static_cast<int64_t>(index));
+  if (buffer_) move_to_buffer(index);
 }
 
-// Of gradients that lie there already the content goes along.
-void SharedMemoryGradients::lay_out() {
+// Assigns each bucket a range of the buffer. Keeps the values of gradients that are already in it.
+void SharedMemoryGradients::layout_buckets() {
   std::vector<at::Tensor> moved(parameters().size());
-  for (size_t i = 0; i < places_.size(); ++i)
-    if (parameter(i).grad().is_same(places_[i])) moved[i] = places_[i].clone();
-  places_.resize(parameters().size());
-  stretches_.clear();
+  for (size_t i = 0; i < gradient_views_.size(); ++i)
+    if (parameter(i).grad().is_same(gradient_views_[i])) moved[i] = gradient_views_[i].clone();
+  gradient_views_.resize(parameters().size());
+  bucket_ranges_.clear();
   size_t offset = 0;
   for (const auto& bucket : buckets_) {
     offset = (offset + kCacheLineBytes - 1) / kCacheLineBytes * kCacheLineBytes;
     const auto type = parameter(bucket.front()).scalar_type();
-    stretches_.push_back({offset, 0, element_type_of(type)});
+    bucket_ranges_.push_back({offset, 0, element_type_of(type)});
     for (const auto index : bucket) {
       const auto& like = parameter(index);
-      places_[index] = at::from_blob(
-          symmetric_->data() + offset, like.sizes(), [buffer = symmetric_](void*) {}, type);
+      gradient_views_[index] = at::from_blob(
+          buffer_->data() + offset, like.sizes(), [buffer = buffer_](void*) {}, type);
       offset += like.nbytes();
-      stretches_.back().count += static_cast<size_t>(like.numel());
+      bucket_ranges_.back().count += static_cast<size_t>(like.numel());
     }
   }
   for (size_t i = 0; i < moved.size(); ++i) {
     if (!moved[i].defined()) continue;
-    places_[i].copy_(moved[i]);
-    parameter(i).mutable_grad() = places_[i];
+    gradient_views_[i].copy_(moved[i]);
+    parameter(i).mutable_grad() = gradient_views_[i];
   }
 }
 
-void SharedMemoryGradients::move_in(size_t index) {
+void SharedMemoryGradients::move_to_buffer(size_t index) {
   auto& gradient = parameter(index).mutable_grad();
-  const auto& place = places_[index];
-  if (gradient.is_same(place)) return;  // it grew there
+  const auto& view = gradient_views_[index];
+  if (gradient.is_same(view)) return;  // accumulated in place
   const auto dense = gradient.contiguous();
-  std::memcpy(place.mutable_data_ptr(), dense.const_data_ptr(), place.nbytes());
-  gradient = place;
+  std::memcpy(view.mutable_data_ptr(), dense.const_data_ptr(), view.nbytes());
+  gradient = view;
 }
 
 void SharedMemoryGradients::restore_order(const std::vector<int64_t>& order) {
   order_ = order;
   buckets_ = buckets_in_order(parameters(), order_, caps_);
-  if (symmetric_) lay_out();
+  if (buffer_) layout_buckets();
 }
 
-void SharedMemoryGradients::refuse(size_t index) const {
+void SharedMemoryGradients::throw_missing_gradient(size_t index) const {
   throw config_error(fmt::format(
       "parameter '{}' got no gradient in this step; models that do not use every parameter in "
       "every step need distributed.find_unused_parameters=true",
@@ -165,30 +164,30 @@ void SharedMemoryGradients::refuse(size_t index) const {
 void SharedMemoryGradients::average() {
   const auto ready = std::chrono::steady_clock::now();
   fenced(world_, "gradient all_reduce", [&] {
-    if (under_way_.valid()) under_way_.get();
+    if (pending_average_.valid()) pending_average_.get();
     average_from(0);
     next_bucket_ = 0;
-    if (order_.empty()) arrange_by_order();
+    if (order_.empty()) rebuild_buckets();
   });
   exposed_wait_ = std::chrono::steady_clock::now() - ready;
 }
 
-// Collectives run on the thread that calls them.
-void SharedMemoryGradients::begin_average(size_t first) {
+// Starts average_from() on another thread: shared-memory collectives block the thread they run on.
+void SharedMemoryGradients::start_average(size_t first) {
   fenced(world_, "gradient all_reduce", [&] {
-    if (under_way_.valid()) under_way_.get();
-    under_way_ = std::async(std::launch::async, [this, first] { average_from(first); });
+    if (pending_average_.valid()) pending_average_.get();
+    pending_average_ = std::async(std::launch::async, [this, first] { average_from(first); });
   });
 }
 
-// Collective. Gradients of the parameters from `first` on are there, and become the mean as far as
-// whole buckets are, but for those that are already.
+// Collective. Averages the buckets, from next_bucket_ on, whose gradients are all ready. Gradients
+// of the parameters from `first` on are ready.
 void SharedMemoryGradients::average_from(size_t first) {
   const at::NoGradGuard no_grad;
-  const auto is_there = [first](size_t index) { return index >= first; };
+  const auto is_ready = [first](size_t index) { return index >= first; };
   auto end = next_bucket_;
-  while (end < buckets_.size() && std::ranges::all_of(buckets_[end], is_there)) ++end;
-  if (symmetric_)
+  while (end < buckets_.size() && std::ranges::all_of(buckets_[end], is_ready)) ++end;
+  if (buffer_)
     average_in_symmetric_buffer(end);
   else
     average_through_slots(end);
@@ -198,12 +197,12 @@ void SharedMemoryGradients::average_from(size_t first) {
 void SharedMemoryGradients::average_in_symmetric_buffer(size_t end) {
   for (auto bucket = next_bucket_; bucket < end; ++bucket)
     for (const auto index : buckets_[bucket]) {
-      if (!parameter(index).grad().defined()) refuse(index);
-      move_in(index);  // what no autograd has made
+      if (!parameter(index).grad().defined()) throw_missing_gradient(index);
+      move_to_buffer(index);  // gradients that are not from autograd
     }
-  const auto stretches = std::span(stretches_).subspan(next_bucket_, end - next_bucket_);
+  const auto ranges = std::span(bucket_ranges_).subspan(next_bucket_, end - next_bucket_);
   backend_.with_group([&](shm::Group& group, shm::Clock::time_point deadline) {
-    group.average_in(*symmetric_, stretches, 1.0 / group.num_ranks(), deadline);
+    group.average_in_buffer(*buffer_, ranges, 1.0 / group.num_ranks(), deadline);
   });
 }
 
@@ -213,7 +212,7 @@ void SharedMemoryGradients::average_through_slots(size_t end) {
     size_t count = 0;
     for (const auto index : buckets_[bucket]) {
       auto& gradient = parameter(index).mutable_grad();
-      if (!gradient.defined()) refuse(index);
+      if (!gradient.defined()) throw_missing_gradient(index);
       if (!gradient.is_contiguous()) gradient = gradient.contiguous();
       parts_.push_back({static_cast<std::byte*>(gradient.mutable_data_ptr()),
                         static_cast<size_t>(gradient.numel()),
@@ -226,12 +225,14 @@ void SharedMemoryGradients::average_through_slots(size_t end) {
   }
 }
 
-// Takes over rank 0's order.
-void SharedMemoryGradients::arrange_by_order() {
-  for (size_t i = 0; i < parameters().size(); ++i)  // it may have one of an earlier backward pass
-    if (std::ranges::find(ready_order_, static_cast<int64_t>(i)) == ready_order_.end()) refuse(i);
-  check(ready_order_.size() == parameters().size(), "every gradient becomes ready once");
-  stop_noting();
+// Collective. Rebuilds the buckets in rank 0's order.
+void SharedMemoryGradients::rebuild_buckets() {
+  // A gradient may be left over from an earlier backward pass.
+  for (size_t i = 0; i < parameters().size(); ++i)
+    if (std::ranges::find(ready_order_, static_cast<int64_t>(i)) == ready_order_.end())
+      throw_missing_gradient(i);
+  check(ready_order_.size() == parameters().size(), "a gradient became ready more than once");
+  stop_recording_order();
   backend_.with_group([&](shm::Group& group, shm::Clock::time_point deadline) {
     group.broadcast({reinterpret_cast<std::byte*>(ready_order_.data()), ready_order_.size(),
                      shm::ElementType::Int64},

@@ -1,18 +1,17 @@
-// Averages gradients without the buckets that c10d::Reducer copies them into and out of. Behind a
-// backward pass of autograd: on CPUs the cores that would move gradients beside it are those that
-// compute them. Beside the segments of a compiled one, in a thread of its own, which needs no
-// listener.
+// Averages gradients in shared memory, without c10d::Reducer's copies into and out of buckets. With
+// autograd it runs after the backward pass, because on CPUs the cores that would move gradients are
+// those that compute them; with a compiled backward pass, on a separate thread while the next
+// segment is computed.
 //
-// Note [Where gradients live]: from 32 KiB on, in memory that all ranks have mapped. As soon as
-// autograd has made one it is moved there, while it is in the caches; then each rank reduces its
-// slice for all. Parameters' gradients are views of that memory, until zero_gradients() takes them
-// away. Smaller ones stay where autograd made them and go through the slots of the group, which
-// takes one meeting instead of two.
+// Note [Where gradients live]: models with 32 KiB of gradients or more use a symmetric buffer. A
+// post-accumulate hook moves each gradient there while it is in the caches; then each rank reduces
+// its slice for all. Parameters' gradients are views of the buffer until zero_gradients() resets
+// them. Smaller models keep gradients where autograd put them and reduce through the slots of the
+// group, which takes one barrier instead of two.
 //
-// Only files of distributed/ include this.
 // The order of sums is that of Python's DistributedDataParallel (Note [Order of sums] in
 // distributed/shm/reduction.h), so parameters are grouped as its buckets
-// (distributed/gradients/gradient_buckets.h).
+// (distributed/gradients/gradient_buckets.h). Only files of distributed/ include this.
 #pragma once
 
 #include <future>
@@ -38,38 +37,38 @@ class SharedMemoryGradients final : public GradientSynchronizer {
 
  private:
   const at::Tensor& parameter(size_t index) const { return parameters()[index].second; }
-  void watch();
-  void stop_watching();
-  void note_order();
-  void note_falling_order();
-  void stop_noting();
-  void arrived(size_t index);
-  void lay_out();
-  void move_in(size_t index);
+  void register_hooks();
+  void remove_hooks();
+  void record_ready_order();
+  void set_reverse_ready_order();
+  void stop_recording_order();
+  void on_gradient_ready(size_t index);
+  void layout_buckets();
+  void move_to_buffer(size_t index);
   void average();
-  void begin_average(size_t first);
+  void start_average(size_t first);
   void average_from(size_t first);
   void average_in_symmetric_buffer(size_t end);
   void average_through_slots(size_t end);
-  void arrange_by_order();
-  [[noreturn]] void refuse(size_t index) const;
+  void rebuild_buckets();
+  [[noreturn]] void throw_missing_gradient(size_t index) const;
 
   World& world_;
   ShmBackend& backend_;
   BucketCaps caps_;
-  std::vector<GradientBucket> buckets_;           // each of one type
-  size_t next_bucket_ = 0;                        // to be averaged
-  std::vector<int64_t> ready_order_;              // of this rank, in the first step
-  std::vector<int64_t> order_;                    // rank 0's; empty until buckets are made of it
-  bool is_watching_ = false, is_noting_ = false;  // hooks are set; they note the order
-  std::vector<shm::Array> parts_;                 // of one bucket; kept for its memory
+  std::vector<GradientBucket> buckets_;  // each of one type
+  size_t next_bucket_ = 0;               // the first one that is not averaged yet
+  std::vector<int64_t> ready_order_;     // of this rank, in the first step
+  std::vector<int64_t> order_;           // rank 0's; empty until the buckets are rebuilt
+  bool has_hooks_ = false, is_recording_order_ = false;
+  std::vector<shm::Array> parts_;  // of one bucket; a member to reuse its memory
   std::chrono::duration<double> exposed_wait_{0};
 
-  std::shared_ptr<shm::SymmetricBuffer> symmetric_;         // none: gradients are small, or there is no memory
-  std::vector<at::Tensor> places_;              // of each parameter's gradient, there
-  std::vector<shm::Group::Stretch> stretches_;  // of each bucket
+  std::shared_ptr<shm::SymmetricBuffer> buffer_;  // null: small gradients, or allocation failed
+  std::vector<at::Tensor> gradient_views_;        // into the buffer, one per parameter
+  std::vector<shm::Group::BufferRange> bucket_ranges_;
 
-  std::future<void> under_way_;  // begin_average()
+  std::future<void> pending_average_;  // of start_average()
 };
 
 }  // namespace lockstep::distributed

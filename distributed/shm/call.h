@@ -1,5 +1,5 @@
-// What a rank is about to do, in a form that ranks compare before they touch each other's data:
-// ranks that call different collectives would otherwise mix bytes in silence.
+// Description of a collective call. Ranks compare theirs before they touch each other's data: a
+// mismatch would otherwise silently mix bytes.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ enum class Collective : uint8_t {
 };
 
 enum class ElementType : uint8_t {
-  Bytes,  // moved, never added
+  Bytes,  // opaque: moved, never reduced
   Bool,
   UInt8,
   Int8,
@@ -41,10 +41,12 @@ struct Call {
   Reduction reduction = Reduction::None;
   int32_t root = 0;
   uint64_t count = 0;  // elements per rank
-  // Where in memory that all have mapped (SymmetricBuffer::address_of); 0: elsewhere. Ranks may differ in it.
-  uint64_t place = 0;
+  // Of the array in a symmetric buffer (SymmetricBuffer::address_of); 0: it is not in one. May
+  // differ between ranks.
+  uint64_t symmetric_address = 0;
 
-  bool does_the_same(const Call& other) const {
+  // Compares everything but the address.
+  bool matches(const Call& other) const {
     return kind == other.kind && type == other.type && reduction == other.reduction &&
            root == other.root && count == other.count;
   }

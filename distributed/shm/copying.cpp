@@ -6,7 +6,7 @@
 
 namespace lockstep::distributed::shm {
 
-void copy_for_others(std::byte* to, const std::byte* from, size_t bytes, bool nontemporal) {
+void copy_to_shared(std::byte* to, const std::byte* from, size_t bytes, bool nontemporal) {
   size_t streamed = 0;
 #if defined(__SSE2__)
   if (nontemporal) {

@@ -13,22 +13,23 @@ namespace {
 
 constexpr size_t kPage = 4096;
 constexpr size_t kLine = 64;
-// Up to here one pass over all slots by every rank is quicker than a slice each and a second
-// meeting.
-constexpr int kFewRanks = 3;
-constexpr size_t kSmallBytes = 16 << 10;
-// From here on it pays to ask first whether the array lies in a buffer.
-constexpr size_t kInPlaceBytes = 256 << 10;
-// What is reduced before it is given to the others: it stays in the first cache.
+// Up to these limits, every rank reducing everything is faster than a slice per rank with a second
+// barrier.
+constexpr int kMaxOnePassRanks = 3;
+constexpr size_t kMaxOnePassBytes = 16 << 10;
+// Minimum for which checking whether the array is in a symmetric buffer pays off.
+constexpr size_t kMinInPlaceBytes = 256 << 10;
+// Blocks that are reduced, then copied to the other ranks: they stay in the L1 cache.
 constexpr size_t kBlockBytes = 8 << 10;
-// From here on the two ways of copying into a slot differ.
-constexpr size_t kTriedBytes = 32 << 10, kTrialBytes = 64 << 10;
+// Minimum for which non-temporal stores make a difference; size and number of the trials.
+constexpr size_t kMinNontemporalBytes = 32 << 10, kTrialBytes = 64 << 10;
 constexpr int kTrials = 16;
 
-size_t up_to(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
+size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
 
 size_t front_bytes(int num_ranks) {
-  return up_to(sizeof(SegmentHeader) + static_cast<size_t>(num_ranks) * sizeof(RankLine), kPage);
+  return round_up(sizeof(SegmentHeader) + static_cast<size_t>(num_ranks) * sizeof(RankState),
+                  kPage);
 }
 
 }  // namespace
@@ -37,14 +38,15 @@ SegmentHeader& header_of(const Segment& segment) {
   return *reinterpret_cast<SegmentHeader*>(segment.data());
 }
 
-RankLine* lines_of(const Segment& segment) {
-  return reinterpret_cast<RankLine*>(segment.data() + sizeof(SegmentHeader));
+RankState* rank_states_of(const Segment& segment) {
+  return reinterpret_cast<RankState*>(segment.data() + sizeof(SegmentHeader));
 }
 
 size_t Group::default_slot_bytes(int num_ranks) {
-  constexpr size_t kMaxTrialBytes = size_t{1} << 20, kOfAll = size_t{64} << 20, kPerRank = 256;
+  constexpr size_t kMaxBytes = size_t{1} << 20, kMaxTotal = size_t{64} << 20, kMinPerRank = 256;
   const auto ranks = static_cast<size_t>(num_ranks);
-  return std::max(std::min(kMaxTrialBytes, kOfAll / (2 * ranks)) / kPage * kPage, ranks * kPerRank);
+  return std::max(std::min(kMaxBytes, kMaxTotal / (2 * ranks)) / kPage * kPage,
+                  ranks * kMinPerRank);
 }
 
 size_t Group::segment_bytes(int num_ranks) {
@@ -57,34 +59,35 @@ Group::Group(Segment segment, int rank, int num_ranks)
       rank_(rank),
       num_ranks_(num_ranks),
       slot_bytes_(default_slot_bytes(num_ranks)),
-      rounds_({.rank = rank, .num_ranks = num_ranks, .lines = lines_of(segment_)}),
+      barrier_({.rank = rank, .num_ranks = num_ranks, .states = rank_states_of(segment_)}),
       sources_(static_cast<size_t>(num_ranks)) {
-  check(segment_.bytes() == segment_bytes(num_ranks), "a segment of the size of the group");
+  check(segment_.bytes() == segment_bytes(num_ranks), "segment size does not match group");
 }
 
 std::byte* Group::slot(int rank) const {
-  const auto number = 2 * static_cast<size_t>(rank) + turn_ % 2;
+  const auto number = 2 * static_cast<size_t>(rank) + window_number_ % 2;
   return segment_.data() + front_bytes(num_ranks_) + number * slot_bytes_;
 }
 
 template <class Write, class Read>
-void Group::go_through(const Call& call, const Pass& pass, const Write& write, const Read& read) {
+void Group::for_each_window(const Call& call, const Pass& pass, const Write& write,
+                            const Read& read) {
   size_t begin = 0;
-  do {  // an empty array makes one round too
-    ++turn_;
+  do {  // an empty array has one empty window
+    ++window_number_;
     const Window window{begin, std::min(pass.window, pass.bytes - begin)};
     write(slot(rank_), window);
-    rounds_.meet(call, pass.deadline);
+    barrier_.arrive_and_wait(call, pass.deadline);
     read(window);
     begin += window.size;
   } while (begin < pass.bytes);
 }
 
-void Group::barrier(Clock::time_point deadline) { rounds_.meet({}, deadline); }
+void Group::barrier(Clock::time_point deadline) { barrier_.arrive_and_wait({}, deadline); }
 
 void Group::broadcast(const Array& array, int root, Clock::time_point deadline) {
   const Call call{Collective::Broadcast, array.type, Reduction::None, root, array.count};
-  go_through(
+  for_each_window(
       call, {array.bytes(), slot_bytes_, deadline},
       [&](std::byte* slot, const Window& window) {
         if (rank_ == root) copy_bytes(slot, array.data + window.begin, window.size);
@@ -94,9 +97,10 @@ void Group::broadcast(const Array& array, int root, Clock::time_point deadline) 
       });
 }
 
-// `part` of `window`, whose first byte belongs at `out`. `own`: where this rank's content is.
-void Group::combine_window(const Sum& sum, const Window& window, const Window& part,
-                           const std::byte* own, std::byte* out) {
+// Reduces `part` of `window` over all ranks; the first byte of `window` corresponds to `out`.
+// `own`: this rank's data.
+void Group::reduce_window(const Sum& sum, const Window& window, const Window& part,
+                          const std::byte* own, std::byte* out) {
   const auto& [call, order] = sum;
   const auto size = size_of(call.type);
   const auto begin = (window.begin + part.begin) / size;
@@ -110,67 +114,68 @@ void Group::combine_window(const Sum& sum, const Window& window, const Window& p
   });
 }
 
-// Every rank reduces a slice of the window into its own slot; returns when all have.
-void Group::share_slices(const Sum& sum, const Window& window, Clock::time_point deadline) {
-  combine_window(sum, window, slice(window, rank_), slot(rank_), slot(rank_));
-  rounds_.meet(sum.call, deadline);
+// Each rank reduces one slice of the window into its own slot. Returns when all have.
+void Group::reduce_own_slice(const Sum& sum, const Window& window, Clock::time_point deadline) {
+  reduce_window(sum, window, slice(window, rank_), slot(rank_), slot(rank_));
+  barrier_.arrive_and_wait(sum.call, deadline);
 }
 
-// Whether to copy arrays into slots past the caches, tried with the first large one: the quicker
-// way for who writes and who reads together. It is three times the other one or a third of it,
-// depending on where the host has put the cores.
+// Whether to copy arrays into slots with non-temporal stores. Measured with the first large array,
+// as the time of writing plus reading: depending on the placement of the cores, such stores are up
+// to three times faster or slower.
 bool Group::use_nontemporal_stores(const Call& call, Clock::time_point deadline) {
-  if (use_nontemporal_stores_) return *use_nontemporal_stores_;
+  if (nontemporal_) return *nontemporal_;
   std::vector<std::byte> array(std::min(kTrialBytes, slot_bytes_));
   const auto neighbor = (rank_ + 1) % num_ranks_;
-  Clock::duration least[2] = {Clock::duration::max(), Clock::duration::max()};
+  Clock::duration best[2] = {Clock::duration::max(), Clock::duration::max()};
   for (int trial = 0; trial < kTrials; ++trial) {
     const bool nontemporal = trial % 2 == 1;
-    ++turn_;
-    rounds_.meet(call, deadline);  // all begin together
+    ++window_number_;
+    barrier_.arrive_and_wait(call, deadline);  // a common start
     const auto begin = Clock::now();
-    copy_for_others(slot(rank_), array.data(), array.size(), nontemporal);
-    rounds_.meet(call, deadline);
+    copy_to_shared(slot(rank_), array.data(), array.size(), nontemporal);
+    barrier_.arrive_and_wait(call, deadline);
     copy_bytes(array.data(), slot(neighbor), array.size());
-    least[nontemporal] = std::min(least[nontemporal], Clock::now() - begin);
+    best[nontemporal] = std::min(best[nontemporal], Clock::now() - begin);
   }
-  use_nontemporal_stores_ = least[true] < least[false];
-  return *use_nontemporal_stores_;
+  nontemporal_ = best[true] < best[false];
+  return *nontemporal_;
 }
 
 void Group::all_reduce(const Array& array, Reduction reduction, Clock::time_point deadline) {
   const Call call{Collective::AllReduce, array.type, reduction, 0, array.count};
-  if (array.bytes() >= kInPlaceBytes && reduce_in_place(call, array, deadline)) return;
+  if (array.bytes() >= kMinInPlaceBytes && reduce_in_place(call, array, deadline)) return;
   const Sum sum{call, {num_ranks_, array.count, size_of(array.type)}};
-  const bool nontemporal = array.bytes() >= kTriedBytes && use_nontemporal_stores(call, deadline);
-  go_through(
+  const bool nontemporal =
+      array.bytes() >= kMinNontemporalBytes && use_nontemporal_stores(call, deadline);
+  for_each_window(
       call, {array.bytes(), slot_bytes_, deadline},
       [&](std::byte* slot, const Window& window) {
-        copy_for_others(slot, array.data + window.begin, window.size, nontemporal);
+        copy_to_shared(slot, array.data + window.begin, window.size, nontemporal);
       },
       [&](const Window& window) {
         auto* const out = array.data + window.begin;
-        // The own part is still where it comes from, and nearer there than in the slot.
+        // This rank's data is read from the array, which is closer in the caches than the slot.
         if (in_one_pass(array.bytes()))
-          return combine_window(sum, window, {0, window.size}, out, out);
-        share_slices(sum, window, deadline);
+          return reduce_window(sum, window, {0, window.size}, out, out);
+        reduce_own_slice(sum, window, deadline);
         copy_slices(window, {0, window.size}, out);
       });
 }
 
-// Reduces this rank's slice of an array at one place of a buffer, for all ranks:
-// reduce_block(out, count) brings sources_ together.
+// Reduces this rank's slice of `range` and writes the result to all ranks.
+// reduce_block(out, count) reduces sources_.
 template <class ReduceBlock>
-void Group::share_stretch(const SymmetricBuffer& buffer, const Stretch& stretch,
-                          const ReduceBlock& reduce_block) {
-  const auto size = size_of(stretch.type);
-  const auto mine = slice({0, stretch.count * size}, rank_);
-  const SumOrder order(num_ranks_, stretch.count, size);
-  const auto first = mine.begin / size, last = (mine.begin + mine.size) / size;
+void Group::reduce_own_slice_in_place(const SymmetricBuffer& buffer, const BufferRange& range,
+                                      const ReduceBlock& reduce_block) {
+  const auto size = size_of(range.type);
+  const auto own = slice({0, range.count * size}, rank_);
+  const SumOrder order(num_ranks_, range.count, size);
+  const auto first = own.begin / size, last = (own.begin + own.size) / size;
   order.for_each_chunk(first, last, [&](int chunk, size_t begin, size_t end) {
     for (size_t stop = begin; begin < end; begin = stop) {
       stop = std::min(end, begin + kBlockBytes / size);
-      const auto offset = stretch.offset + begin * size;
+      const auto offset = range.offset + begin * size;
       for (int i = 0; i < num_ranks_; ++i)
         sources_[static_cast<size_t>(i)] = buffer.of(order.rank_at(chunk, i)) + offset;
       auto* const out = buffer.data() + offset;
@@ -181,44 +186,46 @@ void Group::share_stretch(const SymmetricBuffer& buffer, const Stretch& stretch,
   });
 }
 
-// Whether the array lies at one place of a buffer on all ranks; it is reduced then.
+// Reduces the array in place if it has the same symmetric address on all ranks, else returns false.
 bool Group::reduce_in_place(const Call& call, const Array& array, Clock::time_point deadline) {
   const auto buffer = symmetric_buffers_.find(array.data, array.bytes());
-  auto placed = call;
+  auto addressed = call;
   const auto offset = buffer ? static_cast<size_t>(array.data - buffer->data()) : 0;
-  placed.place = buffer ? buffer->address_of(offset) : 0;
-  if (!rounds_.meet(placed, deadline)) return false;
-  share_stretch(*buffer, {offset, array.count, array.type}, [&](std::byte* out, size_t count) {
+  addressed.symmetric_address = buffer ? buffer->address_of(offset) : 0;
+  if (!barrier_.arrive_and_wait(addressed, deadline)) return false;
+  const BufferRange range{offset, array.count, array.type};
+  reduce_own_slice_in_place(*buffer, range, [&](std::byte* out, size_t count) {
     combine(out, sources_, count, call.type, call.reduction);
   });
-  rounds_.meet(call, deadline);
+  barrier_.arrive_and_wait(call, deadline);
   return true;
 }
 
-void Group::average_in(const SymmetricBuffer& buffer, std::span<const Stretch> stretches, double factor,
-                       Clock::time_point deadline) {
-  Call call{Collective::AllReduce, ElementType::Float32, Reduction::Sum, 0, 0, buffer.address_of(0)};
-  for (const auto& stretch : stretches) call.count += stretch.count;
-  check(rounds_.meet(call, deadline), "all ranks average in the same buffer");
-  for (const auto& stretch : stretches)
-    share_stretch(buffer, stretch, [&](std::byte* out, size_t count) {
-      add_scaled(out, sources_, count, stretch.type, factor);
+void Group::average_in_buffer(const SymmetricBuffer& buffer, std::span<const BufferRange> ranges,
+                              double factor, Clock::time_point deadline) {
+  Call call{Collective::AllReduce, ElementType::Float32, Reduction::Sum, 0, 0,
+            buffer.address_of(0)};
+  for (const auto& range : ranges) call.count += range.count;
+  check(barrier_.arrive_and_wait(call, deadline), "ranks passed different symmetric buffers");
+  for (const auto& range : ranges)
+    reduce_own_slice_in_place(buffer, range, [&](std::byte* out, size_t count) {
+      add_scaled(out, sources_, count, range.type, factor);
     });
-  rounds_.meet(call, deadline);
+  barrier_.arrive_and_wait(call, deadline);
 }
 
 bool Group::in_one_pass(size_t bytes) const {
-  return num_ranks_ <= kFewRanks || bytes <= kSmallBytes;
+  return num_ranks_ <= kMaxOnePassRanks || bytes <= kMaxOnePassBytes;
 }
 
 namespace {
 
-// Walks over the pieces of parts that lie in consecutive windows.
+// Iterates over the concatenation of `parts` in consecutive windows.
 class Pieces {
  public:
   explicit Pieces(std::span<const Array> parts) : parts_(parts) {}
 
-  // visit(data, offset, size) for the pieces of the next `size` bytes; `offset`: within them.
+  // Calls visit(data, offset, size) for each piece of the next `size` bytes. `offset`: within them.
   template <class Visit>
   void next(size_t size, const Visit& visit) {
     for (size_t offset = 0; offset < size;) {
@@ -248,7 +255,7 @@ void Group::average_parts(std::span<const Array> parts, size_t count, double fac
   const Call call{Collective::AllReduce, type, Reduction::Sum, 0, count};
   const Sum sum{call, {num_ranks_, count, size_of(type)}};
   Pieces to_write(parts), to_read(parts);
-  go_through(
+  for_each_window(
       call, {bytes, slot_bytes_, deadline},
       [&](std::byte* slot, const Window& window) {
         to_write.next(window.size, [&](const std::byte* data, size_t offset, size_t size) {
@@ -257,17 +264,17 @@ void Group::average_parts(std::span<const Array> parts, size_t count, double fac
       },
       [&](const Window& window) {
         const bool one_pass = in_one_pass(bytes);
-        if (!one_pass) share_slices(sum, window, deadline);
+        if (!one_pass) reduce_own_slice(sum, window, deadline);
         to_read.next(window.size, [&](std::byte* data, size_t offset, size_t size) {
-          // combine_window places by the window's offsets
+          // reduce_window adds the offset in the window to `out`.
           if (one_pass)
-            return combine_window(sum, window, {offset, size}, slot(rank_), data - offset);
+            return reduce_window(sum, window, {offset, size}, slot(rank_), data - offset);
           copy_slices(window, {offset, size}, data);
         });
       });
 }
 
-// `part` of `window` out of the slices that the ranks reduced.
+// Copies `part` of `window` from the slices that the ranks reduced.
 void Group::copy_slices(const Window& window, const Window& part, std::byte* out) const {
   for (int rank = 0; rank < num_ranks_; ++rank) {
     const auto reduced = slice(window, rank);
@@ -277,9 +284,9 @@ void Group::copy_slices(const Window& window, const Window& part, std::byte* out
   }
 }
 
-// The part of a window that `rank` reduces for all.
+// The part of a window that `rank` reduces.
 Group::Window Group::slice(const Window& window, int rank) const {
-  const auto step = up_to(window.size / static_cast<size_t>(num_ranks_) + 1, kLine);
+  const auto step = round_up(window.size / static_cast<size_t>(num_ranks_) + 1, kLine);
   const auto begin = std::min(window.size, static_cast<size_t>(rank) * step);
   return {begin, std::min(step, window.size - begin)};
 }
@@ -287,35 +294,58 @@ Group::Window Group::slice(const Window& window, int rank) const {
 void Group::reduce(const Array& array, Reduction reduction, int root, Clock::time_point deadline) {
   const Call call{Collective::Reduce, array.type, reduction, root, array.count};
   const Sum sum{call, {num_ranks_, array.count, size_of(array.type)}};
-  go_through(
+  for_each_window(
       call, {array.bytes(), slot_bytes_, deadline},
       [&](std::byte* slot, const Window& window) {
         copy_bytes(slot, array.data + window.begin, window.size);
       },
       [&](const Window& window) {
         auto* const out = array.data + window.begin;
-        if (rank_ == root) combine_window(sum, window, {0, window.size}, out, out);
+        if (rank_ == root) reduce_window(sum, window, {0, window.size}, out, out);
       });
 }
 
-void Group::all_gather(const Array& mine, std::span<std::byte* const> out,
+void Group::all_gather(const Array& in, std::span<std::byte* const> out,
                        Clock::time_point deadline) {
-  const Call call{Collective::AllGather, mine.type, Reduction::None, 0, mine.count};
-  collect(call, mine, out, deadline);
+  const Call call{Collective::AllGather, in.type, Reduction::None, 0, in.count};
+  gather_arrays(call, in, out, deadline);
 }
 
-void Group::gather(const Array& mine, std::span<std::byte* const> out, int root,
+void Group::all_gather_chunks(const Array& whole, Clock::time_point deadline) {
+  const auto num_ranks = static_cast<size_t>(num_ranks_);
+  check(whole.count % num_ranks == 0, "array size is not a multiple of the number of ranks");
+  const auto bytes = whole.bytes() / num_ranks;
+  const auto buffer = symmetric_buffers_.find(whole.data, whole.bytes());
+  const auto offset = buffer ? static_cast<size_t>(whole.data - buffer->data()) : 0;
+  Call call{Collective::AllGather, whole.type, Reduction::None, 0, whole.count / num_ranks};
+  auto addressed = call;
+  addressed.symmetric_address = buffer ? buffer->address_of(offset) : 0;
+  if (barrier_.arrive_and_wait(addressed, deadline)) {
+    for (size_t i = 1; i < num_ranks; ++i) {  // each rank starts with a different source
+      const auto rank = (static_cast<size_t>(rank_) + i) % num_ranks;
+      copy_bytes(whole.data + rank * bytes,
+                 buffer->of(static_cast<int>(rank)) + offset + rank * bytes, bytes);
+    }
+    barrier_.arrive_and_wait(call, deadline);  // no rank changes its chunk while others read it
+    return;
+  }
+  std::vector<std::byte*> out;
+  for (size_t rank = 0; rank < num_ranks; ++rank) out.push_back(whole.data + rank * bytes);
+  all_gather({out[static_cast<size_t>(rank_)], whole.count / num_ranks, whole.type}, out, deadline);
+}
+
+void Group::gather(const Array& in, std::span<std::byte* const> out, int root,
                    Clock::time_point deadline) {
-  const Call call{Collective::Gather, mine.type, Reduction::None, root, mine.count};
-  collect(call, mine, out, deadline);
+  const Call call{Collective::Gather, in.type, Reduction::None, root, in.count};
+  gather_arrays(call, in, out, deadline);
 }
 
-void Group::collect(const Call& call, const Array& mine, std::span<std::byte* const> out,
-                    Clock::time_point deadline) {
-  go_through(
-      call, {mine.bytes(), slot_bytes_, deadline},
+void Group::gather_arrays(const Call& call, const Array& in, std::span<std::byte* const> out,
+                          Clock::time_point deadline) {
+  for_each_window(
+      call, {in.bytes(), slot_bytes_, deadline},
       [&](std::byte* slot, const Window& window) {
-        copy_bytes(slot, mine.data + window.begin, window.size);
+        copy_bytes(slot, in.data + window.begin, window.size);
       },
       [&](const Window& window) {
         for (size_t rank = 0; rank < out.size(); ++rank)
@@ -323,34 +353,34 @@ void Group::collect(const Call& call, const Array& mine, std::span<std::byte* co
       });
 }
 
-// With a part for every rank in one slot.
+// Size of one rank's part when a slot holds a part for every rank.
 size_t Group::part_bytes() const {
   return slot_bytes_ / static_cast<size_t>(num_ranks_) / kLine * kLine;
 }
 
-void Group::scatter(std::span<const std::byte* const> in, const Array& mine, int root,
+void Group::scatter(std::span<const std::byte* const> in, const Array& out, int root,
                     Clock::time_point deadline) {
-  const Call call{Collective::Scatter, mine.type, Reduction::None, root, mine.count};
+  const Call call{Collective::Scatter, out.type, Reduction::None, root, out.count};
   const auto part = part_bytes();
-  go_through(
-      call, {mine.bytes(), part, deadline},
+  for_each_window(
+      call, {out.bytes(), part, deadline},
       [&](std::byte* slot, const Window& window) {
         for (size_t rank = 0; rank < in.size(); ++rank)
           copy_bytes(slot + rank * part, in[rank] + window.begin, window.size);
       },
       [&](const Window& window) {
-        copy_bytes(mine.data + window.begin, slot(root) + static_cast<size_t>(rank_) * part,
+        copy_bytes(out.data + window.begin, slot(root) + static_cast<size_t>(rank_) * part,
                    window.size);
       });
 }
 
-void Group::reduce_scatter(std::span<const std::byte* const> in, const Array& mine,
+void Group::reduce_scatter(std::span<const std::byte* const> in, const Array& out,
                            Reduction reduction, Clock::time_point deadline) {
-  const Call call{Collective::ReduceScatter, mine.type, reduction, 0, mine.count};
+  const Call call{Collective::ReduceScatter, out.type, reduction, 0, out.count};
   const auto part = part_bytes();
-  const SumOrder order(num_ranks_, mine.count, size_of(mine.type));
-  go_through(
-      call, {mine.bytes(), part, deadline},
+  const SumOrder order(num_ranks_, out.count, size_of(out.type));
+  for_each_window(
+      call, {out.bytes(), part, deadline},
       [&](std::byte* slot, const Window& window) {
         for (size_t rank = 0; rank < in.size(); ++rank)
           copy_bytes(slot + rank * part, in[rank] + window.begin, window.size);
@@ -359,7 +389,7 @@ void Group::reduce_scatter(std::span<const std::byte* const> in, const Array& mi
         for (int i = 0; i < num_ranks_; ++i)
           sources_[static_cast<size_t>(i)] =
               slot(order.rank_at(rank_, i)) + static_cast<size_t>(rank_) * part;
-        combine(mine.data + window.begin, sources_, window.size / size_of(mine.type), mine.type,
+        combine(out.data + window.begin, sources_, window.size / size_of(out.type), out.type,
                 reduction);
       });
 }

@@ -1,14 +1,14 @@
-// Collectives of the ranks of one host, through a segment that all of them have mapped. Each rank
-// owns two slots of the segment; a collective goes through them window by window: write the own
-// slot, meet, read the others'. Two slots, so that one meeting per window is enough: who writes a
-// slot again has met all readers of it in the round between.
+// Collectives between the ranks of one host, through a segment that all of them have mapped. Each
+// rank owns two slots of the segment. A collective processes its data window by window: write the
+// own slot, wait at the barrier, read the slots of the others. The slots alternate, so one barrier
+// per window is enough: before a rank reuses a slot, all readers have passed the barrier between.
 //
-// Every call is collective: all ranks of the group make the same calls in the same order, and a
-// call returns when its result is there. Throws PeerLost (distributed/shm/peers.h); the group is of
-// no use after that. Thread: one at a time.
+// Every call is collective: all ranks of the group make the same calls in the same order. A call
+// returns when its result is complete. Throws PeerLost (distributed/shm/peers.h), after which the
+// group is unusable. Thread: one at a time.
 //
-// Large arrays in memory of allocate() do not go through the slots: each rank reduces a slice of
-// them for all, where they are.
+// Large arrays in symmetric buffers bypass the slots: each rank reduces one slice in place and
+// writes it to all ranks.
 #pragma once
 
 #include <cstddef>
@@ -19,13 +19,13 @@
 
 #include "distributed/shm/call.h"
 #include "distributed/shm/reduction.h"
-#include "distributed/shm/symmetric_buffer.h"
-#include "distributed/shm/rounds.h"
+#include "distributed/shm/round_barrier.h"
 #include "distributed/shm/segment.h"
+#include "distributed/shm/symmetric_buffer.h"
 
 namespace lockstep::distributed::shm {
 
-// A part of an array of one element type, in any memory of this process.
+// A view of contiguous elements of one type.
 struct Array {
   std::byte* data = nullptr;
   size_t count = 0;
@@ -36,14 +36,14 @@ struct Array {
 
 class Group {
  public:
-  // 1 MiB, less with many ranks: the caches of one host hold all slots, and on crowded cores there
-  // are few meetings.
+  // 1 MiB, less with many ranks: small enough that all slots fit the caches of one host, large
+  // enough that few barriers are needed.
   static size_t default_slot_bytes(int num_ranks);
 
   // Size of a segment for `num_ranks` ranks.
   static size_t segment_bytes(int num_ranks);
 
-  // `segment`: of segment_bytes(), with the pid of every rank in its line.
+  // `segment`: of segment_bytes(), with the pid of every rank in its state.
   Group(Segment segment, int rank, int num_ranks);
 
   int rank() const { return rank_; }
@@ -51,51 +51,53 @@ class Group {
 
   void barrier(Clock::time_point deadline);
 
-  // In place; `root`'s content on every rank.
+  // In place: copies `root`'s array to every rank.
   void broadcast(const Array& array, int root, Clock::time_point deadline);
 
-  // In place. The order of sums: Note [Order of sums].
+  // In place. For the order of summation see Note [Order of sums].
   void all_reduce(const Array& array, Reduction reduction, Clock::time_point deadline);
 
-  // As all_reduce with the sum of `parts` as if they were one array, each element multiplied by
-  // `factor` before it is added: how gradients are averaged where they are, without a bucket.
-  // Requires: parts of one floating-point type, `count` elements together.
+  // all_reduce with Sum over the concatenation of `parts`; each element is multiplied by `factor`
+  // before it is added. Averages gradients without copying them into a bucket.
+  // Requires: parts of one floating-point type, `count` elements in total.
   void average_parts(std::span<const Array> parts, size_t count, double factor,
                      Clock::time_point deadline);
 
-  // Memory of this rank for arrays that all_reduce() reduces without copies, if they lie at the
-  // same place on every rank. Null on every rank where one of them cannot have it.
+  // Allocates a symmetric buffer. all_reduce() reduces arrays in it in place if they have the same
+  // offset on every rank. Returns null on every rank if one of them cannot allocate it.
   std::shared_ptr<SymmetricBuffer> allocate(size_t bytes, Clock::time_point deadline) {
     return symmetric_buffers_.make(*this, bytes, deadline);
   }
 
   // An array of one type in a buffer.
-  struct Stretch {
+  struct BufferRange {
     size_t offset, count;
     ElementType type;
   };
-  // As average_parts() with one array after the other, each of which lies at the same place of
-  // `buffer` on all ranks. Requires: floating-point types.
-  void average_in(const SymmetricBuffer& buffer, std::span<const Stretch> stretches, double factor,
-                  Clock::time_point deadline);
+  // Like average_parts() for each range of `buffer` in turn. Requires: floating-point types.
+  void average_in_buffer(const SymmetricBuffer& buffer, std::span<const BufferRange> ranges,
+                         double factor, Clock::time_point deadline);
 
-  // In place on `root`; the others' arrays stay as they are.
+  // In place on `root`; the arrays of the other ranks are unchanged.
   void reduce(const Array& array, Reduction reduction, int root, Clock::time_point deadline);
 
-  // out[rank]: where the array of `rank` goes; `mine.bytes()` each.
-  void all_gather(const Array& mine, std::span<std::byte* const> out, Clock::time_point deadline);
+  // out[rank]: destination for the array of `rank`; `in.bytes()` each.
+  void all_gather(const Array& in, std::span<std::byte* const> out, Clock::time_point deadline);
 
-  // As all_gather, on `root` only; `out` is empty elsewhere.
-  void gather(const Array& mine, std::span<std::byte* const> out, int root,
+  // In place: `whole` is num_ranks() equal chunks; receives chunk r from rank r. Copied once,
+  // directly from the other ranks, if `whole` has the same symmetric address on all ranks.
+  void all_gather_chunks(const Array& whole, Clock::time_point deadline);
+
+  // Like all_gather, on `root` only; `out` is empty on the other ranks.
+  void gather(const Array& in, std::span<std::byte* const> out, int root,
               Clock::time_point deadline);
 
-  // in[rank]: what `rank` gets, on `root`; empty elsewhere.
-  void scatter(std::span<const std::byte* const> in, const Array& mine, int root,
+  // in[rank]: the array for `rank`, on `root`; empty on the other ranks.
+  void scatter(std::span<const std::byte* const> in, const Array& out, int root,
                Clock::time_point deadline);
 
-  // in[rank]: this rank's part of what `rank` gets; `mine` becomes the sum (or other reduction) of
-  // what all ranks have for this one.
-  void reduce_scatter(std::span<const std::byte* const> in, const Array& mine, Reduction reduction,
+  // in[rank]: this rank's contribution to `out` of `rank`, which receives their reduction.
+  void reduce_scatter(std::span<const std::byte* const> in, const Array& out, Reduction reduction,
                       Clock::time_point deadline);
 
  private:
@@ -103,26 +105,27 @@ class Group {
   struct Window {
     size_t begin, size;
   };
-  // A whole array, gone through in windows of at most `window` bytes.
+  // One pass over an array in windows of at most `window` bytes.
   struct Pass {
     size_t bytes, window;
     Clock::time_point deadline;
   };
   template <class Write, class Read>
-  void go_through(const Call& call, const Pass& pass, const Write& write, const Read& read);
+  void for_each_window(const Call& call, const Pass& pass, const Write& write, const Read& read);
   struct Sum {
     Call call;
     SumOrder order;
   };
-  void combine_window(const Sum& sum, const Window& window, const Window& part,
-                      const std::byte* own, std::byte* out);
-  void share_slices(const Sum& sum, const Window& window, Clock::time_point deadline);
+  void reduce_window(const Sum& sum, const Window& window, const Window& part, const std::byte* own,
+                     std::byte* out);
+  void reduce_own_slice(const Sum& sum, const Window& window, Clock::time_point deadline);
   bool use_nontemporal_stores(const Call& call, Clock::time_point deadline);
   bool reduce_in_place(const Call& call, const Array& array, Clock::time_point deadline);
   template <class ReduceBlock>
-  void share_stretch(const SymmetricBuffer& buffer, const Stretch& stretch, const ReduceBlock& reduce_block);
-  void collect(const Call& call, const Array& mine, std::span<std::byte* const> out,
-               Clock::time_point deadline);
+  void reduce_own_slice_in_place(const SymmetricBuffer& buffer, const BufferRange& range,
+                                 const ReduceBlock& reduce_block);
+  void gather_arrays(const Call& call, const Array& in, std::span<std::byte* const> out,
+                     Clock::time_point deadline);
   void copy_slices(const Window& window, const Window& part, std::byte* out) const;
   Window slice(const Window& window, int rank) const;
   bool in_one_pass(size_t bytes) const;
@@ -132,15 +135,15 @@ class Group {
   Segment segment_;
   int rank_, num_ranks_;
   size_t slot_bytes_;
-  Rounds rounds_;
-  unsigned turn_ = 0;                      // which of the two slots
-  std::optional<bool> use_nontemporal_stores_;        // how arrays are copied there; nothing: not tried yet
+  RoundBarrier barrier_;
+  unsigned window_number_ = 0;             // selects one of the two slots
+  std::optional<bool> nontemporal_;        // use_nontemporal_stores(), once measured
   std::vector<const std::byte*> sources_;  // of one reduction
   SymmetricBuffers symmetric_buffers_;
 };
 
 // Parts of a segment.
 SegmentHeader& header_of(const Segment& segment);
-RankLine* lines_of(const Segment& segment);
+RankState* rank_states_of(const Segment& segment);
 
 }  // namespace lockstep::distributed::shm

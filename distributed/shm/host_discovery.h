@@ -1,10 +1,10 @@
-// How ranks find out which of them share a host, and get a segment there. They know each other
-// through a board, a small key-value store that all of them reach.
+// Determines whether ranks share a host, and sets up their segment. Ranks communicate through a
+// key-value store.
 //
-// Note [Who shares a host]: not who says so (a LOCAL_WORLD_SIZE may be wrong, containers may hide
-// processes from each other) but who has mapped the same memory. Ranks with the same host identity
-// try: the first of them makes the segment, the others open it through /proc and look for its
-// token. Rank 0 then tells everybody whether all succeeded.
+// Note [Who shares a host]: configuration is not trusted (LOCAL_WORLD_SIZE may be wrong, containers
+// may hide processes from each other); ranks share a host if they have mapped the same memory. If
+// all host identities are equal, rank 0 creates the segment, and the others open it through /proc
+// and verify its token. Rank 0 then publishes whether all succeeded.
 #pragma once
 
 #include <memory>
@@ -14,11 +14,11 @@
 
 namespace lockstep::distributed::shm {
 
-class Board {
+class KeyValueStore {
  public:
-  virtual ~Board() = default;
-  virtual void put(const std::string& key, const std::string& value) = 0;
-  virtual std::string get(const std::string& key) = 0;  // waits until somebody has put it
+  virtual ~KeyValueStore() = default;
+  virtual void set(const std::string& key, const std::string& value) = 0;
+  virtual std::string get(const std::string& key) = 0;  // waits until the key is set
 };
 
 struct HostRank {
@@ -28,11 +28,11 @@ struct HostRank {
 };
 
 struct DiscoveredGroup {
-  std::unique_ptr<Group> group;  // of all ranks; none: `reason` says why, the same on every rank
-  std::string reason;
+  std::unique_ptr<Group> group;  // of all ranks; null if they do not share memory
+  std::string reason;            // why `group` is null, the same on every rank
 };
 
-// Collective. Throws what the board throws.
-DiscoveredGroup meet(Board& board, const HostRank& place);
+// Collective. Throws what the store throws.
+DiscoveredGroup discover_host_group(KeyValueStore& store, const HostRank& self);
 
 }  // namespace lockstep::distributed::shm

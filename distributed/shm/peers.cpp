@@ -24,7 +24,7 @@ Peers::Peers(const std::vector<pid_t>& pids) : pids_(pids) {
 
 bool Peers::has_ended(int rank) const {
   const auto& handle = handles_[static_cast<size_t>(rank)];
-  if (!handle.is_open()) return false;  // a kernel without pidfds: only the timeout tells
+  if (!handle.is_open()) return false;  // a kernel without pidfds: only the timeout detects it
   pollfd ended{.fd = handle.get(), .events = POLLIN, .revents = 0};
   return ::poll(&ended, 1, 0) == 1;
 }

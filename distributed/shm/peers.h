@@ -1,4 +1,4 @@
-// The processes of a group, watched: whether one of them has ended, for whatever reason.
+// Detects that a process of a group has exited or was killed.
 #pragma once
 
 #include <sys/types.h>
@@ -12,29 +12,27 @@
 
 namespace lockstep::distributed::shm {
 
-// A peer is gone, does not come in time, or calls something else: the group cannot be used any
-// more.
+// A peer is gone, timed out, or made a different call. The group is unusable afterwards.
 class PeerLost : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// On how many cores these processes may run, taken together: each may be bound to one of its own.
-// Those that are gone count for nothing.
+// Size of the union of these processes' CPU affinity masks. Processes that are gone are ignored.
 int count_usable_cores(const std::vector<pid_t>& pids);
 
 class Peers {
  public:
-  // `pids`: by rank, this process's own included. They are alive or were a moment ago.
+  // `pids`: by rank, including this process.
   explicit Peers(const std::vector<pid_t>& pids);
 
-  // Whether the process of `rank` has ended. Asks the kernel, never waits.
+  // Whether the process of `rank` has exited. One system call, never waits.
   bool has_ended(int rank) const;
   pid_t pid(int rank) const { return pids_[static_cast<size_t>(rank)]; }
 
  private:
   std::vector<pid_t> pids_;
-  std::vector<FileDescriptor> handles_;  // pidfds: a pid that is used again is no confusion
+  std::vector<FileDescriptor> handles_;  // pidfds: safe against pid reuse
 };
 
 }  // namespace lockstep::distributed::shm

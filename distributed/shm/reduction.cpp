@@ -13,7 +13,7 @@
 namespace lockstep::distributed::shm {
 namespace {
 
-constexpr size_t kBlock = 1024;  // elements: the running result of a block stays in the first cache
+constexpr size_t kBlock = 1024;  // elements: the accumulator of a block stays in the L1 cache
 
 template <class T>
 T add(T a, T b) {
@@ -135,7 +135,7 @@ size_t store_float16_wide(uint16_t*, const float*, size_t) { return 0; }
 bool has_wide_float16() { return false; }
 #endif
 
-// How elements are kept (Stored) and worked with (Value).
+// Storage type (Stored) and accumulation type (Value) of an element type.
 template <class T>
 struct Plain {
   using Stored = T;
@@ -175,8 +175,8 @@ struct Float16Format {
 template <class T>
 constexpr bool kIsFloat = std::is_same_v<T, float> || std::is_same_v<T, double>;
 
-// Two arrays of float32 or float64, the everyday case: one pass. `out` may be one of them, which
-// only matters to a compiler that must assume worse.
+// The common case, two arrays of float32 or float64, in one pass. `out` may be one of them; ivdep
+// tells the compiler that they do not overlap otherwise.
 template <class T>
 void add_two(T* out, const T* a, const T* b, size_t count, bool average) {
   if (average) {

@@ -1,4 +1,4 @@
-// Element by element over several arrays. Plain C++ and memory: no threads, no system calls.
+// Element-wise reductions over several arrays. No threads, no system calls.
 #pragma once
 
 #include <algorithm>
@@ -9,35 +9,35 @@
 
 namespace lockstep::distributed::shm {
 
-// Whether `reduction` means something for `type`: averages and no bits for floating point, bits and
-// no averages for integers; for Bool sum and max are "or", product and min are "and".
+// Whether `reduction` is defined for `type`: floating point has averages but no bitwise operations,
+// integers the reverse; for Bool, sum and max are "or", product and min are "and".
 bool is_defined(Reduction reduction, ElementType type);
 
 // out[i] = sources[0][i] o sources[1][i] o ..., from left to right. `out` may be one of the
-// sources. Float16 and BFloat16 are added up in float32 and rounded once at the end. Min and max of
-// a NaN are NaN; integers wrap around. Average divides the sum by the number of sources. Requires:
+// sources. Float16 and BFloat16 accumulate in float32 and round once at the end. Min and max
+// propagate NaN; integers wrap around. Average divides the sum by the number of sources. Requires:
 // is_defined(reduction, type), at least one source.
 void combine(std::byte* out, std::span<const std::byte* const> sources, size_t count,
              ElementType type, Reduction reduction);
 
-// out[i] = in[i] * factor, with the factor rounded to the type the product is made in: float64 for
+// out[i] = in[i] * factor, with the factor rounded to the type of the multiplication: float64 for
 // Float64, else float32. Requires: a floating-point type.
 void scale(std::byte* out, const std::byte* in, size_t count, ElementType type, double factor);
 
-// out[i] = sources[0][i] * factor + sources[1][i] * factor + ...: as combine() with Sum of what
-// scale() gives. `out` may be one of the sources. Requires: a floating-point type.
+// out[i] = sources[0][i] * factor + sources[1][i] * factor + ...: scale() each source, then
+// combine() with Sum. `out` may be one of the sources. Requires: a floating-point type.
 void add_scaled(std::byte* out, std::span<const std::byte* const> sources, size_t count,
                 ElementType type, double factor);
 
 // Note [Order of sums]: floating-point sums depend on their order. Python's DistributedDataParallel
-// on CPUs adds in the order of Gloo's ring: the array is cut into one chunk per rank, the sum of
-// chunk c begins at rank c-1 and goes down the ranks to rank c. The same order here gives the same
-// bits, for any number of ranks. (Two ranks: one sum, no order.)
+// on CPUs adds in the order of Gloo's ring: the array is split into one chunk per rank; the sum of
+// chunk c starts at rank c-1 and continues down the ranks to rank c. The same order here gives the
+// same bits for any number of ranks. (With two ranks there is only one order.)
 class SumOrder {
  public:
   SumOrder(int num_ranks, size_t count, size_t element_bytes);
 
-  // Calls visit(chunk, begin, end) for the parts of [begin, end) that lie in one chunk each.
+  // Calls visit(chunk, begin, end) for each chunk that overlaps [begin, end), with the overlap.
   template <class Visit>
   void for_each_chunk(size_t begin, size_t end, const Visit& visit) const {
     for (size_t stop = begin; begin < end; begin = stop) {
@@ -47,13 +47,13 @@ class SumOrder {
     }
   }
 
-  // The rank whose element is number `i` in the sums of `chunk`.
+  // The rank that contributes summand `i` in `chunk`.
   int rank_at(int chunk, int i) const { return (chunk - 1 - i + 2 * num_ranks_) % num_ranks_; }
 
  private:
   int num_ranks_;
   size_t chunk_;  // elements
-  size_t last_;   // number of the last chunk, which is the shortest
+  size_t last_;   // index of the last chunk, which is the shortest
 };
 
 }  // namespace lockstep::distributed::shm

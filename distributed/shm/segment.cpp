@@ -22,7 +22,7 @@ Segment::Segment(FileDescriptor file, size_t bytes) : file_(std::move(file)), by
 Segment Segment::create(size_t bytes) {
   FileDescriptor file(::memfd_create("lockstep", MFD_CLOEXEC));
   if (!file.is_open()) throw errno_error("cannot create shared memory");
-  // Reserved now: a page that cannot be had later would be a SIGBUS.
+  // Reserved now: running out of memory on first use would raise SIGBUS.
   if (const int error = ::posix_fallocate(file.get(), 0, static_cast<off_t>(bytes))) {
     errno = error;
     throw errno_error(fmt::format("cannot reserve {} bytes of shared memory", bytes));
@@ -43,7 +43,7 @@ Segment Segment::open(pid_t pid, int fd, size_t bytes) {
   return segment;
 }
 
-void Segment::touch_all() const {
+void Segment::prefault() const {
   constexpr size_t kPageBytes = 4096;
   auto* const begin = reinterpret_cast<volatile char*>(data_);
   for (size_t i = 0; i < bytes_; i += kPageBytes) begin[i] = 0;

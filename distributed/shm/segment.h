@@ -1,5 +1,5 @@
-// Memory that several processes of one host share: an anonymous file (memfd), which has no name
-// anywhere and goes away with the last process that holds it, however that process ends.
+// Shared memory between processes of one host: an anonymous file (memfd). It has no name, and the
+// kernel frees it when the last process that holds it exits or is killed.
 #pragma once
 
 #include <sys/types.h>
@@ -13,25 +13,25 @@ namespace lockstep::distributed::shm {
 
 class Segment {
  public:
-  // `bytes` zeroes. Throws Environment when the memory is not there.
+  // Creates a segment of `bytes` zero bytes. Throws Environment when memory is insufficient.
   static Segment create(size_t bytes);
 
-  // The segment that descriptor `fd` of process `pid` stands for. Throws Environment: no such
-  // process here, not ours to look at, or another size.
+  // Maps the segment behind descriptor `fd` of process `pid`. Throws Environment: no such process
+  // on this host, permission denied, or the size differs.
   static Segment open(pid_t pid, int fd, size_t bytes);
 
-  Segment() = default;  // nothing
+  Segment() = default;  // empty
   Segment(Segment&& other) noexcept;
   Segment& operator=(Segment&& other) noexcept;
   ~Segment();
 
-  // So that nobody has to wait for the kernel when the pages are used first.
-  void touch_all() const;
+  // Faults in all pages, so that the first use does not wait for the kernel.
+  void prefault() const;
 
   std::byte* data() const { return data_; }
   size_t bytes() const { return bytes_; }
 
-  // For open() in other processes, until close_file(). The mapping stays.
+  // For open() in other processes, until close_file(), which keeps the mapping.
   int fd() const { return file_.get(); }
   void close_file() { file_.close(); }
 
@@ -43,8 +43,8 @@ class Segment {
   size_t bytes_ = 0;
 };
 
-// Equal for processes that can share segments: one boot of one kernel, one process namespace. Empty
-// where that cannot be known.
+// Equal for processes that can share segments: same kernel boot, same PID namespace. Empty if
+// unknown.
 std::string host_identity();
 
 }  // namespace lockstep::distributed::shm

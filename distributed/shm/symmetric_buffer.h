@@ -1,5 +1,5 @@
-// Memory that each rank of a group has of its own and all of them have mapped: arrays that lie at
-// the same place on every rank are reduced where they are, without copies. Made by
+// Symmetric memory: a buffer of equal size on each rank of a group, which all ranks have mapped.
+// Arrays at the same offset on every rank are reduced in place, without copies. Created by
 // Group::allocate().
 #pragma once
 
@@ -17,17 +17,17 @@ class Group;
 
 class SymmetricBuffer {
  public:
-  // `segments`: of each rank, of one size. `number`: of this buffer in its group.
+  // `segments`: one per rank, of equal size. `number`: unique in the group.
   SymmetricBuffer(std::vector<Segment> segments, int rank, uint64_t number);
 
   std::byte* data() const { return of(rank_); }
   std::byte* of(int rank) const { return segments_[static_cast<size_t>(rank)].data(); }
   size_t bytes() const { return segments_[static_cast<size_t>(rank_)].bytes(); }
-  bool holds(const std::byte* data, size_t size) const {
+  bool contains(const std::byte* data, size_t size) const {
     return data >= this->data() && data + size <= this->data() + bytes();
   }
 
-  // A number for `offset`, other than 0, that no other place in a buffer of the group has.
+  // A nonzero number that identifies this buffer and `offset` within the group.
   uint64_t address_of(size_t offset) const { return number_ << kOffsetBits | offset; }
 
  private:
@@ -38,18 +38,18 @@ class SymmetricBuffer {
   uint64_t number_;
 };
 
-// Those of one group, as long as somebody uses them. Thread: one at a time.
+// Registry of the live buffers of a group. Thread: one at a time.
 class SymmetricBuffers {
  public:
-  // Collective. Null on every rank where one of them cannot have `bytes`, or cannot map another's.
+  // Collective. Returns null on every rank if one cannot allocate `bytes` or map a peer's part.
   std::shared_ptr<SymmetricBuffer> make(Group& group, size_t bytes,
-                               std::chrono::steady_clock::time_point deadline);
+                                        std::chrono::steady_clock::time_point deadline);
 
-  // The one that holds [data, data + size), or null.
+  // The buffer that contains [data, data + size), or null.
   std::shared_ptr<const SymmetricBuffer> find(const std::byte* data, size_t size);
 
  private:
-  std::vector<std::weak_ptr<const SymmetricBuffer>> symmetric_buffers_;
+  std::vector<std::weak_ptr<const SymmetricBuffer>> buffers_;
   uint64_t num_made_ = 0;
 };
 

@@ -17,7 +17,7 @@ class Net(nn.Module):
         )
         self.head = nn.Linear(2 * width * 36, classes)
 
-    def forward(self, image: torch.Tensor) -> torch.Tensor:  # gets the field `image` of a batch
+    def forward(self, image: torch.Tensor) -> torch.Tensor:  # receives the field `image` of a batch
         return self.head(self.body(image).flatten(1))
 
 

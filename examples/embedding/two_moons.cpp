@@ -1,5 +1,5 @@
-// Lockstep in another program: a dataset that the program makes itself, and a training run that it
-// starts and whose result it uses. It works on several ranks too:
+// Embedding Lockstep in a program: the program defines a dataset, starts a training run and uses
+// its result. It also works on several ranks:
 //   lockstep launch -n 2 --program build-embedding/two_moons examples/embedding/run.yaml
 #include <ATen/ATen.h>
 
@@ -19,10 +19,10 @@ struct TwoMoonsConfig {
 
 template <class V>
 void fields(V& v, TwoMoonsConfig& c) {
-  v("samples", c.samples, "how many points", lockstep::at_least(2));
+  v("samples", c.samples, "number of points", lockstep::at_least(2));
 }
 
-// Two half circles that hold each other: "image" is float32 [B, 2], "label" int64 [B].
+// Two interleaving half circles: "image" is float32 [B, 2], "label" int64 [B].
 class TwoMoons final : public lockstep::Dataset {
  public:
   using Config = TwoMoonsConfig;
@@ -61,7 +61,7 @@ int main(int argc, char** argv) {
                                                .ranks = ranks,
                                                .command = {argv, argv + argc}});
     if (ranks.rank == 0)
-      std::printf("accuracy %.3f, kept in %s\n", result.evaluation.at("accuracy"),
+      std::printf("accuracy %.3f, run directory %s\n", result.evaluation.at("accuracy"),
                   result.run_dir.c_str());
     return 0;
   } catch (const lockstep::Error& error) {

@@ -1,5 +1,5 @@
-// A hook as a plugin: ends the run as soon as a metric of the evaluation is good enough, and
-// records how long that took.
+// A hook as a plugin: stops the run when an evaluation metric reaches a threshold, and records the
+// elapsed time.
 #include <chrono>
 #include <string>
 
@@ -8,7 +8,7 @@
 
 namespace {
 
-// What a run file may say: train: {hooks: [{name: stop_at, metric: accuracy, at_least: 0.95}]}
+// In a run file: train: {hooks: [{name: stop_at, metric: accuracy, at_least: 0.95}]}
 struct StopAtConfig {
   std::string metric = "accuracy";
   double at_least = 0;
@@ -16,8 +16,8 @@ struct StopAtConfig {
 
 template <class V>
 void fields(V& v, StopAtConfig& c) {
-  v("metric", c.metric, "which metric of the evaluation is watched");
-  v("at_least", c.at_least, "the value at which the run ends", lockstep::required());
+  v("metric", c.metric, "the evaluation metric to monitor");
+  v("at_least", c.at_least, "the threshold at which the run stops", lockstep::required());
 }
 
 class StopAt final : public lockstep::Hook {
@@ -34,7 +34,7 @@ class StopAt final : public lockstep::Hook {
     const auto found = result.find(config_.metric);
     if (found == result.end())
       throw lockstep::config_error("stop_at: the evaluation has no '" + config_.metric + "'");
-    // The result is the same on all ranks, so all of them stop.
+    // The result is the same on all ranks, so all ranks stop.
     if (found->second < config_.at_least) return;
     run.stop = config_.metric + " is at least " + std::to_string(config_.at_least);
     const std::chrono::duration<double> elapsed = Clock::now() - begin_;
@@ -47,6 +47,6 @@ class StopAt final : public lockstep::Hook {
   Clock::time_point begin_;
 };
 
-REGISTER_HOOK("stop_at", StopAt, "ends the run when a metric of the evaluation is good enough");
+REGISTER_HOOK("stop_at", StopAt, "stops the run when an evaluation metric reaches a threshold");
 
 }  // namespace

@@ -8,7 +8,7 @@
 
 namespace {
 
-// What a run file may say: model: {name: softmax_regression, inputs: 784, classes: 10}
+// In a run file: model: {name: softmax_regression, inputs: 784, classes: 10}
 struct SoftmaxRegressionConfig {
   int64_t inputs = 784;
   int64_t classes = 10;
@@ -16,8 +16,8 @@ struct SoftmaxRegressionConfig {
 
 template <class V>
 void fields(V& v, SoftmaxRegressionConfig& c) {
-  v("inputs", c.inputs, "numbers per sample", lockstep::at_least(1));
-  v("classes", c.classes, "classes to tell apart", lockstep::at_least(2));
+  v("inputs", c.inputs, "input elements per sample", lockstep::at_least(1));
+  v("classes", c.classes, "number of classes", lockstep::at_least(2));
 }
 
 // Shape legend: B samples, D inputs, K classes.

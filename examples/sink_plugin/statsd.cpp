@@ -1,6 +1,6 @@
-// A sink as a plugin: metrics as gauges to a StatsD server, one UDP packet each.
+// A sink as a plugin: sends metrics as gauges to a StatsD server, one UDP packet each.
 //   tracking: {plugins: [statsd.so], sinks: [console, {name: statsd, port: 8125}]}
-// UDP may lose packets without an error. A sink that must not waits for answers in flush().
+// UDP may lose packets silently. A reliable sink would wait for responses in flush().
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -21,7 +21,7 @@ struct StatsdConfig {
 template <class V>
 void fields(V& v, StatsdConfig& c) {
   v("host", c.host, "numeric address of the server");
-  v("port", c.port, "its UDP port", lockstep::at_least(1), lockstep::at_most(65535));
+  v("port", c.port, "UDP port of the server", lockstep::at_least(1), lockstep::at_most(65535));
 }
 
 class StatsdSink final : public lockstep::Sink {
@@ -61,6 +61,6 @@ class StatsdSink final : public lockstep::Sink {
   std::string prefix_;
 };
 
-REGISTER_SINK("statsd", StatsdSink, "gauges to a StatsD server over UDP");
+REGISTER_SINK("statsd", StatsdSink, "sends gauges to a StatsD server over UDP");
 
 }  // namespace

@@ -43,10 +43,10 @@ RgbImage decode_image(std::span<const uint8_t> file, const std::string& name,
   std::string what = "not an image of a known format";
   for (const auto& [magic, format] : kOtherFormats)
     if (begins_with(file, magic)) what = format;
-  // AVIF and HEIC begin with the size of a box of this name.
+  // AVIF and HEIC files start with an "ftyp" box.
   if (file.size() > 12 && begins_with(file.subspan(4), "ftyp"))
     what = begins_with(file.subspan(8), "avif") ? "an AVIF" : "a HEIC or another MP4 file";
-  throw config_error(fmt::format("{}: it is {}; JPEG, PNG and WebP are read", name, what));
+  throw config_error(fmt::format("{}: is {}; only JPEG, PNG and WebP are supported", name, what));
 }
 
 }  // namespace lockstep::formats

@@ -1,5 +1,5 @@
-// JPEG through libjpeg-turbo. It reports errors by a long jump: the functions between setjmp and
-// the library hold nothing that has a destructor.
+// JPEG decoder based on libjpeg-turbo, which reports errors with longjmp: functions between setjmp
+// and the library must not have objects with destructors.
 #include <csetjmp>
 #include <cstdio>
 // The library's header needs the types of the two above.
@@ -17,8 +17,8 @@
 namespace lockstep::formats {
 namespace {
 
-constexpr int kMaxScans = 200;      // a hostile progressive file can have thousands
-constexpr int kMarginColumns = 32;  // beside a cut, so that smoothing sees what it would have seen
+constexpr int kMaxScans = 200;      // a malicious progressive file can have thousands
+constexpr int kMarginColumns = 32;  // around a crop, so that smoothing has its usual inputs
 constexpr unsigned kExif = JPEG_APP0 + 1;
 
 struct ErrorManager {
@@ -33,7 +33,7 @@ struct ErrorManager {
   std::longjmp(manager->jump, 1);
 }
 
-// Warnings of lost data are errors: the library would go on with gray.
+// Treats warnings about lost data as errors: the library would continue with gray pixels.
 void on_message(j_common_ptr info, int level) {
   if (level >= 0) return;
   switch (info->err->msg_code) {
@@ -125,7 +125,7 @@ class JpegDecoder {
     return true;
   }
 
-  // What is needed, in pixels of the scaled image; columns with a margin.
+  // The needed part in pixels of the scaled image; columns include a margin.
   Window window(const std::optional<ImageNeed>& need) const {
     const Window all = {0, info_.output_width, 0, info_.output_height};
     if (!need) return all;
@@ -150,7 +150,7 @@ class JpegDecoder {
     image.covered = {static_cast<int>(cut.left) * scale,
                      static_cast<int>(cut.top) * scale,
                      {image.size.height * scale, image.size.width * scale}};
-    // At its lower right a scaled image is rounded up.
+    // The size of a scaled image is rounded up.
     image.covered.size.width =
         std::min(image.covered.size.width, original.width - image.covered.left);
     image.covered.size.height =
@@ -161,8 +161,7 @@ class JpegDecoder {
     return image;
   }
 
-  // Leaves out columns and rows before the window; the window's columns are widened to whole
-  // blocks.
+  // Skips columns and rows before the window; widens the window's columns to complete blocks.
   bool narrow(Window& cut) {
     if (setjmp(errors_.jump)) return false;
     if (cut.width < info_.output_width) jpeg_crop_scanline(&info_, &cut.left, &cut.width);
@@ -179,12 +178,13 @@ class JpegDecoder {
       jpeg_read_scanlines(&info_, &row, 1);
       if (line) convert_cmyk(line, target, cut.width);
     }
-    // The end of the file is looked at where all of it was decoded; a window may end before it.
+    // The end of the file is verified only if all rows were decoded.
     if (info_.output_scanline == info_.output_height) jpeg_finish_decompress(&info_);
     return true;
   }
 
-  // Such files hold the ink's complement. Division by 255 rounded, without dividing.
+  // CMYK files store the complement of the ink. Computes a rounded division by 255 without
+  // dividing.
   static void convert_cmyk(const uint8_t* cmyk, uint8_t* rgb, JDIMENSION width) {
     for (JDIMENSION x = 0; x < width; ++x, cmyk += 4)
       for (int channel = 0; channel < 3; ++channel) {

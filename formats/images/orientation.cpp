@@ -10,7 +10,7 @@ constexpr size_t kTiffStart = 6;  // after "Exif\0\0"
 constexpr unsigned kOrientationTag = 0x0112;
 constexpr size_t kEntryBytes = 12;
 
-// A TIFF header and the entries behind it, in either byte order. Reads outside give 0.
+// Reads numbers of a TIFF structure in either byte order. Reads out of range return 0.
 class TiffReader {
  public:
   explicit TiffReader(std::span<const uint8_t> bytes)

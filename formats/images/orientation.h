@@ -1,4 +1,4 @@
-// Which way up a photo is: the orientation in its EXIF data.
+// EXIF orientation of photos.
 #pragma once
 
 #include <span>
@@ -7,10 +7,10 @@
 
 namespace lockstep::formats {
 
-// 1 (upright) to 8, from the content of a JPEG's APP1 marker; 1 for anything that does not say.
+// The orientation, 1 (upright) to 8, in a JPEG's APP1 marker; 1 if it is missing or invalid.
 int exif_orientation(std::span<const uint8_t> marker);
 
-// The image turned and mirrored so that `orientation`, 1 to 8, becomes 1.
+// The image, rotated and mirrored from `orientation` (1 to 8) to upright.
 RgbImage turned(const RgbImage& image, int orientation);
 
 }  // namespace lockstep::formats

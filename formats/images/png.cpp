@@ -1,5 +1,5 @@
-// PNG through libpng. It reports errors by a long jump: the functions between setjmp and the
-// library hold nothing that has a destructor.
+// PNG decoder based on libpng, which reports errors with longjmp: functions between setjmp and the
+// library must not have objects with destructors.
 #include <fmt/format.h>
 #include <png.h>
 
@@ -33,7 +33,7 @@ class PngDecoder {
   PngDecoder(std::span<const uint8_t> file, const std::string& name) : rest_(file), name_(name) {
     png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, &failure_, on_png_error, on_png_warning);
     info_ = png_ ? png_create_info_struct(png_) : nullptr;
-    if (!info_) throw environment_error("no memory for a PNG decoder");
+    if (!info_) throw environment_error("cannot allocate a PNG decoder");
   }
   ~PngDecoder() { png_destroy_read_struct(&png_, info_ ? &info_ : nullptr, nullptr); }
   PngDecoder(const PngDecoder&) = delete;
@@ -61,7 +61,7 @@ class PngDecoder {
 
   static void read_bytes(png_structp png, png_bytep out, size_t size) {
     auto& rest = static_cast<PngDecoder*>(png_get_io_ptr(png))->rest_;
-    if (rest.size() < size) png_error(png, "the file ends too early");
+    if (rest.size() < size) png_error(png, "truncated file");
     std::memcpy(out, rest.data(), size);
     rest = rest.subspan(size);
   }
@@ -84,7 +84,7 @@ class PngDecoder {
     png_set_interlace_handling(png_);
     png_read_update_info(png_, info_);
     if (png_get_rowbytes(png_, info_) != size_t{3} * png_get_image_width(png_, info_))
-      png_error(png_, "its kind of pixels is not read");
+      png_error(png_, "unsupported pixel format");
     return true;
   }
 

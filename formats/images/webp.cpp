@@ -1,5 +1,5 @@
-// WebP through libwebp's decoder of animations, which PIL uses for all WebP files: of an animation
-// the first frame counts.
+// WebP decoder based on libwebp's animation decoder, which PIL uses for all WebP files. Only the
+// first frame of an animation is decoded.
 #include <fmt/format.h>
 #include <webp/demux.h>
 
@@ -28,21 +28,21 @@ RgbImage decode_webp(std::span<const uint8_t> file, const std::string& name,
   };
   const WebPData data{file.data(), file.size()};
   const std::unique_ptr<WebPDemuxer, FreedDemuxer> demuxer(WebPDemux(&data));
-  if (!demuxer) throw failed("its chunks are cut or contradict each other");
+  if (!demuxer) throw failed("chunks are truncated or inconsistent");
   const auto width = WebPDemuxGetI(demuxer.get(), WEBP_FF_CANVAS_WIDTH);
   const auto height = WebPDemuxGetI(demuxer.get(), WEBP_FF_CANVAS_HEIGHT);
   if (uint64_t{width} * height > static_cast<uint64_t>(options.max_pixels))
     throw config_error(fmt::format("{}: {} x {} pixels are more than the limit of {}", name, width,
                                    height, options.max_pixels));
   WebPAnimDecoderOptions choice;
-  if (!WebPAnimDecoderOptionsInit(&choice)) throw failed("another version of libwebp");
+  if (!WebPAnimDecoderOptionsInit(&choice)) throw failed("libwebp version mismatch");
   choice.color_mode = MODE_RGBA;
   const std::unique_ptr<WebPAnimDecoder, FreedAnimation> decoder(
       WebPAnimDecoderNew(&data, &choice));
   uint8_t* rgba = nullptr;
   int timestamp = 0;
   if (!decoder || !WebPAnimDecoderGetNext(decoder.get(), &rgba, &timestamp))
-    throw failed("its pixels cannot be decoded");
+    throw failed("cannot decode the pixels");
   auto image = make_image({static_cast<int>(height), static_cast<int>(width)});
   const auto count = size_t{width} * height;
   for (size_t i = 0; i < count; ++i)

@@ -1,4 +1,4 @@
-// What Arrow's arrays hold, as columns of a table.
+// Converts Arrow arrays to table columns.
 #pragma once
 
 #include <arrow/api.h>
@@ -16,8 +16,8 @@ namespace lockstep::formats {
 
 inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// Texts come as dictionaries, each word once per chunk and a number per row, where their encoding
-// allows that. Where each word stands among those of the column.
+// The index of each distinct string of a column. Arrow returns strings as dictionary arrays
+// (distinct strings per chunk and an index per row) if their encoding supports it.
 using WordNumbers = std::unordered_map<std::string, int32_t>;
 
 template <class ArrowType>
@@ -33,7 +33,7 @@ void append_numbers(const arrow::Array& array, std::vector<double>& out) {
 
 inline constexpr double kSecondsPerDay = 86400;
 
-// A second is `units` of the stored ones, or each of them `seconds`.
+// Converts values to seconds: value * seconds / units.
 template <class ArrowType>
 void append_seconds(const arrow::Array& array, double units, double seconds,
                     std::vector<double>& out) {
@@ -70,7 +70,7 @@ inline void append_truth(const arrow::Array& array, std::vector<double>& out) {
     out.push_back(values.IsNull(i) ? kNaN : values.Value(i) ? 1 : 0);
 }
 
-// False for types that are no numbers.
+// Returns false for types that are not numeric.
 inline bool append_as_numbers(const arrow::Array& array, std::vector<double>& out) {
   switch (array.type_id()) {
     case arrow::Type::BOOL: append_truth(array, out); return true;
@@ -102,7 +102,7 @@ inline bool is_text(const arrow::DataType& type) {
          type.id() == arrow::Type::LARGE_STRING;
 }
 
-// Where a word stands among those of the column.
+// The index of a string in the column; adds it if it is new.
 inline int32_t number_of_word(std::string word, TableColumn& out, WordNumbers& known) {
   const auto [found, is_new] =
       known.emplace(std::move(word), static_cast<int32_t>(out.words.size()));
@@ -131,7 +131,7 @@ inline bool append_words(const arrow::Array& array, TableColumn& out, WordNumber
   const auto& words = *dictionary.dictionary();
   const auto* texts = dynamic_cast<const arrow::StringArray*>(&words);
   if (!texts) return false;
-  std::vector<int32_t> numbers;  // of this chunk's words among all
+  std::vector<int32_t> numbers;  // index in the column of each string of this chunk
   for (int64_t i = 0; i < texts->length(); ++i)
     numbers.push_back(number_of_word(texts->GetString(i), out, known));
   for (int64_t i = 0; i < dictionary.length(); ++i)
@@ -140,9 +140,9 @@ inline bool append_words(const arrow::Array& array, TableColumn& out, WordNumber
   return true;
 }
 
-// Adds the values of a validated array to a column: truth values as 0 and 1, dates and times as
-// seconds (since 1970, of the day, or of a duration), what is missing as TableColumn says. False
-// for types that are neither numbers nor texts.
+// Appends a validated array to a column: booleans as 0 and 1, dates and times as seconds (since
+// 1970, of the day, or of a duration), missing values as described for TableColumn. Returns false
+// for types that are neither numbers nor strings.
 inline bool append_values(const arrow::Array& array, TableColumn& out, WordNumbers& known) {
   return append_words(array, out, known) || append_as_numbers(array, out.numbers);
 }

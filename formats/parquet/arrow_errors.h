@@ -1,4 +1,4 @@
-// Our errors, made of what Arrow says.
+// Converts Arrow errors to Lockstep errors.
 #pragma once
 
 #include <arrow/api.h>
@@ -15,17 +15,17 @@
 
 namespace lockstep::formats {
 
-// What Arrow says may hold names out of the file.
+// The first line, escaped: Arrow messages can contain names from the file.
 inline std::string first_line(const std::string& text) {
   return printable(text.substr(0, text.find('\n')), 200);
 }
 
-// Makes one of our errors of whatever Arrow has to say: a status or an exception.
+// Throws an Error if `status` is not ok.
 inline void accept(const arrow::Status& status, const std::string& name) {
   if (status.ok()) return;
   if (status.IsOutOfMemory()) throw environment_error(name + ": out of memory");
   const auto text = first_line(status.message());
-  // Arrow calls damaged bytes an I/O error too; one of the system carries its errno.
+  // Arrow also reports damaged data as I/O errors; only errors of the system have an errno.
   const auto& detail = status.detail();
   if (detail && std::string_view(detail->type_id()) == "arrow::ErrnoDetail")
     throw environment_error(

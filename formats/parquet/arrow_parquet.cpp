@@ -1,5 +1,5 @@
-// Parquet files by Arrow's C++ libraries. This folder alone sees them, in a shared library of its
-// own.
+// Reads Parquet files with Arrow's C++ libraries. Only this folder, which is a separate shared
+// library, depends on Arrow.
 #include <arrow/api.h>
 #include <arrow/io/file.h>
 #include <fmt/format.h>
@@ -27,15 +27,15 @@
 namespace lockstep::formats {
 namespace {
 
-// A file that claims to have more rows than this has lying metadata: even columns that compress
-// best need a page per some ten thousand rows. Without a limit, the claim alone would take all
+// A file with more rows than this according to its metadata is invalid: even highly compressible
+// columns need a page per ten thousand rows or so. Without this limit, false metadata could exhaust
 // memory.
 constexpr int64_t kRowsOfAnyFile = int64_t{1} << 22, kRowsPerByte = 4096;
 
-// What the columns that are read of a row group may take, at 8 bytes a value.
+// The memory limit of the columns read from a row group, at 8 bytes per value.
 constexpr int64_t kBytesOfAnyGroup = int64_t{1} << 30, kBytesPerByte = 1024;
 
-// Readers that no thread uses at the moment.
+// Idle readers.
 class ReaderPool {
  public:
   std::unique_ptr<parquet::arrow::FileReader> take() {
@@ -64,7 +64,7 @@ class ArrowParquetFile final : public ParquetFile {
       throw errno == ENOENT || errno == ENOTDIR
           ? config_error(name_ + ": no such file")
           : environment_error(name_ + ": cannot be read: " + std::strerror(errno));
-    if (!S_ISREG(status.st_mode)) throw config_error(name_ + ": is no regular file");
+    if (!S_ISREG(status.st_mode)) throw config_error(name_ + ": is not a regular file");
     opened_ = identity_in(status);
     metadata_ = unchanged([&] { return parquet::ReadMetaData(open()); });
     guarded(name_, [&] {
@@ -94,7 +94,7 @@ class ArrowParquetFile final : public ParquetFile {
   }
 
   DataTable read(size_t row_group, const std::vector<std::string>& columns,
-                 const DoPieces& work) const override {
+                 const ParallelFor& work) const override {
     verify_unchanged();
     return unchanged([&] { return read_columns(row_group, columns, work); });
   }
@@ -105,8 +105,8 @@ class ArrowParquetFile final : public ParquetFile {
         const auto limits = limits_in(row_group, test.column);
         if (limits.has_words && !test.may_hold(limits.first, limits.last, test.text)) return false;
         const bool numbers =
-            !std::isnan(limits.least) && !std::isnan(limits.greatest) && !std::isnan(test.number);
-        if (numbers && !test.may_hold(limits.least, limits.greatest, test.number)) return false;
+            !std::isnan(limits.min) && !std::isnan(limits.max) && !std::isnan(test.number);
+        if (numbers && !test.may_hold(limits.min, limits.max, test.number)) return false;
       }
       return true;
     });
@@ -119,7 +119,7 @@ class ArrowParquetFile final : public ParquetFile {
         if (schema_->Column(index_of(column))->max_repetition_level() > 0) return false;
         if (!statistics || !statistics->HasNullCount() || statistics->null_count() != 0)
           return false;
-        // A NaN counts as missing, and statistics do not tell of it.
+        // NaN counts as missing, but is not part of the statistics.
         const auto type = schema_->Column(index_of(column))->physical_type();
         if (type == parquet::Type::FLOAT || type == parquet::Type::DOUBLE) return false;
       }
@@ -128,7 +128,7 @@ class ArrowParquetFile final : public ParquetFile {
   }
 
  private:
-  // Open while it is read, so that there may be more files than a process may have open.
+  // Opened for each read, because the number of files may exceed the limit of open files.
   std::shared_ptr<arrow::io::ReadableFile> open() const {
     auto file = arrow::io::ReadableFile::Open(path_.string());
     accept(file.status(), name_);
@@ -147,12 +147,12 @@ class ArrowParquetFile final : public ParquetFile {
   void verify_unchanged() const {
     struct stat status {};
     if (::stat(path_.c_str(), &status) != 0)
-      throw environment_error(name_ + ": is gone, while it was being read");
+      throw environment_error(name_ + ": was deleted while it was being read");
     if (identity_in(status) != opened_)
       throw environment_error(name_ + ": was changed while it was being read");
   }
 
-  // What `act` makes of the file, and no error of the bytes' where they changed under it.
+  // Returns act(). If the file was changed meanwhile, throws that error instead of any other.
   template <class Act>
   std::invoke_result_t<Act> unchanged(const Act& act) const {
     try {
@@ -165,7 +165,7 @@ class ArrowParquetFile final : public ParquetFile {
     }
   }
 
-  // Nothing is believed of what the metadata say before it was checked.
+  // Verifies the row counts of the metadata.
   void verify_rows(int64_t file_bytes) const {
     const auto refused = [&](const std::string& why) {
       return config_error(fmt::format("{}: not a usable Parquet file: {}", name_, why));
@@ -175,27 +175,27 @@ class ArrowParquetFile final : public ParquetFile {
     for (int group = 0; group < metadata_->num_row_groups(); ++group) {
       const auto rows = metadata_->RowGroup(group)->num_rows();
       if (rows < 0 || rows > limit - sum)
-        throw refused(fmt::format("row group {} claims {} rows, in a file of {} bytes", group, rows,
+        throw refused(fmt::format("row group {} claims {} rows in a file of {} bytes", group, rows,
                                   file_bytes));
       sum += rows;
     }
     if (sum != metadata_->num_rows())
       throw refused(
-          fmt::format("it announces {} rows, its row groups have {}", metadata_->num_rows(), sum));
+          fmt::format("it claims {} rows, but its row groups have {}", metadata_->num_rows(), sum));
   }
 
-  // What the metadata say of a column in a row group, of the type that the schema says.
+  // The metadata of a column in a row group, verified against the schema.
   std::unique_ptr<parquet::ColumnChunkMetaData> chunk_of(size_t row_group,
                                                          const std::string& column) const {
     const auto index = index_of(column);
     const auto group = metadata_->RowGroup(static_cast<int>(row_group));
     if (group->num_columns() != schema_->num_columns())
-      throw config_error(fmt::format("{}: row group {}: {} columns, the schema has {}", name_,
+      throw config_error(fmt::format("{}: row group {}: {} columns, but the schema has {}", name_,
                                      row_group, group->num_columns(), schema_->num_columns()));
     auto chunk = group->ColumnChunk(index);
     if (chunk->type() != schema_->Column(index)->physical_type())
       throw config_error(
-          fmt::format("{}: row group {}: column '{}' is of another type than in the schema", name_,
+          fmt::format("{}: row group {}: column '{}' has a different type in the schema", name_,
                       row_group, printable(column)));
     if (schema_->Column(index)->max_repetition_level() == 0 &&
         chunk->num_values() != group->num_rows())
@@ -205,7 +205,7 @@ class ArrowParquetFile final : public ParquetFile {
     return chunk;
   }
 
-  // Of a column that lies at the top level, or a list of numbers there: its leaf.
+  // The leaf index of a top-level column, which is not nested or is a list of numbers.
   int index_of(const std::string& column) const {
     std::optional<int> found;
     for (int i = 0; i < schema_->num_columns(); ++i) {
@@ -219,12 +219,12 @@ class ArrowParquetFile final : public ParquetFile {
     }
     if (found) return *found;
     throw config_error(
-        fmt::format("{}: column '{}' is nested: numbers, truth values, dates, times, texts and "
-                    "lists of numbers can be used; name the columns to use",
+        fmt::format("{}: column '{}' is nested; supported: numbers, booleans, dates, times, "
+                    "strings and lists of numbers; list the columns to use",
                     name_, printable(column)));
   }
 
-  // Its number among all at the top level, of which nested ones have several leaves.
+  // Its index among the top-level columns; nested columns have several leaves.
   int field_of(const std::string& column) const {
     return schema_->group_node()->FieldIndex(*schema_->GetColumnRoot(index_of(column)));
   }
@@ -243,18 +243,18 @@ class ArrowParquetFile final : public ParquetFile {
 
   void verify_bytes(const DataTable& table, size_t columns) const {
     const auto limit = kBytesOfAnyGroup + kBytesPerByte * opened_.size;
-    const auto most_rows =
+    const auto max_rows =
         static_cast<size_t>(limit) / sizeof(double) / std::max<size_t>(columns, 1);
-    if (table.rows <= most_rows) return;
+    if (table.rows <= max_rows) return;
     throw config_error(fmt::format(
-        "{}: {} rows of {} columns are more than the {} bytes that a row group may take in memory "
-        "in a file of {} bytes; use fewer columns, or write smaller row groups",
+        "{}: {} rows of {} columns exceed the memory limit of a row group, {} bytes for a file of "
+        "{} bytes; use fewer columns, or write smaller row groups",
         table.name, table.rows, columns, limit, opened_.size));
   }
 
   using Reader = parquet::arrow::FileReader;
 
-  // Arrow cannot make dictionaries of texts in these encodings.
+  // Arrow cannot read strings in these encodings as dictionaries.
   bool may_be_dictionary(size_t row_group, const std::string& column) const {
     const auto encodings = chunk_of(row_group, column)->encodings();
     return std::ranges::none_of(encodings, [](auto encoding) {
@@ -269,7 +269,7 @@ class ArrowParquetFile final : public ParquetFile {
     for (const auto& column : columns)
       properties.set_read_dictionary(index_of(column), may_be_dictionary(row_group, column));
     parquet::ReaderProperties checked;
-    checked.set_page_checksum_verification(true);  // of pages that have one
+    checked.set_page_checksum_verification(true);  // for pages that have a checksum
     auto reader =
         Reader::Make(arrow::default_memory_pool(),
                      parquet::ParquetFileReader::Open(open(), checked, metadata_), properties);
@@ -278,12 +278,12 @@ class ArrowParquetFile final : public ParquetFile {
   }
 
   DataTable read_columns(size_t row_group, const std::vector<std::string>& columns,
-                         const DoPieces& work) const {
+                         const ParallelFor& work) const {
     DataTable table{.name = fmt::format("{}: row group {}", name_, row_group)};
     table.rows = static_cast<size_t>(metadata_->RowGroup(static_cast<int>(row_group))->num_rows());
     verify_bytes(table, columns.size());
     std::vector<std::vector<TableColumn>> parts(columns.size());
-    ReaderPool readers;  // a reader is for one thread at a time
+    ReaderPool readers;  // readers are not thread-safe
     work(columns.size(), [&](size_t number) {
       guarded(name_, [&] {
         auto reader = readers.take();
@@ -296,7 +296,7 @@ class ArrowParquetFile final : public ParquetFile {
     return table;
   }
 
-  // One column, or those of a list's elements.
+  // Returns one column, or one per element of a list.
   std::vector<TableColumn> read_column(Reader& reader, size_t row_group, const std::string& column,
                                        const DataTable& table) const {
     chunk_of(row_group, column);
@@ -306,8 +306,8 @@ class ArrowParquetFile final : public ParquetFile {
       const auto group = reader.parquet_reader()->RowGroup(static_cast<int>(row_group));
       const auto stored = group->Column(index);
       if (has_plain_numbers(leaf)) return {plain_column(*stored, column, table)};
-      const auto most = kBytesOfAnyGroup + kBytesPerByte * opened_.size;
-      return read_lists(*stored, column, table, static_cast<size_t>(most) / sizeof(double));
+      const auto max_bytes = kBytesOfAnyGroup + kBytesPerByte * opened_.size;
+      return read_lists(*stored, column, table, static_cast<size_t>(max_bytes) / sizeof(double));
     }
     std::shared_ptr<arrow::ChunkedArray> chunks;
     accept(reader.RowGroup(static_cast<int>(row_group))->Column(field_of(column))->Read(&chunks),
@@ -315,8 +315,8 @@ class ArrowParquetFile final : public ParquetFile {
     if (!chunks)
       throw config_error(
           fmt::format("{}: column '{}' cannot be read", table.name, printable(column)));
-    // Arrow decodes damaged pages into arrays that contradict themselves, such as numbers of words
-    // that a dictionary does not have.
+    // Arrow decodes damaged pages to inconsistent arrays, e.g. with dictionary indices out of
+    // range.
     accept(chunks->ValidateFull(), table.name);
     return {converted(*chunks, column, table)};
   }
@@ -348,10 +348,10 @@ class ArrowParquetFile final : public ParquetFile {
     for (const auto& chunk : chunks.chunks())
       if (!append_values(*chunk, column, known))
         throw config_error(
-            fmt::format("{}: column '{}' is {}: numbers, truth values, dates, times, texts and "
-                        "lists of numbers can be used",
+            fmt::format("{}: column '{}' is {}; supported: numbers, booleans, dates, times, "
+                        "strings and lists of numbers",
                         table.name, printable(name), printable(chunks.type()->ToString())));
-    column.is_complete = !column.has_missing();  // now that the values are at hand
+    column.is_complete = !column.has_missing();
     return column;
   }
 

@@ -1,4 +1,4 @@
-// What the statistics of a Parquet file say of a column's values.
+// Minimum and maximum of a column from the statistics of a Parquet file.
 #pragma once
 
 #include <parquet/schema.h>
@@ -11,14 +11,14 @@
 
 namespace lockstep::formats {
 
-// The limits of a column in a row group that its statistics tell, of either kind.
+// The limits of a column in a row group, as numbers or strings.
 struct ColumnLimits {
-  double least = kNaN, greatest = kNaN;
+  double min = kNaN, max = kNaN;
   std::string first, last;
   bool has_words = false;
 };
 
-// What a stored number of dates and times is in seconds, as append_values() makes them.
+// Converts a stored date or time to seconds, as append_values() does.
 inline double in_seconds(double stored, const parquet::LogicalType& logical) {
   const auto of_unit = [&](parquet::LogicalType::TimeUnit::unit unit) {
     return stored / (unit == parquet::LogicalType::TimeUnit::MILLIS   ? 1e3
@@ -37,9 +37,9 @@ template <class ParquetType>
 ColumnLimits limits_as_numbers(const parquet::Statistics& statistics,
                                const parquet::LogicalType* logical = nullptr) {
   const auto& typed = static_cast<const parquet::TypedStatistics<ParquetType>&>(statistics);
-  const auto least = static_cast<double>(typed.min()), greatest = static_cast<double>(typed.max());
-  if (!logical) return {least, greatest, {}, {}, false};
-  return {in_seconds(least, *logical), in_seconds(greatest, *logical), {}, {}, false};
+  const auto min = static_cast<double>(typed.min()), max = static_cast<double>(typed.max());
+  if (!logical) return {min, max, {}, {}, false};
+  return {in_seconds(min, *logical), in_seconds(max, *logical), {}, {}, false};
 }
 
 inline ColumnLimits limits_of(const parquet::Statistics& statistics,

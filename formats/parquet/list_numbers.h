@@ -1,4 +1,4 @@
-// Columns of lists of numbers of one length, such as embeddings, decoded piece by piece.
+// Decodes columns of fixed-length lists of numbers, such as embeddings, in pieces.
 #pragma once
 
 #include <arrow/util/float16.h>
@@ -15,7 +15,7 @@
 
 namespace lockstep::formats {
 
-// A list at the top level whose elements are plain numbers: name.list.element.
+// Whether the column is a top-level list of plain numbers: name.list.element.
 inline bool has_lists_of_numbers(const parquet::ColumnDescriptor& column) {
   if (column.max_repetition_level() != 1 || column.path()->ToDotVector().size() != 3) return false;
   const auto* list = column.schema_node()->parent()->parent();
@@ -33,23 +33,23 @@ inline bool has_lists_of_numbers(const parquet::ColumnDescriptor& column) {
   }
 }
 
-// The lists that have been read.
+// Collects lists as they are read.
 class ListNumbers {
  public:
-  ListNumbers(const std::string& column, const DataTable& table, size_t most)
-      : name_(column), table_(table), most_(most) {}
+  ListNumbers(const std::string& column, const DataTable& table, size_t max_values)
+      : name_(column), table_(table), max_values_(max_values) {}
 
   void begin_row() {
     end_row();
-    if (row_ends_.size() >= table_.rows) throw refused("has more lists than there are rows");
+    if (row_ends_.size() >= table_.rows) throw refused("has more lists than rows");
     in_row_ = true;
   }
   void add(double value) {
-    if (values_.size() == most_) throw refused("takes more memory than a row group may");
+    if (values_.size() == max_values_) throw refused("exceeds the memory limit of a row group");
     values_.push_back(value);
   }
 
-  // Row by row what was added. A list that is null or empty is one of missing values.
+  // The lists as one column per element. A null or empty list becomes missing values.
   std::vector<TableColumn> columns() {
     end_row();
     if (row_ends_.size() != table_.rows)
@@ -65,7 +65,7 @@ class ListNumbers {
         columns[i].numbers.push_back(end > begin ? values_[begin + i] : kNaN);
       begin = end;
     }
-    if (width_ == 0) throw refused("has no lists but empty ones");
+    if (width_ == 0) throw refused("has only empty lists");
     return columns;
   }
 
@@ -76,8 +76,8 @@ class ListNumbers {
     if (width_ == 0) width_ = length;
     if (length != 0 && length != width_)
       throw config_error(
-          fmt::format("{}: row {}: column '{}' has a list of {} numbers, and one of {} before: all "
-                      "must have the same length",
+          fmt::format("{}: row {}: column '{}' has a list of length {}, but length {} in previous "
+                      "rows: all lists must have the same length",
                       table_.name, row_ends_.size() + 1, printable(name_), length, width_));
     row_ends_.push_back(values_.size());
   }
@@ -87,7 +87,7 @@ class ListNumbers {
 
   const std::string& name_;
   const DataTable& table_;
-  size_t most_, width_ = 0;
+  size_t max_values_, width_ = 0;
   bool in_row_ = false;
   std::vector<double> values_;
   std::vector<size_t> row_ends_;
@@ -117,11 +117,11 @@ void read_lists_as(parquet::ColumnReader& column, const ToDouble& to_double, Lis
   }
 }
 
-// A column with has_lists_of_numbers(), of at most `most` numbers. Throws Config: lists of
-// different lengths or of another number than the table's rows; parquet::ParquetException.
+// Reads a column with has_lists_of_numbers() and at most `max_values` numbers. Throws Config if
+// lists differ in length or their number differs from the rows; parquet::ParquetException.
 inline std::vector<TableColumn> read_lists(parquet::ColumnReader& column, const std::string& name,
-                                           const DataTable& table, size_t most) {
-  ListNumbers lists(name, table, most);
+                                           const DataTable& table, size_t max_values) {
+  ListNumbers lists(name, table, max_values);
   const auto& logical = column.descr()->logical_type();
   const bool is_unsigned = logical && logical->is_int() &&
                            !static_cast<const parquet::IntLogicalType&>(*logical).is_signed();

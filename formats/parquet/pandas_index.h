@@ -1,4 +1,4 @@
-// Which columns of a Parquet file pandas wrote as the index of its rows.
+// Finds the columns of a Parquet file that store a pandas index.
 #pragma once
 
 #include <parquet/metadata.h>
@@ -9,7 +9,7 @@
 
 namespace lockstep::formats {
 
-// Empty where the file says nothing of it, or something that pandas does not write.
+// Empty if the file has no valid pandas metadata.
 inline std::vector<std::string> pandas_index(const parquet::FileMetaData& metadata) {
   const auto& pairs = metadata.key_value_metadata();
   if (!pairs) return {};
@@ -20,7 +20,7 @@ inline std::vector<std::string> pandas_index(const parquet::FileMetaData& metada
   std::vector<std::string> names;
   const auto index = pandas.find("index_columns");
   if (index == pandas.end() || !index->is_array()) return {};
-  for (const auto& column : *index)  // a range of numbers is an object, and no column
+  for (const auto& column : *index)  // a RangeIndex is an object, not a column
     if (column.is_string()) names.push_back(column.get<std::string>());
   return names;
 }

@@ -1,5 +1,5 @@
-// Columns of plain numbers, decoded piece by piece into a table's: without Arrow's arrays, which
-// are written as a whole and read again.
+// Decodes columns of plain numbers in pieces directly into table columns, without intermediate
+// Arrow arrays.
 #pragma once
 
 #include <parquet/column_reader.h>
@@ -19,7 +19,7 @@ struct PlainNumbers {
   bool are_all_there = true;
 };
 
-// Whether the column is one at the top level whose numbers mean what they are.
+// Whether this is a top-level column of numbers without a logical type that changes their meaning.
 inline bool has_plain_numbers(const parquet::ColumnDescriptor& column) {
   if (column.max_repetition_level() > 0 || column.max_definition_level() > 1) return false;
   const auto& logical = column.logical_type();
@@ -33,7 +33,7 @@ inline bool has_plain_numbers(const parquet::ColumnDescriptor& column) {
   }
 }
 
-// Puts NaN where a level says that there is no value, and moves the others apart.
+// Inserts NaN for missing values according to the definition levels.
 inline void spread(const std::vector<int16_t>& levels, int64_t num_levels, int64_t num_values,
                    std::vector<double>& out) {
   const auto begin = out.size() - static_cast<size_t>(num_values);
@@ -44,7 +44,7 @@ inline void spread(const std::vector<int16_t>& levels, int64_t num_levels, int64
         levels[static_cast<size_t>(to)] > 0 ? out[begin + static_cast<size_t>(--from)] : kNaN;
 }
 
-// Of pages that contradict themselves: levels that announce other values than there are.
+// Whether the definition levels match the number of values; false for damaged pages.
 inline bool is_consistent(const std::vector<int16_t>& levels, int64_t num_levels,
                           int64_t num_values) {
   int64_t there = 0;
@@ -52,7 +52,7 @@ inline bool is_consistent(const std::vector<int16_t>& levels, int64_t num_levels
   return there == num_values;
 }
 
-// As append_numbers() does, of a piece that is in the cache still. Returns whether all are numbers.
+// Appends a piece that is still in the cache. Returns whether no value is missing.
 template <class T>
 bool append_dense(std::span<const T> values, std::vector<double>& out) {
   out.insert(out.end(), values.begin(), values.end());
@@ -62,7 +62,7 @@ bool append_dense(std::span<const T> values, std::vector<double>& out) {
   return missing == 0;
 }
 
-// `T`: what the stored bits mean.
+// `T`: the type of the stored values.
 template <class ParquetType, class T>
 std::optional<PlainNumbers> read_as(parquet::ColumnReader& column, size_t rows) {
   constexpr int64_t kPiece = 4096;
@@ -74,10 +74,10 @@ std::optional<PlainNumbers> read_as(parquet::ColumnReader& column, size_t rows) 
   auto& numbers = result.values;
   numbers.reserve(rows);
   while (numbers.size() < rows && reader.HasNext()) {
-    const auto most = std::min<int64_t>(kPiece, static_cast<int64_t>(rows - numbers.size()));
+    const auto max_count = std::min<int64_t>(kPiece, static_cast<int64_t>(rows - numbers.size()));
     int64_t num_values = 0;
     const auto num_levels =
-        reader.ReadBatch(most, levels.data(), nullptr, values.data(), &num_values);
+        reader.ReadBatch(max_count, levels.data(), nullptr, values.data(), &num_values);
     if (num_levels <= 0) return std::nullopt;
     if (!append_dense(
             std::span(reinterpret_cast<const T*>(values.data()), static_cast<size_t>(num_values)),
@@ -91,8 +91,8 @@ std::optional<PlainNumbers> read_as(parquet::ColumnReader& column, size_t rows) 
   return result;
 }
 
-// All values of a column with has_plain_numbers(). Nothing for damaged pages. Throws
-// parquet::ParquetException. At most `rows` of them; fewer where the column has fewer.
+// Reads at most `rows` values of a column with has_plain_numbers(); fewer if the column has fewer.
+// nullopt for damaged pages. Throws parquet::ParquetException.
 inline std::optional<PlainNumbers> read_plain_numbers(parquet::ColumnReader& column, size_t rows) {
   const auto& logical = column.descr()->logical_type();
   const bool is_unsigned = logical && logical->is_int() &&

@@ -28,7 +28,7 @@ std::optional<double> plain_number(std::string_view text, char decimal) {
     if (const auto comma = with_point.find(','); comma != with_point.npos) with_point[comma] = '.';
     text = with_point;
   }
-  return number_in<double>(text);
+  return parse_number<double>(text);
 }
 
 std::optional<double> truth_value(std::string_view text) {
@@ -39,8 +39,8 @@ std::optional<double> truth_value(std::string_view text) {
   return std::nullopt;
 }
 
-// Reads dates and times from the front of a text. Each function leaves what follows, and false
-// means that the text does not begin like that.
+// Parses dates and times. Each function consumes a prefix of the text; it returns false if the text
+// does not start with the expected format.
 class TimeReader {
  public:
   explicit TimeReader(std::string_view text) : rest_(text) {}
@@ -63,20 +63,20 @@ class TimeReader {
   }
 
  private:
-  bool accept(char wanted) {
-    if (!rest_.starts_with(wanted)) return false;
+  bool accept(char expected) {
+    if (!rest_.starts_with(expected)) return false;
     rest_.remove_prefix(1);
     return true;
   }
 
-  // Of `least` to `most` digits.
-  bool digits(size_t least, size_t most, int& value) {
+  // Reads `min_digits` to `max_digits` digits.
+  bool digits(size_t min_digits, size_t max_digits, int& value) {
     size_t count = 0;
     value = 0;
-    while (count < rest_.size() && count < most && is_digit(rest_[count]))
+    while (count < rest_.size() && count < max_digits && is_digit(rest_[count]))
       value = value * 10 + (rest_[count++] - '0');
     rest_.remove_prefix(count);
-    return count >= least;
+    return count >= min_digits;
   }
 
   // YYYY-MM-DD
@@ -92,7 +92,7 @@ class TimeReader {
     return true;
   }
 
-  // "2 days 03:04:05", "-1 days +23:00:00", as pandas writes durations: leaves the clock.
+  // The days of a pandas duration, "2 days 03:04:05" or "-1 days +23:00:00"; the time remains.
   bool days(double& seconds) {
     const bool negative = accept('-');
     int count = 0;
@@ -125,7 +125,7 @@ class TimeReader {
     return true;
   }
 
-  // Nothing, Z, +01:00, -0130
+  // Empty, Z, +01:00, -0130
   bool zone(double& seconds) {
     if (rest_.empty() || accept('Z')) return true;
     const bool west = rest_.starts_with('-');
@@ -159,7 +159,7 @@ bool has_separators(std::string_view text) {
   return groups > 0 && in_group > 0 && (groups == 1 || of_three);
 }
 
-// 31.01.2026  1/31/2026  26-01-31, also with a time behind it
+// 31.01.2026  1/31/2026  26-01-31, optionally followed by a time
 bool is_other_date(std::string_view text) {
   std::array<size_t, 3> widths{};
   size_t group = 0, at = 0;
@@ -182,15 +182,15 @@ bool is_other_date(std::string_view text) {
          ((a == 4 && is_short(c)) || (is_short(a) && (c == 4 || (a == 2 && c == 2))));
 }
 
-// Why a text that looks like a number or a date to people is none here; nothing for other texts.
+// Why a text that looks like a number or a date is not accepted as one; empty for other texts.
 const char* format_of(std::string_view text) {
   if (text.starts_with('-') || text.starts_with('+')) text.remove_prefix(1);
   bool has_currency = false;
   for (const std::string_view sign : {"$", "\xE2\x82\xAC", "\xC2\xA3", "\xC2\xA5"}) {
-    const bool before = text.starts_with(sign), behind = !before && text.ends_with(sign);
+    const bool before = text.starts_with(sign), after = !before && text.ends_with(sign);
     if (before) text.remove_prefix(sign.size());
-    if (behind) text.remove_suffix(sign.size());
-    has_currency = has_currency || before || behind;
+    if (after) text.remove_suffix(sign.size());
+    has_currency = has_currency || before || after;
   }
   const bool per_cent = text.ends_with('%');
   if (per_cent) text.remove_suffix(1);
@@ -200,7 +200,7 @@ const char* format_of(std::string_view text) {
   if (!has_currency && !per_cent && is_other_date(text))
     return "dates are written 2026-01-31 or 2026-01-31 12:00:00";
   if (!separated && !plain_number(text, '.')) return nullptr;
-  if (per_cent) return "it has a per cent sign";
+  if (per_cent) return "it has a percent sign";
   if (has_currency) return "it has a currency sign";
   return "it has a decimal comma (set decimal: \",\") or thousands separators";
 }

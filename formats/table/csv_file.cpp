@@ -28,7 +28,7 @@ struct WordHash {
   size_t operator()(std::string_view word) const { return std::hash<std::string_view>{}(word); }
 };
 
-// What the cells of a column are, counted; missing ones are not.
+// Counts the kinds of cells of a column, except missing ones.
 struct CellCounts {
   struct Kind {
     int64_t count = 0, line = 0;  // the line of the first one
@@ -45,8 +45,8 @@ struct CellCounts {
   }
 };
 
-struct WantedColumn {
-  size_t cell;                  // where it stands in a record
+struct SelectedColumn {
+  size_t cell;                  // index in a record
   std::optional<bool> is_text;  // declared or, after the first pass, inferred
   CellCounts counts;
   TableColumn column;
@@ -70,7 +70,7 @@ class CsvParser {
     if (format_.header) again.next();
     while (again.next()) read_row(again);
     if (table_.rows == 0) throw config_error(name_ + ": it has no records");
-    for (auto& wanted : wanted_) table_.columns.push_back(std::move(wanted.column));
+    for (auto& selected : selected_) table_.columns.push_back(std::move(selected.column));
     return std::move(table_);
   }
 
@@ -84,10 +84,10 @@ class CsvParser {
     for (const auto& cell : records.cells()) names_.emplace_back(cell.text(memory));
     if (names_.size() == 1) verify_separator(names_.front(), records.line());
     if (names_.size() > kMaxColumns)
-      throw bad(records.line(), fmt::format("more than {} columns", kMaxColumns));
+      throw bad(records.line(), fmt::format("it has more than {} columns", kMaxColumns));
     for (const auto& name : names_)
       if (find_invalid_utf8(name) != std::string::npos || name.find('\0') != std::string::npos)
-        throw bad(records.line(), "the names of the columns are not UTF-8 text");
+        throw bad(records.line(), "column names are not valid UTF-8");
   }
 
   void choose_columns() {
@@ -99,36 +99,36 @@ class CsvParser {
             fmt::format("{}: no column '{}'{}", name_, printable(name), suggest(name, names_)));
       if (std::find(found + 1, names_.end(), name) != names_.end())
         throw config_error(fmt::format("{}: two columns are called '{}'", name_, printable(name)));
-      WantedColumn wanted{.cell = static_cast<size_t>(found - names_.begin())};
-      wanted.column.name = name;
+      SelectedColumn selected{.cell = static_cast<size_t>(found - names_.begin())};
+      selected.column.name = name;
       for (const auto& [declared, is_text] : format_.is_text)
-        if (declared == name) wanted.is_text = is_text;
-      wanted_.push_back(std::move(wanted));
+        if (declared == name) selected.is_text = is_text;
+      selected_.push_back(std::move(selected));
     }
   }
 
-  // A header of one column that holds what other files have between columns.
+  // Detects a header with a single column that contains a different separator.
   void verify_separator(const std::string& only, int64_t line) const {
     for (const auto& [separator, text] :
          {std::pair{'\t', "\\t"}, {';', ";"}, {'|', "|"}, {',', ","}})
       if (separator != format_.separator && only.find(separator) != only.npos)
-        throw bad(line, fmt::format("the only column is called '{}'; are the columns separated "
-                                    "otherwise? Set separator: \"{}\"",
+        throw bad(line, fmt::format("the only column is called '{}'; if it is a list of names, set "
+                                    "separator: \"{}\"",
                                     printable(only), text));
   }
 
-  // The first pass. A record that is no record is judged by the second one.
+  // The first pass. The second pass handles invalid records.
   void infer_types(CsvRecords& records) {
     std::string memory;
     while (records.next()) {
       if (!records.problem().empty() || records.cells().size() != names_.size()) continue;
-      for (auto& wanted : wanted_)
-        if (!wanted.is_text)
-          count_cell(wanted.counts, records.cells()[wanted.cell].text(memory), records.line());
+      for (auto& selected : selected_)
+        if (!selected.is_text)
+          count_cell(selected.counts, records.cells()[selected.cell].text(memory), records.line());
     }
-    for (auto& wanted : wanted_) {
-      if (!wanted.is_text) wanted.is_text = holds_texts(wanted);
-      wanted.column.is_text = *wanted.is_text;
+    for (auto& selected : selected_) {
+      if (!selected.is_text) selected.is_text = is_text_column(selected);
+      selected.column.is_text = *selected.is_text;
     }
   }
 
@@ -143,41 +143,41 @@ class CsvParser {
     kind.format = cell.format;
   }
 
-  // Numbers, truth values and times are one column of numbers each, but do not mix, and no cell is
-  // passed over: a table in which one of a thousand numbers is "?" is not one of a thousand words.
-  bool holds_texts(WantedColumn& wanted) const {
-    auto& counts = wanted.counts;
+  // Numbers, booleans and times each form a numeric column, but cannot be mixed, and no cell is
+  // ignored: a single "?" among a thousand numbers is an error, not a reason to treat them as text.
+  bool is_text_column(SelectedColumn& selected) const {
+    auto& counts = selected.counts;
     const auto total = counts.total();
     const auto main = std::ranges::max({CellKind::Number, CellKind::Truth, CellKind::Time}, {},
                                        [&](CellKind kind) { return counts.of(kind).count; });
     if (counts.of(main).count == total) return false;
     const auto texts = counts.of(CellKind::Text).count + counts.of(CellKind::Truth).count;
     if (2 * texts > total) return true;
-    throw mixed(wanted, main);
+    throw mixed(selected, main);
   }
 
-  Error mixed(WantedColumn& wanted, CellKind main) const {
+  Error mixed(SelectedColumn& selected, CellKind main) const {
     const CellCounts::Kind* odd = nullptr;
     for (const auto kind :
          {CellKind::Text, CellKind::Formatted, CellKind::Truth, CellKind::Time, CellKind::Number})
-      if (const auto& cells = wanted.counts.of(kind);
+      if (const auto& cells = selected.counts.of(kind);
           kind != main && cells.count > 0 && (!odd || cells.line < odd->line))
         odd = &cells;
-    const auto name = printable(wanted.column.name);
-    const auto count = wanted.counts.of(main).count;
+    const auto name = printable(selected.column.name);
+    const auto count = selected.counts.of(main).count;
     return bad(odd->line,
                fmt::format("column '{}': '{}' is not a number{}{}{}; write {} as a number, list it "
-                           "in missing_values, or set types: {{{}: text}} to make a word of every "
-                           "cell",
+                           "in missing_values, or set types: {{{}: text}} to read all cells as "
+                           "text",
                            name, printable(odd->first), *odd->format ? ": " : "", odd->format,
                            count == 0 ? std::string()
                                       : fmt::format(", but {} of {} cells are {}", count,
-                                                    wanted.counts.total(), plural_of(main)),
+                                                    selected.counts.total(), plural_of(main)),
                            *odd->format ? "it" : "such cells", name));
   }
 
   static const char* plural_of(CellKind kind) {
-    return kind == CellKind::Truth  ? "truth values"
+    return kind == CellKind::Truth  ? "booleans"
            : kind == CellKind::Time ? "dates or times"
                                     : "numbers";
   }
@@ -193,7 +193,7 @@ class CsvParser {
                                              table_.bad_rows, format_.max_bad_rows);
       throw bad(records.line(), problem + counted);
     }
-    for (auto& wanted : wanted_) append(wanted, records.cells()[wanted.cell]);
+    for (auto& selected : selected_) append(selected, records.cells()[selected.cell]);
     table_.places.push_back(records.line());
     ++table_.rows;
   }
@@ -201,34 +201,34 @@ class CsvParser {
   std::string problem_of(const CsvRecords& records) {
     if (!records.problem().empty()) return records.problem();
     if (records.cells().size() != names_.size())
-      return fmt::format("{} cells, there are {} columns", records.cells().size(), names_.size());
-    for (const auto& wanted : wanted_) {
-      const auto text = records.cells()[wanted.cell].text(memory_);
+      return fmt::format("{} cells, expected {} columns", records.cells().size(), names_.size());
+    for (const auto& selected : selected_) {
+      const auto text = records.cells()[selected.cell].text(memory_);
       if (is_missing(text)) continue;
-      if (!wanted.column.is_text && !cell_value(text, format_.decimal))
-        return fmt::format("column '{}': '{}' is not a number", printable(wanted.column.name),
+      if (!selected.column.is_text && !cell_value(text, format_.decimal))
+        return fmt::format("column '{}': '{}' is not a number", printable(selected.column.name),
                            printable(text));
-      if (wanted.column.is_text && !wanted.codes.contains(text) &&
+      if (selected.column.is_text && !selected.codes.contains(text) &&
           find_invalid_utf8(text) != std::string::npos)
-        return fmt::format("column '{}': '{}' is not UTF-8 text", printable(wanted.column.name),
+        return fmt::format("column '{}': '{}' is not UTF-8 text", printable(selected.column.name),
                            printable(text));
     }
     return {};
   }
 
-  void append(WantedColumn& wanted, const CsvCell& cell) {
+  void append(SelectedColumn& selected, const CsvCell& cell) {
     const auto text = cell.text(memory_);
-    auto& column = wanted.column;
+    auto& column = selected.column;
     if (!column.is_text) {
       column.numbers.push_back(is_missing(text) ? std::numeric_limits<double>::quiet_NaN()
                                                 : *cell_value(text, format_.decimal));
     } else if (is_missing(text)) {
       column.codes.push_back(-1);
-    } else if (const auto known = wanted.codes.find(text); known != wanted.codes.end()) {
+    } else if (const auto known = selected.codes.find(text); known != selected.codes.end()) {
       column.codes.push_back(known->second);
     } else {
       const auto code = static_cast<int32_t>(column.words.size());
-      wanted.codes.emplace(text, code);
+      selected.codes.emplace(text, code);
       column.words.emplace_back(text);
       column.codes.push_back(code);
     }
@@ -246,7 +246,7 @@ class CsvParser {
   const CsvFormat& format_;
   const std::string& name_;
   std::vector<std::string> names_;
-  std::vector<WantedColumn> wanted_;
+  std::vector<SelectedColumn> selected_;
   DataTable table_;
   std::string memory_;
 };
@@ -266,8 +266,8 @@ bool looks_like_json(std::string_view text) {
 DataTable parse_csv(std::string_view text, const CsvFormat& format, const std::string& name) {
   if (looks_like_json(text))
     throw config_error(name +
-                       ": it is JSON, not CSV; use the dataset jsonl, which reads one object "
-                       "per line");
+                       ": it is JSON, not CSV; use the dataset jsonl, which expects one object per "
+                       "line");
   refuse_other_kinds(text, name, "CSV");
   return CsvParser(text, format, name).parse();
 }

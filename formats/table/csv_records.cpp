@@ -36,7 +36,7 @@ bool CsvRecords::next() {
     read_cell();
     if (at_ >= text_.size()) return true;
     if (text_[at_++] == '\n') break;
-    // A separator; at the very end of the text an empty cell follows it.
+    // A separator; at the end of the text, it is followed by an empty cell.
     if (at_ == text_.size()) {
       cells_.push_back({});
       return true;
@@ -46,7 +46,7 @@ bool CsvRecords::next() {
   return true;
 }
 
-// Leaves at_ at the separator or line break behind the cell, or at the end.
+// Advances at_ to the separator or line break after the cell, or to the end.
 void CsvRecords::read_cell() {
   if (at_ < text_.size() && text_[at_] == '"') return read_quoted();
   auto end = at_;
@@ -64,7 +64,7 @@ void CsvRecords::read_quoted() {
   for (;; at_ += 2) {
     at_ = text_.find('"', at_);
     if (at_ == text_.npos) {
-      // Nobody knows where the record was meant to end: it goes on to the end of its first line.
+      // The end of the record is unknown: treat its first line as the record.
       const auto line_end = std::min(text_.find('\n', begin), text_.size());
       problem_ = "a quote is not closed";
       cells_.push_back({.raw = text_.substr(begin, line_end - begin)});

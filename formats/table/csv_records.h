@@ -1,4 +1,4 @@
-// Cuts a text of separated values into records and cells. No LibTorch.
+// Splits CSV text into records and cells. No LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 namespace lockstep::formats {
 
 struct CsvCell {
-  std::string_view raw;  // without the quotes around it
+  std::string_view raw;  // without enclosing quotes
   bool quoted = false;
-  bool doubled = false;  // holds doubled quotes
+  bool doubled = false;  // contains doubled quotes
 
-  // The content; `memory` holds it where it differs from `raw`.
+  // The content; stored in `memory` if it differs from `raw`.
   std::string_view text(std::string& memory) const;
 };
 
@@ -21,12 +21,12 @@ class CsvRecords {
  public:
   CsvRecords(std::string_view text, char separator);
 
-  // Reads the next record that is no empty line; false at the end.
+  // Reads the next record, skipping empty lines; false at the end.
   bool next();
 
   const std::vector<CsvCell>& cells() const { return cells_; }
-  int64_t line() const { return line_; }  // where the record begins, from 1
-  // Why the record is none, or empty.
+  int64_t line() const { return line_; }  // first line of the record, 1-based
+  // Why the record is invalid; empty if it is valid.
   const std::string& problem() const { return problem_; }
 
  private:

@@ -65,7 +65,7 @@ bool have_same_keys(const PartitionFile& a, const PartitionFile& b) {
                             &std::pair<std::string, std::string>::first);
 }
 
-// A key of a file: a column that has one value.
+// A partition key of a file: a column with a constant value.
 struct ConstantColumn {
   std::string name, text;
   bool is_text = false, is_missing = false;
@@ -102,7 +102,7 @@ class PartitionedParquetFile final : public ParquetFile {
   std::vector<int64_t> row_groups() const override { return file_->row_groups(); }
 
   DataTable read(size_t row_group, const std::vector<std::string>& columns,
-                 const DoPieces& work) const override {
+                 const ParallelFor& work) const override {
     auto table = file_->read(row_group, stored(columns), work);
     for (const auto& name : columns)
       if (const auto* key = key_of(name)) table.columns.push_back(key->rows(table.rows));
@@ -157,14 +157,13 @@ std::vector<PartitionFile> parquet_files(const std::string& path) {
   list_partitions(path, place, files);
   if (files.empty())
     throw config_error(
-        fmt::format("{}: no *.parquet files in this folder or in folders called "
-                    "key=value in it",
+        fmt::format("{}: no *.parquet files in this directory or its key=value subdirectories",
                     printable(path, 400)));
   std::ranges::sort(files, {}, &PartitionFile::path);
   for (const auto& file : files)
     if (!have_same_keys(file, files.front()))
       throw config_error(fmt::format(
-          "{}: lies in folders of other keys (key=value) than {}; keep them apart",
+          "{}: its partition keys (key=value directories) differ from those of {}; separate them",
           printable(file.path.string(), 400), printable(files.front().path.string(), 400)));
   return files;
 }
@@ -182,7 +181,7 @@ std::vector<std::unique_ptr<ParquetFile>> open_partitions(const std::vector<Part
     for (size_t key = 0; key < keys.size(); ++key) {
       const auto& [name, value] = keys[key];
       if (std::ranges::find(names, name) != names.end())
-        throw config_error(fmt::format("{}: '{}' is a column, and the key of a folder too",
+        throw config_error(fmt::format("{}: '{}' is both a column and a partition key",
                                        printable(path.string(), 400), printable(name)));
       const bool missing = value == kNoValue;
       constants.push_back({.name = name,

@@ -18,7 +18,7 @@ namespace {
 
 constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
 constexpr std::string_view kUtf8Mark = "\xEF\xBB\xBF";
-// Of lines that each have keys of their own, most cells would be missing values.
+// Limits the table size if most lines have different keys, so that most cells are missing values.
 constexpr size_t kCellsOfAnyFile = size_t{1} << 26, kCellsPerByte = 8;
 
 using JsonObject = nlohmann::json;
@@ -27,7 +27,7 @@ struct JsonColumn {
   enum class Kind { Unknown, Number, Text, List };
   std::string name;
   Kind kind = Kind::Unknown;
-  bool is_there = false;           // in any line, if only as null
+  bool is_there = false;           // in any line, possibly as null
   std::vector<TableColumn> parts;  // one, or the elements of a list
   std::unordered_map<std::string, int32_t> codes;
 };
@@ -35,7 +35,7 @@ struct JsonColumn {
 const char* kind_text(JsonColumn::Kind kind) {
   switch (kind) {
     case JsonColumn::Kind::Number: return "a number";
-    case JsonColumn::Kind::Text: return "a text";
+    case JsonColumn::Kind::Text: return "a string";
     case JsonColumn::Kind::List: return "a list";
     default: return "missing";
   }
@@ -82,7 +82,7 @@ class JsonlParser {
     columns_.emplace_back().name = name;
   }
 
-  // Those that are new, in the order of the line, which a JsonObject does not keep.
+  // Adds new keys in the order of the line, which a JsonObject does not preserve.
   void add_columns(const JsonObject& row, std::string_view line) {
     const auto keys = row.items();
     const auto is_new = [&](const auto& item) { return !places_.contains(item.key()); };
@@ -113,7 +113,7 @@ class JsonlParser {
     if (width > (kCellsOfAnyFile + kCellsPerByte * text_.size()) / table_.rows)
       throw config_error(
           fmt::format("{}: {} columns of {} rows by line {} are too many for a file of {} bytes; "
-                      "name the columns to use",
+                      "list the columns to use",
                       name_, width, table_.rows, number, text_.size()));
   }
 
@@ -139,26 +139,26 @@ class JsonlParser {
   static std::string problem_of_value(const JsonObject& value, const JsonColumn* column) {
     if (value.is_null()) return {};
     if (value.is_object())
-      return "an object is not a number, truth value, text or list of numbers; name the columns to "
-             "use";
+      return "expected a number, boolean, string or list of numbers, got an object; list the "
+             "columns to use";
     const auto kind = kind_of(value);
     if (kind == JsonColumn::Kind::List) {
       if (value.empty()) return "the list is empty";
       for (const auto& element : value)
         if (!element.is_number() && !element.is_boolean() && !element.is_null())
-          return "the list holds something that is not a number; name the columns to use";
+          return "the list has an element that is not a number; list the columns to use";
     }
     if (!column || column->kind == JsonColumn::Kind::Unknown) return {};
     if (kind != column->kind)
-      return fmt::format("expected {}, as in the lines before, got {}", kind_text(column->kind),
+      return fmt::format("expected {}, as in previous lines, got {}", kind_text(column->kind),
                          kind_text(kind));
     if (kind == JsonColumn::Kind::List && value.size() != column->parts.size())
-      return fmt::format("expected a list of {}, as in the lines before, got {}",
+      return fmt::format("expected a list of length {}, as in previous lines, got {}",
                          column->parts.size(), value.size());
     return {};
   }
 
-  // Rows before the first value are missing ones.
+  // Rows before the first value are missing values.
   void begin_column(JsonColumn& column, const JsonObject& value) {
     column.kind = kind_of(value);
     const bool is_list = column.kind == JsonColumn::Kind::List;

@@ -1,4 +1,4 @@
-// Parquet files, read by whole row groups and chosen columns. No LibTorch.
+// Parquet files, read by row group and column. No LibTorch.
 #pragma once
 
 #include <filesystem>
@@ -12,37 +12,36 @@
 
 namespace lockstep::formats {
 
-// The bytes may be hostile: metadata are checked before they are used, decoded columns before they
-// are read, pages against their checksums where they have them.
+// Safe for untrusted files: verifies metadata, decoded columns, and page checksums if present.
 //
-// Thread: const and safe to use from several threads at once.
+// Thread: const functions are safe to call from several threads concurrently.
 class ParquetFile {
  public:
   virtual ~ParquetFile() = default;
 
-  // Of the columns at the top level, whatever their type.
+  // Names of all top-level columns.
   virtual std::vector<std::string> columns() const = 0;
-  // Those of them that pandas wrote as the index of the rows.
+  // Names of the columns that store a pandas index.
   virtual std::vector<std::string> index_columns() const = 0;
-  // Rows of each row group.
+  // Number of rows in each row group.
   virtual std::vector<int64_t> row_groups() const = 0;
 
-  // The columns of a row group, in that order; a column of lists of numbers as one column per
-  // element. Throws Config for a column of another type than number, truth value, date, time, text
-  // or list of numbers, for lists of different lengths, and for a damaged file; Environment when
-  // the file cannot be read or has changed since it was opened. `work`: does the columns, which are
-  // pieces.
+  // Reads columns of a row group, in the given order; a column of lists of numbers becomes one
+  // column per element. `work` executes the loop over columns. Throws Config for unsupported column
+  // types (supported: number, boolean, date, time, string, list of numbers), lists of different
+  // lengths, and damaged files; Environment if the file cannot be read or was changed since it was
+  // opened.
   virtual DataTable read(size_t row_group, const std::vector<std::string>& columns,
-                         const DoPieces& work = do_in_turn) const = 0;
+                         const ParallelFor& work = serial_for) const = 0;
 
-  // False when the file's statistics say that no row of the group can pass the filter.
+  // False if, according to the file's statistics, no row of the group passes the filter.
   virtual bool may_pass(size_t row_group, const RowFilter& filter) const = 0;
-  // True when the statistics say that none of the columns misses a value in the group.
+  // True if, according to the file's statistics, the columns have no missing values in the group.
   virtual bool is_complete(size_t row_group, const std::vector<std::string>& columns) const = 0;
 };
 
-// Arrow's libraries, 70 MB of them, are loaded when the first file is opened. Throws Config: this
-// build has none, no such file, or not Parquet.
+// Loads the Arrow libraries (70 MB) when the first file is opened. Throws Config if this build has
+// no Arrow, or the file does not exist or is not a Parquet file.
 std::unique_ptr<ParquetFile> open_parquet_file(const std::filesystem::path& path);
 
 }  // namespace lockstep::formats

@@ -27,13 +27,13 @@ std::string DataTable::where(size_t row) const {
                      row < places.size() ? places[row] : static_cast<int64_t>(row) + 1);
 }
 
-const TableColumn& DataTable::column(const std::string& wanted) const {
+const TableColumn& DataTable::column(const std::string& column_name) const {
   for (const auto& column : columns)
-    if (column.name == wanted) return column;
+    if (column.name == column_name) return column;
   std::vector<std::string> names;
   for (const auto& column : columns) names.push_back(column.name);
-  throw config_error(
-      fmt::format("{}: no column '{}'{}", name, printable(wanted), suggest(wanted, names)));
+  throw config_error(fmt::format("{}: no column '{}'{}", name, printable(column_name),
+                                 suggest(column_name, names)));
 }
 
 std::vector<std::string> column_names(const DataTable& table) {
@@ -46,7 +46,7 @@ std::vector<std::string> column_names(const DataTable& table) {
 }
 
 void choose_columns(DataTable& table, const std::vector<std::string>& names) {
-  std::vector<std::string> owners;  // of the columns, which are moved one by one
+  std::vector<std::string> owners;  // names of the columns, which are moved one by one
   for (const auto& column : table.columns)
     owners.push_back(column.list.empty() ? column.name : column.list);
   std::vector<TableColumn> chosen;

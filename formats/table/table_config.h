@@ -1,4 +1,4 @@
-// The part of a dataset's config that is about the columns of a table. No LibTorch.
+// Config of table datasets: how columns become features and labels. No LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace lockstep::formats {
 enum class LabelKind { Auto, Class, Value };
 constexpr auto choices(LabelKind) { return std::array{"auto", "class", "value"}; }
 
-// What becomes of missing values.
+// Handling of missing values.
 enum class MissingValues { Error, Drop, Fill };
 constexpr auto choices(MissingValues) { return std::array{"error", "drop", "fill"}; }
 
@@ -32,22 +32,22 @@ struct TableConfig {
 template <class V>
 void fields(V& v, TableConfig& c) {
   v("columns", c.columns,
-    "what the features are made of, in this order (default: all but label and pandas' index)");
-  v("label", c.label, "the column that is to be predicted");
+    "the feature columns, in this order (default: all except the label and the pandas index)");
+  v("label", c.label, "the column to predict");
   v("label_kind", c.label_kind,
-    "class: int64, whole numbers as they are, texts numbered in sorted order; value: float32; "
-    "auto: class for texts and whole numbers from 0 on; labels from -1 to 1 must be told");
+    "class: int64, integers unchanged, strings numbered in sorted order; value: float32; auto: "
+    "class for strings and non-negative integers; must be set for integers from -1 to 1");
   v("label_above", c.label_above, "two classes: 1 where the label is above this, else 0");
   v("missing", c.missing,
     "missing values and infinite numbers: error, drop their rows, or fill: numbers with the mean "
-    "of the training rows, texts as unknown");
+    "of the training rows, strings as unknown");
   v("standardize", c.standardize,
     "numbers become (x - mean) / standard deviation, both of the training rows");
   v("one_hot", c.one_hot,
-    "texts become one feature per word of the training rows; false: a field 'categories' with the "
-    "number of each word, 0 for an unknown one");
+    "strings become one feature per distinct string of the training rows; false: a field "
+    "'categories' with the number of each string, 0 if unknown");
   v("max_words", c.max_words,
-    "a column with more different texts than this among the training rows is an error with one_hot",
+    "with one_hot, a column with more distinct strings than this in the training rows is an error",
     at_least(1));
 }
 

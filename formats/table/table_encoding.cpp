@@ -22,15 +22,16 @@ bool is_whole(double value) {
 
 struct NumberColumn {
   const std::vector<double>* values;
-  double filling;  // in place of a missing one
+  double filling;  // replaces missing values
   bool is_scaled;
   double origin, unit;
 };
 
-// A piece of work, and how many rows of it are encoded column by column: they stay in the cache.
+// The rows of a piece of work, and of a tile that is encoded column by column and fits in the
+// cache.
 constexpr size_t kRowsOfPiece = 4096, kRowsOfTile = 64;
 
-// `out`: of row `begin`.
+// `out`: the output of row `begin`.
 void encode_numbers(const std::vector<NumberColumn>& columns, size_t begin, size_t end,
                     float* out) {
   std::array<double, kRowsOfTile> whole;
@@ -66,11 +67,11 @@ std::vector<std::string> used_columns(const TableConfig& config,
       throw config_error(
           fmt::format("{}: no column '{}'{}", file, printable(used[i]), suggest(used[i], all)));
     if (used[i] == config.label)
-      throw config_error(fmt::format("{}: '{}' is the label, so it cannot be a feature too", file,
+      throw config_error(fmt::format("{}: '{}' is the label and cannot also be a feature", file,
                                      printable(used[i])));
     if (std::find(used.begin(), used.begin() + static_cast<std::ptrdiff_t>(i), used[i]) !=
         used.begin() + static_cast<std::ptrdiff_t>(i))
-      throw config_error(fmt::format("{}: column '{}' is chosen twice", file, printable(used[i])));
+      throw config_error(fmt::format("{}: column '{}' is listed twice", file, printable(used[i])));
   }
   if (config.label) {
     if (std::ranges::find(all, *config.label) == all.end())
@@ -81,8 +82,8 @@ std::vector<std::string> used_columns(const TableConfig& config,
   return used;
 }
 
-std::string index_remark(const TableConfig& config, const std::vector<std::string>& index,
-                         const std::string& file) {
+std::string index_warning(const TableConfig& config, const std::vector<std::string>& index,
+                          const std::string& file) {
   std::string names;
   if (config.columns.empty())
     for (const auto& name : index)
@@ -90,9 +91,8 @@ std::string index_remark(const TableConfig& config, const std::vector<std::strin
         names += fmt::format("{}'{}'", names.empty() ? "" : ", ", printable(name));
   if (names.empty()) return {};
   return fmt::format(
-      "{}: column {} is an index that pandas wrote and is left out; name it in "
-      "columns to use it",
-      file, names);
+      "{}: column {} is a pandas index and is not used; to use it, list it in columns", file,
+      names);
 }
 
 void drop_missing(const TableConfig& config, DataTable& table) {
@@ -110,7 +110,7 @@ void drop_missing(const TableConfig& config, DataTable& table) {
       if (!column.is_missing(row)) continue;
       if (config.missing != MissingValues::Drop)
         throw config_error(
-            fmt::format("{}: column '{}' {}; set missing: drop to leave such rows out{}",
+            fmt::format("{}: column '{}' {}; set missing: drop to skip such rows{}",
                         table.where(row), printable(column.name), missing_text(column, row),
                         is_label ? "" : ", or fill to use the mean of the training rows"));
       kept[row] = false;
@@ -119,26 +119,27 @@ void drop_missing(const TableConfig& config, DataTable& table) {
   if (!kept.empty()) keep_rows(table, kept);
 }
 
-void TableEncoding::Statistics::verify_kind(const Column& learned, const TableColumn& column,
+void TableEncoding::Statistics::verify_kind(const Column& fitted, const TableColumn& column,
                                             const std::string& table) {
-  if (column.is_text != learned.is_text)
-    throw config_error(fmt::format("{}: column '{}' holds {}, in other training rows {}", table,
-                                   printable(column.name), column.is_text ? "texts" : "numbers",
-                                   learned.is_text ? "texts" : "numbers"));
+  if (column.is_text != fitted.is_text)
+    throw config_error(fmt::format("{}: column '{}' has {}, but {} in other training rows", table,
+                                   printable(column.name), column.is_text ? "strings" : "numbers",
+                                   fitted.is_text ? "strings" : "numbers"));
 }
 
-// Other lengths would be features that are not there, or left out in silence.
-void TableEncoding::Statistics::verify_lists(const std::vector<Column>& learned,
+// With different lengths, features would be missing or silently dropped.
+void TableEncoding::Statistics::verify_lists(const std::vector<Column>& fitted,
                                              const DataTable& table) {
   std::map<std::string, int64_t> lengths, found;
-  for (const auto& column : learned)
+  for (const auto& column : fitted)
     if (!column.list.empty()) ++lengths[column.list];
   for (const auto& column : table.columns)
     if (!column.list.empty()) ++found[column.list];
   for (const auto& [list, length] : lengths)
     if (found.contains(list) && found[list] != length)
-      throw config_error(fmt::format("{}: column '{}' holds lists of {}, in other rows of {}",
-                                     table.name, printable(list), found[list], length));
+      throw config_error(
+          fmt::format("{}: column '{}' has lists of length {}, but of length {} in other rows",
+                      table.name, printable(list), found[list], length));
 }
 
 void TableEncoding::Statistics::add(const DataTable& table, std::span<const int64_t> training) {
@@ -151,49 +152,49 @@ void TableEncoding::Statistics::add(const DataTable& table, std::span<const int6
       throw config_error(
           fmt::format("{}: column '{}' is not in every file; name the columns to use", table.name,
                       printable(column.name)));
-  for (auto& learned : columns_) {
-    const auto& column = table.column(learned.name);
-    verify_kind(learned, column, table.name);
-    if (learned.is_text) {
+  for (auto& fitted : columns_) {
+    const auto& column = table.column(fitted.name);
+    verify_kind(fitted, column, table.name);
+    if (fitted.is_text) {
       std::vector<int64_t> counts(column.words.size());
       for (const auto row : training)
         if (const auto code = column.codes[static_cast<size_t>(row)]; code >= 0)
           ++counts[static_cast<size_t>(code)];
       for (size_t word = 0; word < counts.size(); ++word)
-        if (counts[word] > 0) learned.words[column.words[word]] += counts[word];
+        if (counts[word] > 0) fitted.words[column.words[word]] += counts[word];
       continue;
     }
-    // Welford's algorithm: one pass, without the cancellation of sums of squares.
+    // Welford's algorithm: one pass, no cancellation as with sums of squares.
     for (const auto row : training) {
       const auto value = column.numbers[static_cast<size_t>(row)];
       if (std::isnan(value)) continue;
-      const auto deviation = value - learned.mean;
-      learned.mean += deviation / static_cast<double>(++learned.count);
-      learned.squares += deviation * (value - learned.mean);
-      learned.least = learned.count == 1 ? value : std::min(learned.least, value);
-      learned.greatest = learned.count == 1 ? value : std::max(learned.greatest, value);
-      learned.whole = learned.whole && is_whole(value);
+      const auto deviation = value - fitted.mean;
+      fitted.mean += deviation / static_cast<double>(++fitted.count);
+      fitted.squares += deviation * (value - fitted.mean);
+      fitted.min = fitted.count == 1 ? value : std::min(fitted.min, value);
+      fitted.max = fitted.count == 1 ? value : std::max(fitted.max, value);
+      fitted.whole = fitted.whole && is_whole(value);
     }
   }
 }
 
 TableEncoding::TableEncoding(const Statistics& statistics)
     : config_(statistics.config_), columns_(statistics.columns_) {
-  check(!columns_.empty(), "an encoding needs training rows");
+  check(!columns_.empty(), "no training rows were added");
   if (config_.label) {
     label_ = columns_.back();
     columns_.pop_back();
     verify_label();
     label_is_class_ = config_.label_above || config_.label_kind == LabelKind::Class ||
                       (config_.label_kind == LabelKind::Auto &&
-                       (label_->is_text || (label_->whole && label_->least >= 0)));
+                       (label_->is_text || (label_->whole && label_->min >= 0)));
   }
   for (const auto& column : columns_)
     if (config_.one_hot && std::ssize(column.words) > config_.max_words)
       throw config_error(fmt::format(
-          "column '{}' holds {} different texts, each of which would become a feature: more than "
-          "max_words: {}; leave the column out of columns, raise max_words, or set one_hot: false "
-          "to get the number of each text instead",
+          "column '{}' has {} distinct strings, each of which would become a feature: more than "
+          "max_words: {}; remove it from columns, raise max_words, or set one_hot: false to use "
+          "the number of each string instead",
           printable(column.name), column.words.size(), config_.max_words));
   size_t numbers = 0, texts = 0;
   for (const auto& column : columns_) {
@@ -210,22 +211,23 @@ void TableEncoding::verify_label() const {
     return config_error(fmt::format("label '{}': {}", printable(*config_.label), why));
   };
   const auto& label = *label_;
-  if (label.name != config_.label) throw refused("it holds lists; a label is one value per row");
-  const bool fits = label.is_text || (label.whole && label.least >= 0);
-  if (label.is_text && config_.label_above) throw refused("label_above needs numbers");
+  if (label.name != config_.label)
+    throw refused("it contains lists; a label must be one value per row");
+  const bool fits = label.is_text || (label.whole && label.min >= 0);
+  if (label.is_text && config_.label_above) throw refused("label_above requires numbers");
   if (config_.label_above) return;
   if (label.is_text && config_.label_kind == LabelKind::Value)
-    throw refused("texts are no values; leave out label_kind to make classes of them");
+    throw refused("strings are not values; remove label_kind to use them as classes");
   if (config_.label_kind == LabelKind::Class && !fits)
-    throw refused("classes are whole numbers from 0 on; set label_kind: value, or label_above");
-  if (config_.label_kind == LabelKind::Auto && !fits && label.whole && label.least == -1 &&
-      label.greatest <= 1)
+    throw refused("classes must be non-negative integers; set label_kind: value, or label_above");
+  if (config_.label_kind == LabelKind::Auto && !fits && label.whole && label.min == -1 &&
+      label.max <= 1)
     throw refused(
-        "its values are whole numbers from -1 to 1: set label_above: 0 for two classes, or "
+        "its values are integers from -1 to 1: set label_above: 0 for two classes, or "
         "label_kind: value to predict the numbers");
 }
 
-Json TableEncoding::meaning() const {
+Json TableEncoding::metadata() const {
   const auto words_of = [](const Column& column) {
     auto words = Json::array();
     for (const auto& [word, count] : column.words) words.push_back(word);
@@ -245,14 +247,14 @@ Json TableEncoding::meaning() const {
       json.update({{"mean", column.mean}, {"deviation", deviation_of(column)}});
     columns.push_back(std::move(json));
   }
-  Json meaning = {{"columns", columns}, {"standardized", config_.standardize}};
-  if (!label_) return meaning;
-  meaning["label"] = {{"name", label_->name}};
+  Json metadata = {{"columns", columns}, {"standardized", config_.standardize}};
+  if (!label_) return metadata;
+  metadata["label"] = {{"name", label_->name}};
   if (config_.label_above)
-    meaning["label"]["above"] = *config_.label_above;
+    metadata["label"]["above"] = *config_.label_above;
   else if (label_->is_text)
-    meaning["classes"] = words_of(*label_);
-  return meaning;
+    metadata["classes"] = words_of(*label_);
+  return metadata;
 }
 
 double TableEncoding::deviation_of(const Column& column) {
@@ -264,18 +266,18 @@ int64_t TableEncoding::num_categories() const {
   return std::ranges::count_if(columns_, [](const auto& column) { return column.is_text; });
 }
 
-EncodedRows TableEncoding::encode(const DataTable& table, const DoPieces& work) const {
+EncodedRows TableEncoding::encode(const DataTable& table, const ParallelFor& work) const {
   EncodedRows rows{.rows = table.rows};
   std::vector<NumberColumn> numbers;
   Statistics::verify_lists(columns_, table);
-  for (const auto& learned : columns_) {
-    const auto& column = table.column(learned.name);
-    Statistics::verify_kind(learned, column, table.name);
-    if (learned.is_text)
-      rows.codes.push_back(encode_words(learned, column));
+  for (const auto& fitted : columns_) {
+    const auto& column = table.column(fitted.name);
+    Statistics::verify_kind(fitted, column, table.name);
+    if (fitted.is_text)
+      rows.codes.push_back(encode_words(fitted, column));
     else
-      numbers.push_back({&column.numbers, learned.mean, config_.standardize, learned.mean,
-                         deviation_of(learned)});
+      numbers.push_back(
+          {&column.numbers, fitted.mean, config_.standardize, fitted.mean, deviation_of(fitted)});
   }
   rows.numbers.resize(table.rows * numbers.size());
   if (!numbers.empty())
@@ -289,9 +291,9 @@ EncodedRows TableEncoding::encode(const DataTable& table, const DoPieces& work) 
   return rows;
 }
 
-std::vector<int32_t> TableEncoding::encode_words(const Column& learned, const TableColumn& column) {
+std::vector<int32_t> TableEncoding::encode_words(const Column& fitted, const TableColumn& column) {
   std::map<std::string, int32_t> numbers;
-  for (const auto& [word, count] : learned.words)
+  for (const auto& [word, count] : fitted.words)
     numbers.emplace(word, static_cast<int32_t>(numbers.size()) + 1);
   std::vector<int32_t> translation;
   for (const auto& word : column.words) {
@@ -311,21 +313,21 @@ void TableEncoding::encode_label(const DataTable& table, EncodedRows& rows) cons
         fmt::format("{}: label '{}' {}", table.where(row), printable(column.name), why));
   };
   if (column.is_text != label_->is_text)
-    throw config_error(fmt::format("{}: label '{}' is not of the type of the training rows",
+    throw config_error(fmt::format("{}: label '{}' has a different type in the training rows",
                                    table.name, printable(column.name)));
   const auto codes = column.is_text ? encode_words(*label_, column) : std::vector<int32_t>();
   for (size_t row = 0; row < table.rows; ++row) {
     if (column.is_text) {
       if (codes[row] == 0)
         throw refused(row,
-                      fmt::format("is '{}', which no training row has",
+                      fmt::format("is '{}', which does not occur in the training rows",
                                   printable(column.words[static_cast<size_t>(column.codes[row])])));
       rows.classes.push_back(codes[row] - 1);
     } else if (const auto value = column.numbers[row]; config_.label_above) {
       rows.classes.push_back(value > *config_.label_above ? 1 : 0);
     } else if (label_is_class_) {
       if (!is_whole(value) || value < 0)
-        throw refused(row, fmt::format("is {}: classes are whole numbers from 0 on", value));
+        throw refused(row, fmt::format("is {}: classes must be non-negative integers", value));
       rows.classes.push_back(static_cast<int64_t>(value));
     } else {
       rows.values.push_back(static_cast<float>(value));

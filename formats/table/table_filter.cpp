@@ -15,7 +15,7 @@ namespace {
 
 using Relation = ColumnTest::Relation;
 
-// Longer signs first.
+// Longer operators first.
 constexpr std::array<std::pair<const char*, Relation>, 6> kRelations = {
     {{"<=", Relation::LessOrEqual},
      {">=", Relation::GreaterOrEqual},
@@ -46,7 +46,7 @@ ColumnTest parse_column_test(const std::string& text) {
       ColumnTest test{.column = unquoted(trimmed(text.substr(0, at))), .relation = relation};
       const auto value = trimmed(text.substr(at + std::string_view(sign).size()));
       test.text = unquoted(value);
-      test.number = number_in<double>(value).value_or(std::numeric_limits<double>::quiet_NaN());
+      test.number = parse_number<double>(value).value_or(std::numeric_limits<double>::quiet_NaN());
       if (!test.column.empty() && !value.empty()) return test;
     }
   throw config_error(fmt::format(
@@ -66,7 +66,7 @@ void apply_filter(const RowFilter& filter, const DataTable& table, std::vector<b
       continue;
     }
     if (std::isnan(test.number))
-      throw config_error(fmt::format("{}: filter: column '{}' holds numbers, '{}' is none",
+      throw config_error(fmt::format("{}: filter: column '{}' has numbers, '{}' is not a number",
                                      table.name, printable(column.name), printable(test.text)));
     for (size_t row = 0; row < table.rows; ++row)
       if (std::isnan(column.numbers[row]) || !test.holds(column.numbers[row], test.number))

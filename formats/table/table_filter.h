@@ -1,4 +1,4 @@
-// Which rows of a table are used: comparisons of columns with constants. No LibTorch.
+// Filters table rows by comparing columns with constants. No LibTorch.
 #pragma once
 
 #include <string>
@@ -8,13 +8,13 @@
 
 namespace lockstep::formats {
 
-// "month >= 6", "carrier == AA". A missing value passes none.
+// "month >= 6", "carrier == AA". Missing values never pass.
 struct ColumnTest {
   enum class Relation { Less, LessOrEqual, Equal, NotEqual, GreaterOrEqual, Greater };
   std::string column;
   Relation relation = Relation::Equal;
-  std::string text;   // what it is compared with
-  double number = 0;  // the same; NaN when it is no number
+  std::string text;   // the constant
+  double number = 0;  // the constant as a number; NaN if it is not a number
 
   template <class T>
   bool holds(const T& value, const T& other) const {
@@ -29,29 +29,30 @@ struct ColumnTest {
     return false;
   }
 
-  // False when no value in [least, greatest] passes.
+  // False if no value in [min, max] passes.
   template <class T>
-  bool may_hold(const T& least, const T& greatest, const T& other) const {
+  bool may_hold(const T& min, const T& max, const T& other) const {
     switch (relation) {
-      case Relation::Less: return least < other;
-      case Relation::LessOrEqual: return least <= other;
-      case Relation::Equal: return least <= other && other <= greatest;
-      case Relation::NotEqual: return !(least == other && greatest == other);
-      case Relation::GreaterOrEqual: return greatest >= other;
-      case Relation::Greater: return greatest > other;
+      case Relation::Less: return min < other;
+      case Relation::LessOrEqual: return min <= other;
+      case Relation::Equal: return min <= other && other <= max;
+      case Relation::NotEqual: return !(min == other && max == other);
+      case Relation::GreaterOrEqual: return max >= other;
+      case Relation::Greater: return max > other;
     }
     return true;
   }
 };
 
-// All of them must hold.
+// A row passes if all tests hold.
 using RowFilter = std::vector<ColumnTest>;
 
-// Column, one of < <= == != >= >, then a number or text, which may be in quotes. Throws Config.
+// Parses a column, one of < <= == != >= >, and a number or string, optionally quoted. Throws
+// Config.
 ColumnTest parse_column_test(const std::string& text);
 
-// Clears `kept` where a row does not pass. `table` has the columns of the filter. Throws Config: a
-// column of numbers is compared with a text.
+// Clears `kept` for rows that do not pass. `table` must have the columns of the filter. Throws
+// Config if a numeric column is compared with a string.
 void apply_filter(const RowFilter& filter, const DataTable& table, std::vector<bool>& kept);
 
 }  // namespace lockstep::formats

@@ -67,12 +67,13 @@ TokenLayout parse_token_file(std::span<const uint8_t> bytes, ElementType headerl
   const auto found = bytes.size() - layout.begin;
   const auto width = bytes_of(layout.type);
   if (found % width != 0)
-    throw refused(fmt::format("{} bytes of tokens are no multiple of the {} bytes of {}{}", found,
-                              width, name_of(layout.type), has_header ? "" : "; is dtype right?"));
+    throw refused(fmt::format("{} bytes of tokens are not a multiple of {}, the size of {}{}",
+                              found, width, name_of(layout.type),
+                              has_header ? "" : "; check dtype"));
   layout.tokens = found / width;
   if (has_header && (header[2] < 0 || static_cast<size_t>(header[2]) != layout.tokens))
     throw refused(
-        fmt::format("its header announces {} tokens, found {}", header[2], layout.tokens));
+        fmt::format("its header specifies {} tokens, found {}", header[2], layout.tokens));
   if (layout.tokens == 0) throw refused("it has no tokens");
   return layout;
 }
@@ -80,9 +81,9 @@ TokenLayout parse_token_file(std::span<const uint8_t> bytes, ElementType headerl
 std::string token_file_header(ElementType type, size_t tokens) {
   if (tokens > INT32_MAX)
     throw config_error(
-        fmt::format("{} tokens do not fit into one token file: at most {}", tokens, INT32_MAX));
+        fmt::format("{} tokens exceed the limit of a token file, {}", tokens, INT32_MAX));
   const auto kind = std::ranges::find(kTokenHeaders, type, &TokenHeaderKind::type);
-  check(kind != kTokenHeaders.end(), "tokens are uint16 or uint32");
+  check(kind != kTokenHeaders.end(), "token type is neither uint16 nor uint32");
   const int32_t header[3] = {kind->magic, kind->version, static_cast<int32_t>(tokens)};
   std::string bytes(kTokenHeaderBytes, '\0');
   std::memcpy(bytes.data(), header, sizeof(header));
@@ -96,7 +97,7 @@ TokenShard::TokenShard(const std::filesystem::path& path, ElementType headerless
       })) {}
 
 std::span<const uint8_t> TokenShard::bytes_at(size_t begin, size_t count) const {
-  check(begin <= size() && count <= size() - begin, "tokens outside their shard");
+  check(begin <= size() && count <= size() - begin, "token range exceeds the shard");
   const auto width = bytes_of(layout_.type);
   return file_->bytes().subspan(layout_.begin + begin * width, count * width);
 }
@@ -119,7 +120,7 @@ std::vector<std::filesystem::path> token_files(const std::filesystem::path& path
   const auto name = printable(path.string(), 400);
   if (error)
     throw environment_error(fmt::format("{}: cannot be listed: {}", name, error.message()));
-  if (files.empty()) throw config_error(fmt::format("{}: no *.bin files in this folder", name));
+  if (files.empty()) throw config_error(fmt::format("{}: no *.bin files in this directory", name));
   std::ranges::sort(files);
   return files;
 }

@@ -1,9 +1,9 @@
-// Token files: whole numbers, one after the other, as language models are trained on. No LibTorch.
+// Token files: sequences of integers for training language models. No LibTorch.
 //
 // Format: a header of 256 int32 (magic, version, number of tokens, zeros), then the tokens, little
 // endian: magic 20240520 and version 1 for uint16, magic 20240801 and version 7 for uint32. These
 // are the files of llm.c (https://github.com/karpathy/llm.c, dev/data/data_common.py). A file
-// without that header is taken as tokens from its first byte on, as nanoGPT writes them.
+// without that header consists of tokens only, as written by nanoGPT.
 #pragma once
 
 #include <cstdint>
@@ -18,20 +18,20 @@
 
 namespace lockstep::formats {
 
-// Where the tokens of a file begin and what they are.
+// The offset, type and number of the tokens in a file.
 struct TokenLayout {
   ElementType type = ElementType::U16;  // or U32
-  size_t begin = 0;                     // byte of the first token
+  size_t begin = 0;                     // byte offset of the first token
   size_t tokens = 0;
 };
 
-// `headerless`: the type where there is no header. Throws Config: no tokens, a header that does not
-// fit the size, half a token at the end.
+// `headerless`: the type if there is no header. Throws Config: no tokens, a header that does not
+// match the file size, an incomplete token at the end.
 TokenLayout parse_token_file(std::span<const uint8_t> bytes, ElementType headerless,
                              const std::string& name);
 
-// The 1024 bytes before `tokens` tokens. Throws Config for more than 2^31 - 1, which the format has
-// no room for.
+// The 1024-byte header for `tokens` tokens. Throws Config for more than 2^31 - 1, the limit of the
+// format.
 std::string token_file_header(ElementType type, size_t tokens);
 
 // A mapped file of tokens.
@@ -41,14 +41,14 @@ class TokenShard {
 
   size_t size() const { return layout_.tokens; }
   const std::string& name() const { return file_->name(); }
-  // Of the file: equal as long as it was not written to.
+  // The identity of the file; it changes when the file is modified.
   const MappedFile::Identity& identity() const { return file_->identity(); }
   void verify_unchanged() const { file_->verify_unchanged(); }
 
-  // Where tokens [begin, begin + count) lie in the mapped file. Requires them to be inside.
+  // The bytes of tokens [begin, begin + count) in the mapped file. Requires a valid range.
   std::span<const uint8_t> bytes_at(size_t begin, size_t count) const;
 
-  // Writes the tokens [begin, begin + out.size()) to `out`. Requires them to be inside.
+  // Copies tokens [begin, begin + out.size()) to `out`. Requires a valid range.
   void copy(size_t begin, std::span<int64_t> out) const;
 
  private:
@@ -56,8 +56,8 @@ class TokenShard {
   TokenLayout layout_;
 };
 
-// `path`: a file, or a folder whose *.bin files are taken in the order of their names. Throws
-// Config when there are none.
+// `path` if it is a file, otherwise the *.bin files of the directory `path`, sorted by name. Throws
+// Config if there are none.
 std::vector<std::filesystem::path> token_files(const std::filesystem::path& path);
 
 }  // namespace lockstep::formats

@@ -12,7 +12,7 @@ void TokenWindows::add(const TokenShard& shard) {
 }
 
 TokenWindow TokenWindows::at(size_t index) const {
-  check(index < size(), "sample index outside the dataset");
+  check(index < size(), "sample index out of range");
   if (!windows_.empty()) return windows_[index];
   const auto shard = std::ranges::upper_bound(ends_, index) - ends_.begin();
   const auto first = shard == 0 ? 0 : ends_[static_cast<size_t>(shard) - 1];

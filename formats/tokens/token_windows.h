@@ -1,5 +1,5 @@
-// Where the samples of a language model lie in its shards: windows of up to T + 1 tokens, of which
-// the first T are the input and the last T what is to be predicted. No LibTorch.
+// Locates the samples of a language model in token shards: windows of up to T + 1 tokens, of which
+// the first T are the input and the last T the targets. No LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -17,18 +17,18 @@ struct TokenWindow {
 
 class TokenWindows {
  public:
-  // Windows begin every `length` tokens of a shard; none crosses two shards, and a rest of fewer
-  // than length + 1 tokens is left out. With `separator`, which ends each document, windows cross
-  // no documents either, and the last one of a document may be shorter; documents of one token have
-  // none. Reads all tokens once then.
+  // Windows start every `length` tokens of a shard and do not span shards; a remainder of fewer
+  // than length + 1 tokens is dropped. With `separator`, the token that ends each document, windows
+  // do not span documents, and the last window of a document may be shorter; documents of one token
+  // have no window. This reads all tokens once.
   TokenWindows(size_t length, std::optional<int64_t> separator)
       : length_(length), separator_(separator) {}
 
-  // The next shard.
+  // Appends a shard.
   void add(const TokenShard& shard);
 
   size_t size() const { return ends_.empty() ? 0 : ends_.back(); }
-  // Per shard: windows up to its end.
+  // For each shard, the number of windows up to its end.
   const std::vector<size_t>& ends() const { return ends_; }
   TokenWindow at(size_t index) const;
 

@@ -1,4 +1,5 @@
-// What goes from a dataset to a model: named tensors with the same first dimension.
+// A batch of samples, passed from a dataset to a model: named tensors with the same first
+// dimension.
 //
 // Example:
 //   at::Tensor mean_image(const lockstep::Batch& batch) {
@@ -25,11 +26,11 @@ struct Batch {
 
   // The field called `name`, or nullptr.
   const at::Tensor* find(const std::string& name) const;
-  // The field called `name`. Throws Config, with the names of the fields, when the batch has none:
-  // the model does not fit the data.
+  // The field called `name`. Throws Config, listing the fields of the batch, when there is none:
+  // the model does not match the data.
   const at::Tensor& at(const std::string& name) const;
 
-  // The same batch with every field on `device`; `indices` stays.
+  // A copy of the batch with every field on `device`; `indices` stays on the CPU.
   Batch to(const at::Device& device) const;
 };
 

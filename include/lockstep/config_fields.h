@@ -1,4 +1,5 @@
-// The list of fields of a config struct, which reads it, dumps it, and makes its schema and help.
+// Config structs. A struct lists its fields in a function fields(), which is used to read it, to
+// dump it, and to generate its schema and help text.
 //
 // Example:
 //   struct SgdConfig {
@@ -17,8 +18,7 @@
 //     return config;  // lr 0.1, momentum 0
 //   }
 //
-// A member may be a value (config_value.h), a struct with fields, or a Part or PartList
-// (part.h).
+// A member can be a value (config_value.h), a struct with fields(), or a Part or PartList (part.h).
 #pragma once
 
 #include <optional>
@@ -30,11 +30,11 @@
 
 namespace lockstep {
 
-// What a field demands of its value beyond the type. Limits hold for each item of a list.
+// Requirements on a value in addition to its type. Limits apply to each item of a list.
 struct Constraint {
   std::optional<double> minimum, exclusive_minimum, maximum, exclusive_maximum;
   bool required = false;
-  // Each: settings of which one must be on.
+  // Of each inner list, at least one setting must be enabled.
   std::vector<std::vector<std::string>> needs;
 
   void merge(const Constraint& other);
@@ -50,9 +50,9 @@ inline Constraint below(double maximum) { return {.exclusive_maximum = maximum};
 // The run file must set the field.
 inline Constraint required() { return {.required = true}; }
 
-// The value has an effect only when one of the settings is on; otherwise setting it is an error. A
-// setting is a path from the root of the run file (in a part: from its own fields). It is on with
-// any value but null, false, 0 and an empty list; "path: value" is on with that value alone.
+// The value only has an effect if one of the settings is enabled; otherwise setting it is an error.
+// A setting is a path from the root of the run file (in a part: from the part). It is enabled by
+// any value except null, false, 0 and an empty list; "path: value" is enabled only by that value.
 template <class... Paths>
 Constraint needs(Paths... paths) {
   return {.needs = {{paths...}}};
@@ -62,7 +62,7 @@ class ConfigReader;
 class ConfigDumper;
 class ConfigDescriber;
 
-// A struct with a list of fields.
+// A struct with a function fields().
 template <class T>
 concept HasFields = requires(ConfigDumper& v, T& c) {
   fields(v, c);
@@ -80,7 +80,7 @@ class AnyPart {
 template <class T>
 concept IsPart = std::is_base_of_v<AnyPart, T>;
 
-// Visitor that writes a struct as JSON: the values that a run uses, defaults included.
+// Visitor that writes a struct as JSON: the values that a run uses, including defaults.
 class ConfigDumper {
  public:
   template <class T, class... Constraints>
@@ -105,7 +105,7 @@ class ConfigDumper {
   Json json = Json::object();
 };
 
-// Visitor that reads a map into a struct. Call finish() when all fields were visited.
+// Visitor that reads a map into a struct. Call finish() after visiting all fields.
 class ConfigReader {
  public:
   ConfigReader(const ConfigNode& map, std::string path);
@@ -135,9 +135,9 @@ class ConfigReader {
       for (const auto& settings : all.needs) needs_.push_back({node->origin, path, settings});
   }
 
-  // Makes `name` a known key without reading it.
+  // Accepts the key `name` without reading its value.
   void skip(const char* name) { names_.emplace_back(name); }
-  // Throws Config for an unknown key, and for a value of `config` that needs() another setting.
+  // Throws Config for an unknown key, and for a value that needs() a setting that is not enabled.
   template <class T>
   void finish(const T& config) const {
     refuse_unknown();
@@ -162,7 +162,7 @@ class ConfigReader {
   std::vector<Need> needs_;
 };
 
-// Visitor that writes the JSON Schema of a struct, of which --help and --schema are made.
+// Visitor that generates the JSON Schema of a struct, used for --help and --schema.
 class ConfigDescriber {
  public:
   template <class T, class... Constraints>
@@ -173,7 +173,7 @@ class ConfigDescriber {
     Json schema;
     if constexpr (IsPart<T>) {
       schema = member.schema();
-      if (!all.required && member.dump().is_null()) {  // nothing chosen
+      if (!all.required && member.dump().is_null()) {  // no part selected
         schema["type"] = {"object", "null"};
         schema["anyOf"].push_back({{"type", "null"}});
       }
@@ -201,8 +201,8 @@ class ConfigDescriber {
   void add(const char* name, const Json& schema, const char* help, const Constraint& constraint);
 };
 
-// Reads `map` into `config`; fields that the map does not have keep their values. Throws Config for
-// an unknown key, a value of the wrong type, or a violated constraint.
+// Reads `map` into `config`; fields that are missing in the map keep their values. Throws Config
+// for an unknown key, a value of the wrong type, or a violated constraint.
 template <class T>
 void read_fields(const ConfigNode& map, const std::string& path, T& config) {
   ConfigReader reader(map, path);
@@ -210,7 +210,7 @@ void read_fields(const ConfigNode& map, const std::string& path, T& config) {
   reader.finish(config);
 }
 
-// Reads the fields of `config` from a section that has other keys as well.
+// Like read_fields(), but ignores unknown keys and needs().
 template <class T>
 void read_known_fields(const ConfigNode& map, const std::string& path, T& config) {
   ConfigReader reader(map, path);

@@ -1,9 +1,9 @@
-// A parsed run file: a tree of maps, lists and scalars. Every node knows where it was written, for
+// A parsed run file: a tree of maps, lists and scalars. Every node stores its source location for
 // error messages.
 //
-// Parsing is strict. Config errors are: duplicate keys, keys that are not plain text, tags (!x),
-// merge keys (<<), a second document, text that is not UTF-8, and trees beyond the limits (4 MiB of
-// text, 64 levels, 100,000 values and 16 MiB with aliases expanded).
+// Parsing is strict. The following are Config errors: duplicate keys, keys that are not plain text,
+// tags (!x), merge keys (<<), a second document, text that is not UTF-8, and trees that exceed the
+// limits (4 MiB of text, 64 levels, 100,000 values and 16 MiB with aliases expanded).
 //
 // Example:
 //   std::string model_of(const std::filesystem::path& run_file) {
@@ -41,15 +41,15 @@ struct ConfigNode::Member {
   ConfigNode value;
 };
 
-// Throws Config, with file and line, when the file cannot be read or breaks the rules above.
+// Throws Config, with file and line, when the file cannot be read or violates the rules above.
 ConfigNode read_config_file(const std::filesystem::path& path);
 
-// Parses text that is already in memory; `name` stands for the file in messages.
+// Parses text that is already in memory; `name` is used as the file name in messages.
 ConfigNode parse_config(const std::string& text, const std::string& name);
 
-// Applies "a.b=value", where the value is YAML, and creates maps on the way. A map as the value
-// replaces the whole member. Throws Config when there is no '=', a key is empty, or the path leads
-// through a scalar or a list.
+// Applies "a.b=value", where the value is YAML. Creates missing maps along the path. A value that
+// is a map replaces the whole member. Throws Config when '=' is missing, a key is empty, or the
+// path goes through a scalar or a list.
 void apply_override(ConfigNode& root, const std::string& assignment);
 
 }  // namespace lockstep

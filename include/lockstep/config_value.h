@@ -1,11 +1,11 @@
-// How one value of a run file is read, dumped and described. bool, int64_t, double, std::string,
-// std::optional, std::vector and enums with names are config values already. Another type becomes
-// one with a specialization of ConfigValue beside the type:
+// Reads, dumps and describes single values of a run file. Supported types: bool, int64_t, double,
+// std::string, std::optional, std::vector, and enums with a choices() function. To support another
+// type, specialize ConfigValue next to it:
 //   static T read(const ConfigNode&, const std::string& path);  // throws Config: bad_value()
 //   static Json dump(const T&);                                 // in a form that read() accepts
 //   static Json schema();                                       // JSON Schema of that form
 //
-// A closed set of choices is an enum with its names beside it. Example:
+// Example (a fixed set of choices is an enum with a choices() function):
 //   enum class Norm { Batch, Layer };
 //   constexpr auto choices(Norm) { return std::array{"batch", "layer"}; }
 //   struct BlockConfig {
@@ -31,10 +31,10 @@
 
 namespace lockstep {
 
-// Keeps the order of its members.
+// Preserves the order of members.
 using Json = nlohmann::ordered_json;
 
-// "FILE:LINE: PATH: expected EXPECTED, got GIVEN".
+// An error with the message "FILE:LINE: PATH: expected EXPECTED, got GIVEN".
 Error bad_value(const ConfigNode& node, const std::string& path, const std::string& expected);
 
 // The value of a node in an error message: `"text"`, `12`, `a list of 3`, `a map`, `nothing`.
@@ -50,7 +50,7 @@ struct ConfigValue<bool> {
   static Json schema() { return {{"type", "boolean"}}; }
 };
 
-// Integers without a fraction or an exponent; 1_000 is not one.
+// Integers without a fraction, exponent or digit separators (1_000 is an error).
 template <>
 struct ConfigValue<int64_t> {
   static int64_t read(const ConfigNode& node, const std::string& path);
@@ -58,7 +58,7 @@ struct ConfigValue<int64_t> {
   static Json schema() { return {{"type", "integer"}}; }
 };
 
-// Finite numbers, 1e-3 included.
+// Finite numbers, including exponent notation (1e-3).
 template <>
 struct ConfigValue<double> {
   static double read(const ConfigNode& node, const std::string& path);
@@ -88,7 +88,7 @@ struct ConfigValue<std::optional<T>> {
   }
 };
 
-// A list of values; paths of errors are "train.milestones[2]".
+// A list of values. Error messages name the element, e.g. "train.milestones[2]".
 template <class T>
 struct ConfigValue<std::vector<T>> {
   static std::vector<T> read(const ConfigNode& node, const std::string& path) {
@@ -106,8 +106,8 @@ struct ConfigValue<std::vector<T>> {
   static Json schema() { return {{"type", "array"}, {"items", ConfigValue<T>::schema()}}; }
 };
 
-// An enum with a function choices(): the names of its values, in their order. The last values may
-// have no name, then a run file cannot choose them.
+// An enum with a function choices() that returns the names of its values, in order. Trailing values
+// may be unnamed; a run file cannot select those.
 template <class E>
 concept IsChoice = std::is_enum_v<E> && requires(E value) {
   choices(value);
@@ -119,8 +119,8 @@ const char* name_of(E value) {
   return choices(value).at(static_cast<size_t>(value));
 }
 
-// The position among `names` of the text of `node`. Throws Config with the names and the nearest
-// one.
+// The index of `node`'s text in `names`. Throws Config, suggesting the nearest name, when it is not
+// one of them.
 size_t read_choice(const ConfigNode& node, const std::string& path,
                    const std::vector<std::string>& names);
 

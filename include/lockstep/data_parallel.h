@@ -1,6 +1,6 @@
-// Data-parallel training: every rank has the same model and its own samples, and after a
-// synchronized backward pass every rank has the same gradients, averaged over the ranks. Defaults
-// and bits are those of Python's DistributedDataParallel.
+// Data-parallel training. Every rank has a replica of the model and its own samples; a synchronized
+// backward pass averages the gradients over all ranks. Defaults and results match Python's
+// DistributedDataParallel bit for bit.
 //
 // Example:
 //   void train_step(lockstep::World& world, lockstep::Model& model, lockstep::Optimizer& optimizer,
@@ -40,9 +40,9 @@ class GradientSynchronizer;
 enum class GradientCompression { None, Fp16, Bf16 };
 constexpr auto choices(GradientCompression) { return std::array{"none", "fp16", "bf16"}; }
 
-// Options; the defaults are those of Python's DistributedDataParallel.
+// The same options and defaults as Python's DistributedDataParallel.
 struct DataParallelConfig {
-  std::optional<double> bucket_cap_mb;  // MiB; nothing: 25, the first bucket 1
+  std::optional<double> bucket_cap_mb;  // MiB; nullopt: 1 for the first bucket, then 25
   bool find_unused_parameters = false;
   bool static_graph = false;
   bool gradient_as_bucket_view = false;
@@ -53,64 +53,64 @@ struct DataParallelConfig {
 template <class V>
 void fields(V& v, DataParallelConfig& c) {
   v("bucket_cap_mb", c.bucket_cap_mb,
-    "size of a gradient bucket in MiB (nothing: 25, the first one 1)", above(0), at_most(1 << 20));
-  v("find_unused_parameters", c.find_unused_parameters,
-    "look for parameters that a step did not use");
+    "size of a gradient bucket in MiB (empty: 25, the first one 1)", above(0), at_most(1 << 20));
+  v("find_unused_parameters", c.find_unused_parameters, "find parameters that a step did not use");
   v("static_graph", c.static_graph,
-    "promise that every step uses the same parameters in the same way");
+    "assert that every step uses the same parameters in the same way");
   v("gradient_as_bucket_view", c.gradient_as_bucket_view,
-    "let gradients live in the buckets (saves one copy)");
+    "store gradients in the buckets (saves one copy)");
   v("broadcast_buffers", c.broadcast_buffers,
-    "send buffers (e.g. BatchNorm's) from rank 0 before each forward");
+    "broadcast buffers (e.g. of BatchNorm) from rank 0 before each forward pass");
   v("gradient_compression", c.gradient_compression,
-    "send gradients as 16-bit floats, as Python's fp16_compress_hook and bf16_compress_hook: half "
-    "the traffic between hosts, less precise sums");
+    "send gradients as 16-bit floats, like Python's fp16_compress_hook and bf16_compress_hook: "
+    "half the traffic between hosts, less precise sums");
 }
 
 class DataParallel {
  public:
-  // Collective. Checks that parameters agree in number, shape and type, then broadcasts rank 0's
-  // parameters and buffers. `module` must outlive this. Throws Config, with the first difference,
-  // when the models differ.
+  // Collective. Verifies that all ranks have the same number, shapes and types of parameters, then
+  // broadcasts rank 0's parameters and buffers. `module` must outlive this object. Throws Config,
+  // naming the first difference, when the models differ.
   DataParallel(World& world, torch::nn::Module& module, const DataParallelConfig& config);
   ~DataParallel();
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
 
-  // Before each forward pass in training. `synchronize`: whether the backward pass of this forward
-  // averages gradients; false while accumulating (Python's no_sync). Collective when `synchronize`.
+  // Call before each forward pass in training. `synchronize`: whether the backward pass that
+  // follows averages gradients; false while accumulating (Python's no_sync). Collective if
+  // `synchronize`.
   void before_forward(bool synchronize);
 
-  // loss.backward(), overlapped with the all-reduce of the gradients when `synchronize` (the same
-  // as in before_forward).
+  // Runs loss.backward(), overlapped with the all-reduce of the gradients if `synchronize`, which
+  // must have the same value as in before_forward().
   void backward(const at::Tensor& loss, bool synchronize);
 
-  // The same for the gradients of a compiled step: of the trainable parameters, in their order, not
-  // referenced elsewhere. `gradients` are those of the last parameters; each of
-  // `remaining_segments` returns those before, in turn. They are added to existing gradients and
-  // averaged, last parameter first, while the next segment runs.
+  // Replaces backward() for a compiled step. `gradients`: of the last trainable parameters, in
+  // parameter order, not referenced elsewhere. Each of `remaining_segments` returns the gradients
+  // of the parameters before those. All are added to existing gradients; the average of one
+  // segment, last parameter first, overlaps with the computation of the next.
   void add_gradients(std::vector<at::Tensor> gradients, bool synchronize,
                      std::vector<std::function<std::vector<at::Tensor>()>> remaining_segments = {});
 
-  // How long the last synchronized backward pass waited for other ranks after its own gradients
-  // were ready: the communication that was not overlapped.
+  // Communication time of the last synchronized backward pass that was not overlapped: the wait for
+  // other ranks after the local gradients were ready.
   std::chrono::duration<double> exposed_wait() const;
 
-  // Collective: broadcasts rank 0's buffers (if broadcast_buffers is on), so that every rank
-  // evaluates the same model.
+  // Collective. Broadcasts rank 0's buffers if the option broadcast_buffers is set, so that every
+  // rank evaluates the same model.
   void broadcast_buffers();
 
-  // Sets all gradients to zero, or frees them, depending on where they are stored.
+  // Zeroes or frees all gradients, depending on where they are stored.
   void zero_gradients();
 
-  // The order in which rank 0's gradients became ready in the first step, as names of parameters.
-  // It defines the buckets, on which the bits of sums over three or more ranks depend. On rank 0,
-  // after a synchronized step (two with static_graph); empty with one rank and with
+  // Parameter names in the order in which rank 0's gradients became ready in the first step. The
+  // order determines the buckets and thus, on three or more ranks, the rounding of sums. Valid on
+  // rank 0 after one synchronized step (two with static_graph). Empty with one rank or with
   // find_unused_parameters.
   std::vector<std::string> gradient_order() const;
 
-  // Makes the buckets as in a run with that order in its first step. Call it before the first step,
-  // on every rank with the same order. An order of other parameters and an empty one are ignored.
+  // Builds the buckets for that order. Call before the first step, with the same order on every
+  // rank. An empty order or one of other parameters is ignored.
   void restore_gradient_order(const std::vector<std::string>& names);
 
  private:

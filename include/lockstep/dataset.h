@@ -1,5 +1,5 @@
-// The interface of datasets. A dataset returns whole batches, so that one in memory is a single
-// gather.
+// The interface of datasets. A dataset returns whole batches, so that an in-memory dataset needs
+// only one gather per batch.
 //
 // Example:
 //   struct CountingConfig {
@@ -38,7 +38,7 @@
 
 namespace lockstep {
 
-// One field of every sample, where all have the same shape.
+// One field of a sample, for datasets in which all samples have the same shape.
 struct FieldLayout {
   std::string name;
   at::ScalarType type;
@@ -46,41 +46,42 @@ struct FieldLayout {
   bool operator==(const FieldLayout&) const = default;
 };
 
-// Which samples, and the key of their augmentation: SampleRandom(seed, epoch, index)
-// (sample_random.h) does not depend on workers or ranks.
+// A request for samples. Augmentation uses SampleRandom(seed, epoch, index) (sample_random.h),
+// which does not depend on workers or ranks.
 struct SampleRequest {
   std::span<const int64_t> indices;  // each in [0, size())
   uint64_t seed = 0;
   int64_t epoch = 0;
-  // How many shards (SampleInfo) the samples of this and the next requests come from: a dataset
-  // that caches so many shards loads each once.
+  // The number of shards (SampleInfo) that this and the next requests draw from: a dataset that
+  // caches this many shards loads each of them once.
   int64_t nearby_groups = 1;
 };
 
-// A number for every sample. Called when a sampler needs it; may read the files. Empty: not known.
+// Returns one number per sample; empty: unknown. Called when a sampler needs it; may read the
+// files.
 using SampleNumbers = std::function<std::vector<double>()>;
 inline std::vector<double> no_sample_numbers() { return {}; }
 
-// What is known of the samples without loading them one by one. Valid as long as the dataset.
+// Metadata of the samples that is available without loading each of them. Valid as long as the
+// dataset exists.
 struct SampleInfo {
-  // Where samples are stored together, such as the files of a set of them or the row groups of
-  // Parquet: the end of each such shard, ascending, the last one size(). Empty: in one piece.
+  // The end of each shard, ascending; the last one is size(). A shard is a unit of storage, such as
+  // a file or a row group of a Parquet file. Empty: the dataset is not divided.
   std::vector<int64_t> shards = {};
-  // Whether reading one sample is as expensive as reading its shard. A shuffled order then goes
-  // from shard to shard; other data only do with data.shuffle_buffer.
+  // Whether reading one sample is as expensive as reading its shard. A shuffled order then visits
+  // shard after shard; for other data this requires data.shuffle_buffer.
   bool reads_whole_shards = false;
-  // Classes, for balanced sampling; lengths, for batches of similar length; weights, for weighted
-  // sampling.
+  // Classes for balanced sampling, lengths for bucketing, weights for weighted sampling.
   SampleNumbers labels = no_sample_numbers, lengths = no_sample_numbers,
                 weights = no_sample_numbers;
 };
 
-// A dataset implements size() and get_batch(). One whose samples all have the same shape implements
-// layout() and fill() instead of get_batch(): its samples are written into the loader's reused (for
-// CUDA: pinned) memory, several workers share a batch, and it may augment.
+// A dataset implements size() and get_batch(). If all samples have the same shape, it can implement
+// layout() and fill() instead of get_batch(): samples are then written into the loader's reused
+// (for CUDA: pinned) memory, several workers share a batch, and the dataset can augment samples.
 //
-// Thread: const and safe to call from several loader threads at once. Not collective: ranks call it
-// at different times.
+// Thread: const methods must be safe to call from several loader threads concurrently. Not
+// collective: ranks call them at different times.
 class Dataset {
  public:
   virtual ~Dataset() = default;
@@ -89,33 +90,33 @@ class Dataset {
   virtual int64_t size() const = 0;
 
   // Computes statistics of the training samples, such as means and vocabularies. Called once,
-  // before anything but size(). `train_set` is this dataset or, for an evaluation set, the training
-  // set, which has learned before. `training`: indices in `train_set`; empty: all of them.
-  virtual void learn(const Dataset& /*train_set*/, std::span<const int64_t> /*training*/) {}
+  // before any function except size(). `train_set`: this dataset or, for an evaluation set, the
+  // training set, which is already fitted. `training`: indices in `train_set`; empty: all samples.
+  virtual void fit(const Dataset& /*train_set*/, std::span<const int64_t> /*training*/) {}
 
-  // What samplers use.
+  // Metadata for samplers.
   virtual SampleInfo sample_info() const { return {}; }
 
-  // The samples `indices` (each in [0, size())), in that order. Throws Environment when their
-  // storage fails, with file and sample. By default, uses fill().
+  // Returns the samples `indices` (each in [0, size())), in that order. Throws Environment, naming
+  // file and sample, when they cannot be read. The default implementation calls fill().
   virtual Batch get_batch(std::span<const int64_t> indices) const;
 
-  // The fields of every sample; empty when their shapes differ or fill() is not offered.
+  // The fields of a sample; empty when shapes differ or fill() is not implemented.
   virtual std::vector<FieldLayout> layout() const { return {}; }
 
   // Writes the samples into `fields`: for each field of layout() a contiguous CPU tensor
-  // [number of indices, shape...]. Called only where layout() is not empty. Throws as get_batch().
+  // [number of indices, shape...]. Called only if layout() is not empty. Throws like get_batch().
   virtual void fill(const SampleRequest& request, std::span<const at::Tensor> fields) const;
 
-  // What the numbers mean, stored with checkpoints for later use of the model: {"classes": [...],
-  // "columns": {...}}. Null: nothing. Called after learn().
-  virtual Json meaning() const { return {}; }
+  // Describes the numbers of a batch, for later use of the model: {"classes": [...],
+  // "columns": {...}}. Stored with the run. Null: no metadata. Called after fit().
+  virtual Json metadata() const { return {}; }
 
-  // Remarks for the user, one line each, such as the number of records that were skipped.
-  virtual std::vector<std::string> remarks() const { return {}; }
+  // Warnings for the user, one line each, such as the number of records that were skipped.
+  virtual std::vector<std::string> warnings() const { return {}; }
 };
 
-// A batch in new memory, filled by dataset.fill().
+// Returns a batch in newly allocated memory, filled by dataset.fill().
 Batch gather(const Dataset& dataset, const SampleRequest& request);
 
 using DatasetRegistry = Registry<Dataset>;
@@ -123,7 +124,8 @@ DatasetRegistry& dataset_registry();
 
 }  // namespace lockstep
 
-// At namespace scope, once per dataset. `type`: a Dataset with a Config and a constructor from it.
+// Registers a dataset. Use at namespace scope. `type`: a Dataset with a member type Config and a
+// constructor from it.
 #define REGISTER_DATASET(name, type, help)                            \
   static const ::lockstep::Registration<type> registration_of_##type( \
       ::lockstep::dataset_registry(), name, help)

@@ -1,5 +1,5 @@
-// The exception type of Lockstep. Its kind says what the caller can do about the error, and is the
-// exit code of the process.
+// The exception type of Lockstep. Its kind tells the caller how to respond and determines the exit
+// code of the process.
 //
 // Example:
 //   int run(const std::function<void()>& train) {
@@ -19,15 +19,15 @@
 
 namespace lockstep {
 
-// Values are those of sysexits.h, so that a launcher or scheduler can decide from the exit code
-// alone.
+// The values are exit codes of sysexits.h, so that launchers and schedulers can act on the exit
+// code alone.
 enum class ErrorKind {
-  Bug = 70,          // a broken invariant: report it
-  Environment = 75,  // a peer, a disk, a device or a server failed: a restart may help
-  Config = 78,       // the input is wrong: fix it, do not restart
+  Bug = 70,          // an invariant is violated: report it
+  Environment = 75,  // a peer, disk, device or server failed: a restart may help
+  Config = 78,       // the input is invalid: fix it; a restart fails again
 };
 
-// Message: one line that a person can act on (what, where, what is valid).
+// The message is one actionable line: what failed, where, and what is valid.
 class Error : public std::runtime_error {
  public:
   Error(ErrorKind kind, const std::string& message) : std::runtime_error(message), kind_(kind) {}
@@ -39,8 +39,8 @@ class Error : public std::runtime_error {
   ErrorKind kind_;
 };
 
-// A peer could not be reached, died during a collective, or reported its own failure to this rank.
-// Of several failed ranks, a launcher names one without a PeerError as the cause.
+// A peer could not be reached, died during a collective, or reported its failure to this rank. If
+// several ranks fail, the launcher reports one without a PeerError as the cause.
 class PeerError : public Error {
  public:
   explicit PeerError(const std::string& message, ErrorKind kind = ErrorKind::Environment)
@@ -52,19 +52,21 @@ inline Error environment_error(const std::string& message) {
   return {ErrorKind::Environment, message};
 }
 
-// `what` with strerror(errno) appended. Call it directly after the failed system call.
+// An Environment error: `what` with strerror(errno) appended. Call it immediately after the failed
+// system call.
 Error errno_error(const std::string& what);
 
-// Throws Bug, with the caller's file and line, when `condition` does not hold.
+// Throws Bug, with the caller's file and line, if `condition` is false. `message` describes the
+// failure.
 void check(bool condition, const char* message,
            std::source_location where = std::source_location::current());
 
-// The kind of any exception: an Error's own kind; Environment when a thread could not be started;
-// Bug for anything else.
+// The kind of any exception: Error::kind() for an Error, Environment if a thread could not be
+// started, Bug otherwise.
 ErrorKind kind_of(const std::exception& error);
 
-// The message of any exception. Of LibTorch's exceptions the first line, without the stack; of a
-// thread that could not be started, with the limit that was reached.
+// The message of any exception. For LibTorch exceptions, the first line without the stack trace; if
+// a thread could not be started, includes the limit that was reached.
 std::string message_of(const std::exception& error);
 
 // "config", "environment" or "bug".

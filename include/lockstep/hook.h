@@ -1,6 +1,6 @@
-// The interface of hooks: code that the training calls at fixed points, listed in the run file
-// under train.hooks. Early stopping, the average of the weights and the recorded metrics are hooks
-// too, called before those of the run file.
+// The interface of hooks: code that the training loop calls at fixed points, listed in the run file
+// under train.hooks. Early stopping, weight averaging and metric recording are built-in hooks,
+// which are called before those of the run file.
 //
 // Example:
 //   struct StopAtLossConfig {
@@ -8,7 +8,7 @@
 //   };
 //   template <class V>
 //   void fields(V& v, StopAtLossConfig& c) {
-//     v("loss", c.loss, "good enough", lockstep::above(0));
+//     v("loss", c.loss, "evaluation loss at which to stop", lockstep::above(0));
 //   }
 //
 //   class StopAtLoss final : public lockstep::Hook {
@@ -24,7 +24,7 @@
 //    private:
 //     Config config_;
 //   };
-//   REGISTER_HOOK("stop_at_loss", StopAtLoss, "ends the run at an evaluation loss");
+//   REGISTER_HOOK("stop_at_loss", StopAtLoss, "stops at a target evaluation loss");
 #pragma once
 
 #include <cstdint>
@@ -41,65 +41,64 @@
 
 namespace lockstep {
 
-// What a hook may read and use. Outlives all calls.
+// The state that a hook can use. Outlives all calls.
 struct HookContext {
   World& world;
   Model& model;                   // on world.device()
-  Tracker& tracker;               // does nothing on ranks that do not log (tracking.ranks)
-  std::filesystem::path run_dir;  // of the job; other nodes may not see that of rank 0
+  Tracker& tracker;               // a no-op on ranks that do not log (tracking.ranks)
+  std::filesystem::path run_dir;  // of the job; may not be shared between nodes
   int64_t total_steps = 0;        // of the whole run
   int64_t step = 0;               // done so far
   double epoch = 0;               // done so far, with the fraction
-  // Set it on all ranks alike to end the run after the current step, with a checkpoint and this
-  // reason, as `stopped early`. No effect in the last step.
+  // Set this to a reason, on all ranks, to stop the run after the current step with a checkpoint;
+  // the run is then reported as `stopped early`. No effect in the last step.
   std::optional<std::string> stop;
 };
 
 // Called on every rank, by the training thread, in the order of train.hooks:
 //   before_run
 //     before_epoch
-//       before_step, after_step, and when they are due
+//       before_step, after_step, and when due
 //       before_evaluation, after_evaluation, before_checkpoint, after_checkpoint
 //     after_epoch
 //   after_run, or on_failure
-// The last evaluation and checkpoint may come after the last after_epoch. A resumed run starts with
-// before_run again; a hook keeps its state in a file of the run directory.
+// The final evaluation and checkpoint may follow the last after_epoch. A resumed run calls
+// before_run again; a hook that has state must save it in a file in the run directory.
 //
-// Collectives: allowed everywhere but in on_failure, on all ranks alike. The time of before_step
-// and after_step is part of the step, in which other ranks wait for this one.
+// Collectives: allowed in all functions except on_failure, in the same order on all ranks.
+// before_step and after_step count towards the step time; other ranks wait for this one.
 //
-// Errors: an exception ends the run like one of the trainer (error.h). The constructor is called
-// before the ranks meet: throw config_error() there for invalid settings.
+// Errors: an exception fails the run, like one of the trainer (error.h). The constructor is called
+// before the ranks connect: throw config_error() there for invalid settings.
 class Hook {
  public:
   virtual ~Hook() = default;
 
   virtual void before_run(HookContext&) {}
-  // After the last checkpoint of a run that did not fail, also when it stopped before its last
-  // step.
+  // Called after the last checkpoint of a run that did not fail, even if it stopped early.
   virtual void after_run(HookContext&) {}
 
-  // Also when a run resumes or stops in the middle of an epoch.
+  // Also called when a run resumes or stops in the middle of an epoch.
   virtual void before_epoch(HookContext&) {}
   virtual void after_epoch(HookContext&) {}
 
   // before_step: before the first batch is loaded. after_step: after the optimizer; the gradients
-  // of the step are still there.
+  // of the step are still available.
   virtual void before_step(HookContext&) {}
   virtual void after_step(HookContext&) {}
 
-  // before_evaluation: the model has the weights that are evaluated (with train.ema, the average);
-  // after_evaluation: those that are trained. `result` is empty when a stop interrupted the
+  // In before_evaluation the model has the evaluated weights (with train.ema: the average), in
+  // after_evaluation the trained ones. `result` is empty if a stop request interrupted the
   // evaluation.
   virtual void before_evaluation(HookContext&) {}
   virtual void after_evaluation(HookContext&, const EvaluationResult& /*result*/) {}
 
-  // after_checkpoint: the state is captured; with checkpoint.async it may not be on the disk yet.
+  // after_checkpoint: the state is captured; with checkpoint.async it may not be on disk yet.
   virtual void before_checkpoint(HookContext&) {}
   virtual void after_checkpoint(HookContext&) {}
 
-  // This rank failed, possibly before before_run. Other ranks may have failed earlier or wait for
-  // it: no collectives. Exceptions of this function are ignored.
+  // This rank failed, possibly before before_run. Do not call collectives: other ranks may have
+  // failed already. Exceptions are ignored.
   virtual void on_failure(HookContext&, const std::exception& /*error*/) {}
 };
 
@@ -108,7 +107,8 @@ HookRegistry& hook_registry();
 
 }  // namespace lockstep
 
-// At namespace scope, once per hook. `type`: a Hook with a Config and a constructor from it.
+// Registers a hook. Use at namespace scope. `type`: a Hook with a member type Config and a
+// constructor from it.
 #define REGISTER_HOOK(name, type, help)                                                           \
   static const ::lockstep::Registration<type> registration_of_##type(::lockstep::hook_registry(), \
                                                                      name, help)

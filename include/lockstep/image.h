@@ -1,4 +1,4 @@
-// An image while it is prepared: 8 bits each of red, green and blue. No LibTorch.
+// An 8-bit RGB image in memory, as image transforms process it. No LibTorch.
 //
 // Example:
 //   lockstep::RgbImage gray(int height, int width) {
@@ -20,25 +20,25 @@ struct ImageSize {
   bool operator==(const ImageSize&) const = default;
 };
 
-// A rectangle in the pixels of an image. `left` and `top` may lie outside; the size is positive.
+// A rectangle of pixels. `left` and `top` may be outside the image; the size is positive.
 struct ImageBox {
   int left = 0, top = 0;
   ImageSize size;
   bool operator==(const ImageBox&) const = default;
 };
 
-// What part of an image is used, so that a decoder may skip the rest.
+// The part of an image that is used; a decoder may skip the rest.
 struct ImageNeed {
   ImageBox box;    // of the original
-  ImageSize size;  // what the box is scaled to: a decoder need not be more precise
+  ImageSize size;  // what the box is scaled to; a decoder need not return a higher resolution
 };
 
 struct RgbImage {
   ImageSize size;
   std::vector<uint8_t> rgb;  // [height][width][3]
 
-  // A decoder that was given an ImageNeed may skip or shrink the rest: `covered` is the part of the
-  // original, of `original` pixels, that `rgb` shows.
+  // With an ImageNeed, a decoder may crop or downscale: `covered` is the part of the original image
+  // (of size `original`) that `rgb` contains.
   ImageSize original;
   ImageBox covered;
 
@@ -46,7 +46,7 @@ struct RgbImage {
   uint8_t* row(int y) { return rgb.data() + size_t{3} * size.width * y; }
 };
 
-// An image of undefined pixels that covers all of itself.
+// An image of the given size with unspecified pixels; `covered` is the whole image.
 inline RgbImage make_image(ImageSize size) {
   return {.size = size,
           .rgb = std::vector<uint8_t>(size_t{3} * size.height * size.width),

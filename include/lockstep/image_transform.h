@@ -1,4 +1,4 @@
-// The interface of image transforms, which run between decoding a file and the batch. Names,
+// The interface of image transforms, which run after decoding and before batching. Names,
 // parameters and order are those of torchvision's transforms; the conversion to a tensor follows
 // the last one.
 //
@@ -32,43 +32,43 @@ struct Normalization {
   std::array<double, 3> mean{0, 0, 0}, std{1, 1, 1};
 };
 
-// Thread: const and safe to call from several threads at once. `random` is the only source of
-// randomness.
+// Thread: const methods must be safe to call from several threads concurrently. `random` must be
+// the only source of randomness.
 class ImageTransform {
  public:
   virtual ~ImageTransform() = default;
 
-  // Changes `image` in place. The first transform gets the part of the image that need() returned,
-  // each later one what the one before it made.
+  // Transforms `image` in place. The first transform receives the part of the image that need()
+  // returned, each later one the output of the previous transform.
   virtual void apply(RgbImage& image, SampleRandom& random) const = 0;
 
-  // The size of the result, given that of the input; nullopt: images differ in size.
+  // The output size for a given input size; nullopt: sizes vary.
   virtual std::optional<ImageSize> size_after(std::optional<ImageSize> before) const {
     return before;
   }
 
-  // For the first of a list: the part of an image of that size that apply() uses with the same
-  // random numbers. nullopt: all of it, in full size.
+  // Called for the first transform of a list. Returns the part of an image of that size that
+  // apply() uses with the same random numbers; nullopt: the whole image at full resolution.
   virtual std::optional<ImageNeed> need(ImageSize original, SampleRandom random) const {
     (void)original, (void)random;
     return std::nullopt;
   }
 
-  // How the final pixels become numbers. Only the last of a list may return one.
+  // How pixels are converted to numbers. Only the last transform of a list may return a value.
   virtual std::optional<Normalization> normalization() const { return std::nullopt; }
 };
 
 using ImageTransformRegistry = Registry<ImageTransform>;
 ImageTransformRegistry& image_transform_registry();
 
-// [side] or [height, width] of a run file as a size. Throws Config, with `where`, for other
-// lengths.
+// Converts [side] or [height, width] of a run file to a size. Throws Config, naming `where`, for
+// other lengths.
 ImageSize size_from(const std::vector<int64_t>& numbers, const char* where);
 
 }  // namespace lockstep
 
-// At namespace scope, once per transform. `type`: an ImageTransform with a Config and a constructor
-// from it.
+// Registers an image transform. Use at namespace scope. `type`: an ImageTransform with a member
+// type Config and a constructor from it.
 #define REGISTER_IMAGE_TRANSFORM(name, type, help)                    \
   static const ::lockstep::Registration<type> registration_of_##type( \
       ::lockstep::image_transform_registry(), name, help)

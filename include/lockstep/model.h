@@ -1,5 +1,5 @@
-// The interface of models: a torch::nn::Module that turns a batch into a loss and predictions. Its
-// parameters have the names of the same module in Python, so that weights can be exchanged.
+// The interface of models: a torch::nn::Module that maps a batch to a loss and predictions.
+// Parameter names match those of the same module in Python, so that weights can be exchanged.
 //
 // Example:
 //   struct LineConfig {
@@ -40,75 +40,77 @@
 
 namespace lockstep {
 
-// What one forward pass returns.
+// The result of a forward pass.
 struct Outputs {
   at::Tensor loss;         // scalar, a mean over the batch; defined when the batch has targets
   int64_t count = 0;       // samples of the batch
   at::Tensor targets;      // count_targets(), for models with a target_name()
   at::Tensor predictions;  // raw outputs, e.g. logits [B, K]
-  // Metrics: sums over the samples (or targets) of the loss, scalars on the model's device. The
-  // trainer divides them: accuracy is {"accuracy", number correct}.
+  // Metrics, as sums over the samples (or targets) of the loss: scalars on the model's device. The
+  // trainer divides them by the count, e.g. accuracy is {"accuracy", number correct}.
   std::map<std::string, at::Tensor> sums;
 };
 
-// A part of a backward pass: returns the gradients of some parameters.
+// A segment of a backward pass; returns the gradients of some parameters.
 using GradientSegment = std::function<std::vector<at::Tensor>()>;
 
-// What a forward and a backward pass return together.
+// The result of a forward and a backward pass.
 struct StepOutputs {
   Outputs outputs;
-  // Of the trainable parameters, in their order, not referenced elsewhere. When the backward pass
-  // comes in segments, only of the last ones.
+  // Of the trainable parameters, in parameter order, not referenced elsewhere. If the backward pass
+  // is segmented, only those of the last parameters.
   std::vector<at::Tensor> gradients;
-  // Each returns the gradients of the parameters before the previous ones. Called once each, in
-  // this order, before the model is used again.
+  // Each returns the gradients of the parameters that precede those of the previous segment. Called
+  // once each, in this order, before the model is used again.
   std::vector<GradientSegment> remaining_segments;
 };
 
-// How a run will use a model, known before the ranks meet.
+// How a run will use a model; known before the ranks connect.
 struct ModelUse {
   std::string device;                     // "cpu" or "cuda"
-  std::function<std::string()> gpu = {};  // its architecture, e.g. "sm_90"
+  std::function<std::string()> gpu = {};  // the GPU architecture, e.g. "sm_90"
   // Samples per rank and step, and in the last step of an epoch; 0: no training.
   int64_t batch_size = 0, last_batch_size = 0;
-  int64_t eval_batch_size = 0;    // the largest one; 0: no evaluation
-  bool is_uneven = false;         // other ranks have one sample more in some batches
-  bool may_lack_samples = false;  // batches are smaller when samples cannot be loaded
+  int64_t eval_batch_size = 0;    // the largest; 0: no evaluation
+  bool is_uneven = false;         // some ranks have one sample more in some batches
+  bool may_skip_samples = false;  // samples that cannot be loaded are missing from batches
   // Reads the first batch of the training set and, if there is one, of the evaluation set.
   std::function<std::vector<Batch>()> first_samples = {};
 };
 
 class Model : public torch::nn::Module {
  public:
-  // Follows the train()/eval() mode. Throws Config when the batch does not fit the model.
+  // Respects the train()/eval() mode. Throws Config when the batch does not match the model.
   virtual Outputs forward(const Batch& batch) = 0;
 
-  // What the loss is a mean over, in plural, e.g. "tokens", of which batches may have different
-  // numbers. Empty: samples.
+  // The unit that the loss averages over, in plural, e.g. "tokens", if batches can contain
+  // different numbers of it. Empty: samples.
   virtual std::string target_name() const { return {}; }
 
-  // The number of them in `batch`, int64 scalar on its device; the loss of 0 targets is 0. Called
-  // before the forward passes of a step, so that each batch is weighted by its share of the targets
-  // of all ranks. Called only when target_name() is not empty.
+  // The number of targets in `batch`, an int64 scalar on its device; with 0 targets the loss is 0.
+  // Called before the forward passes of a step, so that each batch is weighted by its share of the
+  // targets of all ranks. Called only if target_name() is not empty.
   virtual at::Tensor count_targets(const Batch& /*batch*/) const { return {}; }
 
-  // Whether the model has its own backward pass. Training then calls forward_backward() instead of
-  // forward() and autograd.
+  // Whether the model implements its backward pass. Training then calls forward_backward() instead
+  // of forward() and autograd.
   virtual bool has_backward() const { return false; }
 
-  // The outputs of `batch`, and the gradients of `weight` (float32 scalar on the model's device)
-  // times its loss. Called only with has_backward().
+  // Returns the outputs for `batch` and the gradients of `weight` (a float32 scalar on the model's
+  // device) times the loss. Called only if has_backward().
   virtual StepOutputs forward_backward(const Batch& /*batch*/, const at::Tensor& /*weight*/) {
     return {};
   }
 
-  // Throws Config when the model cannot be used like that. Called on every rank before they meet.
+  // Throws Config if the model cannot be used this way. Called on every rank before the ranks
+  // connect.
   virtual void verify(const ModelUse& /*use*/) const {}
 };
 
-// torch::nn::Linear with the forward pass of Python's: at::linear. LibTorch's calls addmm, which
-// under autocast casts bias and weight in another order. Gradients then become ready in another
-// order, buckets differ, and on three or more ranks sums differ in the last bits.
+// torch::nn::Linear with the forward pass of Python's Linear: at::linear. LibTorch's version calls
+// addmm, which under autocast casts bias and weight in a different order. Gradients then become
+// ready in a different order, buckets differ, and on three or more ranks sums differ in the last
+// bits.
 struct Linear final : torch::nn::LinearImpl {
   Linear(int64_t in, int64_t out) : torch::nn::LinearImpl(in, out) {}
 
@@ -121,7 +123,8 @@ ModelRegistry& model_registry();
 
 }  // namespace lockstep
 
-// At namespace scope, once per model. `type`: a Model with a Config and a constructor from it.
+// Registers a model. Use at namespace scope. `type`: a Model with a member type Config and a
+// constructor from it.
 #define REGISTER_MODEL(name, type, help)                                                           \
   static const ::lockstep::Registration<type> registration_of_##type(::lockstep::model_registry(), \
                                                                      name, help)

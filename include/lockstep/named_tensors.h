@@ -1,4 +1,4 @@
-// Tensors of a module with their names, in the order of the module.
+// Named tensors of a module, in registration order.
 //
 // Example:
 //   int64_t count_parameters(const torch::nn::Module& module) {
@@ -20,13 +20,13 @@ namespace lockstep {
 
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
-// Parameters, then buffers. Detached; they share memory with the module.
+// Parameters, then buffers. The tensors are detached and share memory with the module.
 NamedTensors tensors_of(const torch::nn::Module& module);
 
 // The parameters that require gradients, not detached.
 NamedTensors trainable_parameters(const torch::nn::Module& module);
 
-// The tensor of that name, or nullptr.
+// The tensor called `name`, or nullptr.
 const at::Tensor* find_tensor(const NamedTensors& tensors, const std::string& name);
 
 // The tensors without their names.

@@ -1,4 +1,4 @@
-// The interface of optimizers, which turn averaged gradients into new parameters.
+// The interface of optimizers, which update parameters from averaged gradients.
 //
 // Example:
 //   struct SignConfig {
@@ -42,37 +42,42 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  // The configured learning rate; a schedule scales it.
+  // The configured learning rate, which a schedule scales.
   virtual double base_lr() const = 0;
 
-  // Updates every parameter that has a gradient. Called on every rank, with gradients that are
-  // averaged already and autograd off.
+  // Updates every parameter that has a gradient. Called on every rank, with averaged gradients and
+  // autograd disabled.
   virtual void step(double lr) = 0;
 
-  // What a checkpoint saves, as "<kind>.<parameter>", e.g. "exp_avg.layers.0.weight". The tensors
-  // share memory with the optimizer.
+  // Whether step() updates each element only from its own value, gradient and state. If so,
+  // `distributed.shard: optimizer` can run it on slices of the parameters with bit-identical
+  // results.
+  virtual bool is_elementwise() const { return false; }
+
+  // The state for a checkpoint, named "<kind>.<parameter>", e.g. "exp_avg.layers.0.weight". The
+  // tensors share memory with the optimizer.
   virtual NamedTensors state() const = 0;
 
-  // Copies what state() of an equal optimizer returned. Throws Config when a tensor is missing or
-  // has another shape.
+  // Copies the state() of an identically configured optimizer. Throws Config when a tensor is
+  // missing or has a different shape.
   virtual void load_state(const NamedTensors& state) = 0;
 };
 
 using OptimizerRegistry = Registry<Optimizer, const NamedTensors&>;
 OptimizerRegistry& optimizer_registry();
 
-// For load_state(): whether `state` has a tensor called "<kind>.<parameter>".
+// Helper for load_state(): whether `state` has a tensor called "<kind>.<parameter>".
 bool has_state(const NamedTensors& state, const std::string& kind, const std::string& parameter);
 
-// For load_state(): the tensor called "<kind>.<parameter>" in `state`. Throws Config when it is
-// missing or its shape is not `shape`.
+// Helper for load_state(): the tensor called "<kind>.<parameter>" in `state`. Throws Config when it
+// is missing or its shape is not `shape`.
 at::Tensor find_state(const NamedTensors& state, const std::string& kind,
                       const std::string& parameter, at::IntArrayRef shape);
 
 }  // namespace lockstep
 
-// At namespace scope, once per optimizer. `type`: an Optimizer with a Config and a constructor
-// (const Config&, const NamedTensors& parameters).
+// Registers an optimizer. Use at namespace scope. `type`: an Optimizer with a member type Config
+// and a constructor (const Config&, const NamedTensors& parameters).
 #define REGISTER_OPTIMIZER(name, type, help)                          \
   static const ::lockstep::Registration<type> registration_of_##type( \
       ::lockstep::optimizer_registry(), name, help)

@@ -1,5 +1,5 @@
-// Members of a config struct that are chosen by name: a Part is one part of a registry, a PartList
-// several.
+// Members of a config struct that a run file selects by name: a Part is one registered part, a
+// PartList several.
 //
 // Example:
 //   struct StageConfig {
@@ -9,8 +9,8 @@
 //   };
 //   template <class V>
 //   void fields(V& v, StageConfig& c) {
-//     v("model", c.model, "what is trained");   // model: {name: mlp, hidden: [256]}
-//     v("sinks", c.sinks, "where metrics go");  // sinks: [console, {name: csv}]
+//     v("model", c.model, "the model to train");       // model: {name: mlp, hidden: [256]}
+//     v("sinks", c.sinks, "destinations of metrics");  // sinks: [console, {name: csv}]
 //   }
 #pragma once
 
@@ -23,13 +23,13 @@
 
 namespace lockstep {
 
-// One part, as a map with `name`.
+// One part, written as a map with the key `name`.
 template <class Interface, class... BuildArgs>
 class Part final : public AnyPart {
  public:
   using RegistryOf = Registry<Interface, BuildArgs...>;
 
-  // `default_name`: the part when the run file does not choose one; empty: none.
+  // `default_name`: the part used when the run file does not select one; empty: none.
   explicit Part(RegistryOf& registry, std::string default_name = {})
       : registry_(&registry), name_(std::move(default_name)) {}
 
@@ -47,7 +47,7 @@ class Part final : public AnyPart {
     blueprint_->read(node, path);
   }
 
-  // null when no part is chosen.
+  // null when no part is selected.
   Json dump() const override {
     if (!is_set()) return nullptr;
     Json json = {{"name", name_}};
@@ -73,7 +73,7 @@ class Part final : public AnyPart {
   bool is_set() const { return !name_.empty(); }
   const std::string& name() const { return name_; }
 
-  // A new object at each call. Requires is_set(). Throws what the part's constructor throws.
+  // Returns a new object. Requires is_set(). Throws what the part's constructor throws.
   std::shared_ptr<Interface> build(BuildArgs... args) const { return blueprint()->build(args...); }
 
  private:
@@ -97,19 +97,19 @@ class Part final : public AnyPart {
 
   RegistryOf* registry_;
   std::string name_;
-  // Shared by copies of a config: it does not change once it is read.
+  // Shared by copies of a config: immutable after read().
   mutable std::shared_ptr<BlueprintOf> blueprint_;
 };
 
 // A list of parts, each at most once: `sinks: [console, {name: csv, path: values.csv}]`. A bare
-// name is a part with its defaults.
+// name selects a part with its defaults.
 template <class Interface, class... BuildArgs>
 class PartList final : public AnyPart {
  public:
   using PartOf = Part<Interface, BuildArgs...>;
   using RegistryOf = typename PartOf::RegistryOf;
 
-  // `default_names`: the registered parts in the list when the run file has no list.
+  // `default_names`: the parts used when the run file has no list.
   explicit PartList(RegistryOf& registry, const std::vector<std::string>& default_names = {})
       : registry_(&registry) {
     for (const auto& name : default_names) parts_.emplace_back(registry, name);
@@ -131,7 +131,7 @@ class PartList final : public AnyPart {
 
   Json schema() const override {
     const auto part = PartOf(*registry_).schema();
-    Json item = false;  // matches nothing, when no part is registered
+    Json item = false;  // matches nothing; used when no part is registered
     if (!registry_->entries().empty())
       item = {{"anyOf", Json::array({Json{{"enum", registry_->names()}},
                                      Json{{"type", "object"}, {"anyOf", part["anyOf"]}}})}};
@@ -143,7 +143,7 @@ class PartList final : public AnyPart {
 
   const std::vector<PartOf>& parts() const { return parts_; }
 
-  // nullptr when the list has no part of that name.
+  // The part called `name`, or nullptr.
   const PartOf* find(const std::string& name) const {
     const auto it = std::ranges::find(parts_, name, [](const PartOf& part) { return part.name(); });
     return it == parts_.end() ? nullptr : &*it;

@@ -1,6 +1,5 @@
-// The rank of this process, as its launcher set it in the environment: the variables of torchrun
-// (which `lockstep launch` sets too), Slurm, OpenMPI or PMI. Without any of them it is the only
-// process.
+// The rank of this process, read from environment variables of its launcher: torchrun (also set by
+// `lockstep launch`), Slurm, OpenMPI or PMI. If none are set, this is the only process.
 //
 // Example:
 //   bool is_main() { return lockstep::read_rank_env().rank == 0; }
@@ -20,38 +19,38 @@ struct RankEnv {
   std::string master_addr = "127.0.0.1";
   int master_port = 0;  // 0 only when world_size is 1
 
-  // Whether torchrun's agent serves the store at master_addr:master_port; rank 0 is a client then.
+  // Whether torchrun's agent serves the store at master_addr:master_port; rank 0 is then a client.
   bool agent_serves_store = false;
   int restart_count = 0;
-  // Separates this attempt of this job from others in the same store.
+  // Key prefix that separates this attempt from other attempts and jobs in the same store.
   std::string store_prefix = "attempt_0";
-  // The scheduler's name of this job step ("slurm-1234-0"), empty without a scheduler; and whether
-  // the scheduler restarted it, so that its run continues.
+  // The scheduler's id of this job step ("slurm-1234-0"), empty without a scheduler, and whether
+  // the scheduler restarted the job, so that its run resumes.
   std::string job;
   bool job_restarted = false;
-  // A socket that listens on master_port already; `lockstep launch` passes it to rank 0.
+  // A socket that already listens on master_port; `lockstep launch` passes it to rank 0.
   std::optional<int> listen_fd;
-  // The run of this job (LOCKSTEP_RUN_ID), which a restart continues.
+  // The run id of this job (LOCKSTEP_RUN_ID); a restart resumes that run.
   std::optional<std::string> run_id;
   // Process id of the `lockstep launch` that started this process, or 0.
   int64_t launcher = 0;
-  // Where to write why this process failed (TORCHELASTIC_ERROR_FILE).
+  // The file in which this process reports its failure (TORCHELASTIC_ERROR_FILE).
   std::optional<std::string> error_file;
 };
 
-// Reads them. If not set, MASTER_ADDR and MASTER_PORT are derived from Slurm's node list and job
-// id, or from mpirun's job when all ranks are on one host. Throws Config, with the variable, when
-// one is not a number, when they contradict each other, or when the address of rank 0 of several
-// processes is not known.
+// Reads the environment. If MASTER_ADDR and MASTER_PORT are not set, derives them from Slurm's node
+// list and job id, or from mpirun's job if all ranks are on one host. Throws Config, naming the
+// variable, when a value is not a number, when variables contradict each other, or when there are
+// several processes and the address of rank 0 is unknown.
 RankEnv read_rank_env();
 
-// OMP_NUM_THREADS, when it is a positive number.
+// OMP_NUM_THREADS, if it is a positive number.
 std::optional<int> requested_num_threads();
 
-// This process's environment as "NAME=value", with `changes` set.
+// The environment of this process as "NAME=value" strings, with `changes` applied.
 std::vector<std::string> environment_with(const std::map<std::string, std::string>& changes);
 
-// The environment variable `name`, when set and not empty.
+// The environment variable `name`, if set and not empty.
 std::optional<std::string> environment(const char* name);
 
 }  // namespace lockstep

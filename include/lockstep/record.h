@@ -1,5 +1,5 @@
-// What a training run records, as plain values: shared by the tracker, the event log, the tracking
-// agent and the sinks.
+// The records of a training run, as plain structs: shared by the tracker, the event log, the
+// tracking agent and the sinks.
 //
 // Example:
 //   void log_temperature(lockstep::Tracker& tracker, int64_t step, double celsius) {
@@ -22,23 +22,22 @@
 
 namespace lockstep {
 
-// One measured value. Names are paths such as "train/loss"; the first part says which axis the
-// metric belongs to.
+// One measured value. Names are paths such as "train/loss"; the first component selects the axis.
 struct Metric {
   std::string_view name;
-  double value = 0;  // NaN and infinities are values like any other
+  double value = 0;  // may be NaN or infinite
 };
 
-// A NaN without a sign, which would be printed; any other value as it is.
+// Clears the sign of a NaN, so that it prints as "nan"; returns other values unchanged.
 inline double without_nan_sign(double value) {
   return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
 }
 
-// Metrics of one step. A view: `values` and their names are valid during the call only.
+// Metrics of one step. A view: `values` and their names are only valid during the call.
 struct ScalarRow {
-  int64_t step = 0;  // optimizer updates so far; need not grow from row to row
-  double time = 0;   // unix seconds
-  double epoch = 0;  // epochs so far, with the fraction
+  int64_t step = 0;  // optimizer updates so far; not necessarily increasing
+  double time = 0;   // Unix time, seconds
+  double epoch = 0;  // epochs so far, including a fraction
   std::span<const Metric> values;
 };
 
@@ -52,65 +51,65 @@ const char* level_name(TextLevel level);
 
 // A message for the user.
 struct TextLine {
-  double time = 0;  // unix seconds
+  double time = 0;  // Unix time, seconds
   TextLevel level = TextLevel::Info;
   std::string line;
 };
 
 // A line that a rank wrote to its stdout or stderr.
 struct ConsoleLine {
-  double time = 0;
+  double time = 0;  // Unix time, seconds
   int rank = 0;
   bool is_error = false;  // stderr
-  std::string line;       // without its line break
+  std::string line;       // without the line break
 };
 
-// The name and time of a value.
+// The name and time of a record.
 struct Moment {
   std::string name;  // a path such as "weights/fc1"
   int64_t step = 0;  // optimizer updates so far
-  double time = 0;   // unix seconds
-  double epoch = 0;  // epochs so far, with the fraction
+  double time = 0;   // Unix time, seconds
+  double epoch = 0;  // epochs so far, including a fraction
 };
 
-// A distribution, such as that of the weights of a layer.
+// A distribution, e.g. of the weights of a layer.
 struct Histogram {
   Moment at;
   std::vector<double> edges;   // n + 1, ascending
-  std::vector<double> counts;  // n; counts[i] values v with edges[i] <= v < edges[i + 1]
+  std::vector<double> counts;  // n; counts[i]: number of values in [edges[i], edges[i + 1])
 };
 
-// A picture as a PNG file.
+// An image, PNG-encoded.
 struct Image {
   Moment at;
   int width = 0, height = 0;  // pixels
   std::string caption;        // may be empty
-  std::string png;            // the file's bytes
+  std::string png;            // bytes of the file
 };
 
-// Rows of values, such as a confusion matrix.
+// A table of values, e.g. a confusion matrix.
 struct Table {
   Moment at;
   std::vector<std::string> columns;
-  Json rows = Json::array();  // arrays of as many values as there are columns
+  Json rows = Json::array();  // arrays with one value per column
 };
 
-// Something that a person should look at.
+// A condition that requires the user's attention.
 struct Alert {
-  double time = 0;
+  double time = 0;  // Unix time, seconds
   TextLevel level = TextLevel::Warning;
-  std::string title;  // one line, the same for alerts of the same cause
+  std::string title;  // one line; identical for alerts with the same cause
   std::string text;
   std::optional<int64_t> step;
 };
 
-// A version of an artifact that the run made or used. Its files are in the artifact store beside
-// the runs.
+// A version of an artifact that the run published or used. The files are in the artifact store,
+// next to the run directories.
 struct ArtifactUse {
-  double time = 0;
+  double time = 0;         // Unix time, seconds
   std::string name, type;  // "mnist-model", "model"
   int version = 0;
-  std::string digest;  // of the content, hexadecimal SHA-256
+  std::string digest;  // SHA-256 of the content, hexadecimal
   std::vector<std::string> aliases;
   Json metadata = Json::object();
   bool made = true;  // false: used

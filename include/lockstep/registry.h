@@ -1,8 +1,7 @@
-// Registries: the models, datasets, optimizers, schedules, sinks and other parts that a run file
-// can choose by name. A part is a class with a member type `Config` (a struct with a list of
-// fields, config_fields.h) and a constructor `(const Config&, BuildArgs...)`. A REGISTER_ macro
-// registers it, in a program as well as in a plugin; each kind of part has its own (model.h,
-// dataset.h, ...).
+// Registries of the parts that a run file selects by name: models, datasets, optimizers, schedules,
+// sinks and others. A part is a class with a member type `Config` (a struct with a fields()
+// function, config_fields.h) and a constructor `(const Config&, BuildArgs...)`. Programs and
+// plugins register parts with the REGISTER_ macro of their kind (model.h, dataset.h, ...).
 //
 // Example, a new kind of part:
 //   class Activation {
@@ -21,7 +20,7 @@
 //   };
 //   template <class V>
 //   void fields(V& v, ReluConfig& c) {
-//     v("slope", c.slope, "for negative numbers");
+//     v("slope", c.slope, "slope for negative inputs");
 //   }
 //   struct Relu final : Activation {
 //     using Config = ReluConfig;
@@ -41,14 +40,13 @@
 
 namespace lockstep {
 
-// Config errors about the `name:` of a part; `origin` and `path` say where it is missing or
-// unknown.
+// Config errors for a missing or unknown `name:` of a part; `origin` and `path` are its location.
 Error missing_part_name(const std::string& origin, const std::string& path,
                         const std::vector<std::string>& names);
 Error unknown_part_name(const std::string& origin, const std::string& path, const std::string& kind,
                         const std::string& name, const std::vector<std::string>& names);
 
-// A part that is chosen and configured, but not built yet.
+// A part that is selected and configured, but not built yet.
 template <class Interface, class... BuildArgs>
 class Blueprint {
  public:
@@ -61,7 +59,7 @@ class Blueprint {
 
 // The parts of one kind, by name.
 //
-// Thread: register before main() builds parts (static initialization, plugins); read-only
+// Thread: parts are registered during static initialization and plugin loading; read-only
 // afterwards.
 template <class Interface, class... BuildArgs>
 class Registry {
@@ -72,10 +70,10 @@ class Registry {
     MakeBlueprint make;
   };
 
-  // `kind`: what the parts are called in messages, e.g. "model".
+  // `kind`: the name of this kind of part in messages, e.g. "model".
   explicit Registry(std::string kind) : kind_(std::move(kind)) {}
 
-  // A duplicate name is reported by verify(): an exception here would end a program before main().
+  // verify() reports duplicate names: an exception here would terminate the program before main().
   void add(Entry entry) {
     auto& target = find(entry.name) ? duplicates_ : entries_;
     target.push_back(std::move(entry));
@@ -91,7 +89,7 @@ class Registry {
   const std::string& kind() const { return kind_; }
   const std::vector<Entry>& entries() const { return entries_; }
 
-  // nullptr when no part has that name.
+  // The part called `name`, or nullptr.
   const Entry* find(const std::string& name) const {
     const auto it = std::find_if(entries_.begin(), entries_.end(),
                                  [&](const Entry& e) { return e.name == name; });
@@ -111,7 +109,7 @@ class Registry {
   std::vector<Entry> entries_, duplicates_;
 };
 
-// The blueprint of a class with `Config` and a constructor from it.
+// The blueprint of a class T with a member type `Config` and a constructor from it.
 template <class T, class Interface, class... BuildArgs>
 class ConfiguredBlueprint final : public Blueprint<Interface, BuildArgs...> {
  public:
@@ -131,8 +129,8 @@ class ConfiguredBlueprint final : public Blueprint<Interface, BuildArgs...> {
   typename T::Config config_;
 };
 
-// A static object whose constructor registers T; `help` is one line for --help and the schema. The
-// REGISTER_ macros define one.
+// Registers T on construction; `help` is one line for --help and the schema. The REGISTER_ macros
+// define a static object of this type.
 template <class T>
 struct Registration {
   template <class Interface, class... BuildArgs>

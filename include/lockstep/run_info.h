@@ -1,4 +1,4 @@
-// The identity of a run: which job, which process of it, where and when; and how it ended.
+// The identity of a run (job, process, host, time) and its outcome.
 //
 // Example:
 //   std::string describe_run(const lockstep::RunInfo& info, const lockstep::RunEnd& end) {
@@ -15,23 +15,23 @@
 
 namespace lockstep {
 
-// The planned length of a run, which ends with whichever is reached first; 0: not known.
+// The planned length of a run, which ends when either limit is reached; 0: unknown.
 struct RunLength {
   int64_t steps = 0;
   double epochs = 0;
 };
 
-// One entry in the list of runs. With `tracking.ranks: main` a job is one entry, with the id of the
-// job; otherwise every logging rank is one.
+// One entry in the list of runs. With `tracking.ranks: main`, a job is one entry, whose id is that
+// of the job; otherwise every logging rank is an entry.
 struct RunInfo {
   std::string id;    // unique per entry
   std::string name;  // for display
   std::optional<std::string> group, job_type;
-  std::string job_id;  // the name of the run directory, the same on all ranks
+  std::string job_id;  // the name of the run directory; the same on all ranks
   int rank = 0, world_size = 1, node_rank = 0, local_rank = 0;
   std::string host;
   int64_t pid = 0;
-  double created = 0;  // unix seconds
+  double created = 0;  // Unix time, seconds
   std::vector<std::string> command;
   RunLength planned;
 };
@@ -41,34 +41,34 @@ Json to_json(const RunLength& length);
 
 Json to_json(const RunInfo& info);
 
-// nullopt when `json` is not an object with an id. Any other member that is missing or of a wrong
-// type keeps its default.
+// nullopt if `json` is not an object with an id. Other members that are missing or have the wrong
+// type keep their defaults.
 std::optional<RunInfo> run_info_from_json(const Json& json);
 
-// Lost: the log has no end, and no process writes it any more.
+// Lost: the event log has no end record, and no process is writing it.
 enum class RunState { Running, Finished, Failed, Killed, Preempted, Lost };
 
 // "running", "finished", ...
 const char* state_name(RunState state);
 std::optional<RunState> parse_state(const std::string& name);
-// Neither Running nor Lost.
+// True for states other than Running and Lost.
 bool has_ended(RunState state);
-// The state of a job is that of its entry with the greatest severity.
+// The state of a job is that of its entry with the highest severity.
 int severity(RunState state);
 
-// How a run, or one entry of it, ended.
+// The outcome of a run or of one of its entries.
 struct RunEnd {
   RunState state = RunState::Finished;
   int exit_code = 0;
   std::optional<int> signal;  // that killed the run (Killed) or the rank that failed first (Failed)
-  std::optional<int> rank;    // which rank failed first
-  std::string reason;         // one line; empty when the run finished with its last step
+  std::optional<int> rank;    // the rank that failed first
+  std::string reason;         // one line; empty if the run completed its last step
 
   bool operator==(const RunEnd&) const = default;
 };
 
 Json to_json(const RunEnd& end);
-// nullopt when the state in `json` is unknown.
+// nullopt if the state in `json` is unknown.
 std::optional<RunEnd> run_end_from_json(const Json& json);
 
 }  // namespace lockstep

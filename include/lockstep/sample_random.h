@@ -1,5 +1,5 @@
-// Random numbers of a sample: a function of seed, epoch and sample, so that the augmentation of a
-// sample is the same in every worker, on every rank and after every resume. No LibTorch.
+// Random numbers for a sample, as a function of seed, epoch and sample index, so that augmentation
+// is the same in every worker, on every rank and after a resume. No LibTorch.
 //
 // Example:
 //   bool is_flipped(uint64_t seed, int64_t epoch, int64_t sample) {
@@ -13,14 +13,14 @@
 namespace lockstep {
 
 // The counter-based generator Philox 4x32-10: 128 random bits for each counter and key.
-// Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011); its known answers
+// Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011); its test vectors
 // are in tests/data/random_test.cpp.
 std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
 
-// The stream of numbers of one sample in one epoch. Equal arguments give equal streams on every
+// The random stream of one sample in one epoch. Equal arguments yield equal streams on every
 // machine.
 //
-// Thread: a stream belongs to one thread; making one is cheap.
+// Thread: not thread-safe; use one object per thread. Construction is cheap.
 class SampleRandom {
  public:
   SampleRandom(uint64_t seed, int64_t epoch, int64_t sample);
@@ -30,7 +30,7 @@ class SampleRandom {
   // In [0, 1), 53 random bits.
   double uniform();
 
-  // In [low, high); low when both are equal.
+  // In [low, high); `low` if both are equal.
   double uniform(double low, double high) { return low + (high - low) * uniform(); }
 
   // Uniform in [0, count); `count` at least 1.
@@ -40,7 +40,7 @@ class SampleRandom {
   std::array<uint32_t, 2> key_;
   std::array<uint32_t, 4> counter_;
   std::array<uint32_t, 4> block_{};
-  size_t used_ = 4;  // numbers of block_ that were returned
+  size_t used_ = 4;  // numbers of block_ that were already returned
 };
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// The interface of schedules: how the learning rate changes over the steps of a run. A schedule is
-// a function of the step, so a resumed run needs no state.
+// The interface of schedules, which define the learning rate over the steps of a run. A schedule is
+// a function of the step, so it has no state to save.
 //
 // Example:
 //   struct HalvingConfig {
@@ -7,7 +7,7 @@
 //   };
 //   template <class V>
 //   void fields(V& v, HalvingConfig& c) {
-//     v("every", c.every, "steps until the next halving", lockstep::at_least(1));
+//     v("every", c.every, "steps between two halvings", lockstep::at_least(1));
 //   }
 //
 //   class Halving final : public lockstep::Schedule {
@@ -19,7 +19,7 @@
 //    private:
 //     int64_t every_;
 //   };
-//   REGISTER_SCHEDULE("halving", Halving, "half the learning rate every so many steps");
+//   REGISTER_SCHEDULE("halving", Halving, "halves the learning rate at fixed intervals");
 #pragma once
 
 #include <cstdint>
@@ -28,25 +28,25 @@
 
 namespace lockstep {
 
-// What a schedule may depend on. Both are known before the first step.
+// The inputs of a schedule, known before the first step.
 struct ScheduleSpan {
-  int64_t total_steps = 0;      // optimizer steps of the whole run
-  int64_t steps_per_epoch = 0;  // optimizer steps of an epoch
+  int64_t total_steps = 0;      // optimizer steps in the run
+  int64_t steps_per_epoch = 0;  // optimizer steps in an epoch
 };
 
 class Schedule {
  public:
   virtual ~Schedule() = default;
 
-  // The factor of the optimizer's learning rate in step `step` (the first is 0). Called on every
-  // rank, which must get the same result.
+  // The factor by which to multiply the optimizer's learning rate in step `step` (0-based). Called
+  // on every rank; must return the same value on all of them.
   virtual double factor(int64_t step) const = 0;
 };
 
-// Linear warm-up: the factor of step `step`, 1 after `warmup_steps` steps.
+// Linear warm-up: the factor for step `step`; 1 from step `warmup_steps` on.
 double warmup_factor(int64_t step, int64_t warmup_steps);
 
-// Throws Config when the run ends before the warm-up does.
+// Throws Config if the warm-up is longer than the run.
 void verify_warmup(int64_t warmup_steps, const ScheduleSpan& span);
 
 using ScheduleRegistry = Registry<Schedule, const ScheduleSpan&>;
@@ -54,8 +54,8 @@ ScheduleRegistry& schedule_registry();
 
 }  // namespace lockstep
 
-// At namespace scope, once per schedule. `type`: a Schedule with a Config and a constructor
-// (const Config&, const ScheduleSpan&).
+// Registers a schedule. Use at namespace scope. `type`: a Schedule with a member type Config and a
+// constructor (const Config&, const ScheduleSpan&).
 #define REGISTER_SCHEDULE(name, type, help)                           \
   static const ::lockstep::Registration<type> registration_of_##type( \
       ::lockstep::schedule_registry(), name, help)

@@ -1,6 +1,6 @@
-// The interface of sinks: where the records of a run go besides its event log. The console sink
-// runs in the trainer; all others run in the tracking agent (or `lockstep sync`), which reads the
-// event logs, so a slow disk or server does not delay training. No LibTorch.
+// The interface of sinks, the destinations of a run's records in addition to its event log. The
+// console sink runs in the trainer. All others run in the tracking agent (or `lockstep sync`),
+// which reads the event logs, so that a slow disk or server does not delay training. No LibTorch.
 //
 // Example:
 //   struct LastLossConfig {};
@@ -22,7 +22,7 @@
 //     std::filesystem::path file_;
 //     double loss_ = 0;
 //   };
-//   REGISTER_SINK("last_loss", LastLoss, "the last training loss, in a file");
+//   REGISTER_SINK("last_loss", LastLoss, "writes the last training loss to a file");
 #pragma once
 
 #include <filesystem>
@@ -38,51 +38,52 @@
 
 namespace lockstep {
 
-// The console, as main() sets it up.
+// The console, as configured by main().
 struct ConsoleOptions {
-  std::ostream* out = nullptr;  // nullptr: no output. Outlives the tracker
-  bool terminal = false;        // lines can be rewritten in place
-  bool color = false;           // a terminal, and the user did not ask for none (NO_COLOR)
+  std::ostream* out = nullptr;  // nullptr: no output. Must outlive the tracker
+  bool terminal = false;        // whether lines can be rewritten in place
+  bool color = false;           // a terminal, and NO_COLOR is not set
   int columns = 80;             // width of the terminal
 };
 
 using Environment = std::function<std::optional<std::string>(const std::string& name)>;
 
 struct SinkContext {
-  // In the trainer.
+  // Set in the trainer.
   ConsoleOptions console;
-  // In the agent.
+  // Set in the tracking agent.
   std::filesystem::path run_dir;  // of the job
-  // The sink's directory for this destination: <run_dir>/sinks/<sink>/<entry id>, with "@" and a
-  // part of a digest for a second destination. Exists.
+  // The sink's directory for this destination: <run_dir>/sinks/<sink>/<entry id>, followed by "@"
+  // and part of a digest for a second destination. It exists.
   std::filesystem::path dir;
-  bool speaks_for_job = true;  // for the first entry of a job
+  bool is_first_entry = true;  // whether this is the job's first entry, which reports for the job
   Environment environment;     // server addresses and tokens; never empty
-  // What the last flush() returned: the records after it follow. null at the start of a run.
+  // The result of the last flush(); the records after it are delivered. null at the start of a run.
   Json state;
 };
 
 // One object per entry in the list of runs (with `tracking.ranks: all`, one per rank).
 //
-// Thread: all calls come from one thread, run_started() first and run_finished() last. It is not
-// the training thread.
+// Thread: all calls come from one thread, which is not the training thread. run_started() is called
+// first and run_finished() last.
 //
-// Errors: any call may throw. The object is then destroyed; later, with exponential backoff, a new
-// one is made with the state of the last flush(), and gets run_started() and every record since
-// then again. An Environment error is retried. A Config error (a refused token, an invalid name) is
-// not: it disables this sink until the next `lockstep sync`.
+// Errors: any call may throw; the object is then destroyed. After an Environment error, a new
+// object is created with exponential backoff. It receives the state of the last flush(),
+// run_started() and every record since that flush(). A Config error (a rejected token, an invalid
+// name) is not retried: it disables the sink until the next `lockstep sync`.
 //
-// Exactly once: after a crash, records since the last flush() are delivered again. A sink handles
-// that by truncating its file to the length in its state, or by idempotent requests.
+// Exactly once: after a crash, records since the last flush() are delivered again. To avoid
+// duplicates, truncate the output file to the length stored in the state, or send idempotent
+// requests.
 class Sink {
  public:
   virtual ~Sink() = default;
-  // Where the records go, e.g. a server's address. The state belongs to it: at a new destination
-  // the sink starts from the beginning of the run. null: its directory in the run. Called before
-  // run_started(), also on an object that gets no other call.
+  // The destination of the records, e.g. the address of a server. State is kept per destination:
+  // for a new one, the sink starts from the beginning of the run. null: the sink's directory in the
+  // run directory. Called before run_started(), possibly as the only call on an object.
   virtual Json destination() const { return nullptr; }
-  // Whether what was delivered up to `state` is still there; if not, the sink starts from the
-  // beginning of the run. Called as destination() is, when there is a state.
+  // Whether the records delivered up to `state` still exist at the destination; if not, the sink
+  // starts from the beginning of the run. Called after destination() if there is a state.
   virtual bool has_delivered(const RunInfo&) const { return true; }
   virtual void run_started(const RunInfo& info, const Json& config) = 0;
   virtual void scalars(const ScalarRow& row) = 0;
@@ -93,16 +94,16 @@ class Sink {
   virtual void table(const Table&) {}
   virtual void alert(const Alert&) {}
   virtual void artifact(const ArtifactUse&) {}
-  // Values of the whole run, metric name to value; a later value replaces an earlier one.
+  // Summary values of the run, by metric name; later values replace earlier ones.
   virtual void summary(const Json& /*values*/) {}
-  // The run resumed after `step`: values of later steps come again and replace earlier ones.
+  // The run resumed after `step`: later steps are delivered again and replace the earlier records.
   virtual void rewind(int64_t /*step*/) {}
-  // Delivers all records so far to the server or the disk. May block; every wait needs a timeout.
-  // Called about once a second and at the end. Returns the state (small) from which a later object
-  // continues.
+  // Delivers all records so far to the server or to disk. May block; every wait must have a
+  // timeout. Called about once per second and at the end. Returns the (small) state from which a
+  // later object resumes.
   virtual Json flush() { return nullptr; }
-  // After the last record, before the last flush(). When the run is resumed later, a new object
-  // gets run_started().
+  // Called after the last record and before the last flush(). If the run is resumed later, a new
+  // object is created and receives run_started().
   virtual void run_finished(const RunEnd& end) = 0;
 };
 
@@ -111,8 +112,8 @@ SinkRegistry& sink_registry();
 
 }  // namespace lockstep
 
-// At namespace scope, once per sink. `Class`: a Sink with a Config and a constructor (const
-// Config&, const SinkContext&).
+// Registers a sink. Use at namespace scope. `Class`: a Sink with a member type Config and a
+// constructor (const Config&, const SinkContext&).
 #define REGISTER_SINK(name, Class, help)                                                       \
   static const ::lockstep::Registration<Class> registered_##Class(::lockstep::sink_registry(), \
                                                                   name, help)

@@ -1,6 +1,6 @@
-// The tracker: what a trainer holds to record a run. It writes the event log of this process, shows
+// The tracker, with which a trainer records a run. It writes the event log of this process, shows
 // progress on the console, and starts the node's tracking agent, which feeds all other sinks from
-// the log.
+// the event log.
 //
 // Example:
 //   void record_run(const std::filesystem::path& run_dir) {
@@ -40,36 +40,35 @@ Tracker open_tracker(const TrackerOptions&, const TrackingConfig&, const Forward
 }  // namespace tracking
 
 struct TrackerOptions {
-  std::filesystem::path run_dir;  // of the job; it exists: create_run_directory()
-  // The job's id and name, the ranks of this process and the planned length of the run.
+  std::filesystem::path run_dir;  // of the job; created by create_run_directory()
+  // The id and name of the job, the rank of this process, and the planned length of the run.
   RunInfo process;
-  // The section `tracking` of a run file, in YAML: "{ranks: all, sinks: [console, csv]}". Empty:
-  // the defaults.
+  // The section `tracking` of a run file, as YAML: "{ranks: all, sinks: [console, csv]}". Empty:
+  // defaults.
   std::string tracking;
-  Json run_config;  // what the run was configured with, for display and comparison
-  // Continues after this step: values logged later are replaced. Of the step itself, a metric that
-  // is in the log already is not recorded again.
+  Json run_config;  // the configuration of the run, for display and comparison
+  // Resumes after this step: records of later steps are replaced. Metrics of this step that are
+  // already in the log are not recorded again.
   std::optional<int64_t> resume_step;
   ConsoleOptions console;
-  std::filesystem::path agent_program;  // the program `lockstep`; empty: no tracking agent
+  std::filesystem::path agent_program;  // path of `lockstep`; empty: no tracking agent
   int local_world_size = 1;             // ranks on this node
-  std::vector<int64_t> local_pids;      // of their processes, for system metrics
+  std::vector<int64_t> local_pids;      // process ids of these ranks, for system metrics
   int64_t launcher = 0;                 // process id of `lockstep launch`, or 0
 };
 
 struct TrackingReport {
-  uint64_t num_dropped = 0;  // records that are in no event log
-  std::string problem;       // what went wrong, in one line; empty: nothing
-  // One line when the event log (on a rank that does not log: the run directory) was deleted or
-  // moved during the run, so that no command finds the run. Otherwise empty.
+  uint64_t num_dropped = 0;  // records missing from the event log
+  std::string problem;       // what failed, in one line; empty: nothing
+  // One line if the event log (on a rank that does not log: the run directory) was deleted or moved
+  // during the run, so that commands cannot find the run. Otherwise empty.
   std::string lost;
 };
 
-// Records one process's part in a run.
+// Records a run on behalf of one process.
 //
-// Thread: one thread, the training thread.
-// Errors: opening throws. Later failures never reach the training: they are kept and reported once,
-// by finish().
+// Thread: only the training thread.
+// Errors: opening throws. Later failures do not affect training; finish() reports them.
 class Tracker {
  public:
   // A tracker that records nothing.
@@ -84,21 +83,21 @@ class Tracker {
   // microsecond per metric.
   void log(int64_t step, double epoch, std::span<const Metric> metrics) noexcept;
   void text(TextLevel level, std::string_view line) noexcept;
-  // A value of the whole run, shown instead of the last logged value of that name.
+  // Sets a summary value of the run, shown instead of the last logged value of that name.
   void summary(std::string_view name, double value) noexcept;
 
-  // A value of another kind, at `at.step` (its time is set here). A record over 16 MiB is dropped
-  // and counted.
+  // Record other kinds of values at `at.step`; the time is set by the tracker. Records larger than
+  // 16 MiB are dropped and counted in TrackingReport::num_dropped.
   void histogram(Histogram histogram) noexcept;
   void image(Image image) noexcept;
   void table(Table table) noexcept;
   void alert(Alert alert) noexcept;
   void artifact(ArtifactUse artifact) noexcept;
 
-  // Records the end of this process's part and closes the log; later calls do nothing. The process
-  // that started the agent then waits for the sinks, at most `tracking.finish_timeout`; the report
-  // names those that the agent still feeds. A tracker that is destroyed without finish() leaves an
-  // entry without an end.
+  // Records the outcome for this process and closes the log; later calls have no effect. The
+  // process that started the agent then waits for the sinks, at most `tracking.finish_timeout`; the
+  // report lists the sinks that are not finished. If a tracker is destroyed without finish(), the
+  // log has no end record.
   TrackingReport finish(const RunEnd& end) noexcept;
 
  private:
@@ -110,17 +109,17 @@ class Tracker {
   std::unique_ptr<State> state_;
 };
 
-// Makes the directory of a run and writes run.json and config.yaml. In an existing one the run
-// continues: `created` stays, and a recorded end is removed. Called on the main rank, before any
-// rank opens its tracker. Throws Environment when it cannot be written (read-only, full disk, ...);
-// nothing of a new run is left then.
+// Creates the run directory and writes run.json and config.yaml. If it exists, the run is resumed:
+// `created` is kept and a recorded outcome is removed. Call on the main rank, before any rank opens
+// its tracker. Throws Environment if the directory cannot be written (read-only, full disk, ...);
+// nothing is left of a new run then.
 void create_run_directory(const std::filesystem::path& run_dir, const RunInfo& job,
                           const Json& config);
 
-// Opens the tracker of this process. If it logs (`tracking.ranks`), it writes
-// <run_dir>/events/rank-NNNNN.lsev. Local rank 0 also starts the node's agent, whether it logs or
-// not. Not collective. Throws Config (an invalid section `tracking`, on every rank alike) and
-// Environment (the log cannot be written, or another process writes it).
+// Opens the tracker of this process. On logging ranks (`tracking.ranks`), it writes
+// <run_dir>/events/rank-NNNNN.lsev. Local rank 0 always starts the node's agent. Not collective.
+// Throws Config (invalid section `tracking`; thrown on every rank) or Environment (the log cannot
+// be written, or another process is writing it).
 Tracker open_tracker(const TrackerOptions& options);
 
 }  // namespace lockstep

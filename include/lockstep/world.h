@@ -1,7 +1,7 @@
-// The processes of a job: rank, device, and the groups in which they communicate.
+// The process group of a job, as seen by one rank: ranks, device and communication.
 //
 // Example:
-//   void meet(const lockstep::RankEnv& env) {
+//   void connect(const lockstep::RankEnv& env) {
 //     lockstep::World world({.rank = env.rank,
 //                            .local_rank = env.local_rank,
 //                            .world_size = env.world_size,
@@ -31,28 +31,28 @@ namespace distributed {
 struct ProcessGroups;
 }
 
-// Where to compute. Auto: a GPU if the machine has one.
+// The compute device. Auto: a GPU if the machine has one.
 enum class DeviceChoice { Auto, Cpu, Cuda };
 constexpr auto choices(DeviceChoice) { return std::array{"auto", "cpu", "cuda"}; }
-bool wants_gpu(DeviceChoice device);
+bool selects_gpu(DeviceChoice device);
 
-// What carries the tensors of the device group. Auto on CPUs: shared memory if all ranks are on one
-// host, else Gloo.
+// The communication backend for tensors. Auto on CPUs: shared memory if all ranks are on one host,
+// else Gloo.
 enum class BackendChoice { Auto, Shm, Gloo, Hierarchical, Nccl };
 constexpr auto choices(BackendChoice) {
   return std::array{"auto", "shm", "gloo", "hierarchical", "nccl"};
 }
 
-// The ranks meet at a TCP store.
+// The ranks connect through a TCP store.
 struct TcpRendezvous {
   std::string host = "127.0.0.1";
   uint16_t port = 0;
   bool serve = true;             // rank 0 serves the store; false: another process does
-  std::optional<int> listen_fd;  // a socket that listens on `port` already; rank 0 uses it
-  std::string prefix;            // separates attempts that share a store
+  std::optional<int> listen_fd;  // a socket that already listens on `port`; used by rank 0
+  std::string prefix;            // key prefix that separates attempts that share a store
 };
 
-// The ranks meet through a file that all of them can write. It must be new for each job.
+// The ranks connect through a file that all of them can write. Use a new file for each job.
 struct FileRendezvous {
   std::filesystem::path path;
 };
@@ -60,25 +60,26 @@ struct FileRendezvous {
 struct WorldOptions {
   int rank = 0, local_rank = 0, node_rank = 0;
   int world_size = 1, local_world_size = 1;
-  std::variant<TcpRendezvous, FileRendezvous> rendezvous;  // not used with one rank
+  std::variant<TcpRendezvous, FileRendezvous> rendezvous;  // unused with one rank
   DeviceChoice device = DeviceChoice::Auto;
   BackendChoice backend = BackendChoice::Auto;
   std::chrono::milliseconds timeout = std::chrono::minutes(30);  // of every collective
-  // Where this rank reports its progress to a launcher; outlives the World. nullptr: its own.
+  // Shared memory in which this rank reports its progress to a launcher; must outlive the World.
+  // nullptr: private memory.
   ProgressPage* progress = nullptr;
 };
 
-// The processes of a job, seen from one of them. An object, not a singleton: several ranks can live
-// in one process, as in tests.
+// The process group of a job, as seen by one rank. Not a singleton: one process can host several
+// ranks, as in tests.
 //
 // Thread: one thread.
 class World {
  public:
-  // Collective: returns when all ranks have met. With one rank, opens nothing. Throws Config (a
-  // device or backend that cannot be used) or Environment (port in use, peers missing at the
+  // Collective: returns when all ranks are connected. With one rank, opens no connection. Throws
+  // Config (device or backend not available) or Environment (port in use, peers missing after the
   // timeout).
   explicit World(const WorldOptions& options);
-  ~World();  // closes without waiting for the others; finish() is the orderly end
+  ~World();  // closes without waiting for other ranks; call finish() for a clean shutdown
   World(const World&) = delete;
   World& operator=(const World&) = delete;
 
@@ -89,21 +90,22 @@ class World {
   int local_world_size() const { return options_.local_world_size; }
   bool is_distributed() const { return options_.world_size > 1; }
   at::Device device() const { return device_; }
-  BackendChoice backend() const { return backend_; }  // what was chosen; Auto with one rank
+  BackendChoice backend() const { return backend_; }  // the backend in use; Auto with one rank
   std::chrono::milliseconds timeout() const { return options_.timeout; }
 
-  // The timeout of later collectives.
+  // Sets the timeout of subsequent collectives.
   void set_timeout(std::chrono::milliseconds timeout);
   ProgressPage& progress() const { return *options_.progress; }
 
-  // Collective: waits for all ranks, so that none is disconnected in its last collective, then
-  // closes.
+  // Collective: waits for all ranks, so that none is disconnected during its last collective, then
+  // closes the connections.
   void finish();
 
-  // Values in the store, kept for the life of the job (across restarts when an agent serves the
-  // store). Rank 0 only; does not wait. nullopt when `key` is not set, or with one rank.
-  std::optional<std::string> recall(const std::string& key);
-  void remember(const std::string& key, const std::string& value);
+  // Reads and writes values in the store, which exist for the lifetime of the job (across restarts
+  // if an agent serves the store). Rank 0 only; does not block. get_value() returns nullopt if
+  // `key` is not set, or with one rank.
+  std::optional<std::string> get_value(const std::string& key);
+  void set_value(const std::string& key, const std::string& value);
 
   distributed::ProcessGroups& groups() { return *groups_; }
 

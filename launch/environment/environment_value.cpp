@@ -9,7 +9,7 @@
 namespace lockstep::launch {
 
 int number_in_variable(const std::string& text, const std::string& name) {
-  const auto value = number_in<int>(text);
+  const auto value = parse_number<int>(text);
   if (!value || *value < 0)
     throw config_error(
         fmt::format("environment variable {}={}: expected a number of at least 0", name, text));

@@ -16,7 +16,7 @@ struct Process {
   pid_t parent = 0;
 };
 
-// From /proc/<pid>/stat, "17 (name) S 1 ...": a name may hold blanks and parentheses.
+// From /proc/<pid>/stat, "17 (name) S 1 ...": a name may contain blanks and parentheses.
 std::optional<Process> read_process(pid_t pid) {
   std::ifstream file(fmt::format("/proc/{}/stat", pid));
   std::string text;
@@ -39,7 +39,7 @@ std::optional<std::string> openmpi_job() {
 }
 
 std::string hydra_job() {
-  // A script may stand between Hydra and the rank.
+  // There may be a script between Hydra and the rank.
   for (pid_t pid = ::getppid(); pid > 1;) {
     const auto process = read_process(pid);
     if (!process) break;

@@ -1,4 +1,4 @@
-// What the processes that one mpirun started have in common, so that they agree on a port.
+// A name that all processes of one mpirun share, from which they derive a port.
 #pragma once
 
 #include <optional>
@@ -6,11 +6,11 @@
 
 namespace lockstep::launch {
 
-// OpenMPI: the name of the job, the same on every host. nullopt when it told none.
+// OpenMPI: the name of the job, the same on every host. nullopt if the environment has none.
 std::optional<std::string> openmpi_job();
 
-// MPICH and those with its process manager (Hydra): the process on this host that started the
-// ranks, so good for ranks of one host only.
+// MPICH and other MPIs with its process manager Hydra: the process on this host that started the
+// ranks. Valid only if all ranks are on one host.
 std::string hydra_job();
 
 }  // namespace lockstep::launch

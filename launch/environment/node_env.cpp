@@ -16,7 +16,7 @@ void require_one_task_per_node(const SlurmStep& step) {
   throw config_error(fmt::format(
       "srun started {} tasks on {} {}, but 'lockstep launch' starts the ranks of a node "
       "itself: give srun --ntasks-per-node=1, or start lockstep-trainer without it "
-      "(--nnodes 1 for launches that have nothing to do with each other)",
+      "(--nnodes 1 for independent launches)",
       step.num_tasks, step.num_nodes, step.num_nodes == 1 ? "node" : "nodes"));
 }
 

@@ -1,6 +1,5 @@
-// Which node of a job a launcher is, as the scheduler that started one launcher per node told it:
-// Slurm (srun), or an indexed Job of Kubernetes. With it `lockstep launch` needs no flags for
-// several nodes.
+// The node of a launcher that a scheduler started, one per node: Slurm (srun) or an indexed Job of
+// Kubernetes. With it, `lockstep launch` needs no flags for several nodes.
 #pragma once
 
 #include <optional>
@@ -16,11 +15,11 @@ struct NodeEnv {
   bool job_restarted = false;
 };
 
-// Slurm: a step of several nodes with one task each. Kubernetes: JOB_COMPLETION_INDEX is set by it,
-// NNODES and MASTER_ADDR (and MASTER_PORT, if it is to be another) by the manifest; an indexed Job
-// without NNODES is as many independent launches. MASTER_ADDR and MASTER_PORT win over Slurm's.
-// nullopt where neither started this process. Throws Config when something is missing, no number,
-// or contradictory, and for srun with several tasks on a node.
+// Slurm: a step of several nodes with one task each. Kubernetes sets JOB_COMPLETION_INDEX; the
+// manifest sets NNODES and MASTER_ADDR (optionally MASTER_PORT). In an indexed Job without NNODES
+// each pod is an independent launch. MASTER_ADDR and MASTER_PORT take precedence over Slurm's.
+// nullopt if neither started this process. Throws Config if a variable is missing, not a number or
+// contradictory, and if srun started several tasks on a node.
 std::optional<NodeEnv> read_node_env();
 
 }  // namespace lockstep::launch

@@ -7,8 +7,8 @@
 
 namespace lockstep::launch {
 
-// The first host of such a list, also when a host's name holds several ranges ("r[1-2]n[1-4]"
-// begins with r1n1). nullopt for what is no such list. Reads no further than the first host needs.
+// The first host of such a list; a name may contain several ranges (the first of "r[1-2]n[1-4]" is
+// r1n1). nullopt if the list is malformed. Parses only as far as the first host requires.
 std::optional<std::string> first_host(std::string_view list);
 
 }  // namespace lockstep::launch

@@ -12,7 +12,7 @@ std::string to_line(const NodeOrder& order) {
                                {"arguments", order.arguments},
                                {"environment", order.environment},
                                {"grace_ms", order.grace.count()}};
-  // Bytes that are no UTF-8 (a directory's name) must not stop the launch halfway.
+  // Invalid UTF-8 (e.g. in the name of a directory) must not make this throw.
   return json.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
 }
 
@@ -28,7 +28,7 @@ NodeOrder parse_node_order(std::string_view line) {
     return order;
   } catch (const nlohmann::json::exception&) {
     throw config_error(
-        "launch-node: standard input holds no order of 'lockstep launch --hostfile'");
+        "launch-node: expected an order of 'lockstep launch --hostfile' on standard input");
   }
 }
 

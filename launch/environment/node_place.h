@@ -4,10 +4,10 @@
 
 namespace lockstep::launch {
 
-// One node's part of one attempt.
+// A node's ranks in one attempt.
 struct NodePlace {
   int node_rank = 0, num_nodes = 1;
-  int first_rank = 0;  // of the node's workers
+  int first_rank = 0;  // of this node
   int world_size = 1;
   int restart_count = 0, max_restarts = 0;
   std::string master_addr = "127.0.0.1";

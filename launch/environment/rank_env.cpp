@@ -15,7 +15,7 @@
 namespace lockstep {
 namespace {
 
-// Which variables a source uses, so that every check can name them.
+// The variables of a source, which error messages name.
 struct Source {
   const char* rank;
   const char* world_size;
@@ -44,8 +44,8 @@ void verify(const RankEnv& env, const Source& source) {
                        "the first must not be larger");
 }
 
-// Torchrun, OpenMPI and PMI differ in names only. A pod with one process is often told RANK and
-// WORLD_SIZE alone.
+// Torchrun, OpenMPI and PMI differ in names only. A pod with one process often has only RANK and
+// WORLD_SIZE.
 RankEnv read_source(const Source& source) {
   RankEnv env;
   env.rank = launch::require_int_variable(source.rank, source.world_size);
@@ -64,10 +64,10 @@ RankEnv read_source(const Source& source) {
 
 bool is_set(const char* name) { return environment(name).has_value(); }
 
-// What launchers set, and what else is known of the job.
+// The ranks that a launcher has set, and how to identify the job.
 struct Found {
   RankEnv env;
-  // The same for all ranks and for no other job; empty when the launcher tells nothing like that.
+  // Identical on all ranks and unique to the job; empty if the launcher provides no such key.
   std::string key;
   bool by_mpirun = false;
 };
@@ -92,9 +92,9 @@ Found read_torchrun() {
   return found;
 }
 
-// An MPI launcher inside a Slurm job inherits what Slurm told the batch script or MPI's own
-// daemons, so it is asked first; srun with a PMI plugin sets PMI_RANK without the local rank, so
-// then Slurm knows better.
+// An MPI launcher inside a Slurm job inherits the variables of the batch script or of MPI's own
+// daemons, so it is checked first. srun with a PMI plugin sets PMI_RANK without the local rank;
+// Slurm's variables take precedence then.
 Found read_ranks() {
   if (is_set("RANK") || is_set("WORLD_SIZE")) return read_torchrun();
   if (is_set("OMPI_COMM_WORLD_SIZE")) return read_openmpi();
@@ -153,7 +153,7 @@ RankEnv read_rank_env() {
 
 std::optional<int> requested_num_threads() {
   const auto text = environment("OMP_NUM_THREADS");
-  const auto count = text ? number_in<int>(*text) : std::nullopt;
+  const auto count = text ? parse_number<int>(*text) : std::nullopt;
   return count && *count >= 1 ? count : std::nullopt;
 }
 

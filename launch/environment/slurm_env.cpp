@@ -11,7 +11,7 @@
 namespace lockstep::launch {
 namespace {
 
-// Step ids from here on are Slurm's own: the batch script, the interactive step, prologues.
+// Slurm reserves step ids from here on for batch scripts, interactive steps and prologues.
 constexpr uint32_t kFirstReservedStep = 0xfffffff0;
 
 std::optional<std::string> step_id() {
@@ -24,7 +24,7 @@ std::optional<std::string> step_id() {
   return id;
 }
 
-// Slurm's list "2(x3),1": how many tasks each node has.
+// `list`: the number of tasks per node, in Slurm's notation "2(x3),1".
 int tasks_on_node(const std::string& list, int node, const char* name) {
   size_t begin = 0;
   int first_node = 0;
@@ -56,8 +56,8 @@ std::string read_first_host() {
   for (const char* name : {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"})
     if (const auto list = environment(name)) {
       if (const auto host = first_host(*list)) return *host;
-      throw config_error(fmt::format(
-          "environment variable {}={} is no list of hosts as Slurm writes it", name, *list));
+      throw config_error(
+          fmt::format("environment variable {}={} is not a Slurm host list", name, *list));
     }
   throw config_error(
       "environment variable SLURM_STEP_NODELIST is missing, but SLURM_STEP_ID is set");

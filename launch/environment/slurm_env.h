@@ -1,5 +1,5 @@
-// What srun tells the tasks of a job step through the environment. A batch script and an
-// interactive allocation are no step: what runs there directly is one process.
+// The environment that srun sets for the tasks of a job step. A batch script and an interactive
+// allocation are not steps: a program that runs there directly is a single process.
 #pragma once
 
 #include <optional>
@@ -10,17 +10,17 @@
 namespace lockstep::launch {
 
 struct SlurmStep {
-  std::string job;         // "slurm-1234-0": job and step; the same when the job is started again
-  bool restarted = false;  // it was requeued: an earlier start of this job may have left a run
+  std::string job;         // "slurm-1234-0": job and step; the same after a requeue
+  bool restarted = false;  // it was requeued: an earlier start may have created a run
   int num_nodes = 1, node_rank = 0, num_tasks = 1;
-  // The host of node 0, as Slurm's node list says.
+  // The host of node 0, from Slurm's node list.
   std::string first_host;
 };
 
-// nullopt outside of a step. Throws Config for what contradicts itself or cannot be read.
+// nullopt outside a step. Throws Config if the variables contradict each other or are invalid.
 std::optional<SlurmStep> read_slurm_step();
 
-// This task as a rank of its step; nullopt outside of a step. Throws as above.
+// This task as a rank of its step; nullopt outside a step. Throws like read_slurm_step().
 std::optional<RankEnv> read_slurm_ranks();
 
 }  // namespace lockstep::launch

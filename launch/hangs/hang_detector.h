@@ -1,7 +1,7 @@
-// On the node that serves the rendezvous: finds out of what all nodes tell (HangReporter) who keeps
-// the others waiting, asks for the stacks of that rank, and says so: first as a warning, then,
-// shortly before the waiting ranks give up, with a dump of all ranks of every node.
-// Thread: the launcher's.
+// On the coordinator's node: determines from the status of all nodes (HangReporter) which rank
+// keeps the others waiting, requests its stacks and reports it: first as a warning, then, shortly
+// before the waiting ranks time out, with a dump of all ranks of every node. Thread: the
+// launcher's.
 #pragma once
 
 #include <chrono>
@@ -19,38 +19,38 @@ class HangDetector : public StatusJudge {
  public:
   void begin_attempt() override;
   std::optional<StackRequest> judge(const std::map<int, NodeStatus>& by_node) override;
-  // How far it came, and the rank that the others gave up waiting for.
+  // Adds the last training step, and the rank for which the others timed out.
   void explain(LaunchReport& attempt) const override;
 
-  // Lines for a person since the last call.
+  // Messages for the user since the last call.
   std::vector<std::string> take_notes() { return std::exchange(notes_, {}); }
-  // The hang that was told of and has not gone by, as it was last seen; for the report of a job
-  // that failed.
-  std::string unresolved() const { return hang_.is_told ? hang_.summary : ""; }
+  // The latest state of a reported hang that has not been resolved, for the report of a failed
+  // job; empty: none.
+  std::string unresolved() const { return hang_.is_reported ? hang_.summary : ""; }
 
  private:
   using Clock = std::chrono::steady_clock;
   struct Culprit {
     int rank = 0;
-    std::string text;  // what it did
+    std::string text;  // where it was
   };
   struct Hang {
-    std::string key;               // of the finding; empty: there is none
-    Clock::time_point asked_at{};  // for stacks
-    bool is_told = false, is_dumped = false;
-    double told_again_after_s = 0;
-    uint64_t told_operations = 0;  // of all ranks, when it was told
+    std::string key;                   // of the finding; empty: no hang
+    Clock::time_point requested_at{};  // of the stacks
+    bool is_reported = false, is_dumped = false;
+    double report_again_after_s = 0;
+    uint64_t reported_operations = 0;  // of all ranks, at the last report
     std::string summary;
-    // The rank that the others gave up waiting for, or are about to.
+    // The rank for which the others timed out, or are about to.
     std::optional<Culprit> culprit;
   };
 
   std::optional<StackRequest> follow(const HangFinding& finding,
                                      const std::vector<RankView>& views);
-  void tell(const HangFinding& finding, const std::vector<RankView>& views);
+  void report(const HangFinding& finding, const std::vector<RankView>& views);
 
   int64_t last_step_ = 0;
-  Hang hang_;  // under way
+  Hang hang_;  // the current one
   std::vector<std::string> notes_;
 };
 

@@ -8,15 +8,15 @@
 namespace lockstep::launch {
 namespace {
 
-constexpr double kStartWarning = 30;  // before a rank has told its own limit
-constexpr double kLongStep = 3;       // as many of the longest steps are still usual
+constexpr double kStartWarning = 30;  // until a rank has reported its own limit
+constexpr double kLongStep = 3;       // a wait of this many of the longest steps is usual
 constexpr size_t kMaxDescribed = 8;
-constexpr double kSilence = 2;  // nodes tell their status twice a second
+constexpr double kSilence = 2;  // nodes report their status twice a second
 
 using Views = std::vector<const RankView*>;
 
-// How far a rank has come: operations entered, whether it has left the last one, and how many
-// buckets it has started in it.
+// Progress of a rank: operations entered, whether it has left the last one, and how many buckets
+// it has started in it.
 auto progress_of(const RankView& view) {
   const auto& progress = view.progress;
   return std::tuple(progress.operations, !progress.in_operation,
@@ -25,13 +25,13 @@ auto progress_of(const RankView& view) {
 
 double usual_wait(const RankView& view) {
   const auto& progress = view.progress;
-  const double limit =
-      progress.warn_after_s > 0 ? progress.warn_after_s : kStartWarning / kTimeoutFactorOutsideSteps;
+  const double limit = progress.warn_after_s > 0 ? progress.warn_after_s
+                                                 : kStartWarning / kTimeoutFactorOutsideSteps;
   const double scale = is_stepping(progress.phase) ? 1 : kTimeoutFactorOutsideSteps;
   return std::max(limit * scale, kLongStep * progress.longest_step_s);
 }
 
-Views behind_the_first(const std::vector<RankView>& views) {
+Views lagging_ranks(const std::vector<RankView>& views) {
   const auto less = [](const RankView& a, const RankView& b) {
     return progress_of(a) < progress_of(b);
   };
@@ -57,7 +57,7 @@ Views views_of_silent_nodes(const std::vector<RankView>& views) {
   return silent;
 }
 
-// What the ranks of silent nodes do is not known: only that others wait, and for which nodes.
+// The state of ranks of silent nodes is unknown: reports only which nodes the others wait for.
 std::optional<HangFinding> find_silence(const RankView& waiter, const Views& silent) {
   if (waiter.progress.idle_s < usual_wait(waiter)) return std::nullopt;
   HangFinding finding{.waited_s = waiter.progress.idle_s, .timeout_s = waiter.progress.timeout_s};
@@ -71,7 +71,7 @@ std::optional<HangFinding> find_silence(const RankView& waiter, const Views& sil
   return finding;
 }
 
-bool all_do_the_same(const std::vector<RankView>& views) {
+bool all_in_same_operation(const std::vector<RankView>& views) {
   return std::all_of(views.begin(), views.end(), [&](const RankView& view) {
     return view.progress.operation == views.front().progress.operation &&
            view.progress.detail == views.front().progress.detail;
@@ -82,12 +82,12 @@ std::string describe_process(const RankView& view) {
   return fmt::format("rank {} ({}, process {})", view.progress.rank, view.host, view.progress.pid);
 }
 
-// Empty when there is nothing to say.
+// Empty if the state is not relevant.
 std::string describe_state(const RankView& view) {
   switch (view.process_state) {
     case 'T': return ": it is stopped (SIGSTOP or a debugger)";
-    case 'D': return ": it waits in the kernel (a disk or a file server?)";
-    case 'Z': return ": it has ended";
+    case 'D': return ": it is blocked in the kernel (a disk or a file server?)";
+    case 'Z': return ": it has exited";
     default: return "";
   }
 }
@@ -106,7 +106,7 @@ std::string describe_place(const RankView& view) {
   const auto step = progress.total_steps
                         ? fmt::format("step {} of {}, ", progress.step + 1, progress.total_steps)
                         : "";
-  if (view.waits())
+  if (view.is_waiting())
     return fmt::format("{}{}: in {} for {:.1f} s", step, phase_name(progress.phase),
                        describe_operation(view), progress.idle_s);
   return fmt::format("{}{} for {:.1f} s", step, phase_name(progress.phase), progress.phase_age_s);
@@ -123,25 +123,25 @@ const RankView* find_rank(const std::vector<RankView>& views, int rank) {
 std::optional<HangFinding> find_hang(const std::vector<RankView>& views) {
   const RankView* waiter = nullptr;
   for (const auto& view : views)
-    if (view.silent_s <= kSilence && view.waits() &&
+    if (view.silent_s <= kSilence && view.is_waiting() &&
         (!waiter || view.progress.idle_s > waiter->progress.idle_s))
       waiter = &view;
   if (!waiter || views.size() < 2) return std::nullopt;
   if (const auto silent = views_of_silent_nodes(views); !silent.empty())
     return find_silence(*waiter, silent);
-  auto culprits = behind_the_first(views);
+  auto culprits = lagging_ranks(views);
   if (culprits.empty()) culprits = stopped_processes(views);
   double usual = usual_wait(*waiter);
-  for (const auto* culprit : culprits)  // one that is stopped will not go on by itself
+  for (const auto* culprit : culprits)  // a stopped one will not continue by itself
     if (culprit->process_state != 'T') usual = std::max(usual, usual_wait(*culprit));
-  // All wait for each other: the one in the shorter phase knows first that something is wrong.
+  // All wait for each other: the shortest of the usual waits applies.
   if (culprits.empty())
     for (const auto& view : views) usual = std::min(usual, usual_wait(view));
   if (waiter->progress.idle_s < usual) return std::nullopt;
   HangFinding finding{.waited_s = waiter->progress.idle_s, .timeout_s = waiter->progress.timeout_s};
   for (const auto* culprit : culprits) finding.culprits.push_back(culprit->progress.rank);
   std::sort(finding.culprits.begin(), finding.culprits.end());
-  // Not of the waiter's: which rank seems to wait longest depends on who told last.
+  // Not those of `waiter`: which rank waits longest depends on the order of the reports.
   uint64_t most_operations = 0;
   for (const auto& view : views)
     most_operations = std::max(most_operations, view.progress.operations);
@@ -163,8 +163,8 @@ std::string describe_hang(const HangFinding& finding, const std::vector<RankView
   std::string text;
   if (!finding.silent_hosts.empty())
     text += fmt::format(
-        "nothing has been heard from {} for {:.1f} s, and the other ranks have waited for {:.1f} "
-        "s: does the network carry, and do these hosts run?\n",
+        "no message from {} for {:.1f} s, and the other ranks have waited for {:.1f} s: suspect "
+        "the network, or these hosts\n",
         fmt::join(finding.silent_hosts, ", "), finding.silent_s, finding.waited_s);
   for (size_t i = 0; i < finding.culprits.size() && i < kMaxDescribed; ++i) {
     const auto* view = find_rank(views, finding.culprits[i]);
@@ -176,9 +176,9 @@ std::string describe_hang(const HangFinding& finding, const std::vector<RankView
   if (finding.culprits.size() > kMaxDescribed)
     text += fmt::format("and {} more ranks\n", finding.culprits.size() - kMaxDescribed);
   if (finding.culprits.empty() && finding.silent_hosts.empty())
-    text += fmt::format(
-        "all ranks have waited for each other for {:.1f} s: {}\n", finding.waited_s,
-        all_do_the_same(views) ? "does the network carry?" : "they are in different operations");
+    text += fmt::format("all ranks have waited for each other for {:.1f} s: {}\n", finding.waited_s,
+                        all_in_same_operation(views) ? "no rank is behind: suspect the network"
+                                                     : "they are in different operations");
   size_t described = 0;
   for (const auto& view : views) {
     const auto& culprits = finding.culprits;

@@ -1,6 +1,6 @@
-// Tells what the ranks of this node are doing, for the node that serves the rendezvous, which
-// judges it (HangDetector). When that one asks, also the stacks of some, or a dump of all ranks of
-// this node into the log directory. Thread: the launcher's.
+// Collects the state of the ranks of this node for the coordinator, which looks for hangs in it
+// (HangDetector). On request also collects stacks of ranks, or writes a dump of all ranks of this
+// node to the log directory. Thread: the launcher's.
 #pragma once
 
 #include <chrono>
@@ -25,33 +25,33 @@ class HangReporter {
  public:
   explicit HangReporter(std::string host) : host_(std::move(host)) {}
 
-  // The workers of an attempt, and where a dump of them goes; until end().
+  // Watches the workers of an attempt until end(). `directory`: of the dump.
   void begin(const std::vector<WatchedWorker>& workers, std::filesystem::path directory);
   void end();
-  // nullopt: they were told a moment ago.
+  // The state of the ranks; nullopt if the next report is not due yet.
   std::optional<std::vector<RankView>> next_views();
-  void take(const StackRequest& request);
-  // Writes a dump that was asked for, once the stacks have had time to arrive.
+  void handle(const StackRequest& request);
+  // Writes a requested dump, once the stacks have had time to arrive.
   void write_due_dump();
 
-  // Lines for a person since the last call.
+  // Messages for the user since the last call.
   std::vector<std::string> take_notes() { return std::exchange(notes_, {}); }
 
  private:
   using Clock = std::chrono::steady_clock;
-  struct Own {
+  struct LocalRank {
     WatchedWorker worker;
-    std::optional<uint32_t> request;  // of stacks
+    std::optional<uint32_t> request;  // for stacks
   };
 
   std::vector<RankView> views() const;
   bool is_waiting_for_stacks() const;
 
   std::string host_;
-  std::vector<Own> own_;
+  std::vector<LocalRank> local_ranks_;
   std::filesystem::path directory_;
-  Clock::time_point told_at_{};
-  bool owes_stacks_ = false;  // they were asked for: told as soon as they are there
+  Clock::time_point reported_at_{};
+  bool stacks_pending_ = false;  // requested; reported as soon as they have arrived
   std::optional<Clock::time_point> dump_at_;
   std::vector<std::string> notes_;
 };

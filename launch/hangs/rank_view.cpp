@@ -8,7 +8,7 @@
 namespace lockstep::launch {
 namespace {
 
-// The state stands behind the command, which may hold anything but ends with the last ')'.
+// The state follows the command, which may contain anything and ends at the last ')'.
 char process_state(int64_t pid) {
   std::ifstream file(fmt::format("/proc/{}/stat", pid));
   std::string text;

@@ -1,5 +1,5 @@
-// What a launcher knows of one rank at one moment: its progress page and what the kernel says of
-// its process. Travels between the launchers of a job.
+// The state of one rank at one moment: its progress page, and the state of its process from the
+// kernel. Sent between the launchers of a job.
 #pragma once
 
 #include <optional>
@@ -13,16 +13,16 @@ struct RankView {
   ProgressSnapshot progress;
   std::string host;
   char process_state = '?';  // as in /proc/<pid>/stat: R, S, D, T (stopped), Z
-  std::string bucket;        // parameters of the oldest bucket under way; empty: none is
-  std::string stacks;        // of its threads, when they were asked for
-  double silent_s = 0;       // since its node was heard; not told: the node that hears it counts
+  std::string bucket;        // parameters of the oldest pending bucket; empty: none
+  std::string stacks;        // of its threads, if they were requested
+  double silent_s = 0;       // since the last message of its node; set by the receiver, not sent
 
-  // Inside a collective operation, where it waits for others.
-  bool waits() const { return progress.in_operation; }
+  // Inside a collective, where it waits for others.
+  bool is_waiting() const { return progress.in_operation; }
 };
 
-// Reads page and process of a worker that was started as `rank` on `host` with process id `pid`.
-// nullopt: its program does not write to the page, and cannot be judged.
+// Reads page and process state of the worker with process id `pid`, started as `rank` on `host`.
+// nullopt: its program does not write to the page, so its state is unknown.
 std::optional<RankView> view_rank(const ProgressPage& page, int rank, const std::string& host,
                                   int64_t pid);
 

@@ -23,21 +23,21 @@ namespace {
 
 constexpr int kMaxFrames = 40;
 constexpr int kHandlerFrames = 2;  // the handler and the kernel's return from it
-constexpr std::chrono::milliseconds kAnswerTime{500}, kWalkingTime{5000};
+constexpr std::chrono::milliseconds kResponseTimeout{500}, kWalkTimeout{5000};
 
-// What the signal handler may touch; the frames only in the thread that was asked, once it has
-// taken the question.
-std::atomic<int> asked{0};  // a thread's id
+// State of the signal handler. `frames` is written only by the requested thread, after it has
+// claimed the request.
+std::atomic<int> requested_thread{0};
 std::array<void*, kMaxFrames> frames;
 std::atomic<int> num_frames{0};
 sem_t walked;
 
-int question_signal() { return SIGRTMIN + 7; }
+int stack_signal() { return SIGRTMIN + 7; }
 
 void walk_stack(int) {
   const int saved_errno = errno;
   auto self = static_cast<int>(::syscall(SYS_gettid));
-  if (!asked.compare_exchange_strong(self, 0)) return;  // too late: it was given up
+  if (!requested_thread.compare_exchange_strong(self, 0)) return;  // too late: it has timed out
   num_frames = ::backtrace(frames.data(), kMaxFrames);
   ::sem_post(&walked);
   errno = saved_errno;
@@ -70,15 +70,15 @@ bool is_walked_within(std::chrono::milliseconds time) {
 }
 
 std::string stack_of(int thread) {
-  static bool is_lost = false;  // the frames are: to a thread that never came out
-  if (is_lost) return "      (it was not asked)\n";
-  asked = thread;
-  if (::syscall(SYS_tgkill, ::getpid(), thread, question_signal()) != 0) return {};
-  if (!is_walked_within(kAnswerTime)) {
-    auto taken_back = thread;
-    const bool has_begun = !asked.compare_exchange_strong(taken_back, 0);
-    is_lost = has_begun && !is_walked_within(kWalkingTime);
-    if (!has_begun || is_lost) return "      (it does not answer)\n";
+  static bool is_lost = false;  // a thread is stuck in the handler and may still write `frames`
+  if (is_lost) return "      (not available)\n";
+  requested_thread = thread;
+  if (::syscall(SYS_tgkill, ::getpid(), thread, stack_signal()) != 0) return {};
+  if (!is_walked_within(kResponseTimeout)) {
+    auto cancelled = thread;
+    const bool has_begun = !requested_thread.compare_exchange_strong(cancelled, 0);
+    is_lost = has_begun && !is_walked_within(kWalkTimeout);
+    if (!has_begun || is_lost) return "      (no response)\n";
   }
   std::string text;
   for (int i = kHandlerFrames; i < num_frames; ++i)
@@ -114,20 +114,21 @@ StackReporter::StackReporter(ProgressPage& page)
   struct sigaction action {};
   action.sa_handler = walk_stack;
   action.sa_flags = SA_RESTART;
-  ::sigaction(question_signal(), &action, nullptr);
-  // Read here: a question that comes before the thread runs counts.
-  answerer_ = std::jthread(
-      [this, seen = page_.requested()](const std::stop_token& stop) { answer(stop, seen); });
+  ::sigaction(stack_signal(), &action, nullptr);
+  // Read here, so that a request before the thread runs is not missed.
+  thread_ = std::jthread([this, seen = page_.requested()](const std::stop_token& stop) {
+    serve_requests(stop, seen);
+  });
 }
 
-// The handler stays: a question that comes late must not kill the process.
+// The handler stays installed: a late signal must not kill the process.
 StackReporter::~StackReporter() {
-  answerer_.request_stop();
+  thread_.request_stop();
   page_.request_stacks();
-  answerer_.join();
+  thread_.join();
 }
 
-void StackReporter::answer(const std::stop_token& stop, uint32_t seen) {
+void StackReporter::serve_requests(const std::stop_token& stop, uint32_t seen) {
   while (!stop.stop_requested()) {
     if (!page_.wait_for_request(seen, std::chrono::minutes(1))) continue;
     seen = page_.requested();

@@ -1,8 +1,7 @@
-// Inside a rank: answers the launcher's question where its threads are
-// (core/system/progress_page.h). A thread of its own waits for the question; the threads asked
-// about are interrupted by a real-time signal for as long as it takes to walk their stacks. A
-// system call that the kernel does not begin again (poll, nanosleep) ends with EINTR by that: the
-// price of an answer, paid in a hang only.
+// Inside a rank: publishes the stacks of its threads when the launcher requests them
+// (core/system/progress_page.h). A separate thread waits for requests and interrupts each reported
+// thread with a real-time signal whose handler walks the stack. System calls that are not restarted
+// (poll, nanosleep) return EINTR then; requests are made only during a hang.
 #pragma once
 
 #include <thread>
@@ -13,19 +12,19 @@ namespace lockstep::launch {
 
 class StackReporter {
  public:
-  // Reports on the thread that makes it and on every thread whose name begins with "lockstep-".
-  // One at a time in a process. `page` outlives it.
+  // Reports the constructing thread and every thread whose name begins with "lockstep-". At most
+  // one instance per process. `page` must outlive it.
   explicit StackReporter(ProgressPage& page);
   ~StackReporter();
   StackReporter(const StackReporter&) = delete;
   StackReporter& operator=(const StackReporter&) = delete;
 
  private:
-  void answer(const std::stop_token& stop, uint32_t seen);
+  void serve_requests(const std::stop_token& stop, uint32_t seen);
 
   ProgressPage& page_;
   int training_thread_;
-  std::jthread answerer_;
+  std::jthread thread_;
 };
 
 }  // namespace lockstep::launch

@@ -1,4 +1,4 @@
-// What the node that serves the rendezvous makes of what the ranks of all nodes are doing.
+// Interface through which the coordinator evaluates the status of all ranks.
 #pragma once
 
 #include <map>
@@ -13,24 +13,24 @@ namespace lockstep::launch {
 // The last status of a node.
 struct NodeStatus {
   std::vector<RankView> ranks;
-  double silent_s = 0;  // since the node was heard
+  double silent_s = 0;  // since the last message of the node
 };
 
-// Asked of every node: the stacks of these ranks of it, or a dump of all its ranks.
+// Sent to every node: requests the stacks of those of its ranks that are listed, or a dump of all.
 struct StackRequest {
   std::vector<int> ranks;
   bool dump = false;
 };
 
-// Called on the launcher's thread; must not wait.
+// Called on the launcher's thread; must not block.
 class StatusJudge {
  public:
   virtual ~StatusJudge() = default;
 
   virtual void begin_attempt() = 0;
-  // After a status came: the last of each node, by node rank, of this attempt.
+  // After a status has arrived: the last one of each node in this attempt, by node rank.
   virtual std::optional<StackRequest> judge(const std::map<int, NodeStatus>& by_node) = 0;
-  // An attempt has ended: adds what is known of it.
+  // After an attempt has ended: adds the findings to its report.
   virtual void explain(LaunchReport& attempt) const = 0;
 };
 

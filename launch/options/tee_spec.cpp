@@ -11,7 +11,7 @@ namespace lockstep::launch {
 namespace {
 
 std::optional<int> to_number(const std::string& text) {
-  const auto value = number_in<int>(text);
+  const auto value = parse_number<int>(text);
   return value && *value >= 0 ? value : std::nullopt;
 }
 

@@ -1,6 +1,6 @@
 // Which output of which worker is shown on the console, in the notation of torchrun's --tee: 0
-// nothing, 1 stdout, 2 stderr, 3 both, for all workers or for each local rank that is named:
-// "0:3,1:2" (the others show nothing).
+// nothing, 1 stdout, 2 stderr, 3 both, for all workers, or per local rank as in "0:3,1:2" (ranks
+// that are not listed show nothing).
 #pragma once
 
 #include <map>
@@ -12,17 +12,16 @@ class TeeSpec {
  public:
   TeeSpec() = default;  // both, for all
 
-  // Throws Config, naming `option`: not in that notation, or a local rank that is not below
-  // `num_workers`.
+  // Throws Config, naming `option`: invalid notation, or a local rank >= `num_workers`.
   static TeeSpec parse(const std::string& option, const std::string& text, int num_workers);
-  // Shows what this one hides.
+  // Shows exactly what this one hides.
   TeeSpec inverted(int num_workers) const;
-  // Shows the local ranks of a list "0,2" only. Throws Config as parse() does.
+  // Shows only the local ranks of a list "0,2". Throws Config like parse().
   TeeSpec limited_to(const std::string& option, const std::string& list, int num_workers) const;
 
   bool shows_stdout(int local_rank) const { return (bits_of(local_rank) & 1) != 0; }
   bool shows_stderr(int local_rank) const { return (bits_of(local_rank) & 2) != 0; }
-  // True when nothing of the first `num_workers` workers is hidden.
+  // Whether all output of the first `num_workers` workers is shown.
   bool shows_everything(int num_workers) const;
 
  private:

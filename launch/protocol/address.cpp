@@ -17,7 +17,7 @@
 namespace lockstep::launch {
 namespace {
 
-constexpr int kBacklog = 8192;  // the kernel lowers it to what it allows
+constexpr int kBacklog = 8192;  // capped by the kernel (somaxconn)
 
 Error endpoint_error(const std::string& text, const std::string& option) {
   return config_error(
@@ -44,7 +44,7 @@ SocketAddress any_ipv4(int port) {
   return address;
 }
 
-// "::ffff:10.0.0.1" is how a socket for both kinds shows 10.0.0.1.
+// A dual-stack socket reports 10.0.0.1 as "::ffff:10.0.0.1".
 SocketAddress as_ipv4(const SocketAddress& mapped) {
   const auto* ipv6 = reinterpret_cast<const sockaddr_in6*>(&mapped.bytes);
   auto address = any_ipv4(ntohs(ipv6->sin6_port));
@@ -79,7 +79,7 @@ Endpoint parse_endpoint(const std::string& text, int default_port, const std::st
     endpoint.host = text.substr(0, colon);
     port = text.substr(colon);
   }
-  if (!port.empty()) endpoint.port = number_in<int>(port.substr(1)).value_or(-1);
+  if (!port.empty()) endpoint.port = parse_number<int>(port.substr(1)).value_or(-1);
   if (!port.empty() && port.front() != ':') throw endpoint_error(text, option);
   if (endpoint.host.empty() || endpoint.port < 0 || endpoint.port > 65535)
     throw endpoint_error(text, option);

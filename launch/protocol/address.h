@@ -1,4 +1,4 @@
-// Addresses of the rendezvous. Names are looked up once; what travels is numeric.
+// Addresses of the rendezvous. Names are resolved once; nodes exchange numeric addresses.
 #pragma once
 
 #include <optional>
@@ -18,23 +18,23 @@ struct Endpoint {
 // "HOST", "HOST:PORT", "[IPv6]:PORT" or "IPv6". Throws Config, naming `option`.
 Endpoint parse_endpoint(const std::string& text, int default_port, const std::string& option);
 
-// The address of a network interface ("eth0"), IPv4 first. Throws Config, naming those there are.
+// The address of a network interface ("eth0"), IPv4 first. Throws Config, naming the existing ones.
 std::string address_of_interface(const std::string& name);
 
-// A socket that listens, does not block and is closed on exec; or the errno for which there is
-// none: EADDRNOTAVAIL when the address is not this machine's.
+// A listening socket, non-blocking and close-on-exec, or the errno of the failure: EADDRNOTAVAIL
+// if the address is not this machine's.
 struct Listener {
   std::optional<FileDescriptor> fd;
   int reason = 0;
 };
 Listener try_listen(const SocketAddress& address);
 Error cannot_listen(const SocketAddress& address, int reason);
-// At every address of this machine.
+// Listens on all addresses of this machine.
 Listener try_listen_everywhere(int port);
-// The same. Throws Environment.
+// Like try_listen_everywhere(). Throws Environment.
 FileDescriptor listen_everywhere(int port);
 
-// Of a connected or bound socket; an IPv4 address also where the socket takes both kinds.
+// Of a connected or bound socket. Dual-stack sockets report IPv4 addresses as IPv4.
 SocketAddress local_address(int fd);
 SocketAddress peer_address(int fd);
 

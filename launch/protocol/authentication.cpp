@@ -59,7 +59,7 @@ std::string FrameSeal::open(std::string_view sealed) {
     if (is_same_proof(code_of(content), std::string(sealed.substr(0, kBytes))))
       return std::string(content);
   }
-  throw environment_error("a message that the other side did not send");
+  throw environment_error("message authentication failed");
 }
 
 }  // namespace lockstep::launch

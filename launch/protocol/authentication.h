@@ -1,6 +1,6 @@
-// Proof that both sides of a connection hold the job's token, without sending it: each side answers
-// the other's random challenge with an HMAC-SHA256 keyed by the token. Every later frame carries a
-// code made with a key of that connection, so that nobody in between can add or change one.
+// Mutual challenge-response authentication with the job's token, which is never sent: each side
+// responds to the other's random challenge with an HMAC-SHA256 keyed by the token. Every later
+// frame carries an authentication code with a key of that connection, so frames cannot be forged.
 #pragma once
 
 #include <cstdint>
@@ -11,24 +11,24 @@ namespace lockstep::launch {
 
 enum class Side { Coordinator, Node };
 
-// Both challenges of one connection, made by random_hex().
+// Both challenges of one connection, from random_hex().
 struct Challenges {
   std::string coordinator, node;
 };
 
-// What `side` says to prove that it holds the token.
+// The response with which `side` proves that it has the token.
 std::string proof_of(Side side, const std::string& token, const Challenges& challenges);
 bool is_same_proof(const std::string& ours, const std::string& theirs);
 
-// Makes and checks the codes of one direction of one connection.
+// Creates and verifies the authentication codes of one direction of a connection.
 class FrameSeal {
  public:
   static constexpr size_t kBytes = 16;
   FrameSeal(Side sender, const std::string& token, const Challenges& challenges);
 
-  // The code and the content.
+  // Returns the code followed by the content.
   std::string seal(std::string_view content);
-  // The content. Throws Environment when it was not sealed by the other side, as its next frame.
+  // Returns the content. Throws Environment unless this is the other side's next frame, unchanged.
   std::string open(std::string_view sealed);
 
  private:

@@ -15,13 +15,13 @@ namespace lockstep::launch {
 namespace {
 
 constexpr size_t kPieceBytes = 64u << 10;
-constexpr int kMaxPieces = 16;  // in one go: the others want their turn, and memory is bounded
-constexpr size_t kMaxPendingBytes = 16u << 20;  // the other side does not read
+constexpr int kMaxPieces = 16;                  // per call, for fairness and bounded memory
+constexpr size_t kMaxPendingBytes = 16u << 20;  // the peer does not read
 
 }  // namespace
 
 Connection::Connection(FileDescriptor fd) : fd_(std::move(fd)) {
-  const int on = 1;  // messages are small and wanted at once; no effect on a socket pair
+  const int on = 1;  // messages are small and latency matters; no effect on a socket pair
   ::setsockopt(fd_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
@@ -43,8 +43,8 @@ bool Connection::write_some() {
     } else if (errno == EAGAIN || errno == ENOTCONN) {
       return true;
     } else if (errno != EINTR) {
-      // What it said before it went is still worth reading.
-      const auto reason = fmt::format("the connection broke: {}", std::strerror(errno));
+      // Messages that the peer sent before it disconnected are still read.
+      const auto reason = fmt::format("the connection failed: {}", std::strerror(errno));
       pending_.clear();
       read_some();
       if (is_open()) close(reason);
@@ -59,7 +59,7 @@ void Connection::read_some() {
   for (int i = 0; i < kMaxPieces; ++i) {
     const auto got = ::recv(fd_.get(), piece.data(), piece.size(), 0);
     if (got > 0) {
-      last_heard_ = Clock::now();
+      last_received_ = Clock::now();
       reader_.feed({piece.data(), static_cast<size_t>(got)});
       if (static_cast<size_t>(got) < piece.size()) return;
     } else if (got == 0) {
@@ -67,7 +67,7 @@ void Connection::read_some() {
     } else if (errno == EAGAIN || errno == ENOTCONN) {
       return;
     } else if (errno != EINTR) {
-      return close(fmt::format("the connection broke: {}", std::strerror(errno)));
+      return close(fmt::format("the connection failed: {}", std::strerror(errno)));
     }
   }
 }
@@ -79,7 +79,7 @@ std::optional<std::string> Connection::next() {
     return content;
   } catch (const Error& error) {
     close(error.what());
-    misspoke_ = true;
+    has_protocol_error_ = true;
     reader_ = FrameReader(0);
     return std::nullopt;
   }
@@ -88,7 +88,7 @@ std::optional<std::string> Connection::next() {
 void Connection::send(std::string_view message) {
   if (!is_open()) return;
   pending_ += outgoing_ ? make_frame(outgoing_->seal(message)) : make_frame(message);
-  if (pending_.size() > kMaxPendingBytes) return close("it does not read what it is sent");
+  if (pending_.size() > kMaxPendingBytes) return close("the peer does not read its messages");
   write_some();
 }
 
@@ -98,7 +98,7 @@ void Connection::close(const std::string& problem) {
 }
 
 void Connection::trust(Side own, const std::string& token, const Challenges& challenges) {
-  reader_.set_most(kMaxMessageBytes);
+  reader_.set_max_bytes(kMaxMessageBytes);
   const auto other = own == Side::Coordinator ? Side::Node : Side::Coordinator;
   outgoing_.emplace(own, token, challenges);
   incoming_.emplace(other, token, challenges);

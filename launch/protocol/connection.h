@@ -1,5 +1,5 @@
-// One connection between two launchers: messages (launch/protocol/messages.h) out and in as the
-// contents of frames, without ever waiting. Thread: one.
+// A non-blocking connection between two launchers that sends and receives messages
+// (launch/protocol/messages.h) as frames. Thread: one.
 #pragma once
 
 #include <poll.h>
@@ -18,7 +18,7 @@ namespace lockstep::launch {
 class Connection {
  public:
   using Clock = std::chrono::steady_clock;
-  // Of a stranger, and of a node that holds the token.
+  // Longest message before and after authentication.
   static constexpr size_t kMaxUnauthenticatedBytes = 4u << 10;
   static constexpr size_t kMaxMessageBytes = 4u << 20;
 
@@ -28,25 +28,25 @@ class Connection {
   bool is_open() const { return fd_.is_open(); }
   int fd() const { return fd_.get(); }
   pollfd poll_request() const;
-  // Writes and reads what can be without waiting. When the other side is gone, or what came is no
-  // frame, the connection is closed and problem() says why.
+  // Writes and reads without blocking. If the peer has disconnected or sent a malformed frame, the
+  // connection is closed and problem() has the reason.
   void transfer();
-  // The next message, in order. Also after the connection was closed.
+  // The next received message, also after the connection was closed. nullopt: none.
   std::optional<std::string> next();
-  // Queues and tries to write at once.
+  // Queues a message and writes as much as possible without blocking.
   void send(std::string_view message);
   bool has_pending() const { return !pending_.empty(); }
   void close(const std::string& problem);
 
-  // From here on larger messages are taken, each sealed.
+  // After authentication: raises the message limit and authenticates each frame.
   void trust(Side own, const std::string& token, const Challenges& challenges);
 
   const std::string& problem() const { return problem_; }
-  // What came was no frame: the other side is no launcher.
-  bool misspoke() const { return misspoke_; }
-  // When a message or anything else was last heard.
-  Clock::time_point last_heard() const { return last_heard_; }
-  void forgive_silence() { last_heard_ = Clock::now(); }
+  // The peer sent a malformed frame: it is not a launcher.
+  bool has_protocol_error() const { return has_protocol_error_; }
+  // When bytes were last received.
+  Clock::time_point last_received() const { return last_received_; }
+  void reset_silence() { last_received_ = Clock::now(); }
 
  private:
   bool write_some();
@@ -57,8 +57,8 @@ class Connection {
   std::optional<FrameSeal> outgoing_, incoming_;
   std::string pending_;
   std::string problem_;
-  bool misspoke_ = false;
-  Clock::time_point last_heard_ = Clock::now();
+  bool has_protocol_error_ = false;
+  Clock::time_point last_received_ = Clock::now();
 };
 
 }  // namespace lockstep::launch

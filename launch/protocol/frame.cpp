@@ -24,9 +24,9 @@ std::optional<std::string> FrameReader::next() {
   size_t length = 0;
   for (size_t i = 0; i < kLengthBytes; ++i)
     length = length << 8 | static_cast<unsigned char>(bytes_[at_ + i]);
-  if (length > most_)
+  if (length > max_bytes_)
     throw environment_error(
-        fmt::format("a message of {} bytes, where {} are the most", length, most_));
+        fmt::format("message of {} bytes exceeds the limit of {}", length, max_bytes_));
   if (bytes_.size() - at_ < kLengthBytes + length) return std::nullopt;
   auto content = bytes_.substr(at_ + kLengthBytes, length);
   at_ += kLengthBytes + length;

@@ -1,5 +1,5 @@
-// The bytes between launchers: frames of four bytes length (most significant first) and that many
-// bytes of content. Thread: one.
+// Framing of the bytes between launchers: a length of four bytes (big-endian), then the content.
+// Thread: one.
 #pragma once
 
 #include <optional>
@@ -12,17 +12,17 @@ std::string make_frame(std::string_view content);
 
 class FrameReader {
  public:
-  // `most`: the longest content that is accepted.
-  explicit FrameReader(size_t most) : most_(most) {}
-  void set_most(size_t most) { most_ = most; }
+  // `max_bytes`: the longest content that is accepted.
+  explicit FrameReader(size_t max_bytes) : max_bytes_(max_bytes) {}
+  void set_max_bytes(size_t max_bytes) { max_bytes_ = max_bytes; }
 
   void feed(std::string_view bytes) { bytes_.append(bytes); }
-  // The next whole frame's content. Throws Environment for one that is too long: what follows
-  // cannot be read any more.
+  // The content of the next complete frame; nullopt: incomplete. Throws Environment if it is too
+  // long; no later frame can be read then.
   std::optional<std::string> next();
 
  private:
-  size_t most_;
+  size_t max_bytes_;
   std::string bytes_;
   size_t at_ = 0;
 };

@@ -19,7 +19,7 @@ Error listen_error(int port, int reason) {
 
 MasterSocket master_of(Listener listener) {
   const int fd = listener.fd->get();
-  ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK);  // the store expects one that waits
+  ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK);  // the store expects a blocking socket
   const int port = local_address(fd).port();
   return {.fd = std::move(*listener.fd), .port = port};
 }

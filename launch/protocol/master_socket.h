@@ -1,6 +1,6 @@
-// The socket of the rendezvous store, bound by the launcher before any worker exists and handed
-// over to rank 0: nobody else can take the port in between, and workers that connect early wait in
-// its queue.
+// The listening socket of the rendezvous store, bound by the launcher before any worker starts and
+// passed to rank 0: no other process can take the port in between, and workers that connect early
+// wait in its queue.
 #pragma once
 
 #include <string>
@@ -14,13 +14,13 @@ struct MasterSocket {
   int port = 0;
 };
 
-// `port` 0: any free one. `loopback_only`: reachable from this host alone (127.0.0.1), else from
-// everywhere (IPv4, IPv6). Throws Environment when the port is taken or may not be used, Config
-// when it is not 0 to 65535.
+// `port` 0: any free one. `loopback_only`: listen on 127.0.0.1 only, else on all addresses (IPv4
+// and IPv6). Throws Environment if the port is taken or not permitted, Config if it is not 0 to
+// 65535.
 MasterSocket listen_as_master(int port, bool loopback_only);
 
-// On a free port of a numeric address of this machine, where workers of other nodes reach it;
-// everywhere when the address is not this machine's own (a forwarded one). Throws Environment.
+// Listens on a free port of a numeric address at which other nodes reach this machine, or on all
+// addresses if it is not a local one (it is forwarded). Throws Environment.
 MasterSocket listen_as_master_at(const std::string& address);
 
 }  // namespace lockstep::launch

@@ -43,13 +43,13 @@ constexpr const char* type_word(Of<AliveMessage>) { return "alive"; }
 
 }  // namespace
 
-// The members of each message and of its parts.
+// The fields of each message and of its parts.
 template <class V, class Message>
 requires std::is_empty_v<Message>
 void fields(V&, Message&) {}
 
 template <class V, class Message>
-void fields_of_greeting(V& v, Message& m) {
+void handshake_fields(V& v, Message& m) {
   if (!V::kWrites) m.protocol = 0;
   v.if_readable("protocol", m.protocol);
   v.if_readable("version", m.version);
@@ -58,12 +58,12 @@ void fields_of_greeting(V& v, Message& m) {
 
 template <class V>
 void fields(V& v, ChallengeMessage& m) {
-  fields_of_greeting(v, m);
+  handshake_fields(v, m);
 }
 
 template <class V>
 void fields(V& v, NodeProofMessage& m) {
-  fields_of_greeting(v, m);
+  handshake_fields(v, m);
   v.if_readable("proof", m.proof);
 }
 
@@ -150,20 +150,20 @@ void fields(V& v, StatusMessage& m) {
   v.list_of_readable("value", m.ranks);
 }
 
-struct StackWish {
+struct StackRequestValue {
   StackRequest& request;
 };
 
 template <class V>
-void fields(V& v, StackWish& wish) {
-  v.given("dump", wish.request.dump);
-  if (!wish.request.dump) v("stacks", wish.request.ranks, 0, kMaxRanks);
+void fields(V& v, StackRequestValue& value) {
+  v.given("dump", value.request.dump);
+  if (!value.request.dump) v("stacks", value.request.ranks, 0, kMaxRanks);
 }
 
 template <class V>
 void fields(V& v, StackRequest& request) {
-  StackWish wish{request};
-  v("value", wish);
+  StackRequestValue value{request};
+  v("value", value);
 }
 
 template <class V>
@@ -189,7 +189,7 @@ void fields(V& v, WorkerEnd& end) {
   v("log", log);
   end.log = log;
   v.given("hang", end.hang);
-  // Workers that ended well or were stopped are told without their output.
+  // The output of workers that succeeded or were stopped is not sent.
   if (V::kWrites && (!end.failed() || end.stopped)) return;
   v.given("error", end.error);
   v.given("last_lines", end.last_lines);
@@ -250,8 +250,7 @@ template <class... Messages>
 void read_any(std::string_view content, std::optional<std::variant<Messages...>>& any) {
   const auto json = Json::parse(content, nullptr, false);
   const auto type = json.is_object() ? json.find("type") : json.end();
-  if (type == json.end() || !type->is_string())
-    throw environment_error("something that is no message");
+  if (type == json.end() || !type->is_string()) throw environment_error("malformed message");
   FieldReader<Json> reader(json, {.text_bytes = 64u << 10, .list_items = 100'000});
   (read_if<Messages>(type->template get_ref<const std::string&>(), reader, any), ...);
 }
@@ -274,12 +273,12 @@ std::optional<CoordinatorMessage> decode_coordinator_message(std::string_view co
 }
 
 LaunchReport outline_of(LaunchReport report) {
-  const auto* told = report.cause();
-  // Of ranks that ended in good order one is enough to tell that, and the exit code.
-  if (!told && report.preempted_by())
-    told = &*std::find_if(report.workers.begin(), report.workers.end(),
+  const auto* kept = report.cause();
+  // One preempted rank is enough to convey the preemption and its exit code.
+  if (!kept && report.preempted_by())
+    kept = &*std::find_if(report.workers.begin(), report.workers.end(),
                           [](const auto& worker) { return worker.preempted_by().has_value(); });
-  const int rank = told ? told->rank : -1;
+  const int rank = kept ? kept->rank : -1;
   std::erase_if(report.workers, [&](const auto& worker) { return worker.rank != rank; });
   if (report.node_failures.size() > kMaxReportedFailures)
     report.node_failures.resize(kMaxReportedFailures);
@@ -289,11 +288,11 @@ LaunchReport outline_of(LaunchReport report) {
 
 void add_to(LaunchReport& attempt, const EndedMessage& message, const std::string& label,
             bool is_own) {
-  const auto clock_error = unix_time_us() - message.time_us;
+  const auto clock_offset = unix_time_us() - message.time_us;
   for (auto worker : message.report.workers) {
-    // Clocks of hosts differ, and the earliest failure is the cause.
-    worker.time_us += clock_error;
-    if (worker.error && worker.error->timestamp_us) worker.error->timestamp_us += clock_error;
+    // The earliest failure is the cause, so clock differences between hosts are corrected.
+    worker.time_us += clock_offset;
+    if (worker.error && worker.error->timestamp_us) worker.error->timestamp_us += clock_offset;
     if (!worker.host.empty()) worker.host = label;
     attempt.workers.push_back(std::move(worker));
   }

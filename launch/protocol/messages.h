@@ -1,5 +1,5 @@
-// What launchers say to each other: one struct per message, and the codec between a message and the
-// content of a frame. The words of the wire stand in messages.cpp only.
+// The messages between launchers: one struct per message, and their encoding as the content of a
+// frame. The wire names are defined in messages.cpp only.
 #pragma once
 
 #include <optional>
@@ -17,18 +17,17 @@
 
 namespace lockstep::launch {
 
-// Counts the versions of this file's set of messages. Challenge and proof are read from peers of
-// every version, whatever else they have in them.
+// Version of this set of messages. Challenge and proof can be read from peers of any version.
 inline constexpr int kRendezvousProtocol = 1;
 
-// The coordinator greets whoever connects.
+// Coordinator to every new connection.
 struct ChallengeMessage {
   int protocol = kRendezvousProtocol;
   std::string version;  // of Lockstep
   std::string challenge;
 };
 
-// A node's answer to it, with a challenge of its own.
+// The node's response, with its own challenge.
 struct NodeProofMessage {
   int protocol = kRendezvousProtocol;
   std::string version;
@@ -40,61 +39,61 @@ struct CoordinatorProofMessage {
   std::string proof;
 };
 
-// A node asks to take part.
+// A node requests to join.
 struct JoinMessage {
-  std::string host;  // its name in messages
+  std::string host;  // name in messages
   int num_workers = 1;
   std::optional<int> node_rank;
-  bool serves = false;  // it is the node of the coordinator
+  bool serves = false;  // it is the coordinator's node
   std::vector<Agreement> agreements;
 };
 
-// It does.
+// The node has joined.
 struct WelcomeMessage {
   std::string host;  // of the coordinator
 };
 
-// It may not.
+// The node is rejected.
 struct RefusedMessage {
   ErrorKind kind = ErrorKind::Environment;  // or Config
   std::string message;
 };
 
-// A node can start: this is where rank 0 would listen if it becomes node 0.
+// A node can start workers. Where rank 0 would listen if this becomes node 0.
 struct ReadyMessage {
-  std::string address;  // empty: everywhere; the coordinator knows how others reach its own node
+  std::string address;  // empty (coordinator's node only): all addresses
   int port = 0;
 };
 
-// A node stops its workers.
+// The node must stop its workers.
 struct StopOrder {};
 
-// What the ranks of a node are doing.
+// The state of the ranks of a node.
 struct StatusMessage {
   std::vector<RankView> ranks;
 };
 
-// The workers of a node have ended.
+// The workers of a node have exited.
 struct EndedMessage {
   LaunchReport report;
-  int64_t time_us = 0;  // now, by the clock of the node
-  bool leaves = false;  // the node goes, because of report.interrupted_by
+  int64_t time_us = 0;  // time of sending, by the clock of the node
+  bool leaves = false;  // the node leaves the job, because of report.interrupted_by
 };
 
-// The job is over, or (with an error) this node may not take part.
+// The job has ended or, with an error, this node is rejected.
 struct FinishMessage {
   LaunchReport report;
   std::optional<ErrorReport> error;
 };
 
-struct ProbeMessage {};    // are you there?
-struct HereMessage {};     // the answer to it
-struct DroppedMessage {};  // the coordinator has given this node up
-struct AliveMessage {};    // from either side, so that the other one hears something
+struct ProbeMessage {};    // requests a HereMessage
+struct HereMessage {};     // the response to a probe
+struct DroppedMessage {};  // the coordinator has dropped this node
+struct AliveMessage {};    // heartbeat, from either side
 
 using NodeMessage = std::variant<NodeProofMessage, JoinMessage, ReadyMessage, StatusMessage,
                                  EndedMessage, HereMessage, AliveMessage>;
-// NodePlace: the workers of an attempt are to be started.
+// NodePlace: the node must start its workers of an attempt.
 using CoordinatorMessage = std::variant<ChallengeMessage, CoordinatorProofMessage, RefusedMessage,
                                         WelcomeMessage, NodePlace, StopOrder, StackRequest,
                                         ProbeMessage, DroppedMessage, FinishMessage, AliveMessage>;
@@ -102,15 +101,15 @@ using CoordinatorMessage = std::variant<ChallengeMessage, CoordinatorProofMessag
 std::string encode(NodeMessage message);
 std::string encode(CoordinatorMessage message);
 
-// nullopt: a message of a type that this version does not know. Throw Environment for what is no
-// message, and for one that lacks something or has it in the wrong form.
+// nullopt: a message of an unknown type (of a newer version). Throws Environment if the message is
+// malformed, or a field is missing or invalid.
 std::optional<NodeMessage> decode_node_message(std::string_view content);
 std::optional<CoordinatorMessage> decode_coordinator_message(std::string_view content);
 
-// What every node should know: the causes, not how each rank of a large job ended.
+// The part that every node gets: the causes, not the outcome of each rank of a large job.
 LaunchReport outline_of(LaunchReport report);
 
-// Adds what `message` tells of a node, called `label`, to what is known of the attempt.
+// Merges the report of a node, named `label`, into the report of the attempt.
 void add_to(LaunchReport& attempt, const EndedMessage& message, const std::string& label,
             bool is_own);
 

@@ -33,13 +33,13 @@ void verify(const RendezvousOptions& options) {
           fmt::format("node rank {}: expected 0 to {}, one less than the number of nodes",
                       options.node_rank.value_or(0), options.max_nodes - 1));
   require(!options.host.empty() && options.port > 0,
-          "several nodes need an endpoint to meet at: a host and a port");
+          "several nodes need a rendezvous endpoint: a host and a port");
   require(options.keep_alive.count() > 0 && options.keep_alive_attempts > 0,
           "the keep-alive interval and its attempts must be at least 1");
   require(!options.token.empty() || is_loopback(options.host),
-          fmt::format("{} is beyond this machine, so every node needs the job's token: make one "
-                      "with 'lockstep launch --new-token FILE', copy FILE to every node and give "
-                      "--rdzv-token-file FILE there, or set LOCKSTEP_RDZV_TOKEN",
+          fmt::format("{} is not a loopback address, so every node needs the job's token: create "
+                      "one with 'lockstep launch --new-token FILE', copy FILE to every node and "
+                      "give --rdzv-token-file FILE there, or set LOCKSTEP_RDZV_TOKEN",
                       options.host));
 }
 

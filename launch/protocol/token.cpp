@@ -29,8 +29,8 @@ std::string trimmed(const std::string& text) {
 std::string verified(const std::string& token, const std::string& where) {
   if (token.size() < kMinTokenLength)
     throw config_error(
-        fmt::format("{}: a token has at least {} characters; 'lockstep launch --new-token FILE' "
-                    "makes one",
+        fmt::format("{}: expected a token of at least {} characters; create one with 'lockstep "
+                    "launch --new-token FILE'",
                     where, kMinTokenLength));
   return token;
 }
@@ -46,11 +46,11 @@ std::string read_token(const std::optional<std::filesystem::path>& file) {
   struct stat status {};
   if (::stat(file->c_str(), &status) != 0)
     throw config_error(
-        fmt::format("{}: there is no such file; 'lockstep launch --new-token {}' makes one", where,
-                    file->string()));
+        fmt::format("{}: there is no such file; create it with 'lockstep launch --new-token {}'",
+                    where, file->string()));
   if ((status.st_mode & 077) != 0)
     throw config_error(
-        fmt::format("{}: other users may read it; run: chmod 600 {}", where, file->string()));
+        fmt::format("{}: readable by other users; run: chmod 600 {}", where, file->string()));
   return verified(trimmed(read_file(*file, kMaxTokenFileBytes)), where);
 }
 
@@ -59,7 +59,7 @@ void make_token_file(const std::filesystem::path& file) {
   const FileDescriptor fd(
       ::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!fd.is_open() && errno == EEXIST)
-    throw config_error(fmt::format("--new-token {}: the file exists already", file.string()));
+    throw config_error(fmt::format("--new-token {}: the file already exists", file.string()));
   if (!fd.is_open()) throw errno_error(fmt::format("cannot create {}", file.string()));
   if (::write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()) ||
       ::fsync(fd.get()) != 0)
@@ -70,7 +70,7 @@ std::string random_hex(int num_bytes) {
   std::string text;
   for (int i = 0; i < num_bytes; ++i) {
     unsigned char byte = 0;
-    if (::RAND_bytes(&byte, 1) != 1) throw environment_error("there are no random numbers");
+    if (::RAND_bytes(&byte, 1) != 1) throw environment_error("cannot generate random numbers");
     text += fmt::format("{:02x}", byte);
   }
   return text;

@@ -16,17 +16,17 @@ namespace lockstep::launch {
 namespace {
 
 constexpr size_t kMaxUnauthenticated = 256;
-constexpr std::chrono::seconds kPatience{10};
-constexpr std::chrono::milliseconds kPatienceInACrowd{500};
-constexpr std::chrono::milliseconds kPauseWithoutRoom{500};
+constexpr std::chrono::seconds kHandshakeTimeout{10};
+constexpr std::chrono::milliseconds kHandshakeTimeoutWhenFull{500};
+constexpr std::chrono::milliseconds kPauseWithoutDescriptors{500};
 constexpr size_t kMaxNotes = 20;
 constexpr int kChallengeBytes = 32;
 constexpr size_t kMaxVersionLength = 40;
 
 Error other_version(const std::string& version) {
   return config_error(
-      fmt::format("this is Lockstep {}, whose rendezvous speaks protocol {}; the node has Lockstep "
-                  "{}: install the same version",
+      fmt::format("the rendezvous runs Lockstep {} (protocol {}); the node has Lockstep {}: "
+                  "install the same version",
                   kVersion, kRendezvousProtocol, printable(version.substr(0, kMaxVersionLength))));
 }
 
@@ -37,71 +37,71 @@ ConnectionAcceptor::ConnectionAcceptor(FileDescriptor listener, std::string toke
 
 void ConnectionAcceptor::watch(PollSet& polls) {
   make_room();
-  if (listener_.is_open() && PollSet::Clock::now() >= closed_until_)
+  if (listener_.is_open() && PollSet::Clock::now() >= paused_until_)
     polls.watch({.fd = listener_.get(), .events = POLLIN, .revents = 0},
                 [this](short) { accept_ready_ = true; });
-  for (auto& stranger : unauthenticated_) {
-    polls.watch(peer.connection.poll_request(), [&](short) { peer.has_news = true; });
+  for (auto& peer : unauthenticated_) {
+    polls.watch(peer.connection.poll_request(), [&](short) { peer.is_ready = true; });
     polls.wake_at(peer.deadline);
   }
-  if (unauthenticated_.size() >= kMaxUnauthenticated) polls.wake_at(closed_until_);
+  if (unauthenticated_.size() >= kMaxUnauthenticated) polls.wake_at(paused_until_);
 }
 
 void ConnectionAcceptor::update() {
   const bool was_full = unauthenticated_.size() >= kMaxUnauthenticated;
   for (auto it = unauthenticated_.begin(); it != unauthenticated_.end();)
-    it = hear(*it) ? std::next(it) : unauthenticated_.erase(it);
-  if (was_full && unauthenticated_.size() < kMaxUnauthenticated) closed_until_ = {};
+    it = receive(*it) ? std::next(it) : unauthenticated_.erase(it);
+  if (was_full && unauthenticated_.size() < kMaxUnauthenticated) paused_until_ = {};
   if (std::exchange(accept_ready_, false)) accept_some();
 }
 
-// A crowd of nodes that come at once waits in the socket's queue, each until it is heard; only one
-// that says nothing has to go before its time.
+// Many nodes that connect simultaneously wait in the socket's queue until they are served. Only a
+// connection that does not authenticate is dropped before its deadline.
 void ConnectionAcceptor::make_room() {
   if (unauthenticated_.size() < kMaxUnauthenticated) return;
   const auto now = PollSet::Clock::now();
   const auto oldest = std::find_if(unauthenticated_.begin(), unauthenticated_.end(),
                                    [](const auto& peer) { return !peer.proved; });
-  const auto may_stay_until = oldest == unauthenticated_.end()
-                                  ? now + kPatienceInACrowd
-                                  : oldest->deadline - kPatience + kPatienceInACrowd;
-  if (now >= may_stay_until)
+  const auto drop_at = oldest == unauthenticated_.end()
+                           ? now + kHandshakeTimeoutWhenFull
+                           : oldest->deadline - kHandshakeTimeout + kHandshakeTimeoutWhenFull;
+  if (now >= drop_at)
     unauthenticated_.erase(oldest);
   else
-    closed_until_ = std::max(closed_until_, may_stay_until);
+    paused_until_ = std::max(paused_until_, drop_at);
 }
 
 void ConnectionAcceptor::accept_some() {
   while (unauthenticated_.size() < kMaxUnauthenticated) {
     FileDescriptor fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!fd.is_open() && (errno == EMFILE || errno == ENFILE))
-      closed_until_ = PollSet::Clock::now() + kPauseWithoutRoom;
+      paused_until_ = PollSet::Clock::now() + kPauseWithoutDescriptors;
     if (!fd.is_open()) return;
-    greet(std::move(fd));
+    start_handshake(std::move(fd));
   }
 }
 
-void ConnectionAcceptor::greet(FileDescriptor fd) {
+void ConnectionAcceptor::start_handshake(FileDescriptor fd) {
   auto host = peer_address(fd.get()).host();
-  auto& stranger =
-      unauthenticated_.emplace_back(UnauthenticatedPeer{.connection = Connection(std::move(fd)),
-                                       .challenges = {.coordinator = random_hex(kChallengeBytes)},
-                                       .deadline = PollSet::Clock::now() + kPatience,
-                                       .host = std::move(host)});
+  auto& peer = unauthenticated_.emplace_back(
+      UnauthenticatedPeer{.connection = Connection(std::move(fd)),
+                          .challenges = {.coordinator = random_hex(kChallengeBytes)},
+                          .deadline = PollSet::Clock::now() + kHandshakeTimeout,
+                          .host = std::move(host)});
   peer.connection.send(
       encode(ChallengeMessage{.version = kVersion, .challenge = peer.challenges.coordinator}));
 }
 
-bool ConnectionAcceptor::hear(UnauthenticatedPeer& peer) {
+bool ConnectionAcceptor::receive(UnauthenticatedPeer& peer) {
   if (PollSet::Clock::now() >= peer.deadline) {
-    note(peer.host, "it is not a Lockstep launcher", "it did not say who it is in time");
+    note(peer.host, "it is not a Lockstep launcher", "it did not authenticate in time");
     return false;
   }
-  if (!std::exchange(peer.has_news, false)) return true;
+  if (!std::exchange(peer.is_ready, false)) return true;
   peer.connection.transfer();
   try {
     while (const auto content = peer.connection.next())
-      if (!take(peer, *content)) return false;
+      if (!handle(peer, *content)) return false;
   } catch (const Error& error) {
     if (peer.proved) {
       reject(peer, error);
@@ -114,19 +114,19 @@ bool ConnectionAcceptor::hear(UnauthenticatedPeer& peer) {
   return peer.connection.is_open();
 }
 
-bool ConnectionAcceptor::take(UnauthenticatedPeer& peer, std::string_view content) {
+bool ConnectionAcceptor::handle(UnauthenticatedPeer& peer, std::string_view content) {
   auto message = decode_node_message(content);
   if (!peer.proved) {
     const auto* proof = message ? std::get_if<NodeProofMessage>(&*message) : nullptr;
-    return take_proof(peer, proof ? *proof : NodeProofMessage{.protocol = 0});
+    return verify_proof(peer, proof ? *proof : NodeProofMessage{.protocol = 0});
   }
   auto* join = message ? std::get_if<JoinMessage>(&*message) : nullptr;
-  if (!join) throw environment_error("it said something before it joined");
+  if (!join) throw environment_error("message received before it joined");
   arrivals_.push_back({std::move(peer.connection), std::move(*join)});
   return false;
 }
 
-bool ConnectionAcceptor::take_proof(UnauthenticatedPeer& peer, const NodeProofMessage& proof) {
+bool ConnectionAcceptor::verify_proof(UnauthenticatedPeer& peer, const NodeProofMessage& proof) {
   if (proof.protocol != kRendezvousProtocol) {
     reject(peer, other_version(proof.version));
     return false;
@@ -134,7 +134,7 @@ bool ConnectionAcceptor::take_proof(UnauthenticatedPeer& peer, const NodeProofMe
   peer.challenges.node = proof.challenge;
   if (!is_same_proof(proof_of(Side::Node, token_, peer.challenges), proof.proof)) {
     reject(peer, config_error("this node does not have the job's token: use the same "
-                                     "--rdzv-token-file or LOCKSTEP_RDZV_TOKEN on every node"));
+                              "--rdzv-token-file or LOCKSTEP_RDZV_TOKEN on every node"));
     return false;
   }
   peer.connection.send(encode(
@@ -149,14 +149,15 @@ void ConnectionAcceptor::reject(UnauthenticatedPeer& peer, const Error& error) {
   note(peer.host, error.what());
 }
 
-// `detail` differs from connection to connection, as with a port scanner: the first one is told.
-void ConnectionAcceptor::note(const std::string& host, const std::string& problem, const std::string& detail) {
-  auto text = fmt::format("turned {} away: {}", host, problem);
+// `detail` may differ between connections (a port scanner): only the first one is reported.
+void ConnectionAcceptor::note(const std::string& host, const std::string& problem,
+                              const std::string& detail) {
+  auto text = fmt::format("rejected {}: {}", host, problem);
   if (noted_.size() == kMaxNotes || std::find(noted_.begin(), noted_.end(), text) != noted_.end())
     return;
   noted_.push_back(text);
   if (!detail.empty())
-    text += fmt::format(": {} (others like it from there are turned away without a word)", detail);
+    text += fmt::format(": {} (further ones from this host are rejected silently)", detail);
   notes_.push_back(std::move(text));
 }
 

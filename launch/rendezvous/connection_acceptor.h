@@ -1,7 +1,7 @@
-// Where nodes knock: accepts connections, asks for proof of the job's token, and passes on those
-// that gave it and said what they want. Strangers have little time, little memory and a bounded
-// number of places; when those are taken, the one that has waited longest has to go soon, so
-// that strangers cannot keep nodes out. Thread: one.
+// Accepts connections, authenticates them with the job's token and passes on those that have sent a
+// join request. Unauthenticated connections are limited in time, memory and number; when all places
+// are taken, the oldest one is dropped after a short time, so that they cannot keep nodes out.
+// Thread: one.
 #pragma once
 
 #include <list>
@@ -21,14 +21,14 @@ class ConnectionAcceptor {
     JoinMessage join;
   };
 
-  // `listener`: listening, not blocking; a closed one lets nobody in.
+  // `listener`: listening and non-blocking; if closed, no connection is accepted.
   ConnectionAcceptor(FileDescriptor listener, std::string token);
 
   void watch(PollSet& polls);
-  // Takes what came since the last turn. Call after each turn of the loop.
+  // Processes received data and new connections. Call after each poll.
   void update();
   std::vector<Arrival> take_arrivals() { return std::exchange(arrivals_, {}); }
-  // Who was turned away and why, once for each kind of reason and host; bounded.
+  // Rejected hosts with the reason, once per host and kind of reason; bounded in number.
   std::vector<std::string> take_notes() { return std::exchange(notes_, {}); }
 
  private:
@@ -38,24 +38,24 @@ class ConnectionAcceptor {
     PollSet::Clock::time_point deadline;
     std::string host;
     bool proved = false;
-    bool has_news = false;
+    bool is_ready = false;  // to be read or written
   };
 
   void make_room();
   void accept_some();
-  void greet(FileDescriptor fd);
-  // Whether the stranger stays a stranger for now.
-  bool hear(UnauthenticatedPeer& peer);
-  bool take(UnauthenticatedPeer& peer, std::string_view content);
-  bool take_proof(UnauthenticatedPeer& peer, const NodeProofMessage& proof);
+  void start_handshake(FileDescriptor fd);
+  // These return whether the peer stays in unauthenticated_.
+  bool receive(UnauthenticatedPeer& peer);
+  bool handle(UnauthenticatedPeer& peer, std::string_view content);
+  bool verify_proof(UnauthenticatedPeer& peer, const NodeProofMessage& proof);
   void reject(UnauthenticatedPeer& peer, const Error& error);
   void note(const std::string& host, const std::string& problem, const std::string& detail = {});
 
   FileDescriptor listener_;
   std::string token_;
   bool accept_ready_ = false;
-  PollSet::Clock::time_point closed_until_{};  // no descriptors or places were left
-  std::list<UnauthenticatedPeer> unauthenticated_;              // the longest waiting first
+  PollSet::Clock::time_point paused_until_{};       // no descriptors or places were left
+  std::list<UnauthenticatedPeer> unauthenticated_;  // the oldest first
   std::vector<Arrival> arrivals_;
   std::vector<std::string> notes_, noted_;
 };

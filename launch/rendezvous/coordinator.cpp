@@ -14,15 +14,15 @@ namespace {
 
 using Clock = PollSet::Clock;
 
-constexpr std::chrono::seconds kGoodbye{5};    // for the last words to arrive
-constexpr std::chrono::seconds kQuietWait{3};  // for other nodes, before the user is told
-constexpr int kLooksPerSilence = 4;            // while nothing happens
+constexpr std::chrono::seconds kFinishTimeout{5};  // to deliver the final messages
+constexpr std::chrono::seconds kNoteDelay{3};      // until missing nodes are reported
+constexpr int kChecksPerTimeout = 4;               // of silent nodes, without other events
 
 double in_seconds(std::chrono::milliseconds time) {
   return static_cast<double>(time.count()) / 1000;
 }
 
-// What the rank that failed first said of it, in one line; empty when it said nothing.
+// The first line of the error of the rank that failed first; empty if it reported none.
 std::string reason_of(const LaunchReport& attempt) {
   const auto* cause = attempt.cause();
   const auto detail = cause && cause->error ? cause->detail() : std::vector<std::string>();
@@ -34,25 +34,25 @@ std::string reason_of(const LaunchReport& attempt) {
 Coordinator::Coordinator(CoordinatorOptions options, FileDescriptor listener, Connection own,
                          StatusJudge& judge)
     : options_(std::move(options)),
-      door_(std::move(listener), options_.rendezvous.token),
+      acceptor_(std::move(listener), options_.rendezvous.token),
       last_alive_(Clock::now()),
       last_update_(last_alive_),
       restarts_(options_.restarts),
       judge_(judge) {
   auto& node = nodes_.emplace_back(Node{.connection = std::move(own)});
   node.is_own = true;
-  begin_to_gather();
+  begin_gathering();
 }
 
 void Coordinator::watch(PollSet& polls) {
-  door_.watch(polls);
+  acceptor_.watch(polls);
   for (auto& node : nodes_)
     if (node.connection.is_open())
-      polls.watch(node.connection.poll_request(), [&](short) { node.has_news = true; });
+      polls.watch(node.connection.poll_request(), [&](short) { node.is_ready_for_io = true; });
     else
       polls.wake_at(Clock::now());
   polls.wake_at(last_alive_ + options_.rendezvous.keep_alive);
-  polls.wake_at(last_update_ + options_.rendezvous.longest_silence() / kLooksPerSilence);
+  polls.wake_at(last_update_ + options_.rendezvous.silence_timeout() / kChecksPerTimeout);
   if (phase_ == Phase::Gathering)
     polls.wake_at(
         std::max(start_after_, std::min(gather_note_, last_call_.value_or(gather_deadline_))));
@@ -60,36 +60,36 @@ void Coordinator::watch(PollSet& polls) {
 }
 
 void Coordinator::update() {
-  door_.update();
-  for (auto& note : door_.take_notes()) say(std::move(note));
-  for (auto& arrival : door_.take_arrivals())
+  acceptor_.update();
+  for (auto& note : acceptor_.take_notes()) add_note(std::move(note));
+  for (auto& arrival : acceptor_.take_arrivals())
     if (auto* other = node_with_rank_of(arrival.join))
-      doubt(std::move(arrival), *other);
+      defer_duplicate(std::move(arrival), *other);
     else
       admit(std::move(arrival));
   for (auto& node : nodes_)
-    if (std::exchange(node.has_news, false)) hear(node);
+    if (std::exchange(node.is_ready_for_io, false)) receive(node);
   drop_silent_nodes();
   drop_closed_nodes();
-  settle_doubts();
+  resolve_deferred();
   keep_alive();
   judge_status();
   if (phase_ == Phase::Gathering) gather();
 }
 
-// A node with the number of another one may be its replacement, which came before the loss of the
-// first was noticed: ask that one, and decide when it has answered or is lost.
-void Coordinator::doubt(ConnectionAcceptor::Arrival arrival, Node& other) {
+// A node with the number of a connected one may be its replacement, if the loss of that one has not
+// been detected yet: probes it, and decides once it has responded or was dropped.
+void Coordinator::defer_duplicate(ConnectionAcceptor::Arrival arrival, Node& other) {
   other.connection.send(encode(ProbeMessage{}));
-  other.has_answered = false;
-  doubtful_.push_back(std::move(arrival));
+  other.has_responded = false;
+  deferred_.push_back(std::move(arrival));
 }
 
-void Coordinator::settle_doubts() {
-  for (auto& arrival : std::exchange(doubtful_, {})) {
+void Coordinator::resolve_deferred() {
+  for (auto& arrival : std::exchange(deferred_, {})) {
     const auto* other = node_with_rank_of(arrival.join);
-    if (other && !other->has_answered)
-      doubtful_.push_back(std::move(arrival));
+    if (other && !other->has_responded)
+      deferred_.push_back(std::move(arrival));
     else
       admit(std::move(arrival));
   }
@@ -105,18 +105,18 @@ Coordinator::Node* Coordinator::node_with_rank_of(const JoinMessage& join) {
 
 void Coordinator::admit(ConnectionAcceptor::Arrival arrival) {
   auto& node = nodes_.emplace_back(Node{.connection = std::move(arrival.connection)});
-  node.has_news = true;  // there may be more behind it
+  node.is_ready_for_io = true;  // more messages may have been received already
   try {
-    take(node, arrival.join);
+    handle(node, arrival.join);
   } catch (const Error& error) {
     node.connection.send(encode(RefusedMessage{.kind = error.kind(), .message = error.what()}));
-    say(fmt::format("turned {} away: {}", node.label, error.what()));
+    add_note(fmt::format("rejected {}: {}", node.label, error.what()));
     node.connection.close("refused");
-    node.is_lost = true;
+    node.is_dropped = true;
   }
 }
 
-void Coordinator::take(Node& node, const JoinMessage& join) {
+void Coordinator::handle(Node& node, const JoinMessage& join) {
   if (node.join) return;
   const auto address =
       node.is_own ? options_.rendezvous.local_addr : peer_address(node.connection.fd()).host();
@@ -128,7 +128,8 @@ void Coordinator::take(Node& node, const JoinMessage& join) {
   node.connection.send(encode(WelcomeMessage{.host = options_.host}));
   if (phase_ == Phase::Finished)
     node.connection.send(encode(FinishMessage{.report = outline_of(finish_->report)}));
-  if (phase_ == Phase::Running) say(node.label + " came: it takes part from the next restart on");
+  if (phase_ == Phase::Running)
+    add_note(node.label + " joined: it takes part from the next restart");
 }
 
 void Coordinator::verify_node_rank(const JoinMessage& join) const {
@@ -138,38 +139,40 @@ void Coordinator::verify_node_rank(const JoinMessage& join) const {
                                    options_.rendezvous.max_nodes - 1));
   for (const auto& other : nodes_)
     if (other.connection.is_open() && other.join && other.join->node_rank == join.node_rank)
-      throw config_error(fmt::format("--node-rank {} is taken by {}: each node has its own",
-                                     *join.node_rank, other.label));
+      throw config_error(
+          fmt::format("--node-rank {} is already used by {}: each node needs its own",
+                      *join.node_rank, other.label));
 }
 
-void Coordinator::hear(Node& node) {
+void Coordinator::receive(Node& node) {
   node.connection.transfer();
   try {
     while (const auto content = node.connection.next()) {
       const auto message = decode_node_message(*content);
       if (!node.join && !(message && std::holds_alternative<JoinMessage>(*message)))
-        throw environment_error("it said something before it joined");
-      if (message) std::visit([&](const auto& any) { take(node, any); }, *message);
+        throw environment_error("message received before it joined");
+      if (message) std::visit([&](const auto& any) { handle(node, any); }, *message);
     }
   } catch (const Error& error) {
     node.connection.close(error.what());
   }
-  if (!node.connection.is_open()) lose(node, "lost: " + node.connection.problem());
+  if (!node.connection.is_open()) drop_node(node, "lost: " + node.connection.problem());
 }
 
-void Coordinator::take(Node& node, const ReadyMessage& ready) {
-  if (ready.address.empty() && !node.is_own) throw environment_error("a node without an address");
+void Coordinator::handle(Node& node, const ReadyMessage& ready) {
+  if (ready.address.empty() && !node.is_own)
+    throw environment_error("ready message without an address");
   node.ready = ready;
 }
 
-void Coordinator::take(Node& node, const StatusMessage& status) {
+void Coordinator::handle(Node& node, const StatusMessage& status) {
   if (!node.in_group) return;
   node.ranks = status.ranks;
-  node.status_came = Clock::now();
+  node.status_received = Clock::now();
   has_status_ = true;
 }
 
-void Coordinator::take(Node& node, const EndedMessage& message) {
+void Coordinator::handle(Node& node, const EndedMessage& message) {
   if (node.in_group && phase_ == Phase::Running && !node.has_ended) {
     node.has_ended = true;
     add_to(attempt_, message, node.label, node.is_own);
@@ -181,7 +184,8 @@ void Coordinator::take(Node& node, const EndedMessage& message) {
   }
   if (!message.leaves) return conclude();
   node.has_ended = false;
-  lose(node, fmt::format("stopped by {}", signal_name(message.report.interrupted_by.value_or(0))));
+  drop_node(node,
+            fmt::format("stopped by {}", signal_name(message.report.interrupted_by.value_or(0))));
   node.connection.close("left");
 }
 
@@ -190,9 +194,9 @@ void Coordinator::judge_status() {
   const auto now = Clock::now();
   std::map<int, NodeStatus> by_node;
   for (const auto& node : nodes_) {
-    if (!node.in_group || !node.status_came) continue;
-    const auto heard = std::max(*node.status_came, node.connection.last_heard());
-    by_node[node.node_rank] = {node.ranks, std::chrono::duration<double>(now - heard).count()};
+    if (!node.in_group || !node.status_received) continue;
+    const auto received = std::max(*node.status_received, node.connection.last_received());
+    by_node[node.node_rank] = {node.ranks, std::chrono::duration<double>(now - received).count()};
   }
   const auto request = judge_.judge(by_node);
   if (!request) return;
@@ -202,34 +206,32 @@ void Coordinator::judge_status() {
 
 void Coordinator::drop_silent_nodes() {
   const auto now = Clock::now();
-  const auto limit = options_.rendezvous.longest_silence();
-  // When this process itself was stopped for a while, everybody seems silent.
+  const auto limit = options_.rendezvous.silence_timeout();
+  // After this process itself was stopped for a while, all nodes appear silent.
   if (now - std::exchange(last_update_, now) > limit / 2)
-    for (auto& node : nodes_) node.connection.forgive_silence();
+    for (auto& node : nodes_) node.connection.reset_silence();
   for (auto& node : nodes_) {
-    if (node.is_own || !node.connection.is_open() || now - node.connection.last_heard() < limit)
+    if (node.is_own || !node.connection.is_open() || now - node.connection.last_received() < limit)
       continue;
-    const auto reason =
-        fmt::format("lost: nothing was heard from it for {:g} s", in_seconds(limit));
+    const auto reason = fmt::format("lost: no message for {:g} s", in_seconds(limit));
     node.connection.send(encode(DroppedMessage{}));
     node.connection.close(reason);
-    lose(node, reason);
+    drop_node(node, reason);
   }
 }
 
-// A connection also closes when something is sent through it that the other side no longer takes:
-// what that node said before is heard first, then it is lost like any other.
+// Closed connections: received messages are handled before the node is dropped.
 void Coordinator::drop_closed_nodes() {
   for (auto& node : nodes_)
-    if (!node.connection.is_open() && !node.is_lost) hear(node);
-  nodes_.remove_if([](const Node& node) { return node.is_lost; });
+    if (!node.connection.is_open() && !node.is_dropped) receive(node);
+  nodes_.remove_if([](const Node& node) { return node.is_dropped; });
 }
 
-void Coordinator::lose(Node& node, const std::string& reason) {
-  if (std::exchange(node.is_lost, true)) return;
-  everyone_is_here_ = false;
+void Coordinator::drop_node(Node& node, const std::string& reason) {
+  if (std::exchange(node.is_dropped, true)) return;
+  all_nodes_present_ = false;
   if (phase_ == Phase::Gathering && node.join)
-    say(fmt::format("lost {} while waiting for nodes: {}", node.label, reason));
+    add_note(fmt::format("lost {} while waiting for nodes: {}", node.label, reason));
   if (phase_ != Phase::Running || !node.in_group) return;
   node.in_group = false;
   if (node.has_ended) return conclude();
@@ -245,7 +247,7 @@ void Coordinator::keep_alive() {
   last_alive_ = now;
   const auto alive = encode(CoordinatorMessage(AliveMessage{}));
   for (auto& node : nodes_) node.connection.send(alive);
-  for (auto& arrival : doubtful_) arrival.connection.send(alive);
+  for (auto& arrival : deferred_) arrival.connection.send(alive);
 }
 
 std::vector<Coordinator::Node*> Coordinator::ready_nodes() {
@@ -264,22 +266,22 @@ void Coordinator::gather() {
   const bool is_enough = num_ready >= limits.min_nodes;
   if (!is_enough) last_call_.reset();
   if (num_ready >= limits.max_nodes ||
-      (is_enough && everyone_is_here_ && ready.size() == nodes_.size()) ||
+      (is_enough && all_nodes_present_ && ready.size() == nodes_.size()) ||
       (last_call_ && now >= *last_call_))
     return start(std::move(ready));
   if (is_enough && !last_call_) last_call_ = now + limits.last_call;
-  if (now >= gather_note_) say_who_came(num_ready);
+  if (now >= gather_note_) note_missing_nodes(num_ready);
   if (is_enough || now < gather_deadline_) return;
   LaunchReport report{.restarts = restarts_.count(), .run_id = options_.run_id};
-  if (report.restarts > 0) report.notes.push_back("before that: " + attempt_.summary());
+  if (report.restarts > 0) report.notes.push_back("previous attempt: " + attempt_.summary());
   report.node_failures.push_back(
-      {.reason = fmt::format("{} of at least {} nodes came within {:g} s", num_ready,
-                             limits.min_nodes, in_seconds(limits.join_timeout))});
+      {.reason = fmt::format("timed out after {:g} s: {} of {} required nodes joined",
+                             in_seconds(limits.join_timeout), num_ready, limits.min_nodes)});
   finish(std::move(report));
 }
 
-// Nodes keep their order: by the number the user gave them, the one that serves the rendezvous,
-// then by arrival. Those of the last attempt go before newcomers when there are too many.
+// Nodes are ordered by the number that the user gave them, then the coordinator's node, then by
+// arrival. If there are too many, nodes of the last attempt take precedence over new ones.
 void Coordinator::start(std::vector<Node*> chosen) {
   const auto order = [](const Node* node) {
     return std::make_tuple(node->join->node_rank.value_or(INT_MAX), !node->is_own, node->arrival);
@@ -295,7 +297,7 @@ void Coordinator::start(std::vector<Node*> chosen) {
   NodePlace place{.num_nodes = static_cast<int>(chosen.size()), .world_size = 0};
   for (const auto* node : chosen) place.world_size += node->join->num_workers;
   place.restart_count = restarts_.count();
-  place.max_restarts = restarts_.most();
+  place.max_restarts = restarts_.max_restarts();
   place.master_addr = address_of_first(chosen);
   place.master_port = chosen.front()->ready->port;
   place.run_id = options_.run_id;
@@ -309,7 +311,7 @@ void Coordinator::start(std::vector<Node*> chosen) {
     node->in_group = true;
     node->has_ended = false;
     node->ready.reset();
-    node->status_came.reset();
+    node->status_received.reset();
     node->node_rank = place.node_rank;
     node->connection.send(encode(place));
     place.first_rank += node->join->num_workers;
@@ -317,7 +319,7 @@ void Coordinator::start(std::vector<Node*> chosen) {
   }
 }
 
-// This node's own name may be no address for others: then the one at which they reach it.
+// If node 0 is this node and its address is not known, it is the one at which others reach it.
 std::string Coordinator::address_of_first(const std::vector<Node*>& chosen) {
   auto address = chosen.front()->ready->address;
   if (!address.empty()) return address;
@@ -349,27 +351,28 @@ void Coordinator::conclude() {
     return finish(std::move(attempt_));
   const auto delay = restarts_.restart(Clock::now(), attempt_.last_step);
   if (!delay) return finish(std::move(attempt_));
-  say(fmt::format("{}: {}{}", restarts_.describe(*delay), attempt_.summary(), reason_of(attempt_)));
-  everyone_is_here_ = attempt_.node_failures.empty();
-  begin_to_gather(*delay);
+  add_note(
+      fmt::format("{}: {}{}", restarts_.describe(*delay), attempt_.summary(), reason_of(attempt_)));
+  all_nodes_present_ = attempt_.node_failures.empty();
+  begin_gathering(*delay);
 }
 
-void Coordinator::say_who_came(int num_ready) {
+void Coordinator::note_missing_nodes(int num_ready) {
   gather_note_ = Clock::time_point::max();
   const auto& limits = options_.rendezvous;
   const bool is_closed = limits.token.empty() && is_name_for_loopback(limits.host);
-  say(fmt::format("{} of {} nodes {} here; waiting for others at {}:{}{}", num_ready,
-                  limits.max_nodes, num_ready == 1 ? "is" : "are", limits.host, limits.port,
-                  is_closed ? ", which is loopback here (/etc/hosts): without a token only "
-                              "launchers of this machine can come"
-                            : ""));
+  add_note(fmt::format("{} of {} nodes joined; waiting for the others at {}:{}{}", num_ready,
+                       limits.max_nodes, limits.host, limits.port,
+                       is_closed ? ", which is loopback here (/etc/hosts): without a token only "
+                                   "launchers of this machine can join"
+                                 : ""));
 }
 
-void Coordinator::begin_to_gather(std::chrono::milliseconds delay) {
+void Coordinator::begin_gathering(std::chrono::milliseconds delay) {
   const auto now = start_after_ = Clock::now() + delay;
   phase_ = Phase::Gathering;
   gather_deadline_ = now + options_.rendezvous.join_timeout;
-  gather_note_ = now + kQuietWait;
+  gather_note_ = now + kNoteDelay;
   last_call_.reset();
 }
 
@@ -380,7 +383,7 @@ void Coordinator::interrupt(int signal) {
 
 void Coordinator::finish(LaunchReport report) {
   phase_ = Phase::Finished;
-  finish_deadline_ = Clock::now() + kGoodbye;
+  finish_deadline_ = Clock::now() + kFinishTimeout;
   finish_ = FinishMessage{.report = std::move(report)};
   const auto all = encode(*finish_);
   const auto outline = encode(FinishMessage{.report = outline_of(finish_->report)});

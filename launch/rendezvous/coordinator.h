@@ -1,11 +1,11 @@
-// The one launcher that decides for all: who takes part, in which order, when an attempt starts,
-// when it is stopped, whether there is another one, and how the job ended. It hears every node, its
-// own among them, through connections and never waits for one. Thread: one.
+// Controls the job for all launchers: which nodes take part and in which order, when an attempt
+// starts and stops, whether it is restarted, and the outcome of the job. It communicates with every
+// node, including its own, through connections, and never blocks on one. Thread: one.
 //
-// An attempt starts when the most nodes came, or some time after the least number came. It is
-// stopped everywhere when a worker fails or a node is lost. Then the next one starts with whoever
-// is there, perhaps after a pause, unless the input was wrong or no restart is left. Nodes that
-// come while an attempt runs wait for the next one.
+// An attempt starts when the maximum number of nodes has joined, or some time after the minimum
+// has. It is stopped on all nodes when a worker fails or a node is lost. The next one starts with
+// the nodes that are left, possibly after a delay, unless the input was wrong or no restart is
+// left. Nodes that join during an attempt wait for the next one.
 #pragma once
 
 #include <list>
@@ -30,23 +30,23 @@ struct CoordinatorOptions {
 
 class Coordinator {
  public:
-  // `own`: the connection to the node of this process, which is as good as one with the token.
-  // `judge` outlives this.
+  // `own`: the connection to the node of this process, which needs no authentication. `judge` must
+  // outlive this.
   Coordinator(CoordinatorOptions options, FileDescriptor listener, Connection own,
               StatusJudge& judge);
 
   void watch(PollSet& polls);
-  // Takes what came, and does what is due. Call after each turn of the loop.
+  // Handles received messages and expired deadlines. Call after each poll.
   void update();
 
-  // The job ends because this process was told so: every node stops.
+  // Ends the job because this process received `signal`: every node stops.
   void interrupt(int signal);
-  // What runs is the last attempt.
+  // The current attempt is the last one.
   void forbid_restart() { restarts_.forbid(); }
 
-  // The job has ended, and every node was told, or had the time to hear it.
+  // The job has ended, and every node has been notified or the time for it has expired.
   bool is_done() const;
-  // What the user should read; each once.
+  // Messages for the user since the last call.
   std::vector<std::string> take_notes() { return std::exchange(notes_, {}); }
 
  private:
@@ -56,37 +56,38 @@ class Coordinator {
     std::optional<JoinMessage> join = {};
     std::string label = {};  // "hostB (10.0.0.2)"
     int arrival = 0;
-    bool is_own = false, has_news = false;
+    bool is_own = false;
+    bool is_ready_for_io = false;
     std::optional<ReadyMessage> ready = {};
-    bool in_group = false;  // of the attempt that runs
+    bool in_group = false;  // of the current attempt
     int node_rank = 0;      // in it
     bool has_ended = false;
     std::vector<RankView> ranks = {};  // their last status
-    std::optional<PollSet::Clock::time_point> status_came = {};
-    bool has_answered = false;  // since it was probed
-    bool is_lost = false;       // lose() was called: nothing more is heard from it
+    std::optional<PollSet::Clock::time_point> status_received = {};
+    bool has_responded = false;  // since it was probed
+    bool is_dropped = false;     // drop_node() was called; it is removed next
   };
 
-  void doubt(ConnectionAcceptor::Arrival arrival, Node& other);
-  void settle_doubts();
+  void defer_duplicate(ConnectionAcceptor::Arrival arrival, Node& other);
+  void resolve_deferred();
   Node* node_with_rank_of(const JoinMessage& join);
   void admit(ConnectionAcceptor::Arrival arrival);
   void verify_node_rank(const JoinMessage& join) const;
-  void hear(Node& node);
-  void take(Node& node, const JoinMessage& join);
-  void take(Node& node, const ReadyMessage& ready);
-  void take(Node& node, const StatusMessage& status);
-  void take(Node& node, const EndedMessage& ended);
-  void take(Node& node, const HereMessage&) { node.has_answered = true; }
-  void take(Node&, const AliveMessage&) {}
-  void take(Node&, const NodeProofMessage&) {}  // the door has heard it
+  void receive(Node& node);
+  void handle(Node& node, const JoinMessage& join);
+  void handle(Node& node, const ReadyMessage& ready);
+  void handle(Node& node, const StatusMessage& status);
+  void handle(Node& node, const EndedMessage& ended);
+  void handle(Node& node, const HereMessage&) { node.has_responded = true; }
+  void handle(Node&, const AliveMessage&) {}
+  void handle(Node&, const NodeProofMessage&) {}  // handled by the acceptor
   void judge_status();
   void drop_silent_nodes();
-  void lose(Node& node, const std::string& reason);
+  void drop_node(Node& node, const std::string& reason);
   void drop_closed_nodes();
   void keep_alive();
 
-  void begin_to_gather(std::chrono::milliseconds delay = {});
+  void begin_gathering(std::chrono::milliseconds delay = {});
   void gather();
   std::vector<Node*> ready_nodes();
   void start(std::vector<Node*> chosen);
@@ -94,13 +95,13 @@ class Coordinator {
   void stop_group();
   void conclude();
   void finish(LaunchReport report);
-  void say(std::string note) { notes_.push_back(std::move(note)); }
-  void say_who_came(int num_ready);
+  void add_note(std::string note) { notes_.push_back(std::move(note)); }
+  void note_missing_nodes(int num_ready);
 
   CoordinatorOptions options_;
-  ConnectionAcceptor door_;
+  ConnectionAcceptor acceptor_;
   std::list<Node> nodes_;
-  std::vector<ConnectionAcceptor::Arrival> doubtful_;  // newcomers with the number of a node that may be gone
+  std::vector<ConnectionAcceptor::Arrival> deferred_;  // have the number of a connected node
   std::vector<std::string> notes_;
   int num_arrivals_ = 0;
 
@@ -108,13 +109,13 @@ class Coordinator {
   PollSet::Clock::time_point start_after_, gather_deadline_, gather_note_, last_alive_,
       last_update_;
   std::optional<PollSet::Clock::time_point> last_call_;
-  bool everyone_is_here_ = false;  // nobody was lost: no call for more nodes
+  bool all_nodes_present_ = false;  // no node was lost: no need to wait for more
   RestartPolicy restarts_;
 
-  LaunchReport attempt_;  // what is known of the one that runs
+  LaunchReport attempt_;  // of the current attempt, so far
   bool stopping_ = false;
   StatusJudge& judge_;
-  bool has_status_ = false;  // that was not judged
+  bool has_status_ = false;  // that has not been judged
 
   std::optional<FinishMessage> finish_;
   PollSet::Clock::time_point finish_deadline_;

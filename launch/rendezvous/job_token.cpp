@@ -14,8 +14,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr auto kComesWithin = std::chrono::seconds(60);
-constexpr int kLookEveryMs = 50;
+constexpr auto kTimeout = std::chrono::seconds(60);
+constexpr int kPollIntervalMs = 50;
 constexpr size_t kTokenDigits = 64;
 
 bool is_complete(const fs::path& file) {
@@ -24,17 +24,16 @@ bool is_complete(const fs::path& file) {
   return !error && size > kTokenDigits;
 }
 
-// A file system that is shared between hosts tells nobody that a file came: looking is all there
-// is.
+// Polls: a shared file system does not notify of files that other hosts create.
 void wait_for(const fs::path& file) {
-  const auto deadline = std::chrono::steady_clock::now() + kComesWithin;
+  const auto deadline = std::chrono::steady_clock::now() + kTimeout;
   while (!is_complete(file)) {
     if (std::chrono::steady_clock::now() >= deadline)
       throw config_error(
-          fmt::format("the job's token did not come within {} s as {}: if nodes share no file "
-                      "system, set LOCKSTEP_RDZV_TOKEN to the same secret for all of them",
-                      kComesWithin.count(), file.string()));
-    ::poll(nullptr, 0, kLookEveryMs);
+          fmt::format("timed out after {} s: no job token in {}: if the nodes share no file "
+                      "system, set LOCKSTEP_RDZV_TOKEN to the same secret on all of them",
+                      kTimeout.count(), file.string()));
+    ::poll(nullptr, 0, kPollIntervalMs);
   }
 }
 
@@ -44,9 +43,9 @@ JobToken::JobToken(const fs::path& directory, const std::string& job, bool serve
     : file_(directory / fmt::format(".lockstep-{}.token", job)), serves_(serves) {
   if (serves) {
     std::error_code error;
-    made_directory_ = !fs::exists(directory, error);
+    created_directory_ = !fs::exists(directory, error);
     make_directories(directory);
-    // One that is there is of an earlier start of this job, and may have been read already.
+    // An existing file is from an earlier start of this job, and may have been read already.
     if (!is_complete(file_)) {
       fs::remove(file_, error);
       make_token_file(file_);
@@ -61,7 +60,7 @@ JobToken::~JobToken() {
   std::error_code error;
   if (!serves_) return;
   fs::remove(file_, error);
-  if (made_directory_) fs::remove(file_.parent_path(), error);  // only where it is empty
+  if (created_directory_) fs::remove(file_.parent_path(), error);  // only where it is empty
 }
 
 }  // namespace lockstep::launch

@@ -1,6 +1,5 @@
-// The secret of a scheduler's job whose nodes share a file system and nothing else: a file that
-// only the user can read, beside the runs. The node that serves the rendezvous makes it, the others
-// wait for it.
+// The secret of a scheduler's job whose nodes share only a file system: a file next to the runs
+// that only the user can read. The coordinator's node creates it, the others wait for it.
 #pragma once
 
 #include <filesystem>
@@ -10,10 +9,11 @@ namespace lockstep::launch {
 
 class JobToken {
  public:
-  // <directory>/.lockstep-<job>.token. Throws Config when others may read it or nothing comes
-  // within a minute, saying what else to do, Environment when it cannot be written.
+  // <directory>/.lockstep-<job>.token. Throws Config if it is readable by other users or does not
+  // appear within a minute, with the alternative, Environment if it cannot be written.
   JobToken(const std::filesystem::path& directory, const std::string& job, bool serves);
-  // The node that made it removes it, and the directory, where that was made for it and is empty.
+  // The node that created the file removes it, and the directory if it was created for it and is
+  // empty.
   ~JobToken();
   JobToken(const JobToken&) = delete;
   JobToken& operator=(const JobToken&) = delete;
@@ -23,7 +23,7 @@ class JobToken {
  private:
   std::filesystem::path file_;
   std::string text_;
-  bool serves_, made_directory_ = false;
+  bool serves_, created_directory_ = false;
 };
 
 }  // namespace lockstep::launch

@@ -17,7 +17,7 @@ namespace {
 constexpr size_t kReadBytes = 64u << 10;
 constexpr size_t kMaxHeldLines = 100;
 constexpr size_t kMaxReasonLength = 300;
-constexpr int kMaxLastReads = 64;  // somebody else may hold the pipe and write without end
+constexpr int kMaxLastReads = 64;  // another process may hold the pipe and keep writing
 
 struct Pipe {
   FileDescriptor read_end, write_end;
@@ -56,7 +56,7 @@ NodeLink::NodeLink(const NodeStart& start, Console& out, Console& err)
                                 .inherited_fds = {}});
 }
 
-void NodeLink::tell(char byte) {
+void NodeLink::send(char byte) {
   if (in_.is_open()) pending_ += byte;
 }
 
@@ -70,17 +70,17 @@ void NodeLink::add_requests(std::vector<pollfd>& requests, bool take_output) con
 
 void NodeLink::serve(const pollfd& request) {
   if (!request.revents) return;
-  if (request.fd == in_.get()) send();
+  if (request.fd == in_.get()) write_pending();
   if (request.fd == out_.get()) read_some(out_, out_lines_, false);
   if (request.fd == err_.get()) read_some(err_, err_lines_, true);
 }
 
-void NodeLink::send() {
+void NodeLink::write_pending() {
   const auto written = ::write(in_.get(), pending_.data(), pending_.size());
   if (written >= 0)
     pending_.erase(0, static_cast<size_t>(written));
   else if (errno != EINTR && errno != EAGAIN)
-    in_.close();  // nobody reads any more: its end tells why
+    in_.close();  // the process has closed its input: its exit status has the reason
 }
 
 bool NodeLink::read_some(FileDescriptor& fd, LineSplitter& lines, bool is_error) {
@@ -131,8 +131,8 @@ void NodeLink::drain() {
 }
 
 Error NodeLink::failure() const {
-  const auto said = held_.empty() ? "" : printable(held_.back(), kMaxReasonLength);
-  return start_failure(host_, program_, *exit_, said);
+  const auto last_line = held_.empty() ? "" : printable(held_.back(), kMaxReasonLength);
+  return start_failure(host_, program_, *exit_, last_line);
 }
 
 }  // namespace lockstep::launch

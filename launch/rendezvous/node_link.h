@@ -1,6 +1,5 @@
 // One host of a launch with --hostfile: the ssh process that runs `lockstep launch-node` there (or
-// that program itself, where the host is this one), what is told to it, and what comes back.
-// Thread: one.
+// that program itself, if the host is this one), with its input and output. Thread: one.
 #pragma once
 
 #include <poll.h>
@@ -18,47 +17,47 @@
 
 namespace lockstep::launch {
 
-// What is started for a host.
+// The process to start for a host.
 struct NodeStart {
   int node_rank = 0;
   std::string host;                  // as the user wrote it
   std::vector<std::string> command;  // ssh and its arguments
-  std::string program;               // the `lockstep` that it starts there, for messages
+  std::string program;               // path of `lockstep` on the host, for messages
   std::string order;                 // one line, see launch/environment/node_order.h
 };
 
 class NodeLink {
  public:
-  // Starts the process. Its output goes line by line to the consoles, which must outlive this.
+  // Starts the process. Its output is forwarded by line to the consoles, which must outlive this.
   // Throws Config (no such program as ssh) or Environment.
   NodeLink(const NodeStart& start, Console& out, Console& err);
 
   const std::string& host() const { return host_; }
   int node_rank() const { return node_rank_; }
-  // The host has understood its order.
+  // The host has parsed its order.
   bool is_ready() const { return ready_; }
   bool has_ended() const { return exit_.has_value(); }
-  // After has_ended().
+  // Requires has_ended().
   const ProcessExit& exit() const { return *exit_; }
 
   // Queues one of the bytes of launch/environment/node_order.h.
-  void tell(char byte);
-  // Ends the process on this side; the host notices that the connection is gone.
+  void send(char byte);
+  // Kills the local process; the host detects that the connection is closed.
   void kill() const { process_->signal_group(SIGKILL); }
-  // Whether the process ended, and everything it wrote was taken. Notes the end.
+  // Checks whether the process has exited; if so, reads its remaining output and sets exit().
   void check_exit();
 
-  // What to wait for, and what to do then. `take_output` false: the consoles are full.
+  // What to poll for, and the handler. `take_output` false: the consoles are full.
   void add_requests(std::vector<pollfd>& requests, bool take_output) const;
   void serve(const pollfd& request);
 
-  // Why it never became ready; after has_ended().
+  // Why it never became ready. Requires has_ended().
   Error failure() const;
 
  private:
   bool read_some(FileDescriptor& fd, LineSplitter& lines, bool is_error);
   void take_line(std::string_view line, bool is_error);
-  void send();
+  void write_pending();
   void drain();
 
   int node_rank_;
@@ -66,8 +65,8 @@ class NodeLink {
   Console &out_console_, &err_console_;
   FileDescriptor in_, out_, err_;
   LineSplitter out_lines_, err_lines_;
-  std::string pending_;            // still to be sent
-  std::vector<std::string> held_;  // what ssh said before the host was ready
+  std::string pending_;            // to be sent
+  std::vector<std::string> held_;  // stderr of ssh before the host was ready
   bool ready_ = false;
   std::optional<ChildProcess> process_;
   std::optional<ProcessExit> exit_;

@@ -20,9 +20,9 @@ namespace {
 using Clock = PollSet::Clock;
 
 constexpr std::chrono::milliseconds kRetryEvery{250};
-constexpr std::chrono::seconds kStageTimeout{10};  // to connect, and to get each answer
+constexpr std::chrono::seconds kStageTimeout{10};  // to connect, and for each response
 constexpr int kNodeChallengeBytes = 32;
-constexpr int kLooksPerSilenceOfIt = 4;         // while nothing happens
+constexpr int kChecksPerSilenceTimeout = 4;    // without other events
 constexpr size_t kMaxStatusBytes = 64u << 10;  // a larger one is not sent
 
 double seconds_of(std::chrono::milliseconds time) {
@@ -38,52 +38,53 @@ RendezvousClient::RendezvousClient(RendezvousClientOptions options)
       last_alive_(Clock::now()),
       last_update_(Clock::now()) {}
 
-RendezvousClient::RendezvousClient(RendezvousClientOptions options, Connection coordinator) : RendezvousClient(std::move(options)) {
+RendezvousClient::RendezvousClient(RendezvousClientOptions options, Connection coordinator)
+    : RendezvousClient(std::move(options)) {
   is_local_ = true;
   connection_ = std::move(coordinator);
   join();
 }
 
 void RendezvousClient::watch(PollSet& polls) {
-  if (connection_ && stage_ != Stage::Gone) {
+  if (connection_ && stage_ != Stage::Left) {
     auto request = connection_->poll_request();
     if (stage_ == Stage::Connecting) request.events = POLLOUT;
-    polls.watch(request, [this](short) { has_news_ = true; });
+    polls.watch(request, [this](short) { is_ready_for_io_ = true; });
   }
   if (stage_ == Stage::Joined && !is_local_) {
     polls.wake_at(last_alive_ + options_.rendezvous.keep_alive);
-    polls.wake_at(last_update_ + options_.rendezvous.longest_silence() / kLooksPerSilenceOfIt);
+    polls.wake_at(last_update_ + options_.rendezvous.silence_timeout() / kChecksPerSilenceTimeout);
   }
-  if (stage_ == Stage::Away) polls.wake_at(std::min(retry_at_, give_up_at_));
-  if (stage_ == Stage::Connecting || stage_ == Stage::Greeting) polls.wake_at(stage_deadline_);
+  if (stage_ == Stage::Disconnected) polls.wake_at(std::min(retry_at_, give_up_at_));
+  if (stage_ == Stage::Connecting || stage_ == Stage::Handshake) polls.wake_at(stage_deadline_);
 }
 
 void RendezvousClient::update() {
-  if (stage_ == Stage::Gone) return;
-  if (std::exchange(has_news_, false)) hear();
+  if (stage_ == Stage::Left) return;
+  if (std::exchange(is_ready_for_io_, false)) receive();
   const auto now = Clock::now();
   const auto since_last = now - std::exchange(last_update_, now);
   const auto& timing = options_.rendezvous;
-  if (stage_ == Stage::Away && now >= give_up_at_)
+  if (stage_ == Stage::Disconnected && now >= give_up_at_)
     return give_up(environment_error(fmt::format(
         "cannot reach the rendezvous at {}:{} within {:g} s: {}{}", timing.host, timing.port,
         seconds_of(has_joined_before_ ? timing.read_timeout : timing.join_timeout), last_problem_,
         options_.endpoint_is_taken && !has_joined_before_
             ? "; another program on this host may use that port"
             : "")));
-  if (stage_ == Stage::Away && now >= retry_at_) return connect();
-  if ((stage_ == Stage::Connecting || stage_ == Stage::Greeting) && now >= stage_deadline_)
-    return fail_attempt("it does not answer");
+  if (stage_ == Stage::Disconnected && now >= retry_at_) return connect();
+  if ((stage_ == Stage::Connecting || stage_ == Stage::Handshake) && now >= stage_deadline_)
+    return fail_attempt("no response");
   if (stage_ != Stage::Joined || is_local_) return;
-  const auto limit = timing.longest_silence();
-  // When this process itself was stopped for a while, everything seems silent.
-  if (since_last > limit / 2) connection_->forgive_silence();
+  const auto limit = timing.silence_timeout();
+  // After this process itself was stopped for a while, the coordinator appears silent.
+  if (since_last > limit / 2) connection_->reset_silence();
   if (now - last_alive_ >= timing.keep_alive) {
     last_alive_ = now;
     connection_->send(encode(NodeMessage(AliveMessage{})));
   }
-  if (now - connection_->last_heard() >= limit)
-    lose_coordinator(fmt::format("nothing was heard from it for {:g} s", seconds_of(limit)), true);
+  if (now - connection_->last_received() >= limit)
+    lose_coordinator(fmt::format("no message for {:g} s", seconds_of(limit)), true);
 }
 
 void RendezvousClient::connect() {
@@ -113,40 +114,40 @@ void RendezvousClient::try_next_address() {
 void RendezvousClient::fail_attempt(const std::string& problem) {
   last_problem_ = problem;
   connection_.reset();
-  stage_ = Stage::Away;
+  stage_ = Stage::Disconnected;
   retry_at_ = Clock::now() + kRetryEvery;
 }
 
-void RendezvousClient::hear() {
+void RendezvousClient::receive() {
   if (stage_ == Stage::Connecting) {
     int reason = 0;
     socklen_t size = sizeof reason;
     ::getsockopt(connection_->fd(), SOL_SOCKET, SO_ERROR, &reason, &size);
     if (reason == EINPROGRESS) return;
     if (reason != 0) return fail_attempt(std::strerror(reason));
-    stage_ = Stage::Greeting;
+    stage_ = Stage::Handshake;
     stage_deadline_ = Clock::now() + kStageTimeout;
   }
   connection_->transfer();
-  bool misspoke = false;
+  bool has_protocol_error = false;
   try {
-    while (connection_ && stage_ != Stage::Gone)
+    while (connection_ && stage_ != Stage::Left)
       if (const auto message = connection_->next())
-        take(*message);
+        handle(*message);
       else
         break;
   } catch (const Error& error) {
-    misspoke = true;
+    has_protocol_error = true;
     if (connection_) connection_->close(error.what());
   }
-  if (!connection_ || connection_->is_open() || stage_ == Stage::Gone) return;
+  if (!connection_ || connection_->is_open() || stage_ == Stage::Left) return;
   const auto problem = connection_->problem();
   if (stage_ == Stage::Joined && is_welcome_) return lose_coordinator(problem, false);
-  if (misspoke || connection_->misspoke()) return give_up(no_rendezvous());
+  if (has_protocol_error || connection_->has_protocol_error()) return give_up(not_a_rendezvous());
   fail_attempt(problem);
 }
 
-Error RendezvousClient::no_rendezvous() const {
+Error RendezvousClient::not_a_rendezvous() const {
   const auto& host = options_.rendezvous.host;
   const int port = options_.rendezvous.port;
   if (options_.endpoint_is_taken)
@@ -157,21 +158,20 @@ Error RendezvousClient::no_rendezvous() const {
   return config_error(fmt::format("the server at {}:{} is not a Lockstep rendezvous", host, port));
 }
 
-void RendezvousClient::take(std::string_view content) {
+void RendezvousClient::handle(std::string_view content) {
   const auto message = decode_coordinator_message(content);
-  const bool is_greeting = message && (std::holds_alternative<ChallengeMessage>(*message) ||
-                                       std::holds_alternative<CoordinatorProofMessage>(*message) ||
-                                       std::holds_alternative<RefusedMessage>(*message));
-  if (stage_ != Stage::Joined && !is_greeting)
-    throw environment_error("something that was not asked for");
-  if (message) std::visit([this](const auto& any) { take(any); }, *message);
+  const bool is_handshake = message && (std::holds_alternative<ChallengeMessage>(*message) ||
+                                        std::holds_alternative<CoordinatorProofMessage>(*message) ||
+                                        std::holds_alternative<RefusedMessage>(*message));
+  if (stage_ != Stage::Joined && !is_handshake) throw environment_error("unexpected message");
+  if (message) std::visit([this](const auto& any) { handle(any); }, *message);
 }
 
-void RendezvousClient::take(const ChallengeMessage& challenge) {
-  if (stage_ != Stage::Greeting) return;
+void RendezvousClient::handle(const ChallengeMessage& challenge) {
+  if (stage_ != Stage::Handshake) return;
   if (challenge.protocol != kRendezvousProtocol)
     return give_up(config_error(fmt::format(
-        "the rendezvous at {}:{} is of Lockstep {}, this node has {}: install the same version",
+        "the rendezvous at {}:{} runs Lockstep {}, this node {}: install the same version",
         options_.rendezvous.host, options_.rendezvous.port, printable(challenge.version),
         kVersion)));
   challenges_ = {.coordinator = challenge.challenge, .node = random_hex(kNodeChallengeBytes)};
@@ -181,33 +181,35 @@ void RendezvousClient::take(const ChallengeMessage& challenge) {
                        .proof = proof_of(Side::Node, options_.rendezvous.token, challenges_)}));
 }
 
-void RendezvousClient::take(const CoordinatorProofMessage& proof) {
-  if (stage_ != Stage::Greeting) return;
+void RendezvousClient::handle(const CoordinatorProofMessage& proof) {
+  if (stage_ != Stage::Handshake) return;
   const auto expected = proof_of(Side::Coordinator, options_.rendezvous.token, challenges_);
   if (!is_same_proof(expected, proof.proof))
-    return give_up(config_error(fmt::format("what listens at {}:{} does not have the job's token",
+    return give_up(config_error(fmt::format("the server at {}:{} does not have the job's token",
                                             options_.rendezvous.host, options_.rendezvous.port)));
   connection_->trust(Side::Node, options_.rendezvous.token, challenges_);
   join();
 }
 
-void RendezvousClient::take(const RefusedMessage& refused) { give_up(Error(refused.kind, refused.message)); }
+void RendezvousClient::handle(const RefusedMessage& refused) {
+  give_up(Error(refused.kind, refused.message));
+}
 
-void RendezvousClient::take(const WelcomeMessage& welcome) {
+void RendezvousClient::handle(const WelcomeMessage& welcome) {
   is_welcome_ = true;
   coordinator_host_ = welcome.host;
 }
 
-void RendezvousClient::take(const NodePlace& place) {
+void RendezvousClient::handle(const NodePlace& place) {
   is_ready_ = false;
   is_in_group_ = true;
   last_status_.clear();
-  orders_.push_back(place);
+  commands_.push_back(place);
 }
 
-void RendezvousClient::take(const FinishMessage& finish) {
-  orders_.push_back(finish);
-  stage_ = Stage::Gone;
+void RendezvousClient::handle(const FinishMessage& finish) {
+  commands_.push_back(finish);
+  stage_ = Stage::Left;
   leave();
 }
 
@@ -222,16 +224,16 @@ void RendezvousClient::join() {
                                        .node_rank = rendezvous.node_rank,
                                        .serves = is_local_,
                                        .agreements = rendezvous.agreements}));
-  if (is_ready_) say_ready();
+  if (is_ready_) send_ready();
 }
 
 void RendezvousClient::set_ready() {
   is_ready_ = true;
-  if (stage_ == Stage::Joined) say_ready();
+  if (stage_ == Stage::Joined) send_ready();
 }
 
-void RendezvousClient::say_ready() {
-  if (!connection_->is_open()) return;  // said when it has joined again
+void RendezvousClient::send_ready() {
+  if (!connection_->is_open()) return;  // sent when it has joined again
   ReadyMessage ready{.address = options_.master_addr};
   if (options_.rendezvous.max_nodes == 1) {
     const bool here = ready.address == "127.0.0.1" || ready.address == "localhost";
@@ -268,18 +270,18 @@ void RendezvousClient::lose_coordinator(const std::string& problem, bool may_ret
     return give_up(
         environment_error(fmt::format("lost {}, which serves the rendezvous: {}", name, problem)));
   notes_.push_back(
-      fmt::format("lost {}, which serves the rendezvous: {}; the workers of this node are stopped, "
-                  "and it tries to come back for {:g} s",
+      fmt::format("lost {}, which serves the rendezvous: {}; this node stops its workers and "
+                  "tries to reconnect for {:g} s",
                   name, problem, seconds_of(options_.rendezvous.read_timeout)));
-  orders_.push_back(StopOrder{});
+  commands_.push_back(StopOrder{});
   give_up_at_ = Clock::now() + options_.rendezvous.read_timeout;
   fail_attempt(problem);
 }
 
 void RendezvousClient::give_up(const Error& error) {
-  stage_ = Stage::Gone;
+  stage_ = Stage::Left;
   leave();
-  orders_.push_back(FinishMessage{.error = describe_error(error)});
+  commands_.push_back(FinishMessage{.error = describe_error(error)});
 }
 
 std::string RendezvousClient::coordinator_name() const {
@@ -288,11 +290,11 @@ std::string RendezvousClient::coordinator_name() const {
                      rendezvous.host, rendezvous.port);
 }
 
-std::optional<Order> RendezvousClient::next() {
-  if (orders_.empty()) return std::nullopt;
-  auto order = std::move(orders_.front());
-  orders_.pop_front();
-  return order;
+std::optional<Command> RendezvousClient::next() {
+  if (commands_.empty()) return std::nullopt;
+  auto command = std::move(commands_.front());
+  commands_.pop_front();
+  return command;
 }
 
 }  // namespace lockstep::launch

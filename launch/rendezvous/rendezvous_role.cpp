@@ -17,22 +17,22 @@ namespace {
 
 constexpr uint64_t kDescriptorsBesides = 1024;
 
-// Each node is a descriptor of the coordinator's.
-void make_room_for_nodes(int num_nodes) {
+// The coordinator needs a descriptor per node.
+void raise_limit_for_nodes(int num_nodes) {
   raise_descriptor_limit(kDescriptorsBesides + 2 * static_cast<uint64_t>(num_nodes));
 }
 
-// Others know this node by an address that its own name service does not tell (Debian's 127.0.1.1).
+// The endpoint's name resolves to loopback here, but not on other nodes (Debian's 127.0.1.1).
 // Without a token only loopback is safe.
-bool is_known_to_others_only(const RendezvousOptions& options) {
+bool is_loopback_only_here(const RendezvousOptions& options) {
   return !options.token.empty() && is_name_for_loopback(options.host);
 }
 
-// The listening socket when this node serves, a closed one when it does not. `is_taken`: the
-// endpoint is this host's, and another process serves it, a launcher or not.
+// The listening socket if this node serves, else a closed one. `is_taken`: the endpoint is on this
+// host, and another process (a launcher or not) uses its port.
 FileDescriptor open_endpoint(const RendezvousOptions& options, bool& is_taken) {
   if (options.serves == false) return {};
-  if (is_known_to_others_only(options)) {
+  if (is_loopback_only_here(options)) {
     auto listener = try_listen_everywhere(options.port);
     is_taken = listener.reason == EADDRINUSE;
     if (is_taken && !options.serves) return {};
@@ -42,9 +42,9 @@ FileDescriptor open_endpoint(const RendezvousOptions& options, bool& is_taken) {
   try {
     addresses = resolve(options.host, options.port);
   } catch (const Error&) {
-    // Where this node must not serve, the member tries again until the name is known.
+    // Unless this node must serve, the client retries until the name can be resolved.
     if (!options.serves) return {};
-    // A pod whose own name is not known yet: others find it once it is.
+    // A pod whose own name cannot be resolved yet: others retry until it can.
     if (options.local_addr.empty()) throw;
     return listen_everywhere(options.port);
   }
@@ -56,7 +56,7 @@ FileDescriptor open_endpoint(const RendezvousOptions& options, bool& is_taken) {
     if (is_taken && !options.serves) return {};
     throw cannot_listen(address, listener.reason);
   }
-  // An address that is forwarded to this node.
+  // The address is forwarded to this node.
   return options.serves ? listen_everywhere(options.port) : FileDescriptor();
 }
 
@@ -71,13 +71,13 @@ std::array<Connection, 2> make_inner_connection() {
   return connections;
 }
 
-// Where other nodes reach the node that serves: where it listens. Empty: the coordinator sees it
-// when they come.
+// The address at which other nodes reach the coordinator's node. Empty: the coordinator derives it
+// from their connections.
 std::string own_address(const FileDescriptor& listener, const RendezvousOptions& options) {
   if (!options.local_addr.empty() || !listener.is_open()) return options.local_addr;
   const auto address = local_address(listener.get());
   if (!address.is_any()) return address.host();
-  if (is_known_to_others_only(options)) return "";
+  if (is_loopback_only_here(options)) return "";
   return resolve(options.host, 0).front().host();
 }
 
@@ -87,19 +87,20 @@ RendezvousRole open_rendezvous(const LaunchOptions& options, StatusJudge& judge)
   const bool is_alone = options.rendezvous.max_nodes == 1;
   bool is_taken = false;
   auto listener = is_alone ? FileDescriptor() : open_endpoint(options.rendezvous, is_taken);
-  RendezvousClientOptions member{.rendezvous = options.rendezvous,
-                       .host = options.host,
-                       .num_workers = options.num_workers,
-                       .master_addr = options.master_addr,
-                       .master_port = options.master_port,
-                       .endpoint_is_taken = is_taken};
+  RendezvousClientOptions client{.rendezvous = options.rendezvous,
+                                 .host = options.host,
+                                 .num_workers = options.num_workers,
+                                 .master_addr = options.master_addr,
+                                 .master_port = options.master_port,
+                                 .endpoint_is_taken = is_taken};
   if (!is_alone && !listener.is_open())
-    return {.coordinator = nullptr, .client = std::make_unique<RendezvousClient>(std::move(client))};
+    return {.coordinator = nullptr,
+            .client = std::make_unique<RendezvousClient>(std::move(client))};
   client.rendezvous.local_addr = own_address(listener, options.rendezvous);
-  if (!is_alone) make_room_for_nodes(options.rendezvous.max_nodes);
+  if (!is_alone) raise_limit_for_nodes(options.rendezvous.max_nodes);
   auto inner = make_inner_connection();
   CoordinatorOptions coordinator{.rendezvous = client.rendezvous,
-                                 .restarts = {.most = options.max_restarts,
+                                 .restarts = {.max_restarts = options.max_restarts,
                                               .window = options.restart_window,
                                               .delay = options.restart_delay},
                                  .run_id = options.run_id,

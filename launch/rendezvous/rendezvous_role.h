@@ -1,4 +1,4 @@
-// Decides which part this node has in the rendezvous: it serves it, or connects to it.
+// Decides whether this node serves the rendezvous or only connects to it.
 #pragma once
 
 #include <memory>
@@ -14,9 +14,10 @@ struct RendezvousRole {
   std::unique_ptr<RendezvousClient> client;
 };
 
-// `judge` outlives it. With one node nothing listens. Otherwise the node serves that was told to
-// (options.serves), else the one whose own address the endpoint is; where the port is taken,
-// another launcher of this host serves already. Throws Environment (the port is taken, ...).
+// `judge` must outlive the result. With one node, no port is opened. Otherwise this node serves if
+// options.serves is true or, when it is not set, if the endpoint's address is local and its port is
+// free; if the port is taken, another launcher of this host serves. Throws Environment (port taken,
+// ...).
 RendezvousRole open_rendezvous(const LaunchOptions& options, StatusJudge& judge);
 
 }  // namespace lockstep::launch

@@ -9,7 +9,7 @@ namespace lockstep::launch {
 namespace {
 
 constexpr std::chrono::milliseconds kMaxDelay = std::chrono::minutes(1);
-// Where the step is not known, an attempt that ran for so long got on.
+// If the step is not known, an attempt of this duration counts as progress.
 constexpr std::chrono::minutes kLongAttempt{1};
 constexpr int kMaxDoublings = 16;
 
@@ -19,7 +19,7 @@ double to_seconds(std::chrono::milliseconds time) {
 
 }  // namespace
 
-bool RestartPolicy::got_on(Clock::time_point now, int64_t step) {
+bool RestartPolicy::made_progress(Clock::time_point now, int64_t step) {
   if (step == 0) return now - began_ >= kLongAttempt;
   return step > std::exchange(furthest_step_, std::max(furthest_step_, step));
 }
@@ -28,8 +28,8 @@ std::optional<std::chrono::milliseconds> RestartPolicy::restart(Clock::time_poin
                                                                 int64_t step) {
   while (options_.window.count() > 0 && !recent_.empty() && now - recent_.front() > options_.window)
     recent_.pop_front();
-  if (recent_.size() >= static_cast<size_t>(options_.most)) return std::nullopt;
-  if (got_on(now, step))
+  if (recent_.size() >= static_cast<size_t>(options_.max_restarts)) return std::nullopt;
+  if (made_progress(now, step))
     failures_ = 0;
   else if (count_ > 0)
     failures_ = std::min(failures_ + 1, kMaxDoublings);
@@ -42,8 +42,8 @@ std::optional<std::chrono::milliseconds> RestartPolicy::restart(Clock::time_poin
 std::string RestartPolicy::describe(std::chrono::milliseconds delay) const {
   auto text = options_.window.count() > 0
                   ? fmt::format("restart {} ({} of {} within {:g} s)", count_, recent_.size(),
-                                options_.most, to_seconds(options_.window))
-                  : fmt::format("restart {} of {}", count_, options_.most);
+                                options_.max_restarts, to_seconds(options_.window))
+                  : fmt::format("restart {} of {}", count_, options_.max_restarts);
   if (delay.count() > 0) text += fmt::format(" in {:g} s", to_seconds(delay));
   return text;
 }

@@ -1,6 +1,5 @@
-// Whether a group that failed is started again, and after which pause. A group that fails again and
-// again without getting on is not started in a hot loop: the pause doubles up to a minute. Pure:
-// the caller tells the time.
+// Decides whether a failed group is restarted, and after which delay. While a group fails
+// repeatedly without progress, the delay doubles up to a minute. Pure: the caller passes the time.
 #pragma once
 
 #include <chrono>
@@ -12,10 +11,10 @@
 namespace lockstep::launch {
 
 struct RestartOptions {
-  int most = 0;
-  // Only restarts within this time count towards the most; 0: all do.
+  int max_restarts = 0;
+  // Only restarts within this time count towards max_restarts; 0: all do.
   std::chrono::milliseconds window{0};
-  // Before the second restart in a row that did not get on; 0: none is ever delayed.
+  // Before the second restart in a row without progress; 0: restarts are never delayed.
   std::chrono::milliseconds delay = std::chrono::seconds(1);
 };
 
@@ -26,24 +25,24 @@ class RestartPolicy {
   explicit RestartPolicy(RestartOptions options) : options_(options) {}
 
   void begin_attempt(Clock::time_point now) { began_ = now; }
-  // The attempt has failed. `step`: of the training, where it is known, else 0. Returns how long to
-  // wait before the next one; nullopt: there is none.
+  // The attempt has failed at training step `step` (0: not known). Returns the delay before the
+  // next attempt; nullopt: no restart is left.
   std::optional<std::chrono::milliseconds> restart(Clock::time_point now, int64_t step);
-  void forbid() { options_.most = 0; }
+  void forbid() { options_.max_restarts = 0; }
 
-  int most() const { return options_.most; }
+  int max_restarts() const { return options_.max_restarts; }
   int count() const { return count_; }  // restarts so far
-  // Of the last one, for a person: "restart 2 of 5 in 4 s".
+  // Describes the last restart for the user: "restart 2 of 5 in 4 s".
   std::string describe(std::chrono::milliseconds delay) const;
 
  private:
-  bool got_on(Clock::time_point now, int64_t step);
+  bool made_progress(Clock::time_point now, int64_t step);
 
   RestartOptions options_;
   Clock::time_point began_{};
   std::deque<Clock::time_point> recent_;  // restarts within the window
   int count_ = 0;
-  int failures_ = 0;  // in a row that did not get on, after the first one
+  int failures_ = 0;  // in a row without progress, after the first one
   int64_t furthest_step_ = 0;
 };
 

@@ -20,9 +20,9 @@ void write_to_stderr(const char* text) {
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text, std::strlen(text));
 }
 
-// Async-signal-safe: backtrace() has loaded what it needs, the others are system calls.
+// Async-signal-safe: backtrace() has already loaded the unwinder, the others are system calls.
 void report_crash(int signal, siginfo_t* info, void*) {
-  // The handler is gone already (SA_RESETHAND): the signal comes again, and ends the process.
+  // The handler is already removed (SA_RESETHAND), so raising the signal again kills the process.
   if (info->si_code > 0) {
     write_to_stderr(crash_program);
     write_to_stderr(signal == SIGSEGV ? ": SIGSEGV" : signal == SIGFPE ? ": SIGFPE" : ": SIGILL");
@@ -43,7 +43,7 @@ void report_crashes(const char* program) {
   // The first walk loads the unwinder, which must not happen inside a signal handler.
   std::array<void*, 1> frame{};
   ::backtrace(frame.data(), 1);
-  // A stack that overflowed holds no handler. Of the training thread; others keep their own.
+  // The handler cannot run on an overflowed stack. Training thread only.
   static std::array<char, 1 << 16> stack;
   const stack_t alternative{.ss_sp = stack.data(), .ss_flags = 0, .ss_size = stack.size()};
   ::sigaltstack(&alternative, nullptr);

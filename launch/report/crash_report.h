@@ -1,11 +1,11 @@
-// What a process that is about to die of its own fault (SIGSEGV, SIGFPE, SIGILL) says on stderr:
-// the innermost functions, so that a plugin's author knows where to look. The process still dies of
-// that signal, with a core file where those are on.
+// Prints the innermost functions to stderr when the process crashes (SIGSEGV, SIGFPE, SIGILL), so
+// that the author of a plugin can find the cause. The process still dies of the signal, with a core
+// file if those are enabled.
 #pragma once
 
 namespace lockstep::launch {
 
-// For the rest of the process, in every thread. `program`: of static storage, begins the line.
+// For the rest of the process, in every thread. `program`: prefix of the line; static storage.
 void report_crashes(const char* program);
 
 }  // namespace lockstep::launch

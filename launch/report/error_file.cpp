@@ -94,15 +94,15 @@ std::optional<ErrorReport> read_error_file(const std::filesystem::path& path) {
 
 void report_failure(ProgressPage& page, const ErrorReport& report) noexcept {
   try {
-    auto told = report;
-    auto text = error_text(told);
-    while (text.size() > ProgressPage::kMaxFailureBytes) {  // what is escaped needs more room
-      told.message.resize(told.message.size() / 2);
-      text = error_text(told);
+    auto shortened = report;
+    auto text = error_text(shortened);
+    while (text.size() > ProgressPage::kMaxFailureBytes) {  // escaping may enlarge the text
+      shortened.message.resize(shortened.message.size() / 2);
+      text = error_text(shortened);
     }
     page.report_failure(text);
   } catch (const std::exception&) {
-    // The exit code still tells what kind of failure it was.
+    // The exit code still indicates the kind of failure.
   }
 }
 

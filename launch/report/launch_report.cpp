@@ -16,10 +16,10 @@ constexpr size_t kMaxLines = 40;
 
 const char* meaning_of_signal(int signal) {
   switch (signal) {
-    case SIGKILL: return " (out of memory, or by hand)";
+    case SIGKILL: return " (possibly the OOM killer, or kill -9)";
     case SIGSEGV:
     case SIGBUS: return " (invalid memory access)";
-    case SIGABRT: return " (it aborted)";
+    case SIGABRT: return " (aborted)";
     case SIGILL: return " (built for another processor?)";
     default: return "";
   }
@@ -52,7 +52,7 @@ std::string ranks_text(const std::vector<int>& ranks) {
   return text;
 }
 
-// How the others ended, one line each for those that failed too and those that were stopped.
+// How the other ranks ended: one line for those that also failed, one for those that were stopped.
 std::string others_text(const LaunchReport& report, const WorkerEnd* cause) {
   std::vector<int> failed, stopped;
   for (const auto& worker : report.workers)
@@ -64,8 +64,8 @@ std::string others_text(const LaunchReport& report, const WorkerEnd* cause) {
   return text;
 }
 
-// The launcher's SIGTERM or SIGKILL can come between a worker's error file and its exit.
-std::optional<int> code_it_was_about_to_give(const WorkerEnd& worker) {
+// The launcher's SIGTERM or SIGKILL may arrive between a worker's error report and its exit.
+std::optional<int> pending_exit_code(const WorkerEnd& worker) {
   if (!worker.error || (worker.exit.signal != SIGTERM && worker.exit.signal != SIGKILL))
     return std::nullopt;
   return exit_code_of(*worker.error);
@@ -80,7 +80,7 @@ std::string signal_name(int signal) {
 
 std::string WorkerEnd::what() const {
   if (!hang.empty()) return hang.substr(0, hang.find('\n'));
-  if (const auto code = code_it_was_about_to_give(*this))
+  if (const auto code = pending_exit_code(*this))
     return fmt::format("exited with code {}{}", *code, meaning_of_code(*code));
   if (exit.signal)
     return fmt::format("killed by {}{}", signal_name(*exit.signal),
@@ -99,13 +99,13 @@ std::vector<std::string> WorkerEnd::detail() const {
 
 int WorkerEnd::exit_code() const {
   if (!hang.empty()) return static_cast<int>(ErrorKind::Environment);
-  if (const auto code = code_it_was_about_to_give(*this)) return *code;
+  if (const auto code = pending_exit_code(*this)) return *code;
   if (!exit.signal) return exit.code;
   return static_cast<int>(kind_of_signal(*exit.signal));
 }
 
 std::optional<int> WorkerEnd::fatal_signal() const {
-  if (!hang.empty() || code_it_was_about_to_give(*this)) return std::nullopt;
+  if (!hang.empty() || pending_exit_code(*this)) return std::nullopt;
   return exit.signal;
 }
 
@@ -163,7 +163,7 @@ int LaunchReport::exit_code() const {
 std::string LaunchReport::summary() const {
   if (interrupted_by) return fmt::format("stopped by {}", signal_name(*interrupted_by));
   if (const auto signal = preempted_by())
-    return fmt::format("the ranks ended after {}", signal_name(*signal));
+    return fmt::format("the ranks exited after {}", signal_name(*signal));
   if (const auto* node = node_cause()) return node->what();
   const auto* first = cause();
   if (!first) return "";

@@ -1,5 +1,5 @@
-// How the workers of a launch ended, which of them was the cause of a failure, and that as text and
-// exit code. Pure: no I/O.
+// The outcome of a launch: how each worker ended, which one caused a failure, and the text and exit
+// code that follow. Pure: no I/O.
 #pragma once
 
 #include <cstdint>
@@ -14,43 +14,40 @@
 
 namespace lockstep::launch {
 
-// Programs that end in good order because of SIGTERM, SIGINT or SIGUSR1 exit with 128 and its
-// number.
+// Programs that exit gracefully on SIGTERM, SIGINT or SIGUSR1 return 128 + the signal number.
 std::optional<int> preempting_signal(const ProcessExit& exit);
 
 struct WorkerEnd {
   int rank = 0, local_rank = 0, node_rank = 0;
-  std::string host;  // empty when there is one node only
+  std::string host;  // empty with one node
   ProcessExit exit;
-  // When the launcher saw it, microseconds since the epoch.
+  // When the launcher detected the exit, microseconds since the epoch.
   int64_t time_us = 0;
-  // It ended as it did because the launcher told it to: never a cause.
+  // It ended because the launcher stopped it: never a cause.
   bool stopped = false;
-  std::optional<ErrorReport> error;  // what it told itself
-  // The others gave up waiting for it: what it did in one line, and where it was in another.
+  std::optional<ErrorReport> error;  // reported by the worker itself
+  // The others timed out waiting for it: its state on one line, where it was on another.
   std::string hang;
-  std::vector<std::string> last_lines;  // of its stderr (of its stdout when that is empty)
+  std::vector<std::string> last_lines;  // of stderr, or of stdout if that is empty
   std::filesystem::path log;            // the file of those lines
 
   bool failed() const { return exit.signal || exit.code != 0; }
-  // It failed only because another one did, or did not come.
+  // It failed only because another rank failed or did not arrive.
   bool lost_peer() const { return error && error->peer; }
-  // The signal after which it ended in good order, by itself.
+  // The signal on which it exited gracefully.
   std::optional<int> preempted_by() const { return error ? std::nullopt : preempting_signal(exit); }
-  // When it failed: its own word where there is one.
+  // When it failed: its own timestamp, if it reported one.
   int64_t failure_time_us() const {
     return error && error->timestamp_us ? error->timestamp_us : time_us;
   }
-  // "exited with code 78 (the input is wrong)", "was killed by SIGKILL (out of memory, or by
-  // hand)".
+  // "exited with code 78 (the input is wrong)", "killed by SIGSEGV (invalid memory access)".
   std::string what() const;
-  // Its error text, else its last lines; empty when it said nothing.
+  // Its error message, else its last lines; empty if there are none.
   std::vector<std::string> detail() const;
-  // Its own exit code; of a signal that a broken program gets (SIGSEGV, ...) 70, of others 75. A
-  // worker that had written why it failed and was stopped before it could exit counts as having
-  // exited with that code.
+  // Its own exit code; 70 for signals that indicate a bug (SIGSEGV, ...), 75 for other signals. A
+  // worker that was stopped after it had reported an error counts as exited with that error's code.
   int exit_code() const;
-  // The signal that it died of: none when it hung, or when exit_code() is that of its error.
+  // The signal that killed it; none if it hung, or if exit_code() is that of its error.
   std::optional<int> fatal_signal() const;
 };
 
@@ -60,7 +57,7 @@ struct NodeFailure {
   std::string host;
   std::string reason;  // one line
   int exit_code = static_cast<int>(ErrorKind::Environment);
-  // "node 1 on hostB: lost: nothing was heard from it for 15 s".
+  // "node 1 on hostB: lost: no message for 15 s".
   std::string what() const;
 };
 
@@ -68,35 +65,34 @@ struct LaunchReport {
   int world_size = 1;
   std::vector<WorkerEnd> workers;  // of this node, or of all nodes, by rank
   std::vector<NodeFailure> node_failures;
-  std::optional<int> interrupted_by;  // the signal that ended the launch from outside
-  int restarts = 0;                   // that came before the attempt this report is about
+  std::optional<int> interrupted_by;  // the signal that stopped the launch from outside
+  int restarts = 0;                   // before the attempt of this report
   int node_rank = 0;                  // of this node in that attempt
-  int64_t last_step = 0;              // of the training, that was seen in it
-  bool serves = true;                 // this node decided for all, and knows about all workers
-  std::string run_id;                 // that all nodes agreed on
-  std::vector<std::string>
-      notes;  // what else went wrong, e.g. a log file that could not be written
+  int64_t last_step = 0;              // of training, in that attempt
+  bool serves = true;                 // this node is the coordinator's: has all workers' results
+  std::string run_id;                 // of all nodes
+  std::vector<std::string> notes;     // other problems, e.g. a log file that could not be written
 
-  // The worker that failed first for a reason of its own; nullptr when none failed, when a node's
-  // failure is the cause, or when the launch was interrupted.
+  // The worker that failed first and not only because of a peer; nullptr if none failed, if the
+  // failure of a node is the cause, or if the launch was interrupted.
   const WorkerEnd* cause() const;
-  // The node whose failure is the cause: workers elsewhere failed only because they lost a peer.
+  // The node whose failure is the cause: other workers failed only because they lost a peer.
   const NodeFailure* node_cause() const;
-  // The signal that ended the job in good order: all ranks that did not succeed say so.
+  // The signal on which the job exited gracefully: no rank failed otherwise.
   std::optional<int> preempted_by() const;
   bool succeeded() const { return !interrupted_by && !preempted_by() && !cause() && !node_cause(); }
   // 0, 128 + the interrupting or preempting signal, or the cause's.
   int exit_code() const;
-  // One line: "rank 1 (of 4) on hostB failed first: was killed by ...". Empty when succeeded.
+  // One line: "rank 1 (of 4) on hostB failed first: killed by ...". Empty when succeeded.
   std::string summary() const;
-  // The summary, the cause's own words, and how the others ended; several lines. Notes also when
-  // succeeded.
+  // Several lines: the summary, the error of the cause, and how the others ended. Notes are
+  // included even when succeeded.
   std::string text() const;
 };
 
-// Ranks that were stopped or preempted never count. Ranks that only lost a peer count when no other
-// failed; before them comes the rank that they gave up waiting for. Of the rest, the earliest (then
-// the lowest rank). nullptr when no rank counts.
+// The cause among `workers`: the earliest failure, then the lowest rank. Ranks that were stopped or
+// preempted are ignored. Ranks that only lost a peer are considered only if no other rank failed,
+// and after a rank for which they timed out. nullptr if no rank qualifies.
 const WorkerEnd* find_cause(const std::vector<WorkerEnd>& workers);
 
 // "SIGKILL", or "signal 64" for one without a name.

@@ -25,8 +25,8 @@ class Reader {
       const auto key = words[i].substr(0, equals);
       if (equals == std::string_view::npos || key != "slots")
         fail(
-            fmt::format("'{}' is not understood; valid is 'host', 'user@host' or 'host:port', "
-                        "then 'slots=N'",
+            fmt::format("unexpected '{}'; expected 'host', 'user@host' or 'host:port', then "
+                        "'slots=N'",
                         quote(words[i])));
       if (host.slots) fail("slots is given twice");
       host.slots = to_number(words[i].substr(equals + 1), "slots", 1024);
@@ -43,10 +43,10 @@ class Reader {
     return std::string(text.substr(0, kMaxQuoteLength));
   }
 
-  int to_number(std::string_view text, const char* what, int most) const {
-    const auto value = number_in<int>(text).value_or(0);
-    if (value < 1 || value > most)
-      fail(fmt::format("{} '{}': expected a number from 1 to {}", what, quote(text), most));
+  int to_number(std::string_view text, const char* what, int max) const {
+    const auto value = parse_number<int>(text).value_or(0);
+    if (value < 1 || value > max)
+      fail(fmt::format("{} '{}': expected a number from 1 to {}", what, quote(text), max));
     return value;
   }
 
@@ -74,12 +74,12 @@ class Reader {
     host.name = checked_name(text.substr(1, end - 1), "host");
     const auto rest = text.substr(end + 1);
     if (rest.empty()) return host;
-    if (rest.front() != ':') fail(fmt::format("'{}': expected ':port' behind ']'", quote(text)));
+    if (rest.front() != ':') fail(fmt::format("'{}': expected ':port' after ']'", quote(text)));
     host.port = to_number(rest.substr(1), "port", 65535);
     return host;
   }
 
-  // What begins with a dash would be an option to ssh.
+  // ssh would parse a name that begins with a dash as an option.
   std::string checked_name(std::string_view text, const char* what) const {
     const bool valid =
         !text.empty() && text.front() != '-' && std::all_of(text.begin(), text.end(), [](char c) {
@@ -87,7 +87,7 @@ class Reader {
                  c == ':' || c == '%';
         });
     if (!valid)
-      fail(fmt::format("'{}' is no {} name: expected letters, digits, '-', '_' and '.'",
+      fail(fmt::format("'{}' is not a valid {} name: expected letters, digits, '-', '_' and '.'",
                        quote(text), what));
     return std::string(text);
   }
@@ -121,8 +121,7 @@ void verify_distinct(const std::vector<Host>& hosts, const std::string& origin) 
   if (twin == sorted.end()) return;
   const auto& later = *std::next(twin);
   throw config_error(
-      fmt::format("{}:{}: {} is there already, in line {}; say how many ranks it "
-                  "takes with slots=N",
+      fmt::format("{}:{}: {} is already listed in line {}; set its number of ranks with slots=N",
                   origin, later.line, later.name, twin->line));
 }
 
@@ -138,15 +137,14 @@ std::vector<Host> parse_hostfile(std::string_view text, const std::string& origi
     if (hosts.size() > kMaxHosts) reader.fail(fmt::format("more than {} hosts", kMaxHosts));
     text.remove_prefix(std::min(end + 1, text.size()));
   }
-  if (hosts.empty())
-    throw config_error(fmt::format("{}: no host in it; expected one on each line", origin));
+  if (hosts.empty()) throw config_error(fmt::format("{}: no hosts; expected one per line", origin));
   verify_distinct(hosts, origin);
   return hosts;
 }
 
 int ranks_on(const Host& host, std::optional<int> wanted, const std::string& origin) {
   if (wanted && host.slots && *host.slots < *wanted)
-    throw config_error(fmt::format("{}:{}: {} has slots={}, but -n asks for {} ranks on each",
+    throw config_error(fmt::format("{}:{}: {} has slots={}, but -n requests {} ranks per host",
                                    origin, host.line, host.name, *host.slots, *wanted));
   return wanted ? *wanted : host.slots.value_or(1);
 }

@@ -24,25 +24,25 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr auto kOrderWithin = std::chrono::seconds(60);
-// Behind the launcher's own grace: it kills its ranks, and reports.
-constexpr auto kLauncherEndsWithin = std::chrono::seconds(30);
+constexpr auto kOrderTimeout = std::chrono::seconds(60);
+// Beyond the launcher's grace period, in which it kills its ranks and reports.
+constexpr auto kLauncherExitTimeout = std::chrono::seconds(30);
 constexpr milliseconds kMaxPoll{1000};
 
-int wait_of(Clock::time_point deadline) {
+int poll_timeout_ms(Clock::time_point deadline) {
   const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());
   return static_cast<int>(std::clamp(left, milliseconds(0), kMaxPoll).count());
 }
 
-// Byte by byte: what follows the line is not part of it.
+// Reads byte by byte, so that nothing after the line is consumed.
 std::string read_order_line() {
   std::string line;
-  const auto deadline = Clock::now() + kOrderWithin;
-  while (line.size() < kMaxOrder) {
+  const auto deadline = Clock::now() + kOrderTimeout;
+  while (line.size() < kMaxOrderBytes) {
     pollfd request = {.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
-    if (::poll(&request, 1, wait_of(deadline)) < 0 && errno != EINTR)
-      throw errno_error("cannot wait for an order");
-    if (Clock::now() >= deadline) throw environment_error("no order came on standard input");
+    if (::poll(&request, 1, poll_timeout_ms(deadline)) < 0 && errno != EINTR)
+      throw errno_error("cannot wait for the order on standard input");
+    if (Clock::now() >= deadline) throw environment_error("no order on standard input");
     if (!request.revents) continue;
     char c = 0;
     const auto got = ::read(STDIN_FILENO, &c, 1);
@@ -53,22 +53,22 @@ std::string read_order_line() {
   return line;
 }
 
-NodeOrder take_order() {
+NodeOrder receive_order() {
   auto order = parse_node_order(read_order_line());
   if (order.version != kVersion)
     throw config_error(fmt::format(
-        "this host has Lockstep {}, the launch is of {}: install the same on every host", kVersion,
-        order.version));
+        "this host has Lockstep {}, the launch {}: install the same version on every host",
+        kVersion, order.version));
   if (::chdir(order.directory.c_str()) != 0)
     throw config_error(
-        fmt::format("cannot work in {}: {}; every host needs the launch's working directory",
+        fmt::format("cannot change to {}: {}; every host needs the launch's working directory",
                     order.directory, std::strerror(errno)));
   return order;
 }
 
-class Guard {
+class LauncherGuard {
  public:
-  Guard(const std::string& program, const NodeOrder& order)
+  LauncherGuard(const std::string& program, const NodeOrder& order)
       : grace_(order.grace),
         launcher_(ChildCommand{.program = program,
                                .arguments = order.arguments,
@@ -85,7 +85,7 @@ class Guard {
       }
       while (signals_.next()) stop();
       const auto now = Clock::now();
-      if (input_is_open_ && now - heard_ > kSilenceMeansGone) lose_input();
+      if (input_is_open_ && now - last_received_ > kAliveTimeout) close_input();
       if (kill_at_ && now >= *kill_at_) launcher_.signal_group(SIGKILL);
     }
   }
@@ -106,8 +106,8 @@ class Guard {
     std::array<char, 256> bytes;
     const auto got = ::read(STDIN_FILENO, bytes.data(), bytes.size());
     if (got < 0 && errno == EINTR) return;
-    if (got <= 0) return lose_input();
-    heard_ = Clock::now();
+    if (got <= 0) return close_input();
+    last_received_ = Clock::now();
     for (ssize_t i = 0; i < got; ++i) {
       const char byte = bytes[static_cast<size_t>(i)];
       if (byte == kStop) stop();
@@ -115,43 +115,43 @@ class Guard {
     }
   }
 
-  void lose_input() {
+  void close_input() {
     input_is_open_ = false;
     stop();
   }
 
   void stop() {
     launcher_.signal_group(SIGTERM);
-    if (!kill_at_) kill_at_ = Clock::now() + grace_ + kLauncherEndsWithin;
+    if (!kill_at_) kill_at_ = Clock::now() + grace_ + kLauncherExitTimeout;
   }
 
-  // A second signal ends a launcher's patience.
+  // On the second signal the launcher kills its ranks.
   void kill() {
     if (!kill_at_) stop();
     stop();
-    kill_at_ = std::min(*kill_at_, Clock::now() + kLauncherEndsWithin);
+    kill_at_ = std::min(*kill_at_, Clock::now() + kLauncherExitTimeout);
   }
 
   milliseconds grace_;
   SignalWatch signals_;
   ChildProcess launcher_;
   bool input_is_open_ = true;
-  Clock::time_point heard_ = Clock::now();
+  Clock::time_point last_received_ = Clock::now();
   std::optional<Clock::time_point> kill_at_;
 };
 
 void announce() {
   const auto line = fmt::format("{}\n", kNodeReady);
   if (::write(STDOUT_FILENO, line.data(), line.size()) != static_cast<ssize_t>(line.size()))
-    throw errno_error("cannot answer the launch");
+    throw errno_error("cannot respond to the launch");
 }
 
 }  // namespace
 
 int run_remote_node(const std::string& program) {
-  const auto order = take_order();
+  const auto order = receive_order();
   announce();
-  return Guard(program, order).run();
+  return LauncherGuard(program, order).run();
 }
 
 }  // namespace lockstep::launch

@@ -20,11 +20,11 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr auto kReadyWithin = std::chrono::seconds(60);
-// Behind the grace: the hosts kill their ranks, report, and ssh passes it on.
-constexpr auto kHostsEndWithin = std::chrono::seconds(15);
-// What the hosts' launchers agree on: all end, and the one that knows most reports.
-constexpr auto kEndsByItselfWithin = std::chrono::seconds(20);
+constexpr auto kReadyTimeout = std::chrono::seconds(60);
+// Beyond the grace period: the hosts kill their ranks, report, and ssh forwards the output.
+constexpr auto kHostsExitTimeout = std::chrono::seconds(15);
+// After a failure the launchers stop each other, and the coordinator reports.
+constexpr auto kJobExitTimeout = std::chrono::seconds(20);
 constexpr milliseconds kFlushTime{2000};
 constexpr int kLostPeer = static_cast<int>(ErrorKind::Environment);
 
@@ -42,7 +42,7 @@ std::string quoted(const std::string& text) {
 
 std::vector<std::string> command_for(const Host& host, const RemoteLaunch& launch) {
   if (is_this_host(host)) return {launch.own_program, "launch-node"};
-  auto command = launch.ssh;  // its own options come first, and so win
+  auto command = launch.ssh;  // the user's options come first and take precedence
   for (const char* option : {"-T", "-oBatchMode=yes", "-oConnectTimeout=15",
                              "-oServerAliveInterval=10", "-oServerAliveCountMax=3"})
     command.emplace_back(option);
@@ -61,8 +61,8 @@ class HostsLaunch {
     for (size_t i = 0; i < launch_.hosts.size(); ++i) start(static_cast<int>(i));
     while (!all_ended()) {
       wait();
-      take_signals();
-      take_exits();
+      handle_signals();
+      handle_exits();
       enforce_deadlines();
     }
     out_.flush(kFlushTime);
@@ -99,7 +99,7 @@ class HostsLaunch {
     const auto first_console = requests.size();
     for (auto* console : {&out_, &err_})
       if (console->has_pending()) requests.push_back(console->poll_request());
-    if (::poll(requests.data(), requests.size(), time_to_wait()) < 0) {
+    if (::poll(requests.data(), requests.size(), poll_timeout_ms()) < 0) {
       if (errno == EINTR) return;
       throw errno_error("cannot wait for the hosts");
     }
@@ -112,7 +112,7 @@ class HostsLaunch {
     }
   }
 
-  int time_to_wait() const {
+  int poll_timeout_ms() const {
     auto next = next_alive_;
     for (const auto& deadline : {ready_by_, stop_at_, kill_at_})
       if (deadline) next = std::min(next, *deadline);
@@ -120,16 +120,16 @@ class HostsLaunch {
     return static_cast<int>(std::clamp(left, milliseconds(0), milliseconds(kAliveEvery)).count());
   }
 
-  void take_signals() {
+  void handle_signals() {
     while (const auto signal = signals_.next()) {
       const bool again = interrupted_by_.has_value();
       if (!stopping_) interrupted_by_ = signal;
-      if (again) tell_all(kKill);
+      if (again) send_all(kKill);
       stop();
     }
   }
 
-  void take_exits() {
+  void handle_exits() {
     for (const auto& node : nodes_) {
       if (node->has_ended()) continue;
       node->check_exit();
@@ -141,15 +141,15 @@ class HostsLaunch {
       if (start_failure_)
         stop();
       else if (!stop_at_)
-        stop_at_ = Clock::now() + kEndsByItselfWithin;
+        stop_at_ = Clock::now() + kJobExitTimeout;
     }
   }
 
-  // The first that failed is the cause, unless it only lost another that tells of a reason of its
-  // own.
+  // The first host that failed is the cause, unless it only lost a peer and another one has a
+  // different reason.
   void note_failure(const NodeLink& node) {
-    const bool told_to_stop = stopping_ && node.exit().code == 128 + SIGTERM;
-    if (told_to_stop || node.exit().signal == SIGKILL) return;
+    const bool was_stopped = stopping_ && node.exit().code == 128 + SIGTERM;
+    if (was_stopped || node.exit().signal == SIGKILL) return;
     const bool better =
         !cause_ || (cause_->exit().code == kLostPeer && node.exit().code != kLostPeer);
     if (better) cause_ = &node;
@@ -159,24 +159,24 @@ class HostsLaunch {
     stop_at_.reset();
     if (stopping_) return;
     stopping_ = true;
-    kill_at_ = Clock::now() + launch_.grace + kHostsEndWithin;
-    tell_all(kStop);
+    kill_at_ = Clock::now() + launch_.grace + kHostsExitTimeout;
+    send_all(kStop);
     for (const auto& node : nodes_)
       if (!node->has_ended() && !node->is_ready()) node->kill();
   }
 
-  void tell_all(char byte) {
+  void send_all(char byte) {
     for (const auto& node : nodes_)
-      if (!node->has_ended()) node->tell(byte);
+      if (!node->has_ended()) node->send(byte);
   }
 
   void enforce_deadlines() {
     const auto now = Clock::now();
     if (now >= next_alive_) {
-      tell_all(kAlive);
+      send_all(kAlive);
       next_alive_ = now + kAliveEvery;
     }
-    if (ready_by_ && now >= *ready_by_) give_up_on_silent();
+    if (ready_by_ && now >= *ready_by_) fail_unready_hosts();
     if (stop_at_ && now >= *stop_at_) stop();
     if (!kill_at_ || now < *kill_at_) return;
     kill_at_ = now + kAliveEvery;
@@ -184,13 +184,14 @@ class HostsLaunch {
       if (!node->has_ended()) node->kill();
   }
 
-  void give_up_on_silent() {
+  void fail_unready_hosts() {
     ready_by_.reset();
     for (const auto& node : nodes_) {
       if (node->is_ready() || node->has_ended() || stopping_) continue;
       start_failure_ = environment_error(
-          fmt::format("cannot start on {}: no answer within {} s; does 'ssh {} true' end at once?",
-                      node->host(), kReadyWithin.count(), node->host()));
+          fmt::format("cannot start on {}: no response within {} s; check that 'ssh {} true' "
+                      "returns immediately",
+                      node->host(), kReadyTimeout.count(), node->host()));
       stop();
     }
   }
@@ -205,11 +206,11 @@ class HostsLaunch {
       return {.exit_code = kLostPeer,
               .summary = fmt::format("lost the connection to {} (node {} of {})", cause_->host(),
                                      cause_->node_rank(), launch_.hosts.size())};
-    // Which rank was the cause the launchers have agreed on, and the first one tells all of it.
-    const auto& teller = nodes_.front()->exit().code == 0 ? *cause_ : *nodes_.front();
+    // The launchers agree on the cause; the coordinator, on the first host, has the full report.
+    const auto& reporter = nodes_.front()->exit().code == 0 ? *cause_ : *nodes_.front();
     return {.exit_code = exit.code,
-            .summary =
-                fmt::format("the job failed with code {}; {} says why", exit.code, teller.host())};
+            .summary = fmt::format("the job failed with code {}; see the report of {}", exit.code,
+                                   reporter.host())};
   }
 
   const RemoteLaunch& launch_;
@@ -217,7 +218,7 @@ class HostsLaunch {
   SignalWatch signals_;
   std::vector<std::unique_ptr<NodeLink>> nodes_;
   Clock::time_point next_alive_ = Clock::now() + kAliveEvery;
-  std::optional<Clock::time_point> ready_by_ = Clock::now() + kReadyWithin, stop_at_, kill_at_;
+  std::optional<Clock::time_point> ready_by_ = Clock::now() + kReadyTimeout, stop_at_, kill_at_;
   std::optional<int> interrupted_by_;
   bool stopping_ = false;
   const NodeLink* cause_ = nullptr;

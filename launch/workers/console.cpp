@@ -39,7 +39,7 @@ void Console::write_note(std::string_view text) {
 bool Console::is_full() const { return pending_.size() > kMaxPending; }
 
 void Console::write_some() {
-  // A pipe that is ready takes PIPE_BUF bytes without blocking.
+  // A writable pipe accepts PIPE_BUF bytes without blocking.
   const auto written = ::write(fd_, pending_.data(), std::min<size_t>(pending_.size(), PIPE_BUF));
   if (written >= 0) {
     pending_.erase(0, static_cast<size_t>(written));

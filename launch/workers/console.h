@@ -1,6 +1,5 @@
-// One of the launcher's own output streams. Text is queued here and written when the stream takes
-// it, so that a terminal that is stopped, or a reader that is slow, never keeps the launcher from
-// stopping its workers. Thread: one.
+// An output stream of the launcher. Text is queued and written when the stream is writable, so that
+// a stopped terminal or a slow reader never blocks the launcher. Thread: one.
 #pragma once
 
 #include <poll.h>
@@ -13,25 +12,25 @@ namespace lockstep::launch {
 
 class Console {
  public:
-  // Does not own `fd`. Colors are used on a terminal only, and never when NO_COLOR is set.
+  // Does not own `fd`. Colors are used on terminals only, unless NO_COLOR is set.
   explicit Console(int fd);
 
-  // Queues one line with the prefix of the rank it came from.
+  // Queues a line with the prefix of its rank.
   void write_line(int rank, std::string_view line);
-  // Queues one line behind "[label]". Labels with the same number have the same color.
+  // Queues a line with the prefix "[label]". Labels with the same number have the same color.
   void write_line(int number, std::string_view label, std::string_view line);
 
-  // Queues a line of the launcher's own: "lockstep: TEXT".
+  // Queues a message of the launcher: "lockstep: TEXT".
   void write_note(std::string_view text);
 
-  // More is queued than should be held: read no more from workers until it was written.
+  // The queue is at its limit: read no more output of workers until it has been written.
   bool is_full() const;
   bool has_pending() const { return !pending_.empty(); }
   pollfd poll_request() const { return {.fd = fd_, .events = POLLOUT, .revents = 0}; }
-  // Writes one piece. Call when poll() says that it will not block. After an error (the reader is
-  // gone) everything is dropped: the log files still get it.
+  // Writes one chunk. Call when poll() reports the stream writable. After an error (the reader has
+  // closed it) all text is discarded; log files are not affected.
   void write_some();
-  // Writes what is queued, waiting for at most `limit` in all.
+  // Writes the queue, blocking for at most `limit` in total.
   void flush(std::chrono::milliseconds limit);
 
  private:

@@ -1,4 +1,4 @@
-// Where the logs of a launch go: <log_dir>/attempt_<n>/<local rank>/, torchrun's layout.
+// Log directories of a launch: <log_dir>/attempt_<n>/<local rank>/, as torchrun's.
 #pragma once
 
 #include <filesystem>
@@ -7,11 +7,11 @@
 
 namespace lockstep::launch {
 
-// Where the logs of this node go (log_dir), once the run and the node's number are known.
+// Returns this node's log_dir, given the run and the node's number.
 using LogDirectory = std::function<std::filesystem::path(const std::string& run_id, int node_rank)>;
 
-// Creates the first <log_dir>/attempt_<n> that nobody has yet: the logs of an earlier attempt are
-// kept, and two launchers never share one. Throws Environment.
+// Creates the first <log_dir>/attempt_<n> that does not exist: logs of earlier attempts are kept,
+// and two launchers never share a directory. Throws Environment.
 std::filesystem::path claim_attempt(const std::filesystem::path& log_dir);
 
 }  // namespace lockstep::launch

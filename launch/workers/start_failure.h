@@ -1,5 +1,5 @@
-// What to tell when the part of a launch on another host did not begin: what ssh or the host said,
-// and what to do. Pure.
+// The error for a host on which a launch could not start: the message of ssh or of the host, and
+// the remedy. Pure.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@
 
 namespace lockstep::launch {
 
-// `program`: the path of `lockstep` that was asked for there. `said`: the last line on standard
-// error. The error names the host; Config where only a person can mend it, else Environment.
+// `program`: the path of `lockstep` on the host. `last_line`: the last line on standard error. The
+// error names the host; Config if the user must fix it, else Environment.
 Error start_failure(const std::string& host, const std::string& program, const ProcessExit& exit,
-                    const std::string& said);
+                    const std::string& last_line);
 
 }  // namespace lockstep::launch

@@ -24,8 +24,7 @@ Variables own_variables() {
     if (equals != std::string::npos)
       variables.emplace(text.substr(0, equals), text.substr(equals + 1));
   }
-  // These would tell a worker of things that only an outer launcher has, or a secret it has no use
-  // for.
+  // These refer to resources of an outer launcher, or are a secret that workers do not need.
   for (const char* name : {"TORCHELASTIC_USE_AGENT_STORE", "LOCKSTEP_PROGRESS_FD",
                            "LOCKSTEP_MASTER_LISTEN_FD", "LOCKSTEP_RUN_ID", "LOCKSTEP_RDZV_TOKEN"})
     variables.erase(name);
@@ -79,7 +78,7 @@ int num_usable_gpus() {
   const auto variables = own_variables();
   const auto visible = variables.find("CUDA_VISIBLE_DEVICES");
   if (visible == variables.end()) return present;
-  int named = 0;  // those behind one that does not exist are not seen
+  int named = 0;  // CUDA ignores those after an invalid one
   std::istringstream items(visible->second);
   for (std::string item; std::getline(items, item, ',') && !item.starts_with('-');) ++named;
   return std::min(named, present);

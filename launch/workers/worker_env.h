@@ -1,5 +1,5 @@
-// The environment of a worker: what its launcher has, and torchrun's variables, which
-// lockstep/rank_env.h reads again.
+// The environment of a worker: that of its launcher, plus torchrun's variables, which
+// lockstep/rank_env.h parses.
 #pragma once
 
 #include <filesystem>
@@ -20,15 +20,15 @@ struct WorkerPlace {
   std::filesystem::path error_file;
 };
 
-// As "NAME=value". Variables of an outer launcher that would contradict are replaced or left out,
-// and so is the secret of the rendezvous. OMP_NUM_THREADS, unless it is set already, becomes this
-// worker's share of the cores this process may use.
+// As "NAME=value". Conflicting variables of an outer launcher, and the secret of the rendezvous,
+// are replaced or removed. OMP_NUM_THREADS, unless set already, is this worker's share of the cores
+// that this process may use.
 std::vector<std::string> worker_environment(const LaunchOptions& options, const WorkerPlace& place);
 
 // How many cores this process may use; at least 1.
 int num_usable_cores();
 
-// How many of NVIDIA's GPUs it may use, as CUDA_VISIBLE_DEVICES says; 0 without their driver.
+// How many NVIDIA GPUs it may use, according to CUDA_VISIBLE_DEVICES; 0 without the driver.
 int num_usable_gpus();
 
 }  // namespace lockstep::launch

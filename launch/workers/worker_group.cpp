@@ -20,16 +20,16 @@ namespace {
 
 using Clock = PollSet::Clock;
 
-constexpr std::chrono::milliseconds kDrainTime{2000};  // for output of dead workers
-// Between the first rank that ends in good order and the others.
+constexpr std::chrono::milliseconds kDrainTime{2000};  // for output of exited workers
+// Between the first rank that exits gracefully and the others.
 constexpr std::chrono::milliseconds kPreemptTime{5000};
-constexpr std::chrono::milliseconds kUnkillable{
-    10'000};  // one that survives SIGKILL hangs in the kernel
+// A process that survives SIGKILL for this long hangs in the kernel.
+constexpr std::chrono::milliseconds kKillTimeout{10'000};
 
-// Of a worker: its two outputs with their files, its progress page, its process.
+// Per worker: its two outputs with their files, its progress page, its process.
 constexpr uint64_t kDescriptorsOfWorker = 8, kDescriptorsBesides = 256;
 
-// Without it (a limit on the size of files, ...) a hang is not told, and nothing else is lost.
+// Without it (because of a limit on file sizes, ...) only hang reports are not available.
 FileDescriptor try_to_share_memory() {
   try {
     return ProgressPage::make_shared_memory();
@@ -122,11 +122,11 @@ void WorkerGroup::watch(PollSet& polls) {
 }
 
 void WorkerGroup::update() {
-  take_exits();
+  handle_exits();
   enforce_deadlines();
 }
 
-void WorkerGroup::take_exits() {
+void WorkerGroup::handle_exits() {
   bool failed = false;
   for (auto& worker : workers_) {
     if (worker->exit) continue;
@@ -134,7 +134,7 @@ void WorkerGroup::take_exits() {
     if (!worker->exit) continue;
     worker->exit_time_us = unix_time_us();
     const bool is_preempted = preempting_signal(*worker->exit).has_value();
-    // The others end at the same step, if they know of it.
+    // The others exit at the same step, if they have received the vote.
     if (is_preempted && !preempt_deadline_) preempt_deadline_ = Clock::now() + kPreemptTime;
     failed = failed || (!is_preempted && (worker->exit->signal || worker->exit->code != 0));
   }
@@ -153,7 +153,7 @@ void WorkerGroup::stop(std::optional<int> signal) {
   for (auto& worker : workers_) {
     if (signal) worker->progress->set_launch_signal(*signal);
     worker->process->signal_group(SIGTERM);
-    worker->process->signal_group(SIGCONT);  // a stopped process would not notice
+    worker->process->signal_group(SIGCONT);  // a stopped process would not receive SIGTERM
   }
 }
 
@@ -163,7 +163,7 @@ void WorkerGroup::kill() {
     worker->process->signal_group(SIGKILL);
   }
   kill_deadline_.reset();
-  if (!give_up_deadline_) give_up_deadline_ = Clock::now() + kUnkillable;
+  if (!give_up_deadline_) give_up_deadline_ = Clock::now() + kKillTimeout;
 }
 
 void WorkerGroup::enforce_deadlines() {
@@ -199,8 +199,8 @@ bool WorkerGroup::all_ended() const {
                      [](const auto& worker) { return worker->exit.has_value(); });
 }
 
-// Somebody else may still hold the pipes: what the workers wrote is in them, so waiting for the end
-// has a limit.
+// Other processes may still hold the pipes, so the wait for their end has a timeout; the workers'
+// output is already in them.
 bool WorkerGroup::is_done() const {
   const auto is_drained = [](const auto& worker) {
     return !worker->out.is_open() && !worker->err.is_open();
@@ -226,8 +226,8 @@ WorkerEnd WorkerGroup::describe(const Worker& worker) const {
   return end;
 }
 
-// After SIGTERM was sent, an end counts as the worker's own only when it says that it failed
-// before, or crashed.
+// After SIGTERM was sent, an exit counts as the worker's own failure only if it crashed or reported
+// an error from before.
 bool WorkerGroup::was_stopped(const WorkerEnd& end) const {
   if (!stop_time_us_ || end.time_us <= *stop_time_us_) return false;
   if (end.error && end.error->timestamp_us) return end.error->timestamp_us > *stop_time_us_;
@@ -245,7 +245,7 @@ LaunchReport WorkerGroup::finish() {
     report.workers.push_back(describe(*worker));
   }
   if (!killed_ranks_.empty())
-    notes_.push_back(fmt::format("killed because they did not end in time: rank {}",
+    notes_.push_back(fmt::format("killed because they did not exit in time: rank {}",
                                  fmt::join(killed_ranks_, ", ")));
   report.notes = std::move(notes_);
   workers_.clear();

@@ -1,6 +1,6 @@
-// The workers of this node in one attempt: started together, watched, and stopped together when one
-// fails or when it is asked for: SIGTERM to every worker's process group, SIGKILL after the grace.
-// Thread: one, which must outlive the object.
+// The workers of this node in one attempt. They are started together, and stopped together when one
+// fails or on request: SIGTERM to every worker's process group, then SIGKILL after the grace
+// period. Thread: one, which must outlive the object.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@ namespace lockstep::launch {
 class Console;
 struct MasterSocket;
 
-// Where the output of the workers is shown.
+// Where the workers' output is shown.
 struct Consoles {
   Console& out;
   Console& err;
@@ -27,36 +27,36 @@ struct Consoles {
 
 class WorkerGroup {
  public:
-  // Starts them; their logs go to the next attempt in `log_dir`. `master`: closed once rank 0 has
-  // it; when rank 0 dies, nobody may wait in its queue. Throws Config (the program cannot be
-  // executed) or Environment (log directory not writable, no more processes); then no worker is
-  // left.
+  // Starts them, with logs in the next attempt directory of `log_dir`. `master`: closed here once
+  // rank 0 has inherited it, so that connections fail when rank 0 dies. Throws Config (the program
+  // cannot be executed) or Environment (log directory not writable, no more processes); no worker
+  // is left then.
   WorkerGroup(const LaunchOptions& options, const NodePlace& place,
               const std::filesystem::path& log_dir, MasterSocket master, Consoles consoles);
-  // Kills those that are left.
+  // Kills the remaining workers.
   ~WorkerGroup();
 
   void watch(PollSet& polls);
-  // Takes what happened, and does what is due. Call after each turn of the loop.
+  // Handles exits and expired deadlines. Call after each poll.
   void update();
-  // Stops all; no effect when that has begun. `signal`: the one that ended the launch, which ranks
-  // may record; they get SIGTERM.
+  // Stops all; no effect if already stopping. `signal`: the one that stopped the launch, which
+  // ranks may record; they receive SIGTERM.
   void stop(std::optional<int> signal = std::nullopt);
-  // Passes a signal on to every worker; what they do with it is their business.
+  // Forwards a signal to every worker.
   void signal(int signal);
-  // Ends the patience of a stop.
+  // Sends SIGKILL without waiting for the grace period.
   void kill();
 
-  // For as long as the group lives.
+  // Valid as long as the group exists.
   std::vector<WatchedWorker> watched();
   const std::filesystem::path& log_directory() const { return attempt_; }
 
   bool is_stopping() const { return stop_time_us_.has_value(); }
-  // A worker of this group failed by itself, or all have ended.
+  // A worker of this group failed, or all have exited.
   bool has_outcome() const { return is_stopping() || all_ended(); }
-  // Every worker has ended and its output was taken.
+  // Every worker has exited and its output has been read.
   bool is_done() const;
-  // Requires is_done(). Forgets the workers.
+  // Requires is_done(). Releases the workers.
   LaunchReport finish();
 
  private:
@@ -64,7 +64,7 @@ class WorkerGroup {
 
   void add_worker(const std::filesystem::path& directory, int local_rank);
   void start(Worker& worker, const MasterSocket& master);
-  void take_exits();
+  void handle_exits();
   void enforce_deadlines();
   void give_up();
   bool all_ended() const;

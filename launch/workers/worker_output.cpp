@@ -18,11 +18,11 @@ namespace {
 constexpr size_t kBufferBytes = 64u << 10;
 constexpr size_t kNumLastLines = 10;
 constexpr size_t kMaxLastLineLength = 1000;
-constexpr int kMaxFinalReads = 64;  // somebody else may hold the pipe and write without end
+constexpr int kMaxFinalReads = 64;  // another process may hold the pipe and keep writing
 
-// "[W1122 22:16:26.123456789 socket.cpp:464] ...": a warning or remark of LibTorch's log, which is
-// not why a rank failed.
-bool is_torch_remark(std::string_view line) {
+// "[W1122 22:16:26.123456789 socket.cpp:464] ...": a warning or info message of LibTorch, which is
+// not the reason of a failure.
+bool is_torch_log_line(std::string_view line) {
   return line.size() > 6 && line[0] == '[' && (line[1] == 'W' || line[1] == 'I') &&
          line[6] == ' ' && std::all_of(line.begin() + 2, line.begin() + 6, [](char letter) {
            return letter >= '0' && letter <= '9';
@@ -70,7 +70,7 @@ void WorkerOutput::write_log(std::string_view bytes) {
 
 void WorkerOutput::take_line(std::string_view line) {
   if (console_) console_->write_line(rank_, line);
-  if (line.find_first_not_of(" \t") == std::string_view::npos || is_torch_remark(line)) return;
+  if (line.find_first_not_of(" \t") == std::string_view::npos || is_torch_log_line(line)) return;
   if (last_lines_.size() == kNumLastLines) last_lines_.pop_front();
   last_lines_.emplace_back(line.substr(0, kMaxLastLineLength));
 }

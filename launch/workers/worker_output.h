@@ -1,5 +1,5 @@
-// One output stream of one worker: everything goes to its log file as it is, and line by line to
-// the console. Thread: one.
+// An output stream of a worker: copied unchanged to its log file, and by line to the console.
+// Thread: one.
 #pragma once
 
 #include <deque>
@@ -16,24 +16,24 @@ namespace lockstep::launch {
 
 class WorkerOutput {
  public:
-  // Opens the log file and a pipe. `console`: null when this stream is not shown. Throws
+  // Opens the log file and a pipe. `console`: null if this stream is not shown. Throws
   // Environment.
   WorkerOutput(int rank, const std::filesystem::path& log_path, Console* console);
 
-  // The end that the worker writes to. The launcher must close its copy once the worker runs.
+  // The write end for the worker. The launcher must close its copy once the worker has started.
   FileDescriptor take_write_end() { return std::move(write_end_); }
 
   bool is_open() const { return read_end_.is_open(); }
   pollfd poll_request() const { return {.fd = read_end_.get(), .events = POLLIN, .revents = 0}; }
-  // Takes what is there, without blocking and at most one buffer full. Closes at the end of the
-  // stream. Returns whether there may be more at once.
+  // Reads available output without blocking, at most one buffer. Closes at the end of the stream.
+  // Returns whether more may be available.
   bool read_some();
-  // Takes what is still there, passes on a last line without end, and closes.
+  // Reads the remaining output, passes on a last line without a newline, and closes.
   void finish();
 
-  // The last lines that were not blank and no mere remarks of LibTorch's, oldest first.
+  // The last lines that are neither blank nor log messages of LibTorch, oldest first.
   std::vector<std::string> last_lines() const { return {last_lines_.begin(), last_lines_.end()}; }
-  // Why the log file is incomplete; empty when it is not.
+  // Why the log file is incomplete; empty if it is complete.
   const std::string& log_error() const { return log_error_; }
 
  private:

@@ -15,21 +15,21 @@
 namespace lockstep::models {
 namespace {
 
-// A folder for as long as something is loaded from it.
-class PassingFolder {
+// A temporary directory from which compiled code is loaded.
+class CodeDirectory {
  public:
-  PassingFolder() {
+  CodeDirectory() {
     auto pattern = (std::filesystem::temp_directory_path() / "lockstep-XXXXXX").string();
     if (!::mkdtemp(pattern.data()))
-      throw errno_error("no folder for compiled code could be made in " + pattern);
+      throw errno_error("cannot create a directory for compiled code in " + pattern);
     path_ = pattern;
   }
-  ~PassingFolder() {
+  ~CodeDirectory() {
     std::error_code error;
     std::filesystem::remove_all(path_, error);
   }
-  PassingFolder(const PassingFolder&) = delete;
-  PassingFolder& operator=(const PassingFolder&) = delete;
+  CodeDirectory(const CodeDirectory&) = delete;
+  CodeDirectory& operator=(const CodeDirectory&) = delete;
 
   std::string write(const char* name, const std::vector<uint8_t>& content) const {
     const auto path = path_ / name;
@@ -46,12 +46,12 @@ std::unique_ptr<torch::inductor::AOTIModelContainerRunner> make_runner(const std
   if (device == "cpu")
     return std::make_unique<torch::inductor::AOTIModelContainerRunnerCpu>(
         library, /*num_models=*/1, /*run_single_threaded=*/true);
-  // LibTorch's CUDA half, which is loaded by now, has left its maker here.
-  const auto& makers = torch::inductor::getAOTIModelRunnerRegistry();
-  const auto found = makers.find(device.substr(0, device.find(':')));
-  if (found == makers.end())
+  // LibTorch's CUDA library, which is loaded at this point, registers its runner here.
+  const auto& factories = torch::inductor::getAOTIModelRunnerRegistry();
+  const auto found = factories.find(device.substr(0, device.find(':')));
+  if (found == factories.end())
     throw config_error(
-        fmt::format("this LibTorch runs no compiled code on '{}'", printable(device)));
+        fmt::format("this LibTorch cannot run compiled code on '{}'", printable(device)));
   return found->second(library, 1, device, std::filesystem::path(library).parent_path(), true);
 }
 
@@ -59,7 +59,7 @@ std::unique_ptr<torch::inductor::AOTIModelContainerRunner> make_runner(const std
 
 CompiledGraph::CompiledGraph(const GraphFiles& files, const std::string& device,
                              const std::string& name) {
-  const PassingFolder folder;
+  const CodeDirectory folder;
   const auto library = folder.write("graph.so", files.library);
   if (!files.operators.empty()) folder.write("graph.json", files.operators);
   try {
@@ -68,7 +68,7 @@ CompiledGraph::CompiledGraph(const GraphFiles& files, const std::string& device,
     throw;
   } catch (const std::exception& error) {
     const std::string text = error.what();
-    throw config_error(fmt::format("{}: its code cannot be loaded: {}", name,
+    throw config_error(fmt::format("{}: cannot load its code: {}", name,
                                    printable(text.substr(0, text.find('\n')), 300)));
   }
 }

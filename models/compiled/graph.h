@@ -1,4 +1,4 @@
-// A graph that AOTInductor compiled, loaded into this process: tensors in, tensors out, no Python.
+// A graph compiled by AOTInductor, loaded into this process. Runs without Python.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,20 +15,19 @@ class AOTIModelContainerRunner;
 
 namespace lockstep::models {
 
-// Thread: one at a time.
+// Thread: not thread-safe.
 class CompiledGraph {
  public:
-  // `device`: "cpu", or "cuda:0" once that GPU is this process's. `name` stands for the graph in
-  // messages. The code is mapped from a file that is gone from the disk
-  // when this returns. Throws Config when it cannot be loaded here, Environment when the file
-  // cannot be written.
+  // `device`: "cpu", or "cuda:0" after the GPU of this process is selected. `name` is used in
+  // messages. The code is loaded from a temporary file, which is deleted before this returns.
+  // Throws Config if the code cannot be loaded, Environment if the file cannot be written.
   CompiledGraph(const GraphFiles& files, const std::string& device, const std::string& name);
   ~CompiledGraph();
   CompiledGraph(const CompiledGraph&) = delete;
   CompiledGraph& operator=(const CompiledGraph&) = delete;
 
-  // Outputs are new tensors, without gradient. The inputs must have the types and shapes that were
-  // compiled: nobody looks again. A GPU is not waited for.
+  // Returns new tensors without gradient. The inputs must have the compiled types and shapes; they
+  // are not verified. Does not synchronize with the GPU.
   std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs) const;
 
  private:

@@ -9,7 +9,8 @@
 namespace lockstep::models {
 namespace {
 
-std::vector<at::Tensor> cut_off(std::vector<at::Tensor>& values, size_t count) {
+// Removes and returns the first `count` values.
+std::vector<at::Tensor> take_front(std::vector<at::Tensor>& values, size_t count) {
   const auto end = values.begin() + static_cast<std::ptrdiff_t>(count);
   std::vector<at::Tensor> taken(std::make_move_iterator(values.begin()),
                                 std::make_move_iterator(end));
@@ -27,7 +28,7 @@ CompiledStep::CompiledStep(std::vector<std::unique_ptr<CompiledGraph>> graphs,
       num_changed_(
           static_cast<size_t>(std::count_if(manifest.buffers.begin(), manifest.buffers.end(),
                                             [](const TensorSpec& spec) { return spec.marked; }))) {
-  check(graphs_.size() == segments_.size(), "a graph for each segment");
+  check(graphs_.size() == segments_.size(), "number of graphs does not match number of segments");
   for (size_t i = 0; i < segments_.size(); ++i)
     for (const auto number : segments_[i].takes) {
       const auto at = static_cast<size_t>(number);
@@ -36,7 +37,7 @@ CompiledStep::CompiledStep(std::vector<std::unique_ptr<CompiledGraph>> graphs,
     }
 }
 
-// Gives what is no value for others.
+// Returns the outputs of the segment; values for later segments are appended to `values`.
 std::vector<at::Tensor> CompiledStep::run_segment(size_t number,
                                                   std::vector<at::Tensor>& values) const {
   const auto& segment = segments_[number];
@@ -50,7 +51,7 @@ std::vector<at::Tensor> CompiledStep::run_segment(size_t number,
   const auto keeps = static_cast<size_t>(segment.keeps);
   const auto expected = static_cast<size_t>(segment.gradients) + keeps +
                         (number == 0 ? num_scalars_ + num_changed_ : 0);
-  check(outputs.size() == expected, "a compiled step gives what its manifest says");
+  check(outputs.size() == expected, "number of compiled outputs does not match the manifest");
   const auto kept = outputs.end() - static_cast<std::ptrdiff_t>(keeps);
   values.insert(values.end(), std::make_move_iterator(kept),
                 std::make_move_iterator(outputs.end()));
@@ -61,8 +62,8 @@ std::vector<at::Tensor> CompiledStep::run_segment(size_t number,
 CompiledResults CompiledStep::run(std::vector<at::Tensor> inputs) const {
   CompiledResults results;
   auto outputs = run_segment(0, inputs);
-  results.scalars = cut_off(outputs, num_scalars_);
-  results.gradients = cut_off(outputs, static_cast<size_t>(segments_[0].gradients));
+  results.scalars = take_front(outputs, num_scalars_);
+  results.gradients = take_front(outputs, static_cast<size_t>(segments_[0].gradients));
   results.buffers = std::move(outputs);
   if (segments_.size() == 1) return results;
   const auto values = std::make_shared<std::vector<at::Tensor>>(std::move(inputs));

@@ -1,4 +1,4 @@
-// A compiled training step: the forward pass, and the backward pass in one segment or several.
+// A compiled training step: the forward pass, and the backward pass in one or more segments.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,20 +13,20 @@
 namespace lockstep::models {
 
 struct CompiledResults {
-  std::vector<at::Tensor> scalars;    // loss, sums and, where there are any, targets
-  std::vector<at::Tensor> gradients;  // of the last trained parameters
-  std::vector<at::Tensor> buffers;    // those that training changes, as they are now
+  std::vector<at::Tensor> scalars;    // loss, sums and, if any, targets
+  std::vector<at::Tensor> gradients;  // of the last trainable parameters
+  std::vector<at::Tensor> buffers;    // new values of the buffers that training changes
   std::vector<GradientSegment> remaining_segments;
 };
 
-// Thread: one at a time, whoever calls.
+// Thread: not thread-safe, including the remaining segments.
 class CompiledStep {
  public:
-  // `graphs`: one for each segment of `manifest`.
+  // `graphs`: one per segment of `manifest`.
   CompiledStep(std::vector<std::unique_ptr<CompiledGraph>> graphs, const PackageManifest& manifest);
 
-  // `inputs`: parameters, buffers, fields, the weight of the loss. This outlives the segments that
-  // come later; what they take is kept until the last one of them has it.
+  // `inputs`: parameters, buffers, fields, the weight of the loss. This object must outlive the
+  // remaining segments. Values are kept until the last segment that uses them.
   CompiledResults run(std::vector<at::Tensor> inputs) const;
 
  private:
@@ -34,7 +34,7 @@ class CompiledStep {
 
   std::vector<std::unique_ptr<CompiledGraph>> graphs_;
   std::vector<SegmentSpec> segments_;
-  std::vector<size_t> last_use_;  // of each value: the segment after which nobody takes it
+  std::vector<size_t> last_use_;  // for each value, the last segment that uses it
   size_t num_scalars_, num_changed_;
 };
 

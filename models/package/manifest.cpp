@@ -16,40 +16,40 @@ constexpr int64_t kPackageFormat = 2;
 constexpr int64_t kMaxSize = int64_t{1} << 40;
 constexpr int64_t kMaxValues = 1 << 20;
 
-// One map of the manifest, and where it is, for messages.
+// An object of the manifest, and its location for messages.
 class ManifestMap {
  public:
   ManifestMap(const nlohmann::json& json, std::string where)
       : json_(json), where_(std::move(where)) {
-    if (!json.is_object()) throw damaged("is no map");
+    if (!json.is_object()) throw damaged("is not a JSON object");
   }
 
   std::string text(const char* key) const {
     const auto& value = at(key);
-    if (!value.is_string()) throw damaged(fmt::format("'{}' is no text", key));
+    if (!value.is_string()) throw damaged(fmt::format("'{}' is not a string", key));
     return value.get<std::string>();
   }
 
   bool flag(const char* key) const {
     const auto& value = at(key);
-    if (!value.is_boolean()) throw damaged(fmt::format("'{}' is neither true nor false", key));
+    if (!value.is_boolean()) throw damaged(fmt::format("'{}' is not a boolean", key));
     return value.get<bool>();
   }
 
   bool has(const char* key) const { return json_.contains(key); }
 
-  int64_t number(const char* key, int64_t least = 0) const { return whole(at(key), key, least); }
+  int64_t number(const char* key, int64_t min = 0) const { return integer(at(key), key, min); }
 
   std::vector<int64_t> sizes(const char* key) const {
     std::vector<int64_t> sizes;
-    for (const auto& item : list(key)) sizes.push_back(whole(item, key, 0));
+    for (const auto& item : list(key)) sizes.push_back(integer(item, key, 0));
     return sizes;
   }
 
   std::vector<std::string> texts(const char* key) const {
     std::vector<std::string> texts;
     for (const auto& item : list(key)) {
-      if (!item.is_string()) throw damaged(fmt::format("'{}' holds something else than text", key));
+      if (!item.is_string()) throw damaged(fmt::format("'{}' is not a list of strings", key));
       texts.push_back(item.get<std::string>());
     }
     return texts;
@@ -64,8 +64,8 @@ class ManifestMap {
     return specs;
   }
 
-  // `mark`: the name of TensorSpec::marked; nullptr: there is none. `names`: of the tensors
-  // before them; theirs are added.
+  // `mark`: the key of TensorSpec::marked, or nullptr. `names`: names used so far; adds the new
+  // ones.
   std::vector<TensorSpec> tensors(const char* key, const char* mark,
                                   std::set<std::string>& names) const {
     std::vector<TensorSpec> specs;
@@ -75,7 +75,7 @@ class ManifestMap {
       spec.shape = map.sizes("shape");
       spec.marked = mark && map.flag(mark);
       if (!names.insert(spec.name).second)
-        throw damaged(fmt::format("'{}' names '{}' again", key, printable(spec.name)));
+        throw damaged(fmt::format("'{}' has duplicate name '{}'", key, printable(spec.name)));
       specs.push_back(std::move(spec));
     }
     return specs;
@@ -94,14 +94,14 @@ class ManifestMap {
  private:
   const nlohmann::json& list(const char* key) const {
     const auto& value = at(key);
-    if (!value.is_array()) throw damaged(fmt::format("'{}' is no list", key));
+    if (!value.is_array()) throw damaged(fmt::format("'{}' is not a list", key));
     return value;
   }
 
-  int64_t whole(const nlohmann::json& value, const char* key, int64_t least) const {
-    const bool fits = value.is_number_integer() && value.get<int64_t>() >= least &&
-                      value.get<int64_t>() <= kMaxSize;
-    if (!fits) throw damaged(fmt::format("'{}' is no number of at least {}", key, least));
+  int64_t integer(const nlohmann::json& value, const char* key, int64_t min) const {
+    const bool is_valid = value.is_number_integer() && value.get<int64_t>() >= min &&
+                          value.get<int64_t>() <= kMaxSize;
+    if (!is_valid) throw damaged(fmt::format("'{}' is not an integer of at least {}", key, min));
     return value.get<int64_t>();
   }
 
@@ -109,16 +109,16 @@ class ManifestMap {
   std::string where_;
 };
 
-// A tensor and a module that holds others cannot have one name.
+// A tensor and a module with children cannot have the same name.
 void verify_places(const std::set<std::string>& names, const ManifestMap& map) {
   for (const auto& name : names)
     for (auto dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1))
       if (names.contains(name.substr(0, dot)))
-        throw map.damaged(fmt::format("says that '{}' is a tensor and holds '{}'",
+        throw map.damaged(fmt::format("has '{}' both as a tensor and as the module of '{}'",
                                       printable(name.substr(0, dot)), printable(name)));
 }
 
-// Each takes what there is by then, and together they give every gradient once.
+// Each segment takes existing values, and together the segments return every gradient once.
 void verify_segments(const PackageManifest& manifest, const ManifestMap& map) {
   auto values = static_cast<int64_t>(manifest.parameters.size() + manifest.buffers.size() +
                                      manifest.fields.size() + 1);
@@ -127,13 +127,13 @@ void verify_segments(const PackageManifest& manifest, const ManifestMap& map) {
   for (const auto& segment : manifest.segments) {
     for (const auto number : segment.takes)
       if (number >= values)
-        throw map.damaged(fmt::format("has a segment that takes value {} of {}", number, values));
+        throw map.damaged(fmt::format("has a segment with input {} of {} values", number, values));
     if (segment.gradients > gradients || segment.keeps > kMaxValues)
-      throw map.damaged("has segments that give more than there is");
+      throw map.damaged("has segments with too many gradients or values");
     gradients -= segment.gradients;
     values += segment.keeps;
   }
-  if (gradients != 0) throw map.damaged("has segments that do not give every gradient");
+  if (gradients != 0) throw map.damaged("has segments that do not return all gradients");
 }
 
 }  // namespace
@@ -143,8 +143,8 @@ PackageManifest parse_package_manifest(std::string_view text, const std::string&
   const ManifestMap map(json, name + ": its manifest");
   if (const auto format = map.number("format"); format != kPackageFormat)
     throw config_error(
-        fmt::format("{}: a package of format {}; this lockstep-trainer reads format {}: "
-                    "compile the model again with the lockstep-compile beside it",
+        fmt::format("{}: package format {} is not supported, expected {}: compile the model again "
+                    "with the lockstep-compile of this installation",
                     name, format, kPackageFormat));
   PackageManifest manifest{.model = map.text("name"), .torch = map.text("torch")};
   manifest.device = map.text("device");
@@ -171,11 +171,11 @@ PackageManifest parse_package_manifest(std::string_view text, const std::string&
   manifest.segments = map.segments("segments");
   verify_segments(manifest, map);
   const auto& members = map.at("members");
-  if (!members.is_object()) throw map.damaged("has no map of members");
+  if (!members.is_object()) throw map.damaged("'members' is not a JSON object");
   for (const auto& [member, facts] : members.items()) {
     const ManifestMap fact(facts, fmt::format("{}: its manifest: '{}'", name, printable(member)));
     const auto crc32 = fact.number("crc32");
-    if (crc32 > UINT32_MAX) throw fact.damaged("has an impossible checksum");
+    if (crc32 > UINT32_MAX) throw fact.damaged("has an invalid checksum");
     manifest.members[member] = {static_cast<uint64_t>(fact.number("bytes")),
                                 static_cast<uint32_t>(crc32)};
   }

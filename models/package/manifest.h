@@ -1,5 +1,5 @@
-// What a compiled package says about itself: manifest.json, as lockstep-compile writes it
-// (python/lockstep/packing.py). Torch-free, so that hostile bytes can be thrown at it alone.
+// The manifest of a compiled package: manifest.json, as written by lockstep-compile
+// (python/lockstep/packing.py). No LibTorch, so that it can be fuzzed separately.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 
 namespace lockstep::models {
 
-// A tensor that a graph takes: a parameter, a buffer, or a field of a batch.
+// A tensor input of a graph: a parameter, a buffer, or a field of a batch.
 struct TensorSpec {
   std::string name;
-  std::string dtype;           // as Python writes it: "float32", "int64", ...
-  std::vector<int64_t> shape;  // of a field: of one sample
-  bool marked = false;         // a parameter: is trained; a buffer: training changes it
+  std::string dtype;           // as in Python: "float32", "int64", ...
+  std::vector<int64_t> shape;  // for a field, the shape of one sample
+  bool marked = false;         // parameter: trainable; buffer: changed by training
 };
 
 struct PackageMember {
@@ -23,42 +23,41 @@ struct PackageMember {
   uint32_t crc32 = 0;
 };
 
-// A part of training. Values are numbered: parameters, buffers, fields, the weight of the loss,
-// then what the segments before keep. It takes those of `takes` and gives the gradients of so many
-// trained parameters, those before the segments before, and `keeps` values. The first one has the
-// last parameters, and gives loss, sums and targets before their gradients and the changed buffers
-// behind them.
+// A segment of the training graph. Values are numbered: parameters, buffers, fields, the weight of
+// the loss, then the values kept by previous segments. A segment takes the values `takes` and
+// returns the gradients of `gradients` trainable parameters, which precede those of the previous
+// segment, and `keeps` values for later segments. The first segment handles the last parameters; it
+// returns loss, sums and targets before the gradients, and changed buffers after them.
 struct SegmentSpec {
   std::vector<int64_t> takes;
   int64_t gradients = 0, keeps = 0;
 };
 
-// The graph of evaluation takes parameters, buffers and fields and gives loss, sums, targets and
-// predictions; that of counting takes fields and gives the targets.
+// The evaluation graph takes parameters, buffers and fields and returns loss, sums, targets and
+// predictions; the counting graph takes fields and returns the number of targets.
 struct PackageManifest {
   std::string model;  // the Python class
   std::string torch, device, architecture, precision;
-  std::vector<std::string> cpu_flags;  // instruction sets that its code may use
-  std::string gpu;                     // the architecture that its code is for, e.g. "sm_90"
+  std::vector<std::string> cpu_flags;  // instruction sets that the code may use
+  std::string gpu;                     // GPU architecture of the code, e.g. "sm_90"
   int64_t batch_size = 0;              // of training
-  bool dynamic_batch = false;          // training takes any size
-  int64_t largest_batch = 0;           // of those of any size; 0: no limit, or not noted
+  bool dynamic_batch = false;          // training accepts any batch size
+  int64_t largest_batch = 0;           // limit of dynamic batch sizes; 0: none, or not recorded
   std::vector<TensorSpec> parameters, buffers, fields;
   std::vector<SegmentSpec> segments;  // of training, in their order
   std::vector<std::string> sums;
   bool predictions = false;
-  std::string targets;    // what loss and sums are over; empty: samples, and no graph counts them
-  std::string all_count;  // then the field whose targets must all count; empty: none
-  // The field that holds numbers of classes, and how many classes there are. Empty: none, or a
-  // package of before this was noted.
+  std::string targets;    // unit of loss and sums; empty: samples, and there is no counting graph
+  std::string all_count;  // if so, the field that must not have ignored targets; empty: none
+  // The field with class labels, and the number of classes. Empty: none, or not recorded.
   std::string class_field;
   int64_t num_classes = 0;
   std::map<std::string, PackageMember> members;
 };
 
-// `name` stands for the package in messages. Throws Config: no such JSON, an unknown format,
-// something missing, of another type or out of range, a name
-// that two tensors have, or a tensor and a module, segments that do not fit together.
+// `name` is used as the package name in messages. Throws Config: invalid JSON, an unknown format, a
+// member that is missing, of the wrong type or out of range, a duplicate tensor name, a name of
+// both a tensor and a module, or inconsistent segments.
 PackageManifest parse_package_manifest(std::string_view json, const std::string& name);
 
 }  // namespace lockstep::models

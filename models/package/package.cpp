@@ -21,11 +21,11 @@ constexpr uint64_t kMaxManifestBytes = uint64_t{64} << 20;
 constexpr uint64_t kMaxGraphBytes = uint64_t{4} << 30;
 constexpr const char* kManifest = "manifest.json";
 constexpr const char* kWeights = "weights.safetensors";
-constexpr const char* kAgain = "copy it anew or compile the model again";
+constexpr const char* kAgain = "copy it again or recompile the model";
 
-// "" or "a/b" but not "/a", "../a" or "a/../b": nothing is unpacked under a name from an archive,
-// but one that has such names was made to do harm.
-bool stays_inside(const std::string& path) {
+// Accepts "a/b", but not "", "/a", "../a" or "a/../b". Members are not extracted to these paths,
+// but an archive with such names is malicious.
+bool is_safe_path(const std::string& path) {
   if (path.empty() || path.front() == '/' || path.find('\\') != std::string::npos) return false;
   std::istringstream parts(path);
   for (std::string part; std::getline(parts, part, '/');)
@@ -35,10 +35,10 @@ bool stays_inside(const std::string& path) {
 
 void verify_paths(const std::vector<std::string>& members, const std::string& name) {
   for (const auto& member : members)
-    if (!stays_inside(member))
+    if (!is_safe_path(member))
       throw config_error(
-          fmt::format("{}: has a member '{}' with an unsafe path: lockstep-compile "
-                      "does not write such, do not use it",
+          fmt::format("{}: has a member '{}' with an unsafe path, which lockstep-compile never "
+                      "writes: do not use this file",
                       name, printable(member)));
 }
 
@@ -115,15 +115,15 @@ void CompiledPackage::read(std::span<const uint8_t> bytes) {
   const auto at = index_of(members_, kManifest);
   if (!at)
     throw config_error(
-        fmt::format("{}: has no {}: it is no package of lockstep-compile", name_, kManifest));
+        fmt::format("{}: has no {}: not a package of lockstep-compile", name_, kManifest));
   const auto json = archive_->read(*at, kMaxManifestBytes);
   manifest_ =
       parse_package_manifest({reinterpret_cast<const char*>(json.data()), json.size()}, name_);
   const auto expected = members_of(manifest_);
   for (const auto& member : members_)
     if (member != kManifest && !index_of(expected, member))
-      throw config_error(fmt::format("{}: has a member '{}' that its manifest does not tell of",
-                                     name_, printable(member)));
+      throw config_error(fmt::format("{}: has a member '{}' that is not in its manifest", name_,
+                                     printable(member)));
   for (const auto& name : expected) {
     auto content = member(name);
     if (name == kWeights) weights_ = std::move(content);
@@ -147,8 +147,7 @@ std::vector<uint8_t> CompiledPackage::member(const std::string& name) const {
   const auto crc = ::crc32_z(0, content.data(), content.size());
   if (content.size() != expected->second.bytes || crc != expected->second.crc32)
     throw config_error(
-        fmt::format("{}: {} is not the one that its manifest describes (checksum {:08x}, expected "
-                    "{:08x}); {}",
+        fmt::format("{}: {} does not match its manifest (checksum {:08x}, expected {:08x}); {}",
                     name_, name, crc, expected->second.crc32, kAgain));
   return content;
 }
@@ -163,34 +162,34 @@ void CompiledPackage::verify_weights() const {
       if (found == entries_.end() || found->shape != spec.shape ||
           found->dtype != safetensors_name(spec.dtype))
         throw config_error(
-            fmt::format("{}: the weights have no '{}' of {} [{}], as its manifest says", name_,
+            fmt::format("{}: the weights have no '{}' of {} [{}], as in its manifest", name_,
                         printable(spec.name), printable(spec.dtype), fmt::join(spec.shape, ", ")));
       ++count;
     }
   }
   if (count != entries_.size())
-    throw config_error(fmt::format("{}: the weights are {} tensors, its manifest names {}", name_,
+    throw config_error(fmt::format("{}: the weights have {} tensors, its manifest {}", name_,
                                    entries_.size(), count));
 }
 
 void CompiledPackage::verify_host(const HostFacts& host) const {
   if (manifest_.torch != host.torch)
     throw config_error(
-        fmt::format("{}: was compiled with LibTorch {}, this is {}: compile it again "
-                    "with the torch that Lockstep was built with",
+        fmt::format("{}: was compiled with LibTorch {}, this is {}: recompile it with the torch "
+                    "that Lockstep was built with",
                     name_, printable(manifest_.torch), host.torch));
   if (manifest_.architecture != host.architecture)
     throw config_error(
-        fmt::format("{}: was compiled for {} processors, this machine is {}: compile "
-                    "it on a machine like this",
+        fmt::format("{}: was compiled for {} processors, this machine is {}: compile it on a "
+                    "machine like this one",
                     name_, printable(manifest_.architecture), host.architecture));
   std::vector<std::string> missing;
   for (const auto& flag : manifest_.cpu_flags)
     if (!index_of(host.cpu_flags, flag)) missing.push_back(printable(flag));
   if (!missing.empty())
     throw config_error(
-        fmt::format("{}: uses instructions that this processor has not ({}): compile "
-                    "it on the oldest of the machines that will train it",
+        fmt::format("{}: uses instructions that this processor does not support ({}): compile it "
+                    "on the oldest machine of the training",
                     name_, fmt::join(missing, ", ")));
 }
 
@@ -211,7 +210,7 @@ GraphFiles CompiledPackage::graph(const std::string& kind) const {
   };
   const auto library = std::find_if(members.begin(), members.end(), ends(".so"));
   if (library == members.end() || std::count_if(members.begin(), members.end(), ends(".so")) != 1)
-    throw config_error(fmt::format("{}: does not hold one library; {}", name, kAgain));
+    throw config_error(fmt::format("{}: does not contain exactly one library; {}", name, kAgain));
   GraphFiles files;
   files.library = archive.read(static_cast<size_t>(library - members.begin()), kMaxGraphBytes);
   auto operators = *library;

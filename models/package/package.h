@@ -1,5 +1,5 @@
-// A compiled package (model.ls2): a zip archive of graphs, weights and a manifest, made by
-// lockstep-compile. docs/compiled.md describes it.
+// A compiled package (model.ls2): a zip archive with graphs, weights and a manifest, written by
+// lockstep-compile. docs/compiled.md describes the format.
 #pragma once
 
 #include <cstdint>
@@ -15,33 +15,33 @@
 
 namespace lockstep::models {
 
-// What a machine offers to compiled code.
+// Properties of this machine on which compiled code depends.
 struct HostFacts {
   std::string torch;         // version of the LibTorch in this process
-  std::string architecture;  // as `uname -m`
+  std::string architecture;  // as in `uname -m`
   std::vector<std::string> cpu_flags;
 };
 HostFacts host_facts(const std::string& torch_version);
 
-// The library of a graph, and what describes its operators that have no C interface; empty when
-// there are none.
+// The library of a graph, and the description of operators without a C interface; empty if there
+// are none.
 struct GraphFiles {
   std::vector<uint8_t> library;
   std::vector<uint8_t> operators;
 };
 
-// Torch-free. Thread: one at a time.
+// No LibTorch. Thread: not thread-safe.
 class CompiledPackage {
  public:
-  // Reads the whole file and verifies it: every member there and no other, names that stay inside,
-  // sizes and checksums, weights that are those of the manifest. Throws Config, or Environment when
-  // the file cannot be read.
+  // Reads and verifies the file: the set of members, safe member paths, sizes, checksums, and
+  // weights that match the manifest. Throws Config, or Environment if the file cannot be read.
   explicit CompiledPackage(const std::string& path);
 
-  // A package in memory, for tests; `bytes` outlive it.
+  // A package in memory, for tests; `bytes` must outlive it.
   CompiledPackage(std::span<const uint8_t> bytes, const std::string& name);
 
-  // Throws Config when its code cannot run here: another LibTorch, architecture or instruction set.
+  // Throws Config if the code cannot run on this machine: a different LibTorch or architecture, or
+  // missing instruction sets.
   void verify_host(const HostFacts& host) const;
 
   const std::string& name() const { return name_; }
@@ -50,11 +50,11 @@ class CompiledPackage {
   // The segments of training.
   std::vector<GraphFiles> training() const;
 
-  // `kind`: "eval", or "count" where there are targets. Throws Config: no archive as torch writes
-  // it.
+  // `kind`: "eval", or "count" if there are targets. Throws Config if it is not an archive as
+  // written by torch.
   GraphFiles graph(const std::string& kind) const;
 
-  // Parameters and buffers, with their place in weights().
+  // Parameters and buffers, with their offsets in weights().
   const std::vector<formats::TensorEntry>& weight_entries() const { return entries_; }
   std::span<const uint8_t> weights() const { return weights_; }
 

@@ -36,15 +36,14 @@ void fields(V& v, CnnConfig& c) {
 // Height and width after all convolutions and poolings.
 int64_t final_size(const CnnConfig& config) {
   if (config.channels.empty())
-    throw config_error("model cnn: channels is empty; give at least one, e.g. [32, 64]");
+    throw config_error("model cnn: channels is empty; set at least one, e.g. [32, 64]");
   auto size = config.image_size;
   for (size_t i = 0; i < config.channels.size(); ++i) {
     size = (size - kKernel + 1) / kPool;
     if (size < 1)
       throw config_error(
-          fmt::format("model cnn: images of {} pixels are too small for {} convolutions; give "
-                      "fewer channels (convolution {} has "
-                      "nothing left to work on)",
+          fmt::format("model cnn: images of {} pixels are too small for {} convolutions; use fewer "
+                      "channels (the input of convolution {} is empty)",
                       config.image_size, config.channels.size(), i + 1));
   }
   return size;

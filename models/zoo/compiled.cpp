@@ -1,5 +1,5 @@
-// Model "compiled": a package that lockstep-compile made of a Python model: its forward pass, loss
-// and gradients in one graph, and its evaluation in another. No Python at run time.
+// Model "compiled": a Python model compiled by lockstep-compile, with forward pass, loss and
+// gradients in one graph and evaluation in another. Does not use Python at run time.
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
@@ -29,7 +29,7 @@ struct CompiledConfig {
 
 template <class V>
 void fields(V& v, CompiledConfig& c) {
-  v("package", c.package, "a file that lockstep-compile wrote", required());
+  v("package", c.package, "a file written by lockstep-compile", required());
 }
 
 at::ScalarType scalar_type_of(const TensorSpec& spec, const std::string& package) {
@@ -46,8 +46,8 @@ at::ScalarType scalar_type_of(const TensorSpec& spec, const std::string& package
        {"bool", at::kBool}}};
   for (const auto& [name, type] : kTypes)
     if (spec.dtype == name) return type;
-  throw config_error(fmt::format("{}: '{}' is of {}, which no dataset and no checkpoint has",
-                                 package, printable(spec.name), printable(spec.dtype)));
+  throw config_error(fmt::format("{}: '{}' has unsupported type {}", package, printable(spec.name),
+                                 printable(spec.dtype)));
 }
 
 // "float32 [B, 3, 32, 32]"
@@ -62,10 +62,11 @@ void verify_name(const TensorSpec& spec, const std::string& package) {
                        spec.name.find("..") == std::string::npos;
   if (!has_all)
     throw config_error(
-        fmt::format("{}: '{}' is no name of a parameter or buffer", package, printable(spec.name)));
+        fmt::format("{}: invalid parameter or buffer name '{}'", package, printable(spec.name)));
 }
 
-// The module that holds `name` of `root`, made on the way, and the last word of the name.
+// The submodule of `root` that contains `name`, created if necessary, and the last component of the
+// name.
 std::pair<torch::nn::Module*, std::string> place_of(torch::nn::Module& root, std::string name) {
   auto* module = &root;
   for (auto dot = name.find('.'); dot != std::string::npos; dot = name.find('.')) {
@@ -85,7 +86,7 @@ class CompiledModel final : public Model {
 
   explicit CompiledModel(const Config& config) : CompiledModel(CompiledPackage(config.package)) {}
 
-  // Code for a GPU can be loaded only once that GPU is this process's.
+  // GPU code can only be loaded after the GPU of this process is selected.
   void to(at::Device device, bool non_blocking) override {
     Module::to(device, non_blocking);
     if (!training_) load_graphs(device);
@@ -97,7 +98,7 @@ class CompiledModel final : public Model {
     auto values = computed(batch, [&] { return evaluation_->run(inputs); });
     check(values.size() ==
               1 + manifest_.sums.size() + (has_targets() ? 1 : 0) + (manifest_.predictions ? 1 : 0),
-          "a compiled evaluation gives loss, sums, targets and predictions");
+          "number of outputs of the compiled evaluation does not match the manifest");
     auto outputs = outputs_of(values, inputs.back().size(0));
     if (manifest_.predictions) outputs.predictions = values.back();
     return outputs;
@@ -118,7 +119,7 @@ class CompiledModel final : public Model {
     auto& remaining = results.remaining_segments;
     if (remaining.empty())
       change_buffers(results.buffers);
-    else  // what comes later may take them as they were
+    else  // remaining segments may use the old values
       remaining.back() = [this, last = remaining.back(), buffers = results.buffers] {
         auto gradients = last();
         change_buffers(buffers);
@@ -148,7 +149,7 @@ class CompiledModel final : public Model {
     verify_size(use.eval_batch_size, "data.eval_batch_size");
     if (manifest_.dynamic_batch) verify_size(use.batch_size, "data.per_rank_batch_size");
     if (manifest_.dynamic_batch || use.batch_size == 0) return;
-    if (use.may_lack_samples)
+    if (use.may_skip_samples)
       throw config_error(fmt::format(
           "{}: trains on batches of {} samples, but with data.max_bad_samples some may be smaller: "
           "set it to 0, or compile with --dynamic-batch",
@@ -171,7 +172,7 @@ class CompiledModel final : public Model {
       : package_(package.name()), manifest_(package.manifest()) {
     package.verify_host(host_facts(TORCH_VERSION));
     if (manifest_.fields.empty())
-      throw config_error(package_ + ": takes no field of a batch; compile the model again");
+      throw config_error(package_ + ": has no batch fields as inputs; recompile the model");
     for (const auto& spec : manifest_.parameters) add_parameter(spec, load(spec, package));
     for (const auto& spec : manifest_.buffers) add_buffer(spec, load(spec, package));
     files_ = {package.training(), package.graph("eval"),
@@ -220,16 +221,16 @@ class CompiledModel final : public Model {
     if (manifest_.gpu != architecture)
       throw config_error(
           fmt::format("{}: was compiled for a GPU of architecture {}, this machine's is {}: "
-                      "compile it on a machine like this",
+                      "compile it on a machine like this one",
                       package_, printable(manifest_.gpu), architecture));
   }
 
-  // The compiler chose code that is known to be right for so many samples only.
+  // The compiler selected code that is only known to be correct up to this batch size.
   void verify_size(int64_t count, const char* key) const {
     if (manifest_.largest_batch == 0 || count <= manifest_.largest_batch) return;
-    throw config_error(
-        fmt::format("{}: takes batches of at most {} samples, here they have {}: set {}: {}",
-                    package_, manifest_.largest_batch, count, key, manifest_.largest_batch));
+    throw config_error(fmt::format("{}: supports batches of at most {} samples, not {}: set {}: {}",
+                                   package_, manifest_.largest_batch, count, key,
+                                   manifest_.largest_batch));
   }
 
   void change_buffers(const std::vector<at::Tensor>& values) {
@@ -258,19 +259,19 @@ class CompiledModel final : public Model {
     return fields;
   }
 
-  // A GPU would have to be waited for.
+  // Skipped on a GPU, because it would require synchronization.
   void verify_all_count(const at::Tensor& targets) const {
     if (!targets.is_cpu() || targets.scalar_type() != at::kLong) return;
     const auto* begin = targets.const_data_ptr<int64_t>();
     const auto* end = begin + targets.numel();
     if (std::find(begin, end, kIgnoredTarget) == end) return;
     throw config_error(fmt::format(
-        "{}: '{}' holds {}, which counts for nothing, but its loss is a mean over samples that all "
-        "count: compile the model with an example batch that holds one too",
+        "{}: '{}' has the ignored target {}, but the compiled loss averages over all samples: "
+        "compile the model with an example batch that has one",
         package_, printable(manifest_.all_count), kIgnoredTarget));
   }
 
-  // Compiled code ends with a stack, and names neither field nor number.
+  // Compiled code would fail with a stack trace that names neither field nor value.
   void verify_classes(const at::Tensor& classes) const {
     if (!classes.is_cpu() || classes.scalar_type() != at::kLong) return;
     const auto* begin = classes.const_data_ptr<int64_t>();
@@ -280,13 +281,13 @@ class CompiledModel final : public Model {
     });
     if (wrong == end) return;
     throw config_error(
-        fmt::format("{}: '{}' holds {}, but the model has {} classes: 0 to {} are valid", package_,
+        fmt::format("{}: '{}' has {}, but the model has {} classes: 0 to {} are valid", package_,
                     printable(manifest_.class_field), *wrong, manifest_.num_classes,
                     manifest_.num_classes - 1));
   }
 
-  // What compiled code says of a number that it cannot use as an index goes to stderr, with a stack
-  // and without the number.
+  // Compiled code reports an index out of range on stderr, with a stack trace but without the
+  // index.
   template <class Run>
   std::invoke_result_t<Run> computed(const Batch& batch, const Run& run) const {
     try {
@@ -297,8 +298,8 @@ class CompiledModel final : public Model {
       const auto numbers = whole_numbers_of(batch);
       if (numbers.empty()) throw;
       throw config_error(
-          fmt::format("{}: its code failed on a batch with {}: the usual reason is a number that "
-                      "is none of the model's classes, or no token of its vocabulary",
+          fmt::format("{}: its code failed on a batch with {}: the usual reason is a class or "
+                      "token that is out of range for the model",
                       package_, numbers));
     }
   }
@@ -322,8 +323,8 @@ class CompiledModel final : public Model {
     if (tensor.dim() > 0)
       given = field_text(python_name(tensor.scalar_type()), tensor.sizes().slice(1));
     throw config_error(fmt::format(
-        "{}: takes '{}' as {}, but the dataset gives {}: compile the model with an example of this "
-        "dataset's batches",
+        "{}: expects '{}' as {}, but the dataset has {}: compile the model with an example batch "
+        "of this dataset",
         package_, printable(field.name), field_text(field.dtype, field.shape), given));
   }
 
@@ -337,7 +338,8 @@ class CompiledModel final : public Model {
     return outputs;
   }
 
-  // They are changed in place later: each is memory of its own, in the parameter's layout.
+  // Gradients are changed in place later: each must have separate memory and the parameter's
+  // layout.
   void verify_gradients(const std::vector<at::Tensor>& gradients) {
     std::set<const void*> places;
     const auto first = trained_.size() - gradients.size();
@@ -345,7 +347,7 @@ class CompiledModel final : public Model {
       check(gradients[i].sizes() == trained_[first + i].sizes() && gradients[i].is_contiguous() &&
                 gradients[i].scalar_type() == trained_[first + i].scalar_type() &&
                 (gradients[i].numel() == 0 || places.insert(gradients[i].const_data_ptr()).second),
-            "a compiled step gives each parameter a gradient of its own");
+            "a compiled gradient does not match its parameter or shares memory");
     is_verified_ = true;
   }
 
@@ -356,7 +358,7 @@ class CompiledModel final : public Model {
 
   Error wrong_size(int64_t count) const {
     return config_error(
-        fmt::format("{}: trains on batches of {} samples per rank, here they have {}: set "
+        fmt::format("{}: trains on batches of {} samples per rank, not {}: set "
                     "data.per_rank_batch_size: {}, or compile with --dynamic-batch",
                     package_, manifest_.batch_size, count, manifest_.batch_size));
   }
@@ -369,12 +371,12 @@ class CompiledModel final : public Model {
   } files_;  // until they are loaded
   std::unique_ptr<CompiledStep> training_;
   std::unique_ptr<CompiledGraph> evaluation_, count_;
-  std::vector<at::Tensor> state_;              // parameters and buffers, as the graphs take them
+  std::vector<at::Tensor> state_;              // parameters and buffers, in the order of inputs
   std::vector<at::Tensor> trained_, changed_;  // parameters with gradients; buffers of training
   bool is_verified_ = false;
 };
 
-REGISTER_MODEL("compiled", CompiledModel, "a Python model that lockstep-compile compiled");
+REGISTER_MODEL("compiled", CompiledModel, "a Python model compiled by lockstep-compile");
 
 }  // namespace
 }  // namespace lockstep::models

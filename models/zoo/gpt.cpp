@@ -1,12 +1,12 @@
-// Model "gpt": a decoder-only transformer for text, the architecture of GPT-2 (Radford et al.,
-// "Language Models are Unsupervised Multitask Learners", 2019): learned positions, layer norm
-// before attention and before the perceptron, GELU with tanh. Needs "tokens" int64 [B, T]; the loss
-// is the mean over those "targets" (int64 [B, T]) that are not -100.
+// Model "gpt": a decoder-only transformer for text with the architecture of GPT-2 (Radford et al.,
+// "Language Models are Unsupervised Multitask Learners", 2019): learned position embeddings, layer
+// norm before attention and MLP, tanh GELU. Needs "tokens" int64 [B, T]; the loss is the mean over
+// the "targets" (int64 [B, T]) that are not -100.
 //
-// Names and shapes of the parameters are those of GPT2LMHeadModel in Hugging Face's transformers.
-// Initialized as there: normal with deviation 0.02, the projections back into the residual stream
-// 0.02 / sqrt(2 layers), biases 0, norms 1; drawn in the order of the parameters.
-// Shapes: B samples, T tokens, N = B T, C width, H heads, D = C / H, V vocabulary.
+// Names and shapes of the parameters are those of GPT2LMHeadModel in Hugging Face's transformers,
+// and so is the initialization: normal with standard deviation 0.02, residual projections 0.02 /
+// sqrt(2 layers), biases 0, norms 1; drawn in the order of the parameters. Shapes: B samples, T
+// tokens, N = B T, C width, H heads, D = C / H, V vocabulary.
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
@@ -35,18 +35,18 @@ struct GptConfig {
 
 template <class V>
 void fields(V& v, GptConfig& c) {
-  v("vocab_size", c.vocab_size, "tokens there are: 257 for bytes, 50257 for GPT-2's", at_least(1));
-  v("context", c.context, "tokens that a sample may have at most", at_least(1));
-  v("layers", c.layers, "blocks of attention and perceptron", at_least(1));
-  v("heads", c.heads, "attention heads of a layer; they divide the width", at_least(1));
-  v("width", c.width, "numbers per token between the layers", at_least(1));
-  v("dropout", c.dropout, "share of numbers that training sets to 0, as GPT-2 does (there 0.1)",
-    at_least(0), below(1));
+  v("vocab_size", c.vocab_size, "number of tokens: 257 for bytes, 50257 for GPT-2", at_least(1));
+  v("context", c.context, "maximum number of tokens in a sample", at_least(1));
+  v("layers", c.layers, "number of transformer blocks", at_least(1));
+  v("heads", c.heads, "attention heads per layer; must divide the width", at_least(1));
+  v("width", c.width, "embedding dimension", at_least(1));
+  v("dropout", c.dropout, "dropout probability, applied as in GPT-2 (which uses 0.1)", at_least(0),
+    below(1));
   v("tied_embeddings", c.tied_embeddings,
-    "one matrix for tokens that come in and logits that go out");
+    "whether token embedding and output projection share one matrix");
 }
 
-// Like Linear, with the weight the other way round: [in, out], as in GPT-2's files.
+// Like Linear, with the transposed weight [in, out], as in GPT-2 checkpoints.
 struct Projection final : torch::nn::Module {
   Projection(int64_t in, int64_t out)
       : weight(register_parameter("weight", at::empty({in, out}))),
@@ -69,7 +69,7 @@ struct Norm final : torch::nn::Module {
   at::Tensor weight, bias;
 };
 
-// A matrix with a row per token, position or logit.
+// A matrix with one row per token, position or logit.
 struct Table final : torch::nn::Module {
   Table(int64_t rows, int64_t width)
       : weight(register_parameter("weight", at::empty({rows, width}))) {}
@@ -228,7 +228,7 @@ class Gpt final : public Model {
   std::shared_ptr<Table> lm_head_;  // none: tied to the embedding of tokens
 };
 
-REGISTER_MODEL("gpt", Gpt, "transformer of GPT-2's architecture, for text as tokens");
+REGISTER_MODEL("gpt", Gpt, "transformer with the GPT-2 architecture, for tokenized text");
 
 }  // namespace
 }  // namespace lockstep::models

@@ -1,7 +1,6 @@
-// Model "mlp": fully connected layers with ReLU between them. Needs a field `input` of any shape
-// with `inputs` elements per sample. The same as Python's nn.Sequential(Linear, ReLU, ..., Linear)
-// under the name `layers`, bit for bit after the same torch.manual_seed. Shapes: B samples, D
-// inputs, K classes or values.
+// Model "mlp": fully connected layers with ReLU. Needs a field `input` of any shape with `inputs`
+// elements per sample. Equals Python's nn.Sequential(Linear, ReLU, ..., Linear) called `layers`,
+// bit for bit after the same torch.manual_seed. Shapes: B samples, D inputs, K classes or values.
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 #include <torch/nn/modules/activation.h>
@@ -33,15 +32,15 @@ struct MlpConfig {
 
 template <class V>
 void fields(V& v, MlpConfig& c) {
-  v("input", c.input, "the field of a batch that it takes, e.g. features of a table");
+  v("input", c.input, "the input field of a batch, e.g. features of a table");
   v("hidden", c.hidden, "width of each hidden layer; an empty list makes a linear classifier",
     at_least(1));
-  v("inputs", c.inputs, "numbers per sample, e.g. 28 * 28 pixels", at_least(1));
+  v("inputs", c.inputs, "input elements per sample, e.g. 28 * 28 pixels", at_least(1));
   v("classes", c.classes, "number of classes", at_least(2), needs("loss: cross_entropy"));
   v("loss", c.loss,
-    "cross_entropy: the label is a class; mse: it is a value, or several, and the loss is the mean "
-    "squared error");
-  v("outputs", c.outputs, "values per sample (nothing: 1)", at_least(1), needs("loss: mse"));
+    "cross_entropy: the label is a class; mse: the label is one or more values, and the loss is "
+    "the mean squared error");
+  v("outputs", c.outputs, "values per sample (empty: 1)", at_least(1), needs("loss: mse"));
 }
 
 class Mlp final : public Model {

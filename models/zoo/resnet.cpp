@@ -39,10 +39,10 @@ void fields(V& v, ResnetConfig& c) {
   v("classes", c.classes, "number of classes", at_least(2));
   v("in_channels", c.in_channels, "channels of the images: 1 for gray, 3 for color", at_least(1));
   v("stem", c.stem,
-    "what images enter by; imagenet: a 7x7 convolution and max pooling, which leave a quarter of "
-    "height and width; small: a 3x3 convolution that leaves all, for images of 64 pixels and less");
+    "the first layers; imagenet: a 7x7 convolution and max pooling, which reduce height and width "
+    "to a quarter; small: a 3x3 convolution at full resolution, for images of up to 64 pixels");
   v("zero_init_residual", c.zero_init_residual,
-    "begin with every block as the identity: its last norm's weights are 0");
+    "initialize the last norm of each block with 0, so that each block starts as the identity");
 }
 
 // Blocks of each of the four stages.
@@ -61,8 +61,8 @@ constexpr std::array<Depth, 5> kDepths = {{{18, false, {2, 2, 2, 2}},
 const Depth& depth_of(const ResnetConfig& config) {
   for (const auto& depth : kDepths)
     if (depth.layers == config.depth) return depth;
-  throw config_error(fmt::format(
-      "model resnet has no depth of {}: 18, 34, 50, 101 and 152 are valid", config.depth));
+  throw config_error(
+      fmt::format("model resnet: invalid depth {}; valid: 18, 34, 50, 101, 152", config.depth));
 }
 
 torch::nn::Conv2d convolution(int64_t in, int64_t out, int64_t kernel, int64_t stride) {
@@ -70,7 +70,7 @@ torch::nn::Conv2d convolution(int64_t in, int64_t out, int64_t kernel, int64_t s
       torch::nn::Conv2dOptions(in, out, kernel).stride(stride).padding(kernel / 2).bias(false));
 }
 
-// Two 3x3 convolutions, or 1x1, 3x3 and 1x1 ones, beside a way round.
+// Two 3x3 convolutions, or 1x1, 3x3 and 1x1 convolutions, with a shortcut connection.
 struct ResidualBlock final : torch::nn::Module {
   ResidualBlock(int64_t in, int64_t width, int64_t stride, bool is_bottleneck) {
     const auto out = is_bottleneck ? kBottleneckExpansion * width : width;
@@ -168,13 +168,13 @@ class Resnet final : public Model {
                     config_.in_channels, c10::toString(image.scalar_type()), shape_text(image)));
   }
 
-  // The last stage sees a 32nd of the image, or an 8th; its norms have no variance of one value.
+  // The last stage works at 1/32 or 1/8 resolution; the variance of a single value is undefined.
   void verify_batch(int64_t num_samples, const at::Tensor& image) const {
     const auto shrinks_by = config_.stem == ResnetStem::Small ? 8 : 32;
     if (num_samples != 1 || image.size(2) > shrinks_by || image.size(3) > shrinks_by) return;
     throw config_error(
         fmt::format("model resnet cannot train on a batch of one image of {}x{}: its norms need "
-                    "more than one value; give larger batches, data.drop_last or larger images",
+                    "more than one value; use larger batches, data.drop_last or larger images",
                     image.size(2), image.size(3)));
   }
 

@@ -39,14 +39,14 @@ struct VitConfig {
 template <class V>
 void fields(V& v, VitConfig& c) {
   v("image_size", c.image_size, "height and width of the images in pixels", at_least(1));
-  v("patch_size", c.patch_size, "height and width of a patch; it divides the image's", at_least(1));
-  v("layers", c.layers, "blocks of attention and perceptron", at_least(1));
-  v("heads", c.heads, "attention heads of a layer; they divide the width", at_least(1));
-  v("width", c.width, "numbers per patch between the layers", at_least(1));
-  v("mlp_width", c.mlp_width, "width of the perceptrons' hidden layer", at_least(1));
-  v("dropout", c.dropout, "share of numbers that training sets to 0", at_least(0), below(1));
-  v("attention_dropout", c.attention_dropout, "the same for the weights of attention", at_least(0),
-    below(1));
+  v("patch_size", c.patch_size, "height and width of a patch; must divide image_size", at_least(1));
+  v("layers", c.layers, "number of transformer blocks", at_least(1));
+  v("heads", c.heads, "attention heads per layer; must divide the width", at_least(1));
+  v("width", c.width, "embedding dimension", at_least(1));
+  v("mlp_width", c.mlp_width, "width of the hidden layer of the MLPs", at_least(1));
+  v("dropout", c.dropout, "dropout probability", at_least(0), below(1));
+  v("attention_dropout", c.attention_dropout, "dropout probability of attention weights",
+    at_least(0), below(1));
   v("in_channels", c.in_channels, "channels of the images: 1 for gray, 3 for color", at_least(1));
   v("classes", c.classes, "number of classes", at_least(2));
 }
@@ -55,7 +55,7 @@ torch::nn::LayerNorm norm_of(int64_t width) {
   return torch::nn::LayerNorm(torch::nn::LayerNormOptions({width}).eps(kVitNormEpsilon));
 }
 
-// As Python's torch.nn.init.trunc_normal_, cut at -2 and 2.
+// Like Python's torch.nn.init.trunc_normal_, truncated to [-2, 2].
 void truncated_normal_(at::Tensor& tensor, double deviation) {
   const at::NoGradGuard no_grad;
   const auto share_below = [&](double x) {
@@ -65,7 +65,7 @@ void truncated_normal_(at::Tensor& tensor, double deviation) {
   tensor.erfinv_().mul_(deviation * std::sqrt(2.0)).add_(0).clamp_(-2, 2);
 }
 
-// Python's nn.MultiheadAttention of a sequence with itself: the same operators in the same order.
+// Python's nn.MultiheadAttention as self-attention: the same operators in the same order.
 struct SelfAttention final : torch::nn::Module {
   SelfAttention(const VitConfig& config)
       : heads(config.heads),
@@ -105,7 +105,7 @@ struct SelfAttention final : torch::nn::Module {
   std::shared_ptr<Linear> out_proj;
 };
 
-// Linear, GELU, Linear; called 0 and 3 among Python's, which counts GELU and dropout.
+// Linear, GELU, Linear; named 0 and 3 as in Python, where GELU and dropout are counted.
 struct TwoLayers final : torch::nn::Module {
   explicit TwoLayers(const VitConfig& config)
       : dropout(config.dropout),

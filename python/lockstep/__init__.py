@@ -1,6 +1,6 @@
 """Compiles a Python model, with its loss and gradients, into a file that Lockstep trains without Python.
 
-`lockstep.models` has the models that Lockstep has built in, as Python modules.
+`lockstep.models` contains Lockstep's built-in models as Python modules.
 """
 
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> object:
-    """The compiler, of seconds to import, only where it is asked for."""
+    """Imports the compiler, which takes seconds, on first use."""
     if name == "compile_step":
         from lockstep.compiling import compile_step
 

@@ -1,8 +1,8 @@
-"""Sizes of batches: with which a graph for batches of any size is traced, and at which sizes its code must be tried.
+"""Batch sizes for tracing a graph with dynamic batch size, and for testing its compiled code.
 
-torch's compiler chooses code by the size that it was traced with, and notes each choice as a guard: "s >= 16", say. Compiled
-code never looks at guards, so each of them is looked at here. A graph that the compiler fixed to one size is traced again
-with another size. Other guards are tried: the code is compared with Python on both sides of each.
+torch's compiler selects code by the traced size and records each choice as a guard, e.g. "s >= 16". Compiled code does not
+check guards, so they are evaluated here. If the compiler specialized a graph to one size, it is traced again with another
+size. For other guards, the compiled code is compared with Python on both sides of each.
 """
 
 import sympy
@@ -11,17 +11,17 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from lockstep.losses import Batch
 
-LARGEST = 1 << 20  # samples of a batch
-FIRST = 29  # above the sizes at which torch's compiler chooses between algorithms for a CPU
+LARGEST = 1 << 20  # samples in a batch
+FIRST = 29  # larger than the sizes at which torch's compiler switches between CPU algorithms
 ATTEMPTS = 3
 
 
 class FixedSize(Exception):
-    """The compiler made code for batches of one size."""
+    """The compiler specialized the code to one batch size."""
 
 
 def trace_sizes(tensors: list[torch.Tensor]) -> list[int]:
-    """Primes that cannot be taken for a dimension of `tensors`: a batch of 16 is not to be mixed up with 16 channels."""
+    """Primes that cannot be confused with a dimension of `tensors`, as a batch of 16 with 16 channels."""
     used = {size for tensor in tensors for size in tensor.shape}
     found: list[int] = []
     size = FIRST
@@ -33,7 +33,7 @@ def trace_sizes(tensors: list[torch.Tensor]) -> list[int]:
 
 
 def resized(batch: Batch, size: int) -> Batch:
-    """`batch` with so many samples: its own, repeated."""
+    """`batch` with `size` samples, by repeating its samples."""
     return {name: tensor[torch.arange(size, device=tensor.device) % tensor.shape[0]] for name, tensor in batch.items()}
 
 
@@ -53,7 +53,7 @@ def verify_not_fixed(env: ShapeEnv) -> None:
 
 
 def turning_points(env: ShapeEnv | None, size: int) -> list[int]:
-    """The sizes next to `size`, below and above, at which a guard no longer holds."""
+    """The nearest sizes below and above `size` at which a guard no longer holds."""
     points: set[int] = set()
     for expression in {env.replace(guard.expr) for guard in env.guards} if env is not None else ():
         if expression.free_symbols:
@@ -65,7 +65,7 @@ def _turning_points(expression: sympy.Basic, size: int) -> set[int]:
     def holds(count: int) -> bool:
         return expression.xreplace({symbol: sympy.Integer(count) for symbol in expression.free_symbols}) == sympy.true
 
-    if not holds(size):  # not about the size of the batch
+    if not holds(size):  # does not depend on the batch size
         return set()
     points: set[int] = set()
     below = next((count for count in range(size - 1, 0, -1) if not holds(count)), None)

@@ -1,7 +1,6 @@
-"""Compiled code kept between compilations, found by the content of everything that it was made from.
+"""A cache of compiled code, keyed by a hash of all its inputs.
 
-One file per graph below XDG_CACHE_HOME. A file that is not whole is not used; whatever cannot be read or written makes
-compiling slower and nothing else.
+One file per graph below XDG_CACHE_HOME. Damaged files are ignored; read and write errors only make compiling slower.
 """
 
 import contextlib
@@ -19,8 +18,8 @@ import torch
 
 from lockstep.packing import cpu_flags
 
-MOST_BYTES = 2 << 30
-STALE_S = 24 * 3600  # after so long whoever wrote a file is gone
+MAX_BYTES = 2 << 30
+STALE_S = 24 * 3600  # age at which the writer of a temporary file no longer exists
 
 
 @dataclass
@@ -37,7 +36,7 @@ def cache_folder() -> Path:
 
 
 def key_of(program: torch.export.ExportedProgram, settings: dict[str, object], compiler: str, sources: list[str]) -> str:
-    """`sources`: files of Python that make the code. `compiler`: the C++ compiler."""
+    """`sources`: Python files that generate the code. `compiler`: the C++ compiler."""
     found = hashlib.sha256()
     facts = [torch.__version__, torch.version.git_version, settings, cpu_flags(), facts_of_compiler(compiler),
              torch._inductor.config.save_config_portable(), gpu_facts()]
@@ -60,7 +59,7 @@ def add_module(found: "hashlib._Hash", module: torch.fx.GraphModule) -> None:
         value = node.meta.get("val")
         if isinstance(value, torch.Tensor):
             found.update(f"{value.dtype} {value.shape} {value.stride()} {value.device}".encode())
-        if isinstance(value, torch.Tensor) and node.op == "placeholder":  # the sizes that choices are made by
+        if isinstance(value, torch.Tensor) and node.op == "placeholder":  # the sizes that select code
             found.update(str([getattr(getattr(size, "node", None), "hint", size) for size in value.shape]).encode())
     for name, child in module.named_children():
         if isinstance(child, torch.fx.GraphModule):
@@ -87,21 +86,21 @@ def key_of_processor(compiler: str) -> str:
 
 
 def load_code(key: str) -> Code | None:
-    """None: there is none."""
+    """None if there is no valid entry."""
     path = cache_folder() / key
     try:
         head, _, library = path.read_bytes().partition(b"\n")
         facts = json.loads(head)
         if hashlib.sha256(library).hexdigest() != facts["sha256"]:
             return None
-        os.utime(path)  # what was used last is removed last
+        os.utime(path)  # for LRU eviction
         return Code(library, facts["turning_points"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
 def store_code(key: str, code: Code) -> None:
-    """Whole or not at all."""
+    """Writes the entry atomically."""
     head = {"sha256": hashlib.sha256(code.library).hexdigest(), "turning_points": code.turning_points}
     folder = cache_folder()
     part = folder / f"{key}.{secrets.token_hex(8)}.part"
@@ -118,10 +117,10 @@ def store_code(key: str, code: Code) -> None:
 
 
 def remove_oldest(folder: Path) -> None:
-    """Until the rest is within MOST_BYTES; and what a killed process left."""
+    """Removes entries until the rest is within MAX_BYTES, and temporary files of killed processes."""
     entries = []
     for path in folder.iterdir():
-        with contextlib.suppress(OSError):  # another process removes too
+        with contextlib.suppress(OSError):  # another process may also remove files
             status = path.stat()
             if path.suffix == ".part":
                 if time.time() - status.st_mtime > STALE_S:
@@ -130,7 +129,7 @@ def remove_oldest(folder: Path) -> None:
                 entries.append((status.st_mtime, status.st_size, path))
     size = sum(entry[1] for entry in entries)
     for _, bytes_of, path in sorted(entries):
-        if size <= MOST_BYTES:
+        if size <= MAX_BYTES:
             break
         path.unlink(missing_ok=True)
         size -= bytes_of

@@ -6,42 +6,42 @@ import time
 import warnings
 from pathlib import Path
 
-from lockstep.sources import Refused, Sources, arguments_of, code_of_the_user, described
+from lockstep.sources import Refused, Sources, arguments_of, user_code, described
 
 USAGE = """\
 usage: lockstep-compile MODEL.py:FUNCTION [NAME=VALUE ...] --loss LOSS --batch BATCH [-o model.ls2]
 
 Compiles the model that FUNCTION(NAME=VALUE, ...) returns, with its loss and gradients, into one file, which
-lockstep-trainer trains on any number of ranks and without Python: model: {name: compiled, package: model.ls2}
-In the place of a file a module: lockstep.models has Lockstep's own mlp, cnn and gpt.
+lockstep-trainer trains on any number of ranks without Python: model: {name: compiled, package: model.ls2}
+MODEL.py can also be a module: lockstep.models contains Lockstep's built-in models, e.g. mlp, cnn and gpt.
 
-      --loss arg         cross_entropy, mse, model (the model returns its loss itself), or the name of a
-                         function (model, batch) in MODEL.py or FILE.py:FUNCTION
-      --batch arg        an example: a run file, RUN.yaml, whose first batch it is; a .npz file with an array
-                         per field, samples first; or the name of a function in MODEL.py or FILE.py:FUNCTION
-                         that returns {field: tensor}
-      --set KEY=VALUE    of the run file, as behind it on the command line of lockstep-trainer; may be repeated
-      --ranks arg        that share the run file's data.batch_size (default: 1)
-  -o, --out arg          what is written (default: model.ls2)
-      --dynamic-batch    train on batches of any size; default: of the example's size only, which is often
-                         faster. Evaluation always takes any size
-      --segments arg     parts of the backward pass: gradients of one are averaged over ranks while the next is
-                         computed (default: 1; more pay on GPUs and between hosts)
+      --loss arg         cross_entropy, mse, model (the model returns its loss), or the name of a function
+                         (model, batch) in MODEL.py, or FILE.py:FUNCTION
+      --batch arg        example batch: a run file, RUN.yaml, whose first batch is used; an .npz file with one
+                         array per field, samples first; or the name of a function in MODEL.py, or
+                         FILE.py:FUNCTION, that returns {field: tensor}
+      --set KEY=VALUE    override a key of the run file, as for lockstep-trainer; may be repeated
+      --ranks arg        number of ranks that share the run file's data.batch_size (default: 1)
+  -o, --out arg          output file (default: model.ls2)
+      --dynamic-batch    train on batches of any size; default: only the size of the example, which is often
+                         faster. Evaluation always accepts any size
+      --segments arg     number of segments of the backward pass: gradients of one segment are averaged over
+                         ranks while the next is computed (default: 1; more help on GPUs and between hosts)
       --precision arg    fp32, or bf16 for autocast to bfloat16 (default: fp32)
-      --device arg       cpu or cuda, the GPU of this machine (default: cpu)
-      --threads arg      of the generated loops on a CPU (default: 1)
-      --seed arg         of torch.manual_seed before FUNCTION() (default: 0)
-      --no-cache         compile anew, and keep nothing: by default code of the same graph is taken from
-                         ~/.cache/lockstep/compiled (or $XDG_CACHE_HOME), which holds up to 2 GB
-      --help             this text
+      --device arg       cpu, or cuda for the GPU of this machine (default: cpu)
+      --threads arg      number of threads of the generated loops on a CPU (default: 1)
+      --seed arg         seed of torch.manual_seed before FUNCTION() is called (default: 0)
+      --no-cache         do not use the cache of compiled graphs in ~/.cache/lockstep/compiled (or
+                         $XDG_CACHE_HOME), which has a limit of 2 GB
+      --help             show this help
 
-Fields: forward() of the model gets the fields that it names, or else all but the target, in their order. The target of
-cross_entropy and mse is the field label, labels, target or targets. g++ is needed here, and not where the model is trained.
+Fields: the model's forward() receives the fields that it names, otherwise all except the target, in order. The target of
+cross_entropy and mse is the field label, labels, target or targets. Compiling requires g++; training does not.
 
-The loss is a mean over samples; cross_entropy and model of sequences, and wherever the example has targets of -100, which
-count for nothing: over the targets that count, so that each counts the same in every batch and on every rank.
+The loss is a mean over samples. For cross_entropy and model with sequences, or if the example has targets of -100, which
+are ignored, it is a mean over all other targets, so that each has the same weight in every batch and on every rank.
 
-Exit codes: 0 done, 78 the input is wrong, 75 a full disk or no g++, 70 a fault of this package or the compiler.
+Exit codes: 0 success, 78 invalid input, 75 disk full or no g++, 70 internal error of this package or the compiler.
 """
 
 
@@ -76,9 +76,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 def act(options: argparse.Namespace) -> None:
     out = Path(options.out)
     if not out.resolve().parent.is_dir():
-        raise Refused(f"--out {out}: there is no folder {out.resolve().parent}")
+        raise Refused(f"--out {out}: directory {out.resolve().parent} does not exist")
     if out.is_dir():
-        raise Refused(f"--out {out}: is a folder")
+        raise Refused(f"--out {out}: is a directory")
     given = arguments_of(options.arguments)
     import torch
     from torch import nn
@@ -91,7 +91,7 @@ def act(options: argparse.Namespace) -> None:
     sources = Sources(options.model)
     make_model = sources.find(options.model)
     torch.manual_seed(options.seed)
-    with code_of_the_user():
+    with user_code():
         module = make_model(**given)
     if not isinstance(module, nn.Module):
         raise Refused(f"{options.model} returns a {type(module).__name__}, not a torch.nn.Module")
@@ -105,23 +105,22 @@ def act(options: argparse.Namespace) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """`arguments`: of the command line when there are none. Returns the exit code."""
+    """Returns the exit code. `arguments`: default: those of the command line."""
     arguments = sys.argv[1:] if arguments is None else arguments
     if not arguments or "--help" in arguments or "-h" in arguments:
         print(USAGE, end="")
         return 0 if arguments else 78
-    warnings.simplefilter("ignore")  # of torch, about itself
+    warnings.simplefilter("ignore")  # internal warnings of torch
     try:
         act(parse(arguments))
         return 0
     except Exception as error:
-        code, message = told(error)
+        code, message = exit_code_and_message(error)
         print(f"lockstep-compile: error: {message}", file=sys.stderr)
         return code
 
 
-def told(error: Exception) -> tuple[int, str]:
-    """The exit code and the message."""
+def exit_code_and_message(error: Exception) -> tuple[int, str]:
     if isinstance(error, Refused):
         return 78, str(error)
     from lockstep.errors import CompileError, CompilerFault

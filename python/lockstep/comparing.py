@@ -1,4 +1,4 @@
-"""Compiled code beside the model that it was made of."""
+"""Compares compiled code with the model in Python."""
 
 import copy
 import math
@@ -14,13 +14,13 @@ from lockstep.passes import Pass
 from lockstep.running import Run
 from lockstep.segments import Part, segment_names
 
-TOLERANCE = {"fp32": 1e-3, "bf16": 5e-2}  # of a value's greatest element, compiled against eager
-# Of a gradient's norm: where a number lies at the kink of a ReLU, rounding decides whether it has a gradient.
+TOLERANCE = {"fp32": 1e-3, "bf16": 5e-2}  # relative to the largest element, compiled against eager
+# Relative to a gradient's norm: at the kink of a ReLU, rounding decides whether an element has a gradient.
 KINKS = 5e-2
 
 
 class Comparison:
-    """The code of a pass, which `run` runs as lockstep-trainer does, and the module that it was made of."""
+    """The compiled code of a pass, which `run` runs like lockstep-trainer, and the module from which it was compiled."""
 
     def __init__(self, compiled: Pass, run: Run, tolerance: float):
         self.compiled, self.run, self.tolerance = compiled, run, tolerance
@@ -34,7 +34,7 @@ class Comparison:
 
 
 def run_parts(graph: Graph, parts: list[Part], inputs: list[torch.Tensor], run: Run) -> list[torch.Tensor]:
-    """The outputs of the graph as it was before it was split."""
+    """The outputs of the graph before it was split."""
     values, gradients = inputs, []
     for i, (name, part) in enumerate(zip(segment_names(len(parts)), parts)):
         made = run(name, [values[number] for number in part.takes])
@@ -48,8 +48,7 @@ def run_parts(graph: Graph, parts: list[Part], inputs: list[torch.Tensor], run: 
 
 
 def compare(given: Comparison, report: Callable[[str], None]) -> int:
-    """A graph whose numbers are not the model's must not be trained. Returns the largest batch that it may be used with;
-    0: any."""
+    """Raises CompilerFault if results differ from the model's. Returns the largest batch size that may be used; 0: no limit."""
     compiled = given.compiled
     sizes, largest = compiled.sizes_to_try(compiled.batch_size)
     for size in sizes:
@@ -59,10 +58,10 @@ def compare(given: Comparison, report: Callable[[str], None]) -> int:
         except Exception:
             if size == compiled.batch_size:
                 raise
-            continue  # BatchNorm, for one, does not train on a single sample
+            continue  # e.g. BatchNorm does not train on a single sample
         results = given.outputs(batch)
         if size == compiled.batch_size and is_random(given, batch, expected):
-            report(f"{compiled.name} draws random numbers: its numbers are not compared")
+            report(f"{compiled.name} draws random numbers: its results are not compared")
             given.tolerance = math.inf
         verify(given, size, results, expected)
     return largest
@@ -79,8 +78,8 @@ def verify(given: Comparison, size: int, results: list[torch.Tensor], expected: 
     largest = max((expected[i].norm().item() for i in gradients), default=0.0)
     for i, (got, want) in enumerate(zip(results, expected, strict=True)):
         if (got.shape, got.dtype) != (want.shape, want.dtype):
-            raise CompilerFault(f"output {i} {where} is {shape_of(got)}, the model's own is {shape_of(want)}: this is a fault of "
-                                "the compiler")
+            raise CompilerFault(f"output {i} {where} is {shape_of(got)}, that of the model in Python is {shape_of(want)}: this is a "
+                                "compiler bug")
         if given.tolerance == math.inf:
             continue
         if i in gradients:
@@ -88,14 +87,14 @@ def verify(given: Comparison, size: int, results: list[torch.Tensor], expected: 
         else:
             difference = greatest((got.double() - want.double()).masked_fill(got == want, 0.0))
             allowed = given.tolerance * max(1e-3, greatest(want.double().nan_to_num(posinf=0.0, neginf=0.0)))
-            allowed = max(allowed, 0.0 if want.is_floating_point() else 1.0)  # one that is counted otherwise
+            allowed = max(allowed, 0.0 if want.is_floating_point() else 1.0)  # counts may differ by one
         if not difference <= allowed:
-            raise CompilerFault(f"output {i} {where} differs from the model's own by {difference:.3g} where at most {allowed:.3g} is "
-                                "expected: this is a fault of the compiler")
+            raise CompilerFault(f"output {i} {where} differs from the model in Python by {difference:.3g}, expected at most "
+                                f"{allowed:.3g}: this is a compiler bug")
     if graph.training and graph.has_targets:
         (counted,) = given.run("count", list(resized(given.compiled.batch, size).values()))
         if counted.item() != expected[graph.num_scalars - 1].item():
-            raise CompilerFault(f"the number of targets {where} differs from the model's own: this is a fault of the compiler")
+            raise CompilerFault(f"the number of targets {where} differs from the model in Python: this is a compiler bug")
 
 
 def greatest(tensor: torch.Tensor) -> float:
@@ -103,7 +102,7 @@ def greatest(tensor: torch.Tensor) -> float:
 
 
 def eager(step: Step, batch: Batch, graph: Graph) -> list[torch.Tensor]:
-    """What the graph must return, by the module itself."""
+    """The expected outputs of the graph, computed by the module."""
     module = copy.deepcopy(step).train(graph.training)
     with torch.set_grad_enabled(graph.training):
         outputs = module(list(batch.values()))

@@ -1,4 +1,4 @@
-"""torch's compiler, from a graph to the bytes of a library, and what can go wrong with it."""
+"""Compiles graphs to libraries with torch's compiler, and converts its errors."""
 
 import contextlib
 import os
@@ -27,13 +27,13 @@ def verify_compiler() -> None:
 
 
 @contextlib.contextmanager
-def own_cache() -> Iterator[None]:
-    """Else torch keeps all that it ever compiled, and uses it again."""
+def temporary_cache() -> Iterator[None]:
+    """Redirects torch's caches, which would otherwise keep and reuse everything that was ever compiled."""
     with tempfile.TemporaryDirectory() as directory:
         places = {"TORCHINDUCTOR_CACHE_DIR": directory, "TRITON_CACHE_DIR": os.path.join(directory, "triton")}
         before = {name: os.environ.get(name) for name in places}
         os.environ.update(places)
-        clear_caches()  # those in memory hold paths
+        clear_caches()  # in-memory caches contain paths
         try:
             yield
         finally:
@@ -44,7 +44,7 @@ def own_cache() -> Iterator[None]:
 
 @contextlib.contextmanager
 def probed_processor(key: str) -> Iterator[None]:
-    """torch compiles and loads a program for each instruction set, which takes longer than a graph: once for a processor."""
+    """Probes instruction sets only once per processor: torch compiles a program for each, which takes longer than a graph."""
     if load_code(key) is not None:
         with torch._inductor.config.patch({"cpp.vec_isa_ok": True}):
             yield
@@ -57,9 +57,9 @@ def probed_processor(key: str) -> Iterator[None]:
 
 
 def compiled(program: torch.export.ExportedProgram, device: str, threads: int, use_cache: bool = True) -> Code:
-    """Raises OSError for a full disk, CompilerFault, FixedSize, or what torch's compiler does."""
-    # Why nothing of LibTorch is linked to it on a CPU: docs/decisions/0008-compiled-steps.md of Lockstep. Precompiled
-    # headers, 100 MB each, would stay: they are kept in one place whatever the cache.
+    """Raises OSError (disk full), CompilerFault, FixedSize, or an exception of torch's compiler."""
+    # docs/decisions/0008-compiled-steps.md explains why LibTorch is not linked on a CPU. Precompiled headers, 100 MB each,
+    # are disabled because they are stored outside of the cache directory and would remain.
     settings: dict[str, object] = {"cpp.threads": threads, "aot_inductor.link_libtorch": device != "cpu",
                                    "aot_inductor.precompile_headers": False}
     if not use_cache:
@@ -77,9 +77,9 @@ def compiled(program: torch.export.ExportedProgram, device: str, threads: int, u
 def _compiled(program: torch.export.ExportedProgram, settings: dict[str, object]) -> Code:
     env = shape_env_of(program)
     size = next((hint for hint in env.backed_var_to_val.values()), 0) if env is not None else 0
-    with tempfile.TemporaryDirectory() as directory, own_cache(), torch.no_grad(), quiet():
+    with tempfile.TemporaryDirectory() as directory, temporary_cache(), torch.no_grad(), quiet():
         file = os.path.join(directory, "graph.pt2")
-        # Found out, and remembered, while a probe may still link LibTorch: without it none is found.
+        # Called here because probes must link LibTorch to succeed; the result is cached.
         pick_vec_isa()
         try:
             torch._inductor.aoti_compile_and_package(program, package_path=file, inductor_configs=settings)

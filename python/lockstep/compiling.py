@@ -1,4 +1,4 @@
-"""compile_step(): the whole way from a module to a file."""
+"""compile_step(): compiles a module to a file."""
 
 import copy
 import os
@@ -42,15 +42,15 @@ def compile_step(
 ) -> Path:
     """Compiles forward pass, loss and gradients of `module`, and its evaluation, into the file `path`.
 
-    loss: "cross_entropy", "mse", "model" (the module returns its loss itself) or a function; see lockstep.losses.
-    example_batch: field name to tensor, samples along dimension 0. Training takes batches of its size, or of any size
-    with `dynamic_batch`; evaluation always takes any size.
-    segments: parts of the backward pass; gradients of one are averaged over ranks while the next is computed.
-    precision: "fp32", or "bf16" for autocast to bfloat16; parameters stay as they are.
-    threads: of the generated loops on a CPU; matrix products use as many as the process has.
-    use_cache: take code that was compiled of the same graphs before, and keep what is compiled now; see code_cache.
-    Raises CompileError: one line that says what cannot be compiled, and where. OSError: no g++, a full disk.
-    CompilerFault: g++ failed, or what it made does not give the numbers of `module`.
+    loss: "cross_entropy", "mse", "model" (the module returns its loss) or a function; see lockstep.losses.
+    example_batch: field name to tensor, samples along dimension 0. Training accepts batches of this size, or of any size
+    with `dynamic_batch`; evaluation always accepts any size.
+    segments: number of segments of the backward pass; gradients of one are averaged over ranks while the next is computed.
+    precision: "fp32", or "bf16" for autocast to bfloat16; the type of parameters does not change.
+    threads: number of threads of the generated loops on a CPU; matrix products use all threads of the process.
+    use_cache: whether to use and update the cache of compiled graphs; see code_cache.
+    Raises CompileError: one line that states what cannot be compiled, and where. OSError: no g++, disk full.
+    CompilerFault: g++ failed, or the results of the compiled code differ from those of `module`.
     """
     path = Path(path)
     if precision not in TOLERANCE:
@@ -58,7 +58,7 @@ def compile_step(
     if isinstance(loss, str) and loss not in LOSSES:
         raise CompileError(f"unknown loss '{loss}'; valid: {', '.join(LOSSES)}, or a function")
     if device == "cuda" and not torch.cuda.is_available():
-        raise CompileError("this machine has no GPU to compile for: device cuda")
+        raise CompileError("device cuda: this machine has no GPU")
     begin = time.monotonic()
 
     def stage(line: str) -> None:
@@ -70,7 +70,7 @@ def compile_step(
     verify_layers(module)
     state = State.of(module)
     if not state.trainable:
-        raise CompileError("the model has no parameters to train")
+        raise CompileError("the model has no trainable parameters")
     chosen = find_loss(loss, module, batch)
     step = Step(module, chosen.function, list(batch), device if precision == "bf16" else None)
     verify_compiler()
@@ -85,11 +85,11 @@ def compile_step(
     train, evaluation = (each.graph for each in passes)
     verify_outputs(train, evaluation)
     if not train.trained:
-        raise CompileError("no parameter has a part in the loss: there is nothing to train")
+        raise CompileError("the loss does not depend on any parameter")
     for unused in train.unused:
-        report(f"warning: parameter '{unused}' has no part in the loss: it is not trained")
+        report(f"warning: the loss does not depend on parameter '{unused}': it is not trained")
     for field in unused_fields(train, batch, len(state.names())):
-        report(f"warning: field '{field}' of the batch is used neither by the model nor by its loss")
+        report(f"warning: field '{field}' of the batch is not used by the model or its loss")
     for each in passes:
         each.compile(device, threads, use_cache, stage)
     stage("checking the compiled code against Python")
@@ -110,7 +110,7 @@ def compile_step(
 
 
 def gpu_name(device: str) -> str:
-    """Its architecture: code for it runs on no other."""
+    """The GPU architecture; compiled code runs only on this architecture."""
     if device != "cuda":
         return ""
     major, minor = torch.cuda.get_device_capability()
@@ -119,10 +119,10 @@ def gpu_name(device: str) -> str:
 
 def verify_outputs(train: Graph, evaluation: Graph) -> None:
     if train.sums != evaluation.sums:
-        raise CompileError(f"the loss function gives other sums in training ({names_of(train.sums)}) than in evaluation "
+        raise CompileError(f"the loss function returns different sums in training ({names_of(train.sums)}) than in evaluation "
                            f"({names_of(evaluation.sums)}): they must be the same")
     if train.has_targets != evaluation.has_targets:
-        raise CompileError("the loss function gives 'targets' in training or in evaluation: it must in both")
+        raise CompileError("the loss function returns 'targets' only in training or only in evaluation: it must return them in both")
 
 
 def names_of(names: list[str]) -> str:
@@ -138,7 +138,7 @@ def batch_size(batch: Batch) -> int:
                            + ", ".join(f"{name} {size}" for name, size in sizes.items()))
     size = next(iter(sizes.values()))
     if size < 2:
-        raise CompileError(f"the example batch has {size} samples: it needs at least 2, so that its first dimension is known")
+        raise CompileError(f"the example batch has {size} samples: at least 2 are required to identify the batch dimension")
     return size
 
 
@@ -146,7 +146,7 @@ def describe_package(state: State, batch: Batch, train: Graph, evaluation: Graph
     return {
         "parameters": [describe(name, tensor, trainable=name in train.trained) for name, tensor in state.parameters.items()],
         "buffers": [describe(name, tensor, changed=name in train.changed_buffers) for name, tensor in state.buffers.items()],
-        # The first dimension is the sample.
+        # The first dimension is the batch.
         "fields": [{**describe(name, tensor), "shape": list(tensor.shape[1:])} for name, tensor in batch.items()],
         "sums": train.sums,
         "predictions": evaluation.has_predictions,
@@ -155,7 +155,7 @@ def describe_package(state: State, batch: Batch, train: Graph, evaluation: Graph
 
 
 def describe_classes(loss: Loss, step: Step, batch: Batch, evaluation: Graph) -> dict[str, object]:
-    """So that a class outside of them is found before the compiled code meets it."""
+    """Allows detecting classes out of range before running the compiled code."""
     if not loss.classes or not evaluation.has_predictions:
         return {"class_field": "", "num_classes": 0}
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""The exceptions of this package, each with a message of one line, and warnings that are no concern of a user."""
+"""The exceptions of this package, which have one-line messages, and suppression of internal warnings."""
 
 import contextlib
 import logging
@@ -7,23 +7,23 @@ from typing import Iterator
 
 
 class CompileError(Exception):
-    """The model, its loss or the example batch cannot be compiled. The message says what and where."""
+    """The model, its loss or the example batch cannot be compiled. The message states what and where."""
 
 
 class CompilerFault(Exception):
-    """The compiler, or this package, made something wrong of a model that has no fault."""
+    """The compiler or this package failed on a valid model."""
 
 
-def one_line(error: BaseException, longest: int = 300) -> str:
-    """The first line of a message that says something, cut."""
+def one_line(error: BaseException, max_length: int = 300) -> str:
+    """The first non-empty line of the message, truncated."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = lines[0] if lines else type(error).__name__
-    return text if len(text) <= longest else text[:longest] + "..."
+    return text if len(text) <= max_length else text[:max_length] + "..."
 
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Without what torch and transformers log about themselves."""
+    """Suppresses log messages and warnings of torch and transformers."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

@@ -1,7 +1,7 @@
-"""From a module and a loss to graphs of tensors alone: one with gradients for training, one for evaluation.
+"""Traces a module and its loss to tensor graphs: one with gradients for training, one for evaluation.
 
-torch.export traces the module first, because it handles what people write in Python; make_fx then runs over the exported
-module, which is plain operators, and records its backward pass too.
+torch.export traces the module first, because it supports most Python code; make_fx then traces the exported module, which
+consists of plain operators, including its backward pass.
 """
 
 import re
@@ -20,11 +20,11 @@ from lockstep.batch_sizes import LARGEST, turning_points
 from lockstep.errors import CompileError, quiet
 from lockstep.losses import Batch, LossFunction
 
-MODULE = "module."  # what the names of parameters begin with in Step
+MODULE = "module."  # prefix of parameter names in Step
 
 
 class Shape:
-    """What a loss function turned out to return. An object of its own: torch.export puts back what a module changes."""
+    """What the loss function returned. A separate object, because torch.export restores attributes of the module."""
 
     def __init__(self) -> None:
         self.sums: list[str] = []
@@ -64,20 +64,20 @@ class Step(nn.Module):
     @staticmethod
     def _scalar(name: str, value: object) -> torch.Tensor:
         if not isinstance(value, torch.Tensor):
-            raise CompileError(f"the loss function gives no tensor as '{name}' but {type(value).__name__}")
-        what = {"loss": "the mean over the samples", "targets": "how many there are"}.get(name, "a sum over the samples")
+            raise CompileError(f"the loss function returns a {type(value).__name__} as '{name}', expected a tensor")
+        what = {"loss": "the mean over the samples", "targets": "their number"}.get(name, "a sum over the samples")
         if value.dim() != 0:
-            raise CompileError(f"the loss function gives '{name}' of shape {list(value.shape)}: it must be a scalar, {what}")
+            raise CompileError(f"the loss function returns '{name}' of shape {list(value.shape)}: it must be a scalar, {what}")
         if name == "loss" and not value.is_floating_point():
-            raise CompileError(f"the loss function gives a loss of {value.dtype}: it must be of a floating-point type")
+            raise CompileError(f"the loss function returns a loss of {value.dtype}: it must be a floating-point number")
         if name == "targets" and (value.is_floating_point() or value.dtype == torch.bool):
-            raise CompileError(f"the loss function gives 'targets' of {value.dtype}: it must be an integer, {what}")
+            raise CompileError(f"the loss function returns 'targets' of {value.dtype}: it must be an integer, {what}")
         return value
 
 
 @dataclass
 class State:
-    """Parameters and buffers of a module, in its order. Of tied ones, the first name."""
+    """Parameters and buffers of a module, in its order. Tied parameters have their first name."""
 
     parameters: dict[str, torch.Tensor]
     buffers: dict[str, torch.Tensor]
@@ -100,8 +100,8 @@ class State:
 
 @dataclass
 class Graph:
-    """A graph over (state tensors, batch tensors[, weight]), and what it returns: loss, sums, [targets], and of training
-    gradients and changed buffers, of evaluation [predictions]."""
+    """A graph with inputs (state tensors, batch tensors[, weight]) and outputs: loss, sums, [targets], and in training
+    gradients and changed buffers, in evaluation [predictions]."""
 
     module: torch.fx.GraphModule
     inputs: list[torch.Tensor]
@@ -110,7 +110,7 @@ class Graph:
     sums: list[str]
     has_targets: bool
     has_predictions: bool
-    trained: list[str] = field(default_factory=list)  # parameters, by the order of their gradients
+    trained: list[str] = field(default_factory=list)  # parameters, in the order of their gradients
     changed_buffers: list[str] = field(default_factory=list)
     unused: list[str] = field(default_factory=list)  # parameters without a gradient
     turning_points: list[int] = field(default_factory=list)  # see batch_sizes.turning_points()
@@ -128,18 +128,18 @@ class Graph:
 
 
 class _Holder(nn.Module):
-    """torch.export wants a module."""
+    """Wraps a graph for torch.export, which requires a module."""
 
     def __init__(self, graph: nn.Module):
         super().__init__()
-        self.held = graph  # "graph" is an attribute of GraphModule, in which constants of this module would be looked for
+        self.held = graph  # not "graph", which is an attribute of GraphModule and used to look up constants
 
     def forward(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         return self.held(tensors)
 
 
 def export_graph(graph: nn.Module, inputs: list[torch.Tensor], shapes: list[dict | None] | None) -> torch.export.ExportedProgram:
-    """`graph`: takes and gives lists of tensors. `shapes`: which dimensions of the inputs are dynamic; None: none is."""
+    """`graph`: takes and returns lists of tensors. `shapes`: the dynamic dimensions of the inputs; None: none."""
     with torch.no_grad(), quiet():
         return torch.export.export(_Holder(graph), (inputs,), dynamic_shapes=None if shapes is None else (shapes,),
                                    strict=False)
@@ -151,7 +151,7 @@ def dynamic_shapes(batch: Batch) -> list[dict | None]:
 
 
 def trace(step: Step, state: State, batch: Batch, dynamic: bool, training: bool, changed: Sequence[str] = ()) -> Graph:
-    """With `dynamic`, any number of samples will do later. `changed`: buffers that training changes."""
+    """`dynamic`: support any number of samples. `changed`: buffers that training changes."""
     step.module.train(training)
     with quiet():
         shapes = (dynamic_shapes(batch),) if dynamic else None
@@ -161,7 +161,7 @@ def trace(step: Step, state: State, batch: Batch, dynamic: bool, training: bool,
 
 
 class _Tracer:
-    """From an exported step to a graph of tensors with its backward pass."""
+    """Traces an exported step, with its backward pass, to a graph of tensors."""
 
     def __init__(self, step: Step, state: State, batch: Batch, dynamic: bool, training: bool, changed: list[str]):
         self.step, self.state, self.batch = step, state, batch
@@ -175,7 +175,7 @@ class _Tracer:
         inputs = [*self.state.tensors(), *self.batch.values(), *weight]
         env = ShapeEnv()
         try:
-            # oneDNN's LSTM has a backward pass that no compiled code can call; without it the layer becomes plain operators.
+            # Compiled code cannot call the backward pass of oneDNN's LSTM; without oneDNN the layer becomes plain operators.
             with torch.set_grad_enabled(self.training), torch.backends.mkldnn.flags(enabled=False):
                 graph = make_fx(lambda tensors: self.run(tensors), tracing_mode="symbolic" if self.dynamic else "fake",
                                 _allow_non_fake_inputs=True)(self.fakes(inputs, env))
@@ -193,7 +193,7 @@ class _Tracer:
                      turning_points(env, size))
 
     def fakes(self, inputs: list[torch.Tensor], env: ShapeEnv) -> list[torch.Tensor]:
-        """Tensors without numbers. Only the batch may have any size, so no dimension of the model is taken for its."""
+        """Tensors without data. Only the batch dimension is dynamic, so that it is not unified with dimensions of the model."""
         mode = FakeTensorMode(allow_fallback_kernels=not self.dynamic, allow_non_fake_inputs=True, shape_env=env)
         made = []
         for i, tensor in enumerate(inputs):
@@ -224,7 +224,7 @@ class _Tracer:
 
 
 def line_of_user(flat: torch.fx.GraphModule, error: BaseException) -> str:
-    """Of the user's file, where the exported graph `flat` failed."""
+    """The line of user code at which the exported graph `flat` failed."""
     lines = [frame.line for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith("<eval_with_key>")]
     nodes = {node.name: node for node in flat.graph.nodes}
     name = (lines[-1] or "").partition(" = ")[0].strip() if lines else ""
@@ -232,13 +232,13 @@ def line_of_user(flat: torch.fx.GraphModule, error: BaseException) -> str:
     return f" ({places[-1][0]}:{places[-1][1]}: {places[-1][2].strip()})" if places else ""
 
 
-# The namespaces of operators that LibTorch itself has, which is all that lockstep-trainer loads. What is in them and not in
-# LibTorch is found when the code runs without Python's operators (running.py).
+# The operator namespaces of LibTorch, which is all that lockstep-trainer loads. Operators in them that LibTorch does not have
+# are detected when the code runs without Python's operators (running.py).
 OWN_OPERATORS = ("aten", "prims", "prim", "mkldnn", "onednn", "quantized", "inductor", "_quantized")
 
 
 def verify_operators(graph: torch.fx.Graph) -> None:
-    """Before make_fx: of the model; after it: of the backward pass."""
+    """Raises CompileError for unsupported operators. Called before make_fx for the model, after it for the backward pass."""
     for node in graph.nodes:
         name = node.target.name() if isinstance(node.target, torch._ops.OpOverload) else ""
         if not name or name.partition("::")[0] in OWN_OPERATORS or _is_composite(node.target):
@@ -249,17 +249,17 @@ def verify_operators(graph: torch.fx.Graph) -> None:
 
 def foreign_operator(name: str, place: str = "") -> CompileError:
     hint = ", with experts_implementation='batched_mm' in the config" if name.startswith("transformers::grouped_mm") else ""
-    return CompileError(f"the model calls the operator {name}, which is not a part of LibTorch: lockstep-trainer does not "
-                        f"have it; compute the same with PyTorch's own operators{hint}{place}")
+    return CompileError(f"the model calls the operator {name}, which is not part of LibTorch and not available in "
+                        f"lockstep-trainer; use PyTorch's built-in operators instead{hint}{place}")
 
 
 def _is_composite(operator: torch._ops.OpOverload) -> bool:
-    """Made of other operators, which are looked at in its place."""
+    """Whether it decomposes into other operators, which are verified instead."""
     return torch._C._dispatch_has_kernel_for_dispatch_key(operator.name(), "CompositeImplicitAutograd")
 
 
 def separate_outputs(graph: torch.fx.GraphModule) -> None:
-    """No output is an input or another output: gradients are changed in place later."""
+    """Clones outputs that are inputs or other outputs: gradients are changed in place later."""
     node = next(iter(reversed(graph.graph.nodes)))
     seen: set[torch.fx.Node] = set()
     outputs = []

@@ -1,11 +1,11 @@
-"""Losses by name, and how a module is called with the fields of a batch.
+"""Built-in losses, and calling a module with the fields of a batch.
 
 A loss is a function of the module and the batch, a dictionary of tensors. It returns the mean over the samples, or a
-dictionary with "loss", perhaps "predictions", and any other scalars: sums over the samples, such as how many were right
-("accuracy"), which Lockstep reports divided by the number of samples.
+dictionary with "loss", optionally "predictions", and other scalars: sums over the samples, such as the number of correct
+predictions ("accuracy"), which Lockstep divides by the number of samples.
 
-With "targets" in it, an integer scalar made of the batch alone, loss and sums are over that many targets in the place of
-the samples: tokens of padded text, say. With no target the loss must be 0.
+If the dictionary has "targets", an integer scalar that depends only on the batch, loss and sums are over that number of
+targets instead of samples, e.g. tokens of padded text. With 0 targets the loss must be 0.
 """
 
 import inspect
@@ -23,8 +23,8 @@ Batch = dict[str, torch.Tensor]
 LossFunction = Callable[[nn.Module, Batch], Union[torch.Tensor, Mapping[str, torch.Tensor]]]
 
 TARGETS = ("label", "labels", "target", "targets")
-IGNORED = -100  # a target that counts for nothing in torch.nn.functional.cross_entropy, and in transformers
-# Losses of transformers that are means over targets, and how many of the first ones of a sample are not among them.
+IGNORED = -100  # ignore_index of torch.nn.functional.cross_entropy and transformers
+# Losses of transformers that are means over targets, and the number of leading targets of each sample that they skip.
 LEFT_OUT = {"ForCausalLMLoss": 1, "ForMaskedLMLoss": 0, "ForTokenClassification": 0}
 
 
@@ -35,8 +35,8 @@ def target_field(batch: Batch) -> str | None:
 def target_of(batch: Batch) -> str:
     name = target_field(batch)
     if name is None:
-        raise CompileError(f"the batch has no field for what is to be learned; it has {', '.join(batch)}; "
-                           f"valid names: {', '.join(TARGETS)}; or give a loss function of your own")
+        raise CompileError(f"the batch has no target field; it has {', '.join(batch)}; "
+                           f"valid names: {', '.join(TARGETS)}; or use a custom loss function")
     return name
 
 
@@ -45,13 +45,13 @@ def has_ignored(tensor: torch.Tensor) -> bool:
 
 
 def target_name(tensor: torch.Tensor) -> str:
-    """What people call those that the loss is a mean over."""
+    """The name of the unit that the loss averages over."""
     return "tokens" if tensor.dim() > 1 else "targets"
 
 
 def call_module(module: nn.Module, batch: Batch, without: str | None = None) -> object:
-    """As `module(**batch)` where its forward takes any name (**kwargs); else the module gets the fields that its forward
-    names; where it names none, all but `without`, in their order."""
+    """Calls `module(**batch)` if its forward has **kwargs; otherwise passes the fields that forward names; if it names none,
+    all except `without`, in order."""
     given = {name: tensor for name, tensor in batch.items() if name != without}
     parameters = inspect.signature(module.forward).parameters
     required = [name for name, parameter in parameters.items() if parameter.default is parameter.empty
@@ -66,8 +66,8 @@ def predictions_of(output: object) -> torch.Tensor:
     """The tensor itself, or `logits` of what a transformers model returns."""
     logits = getattr(output, "logits", output)
     if not isinstance(logits, torch.Tensor):
-        raise CompileError(f"the model returns a {type(output).__name__}, where the loss needs a tensor; "
-                           "give a loss function of your own")
+        raise CompileError(f"the model returns a {type(output).__name__}, but the loss needs a tensor; "
+                           "use a custom loss function")
     return logits
 
 
@@ -77,26 +77,26 @@ def shape_of(tensor: torch.Tensor) -> str:
 
 def verify_classes(logits: torch.Tensor, classes: torch.Tensor, field: str) -> None:
     if classes.dtype != torch.int64:
-        raise CompileError(f"cross_entropy needs classes of int64, but '{field}' is {shape_of(classes)}: convert it in the data, "
-                           "with .long() or astype(numpy.int64), or give a loss function of your own")
+        raise CompileError(f"cross_entropy needs int64 classes, but '{field}' is {shape_of(classes)}: convert it in the data, "
+                           "with .long() or astype(numpy.int64), or use a custom loss function")
     if logits.shape[:-1] != classes.shape:
-        raise CompileError(f"cross_entropy needs logits [B, K] with classes [B], or [B, T, K] with [B, T]; the model gives "
-                           f"{shape_of(logits)}, and '{field}' is {shape_of(classes)}: reshape '{field}' in the data, or give a "
-                           "loss function of your own")
+        raise CompileError(f"cross_entropy needs logits [B, K] with classes [B], or [B, T, K] with [B, T]; the model returns "
+                           f"{shape_of(logits)}, and '{field}' is {shape_of(classes)}: reshape '{field}' in the data, or use a "
+                           "custom loss function")
     if isinstance(classes, FakeTensor) or classes.numel() == 0:
-        return  # one without numbers
+        return  # no data
     wrong = classes[((classes < 0) | (classes >= logits.shape[-1])) & (classes != IGNORED)]
     if wrong.numel():
-        raise CompileError(f"'{field}' of the example batch holds {wrong[0].item()}, but the model has {logits.shape[-1]} classes: "
+        raise CompileError(f"'{field}' of the example batch has {wrong[0].item()}, but the model has {logits.shape[-1]} classes: "
                            f"0 to {logits.shape[-1] - 1} are valid")
 
 
-def count_right(logits: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
+def count_correct(logits: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
     return (logits.argmax(-1) == classes).sum()
 
 
 class CrossEntropy:
-    """Of logits [B, K] and classes [B], or [B, T, K] and [B, T]: a mean over targets where `counted`."""
+    """For logits [B, K] and classes [B], or [B, T, K] and [B, T]. `counted`: a mean over targets that are not ignored."""
 
     def __init__(self, counted: bool):
         self.counted = counted
@@ -105,7 +105,7 @@ class CrossEntropy:
         target = target_of(batch)
         logits, classes = predictions_of(call_module(module, batch, target)), batch[target]
         verify_classes(logits, classes, target)
-        given = {"predictions": logits, "accuracy": count_right(logits, classes)}
+        given = {"predictions": logits, "accuracy": count_correct(logits, classes)}
         if not self.counted:
             return {**given, "loss": F.cross_entropy(logits.flatten(0, -2), classes.flatten())}
         targets = (classes != IGNORED).sum()
@@ -117,15 +117,15 @@ def mean_squared_error(module: nn.Module, batch: Batch) -> Mapping[str, torch.Te
     target = target_of(batch)
     predictions = predictions_of(call_module(module, batch, target))
     if predictions.numel() != batch[target].numel():
-        raise CompileError(f"mse needs predictions of the shape of '{target}', which is {shape_of(batch[target])}; the model gives "
+        raise CompileError(f"mse needs predictions of the shape of '{target}', which is {shape_of(batch[target])}; the model returns "
                            f"{shape_of(predictions)}")
     return {"loss": F.mse_loss(predictions, batch[target].reshape(predictions.shape)), "predictions": predictions}
 
 
-class OwnLoss:
-    """The loss that the module returns itself: a tensor, or `loss` of what a transformers model returns.
+class ModelLoss:
+    """The loss returned by the module: a tensor, or the attribute `loss` of the output of a transformers model.
 
-    `left_out`: it is a mean over targets but so many first ones of each sample; None: over samples.
+    `left_out`: the loss is a mean over targets, without this number of leading targets of each sample; None: over samples.
     """
 
     def __init__(self, left_out: int | None):
@@ -136,7 +136,7 @@ class OwnLoss:
             return self._called(module, batch)
         target = target_of(batch)
         targets = (batch[target][:, self.left_out:] != IGNORED).sum()
-        # A mean over no target is no number, and its gradient neither: then it is over all, times 0.
+        # The mean over 0 targets and its gradient would be NaN: compute the mean over all instead, times 0.
         given = self._called(module, {**batch, target: torch.where(targets > 0, batch[target], 0)})
         given |= {"accuracy": given["accuracy"] * (targets > 0)} if "accuracy" in given else {}
         return {**given, "loss": given["loss"] * (targets > 0), "targets": targets}
@@ -153,30 +153,30 @@ class OwnLoss:
         given = {"loss": loss, "predictions": logits}
         if classes is None or classes.is_floating_point() or logits.shape[:-1] != classes.shape:
             return given
-        if self.left_out is None and classes.dim() > 1:  # how many there are is not known
+        if self.left_out is None and classes.dim() > 1:  # the number of targets is unknown
             return given
         if self.left_out:
             logits, classes = logits[:, :-self.left_out], classes[:, self.left_out:]
-        return {**given, "accuracy": count_right(logits, classes)}
+        return {**given, "accuracy": count_correct(logits, classes)}
 
 
 LOSSES = ("cross_entropy", "mse", "model")
 
 
 def left_out_of(module: nn.Module) -> int | None:
-    """None: its loss is not known to be a mean over targets."""
-    with quiet():  # transformers warns of models that name no loss
+    """None if the loss is not known to be a mean over targets."""
+    with quiet():  # transformers warns about models that do not name their loss
         left_out = LEFT_OUT.get(getattr(getattr(module, "loss_function", None), "__name__", ""))
-    # Encoder-decoders do not call it: they shift the tokens that go in, and all labels count.
+    # Encoder-decoder models do not call it: they shift the input tokens, and use all labels.
     return 0 if left_out and getattr(getattr(module, "config", None), "is_encoder_decoder", False) else left_out
 
 
 class Loss:
-    """What a loss is a mean over, decided by the model and the example batch.
+    """A loss and the unit that it averages over, derived from the model and the example batch.
 
-    name: of the targets, in plural; "": it is a mean over samples.
-    all_count: the field whose targets must all count then, as they do in the example batch; "": none.
-    classes: the field whose numbers are places in the last dimension of the predictions, or do not count; "": none.
+    name: the targets, in plural; "": samples.
+    all_count: with "", the field that must not have ignored targets, like the example batch; "": none.
+    classes: the field with indices into the last dimension of the predictions, or ignored targets; "": none.
     """
 
     def __init__(self, function: LossFunction, name: str = "", all_count: str = "", classes: str = ""):
@@ -185,7 +185,7 @@ class Loss:
 
 def find_loss(loss: str | LossFunction, module: nn.Module, batch: Batch) -> Loss:
     if not isinstance(loss, str):
-        return Loss(loss, "targets")  # if it gives any
+        return Loss(loss, "targets")  # if it returns any
     target = target_field(batch)
     if loss == "cross_entropy":
         field = target_of(batch)
@@ -196,11 +196,11 @@ def find_loss(loss: str | LossFunction, module: nn.Module, batch: Batch) -> Loss
         return Loss(mean_squared_error)
     left_out = left_out_of(module)
     if target is None or batch[target].is_floating_point():
-        return Loss(OwnLoss(None))
+        return Loss(ModelLoss(None))
     if left_out is not None and batch[target].dim() > 1:
-        return Loss(OwnLoss(left_out), target_name(batch[target]), classes=target)
+        return Loss(ModelLoss(left_out), target_name(batch[target]), classes=target)
     if has_ignored(batch[target]):
-        raise CompileError(f"the field '{target}' of the example batch has targets of {IGNORED}, which count for nothing, and the "
-                           "model does not say over which its loss is a mean: write a loss function of your own that also "
-                           "returns how many \"targets\" count")
-    return Loss(OwnLoss(None), "", target)
+        raise CompileError(f"the field '{target}' of the example batch has targets of {IGNORED}, which are ignored, and it is "
+                           "unknown over which targets the model's loss is a mean: use a custom loss function that also returns "
+                           "the number of \"targets\"")
+    return Loss(ModelLoss(None), "", target)

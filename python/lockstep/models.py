@@ -1,7 +1,7 @@
-"""The models that Lockstep has built in, in Python: the same modules, names and initialization as in models/zoo.
+"""Lockstep's built-in models in Python: the same modules, names and initialization as in models/zoo.
 
-After torch.manual_seed(s) a twin and its C++ model (run.seed: s) hold the same bits, and the same batch gives the same
-logits, loss and gradients. mlp(), cnn(), resnet(), vit() and gpt() take what `model:` of a run file does, so that
+After torch.manual_seed(s), a Python model and the C++ model (run.seed: s) have bit-identical weights, and the same batch yields
+the same logits, loss and gradients. mlp(), cnn(), resnet(), vit() and gpt() have the same options as `model:` in a run file:
 `lockstep-compile lockstep.models:gpt layers=6 --seed 3 ...` compiles what `model: {name: gpt, layers: 6}` trains.
 """
 
@@ -76,7 +76,7 @@ class Cnn(nn.Module):
 
 
 class ResidualBlock(nn.Module):
-    """Two 3x3 convolutions, or 1x1, 3x3 and 1x1 ones, beside a way round."""
+    """Two 3x3 convolutions, or 1x1, 3x3 and 1x1 convolutions, with a shortcut connection."""
 
     def __init__(self, inputs: int, width: int, stride: int, is_bottleneck: bool) -> None:
         super().__init__()
@@ -111,9 +111,9 @@ class Resnet(nn.Module):
                  zero_init_residual: bool = False) -> None:
         super().__init__()
         if depth not in self.BLOCKS:
-            raise ValueError(f"model resnet has no depth of {depth}: 18, 34, 50, 101 and 152 are valid")
+            raise ValueError(f"model resnet: invalid depth {depth}; valid: 18, 34, 50, 101, 152")
         if stem not in ("imagenet", "small"):
-            raise ValueError(f"model resnet has no stem '{stem}': imagenet and small are valid")
+            raise ValueError(f"model resnet: invalid stem '{stem}'; valid: imagenet, small")
         self.pools = stem == "imagenet"
         self.conv1 = nn.Conv2d(in_channels, 64, 7, 2, 3, bias=False) if self.pools else \
             nn.Conv2d(in_channels, 64, 3, 1, 1, bias=False)
@@ -143,7 +143,7 @@ class Resnet(nn.Module):
 
 
 class SelfAttention(nn.Module):
-    """nn.MultiheadAttention of a sequence with itself."""
+    """nn.MultiheadAttention as self-attention."""
 
     def __init__(self, width: int, heads: int, dropout: float) -> None:
         super().__init__()
@@ -237,7 +237,7 @@ class Projection(nn.Module):
 
 
 class Table(nn.Module):
-    """A matrix with a row per token, position or logit. It draws nothing: Gpt.initialize() does."""
+    """A matrix with one row per token, position or logit. Gpt.initialize() initializes it."""
 
     def __init__(self, rows: int, width: int) -> None:
         super().__init__()
@@ -321,7 +321,7 @@ class Gpt(nn.Module):
 
 
 def build(name: str, seed: int, **config: object) -> nn.Module:
-    """What `model: {name: NAME, ...}` with run.seed `seed` makes."""
+    """The equivalent of `model: {name: NAME, ...}` with run.seed `seed`."""
     makers = {"mlp": mlp, "cnn": cnn, "resnet": resnet, "vit": vit, "gpt": gpt}
     if name not in makers:
         raise ValueError(f"unknown model '{name}'; valid: {', '.join(makers)}")

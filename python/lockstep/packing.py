@@ -1,4 +1,4 @@
-"""The file that Lockstep reads: a zip archive of stored members. docs/compiled.md describes it."""
+"""Writes the package file: an uncompressed zip archive. docs/compiled.md describes the format."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from safetensors.torch import save
 
 FORMAT = 2
 
-# What -march=native may make use of, by the names of /proc/cpuinfo, which has none for AVX-IFMA, AVX-VNNI-INT8 and AMX-FP16.
+# Instruction sets that -march=native may use, as in /proc/cpuinfo, which has no names for AVX-IFMA, AVX-VNNI-INT8 and AMX-FP16.
 X86_FLAGS = ("avx", "avx2", "fma", "f16c", "bmi1", "bmi2", "popcnt", "movbe", "abm", "sse4_1", "sse4_2", "ssse3", "aes",
              "pclmulqdq", "vaes", "vpclmulqdq", "sha_ni", "adx", "rdrand", "rdseed", "sse4a", "clwb", "avx512f", "avx512bw",
              "avx512cd", "avx512dq", "avx512vl", "avx512ifma", "avx512vbmi", "avx512_vbmi2", "avx512_vnni",
@@ -41,7 +41,7 @@ def describe(name: str, tensor: torch.Tensor, **more: object) -> dict[str, objec
 
 
 def write_package(path: Path, manifest: dict[str, object], members: dict[str, bytes]) -> None:
-    """Whole or not at all: the file is written beside its place and renamed."""
+    """Atomic: writes a temporary file in the same directory and renames it."""
     manifest["members"] = {name: {"bytes": len(content), "crc32": zlib.crc32(content)} for name, content in members.items()}
     part = path.with_name(f"{path.name}.{secrets.token_hex(8)}.part")
     try:

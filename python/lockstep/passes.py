@@ -1,4 +1,4 @@
-"""Training and evaluation, each on its way from the module to compiled code."""
+"""Traces and compiles the training and evaluation passes of a module."""
 
 import contextlib
 import io
@@ -17,11 +17,11 @@ from lockstep.losses import Batch
 from lockstep.segments import Part, count_targets, segment_names, split
 from lockstep.trial import place_of
 
-MOST_BYTES = 1 << 30  # of all tensors of a graph, for a batch that is only tried
+MAX_BYTES = 1 << 30  # of all tensors of a graph, for batches that are only used for testing
 
 
 class Pass:
-    """`sizes`: to trace batches of any size with, until one of them does; none: batches are of the example's size."""
+    """`sizes`: candidate sizes for tracing with dynamic batch size; empty: batches have the size of the example."""
 
     def __init__(self, training: bool, step: Step, state: State, batch: Batch, sizes: list[int], changed: list[str], segments: int):
         self.training, self.step, self.state, self.batch = training, step, state, batch
@@ -29,7 +29,7 @@ class Pass:
         self.name = "training" if training else "evaluation"
         self.code: dict[str, Code] = {}
         self.graph: Graph
-        self.parts: list[Part]  # of training
+        self.parts: list[Part]  # training only
 
     @property
     def dynamic(self) -> bool:
@@ -40,7 +40,7 @@ class Pass:
         while True:
             batch = resized(self.batch, self.sizes[0]) if self.dynamic else self.batch
             try:
-                with told_as_export(f" for batches of any size in {self.name}" if self.dynamic else ""):
+                with converted_export_errors(f" for batches of any size in {self.name}" if self.dynamic else ""):
                     self.graph = trace(self.step, self.state, batch, self.dynamic, self.training, self.changed)
                     self.programs = {name: part.program() for name, part in self._parts().items()}
                 return
@@ -60,7 +60,7 @@ class Pass:
                 self.trace()
 
     def sizes_to_try(self, size: int) -> tuple[list[int], int]:
-        """Of batches, to compare at; and the largest one that the code is known to be right for, 0: any."""
+        """The batch sizes to test, and the largest size for which the code is known to be correct; 0: any."""
         if not self.dynamic:
             return [size], 0
         points = {point for code in self.code.values() for point in code.turning_points} | set(self.graph.turning_points)
@@ -69,7 +69,7 @@ class Pass:
         return [size, *sorted(count for count in tried - {0, size} if self._can_try(count) and (largest == 0 or count <= largest))], largest
 
     def _can_try(self, size: int) -> bool:
-        return bytes_of(self.graph) * size / self.sizes[0] <= MOST_BYTES or size <= self.batch_size
+        return bytes_of(self.graph) * size / self.sizes[0] <= MAX_BYTES or size <= self.batch_size
 
     @property
     def batch_size(self) -> int:
@@ -83,14 +83,14 @@ class Pass:
         return {**parts, "count": count_targets(self.graph, len(self.state.names()))} if self.graph.has_targets else parts
 
     def _take_next_size(self, error: FixedSize) -> None:
-        """Raises CompileError: there is none."""
+        """Raises CompileError if there is none."""
         self.sizes = self.sizes[1:]
         if not self.sizes:
-            raise CompileError(f"{self.name} cannot take batches of any size: {error}") from error
+            raise CompileError(f"{self.name} does not support batches of any size: {error}") from error
 
 
 def bytes_of(graph: Graph) -> int:
-    """Of everything that it computes, with the batch that it was traced with."""
+    """The size of all computed tensors, with the traced batch size."""
     total = 0
     for node in graph.module.graph.nodes:
         value = node.meta.get("val")
@@ -101,10 +101,10 @@ def bytes_of(graph: Graph) -> int:
 
 
 @contextlib.contextmanager
-def told_as_export(what: str) -> Iterator[None]:
-    """What goes wrong is told in one line that ends with the user's own. Raises FixedSize and CompileError."""
+def converted_export_errors(what: str) -> Iterator[None]:
+    """Converts errors to FixedSize and CompileError, with one line that ends with the failing line of user code."""
     try:
-        with contextlib.redirect_stderr(io.StringIO()):  # torch.export prints graphs beside its errors
+        with contextlib.redirect_stderr(io.StringIO()):  # torch.export prints graphs in addition to errors
             yield
     except (CompileError, FixedSize):
         raise
@@ -120,7 +120,7 @@ def is_fixed(error: Exception) -> bool:
 
 
 def reason_of(error: Exception) -> str:
-    """torch's first line has none."""
+    """The reason; the first line of torch's message does not contain it."""
     lines = [line.strip(" -") for line in str(error).splitlines()]
     line = next((line for line in lines if "specialized" in line or "guard" in line), one_line(error))
     return f"{line[:300]}: use x.shape[0] or -1 for the batch"
@@ -128,6 +128,6 @@ def reason_of(error: Exception) -> str:
 
 def text_of(error: Exception) -> str:
     if "_local_scalar_dense" in str(error) or "data-dependent" in str(error).lower():
-        return ("it decides something in Python by the numbers in a tensor (a branch on a tensor, item(), F.one_hot without "
-                "num_classes), which a graph cannot: use torch.where, or give the number")
+        return ("its Python control flow depends on tensor data (a branch on a tensor, item(), F.one_hot without num_classes), "
+                "which a graph cannot represent: use torch.where, or specify the number")
     return one_line(error)

@@ -1,6 +1,6 @@
-"""A script: runs compiled code in a process that has what lockstep-trainer has, LibTorch and its operators.
+"""A script that runs compiled code in the same environment as lockstep-trainer: LibTorch and its operators.
 
-So it imports torch alone, nothing that a model needs in Python. lockstep.running starts it.
+Therefore it imports only torch, and nothing that a model needs in Python. Started by lockstep.running.
 """
 
 import ctypes
@@ -17,13 +17,13 @@ from torch._library.custom_ops import OPDEFS
 
 def prepare() -> None:
     for operator in OPDEFS.values():
-        operator._lib._destroy()  # torch defines these in Python: LibTorch has none of them
-    # The libraries rely on a process that has LibTorch's symbols in sight.
+        operator._lib._destroy()  # defined in Python by torch, not available in LibTorch
+    # The libraries require LibTorch's symbols to be globally visible in the process.
     ctypes.CDLL(os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so"), ctypes.RTLD_GLOBAL)
 
 
 def load(directory: Path, on_gpu: bool) -> Any:
-    """As models/compiled/graph.cpp does."""
+    """Loads a graph like models/compiled/graph.cpp."""
     (library,) = directory.rglob("*.so")
     if not on_gpu:
         return torch._C._aoti.AOTIModelContainerRunnerCpu(str(library), 1)
@@ -31,7 +31,7 @@ def load(directory: Path, on_gpu: bool) -> Any:
 
 
 def serve(caller: Connection, directory: str) -> None:
-    """Names of graphs with their inputs come in; outputs, or what went wrong, go back."""
+    """Receives graph names with inputs; sends outputs or an error message."""
     loaded: dict[str, Any] = {}
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Compiled code in a process of its own, so that it has there only what it has in lockstep-trainer."""
+"""Runs compiled code in a separate process, so that its environment is the same as in lockstep-trainer."""
 
 import contextlib
 import io
@@ -19,13 +19,13 @@ from lockstep.graphs import foreign_operator
 
 Run = Callable[[str, list[torch.Tensor]], list[torch.Tensor]]
 RUNNER = str(Path(__file__).with_name("runner.py"))
-PATIENCE_S = 600  # of one graph and batch
-ENDING_S = 10
+RUN_TIMEOUT_S = 600  # for one graph and batch
+EXIT_TIMEOUT_S = 10
 
 
 @contextlib.contextmanager
 def running(libraries: Mapping[str, bytes]) -> Iterator[Run]:
-    """A function that runs the graph of a name. It raises CompileError, for a foreign operator, and CompilerFault."""
+    """A function that runs the graph with a given name. It raises CompileError (unsupported operator) and CompilerFault."""
     with tempfile.TemporaryDirectory() as directory:
         for name, library in libraries.items():
             with zipfile.ZipFile(io.BytesIO(library)) as archive:
@@ -38,7 +38,7 @@ def running(libraries: Mapping[str, bytes]) -> Iterator[Run]:
 
 
 class Runner:
-    """The process. `directory`: of the graphs, and of its temporary files."""
+    """The process that runs the graphs. `directory`: contains the graphs and temporary files."""
 
     def __init__(self, directory: str):
         self.output = Path(directory, "output")
@@ -54,23 +54,23 @@ class Runner:
         torch.save(inputs, content)
         try:
             self.pipe.send((name, content.getvalue()))
-            if not self.pipe.poll(PATIENCE_S):
-                raise CompilerFault(f"the compiled code {name}.pt2 did not end within {PATIENCE_S} s")
+            if not self.pipe.poll(RUN_TIMEOUT_S):
+                raise CompilerFault(f"the compiled code {name}.pt2 timed out after {RUN_TIMEOUT_S} s")
             outputs, error = self.pipe.recv()
         except (EOFError, OSError):
             self.end()
-            raise CompilerFault(f"the compiled code {name}.pt2 ended its process{self.reason()}") from None
+            raise CompilerFault(f"the compiled code {name}.pt2 terminated its process{self.reason()}") from None
         if operator := re.search(r"Could not (?:find schema for|run) '?([\w:.]*\w)", error):
             raise foreign_operator(operator[1])
         if error:
-            raise CompilerFault(f"the compiled code {name}.pt2 cannot be run: {error}")
+            raise CompilerFault(f"the compiled code {name}.pt2 failed: {error}")
         return torch.load(io.BytesIO(outputs))
 
     def end(self) -> None:
-        """It does so by itself once the pipe is closed, unless it hangs."""
+        """Closes the pipe, on which the process exits; kills it if it hangs."""
         self.pipe.close()
         try:
-            self.process.wait(ENDING_S)
+            self.process.wait(EXIT_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -78,5 +78,5 @@ class Runner:
     def reason(self) -> str:
         code = self.process.returncode
         lines = [line.strip() for line in self.output.read_text(errors="replace").splitlines() if line.strip()]
-        line = next((line for line in lines if "ERROR" in line), lines[-1] if lines else "")  # of a sanitizer
+        line = next((line for line in lines if "ERROR" in line), lines[-1] if lines else "")  # e.g. of a sanitizer
         return f" with {f'signal {-code}' if code < 0 else f'exit code {code}'}{': ' if line else ''}{line[:300]}"

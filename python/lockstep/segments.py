@@ -1,8 +1,8 @@
-"""Cuts the graph of a training step into parts that run one after the other and hand on what they computed.
+"""Splits the graph of a training step into segments that run in sequence.
 
-The first one holds the forward pass and the backward pass down to the gradients of the last parameters, each further one
-goes on to those of the parameters before them: what it takes to average the gradients of one part while the next is
-computed. Values are numbered: first the inputs of the whole graph, then what the parts keep for later ones, in order.
+The first segment contains the forward pass and the backward pass to the gradients of the last parameters; each further
+segment continues to the gradients of the preceding parameters. Gradients of one segment can then be averaged while the next
+is computed. Values are numbered: the inputs of the whole graph, then the values kept by each segment, in order.
 """
 
 import operator
@@ -16,12 +16,12 @@ from lockstep.errors import CompileError
 from lockstep.graphs import Graph, export_graph, separate_outputs
 
 Node = torch.fx.Node
-BETWEEN = ("placeholder", "get_attr")  # what is not computed
+BETWEEN = ("placeholder", "get_attr")  # nodes that are not computed
 
 
 @dataclass
 class Part:
-    """Takes the values `takes`; gives its outputs, `gradients` among them, then `keeps` values for later parts."""
+    """Takes the values `takes`; returns its outputs, including `gradients`, then `keeps` values for later parts."""
 
     module: nn.Module
     takes: list[int]
@@ -35,11 +35,11 @@ class Part:
 
 
 class _Extracted(nn.Module):
-    """A graph of tensors as one of a list of tensors."""
+    """Wraps a graph with tensor arguments as a module with a list of tensors."""
 
     def __init__(self, graph: nn.Module):
         super().__init__()
-        self.held = graph  # "graph" is an attribute of GraphModule, in which constants of this module would be looked for
+        self.held = graph  # not "graph", which is an attribute of GraphModule and used to look up constants
 
     def forward(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         return self.held(*tensors)
@@ -50,12 +50,12 @@ def segment_names(count: int) -> list[str]:
 
 
 def split(graph: Graph, num_segments: int) -> list[Part]:
-    """`graph`: of training. The parts have about equally many bytes of gradients."""
+    """`graph`: the training graph. The parts have about the same number of bytes of gradients."""
     if num_segments == 1:
         return [Part(graph.module, list(range(len(graph.inputs))), graph.inputs, graph.shapes, graph.num_gradients)]
     if graph.shapes is not None:
-        raise CompileError("a backward pass of several segments takes batches of one size: leave out --dynamic-batch or --segments")
-    module = graph.program().run_decompositions({}).module(check_guards=False)  # nothing is changed in place any more
+        raise CompileError("--segments cannot be combined with --dynamic-batch: remove one of them")
+    module = graph.program().run_decompositions({}).module(check_guards=False)  # without in-place changes
     outputs = list(output_node(module).args[0])
     scalars, end = graph.num_scalars, graph.num_scalars + graph.num_gradients
     groups = cut([node.meta["val"].nbytes for node in outputs[scalars:end]], num_segments)
@@ -68,9 +68,9 @@ def split(graph: Graph, num_segments: int) -> list[Part]:
 
 
 def cut(sizes: list[int], count: int) -> list[tuple[int, int]]:
-    """Ranges [begin, end) of parameters, the last ones first, of about equal bytes; none is empty."""
+    """Non-empty ranges [begin, end) of parameters with about equal bytes, last parameters first."""
     if count > len(sizes):
-        raise CompileError(f"a backward pass of {count} segments, but the model has {len(sizes)} parameters to train")
+        raise CompileError(f"--segments {count}: the model has only {len(sizes)} trainable parameters")
     groups, end, left = [], len(sizes), sum(sizes)
     for number in range(count, 0, -1):
         begin, taken = end - 1, sizes[end - 1]
@@ -87,7 +87,7 @@ def output_node(module: torch.fx.GraphModule) -> Node:
 
 
 def is_view(node: Node) -> bool:
-    """Of memory that another node made: every part makes its own, at no cost."""
+    """Whether the node is a view of another node's memory. Views are free, so every part creates its own."""
     if node.target is operator.getitem:
         return is_view(node.all_input_nodes[0])
     schema = getattr(node.target, "_schema", None)
@@ -95,14 +95,14 @@ def is_view(node: Node) -> bool:
 
 
 def base_of(node: Node) -> Node:
-    """The node whose memory it is."""
+    """The node that owns the memory."""
     while is_view(node):
         node = node.all_input_nodes[0]
     return node
 
 
 def needed(wanted: list[Node], given: set[Node]) -> set[Node]:
-    """Nodes to compute `wanted` from those `given`, with inputs and constants of the graph."""
+    """The nodes needed to compute `wanted` from `given`, including inputs and constants of the graph."""
     found: set[Node] = set()
     todo = list(wanted)
     while todo:
@@ -110,13 +110,13 @@ def needed(wanted: list[Node], given: set[Node]) -> set[Node]:
         if node not in found and node not in given:
             found.add(node)
             todo.extend(node.all_input_nodes)
-    # Whoever takes one of several results takes it here: no part hands on a tuple.
+    # Includes all getitem nodes of a tuple, so that no part passes a tuple on.
     found |= {user for node in found for user in node.users if user.target is operator.getitem and user not in given}
     return found
 
 
 def link(module: torch.fx.GraphModule, wanted: list[list[Node]], inputs: list[torch.Tensor]) -> list[Part]:
-    """`wanted`: outputs of each part."""
+    """Builds the parts. `wanted`: the outputs of each part."""
     nodes = list(module.graph.nodes)
     numbers = {node: i for i, node in enumerate(node for node in nodes if node.op == "placeholder")}
     done: set[Node] = set()
@@ -148,7 +148,7 @@ def is_tuple(node: Node) -> bool:
 
 def extract(module: torch.fx.GraphModule, body: list[Node], inputs: list[Node], outputs: list[Node],
             kept: Set[Node] = frozenset()) -> _Extracted:
-    """`body` as a module. Of outputs in the memory of `kept`, which others read later, it gives copies."""
+    """`body` as a module. Copies outputs that share memory with `kept`, which later parts read."""
     graph = torch.fx.Graph()
     copies = {node: graph.placeholder(f"value_{i}") for i, node in enumerate(inputs)}
 
@@ -173,14 +173,14 @@ def extract(module: torch.fx.GraphModule, body: list[Node], inputs: list[Node], 
 
 
 def count_targets(graph: Graph, num_state: int) -> Part:
-    """From the fields of a batch to the number of targets in it. `graph`: of training."""
+    """The part that computes the number of targets from the fields of a batch. `graph`: the training graph."""
     module = graph.module
     sources = [node for node in module.graph.nodes if node.op == "placeholder"]
     fields = range(num_state, len(sources) - 1)
     target = output_node(module).args[0][graph.num_scalars - 1]
     found = needed([target], set())
     if any(node in found for i, node in enumerate(sources) if i not in fields):
-        raise CompileError("the 'targets' that the loss function gives depend on the model: they must depend on the batch alone")
+        raise CompileError("the 'targets' of the loss function depend on the model: they must depend only on the batch")
     body = [node for node in module.graph.nodes if node in found and node.op not in BETWEEN]
     return Part(extract(module, body, [sources[i] for i in fields], [target]), list(fields), [graph.inputs[i] for i in fields],
                 None if graph.shapes is None else [graph.shapes[i] for i in fields])

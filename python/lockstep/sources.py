@@ -1,4 +1,4 @@
-"""What the command line names: functions in Python files and modules, and the arguments they are called with."""
+"""Loads functions from Python files and modules named on the command line, and parses their arguments."""
 
 import contextlib
 import importlib
@@ -11,12 +11,12 @@ from typing import Callable, Iterator
 
 
 class Refused(Exception):
-    """Input that is wrong; the message is one line."""
+    """Invalid input; the message is one line."""
 
 
 @contextlib.contextmanager
-def code_of_the_user() -> Iterator[None]:
-    """Whatever goes wrong in it is input that is wrong."""
+def user_code() -> Iterator[None]:
+    """Converts exceptions of user code to Refused."""
     try:
         yield
     except Exception as error:
@@ -37,7 +37,7 @@ class Sources:
         """`model`: FILE.py:FUNCTION or MODULE:FUNCTION."""
         self.file, self.function = split(model)
         if not self.function:
-            raise Refused(f"'{model}' names no function: write FILE.py:FUNCTION, or MODULE:FUNCTION such as lockstep.models:gpt")
+            raise Refused(f"'{model}': expected FILE.py:FUNCTION, or MODULE:FUNCTION such as lockstep.models:gpt")
         self._modules: dict[str, ModuleType] = {}
 
     def load(self, file: str) -> ModuleType:
@@ -71,31 +71,31 @@ def load_file(file: str) -> ModuleType:
     sys.path.insert(0, str(path.resolve().parent))
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
-        raise Refused(f"{file}: is no Python file")
+        raise Refused(f"{file}: is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules.setdefault(path.stem, module)
-    with code_of_the_user():
+    with user_code():
         spec.loader.exec_module(module)
     return module
 
 
 def load_module(name: str) -> ModuleType:
     try:
-        with code_of_the_user():
+        with user_code():
             return importlib.import_module(name)
     except Refused as error:
         if isinstance(error.__cause__, ModuleNotFoundError) and error.__cause__.name in (name, name.split(".")[0]):
-            raise Refused(f"{name}: no such module (a file ends with .py)") from None
+            raise Refused(f"{name}: no such module (file names must end with .py)") from None
         raise
 
 
 def arguments_of(words: list[str]) -> dict[str, object]:
-    """Of NAME=VALUE, the values as JSON where they are that, else as text."""
+    """Parses NAME=VALUE arguments. Values are JSON if valid, otherwise strings."""
     given: dict[str, object] = {}
     for word in words:
         name, sign, value = word.partition("=")
         if not sign or not name.isidentifier():
-            raise Refused(f"'{word}': an argument of the model's function is written NAME=VALUE")
+            raise Refused(f"'{word}': expected NAME=VALUE, an argument of the model's function")
         try:
             given[name] = json.loads(value)
         except json.JSONDecodeError:

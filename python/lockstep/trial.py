@@ -1,4 +1,4 @@
-"""The model is tried in Python before anything is compiled, and what compiled code cannot do is refused with a way around."""
+"""Runs the model in Python before compiling it, and rejects unsupported features with a suggested alternative."""
 
 import copy
 import os
@@ -17,15 +17,15 @@ def verify_layers(module: nn.Module) -> None:
     for name, layer in module.named_modules():
         where = f"the layer '{name}'" if name else "the model"
         if isinstance(layer, nn.SyncBatchNorm):
-            raise CompileError(f"{where} is a SyncBatchNorm: compiled code computes its statistics over the batch of its own rank, "
-                               "not over all ranks; use BatchNorm, or leave out convert_sync_batchnorm()")
+            raise CompileError(f"{where} is a SyncBatchNorm: compiled code computes statistics over the local batch, not over all "
+                               "ranks; use BatchNorm, or remove convert_sync_batchnorm()")
         if getattr(layer, "sparse", False) is True and isinstance(layer, (nn.Embedding, nn.EmbeddingBag)):
-            raise CompileError(f"{where} is an {type(layer).__name__} with sparse=True: compiled code has no sparse gradients; "
-                               "use sparse=False")
+            raise CompileError(f"{where} is an {type(layer).__name__} with sparse=True: compiled code does not support sparse "
+                               "gradients; use sparse=False")
 
 
 def try_out(step: Step, state: State, batch: Batch, report: Callable[[str], None]) -> list[str]:
-    """The buffers that training changes, found by trying: operators such as batch_norm do not say that they change one."""
+    """The buffers that training changes, found by running it: operators such as batch_norm do not declare such changes."""
     before = _tensors_of(step.module)
     changed = _changed(before, _run(step, batch, training=True))
     for name in changed:
@@ -33,12 +33,12 @@ def try_out(step: Step, state: State, batch: Batch, report: Callable[[str], None
             raise CompileError(f"forward() changes '{name}', which is not in the state_dict, so the change would be lost: "
                                f"register it with register_buffer(..., persistent=True)")
     for name in _changed(before, _run(step, batch, training=False)):
-        report(f"warning: forward() changes '{name}' in evaluation too, after model.eval(): compiled evaluation leaves it as it is")
+        report(f"warning: forward() changes '{name}' in evaluation too, after model.eval(): compiled evaluation does not change it")
     return changed
 
 
 def _run(step: Step, batch: Batch, training: bool) -> dict[str, torch.Tensor]:
-    """The tensors of the module behind a forward pass."""
+    """The tensors of the module after a forward pass."""
     tried = copy.deepcopy(step).train(training)
     try:
         with torch.no_grad():
@@ -60,7 +60,7 @@ def _tensors_of(module: nn.Module) -> dict[str, torch.Tensor]:
 
 
 def _changed(before: dict[str, torch.Tensor], after: dict[str, torch.Tensor]) -> list[str]:
-    """The names of `before` whose tensors are others in `after`."""
+    """The names of tensors that differ between `before` and `after`."""
     return [name for name, tensor in before.items() if name in after and not _equal(tensor, after[name])]
 
 
@@ -71,15 +71,15 @@ def _equal(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def unused_fields(graph: Graph, batch: Batch, num_state: int) -> list[str]:
-    """`graph`: of training."""
+    """`graph`: the training graph."""
     sources = [node for node in graph.module.graph.nodes if node.op == "placeholder"]
     return [name for name, source in zip(batch, sources[num_state:]) if not source.users]
 
 
 def place_of(error: BaseException) -> str:
-    """The last line of code of an error that belongs neither to torch nor to this package."""
+    """The last line of the traceback that belongs neither to torch nor to this package."""
     ours = (os.path.dirname(torch.__file__), os.path.dirname(__file__), os.path.dirname(os.__file__))
-    models = os.path.join(os.path.dirname(__file__), "models.py")  # which is like one of the user
+    models = os.path.join(os.path.dirname(__file__), "models.py")  # treated as user code
     seen: BaseException | None = error
     places: list[traceback.FrameSummary] = []
     while seen is not None and not places:

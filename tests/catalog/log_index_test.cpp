@@ -69,7 +69,7 @@ void check_equal(IndexedLog& log, const char* name) {
 
 }  // namespace
 
-TEST_CASE("log index: has every value of the log, bit for bit, whatever blocks they lie in") {
+TEST_CASE("log index: has every value of the log, bit for bit, for any block boundaries") {
   IndexedLog log;
   for (int64_t step = 0; step < 20000; ++step) {
     std::vector<Metric> row = {{"train/loss", std::sin(static_cast<double>(step))}};
@@ -107,7 +107,7 @@ TEST_CASE("log index: follows a log that grows, over segments") {
   check_equal(log, "train/loss");
 }
 
-TEST_CASE("log index: a resume that goes back shows each step once, at every moment") {
+TEST_CASE("log index: after a resume that rewinds, each step is shown once at any time") {
   IndexedLog log;
   for (int64_t step = 0; step < 300; ++step) log.log(step, 1);
   log.index->catch_up();
@@ -130,7 +130,7 @@ TEST_CASE("log index: a resume that goes back shows each step once, at every mom
   CHECK(log.curve().value.size() == 401);
 }
 
-TEST_CASE("log index: a writer that was killed leaves a lost rank with all that it logged") {
+TEST_CASE("log index: the rank of a killed writer is lost, with all its logged values") {
   IndexedLog log;
   for (int64_t step = 0; step < 10; ++step) log.log(step, 1);
   const auto copy = log.directory.path() / "rank-00001.lsev";
@@ -150,7 +150,7 @@ TEST_CASE("log index: a writer that was killed leaves a lost rank with all that 
   CHECK_THAT(damaged.summary().problem, Catch::Contains("damaged after"));
 }
 
-TEST_CASE("log index: what is no event log is a problem, not an error") {
+TEST_CASE("log index: a file that is not an event log is a problem, not an error") {
   IndexedLog log;
   const auto path = log.directory.path() / "rank-00002.lsev";
   std::FILE* file = std::fopen(path.c_str(), "w");
@@ -161,7 +161,7 @@ TEST_CASE("log index: what is no event log is a problem, not an error") {
   CHECK_THAT(index.summary().problem, Catch::Contains("not an event log"));
 }
 
-TEST_CASE("log index: records are found again by their place, in any segment") {
+TEST_CASE("log index: records are found by position, in any segment") {
   IndexedLog log(2000);
   for (int64_t step = 0; step < 50; ++step) {
     Histogram histogram;
@@ -189,7 +189,7 @@ TEST_CASE("log index: records are found again by their place, in any segment") {
   CHECK_FALSE(log.index->read_record(beyond));
 }
 
-TEST_CASE("log index: a log that was replaced is read anew") {
+TEST_CASE("log index: a replaced log is read again") {
   IndexedLog log;
   log.log(1, 1);
   log.index->catch_up();

@@ -11,7 +11,7 @@
 using namespace lockstep;
 using namespace lockstep::catalog;
 
-TEST_CASE("catalog: what was changed is never followed by what somebody had read before") {
+TEST_CASE("catalog: a change is never overwritten by an older read") {
   const TemporaryDirectory directory;
   const auto run = directory / "run";
   std::filesystem::create_directories(run / "events");
@@ -43,7 +43,7 @@ TEST_CASE("catalog: what was changed is never followed by what somebody had read
   CHECK(num_stale == 0);
 }
 
-TEST_CASE("catalog: a run ended as the witnesses tell, whoever of them is the last") {
+TEST_CASE("catalog: the outcome does not depend on the order of the recorded facts") {
   const TemporaryDirectory directory;
   const auto run = directory / "run";
   std::filesystem::create_directories(run / "events");

@@ -75,7 +75,7 @@ TEST_CASE("runs: newest job first, the ranks of a job in order") {
   CHECK(records.at(0).metrics().at("train/loss")->count == 2);
 }
 
-TEST_CASE("runs: the state is what end.json says, then the log, then whether a process writes it") {
+TEST_CASE("runs: the state comes from end.json, then the log, then whether a process writes it") {
   const TemporaryDirectory runs;
   add_job(runs.path(), "job", kMain, 1, 1.7e9);
   const auto state = [&] { return list_runs(runs.path()).at(0).end().state; };
@@ -123,7 +123,7 @@ TEST_CASE("runs: damaged runs are listed with what could be read and a note") {
         Ids{"cannot read " + path.string() + ": not a file"});
 }
 
-TEST_CASE("runs: an id may be an entry, a job, or the beginning of one") {
+TEST_CASE("runs: an id may be an entry, a job, or a prefix of either") {
   const TemporaryDirectory runs;
   add_job(runs.path(), "mnist-1", kMain, 1, 1.70e9);
   add_job(runs.path(), "mnist-2", kAll, 2, 1.71e9);
@@ -169,7 +169,7 @@ std::vector<std::string> notes_of_tags(const std::filesystem::path& runs) {
 
 }  // namespace
 
-TEST_CASE("runs: what the index has is not read again, unless somebody changed it") {
+TEST_CASE("runs: indexed runs are not read again unless they changed") {
   const TemporaryDirectory runs;
   for (const std::string id : {"a", "b", "c", "d"}) add_job(runs.path(), id, kMain, 1, 1.7e9);
   keep_in_index(runs.path(), {"a", "b", "c"});
@@ -190,7 +190,7 @@ TEST_CASE("runs: what the index has is not read again, unless somebody changed i
   CHECK(ids(list_runs(runs.path())) == Ids{"a", "b", "d"});
 }
 
-TEST_CASE("runs: an index that is damaged, old or gone is passed over, and never written") {
+TEST_CASE("runs: a corrupt, old or missing index is ignored, and never written") {
   const TemporaryDirectory runs;
   for (const std::string id : {"a", "b"}) add_job(runs.path(), id, kMain, 1, 1.7e9);
   keep_in_index(runs.path(), {"a", "b"});
@@ -211,7 +211,7 @@ TEST_CASE("runs: an index that is damaged, old or gone is passed over, and never
   CHECK_FALSE(std::filesystem::exists(index.parent_path()));
 }
 
-TEST_CASE("runs: logs that are links are read, whatever an index without them says") {
+TEST_CASE("runs: logs that are links are read even if the index does not have them") {
   const TemporaryDirectory runs, elsewhere;
   add_job(elsewhere.path(), "job", kAll, 2, 1.7e9);
   std::filesystem::create_directories(runs / "job/events");

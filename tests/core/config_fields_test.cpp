@@ -76,7 +76,7 @@ std::string error_of_text(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("config fields: what is given is read, the rest keeps its default") {
+TEST_CASE("config fields: values that are set are read, others keep their defaults") {
   const auto config =
       read("path: p\nlr: 0.5\ninner: {mode: safe}\nevery: 2 epochs\nhidden: [4, 5]\n");
   CHECK(config.lr == 0.5);
@@ -100,7 +100,7 @@ TEST_CASE("config fields: an unknown key is an error with file, line, path and t
   CHECK(error_of_text("inner: {\"a\\nb\": 1}\n").find('\n') == std::string::npos);
 }
 
-TEST_CASE("config fields: a number outside its limits names them") {
+TEST_CASE("config fields: an error for a number out of range states the limits") {
   CHECK(error_of_text("lr: 0\n") == "config: run.yaml:2: lr: expected more than 0, got '0'");
   CHECK(error_of_text("lr: -0.0\n") == "config: run.yaml:2: lr: expected more than 0, got '-0.0'");
   CHECK(error_of_text("fraction: 1\n") ==
@@ -115,7 +115,7 @@ TEST_CASE("config fields: a number outside its limits names them") {
         "config: run.yaml:4: hidden[1]: expected at least 1, got '0'");
 }
 
-TEST_CASE("config fields: a choice that does not exist names those that do") {
+TEST_CASE("config fields: an error for an unknown choice lists the valid ones") {
   CHECK(error_of_text("inner: {mode: fats}\n") ==
         "config: run.yaml:2: inner.mode: unknown value 'fats'; did you mean 'fast'? valid: fast, "
         "safe");
@@ -138,7 +138,7 @@ TEST_CASE("config fields: a value that needs another setting is an error without
   CHECK(error_of_text("warmup: false\n") == "no error");
 }
 
-TEST_CASE("config fields: a section read alone knows its own settings, not those of others") {
+TEST_CASE("config fields: a section read alone checks only its own settings") {
   const auto error = [](const std::string& text) {
     return error_of([&] {
       Section config;
@@ -151,25 +151,25 @@ TEST_CASE("config fields: a section read alone knows its own settings, not those
   CHECK(error("warmup: true\n") == "no error");
 }
 
-TEST_CASE("config fields: what must be given is asked for") {
+TEST_CASE("config fields: a missing required value is an error") {
   CHECK(error_of([] { read("lr: 1\n"); }) == "config: run.yaml:1: path: is required");
   CHECK(error_of([] { read(""); }).ends_with("path: is required"));
 }
 
-TEST_CASE("config fields: a value where a map belongs, and the other way round") {
+TEST_CASE("config fields: a value instead of a map is an error, and vice versa") {
   CHECK(error_of_text("inner: 3\n") ==
         "config: run.yaml:2: inner: expected a map of 'key: value', got '3'");
   CHECK(error_of_text("inner: depth:3\n") ==
-        "config: run.yaml:2: inner: expected a map of 'key: value', with a space behind ':', got "
+        "config: run.yaml:2: inner: expected a map of 'key: value', with a space after ':', got "
         "'depth:3'");
   CHECK(error_of_text("inner:{depth: 3}\n") ==
-        "config: run.yaml:2: inner:{depth: there must be a space behind 'inner:'");
+        "config: run.yaml:2: inner:{depth: expected a space after 'inner:'");
   CHECK(error_of_text("inner: [1]\n") ==
         "config: run.yaml:2: inner: expected a map of 'key: value', got a list of 1");
   CHECK(error_of_text("lr: {a: 1}\n") == "config: run.yaml:2: lr: expected a number, got a map");
 }
 
-TEST_CASE("config fields: an override is as strict as the file and names itself") {
+TEST_CASE("config fields: an override is as strict as the file and is named in errors") {
   auto root = parse_config("path: p\n", "run.yaml");
   apply_override(root, "inner.depth=12");
   Outer config;
@@ -177,7 +177,7 @@ TEST_CASE("config fields: an override is as strict as the file and names itself"
         "config: argument 'inner.depth=12': inner.depth: expected at most 8, got '12'");
 }
 
-TEST_CASE("config fields: the schema says types, defaults, limits and what is required") {
+TEST_CASE("config fields: the schema has types, defaults, limits and required fields") {
   const auto schema = ConfigDescriber::describe(Outer{});
   CHECK(schema["additionalProperties"] == false);
   CHECK(schema["required"] == Json::array({"path"}));
@@ -197,7 +197,7 @@ TEST_CASE("config fields: the schema says types, defaults, limits and what is re
   CHECK(properties["inner"]["properties"]["mode"]["enum"] == Json::array({"fast", "safe"}));
 }
 
-TEST_CASE("config fields: help has a line per key with type, default and meaning") {
+TEST_CASE("config fields: help has a line per key with type, default and description") {
   const auto help = render_help(ConfigDescriber::describe(Outer{}));
   for (const std::string line :
        {"lr (number = 0.1)  learning rate\n", "path (string, required)  where\n",

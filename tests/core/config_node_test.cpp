@@ -22,21 +22,21 @@ std::string error_of_override(const std::string& file, const std::string& assign
 
 }  // namespace
 
-TEST_CASE("config node: an override without a value is refused") {
+TEST_CASE("config node: an override without a value is rejected") {
   for (const std::string assignment : {"data.batch_size=", "data.batch_size= "})
     CHECK(error_of_override("", assignment) ==
           "config: argument '" + assignment +
-              "': the value is empty (a variable that is not set?); write null for nothing and "
-              "\"\" for empty text, in quotes for the shell: 'data.batch_size=null'");
+              "': the value is empty (is a shell variable not set?); use null to remove a value or "
+              "\"\" for an empty string, quoted for the shell: 'data.batch_size=null'");
 }
 
-TEST_CASE("config node: a line that a tab indents is named") {
+TEST_CASE("config node: an error names a line that is indented with a tab") {
   CHECK(error_of_text("a: 1\nb:\n\tc: 2\n")
             .ends_with("; run.yaml:3 is indented with a tab: YAML allows spaces only"));
   CHECK(error_of_text("a: [1\n").find("tab") == std::string::npos);
 }
 
-TEST_CASE("config node: maps, lists and scalars, each with the line it was written on") {
+TEST_CASE("config node: maps, lists and scalars have their line numbers") {
   const auto root = parse("run: {name: mnist}\n\nmodel:\n  hidden: [1, 2]\n  bias:\n");
   REQUIRE(root.kind == Kind::Map);
   CHECK(root.find("run")->find("name")->scalar == "mnist");
@@ -50,7 +50,7 @@ TEST_CASE("config node: maps, lists and scalars, each with the line it was writt
   CHECK(root.find("nothing") == nullptr);
 }
 
-TEST_CASE("config node: quoting is remembered") {
+TEST_CASE("config node: quoting is recorded") {
   const auto root =
       parse("a: 1\nb: \"1\"\nc: '1'\nd: !!str 1\ne: |\n  1\nf: null\ng: \"null\"\nh: ~\ni: \"\"\n");
   CHECK_FALSE(root.find("a")->quoted);
@@ -63,7 +63,7 @@ TEST_CASE("config node: quoting is remembered") {
   CHECK(root.find("h")->kind == Kind::Null);
 }
 
-TEST_CASE("config node: text in blocks keeps its line breaks") {
+TEST_CASE("config node: block scalars keep their line breaks") {
   CHECK(parse("a: |\n  x\n  y\n").find("a")->scalar == "x\ny\n");
   CHECK(parse("a: |\n  x").find("a")->scalar == "x");
   CHECK(parse("a: |-\n  x\n").find("a")->scalar == "x");
@@ -81,7 +81,7 @@ TEST_CASE("config node: an empty file is an empty map") {
   }
 }
 
-TEST_CASE("config node: line ends of Windows and a byte order mark change nothing") {
+TEST_CASE("config node: Windows line ends and a byte order mark have no effect") {
   const auto root = parse(
       "\xef\xbb\xbf"
       "a: x\r\nb:\r\n  c: y\r\n");
@@ -90,10 +90,9 @@ TEST_CASE("config node: line ends of Windows and a byte order mark change nothin
   CHECK(root.find("b")->find("c")->origin == "run.yaml:3");
 }
 
-TEST_CASE("config node: what is no map at the top is refused") {
-  CHECK(error_of_text("- a\n") == "config: run.yaml: a run file is a map of 'key: value' lines");
-  CHECK(error_of_text("just text") ==
-        "config: run.yaml: a run file is a map of 'key: value' lines");
+TEST_CASE("config node: a top level that is not a map is rejected") {
+  CHECK(error_of_text("- a\n") == "config: run.yaml: expected a map of 'key: value' lines");
+  CHECK(error_of_text("just text") == "config: run.yaml: expected a map of 'key: value' lines");
 }
 
 TEST_CASE("config node: a syntax error names its line") {
@@ -109,20 +108,21 @@ TEST_CASE("config node: a syntax error names its line") {
   CHECK(error_of_text("a: @x\n").starts_with("config: run.yaml:1: not valid YAML: "));
 }
 
-TEST_CASE("config node: what would be lost or misread without a word is an error") {
-  CHECK(error_of_text("a: 1\nb: 2\na: 3\n") == "config: run.yaml:3: key 'a' is given twice");
-  CHECK(error_of_text("a: {x: 1, \"x\": 2}") == "config: run.yaml:1: key 'x' is given twice");
+TEST_CASE("config node: content that would be silently lost or misread is an error") {
+  CHECK(error_of_text("a: 1\nb: 2\na: 3\n") == "config: run.yaml:3: duplicate key 'a'");
+  CHECK(error_of_text("a: {x: 1, \"x\": 2}") == "config: run.yaml:1: duplicate key 'x'");
   CHECK(error_of_text("a: 1\n---\nb: 2\n") ==
-        "config: run.yaml:2: a second document begins here; only one is read");
+        "config: run.yaml:2: a run file must contain only one YAML document; a second one "
+        "starts here");
   CHECK(error_of_text("b: &b {x: 1}\na:\n  <<: *b\n  y: 1\n") ==
         "config: run.yaml:3: merge keys ('<<') are not supported: repeat the keys");
   CHECK(error_of_text("a: !env HOME\n") ==
-        "config: run.yaml:1: the tag '!env' is not supported: write the value alone");
-  CHECK(error_of_text("a: !!int \"3\"\n").find("is not supported: write the value alone") !=
+        "config: run.yaml:1: tag '!env' is not supported: write only the value");
+  CHECK(error_of_text("a: !!int \"3\"\n").find("is not supported: write only the value") !=
         std::string::npos);
-  CHECK(error_of_text("[1, 2]: x\n") == "config: run.yaml:1: a key must be plain text");
-  CHECK(error_of_text("~: x\n") == "config: run.yaml:1: a key must be plain text");
-  CHECK(error_of_text("\"\": x\n") == "config: run.yaml:1: a key must be plain text");
+  CHECK(error_of_text("[1, 2]: x\n") == "config: run.yaml:1: keys must be non-empty plain text");
+  CHECK(error_of_text("~: x\n") == "config: run.yaml:1: keys must be non-empty plain text");
+  CHECK(error_of_text("\"\": x\n") == "config: run.yaml:1: keys must be non-empty plain text");
 }
 
 TEST_CASE("config node: bytes that are not UTF-8 text are an error with their line") {
@@ -142,12 +142,12 @@ TEST_CASE("config node: bytes that are not UTF-8 text are an error with their li
   CHECK(parse("a: größe 模型\n").find("a")->scalar == "größe 模型");
 }
 
-TEST_CASE("config node: an alias is a copy of what it names") {
+TEST_CASE("config node: an alias is a copy of its anchor") {
   const auto root = parse("a: &x {lr: 1}\nb: *x\n");
   CHECK(root.find("b")->find("lr")->scalar == "1");
 }
 
-TEST_CASE("config node: hostile files end in an error, soon and in little memory") {
+TEST_CASE("config node: malicious files fail quickly and with little memory") {
   std::string bomb = "a: &a [x, x, x, x, x, x, x, x, x, x]\n";
   for (char name = 'b'; name < 'm'; ++name) {
     bomb.append({name, ':', ' ', '&', name, ' ', '['});
@@ -175,8 +175,8 @@ TEST_CASE("config node: hostile files end in an error, soon and in little memory
         "config: run.yaml: larger than 4 MiB");
 }
 
-TEST_CASE("config node: text behind the end of a document is not ignored") {
-  // On the first of these YAML::LoadAll() of yaml-cpp 0.7 never ends.
+TEST_CASE("config node: text after the end of a document is not ignored") {
+  // On the first of these YAML::LoadAll() of yaml-cpp 0.7 does not terminate.
   for (const auto* text : {", '-3, clip: null}\nhidden: [256, 128]\n", "{a: 1}}\n",
                            "a: 1\n...\nb: 2\n", "}", "]", ","}) {
     INFO(text);
@@ -184,7 +184,7 @@ TEST_CASE("config node: text behind the end of a document is not ignored") {
   }
 }
 
-TEST_CASE("config node: as many keys as the limit allows are read in a moment") {
+TEST_CASE("config node: the maximum number of keys is read quickly") {
   std::string text;
   for (int i = 0; i < 90'000; ++i) text.append("k").append(std::to_string(i)).append(": 1\n");
   CHECK(parse(text).members.size() == 90'000);
@@ -205,7 +205,7 @@ TEST_CASE("config node: files that cannot be read are named") {
   CHECK(read_config_file(path).find("lr")->origin == path + ":1");
 }
 
-TEST_CASE("override: sets, adds and replaces, and says where a value came from") {
+TEST_CASE("override: sets, adds and replaces values, and records their origin") {
   auto root = parse("optimizer: {name: sgd, lr: 0.1}\nrun:\n");
   apply_override(root, "optimizer.lr=0.5");
   CHECK(root.find("optimizer")->find("lr")->scalar == "0.5");
@@ -233,28 +233,25 @@ TEST_CASE("override: the last one wins") {
   CHECK(root.find("a")->members.size() == 1);
 }
 
-TEST_CASE("override: one that cannot be applied is an error that repeats it") {
-  CHECK(error_of_override("", "lr") ==
-        "config: argument 'lr': an override is written key.subkey=value");
-  CHECK(error_of_override("", "=1") ==
-        "config: argument '=1': an override is written key.subkey=value");
-  CHECK(error_of_override("", "") ==
-        "config: argument '': an override is written key.subkey=value");
+TEST_CASE("override: an error quotes an override that cannot be applied") {
+  CHECK(error_of_override("", "lr") == "config: argument 'lr': expected key.subkey=value");
+  CHECK(error_of_override("", "=1") == "config: argument '=1': expected key.subkey=value");
+  CHECK(error_of_override("", "") == "config: argument '': expected key.subkey=value");
   CHECK(error_of_override("", "a..b=1") == "config: argument 'a..b=1': 'a..b' has an empty key");
   CHECK(error_of_override("", ".a=1") == "config: argument '.a=1': '.a' has an empty key");
   CHECK(error_of_override("", "a.=1") == "config: argument 'a.=1': 'a.' has an empty key");
   CHECK(error_of_override("a: {b: 3}", "a.b.c=1") ==
-        "config: argument 'a.b.c=1': 'a.b' is no map, it has no 'c'");
+        "config: argument 'a.b.c=1': 'a.b' is not a map and has no member 'c'");
   CHECK(error_of_override("a: [1]", "a.0=1") ==
-        "config: argument 'a.0=1': 'a' is no map, it has no '0'");
+        "config: argument 'a.0=1': 'a' is not a map and has no member '0'");
   CHECK(error_of_override("", "a=[1").starts_with("config: argument 'a=[1': not valid YAML: "));
   CHECK(error_of_override("", "a={x: 1, x: 2}") ==
-        "config: argument 'a={x: 1, x: 2}': key 'x' is given twice");
+        "config: argument 'a={x: 1, x: 2}': duplicate key 'x'");
   CHECK(error_of_override("", "a=\xff") ==
         "config: argument 'a=\\xff': not UTF-8 text (byte \\xff)");
 }
 
-TEST_CASE("override: a hostile one ends in one short line") {
+TEST_CASE("override: a malicious override yields one short error line") {
   const auto many = error_of_override("", std::string("a=").append(100'000, '['));
   CHECK(many.size() < 300);
   std::string deep = "a";

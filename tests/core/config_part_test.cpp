@@ -83,20 +83,19 @@ std::string error_of_text(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("part: the name picks the class, the rest is its own config") {
+TEST_CASE("part: the name selects the class, the other keys are its config") {
   const auto drawing = read("front: {name: box, sides: [2, 3]}\n");
   CHECK(drawing.front.name() == "box");
   CHECK(drawing.front.build(10)->area() == 60);
 }
 
-TEST_CASE(
-    "part: a default name is used, also with settings but no name, or nothing behind the key") {
+TEST_CASE("part: a default name is used, also for settings without a name or an empty value") {
   CHECK(read("").back.build(3)->area() == 9);
   CHECK(read("back: {side: 2}\n").back.build(1)->area() == 4);
   CHECK(read("back:\n").back.build(3)->area() == 9);
 }
 
-TEST_CASE("part: without a default nothing is chosen, and null says so") {
+TEST_CASE("part: without a default nothing is selected, which is dumped as null") {
   CHECK_FALSE(read("").front.is_set());
   CHECK_FALSE(read("front: null\n").front.is_set());
   CHECK(error_of_text<StrictDrawing>("front: null\n") ==
@@ -104,7 +103,7 @@ TEST_CASE("part: without a default nothing is chosen, and null says so") {
   CHECK(error_of_text<StrictDrawing>("").ends_with("front: is required"));
 }
 
-TEST_CASE("part: mistakes are named with the registered names") {
+TEST_CASE("part: errors list the registered names") {
   CHECK(error_of_text("front: {name: sqare}\n") ==
         "config: run.yaml:1: front.name: unknown shape 'sqare'; did you mean 'square'? valid: box, "
         "square");
@@ -115,17 +114,17 @@ TEST_CASE("part: mistakes are named with the registered names") {
   CHECK(error_of_text("front: {side: 2}\n") ==
         "config: run.yaml:1: front.name: is required; valid: box, square");
   CHECK(error_of_text("front: {name: [1]}\n") ==
-        "config: run.yaml:1: front.name: expected text, got a list of 1");
+        "config: run.yaml:1: front.name: expected a string, got a list of 1");
 }
 
-TEST_CASE("part: a key of another class is unknown here") {
+TEST_CASE("part: a key of another class is unknown") {
   CHECK(error_of_text("front:\n  name: box\n  side: 2\n") ==
         "config: run.yaml:3: front.side: unknown key; did you mean 'sides'? valid: name, sides");
   CHECK(error_of_text("front: {name: square, side: 0}\n") ==
         "config: run.yaml:1: front.side: expected more than 0, got '0'");
 }
 
-TEST_CASE("part: its dump has the name and every setting, and reads back") {
+TEST_CASE("part: the dump has the name and all settings, and can be read") {
   const auto drawing = read("front: {name: box, sides: [2, 3]}\n");
   const auto json = ConfigDumper::dump(drawing);
   CHECK(json["front"] == Json({{"name", "box"}, {"sides", {2, 3}}}));
@@ -133,7 +132,7 @@ TEST_CASE("part: its dump has the name and every setting, and reads back") {
   CHECK(ConfigDumper::dump(read(to_yaml(json))) == json);
 }
 
-TEST_CASE("part: one that is not set is dumped as null, and reads back") {
+TEST_CASE("part: an unset part is dumped as null, and can be read") {
   const auto json = ConfigDumper::dump(read(""));
   CHECK(json["front"].is_null());
   CHECK(ConfigDumper::dump(read(to_yaml(json))) == json);
@@ -143,20 +142,20 @@ TEST_CASE("part: the schema has a variant per registered name") {
   const auto schema = ConfigDescriber::describe(Drawing{});
   const auto& front = schema["properties"]["front"]["anyOf"];
   REQUIRE(front.size() == 3);
-  CHECK(front[2] == Json({{"type", "null"}}));  // as it is dumped where nothing is chosen
+  CHECK(front[2] == Json({{"type", "null"}}));  // as dumped if nothing is selected
   CHECK(schema["properties"]["back"]["anyOf"].size() == 2);
   CHECK(front[0]["properties"]["name"]["const"] == "box");
   CHECK(front[0]["description"] == "two pairs");
   CHECK(front[0]["required"] == Json::array({"name"}));
   CHECK(front[1]["properties"]["side"]["default"] == 1.0);
-  // The default's name may be left out.
+  // The name of the default may be omitted.
   CHECK_FALSE(schema["properties"]["back"]["anyOf"][1].contains("required"));
   CHECK(render_help(schema).find(
             "  name: square  four equal sides\n    side (number = 1.0)  length\n") !=
         std::string::npos);
 }
 
-TEST_CASE("registry: names come sorted, and two of a name are reported") {
+TEST_CASE("registry: names are sorted, and duplicate names are reported") {
   CHECK(shapes().names() == std::vector<std::string>{"box", "square"});
   CHECK(shapes().kind() == "shape");
   CHECK(shapes().find("circle") == nullptr);

@@ -1,5 +1,5 @@
-// A resolved config, dumped as YAML, reads back to the same values: what makes a run's config.yaml
-// a run file.
+// A resolved config, dumped as YAML, is read back unchanged, so that a run's config.yaml is a run
+// file.
 #include <bit>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -107,7 +107,7 @@ const std::vector<std::string> kOddTexts = {"",
 
 }  // namespace
 
-TEST_CASE("round trip: texts that look like something else stay texts") {
+TEST_CASE("round trip: strings that look like other types stay strings") {
   for (const auto& text : kOddTexts) {
     INFO(text);
     const Values values{.text = text, .maybe = text, .texts = {text, "x", text}};
@@ -115,9 +115,9 @@ TEST_CASE("round trip: texts that look like something else stay texts") {
   }
 }
 
-TEST_CASE("round trip: texts as keys stay keys") {
+TEST_CASE("round trip: strings as keys stay keys") {
   for (const auto& text : kOddTexts) {
-    if (text.empty() || text == "<<") continue;  // which a run file cannot have
+    if (text.empty() || text == "<<") continue;  // not valid in a run file
     INFO(text);
     const auto root = parse_config(to_yaml(Json{{text, 1}}), "config.yaml");
     REQUIRE(root.members.size() == 1);
@@ -160,7 +160,7 @@ TEST_CASE("round trip: random text") {
   }
 }
 
-TEST_CASE("round trip: nothing, empty lists and empty maps") {
+TEST_CASE("round trip: null, empty lists and empty maps") {
   CHECK(round_trip(Values{}) == Values{});
   const Json json = {
       {"a", Json::object()}, {"b", Json::array()}, {"c", nullptr}, {"d", {{"e", Json::object()}}}};

@@ -8,7 +8,7 @@ using namespace lockstep;
 
 namespace {
 
-// The value of `text` as a run file would have it behind "x: ".
+// The value of `text` after "x: " in a run file.
 template <class T>
 T read(const std::string& text) {
   const auto root = parse_config("x: " + text + "\n", "run.yaml");
@@ -40,7 +40,7 @@ TEST_CASE("config value: a flag is true or false and nothing else") {
   CHECK(error_of_value<bool>("") == expected("true or false", "nothing"));
 }
 
-TEST_CASE("config value: whole numbers up to 64 bits") {
+TEST_CASE("config value: integers have up to 64 bits") {
   CHECK(read<int64_t>("0") == 0);
   CHECK(read<int64_t>("-17") == -17);
   CHECK(read<int64_t>("+17") == 17);
@@ -48,18 +48,18 @@ TEST_CASE("config value: whole numbers up to 64 bits") {
   CHECK(read<int64_t>("-9223372036854775808") == INT64_MIN);
 }
 
-TEST_CASE("config value: what is no whole number is refused, not rounded") {
+TEST_CASE("config value: values that are not integers are rejected, not rounded") {
   for (const std::string text : {"1.0", "1e3", "1_000", "0x10", "12 ", "9223372036854775808",
                                  "1,000", "+-5", "++5", "--5", "abc", ".inf", "1 2"}) {
     INFO(text);
-    const auto shown = text == "12 " ? std::string() : expected("a whole number", "'" + text + "'");
+    const auto shown = text == "12 " ? std::string() : expected("an integer", "'" + text + "'");
     if (!shown.empty()) CHECK(error_of_value<int64_t>(text) == shown);
   }
-  CHECK(read<int64_t>("12 ") == 12);  // blanks at the end of a line are no part of it
-  CHECK(error_of_value<int64_t>("\"12\"") == expected("a whole number", "\"12\""));
-  CHECK(error_of_value<int64_t>("[12]") == expected("a whole number", "a list of 1"));
-  CHECK(error_of_value<int64_t>("{a: 12}") == expected("a whole number", "a map"));
-  CHECK(error_of_value<int64_t>("") == expected("a whole number", "nothing"));
+  CHECK(read<int64_t>("12 ") == 12);  // trailing spaces are not part of the value
+  CHECK(error_of_value<int64_t>("\"12\"") == expected("an integer", "\"12\""));
+  CHECK(error_of_value<int64_t>("[12]") == expected("an integer", "a list of 1"));
+  CHECK(error_of_value<int64_t>("{a: 12}") == expected("an integer", "a map"));
+  CHECK(error_of_value<int64_t>("") == expected("an integer", "nothing"));
 }
 
 TEST_CASE("config value: numbers in the usual notations") {
@@ -71,24 +71,24 @@ TEST_CASE("config value: numbers in the usual notations") {
   CHECK(read<double>("1.7976931348623157e308") == 1.7976931348623157e308);
 }
 
-TEST_CASE("config value: numbers that are not finite, too large or no numbers are refused") {
+TEST_CASE("config value: non-finite and out-of-range numbers and other text are rejected") {
   for (const std::string text : {"nan", ".nan", "inf", "-inf", ".inf", "1e999", "-1e999", "1e-999",
                                  "0x1p3", "1.2.3", "1e", "1,5", "+-1", "3 steps"})
     CHECK(error_of_value<double>(text) == expected("a number", "'" + text + "'"));
   CHECK(error_of_value<double>("'0.1'") == expected("a number", "\"0.1\""));
 }
 
-TEST_CASE("config value: text is any scalar") {
+TEST_CASE("config value: any scalar is a string") {
   CHECK(read<std::string>("mnist") == "mnist");
   CHECK(read<std::string>("12") == "12");
   CHECK(read<std::string>("true") == "true");
   CHECK(read<std::string>("\"\"").empty());
   CHECK(read<std::string>("\"a\\nb\"") == "a\nb");
-  CHECK(error_of_value<std::string>("") == expected("text", "nothing"));
-  CHECK(error_of_value<std::string>("null") == expected("text", "nothing"));
-  CHECK(error_of_value<std::string>("[a]") == expected("text", "a list of 1"));
+  CHECK(error_of_value<std::string>("") == expected("a string", "nothing"));
+  CHECK(error_of_value<std::string>("null") == expected("a string", "nothing"));
+  CHECK(error_of_value<std::string>("[a]") == expected("a string", "a list of 1"));
   CHECK(error_of_value<std::string>("\"a\\0b\"") ==
-        expected("text without a NUL character", "\"a\\x00b\""));
+        expected("a string without a NUL character", "\"a\\x00b\""));
 }
 
 TEST_CASE("config value: an option may be null, and is otherwise strict") {
@@ -98,17 +98,17 @@ TEST_CASE("config value: an option may be null, and is otherwise strict") {
   CHECK(error_of_value<std::optional<double>>("none") == expected("a number", "'none'"));
 }
 
-TEST_CASE("config value: a list reads each item and names the one that is wrong") {
+TEST_CASE("config value: a list reads each item, and errors name the invalid item") {
   CHECK(read<std::vector<int64_t>>("[1, 2]") == std::vector<int64_t>{1, 2});
   CHECK(read<std::vector<int64_t>>("[]").empty());
   CHECK(error_of_value<std::vector<int64_t>>("[1, x]") ==
-        "config: run.yaml:1: part.x[1]: expected a whole number, got 'x'");
+        "config: run.yaml:1: part.x[1]: expected an integer, got 'x'");
   CHECK(error_of_value<std::vector<int64_t>>("3") == expected("a list", "'3'"));
   CHECK(error_of_value<std::vector<int64_t>>("[[1]]") ==
-        "config: run.yaml:1: part.x[0]: expected a whole number, got a list of 1");
+        "config: run.yaml:1: part.x[0]: expected an integer, got a list of 1");
 }
 
-TEST_CASE("config value: long and odd values are shown short and on one line") {
+TEST_CASE("config value: long and unusual values are shown truncated on one line") {
   const auto text =
       error_of_value<int64_t>("\"line one\\nline two " + std::string(5'000, 'x') + "\"");
   CHECK(text.size() < 200);

@@ -1,5 +1,5 @@
-// The source is included so that the portable form is tested as well, which this machine may never
-// choose.
+// Includes the source to test the portable implementation, which may not be selected on this
+// machine.
 #include "core/system/crc32c.cpp"
 
 #include <catch2/catch.hpp>
@@ -21,7 +21,7 @@ std::vector<uint8_t> random_bytes(size_t size) {
 
 }  // namespace
 
-TEST_CASE("crc32c: the vectors of RFC 3720") {
+TEST_CASE("crc32c: the test vectors of RFC 3720") {
   std::vector<uint8_t> bytes(32, 0x00);
   CHECK(crc32c(bytes.data(), bytes.size()) == 0x8A9136AA);
   bytes.assign(32, 0xFF);
@@ -37,12 +37,12 @@ TEST_CASE("crc32c: the vectors of RFC 3720") {
   CHECK(crc32c(read_command.data(), read_command.size()) == 0xD9963A56);
 }
 
-TEST_CASE("crc32c: the check value of the catalog, and of nothing") {
+TEST_CASE("crc32c: the catalog's check value, and the checksum of no data") {
   CHECK(crc32c("123456789", 9) == 0xE3069283);
   CHECK(crc32c(nullptr, 0) == 0);
 }
 
-TEST_CASE("crc32c: pieces give the checksum of the whole, wherever they are cut") {
+TEST_CASE("crc32c: the checksum can be computed in pieces") {
   const auto bytes = random_bytes(100);
   const auto whole = crc32c(bytes.data(), bytes.size());
   for (size_t cut = 0; cut <= bytes.size(); ++cut)
@@ -56,7 +56,7 @@ TEST_CASE("crc32c: table and instruction agree at every length and alignment") {
       REQUIRE(crc32c(bytes.data() + begin, size) == ~by_table(bytes.data() + begin, size, ~0u));
 }
 
-TEST_CASE("crc32c: every flipped bit is seen") {
+TEST_CASE("crc32c: every flipped bit is detected") {
   auto bytes = random_bytes(64);
   const auto whole = crc32c(bytes.data(), bytes.size());
   for (size_t bit = 0; bit < bytes.size() * 8; ++bit) {

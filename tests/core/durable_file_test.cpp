@@ -18,7 +18,7 @@ size_t num_files(const std::filesystem::path& directory) {
   return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(directory), {}));
 }
 
-// Files of this process cannot grow beyond `bytes` while it lives: what a full disk looks like.
+// Limits the size of files of this process to `bytes`, to simulate a full disk.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) {
@@ -39,7 +39,7 @@ class FileSizeLimit {
 
 }  // namespace
 
-TEST_CASE("durable file: what is written is what is read, byte for byte") {
+TEST_CASE("durable file: written bytes are read back unchanged") {
   const TemporaryDirectory directory;
   const auto path = directory.path() / "file";
   for (const auto& content :
@@ -65,7 +65,7 @@ TEST_CASE("durable file: a write that fails leaves the old content and no tempor
   CHECK(num_files(directory.path()) == 1);
 }
 
-TEST_CASE("durable file: a directory in the way is an error and stays") {
+TEST_CASE("durable file: a directory at the path is an error and is not removed") {
   const TemporaryDirectory directory;
   const auto path = directory.path() / "file";
   make_directories(path / "inside");
@@ -76,36 +76,35 @@ TEST_CASE("durable file: a directory in the way is an error and stays") {
   CHECK(num_files(directory.path()) == 1);
 }
 
-TEST_CASE("durable file: a parent that is missing is an error") {
+TEST_CASE("durable file: a missing parent directory is an error") {
   const TemporaryDirectory directory;
   const auto text = error_of([&] { write_file_durably(directory.path() / "no" / "file", "x"); });
   CHECK(text.starts_with("environment: cannot create " + directory.path().string()));
   CHECK(text.ends_with(": No such file or directory"));
 }
 
-TEST_CASE("durable file: reading names what is wrong") {
+TEST_CASE("durable file: read errors state the reason") {
   const TemporaryDirectory directory;
   const auto path = (directory.path() / "file").string();
   CHECK(error_of([&] { read_file(path); }) ==
         "environment: cannot read " + path + ": No such file or directory");
   CHECK(error_of([&] { read_file(directory.path()); }) ==
-        "environment: cannot read " + directory.path().string() + ": not a file");
+        "environment: cannot read " + directory.path().string() + ": not a regular file");
   write_file_durably(path, "12345");
   CHECK(read_file(path, 5) == "12345");
   CHECK(error_of([&] { read_file(path, 4); }) ==
-        "environment: cannot read " + path + ": 5 bytes, at most 4 are expected");
+        "environment: cannot read " + path + ": 5 bytes exceed the limit of 4 bytes");
 }
 
-TEST_CASE("durable file: a pipe is refused at once instead of waited for") {
+TEST_CASE("durable file: a pipe is rejected immediately, without blocking") {
   const TemporaryDirectory directory;
   const auto path = (directory.path() / "pipe").string();
   REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
-  CHECK(error_of([&] { read_file(path); }) == "environment: cannot read " + path + ": not a file");
+  CHECK(error_of([&] { read_file(path); }) ==
+        "environment: cannot read " + path + ": not a regular file");
 }
 
-TEST_CASE(
-    "durable file: directories are made with their parents, and an error names the first that was "
-    "not") {
+TEST_CASE("durable file: parents are created, and an error names the first missing directory") {
   const TemporaryDirectory directory;
   make_directories(directory.path() / "a" / "b" / "c");
   CHECK(std::filesystem::is_directory(directory.path() / "a" / "b" / "c"));
@@ -118,7 +117,7 @@ TEST_CASE(
         "environment: cannot create directory " + file.string() + ": Not a directory");
 }
 
-TEST_CASE("durable file: syncing what is no directory is an error") {
+TEST_CASE("durable file: syncing something that is not a directory is an error") {
   const TemporaryDirectory directory;
   CHECK_NOTHROW(sync_directory(directory.path()));
   const auto missing = directory.path() / "missing";

@@ -20,14 +20,14 @@ TEST_CASE("error: a kind has a name") {
   CHECK(std::string(kind_name(ErrorKind::Bug)) == "bug");
 }
 
-TEST_CASE("error: errno_error appends what the system call said") {
+TEST_CASE("error: errno_error appends the error of the system call") {
   CHECK(error_of([] {
           errno = ENOSPC;
           throw errno_error("cannot write a.bin");
         }) == "environment: cannot write a.bin: No space left on device");
 }
 
-TEST_CASE("error: a failed check is a bug and names its place") {
+TEST_CASE("error: a failed check is a bug and names its location") {
   CHECK_NOTHROW(check(true, "never seen"));
   const auto line = std::to_string(__LINE__ + 1);
   const auto text = error_of([] { check(false, "two and two are four"); });
@@ -35,7 +35,7 @@ TEST_CASE("error: a failed check is a bug and names its place") {
   CHECK(text.find("error_test.cpp:" + line + ": two and two are four") != std::string::npos);
 }
 
-TEST_CASE("error: a peer's error is an Environment error that can be told apart") {
+TEST_CASE("error: a peer's error is a distinguishable Environment error") {
   try {
     throw PeerError("rank 3 is gone");
   } catch (const Error& error) {

@@ -1,5 +1,5 @@
-// Whether a text matches a POSIX extended regular expression as a whole. (std::regex makes g++ 12
-// warn under the address sanitizer.)
+// Whether a text fully matches a POSIX extended regular expression. (std::regex causes g++ 12
+// warnings with the address sanitizer.)
 #pragma once
 
 #include <regex.h>

@@ -36,7 +36,7 @@ TEST_CASE("period: steps, epochs and times, singular or plural") {
   CHECK(period("3000 ms") == Period{3, Period::Unit::Seconds});
 }
 
-TEST_CASE("period: its text reads back to itself") {
+TEST_CASE("period: its text is read back unchanged") {
   for (const std::string text :
        {"1 step", "7 steps", "1 epoch", "12 epochs", "1 s", "90 s", "5 min", "36 h"})
     CHECK(period(text).text() == text);
@@ -44,7 +44,7 @@ TEST_CASE("period: its text reads back to itself") {
   CHECK(period("120 s").text() == "2 min");
 }
 
-TEST_CASE("period: anything else is an error that shows how one is written") {
+TEST_CASE("period: other text is an error that shows the format") {
   for (const std::string text :
        {"", " ", "10", "steps", "0 steps", "-1 steps", "+1 steps", "1.5 epochs", "10 stepz",
         "1 step 2", "1 Step", "1e3 steps", "500 ms", "9999999999999 steps",
@@ -68,7 +68,7 @@ TEST_CASE("duration: units from milliseconds to days") {
   CHECK(Duration{90min}.text() == "90 min");
 }
 
-TEST_CASE("duration: steps, nothing and centuries are errors") {
+TEST_CASE("duration: steps, zero and centuries are errors") {
   for (const std::string text :
        {"10 steps", "0 s", "30", "-1 s", "1000000000000 d", "36501 d", "1 fortnight"}) {
     INFO(text);
@@ -77,7 +77,7 @@ TEST_CASE("duration: steps, nothing and centuries are errors") {
           "'10 min' or '2 h', got '" +
               text + "'");
   }
-  // The longest one can still be added to the present time.
+  // The longest one can still be added to the current time.
   const auto longest = std::chrono::duration_cast<std::chrono::nanoseconds>(duration("36500 d"));
   CHECK(std::chrono::system_clock::now() + longest > std::chrono::system_clock::now());
 }

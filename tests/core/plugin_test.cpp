@@ -19,11 +19,11 @@ std::string error_of_loading(const std::string& path) {
 }  // namespace
 
 TEST_CASE("plugin: the stamp names interface, LibTorch and ABI") {
-  CHECK(plugin_stamp("2.11.0") == "interface=4 torch=2.11.0 cxx11_abi=1");
-  CHECK(plugin_stamp("") == "interface=4 torch=none cxx11_abi=1");
+  CHECK(plugin_stamp("2.11.0") == "interface=5 torch=2.11.0 cxx11_abi=1");
+  CHECK(plugin_stamp("") == "interface=5 torch=none cxx11_abi=1");
 }
 
-TEST_CASE("plugin: one with the right stamp is loaded and its initializers run") {
+TEST_CASE("plugin: a plugin with the right stamp is loaded and its initializers run") {
   load_plugin(GOOD_PLUGIN, "");
   void* handle = ::dlopen(GOOD_PLUGIN, RTLD_NOW | RTLD_NOLOAD);
   REQUIRE(handle != nullptr);  // it stays for the rest of the process
@@ -33,33 +33,33 @@ TEST_CASE("plugin: one with the right stamp is loaded and its initializers run")
   CHECK_NOTHROW(load_plugin(GOOD_PLUGIN, ""));
 }
 
-TEST_CASE("plugin: one of another build is refused with both stamps, before its code runs") {
+TEST_CASE("plugin: a plugin of another build is rejected before its code runs") {
   CHECK(error_of([] { load_plugin(OTHER_PLUGIN, ""); }) ==
         std::string("config: plugin " OTHER_PLUGIN
-                    ": built for [interface=4 torch=1.0.0 cxx11_abi=1], this program "
-                    "needs [interface=4 torch=none cxx11_abi=1]; rebuild the plugin"));
+                    ": built for [interface=5 torch=1.0.0 cxx11_abi=1], this program "
+                    "needs [interface=5 torch=none cxx11_abi=1]; rebuild the plugin"));
   CHECK(::dlopen(OTHER_PLUGIN, RTLD_NOW | RTLD_NOLOAD) == nullptr);
 }
 
-TEST_CASE("plugin: a shared object without a stamp is refused") {
+TEST_CASE("plugin: a shared object without a stamp is rejected") {
   CHECK(error_of_loading(UNSTAMPED_PLUGIN) ==
         std::string("config: plugin " UNSTAMPED_PLUGIN
-                    ": carries no Lockstep stamp; build it with lockstep_add_plugin()"));
+                    ": has no Lockstep stamp; build it with lockstep_add_plugin()"));
 }
 
-TEST_CASE("plugin: a missing file, a directory and a text file are named as such") {
+TEST_CASE("plugin: errors identify a missing file, a directory and a text file") {
   const TemporaryDirectory directory;
   const auto path = (directory.path() / "model.so").string();
   CHECK(error_of_loading(path) ==
         "config: plugin " + path + ": cannot read " + path + ": No such file or directory");
-  CHECK(error_of_loading(directory.path()).ends_with(": not a file"));
-  write_file_durably(path, "lockstep-plugin-stamp{interface=4 torch=none cxx11_abi=1}");
+  CHECK(error_of_loading(directory.path()).ends_with(": not a regular file"));
+  write_file_durably(path, "lockstep-plugin-stamp{interface=5 torch=none cxx11_abi=1}");
   CHECK(error_of_loading(path) == "config: plugin " + path + ": not a shared object");
   write_file_durably(path, "");
   CHECK(error_of_loading(path) == "config: plugin " + path + ": not a shared object");
 }
 
-TEST_CASE("plugin: a torn file gives the dynamic linker's reason") {
+TEST_CASE("plugin: a truncated file yields the dynamic linker's error") {
   const TemporaryDirectory directory;
   const auto path = (directory.path() / "torn.so").string();
   write_file_durably(path,
@@ -71,7 +71,7 @@ TEST_CASE("plugin: a torn file gives the dynamic linker's reason") {
   CHECK(text.size() > ("config: plugin " + path + ": ").size());
 }
 
-TEST_CASE("plugin: a stamp that is no text is shown on one line, an endless one is none") {
+TEST_CASE("plugin: a binary stamp is shown on one line, an unterminated one is ignored") {
   const TemporaryDirectory directory;
   const auto path = (directory.path() / "x.so").string();
   write_file_durably(path,
@@ -82,14 +82,14 @@ TEST_CASE("plugin: a stamp that is no text is shown on one line, an endless one 
                      "\x7f"
                      "ELF lockstep-plugin-stamp{" +
                          std::string(1'000, 'x') + "}");
-  CHECK(error_of_loading(path).find("carries no Lockstep stamp") != std::string::npos);
+  CHECK(error_of_loading(path).find("has no Lockstep stamp") != std::string::npos);
   write_file_durably(path,
                      "\x7f"
-                     "ELF lockstep-plugin-stamp{interface=4");
-  CHECK(error_of_loading(path).find("carries no Lockstep stamp") != std::string::npos);
+                     "ELF lockstep-plugin-stamp{interface=5");
+  CHECK(error_of_loading(path).find("has no Lockstep stamp") != std::string::npos);
 }
 
-TEST_CASE("plugin: a path without a slash means the file here, not the linker's search path") {
+TEST_CASE("plugin: a path without a slash is relative to the working directory") {
   const TemporaryDirectory directory;
   const auto before = std::filesystem::current_path();
   std::filesystem::current_path(directory.path());

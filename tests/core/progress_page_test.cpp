@@ -11,7 +11,7 @@
 using namespace lockstep;
 using namespace std::chrono_literals;
 
-TEST_CASE("progress page: what a rank writes its launcher reads") {
+TEST_CASE("progress page: the launcher reads what a rank writes") {
   const auto memory = ProgressPage::make_shared_memory();
   ProgressPage launcher(memory.get());
   ProgressPage rank(memory.get());
@@ -50,7 +50,7 @@ TEST_CASE("progress page: what a rank writes its launcher reads") {
   CHECK(rank.launch_signal() == 2);
 }
 
-TEST_CASE("progress page: it outlives the rank, and says when something changed last") {
+TEST_CASE("progress page: it outlives the rank and has the time of the last change") {
   const auto memory = ProgressPage::make_shared_memory();
   const auto child = ::fork();
   if (child == 0) {
@@ -68,7 +68,7 @@ TEST_CASE("progress page: it outlives the rank, and says when something changed 
   CHECK(launcher.snapshot().idle_s >= first.idle_s);
 }
 
-TEST_CASE("progress page: long texts are cut, readers never see half a text") {
+TEST_CASE("progress page: long texts are truncated, readers never see torn text") {
   ProgressPage page;
   page.begin_operation(std::string(1000, 'x'));
   CHECK(page.snapshot().operation == std::string(128, 'x'));
@@ -86,7 +86,7 @@ TEST_CASE("progress page: long texts are cut, readers never see half a text") {
   CHECK(whole);
 }
 
-TEST_CASE("progress page: a question for stacks wakes the one who waits for it") {
+TEST_CASE("progress page: a request for stack traces wakes the waiting thread") {
   ProgressPage page;
   const auto seen = page.requested();
   CHECK_FALSE(page.wait_for_request(seen, 1ms));
@@ -98,7 +98,7 @@ TEST_CASE("progress page: a question for stacks wakes the one who waits for it")
   CHECK(page.stacks() == "main\n");
 }
 
-TEST_CASE("progress page: memory of another size is refused") {
+TEST_CASE("progress page: memory of a different size is rejected") {
   FILE* file = ::tmpfile();
   CHECK_THROWS_AS(ProgressPage(::fileno(file)), Error);
   ::fclose(file);

@@ -12,7 +12,7 @@ using namespace lockstep;
 
 namespace {
 
-// A folder of run files, and an environment.
+// A directory of run files, and an environment.
 struct RunFiles {
   void write(const std::string& name, const std::string& text) {
     make_directories((dir / name).parent_path());
@@ -43,7 +43,7 @@ const ConfigNode& at(const ConfigNode& root, const std::vector<std::string>& pat
 
 }  // namespace
 
-TEST_CASE("run file: variables and ~ are expanded in values, also in overrides") {
+TEST_CASE("run file: variables and ~ are expanded in values and overrides") {
   RunFiles files;
   files.write("run.yaml",
               "a: ~/x\nb: \"${DATA}/y-${DATA}\"\nc: [\"~\", a~/b, $DATA]\nd: ~\ne: '$${DATA}'\n");
@@ -53,13 +53,13 @@ TEST_CASE("run file: variables and ~ are expanded in values, also in overrides")
   CHECK(at(root, {"c"}).items[0].scalar == "/home/ada");
   CHECK(at(root, {"c"}).items[1].scalar == "a~/b");
   CHECK(at(root, {"c"}).items[2].scalar == "$DATA");
-  CHECK(at(root, {"d"}).kind == ConfigNode::Kind::Null);  // YAML's word for nothing
+  CHECK(at(root, {"d"}).kind == ConfigNode::Kind::Null);  // YAML's null
   CHECK(at(root, {"e"}).scalar == "${DATA}");
   CHECK(at(root, {"f"}).scalar == "/data/z");
   CHECK(at(root, {"g"}).scalar == "/home/ada/w");
 }
 
-TEST_CASE("run file: a variable that is not set is an error that names it") {
+TEST_CASE("run file: an error names a variable that is not set") {
   RunFiles files;
   files.write("run.yaml", "a: 1\nb: \"${NOWHERE}/y\"\n");
   CHECK(files.error_of_reading("run.yaml") ==
@@ -72,7 +72,7 @@ TEST_CASE("run file: a variable that is not set is an error that names it") {
         std::string::npos);
 }
 
-TEST_CASE("run file: a resolved config with escaped variables reads back as itself") {
+TEST_CASE("run file: a resolved config with escaped variables is read back unchanged") {
   RunFiles files;
   const Json config = {{"a", "${DATA} $x $${y}"}, {"b", {"${", 1}}};
   files.write("run.yaml", to_yaml(with_escaped_variables(config)));
@@ -81,7 +81,7 @@ TEST_CASE("run file: a resolved config with escaped variables reads back as itse
   CHECK(at(root, {"b"}).items[0].scalar == "${");
 }
 
-TEST_CASE("run file: extends begins with another file, relative to the one that says it") {
+TEST_CASE("run file: `extends` is relative to the file that contains it") {
   RunFiles files;
   files.write("base/all.yaml",
               "run: {name: base, dir: out}\noptimizer: {name: sgd, momentum: 0.9}\n"
@@ -104,17 +104,19 @@ TEST_CASE("run file: extends begins with another file, relative to the one that 
   CHECK(at(root, {"run", "name"}).origin == (files.dir / "run.yaml").string() + ":2");
 }
 
-TEST_CASE("run file: files that extend each other, or nothing, are refused with their line") {
+TEST_CASE("run file: cyclic and missing base files are errors with their line") {
   RunFiles files;
   files.write("a.yaml", "x: 1\nextends: b.yaml\n");
   files.write("b.yaml", "extends: a.yaml\n");
   CHECK(files.error_of_reading("a.yaml") == "config: " + (files.dir / "b.yaml").string() +
                                                 ":1: extends: " + (files.dir / "a.yaml").string() +
-                                                " extends this file, directly or not");
+                                                " extends this file, directly or indirectly");
   files.write("a.yaml", "extends: a.yaml\n");
   CHECK(files.error_of_reading("a.yaml").find("a.yaml:1: extends: ") != std::string::npos);
   files.write("a.yaml", "x: 1\nextends: none.yaml\n");
-  CHECK(files.error_of_reading("a.yaml").find("a.yaml:2: extends: no file ") != std::string::npos);
+  const auto missing = files.error_of_reading("a.yaml");
+  CHECK(missing.find("a.yaml:2: extends: ") != std::string::npos);
+  CHECK(missing.find("none.yaml does not exist; ") != std::string::npos);
   files.write("a.yaml", "extends: [b.yaml]\n");
   CHECK(files.error_of_reading("a.yaml").ends_with(
       "a.yaml:1: extends: expected the path of a run file, got a list of 1"));

@@ -11,7 +11,7 @@ TEST_CASE("run id: name, UTC time and a random part") {
   CHECK(matches(new_run_id("mnist"), "mnist-20[0-9]{6}-[0-9]{6}-[0-9a-f]{6}"));
 }
 
-TEST_CASE("run id: any name gives an id that is valid as a directory's name") {
+TEST_CASE("run id: any name yields an id that is a valid directory name") {
   for (const std::string name :
        {"", ".", "..", "../../etc", ".hidden", "-rf", "a b/c\\d", "größe", "a\nb"}) {
     const auto id = new_run_id(name);
@@ -34,7 +34,7 @@ TEST_CASE("run id: runs that start in the same second differ") {
   CHECK(ids.size() == 20);
 }
 
-TEST_CASE("run id: text that could leave the directory of runs is no id") {
+TEST_CASE("run id: text that could escape the directory of runs is not an id") {
   for (const std::string text : {"", ".", "..", ".x", "a/b", "/a", "a b", "a\n", "a\\b", "größe"}) {
     INFO(text);
     CHECK_FALSE(is_run_id(text));

@@ -1,4 +1,4 @@
-// The smallest plugin: a stamp, when STAMP gives one, and an initializer whose effect can be seen.
+// A minimal plugin: a stamp, if STAMP is defined, and an initializer with a visible effect.
 #ifdef STAMP
 extern "C" __attribute__((used, visibility("default"))) const char lockstep_plugin_stamp[] =
     "lockstep-plugin-stamp{" STAMP "}";

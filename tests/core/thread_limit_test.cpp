@@ -20,12 +20,12 @@ void write(const fs::path& path, const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("thread limit: the control group with the least room is named") {
+TEST_CASE("thread limit: the control group with the least headroom is named") {
   TemporaryDirectory directory;
   const auto proc = directory.path() / "proc", cgroups = directory.path() / "cgroup";
   write(proc / "sys/kernel/threads-max", "1000\n");
   write(proc / "1/status", "Name:\tx\nUid:\t0\t0\t0\t0\nThreads:\t30\n");
-  SECTION("version 2: a parent may be the one") {
+  SECTION("version 2: the limit of a parent") {
     write(proc / "self/cgroup", "0::/job/step\n");
     write(cgroups / "job/step/pids.max", "max\n");
     write(cgroups / "job/step/pids.current", "7\n");
@@ -33,7 +33,7 @@ TEST_CASE("thread limit: the control group with the least room is named") {
     write(cgroups / "job/pids.current", "7\n");
     CHECK_THAT(describe_thread_limit(proc, cgroups),
                StartsWith("the control group /job allows 8 processes and threads (pids.max) and "
-                          "has 7: raise this limit"));
+                          "7 exist: raise this limit"));
   }
   SECTION("version 1") {
     write(proc / "self/cgroup", "9:memory:/other\n8:pids:/job\n0::/\n");
@@ -49,11 +49,11 @@ TEST_CASE("thread limit: the control group with the least room is named") {
     if (::getuid() == 0)
       CHECK_THAT(
           describe_thread_limit(proc, cgroups),
-          StartsWith("this machine may have 1000 threads (kernel.threads-max) and has 1000"));
+          StartsWith("this machine allows 1000 threads (kernel.threads-max) and 1000 exist"));
   }
-  SECTION("none is near") {
+  SECTION("no limit is close") {
     if (::getuid() == 0)
       CHECK(describe_thread_limit(proc, cgroups) ==
-            "no limit on threads is near, so memory may be short");
+            "no thread limit was reached; memory may be low");
   }
 }

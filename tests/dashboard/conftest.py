@@ -1,4 +1,4 @@
-"""Real logs, written by a program that the tests command, and a real dashboard that shows them."""
+"""Fixtures: a program that writes real event logs on command, and a real dashboard that serves them."""
 
 import http.client
 import json
@@ -16,11 +16,11 @@ import pytest
 BIN = pathlib.Path(os.environ.get("LOCKSTEP_BIN", pathlib.Path(__file__).resolve().parents[2] / "build" / "bin"))
 LOCKSTEP = BIN / "lockstep"
 DRIVER = pathlib.Path(os.environ.get("LOCKSTEP_LOG_DRIVER", BIN.parent / "tests" / "bin" / "lockstep_log_driver"))
-PATIENCE = 20
+TIMEOUT = 20
 
 
 class LogWriter:
-    """One process that writes event logs; see log_driver.cpp."""
+    """A process that writes event logs; see log_driver.cpp."""
 
     def __init__(self, runs):
         self.runs = runs
@@ -33,7 +33,7 @@ class LogWriter:
         assert self.process.stdout.readline() == "ok\n", (op, more)
 
     def run(self, name, ranks=1, nodes=0, config=None, **more):
-        """Makes the run and opens its logs; returns the numbers of the logs."""
+        """Creates the run and opens its logs; returns the indices of the logs."""
         where = str(self.runs / name)
         config = {} if config is None else config
         self.do("run", dir=where, world_size=ranks, config=config, **more)
@@ -56,14 +56,14 @@ class LogWriter:
 
     def kill(self):
         self.process.kill()
-        self.process.wait(PATIENCE)
+        self.process.wait(TIMEOUT)
 
     def close(self):
         self.process.stdin.close()
-        self.process.wait(PATIENCE)
+        self.process.wait(TIMEOUT)
 
 
-class Answer:
+class Response:
     def __init__(self, response):
         self.status, self.headers, self.body = response.status, response.headers, response.read()
 
@@ -75,48 +75,48 @@ class Dashboard:
     def __init__(self, runs, *options):
         self.process = subprocess.Popen([str(LOCKSTEP), "ui", "--dir", str(runs), *options], stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE, text=True)
-        ready, _, _ = select.select([self.process.stdout], [], [], PATIENCE)
+        ready, _, _ = select.select([self.process.stdout], [], [], TIMEOUT)
         line = self.process.stdout.readline() if ready else ""
         match = re.search(r"http://([^ /]+)/(\S*)", line)
         assert match, line + self.process.stderr.read()
-        self.address, self.entrance = match.group(1), "/" + match.group(2)
+        self.address, self.login_path = match.group(1), "/" + match.group(2)
 
     def request(self, method, path, headers=None, body=None, **params):
         if params:
             path += "?" + urllib.parse.urlencode(params, doseq=True)
-        connection = http.client.HTTPConnection(self.address, timeout=PATIENCE)
+        connection = http.client.HTTPConnection(self.address, timeout=TIMEOUT)
         try:
             connection.request(method, path, body=body, headers=headers or {})
-            return Answer(connection.getresponse())
+            return Response(connection.getresponse())
         finally:
             connection.close()
 
     def get(self, path, **params):
-        answer = self.request("GET", path, **params)
-        assert answer.status == 200, (path, answer.status, answer.body)
-        return answer.json()
+        response = self.request("GET", path, **params)
+        assert response.status == 200, (path, response.status, response.body)
+        return response.json()
 
-    def refused(self, path, **params):
-        answer = self.request("GET", path, **params)
-        return answer.status, answer.json()["error"]
+    def error(self, path, **params):
+        response = self.request("GET", path, **params)
+        return response.status, response.json()["error"]
 
     def write(self, method, path, body, headers=None):
         return self.request(method, path, body=json.dumps(body), headers={
             "X-Lockstep-Request": "1", "Content-Type": "application/json", **(headers or {})})
 
     def wait_for(self, what, condition):
-        latest = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while True:
             value = condition()
             if value:
                 return value
-            assert time.monotonic() < latest, what
+            assert time.monotonic() < deadline, what
             select.select([], [], [], 0.05)
 
     def wait_for_runs(self, count):
         self.wait_for(f"{count} runs", lambda: self.get("/api/runs")["matching"] == count)
 
-    def processor_seconds(self):
+    def cpu_seconds(self):
         words = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -127,7 +127,7 @@ class Dashboard:
     def end(self, with_signal=signal.SIGTERM):
         self.process.send_signal(with_signal)
         begin = time.monotonic()
-        self.process.wait(PATIENCE)
+        self.process.wait(TIMEOUT)
         return time.monotonic() - begin
 
 
@@ -140,10 +140,10 @@ def runs(tmp_path):
 
 @pytest.fixture
 def writer(runs):
-    writers = LogWriter(runs)
-    yield writers
-    if writers.process.poll() is None:
-        writers.kill()
+    log_writer = LogWriter(runs)
+    yield log_writer
+    if log_writer.process.poll() is None:
+        log_writer.kill()
 
 
 @pytest.fixture
@@ -158,4 +158,4 @@ def start(runs):
     for dashboard in started:
         if dashboard.process.poll() is None:
             dashboard.process.kill()
-        dashboard.process.wait(PATIENCE)
+        dashboard.process.wait(TIMEOUT)

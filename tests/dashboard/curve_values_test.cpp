@@ -1,4 +1,4 @@
-// What is drawn, against computations that look at every value.
+// Chart data, compared with brute-force computations over every value.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -7,8 +7,8 @@
 #include <random>
 
 #include "dashboard/curves/curve_aggregate.h"
-#include "dashboard/curves/heatmap.h"
 #include "dashboard/curves/downsampling.h"
+#include "dashboard/curves/heatmap.h"
 
 using namespace lockstep;
 using namespace lockstep::dashboard;
@@ -27,7 +27,7 @@ bool equal(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b
 
 }  // namespace
 
-TEST_CASE("points: few are all there, with one neighbor on each side of the range") {
+TEST_CASE("downsampling: a range with few points is complete, with one neighbor on each side") {
   const auto x = counting(100);
   const auto all = downsample(x, x, {.columns = 50});
   CHECK(all.raw);
@@ -42,7 +42,7 @@ TEST_CASE("points: few are all there, with one neighbor on each side of the rang
   CHECK(downsample({}, {}, {}).points.empty());
 }
 
-TEST_CASE("points: of each column the smallest and the largest, never anything made up") {
+TEST_CASE("downsampling: the minimum and maximum of each column, only from existing points") {
   std::mt19937 random(7);
   std::normal_distribution<double> noise;
   for (const size_t columns : {1, 2, 7, 100}) {
@@ -51,14 +51,14 @@ TEST_CASE("points: of each column the smallest and the largest, never anything m
     for (auto& value : y) value = noise(random);
     y[17] = kNan;
     y[4000] = std::numeric_limits<double>::infinity();
-    const auto choice = downsample(x, y, {.columns = columns});
-    CHECK_FALSE(choice.raw);
-    CHECK(choice.points.size() <= 2 * columns + 2);
-    CHECK(std::ranges::is_sorted(choice.points));
-    CHECK(choice.points.front() == 0);
-    CHECK(choice.points.back() == 4999);
+    const auto result = downsample(x, y, {.columns = columns});
+    CHECK_FALSE(result.raw);
+    CHECK(result.points.size() <= 2 * columns + 2);
+    CHECK(std::ranges::is_sorted(result.points));
+    CHECK(result.points.front() == 0);
+    CHECK(result.points.back() == 4999);
     const auto width = 4999.0 / static_cast<double>(columns);
-    std::map<size_t, std::pair<double, double>> wanted, got;
+    std::map<size_t, std::pair<double, double>> expected, got;
     const auto add = [&](auto& extremes, size_t i) {
       if (std::isnan(y[i])) return;
       const auto column = std::min(static_cast<size_t>(x[i] / width), columns - 1);
@@ -66,30 +66,30 @@ TEST_CASE("points: of each column the smallest and the largest, never anything m
       it->second.first = std::min(it->second.first, y[i]);
       it->second.second = std::max(it->second.second, y[i]);
     };
-    for (size_t i = 0; i < x.size(); ++i) add(wanted, i);
-    for (const auto i : choice.points) add(got, i);
-    CHECK(wanted == got);
+    for (size_t i = 0; i < x.size(); ++i) add(expected, i);
+    for (const auto i : result.points) add(got, i);
+    CHECK(expected == got);
   }
 }
 
-TEST_CASE("points: a column with nothing but NaN shows one") {
+TEST_CASE("downsampling: a column that contains only NaN yields one NaN") {
   const auto x = counting(1000);
   std::vector<double> y(1000, 1.0);
   for (size_t i = 300; i < 600; ++i) y[i] = kNan;
-  const auto choice = downsample(x, y, {.columns = 10});
+  const auto result = downsample(x, y, {.columns = 10});
   const auto num_nan =
-      std::ranges::count_if(choice.points, [&](size_t i) { return std::isnan(y[i]); });
+      std::ranges::count_if(result.points, [&](size_t i) { return std::isnan(y[i]); });
   CHECK(num_nan == 3);  // columns 3, 4 and 5
 }
 
-TEST_CASE("points: all at one place are one column") {
+TEST_CASE("downsampling: points at the same x are one column") {
   const std::vector<double> x(1000, 5.0);
   auto y = counting(1000);
-  const auto choice = downsample(x, y, {.columns = 10});
-  CHECK(choice.points == std::vector<size_t>{0, 999});
+  const auto result = downsample(x, y, {.columns = 10});
+  CHECK(result.points == std::vector<size_t>{0, 999});
 }
 
-TEST_CASE("curves: out of order, they are sorted and keep what belongs together") {
+TEST_CASE("curves: points out of order are sorted together with their values") {
   catalog::Curve curve{
       .step = {3, 1, 2, 1}, .time = {30, 10, 20, 11}, .value = {0.3, 0.1, 0.2, 0.11}};
   order_by(curve, catalog::CurveAxis::Step);
@@ -98,7 +98,7 @@ TEST_CASE("curves: out of order, they are sorted and keep what belongs together"
   CHECK(curve.value == std::vector<double>{0.1, 0.11, 0.2, 0.3});
 }
 
-TEST_CASE("curves: smoothing passes over what is no number and has no bias") {
+TEST_CASE("curves: smoothing skips NaN and is bias-corrected") {
   catalog::Curve curve{.value = {4, 4, kNan, 4, 8}};
   add_smooth(curve, 0.5);
   CHECK(curve.smooth[0] == Approx(4));
@@ -123,13 +123,13 @@ struct StepValues {
     for (const auto& [value, curve] : values) sum += (value - mean()) * (value - mean());
     return sum / static_cast<double>(values.size());
   }
-  double quantile(double part) const {
+  double quantile(double q) const {
     auto sorted = values;
     std::ranges::sort(sorted);
-    const auto place = part * static_cast<double>(sorted.size() - 1);
-    const auto lower = static_cast<size_t>(place);
+    const auto position = q * static_cast<double>(sorted.size() - 1);
+    const auto lower = static_cast<size_t>(position);
     const auto upper = std::min(lower + 1, sorted.size() - 1);
-    return std::lerp(sorted[lower].first, sorted[upper].first, place - std::floor(place));
+    return std::lerp(sorted[lower].first, sorted[upper].first, position - std::floor(position));
   }
 };
 
@@ -166,43 +166,43 @@ std::vector<AggregatedCurve> random_curves(unsigned seed) {
 
 }  // namespace
 
-TEST_CASE("bands: every number is that of a brute-force computation over all curves") {
+TEST_CASE("aggregate: every value equals that of a brute-force computation over all curves") {
   for (const unsigned seed : {1u, 2u, 3u}) {
     auto curves = random_curves(seed);
     auto sorted = curves;
     for (auto& curve : sorted) order_by(curve.curve, catalog::CurveAxis::Step);
-    const auto wanted = by_step(sorted);
-    const auto band = make_band(curves, catalog::CurveAxis::Step, {.columns = 1000});
-    REQUIRE(band.raw);
-    REQUIRE(band.x.size() == wanted.size());
+    const auto expected = by_step(sorted);
+    const auto aggregate = aggregate_curves(curves, catalog::CurveAxis::Step, {.columns = 1000});
+    REQUIRE(aggregate.raw);
+    REQUIRE(aggregate.x.size() == expected.size());
     size_t i = 0;
-    for (const auto& [step, values] : wanted) {
+    for (const auto& [step, values] : expected) {
       INFO("step " << step);
-      CHECK(band.x[i] == step);
-      REQUIRE(band.count[i] == values.values.size());
+      CHECK(aggregate.x[i] == step);
+      REQUIRE(aggregate.count[i] == values.values.size());
       const auto [low, high] = std::ranges::minmax_element(values.values);
-      CHECK(band.min[i] == low->first);
-      CHECK(band.max[i] == high->first);
-      CHECK(band.min_curve[i] == low->second);
-      CHECK(band.max_curve[i] == high->second);
-      CHECK(equal(band.mean[i], values.mean()));
-      CHECK(band.deviation[i] == Approx(std::sqrt(values.variance())).epsilon(1e-12));
-      CHECK(band.p10[i] == Approx(values.quantile(0.1)).epsilon(1e-9));
-      CHECK(band.median[i] == Approx(values.quantile(0.5)).epsilon(1e-9));
-      CHECK(band.p90[i] == Approx(values.quantile(0.9)).epsilon(1e-9));
+      CHECK(aggregate.min[i] == low->first);
+      CHECK(aggregate.max[i] == high->first);
+      CHECK(aggregate.min_curve[i] == low->second);
+      CHECK(aggregate.max_curve[i] == high->second);
+      CHECK(equal(aggregate.mean[i], values.mean()));
+      CHECK(aggregate.deviation[i] == Approx(std::sqrt(values.variance())).epsilon(1e-12));
+      CHECK(aggregate.p10[i] == Approx(values.quantile(0.1)).epsilon(1e-9));
+      CHECK(aggregate.median[i] == Approx(values.quantile(0.5)).epsilon(1e-9));
+      CHECK(aggregate.p90[i] == Approx(values.quantile(0.9)).epsilon(1e-9));
       ++i;
     }
   }
 }
 
-TEST_CASE("bands: columns of steps have the extremes and the weighted means of their steps") {
+TEST_CASE("aggregate: a column of steps has the extremes and the weighted means of its steps") {
   auto curves = random_curves(9);
   auto sorted = curves;
   for (auto& curve : sorted) order_by(curve.curve, catalog::CurveAxis::Step);
   const auto steps = by_step(sorted);
   constexpr size_t kColumns = 20;
-  const auto band = make_band(curves, catalog::CurveAxis::Step, {.columns = kColumns});
-  CHECK_FALSE(band.raw);
+  const auto aggregate = aggregate_curves(curves, catalog::CurveAxis::Step, {.columns = kColumns});
+  CHECK_FALSE(aggregate.raw);
   const auto first = steps.begin()->first, width = (steps.rbegin()->first - first) / kColumns;
   std::vector<StepValues> columns(kColumns);
   std::vector<double> variances(kColumns, 0), medians(kColumns, 0);
@@ -214,19 +214,19 @@ TEST_CASE("bands: columns of steps have the extremes and the weighted means of t
     variances[column] += values.variance() * weight;
     medians[column] += values.quantile(0.5) * weight;
   }
-  REQUIRE(band.x.size() == kColumns);
+  REQUIRE(aggregate.x.size() == kColumns);
   for (size_t i = 0; i < kColumns; ++i) {
     const auto count = static_cast<double>(columns[i].values.size());
-    CHECK(band.count[i] == columns[i].values.size());
-    CHECK(band.min[i] == std::ranges::min(columns[i].values).first);
-    CHECK(band.max[i] == std::ranges::max(columns[i].values).first);
-    CHECK(band.mean[i] == Approx(columns[i].mean()).epsilon(1e-12));
-    CHECK(band.deviation[i] == Approx(std::sqrt(variances[i] / count)).epsilon(1e-12));
-    CHECK(band.median[i] == Approx(medians[i] / count).epsilon(1e-9));
+    CHECK(aggregate.count[i] == columns[i].values.size());
+    CHECK(aggregate.min[i] == std::ranges::min(columns[i].values).first);
+    CHECK(aggregate.max[i] == std::ranges::max(columns[i].values).first);
+    CHECK(aggregate.mean[i] == Approx(columns[i].mean()).epsilon(1e-12));
+    CHECK(aggregate.deviation[i] == Approx(std::sqrt(variances[i] / count)).epsilon(1e-12));
+    CHECK(aggregate.median[i] == Approx(medians[i] / count).epsilon(1e-9));
   }
 }
 
-TEST_CASE("bands: a range keeps one step on each side, and the epoch is the curves' mean") {
+TEST_CASE("aggregate: a range includes one step on each side, epochs are means of the curves") {
   std::vector<AggregatedCurve> curves(2);
   for (int step = 0; step < 10; ++step)
     for (int c = 0; c < 2; ++c) {
@@ -235,16 +235,16 @@ TEST_CASE("bands: a range keeps one step on each side, and the epoch is the curv
       curve.epoch.push_back(step + c);
       curve.value.push_back(step * 10 + c);
     }
-  const auto band =
-      make_band(curves, catalog::CurveAxis::Epoch, {.from = 3, .to = 5, .columns = 10});
-  CHECK(band.x == std::vector<double>{2.5, 3.5, 4.5, 5.5});
-  CHECK(band.mean == std::vector<double>{20.5, 30.5, 40.5, 50.5});
-  CHECK(band.first_x == 0.5);
-  CHECK(band.last_x == 9.5);
-  CHECK(make_band(curves, catalog::CurveAxis::Step, {.from = 5, .to = 3}).x.size() <= 2);
+  const auto aggregate =
+      aggregate_curves(curves, catalog::CurveAxis::Epoch, {.from = 3, .to = 5, .columns = 10});
+  CHECK(aggregate.x == std::vector<double>{2.5, 3.5, 4.5, 5.5});
+  CHECK(aggregate.mean == std::vector<double>{20.5, 30.5, 40.5, 50.5});
+  CHECK(aggregate.first_x == 0.5);
+  CHECK(aggregate.last_x == 9.5);
+  CHECK(aggregate_curves(curves, catalog::CurveAxis::Step, {.from = 5, .to = 3}).x.size() <= 2);
 }
 
-TEST_CASE("heatmap: means and maxima per rank and column, nothing where nothing was logged") {
+TEST_CASE("heatmap: means and maxima per rank and column, NaN without records") {
   std::vector<catalog::Curve> curves(2);
   for (int step = 0; step < 100; ++step) {
     curves[0].step.push_back(step);
@@ -268,7 +268,7 @@ TEST_CASE("heatmap: means and maxima per rank and column, nothing where nothing 
   CHECK(make_heatmap(curves, {.from = 3, .to = 5, .columns = 10}).edges.size() == 4);
 }
 
-TEST_CASE("heatmap: records at uneven steps leave no columns without values") {
+TEST_CASE("heatmap: records at uneven steps leave no empty columns") {
   std::vector<catalog::Curve> curves(2);
   for (auto& curve : curves)
     for (double epoch = 0; epoch < 3; ++epoch)

@@ -22,13 +22,13 @@ HttpHead post(const std::string& path) {
 }
 
 int status(const HttpGuard& guard, const HttpHead& head) {
-  const auto refused = guard.refusal(head);
-  return refused ? refused->status : 200;
+  const auto error = guard.authorize(head);
+  return error ? error->status : 200;
 }
 
 }  // namespace
 
-TEST_CASE("guard: only names that nobody else can have stand in Host") {
+TEST_CASE("guard: Host must be a loopback name, an address or an allowed name") {
   const HttpGuard guard(GuardRules{.host_names = {"node1"}});
   for (const char* host : {"localhost", "localhost:9000", "127.0.0.1:8080", "[::1]:8080", "::1",
                            "10.1.2.3", "LOCALHOST", "localhost.", "node1:80", "x.localhost"}) {
@@ -46,7 +46,7 @@ TEST_CASE("guard: only names that nobody else can have stand in Host") {
   }
 }
 
-TEST_CASE("guard: another site's page neither reads nor writes, but may link here") {
+TEST_CASE("guard: a page of another site can neither read nor write, but can link here") {
   const HttpGuard guard(GuardRules{});
   auto read = get("/api/runs");
   read.fetch_site = "cross-site";
@@ -84,7 +84,7 @@ TEST_CASE("guard: another site's page neither reads nor writes, but may link her
   CHECK(status(guard, remove) == 403);
 }
 
-TEST_CASE("guard: with a token, everything below /api needs it or a session") {
+TEST_CASE("guard: with a token, all paths below /api require it or a session") {
   HttpGuard guard(GuardRules{.token = "a long secret token", .cookie_name = "lockstep_8080"});
   CHECK(status(guard, get("/")) == 200);
   CHECK(status(guard, get("/app.js")) == 200);
@@ -108,15 +108,15 @@ TEST_CASE("guard: with a token, everything below /api needs it or a session") {
   CHECK(status(guard, session) == 401);
 }
 
-TEST_CASE("guard: a ticket works once, and only where there is a token") {
+TEST_CASE("guard: a ticket works once, and only if a token is required") {
   HttpGuard guard(GuardRules{.token = "a long secret token", .cookie_name = "c"});
   const auto ticket = guard.ticket();
   CHECK(ticket.size() == 64);
-  CHECK_FALSE(guard.take_ticket("wrong"));
-  CHECK(guard.take_ticket(ticket));
-  CHECK_FALSE(guard.take_ticket(ticket));
+  CHECK_FALSE(guard.redeem_ticket("wrong"));
+  CHECK(guard.redeem_ticket(ticket));
+  CHECK_FALSE(guard.redeem_ticket(ticket));
   HttpGuard open(GuardRules{});
   CHECK(open.ticket().empty());
-  CHECK_FALSE(open.take_ticket(""));
+  CHECK_FALSE(open.redeem_ticket(""));
   CHECK_FALSE(open.is_token(""));
 }

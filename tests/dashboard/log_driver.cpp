@@ -1,16 +1,16 @@
-// Writes event logs as its standard input says, one JSON object per line, and answers each with
-// "ok" once the log has it: so tests write real logs, step by step, and can kill the writer.
+// Writes event logs on the commands from its standard input, one JSON object per line, and prints
+// "ok" when each is in the log. Tests can thus write real logs step by step, and kill the writer.
 //   {"op": "run", "dir": D, "name": N, "world_size": W, "config": {...}}
 //   {"op": "open", "dir": D, "rank": R}                      (or "node": K)
 //   {"op": "scalars", "log": L, "step": S, "time": T, "epoch": E, "values": {NAME: VALUE}}
 //   {"op": "many", "log": L, "metrics": [NAME], "from": S, "to": S, "scale": X}
-//         value = scale * sin(step * (metric + 1) / 100) + step, time = 1000 + step, epoch = step /
-//         100
+//         value = scale * sin(step * (metric + 1) / 100) + step, time = 1000 + step,
+//         epoch = step / 100
 //   {"op": "console", "log": L, "rank": R, "error": B, "line": T}
 //   {"op": "text" | "alert" | "image" | "histogram" | "table" | "rewind" | "summary", "log": L,
 //   ...}
 //   {"op": "end", "log": L, "state": "finished", "exit": 0, "reason": T}
-// L counts the opened logs from 0. Values "nan", "inf" and "-inf" are numbers, too.
+// L: the index of an opened log, from 0. The values "nan", "inf" and "-inf" are also numbers.
 #include <cmath>
 #include <iostream>
 #include <limits>

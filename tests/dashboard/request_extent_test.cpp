@@ -14,26 +14,26 @@ RequestExtent extent(const std::string& received) {
 
 }  // namespace
 
-TEST_CASE("request: it is whole with its last byte, however many came at once") {
+TEST_CASE("request: complete with its last byte, regardless of how the bytes arrive") {
   const std::string request = "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello";
-  for (size_t i = 0; i < request.size(); ++i) CHECK_FALSE(extent(request.substr(0, i)).is_whole);
-  for (const std::string behind : {"", "GET / HTTP/1.1\r\n\r\n"}) {
-    const auto found = extent(request + behind);
-    CHECK(found.is_whole);
+  for (size_t i = 0; i < request.size(); ++i) CHECK_FALSE(extent(request.substr(0, i)).is_complete);
+  for (const std::string next : {"", "GET / HTTP/1.1\r\n\r\n"}) {
+    const auto found = extent(request + next);
+    CHECK(found.is_complete);
     CHECK(found.bytes == request.size());
     CHECK_FALSE(found.is_last);
   }
 }
 
-TEST_CASE("request: names of headers ignore case, values the space around them") {
+TEST_CASE("request: header names are case-insensitive, and whitespace around values is ignored") {
   const std::string head = "POST /x HTTP/1.1\r\ncontent-LENGTH: \t3 \r\n\r\n";
-  CHECK_FALSE(extent(head + "ab").is_whole);
+  CHECK_FALSE(extent(head + "ab").is_complete);
   CHECK(extent(head + "abc").bytes == head.size() + 3);
   const std::string other = "GET / HTTP/1.1\r\nX-Content-Length: 3\r\n\r\n";
   CHECK(extent(other).bytes == other.size());
 }
 
-TEST_CASE("request: where nobody can tell the end, it is the connection's last") {
+TEST_CASE("request: with an unknown end, it is the last of its connection") {
   for (const char* line : {"Content-Length: 11", "Content-Length: -1", "Content-Length: 3x",
                            "Content-Length: ", "Content-Length: 99999999999999999999",
                            "Content-Length: 3\r\nContent-Length: 3", "Transfer-Encoding: chunked",
@@ -41,15 +41,15 @@ TEST_CASE("request: where nobody can tell the end, it is the connection's last")
     const auto head = std::string("POST /x HTTP/1.1\r\n") + line + "\r\n\r\n";
     INFO(line);
     const auto found = extent(head + "abc");
-    CHECK(found.is_whole);
+    CHECK(found.is_complete);
     CHECK(found.is_last);
     CHECK(found.bytes == head.size());
   }
 }
 
-TEST_CASE("request: a head without an end is not waited for") {
-  CHECK_FALSE(extent(std::string(199, 'x')).is_whole);
+TEST_CASE("request: a head without an end is complete at the size limit") {
+  CHECK_FALSE(extent(std::string(199, 'x')).is_complete);
   const auto found = extent(std::string(200, 'x'));
-  CHECK(found.is_whole);
+  CHECK(found.is_complete);
   CHECK(found.is_last);
 }

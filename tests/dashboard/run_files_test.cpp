@@ -21,7 +21,7 @@ void write(const fs::path& path, const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("run files: nothing outside of the directory can be opened") {
+TEST_CASE("run files: files outside the run directory cannot be opened") {
   const TemporaryDirectory root;
   const auto run = root.path() / "runs" / "one";
   write(run / "config.yaml", "a: 1");
@@ -70,7 +70,7 @@ TEST_CASE("run files: nothing outside of the directory can be opened") {
   CHECK(more);
 }
 
-TEST_CASE("console: streams of all nodes and attempts, pieces, tails and searches") {
+TEST_CASE("console: streams of all nodes and attempts, chunks, tails and searches") {
   const TemporaryDirectory root;
   const auto logs = root.path() / "logs";
   std::string text;
@@ -121,12 +121,12 @@ TEST_CASE("console: streams of all nodes and attempts, pieces, tails and searche
   CHECK(rest.matches.size() == 9);
 }
 
-TEST_CASE("console: what the log of a node recorded, where there are no files") {
+TEST_CASE("console: output recorded in the event log of a node without local files") {
   const TemporaryDirectory root;
   catalog::NameTable names;
   catalog::ColumnSpool spool({root.path()});
   write(root.path() / "logs" / "attempt_0" / "0" / "stdout.log", "from the file\n");
-  // Segments of 64 KiB: the lines lie in several of them.
+  // Segments of 64 KiB: the lines span several of them.
   fs::create_directories(root.path() / "events");
   tracking::EventLogWriter node(tracking::node_log_path(root.path(), 1), 64u << 10);
   node.identity({.id = "run-node-1", .name = "node 1", .job_id = "run", .node_rank = 1});
@@ -140,7 +140,7 @@ TEST_CASE("console: what the log of a node recorded, where there are no files") 
   catalog::RunLogs logs(root.path(), names, &spool);
   logs.catch_up();
   const auto streams = console_streams(logs);
-  REQUIRE(streams.size() == 3);  // that of rank 0 is a file: what was recorded of it is the same
+  REQUIRE(streams.size() == 3);  // rank 0 has a file, so its recorded output is skipped
   CHECK(streams[0].name == "0-0-0-out");
   CHECK(streams[1].name == "node-1-2-out");
   CHECK(streams[1].node == 1);
@@ -151,11 +151,11 @@ TEST_CASE("console: what the log of a node recorded, where there are no files") 
   std::vector<std::string> all;
   uint64_t end = 0;
   while (end < streams[2].bytes) {
-    const auto piece = read_console(streams[2], end, 10000, true);
-    REQUIRE(piece.begin == end);
-    REQUIRE(piece.end > end);
-    all.insert(all.end(), piece.lines.begin(), piece.lines.end());
-    end = piece.end;
+    const auto chunk = read_console(streams[2], end, 10000, true);
+    REQUIRE(chunk.begin == end);
+    REQUIRE(chunk.end > end);
+    all.insert(all.end(), chunk.lines.begin(), chunk.lines.end());
+    end = chunk.end;
   }
   REQUIRE(all.size() == 20000);
   CHECK(all[12345] == "line 12345 of rank 3");

@@ -47,7 +47,7 @@ struct SampleRun {
     source.metrics.push_back({.name = names.add("plain"), .last = 7, .sum = 7, .count = 1});
     run.sources.push_back(source);
   }
-  bool takes(const std::string& text) const { return RunFilter(text, kNow).takes(run, names); }
+  bool matches(const std::string& text) const { return RunFilter(text, kNow).matches(run, names); }
 };
 
 size_t column_of_error(const std::string& text) {
@@ -61,7 +61,7 @@ size_t column_of_error(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("filter: fields, numbers, texts and patterns") {
+TEST_CASE("filter: fields, numbers, strings and patterns") {
   const SampleRun sample;
   for (const char* text : {"",
                            "   ",
@@ -103,7 +103,7 @@ TEST_CASE("filter: fields, numbers, texts and patterns") {
                            "not state = running",
                            "not not mnist"}) {
     INFO(text);
-    CHECK(sample.takes(text));
+    CHECK(sample.matches(text));
   }
   for (const char* text :
        {"state = running", "exit != 78", "config.optimizer.lr > 0.1", "tag = base",
@@ -112,30 +112,31 @@ TEST_CASE("filter: fields, numbers, texts and patterns") {
         "train/loss < 0", "resnet", "state in (finished, lost)", "not mnist",
         "config.train.amp = false", "host !~ node"}) {
     INFO(text);
-    CHECK_FALSE(sample.takes(text));
+    CHECK_FALSE(sample.matches(text));
   }
 }
 
-TEST_CASE("filter: what a run does not have satisfies no test but != and !~") {
+TEST_CASE("filter: a missing field satisfies only != and !~") {
   const SampleRun sample;
-  CHECK(sample.takes("config.nothing != 1"));
-  CHECK(sample.takes("config.nothing !~ x"));
-  CHECK_FALSE(sample.takes("config.nothing < 1"));
-  CHECK_FALSE(sample.takes("config.nothing ~ x"));
-  CHECK_FALSE(sample.takes("signal = 9"));
+  CHECK(sample.matches("config.nothing != 1"));
+  CHECK(sample.matches("config.nothing !~ x"));
+  CHECK_FALSE(sample.matches("config.nothing < 1"));
+  CHECK_FALSE(sample.matches("config.nothing ~ x"));
+  CHECK_FALSE(sample.matches("signal = 9"));
 }
 
-TEST_CASE("filter: and binds stronger than or, parentheses more, neighbors are joined by and") {
+TEST_CASE(
+    "filter: and has precedence over or, parentheses group, adjacent terms are joined by and") {
   const SampleRun sample;
-  CHECK(sample.takes("state = running and exit = 1 or tag = baseline"));
-  CHECK_FALSE(sample.takes("state = running and (exit = 1 or tag = baseline)"));
-  CHECK(sample.takes("tag = baseline or state = running and exit = 1"));
-  CHECK(sample.takes("mnist tag = baseline (exit = 78)"));
-  CHECK_FALSE(sample.takes("mnist tag = nothing"));
-  CHECK(sample.takes("not (state = running or exit = 1) mnist"));
+  CHECK(sample.matches("state = running and exit = 1 or tag = baseline"));
+  CHECK_FALSE(sample.matches("state = running and (exit = 1 or tag = baseline)"));
+  CHECK(sample.matches("tag = baseline or state = running and exit = 1"));
+  CHECK(sample.matches("mnist tag = baseline (exit = 78)"));
+  CHECK_FALSE(sample.matches("mnist tag = nothing"));
+  CHECK(sample.matches("not (state = running or exit = 1) mnist"));
 }
 
-TEST_CASE("filter: a mistake is told with its column") {
+TEST_CASE("filter: an error reports its column") {
   CHECK(column_of_error("stat = failed") == 1);
   CHECK(column_of_error("mnist and") == 10);
   CHECK(column_of_error("(mnist") == 7);
@@ -151,10 +152,10 @@ TEST_CASE("filter: a mistake is told with its column") {
   CHECK_THROWS_WITH(RunFilter("stat = failed", kNow), Catch::Contains("did you mean 'state'?"));
 }
 
-TEST_CASE("filter: patterns take no exponential time") {
+TEST_CASE("filter: patterns do not take exponential time") {
   SampleRun sample;
   sample.run.info.name = std::string(2000, 'a');
-  CHECK_FALSE(sample.takes("name = \"" + [] {
+  CHECK_FALSE(sample.matches("name = \"" + [] {
     std::string stars;
     for (int i = 0; i < 500; ++i) stars += "a*";
     return stars;

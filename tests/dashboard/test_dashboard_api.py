@@ -1,4 +1,4 @@
-"""What `lockstep ui` answers, on logs that a program writes meanwhile."""
+"""The API of `lockstep ui`, on event logs that are written at the same time."""
 
 import concurrent.futures
 import http.client
@@ -40,7 +40,7 @@ def test_list_filter_sort_and_pages(runs, writer, start):
     assert [row["id"] for row in chosen["runs"]] == ["run-06", "run-08", "run-10"]
     two = dashboard.get("/api/runs", sort="group,-created", limit=2)
     assert [row["id"] for row in two["runs"]] == ["run-10", "run-08"]
-    status, error = dashboard.refused("/api/runs", filter="stat = finished")
+    status, error = dashboard.error("/api/runs", filter="stat = finished")
     assert status == 400 and error["code"] == "bad_filter" and error["column"] == 1 and "state" in error["message"]
     groups = dashboard.get("/api/groups", by="group", column="train/loss")["groups"]
     assert [(group["value"], group["runs"]) for group in groups] == [("odd", 6), ("even", 6)]
@@ -80,7 +80,7 @@ def test_metrics_that_are_nan_come_last_and_have_no_extremes(runs, writer, start
     assert (low["min"], worse["min"], worse["max"]) == (0.25, "nan", "nan")
 
 
-def test_curves_are_those_of_the_log(runs, writer, start):
+def test_curves_match_the_log(runs, writer, start):
     log, = writer.run("one")
     writer.do("many", log=log, metrics=["train/loss", "train/other"], **{"from": 0, "to": 30000})
     for step, odd in ((5, "nan"), (6, "inf"), (7, "-inf"), (8, 0.1 + 0.2)):
@@ -107,11 +107,11 @@ def test_curves_are_those_of_the_log(runs, writer, start):
     assert rows[2].startswith("one,rank-0,train/loss,1,0.01,1001.000000,")
     assert float(rows[2].split(",")[-1]) == value(1)
     assert dashboard.get("/api/series", run="one", metric="nothing")["series"] == []
-    assert dashboard.refused("/api/series", run="nothing", metric="a")[0] == 404
-    assert dashboard.refused("/api/series", run="one", metric="a", points="x")[0] == 400
+    assert dashboard.error("/api/series", run="nothing", metric="a")[0] == 404
+    assert dashboard.error("/api/series", run="one", metric="a", points="x")[0] == 400
 
 
-def test_written_killed_resumed_and_rewound_run_at_each_moment(runs, writer, start):
+def test_a_run_while_it_is_written_killed_resumed_and_rewound(runs, writer, start):
     dashboard = start()
 
     def shows(state, values):
@@ -140,10 +140,10 @@ def test_written_killed_resumed_and_rewound_run_at_each_moment(runs, writer, sta
     dashboard.wait_for("the resume", lambda: dashboard.get("/api/runs")["runs"][0]["state"] == "running")
     shows("running", first[:310])
     again.do("rewind", log=log, step=199)
-    dashboard.wait_for("the way back", lambda: curve(dashboard, "live", "train/loss")["total"] == 200)
+    dashboard.wait_for("the rewind", lambda: curve(dashboard, "live", "train/loss")["total"] == 200)
     shows("running", first[:200])
     again.do("many", log=log, metrics=["train/loss"], scale=2.0, **{"from": 200, "to": 400})
-    dashboard.wait_for("the second try", lambda: curve(dashboard, "live", "train/loss")["total"] == 400)
+    dashboard.wait_for("the second attempt", lambda: curve(dashboard, "live", "train/loss")["total"] == 400)
     shows("running", first[:200] + second[200:])
     again.do("end", log=log, state="failed", exit=78)
     dashboard.wait_for("the end", lambda: dashboard.get("/api/runs")["runs"][0]["state"] == "failed")
@@ -152,14 +152,14 @@ def test_written_killed_resumed_and_rewound_run_at_each_moment(runs, writer, sta
     again.close()
 
 
-def test_many_ask_while_runs_are_being_read(runs, writer, start):
+def test_concurrent_requests_while_runs_are_read(runs, writer, start):
     for i in range(6):
         writer.finished_run(f"run-{i}")
     dashboard = start()
     with concurrent.futures.ThreadPoolExecutor(12) as threads:
-        asked = [threads.submit(ask, f"run-{i % 6}") for i in range(60) for ask in (
+        results = [threads.submit(get, f"run-{i % 6}") for i in range(60) for get in (
             lambda run: dashboard.get(f"/api/runs/{run}")["step"], lambda run: curve(dashboard, run, "train/loss")["total"] - 1)]
-        assert [each.result() for each in asked] == [99] * 120
+        assert [each.result() for each in results] == [99] * 120
 
 
 def test_events(runs, writer, start):
@@ -171,7 +171,7 @@ def test_events(runs, writer, start):
     assert response.readline() == b": here\n"
     writer.finished_run("one")
     change = {"runs": []}
-    while not change["runs"]:  # the first may tell only that all runs were read, of which there was none
+    while not change["runs"]:  # the first event may only report the end of indexing
         line = response.readline()
         assert line, "the stream ended"
         if line.startswith(b"data: "):
@@ -253,7 +253,7 @@ def test_media_texts_and_tables(runs, writer, start):
     assert all(image.headers["Content-Type"] == "image/png" and image.body.startswith(b"\x89PNG") for image in shown)
     assert shown[0].body != shown[1].body
     assert dashboard.get("/api/runs/media/images", name="nothing")["items"] == []
-    assert dashboard.refused("/api/runs/media/images/rank-0/17.png")[0] == 404
+    assert dashboard.error("/api/runs/media/images/rank-0/17.png")[0] == 404
 
 
 def test_compare_and_defaults(runs, writer, start):
@@ -266,7 +266,7 @@ def test_compare_and_defaults(runs, writer, start):
     assert not config["optimizer.name"]["differs"]
     assert config["optimizer.momentum"]["missing"] == [True, False]
     assert comparison["metrics"][0]["values"][0]["last"] == value(99)
-    assert dashboard.refused("/api/compare", run="a")[0] == 400
+    assert dashboard.error("/api/compare", run="a")[0] == 400
 
 
 def test_actions(runs, writer, start):
@@ -289,12 +289,12 @@ def test_actions(runs, writer, start):
     assert dashboard.write("DELETE", "/api/runs/done", {}).status == 400
     assert dashboard.write("DELETE", "/api/runs/done", {"confirm": "done"}).json() == {"deleted": "done"}
     assert not (runs / "done").exists() and dashboard.get("/api/runs")["matching"] == 1
-    only_shows = start("--read-only")
-    assert only_shows.write("DELETE", "/api/runs/going", {"confirm": "going"}).status == 403
-    assert only_shows.get("/api/server")["actions"] is False
+    read_only = start("--read-only")
+    assert read_only.write("DELETE", "/api/runs/going", {"confirm": "going"}).status == 403
+    assert read_only.get("/api/server")["actions"] is False
 
 
-def test_damaged_runs_are_listed_and_open_as_far_as_they_go(runs, writer, start):
+def test_damaged_runs_are_listed_and_readable_up_to_the_damage(runs, writer, start):
     for name in ("cut", "flipped", "foreign", "short", "empty"):
         writer.finished_run(name)
     writer.close()
@@ -338,22 +338,22 @@ def test_console_files_and_artifacts(runs, writer, start):
     assert tail["lines"] == ["line 98", "line 99"] and tail["end"] == tail["size"]
     found = dashboard.get("/api/runs/one/console", stream="0-0-0-out", search="LINE 5")
     assert [match["line"] for match in found["matches"]] == ["line 5"] + [f"line 5{i}" for i in range(10)]
-    assert dashboard.refused("/api/runs/one/console", stream="../../x")[0] == 404
+    assert dashboard.error("/api/runs/one/console", stream="../../x")[0] == 404
     files = {file["path"] for file in dashboard.get("/api/runs/one/files")["files"]}
     assert {"config.yaml", "run.json", "events/rank-00000.lsev", "logs/attempt_0/0/stdout.log"} <= files
     assert not files & {"link", "logs/attempt_0/0/stderr.log"}
-    answer = dashboard.request("GET", "/api/runs/one/files/logs/attempt_0/0/stdout.log")
-    assert answer.body == (output / "stdout.log").read_bytes()
-    assert answer.headers["Content-Type"] == "application/octet-stream" and "attachment" in answer.headers["Content-Disposition"]
+    response = dashboard.request("GET", "/api/runs/one/files/logs/attempt_0/0/stdout.log")
+    assert response.body == (output / "stdout.log").read_bytes()
+    assert response.headers["Content-Type"] == "application/octet-stream" and "attachment" in response.headers["Content-Disposition"]
     artifact, = dashboard.get("/api/artifacts")["artifacts"]
     assert artifact["name"] == "net" and artifact["aliases"] == ["latest"] and artifact["bytes"] == 1000
     assert dashboard.request("GET", artifact["files"][0]["url"]).body == data.read_bytes()
-    assert dashboard.refused("/api/artifacts/net/1/1")[0] == 404
-    assert dashboard.refused("/api/artifacts/net/2/0")[0] == 404
+    assert dashboard.error("/api/artifacts/net/1/1")[0] == 404
+    assert dashboard.error("/api/artifacts/net/2/0")[0] == 404
     assert dashboard.get("/api/artifacts", run="one")["artifacts"] == []
 
 
-def test_names_that_look_like_code_stay_text(runs, writer, start):
+def test_names_that_contain_code_are_data(runs, writer, start):
     name = '<img src=x onerror="alert(1)">&%41'
     log, = writer.run(name)
     writer.do("scalars", log=log, step=1, values={"<script>alert(1)</script>": 1.5, 'train/"; DROP': 2})
@@ -374,7 +374,7 @@ def test_report_and_watch(runs, writer, start, tmp_path):
         for step in range(5):
             writer.do("histogram", log=log, name="weights/fc1", step=step, time=1000.0 + step, edges=[0, 1, 2], counts=[step, 1])
             writer.do("table", log=log, name="eval/worst", step=step, time=1000.0 + step, columns=["x"], rows=[[i + step] for i in range(2300)])
-        writer.do("text", log=log, line="</script> told", level=2, time=1000.0)
+        writer.do("text", log=log, line="</script> text", level=2, time=1000.0)
         writer.do("end", log=log)
     for attempt in range(2):
         for rank in range(2):
@@ -401,12 +401,12 @@ def test_report_and_watch(runs, writer, start, tmp_path):
     printed = {part["stream"]: part["lines"] for part in data["console"]}
     assert set(printed) == {"1-0-0-out", "1-0-1-out", "1-0-1-err"} == {stream["stream"] for stream in data["runs"][0]["console"]}
     assert printed["1-0-0-out"] == [f"attempt 1 rank 0 line {i}" for i in range(800, 1000)]
-    assert printed["1-0-1-err"] == ["x" * 1000 + f"{i}" for i in range(135, 200)], "whole lines within 64 KiB"
+    assert printed["1-0-1-err"] == ["x" * 1000 + f"{i}" for i in range(135, 200)], "complete lines within 64 KiB"
     histograms = {(part["source"], part["name"]): part["items"] for part in data["histograms"]}
     assert [item["counts"] for item in histograms["rank-1", "weights/fc1"]] == [[step, 1] for step in range(5)]
     table = data["tables"][0]
     assert table["name"] == "eval/worst" and table["num_rows"] == 2300 and table["rows"] == [[i + 4] for i in range(2000)]
-    assert [item["line"] for item in data["texts"][0]["items"]] == ["</script> told"] * 2
+    assert [item["line"] for item in data["texts"][0]["items"]] == ["</script> text"] * 2
     assert data["runs"][0]["console"][0]["path"] == "logs/attempt_1/0/stdout.log"
     watched = subprocess.run([LOCKSTEP, "runs", "watch", "job", "--dir", runs], capture_output=True, text=True, timeout=60)
     assert watched.returncode == 0, watched.stderr

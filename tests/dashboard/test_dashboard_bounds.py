@@ -1,4 +1,4 @@
-"""What clients may cost that send slowly, say nothing, take nothing, or are many."""
+"""Limits on the resources of clients that are slow, idle, do not read, or are many."""
 
 import http.client
 import json
@@ -12,24 +12,24 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from conftest import PATIENCE
+from conftest import TIMEOUT
 
 HEAD = b"GET /api/server HTTP/1.1\r\nHost: localhost\r\n"
-SLOW = 8  # seconds until the server has no more patience, which is 5, with something for a busy machine
-AT_ONCE = 3  # so many seconds for an answer: less than that patience
+SLOW = 8  # the request timeout of 5 s, with a margin for a busy machine
+FAST = 3  # seconds for a response: less than the request timeout
 
 
 def connect(dashboard):
     host, port = dashboard.address.rsplit(":", 1)
-    return socket.create_connection((host, int(port)), timeout=PATIENCE)
+    return socket.create_connection((host, int(port)), timeout=TIMEOUT)
 
 
-def many(dashboard, count):
+def connect_many(dashboard, count):
     return [connect(dashboard) for _ in range(count)]
 
 
 def is_over(connection, seconds=0.0):
-    """Whether the server closed it, within `seconds`."""
+    """Whether the server closes the connection within `seconds`."""
     if not select.select([connection], [], [], seconds)[0]:
         return False
     try:
@@ -38,7 +38,7 @@ def is_over(connection, seconds=0.0):
         return True
 
 
-def answer_time(dashboard):
+def response_time(dashboard):
     begin = time.monotonic()
     assert dashboard.get("/api/server")["version"]
     return time.monotonic() - begin
@@ -56,13 +56,13 @@ def many_files():
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_a_byte_now_and_then_is_cut_off_and_delays_nobody(writer, start):
+def test_slow_requests_time_out_and_do_not_delay_others(writer, start):
     writer.finished_run("one")
     dashboard = start()
     dashboard.wait_for_runs(1)
     begin = time.monotonic()
-    slow = many(dashboard, 150)  # more than there are threads
-    bodies = many(dashboard, 100)
+    slow = connect_many(dashboard, 150)  # more than there are threads
+    bodies = connect_many(dashboard, 100)
     for connection in bodies:
         connection.sendall(b"POST /api/login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 60000\r\n\r\n")
     sent = 0
@@ -73,45 +73,45 @@ def test_a_byte_now_and_then_is_cut_off_and_delays_nobody(writer, start):
             except ConnectionError:
                 pass
         sent += 1
-        assert answer_time(dashboard) < AT_ONCE
+        assert response_time(dashboard) < FAST
     assert 4 < time.monotonic() - begin < SLOW
     assert all(is_over(connection, 1) for connection in slow[1:] + bodies)
     for connection in slow + bodies:
         connection.close()
 
 
-def test_many_who_say_nothing_push_each_other_out_and_nobody_else(writer, start):
+def test_idle_connections_evict_each_other_and_do_not_delay_others(writer, start):
     writer.finished_run("one")
     dashboard = start()
     dashboard.wait_for_runs(1)
     threads = num_threads(dashboard)
-    idle = many(dashboard, 700)
-    assert answer_time(dashboard) < AT_ONCE
-    dashboard.wait_for("the oldest to go", lambda: is_over(idle[0]))
+    idle = connect_many(dashboard, 700)
+    assert response_time(dashboard) < FAST
+    dashboard.wait_for("the oldest to be closed", lambda: is_over(idle[0]))
     assert sum(is_over(connection) for connection in idle[1:100]) > 90
     assert not is_over(idle[-1])
-    # Few others come and go: the one that asks the trainer for its defaults, those that read logs.
-    assert num_threads(dashboard) < threads + 10, "a connection that says nothing costs no thread"
-    assert dashboard.wait_for("the rest to go", lambda: is_over(idle[-1])), "and not for long"
+    # A few threads are temporary: one queries the trainer for defaults, others read logs.
+    assert num_threads(dashboard) < threads + 10, "an idle connection must not occupy a thread"
+    assert dashboard.wait_for("the rest to be closed", lambda: is_over(idle[-1]))
     for connection in idle:
         connection.close()
 
 
-def test_who_goes_on_within_time_is_served(writer, start):
+def test_a_request_in_pieces_within_the_timeout_is_served(writer, start):
     dashboard = start()
     with connect(dashboard) as connection:
         for piece in (HEAD[:10], HEAD[10:30], HEAD[30:] + b"\r\n" + HEAD, b"Connection: close\r\n\r\n"):
             connection.sendall(piece)
             select.select([], [], [], 0.3)
-        answer = b""
+        response = b""
         while more := connection.recv(65536):
-            answer += more
-    assert answer.count(b"HTTP/1.1 200 OK") == 2, "both requests, the second of which began with the first's end"
+            response += more
+    assert response.count(b"HTTP/1.1 200 OK") == 2, "both requests, the second of which started in the same segment"
 
 
 def test_a_connection_serves_many_requests(start):
     dashboard = start()
-    connection = http.client.HTTPConnection(dashboard.address, timeout=PATIENCE)
+    connection = http.client.HTTPConnection(dashboard.address, timeout=TIMEOUT)
     connection.connect()
     first = connection.sock
     for _ in range(50):
@@ -121,19 +121,19 @@ def test_a_connection_serves_many_requests(start):
     connection.close()
 
 
-def test_who_says_no_more_still_gets_the_answer(start):
+def test_a_client_that_shut_down_its_sending_side_gets_the_response(start):
     dashboard = start()
     with connect(dashboard) as connection:
         connection.sendall(b"GET /app.js HTTP/1.1\r\nHost: localhost\r\n\r\n")
         connection.shutdown(socket.SHUT_WR)
-        answer = b""
+        response = b""
         while more := connection.recv(65536):
-            answer += more
-    head, body = answer.split(b"\r\n\r\n", 1)
+            response += more
+    head, body = response.split(b"\r\n\r\n", 1)
     assert int(re.search(rb"Content-Length: (\d+)", head).group(1)) == len(body) > 10_000
 
 
-def test_who_does_not_take_the_answer_is_cut_off(runs, writer, start):
+def test_a_client_that_does_not_read_the_response_is_disconnected(runs, writer, start):
     writer.finished_run("one")
     (runs / "one" / "large.bin").write_bytes(os.urandom(1 << 20) * 16)
     dashboard = start()
@@ -142,14 +142,14 @@ def test_who_does_not_take_the_answer_is_cut_off(runs, writer, start):
     for _ in range(64):  # as many as there are threads
         connection = socket.socket()
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        connection.settimeout(PATIENCE)
+        connection.settimeout(TIMEOUT)
         host, port = dashboard.address.rsplit(":", 1)
         connection.connect((host, int(port)))
         connection.sendall(b"GET /api/runs/one/files/large.bin HTTP/1.1\r\nHost: localhost\r\n\r\n")
         stuck.append(connection)
-    assert answer_time(dashboard) < 10  # one of them must be given up first
+    assert response_time(dashboard) < 10  # one of them must time out first
     whole = dashboard.request("GET", "/api/runs/one/files/large.bin").body
-    assert whole == (runs / "one" / "large.bin").read_bytes(), "who takes it gets all of it"
+    assert whole == (runs / "one" / "large.bin").read_bytes(), "a client that reads gets the complete file"
     for connection in stuck:
         connection.close()
 
@@ -162,38 +162,38 @@ def test_a_run_with_very_many_metrics(writer, start):
     dashboard = start()
     dashboard.wait_for_runs(4)
 
-    def processor_time(path, times):
-        begin = dashboard.processor_seconds()
+    def cpu_time(path, times):
+        begin = dashboard.cpu_seconds()
         for _ in range(times):
             dashboard.get(path)
-        return dashboard.processor_seconds() - begin
+        return dashboard.cpu_seconds() - begin
 
     run = dashboard.get("/api/runs/large")
     assert len(run["metrics"]) == len(run["sources"][0]["summary"]) == 60_000
     assert run["metrics"][0]["name"] == "part0/metric_0" and run["metrics"][0]["count"] == 2
     for path in ("/api/runs/{}", "/api/compare?run={0}&run={0}-2"):
         # Ten times as many metrics take ten times as long, not a hundred times.
-        assert processor_time(path.format("large"), 1) < 2.5 * processor_time(path.format("small"), 10), path
+        assert cpu_time(path.format("large"), 1) < 2.5 * cpu_time(path.format("small"), 10), path
     with ThreadPoolExecutor(4) as pool:
         for status in pool.map(lambda _: dashboard.request("GET", "/api/runs/large").status, range(16)):
             assert status == 200
-    assert dashboard.memory_kb() < 400_000, "threads do not each keep what one answer took"
+    assert dashboard.memory_kb() < 400_000, "each thread must not retain the memory of a response"
 
 
-def test_streams_that_nobody_reads_any_more_make_room(writer, start):
+def test_streams_of_disconnected_clients_are_freed(writer, start):
     dashboard = start()
 
     def stream():
-        connection = http.client.HTTPConnection(dashboard.address, timeout=PATIENCE)
+        connection = http.client.HTTPConnection(dashboard.address, timeout=TIMEOUT)
         connection.request("GET", "/api/events")
         return connection, connection.getresponse()
 
     streams = [stream() for _ in range(32)]
-    refused = stream()
-    error = json.loads(refused[1].read())["error"]
-    assert refused[1].status == 503 and error["code"] == "too_many_streams" and "/api/changes" in error["message"]
-    assert answer_time(dashboard) < AT_ONCE, "streams leave threads for everybody else"
+    rejected = stream()
+    error = json.loads(rejected[1].read())["error"]
+    assert rejected[1].status == 503 and error["code"] == "too_many_streams" and "/api/changes" in error["message"]
+    assert response_time(dashboard) < FAST, "streams must leave threads for other requests"
     assert dashboard.get("/api/changes", since=0)["seq"] >= 0
     for connection, _ in streams:
         connection.close()
-    dashboard.wait_for("a place", lambda: (again := stream())[1].status == 200 and again)
+    dashboard.wait_for("a free stream", lambda: (again := stream())[1].status == 200 and again)

@@ -1,4 +1,4 @@
-"""The index of runs that are over: a restart has the whole table at once, and the logs are believed, never the index."""
+"""The index of runs that are over: a restarted dashboard shows all runs immediately, and the logs take precedence over the index."""
 
 import json
 import os
@@ -16,9 +16,9 @@ RUNS = 220  # with fewer there is no index
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    """`RUNS` runs, to be copied: writing them takes long where a disk syncs slowly."""
-    path = tmp_path_factory.mktemp("made")
+def prepared(tmp_path_factory):
+    """`RUNS` runs to be copied, because writing them is slow on a disk with slow syncs."""
+    path = tmp_path_factory.mktemp("prepared")
     writer = LogWriter(path)
     for i in range(RUNS):
         writer.finished_run(f"run-{i:03}", config={"optimizer": {"lr": i / 10}}, created=1000.0 + i, planned_steps=200, group="even" if i % 2 == 0 else "odd")
@@ -27,9 +27,9 @@ def made(tmp_path_factory):
 
 
 @pytest.fixture
-def filled(runs, made, start):
-    """`RUNS` runs, and the index that a dashboard made of them: of these copies, whose inodes are their own."""
-    shutil.copytree(made, runs, dirs_exist_ok=True)
+def filled(runs, prepared, start):
+    """A copy of the `RUNS` runs, with its own inodes, and the index that a dashboard wrote for it."""
+    shutil.copytree(prepared, runs, dirs_exist_ok=True)
     dashboard = start()
     dashboard.wait_for_runs(RUNS)
     index = runs / ".dashboard" / "index"
@@ -41,7 +41,7 @@ def filled(runs, made, start):
 
 
 def table(dashboard):
-    """All there is to know about every run; the numbers of versions begin anew."""
+    """All rows without their version, which is not persistent."""
     rows = dashboard.get("/api/runs", limit=1000, column=["config.optimizer.lr", "train/loss", "min(train/loss)", "mean(train/loss)"])["runs"]
     return [{name: value for name, value in row.items() if name != "version"} for row in rows]
 
@@ -51,17 +51,17 @@ def num_reads(dashboard):
 
 
 def checked(dashboard):
-    """Waits until every run's files were looked at."""
-    dashboard.wait_for("all runs to be looked at", lambda: (at := dashboard.get("/api/server")["indexing"])["done"] == at["total"] > 0)
+    """Waits until the files of all runs have been checked."""
+    dashboard.wait_for("all runs to be checked", lambda: (at := dashboard.get("/api/server")["indexing"])["done"] == at["total"] > 0)
     return dashboard
 
 
-def test_a_restart_shows_the_same_without_reading_the_logs(runs, filled, start):
+def test_a_restart_shows_the_same_runs_without_reading_the_logs(runs, filled, start):
     index, rows, reads = filled
     before = index.read_bytes()
-    (index.parent / "index.tmp-2000000000").write_text("left by one that ended while it wrote")
+    (index.parent / "index.tmp-2000000000").write_text("left by a process that was killed while writing")
     other = index.parent / f"index.tmp-{os.getpid()}"
-    other.write_text("of one that writes")
+    other.write_text("of a process that is writing")
     dashboard = checked(start())
     assert table(dashboard) == rows and len(rows) == RUNS
     assert num_reads(dashboard) < reads / 4
@@ -69,11 +69,11 @@ def test_a_restart_shows_the_same_without_reading_the_logs(runs, filled, start):
     assert dashboard.get("/api/series", run="run-007", metric="train/loss")["series"][0]["total"] == 100
     assert dashboard.get("/api/runs", filter="group = odd config.optimizer.lr > 20")["matching"] == 10
     dashboard.end()
-    assert index.read_bytes() == before, "nothing new, nothing written"
+    assert index.read_bytes() == before, "without changes, the index is not written"
     assert {path.name for path in index.parent.iterdir()} == {"index", other.name}
 
 
-def test_what_happened_meanwhile_is_seen(runs, filled, start):
+def test_changes_between_two_starts_are_detected(runs, filled, start):
     shutil.rmtree(runs / "run-001")
     (runs / "run-002" / "tags.json").write_text(json.dumps({"tags": ["new"], "note": "later"}))
     again = LogWriter(runs)
@@ -94,7 +94,7 @@ def test_what_happened_meanwhile_is_seen(runs, filled, start):
 def test_a_file_that_is_changed_in_place_is_read_again(runs, writer, start):
     writer.finished_run("one")
     tags = runs / "one" / "tags.json"
-    tags.write_text('{"tags": "no list"}')
+    tags.write_text('{"tags": "not a list"}')
     dashboard = start()
 
     def row():
@@ -104,12 +104,12 @@ def test_a_file_that_is_changed_in_place_is_read_again(runs, writer, start):
     assert "tags.json" in row()["problems"][0]
     with tags.open("r+") as file:  # the same inode: neither the directory nor a log changes
         file.truncate()
-        file.write('{"tags": ["mended"], "note": ""}')
-    dashboard.wait_for("the tags", lambda: row()["tags"] == ["mended"])
+        file.write('{"tags": ["fixed"], "note": ""}')
+    dashboard.wait_for("the tags", lambda: row()["tags"] == ["fixed"])
     assert row()["problems"] == []
 
 
-def test_it_can_be_deleted_damaged_or_not_writable(runs, filled, start):
+def test_the_index_can_be_deleted_damaged_or_not_writable(runs, filled, start):
     index, rows, _ = filled
     good = index.read_bytes()
     dice = random.Random(3)
@@ -122,7 +122,7 @@ def test_it_can_be_deleted_damaged_or_not_writable(runs, filled, start):
         assert table(dashboard) == rows
         dashboard.end()
     shutil.rmtree(index.parent)
-    index.parent.write_text("a file where its directory belongs")
+    index.parent.write_text("a file in place of the directory")
     dashboard = checked(start())
     assert table(dashboard) == rows
     dashboard.end()
@@ -133,7 +133,7 @@ def test_it_can_be_deleted_damaged_or_not_writable(runs, filled, start):
     assert len(index.read_bytes()) == len(good)
 
 
-def test_a_read_only_dashboard_writes_none(runs, filled, start):
+def test_a_read_only_dashboard_writes_no_index(runs, filled, start):
     index, rows, _ = filled
     shutil.rmtree(index.parent)
     dashboard = checked(start("--read-only"))
@@ -142,7 +142,7 @@ def test_a_read_only_dashboard_writes_none(runs, filled, start):
     assert not index.parent.exists()
 
 
-def test_the_command_lists_the_same_with_and_without_it_and_writes_none(runs, filled):
+def test_the_runs_command_has_the_same_output_without_the_index_and_does_not_write_it(runs, filled):
     index, _, _ = filled
     good = index.read_bytes()
 

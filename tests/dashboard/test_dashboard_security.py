@@ -1,4 +1,4 @@
-"""Who may ask the dashboard what, how it ends, and what it bears."""
+"""Access control, request limits and shutdown of the dashboard."""
 
 import gzip
 import http.client
@@ -10,26 +10,26 @@ import subprocess
 
 import pytest
 
-from conftest import LOCKSTEP, PATIENCE
+from conftest import LOCKSTEP, TIMEOUT
 
 
 def raw(dashboard, text, whole=True):
-    """What the server answers to these bytes; not `whole`: no more of them follow."""
+    """The response of the server to these bytes. If not `whole`, the sending side is shut down afterwards."""
     host, port = dashboard.address.rsplit(":", 1)
-    with socket.create_connection((host, int(port)), timeout=PATIENCE) as connection:
+    with socket.create_connection((host, int(port)), timeout=TIMEOUT) as connection:
         try:
             connection.sendall(text if isinstance(text, bytes) else text.encode())
             if not whole:
                 connection.shutdown(socket.SHUT_WR)
-            answer = b""
+            response = b""
             while piece := connection.recv(65536):
-                answer += piece
+                response += piece
         except ConnectionError:
             return b""
-        return answer
+        return response
 
 
-def test_headers_on_every_answer(writer, start):
+def test_headers_of_every_response(writer, start):
     writer.finished_run("one")
     dashboard = start()
     for path in ("/", "/app.js", "/nothing", "/api/runs", "/api/runs/nothing", "/api/runs/one/files/config.yaml"):
@@ -40,7 +40,7 @@ def test_headers_on_every_answer(writer, start):
         assert headers.get("Access-Control-Allow-Origin") is None, path
 
 
-def test_the_page_and_its_copies(start):
+def test_the_page_compressed_and_cached(start):
     dashboard = start()
     page = dashboard.request("GET", "/")
     assert page.status == 200 and page.headers["Content-Type"].startswith("text/html") and b"<html" in page.body.lower()
@@ -54,14 +54,14 @@ def test_the_page_and_its_copies(start):
     assert dashboard.request("GET", "/report.html").status == 404
 
 
-def test_answers_are_packed_by_gzip_for_those_who_take_it(writer, start):
+def test_responses_are_compressed_if_the_client_accepts_gzip(writer, start):
     writer.finished_run("one")
     dashboard = start()
     dashboard.wait_for_runs(1)
     series = {"run": "one", "metric": "train/loss"}
     plain = dashboard.request("GET", "/api/series", **series)
     assert plain.headers.get("Content-Encoding") is None
-    # Never by Brotli, at whose best a page of charts takes seconds.
+    # Never with Brotli, which takes seconds at its best compression level.
     packed = dashboard.request("GET", "/api/series", headers={"Accept-Encoding": "gzip, deflate, br"}, **series)
     assert packed.headers["Content-Encoding"] == "gzip" and len(packed.body) < len(plain.body)
     assert gzip.decompress(packed.body) == plain.body and packed.headers["Content-Type"] == plain.headers["Content-Type"]
@@ -70,7 +70,7 @@ def test_answers_are_packed_by_gzip_for_those_who_take_it(writer, start):
     assert csv.headers.get("Content-Encoding") is None and csv.body.startswith(b"run,source,metric")
 
 
-def test_a_foreign_name_or_site_is_refused(writer, start):
+def test_foreign_hosts_and_sites_are_rejected(writer, start):
     writer.finished_run("one")
     dashboard = start()
     dashboard.wait_for_runs(1)
@@ -83,7 +83,7 @@ def test_a_foreign_name_or_site_is_refused(writer, start):
     assert dashboard.get("/api/runs")["runs"][0]["tags"] == []
 
 
-def test_two_host_lines_are_a_bad_request(writer, start):
+def test_two_host_headers_are_a_bad_request(writer, start):
     dashboard = start()
     one = raw(dashboard, "GET /api/server HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
     assert one.startswith(b"HTTP/1.1 200")
@@ -99,29 +99,29 @@ def test_beyond_loopback_a_token_is_required(runs, writer, start, tmp_path):
     token.write_text(secret + "\n")
     token.chmod(0o600)
     dashboard = start("--host", "0.0.0.0", "--token-file", str(token))
-    assert secret not in dashboard.entrance
+    assert secret not in dashboard.login_path
     assert dashboard.request("GET", "/").status == 200
     for path in ("/api/runs", "/api/events", "/api/runs/one/files/config.yaml", "/api/report.html?run=one"):
-        answer = dashboard.request("GET", path)
-        assert answer.status == 401 and b"one" not in answer.body
+        response = dashboard.request("GET", path)
+        assert response.status == 401 and b"one" not in response.body
     assert dashboard.request("GET", "/api/runs", headers={"Authorization": f"Bearer {secret}"}).status == 200
     assert dashboard.request("GET", "/api/runs", headers={"Authorization": f"Bearer {secret}x"}).status == 401
     assert dashboard.write("POST", "/api/login", {"token": "wrong"}).status == 401
-    entered = dashboard.write("POST", "/api/login", {"token": secret})
-    cookie = entered.headers["Set-Cookie"]
-    assert entered.status == 200 and "HttpOnly" in cookie and "SameSite" in cookie and secret not in cookie
+    login = dashboard.write("POST", "/api/login", {"token": secret})
+    cookie = login.headers["Set-Cookie"]
+    assert login.status == 200 and "HttpOnly" in cookie and "SameSite" in cookie and secret not in cookie
     assert dashboard.request("GET", "/api/runs", headers={"Cookie": cookie.split(";")[0]}).status == 200
-    first = dashboard.request("GET", dashboard.entrance)
+    first = dashboard.request("GET", dashboard.login_path)
     assert first.status == 303 and first.headers["Location"] == "/" and "Set-Cookie" in first.headers
-    assert "Set-Cookie" not in dashboard.request("GET", dashboard.entrance).headers
+    assert "Set-Cookie" not in dashboard.request("GET", dashboard.login_path).headers
     dashboard.end()
     assert secret not in dashboard.process.stdout.read() + dashboard.process.stderr.read()
 
 
-def test_a_token_is_made_up_where_none_is_given(writer, start):
+def test_a_token_is_generated_if_none_is_given(writer, start):
     dashboard = start("--host", "0.0.0.0")
-    assert "ticket=" in dashboard.entrance
-    # What is printed is an address that a browser can open, this machine's and not every machine's own.
+    assert "ticket=" in dashboard.login_path
+    # The printed address is that of this machine, not the wildcard address.
     assert not dashboard.address.startswith("0.0.0.0:")
     assert dashboard.request("GET", "/").status == 200
     assert dashboard.request("GET", "/api/runs").status == 401
@@ -135,20 +135,20 @@ def test_a_token_is_made_up_where_none_is_given(writer, start):
     (["--token-file", "/nothing"], 78, "no such file"),
 ])
 def test_bad_options(runs, words, status, text):
-    ended = subprocess.run([LOCKSTEP, "ui", "--dir", runs, *words], capture_output=True, text=True, timeout=PATIENCE)
-    assert ended.returncode == status and text in ended.stderr, ended
-    assert len(ended.stderr.splitlines()) == 1
+    result = subprocess.run([LOCKSTEP, "ui", "--dir", runs, *words], capture_output=True, text=True, timeout=TIMEOUT)
+    assert result.returncode == status and text in result.stderr, result
+    assert len(result.stderr.splitlines()) == 1
 
 
 def test_token_file_that_others_can_read(runs, tmp_path):
     token = tmp_path / "token"
     token.write_text("a-secret-of-some-length")
     token.chmod(0o644)
-    ended = subprocess.run([LOCKSTEP, "ui", "--dir", runs, "--token-file", token], capture_output=True, text=True, timeout=PATIENCE)
-    assert ended.returncode == 78 and "others can read it" in ended.stderr and "a-secret" not in ended.stderr
+    result = subprocess.run([LOCKSTEP, "ui", "--dir", runs, "--token-file", token], capture_output=True, text=True, timeout=TIMEOUT)
+    assert result.returncode == 78 and "others can read it" in result.stderr and "a-secret" not in result.stderr
 
 
-def test_paths_do_not_lead_out(runs, writer, start):
+def test_path_traversal_is_rejected(runs, writer, start):
     writer.finished_run("one")
     (runs.parent / "secret").write_text("the secret")
     (runs / "one/out").symlink_to(runs.parent)
@@ -160,13 +160,13 @@ def test_paths_do_not_lead_out(runs, writer, start):
                  "/api/runs/one/files/..%5c..%5csecret", "/api/runs/one/files/%00", "/api/runs/linked/files/secret",
                  "/api/runs/..%2f/files/secret", "/api/runs/../files/secret", "/api/runs/%2e%2e/files/secret",
                  "/api/artifacts/..%2f..%2fsecret/1/0", "/../secret", "/%2e%2e/secret", "/api/runs/./files/one/config.yaml"):
-        answer = raw(dashboard, f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-        assert b"the secret" not in answer and b"root:" not in answer, path
-        assert answer.split(b" ")[1] in (b"404", b"400", b"403"), (path, answer[:200])
+        response = raw(dashboard, f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert b"the secret" not in response and b"root:" not in response, path
+        assert response.split(b" ")[1] in (b"404", b"400", b"403"), (path, response[:200])
     assert [row["id"] for row in dashboard.get("/api/runs")["runs"]] == ["one"]
 
 
-def test_random_paths_do_not_lead_out(runs, writer, start):
+def test_path_traversal_with_random_paths_is_rejected(runs, writer, start):
     writer.finished_run("one")
     (runs.parent / "secret").write_text("the secret")
     (runs / "one/out").symlink_to(runs.parent)
@@ -175,7 +175,7 @@ def test_random_paths_do_not_lead_out(runs, writer, start):
               "%u002e", "secret", "out", "etc", "passwd", "one", "files", "config.yaml", "api", "runs", "events", "~", ";", "?", "#", "\xff"]
     dice = random.Random(5)
     host, port = dashboard.address.rsplit(":", 1)
-    connection = http.client.HTTPConnection(host, int(port), timeout=PATIENCE)
+    connection = http.client.HTTPConnection(host, int(port), timeout=TIMEOUT)
     statuses = set()
     for _ in range(1500):
         path = dice.choice(["/", "/api/runs/one/files/", "/api/runs/", "/api/artifacts/"]) + "".join(dice.choices(pieces, k=dice.randint(1, 9)))
@@ -183,16 +183,16 @@ def test_random_paths_do_not_lead_out(runs, writer, start):
         connection._buffer[0] = b"GET " + path.encode("latin-1") + b" HTTP/1.1"
         connection.putheader("Host", "localhost")
         connection.endheaders()
-        answer = connection.getresponse()
-        body = answer.read()
-        statuses.add(answer.status)
+        response = connection.getresponse()
+        body = response.read()
+        statuses.add(response.status)
         assert b"the secret" not in body and b"root:" not in body, path
-        assert answer.status < 500, path
+        assert response.status < 500, path
     assert {404, 200} <= statuses
     connection.close()
 
 
-def test_large_and_broken_requests(writer, start):
+def test_large_and_malformed_requests(writer, start):
     writer.finished_run("one")
     dashboard = start()
     large = dashboard.write("POST", "/api/runs/one/tags", {"note": "x" * 100_000})
@@ -206,32 +206,32 @@ def test_large_and_broken_requests(writer, start):
         raw(dashboard, text, whole=False)
         assert dashboard.get("/api/server")["version"]
     for body in ("[]", "null", "{", '{"add": 1}', '{"add": [1]}', '{"note": []}', "[" * 50000):
-        answer = dashboard.request("POST", "/api/runs/one/tags", body=body, headers={
+        response = dashboard.request("POST", "/api/runs/one/tags", body=body, headers={
             "X-Lockstep-Request": "1", "Content-Type": "application/json"})
-        assert answer.status == 400, body[:20]
+        assert response.status == 400, body[:20]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_it_within_a_second(writer, start, number):
+def test_the_dashboard_exits_promptly_on_a_signal(writer, start, number):
     writer.finished_run("one")
     dashboard = start()
-    stream = http.client.HTTPConnection(dashboard.address, timeout=PATIENCE)
+    stream = http.client.HTTPConnection(dashboard.address, timeout=TIMEOUT)
     stream.request("GET", "/api/events")
     assert stream.getresponse().status == 200
     host, port = dashboard.address.rsplit(":", 1)
-    with socket.create_connection((host, int(port))) as half:  # and a request that never ends
+    with socket.create_connection((host, int(port))) as half:  # an incomplete request
         half.sendall(b"GET / HT")
-        # Without the patience for that request, which is 5 s; the rest is for a busy machine.
+        # Without waiting for the request timeout of 5 s; with a margin for a busy machine.
         assert dashboard.end(number) < 4
     assert dashboard.process.returncode == 0
     stream.close()
 
 
-def test_nothing_is_left_behind(runs, writer, start):
+def test_a_killed_dashboard_leaves_no_files(runs, writer, start):
     writer.finished_run("one")
     before = sorted(os.listdir(runs))
     dashboard = start()
     dashboard.get("/api/series", run="one", metric="train/loss")
     dashboard.process.kill()
-    dashboard.process.wait(PATIENCE)
+    dashboard.process.wait(TIMEOUT)
     assert sorted(os.listdir(runs)) == before

@@ -4,7 +4,7 @@ import { chromium } from "playwright-core";
 
 let browser;
 
-/** A page of its own, with what its browser complains about in `complaints`. */
+/** Opens a page in a new context; collects the errors of its browser in `consoleErrors`. */
 export async function open(address, options = {}) {
   browser ??= await chromium.launch({
     executablePath: "/usr/bin/chromium",
@@ -13,19 +13,19 @@ export async function open(address, options = {}) {
   const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, reducedMotion: "reduce", acceptDownloads: true, ...options });
   const page = await context.newPage();
   page.setDefaultTimeout(60000);
-  page.complaints = [];
-  page.on("pageerror", (error) => page.complaints.push(String(error)));
-  page.on("console", (message) => message.type() === "error" && page.complaints.push(message.text()));
+  page.consoleErrors = [];
+  page.on("pageerror", (error) => page.consoleErrors.push(String(error)));
+  page.on("console", (message) => message.type() === "error" && page.consoleErrors.push(message.text()));
   await page.goto(address);
   return page;
 }
 
-/** Does `work` with a page; its browser must not complain, and no script from the data may have run. */
+/** Runs `work` on a page. Checks that the browser logged no errors and that no script from the data ran. */
 export async function visit(address, work, options) {
   const page = await open(address, options);
   try {
     await work(page);
-    assert.deepEqual(page.complaints, [], "errors in the browser's console");
+    assert.deepEqual(page.consoleErrors, [], "errors in the browser's console");
     assert.equal(await page.evaluate(() => window.pwned), undefined, "a script from the data ran");
   } finally {
     await page.context().close();
@@ -38,13 +38,13 @@ export async function close() {
   await browser?.close();
 }
 
-/** Goes to a view and waits until nothing in it is loading. */
+/** Navigates to a view and waits until it is loaded. */
 export async function showView(page, view) {
   await page.evaluate((hash) => (location.hash = hash), `#/${view}`);
   await page.waitForFunction(() => document.querySelector("main h1") && !document.querySelector("main > .waiting, .page > .waiting, .drawing > .waiting"));
 }
 
-/** Scrolls to the end, 240 pixels per frame. Milliseconds, the largest first: times between frames, and the work of long ones. */
+/** Scrolls to the end at 240 pixels per frame. Returns frame intervals and the work of long frames: milliseconds, in descending order. */
 export function scrollThrough(page) {
   return page.evaluate(() => new Promise((resolve) => {
     const gaps = [];

@@ -1,4 +1,4 @@
-// Every view of the dashboard, as a user opens it.
+// Every view of the dashboard, through user interactions.
 import assert from "node:assert/strict";
 import { readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -30,8 +30,8 @@ before(async () => {
   await waitFor(() => exported(killed.id).length > 50, "the run to log");
   killed.process.kill("SIGKILL");
   ids.killed = killed.id;
-  await waitFor(() => show(killed.id).state === "killed", "the agent to notice");
-  // A log whose middle is not what was written.
+  await waitFor(() => show(killed.id).state === "killed", "the agent to record the outcome");
+  // A log with a corrupt middle part.
   ids.damaged = train("damaged");
   const log = join(runs, ids.damaged, "events", "rank-00000.lsev");
   const bytes = readFileSync(log);
@@ -51,18 +51,18 @@ const at = (hash) => `${address}/#/${hash}`;
 
 const onPage = (hash, work, options) => visit(`${address}/#/${hash}`, work, options);
 
-test("the table has every run, and filters, orders and groups them", () => onPage("", async (page) => {
+test("the table lists, filters, sorts and groups all runs", () => onPage("", async (page) => {
   await page.getByText("307 runs", { exact: true }).waitFor();
-  assert.ok((await page.locator(".runs-row").count()) < 60, "only the rows in view exist");
+  assert.ok((await page.locator(".runs-row").count()) < 60, "only the rows in view are rendered");
   await page.getByLabel("Filter runs").fill("name = first");
   await page.getByText("1 of 307 runs").waitFor();
   await page.getByRole("link", { name: "first", exact: true }).waitFor();
   await page.getByLabel("Filter runs").fill("state = ");
   await page.locator(".filter-error:not(:empty)").waitFor();
-  page.complaints.length = 0; // the browser notes every answer that is an error
+  page.consoleErrors.length = 0; // the browser logs error responses
   await page.getByLabel("Filter runs").fill("eval/accuracy >= 0.99 and name ~ short");
   await page.getByText("3 of 307 runs").waitFor();
-  assert.match(page.url(), /q=eval/, "the address holds the filter");
+  assert.match(page.url(), /q=eval/, "the URL contains the filter");
   await page.getByLabel("Filter runs").fill("name ~ short");
   await page.keyboard.press("Escape");
   await page.getByRole("columnheader", { name: "Run" }).getByRole("button").click();
@@ -74,14 +74,14 @@ test("the table has every run, and filters, orders and groups them", () => onPag
   await page.getByText("study", { exact: true }).waitFor();
 }));
 
-test("states have marks that say what happened", () => onPage(`?q=${encodeURIComponent("not name ~ short")}`, async (page) => {
+test("state marks show the outcome", () => onPage(`?q=${encodeURIComponent("not name ~ short")}`, async (page) => {
   const row = (name) => page.locator(".runs-row").filter({ has: page.getByRole("link", { name, exact: true }) });
   await row("first").locator(".state.finished").waitFor();
   await row("killed").locator(".state.killed", { hasText: "killed" }).waitFor();
   await row("damaged").locator(".state.damaged").waitFor();
 }));
 
-test("columns are chosen, and the choice stays", () => onPage(`?q=${encodeURIComponent("name = first")}`, async (page) => {
+test("selected columns persist", () => onPage(`?q=${encodeURIComponent("name = first")}`, async (page) => {
   await page.getByRole("button", { name: "Columns" }).click();
   await page.getByLabel("Search columns").fill("momentum");
   await page.getByRole("checkbox", { name: "optimizer.momentum" }).check();
@@ -92,15 +92,15 @@ test("columns are chosen, and the choice stays", () => onPage(`?q=${encodeURICom
   await page.getByRole("cell", { name: "0.9", exact: true }).waitFor();
 }));
 
-test("a run shows the values of its log", () => onPage(`run/${ids.first}`, async (page) => {
+test("a run page shows the values of its log", () => onPage(`run/${ids.first}`, async (page) => {
   const truth = show(ids.first);
   const accuracy = truth.metrics["eval/accuracy"].last;
   assert.equal(await page.locator(".figures li").filter({ hasText: "eval/accuracy" }).locator(".figure-value").getAttribute("title"), String(accuracy));
   await drawn(page, "eval/accuracy").waitFor();
   await drawn(page, "train/loss").waitFor();
-  // At the right edge the values of the last step, by the keyboard.
+  // The keyboard moves the pointer to the last step.
   const chart = drawn(page, "train/loss");
-  await chart.locator("canvas").waitFor(); // before that nobody listens for keys
+  await chart.locator("canvas").waitFor(); // the key handlers are attached with it
   await chart.focus();
   await page.keyboard.press("ArrowLeft");
   const tip = chart.locator(".tip");
@@ -109,22 +109,22 @@ test("a run shows the values of its log", () => onPage(`run/${ids.first}`, async
   assert.ok(Math.abs(last - truth.metrics["train/loss"].last) < 1e-3 * Math.abs(last), `${last} is not ${truth.metrics["train/loss"].last}`);
 }));
 
-test("zooming in one chart zooms the others, and the address holds it", () => onPage(`run/${ids.first}`, async (page) => {
+test("zooming one chart zooms the others, and the URL contains the zoom", () => onPage(`run/${ids.first}`, async (page) => {
   await drawn(page, "train/loss").locator(".u-over").waitFor();
   const box = await drawn(page, "train/loss").boundingBox();
   await page.mouse.move(box.x + box.width * 0.4, box.y + box.height / 2);
   await page.mouse.down();
   await page.mouse.move(box.x + box.width * 0.7, box.y + box.height / 2, { steps: 5 });
   await page.mouse.up();
-  const reset = page.getByTitle("Show everything").filter({ hasText: "step" });
+  const reset = page.getByTitle("Reset zoom").filter({ hasText: "step" });
   await reset.waitFor();
   assert.match(page.url(), /zoom=step/);
   await page.reload();
   await reset.click();
-  await waitFor(() => !/zoom=/.test(page.url()), "the zoom to go");
+  await waitFor(() => !/zoom=/.test(page.url()), "the zoom to be reset");
 }));
 
-test("axes, smoothing, logarithms, pins and search", () => onPage(`run/${ids.first}`, async (page) => {
+test("axes, smoothing, log scale, pins and search", () => onPage(`run/${ids.first}`, async (page) => {
   await drawn(page, "train/loss").waitFor();
   await page.getByRole("group", { name: "Horizontal axis" }).getByRole("button", { name: "time" }).click();
   await drawn(page, "train/loss").waitFor();
@@ -133,43 +133,43 @@ test("axes, smoothing, logarithms, pins and search", () => onPage(`run/${ids.fir
   await page.getByRole("button", { name: "Pin train/loss" }).click();
   await page.getByRole("heading", { name: "Pinned" }).waitFor();
   await page.getByLabel("Search metrics").fill("accuracy");
-  await waitFor(async () => (await page.locator(".chart-card").count()) === (await page.locator('.chart-card[aria-label*="accuracy"]').count()), "only charts that fit");
+  await waitFor(async () => (await page.locator(".chart-card").count()) === (await page.locator('.chart-card[aria-label*="accuracy"]').count()), "only matching charts");
   await page.getByLabel("Search metrics").fill("no such metric");
   await page.getByText("No matching metrics").waitFor();
 }));
 
-test("of sixteen ranks, the slow one is named, and a click opens it over the band", () => onPage("run/ranks-1/ranks", async (page) => {
+test("the slowest of sixteen ranks is named, and a click overlays it on the band", () => onPage("run/ranks-1/ranks", async (page) => {
   await page.getByText("Rank 1 is the slowest").waitFor();
   assert.equal(await page.locator("table.plain tbody tr").count(), 16);
   const heat = page.getByRole("img", { name: /rank\/step_time_s of 16 ranks/ });
   const box = await heat.boundingBox();
   await page.mouse.click(box.x + box.width / 2, box.y + box.height * (1.5 / 16));
-  await waitFor(() => /ranks=1(&|$)/.test(page.url()), "rank 1 in the address");
+  await waitFor(() => /ranks=1(&|$)/.test(page.url()), "rank 1 in the URL");
   await page.getByRole("group", { name: /rank\/step_time_s.*median of 16 ranks.*rank 1/ }).waitFor();
 }));
 
-test("a click at the edge of a band opens the rank that is there", () => onPage("run/ranks-1/charts?m=step_time", async (page) => {
+test("a click at the edge of a band overlays the rank with the extreme", () => onPage("run/ranks-1/charts?m=step_time", async (page) => {
   const chart = page.getByRole("group", { name: /rank\/step_time_s.*median of 16 ranks/ });
   const box = await chart.locator(".u-over").boundingBox();
   await page.mouse.move(box.x + box.width / 2, box.y + box.height * 0.2);
-  await chart.locator(".tip").getByText("largest · rank 1", { exact: true }).waitFor();
+  await chart.locator(".tip").getByText("max · rank 1", { exact: true }).waitFor();
   await page.mouse.click(box.x + box.width / 2, box.y + box.height * 0.2);
   await page.getByRole("group", { name: /rank\/step_time_s.*median of 16 ranks.*rank 1: / }).waitFor();
   await page.getByRole("button", { name: "Each rank" }).click();
   await page.getByRole("group", { name: /rank\/step_time_s.*rank 0.*rank 1.*rank 2/ }).waitFor();
 }));
 
-test("which of two ranks is slower is a sentence, and each part of its time a map", () => onPage(`run/${ids.first}/ranks`, async (page) => {
-  await page.locator("[data-verdict]").filter({ hasText: /Rank [01] is slower|All ranks need the same time/ }).waitFor();
+test("the slower of two ranks is named, and each phase of its step has a heatmap", () => onPage(`run/${ids.first}/ranks`, async (page) => {
+  await page.locator("[data-verdict]").filter({ hasText: /Rank [01] is slower|All ranks take the same time/ }).waitFor();
   await page.getByLabel("Metric", { exact: true }).selectOption("rank/forward_s");
   await page.getByRole("img", { name: /rank\/forward_s of 2 ranks/ }).waitFor();
 }));
 
-test("the slower rank is known where only the first one records", async () => {
+test("the slower rank is known even if only the main rank logs", async () => {
   const id = train("quiet", "tracking.ranks=main", "train.epochs=1");
   await onPage(`run/${id}/ranks`, async (page) => {
-    await page.locator("[data-verdict]").filter({ hasText: /Rank [01] was the slower in \d+ of 25 measurements/ }).waitFor();
-    await page.getByText("Only one rank of 2 logged").waitFor();
+    await page.locator("[data-verdict]").filter({ hasText: /Rank [01] was slower in \d+ of 25 measurements/ }).waitFor();
+    await page.getByText("Only 1 of 2 ranks logged metrics").waitFor();
   });
 });
 
@@ -179,13 +179,13 @@ test("the charts of a group of 300 runs are bands over all of them", () => onPag
   await page.getByRole("group", { name: /eval\/accuracy.*median of 300 curves/ }).waitFor();
 }));
 
-test("configuration, with defaults marked", () => onPage(`run/${ids.first}/config`, async (page) => {
+test("the configuration marks defaults", () => onPage(`run/${ids.first}/config`, async (page) => {
   await page.getByLabel("Search the configuration").fill("optimizer");
   await page.getByText("momentum", { exact: true }).waitFor();
   await page.getByText("default", { exact: true }).first().waitFor();
 }));
 
-test("the console of a rank, searched", () => onPage(`run/${ids.first}/console`, async (page) => {
+test("search in the console of a rank", () => onPage(`run/${ids.first}/console`, async (page) => {
   await page.getByRole("combobox", { name: "Output" }).waitFor();
   await page.getByLabel("Search the console").fill("zzz-not-there");
   await page.getByText("0 lines").waitFor();
@@ -200,7 +200,7 @@ test("artifacts, checkpoints and files", () => onPage(`run/${ids.first}/artifact
   assert.match(readFileSync(await download.path(), "utf8"), /optimizer/);
 }));
 
-test("images, histograms, tables, and names that are HTML stay text", () => onPage("run/gallery-1/media", async (page) => {
+test("images, histograms and tables; names that contain HTML are shown as text", () => onPage("run/gallery-1/media", async (page) => {
   await page.getByRole("img", { name: /onerror/ }).first().waitFor();
   await page.getByRole("img", { name: /weights\/fc1 over/ }).waitFor();
   await page.getByRole("region", { name: "Confusion matrix" }).getByText("93").waitFor();
@@ -214,7 +214,7 @@ test("images, histograms, tables, and names that are HTML stay text", () => onPa
   await page.getByRole("link", { name: /gallery <img/ }).waitFor();
 }));
 
-test("comparing: curves, differences of configuration and git state, results", () => onPage(`compare?runs=${ids.first},${ids.second}`, async (page) => {
+test("comparison: curves, differences in configuration and git state, results", () => onPage(`compare?runs=${ids.first},${ids.second}`, async (page) => {
   await page.getByRole("group", { name: /^Chart of train\/loss\. first.*second/ }).waitFor();
   await page.getByRole("button", { name: "Median & range" }).click();
   await page.getByRole("group", { name: /^Chart of train\/loss\. median of 4 curves/ }).waitFor();
@@ -224,21 +224,21 @@ test("comparing: curves, differences of configuration and git state, results", (
   const cells = (key) => page.getByRole("row").filter({ has: page.getByRole("rowheader", { name: key, exact: true }) }).getByRole("cell").allTextContents();
   assert.deepEqual(await cells("git.commit"), [commits.first, commits.second]);
   assert.deepEqual(await cells("git.branch"), ["main", "wider"]);
-  assert.deepEqual(await cells("host"), [], "what is the same is not shown");
+  assert.deepEqual(await cells("host"), [], "equal values are hidden");
   await page.getByRole("link", { name: "Results" }).click();
   await page.getByRole("rowheader", { name: "eval/accuracy" }).waitFor();
 }));
 
-test("selecting in the table leads to the comparison", () => onPage(`?q=${encodeURIComponent("name = first or name = second")}`, async (page) => {
+test("runs selected in the table can be compared", () => onPage(`?q=${encodeURIComponent("name = first or name = second")}`, async (page) => {
   await page.getByLabel("Select first").click();
   await page.getByLabel("Select second").click();
   await page.getByRole("link", { name: "Compare" }).click();
   await page.getByRole("heading", { name: "2 runs" }).waitFor();
 }));
 
-test("PNG and CSV of a chart hold its values", () => onPage(`run/${ids.first}`, async (page) => {
+test("a chart is saved as PNG and as CSV with its values", () => onPage(`run/${ids.first}`, async (page) => {
   await drawn(page, "eval/loss").waitFor();
-  const more = page.getByRole("button", { name: "More about eval/loss" });
+  const more = page.getByRole("button", { name: "More options for eval/loss" });
   await more.click();
   const [png] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Save as PNG" }).click()]);
   assert.equal(readFileSync(await png.path()).subarray(1, 4).toString(), "PNG");
@@ -248,13 +248,13 @@ test("PNG and CSV of a chart hold its values", () => onPage(`run/${ids.first}`, 
   assert.equal(rows.length - 1, exported(ids.first).filter((row) => row.metric === "eval/loss").length);
 }));
 
-/** What a click on the button saves. */
+/** The content that a click on the button saves. */
 async function saved(page, name) {
   const [file] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name, exact: true }).click()]);
   return readFileSync(await file.path());
 }
 
-/** Saves a picture; its colors, as many as there are. */
+/** Saves an image and counts its colors. */
 async function colors(page, name) {
   const png = (await saved(page, name)).toString("base64");
   return page.evaluate(async (data) => {
@@ -270,8 +270,8 @@ async function colors(page, name) {
 
 const lines = async (page, name) => (await saved(page, name)).toString().trim().split("\n");
 
-test("PNG and CSV of a map and of histograms", () => onPage("run/ranks-1/ranks", async (page) => {
-  const more = page.getByRole("button", { name: "More about the map of rank/step_time_s" });
+test("PNG and CSV of a heatmap and of histograms", () => onPage("run/ranks-1/ranks", async (page) => {
+  const more = page.getByRole("button", { name: "More options for the heatmap of rank/step_time_s" });
   await more.click();
   assert.ok((await colors(page, "Save as PNG")) > 20);
   await more.click();
@@ -279,7 +279,7 @@ test("PNG and CSV of a map and of histograms", () => onPage("run/ranks-1/ranks",
   assert.equal(rows.length, 1 + 16 * 300);
   const logged = exported("ranks-1").filter((row) => row.metric === "rank/step_time_s" && row.rank === 1);
   const own = rows.filter((row) => row.startsWith("rank-1,")).map((row) => Number(row.split(",")[3]));
-  assert.deepEqual(own, logged.map((row) => row.value), "a column is a step: the map has what was logged");
+  assert.deepEqual(own, logged.map((row) => row.value), "with one step per column, the heatmap has the logged values");
   await showView(page, "run/gallery-1/media");
   assert.ok((await colors(page, "Save weights/fc1 as PNG")) > 20);
   assert.equal((await lines(page, "Save weights/fc1 as CSV")).length, 1 + 11 * 30);
@@ -294,7 +294,7 @@ test("PNG and CSV of tables, confusion matrices and precision-recall curves", ()
   assert.ok((await colors(page, "Save eval/worst as PNG")) > 10);
   assert.deepEqual(await lines(page, "Save eval/worst as CSV"), ["sample,text", `200,${script}`, "201,plain"]);
   await drawn(page, "eval/precision_recall").waitFor();
-  const more = page.getByRole("button", { name: "More about eval/precision_recall" });
+  const more = page.getByRole("button", { name: "More options for eval/precision_recall" });
   await more.click();
   assert.ok((await colors(page, "Save as PNG")) > 20);
   await more.click();
@@ -302,59 +302,59 @@ test("PNG and CSV of tables, confusion matrices and precision-recall curves", ()
   assert.deepEqual([curve.length, curve[0], curve[51]], [103, "class,recall,precision", "cat,1,0.4"]);
 }));
 
-test("a confusion matrix is drawn from all of its rows", () => onPage("run/charts-1/media", async (page) => {
+test("a confusion matrix is drawn from all rows of its table", () => onPage("run/charts-1/media", async (page) => {
   const matrix = page.getByRole("region", { name: "Confusion matrix" });
   await matrix.getByText("109", { exact: true }).waitFor();
   assert.equal(await matrix.getByRole("rowheader").count(), 20);
   assert.equal((await lines(page, "Save eval/confusion as CSV")).length, 401);
 }));
 
-test("a live run grows before one's eyes, takes a tag and a note, ends, and is deleted", async () => {
+test("a live run updates, is tagged and annotated, ends, and is deleted", async () => {
   const live = await begin("live", "train.epochs=100000", "tracking.ranks=main");
   await onPage(`run/${live.id}`, async (page) => {
     await page.getByText("running", { exact: true }).waitFor();
     await drawn(page, "train/loss").waitFor();
     const step = () => page.locator(".facts div").filter({ hasText: "Step" }).locator("dd").first().textContent().then((text) => Number(text.replaceAll(",", "")));
-    await page.getByTitle("Changes arrive as they happen").waitFor();
+    await page.getByTitle("Receiving live updates").waitFor();
     const first = await step();
-    await waitFor(async () => (await step()) > first, "new steps"); // how soon is measured by bench/dashboard.py
+    await waitFor(async () => (await step()) > first, "new steps"); // bench/dashboard.py measures the latency
 
     await page.getByRole("button", { name: "Tag" }).click();
     await page.getByLabel("New tag").fill("seen");
     await page.getByRole("button", { name: "Save" }).click();
     await page.getByRole("link", { name: "seen" }).waitFor();
     await page.getByRole("button", { name: "More", exact: true }).click();
-    await page.getByRole("button", { name: "Write a note" }).click();
+    await page.getByRole("button", { name: "Add note" }).click();
     await page.getByRole("textbox", { name: "Note" }).fill("looks fine");
     await page.getByRole("button", { name: "Save" }).click();
     await page.getByText("looks fine").waitFor();
 
     live.process.kill("SIGTERM");
-    // A trainer that just dies is noticed by its agent, which writes until then.
+    // The agent detects the death of the trainer and records it.
     await page.locator(".run-head .state:not(.running, .lost)").waitFor();
 
-    await agentToEnd(live.id); // until then the run is in use
+    await agentToEnd(live.id); // the run is in use until then
     await page.getByRole("button", { name: "More", exact: true }).click();
     await page.getByRole("button", { name: "Delete" }).click();
-    const forever = page.getByRole("button", { name: "Delete permanently" });
-    assert.ok(await forever.isDisabled(), "deleting asks first");
+    const deleteButton = page.getByRole("button", { name: "Delete permanently" });
+    assert.ok(await deleteButton.isDisabled(), "deleting requires confirmation");
     await page.getByLabel(/to confirm/).fill("live");
-    await forever.click();
-    await waitFor(() => !readdirSync(runs).includes(live.id), "the run to go");
+    await deleteButton.click();
+    await waitFor(() => !readdirSync(runs).includes(live.id), "the run to be deleted");
   });
 });
 
-test("a run that is killed and goes on from its last checkpoint shows its state and its curve at each moment", async () => {
+test("a run that is killed and resumed from its last checkpoint shows its current state and curve at all times", async () => {
   const words = ["train.epochs=100000", "data.batch_size=600", "tracking.ranks=main", "checkpoint.every=20 steps"];
   const { id, process } = await begin("resumed", ...words);
   const losses = () => exported(id).filter((row) => row.metric === "train/loss");
   await onPage(`run/${id}`, async (page) => {
     const state = (name) => page.locator(`.run-head .state.${name}`).waitFor();
-    const curveIsThatOfTheLog = async () => {
-      await page.getByRole("button", { name: "More about train/loss" }).click();
+    const checkCurve = async () => {
+      await page.getByRole("button", { name: "More options for train/loss" }).click();
       const rows = (await lines(page, "Save as CSV")).slice(1).map((row) => row.split(","));
       const steps = rows.map((row) => Number(row[3]));
-      assert.ok(steps.every((step, i) => i === 0 || step > steps[i - 1]), "each step once");
+      assert.ok(steps.every((step, i) => i === 0 || step > steps[i - 1]), "each step occurs once");
       assert.deepEqual(rows.map((row) => [Number(row[3]), Number(row[6])]), losses().map((row) => [row.step, row.value]));
     };
     await state("running");
@@ -362,20 +362,20 @@ test("a run that is killed and goes on from its last checkpoint shows its state 
     await drawn(page, "train/loss").waitFor();
     process.kill("SIGKILL");
     await state("killed");
-    await curveIsThatOfTheLog();
+    await checkCurve();
     const last = losses().at(-1).step;
     const again = resume(id, ...words);
     await state("running");
-    await waitFor(() => losses().at(-1).step > last + 20, "the run to go on");
+    await waitFor(() => losses().at(-1).step > last + 20, "the run to resume");
     again.kill("SIGTERM");
-    await waitFor(() => again.exitCode !== null, "the trainer to end");
+    await waitFor(() => again.exitCode !== null, "the trainer to exit");
     await page.locator(".run-head .state:not(.running, .lost)").waitFor();
-    await curveIsThatOfTheLog();
+    await checkCurve();
     await page.locator(".facts div").filter({ hasText: "Step" }).getByText(losses().at(-1).step.toLocaleString("en-US"), { exact: true }).waitFor();
   });
 });
 
-test("a run is stopped from the page", async () => {
+test("a run is stopped in the dashboard", async () => {
   const live = await begin("stopped", "train.epochs=100000", "tracking.ranks=main");
   await onPage(`run/${live.id}`, async (page) => {
     await page.getByRole("button", { name: "Stop" }).click();
@@ -386,7 +386,7 @@ test("a run is stopped from the page", async () => {
   });
 });
 
-test("a report opens offline and shows the same", async () => {
+test("a report opens offline with the same content", async () => {
   const file = join(directory, "report.html");
   run(LOCKSTEP, "runs", "export", ids.first, "--html", file, "--dir", runs);
   const page = await open(`file://${file}`);
@@ -395,20 +395,20 @@ test("a report opens offline and shows the same", async () => {
   await page.getByRole("link", { name: /Ranks/ }).click();
   await page.getByRole("img", { name: /rank\/step_time_s of 2 ranks/ }).waitFor();
   await page.getByRole("link", { name: "Console" }).click();
-  await page.getByText("The last lines that were printed").waitFor();
+  await page.getByText("Only the last lines are included").waitFor();
   const printed = readFileSync(join(runs, ids.first, "logs", "attempt_0", "0", "stdout.log"), "utf8").trim().split("\n");
   await page.getByText(printed.at(-1).trim(), { exact: true }).waitFor();
-  assert.deepEqual(page.complaints, []);
+  assert.deepEqual(page.consoleErrors, []);
   await page.context().close();
 });
 
-test("everything can be done by the keyboard", () => onPage("", async (page) => {
+test("the dashboard can be operated with the keyboard", () => onPage("", async (page) => {
   await page.getByText(/^3\d\d runs$/).waitFor();
   await page.keyboard.press("/");
   await page.keyboard.type("name = first");
   await page.getByText(/^1 of 3\d\d runs$/).waitFor();
   await page.getByRole("link", { name: "first", exact: true }).waitFor();
-  page.complaints.length = 0; // half an expression may have been refused meanwhile, which the browser notes
+  page.consoleErrors.length = 0; // the browser logs the error responses to incomplete expressions
   await page.keyboard.press("Escape");
   await page.keyboard.press("Escape");
   await page.keyboard.press("j");
@@ -420,7 +420,7 @@ test("everything can be done by the keyboard", () => onPage("", async (page) => 
   await page.keyboard.press("3");
   await page.getByLabel("Search the configuration").waitFor();
   await page.keyboard.press("?");
-  await page.getByRole("dialog", { name: "Keyboard" }).waitFor();
+  await page.getByRole("dialog", { name: "Keyboard shortcuts" }).waitFor();
   await page.keyboard.press("Escape");
 }));
 
@@ -436,7 +436,7 @@ for (const [name, viewport] of [["a phone", { width: 390, height: 800 }], ["a 4K
   }, { viewport }));
 }
 
-/** The main thread's work for each frame of a scroll through a page of 200 charts that was just opened: milliseconds, the largest first. */
+/** The work of the main thread per frame while scrolling through a new page of 200 charts: milliseconds, in descending order. */
 async function scrollThroughCharts() {
   let frames;
   await onPage("run/charts-1", async (page) => {
@@ -449,7 +449,7 @@ async function scrollThroughCharts() {
   return frames.sort((a, b) => b - a);
 }
 
-/** From a trace: the thread's own time, so that what else the machine does has little part in it, from one frame to the next. */
+/** CPU time of the main thread per frame, from a trace; largely independent of other load on the machine. */
 function workPerFrame(trace) {
   const page = trace.find((event) => event.name === "FireAnimationFrame");
   const events = trace.filter((event) => event.pid === page.pid && event.tid === page.tid);
@@ -458,14 +458,14 @@ function workPerFrame(trace) {
   for (const task of events.filter((event) => event.name === "ThreadControllerImpl::RunTask")) {
     // A frame begins within its task.
     const frame = begins.findLastIndex((begin) => begin <= task.ts + task.dur);
-    // Chromium does not measure the thread's time of tasks that take a microsecond, and some are instants.
+    // Chromium does not measure the CPU time of very short tasks, and some are instant events.
     if (frame >= 0) frames[frame] += (task.tdur ?? task.dur ?? 0) / 1000;
   }
   return frames;
 }
 
 test("scrolling through 200 charts has no frame of more than 100 ms of work", async () => {
-  // The best of three: what a frame has to do is the same each time, what a busy machine adds is not.
+  // The best of three, to reduce the influence of other load on the machine.
   let best = Infinity;
   for (let i = 0; i < 3 && best >= 100; ++i) {
     const frames = await scrollThroughCharts();

@@ -1,19 +1,19 @@
-// How quick the page is, measured in it, for bench/dashboard.py:
+// Latencies of the page for bench/dashboard.py:
 //   node figures.mjs PART ADDRESS ROUNDS
-// prints [{row, unit, values}, ...]. Times are the page's own, from its beginning or from what the user did to the frame
-// that shows the result; nothing of the driver is in them.
+// prints [{row, unit, values}, ...]. Times are measured in the page, from its start or from a user action to the frame that shows
+// the result; they do not include the overhead of the driver.
 import { close, open, scrollThrough } from "./browser.mjs";
 
 const [part, address, rounds] = [process.argv[2], process.argv[3], Number(process.argv[4])];
 
-/** Milliseconds from the page's beginning until a frame after `found` is true. */
+/** Milliseconds from the start of the page to a frame after `found` is true. */
 async function sinceStart(page, found, argument) {
   const handle = await page.waitForFunction(found, argument, { polling: "raf", timeout: 120000 });
   await handle.dispose();
   return page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => resolve(performance.now()))));
 }
 
-/** Begins to listen; the returned function tells the milliseconds from `event` until `what` of an element changed, and a frame. */
+/** Installs a listener; the returned function yields the milliseconds from `event` to the frame after attribute `what` of an element changed. */
 async function sinceEvent(page, event, selector, what) {
   await page.evaluate(([event, selector, what]) => {
     window.taken = new Promise((resolve) => {
@@ -21,8 +21,8 @@ async function sinceEvent(page, event, selector, what) {
       const now = () => document.querySelector(selector)?.getAttribute(what) ?? document.querySelector(selector)?.textContent;
       const before = now();
       addEventListener(event, () => (begin = performance.now()), { capture: true });
-      const look = () => (begin > 0 && now() !== before ? requestAnimationFrame(() => requestAnimationFrame(() => resolve(performance.now() - begin))) : requestAnimationFrame(look));
-      look();
+      const check = () => (begin > 0 && now() !== before ? requestAnimationFrame(() => requestAnimationFrame(() => resolve(performance.now() - begin))) : requestAnimationFrame(check));
+      check();
     });
   }, [event, selector, what]);
   return () => page.evaluate(() => window.taken);
@@ -79,7 +79,7 @@ async function list() {
     { row: "a filter typed to the table filtered", unit: "ms", goal: 200, values: column(values, 1) }];
 }
 
-/** Longest gap between frames, and the main thread's longest work for one, of a scroll through the page. */
+/** The longest and median frame interval and the longest work of a frame while scrolling through the page. */
 async function charts() {
   const values = await repeated("run/charts-1", async (page) => {
     await sinceStart(page, isDrawn, 4);
@@ -92,7 +92,7 @@ async function charts() {
     { row: "frames of a scroll", unit: "", values: column(values, 3) }];
 }
 
-/** How old a step is when the page shows it: steps are the milliseconds at which they were logged. */
+/** The age of a step when the page shows it; the step number is the time in milliseconds at which it was logged. */
 async function live() {
   const page = await open(`${address}/#/run/live`);
   await page.locator(".live.on").waitFor();
@@ -100,14 +100,14 @@ async function live() {
     const ages = [];
     const step = () => Number([...document.querySelectorAll(".facts div")].find((fact) => fact.textContent.startsWith("Step"))?.querySelector("dd").textContent.replaceAll(",", ""));
     let before = step();
-    const look = () => {
+    const check = () => {
       const now = step();
       if (now !== before) ages.push(Date.now() - now);
       before = now;
       if (ages.length === wanted) resolve(ages);
-      else requestAnimationFrame(look);
+      else requestAnimationFrame(check);
     };
-    look();
+    check();
   }), rounds);
   return [{ row: "a value logged to its step on the page", unit: "ms", goal: 2000, values }];
 }

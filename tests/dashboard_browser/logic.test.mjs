@@ -1,4 +1,4 @@
-// What the pages compute, without a browser: colors, ticks, decimals, differing keys, progress.
+// Computations of the front end, without a browser: colors, ticks, decimals, differing keys, progress.
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
 import { join } from "node:path";
@@ -6,7 +6,7 @@ import { test } from "node:test";
 
 const web = join(process.env.LOCKSTEP_SOURCE, "dashboard/web");
 
-/** The modules as one, compiled. */
+/** Compiles the modules into one. */
 async function compiled(...modules) {
   const { build } = createRequire(join(web, "package.json"))("esbuild");
   const contents = modules.map((module) => `export * from "./src/${module}";`).join("\n");
@@ -16,36 +16,36 @@ async function compiled(...modules) {
 
 const page = await compiled("chart/ticks.ts", "chart/palette.ts", "chart/line.ts", "chart/svg.ts", "runs/differing.ts", "runs/columns.ts", "format.ts", "metrics.ts", "progress.ts", "data/report_band.ts");
 
-const look = ({ color, dash }) => `${color} ${dash.join()}`;
+const styleText = ({ color, dash }) => `${color} ${dash.join()}`;
 
 for (const theme of ["light", "dark"]) {
-  test(`no two of 50 compared runs look alike, and up to ten have a hue each (${theme})`, () => {
-    const styles = Array.from({ length: 50 }, (_, place) => page.styleAt(place, theme));
-    assert.equal(new Set(styles.map(look)).size, 50);
+  test(`50 compared runs have distinct styles, and up to ten have one hue each (${theme})`, () => {
+    const styles = Array.from({ length: 50 }, (_, index) => page.styleAt(index, theme));
+    assert.equal(new Set(styles.map(styleText)).size, 50);
     assert.equal(new Set(styles.slice(0, 10).map((style) => style.color)).size, 10);
     assert.ok(styles.slice(0, 10).every((style) => style.dash.length === 0));
   });
 
-  test(`the colors of lines stand out from the paper (${theme})`, () => {
-    const light = (color) => {
+  test(`line colors have sufficient contrast with the background (${theme})`, () => {
+    const luminance = (color) => {
       const [r, g, b] = [1, 3, 5].map((at) => parseInt(color.slice(at, at + 2), 16) / 255).map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
       return 0.2126 * r + 0.7152 * g + 0.0722 * b;
     };
-    const contrast = (a, b) => (Math.max(light(a), light(b)) + 0.05) / (Math.min(light(a), light(b)) + 0.05);
-    const paper = theme === "light" ? "#ffffff" : "#181b1f";
+    const contrast = (a, b) => (Math.max(luminance(a), luminance(b)) + 0.05) / (Math.min(luminance(a), luminance(b)) + 0.05);
+    const background = theme === "light" ? "#ffffff" : "#181b1f";
     const ramp = Array.from({ length: 21 }, (_, i) => page.rampColor(i / 20, theme));
-    for (const color of [...page.HUES[theme], ...ramp]) assert.ok(contrast(color, paper) >= 2.9, `${color} on ${paper}: ${contrast(color, paper)}`);
+    for (const color of [...page.HUES[theme], ...ramp]) assert.ok(contrast(color, background) >= 2.9, `${color} on ${background}: ${contrast(color, background)}`);
   });
 }
 
-test("runs colored by a key: numbers on a ramp, by their logarithms where they span much, words by hues", () => {
+test("runs colored by a key: a ramp for numbers, logarithmic over a wide range, hues for strings", () => {
   const rates = page.keyColors([0.01, 1, 0.1, 0.01, null], "light");
   assert.deepEqual(rates.ramp, { low: 0.01, high: 1, log: true });
   assert.equal(rates.colors[0], page.rampColor(0, "light"));
   assert.equal(rates.colors[1], page.rampColor(1, "light"));
   assert.equal(rates.colors[2], page.rampColor(0.5, "light"));
   assert.equal(rates.colors[3], rates.colors[0]);
-  assert.ok(!rates.colors.slice(0, 4).includes(rates.colors[4]), "without a value there is no place on the ramp");
+  assert.ok(!rates.colors.slice(0, 4).includes(rates.colors[4]), "a missing value is not on the ramp");
   assert.equal(page.keyColors([1, 2, 3], "dark").ramp.log, false);
   const names = page.keyColors(["sgd", "adamw", "sgd"], "light");
   assert.equal(names.ramp, null);
@@ -53,13 +53,13 @@ test("runs colored by a key: numbers on a ramp, by their logarithms where they s
   assert.notEqual(names.colors[0], names.colors[1]);
 });
 
-test("ticks of bytes are round in their unit", () => {
+test("byte ticks are round in their unit", () => {
   const gib = 1024 ** 3;
   assert.deepEqual(page.valueTicks("system/memory_bytes", 64.521 * gib, 64.569 * gib, 5).labels, ["64.53 GiB", "64.54 GiB", "64.55 GiB", "64.56 GiB"]);
   assert.deepEqual(page.valueTicks("system/net.read_bytes_per_s", 0, 3 * 1024 ** 2, 4).labels, ["0 MiB/s", "1 MiB/s", "2 MiB/s", "3 MiB/s"]);
 });
 
-test("ticks beside each other have equal decimals, and can be told apart", () => {
+test("the ticks of an axis have equal decimals and distinct labels", () => {
   assert.deepEqual(page.valueTicks("train/loss", 0.5, 1.01, 6).labels, ["0.5", "0.6", "0.7", "0.8", "0.9", "1.0"]);
   assert.deepEqual(page.valueTicks("train/loss", 0, 3e-5, 4).labels, ["0", "1e−5", "2e−5", "3e−5"]);
   assert.deepEqual(page.valueTicks("x", -1, 1, 4).labels, ["−1.0", "−0.5", "0", "0.5", "1.0"]);
@@ -74,11 +74,11 @@ test("ticks beside each other have equal decimals, and can be told apart", () =>
   }
 });
 
-test("one value has one tick", () => {
+test("a single value has one tick", () => {
   assert.deepEqual(page.valueTicks("train/lr", 0, 0.2, 5, 0.1), { at: [0.1], labels: ["0.1"] });
 });
 
-test("ticks of a logarithmic axis are round, also within a decade", () => {
+test("ticks of a logarithmic axis are round, even within a decade", () => {
   assert.deepEqual(page.logTicks(0.01, 100, 20), [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100]);
   assert.deepEqual(page.logTicks(1e-8, 1e8, 6), [1e-8, 1e-5, 0.01, 10, 1e4, 1e7]);
   assert.deepEqual(page.logTicks(0.821, 0.872, 5), [0.84, 0.86]);
@@ -89,12 +89,12 @@ test("ticks of times and steps are round", () => {
   assert.deepEqual(page.timeTicks(0, 200, 4).labels, ["0", "1 min", "2 min", "3 min"]);
   assert.deepEqual(page.timeTicks(0, 9000, 5).labels, ["0", "30 min", "60 min", "90 min", "120 min", "150 min"].slice(0, page.timeTicks(0, 9000, 5).at.length));
   assert.deepEqual(page.timeTicks(0, 4, 4).labels, ["0", "1 s", "2 s", "3 s", "4 s"]);
-  assert.deepEqual(page.placeTicks(0, 25000, 5, true).labels, ["0", "5k", "10k", "15k", "20k", "25k"]);
-  assert.deepEqual(page.placeTicks(0, 3, 10, true).labels, ["0", "1", "2", "3"]);
-  assert.deepEqual(page.placeTicks(0, 1, 5, false).labels, ["0", "0.2", "0.4", "0.6", "0.8", "1.0"]);
+  assert.deepEqual(page.positionTicks(0, 25000, 5, true).labels, ["0", "5k", "10k", "15k", "20k", "25k"]);
+  assert.deepEqual(page.positionTicks(0, 3, 10, true).labels, ["0", "1", "2", "3"]);
+  assert.deepEqual(page.positionTicks(0, 1, 5, false).labels, ["0", "0.2", "0.4", "0.6", "0.8", "1.0"]);
 });
 
-test("an axis does not go beyond what its metric can be", () => {
+test("an axis does not exceed the limits of its metric", () => {
   const percent = page.limitsOf("system/cpu_percent");
   assert.deepEqual(page.rangeY([3, 100], false, percent), [0, 100]);
   assert.ok(page.rangeY([0.4, 0.99], false, page.limitsOf("eval/accuracy"))[1] === 1);
@@ -103,12 +103,12 @@ test("an axis does not go beyond what its metric can be", () => {
   assert.deepEqual(page.rangeY([0.1, 0.1], false, null), [0, 0.2]);
 });
 
-test("numbers of a column have equal decimals, and none loses its digits", () => {
+test("numbers of a column have equal decimals without losing significant digits", () => {
   const accuracy = page.columnFormat("eval/accuracy", [0.2, 0.9412, 0.87654]);
   assert.deepEqual([0.2, 0.9412, 0.87654].map(accuracy), ["0.2000", "0.9412", "0.8765"]);
   const loss = page.columnFormat("train/loss", [0.31, 0.2, 0.00001234, 12.5]);
   assert.deepEqual([0.31, 0.2, 12.5].map(loss), ["0.3100", "0.2000", "12.5000"]);
-  assert.equal(loss(0.00001234), null, "is written by itself");
+  assert.equal(loss(0.00001234), null, "formatted separately");
   assert.equal(loss(NaN), null);
   const memory = page.columnFormat("system/memory_bytes", [1.5 * 1024 ** 3, 2 * 1024 ** 3]);
   assert.equal(memory(1.5 * 1024 ** 3), "1.500 GiB");
@@ -121,10 +121,10 @@ test("numbers of a configuration key have at most four digits, and equal decimal
   assert.equal(page.settingFormat([0.022073885])(0.022073885), "0.02207");
   assert.deepEqual([32, 64, 1024].map(page.settingFormat([32, 64, 1024])), ["32", "64", "1024"]);
   assert.deepEqual([1e-5, 0.1].map(page.settingFormat([1e-5, 0.1])), ["1e−5", "0.1"]);
-  assert.deepEqual([0.1, 0.02207, 1e30].map(page.settingFormat([0.1, 0.02207, 1e30])), ["0.10000", "0.02207", "1e30"], "one that is written by itself does not make the others unequal");
+  assert.deepEqual([0.1, 0.02207, 1e30].map(page.settingFormat([0.1, 0.02207, 1e30])), ["0.10000", "0.02207", "1e30"], "a number with an exponent does not affect the others");
 });
 
-test("sizes of files have equal decimals, and the parts of a step are times", () => {
+test("file sizes have equal decimals, and the phases of a step are durations", () => {
   assert.deepEqual([0, 1004, 10240, 102100, 215500, 3 * 1024 ** 3].map(page.fileSize), ["0 B", "1004 B", "10.0 KiB", "99.7 KiB", "210.4 KiB", "3.0 GiB"]);
   assert.equal(page.metricValue("time/forward/median", 0.0000865), "86.5 µs");
   assert.equal(page.metricValue("time/step", 0.25), "250 ms");
@@ -132,66 +132,66 @@ test("sizes of files have equal decimals, and the parts of a step are times", ()
   assert.deepEqual(page.valueTicks("time/step/max", 0, 0.004, 4).labels, ["0 ms", "1 ms", "2 ms", "3 ms", "4 ms"]);
 });
 
-test("a metric that one run of many has is no column by itself", () => {
+test("a metric of only one of many runs is not a default column", () => {
   const metric = (name, runs) => ({ field: `metric.${name}`, type: "number", runs });
-  const columns = page.usualColumns([metric("eval/once", 1), metric("eval/loss", 30), metric("eval/accuracy", 12), metric("train/loss", 40)]);
+  const columns = page.defaultColumns([metric("eval/once", 1), metric("eval/loss", 30), metric("eval/accuracy", 12), metric("train/loss", 40)]);
   assert.deepEqual(columns.filter(page.isMetric), ["metric.eval/accuracy", "metric.eval/loss", "metric.train/loss"]);
 });
 
-test("the table shows the configuration in which the runs differ", () => {
+test("the table shows the configuration keys in which the runs differ", () => {
   const field = (name, differs) => ({ field: name, type: "number", runs: 9, differs });
   const fields = [field("config.model.hidden", true), field("config.run.seed", true), field("config.run.name", true), field("config.optimizer.name", false), field("config.optimizer.lr", true), field("config.tracking.group", true), { field: "metric.eval/loss", type: "number", runs: 9 }];
   assert.deepEqual(page.differingKeys(fields), ["config.optimizer.lr", "config.model.hidden", "config.run.seed"]);
 });
 
-test("results come first, metrics of the machine last, and those are never the best", () => {
+test("results come first and system metrics last, which have no best value", () => {
   const names = ["system/disk.read_bytes_per_s", "train/loss", "rank/step_time_s", "my/own", "eval/loss", "test/accuracy"];
-  assert.deepEqual([...names].sort(page.byPlace), ["eval/loss", "test/accuracy", "train/loss", "my/own", "rank/step_time_s", "system/disk.read_bytes_per_s"]);
-  assert.equal(page.bestOf("system/disk.read_bytes_per_s", [1, 2]), -1);
-  assert.equal(page.bestOf("rank/step_time_s", [1, 2]), -1);
-  assert.equal(page.bestOf("eval/loss", [3, NaN, 2]), 2);
-  assert.equal(page.bestOf("eval/accuracy", [0.3, 0.9]), 1);
-  assert.equal(page.bestOf("train/samples_per_s", [10, 9]), 0);
-  assert.equal(page.bestOf("eval/loss", [2, 2]), -1);
-  assert.equal(page.bestOf("my/own", [1, 2]), -1);
+  assert.deepEqual([...names].sort(page.compareMetrics), ["eval/loss", "test/accuracy", "train/loss", "my/own", "rank/step_time_s", "system/disk.read_bytes_per_s"]);
+  assert.equal(page.indexOfBest("system/disk.read_bytes_per_s", [1, 2]), -1);
+  assert.equal(page.indexOfBest("rank/step_time_s", [1, 2]), -1);
+  assert.equal(page.indexOfBest("eval/loss", [3, NaN, 2]), 2);
+  assert.equal(page.indexOfBest("eval/accuracy", [0.3, 0.9]), 1);
+  assert.equal(page.indexOfBest("train/samples_per_s", [10, 9]), 0);
+  assert.equal(page.indexOfBest("eval/loss", [2, 2]), -1);
+  assert.equal(page.indexOfBest("my/own", [1, 2]), -1);
 });
 
-test("what never changed is known from the totals", () => {
+test("constant metrics are detected from the totals", () => {
   const totals = (min, max, count = 5, num_nan = 0) => ({ min, max, count, num_nan });
-  assert.equal(page.constantOf([totals(0.1, 0.1)]), 0.1);
-  assert.equal(page.constantOf([totals(0.1, 0.2)]), null);
-  assert.equal(page.constantOf([totals(1, 1, 5, 1)]), null, "NaN is a change");
-  assert.equal(page.constantOf([totals(1, 1, 1)]), null, "one value says nothing");
-  assert.equal(page.constantOf([totals(1, 1, 1)], 1), 1, "but of a run that is over");
-  assert.equal(page.constantOf([totals(0, 0), null, totals(0, 0)]), 0);
-  assert.equal(page.constantOf([totals(0.1, 0.1), totals(0.3, 0.3)]), null, "runs differ in it");
-  assert.equal(page.constantOf([totals("nan", "nan")]), null);
+  assert.equal(page.constantValue([totals(0.1, 0.1)]), 0.1);
+  assert.equal(page.constantValue([totals(0.1, 0.2)]), null);
+  assert.equal(page.constantValue([totals(1, 1, 5, 1)]), null, "NaN is a change");
+  assert.equal(page.constantValue([totals(1, 1, 1)]), null, "one value is not sufficient");
+  assert.equal(page.constantValue([totals(1, 1, 1)], 1), 1, "but it is for a run that is over");
+  assert.equal(page.constantValue([totals(0, 0), null, totals(0, 0)]), 0);
+  assert.equal(page.constantValue([totals(0.1, 0.1), totals(0.3, 0.3)]), null, "the runs differ");
+  assert.equal(page.constantValue([totals("nan", "nan")]), null);
 });
 
-test("progress is counted in what ends the run first", () => {
+test("progress is measured in the unit that ends the run first", () => {
   assert.equal(page.progressOf({ step: 10, epoch: 1 }), null);
   assert.equal(page.progressOf({ planned: null, step: 10, epoch: 1 }), null);
   assert.equal(page.progressOf({ planned: { steps: null, epochs: null }, step: 10, epoch: 1 }), null);
-  assert.deepEqual(page.progressOf({ planned: { steps: 3000, epochs: 3 }, step: 750, epoch: 0.75 }), { part: 0.25, unit: "step", done: 750, of: 3000 });
+  assert.deepEqual(page.progressOf({ planned: { steps: 3000, epochs: 3 }, step: 750, epoch: 0.75 }), { fraction: 0.25, unit: "step", done: 750, total: 3000 });
   assert.equal(page.progressOf({ planned: { steps: 3000, epochs: 10 }, step: 750, epoch: 9 }).unit, "epoch");
-  assert.equal(page.progressOf({ planned: { steps: null, epochs: 4 }, step: 750, epoch: 1 }).part, 0.25);
-  assert.equal(page.progressOf({ planned: { steps: 10, epochs: null }, step: 12, epoch: null }).part, 1);
+  assert.equal(page.progressOf({ planned: { steps: null, epochs: 4 }, step: 750, epoch: 1 }).fraction, 0.25);
+  assert.equal(page.progressOf({ planned: { steps: 10, epochs: null }, step: 12, epoch: null }).fraction, 1);
   assert.equal(page.progressOf({ planned: { steps: null, epochs: 4 }, step: 750, epoch: "nan" }), null);
 });
 
-test("the time that is left follows the recent rate", () => {
+test("the remaining time follows the recent rate", () => {
   const rates = new page.Rates();
   rates.observe("a", 0.5, 1000);
-  assert.equal(rates.left("a", 0.5, 1000, 900, 1000), 100, "at first from what was done since the beginning");
+  assert.equal(rates.remaining("a", 0.5, 1000, 900, 1000), 100, "initially extrapolated from the start");
   for (let i = 1; i <= 60; i++) rates.observe("a", 0.5 + i * 0.002, 1000 + 5 * i);
-  const left = rates.left("a", 0.62, 1300, 900, 1300);
-  assert.ok(Math.abs(left - 0.38 / (0.002 / 5)) < 1, `${left}`);
-  rates.observe("a", 0.1, 1310); // it went back to an earlier checkpoint
-  assert.ok(rates.left("a", 0.1, 1310, 1210, 1310) > 0);
-  assert.equal(new page.Rates().left("b", 0, 10, 10, 10), null);
+  const remaining = rates.remaining("a", 0.62, 1300, 900, 1300);
+  assert.ok(Math.abs(remaining - 0.38 / (0.002 / 5)) < 1, `${remaining}`);
+  rates.observe("a", 0.1, 1310); // rewound to an earlier checkpoint
+  assert.ok(rates.remaining("a", 0.1, 1310, 1210, 1310) > 0);
+  assert.equal(new page.Rates().remaining("b", 0, 10, 10, 10), null);
 });
 
-test("a chart as SVG has its lines, names and axes, and nothing from a name is markup", () => {
+test("a chart as SVG has its lines, names and axes, and escapes names", () => {
   const svg = page.chartSvg({
     title: "eval/<script>&", name: "eval/loss", xName: "step", xKind: "step", range: null, log: false, width: 600, height: 300, font: "sans-serif",
     colors: { paper: "#fff", ink: "#000", soft: "#444", grid: "#eee" },
@@ -203,20 +203,20 @@ test("a chart as SVG has its lines, names and axes, and nothing from a name is m
   assert.match(svg, />2\.5</);
 });
 
-test("a band over the runs of a report has the quantiles of all of their ranks", () => {
+test("a band over the runs of a report has the quantiles over all of their ranks", () => {
   const array = (...values) => Float64Array.from(values);
-  const quantile = (values, part) => {
+  const quantile = (values, q) => {
     const sorted = [...values].sort((a, b) => a - b);
-    const place = part * (sorted.length - 1);
-    return sorted[Math.floor(place)] + (place % 1) * (sorted[Math.ceil(place)] - sorted[Math.floor(place)]);
+    const position = q * (sorted.length - 1);
+    return sorted[Math.floor(position)] + (position % 1) * (sorted[Math.ceil(position)] - sorted[Math.floor(position)]);
   };
   const piece = (...values) => ({
     curves: values.map((_, i) => ({ run: "r", source: `rank-${i}` })), raw: true, step: array(0), mean: array(values.reduce((a, b) => a + b) / values.length), min: array(Math.min(...values)), max: array(Math.max(...values)),
-    deviation: array(0), p10: array(quantile(values, 0.1)), median: array(quantile(values, 0.5)), p90: array(quantile(values, 0.9)), count: [values.length], min_curve: [0], max_curve: [0], place: (step) => step,
+    deviation: array(0), p10: array(quantile(values, 0.1)), median: array(quantile(values, 0.5)), p90: array(quantile(values, 0.9)), count: [values.length], min_curve: [0], max_curve: [0], toX: (step) => step,
   });
   const runs = [[1, 4], [2], [7, 3, 9]];
-  const band = page.joinedBand("m", runs.map((values) => piece(...values)), "step", 100);
+  const band = page.mergeBands("m", runs.map((values) => piece(...values)), "step", 100);
   for (const [name, part] of [["p10", 0.1], ["median", 0.5], ["p90", 0.9]]) assert.ok(Math.abs(band[name][0] - quantile(runs.flat(), part)) < 1e-12, `${name}: ${band[name][0]}`);
   const eleven = Array.from({ length: 11 }, (_, i) => i ** 2);
-  assert.equal(page.joinedBand("m", [piece(...eleven)], "step", 100).p90[0], quantile(eleven, 0.9), "of one run as the server says");
+  assert.equal(page.mergeBands("m", [piece(...eleven)], "step", 100).p90[0], quantile(eleven, 0.9), "for one run as on the server");
 });

@@ -1,4 +1,4 @@
-// How the dashboard looks: what differs is seen, what is alike is not, on a screen, on a telephone and at 200 %.
+// The appearance of the dashboard on a desktop, on a phone and at 200 % zoom.
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
 import { readFileSync } from "node:fs";
@@ -9,7 +9,7 @@ import { end, record, serve, train, waitFor } from "./world.mjs";
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const PHONE = { viewport: { width: 390, height: 844 }, hasTouch: true };
 const ZOOMED = { viewport: { width: 720, height: 450 }, deviceScaleFactor: 2 };
-const DEVICES = [["on a screen", {}], ["on a telephone", PHONE], ["at 200 %", ZOOMED]];
+const DEVICES = [["on a desktop", {}], ["on a phone", PHONE], ["at 200 %", ZOOMED]];
 const SWEEP = encodeURIComponent("group = sweep");
 const ids = (count) => Array.from({ length: count }, (_, i) => `sweep-${String(i).padStart(2, "0")}`).join(",");
 let address;
@@ -29,20 +29,20 @@ after(end);
 const onPage = (hash, work, options) => visit(`${address}/#/${hash}`, work, options);
 const texts = (locator) => locator.allTextContents();
 
-test("thirty compared runs all look different, and can be colored by a key of the configuration", () => onPage(`compare?runs=${ids(30)}`, async (page) => {
+test("thirty compared runs have distinct styles, and can be colored by a configuration key", () => onPage(`compare?runs=${ids(30)}`, async (page) => {
   const list = page.getByRole("complementary", { name: "Compared runs" });
   await list.getByRole("link", { name: "lr0.01-w32-s0" }).waitFor();
-  const looks = () => list.locator(".lines line").evaluateAll((lines) => lines.map((line) => `${line.getAttribute("stroke")} ${line.getAttribute("stroke-dasharray")}`));
-  assert.equal(new Set(await looks()).size, 30);
-  assert.equal(new Set((await looks()).slice(0, 10).map((look) => look.split(" ")[0])).size, 10, "a hue each");
+  const styles = () => list.locator(".lines line").evaluateAll((lines) => lines.map((line) => `${line.getAttribute("stroke")} ${line.getAttribute("stroke-dasharray")}`));
+  assert.equal(new Set(await styles()).size, 30);
+  assert.equal(new Set((await styles()).slice(0, 10).map((style) => style.split(" ")[0])).size, 10, "one hue each");
   assert.deepEqual(await texts(list.getByLabel("Color by").locator("option")), ["run", "model.hidden", "optimizer.lr", "run.seed"]);
   await list.getByLabel("Color by").selectOption("optimizer.lr");
   await list.getByLabel("optimizer.lr from 0.01 to 1").waitFor();
-  await waitFor(async () => new Set(await looks()).size === 5, "a color for each of five rates");
-  assert.match(page.url(), /color=optimizer\.lr/, "the address holds it");
+  await waitFor(async () => new Set(await styles()).size === 5, "one color for each of five learning rates");
+  assert.match(page.url(), /color=optimizer\.lr/, "the URL contains it");
 }));
 
-test("the list of lines hides one, highlights one, and has the values at the pointer", () => onPage(`compare?runs=${ids(5)}&m=eval/loss`, async (page) => {
+test("the list of lines hides and highlights lines, and shows the values at the pointer", () => onPage(`compare?runs=${ids(5)}&m=eval/loss`, async (page) => {
   const chart = drawn(page, "eval/loss");
   await page.getByRole("group", { name: /^Chart of eval\/loss\..*lr0\.01-w32-s0/ }).waitFor();
   const list = page.getByRole("complementary", { name: "Compared runs" });
@@ -56,20 +56,20 @@ test("the list of lines hides one, highlights one, and has the values at the poi
   await page.mouse.move(0, 0);
   const before = await pixels();
   await list.getByText("lr0.1-w32-s0").hover();
-  await waitFor(async () => (await pixels()) !== before, "the line to be brought forward");
+  await waitFor(async () => (await pixels()) !== before, "the line to be highlighted");
   await page.mouse.move(0, 0);
-  await waitFor(async () => (await pixels()) === before, "all lines to be alike again");
+  await waitFor(async () => (await pixels()) === before, "the highlight to be removed");
   await list.getByLabel("Show lr0.01-w32-s0").uncheck();
   await list.getByText("4 of 5 runs").waitFor();
-  await waitFor(async () => !/lr0\.01-w32-s0/.test(await chart.getAttribute("aria-label")), "the line to go");
-  assert.match(page.url(), /off=sweep-00/, "the address holds it");
+  await waitFor(async () => !/lr0\.01-w32-s0/.test(await chart.getAttribute("aria-label")), "the line to be hidden");
+  assert.match(page.url(), /off=sweep-00/, "the URL contains it");
   await page.getByRole("button", { name: "Enlarge eval/loss" }).click();
   const dialog = page.getByRole("dialog");
   await dialog.getByLabel("Show lr0.3-w32-s0").waitFor();
   assert.equal(await dialog.getByLabel("Show lr0.01-w32-s0").isChecked(), false);
 }));
 
-test("group rows have the mean, the smallest and the largest of their runs, and the best is marked", () => onPage(`?by=config.optimizer.lr&q=${SWEEP}`, async (page) => {
+test("group rows show mean, minimum and maximum of their runs, and the best group is marked", () => onPage(`?by=config.optimizer.lr&q=${SWEEP}`, async (page) => {
   await page.locator(".grouphead").first().waitFor();
   const { groups } = await (await fetch(`${address}/api/groups?by=config.optimizer.lr&filter=${SWEEP}&column=metric.eval/accuracy`)).json();
   const column = (await texts(page.getByRole("columnheader"))).indexOf("eval/accuracy");
@@ -84,9 +84,9 @@ test("group rows have the mean, the smallest and the largest of their runs, and 
   await marked.getByText(best.values["metric.eval/accuracy"].mean.toFixed(4)).waitFor();
 }));
 
-test("the table shows the configuration in which the runs differ, with equal decimals", () => onPage(`?q=${SWEEP}`, async (page) => {
+test("the table shows the configuration keys in which the runs differ, with equal decimals", () => onPage(`?q=${SWEEP}`, async (page) => {
   for (const key of ["optimizer.lr", "model.hidden", "run.seed"]) await page.getByRole("columnheader", { name: key }).waitFor();
-  assert.equal(await page.getByRole("columnheader", { name: "optimizer.name" }).count(), 0, "what is the same is not shown");
+  assert.equal(await page.getByRole("columnheader", { name: "optimizer.name" }).count(), 0, "equal keys are hidden");
   await page.locator(".runs-row .name a").first().waitFor();
   const heads = await texts(page.getByRole("columnheader"));
   const cells = async (name) => texts(page.locator(`.runs-row > :nth-child(${heads.indexOf(name) + 1})`));
@@ -94,7 +94,7 @@ test("the table shows the configuration in which the runs differ, with equal dec
   assert.ok((await cells("eval/accuracy")).every((text) => /^0\.\d{4}$/.test(text)), (await cells("eval/accuracy")).join());
 }));
 
-test("results come first in a comparison, and no metric of the machine is the best", () => onPage(`compare?runs=${ids(3)}&tab=results`, async (page) => {
+test("evaluation results come first in a comparison, and system metrics have no best value", () => onPage(`compare?runs=${ids(3)}&tab=results`, async (page) => {
   await page.getByRole("rowheader").first().waitFor();
   const names = await texts(page.getByRole("rowheader"));
   assert.deepEqual(names.slice(0, 4), ["eval/accuracy", "eval/loss", "test/accuracy", "train/loss"]);
@@ -103,20 +103,20 @@ test("results come first in a comparison, and no metric of the machine is the be
   assert.equal(await page.locator("tr:has(.best) th").filter({ hasText: "system/" }).count(), 0);
 }));
 
-test("the head of a run is small and stays, and figures are on Charts only", () => onPage(`run/${first}`, async (page) => {
+test("the header of a run is small and sticky, and only Charts has figures", () => onPage(`run/${first}`, async (page) => {
   await drawn(page, "train/loss").waitFor();
   await page.locator(".figures .spark path").first().waitFor();
   const head = page.locator(".run-head");
   assert.ok((await head.boundingBox()).height <= 48);
   await page.evaluate(() => scrollTo(0, 1500));
-  await waitFor(async () => (await head.boundingBox()).y >= 0 && (await head.boundingBox()).y < 60, "the head to stick");
+  await waitFor(async () => (await head.boundingBox()).y >= 0 && (await head.boundingBox()).y < 60, "the header to stick");
   await head.getByRole("link", { name: "Console" }).click();
   await page.getByRole("button", { name: "Jump to the end" }).waitFor();
   assert.equal(await page.locator(".figures").count(), 0);
 }));
 
-test("metrics that never change are one line", () => onPage("run/sweep-03", async (page) => {
-  const line = page.getByText("4 metrics that never change");
+test("constant metrics are listed instead of plotted", () => onPage("run/sweep-03", async (page) => {
+  const line = page.getByText("4 constant metrics");
   await line.waitFor();
   assert.equal(await page.getByRole("group", { name: /^Chart of train\/lr/ }).count(), 0);
   await line.click();
@@ -124,7 +124,7 @@ test("metrics that never change are one line", () => onPage("run/sweep-03", asyn
   assert.equal((await texts(page.locator(".constants dd"))).at(-1), "0 B");
 }));
 
-/** As if the run went on, with so many steps planned. */
+/** Intercepts responses so that the run appears to be running, with a planned length. */
 async function asRunning(page, planned) {
   const change = (run) => (run.id === first ? { ...run, state: "running", step: 1200, epoch: 1.2, created: Date.now() / 1000 - 600, updated: Date.now() / 1000, planned } : run);
   await page.route(/\/api\/runs(\/[^/?]+)?(\?|$)/, async (route) => {
@@ -134,7 +134,7 @@ async function asRunning(page, planned) {
   });
 }
 
-test("a run that goes on shows how far it is and how long it still takes", () => onPage("alerts", async (page) => {
+test("a running run shows its progress and remaining time", () => onPage("alerts", async (page) => {
   await asRunning(page, { steps: 3000, epochs: 3 });
   await showView(page, `run/${first}`);
   assert.equal(await page.locator(".run-head").getByRole("progressbar").getAttribute("aria-valuetext"), "step 1,200 of 3,000");
@@ -148,17 +148,17 @@ test("a run that goes on shows how far it is and how long it still takes", () =>
   assert.equal(await cell.getByRole("progressbar").getAttribute("aria-valuenow"), "40");
 }));
 
-test("without a planned length a run that goes on shows its step alone", () => onPage("alerts", async (page) => {
+test("a running run without a planned length shows only its step", () => onPage("alerts", async (page) => {
   await asRunning(page, null);
   await showView(page, `run/${first}`);
   await page.locator(".facts").getByText("1,200", { exact: true }).waitFor();
   assert.equal(await page.getByRole("progressbar").count(), 0);
-  assert.equal(await page.locator(".facts").getByText("Left").count(), 0);
+  assert.equal(await page.locator(".facts").getByText("Remaining").count(), 0);
   await showView(page, `?q=${encodeURIComponent("name = first")}`);
   await page.getByRole("cell", { name: "1,200", exact: true }).waitFor();
 }));
 
-test("the band of many runs is their median and the middle 80 % of them", () => onPage(`compare?runs=${ids(30)}&view=group&m=eval/loss`, async (page) => {
+test("the band of many runs is their median and 10th to 90th percentile", () => onPage(`compare?runs=${ids(30)}&view=group&m=eval/loss`, async (page) => {
   const chart = page.getByRole("group", { name: /^Chart of eval\/loss\. median of 30 curves/ });
   await chart.locator("canvas").waitFor();
   await chart.focus();
@@ -166,19 +166,19 @@ test("the band of many runs is their median and the middle 80 % of them", () => 
   const { bands: [band] } = await (await fetch(`${address}/api/band?filter=${SWEEP}&metric=eval/loss`)).json();
   const last = (values) => values.at(-1).toPrecision(4).replace(/0+$/, "");
   const tip = chart.locator(".tip");
-  await tip.getByText("10 to 90 %").waitFor();
+  await tip.getByText("10th–90th percentile").waitFor();
   assert.equal(await tip.locator(".tip-value").first().textContent(), last(band.median));
   assert.equal(await tip.locator(".tip-value").nth(1).textContent(), `${last(band.p10)} – ${last(band.p90)}`);
 }));
 
-/** The content of the file that a chart is saved in. */
+/** The content of the file to which a chart is saved. */
 async function saved(page, chart, what) {
-  await page.getByRole("button", { name: `More about ${chart}` }).click();
+  await page.getByRole("button", { name: `More options for ${chart}` }).click();
   const [file] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: what }).click()]);
   return readFileSync(await file.path());
 }
 
-test("a picture of a chart has twice the pixels of the page, and there is one of vectors", () => onPage(`compare?runs=${ids(3)}&m=eval/loss`, async (page) => {
+test("a chart is saved as PNG at twice the resolution of the page, and as SVG", () => onPage(`compare?runs=${ids(3)}&m=eval/loss`, async (page) => {
   await page.getByRole("group", { name: /^Chart of eval\/loss\..*lr0\.01-w32-s0/ }).waitFor();
   const svg = (await saved(page, "eval/loss", "Save as SVG")).toString();
   const problems = await page.evaluate((text) => new DOMParser().parseFromString(text, "image/svg+xml").querySelectorAll("parsererror").length, svg);
@@ -189,7 +189,7 @@ test("a picture of a chart has twice the pixels of the page, and there is one of
   assert.equal(png.readUInt32BE(16), 2 * width);
 }));
 
-test("the axis of a chart has a name: system metrics, which have no steps, are against time", () => onPage("run/sweep-03?axis=step", async (page) => {
+test("the x-axis has a name; system metrics, which have no steps, are plotted over time", () => onPage("run/sweep-03?axis=step", async (page) => {
   for (const [chart, name] of [["eval/loss", "step"], ["system/memory_bytes", "time"]]) {
     await drawn(page, chart).waitFor();
     const svg = (await saved(page, chart, "Save as SVG")).toString();
@@ -197,7 +197,7 @@ test("the axis of a chart has a name: system metrics, which have no steps, are a
   }
 }));
 
-test("figures on a telephone are one column, without a hole", () => onPage("run/sweep-03", async (page) => {
+test("figures on a phone are one column without gaps", () => onPage("run/sweep-03", async (page) => {
   await page.locator(".figures").waitFor();
   const frame = await page.locator(".figures").boundingBox();
   const boxes = await page.locator(".figures li").evaluateAll((all) => all.map((el) => el.getBoundingClientRect()).map(({ x, width }) => [x, width]));
@@ -205,17 +205,17 @@ test("figures on a telephone are one column, without a hole", () => onPage("run/
   for (const [x, width] of boxes) assert.ok(Math.abs(x - frame.x) <= 2 && Math.abs(width - frame.width) <= 2, JSON.stringify([frame, boxes]));
 }, PHONE));
 
-test("the drawings of comparing and of sorting are not alike", () => onPage(`?sel=${ids(2)}&sort=name`, async (page) => {
-  const drawing = (where) => where.locator("svg path").first().getAttribute("d");
-  const compare = await drawing(page.getByRole("link", { name: "Compare", exact: true }).last());
+test("the icons of comparing and sorting are distinct", () => onPage(`?sel=${ids(2)}&sort=name`, async (page) => {
+  const icon = (where) => where.locator("svg path").first().getAttribute("d");
+  const compare = await icon(page.getByRole("link", { name: "Compare", exact: true }).last());
   const head = page.getByRole("columnheader").filter({ has: page.locator("svg") });
-  const up = await drawing(head);
+  const up = await icon(head);
   await head.getByRole("button").click();
-  await waitFor(async () => (await drawing(head)) !== up, "the other order");
-  assert.equal(new Set([compare, up, await drawing(head)]).size, 3);
+  await waitFor(async () => (await icon(head)) !== up, "the other order");
+  assert.equal(new Set([compare, up, await icon(head)]).size, 3);
 }));
 
-test("on a telephone the choices for charts are one sheet, and results keep their names in view", () => onPage(`compare?runs=${ids(5)}`, async (page) => {
+test("on a phone, chart options are in one panel, and the names of results are sticky", () => onPage(`compare?runs=${ids(5)}`, async (page) => {
   await page.getByText("5 runs and their colors").waitFor();
   assert.equal(await page.getByLabel("Smoothing").count(), 0);
   await page.getByRole("button", { name: "Chart options" }).click();
@@ -237,7 +237,7 @@ for (const [device, options] of DEVICES.slice(1)) {
   test(`no view is wider than its window ${device}`, () => onPage("", async (page) => {
     for (const view of [...VIEWS(), `?q=${encodeURIComponent("name = = 1")}`]) {
       await showView(page, view);
-      // Also what extends beyond the page without being scrolled to: it would be cut off.
+      // Also elements that overflow without being scrollable, which would be cut off.
       const beyond = () => page.evaluate(() => [...document.querySelectorAll("main *, header *")].filter((el) => {
         const box = el.getBoundingClientRect();
         const isScrolled = (up) => up && up !== document.body && (getComputedStyle(up).overflowX !== "visible" || isScrolled(up.parentElement));
@@ -246,12 +246,12 @@ for (const [device, options] of DEVICES.slice(1)) {
       assert.deepEqual(await beyond(), [], view);
       assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), view);
     }
-    page.complaints = page.complaints.filter((text) => !/status of 40[04]/.test(text)); // the run that is not there, the filter that is none
+    page.consoleErrors = page.consoleErrors.filter((text) => !/status of 40[04]/.test(text)); // the missing run and the invalid filter
   }, options));
 }
 
-test("tabs that do not fit are faded where they are cut off", () => onPage("run/gallery-1", async (page) => {
-  const tabs = page.getByRole("navigation", { name: "Parts of the run" });
+test("tabs that do not fit are faded at the cut", () => onPage("run/gallery-1", async (page) => {
+  const tabs = page.getByRole("navigation", { name: "Run tabs" });
   const cut = (what) => waitFor(async () => (await tabs.getAttribute("data-cut")) === what, `tabs to be cut at: ${what}`);
   await cut("end");
   await tabs.evaluate((box) => (box.scrollLeft = 1000));
@@ -260,7 +260,7 @@ test("tabs that do not fit are faded where they are cut off", () => onPage("run/
   await cut("");
 }, PHONE));
 
-test("figures say the latest and the best in equal decimals, and nothing of them is cut off", () => onPage("run/sweep-03", async (page) => {
+test("figures show the latest and the best value with equal decimals, and are not cut off", () => onPage("run/sweep-03", async (page) => {
   await page.locator(".figures").waitFor();
   for (const width of [1440, 720]) {
     await page.setViewportSize({ width, height: 900 });
@@ -273,20 +273,20 @@ test("figures say the latest and the best in equal decimals, and nothing of them
   for (const [last, more] of figures.filter(([, more]) => more.startsWith("best"))) assert.equal(decimals(last), decimals(more), `${last} ${more}`);
 }));
 
-test("a filter that cannot be read says so, over nothing", () => onPage(`?q=${encodeURIComponent("name = none")}`, async (page) => {
+test("an invalid filter shows an error that covers nothing", () => onPage(`?q=${encodeURIComponent("name = none")}`, async (page) => {
   await page.getByRole("heading", { name: "No matching runs" }).waitFor();
   await page.getByLabel("Filter runs").fill("name = =");
-  await page.getByRole("heading", { name: "This filter cannot be read" }).waitFor();
+  await page.getByRole("heading", { name: "Invalid filter" }).waitFor();
   await page.keyboard.press("Escape");
   const error = await page.locator(".filter-error").boundingBox();
   for (const other of [page.getByLabel("Group by"), page.locator(".empty")]) {
     const box = await other.boundingBox();
     assert.ok(box.y >= error.y + error.height || box.y + box.height <= error.y || box.x >= error.x + error.width, JSON.stringify([error, box]));
   }
-  page.complaints = page.complaints.filter((text) => !/status of 400/.test(text));
+  page.consoleErrors = page.consoleErrors.filter((text) => !/status of 400/.test(text));
 }, PHONE));
 
-test("the step of a run with a planned length is not cut off, whether it goes on or not", () => onPage("alerts", async (page) => {
+test("the step of a run with a planned length is not cut off, even if the run is not running", () => onPage("alerts", async (page) => {
   const change = (run) => (run.id === first ? { ...run, state: "failed", step: 98765, planned: { steps: 1234567, epochs: null } } : run);
   await page.route(/\/api\/runs(\?|$)/, async (route) => {
     const response = await route.fetch();
@@ -301,29 +301,29 @@ test("the step of a run with a planned length is not cut off, whether it goes on
 
 for (const colorScheme of ["light", "dark"]) {
   for (const [device, options] of DEVICES) {
-    test(`axe finds nothing to complain about ${device} (${colorScheme})`, () => onPage("", async (page) => {
+    test(`axe finds no violations ${device} (${colorScheme})`, () => onPage("", async (page) => {
       await page.evaluate(axe);
-      const look = async (where) => {
+      const check = async (where) => {
         const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
         assert.deepEqual(violations.map((v) => `${v.id}: ${v.nodes.slice(0, 3).map((n) => `${n.html.slice(0, 160)} (${n.failureSummary.split("\n").pop().trim()})`).join(" | ")}`), [], where);
       };
       for (const view of VIEWS()) {
         await showView(page, view);
-        await look(view);
+        await check(view);
       }
-      page.complaints = page.complaints.filter((text) => !/status of 404/.test(text)); // the run that is not there
+      page.consoleErrors = page.consoleErrors.filter((text) => !/status of 404/.test(text)); // the missing run
       await showView(page, `compare?runs=${ids(5)}&m=eval/loss`);
       await page.getByRole("button", { name: "Enlarge eval/loss" }).click();
       await page.getByRole("dialog").getByLabel("Show lr0.1-w32-s0").waitFor();
-      await look("an enlarged chart");
+      await check("an enlarged chart");
       await page.keyboard.press("Escape");
       if (options.viewport) await page.getByRole("button", { name: "Chart options" }).click();
-      else await page.getByRole("button", { name: "Size of charts" }).click();
-      await look("the choices for charts");
+      else await page.getByRole("button", { name: "Chart size" }).click();
+      await check("the chart options");
       await page.keyboard.press("Escape");
       await showView(page, "");
       await page.getByRole("button", { name: "Columns" }).click();
-      await look("the choice of columns");
+      await check("the column picker");
     }, { colorScheme, ...options }));
   }
 }

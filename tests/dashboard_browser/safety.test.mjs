@@ -1,5 +1,5 @@
-// What a dashboard must not do, in a browser: run what somebody wrote into a name, show anything to another site, or to
-// somebody without the token; and that it goes on where it may not listen for changes.
+// Security of the dashboard in a browser: names must not run as scripts, and neither other sites nor users without the token may
+// read data. Also the fallback to polling if no event stream is available.
 import assert from "node:assert/strict";
 import { cpSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { createServer, get } from "node:http";
@@ -11,11 +11,11 @@ import { directory, end, link, LOCKSTEP, open, record, run, runs, serve, show, w
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const SCRIPT = '<img src=x onerror="window.pwned=1"><script>window.pwned=1</script>';
-const FILE = '<img src=x onerror="window.pwned=1">.txt'; // a name of a file has no slash
-const TOKEN = "a-token-that-nobody-guesses";
+const FILE = '<img src=x onerror="window.pwned=1">.txt'; // a file name cannot contain a slash
+const TOKEN = "a-token-that-cannot-be-guessed";
 let address;
 
-/** Everything that a person can name or write is `SCRIPT` in the run gallery-1. */
+/** All user-defined texts of the run gallery-1 are `SCRIPT`. */
 function plant() {
   record("gallery");
   record("many", "3");
@@ -26,7 +26,7 @@ function plant() {
   mkdirSync(join(gallery, "checkpoints", FILE), { recursive: true });
   writeFileSync(join(gallery, "checkpoints", FILE, "state"), "x");
   writeFileSync(join(gallery, "tags.json"), JSON.stringify({ tags: ["good"], note: `${SCRIPT} a note` }));
-  // Only by hand: the program refuses such tags.
+  // Written directly: the program rejects such tags.
   writeFileSync(join(runs, "short-00001", "tags.json"), JSON.stringify({ tags: [SCRIPT], note: "" }));
   const weights = join(directory, "weights");
   mkdirSync(weights);
@@ -35,7 +35,7 @@ function plant() {
   plantArtifacts();
 }
 
-/** The program refuses such names of artifacts, types, runs and aliases, so they are written by hand: they are damage. */
+/** Written directly, because the program rejects such names of artifacts, types, runs and aliases: they are reported as damage. */
 function plantArtifacts() {
   const artifacts = join(runs, "artifacts");
   const copied = (name, file, members) => {
@@ -59,8 +59,8 @@ before(async () => {
 
 after(end);
 
-/** What is shown has no element that came out of a name. */
-async function unharmed(page, where) {
+/** Checks that no element of the page originates from the data. */
+async function checkUnharmed(page, where) {
   assert.equal(await page.locator('img[src="x"], main script, [onerror]').count(), 0, `an element from the data in ${where}`);
   assert.equal(await page.evaluate(() => window.pwned), undefined, `a script from the data ran in ${where}`);
 }
@@ -70,27 +70,27 @@ const VIEWS = ["", "?by=group", "?by=tag", `?cols=note,group,host,config.model.n
   "compare?runs=gallery-1,short-00000&tab=results", `compare?runs=gallery-1,short-00000&title=${encodeURIComponent(SCRIPT)}`, `group?q=name%20~%20gallery&title=${encodeURIComponent(SCRIPT)}`, "artifacts", "alerts",
   `run/${encodeURIComponent(SCRIPT)}`, `${encodeURIComponent(SCRIPT)}`, `?q=${encodeURIComponent(SCRIPT)}`, `run/gallery-1/charts?m=${encodeURIComponent(SCRIPT)}`];
 
-// Once as users have it, where the content policy would stop a script that came through, and once without the policy.
+// With the content security policy, which would block injected scripts, and without it.
 for (const bypassCSP of [false, true]) {
-  test(`names that are HTML stay text (${bypassCSP ? "without" : "with"} the content policy)`, async () => {
+  test(`names that contain HTML are shown as text (${bypassCSP ? "without" : "with"} the content security policy)`, async () => {
     const page = await open(`${address}/#/`, { bypassCSP });
     await page.getByText("4 runs", { exact: true }).waitFor();
     for (const view of VIEWS) {
       await showView(page, view);
-      await unharmed(page, view);
-      page.complaints = page.complaints.filter((text) => !/status of 40[04]/.test(text)); // a run or a filter that cannot be
+      await checkUnharmed(page, view);
+      page.consoleErrors = page.consoleErrors.filter((text) => !/status of 40[04]/.test(text)); // an invalid run or filter
     }
     await showView(page, "?by=group");
     await page.locator(".runs-row.grouped strong").filter({ hasText: SCRIPT }).waitFor();
     await page.getByRole("button", { name: "Columns" }).click();
     await page.getByLabel("Search columns").fill("img");
     await page.getByRole("button", { name: `last of eval/${SCRIPT}` }).click();
-    await unharmed(page, "the choice of columns");
+    await checkUnharmed(page, "the column picker");
     await page.keyboard.press("Escape");
     await page.getByLabel("Filter runs").pressSequentially("eval/");
     await page.getByRole("option", { name: /onerror/ }).first().waitFor();
-    await unharmed(page, "the offers of the filter");
-    page.complaints.length = 0; // half an expression was refused
+    await checkUnharmed(page, "the suggestions of the filter");
+    page.consoleErrors.length = 0; // incomplete expressions were rejected
 
     await showView(page, "run/gallery-1");
     await page.getByText(`${SCRIPT} a note`).waitFor();
@@ -100,15 +100,15 @@ for (const bypassCSP of [false, true]) {
     await chart.focus();
     await page.keyboard.press("ArrowLeft");
     await chart.locator(".tip").getByText("step 200").waitFor();
-    await unharmed(page, "the values under the pointer");
+    await checkUnharmed(page, "the tooltip");
     await page.getByRole("button", { name: `Enlarge eval/${SCRIPT}` }).click();
     await page.getByRole("dialog").getByRole("group", { name: /^Chart of eval\/<img/ }).waitFor();
-    await unharmed(page, "an enlarged chart");
+    await checkUnharmed(page, "an enlarged chart");
     await page.keyboard.press("Escape");
     await page.getByRole("button", { name: "More", exact: true }).click();
-    await page.getByRole("button", { name: "Edit the note" }).click();
+    await page.getByRole("button", { name: "Edit note" }).click();
     assert.equal(await page.getByRole("textbox", { name: "Note" }).inputValue(), `${SCRIPT} a note`);
-    await unharmed(page, "the editing of a note");
+    await checkUnharmed(page, "the note editor");
     await page.keyboard.press("Escape");
 
     await showView(page, "run/gallery-1/console");
@@ -116,7 +116,7 @@ for (const bypassCSP of [false, true]) {
     assert.equal(await page.locator('a[href^="javascript"]').count(), 0);
     await page.getByLabel("Search the console").fill("<img src=x");
     await page.getByText("2 lines").waitFor();
-    await unharmed(page, "the search in the console");
+    await checkUnharmed(page, "the search in the console");
 
     await showView(page, "run/gallery-1/artifacts");
     await page.getByText(FILE, { exact: true }).waitFor();
@@ -126,24 +126,24 @@ for (const bypassCSP of [false, true]) {
     await page.locator("dt", { hasText: "<script>" }).waitFor();
     await page.locator("dd").getByText(SCRIPT, { exact: true }).waitFor();
     for (const name of ["renamed/v1", "typed/v1", "made/v1", "used/v1", "aliased/aliases"]) await page.getByText(`${name}.json: damaged`).waitFor();
-    await unharmed(page, "the files of an artifact");
+    await checkUnharmed(page, "the files of an artifact");
 
     await showView(page, "run/gallery-1/media");
     await page.getByRole("region", { name: "Confusion matrix" }).getByRole("rowheader", { name: SCRIPT }).waitFor();
     await page.getByRole("heading", { name: `eval/${SCRIPT}` }).waitFor();
     await page.getByRole("button", { name: `Enlarge ${SCRIPT}` }).first().click();
     await page.getByRole("dialog", { name: SCRIPT }).waitFor();
-    await unharmed(page, "an enlarged image");
+    await checkUnharmed(page, "an enlarged image");
     await page.keyboard.press("Escape");
 
     await showView(page, "run/short-00001");
     await page.getByText(/tags.json: damaged/).waitFor();
-    await unharmed(page, "a run whose tags are not tags");
-    assert.deepEqual(page.complaints, []);
+    await checkUnharmed(page, "a run with invalid tags");
+    assert.deepEqual(page.consoleErrors, []);
     await page.context().close();
   });
 
-  test(`they stay text in a report, too (${bypassCSP ? "without" : "with"} the content policy)`, async () => {
+  test(`names that contain HTML are shown as text in a report (${bypassCSP ? "without" : "with"} the content security policy)`, async () => {
     const file = join(directory, "report.html");
     run(LOCKSTEP, "runs", "export", "gallery-1", "short-00000", "--html", file, "--dir", runs);
     const page = await open(`file://${file}`, { bypassCSP });
@@ -151,7 +151,7 @@ for (const bypassCSP of [false, true]) {
     for (const view of VIEWS.filter((v) => !v.startsWith("?") && !/title|artifacts/.test(v))) {
       await page.evaluate((hash) => (location.hash = hash), `#/${view}`);
       await page.locator("main h1").first().waitFor();
-      await unharmed(page, `the report's ${view}`);
+      await checkUnharmed(page, `the report's ${view}`);
     }
     await showView(page, "run/gallery-1/console");
     await page.getByText(SCRIPT, { exact: true }).first().waitFor();
@@ -160,13 +160,13 @@ for (const bypassCSP of [false, true]) {
     await showView(page, "run/gallery-1/media");
     await page.getByRole("region", { name: "Confusion matrix" }).getByRole("rowheader", { name: SCRIPT }).waitFor();
     await page.getByRole("img", { name: /weights\/fc1 over 11 steps/ }).waitFor();
-    await unharmed(page, "the report's media");
-    assert.deepEqual(page.complaints, []);
+    await checkUnharmed(page, "the report's media");
+    assert.deepEqual(page.consoleErrors, []);
     await page.context().close();
   });
 }
 
-/** A page of somebody else, that tries everything a page can try. */
+/** A page of another site that tries every kind of access. */
 const FOREIGN = `<!doctype html><title>foreign</title><body><script>
   const target = new URLSearchParams(location.search).get("target"), got = {};
   const attempt = (name, work) => Promise.resolve().then(work).then((value) => (got[name] = value), (error) => (got[name] = "refused: " + error.name));
@@ -211,20 +211,20 @@ const FOREIGN = `<!doctype html><title>foreign</title><body><script>
   ]).then(() => (window.got = got));
 </script>`;
 
-test("another site's page can neither read nor act", async () => {
+test("a page of another site can neither read nor write", async () => {
   const foreign = createServer((_, response) => response.writeHead(200, { "Content-Type": "text/html" }).end(FOREIGN));
   await new Promise((resolve) => foreign.listen(0, "127.0.0.1", resolve));
   const before = show("short-00000");
   const image = (await (await fetch(`${address}/api/runs/gallery-1/images`)).json()).items[0].url;
   assert.equal((await fetch(address + image)).status, 200);
   try {
-    // By its address it is another port of the same site, by its name another site.
+    // 127.0.0.1 is another port of the same site, localhost is another site.
     for (const host of ["127.0.0.1", "localhost"]) {
       const page = await open(`http://${host}:${foreign.address().port}/?target=${encodeURIComponent(address)}&image=${encodeURIComponent(image)}`);
       const got = await (await page.waitForFunction(() => window.got)).jsonValue();
-      for (const [name, answer] of Object.entries(got)) {
-        const nothing = /^refused/.test(answer) || answer === "" || answer === "sent";
-        assert.ok(nothing, `${name} from ${host}: ${String(answer).slice(0, 200)}`);
+      for (const [name, result] of Object.entries(got)) {
+        const isBlocked = /^refused/.test(result) || result === "" || result === "sent";
+        assert.ok(isBlocked, `${name} from ${host}: ${String(result).slice(0, 200)}`);
       }
       await page.context().close();
     }
@@ -234,7 +234,7 @@ test("another site's page can neither read nor act", async () => {
   assert.deepEqual(show("short-00000"), before);
 });
 
-test("beyond loopback the page asks for the token, and keeps it nowhere", async () => {
+test("beyond loopback, the page requires the token and does not store it", async () => {
   const file = join(directory, "token");
   writeFileSync(file, `${TOKEN}\n`, { mode: 0o600 });
   const ticket = await link("--host", "0.0.0.0", "--token-file", file);
@@ -245,10 +245,10 @@ test("beyond loopback the page asks for the token, and keeps it nowhere", async 
   assert.deepEqual(violations.map((v) => v.id), []);
   await page.getByLabel("Token").fill("not the token");
   await page.keyboard.press("Enter");
-  await page.getByRole("alert").filter({ hasText: "This token is wrong." }).waitFor();
+  await page.getByRole("alert").filter({ hasText: "Invalid token." }).waitFor();
   assert.equal(await page.getByText("gallery").count(), 0);
   await page.getByLabel("Token").fill(TOKEN);
-  await page.getByRole("button", { name: "Open" }).click();
+  await page.getByRole("button", { name: "Sign in" }).click();
   await page.getByText("4 runs", { exact: true }).waitFor();
   await page.reload();
   await page.getByText("4 runs", { exact: true }).waitFor();
@@ -258,15 +258,15 @@ test("beyond loopback the page asks for the token, and keeps it nowhere", async 
 
   const guest = await open(ticket.href);
   await guest.getByText("4 runs", { exact: true }).waitFor();
-  assert.ok(!guest.url().includes("ticket"), "the address that one copies lets nobody in");
-  assert.deepEqual(guest.complaints, []);
+  assert.ok(!guest.url().includes("ticket"), "the URL does not contain the ticket");
+  assert.deepEqual(guest.consoleErrors, []);
   await guest.context().close();
   const late = await open(ticket.href);
   await late.getByRole("heading", { name: "Sign in" }).waitFor();
   await late.context().close();
 });
 
-test("a page that may not listen asks every two seconds, and is as live", async () => {
+test("a page without an event stream polls every two seconds", async () => {
   const own = await serve();
   const streams = [];
   try {
@@ -274,11 +274,11 @@ test("a page that may not listen asks every two seconds, and is as live", async 
     assert.ok(streams.every((stream) => stream.statusCode === 200));
     const page = await open(`${own}/#/`);
     await page.getByText("4 runs", { exact: true }).waitFor();
-    await page.getByTitle("Asks for changes every two seconds").waitFor();
+    await page.getByTitle("Polling for updates every 2 seconds").waitFor();
     record("charts", "2", "10");
     await page.getByText("5 runs", { exact: true }).waitFor();
     await page.getByRole("link", { name: "charts", exact: true }).waitFor();
-    assert.deepEqual(page.complaints.filter((text) => !/status of 503/.test(text)), []);
+    assert.deepEqual(page.consoleErrors.filter((text) => !/status of 503/.test(text)), []);
     await page.context().close();
   } finally {
     for (const stream of streams) stream.destroy();

@@ -1,17 +1,18 @@
-// Records runs that a short training does not make, with the tracker itself.
+// Records runs that a short training cannot produce, with the tracker.
 //   lockstep_sample_runs RUNS gallery
-//   images, histograms, tables, alerts, and HTML in everything that a person can name
+//       images, histograms, tables, alerts, and HTML in all user-defined texts
 //   lockstep_sample_runs RUNS charts METRICS STEPS
-//   curves, and a confusion matrix of 20 classes
+//       curves, and a confusion matrix of 20 classes
 //   lockstep_sample_runs RUNS ranks RANKS STEPS
-//   rank 1 is slower than the others by a half
+//       rank 1 takes 50 % longer than the others
 //   lockstep_sample_runs RUNS many RUNS
 //   lockstep_sample_runs RUNS sweep RUNS STEPS
-//   runs that differ in learning rate, width and seed, with metrics of the machine and some that
-//   never change lockstep_sample_runs RUNS curves RUNS STEPS of two ranks each, one metric,
-//   several values of a configuration, a tag lockstep_sample_runs RUNS odd epochs and a loss
-//   that are NaN, a name that turns the text behind it, the output of a rank of another node, and a
-//   reason for an end that was asked for
+//       runs that differ in learning rate, width and seed, with system metrics and constant metrics
+//   lockstep_sample_runs RUNS curves RUNS STEPS
+//       runs of two ranks with one metric, several configuration values and a tag
+//   lockstep_sample_runs RUNS odd
+//       NaN epochs and losses, a bidirectional name, the output of a rank on another node, and the
+//       reason of a requested stop
 #include <fmt/format.h>
 
 #include <array>
@@ -224,7 +225,8 @@ void record_curves(const std::filesystem::path& runs, int num_runs, int64_t num_
       tracker.finish(
           {.state = i == 1 ? RunState::Failed : RunState::Finished, .exit_code = i == 1 ? 78 : 0});
     }
-    tracking::change_run_tags(runs / id, {i == 0 ? "+baseline" : "+other"}, fmt::format("note {}", i));
+    tracking::change_run_tags(runs / id, {i == 0 ? "+baseline" : "+other"},
+                              fmt::format("note {}", i));
   }
 }
 

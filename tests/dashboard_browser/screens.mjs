@@ -1,10 +1,10 @@
-// Pictures of every view, to be looked at: light, dark, as narrow as a telephone, at 200 %, and 4K.
-//   node screens.mjs ADDRESS DIRECTORY VIEW...     a view as in the address, behind "#/"
+// Screenshots of views for visual review: light, dark, phone, 200 % zoom and 4K.
+//   node screens.mjs ADDRESS DIRECTORY VIEW...     a view as in the URL after "#/"
 import { join } from "node:path";
 import { close, open, showView } from "./browser.mjs";
 
 const [address, directory, ...views] = process.argv.slice(2);
-const LOOKS = {
+const VARIANTS = {
   light: { colorScheme: "light" },
   dark: { colorScheme: "dark" },
   narrow: { viewport: { width: 390, height: 844 } },
@@ -13,13 +13,13 @@ const LOOKS = {
 };
 
 try {
-  for (const [look, options] of Object.entries(LOOKS)) {
+  for (const [variant, options] of Object.entries(VARIANTS)) {
     const page = await open(`${address}/#/`, options);
     for (const view of views) {
       await showView(page, view);
       await page.waitForFunction(() => !document.querySelector(".drawing.blank"), null, { timeout: 5000 }).catch(() => undefined);
       const name = view.replace(/[^\w-]+/g, "_").slice(0, 60) || "runs";
-      await page.screenshot({ path: join(directory, `${name}-${look}.png`) });
+      await page.screenshot({ path: join(directory, `${name}-${variant}.png`) });
     }
     await page.context().close();
   }

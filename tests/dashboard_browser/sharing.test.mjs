@@ -1,4 +1,4 @@
-// Many tabs of one browser, links that hold what their sender saw, reports, and runs that are odd.
+// Several tabs of one browser, shared links, reports, and unusual runs.
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
 import { readFileSync } from "node:fs";
@@ -29,7 +29,7 @@ after(end);
 const onPage = (hash, work, options) => visit(`${address}/#/${hash}`, work, options);
 const label = async (page, name) => (await drawn(page, name).waitFor(), drawn(page, name).getAttribute("aria-label"));
 
-/** Takes streams of changes until the server has no more; how many these are, whether there is one more, and their end. */
+/** Opens event streams until the server rejects one. Returns their count, a check for a free one, and a function that closes them. */
 async function takeStreams() {
   const stop = new AbortController();
   const isFree = async () => (await fetch(`${address}/api/events`, { signal: stop.signal })).status === 200;
@@ -38,7 +38,7 @@ async function takeStreams() {
   return { count, isFree, end: () => stop.abort() };
 }
 
-test("nine tabs of a browser are live over one stream", async () => {
+test("nine tabs of a browser share one event stream", async () => {
   const first = await open(`${address}/#/`);
   const pages = [first];
   try {
@@ -49,38 +49,38 @@ test("nine tabs of a browser are live over one stream", async () => {
     }
     for (const page of pages) {
       await page.locator(".runs-row a, .run-head h1").first().waitFor();
-      await page.getByTitle("Changes arrive as they happen").waitFor();
+      await page.getByTitle("Receiving live updates").waitFor();
     }
     const others = await takeStreams();
     assert.equal(others.count, 31);
     run(LOCKSTEP, "runs", "tag", "curve-0", "+shared", "--dir", runs);
     for (const page of pages) await page.getByText("shared", { exact: true }).first().waitFor();
-    assert.deepEqual(pages.flatMap((page) => page.complaints ?? []), []);
-    // Chromium without a screen never hides a tab: the tabs are told that it did.
-    const turn = (page, hidden) => page.evaluate((is) => {
+    assert.deepEqual(pages.flatMap((page) => page.consoleErrors ?? []), []);
+    // Headless Chromium never hides a tab, so the test simulates it.
+    const setHidden = (page, hidden) => page.evaluate((is) => {
       Object.defineProperty(document, "hidden", { configurable: true, get: () => is });
       document.dispatchEvent(new Event("visibilitychange"));
     }, hidden);
-    for (const page of pages.slice(1)) await turn(page, true);
+    for (const page of pages.slice(1)) await setHidden(page, true);
     assert.equal(await others.isFree(), false, "one tab is still visible");
-    await turn(first, true);
+    await setHidden(first, true);
     await waitFor(others.isFree, "the stream to be released");
     run(LOCKSTEP, "runs", "tag", "curve-0", "+later", "--dir", runs);
     others.end();
-    for (const page of pages) await turn(page, false);
+    for (const page of pages) await setHidden(page, false);
     for (const page of pages) await page.getByText("later", { exact: true }).first().waitFor();
   } finally {
     await first.context().close();
   }
 });
 
-test("a link shows a stranger what its sender saw", () => onPage("run/curve-0", async (page) => {
+test("a link shows its recipient the view of its sender", () => onPage("run/curve-0", async (page) => {
   await drawn(page, "train/loss").waitFor();
   await page.getByRole("group", { name: "Horizontal axis" }).getByRole("button", { name: "epoch" }).click();
   await page.getByLabel("Smoothing").fill("0.9");
   await page.getByRole("button", { name: "Log", exact: true }).click();
   await page.getByRole("button", { name: "Pin train/loss" }).click();
-  await page.getByRole("button", { name: "Size of charts" }).click();
+  await page.getByRole("button", { name: "Chart size" }).click();
   await page.getByRole("button", { name: "large", exact: true }).click();
   await page.getByRole("heading", { name: "Pinned" }).waitFor();
   const link = page.url();
@@ -91,23 +91,23 @@ test("a link shows a stranger what its sender saw", () => onPage("run/curve-0", 
     assert.equal(await other.getByRole("button", { name: "epoch" }).getAttribute("aria-pressed"), "true");
     assert.ok((await drawn(other, "train/loss").first().boundingBox()).height > 260);
   };
-  await onPage(link.split("#/")[1], async (stranger) => {
-    await isAsSent(stranger);
-    await stranger.getByRole("link", { name: "Configuration" }).click();
-    await stranger.getByLabel("Search the configuration").waitFor();
-    await stranger.getByRole("link", { name: /Charts/ }).click();
-    await isAsSent(stranger);
-    assert.equal(await stranger.evaluate(() => localStorage.getItem("lockstep.smoothing")), null, "the stranger's own choices stay");
+  await onPage(link.split("#/")[1], async (recipient) => {
+    await isAsSent(recipient);
+    await recipient.getByRole("link", { name: "Configuration" }).click();
+    await recipient.getByLabel("Search the configuration").waitFor();
+    await recipient.getByRole("link", { name: /Charts/ }).click();
+    await isAsSent(recipient);
+    assert.equal(await recipient.evaluate(() => localStorage.getItem("lockstep.smoothing")), null, "the preferences of the recipient are unchanged");
   });
-  // What the sender chose is kept for views that are opened without it; a link of somebody with the usual look shows that.
+  // The settings of the sender apply to URLs without settings; a link with default settings overrides them.
   await page.goto(`${address}/#/run/curve-1`);
   await isAsSent(page);
   await page.goto(`${address}/#/run/curve-1?x=step`);
-  await waitFor(async () => (await page.getByLabel("Smoothing").inputValue()) === "0", "the look of the link");
+  await waitFor(async () => (await page.getByLabel("Smoothing").inputValue()) === "0", "the settings of the link");
   assert.equal(await page.getByRole("heading", { name: "Pinned" }).count(), 0);
 }));
 
-test("a run whose epochs and losses are NaN, whose name turns, and that was stopped on request", () => onPage("run/odd-1", async (page) => {
+test("a run with NaN epochs and losses and a bidirectional name that was stopped on request", () => onPage("run/odd-1", async (page) => {
   await page.getByRole("heading", { level: 1, name: "odd \\u202eeman" }).waitFor();
   await page.getByText("stopped on request after step 900 of 1000: seen enough").waitFor();
   await page.locator(".facts div").filter({ hasText: "Epoch" }).getByText("NaN").waitFor();
@@ -119,28 +119,28 @@ test("a run whose epochs and losses are NaN, whose name turns, and that was stop
   assert.match(await page.locator(".runs-row").last().textContent(), /odd/, "NaN is not the largest loss");
   await page.getByRole("columnheader", { name: "min(train/loss)" }).getByRole("button").click();
   await page.locator('[aria-sort="ascending"]').waitFor();
-  await waitFor(async () => /odd/.test(await page.locator(".runs-row").last().textContent()), "NaN to be last in the other direction, too: it is not the smallest loss");
+  await waitFor(async () => /odd/.test(await page.locator(".runs-row").last().textContent()), "NaN to be last in ascending order too: it is not the smallest loss");
 }));
 
-test("what a rank of another node printed is shown from the event log", () => onPage("run/odd-1/console", async (page) => {
+test("the output of a rank on another node is shown from the event log", () => onPage("run/odd-1/console", async (page) => {
   await page.getByText("far line 1999", { exact: true }).waitFor();
-  await page.getByText("As recorded in the event log of node 1").waitFor();
+  await page.getByText("Recorded in the event log of node 1").waitFor();
   await page.getByLabel("Search the console").fill("line 77");
   await page.getByText("11 lines").waitFor();
 }));
 
-test("of very many metrics the page has the first charts, and more on request", () => onPage("run/charts-1", async (page) => {
-  await page.getByText("Of 3,000 charts the first 1,000 are shown").waitFor();
+test("with very many metrics, the page shows the first charts, and more on request", () => onPage("run/charts-1", async (page) => {
+  await page.getByText("Showing the first 1,000 of 3,000 charts").waitFor();
   assert.equal(await page.locator(".chart-card").count(), 1000);
   await page.getByRole("button", { name: "Show more" }).click();
-  await page.getByText("the first 2,000 are shown").waitFor();
+  await page.getByText("Showing the first 2,000 of 3,000 charts").waitFor();
   await page.getByLabel("Search metrics").fill("metric_2999");
-  await waitFor(async () => (await page.locator(".chart-card").count()) === 1, "the one that was searched for");
+  await waitFor(async () => (await page.locator(".chart-card").count()) === 1, "the matching chart");
 }));
 
-test("arrows on a chart go from value to value", () => onPage("run/odd-1?m=accuracy", async (page) => {
+test("arrow keys on a chart move from value to value", () => onPage("run/odd-1?m=accuracy", async (page) => {
   const chart = drawn(page, "eval/accuracy");
-  await chart.locator("canvas").waitFor(); // before that nobody listens for keys
+  await chart.locator("canvas").waitFor(); // the key handlers are attached with it
   await chart.focus();
   const seen = [];
   for (const key of ["ArrowRight", "ArrowRight", "ArrowRight", "ArrowLeft", "ArrowLeft", "ArrowLeft"]) {
@@ -150,17 +150,17 @@ test("arrows on a chart go from value to value", () => onPage("run/odd-1?m=accur
   assert.deepEqual(seen, ["step 0", "step 100", "step 200", "step 100", "step 0", "step 0"]);
 }));
 
-test("a part of the page that fails says so, and the rest goes on", async () => {
+test("an error in one part of the page leaves the rest usable", async () => {
   const page = await open(`${address}/#/`);
-  // As a server of another version might answer.
+  // Like the response of a server of another version.
   await page.route("**/api/runs/curve-0", async (route) => {
-    const answer = await route.fetch();
-    const { config, ...rest } = await answer.json();
-    await route.fulfill({ response: answer, json: { ...rest, command: null } });
+    const response = await route.fetch();
+    const { config, ...rest } = await response.json();
+    await route.fulfill({ response, json: { ...rest, command: null } });
   });
   await showView(page, "run/curve-0/charts");
   await page.getByRole("link", { name: "Configuration" }).click();
-  await page.getByRole("alert").getByText("This part of the page failed").waitFor();
+  await page.getByRole("alert").getByText("Something went wrong").waitFor();
   await page.getByRole("link", { name: /Alerts/ }).last().click();
   await page.getByText("No alerts").waitFor();
   await page.getByRole("link", { name: "Lockstep, all runs" }).click();
@@ -168,7 +168,7 @@ test("a part of the page that fails says so, and the rest goes on", async () => 
   await page.context().close();
 });
 
-test("all runs that fit are selected at once", () => onPage(`?q=${encodeURIComponent("name ~ curve")}`, async (page) => {
+test("all matching runs are selected with one click", () => onPage(`?q=${encodeURIComponent("name ~ curve")}`, async (page) => {
   const all = page.getByRole("checkbox", { name: "Select all runs" });
   await page.getByLabel("Select curve-0").click();
   await page.getByText("1 selected").waitFor();
@@ -183,15 +183,15 @@ test("all runs that fit are selected at once", () => onPage(`?q=${encodeURICompo
 
 test("a chart's CSV is named after the run and the metric", () => onPage("run/curve-0", async (page) => {
   await drawn(page, "train/loss").waitFor();
-  await page.getByRole("button", { name: "More about train/loss" }).click();
+  await page.getByRole("button", { name: "More options for train/loss" }).click();
   const [csv] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Save as CSV" }).click()]);
   assert.equal(csv.suggestedFilename(), "curve-0_train_loss.csv");
 }));
 
-test("axe finds nothing to complain about in differences and the choice of columns", () => onPage(`compare?runs=${CURVES}&tab=config`, async (page) => {
+test("axe finds no violations in differences and the column picker", () => onPage(`compare?runs=${CURVES}&tab=config`, async (page) => {
   await page.evaluate(axe);
   const violations = async () => (await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }))).violations.map((v) => v.id);
-  await page.getByLabel("Show equal values too").check();
+  await page.getByLabel("Show identical values").check();
   await page.getByRole("rowheader", { name: "optimizer.lr" }).waitFor();
   assert.deepEqual(await violations(), []);
   await showView(page, "");
@@ -202,7 +202,7 @@ test("axe finds nothing to complain about in differences and the choice of colum
 
 function report(...ids) {
   const file = join(directory, `${ids.join("-")}.html`);
-  return [file, () => fetch(`${address}/api/report.html?${ids.map((id) => `run=${id}`).join("&")}`).then((answer) => answer.text())];
+  return [file, () => fetch(`${address}/api/report.html?${ids.map((id) => `run=${id}`).join("&")}`).then((response) => response.text())];
 }
 
 async function openReport(...ids) {
@@ -212,7 +212,7 @@ async function openReport(...ids) {
   return open(`file://${file}`);
 }
 
-test("a report of one run opens on the run and is printed with all of its charts", async () => {
+test("a report of one run opens on the run and prints all of its charts", async () => {
   const page = await openReport("curve-0");
   await page.getByRole("heading", { level: 1, name: "curve-0" }).waitFor();
   await drawn(page, "train/loss").waitFor();
@@ -223,11 +223,11 @@ test("a report of one run opens on the run and is printed with all of its charts
   assert.equal(await page.locator(".drawing canvas").count(), await page.locator(".drawing").count());
   const pdf = await page.pdf({ format: "A4" });
   assert.ok(pdf.length > 10_000);
-  assert.deepEqual(page.complaints, []);
+  assert.deepEqual(page.consoleErrors, []);
   await page.context().close();
 });
 
-test("a report of a comparison has bands, only the chosen runs, and a table that filters and orders", async () => {
+test("a report of a comparison has bands, selected runs, and a table that filters and sorts", async () => {
   const page = await openReport(...CURVES);
   await page.getByRole("heading", { name: "3 runs" }).waitFor();
   for (const x of ["step", "epoch", "time"]) {
@@ -268,6 +268,6 @@ test("a report of a comparison has bands, only the chosen runs, and a table that
   await onPage(`?${query}`, async (live) => assert.deepEqual(await rows(page), (await rows(live)).map((text) => text)));
   await page.getByLabel("Filter runs").fill("state = ");
   await page.locator(".filter-error", { hasText: "expected a value, found the end" }).waitFor();
-  assert.deepEqual(page.complaints, []);
+  assert.deepEqual(page.consoleErrors, []);
   await page.context().close();
 });

@@ -1,4 +1,4 @@
-// What the tests stand on: runs that were really made, the real `lockstep ui`, and Debian's Chromium.
+// The environment of the tests: runs of the real trainer, the real `lockstep ui`, and Debian's Chromium.
 import { spawn, spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -7,7 +7,7 @@ import { close } from "./browser.mjs";
 
 export { open } from "./browser.mjs";
 
-const need = (name) => process.env[name] ?? (() => { throw new Error(`${name} is not set: run this by ctest`); })();
+const need = (name) => process.env[name] ?? (() => { throw new Error(`${name} is not set: run the tests with ctest`); })();
 const BIN = need("LOCKSTEP_BIN");
 const SOURCE = need("LOCKSTEP_SOURCE");
 export const LOCKSTEP = join(BIN, "lockstep");
@@ -48,12 +48,12 @@ export async function waitFor(condition, what, seconds = 90) {
   for (;;) {
     const value = await condition();
     if (value) return value;
-    if (Date.now() > latest) throw new Error(`waited ${seconds} s in vain: ${what}`);
+    if (Date.now() > latest) throw new Error(`timed out after ${seconds} s: ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
 }
 
-/** Trains to the end on two ranks; the run's id. */
+/** Runs a complete training on two ranks. Returns the run id. */
 export function train(name, ...overrides) {
   run(LOCKSTEP, "launch", "-n", "2", file, `run.name=${name}`, ...overrides);
   return idsOf(name)[0];
@@ -66,52 +66,52 @@ function trainer(...words) {
   return process;
 }
 
-/** Goes on with a run that ended; its process. */
+/** Resumes a run. Returns the process. */
 export const resume = (id, ...overrides) => trainer("--resume", id, ...overrides);
 
-/** Begins a training of one process; {id, process}. */
+/** Starts a training with one process. Returns {id, process}. */
 export async function begin(name, ...overrides) {
   const process = trainer(`run.name=${name}`, ...overrides);
-  // What can be read of it: its directory is there earlier.
+  // The run directory exists earlier than its files.
   const isThere = (one) => ["run.json", "events/rank-00000.lsev"].every((file) => existsSync(join(runs, one, file)));
-  const id = await waitFor(() => idsOf(name).find(isThere), `${name} to begin`);
+  const id = await waitFor(() => idsOf(name).find(isThere), `${name} to start`);
   return { id, process };
 }
 
-/** Starts `lockstep ui` on the runs; the link that it prints. */
+/** Starts `lockstep ui` on the runs. Returns the link that it prints. */
 export async function link(...options) {
   const server = spawn(LOCKSTEP, ["ui", "--dir", runs, ...options], { cwd: directory, env: environment });
   started.add(server);
-  let said = "";
-  server.stdout.on("data", (text) => (said += text));
-  server.stderr.on("data", (text) => (said += text));
-  await waitFor(() => /http:\/\/\S+/.test(said) || server.exitCode !== null, "the dashboard to say its address");
-  const found = /http:\/\/\S+/.exec(said);
-  if (!found) throw new Error(`lockstep ui: ${said}`);
+  let output = "";
+  server.stdout.on("data", (text) => (output += text));
+  server.stderr.on("data", (text) => (output += text));
+  await waitFor(() => /http:\/\/\S+/.test(output) || server.exitCode !== null, "the dashboard to print its address");
+  const found = /http:\/\/\S+/.exec(output);
+  if (!found) throw new Error(`lockstep ui: ${output}`);
   const address = new URL(found[0]);
-  address.hostname = "127.0.0.1"; // Chromium notes as an error that other addresses lack HTTPS
+  address.hostname = "127.0.0.1"; // Chromium logs an error for other addresses without HTTPS
   return address;
 }
 
-/** Starts `lockstep ui` on the runs; its address. */
+/** Starts `lockstep ui` on the runs. Returns its address. */
 export const serve = async (...options) => (await link(...options)).origin;
 
-/** What `lockstep runs` says about a run: the truth that the browser must show. */
+/** The output of `lockstep runs`, as the reference for the browser. */
 export const show = (id) => JSON.parse(run(LOCKSTEP, "runs", "show", id, "--json", "--dir", runs));
 export const exported = (id) => run(LOCKSTEP, "runs", "export", id, "--format", "jsonl", "--dir", runs).split("\n").filter(Boolean).map((line) => JSON.parse(line));
 
 export async function end() {
   await close();
   for (const process of started) process.kill("SIGKILL");
-  // The agents of what was killed end a moment later.
-  await waitFor(() => !isRunning(directory), "agents to end");
+  // The agents of killed processes exit shortly after.
+  await waitFor(() => !isRunning(directory), "agents to exit");
   rmSync(directory, { recursive: true, force: true });
 }
 
-/** The agent of a run that is over writes for a moment still. */
-export const agentToEnd = (id) => waitFor(() => !isRunning("track", join(runs, id)), `the agent of ${id} to end`);
+/** Waits for the agent of a run, which still writes shortly after the run is over. */
+export const agentToEnd = (id) => waitFor(() => !isRunning("track", join(runs, id)), `the agent of ${id} to exit`);
 
-/** Whether there is another process with such a command. */
+/** Whether another process has all `words` in its command line. */
 function isRunning(...words) {
   return readdirSync("/proc").some((pid) => {
     if (!/^\d+$/.test(pid) || Number(pid) === process.pid) return false;

@@ -65,10 +65,10 @@ FILES = {
     "npy too long": ("npy", "x.npy", GOOD_NPY + b"x", {}, ["x.npy", "found 81"]),
     "npy empty": ("npy", "x.npy", b"", {}, ["x.npy", "empty"]),
     "npy header only": ("npy", "x.npy", GOOD_NPY[:9], {}, ["x.npy", "truncated"]),
-    "npy other": ("npy", "x.npy", b"<html>" * 30, {}, ["x.npy", "not those of .npy"]),
+    "npy other": ("npy", "x.npy", b"<html>" * 30, {}, ["x.npy", "the .npy magic"]),
     "npy objects": ("npy", "x.npy", npy(np.array([{}, 1], object), allow_pickle=True), {}, ["x.npy", "|O"]),
     "npy texts": ("npy", "x.npy", npy(np.array(["a", "bc"])), {}, ["x.npy", "<U2"]),
-    "npy records": ("npy", "x.npy", npy(np.zeros(3, "i4,f4")), {}, ["x.npy", "records"]),
+    "npy records": ("npy", "x.npy", npy(np.zeros(3, "i4,f4")), {}, ["x.npy", "structured arrays"]),
     "npy complex": ("npy", "x.npy", npy(np.zeros(3, complex)), {}, ["x.npy", "<c16"]),
     "npy big-endian": ("npy", "x.npy", npy(np.arange(3, dtype=">i4")), {}, ["x.npy", "big-endian"]),
     "npy scalar": ("npy", "x.npy", npy(np.array(3.0)), {}, ["'x'", "single number"]),
@@ -98,7 +98,7 @@ FILES = {
     "csv no column": ("csv", "x.csv", csv_of("alpha,b", "1,2"), {"columns": ["alhpa"]}, ["'alhpa'", "did you mean 'alpha'"]),
     "csv gzip truncated": ("csv", "x.csv", b"\x1f\x8b\x08\0\0\0\0\0\0\x03abc", {}, ["x.csv", "gzip"]),
     "csv negative class": (
-        "csv", "x.csv", csv_of("a,b", "1,-1", "3,4"), {"label": "b", "label_kind": "class"}, ["label 'b'", "from 0 on"],
+        "csv", "x.csv", csv_of("a,b", "1,-1", "3,4"), {"label": "b", "label_kind": "class"}, ["label 'b'", "non-negative"],
     ),
     "parquet empty": ("parquet", "x.parquet", b"", {}, ["x.parquet", "Parquet"]),
     "parquet truncated": ("parquet", "x.parquet", GOOD_PARQUET[:-100], {}, ["x.parquet", "Parquet"]),
@@ -112,7 +112,7 @@ FILES = {
         "parquet", "x.parquet", GOOD_PARQUET, {"columns": ["a"], "filter": ["a = 3"]}, ["filter 'a = 3'", "month >= 6"],
     ),
     "parquet filter of text": (
-        "parquet", "x.parquet", GOOD_PARQUET, {"columns": ["a"], "filter": ["a > x"]}, ["'a' holds numbers"],
+        "parquet", "x.parquet", GOOD_PARQUET, {"columns": ["a"], "filter": ["a > x"]}, ["'a' has numbers"],
     ),
     "parquet nothing left": (
         "parquet", "x.parquet", GOOD_PARQUET, {"columns": ["a"], "filter": ["month > 99"]}, ["no row is left"],
@@ -215,7 +215,7 @@ def test_shards_that_differ(tmp_path):
     for name, column in (("1", [1, 2]), ("2", ["x", "y"])):
         pq.write_table(pa.table({"a": column}), folder / f"{name}.parquet")
     message = refused(tmp_path, {"train": {"name": "parquet", "path": str(folder)}})
-    assert "2.parquet: row group 0: column 'a' holds texts, in other training rows numbers" in message
+    assert "2.parquet: row group 0: column 'a' has strings, but numbers in other training rows" in message
     for lines, text in (
         (["y,x", "1,2"], "3.csv: no column 'z'"),
         (["y,x,z,w", "1,2,3,4"], "3.csv: column 'w' is not in every file"),
@@ -248,7 +248,7 @@ def test_a_column_that_claims_other_values_than_its_row_group(tmp_path):
     assert any("column 'a' claims 101 values for 100 rows" in message for message in messages), messages
 
 
-def test_bad_rows_are_left_out_and_counted_up_to_a_limit(tmp_path):
+def test_bad_rows_are_skipped_and_counted_up_to_a_limit(tmp_path):
     file = tmp_path / "x.csv"
     file.write_bytes(csv_of("a,b", "1,2", "3", "4,5,6", "7,8"))
     train = {"name": "csv", "path": str(file), "max_bad_samples": 2}
@@ -258,12 +258,12 @@ def test_bad_rows_are_left_out_and_counted_up_to_a_limit(tmp_path):
     assert "x.csv: line 4" in message and "bad sample 2" in message
 
 
-def test_a_label_that_only_the_evaluation_set_has(tmp_path):
+def test_a_label_that_occurs_only_in_the_evaluation_set(tmp_path):
     for name, rows in (("train", ["1,cat", "2,dog"]), ("eval", ["1,cat", "2,cow"])):
         (tmp_path / f"{name}.csv").write_bytes(csv_of("x,y", *rows))
     parts = {name: {"name": "csv", "path": str(tmp_path / f"{name}.csv"), "label": "y"} for name in ("train", "eval")}
     message = refused(tmp_path, parts)
-    assert "eval.csv: line 3" in message and "'cow', which no training row has" in message
+    assert "eval.csv: line 3" in message and "'cow', which does not occur in the training rows" in message
 
 
 GOOD = {

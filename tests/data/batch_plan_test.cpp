@@ -39,7 +39,7 @@ TEST_CASE("batch plan: defaults are a global batch of 128 and 2 workers per node
   CHECK(plan.batches_per_epoch == 469);
 }
 
-TEST_CASE("batch plan: drop_last leaves out the batch that is not full") {
+TEST_CASE("batch plan: drop_last drops the incomplete batch") {
   const auto plan =
       plan_batches(config_of("{batch_size: 20, drop_last: true}"), 99, {.world = 2, .local = 2});
   CHECK(plan.batches_per_epoch == 4);  // 49 samples per rank
@@ -89,17 +89,17 @@ TEST_CASE("batch shares: uneven batches repeat nothing that counts") {
   CHECK(last.counted_by_all(2) == 2);
 }
 
-TEST_CASE("batch plan: what cannot be split says what can") {
+TEST_CASE("batch plan: errors name valid values") {
   const auto plan = [](const char* yaml, int64_t samples, int64_t world) {
     return error_of(
         [&] { plan_batches(config_of(yaml), samples, {.world = world, .local = world}); });
   };
   CHECK(plan("{batch_size: 100}", 1000, 3) ==
-        "config: data.batch_size: 100 samples do not divide over 3 ranks; the nearest that do: 99 "
-        "or 102 (or set data.batch_remainder: uneven or pad, or data.per_rank_batch_size instead)");
+        "config: data.batch_size: 100 is not divisible by 3 ranks; nearest valid sizes: 99 or 102 "
+        "(or set data.batch_remainder: uneven or pad, or data.per_rank_batch_size instead)");
   CHECK(plan("{batch_size: 2}", 1000, 3) ==
-        "config: data.batch_size: 2 samples do not divide over 3 ranks; the nearest that do: 3 (or "
-        "set data.batch_remainder: uneven or pad, or data.per_rank_batch_size instead)");
+        "config: data.batch_size: 2 is not divisible by 3 ranks; nearest valid sizes: 3 (or set "
+        "data.batch_remainder: uneven or pad, or data.per_rank_batch_size instead)");
   CHECK(plan("{batch_size: 2, batch_remainder: uneven}", 1000, 3) ==
         "config: data.batch_size: 2 samples are fewer than the 3 ranks, each of which needs one; "
         "start fewer ranks, or give at least 3");
@@ -119,7 +119,7 @@ TEST_CASE("batch plan: what cannot be split says what can") {
   CHECK(plan("{batch_size: 64}", 0, 1) == "config: data.train: the dataset is empty");
 }
 
-TEST_CASE("batch plan: sizes are checked where they are written") {
+TEST_CASE("batch plan: sizes are checked when they are parsed") {
   CHECK(error_of([] {
           config_of("batch_size: 0");
         }).starts_with("config: run.yaml:1: data.batch_size: expected at least 1"));

@@ -41,7 +41,7 @@ TEST_CASE("batch reader: pieces of a batch are read into one memory, in any orde
   CHECK(values_in(batch.indices) == std::vector<int64_t>{8, 7, 6, 5});
 }
 
-TEST_CASE("batch reader: an error is that of the piece, and comes when the batch is finished") {
+TEST_CASE("batch reader: an error of a piece is thrown by finish()") {
   const Numbers dataset;
   BatchReader reader(dataset, {0, 1, 2, 3}, {.batch_size = 4, .name = "d"});
   auto read = reader.begin(0);
@@ -52,7 +52,7 @@ TEST_CASE("batch reader: an error is that of the piece, and comes when the batch
         "config: d: batch 0, samples 2, 3: file 3: damaged");
 }
 
-TEST_CASE("batch reader: bad rows are told by their place in the batch, and left out at its end") {
+TEST_CASE("batch reader: bad rows are reported by position and removed by finish()") {
   const Numbers dataset;
   BadSamples bad(1);
   BatchReader reader(dataset, {0, 1, 2, 3, 4}, {.batch_size = 5, .bad_samples = &bad});

@@ -18,7 +18,7 @@ std::string claim_all(BatchScheduler& scheduler) {
   return pieces;
 }
 
-TEST_CASE("batch scheduler: a pass is cut into batches, the last one smaller or left out") {
+TEST_CASE("batch scheduler: a pass is cut into batches, the last one smaller or dropped") {
   const BatchCut cut{.num_samples = 10, .batch_size = 4};
   CHECK(cut.num_batches() == 3);
   CHECK(cut.rows_of(1) == 4);

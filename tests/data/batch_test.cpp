@@ -9,7 +9,7 @@
 namespace lockstep::data {
 namespace {
 
-TEST_CASE("batch: a missing field names those that there are") {
+TEST_CASE("batch: the error about a missing field names the existing fields") {
   const Batch batch{.fields = {{"image", at::zeros({2, 3})}, {"label", at::zeros({2})}},
                     .indices = at::arange(2)};
   CHECK(batch.size() == 2);

@@ -39,11 +39,11 @@ std::vector<std::vector<size_t>> read_by(BlockCache<formats::EncodedRows>& cache
   return read;
 }
 
-TEST_CASE("block cache: one thread holds one block, and loads each once on its way") {
+TEST_CASE("block cache: a single thread holds one block and loads each once") {
   BlockCache<formats::EncodedRows> cache(load_rows);
   const auto read = read_by(cache, 1, 20);
   CHECK(cache.loads() == 20);
-  CHECK(cache.most_blocks() == 1);
+  CHECK(cache.max_blocks() == 1);
   CHECK(read[0].size() == 60);
   CHECK(read[0].back() == 20);
 }
@@ -59,7 +59,7 @@ TEST_CASE("block cache: threads that read the same block load it once") {
   const auto read = read_by(cache, 4, 50);
   CHECK(cache.loads() == 50);
   CHECK(most_inside == 1);
-  CHECK(cache.most_blocks() <= 4);
+  CHECK(cache.max_blocks() <= 4);
   for (const auto& one : read) CHECK(one == read[0]);
 }
 
@@ -79,7 +79,7 @@ TEST_CASE("block cache: there are never more blocks than threads") {
       });
   }
   CHECK_FALSE(wrong);
-  CHECK(cache.most_blocks() <= 3);
+  CHECK(cache.max_blocks() <= 3);
 }
 
 TEST_CASE("block cache: a thread that waits for a block helps to load it") {
@@ -94,7 +94,7 @@ TEST_CASE("block cache: a thread that waits for a block helps to load it") {
   CHECK(read[0] == read[1]);
 }
 
-TEST_CASE("block cache: what a piece throws on a helping thread, the loading throws") {
+TEST_CASE("block cache: an exception on a helping thread is rethrown by the loading thread") {
   std::barrier both(2);
   std::atomic<int> tries = 0;
   BlockCache<formats::EncodedRows> cache([&](size_t block, SharedWork& work) {
@@ -115,7 +115,7 @@ TEST_CASE("block cache: what a piece throws on a helping thread, the loading thr
   CHECK(tries == 1);
 }
 
-TEST_CASE("shared work: every piece is done once, whoever does it, again and again") {
+TEST_CASE("shared work: every piece is done exactly once, by any thread") {
   SharedWork work;
   std::vector<std::jthread> helpers;
   for (int i = 0; i < 3; ++i) helpers.emplace_back([&] { work.help(); });
@@ -127,7 +127,7 @@ TEST_CASE("shared work: every piece is done once, whoever does it, again and aga
   work.close();
 }
 
-TEST_CASE("block cache: a block that could not be loaded is tried again") {
+TEST_CASE("block cache: a block that failed to load is retried") {
   int attempts = 0;
   BlockCache<formats::EncodedRows> cache([&](size_t block, SharedWork&) {
     if (++attempts == 1) throw environment_error("disk on fire");
@@ -140,10 +140,10 @@ TEST_CASE("block cache: a block that could not be loaded is tried again") {
           cache.use(3, 1, [](const formats::EncodedRows&) { throw config_error("reader"); });
         }) == "config: reader");
   CHECK(error_of([&] { cache.use(4, 1, nothing); }) == "no error");
-  CHECK(cache.most_blocks() == 1);
+  CHECK(cache.max_blocks() == 1);
 }
 
-TEST_CASE("block cache: a damaged block is not loaded again") {
+TEST_CASE("block cache: a corrupt block is not retried") {
   BlockCache<formats::EncodedRows> cache([](size_t block, SharedWork&) {
     if (block == 3) throw config_error("damaged");
     return rows_of(block);

@@ -26,7 +26,7 @@ std::vector<float> scaled(const ByteScale& scale, int64_t size) {
   return out;
 }
 
-TEST_CASE("byte scaling: the bits of Python's operations, one after the other") {
+TEST_CASE("byte scaling: bit-identical to Python's sequence of operations") {
   std::mt19937 random(1);
   std::uniform_real_distribution<double> value(0.01, 300);
   std::vector<ByteScale> scales = {
@@ -40,7 +40,7 @@ TEST_CASE("byte scaling: the bits of Python's operations, one after the other") 
   for (const auto& scale : scales) CHECK(scaled(scale, 256) == expected(scale, 256));
 }
 
-TEST_CASE("byte scaling: any number of bytes, none of them included") {
+TEST_CASE("byte scaling: any number of bytes, including zero") {
   const ByteScale scale = {.divide_by = 255, .mean = 0.1307, .std = 0.3081};
   for (const int64_t size : {0, 1, 7, 31, 33, 784, 1001})
     CHECK(scaled(scale, size) == expected(scale, size));

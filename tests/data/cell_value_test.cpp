@@ -51,7 +51,7 @@ TEST_CASE("cells: dates and times are seconds since 1970, in UTC") {
   }
 }
 
-TEST_CASE("cells: numbers and dates that are written for people are told apart from texts") {
+TEST_CASE("cells: formatted numbers and dates are distinguished from texts") {
   for (const auto* text :
        {"1,000", "1.000,5", "1'000", "3,14", "12,345,678.9", "10%", "-4.5 %", "$5",
         "1,000 \xE2\x82\xAC", "31.01.2026", "1/31/2026", "31-01-26 10:00"}) {

@@ -31,7 +31,7 @@ struct TwoShards {
                            "run.yaml"),
               "data.train");
     auto built = part.build();
-    built->learn(*built, {});
+    built->fit(*built, {});
     return built;
   }
 };
@@ -82,7 +82,7 @@ TEST_CASE("shards: one that is gone before it is read is an error of the environ
   read_after(
       [](const TwoShards&, const TemporaryDirectory&, const fs::path& file) { fs::remove(file); },
       [](const std::string& error, const std::string& begin) {
-        CHECK_THAT(error, Catch::StartsWith(begin + "is gone, while it was being read"));
+        CHECK_THAT(error, Catch::StartsWith(begin + "was deleted while it was being read"));
       });
 }
 

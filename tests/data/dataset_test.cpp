@@ -30,7 +30,7 @@ class Nothing final : public Dataset {
   int64_t size() const override { return 1; }
 };
 
-TEST_CASE("dataset: get_batch() is what fill() gives, where there is no other") {
+TEST_CASE("dataset: the default get_batch() uses fill()") {
   const std::vector<int64_t> indices = {7, 2};
   const auto batch = Sharded().get_batch(indices);
   CHECK(batch.indices.equal(at::tensor(indices)));
@@ -39,7 +39,7 @@ TEST_CASE("dataset: get_batch() is what fill() gives, where there is no other") 
              Catch::Contains("a dataset has a layout(), or a get_batch() of its own"));
 }
 
-TEST_CASE("dataset: nothing is known of samples of which nothing is said") {
+TEST_CASE("dataset: sample information is empty by default") {
   const auto info = Nothing().sample_info();
   CHECK(info.shards.empty());
   CHECK_FALSE(info.reads_whole_shards);

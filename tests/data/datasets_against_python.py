@@ -445,7 +445,7 @@ def test_csv_shards_whose_columns_have_other_orders(tmp_path):
     assert np.array_equal(ours["label"], table["label"].to_numpy())
 
 
-def test_parquet_columns_behind_nested_ones(tmp_path):
+def test_parquet_columns_after_nested_ones(tmp_path):
     table = table_of(200)
     nested = pa.array([{"x": float(i), "y": {"z": i, "w": "text"}} for i in range(200)])
     mixed = pa.table({"first": table["d"], "nested": nested, "a": table["a"], "c": table["c"], "month": table["month"]})
@@ -458,7 +458,7 @@ def test_parquet_columns_behind_nested_ones(tmp_path):
     assert np.array_equal(ours[:, -1], table["a"].to_numpy().astype(np.float32))
 
 
-def test_parquet_filters_leave_out_rows_and_row_groups(tmp_path):
+def test_parquet_filters_skip_rows_and_row_groups(tmp_path):
     table = table_of()
     train = write_parquet(tmp_path, table, rows=100)
     train |= {"columns": ["a", "month"], "filter": ["month >= 7", "c == zebra", "a < 4.5"]}
@@ -470,7 +470,7 @@ def test_parquet_filters_leave_out_rows_and_row_groups(tmp_path):
 
 
 @pytest.mark.parametrize("write", [write_csv, write_parquet])
-def test_an_evaluation_set_of_its_own_is_encoded_like_the_training_set(tmp_path, write):
+def test_a_separate_evaluation_set_is_encoded_like_the_training_set(tmp_path, write):
     table = table_of()
     folders = [tmp_path / "train", tmp_path / "eval"]
     for folder in folders:

@@ -61,7 +61,7 @@ void look_at(const Batch& batch, int64_t& seen, int64_t& wrong) {
   });
 }
 
-TEST_CASE("device transfer: batches arrive whole, however late the device copies or works") {
+TEST_CASE("device transfer: batches are intact even if the device copies or computes late") {
   for (const bool has_layout : {true, false})
     for (const int64_t workers : {0, 2})
       for (const auto late : {fake_device::Late::Copies, fake_device::Late::Work})
@@ -92,7 +92,7 @@ TEST_CASE("device transfer: batches arrive whole, however late the device copies
         }
 }
 
-TEST_CASE("device transfer: a batch travels while the one before it is worked on") {
+TEST_CASE("device transfer: copying overlaps with work on the previous batch") {
   fake_device::reset();
   std::binary_semaphore third_begun(0);
   Threes dataset(true);

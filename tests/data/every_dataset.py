@@ -162,7 +162,7 @@ def train(tmp_path_factory):
 
 
 @pytest.mark.parametrize("kind, order", ORDERS, ids=name_of)
-def test_stopped_at_20_random_steps_it_goes_on_with_other_ranks_and_workers(tmp_path, train, kind, order):
+def test_resume_at_20_random_steps_with_other_ranks_and_workers(tmp_path, train, kind, order):
     file = tmp_path / "data.yaml"
     file.write_text(json.dumps({"train": train(kind), "batch_size": 2 * BATCH, **order}))
     ended = printer.run("resume", file)

@@ -24,7 +24,7 @@ std::vector<uint8_t> read_in_pieces(const std::vector<uint8_t>& file, size_t pie
   }
 }
 
-TEST_CASE("gzip: the content comes back, whatever the size of the pieces") {
+TEST_CASE("gzip: round trip with any size of pieces") {
   const auto content = counting(100'000);
   const auto file = gzipped(content);
   CHECK(formats::is_gzip(file));
@@ -33,14 +33,14 @@ TEST_CASE("gzip: the content comes back, whatever the size of the pieces") {
     CHECK(read_in_pieces(file, piece) == content);
 }
 
-TEST_CASE("gzip: several streams in one file are one content") {
+TEST_CASE("gzip: several streams in one file are concatenated") {
   auto file = gzipped({1, 2, 3});
   const auto second = gzipped({4, 5});
   file.insert(file.end(), second.begin(), second.end());
   CHECK(read_in_pieces(file, 4) == std::vector<uint8_t>{1, 2, 3, 4, 5});
 }
 
-TEST_CASE("gzip: the end missing, a wrong byte and bytes after the end are reported") {
+TEST_CASE("gzip: truncation, corruption and trailing bytes are reported") {
   const auto content = counting(10'000);
   const auto file = gzipped(content);
   for (const size_t kept : {size_t{2}, size_t{12}, file.size() / 2, file.size() - 1}) {

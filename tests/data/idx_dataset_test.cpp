@@ -37,7 +37,7 @@ struct ThreeImages {
   }
 };
 
-TEST_CASE("idx dataset: batches hold the samples in the order asked for") {
+TEST_CASE("idx dataset: batches have the samples in the requested order") {
   const ThreeImages files;
   const auto dataset = build(files.directory.path());
   CHECK(dataset->size() == 3);
@@ -73,7 +73,7 @@ TEST_CASE("idx dataset: limit keeps the first samples") {
         "config: dataset idx: limit 4 is more than the 3 samples there are");
 }
 
-TEST_CASE("idx dataset: compressed files and file names of one's own are found") {
+TEST_CASE("idx dataset: compressed files and custom file names are found") {
   const ThreeImages files;
   const TemporaryDirectory other;
   other.write("t10k-images-idx3-ubyte.gz", gzipped(files.images));
@@ -81,13 +81,13 @@ TEST_CASE("idx dataset: compressed files and file names of one's own are found")
   CHECK(build(other.path(), "split: test, labels: answers")->size() == 3);
 }
 
-TEST_CASE("idx dataset: an empty batch is a batch") {
+TEST_CASE("idx dataset: an empty batch is valid") {
   const ThreeImages files;
   CHECK(build(files.directory.path())->get_batch({}).at("image").sizes() ==
         at::IntArrayRef{0, 1, 2, 2});
 }
 
-TEST_CASE("idx dataset: settings that do not fit together are errors") {
+TEST_CASE("idx dataset: contradictory settings are errors") {
   const ThreeImages files;
   CHECK(files.error("mean: 0.5") ==
         "config: dataset idx: mean and std belong together: std is missing");
@@ -102,7 +102,7 @@ TEST_CASE("idx dataset: settings that do not fit together are errors") {
           .starts_with("config: run.yaml:1: data.train.spilt: unknown key; did you mean 'split'?"));
 }
 
-TEST_CASE("idx dataset: missing files say what was looked for and where it comes from") {
+TEST_CASE("idx dataset: the error about missing files names them and their source") {
   const ThreeImages files;
   CHECK(files.error("split: test") ==
         "config: dataset idx: no file DIR/t10k-images-idx3-ubyte or DIR/t10k-images-idx3-ubyte.gz "
@@ -129,14 +129,14 @@ TEST_CASE("idx dataset: swapped files are recognized") {
         "width)");
 }
 
-TEST_CASE("idx dataset: counts that differ and truncated files are errors") {
+TEST_CASE("idx dataset: different counts and truncated files are errors") {
   const ThreeImages files;
   files.directory.write("two", idx_bytes({2}, {1, 2}));
   CHECK(files.error("labels: two") ==
         "config: dataset idx: DIR/train-images-idx3-ubyte has 3 images, but DIR/two has 2 labels");
   files.directory.write("cut", {files.images.begin(), files.images.end() - 1});
   CHECK(files.error("images: cut") ==
-        "config: DIR/cut: truncated: 3 x 2 x 2 elements and the header take 28 bytes, found 27");
+        "config: DIR/cut: truncated: 3 x 2 x 2 elements and the header require 28 bytes, found 27");
 }
 
 }  // namespace

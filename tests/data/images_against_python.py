@@ -222,7 +222,7 @@ JITTER = {"brightness": ImageEnhance.Brightness, "contrast": ImageEnhance.Contra
 
 
 @pytest.mark.parametrize("change", JITTER)
-def test_color_jitter_lies_on_the_line_of_pil(tmp_path, change):
+def test_color_jitter_matches_pil(tmp_path, change):
     """The factor is ours by chance; with it PIL must give the same image."""
     base = picture(50, 40)
     root = one_image(tmp_path, png(base), "image.png")
@@ -237,7 +237,7 @@ def test_color_jitter_lies_on_the_line_of_pil(tmp_path, change):
     assert len(factors) > 1
 
 
-def test_hue_is_turned_as_torchvision_turns_it(tmp_path):
+def test_hue_matches_torchvision(tmp_path):
     base = picture(50, 40)
     root = one_image(tmp_path, png(base), "image.png")
     for seed in range(4):
@@ -263,15 +263,15 @@ def damaged_middle(content):
 BAD = {
     "empty": (b"", "the file is empty"),
     "text": (b"hello, world", "not an image of a known format"),
-    "html": (b"<html>404</html>", "it is text"),
-    "gif": (b"GIF89a" + bytes(50), "it is a GIF"),
-    "avif": (b"\0\0\0\x20ftypavif" + bytes(50), "it is an AVIF"),
+    "html": (b"<html>404</html>", "is text"),
+    "gif": (b"GIF89a" + bytes(50), "is a GIF"),
+    "avif": (b"\0\0\0\x20ftypavif" + bytes(50), "is an AVIF"),
     "truncated webp": (GOOD_WEBP[:-100], "damaged WebP"),
     "webp header only": (GOOD_WEBP[:20], "damaged WebP"),
     "truncated jpeg": (GOOD[: len(GOOD) * 2 // 3], "damaged JPEG"),
     "jpeg header only": (GOOD[:30], "damaged JPEG"),
     "truncated progressive": (jpeg(picture(64, 48), progressive=True)[:-200], "damaged JPEG"),
-    "truncated png": (GOOD_PNG[:-500], "damaged PNG: the file ends too early"),
+    "truncated png": (GOOD_PNG[:-500], "damaged PNG: truncated file"),
     "png header only": (GOOD_PNG[:20], "damaged PNG"),
     "png with a wrong bit": (damaged_middle(GOOD_PNG), "damaged PNG"),
     "png of another size than it says": (HUGE_PNG, "damaged PNG"),
@@ -287,7 +287,7 @@ def test_bad_files_are_named(tmp_path, content, reason):
     assert reason in ended.stdout
 
 
-def test_images_beyond_the_limit_are_refused(tmp_path):
+def test_images_over_the_limit_are_rejected(tmp_path):
     root = one_image(tmp_path, jpeg(picture(200, 100)))
     ended = start(root, [{"name": "resize", "size": [8, 8]}], tmp_path, max_pixels=19_999)
     assert ended.returncode == 78 and "200 x 100 pixels are more than the limit of 19999" in ended.stdout
@@ -300,7 +300,7 @@ def refused(tmp_path, parts=({"name": "resize", "size": [8, 8]},), **more):
     return ended.stdout
 
 
-def test_directories_that_are_no_image_folders(tmp_path):
+def test_directories_that_are_not_image_folders(tmp_path):
     assert "cannot read directory" in refused(tmp_path)
     (tmp_path / "data").mkdir()
     assert "has no directories" in refused(tmp_path)
@@ -334,7 +334,7 @@ def test_pipelines_that_cannot_work(tmp_path):
     assert "would not all have the same size" in refused(tmp_path, [{"name": "resize", "size": [8]}])
     crop = {"name": "center_crop", "size": [8]}
     assert "must be the last" in refused(tmp_path, [crop, {"name": "normalize"}, {"name": "random_horizontal_flip"}])
-    assert "unknown image transform 'center_crop'; did you mean 'center_crop'?" in refused(tmp_path, [{"name": "center_crop"}])
+    assert "unknown image transform 'centre_crop'; did you mean 'center_crop'?" in refused(tmp_path, [{"name": "centre_crop"}])
     assert "smaller than" in refused(tmp_path, [{"name": "random_crop", "size": [200]}])
     assert "[side] or [height, width]" in refused(tmp_path, [{"name": "center_crop", "size": [1, 2, 3]}])
 

@@ -71,7 +71,7 @@ TEST_CASE("loader: a slow first batch does not let a later one overtake it") {
   CHECK(drain(loader) == std::vector<int64_t>{0, 5, 6, 7});
 }
 
-TEST_CASE("loader: drop_last leaves out the batch that is not full") {
+TEST_CASE("loader: drop_last drops the incomplete batch") {
   const HookedDataset dataset;
   for (const int64_t workers : {0, 2}) {
     Loader loader(dataset, shuffled(9), {.batch_size = 4, .drop_last = true, .workers = workers});
@@ -83,7 +83,7 @@ TEST_CASE("loader: drop_last leaves out the batch that is not full") {
   }
 }
 
-TEST_CASE("loader: an error arrives with its own batch, the batches around it are whole") {
+TEST_CASE("loader: an error is thrown for its own batch, the other batches are intact") {
   const HookedDataset dataset([](int64_t first) {
     if (first == 4) throw environment_error("disk on fire");
   });
@@ -99,7 +99,7 @@ TEST_CASE("loader: an error arrives with its own batch, the batches around it ar
   }
 }
 
-TEST_CASE("loader: what is loaded ahead does not grow with the workers") {
+TEST_CASE("loader: the number of prefetched batches does not depend on the workers") {
   std::atomic<int64_t> loaded{0};
   std::counting_semaphore<1000> progress(0);
   const HookedDataset dataset([&](int64_t) {
@@ -116,7 +116,7 @@ TEST_CASE("loader: what is loaded ahead does not grow with the workers") {
   CHECK(loaded == 5);
 }
 
-TEST_CASE("loader: ending in the middle of a pass stops the workers") {
+TEST_CASE("loader: destruction in the middle of a pass stops the workers") {
   std::atomic<int64_t> loaded{0};
   const HookedDataset dataset([&](int64_t) { ++loaded; });
   for (int round = 0; round < 50; ++round) {
@@ -184,7 +184,7 @@ TEST_CASE("loader: batches that are filled in place are the same for any number 
   }
 }
 
-TEST_CASE("loader: memory is used again, but never while somebody holds it") {
+TEST_CASE("loader: memory is reused, but never while it is referenced") {
   const FilledDataset dataset;
   for (const int64_t workers : {0, 1, 3}) {
     Loader loader(dataset, shuffled(1000), {.batch_size = 10, .workers = workers, .prefetch = 2});
@@ -204,7 +204,7 @@ TEST_CASE("loader: memory is used again, but never while somebody holds it") {
   }
 }
 
-TEST_CASE("loader: what a caller does to a tensor's shape does not come back with its memory") {
+TEST_CASE("loader: changes to a tensor's shape do not affect its reused memory") {
   const FilledDataset dataset;
   Loader loader(dataset, shuffled(45), {.batch_size = 10});
   while (auto batch = loader.next()) {
@@ -230,7 +230,7 @@ TEST_CASE("loader: an error in a part of a batch names the samples of that part"
         "config: d: batch 0, samples 0, 1, 2, 3 and 4 more: file f.bin: sample is damaged");
 }
 
-TEST_CASE("loader: its counters say how long next() waited and what lay ready") {
+TEST_CASE("loader: statistics count the waiting time and ready batches of next()") {
   std::binary_semaphore go_on(0), begun(0);
   const HookedDataset dataset([&](int64_t first) {
     if (first != 0) return;
@@ -289,7 +289,7 @@ class Damaged final : public Dataset {
   bool has_layout_;
 };
 
-TEST_CASE("loader: bad samples are left out, counted and named up to a limit") {
+TEST_CASE("loader: bad samples are skipped, counted and named up to a limit") {
   for (const bool has_layout : {true, false})
     for (const int64_t workers : {0, 2, 16}) {
       INFO(has_layout << " layout, " << workers << " workers");
@@ -327,7 +327,7 @@ TEST_CASE("loader: bad samples are left out, counted and named up to a limit") {
     }
 }
 
-TEST_CASE("loader: a batch of bad samples alone is an error") {
+TEST_CASE("loader: a batch of only bad samples is an error") {
   const Damaged dataset(true);
   BadSamples bad(10);
   LoaderOptions options{.batch_size = 2, .name = "data.train"};
@@ -338,7 +338,7 @@ TEST_CASE("loader: a batch of bad samples alone is an error") {
   CHECK(loader.next()->size() == 1);
 }
 
-TEST_CASE("loader: storage that fails is no bad sample") {
+TEST_CASE("loader: a storage failure is not a bad sample") {
   const HookedDataset dataset([](int64_t first) {
     if (first == 4) throw environment_error("f.bin: was changed while it was being read");
   });

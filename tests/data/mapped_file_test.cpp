@@ -20,7 +20,7 @@ int64_t sum_of(std::span<const uint8_t> bytes) {
   return std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
 }
 
-TEST_CASE("mapped file: cut, it reads as zeros and says so; the process goes on") {
+TEST_CASE("mapped file: after truncation it reads as zeros and reports it; the process continues") {
   const TemporaryDirectory directory;
   directory.write("x", std::vector<uint8_t>(kBytes, 1));
   const formats::MappedFile file(directory.path() / "x");
@@ -28,11 +28,11 @@ TEST_CASE("mapped file: cut, it reads as zeros and says so; the process goes on"
   std::filesystem::resize_file(directory.path() / "x", 5000);
   // Less than a page is left; what is behind it on that page is the system's zeros.
   CHECK(sum_of(file.bytes()) == 5000);
-  CHECK(error_of([&] { file.verify_unchanged(); }).find("x: was cut to 5000 bytes while it was") !=
+  CHECK(error_of([&] { file.verify_unchanged(); }).find("x: was truncated to 5000 bytes while") !=
         std::string::npos);
 }
 
-TEST_CASE("mapped file: one that was cut and is whole again is not believed") {
+TEST_CASE("mapped file: a file that was truncated and restored stays invalid") {
   const TemporaryDirectory directory;
   directory.write("x", std::vector<uint8_t>(kBytes, 1));
   const auto path = directory.path() / "x";
@@ -45,7 +45,7 @@ TEST_CASE("mapped file: one that was cut and is whole again is not believed") {
   CHECK(error_of([&] { file.verify_unchanged(); }).find("environment: ") == 0);
 }
 
-TEST_CASE("mapped file: an error of what was read is one of the change") {
+TEST_CASE("mapped file: errors in the content are attributed to the change") {
   const TemporaryDirectory directory;
   directory.write("x", std::vector<uint8_t>(kBytes, 1));
   const formats::MappedFile file(directory.path() / "x");
@@ -54,10 +54,10 @@ TEST_CASE("mapped file: an error of what was read is one of the change") {
     if (bytes[0] != 1) throw config_error("damaged");
     return 1;
   };
-  CHECK(error_of([&] { file.read(parse); }).find("was cut to 0 bytes") != std::string::npos);
+  CHECK(error_of([&] { file.read(parse); }).find("was truncated to 0 bytes") != std::string::npos);
 }
 
-TEST_CASE("mapped file: other mappings stay what they are") {
+TEST_CASE("mapped file: other mappings are not affected") {
   const TemporaryDirectory directory;
   for (const auto* name : {"a", "b", "c"}) directory.write(name, std::vector<uint8_t>(kBytes, 1));
   const formats::MappedFile a(directory.path() / "a"), b(directory.path() / "b"),
@@ -69,7 +69,7 @@ TEST_CASE("mapped file: other mappings stay what they are") {
   CHECK(error_of([&] { a.verify_unchanged(), c.verify_unchanged(); }) == "no error");
 }
 
-TEST_CASE("mapped file: removed or renamed, it is read on") {
+TEST_CASE("mapped file: stays readable after removal or renaming") {
   const TemporaryDirectory directory;
   directory.write("x", std::vector<uint8_t>(kBytes, 1));
   const formats::MappedFile file(directory.path() / "x");
@@ -94,7 +94,7 @@ std::string cut_under_loader(const std::string& text, const std::filesystem::pat
   });
 }
 
-TEST_CASE("mapped file: cut under a running loader, the run ends with an error that names it") {
+TEST_CASE("mapped file: truncation under a running loader is an error that names the file") {
   const TemporaryDirectory directory;
   const auto folder = directory.path().string();
   std::vector<uint8_t> npy(128 + kBytes);
@@ -106,12 +106,14 @@ TEST_CASE("mapped file: cut under a running loader, the run ends with an error t
   const auto of_npy =
       cut_under_loader("{name: npy, path: " + folder + "}", directory.path() / "x.npy");
   CHECK(of_npy.find("environment: data.train: batch ") == 0);
-  CHECK(of_npy.find("x.npy: was cut to 300 bytes while it was being read") != std::string::npos);
+  CHECK(of_npy.find("x.npy: was truncated to 300 bytes while it was being read") !=
+        std::string::npos);
 
   directory.write("x.bin", std::vector<uint8_t>(kBytes, 1));
   const auto of_tokens = cut_under_loader("{name: tokens, length: 64, path: " + folder + "/x.bin}",
                                           directory.path() / "x.bin");
-  CHECK(of_tokens.find("x.bin: was cut to 300 bytes while it was being read") != std::string::npos);
+  CHECK(of_tokens.find("x.bin: was truncated to 300 bytes while it was being read") !=
+        std::string::npos);
 }
 
 }  // namespace

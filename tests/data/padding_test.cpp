@@ -67,7 +67,7 @@ Epoch run(int64_t world, int64_t bucket_batches) {
   return epoch;
 }
 
-TEST_CASE("padding: batches of similar length hold every sample once and little padding") {
+TEST_CASE("padding: batches of similar length have every sample once and little padding") {
   for (const int64_t world : {1, 2}) {
     const auto plain = run(world, 0);
     auto bucketed = run(world, 10);

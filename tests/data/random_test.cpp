@@ -26,7 +26,7 @@ std::vector<uint32_t> first_bits(uint64_t seed, int64_t epoch, int64_t sample) {
   return bits;
 }
 
-TEST_CASE("random: a stream depends on seed, epoch and sample, and on nothing else") {
+TEST_CASE("random: a stream depends on seed, epoch and sample only") {
   const auto bits = first_bits(1, 2, 3);
   CHECK(bits == first_bits(1, 2, 3));
   for (const auto& other : {first_bits(0, 2, 3), first_bits(1, 3, 3), first_bits(1, 2, 4),
@@ -34,7 +34,7 @@ TEST_CASE("random: a stream depends on seed, epoch and sample, and on nothing el
     for (size_t i = 0; i < bits.size(); ++i) CHECK(bits[i] != other[i]);
 }
 
-TEST_CASE("random: numbers lie where they should and are spread evenly") {
+TEST_CASE("random: numbers are in range and uniformly distributed") {
   SampleRandom random(7, 0, 0);
   double sum = 0, least = 1, most = 0;
   std::array<int, 3> thirds{};

@@ -136,7 +136,7 @@ TEST_CASE("resume: stopped at 20 random steps, with other ranks and workers, not
 
 // 24 samples per step and 16 in the last one: neither is divided by 5, 7, 11 or 13 ranks, and of 17
 // and more one at least has none of the last ones.
-TEST_CASE("resume: uneven batches go on in the same order with any number of ranks") {
+TEST_CASE("resume: uneven batches continue in the same order with any number of ranks") {
   for (auto options : {SamplerOptions{.seed = kSeed}, bucketed(), sharded(1), sharded(150)}) {
     options.batches = {.batch_size = kGlobalBatch, .uneven = true};
     const auto expected = run_to_the_end({.world = 1}, options);
@@ -201,7 +201,7 @@ TEST_CASE("streaming: ranks and workers read each shard once, and hold a bounded
           all.insert(all.end(), begin, begin + batch->size());
         }
         // 8 shards of 25 samples are shuffled together; 8 more are being read.
-        CHECK(dataset.cache().most_blocks() <= 16);
+        CHECK(dataset.cache().max_blocks() <= 16);
         // Of 400 shards; at both ends of a rank's part, a window is another rank's too.
         CHECK(dataset.cache().loads() <= 400 / world + (world == 1 ? 0 : 8));
       }
@@ -211,7 +211,7 @@ TEST_CASE("streaming: ranks and workers read each shard once, and hold a bounded
     }
 }
 
-TEST_CASE("streaming: going on late in an epoch reads nothing of what comes before") {
+TEST_CASE("streaming: resuming late in an epoch does not read earlier data") {
   std::vector<int64_t> ends;
   for (int64_t end = 25; end <= 10'000; end += 25) ends.push_back(end);
   std::vector<double> weights(10'000, 1);
@@ -230,7 +230,7 @@ TEST_CASE("streaming: going on late in an epoch reads nothing of what comes befo
   }
 }
 
-TEST_CASE("streaming: an order of a million million samples takes memory for one window only") {
+TEST_CASE("streaming: an order of 10^12 samples needs memory for one window only") {
   std::vector<int64_t> ends;
   for (int64_t i = 1; i <= 100'000; ++i) ends.push_back(i * 10'000'000);
   ends.push_back(ends.back() + 1000);

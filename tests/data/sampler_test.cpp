@@ -20,7 +20,7 @@ std::vector<int64_t> indices_of(int64_t n, Shard shard, SamplerOptions options, 
   return indices;
 }
 
-TEST_CASE("sampler: the indices that Python's DistributedSampler gave") {
+TEST_CASE("sampler: the indices equal those of Python's DistributedSampler") {
   const auto cases = nlohmann::json::parse(std::ifstream(LOCKSTEP_GOLDEN_DIR "/sampler.json"));
   REQUIRE(cases.size() >= 9);
   for (const auto& golden : cases) {
@@ -54,7 +54,7 @@ TEST_CASE("sampler: every rank gets the same count and together they see every s
     }
 }
 
-TEST_CASE("sampler: drop_last gives no sample twice") {
+TEST_CASE("sampler: drop_last repeats no sample") {
   std::vector<int64_t> all;
   for (int64_t rank = 0; rank < 4; ++rank) {
     const auto indices = indices_of(11, {rank, 4}, {.batches = {.drop_last = true}});
@@ -64,7 +64,7 @@ TEST_CASE("sampler: drop_last gives no sample twice") {
   CHECK(std::set<int64_t>(all.begin(), all.end()).size() == 8);
 }
 
-TEST_CASE("sampler: epochs and seeds change the order, asking again does not") {
+TEST_CASE("sampler: epochs and seeds change the order, repeated calls do not") {
   const SamplerOptions options{.seed = 1};
   CHECK(indices_of(50, {}, options, 0) == indices_of(50, {}, options, 0));
   CHECK(indices_of(50, {}, options, 0) != indices_of(50, {}, options, 1));
@@ -117,7 +117,7 @@ std::vector<double> lengths_of(int64_t n) {
   return lengths;
 }
 
-TEST_CASE("sampler: a pass goes on anywhere in the epoch, with any number of ranks") {
+TEST_CASE("sampler: a pass resumes at any position, with any number of ranks") {
   const std::vector<SamplerOptions> all = {
       {.seed = 5},
       {.shuffle = false},
@@ -134,7 +134,7 @@ TEST_CASE("sampler: a pass goes on anywhere in the epoch, with any number of ran
   }
 }
 
-TEST_CASE("sampler: a grouped order that keeps its lanes goes on with any number of ranks") {
+TEST_CASE("sampler: a grouped order with the same lanes resumes with any number of ranks") {
   const SamplerOptions options = {.seed = 5, .groups = {.ends = {50, 100, 150, 204}}};
   const auto whole = global_order(204, 2, options);
   for (const int64_t world : {1, 2, 4})
@@ -159,7 +159,7 @@ TEST_CASE("sampler: weighted sampling draws in proportion to the weights") {
   CHECK(std::ranges::count(order, 9999) == 0);
 }
 
-TEST_CASE("sampler: what is drawn by weight comes group by group") {
+TEST_CASE("sampler: weighted samples are ordered group by group") {
   const std::vector<int64_t> ends = {40, 40, 100, 150, 203};
   const auto group_of = [&](int64_t index) { return std::ranges::upper_bound(ends, index); };
   const SamplerOptions drawn = {.seed = 5, .weights = lengths_of(203)};
@@ -218,7 +218,7 @@ TEST_CASE("sampler: buckets keep every sample and make the lengths within a batc
   for (size_t i = 0; i < bucketed.size(); ++i) CHECK(bucketed[i] == static_cast<int64_t>(i));
 }
 
-TEST_CASE("sampler: weights and lengths that cannot be meant are errors") {
+TEST_CASE("sampler: invalid weights and lengths are errors") {
   const auto error = [](SamplerOptions options) {
     return error_of([&] { DistributedSampler(3, {0, 1}, options); });
   };

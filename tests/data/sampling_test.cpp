@@ -36,13 +36,13 @@ SamplerOptions options_of(const std::string& yaml, const Knowing& dataset) {
   return sampler_options(config, dataset, 1, {.batch_size = 4});
 }
 
-TEST_CASE("sampling: without a word every sample comes once") {
+TEST_CASE("sampling: by default every sample occurs once") {
   const auto options = options_of("{shuffle: true}", {});
   CHECK(options.weights.empty());
   CHECK(options.buckets.window == 0);
 }
 
-TEST_CASE("sampling: class_balanced makes every class as likely") {
+TEST_CASE("sampling: class_balanced makes all classes equally likely") {
   Knowing dataset;
   dataset.known["label"] = {0, 0, 0, 2, 0, 2};
   const auto options = options_of("{sampling: class_balanced}", dataset);
@@ -67,7 +67,7 @@ TEST_CASE("sampling: buckets need lengths") {
   CHECK(options.buckets.lengths == dataset.known["length"]);
 }
 
-TEST_CASE("sampling: what is drawn from shards is read shard by shard") {
+TEST_CASE("sampling: weighted samples are read shard by shard") {
   Knowing dataset;
   dataset.known["label"] = {0, 0, 0, 2, 0, 2};
   dataset.ends = {2, 6};
@@ -80,7 +80,7 @@ TEST_CASE("sampling: what is drawn from shards is read shard by shard") {
         "config: run.yaml:1: data.shuffle_lanes: has no effect without data.sampling: uniform");
 }
 
-TEST_CASE("sampling: what the dataset cannot give and what has no effect are errors") {
+TEST_CASE("sampling: unsupported settings and settings without effect are errors") {
   Knowing dataset;
   const auto error = [&](const char* yaml) { return error_of([&] { options_of(yaml, dataset); }); };
   CHECK(error("{sampling: weighted}") ==
@@ -102,7 +102,7 @@ TEST_CASE("sampling: what the dataset cannot give and what has no effect are err
         "config: data.class_weights: 2 weights for 3 classes");
   dataset.known["label"] = {0, 1, 0.5, 0, 1, 2};
   CHECK(error("{sampling: class_balanced}") ==
-        "config: the label of sample 2 is 0.5, which is no class");
+        "config: the label of sample 2 is 0.5, which is not a class");
 }
 
 }  // namespace

@@ -120,7 +120,7 @@ ODD = {
     "question mark": ("?", "'?' is not a number, but 49 of 50 cells are numbers"),
     "dash": ("-", "'-' is not a number"),
     "thousands": ("1,000", "'1,000' is not a number: it has a decimal comma (set decimal: \",\") or thousands separators"),
-    "per cent": ("10%", "'10%' is not a number: it has a per cent sign"),
+    "per cent": ("10%", "'10%' is not a number: it has a percent sign"),
     "truth": ("True", "'True' is not a number"),
     "date": ("2026-01-31", "'2026-01-31' is not a number"),
     "word": ("unknown", "'unknown' is not a number"),
@@ -128,7 +128,7 @@ ODD = {
 
 
 @pytest.mark.parametrize("cell, text", ODD.values(), ids=ODD.keys())
-def test_one_odd_cell_makes_no_words_of_a_column_of_numbers(tmp_path, cell, text):
+def test_one_invalid_cell_does_not_make_a_column_of_numbers_categorical(tmp_path, cell, text):
     cells = [f"{i / 7:.4f}" for i in range(50)]
     cells[20] = cell
     train = csv_of(tmp_path, "price", cells)
@@ -144,7 +144,7 @@ def test_one_odd_cell_makes_no_words_of_a_column_of_numbers(tmp_path, cell, text
         assert left["features"].shape == (49, 2)
 
 
-def test_columns_of_numbers_for_people(tmp_path):
+def test_columns_of_formatted_numbers(tmp_path):
     cells = [f"{i},5" for i in range(50)]
     train = csv_of(tmp_path, "price", cells)
     assert "line 2: column 'price': '0,5' is not a number: it has a decimal comma" in refused(tmp_path, {"train": train})
@@ -175,13 +175,13 @@ def test_texts_of_too_many_words_are_refused(tmp_path, write):
     rows = pa.table({"name": [f"w{i:03}" for i in range(300)], "x": np.arange(300)})
     train = write(tmp_path, rows)
     message = refused(tmp_path, {"train": train})
-    assert "column 'name' holds 300 different texts" in message and "max_words: 100" in message, message
+    assert "column 'name' holds 300 distinct strings" in message and "max_words: 100" in message, message
     assert all_of(tmp_path, {**train, "max_words": 300})["features"].shape == (300, 301)
     assert all_of(tmp_path, {**train, "one_hot": False})["categories"].shape == (300, 1)
     assert all_of(tmp_path, {**train, "columns": ["x"]})["features"].shape == (300, 1)
 
 
-def test_the_index_that_pandas_writes_is_no_feature(tmp_path):
+def test_the_index_that_pandas_writes_is_not_a_feature(tmp_path):
     for name in ("", "Unnamed: 0"):
         (tmp_path / "t.csv").write_text(f"{name},x\n" + "".join(f"{i},{i * 2}\n" for i in range(9)))
         train = {"name": "csv", "path": str(tmp_path / "t.csv")}
@@ -194,10 +194,10 @@ def test_the_index_that_pandas_writes_is_no_feature(tmp_path):
     assert all_of(tmp_path, {**train, "columns": ["x", "id"]})["features"].shape == (9, 2)
 
 
-def test_labels_of_minus_one_and_one_must_be_told(tmp_path):
+def test_labels_of_minus_one_and_one_must_be_declared(tmp_path):
     train = {**csv_of(tmp_path, "y", [1, -1] * 10), "label": "y"}
     message = refused(tmp_path, {"train": train})
-    assert "label 'y': its values are whole numbers from -1 to 1: set label_above: 0" in message
+    assert "label 'y': its values are integers from -1 to 1: set label_above: 0" in message
     classes = all_of(tmp_path, {**train, "label_above": 0})["label"]
     assert classes.dtype == np.int64 and classes.tolist() == [1, 0] * 10
     assert all_of(tmp_path, {**train, "label_kind": "value"})["label"].tolist() == [1, -1] * 10
@@ -207,7 +207,7 @@ def test_labels_of_minus_one_and_one_must_be_told(tmp_path):
 def test_another_separator_is_suggested(tmp_path, separator):
     (tmp_path / "t.csv").write_text("\n".join(separator.join(line) for line in (["a", "b"], ["1", "2"], ["3", "4"])))
     message = refused(tmp_path, {"train": {"name": "csv", "path": str(tmp_path / "t.csv")}})
-    assert 'Set separator: "' + {"\t": "\\\\t"}.get(separator, separator).replace("\\\\", "\\") + '"' in message
+    assert 'set separator: "' + {"\t": "\\\\t"}.get(separator, separator).replace("\\\\", "\\") + '"' in message
     ours = all_of(tmp_path, {"name": "csv", "path": str(tmp_path / "t.csv"), "separator": separator})
     assert ours["features"].tolist() == [[1, 2], [3, 4]]
 
@@ -245,13 +245,13 @@ def test_lists_of_numbers_are_as_many_features(tmp_path, kind):
         assert np.array_equal(ours["label"], (np.arange(ROWS) % 2)[kept])
         chosen = all_of(tmp_path, {**train, "missing": "fill", "columns": ["embedding", "x"]})["features"]
         assert np.array_equal(chosen[kept, :5], expected[kept]) and np.array_equal(chosen[:, 5], np.arange(ROWS))
-        assert "it holds lists; a label is one value" in refused(tmp_path, {"train": {**train, "label": "embedding", "missing": "drop"}})
+        assert "it contains lists; a label must be one value" in refused(tmp_path, {"train": {**train, "label": "embedding", "missing": "drop"}})
 
 
 @pytest.mark.parametrize("name, column, text", [
-    ("lengths", [[1.0, 2.0], [3.0]], "row 2: column 'a' has a list of 1 numbers, and one of 2 before"),
+    ("lengths", [[1.0, 2.0], [3.0]], "row 2: column 'a' has a list of length 1, but length 2 in previous rows"),
     ("texts", [["x"], ["y"]], "column 'a' is nested"),
-    ("empty", pa.array([[], []], pa.list_(pa.float32())), "no lists but empty ones"),
+    ("empty", pa.array([[], []], pa.list_(pa.float32())), "only empty lists"),
 ])  # fmt: skip
 def test_other_lists_are_refused(tmp_path, name, column, text):
     message = refused(tmp_path, {"train": as_parquet(tmp_path, pa.table({"a": column}))})
@@ -264,9 +264,9 @@ def test_lists_of_other_lengths_in_other_files_are_refused(tmp_path):
             (tmp_path / f"{number}").mkdir(exist_ok=True)
             pq.write_table(pa.table({"e": [[1.0] * length] * 3}), tmp_path / f"{number}" / f"{name}.parquet")
         message = refused(tmp_path, {"train": {"name": "parquet", "path": str(tmp_path / f"{number}")}})
-        assert f"b.parquet: row group 0: column 'e' holds lists of {second}, in other rows of {first}" in message
+        assert f"b.parquet: row group 0: column 'e' has lists of length {second}, but of length {first} in other rows" in message
         parts = {part: {"name": "parquet", "path": str(tmp_path / f"{number}" / f"{name}.parquet")} for part, name in (("train", "a"), ("eval", "b"))}
-        assert "column 'e' holds lists of" in refused(tmp_path, parts)
+        assert "column 'e' has lists of length" in refused(tmp_path, parts)
 
 
 def test_half_precision_and_texts_in_every_encoding(tmp_path):
@@ -292,7 +292,7 @@ def test_hive_folders_are_columns(tmp_path):
     some = all_of(tmp_path, {**train, "columns": ["year", "x"], "filter": ["year >= 2022", "city == Rome"]})["features"]
     assert sorted(some.tolist()) == [[2020 + i // 10, i] for i in range(21, 40, 2)]
     pq.write_table(rows.select(["x"]), tmp_path / "hive" / "other.parquet")
-    assert "lies in folders of other keys" in refused(tmp_path, {"train": train})
+    assert "its partition keys (key=value directories) differ" in refused(tmp_path, {"train": train})
     (tmp_path / "none").mkdir()
     assert "no *.parquet files" in refused(tmp_path, {"train": {**train, "path": str(tmp_path / "none")}})
 
@@ -320,15 +320,15 @@ BAD_LINES = {
     "not JSON": ("{'a': 1}", "line 2: not valid JSON"),
     "NaN": ('{"a": NaN}', "line 2: not valid JSON (NaN and Infinity are not"),
     "a list": ("[1]", "line 2: "),
-    "an object": ('{"a": {"b": 1}}', "line 2: column 'a': an object is not"),
-    "a text": ('{"a": "x"}', "line 2: column 'a': expected a number, as in the lines before, got a text"),
-    "texts in a list": ('{"b": ["x"]}', "line 2: column 'b': the list holds something that is not a number"),
-    "another length": ('{"b": [1, 2, 3]}', "line 2: column 'b': expected a list of 2, as in the lines before, got 3"),
+    "an object": ('{"a": {"b": 1}}', "line 2: column 'a': expected a number, boolean, string or list of numbers, got an object"),
+    "a text": ('{"a": "x"}', "line 2: column 'a': expected a number, as in previous lines, got a string"),
+    "texts in a list": ('{"b": ["x"]}', "line 2: column 'b': the list has an element that is not a number"),
+    "another length": ('{"b": [1, 2, 3]}', "line 2: column 'b': expected a list of length 2, as in previous lines, got 3"),
 }
 
 
 @pytest.mark.parametrize("line, text", BAD_LINES.values(), ids=BAD_LINES.keys())
-def test_bad_lines_of_json_are_named_and_may_be_left_out(tmp_path, line, text):
+def test_bad_lines_of_json_are_named_and_may_be_skipped(tmp_path, line, text):
     (tmp_path / "t.jsonl").write_text('{"a": 1, "b": [1, 2]}\n' + line + '\n{"a": 2, "b": [3, 4]}\n')
     train = {"name": "jsonl", "path": str(tmp_path / "t.jsonl")}
     assert "t.jsonl: " + text in refused(tmp_path, {"train": train})
@@ -351,7 +351,7 @@ def test_foreign_formats_are_named(tmp_path):
         (bz2.compress(plain), "csv", "compressed with bzip2"),
         (lzma.compress(plain), "csv", "compressed with xz"),
         ((tmp_path / "x.zip").read_bytes(), "csv", "a zip archive"),
-        ((tmp_path / "x.feather").read_bytes(), "csv", "a Feather or Arrow file, not CSV; in pandas, read it and save it with df.to_parquet"),
+        ((tmp_path / "x.feather").read_bytes(), "csv", "a Feather or Arrow file, not CSV; read it with pandas and save it with df.to_parquet"),
         ((tmp_path / "t.parquet").read_bytes(), "csv", "a Parquet file, not CSV; use the dataset parquet"),
         (pickle.dumps({"a": 1}), "csv", "a Python pickle"),
         (b'{"a": 1}\n{"a": 2}\n', "csv", "it is JSON, not CSV; use the dataset jsonl"),
@@ -365,7 +365,7 @@ def test_foreign_formats_are_named(tmp_path):
         assert "x: " in message and text in message, message
 
 
-def test_cut_and_damaged_zstd(tmp_path):
+def test_truncated_and_corrupt_zstd(tmp_path):
     train = as_compressed_csv(tmp_path, table())
     file = Path(train["path"])
     good = file.read_bytes()

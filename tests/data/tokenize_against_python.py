@@ -117,7 +117,7 @@ def test_the_tokens_are_those_of_the_tokenizers_library(tmp_path, text, tokenize
     assert (tmp_path / "out" / "tokenizer.json").read_text() == tokenizer.read_text()
 
 
-def test_special_tokens_in_a_text_are_theirs(tmp_path, text, tokenizer):
+def test_special_tokens_in_a_text_match_the_tokenizers_library(tmp_path, text, tokenizer):
     (tmp_path / "b.txt").write_text(f"one{END}{END} two <|endof {END}")
     done("tokenize", "--out", tmp_path / "out", "--tokenizer", tokenizer, tmp_path / "b.txt")
     peer = Tokenizer.from_file(str(tokenizer))
@@ -146,7 +146,7 @@ def test_compressed_texts_are_read(tmp_path, text):
 
 def test_mistakes_are_one_clear_line(tmp_path, text, tokenizer):
     out = tmp_path / "out"
-    assert "did you mean 'tokenize'" in refused("tokenize")
+    assert "did you mean 'tokenize'" in refused("tokenise")
     assert "--out is required" in refused("tokenize", "--bytes", text)
     assert "one of --tokenizer FILE and --bytes" in refused("tokenize", "--out", out, text)
     assert "no such file" in refused("tokenize", "--out", out, "--bytes", tmp_path / "none.txt")
@@ -158,7 +158,7 @@ def test_mistakes_are_one_clear_line(tmp_path, text, tokenizer):
     (tmp_path / "text.bz2").write_bytes(bz2.compress(text.read_bytes()))
     message = refused("tokenize", "--out", out, "--tokenizer", tokenizer, tmp_path / "text.bz2")
     assert "text.bz2: it is compressed with bzip2, not text; decompress it first" in message
-    assert f"{tmp_path}: is a folder, expected a file" in refused("tokenize", "--out", out, "--bytes", tmp_path)
+    assert f"{tmp_path}: is a directory, expected a file" in refused("tokenize", "--out", out, "--bytes", tmp_path)
     content = json.loads(tokenizer.read_text())
     for change, expected in (
         ({"model": {"type": "WordPiece"}}, "only BPE"),

@@ -1,4 +1,4 @@
-// What ranks do together in a step takes no memory; what autograd does is LibTorch's own.
+// Communication in a step does not allocate memory, apart from LibTorch's autograd.
 #include <ATen/ATen.h>
 #include <torch/nn/module.h>
 
@@ -31,7 +31,7 @@ Counts count_step(World& world, int64_t width) {
   StepVote vote(world);
   auto tensor = at::ones({100});
   Counts counts{};
-  for (int step = 0; step < 5; ++step) {  // the last one is told
+  for (int step = 0; step < 5; ++step) {  // the last one counts
     counts.vote = allocations_of([&] {
       vote.begin(0);
       vote.finish();
@@ -43,15 +43,15 @@ Counts count_step(World& world, int64_t width) {
     bare.weight.mutable_grad().reset();
     counts.bare_backward = allocations_of([&] { bare_loss.backward(); });
     counts.all_reduce = allocations_of(
-        [&] { all_reduce(world, tensor, ReduceOp::Sum, "a name that is no short string"); });
+        [&] { all_reduce(world, tensor, ReduceOp::Sum, "a name too long for SSO buffers"); });
   }
   return counts;
 }
 
 }  // namespace
 
-TEST_CASE("allocations: ranks that share memory allocate nothing in a step of their own") {
-  for (const int64_t width : {int64_t{10}, int64_t{200'003}})  // through slots, and in the segment
+TEST_CASE("allocations: ranks that share memory allocate nothing for communication in a step") {
+  for (const int64_t width : {int64_t{10}, int64_t{200'003}})  // through slots, and in place
     for (const auto& counts :
          run_ranks(2, [&](World& world) { return count_step(world, width); })) {
       CHECK(counts.vote == 0);

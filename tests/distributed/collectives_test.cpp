@@ -20,7 +20,7 @@ const std::vector<std::pair<int, BackendChoice>> kGroups = {{1, BackendChoice::A
 
 }  // namespace
 
-TEST_CASE("collectives: all_reduce sums, finds the least and the greatest on every rank") {
+TEST_CASE("collectives: all_reduce computes sum, minimum and maximum on every rank") {
   for (const auto& [world_size, backend] : kGroups) {
     const auto results = run_ranks(
         world_size,
@@ -42,19 +42,19 @@ TEST_CASE("collectives: all_reduce sums, finds the least and the greatest on eve
   }
 }
 
-TEST_CASE("collectives: reduce reaches its root, broadcast comes from it") {
+TEST_CASE("collectives: reduce to a root and broadcast from it") {
   const auto results = run_ranks(3, [](World& world) {
     auto sum = at::full({2}, world.rank() + 1, at::kLong);
     reduce(world, sum, ReduceOp::Sum, 1, "sum");
-    auto told = at::full({2}, world.rank(), at::kInt);
-    broadcast(world, told, 2, "told");
-    return std::pair{sum[0].item<int64_t>(), told[1].item<int>()};
+    auto received = at::full({2}, world.rank(), at::kInt);
+    broadcast(world, received, 2, "tensor");
+    return std::pair{sum[0].item<int64_t>(), received[1].item<int>()};
   });
   CHECK(results[1].first == 6);
   for (const auto& result : results) CHECK(result.second == 2);
 }
 
-TEST_CASE("collectives: all_gather keeps ranks apart and shapes whole") {
+TEST_CASE("collectives: all_gather returns the tensors in rank order and keeps their shape") {
   const auto results = run_ranks(3, [](World& world) {
     const auto all = all_gather(world, at::full({2, 2}, world.rank(), at::kFloat), "all");
     return std::pair{all.sizes().vec(), all.select(1, 1).select(1, 0).contiguous()};
@@ -65,8 +65,7 @@ TEST_CASE("collectives: all_gather keeps ranks apart and shapes whole") {
   }
 }
 
-TEST_CASE(
-    "collectives: a rank that does not come is a peer error that names operation, rank and time") {
+TEST_CASE("collectives: a missing rank is a PeerError with operation, rank and time waited") {
   const RendezvousDirectory directory;
   const auto errors = run_threads(2, [&](int rank) {
     World world(rank_options(rank, 2, directory));
@@ -82,8 +81,7 @@ TEST_CASE(
   CHECK_THAT(text_of(errors[1]), Catch::Contains("all_reduce 'something else': rank 1 of 2"));
 }
 
-TEST_CASE(
-    "world: impossible ranks, devices and backends are refused before anybody is waited for") {
+TEST_CASE("world: invalid ranks, devices and backends throw before waiting for a peer") {
   const RendezvousDirectory directory;
   auto options = rank_options(2, 2, directory);
   options.local_rank = 0;
@@ -94,18 +92,18 @@ TEST_CASE(
                     Catch::Contains("backend 'nccl' does not work on device 'cpu'; use 'shm'"));
 }
 
-TEST_CASE("world: ranks of one host share memory unless Gloo is asked for") {
+TEST_CASE("world: ranks of one host share memory unless Gloo is configured") {
   const auto name = [](World& world) { return std::string(name_of(world.backend())); };
   CHECK(run_ranks(2, name) == std::vector<std::string>(2, "shm"));
   CHECK(run_ranks(2, name, BackendChoice::Gloo) == std::vector<std::string>(2, "gloo"));
 }
 
-TEST_CASE("world: a rendezvous that nobody comes to ends after the timeout") {
+TEST_CASE("world: a rendezvous without peers fails after the timeout") {
   const RendezvousDirectory directory;
   CHECK_THROWS_AS(World(rank_options(0, 2, directory, std::chrono::milliseconds(300))), PeerError);
 }
 
-TEST_CASE("world: with one rank nothing is opened and collectives return at once") {
+TEST_CASE("world: with one rank nothing is opened and collectives return immediately") {
   WorldOptions options;
   options.device = DeviceChoice::Cpu;
   World world(options);
@@ -117,12 +115,12 @@ TEST_CASE("world: with one rank nothing is opened and collectives return at once
   world.finish();
 }
 
-TEST_CASE("world: what rank 0 remembers can be recalled") {
+TEST_CASE("world: a value that rank 0 stores can be read back") {
   const auto results = run_ranks(2, [](World& world) {
-    const bool before = world.rank() == 0 && world.recall("key").has_value();
-    if (world.rank() == 0) world.remember("key", "value");
-    return std::pair{before,
-                     world.rank() == 0 ? world.recall("key").value_or("") : std::string("value")};
+    const bool before = world.rank() == 0 && world.get_value("key").has_value();
+    if (world.rank() == 0) world.set_value("key", "value");
+    return std::pair{
+        before, world.rank() == 0 ? world.get_value("key").value_or("") : std::string("value")};
   });
   CHECK_FALSE(results[0].first);
   CHECK(results[0].second == "value");

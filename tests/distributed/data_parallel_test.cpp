@@ -13,7 +13,7 @@ using namespace lockstep::distributed;
 
 namespace {
 
-// y = layer(x), with a buffer and, when asked for, a parameter that the forward pass does not use.
+// y = layer(x), with a buffer and, optionally, a parameter that the forward pass does not use.
 struct Net : torch::nn::Module {
   explicit Net(int64_t width, bool with_unused = false) : layer(torch::nn::Linear(width, 2)) {
     register_module("layer", layer);
@@ -28,12 +28,12 @@ struct Net : torch::nn::Module {
 
 at::Tensor samples(int rank) { return at::arange(8, at::kFloat).view({2, 4}) * 0.1 + rank; }
 
-// Sums of them depend on their order.
+// Values whose sum depends on the order of summation.
 at::Tensor waves(int rank, int step, int64_t width = 4001) {
   return (at::arange(2 * width, at::kFloat).view({2, width}) * (0.37 * (rank + 1) + step)).sin();
 }
 
-constexpr int64_t kWideEnough = 200'003;  // that gradients live in the shared segment
+constexpr int64_t kWideEnough = 200'003;  // for gradients in the symmetric buffer
 
 struct BitsCase {
   int world_size;
@@ -50,7 +50,7 @@ void fill(Net& net, double value) {
 }  // namespace
 
 TEST_CASE(
-    "data parallel: rank 0's parameters and buffers are everybody's, gradients are the mean over "
+    "data parallel: parameters and buffers are broadcast from rank 0, gradients are the mean over "
     "ranks") {
   for (const auto& config :
        {DataParallelConfig{}, DataParallelConfig{.gradient_as_bucket_view = true},
@@ -59,7 +59,7 @@ TEST_CASE(
       Net net(4);
       fill(net, world.rank() == 0 ? 0.5 : 9);
       DataParallel parallel(world, net, config);
-      at::Tensor first;  // a static graph's first step is another
+      at::Tensor first;  // a static graph's first step differs
       for (int step = 0; step < 3; ++step) {
         parallel.zero_gradients();
         parallel.before_forward(true);
@@ -82,8 +82,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE(
-    "data parallel: gradients averaged in shared memory have the bits of the Reducer over Gloo") {
+TEST_CASE("data parallel: shared-memory averages are bit-identical to the Reducer over Gloo") {
   for (const BitsCase& with : {BitsCase{2, 4001}, BitsCase{3, 4001}, BitsCase{4, 4001},
                                BitsCase{2, kWideEnough}, BitsCase{3, kWideEnough}}) {
     const auto gradients = [&](BackendChoice backend) {
@@ -92,7 +91,7 @@ TEST_CASE(
           [&](World& world) {
             Net net(with.width);
             fill(net, 0.25);
-            // Several buckets, so that their order matters.
+            // Several buckets, so that the order matters.
             DataParallel parallel(world, net, {.bucket_cap_mb = 0.001});
             std::vector<at::Tensor> seen;
             for (int step = 0; step < 3; ++step) {
@@ -113,7 +112,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("data parallel: gradients in the shared segment add up there, and stay where they are") {
+TEST_CASE("data parallel: gradients in the symmetric buffer accumulate in place and stay there") {
   const auto gradients = [](BackendChoice backend, const DataParallelConfig& config) {
     return run_ranks(
         2,
@@ -152,7 +151,7 @@ TEST_CASE("data parallel: gradients in the shared segment add up there, and stay
   }
 }
 
-TEST_CASE("data parallel: after a resume gradients have the bits of a run that went on") {
+TEST_CASE("data parallel: gradients after a resume are bit-identical to an uninterrupted run") {
   struct Way {
     BackendChoice backend;
     DataParallelConfig config;
@@ -221,7 +220,7 @@ TEST_CASE("data parallel: a static graph averages the first step too") {
     for (const auto& gradient : seen) CHECK(at::allclose(gradient, reference.layer->weight.grad()));
 }
 
-TEST_CASE("data parallel: a parameter without a gradient is named in shared memory too") {
+TEST_CASE("data parallel: with shared memory, a missing gradient is an error with the parameter") {
   const RendezvousDirectory directory;
   const auto errors = run_threads(2, [&](int rank) {
     World world(rank_options(rank, 2, directory));
@@ -234,7 +233,7 @@ TEST_CASE("data parallel: a parameter without a gradient is named in shared memo
     CHECK_THAT(text_of(error), Catch::Contains("parameter 'unused' got no gradient in this step"));
 }
 
-TEST_CASE("data parallel: without synchronization gradients stay local and add up until the last") {
+TEST_CASE("data parallel: without synchronization gradients stay local and accumulate") {
   const auto results = run_ranks(2, [](World& world) {
     Net net(4);
     fill(net, 0.5);
@@ -252,7 +251,7 @@ TEST_CASE("data parallel: without synchronization gradients stay local and add u
   CHECK(at::allclose(results[0].second, results[0].first + results[1].first));
 }
 
-TEST_CASE("data parallel: buffers follow rank 0 before the next forward") {
+TEST_CASE("data parallel: buffers are broadcast from rank 0 before the next forward pass") {
   const auto results = run_ranks(2, [](World& world) {
     Net net(4);
     DataParallel parallel(world, net, {});
@@ -263,8 +262,7 @@ TEST_CASE("data parallel: buffers follow rank 0 before the next forward") {
   CHECK(at::equal(results[1], at::ones({2})));
 }
 
-TEST_CASE(
-    "data parallel: unused parameters need find_unused_parameters, and have no gradient then") {
+TEST_CASE("data parallel: with find_unused_parameters, unused parameters have no gradient") {
   const auto results = run_ranks(2, [](World& world) {
     Net net(4, /*with_unused=*/true);
     DataParallel parallel(world, net, {.find_unused_parameters = true});
@@ -279,7 +277,7 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "data parallel: models that differ are refused on every rank, with the first difference") {
+    "data parallel: models that differ are an error on every rank, with the first difference") {
   const RendezvousDirectory directory;
   const auto errors = run_threads(2, [&](int rank) {
     World world(rank_options(rank, 2, directory));
@@ -291,8 +289,8 @@ TEST_CASE(
                                                "0 and [layer.weight Float [2,5]] on rank 1"));
 }
 
-TEST_CASE("data parallel: a model without parameters is refused") {
+TEST_CASE("data parallel: a model without trainable parameters is an error") {
   World world({.device = DeviceChoice::Cpu});
   torch::nn::Module empty;
-  CHECK_THROWS_WITH(DataParallel(world, empty, {}), "the model has no parameters to train");
+  CHECK_THROWS_WITH(DataParallel(world, empty, {}), "the model has no trainable parameters");
 }

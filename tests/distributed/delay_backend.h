@@ -1,6 +1,6 @@
-// A network on paper as a c10d backend: an all-reduce completes latency + bytes / bandwidth after
-// it began, one after the other as on one link, without using a core meanwhile. What it is given
-// stays as it is. For tests and measurements of what is hidden behind a backward pass.
+// A c10d backend that simulates a network link: an all-reduce completes latency + bytes / bandwidth
+// after it started, one at a time, without using the CPU. It does not change the data. For tests
+// and measurements of overlap with the backward pass.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -45,10 +45,10 @@ class DelayBackend final : public c10d::Backend {
   const std::string getBackendName() const override { return "delay"; }
   void setTimeout(std::chrono::milliseconds) override {}
 
-  // While nothing is under way.
+  // Requires: no pending operation.
   void set_link(const Link& link) { link_ = link; }
   void set_listener(std::function<void(const Sent&)> listener) { listener_ = std::move(listener); }
-  // All-reduces since this was asked last.
+  // All-reduces since the last call.
   std::vector<Sent> take_sent() { return std::exchange(sent_, {}); }
 
   c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>& tensors,
@@ -63,7 +63,7 @@ class DelayBackend final : public c10d::Backend {
     } else {
       const std::lock_guard lock(mutex_);
       is_free_at_ = std::max(now, is_free_at_) + std::chrono::duration_cast<Clock::duration>(time);
-      under_way_.push_back({is_free_at_, future, tensors});
+      pending_.push_back({is_free_at_, future, tensors});
       changed_.notify_all();
     }
     return c10::make_intrusive<Delayed>(future);
@@ -77,7 +77,7 @@ class DelayBackend final : public c10d::Backend {
   }
 
  private:
-  struct UnderWay {
+  struct PendingOperation {
     Clock::time_point end;
     Future future;
     std::vector<at::Tensor> tensors;
@@ -105,10 +105,10 @@ class DelayBackend final : public c10d::Backend {
 
   void run(const std::stop_token& stop) {
     std::unique_lock lock(mutex_);
-    while (changed_.wait(lock, stop, [&] { return !under_way_.empty(); })) {
-      auto next = under_way_.front();
+    while (changed_.wait(lock, stop, [&] { return !pending_.empty(); })) {
+      auto next = pending_.front();
       changed_.wait_until(lock, stop, next.end, [] { return false; });
-      under_way_.pop_front();
+      pending_.pop_front();
       lock.unlock();
       next.future->markCompleted(c10::IValue(next.tensors));
       lock.lock();
@@ -120,12 +120,12 @@ class DelayBackend final : public c10d::Backend {
   std::vector<Sent> sent_;
   std::mutex mutex_;
   std::condition_variable_any changed_;
-  std::deque<UnderWay> under_way_;  // guarded by mutex_
-  Clock::time_point is_free_at_{};  // guarded by mutex_
-  std::jthread thread_;             // last: joined first
+  std::deque<PendingOperation> pending_;  // guarded by mutex_
+  Clock::time_point is_free_at_{};        // guarded by mutex_
+  std::jthread thread_;                   // last: joined first
 };
 
-// Gradients of `world` take that way from now on: for a DataParallel that is made afterwards.
+// Routes gradients of `world` through `backend`, for a DataParallel that is created afterwards.
 inline void use_for_gradients(World& world, const c10::intrusive_ptr<DelayBackend>& backend) {
   constexpr auto kType = c10d::ProcessGroup::BackendType::CUSTOM;
   auto& groups = world.groups();

@@ -1,4 +1,4 @@
-// Which of LibTorch's exceptions are failures of communication: each is provoked, none is made up.
+// Classification of LibTorch's exceptions as communication failures. All exceptions are real.
 #include "distributed/fence.h"
 
 #include <ATen/ATen.h>
@@ -17,7 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// "lost peer" for a failure of communication, "other" for other exceptions, "none".
+// "lost peer" for a communication failure, "other" for other exceptions, "none" without one.
 template <class Body>
 std::string failure_of(Body&& body) {
   try {
@@ -38,8 +38,7 @@ c10::intrusive_ptr<c10d::TCPStore> tcp_store(bool is_server, uint16_t port = 0) 
   return c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
 }
 
-// Of two ranks, each in a thread; what rank 0 meets in `body(backend)`, to which rank 1 does not come
-// before it has gone.
+// The failure of rank 0 in `body(backend)` when rank 1 exits without a call.
 template <class Body>
 std::string failure_of_gloo(const Body& body) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
@@ -55,7 +54,7 @@ std::string failure_of_gloo(const Body& body) {
 
 }  // namespace
 
-TEST_CASE("fence: a key that no rank sets is a lost peer, in every store") {
+TEST_CASE("fence: waiting for a key that no rank sets is a lost peer, in every store") {
   const RendezvousDirectory directory;
   const auto file = c10::make_intrusive<c10d::FileStore>(directory.store().string(), 2);
   const auto hash = c10::make_intrusive<c10d::HashStore>();
@@ -72,7 +71,7 @@ TEST_CASE("fence: a key that no rank sets is a lost peer, in every store") {
   }
 }
 
-TEST_CASE("fence: a store whose server has gone is a lost peer") {
+TEST_CASE("fence: a store whose server has exited is a lost peer") {
   auto server = tcp_store(true);
   const auto port = server->getPort();
   const auto client = tcp_store(false, port);
@@ -95,7 +94,7 @@ TEST_CASE("fence: a rank that Gloo loses is a lost peer") {
   CHECK(failure_of([&] { make_gloo_backend(store, 0, 2, 50ms, "127.0.0.1"); }) == "lost peer");
 }
 
-TEST_CASE("fence: what goes wrong in a model is no lost peer") {
+TEST_CASE("fence: an error in a model is not a lost peer") {
   const auto two = at::ones({2});
   CHECK(failure_of([&] { two + at::ones({3}); }) == "other");
   CHECK(failure_of([&] { at::empty({int64_t{1} << 50}); }) == "other");

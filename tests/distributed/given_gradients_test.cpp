@@ -15,7 +15,7 @@ using namespace lockstep::distributed;
 
 namespace {
 
-// Two parameters, and gradients that a compiled step could have made of them.
+// Two parameters, and gradients as a compiled step would compute them.
 struct Pair : torch::nn::Module {
   explicit Pair(int64_t width) {
     wide = register_parameter("wide", at::zeros({2, width}));
@@ -24,7 +24,7 @@ struct Pair : torch::nn::Module {
   at::Tensor wide, narrow;
 };
 
-constexpr double kTinyBuckets = 1e-5;  // MiB: one for each parameter
+constexpr double kTinyBuckets = 1e-5;  // MiB: one bucket per parameter
 
 std::vector<at::Tensor> made_by(int rank, int step, int64_t width = 4001) {
   const auto scale = 0.37 * (rank + 1) + step;
@@ -69,7 +69,7 @@ struct GivenCase {
   int64_t width;
 };
 
-// Looks at memory that another thread writes until it has the value, or for long.
+// Polls memory that another thread writes until it has the value, or times out.
 bool becomes(const at::Tensor& tensor, double value) {
   const volatile float* const first = tensor.const_data_ptr<float>();
   const auto latest = std::chrono::steady_clock::now() + std::chrono::seconds(20);
@@ -82,8 +82,8 @@ bool becomes(const at::Tensor& tensor, double value) {
 
 }  // namespace
 
-TEST_CASE("given gradients: they add up and become the mean over ranks, whoever averages") {
-  // From 200,003 on gradients live in the shared segment.
+TEST_CASE("given gradients: they accumulate and become the mean over ranks, in all synchronizers") {
+  // From 200,003 on, gradients are in the symmetric buffer.
   for (const GivenCase& with :
        {GivenCase{1, 4001}, GivenCase{2, 4001}, GivenCase{3, 4001}, GivenCase{3, 200'003}}) {
     const auto world_size = with.world_size;
@@ -106,9 +106,9 @@ TEST_CASE("given gradients: they add up and become the mean over ranks, whoever 
   }
 }
 
-TEST_CASE("given gradients: in two segments they have the bits of one") {
+TEST_CASE("given gradients: two segments are bit-identical to one") {
   const DataParallelConfig config{.bucket_cap_mb = kTinyBuckets};
-  // From 200,003 on gradients live in the shared segment.
+  // From 200,003 on, gradients are in the symmetric buffer.
   for (const GivenCase& with :
        {GivenCase{1, 4001}, GivenCase{2, 4001}, GivenCase{3, 4001}, GivenCase{2, 200'003}})
     for (const auto backend : {BackendChoice::Shm, BackendChoice::Gloo}) {
@@ -126,7 +126,7 @@ TEST_CASE("given gradients: in two segments they have the bits of one") {
     }
 }
 
-TEST_CASE("given gradients: those of a segment become the mean while the next one is at work") {
+TEST_CASE("given gradients: a segment is averaged while the next one is computed") {
   for (const bool shared : {true, false}) {
     DataParallelConfig config{.bucket_cap_mb = kTinyBuckets};
     config.gradient_as_bucket_view = !shared;  // where the Reducer's results can be seen
@@ -147,7 +147,7 @@ TEST_CASE("given gradients: those of a segment become the mean while the next on
   }
 }
 
-TEST_CASE("given gradients: options of the Reducer hold for them") {
+TEST_CASE("given gradients: options of the Reducer apply to them") {
   for (const auto& config : {DataParallelConfig{.find_unused_parameters = true},
                              DataParallelConfig{.static_graph = true},
                              DataParallelConfig{.gradient_as_bucket_view = true}}) {

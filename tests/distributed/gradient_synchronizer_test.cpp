@@ -24,7 +24,7 @@ struct Weights : torch::nn::Module {
   at::Tensor frozen, first, second;
 };
 
-// Which implementation gradients of `world` get.
+// The implementation chosen for gradients of `world`.
 std::string chosen_for(World& world, const DataParallelConfig& config) {
   const Weights weights;
   const auto made = make_gradient_synchronizer(world, trainable_parameters(weights), config);
@@ -40,13 +40,13 @@ std::vector<std::string> chosen_by_two(BackendChoice backend, const DataParallel
 
 }  // namespace
 
-TEST_CASE("gradient synchronizer: shared memory where ranks have it, else the Reducer") {
+TEST_CASE("gradient synchronizer: shared memory if ranks share it, else the Reducer") {
   const std::vector<std::string> shared(2, "shared memory"), reducer(2, "reducer");
   CHECK(chosen_by_two(BackendChoice::Shm, {}) == shared);
   CHECK(chosen_by_two(BackendChoice::Gloo, {}) == reducer);
 }
 
-TEST_CASE("gradient synchronizer: options of the Reducer take it in shared memory too") {
+TEST_CASE("gradient synchronizer: options of the Reducer select it even with shared memory") {
   const std::vector<std::string> reducer(2, "reducer");
   CHECK(chosen_by_two(BackendChoice::Shm, {.find_unused_parameters = true}) == reducer);
   CHECK(chosen_by_two(BackendChoice::Shm, {.static_graph = true}) == reducer);
@@ -55,7 +55,7 @@ TEST_CASE("gradient synchronizer: options of the Reducer take it in shared memor
         reducer);
 }
 
-TEST_CASE("gradient synchronizer: of one rank gradients stay as they are") {
+TEST_CASE("gradient synchronizer: gradients of a single rank are unchanged") {
   World world({.device = DeviceChoice::Cpu});
   CHECK(chosen_for(world, {.static_graph = true}) == "local");
   const Weights weights;
@@ -71,7 +71,7 @@ TEST_CASE("gradient synchronizer: of one rank gradients stay as they are") {
   CHECK_FALSE(weights.second.grad().defined());
 }
 
-TEST_CASE("gradient synchronizer: parameters that are trained, by name, in the module's order") {
+TEST_CASE("gradient synchronizer: trainable parameters have names and the module's order") {
   const Weights weights;
   const auto parameters = trainable_parameters(weights);
   REQUIRE(parameters.size() == 2);

@@ -18,7 +18,7 @@ namespace {
 using Op = c10d::ReduceOp::RedOpType;
 using Backend = c10::intrusive_ptr<c10d::Backend>;
 
-// Ranks as threads, hosts by the names that they say.
+// Ranks are threads; hosts are distinguished by the given names.
 template <class Body>
 std::vector<at::Tensor> run_on_hosts(const std::vector<std::string>& hosts, Body&& body) {
   const RendezvousDirectory directory;
@@ -51,9 +51,9 @@ at::Tensor numbers(int rank) { return (at::arange(1000, at::kFloat) * (rank + 2)
 
 const std::vector<std::vector<std::string>> kLayouts = {
     {"a", "a", "b", "b"},       // two hosts of two
-    {"a", "b", "a", "b"},       // the same, not side by side
+    {"a", "b", "a", "b"},       // the same, interleaved
     {"a", "a", "a", "b"},       // one rank alone on its host
-    {"a", "b", "c"},            // nobody shares
+    {"a", "b", "c"},            // no shared host
     {"a", "a", "a"},            // one host
     {"", "", "b", "b"},         // no identity: alone
     {"a", "a", "b", "b", "c"},  // three hosts
@@ -61,7 +61,7 @@ const std::vector<std::vector<std::string>> kLayouts = {
 
 }  // namespace
 
-TEST_CASE("hierarchical: every layout of hosts has the sums, means, minima and maxima of all") {
+TEST_CASE("hierarchical: sums, means, minima and maxima are correct for every layout of hosts") {
   for (const auto& hosts : kLayouts) {
     const int world_size = static_cast<int>(hosts.size());
     std::vector<at::Tensor> all;
@@ -83,7 +83,7 @@ TEST_CASE("hierarchical: every layout of hosts has the sums, means, minima and m
   }
 }
 
-TEST_CASE("hierarchical: sums have the documented order") {
+TEST_CASE("hierarchical: sums are computed in the documented order") {
   // Large and small numbers: (big + 1) + (-big + 1) loses both ones, big - big + 1 + 1 does not.
   const std::vector<float> values = {1e8F, 1.F, -1e8F, 1.F};
   const auto results = run_on_hosts({"a", "a", "b", "b"}, [&](c10d::Backend& backend, int rank) {
@@ -96,7 +96,7 @@ TEST_CASE("hierarchical: sums have the documented order") {
   for (const auto& result : other) CHECK(at::equal(result, at::full({8}, 2.F)));
 }
 
-TEST_CASE("hierarchical: many all-reduces in flight end in the order in which they began") {
+TEST_CASE("hierarchical: many pending all-reduces complete in the order in which they started") {
   const auto results = run_on_hosts({"a", "a", "b", "b"}, [](c10d::Backend& backend, int rank) {
     std::vector<at::Tensor> tensors;
     std::vector<c10::intrusive_ptr<c10d::Work>> works;
@@ -109,7 +109,7 @@ TEST_CASE("hierarchical: many all-reduces in flight end in the order in which th
     at::Tensor sums = at::zeros({50});
     for (int i = 0; i < 50; ++i) {
       if (!works[static_cast<size_t>(i)]->isCompleted())
-        throw std::runtime_error(fmt::format("{} is behind", i));
+        throw std::runtime_error(fmt::format("all-reduce {} is not complete after a later one", i));
       sums[i] = tensors[static_cast<size_t>(i)][0];
     }
     return sums;
@@ -117,7 +117,7 @@ TEST_CASE("hierarchical: many all-reduces in flight end in the order in which th
   for (const auto& sums : results) CHECK(at::equal(sums, 6 + 4 * at::arange(50)));
 }
 
-TEST_CASE("hierarchical: a world of it trains, votes and ends like any other") {
+TEST_CASE("hierarchical: a World with this backend trains, votes and finishes") {
   const auto sums = run_ranks(
       3,
       [](World& world) {
@@ -130,7 +130,7 @@ TEST_CASE("hierarchical: a world of it trains, votes and ends like any other") {
   CHECK(sums == std::vector<double>{18, 18, 18});
 }
 
-TEST_CASE("hierarchical: a leader that does not come is an error on every rank, not a hang") {
+TEST_CASE("hierarchical: a missing leader is an error on every rank, not a hang") {
   const RendezvousDirectory directory;
   std::vector<std::string> hosts = {"a", "a", "b", "b"};
   const auto errors = run_threads(4, [&](int rank) {

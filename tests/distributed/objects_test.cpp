@@ -19,7 +19,7 @@ json object_of(int rank) {
 
 }  // namespace
 
-TEST_CASE("objects: all_gather_object brings values of different sizes to every rank") {
+TEST_CASE("objects: all_gather_object returns values of different sizes on every rank") {
   for (const int world_size : {1, 2, 3}) {
     const auto results = run_ranks(world_size, [](World& world) {
       return all_gather_object(world, object_of(world.rank()), "objects");
@@ -32,7 +32,7 @@ TEST_CASE("objects: all_gather_object brings values of different sizes to every 
   }
 }
 
-TEST_CASE("objects: gather_object reaches only its root") {
+TEST_CASE("objects: gather_object returns values on the root only") {
   const auto results = run_ranks(
       3, [](World& world) { return gather_object(world, object_of(world.rank()), 2, "objects"); });
   CHECK(results[0].empty());
@@ -40,11 +40,11 @@ TEST_CASE("objects: gather_object reaches only its root") {
   CHECK(results[2] == std::vector<json>{object_of(0), object_of(1), object_of(2)});
 }
 
-TEST_CASE("objects: broadcast_object and scatter_object come from their root") {
+TEST_CASE("objects: broadcast_object and scatter_object send the root's values") {
   const auto results = run_ranks(3, [](World& world) {
     std::vector<json> parts;
     if (world.rank() == 1) parts = {object_of(5), json(), "third"};
-    return std::pair{broadcast_object(world, world.rank() == 1 ? object_of(7) : json(), 1, "told"),
+    return std::pair{broadcast_object(world, world.rank() == 1 ? object_of(7) : json(), 1, "value"),
                      scatter_object(world, parts, 1, "parts")};
   });
   for (const auto& result : results) CHECK(result.first == object_of(7));
@@ -53,7 +53,7 @@ TEST_CASE("objects: broadcast_object and scatter_object come from their root") {
   CHECK(results[2].second == "third");
 }
 
-TEST_CASE("objects: binary strings and non-finite numbers survive") {
+TEST_CASE("objects: binary strings and non-finite numbers are preserved") {
   const auto results = run_ranks(2, [](World& world) {
     const json value = {{"bytes", json::binary({0, 255, 10})},
                         {"inf", std::numeric_limits<double>::infinity()}};
@@ -64,7 +64,7 @@ TEST_CASE("objects: binary strings and non-finite numbers survive") {
   CHECK(results[1]["inf"].get<double>() == std::numeric_limits<double>::infinity());
 }
 
-TEST_CASE("counters: sums and counts meet by name, so that means weigh samples and not ranks") {
+TEST_CASE("counters: sums and counts are merged by name, so that means are weighted by samples") {
   const auto results = run_ranks(3, [](World& world) {
     const double count = world.rank() + 1;
     return merge_counters(world, {{"loss", {count * 2.0, count}}, {"accuracy", {0.5, count}}})
@@ -76,7 +76,7 @@ TEST_CASE("counters: sums and counts meet by name, so that means weigh samples a
   }
 }
 
-TEST_CASE("counters: more names than one piece holds, and none at all") {
+TEST_CASE("counters: more names than fit into one piece, and none") {
   const auto results = run_ranks(2, [](World& world) {
     Counters counters;
     for (int i = 0; i < 200; ++i)
@@ -90,7 +90,7 @@ TEST_CASE("counters: more names than one piece holds, and none at all") {
   }
 }
 
-TEST_CASE("counters: names that differ between ranks are an error that names the difference") {
+TEST_CASE("counters: names that differ between ranks are an error with the difference") {
   const RendezvousDirectory directory;
   const auto errors = run_threads(2, [&](int rank) {
     World world(rank_options(rank, 2, directory));

@@ -1,5 +1,5 @@
-// That gradients travel while others are still being computed: told from the order of events, not
-// from times, which bench/rows_links.py measures.
+// Overlap of gradient communication with the backward pass, verified by the order of events.
+// bench/rows_links.py measures times.
 #include <ATen/ATen.h>
 #include <torch/nn/module.h>
 
@@ -17,7 +17,7 @@ namespace {
 constexpr int64_t kWidth = 32;
 constexpr int kLayers = 4;
 
-// Matrices one behind the other; each is a bucket of its own.
+// A chain of matrices, each in its own bucket.
 struct Chain : torch::nn::Module {
   Chain() {
     for (int i = 0; i < kLayers; ++i)
@@ -41,9 +41,9 @@ void step(DataParallel& parallel, const Chain& chain) {
   parallel.backward(chain.loss(), true);
 }
 
-// Runs `body(backend, parallel, chain)` on rank 0; rank 1 is only there.
+// Runs `body(backend, parallel, chain)` on rank 0; rank 1 only joins the setup.
 template <class Body>
-auto on_a_slow_link(const Body& body) {
+auto run_on_slow_link(const Body& body) {
   const auto results = run_ranks(2, [&](World& world) {
     const auto backend = c10::make_intrusive<DelayBackend>(world.rank(), 2);
     use_for_gradients(world, backend);
@@ -57,29 +57,28 @@ auto on_a_slow_link(const Body& body) {
 
 }  // namespace
 
-TEST_CASE("overlap: a bucket leaves as soon as its gradients are there, before the next layer's") {
-  const auto events = on_a_slow_link([](DelayBackend& backend, DataParallel& parallel,
-                                        Chain& chain) {
-    std::string seen;
-    for (int i = 0; i < kLayers; ++i)
-      chain.layers[static_cast<size_t>(i)].register_hook(
-          [&seen, i](const at::Tensor&) { seen += "gradient " + std::to_string(i) + ", "; });
-    backend.set_listener([&](const DelayBackend::Sent&) { seen += "sent, "; });
-    backend.set_link({.latency = std::chrono::milliseconds(5)});
-    for (int i = 0; i < 3; ++i) {  // the first step has one bucket: their order is not known yet
-      seen.clear();
-      step(parallel, chain);
-    }
-    return seen;
-  });
+TEST_CASE("overlap: a bucket is sent when its gradients are ready, before the next layer's") {
+  const auto events =
+      run_on_slow_link([](DelayBackend& backend, DataParallel& parallel, Chain& chain) {
+        std::string seen;
+        for (int i = 0; i < kLayers; ++i)
+          chain.layers[static_cast<size_t>(i)].register_hook(
+              [&seen, i](const at::Tensor&) { seen += "gradient " + std::to_string(i) + ", "; });
+        backend.set_listener([&](const DelayBackend::Sent&) { seen += "sent, "; });
+        backend.set_link({.latency = std::chrono::milliseconds(5)});
+        for (int i = 0; i < 3; ++i) {  // one bucket in the first step: the order is not known yet
+          seen.clear();
+          step(parallel, chain);
+        }
+        return seen;
+      });
   CHECK(events == "gradient 3, sent, gradient 2, sent, gradient 1, sent, gradient 0, sent, ");
 }
 
-TEST_CASE(
-    "overlap: a backward pass ends when the last bucket has arrived, and says how long it waited") {
+TEST_CASE("overlap: a backward pass ends when the last bucket has arrived, and measures its wait") {
   constexpr std::chrono::milliseconds kLatency(40);
   const auto [took, waited] =
-      on_a_slow_link([&](DelayBackend& backend, DataParallel& parallel, Chain& chain) {
+      run_on_slow_link([&](DelayBackend& backend, DataParallel& parallel, Chain& chain) {
         backend.set_link({.latency = kLatency});
         for (int i = 0; i < 2; ++i) step(parallel, chain);
         const auto begin = DelayBackend::Clock::now();
@@ -88,5 +87,5 @@ TEST_CASE(
             DelayBackend::Clock::now() - begin, parallel.exposed_wait());
       });
   CHECK(took >= kLayers * kLatency);  // one link: they follow each other
-  CHECK(waited >= kLatency);          // at least the last one has nothing to hide behind
+  CHECK(waited >= kLatency);          // at least the last one cannot overlap
 }

@@ -16,11 +16,11 @@
 
 namespace lockstep::distributed {
 
-// LibTorch's flight recorder is one for the process, and not made for several groups that make
-// their first call at the same time.
+// LibTorch's flight recorder is one per process, and concurrent first calls of several groups are
+// not thread-safe.
 inline const int kNoFlightRecorder = ::setenv("TORCH_FR_BUFFER_SIZE", "0", 1);
 
-// A directory that is gone when the test is.
+// A temporary directory.
 class RendezvousDirectory {
  public:
   RendezvousDirectory() {
@@ -47,7 +47,7 @@ inline WorldOptions rank_options(int rank, int world_size, const RendezvousDirec
           .timeout = timeout};
 }
 
-// One World per rank; returns what `body(world)` returned, by rank, or rethrows the first
+// Runs body(world) with one World per rank. Returns the results by rank, or rethrows the first
 // exception.
 template <class Body>
 auto run_ranks(int world_size, Body&& body, BackendChoice backend = BackendChoice::Auto) {

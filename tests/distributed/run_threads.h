@@ -1,4 +1,4 @@
-// Ranks of a test as threads of one process.
+// Runs the ranks of a test as threads of one process.
 #pragma once
 
 #include <exception>
@@ -7,7 +7,7 @@
 
 namespace lockstep::distributed {
 
-// Runs `body` once per rank, at the same time. Returns one exception per rank (null: it returned).
+// Runs body(rank) on one thread per rank. Returns the exception of each rank, or null.
 template <class Body>
 std::vector<std::exception_ptr> run_threads(int num_ranks, Body&& body) {
   std::vector<std::exception_ptr> errors(static_cast<size_t>(num_ranks));

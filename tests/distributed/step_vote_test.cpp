@@ -23,8 +23,8 @@ at::Tensor uneven_batch(int rank, int number) {
   return at::tensor({1.0F + static_cast<float>(rank), static_cast<float>(number)}).view({1, 2});
 }
 
-// A loop of one's own: as long as any rank has data, all take part, those that have run out with
-// nothing. Returns the steps and the weights.
+// A custom training loop: while any rank has data, all participate; ranks without data contribute
+// zero gradients. Returns the steps and the weights.
 std::pair<int, at::Tensor> train_unevenly(World& world) {
   torch::nn::Linear layer(torch::nn::LinearOptions(2, 1).bias(false));
   {
@@ -68,7 +68,7 @@ TEST_CASE("step vote: ranks with uneven data end at the same step, and every sam
     }
 }
 
-TEST_CASE("step vote: what one rank brings all ranks get, step by step") {
+TEST_CASE("step vote: a flag of one rank reaches all ranks in the same step") {
   for (const int world_size : {1, 2, 3}) {
     const auto results = run_ranks(world_size, [](World& world) {
       StepVote vote(world);
@@ -85,7 +85,7 @@ TEST_CASE("step vote: what one rank brings all ranks get, step by step") {
   }
 }
 
-TEST_CASE("step vote: flags of several ranks meet, also beside other collectives") {
+TEST_CASE("step vote: flags of several ranks are combined, also with other collectives between") {
   const auto results = run_ranks(3, [](World& world) {
     StepVote vote(world);
     vote.begin(1u << world.rank());
@@ -99,7 +99,7 @@ TEST_CASE("step vote: flags of several ranks meet, also beside other collectives
   }
 }
 
-TEST_CASE("progress: collectives are counted alike on all ranks, gradients by bucket") {
+TEST_CASE("progress: all ranks count the same collectives, and gradients by bucket") {
   const auto results = run_ranks(2, [](World& world) {
     const auto before = world.progress().snapshot().operations;
     auto value = at::ones({4});

@@ -1,11 +1,11 @@
-"""One job on several hosts of a network: a launcher on each, meeting at the first one."""
+"""One job on several hosts of a network: a launcher on each, with the rendezvous on the first."""
 
 import os
 import signal
 import time
 
 import processes
-from processes import LOCKSTEP, PATIENCE_S, wait_until
+from processes import LOCKSTEP, TIMEOUT_S, wait_until
 from safetensors_file import checkpoints
 
 TOKEN = "a secret of the tests, long enough"
@@ -42,7 +42,7 @@ class Cluster:
         return processes.finish(self.launchers[host.name], timeout)
 
     def train(self, *overrides, **how):
-        """Trains to a good end on every host; returns the run's directory."""
+        """Trains successfully on every host; returns the run directory."""
         self.start_all(*overrides, **how)
         for host in self.hosts:
             ended = self.finish(host)
@@ -58,7 +58,7 @@ class Cluster:
         return any(step > beyond for path in found for step in checkpoints(path.parent))
 
     def wait_for_checkpoint(self, beyond=0):
-        wait_until(lambda: self.has_checkpoint(beyond), PATIENCE_S, f"a checkpoint beyond step {beyond}")
+        wait_until(lambda: self.has_checkpoint(beyond), TIMEOUT_S, f"a checkpoint beyond step {beyond}")
 
     def ranks_on(self, host):
         """{rank: pid} of the trainers there."""
@@ -72,7 +72,7 @@ class Cluster:
         os.kill(self.launchers[host.name].pid, number)
 
     def stop(self):
-        """After a test: nothing of it stays, even when it failed half-way."""
+        """Cleanup after a test, also if it failed."""
         for process in self.launchers.values():
             if process.poll() is None:
                 os.kill(process.pid, signal.SIGKILL)

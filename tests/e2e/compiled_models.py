@@ -1,4 +1,4 @@
-"""What the tests of compiled packages compile: plain Python models, example batches, and what cannot be compiled."""
+"""Models for tests of compiled packages: plain Python models, example batches, and models that cannot be compiled."""
 
 import sys
 from pathlib import Path
@@ -38,7 +38,7 @@ def digits():
 
 
 def padded():
-    """One target counts for nothing."""
+    """One target is ignored."""
     batch = digits()
     batch["label"][3] = -100
     return batch
@@ -49,7 +49,7 @@ def text():
 
 
 class Branch(nn.Module):
-    """Its path through Python depends on the numbers: no graph holds that."""
+    """Data-dependent control flow, which cannot be in a graph."""
 
     def __init__(self):
         super().__init__()

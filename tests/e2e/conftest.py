@@ -1,4 +1,4 @@
-"""What every end-to-end test has: a place with a run file, and proof that nothing keeps running.
+"""Fixtures of all end-to-end tests: a directory with a run file, and a check that no process keeps running.
 
 `job` trains for real on the first samples of MNIST; runs, logs and run file are below tmp_path.
 """
@@ -22,7 +22,7 @@ MNIST = SOURCE / ".data" / "mnist"
 
 
 def base_config(directory):
-    """A small job: 21 steps per epoch on 1003 samples, a number that 2 and 3 do not divide."""
+    """A small job: 21 steps per epoch on 1003 samples, a number not divisible by 2 or 3."""
     idx = {"name": "idx", "path": str(MNIST)}
     return {
         "run": {"name": "e2e", "seed": 7, "dir": str(directory / "runs")},
@@ -64,12 +64,12 @@ class Job:
         command = self.command(*overrides, ranks=ranks, options=options)
         return processes.start(command, self.directory, env, **streams)
 
-    def run(self, *overrides, ranks=None, options=(), env=None, timeout=processes.PATIENCE_S):
+    def run(self, *overrides, ranks=None, options=(), env=None, timeout=processes.TIMEOUT_S):
         started = self.start(*overrides, ranks=ranks, options=options, env=env)
         return processes.finish(started, timeout)
 
     def train(self, *overrides, **how):
-        """Trains to the end and returns the run's directory."""
+        """Trains to the end and returns the run directory."""
         before = set(self.runs.glob("*/run.json"))
         ended = self.run(*overrides, **how)
         assert ended.code == 0, ended.err
@@ -110,7 +110,7 @@ def job(tmp_path):
 
 @pytest.fixture(scope="module")
 def network(request):
-    """As many hosts as the file says with NUM_HOSTS, or two."""
+    """NUM_HOSTS hosts (set in the test file; default: two)."""
     network = Network(getattr(request.module, "NUM_HOSTS", 2))
     yield network
     network.close()
@@ -118,7 +118,7 @@ def network(request):
 
 @pytest.fixture
 def cluster(job, network, request):
-    """Two of the hosts, or as many as the parameter says, with RANKS_PER_HOST of the file, or one."""
+    """Two of the hosts, or as many as the parameter gives, with RANKS_PER_HOST ranks each (set in the test file; default: one)."""
     ranks = getattr(request.module, "RANKS_PER_HOST", 1)
     cluster = Cluster(job, network, getattr(request, "param", 2), ranks)
     yield cluster
@@ -132,7 +132,7 @@ def nothing_keeps_running(tmp_path):
     yield
     left = processes.find(tmp_path)
     if left and all(" track " in line for line in left.values()):  # agents end a moment after the run
-        latest = time.monotonic() + processes.PATIENCE_S
+        latest = time.monotonic() + processes.TIMEOUT_S
         while left and time.monotonic() < latest:
             left = processes.find(tmp_path)
             time.sleep(0.02)
@@ -177,5 +177,5 @@ class PeerHost:
 
     def close(self):
         self.process.stdin.close()
-        self.process.wait(timeout=processes.PATIENCE_S)
+        self.process.wait(timeout=processes.TIMEOUT_S)
         self.process.stdout.close()

@@ -1,4 +1,4 @@
-"""The same training by Lockstep and by Python's DistributedDataParallel: what differs is an error.
+"""The same training by Lockstep and by Python's DistributedDataParallel: any difference is an error.
 
 Parts of a job are pairs: overrides of the run file, arguments of tests/golden/ddp_peer.py.
 """

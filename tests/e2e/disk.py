@@ -7,7 +7,7 @@ import processes
 
 
 class Disk:
-    """A small file system of its own in memory."""
+    """A small separate file system in memory."""
 
     def __init__(self, path):
         self.path = path
@@ -17,22 +17,22 @@ class Disk:
     def mount(self, *options):
         flags = ",".join((*(["remount"] if self.mounted else []), *options))
         command = ["mount", "-t", "tmpfs", "-o", flags, "tmpfs", str(self.path)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=processes.PATIENCE_S)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=processes.TIMEOUT_S)
         assert done.returncode == 0, f"this test needs to be root, to mount: {done.stderr}"
         self.mounted = True
 
     def unmount(self):
         if self.mounted:
-            processes.wait_until(lambda: not processes.find(self.path), processes.PATIENCE_S, "nothing uses the disk")
+            processes.wait_until(lambda: not processes.find(self.path), processes.TIMEOUT_S, "nothing uses the disk")
             # A process that ends has no command line any more while it still has files open.
-            processes.wait_until(self._unmount_once, processes.PATIENCE_S, f"{self.path} can be unmounted")
+            processes.wait_until(self._unmount_once, processes.TIMEOUT_S, f"{self.path} can be unmounted")
 
     def _unmount_once(self):
         command = ["umount", str(self.path)]
-        return subprocess.run(command, capture_output=True, timeout=processes.PATIENCE_S).returncode == 0
+        return subprocess.run(command, capture_output=True, timeout=processes.TIMEOUT_S).returncode == 0
 
     def fill(self, name="filler"):
-        """Writes until nothing more fits. Again where somebody else has made room meanwhile."""
+        """Writes until the disk is full; repeats if another process has freed space in the meantime."""
         filler = os.open(self.path / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             while True:

@@ -1,4 +1,4 @@
-// A model with the faults that authors of plugins make, for tests.
+// A model with typical errors of plugin authors, for tests.
 #include <ATen/ATen.h>
 #include <torch/nn/modules/linear.h>
 

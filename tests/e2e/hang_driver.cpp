@@ -1,4 +1,4 @@
-// A rank that goes wrong on purpose, for the tests of the hang report: hang_driver MODE BACKEND,
+// A rank that misbehaves on purpose, for tests of the hang report: hang_driver MODE BACKEND,
 // started by `lockstep launch --program`. MODE: sleep (in its "data loader"), skip (a collective)
 // or shape (of a tensor), always on rank 1.
 #include <ATen/ATen.h>
@@ -19,7 +19,7 @@ using namespace lockstep;
 
 namespace {
 
-// When the odd rank goes wrong, for the test to count from.
+// Prints when the faulty rank starts to misbehave, as the start time of the test.
 void tell_time() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   std::printf("wrong at %.3f\n", std::chrono::duration<double>(now).count());
@@ -32,7 +32,7 @@ void sleep_in_loader() {
 }
 
 void run(const std::string& mode, const std::string& backend) {
-  // Where each rank finds out by itself, none is stopped before it has said so.
+  // If each rank detects the error itself, none is stopped before it has reported it.
   if (mode != "sleep") std::signal(SIGTERM, SIG_IGN);
   const auto ranks = read_rank_env();
   ProgressPage page(std::stoi(environment("LOCKSTEP_PROGRESS_FD").value()));

@@ -1,6 +1,6 @@
-"""Hosts for tests: network namespaces that a bridge connects, each with a name and addresses of its own.
+"""Hosts for tests: network namespaces that a bridge connects, each with its own name and addresses.
 
-Nothing outside sees them, and close() leaves nothing behind. They share the file system, but for what Host.mounts says.
+They are invisible outside, and close() removes them. They share the file system, except for Host.mounts.
 """
 
 import os
@@ -27,7 +27,7 @@ class Host:
         self.namespace = namespace
         self.address = f"10.99.0.{number}"
         self.address6 = f"fd99::{number}"
-        self.mounts = {}  # files and directories of its own: {where: what}
+        self.mounts = {}  # private files and directories: {path: source}
 
     def command(self, command):
         """`command` on this host. The process that starts becomes it."""
@@ -54,7 +54,7 @@ class Host:
         return [int(pid) for pid in _ip("netns", "pids", self.namespace).split()]
 
     def crash(self):
-        """Every process at once, as when the power goes; what it had said may never arrive."""
+        """Kills all processes at the same time, like a power failure; their last messages may be lost."""
         for number in (signal.SIGSTOP, signal.SIGKILL):
             for pid in self.pids():
                 try:

@@ -1,5 +1,5 @@
-// A dataset that misbehaves on one rank, for tests: another number of samples on each rank, samples
-// that one rank does not get, is slow to load, or waits for without end.
+// A dataset that misbehaves on one rank, for tests: different numbers of samples per rank, or
+// samples that are missing, slow to load, or never arrive on one rank.
 #include <ATen/ATen.h>
 #include <poll.h>
 
@@ -63,7 +63,7 @@ class OddRankDataset final : public Dataset {
     std::printf("wrong at %.3f\n", std::chrono::duration<double>(now).count());
     std::fflush(stdout);
     const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-    while (std::chrono::steady_clock::now() < end) wait_ms(60'000);  // a question interrupts it
+    while (std::chrono::steady_clock::now() < end) wait_ms(60'000);  // EINTR: stack request
   }
 
   OddRankConfig config_;

@@ -21,19 +21,19 @@ import ddp_peer  # noqa: E402
 import torch._dynamo  # noqa: E402, F401  (DistributedDataParallel would load it in every rank)
 
 
-def become_rank(rank, job, meeting, output):
-    """In the forked process: is rank `rank` until the end. Never returns."""
+def become_rank(rank, job, rendezvous, output):
+    """In the forked process: runs as rank `rank` until it exits. Never returns."""
     code = 1
     try:
         os.dup2(output, 1)
         os.dup2(output, 2)
         faulthandler.enable()
         os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(job["world_size"]))
-        os.environ["INIT_METHOD"] = f"file://{meeting}"
+        os.environ["INIT_METHOD"] = f"file://{rendezvous}"
         sys.argv = ["ddp_peer.py", *job["arguments"]]
         kept = ddp_peer.main()  # noqa: F841  (see there)
         code = 0
-    except BaseException:  # the end of the process is what the caller looks at
+    except BaseException:  # the caller checks the exit status of the process
         traceback.print_exc()
     finally:
         sys.stdout.flush()
@@ -64,14 +64,14 @@ def wait_for(pids):
 
 
 def run_job(job, directory):
-    path, meeting = directory / "output.txt", directory / "meeting"
-    meeting.unlink(missing_ok=True)
+    path, rendezvous = directory / "output.txt", directory / "rendezvous"
+    rendezvous.unlink(missing_ok=True)
     with open(path, "w+b") as output:
         pids = []
         for rank in range(job["world_size"]):
             pid = os.fork()
             if pid == 0:
-                become_rank(rank, job, meeting, output.fileno())
+                become_rank(rank, job, rendezvous, output.fileno())
             pids.append(pid)
         failures = wait_for(pids)
     return {"ok": not failures, "output": path.read_text() + failures}

@@ -16,10 +16,10 @@ from free_port import free_port  # noqa: E402,F401
 LOCKSTEP = str(BIN / "lockstep")
 TRAINER = str(BIN / "lockstep-trainer")
 
-# After so long something hangs. It measures nothing: a slow machine with much else to do is far from it.
-PATIENCE_S = 120
+# Timeout after which something hangs. Not a measurement: far more than a slow, busy machine needs.
+TIMEOUT_S = 120
 
-# What an outer launcher may have set; a test says itself what a program is told.
+# Variables that an outer launcher may have set; tests set them explicitly.
 _FOREIGN = ("RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "ROLE_", "MASTER_", "TORCHELASTIC_")
 _FOREIGN += ("LOCKSTEP_", "SLURM_", "OMPI_", "PMI", "OMP_")
 
@@ -32,7 +32,7 @@ class Ended:
 
 
 def environment(**changes):
-    """The environment of a program: one thread per rank unless `changes` says otherwise."""
+    """The environment of a program: one thread per rank unless overridden by `changes`."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
     kept["OMP_NUM_THREADS"] = "1"
     kept.update({name: str(value) for name, value in changes.items() if value is not None})
@@ -50,20 +50,20 @@ def start(command, cwd, env=None, **streams):
     )
 
 
-def finish(process, timeout=PATIENCE_S):
-    """What `process` said and how it ended. One that does not end in time is a failure."""
+def finish(process, timeout=TIMEOUT_S):
+    """Output and exit code of `process`; fails if it does not exit in time."""
     try:
         out, err = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
-        out, err = process.communicate(timeout=PATIENCE_S)
+        out, err = process.communicate(timeout=TIMEOUT_S)
         raise AssertionError(
             f"{process.args} still ran after {timeout} s\nstdout: {out}\nstderr: {err}"
         ) from None
     return Ended(process.returncode, out, err)
 
 
-def run(command, cwd, env=None, timeout=PATIENCE_S):
+def run(command, cwd, env=None, timeout=TIMEOUT_S):
     return finish(start(command, cwd, env), timeout)
 
 
@@ -107,9 +107,9 @@ def ranks_of(marker):
 
 
 def wait_until(condition, timeout, what):
-    """The first true value of `condition()`; a failure when there is none in `timeout` seconds."""
+    """Returns the first true value of `condition()`; fails after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while not (value := condition()):
-        assert time.monotonic() < deadline, f"waited {timeout} s in vain: {what}"
+        assert time.monotonic() < deadline, f"timed out after {timeout} s: {what}"
         time.sleep(0.02)
     return value

@@ -1,4 +1,4 @@
-"""What every refusal looks like: one error line per rank, then the launcher's report."""
+"""Format of rejections: one error line per rank, then the launcher's report."""
 
 import pytest
 
@@ -15,17 +15,17 @@ def error_lines(ended, ranks):
         return [lines[0][len(ERROR) :]]
     begin = next((i for i, line in enumerate(lines) if line.startswith("lockstep: ")), None)
     assert begin is not None, ended.err
-    told = {}
+    errors = {}
     for line in lines[:begin]:
         rank, _, text = line.partition("] " + ERROR)
         assert rank.startswith("[rank ") and text, f"not an error line: {line}"
-        assert rank not in told, f"two errors of one rank:\n{ended.err}"
-        told[rank] = text
-    assert told, ended.err
+        assert rank not in errors, f"two errors of one rank:\n{ended.err}"
+        errors[rank] = text
+    assert errors, ended.err
     report = lines[begin:]
     assert "failed first: exited with code" in report[0]
-    assert report[1].strip() in told.values(), ended.err
-    return list(told.values())
+    assert report[1].strip() in errors.values(), ended.err
+    return list(errors.values())
 
 
 def assert_refused(job, ended, code, texts, ranks):

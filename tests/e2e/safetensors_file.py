@@ -1,4 +1,4 @@
-"""Reads a safetensors file without any library: what the bytes say, nothing else."""
+"""Reads a safetensors file without any library."""
 
 import json
 import struct

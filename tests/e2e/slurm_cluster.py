@@ -1,7 +1,7 @@
 """A real Slurm cluster of two nodes on this machine: munged, slurmctld and two slurmd, all below one directory.
 
 Needs root and a mount namespace: its nodes are called n1 and n2, which only /etc/hosts of that namespace knows. `stop`
-leaves nothing behind.
+removes everything.
 """
 
 import os
@@ -95,14 +95,14 @@ class SlurmCluster:
         self._daemon("munged", "--foreground", "--force", f"--key-file={key}",
                      f"--socket={here}/munge.socket", f"--pid-file={here}/munged.pid",
                      f"--log-file={here}/munged.log", f"--seed-file={here}/munged.seed")  # fmt: skip
-        processes.wait_until((here / "munge.socket").exists, processes.PATIENCE_S, "munged listens")
+        processes.wait_until((here / "munge.socket").exists, processes.TIMEOUT_S, "munged listens")
         self._daemon("slurmctld", "-D", "-f", here / "slurm.conf")
         for node in NODES:
             self._daemon("slurmd", "-D", "-N", node, "-f", here / "slurm.conf")
-        processes.wait_until(self._is_idle, processes.PATIENCE_S, f"both nodes are idle; logs in {here}")
+        processes.wait_until(self._is_idle, processes.TIMEOUT_S, f"both nodes are idle; logs in {here}")
 
     def _daemon(self, name, *arguments):
-        """`name` in a mount namespace of its own, in which /etc/hosts is ours."""
+        """`name` in a separate mount namespace, with our /etc/hosts."""
         command = [str(part) for part in (shutil.which(name, path=PATH), *arguments)]
         script = 'mount --bind "$0" /etc/hosts && exec "$@"'
         with open(self.directory / f"{name}.out", "ab") as out:
@@ -138,7 +138,7 @@ class SlurmCluster:
     def start(self, command, cwd, **changes):
         return processes.start(command, cwd, self.environment(**changes))
 
-    def run(self, command, cwd, timeout=processes.PATIENCE_S, **changes):
+    def run(self, command, cwd, timeout=processes.TIMEOUT_S, **changes):
         return processes.finish(self.start(command, cwd, **changes), timeout)
 
     def _descendants(self):

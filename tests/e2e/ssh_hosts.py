@@ -1,9 +1,9 @@
-"""Two hosts that are reached over real OpenSSH: one sshd on 127.0.0.2 and 127.0.0.3, with keys, accounts and a port of its
-own, all below one directory.
+"""Two hosts that are reached over real OpenSSH: one sshd on 127.0.0.2 and 127.0.0.3, with its own keys, accounts and port,
+all below one directory.
 
-Server and clients live in mount namespaces in which /etc/passwd, /etc/shadow and /run are ours: ssh reads the
-configuration in the home directory of the account, not of $HOME, and sshd wants a user and a directory of its own. Needs
-root. `stop` leaves nothing behind.
+Server and clients run in mount namespaces with private /etc/passwd, /etc/shadow and /run: ssh reads the configuration in
+the home directory of the account, not of $HOME, and sshd requires its own user and directory. Needs root. `stop` removes
+everything.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 import processes
-from processes import PATIENCE_S, SOURCE
+from processes import TIMEOUT_S, SOURCE
 
 HOSTS = ["127.0.0.2", "127.0.0.3"]
 SSHD = [Path("/usr/sbin/sshd"), SOURCE / ".data" / "openssh-server" / "usr" / "sbin" / "sshd"]
@@ -56,7 +56,7 @@ exec "$@"
 
 def make_key(path):
     command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)]
-    subprocess.run(command, check=True, stdin=subprocess.DEVNULL, timeout=PATIENCE_S)
+    subprocess.run(command, check=True, stdin=subprocess.DEVNULL, timeout=TIMEOUT_S)
     return path.with_suffix(".pub").read_text()
 
 
@@ -73,7 +73,7 @@ class SshHosts:
         assert sshd, "there is no sshd: run cmake/setup.sh --peers"
         for program in ("ssh", "ssh-keygen", "unshare"):
             assert shutil.which(program), f"there is no {program}"
-        assert os.geteuid() == 0, "an SSH server with an account of its own needs root"
+        assert os.geteuid() == 0, "an SSH server with its own account needs root"
         self.directory = Path(tempfile.mkdtemp(prefix="lockstep-ssh-"))
         self.port = processes.free_port()
         self.server = None
@@ -92,7 +92,7 @@ class SshHosts:
         (here / "known_hosts").write_text(f"{known} {host_key}")
         (here / ".ssh").mkdir(mode=0o700)
         (here / ".ssh" / "config").write_text(CLIENT.format(directory=here, port=self.port))
-        # root at home here, without a password that could lock it.
+        # root with its home directory here, without a password that could lock the account.
         kept = [
             line
             for line in Path("/etc/passwd").read_text().splitlines()
@@ -112,35 +112,35 @@ class SshHosts:
                 stderr=log,
                 start_new_session=True,
             )
-        processes.wait_until(self._answers, PATIENCE_S, f"sshd answers: {self.log()}")
+        processes.wait_until(self._responds, TIMEOUT_S, f"sshd responds: {self.log()}")
 
-    def _answers(self):
-        assert self.server.poll() is None, f"sshd ended: {self.log()}"
+    def _responds(self):
+        assert self.server.poll() is None, f"sshd exited: {self.log()}"
         return all(self.run(["ssh", host, "true"], self.directory).code == 0 for host in HOSTS)
 
     def log(self):
         return (self.directory / "sshd.log").read_text()
 
     def command(self, command):
-        """`command` where root's home is our directory."""
+        """`command` in a namespace in which root's home is our directory."""
         unshare = ["unshare", "--mount", "--propagation", "private", "sh", "-c", NAMESPACE]
         return [str(part) for part in [*unshare, self.directory, *command]]
 
     def start(self, command, cwd, **changes):
         return processes.start(self.command(command), cwd, processes.environment(**changes))
 
-    def run(self, command, cwd, timeout=PATIENCE_S, **changes):
+    def run(self, command, cwd, timeout=TIMEOUT_S, **changes):
         return processes.finish(self.start(command, cwd, **changes), timeout)
 
     def sessions(self):
-        """The processes of this sshd, and of no other, that serve a connection each, by pid."""
+        """The pids of the processes of this sshd (and no other) that serve a connection each."""
         titled = [pid for pid, line in processes.find("sshd").items() if line.startswith(("sshd: ", "sshd-session: "))]
         return [pid for pid in titled if parent_of(pid) == self.server.pid]
 
     def stop(self):
         if self.server:
             self.server.send_signal(signal.SIGTERM)
-            self.server.wait(timeout=PATIENCE_S)
+            self.server.wait(timeout=TIMEOUT_S)
         for pid in processes.find(self.directory):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

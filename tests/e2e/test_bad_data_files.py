@@ -10,7 +10,7 @@ from refusals import ALONE_AND_LAUNCHED, error_lines, refuse
 
 @pytest.fixture
 def small_data(job):
-    """The first 100 training samples in a directory of their own, as the job's training set."""
+    """The first 100 training samples in a separate directory, as the job's training set."""
     directory = job.directory / "data"
     directory.mkdir()
     for name, header, width in (("images-idx3", 16, 784), ("labels-idx1", 8, 1)):
@@ -74,8 +74,8 @@ def test_data_files(job, small_data, damage, texts, ranks):
 
 
 @ALONE_AND_LAUNCHED
-def test_a_label_that_the_model_does_not_know(job, small_data, ranks):
-    """Seen only when the sample is: the run has begun, and ends as failed."""
+def test_label_out_of_range_for_model(job, small_data, ranks):
+    """Detected only when the sample is used: the run has started, and ends as failed."""
     change("labels-idx1", lambda raw: raw[:-1] + b"\x0a")(small_data)
     ended = job.run(ranks=ranks)
     assert ended.code == 78, ended.err
@@ -86,6 +86,6 @@ def test_a_label_that_the_model_does_not_know(job, small_data, ranks):
     assert [entry["state"] for entry in job.list()] == ["failed"]
 
 
-def test_the_small_data_is_good(job, small_data):
-    """Nothing but the damage is what the tests above see."""
+def test_small_data_is_valid(job, small_data):
+    """The failures above are caused only by the damage."""
     job.train("train.max_steps=1", ranks=2)

@@ -1,4 +1,4 @@
-"""Whatever is wrong: one clear line per rank, the right exit code, nothing left behind, no hang."""
+"""Invalid input: one clear line per rank, the right exit code, no leftovers, no hang."""
 
 import json
 import shlex
@@ -21,16 +21,16 @@ OVERRIDES = {
         ["optimizer.momentun=0.9"],
         ["optimizer.momentun: unknown key; did you mean 'momentum'?", "valid: ", "weight_decay"],
     ),
-    "misspelled section": (["optimizer.lr=1"], ["optimizer", "did you mean 'optimizer'?"]),
+    "misspelled section": (["optimiser.lr=1"], ["optimiser", "did you mean 'optimizer'?"]),
     "wrong type": (["optimizer.lr=fast"], ["optimizer.lr: expected a number, got 'fast'"]),
     "fraction for a count": (
         ["train.epochs=1.5"],
-        ["train.epochs: expected a whole number, got '1.5'"],
+        ["train.epochs: expected an integer, got '1.5'"],
     ),
     "out of range": (["train.epochs=0"], ["train.epochs", "0", "at least 1"]),
     "map for a number": (
         ["train.epochs={a: 1}"],
-        ["train.epochs: expected a whole number, got a map"],
+        ["train.epochs: expected an integer, got a map"],
     ),
     "number for a list": (["model.hidden=32"], ["model.hidden", "list"]),
     "bad period": (["train.log_every=soon"], ["train.log_every", "soon", "steps"]),
@@ -127,7 +127,7 @@ def test_overrides(job, overrides, texts, ranks):
     refuse(job, overrides, texts, ranks)
 
 
-# What the launcher finds itself, before it starts a rank.
+# Errors that the launcher detects before it starts a rank.
 UNREADABLE = {
     "without an equals sign": ("train.epochs", ["'train.epochs'", "key.subkey=value"]),
     "without a value": ("data.batch_size=", ["argument 'data.batch_size=': the value is empty", "null"]),
@@ -140,7 +140,7 @@ UNREADABLE = {
 
 @ALONE_AND_LAUNCHED
 @pytest.mark.parametrize("override, texts", UNREADABLE.values(), ids=UNREADABLE.keys())
-def test_an_override_that_cannot_be_read(job, override, texts, ranks):
+def test_unparsable_override(job, override, texts, ranks):
     ended = job.run(override, ranks=ranks)
     assert ended.code == 78
     (line,) = ended.err.splitlines()
@@ -150,7 +150,7 @@ def test_an_override_that_cannot_be_read(job, override, texts, ranks):
 
 
 @ALONE_AND_LAUNCHED
-def test_batch_that_the_ranks_do_not_divide(job, ranks):
+def test_batch_not_divisible_by_ranks(job, ranks):
     if ranks is None:
         assert job.run("data.batch_size=47", "train.max_steps=1").code == 0
         return
@@ -168,7 +168,7 @@ FILES = {
     ),
     "wrong type": (
         "model:\n  name: mlp\n  classes: many\n",
-        ["run.yaml:3: model.classes: expected a whole number, got 'many'"],
+        ["run.yaml:3: model.classes: expected an integer, got 'many'"],
     ),
     "key given twice": ("run:\n  seed: 1\n  seed: 2\n", ["run.yaml:3", "seed", "twice"]),
     "broken YAML": ("model: {name: mlp\ntrain: }\n", ["run.yaml:"]),
@@ -179,9 +179,9 @@ FILES = {
         "model:\n\tname: mlp\n",
         ["run.yaml:2: not valid YAML: ", "run.yaml:2 is indented with a tab"],
     ),
-    "no space behind a colon": (
+    "no space after a colon": (
         "model: {name: mlp}\nrun:{name: e}\ndata: {train: {name: idx, path: x}}\n",
-        ["run.yaml:2", "there must be a space behind 'run:'"],
+        ["run.yaml:2", "expected a space after 'run:'"],
     ),
     "binary": ("\x01\x02\x00\x03", ["run.yaml"]),
 }
@@ -211,7 +211,7 @@ def test_missing_run_file(job, program):
 
 
 @ALONE_AND_LAUNCHED
-def test_a_plugin_that_is_no_shared_object(job, ranks):
+def test_plugin_is_not_a_shared_object(job, ranks):
     refuse(job, [f"plugins=[{job.file}]"], [str(job.file), "not a shared object"], ranks)
 
 
@@ -224,23 +224,23 @@ def build_plugin(directory, source):
 
 
 @ALONE_AND_LAUNCHED
-def test_a_plugin_of_another_build(job, ranks):
-    """Its code must not run: it would end the process without a word."""
-    stamp = 'const char s[] = "lockstep-plugin-stamp{interface=4 torch=1.0 cxx11_abi=1}";'
+def test_plugin_of_another_build(job, ranks):
+    """Its code must not run: it would silently exit the process."""
+    stamp = 'const char s[] = "lockstep-plugin-stamp{interface=5 torch=1.0 cxx11_abi=1}";'
     trap = "__attribute__((constructor)) static void run(void) { __builtin_trap(); }"
     path = build_plugin(job.directory, f"{stamp}\n{trap}\n")
     refuse(job, [f"plugins=[{path}]"], [str(path), "torch=1.0", "rebuild the plugin"], ranks)
 
 
 @ALONE_AND_LAUNCHED
-def test_a_shared_object_that_is_no_plugin(job, ranks):
+def test_shared_object_is_not_a_plugin(job, ranks):
     path = build_plugin(job.directory, "int nothing;\n")
     refuse(job, [f"plugins=[{path}]"], [str(path), "no Lockstep stamp"], ranks)
 
 
 @ALONE_AND_LAUNCHED
 def test_device_cuda(job, ranks):
-    """Without a GPU it is refused. With one it is used."""
+    """Rejected without a GPU, used with one."""
     if Path("/dev/nvidiactl").exists():
         job.train("distributed.device=cuda", "train.max_steps=1")
     else:
@@ -248,22 +248,22 @@ def test_device_cuda(job, ranks):
         refuse(job, ["distributed.device=cuda"], texts, ranks)
 
 
-def test_a_data_file_that_links_to_itself(job):
+def test_data_file_links_to_itself(job):
     for name in ["train-images-idx3-ubyte", "train-labels-idx1-ubyte"]:
         (job.directory / name).symlink_to(name)
     texts = [f"{job.directory}/train-", "-ubyte: symbolic links that lead in a circle"]
     refuse(job, [f"data.train.path={job.directory}"], texts, None)
 
 
-def test_a_hint_is_a_command_that_a_shell_takes(job):
+def test_inspect_hint_is_a_valid_shell_command(job):
     ended = job.run("run.dir=my 'runs", "train.max_steps=1")
     assert ended.code == 0, ended.err
-    hint = next(line for line in ended.out.splitlines() if line.startswith("look:"))
-    command = shlex.split(hint.removeprefix("look:"))
+    hint = next(line for line in ended.out.splitlines() if line.startswith("inspect with:"))
+    command = shlex.split(hint.removeprefix("inspect with:"))
     assert command[1:3] == ["runs", "show"] and command[-2:] == ["--dir", "my 'runs"]
 
 
-def test_a_run_that_is_finished_says_so_when_it_is_resumed(job):
+def test_resuming_a_finished_run_is_reported(job):
     run = job.train("train.max_steps=2")
     ended = job.run("train.max_steps=2", options=["--resume", run.name])
     assert ended.code == 0, ended.err
@@ -271,11 +271,11 @@ def test_a_run_that_is_finished_says_so_when_it_is_resumed(job):
 
 
 def test_dry_run(job):
-    """All that a run would refuse before its first step, and a plan; no file appears."""
+    """Reports all errors before the first step, prints a plan, and writes no file."""
     before = files_below(job.directory)
     ended = job.run(options=["--dry-run"])
     assert ended.code == 0, ended.err
-    assert "21 in an epoch" in ended.out
+    assert "21 per epoch" in ended.out
     assert ended.out.endswith("run file, data and model are valid, and one batch passed\n")
     refuse_dry = job.run("model.classes=3", options=["--dry-run"])
     assert refuse_dry.code == 78
@@ -305,7 +305,7 @@ def use_faulty_model(job, fault):
 
 
 @pytest.mark.parametrize("fault, text", FAULTS.items(), ids=FAULTS.keys())
-def test_a_fault_in_a_plugin_is_its_author_s(job, fault, text):
+def test_model_plugin_errors_are_attributed_to_the_plugin(job, fault, text):
     use_faulty_model(job, fault)
     ended = job.run(ranks=2)
     assert ended.code == 78, ended.err
@@ -314,7 +314,7 @@ def test_a_fault_in_a_plugin_is_its_author_s(job, fault, text):
     assert "report it" not in ended.err and "frame #" not in ended.err
 
 
-def test_a_plugin_that_dies_of_a_signal_shows_where(job):
+def test_crashing_plugin_prints_its_stack(job):
     use_faulty_model(job, "segmentation fault")
     ended = job.run()
     assert ended.code == -signal.SIGSEGV
@@ -322,7 +322,7 @@ def test_a_plugin_that_dies_of_a_signal_shows_where(job):
     assert "faulty_model.so(" in ended.err.splitlines()[1]
 
 
-def test_help_and_schema_have_the_keys_of_a_run_file_s_plugins(job):
+def test_help_and_schema_include_plugin_keys(job):
     use_faulty_model(job, "none")
     for option, text in {"--help": "name: faulty_model  for tests", "--schema": '"fault"'}.items():
         ended = processes.run([TRAINER, option, job.file], job.directory)
@@ -346,8 +346,8 @@ INPUTS = numpy.random.default_rng(0).normal(size=(64, 3))
 LABELS = numpy.arange(64) % 2
 
 
-def test_arrays_of_float64_train_as_those_of_float32(job):
-    """numpy's own type: the model takes it."""
+def test_float64_arrays_train_like_float32(job):
+    """numpy's default type works with the model."""
     weights = []
     for dtype in ("float64", "float32"):
         use_arrays(job, image=INPUTS.astype(dtype), label=LABELS)
@@ -356,7 +356,7 @@ def test_arrays_of_float64_train_as_those_of_float32(job):
 
 
 @ALONE_AND_LAUNCHED
-def test_arrays_of_uint8_are_refused_with_the_remedy(job, ranks):
+def test_uint8_arrays_are_rejected_with_a_hint(job, ranks):
     use_arrays(job, image=(INPUTS * 20 + 128).astype("uint8"), label=LABELS)
     refuse(job, [], ["'image' is Byte [2, 3]", "fields: {image: {dtype: float32, divide_by: 255}}", "label: {}"], ranks)
     job.train("data.train.fields={image: {dtype: float32, divide_by: 255}, label: {}}", ranks=ranks)
@@ -367,7 +367,7 @@ def test_data_without_labels(job):
     refuse(job, [], ["returned no loss (are the targets, such as 'label', in the batch?)", "image Double [2, 3], target Long [2]"], None)
 
 
-def test_a_single_array_is_no_data(job):
+def test_single_array_is_not_a_dataset(job):
     use_arrays(job, image=INPUTS, label=LABELS)
     path = job.directory / "x.npy"
     numpy.save(path, INPUTS)
@@ -384,7 +384,7 @@ def use_data_with_nan(job):
 
 
 @ALONE_AND_LAUNCHED
-def test_a_loss_of_nan_stops_the_run(job, ranks):
+def test_nan_loss_stops_the_run(job, ranks):
     use_data_with_nan(job)
     ended = job.run(ranks=ranks)
     assert ended.code == 78
@@ -399,7 +399,7 @@ def test_a_loss_of_nan_stops_the_run(job, ranks):
 
 
 @pytest.mark.parametrize("agent", ["true", "false"])
-def test_a_learning_rate_that_is_much_too_large_stops_the_run(job, agent):
+def test_excessive_learning_rate_stops_the_run(job, agent):
     ended = job.run("optimizer.lr=1e30", f"tracking.agent={agent}")
     assert ended.code == 78
     (line,) = error_lines(ended, None)
@@ -409,7 +409,7 @@ def test_a_learning_rate_that_is_much_too_large_stops_the_run(job, agent):
 
 
 @ALONE_AND_LAUNCHED
-def test_a_loss_of_nan_can_be_skipped_on_all_ranks(job, ranks):
+def test_nan_loss_can_be_skipped_on_all_ranks(job, ranks):
     use_data_with_nan(job)
     run = job.train("train.non_finite=skip", "train.log_every=1 step", ranks=ranks)
     assert job.series(run.name, "train/skipped_steps") == [(1, 0), (2, 0), (3, 1), (4, 0)]
@@ -417,7 +417,7 @@ def test_a_loss_of_nan_can_be_skipped_on_all_ranks(job, ranks):
     assert all(numpy.isfinite(weight).all() for weight in weights.values())
 
 
-def test_a_loss_of_nan_can_be_ignored(job):
+def test_nan_loss_can_be_ignored(job):
     use_data_with_nan(job)
     ended = job.run("train.non_finite=ignore", "optimizer.lr=0.1")
     assert ended.code == 0, ended.err

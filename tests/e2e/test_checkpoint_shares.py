@@ -1,4 +1,4 @@
-"""`checkpoint.writers: all`: every rank writes its share, and together they are the checkpoint that one rank would write."""
+"""`checkpoint.writers: all`: every rank writes its share, and together they equal the checkpoint of a single writer."""
 
 import json
 import os
@@ -62,7 +62,7 @@ def resume(job, run_dir, *overrides, ranks):
 
 
 @pytest.mark.parametrize("background", ["true", "false"])
-def test_two_ranks_write_what_one_would(job, whole, background):
+def test_two_ranks_write_the_same_checkpoint_as_one(job, whole, background):
     settings = [ADAMW, "train.epochs=2", f"checkpoint.async={background}", *EVERY_EPOCH]
     run_dir = job.train(*settings, ALL, ranks=2)
     assert checkpoints(run_dir) == [21, 42]
@@ -83,7 +83,7 @@ def test_two_ranks_write_what_one_would(job, whole, background):
 
 @pytest.mark.parametrize("ranks", [2, 3, 1])
 def test_resumed_on_another_number_of_ranks(job, whole, ranks):
-    """What was written by two goes on as what was written by one, to the last bit."""
+    """A checkpoint written by two ranks resumes bit-identically to one written by a single rank."""
     begin = [ADAMW, "train.max_steps=9", "data.batch_size=48", *EVERY_EPOCH]
     shared, single = job.train(*begin, ALL, ranks=2), whole.train(*begin, ranks=2)
     goes_on = [ADAMW, "train.max_steps=30", "train.epochs=2", *EVERY_EPOCH]
@@ -93,7 +93,7 @@ def test_resumed_on_another_number_of_ranks(job, whole, ranks):
     assert_same(shared, single)
 
 
-def test_published_as_an_artifact_with_all_shares(job):
+def test_artifact_contains_all_shares(job):
     """Also while the shares are written by a thread of each rank: a version is whole, and equals its checkpoint."""
     run_dir = job.train(ALL, ADAMW, "train.epochs=2", "tracking.checkpoints=all", *EVERY_EPOCH, ranks=2)
     for version, step in ((1, "21"), (2, "42")):
@@ -111,7 +111,7 @@ LARGE = ["model.hidden=[4096,4096]", "data.train.limit=96", "data.eval.limit=10"
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_a_rank_that_is_killed_while_it_writes(job, rank):
+def test_rank_killed_while_writing(job, rank):
     started = job.start(*LARGE, ALL, "checkpoint.every=2 steps", ranks=2)
 
     def is_writing_another():
@@ -178,8 +178,8 @@ def disk(job, nothing_keeps_running):
     disk.unmount()
 
 
-def test_a_disk_that_fills_up(job, disk):
-    """The rank that finds it full says so; what was there stays, and the run goes on from it."""
+def test_disk_fills_up(job, disk):
+    """The rank that fails reports it; existing checkpoints are kept, and the run resumes from them."""
     disk.mount("size=4m")
     settings = [f"run.dir={disk.path}/runs", "model.hidden=[64]", ALL, "train.epochs=100"]
     settings += ["checkpoint.every=1 step", "checkpoint.keep_last=1000"]
@@ -209,8 +209,8 @@ def two_disks(job, tmp_path):
     network.close()
 
 
-def test_nodes_with_disks_of_their_own(job, whole, two_disks):
-    """Ranks that do not see the directory of rank 0 write nothing, and the run says so."""
+def test_nodes_with_separate_disks(job, whole, two_disks):
+    """Ranks that do not see the directory of rank 0 write nothing, and the run logs a warning."""
     run_dir = two_disks.train(ALL, ADAMW, "train.max_steps=4")
     assert files_of(last(run_dir), "model") == shares_of("model", 2)
     assert_usable(run_dir)

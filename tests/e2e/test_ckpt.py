@@ -1,4 +1,4 @@
-"""`lockstep ckpt`: what checkpoints a run has, whether they are whole, and where two of them differ."""
+"""`lockstep ckpt`: lists, verifies and compares the checkpoints of a run."""
 
 import json
 
@@ -30,7 +30,7 @@ def test_a_list(job, trained):
     assert lines[-1].split()[:5] == ["42", "epoch", "2,", "2", "ranks,"] and "eval/accuracy" in lines[-1]
 
 
-def test_one_that_is_damaged(job, trained):
+def test_damaged_checkpoint(job, trained):
     assert all("ok, " in line for line in ckpt(job, "verify", trained.name).out.splitlines())
     weights = trained / "checkpoints" / "30" / "model.safetensors"
     content = bytearray(weights.read_bytes())
@@ -49,17 +49,17 @@ def test_one_that_is_damaged(job, trained):
     assert len(ended.err.splitlines()) == 1 and "model.safetensors" in ended.err
 
 
-def test_where_two_differ(job, trained):
+def test_diff(job, trained):
     again = job.train("train.epochs=2", ranks=2)
     same = ckpt(job, "diff", trained.name, again.name).out.splitlines()
     assert [line.split()[0] for line in same] == ["model", "optimizer"]
-    assert all(" 4 tensors have the same bits, 0 differ" in line for line in same), same
+    assert all(" 4 tensors are bit-identical, 0 differ" in line for line in same), same
     parts = json.loads(ckpt(job, "diff", f"{trained.name}:40", again.name, "--json", code=1).out)
     assert parts["model"]["different"] == 4 and parts["model"]["same"] == 0
     assert parts["model"]["largest"]["difference"] > 0 and parts["model"]["largest"]["tensor"].startswith("layers.")
     other = job.train("train.epochs=1", "model.hidden=[32, 8]", "optimizer={name: sgd, lr: 0.1}")
     text = ckpt(job, "diff", trained.name, other.name, code=1).out
-    assert "are in one of them only" in text
+    assert "are in only one of them" in text
 
 
 @pytest.mark.parametrize("words, texts", [
@@ -71,7 +71,7 @@ def test_where_two_differ(job, trained):
     (["verify", "RUN:41"], ["has no checkpoint 41; there are 10 to 42"]),
     (["verify", "RUN:last"], ["expected RUN:STEP"]),
 ], ids=lambda value: " ".join(value))
-def test_bad_words(job, trained, words, texts):
+def test_invalid_arguments(job, trained, words, texts):
     ended = ckpt(job, *[word.replace("RUN", trained.name) for word in words], code=78)
     assert len(ended.err.splitlines()) == 1 and all(text in ended.err for text in texts), ended.err
 

@@ -1,4 +1,4 @@
-"""A Python model, compiled, trains as it does in Python, on any number of ranks and without Python."""
+"""A compiled Python model trains as in Python, on any number of ranks and without Python."""
 
 import json
 import os
@@ -26,7 +26,7 @@ import compiled_models
 import compiled_peer
 import processes
 from conftest import MNIST, Job, base_config
-from processes import BIN, PATIENCE_S, SOURCE
+from processes import BIN, TIMEOUT_S, SOURCE
 from refusals import refuse
 from safetensors_file import assert_same_bits, checkpoints, last_weights
 from test_disk import disk  # noqa: F401, a fixture
@@ -62,7 +62,7 @@ def documents(path):
 
 
 def write_run_files(directory):
-    """Those that examples come from; no model is there yet."""
+    """Datasets of the example batches; there is no model yet."""
     make_documents(directory / "documents.bin", 72)
     digits = base_config(directory)
     text = {"data": {"train": documents(directory / "documents.bin")}}
@@ -157,7 +157,7 @@ def assert_close(ours, module):
 
 @pytest.mark.parametrize("ranks", [1, 2])
 @pytest.mark.parametrize("kind", TRAINED)
-def test_it_trains_as_in_python(job, packages, texts, kind, ranks):
+def test_trains_like_python(job, packages, texts, kind, ranks):
     use(job, packages[kind], kind, texts)
     run_dir = job.train(f"train.max_steps={STEPS}", ranks=ranks)
     module = build_eager(kind)
@@ -171,7 +171,7 @@ def test_it_trains_as_in_python(job, packages, texts, kind, ranks):
     assert_close(load_weights(run_dir), module)
 
 
-def test_python_loads_its_checkpoint(job, packages):
+def test_python_loads_the_checkpoint(job, packages):
     use(job, packages["net"], "net")
     loaded = load_weights(job.train("train.max_steps=3"))
     module = compiled_models.net()
@@ -181,7 +181,7 @@ def test_python_loads_its_checkpoint(job, packages):
 
 @pytest.mark.parametrize("ranks", [1, 2])
 @pytest.mark.parametrize("kind", TRAINED)
-def test_stopped_and_resumed_is_never_stopped(job, tmp_path_factory, packages, texts, kind, ranks):
+def test_resumed_run_equals_uninterrupted_run(job, tmp_path_factory, packages, texts, kind, ranks):
     whole = Job(tmp_path_factory.mktemp("whole"))
     for each in (job, whole):
         use(each, packages[kind], kind, texts)
@@ -193,7 +193,7 @@ def test_stopped_and_resumed_is_never_stopped(job, tmp_path_factory, packages, t
 
 
 @pytest.mark.parametrize("backend", ["shm", "gloo"])
-def test_settings_work_as_for_a_model_in_cpp(job, tmp_path_factory, packages, backend):
+def test_settings_apply_as_to_cpp_models(job, tmp_path_factory, packages, backend):
     """Accumulation, clipping, evaluation and either way of averaging, beside the eager model of the same bits."""
     settings = ["train.accumulate=2", "train.clip_grad_norm=0.5", "train.max_steps=30", "train.eval_every=10 steps",
                 f"distributed.backend={backend}"]
@@ -215,7 +215,7 @@ def weights_of(package):
 
 
 @pytest.mark.parametrize("kind, config", [("mlp", {"hidden": [32]}), ("gpt", SIZES)])
-def test_a_built_in_model_begins_with_the_bits_of_the_one_in_cpp(packages, kind, config):
+def test_built_in_model_starts_with_the_weights_of_its_cpp_version(packages, kind, config):
     """Those of its twin, which tests/models compares with C++ bit by bit."""
     twin = models.build(kind, 7, **config).state_dict()
     ours = weights_of(packages[kind])
@@ -223,7 +223,7 @@ def test_a_built_in_model_begins_with_the_bits_of_the_one_in_cpp(packages, kind,
     assert all(torch.equal(ours[name], twin[name]) for name in twin)
 
 
-def test_the_example_of_a_run_file_is_what_the_run_trains_on(packages):
+def test_example_batch_of_run_file_matches_training(packages):
     """24 samples: the run's 48 on two ranks. With --set 6."""
     manifests = {}
     for kind in ("mlp", "gpt"):
@@ -244,7 +244,7 @@ def use_documents(job, model, text, **train):
 
 
 @pytest.mark.parametrize("ranks, backend, accumulate", [(1, "auto", 1), (2, "shm", 1), (2, "gloo", 1), (2, "gloo", 3), (3, "shm", 2)])
-def test_tokens_count_alike_and_segments_make_no_difference(job, tmp_path_factory, packages, ranks, backend, accumulate):
+def test_tokens_are_weighted_equally_with_any_segments(job, tmp_path_factory, packages, ranks, backend, accumulate):
     """Documents of all lengths through a package of three segments, beside the model in C++."""
     text = packages["gpt"].parent / "documents.bin"
     eager = Job(tmp_path_factory.mktemp("eager"))
@@ -260,7 +260,7 @@ def test_tokens_count_alike_and_segments_make_no_difference(job, tmp_path_factor
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_padded_text_of_a_transformers_model(job, packages, tmp_path, ranks):
+def test_transformers_model_on_padded_text(job, packages, tmp_path, ranks):
     """Its loss is a mean over the targets of all ranks: as over one batch that holds those of both."""
     lengths = numpy.random.default_rng(3).integers(1, compiled_models.TOKENS + 1, (96, 1))
     tokens = numpy.random.default_rng(4).integers(0, 64, (96, compiled_models.TOKENS))
@@ -290,7 +290,7 @@ def test_padded_text_of_a_transformers_model(job, packages, tmp_path, ranks):
 
 
 def run_parts(graph, count):
-    """Loss, gradients and buffers of `graph` in so many segments, before they are compiled."""
+    """Loss, gradients and buffers of `graph` in the given number of segments, before compilation."""
     from lockstep import comparing
     from lockstep.segments import segment_names, split
 
@@ -300,7 +300,7 @@ def run_parts(graph, count):
     return comparing.run_parts(graph, parts, list(graph.inputs), lambda name, inputs: modules[name](inputs))
 
 
-def test_segments_compute_the_bits_of_the_whole():
+def test_segments_are_bit_identical_to_the_whole_graph():
     """With buffers that training changes."""
     from lockstep.graphs import State, Step, trace
     from lockstep.losses import find_loss
@@ -319,7 +319,7 @@ def test_segments_compute_the_bits_of_the_whole():
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_it_is_tuned_from_other_weights(job, packages, tmp_path, ranks):
+def test_fine_tuning_from_other_weights(job, packages, tmp_path, ranks):
     """Of an eager model, whose checkpoint fits as it is."""
     use(job, packages["mlp"], "mlp")
     eager = job.train("model={name: mlp, hidden: [32]}", "train.max_steps=30", "data.eval.limit=200")
@@ -329,14 +329,14 @@ def test_it_is_tuned_from_other_weights(job, packages, tmp_path, ranks):
     assert got == pytest.approx(want, rel=1e-5)
 
 
-def test_tied_weights_go_to_transformers_and_come_back(job, packages, texts, tmp_path):
-    """A checkpoint holds them once, under the first of their names; so must what a run begins with."""
+def test_tied_weights_round_trip_through_transformers(job, packages, texts, tmp_path):
+    """A checkpoint contains them once, under the first of their names; so must initial weights."""
     use(job, packages["gpt2"], "gpt2", texts)
     run_dir = job.train("train.max_steps=3")
     shutil.copy(last_weights(run_dir), tmp_path / "model.safetensors")
     build_eager("gpt2").config.save_pretrained(tmp_path)
-    theirs, told = GPT2LMHeadModel.from_pretrained(tmp_path, output_loading_info=True)
-    assert not any(told.values()), told
+    theirs, loading_info = GPT2LMHeadModel.from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(loading_info.values()), loading_info
     module = build_eager("gpt2")
     load_model(module, last_weights(run_dir))
     weights = load_weights(run_dir)
@@ -352,12 +352,12 @@ def test_tied_weights_go_to_transformers_and_come_back(job, packages, texts, tmp
         assert_same_tensors(load_weights(again), weights)
 
 
-def test_other_names_of_tied_weights_are_refused(job, packages, texts, tmp_path):
+def test_other_names_of_tied_weights_are_rejected(job, packages, texts, tmp_path):
     use(job, packages["gpt2"], "gpt2", texts)
     module = build_eager("gpt2")
     save_file({name: tensor.clone() for name, tensor in module.state_dict().items()}, tmp_path / "both.safetensors")
     save_model(module, tmp_path / "other.safetensors")  # keeps the first by the alphabet
-    for file, text in (("both", "has 'lm_head.weight', which the model does not have; train.init_except leaves it out"),
+    for file, text in (("both", "has 'lm_head.weight', which the model does not have; train.init_except skips it"),
                        ("other", "has no 'transformer.wte.weight', which the model has")):
         refuse(job, [f"train.init_from={tmp_path}/{file}.safetensors"], [f"{file}.safetensors: {text}"], None)
 
@@ -414,7 +414,7 @@ def test_predictions(job, packages):
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
-def test_every_way_of_averaging_gives_the_same_bits(job, packages, ranks):
+def test_all_gradient_synchronizers_are_bit_identical(job, packages, ranks):
     use(job, packages["net"], "net")
     job.config["data"]["drop_last"] = True
     job.write()
@@ -426,7 +426,7 @@ def test_every_way_of_averaging_gives_the_same_bits(job, packages, ranks):
         assert_same_bits(last_weights(runs[0]), last_weights(other))
 
 
-def test_batches_of_any_size_for_a_dynamic_package(job, packages, texts):
+def test_dynamic_package_accepts_any_batch_size(job, packages, texts):
     """721 samples: the last batch of an epoch has one."""
     use(job, packages["gpt2"], "gpt2", texts)
     run_dir = job.train("data.train.limit=721", "data.per_rank_batch_size=30", "train.max_steps=25")
@@ -441,14 +441,14 @@ def test_the_recipe(job, packages):
     assert job.list()[0]["summary"]["eval/accuracy"] > 0.5
 
 
-def test_neither_python_nor_cuda_is_in_the_process(job, packages):
+def test_process_maps_neither_python_nor_cuda(job, packages):
     use(job, packages["mlp"], "mlp")
     temporary = job.directory / "temporary"
     temporary.mkdir()
     started = job.start("train.max_steps=1000000", "tracking.sinks=[]",
                         env=processes.environment(TMPDIR=temporary))
     try:
-        processes.wait_until(lambda: list(job.runs.glob("*/run.json")), PATIENCE_S, "the run begins")
+        processes.wait_until(lambda: list(job.runs.glob("*/run.json")), TIMEOUT_S, "the run begins")
         text = Path(f"/proc/{started.pid}/maps").read_text()
     finally:
         started.terminate()
@@ -460,7 +460,7 @@ def test_neither_python_nor_cuda_is_in_the_process(job, packages):
     assert not list(temporary.iterdir())
 
 
-def test_no_space_for_its_code(job, packages, disk, monkeypatch):
+def test_no_space_for_generated_code(job, packages, disk, monkeypatch):
     use(job, packages["mlp"], "mlp")
     disk.mount("size=64k")
     (disk.path / "filler").write_bytes(bytes(64 << 10))
@@ -468,7 +468,7 @@ def test_no_space_for_its_code(job, packages, disk, monkeypatch):
     refuse(job, [], [str(disk.path), "graph.so", "No space left on device"], None, code=75)
 
 
-# What is refused, before ranks meet.
+# Errors before ranks connect.
 
 
 def altered(package, out, change=lambda manifest: None, members=None):
@@ -501,20 +501,20 @@ CHANGES = {
     "another torch": (setting("torch", "2.10.0"), ["was compiled with LibTorch 2.10.0, this is 2.11.0"]),
     "another device": (setting("device", "cuda"), ["was compiled for device cuda, this run computes on cpu"]),
     "another architecture": (setting("architecture", "riscv64"), ["was compiled for riscv64 processors, this machine is"]),
-    "another processor": (setting("cpu_flags", ["amx_fp99"]), ["uses instructions that this processor has not (amx_fp99)"]),
-    "another format": (setting("format", 1), ["a package of format 1", "reads format 2"]),
-    "a missing segment": (lambda m: m["segments"].append(m["segments"][0]), ["has segments that give more than there is"]),
-    "a segment of nothing": (lambda m: m["segments"][0]["takes"].append(99), ["has a segment that takes value 99 of 7"]),
-    "a damaged manifest": (setting("fields", 3), ["its manifest 'fields' is no list"]),
-    "a name twice": (with_a_name_twice, ["'buffers' names 'layers.0.weight' again; compile the model again"]),
-    "a name of a module": (with_a_tensor_that_is_a_module, ["'layers.2' is a tensor and holds 'layers.2.", "compile the model again"]),
-    "batches of a limited size": (setting("largest_batch", 40), ["takes batches of at most 40 samples, here they have 50: set data.eval_batch_size: 40"]),
-    "an unknown dtype": (lambda m: m["fields"][0].update(dtype="float8"), ["'image' is of float8"]),
+    "another processor": (setting("cpu_flags", ["amx_fp99"]), ["uses instructions that this processor does not support (amx_fp99)"]),
+    "another format": (setting("format", 1), ["package format 1 is not supported, expected 2"]),
+    "a missing segment": (lambda m: m["segments"].append(m["segments"][0]), ["has segments with too many gradients or values"]),
+    "a segment of nothing": (lambda m: m["segments"][0]["takes"].append(99), ["has a segment with input 99 of 7 values"]),
+    "a damaged manifest": (setting("fields", 3), ["its manifest 'fields' is not a list"]),
+    "a name twice": (with_a_name_twice, ["'buffers' has duplicate name 'layers.0.weight'; compile the model again"]),
+    "a name of a module": (with_a_tensor_that_is_a_module, ["'layers.2' both as a tensor and as the module of 'layers.2.", "compile the model again"]),
+    "batches of a limited size": (setting("largest_batch", 40), ["supports batches of at most 40 samples, not 50: set data.eval_batch_size: 40"]),
+    "an unknown dtype": (lambda m: m["fields"][0].update(dtype="float8"), ["'image' has unsupported type float8"]),
 }
 
 
 @pytest.mark.parametrize("change, texts", CHANGES.values(), ids=CHANGES.keys())
-def test_a_package_that_is_not_for_this_run(job, packages, change, texts):
+def test_package_does_not_match_the_run(job, packages, change, texts):
     use(job, altered(packages["mlp"], job.directory / "other.ls2", change), "mlp")
     refuse(job, [], ["other.ls2: ", *texts], 2)
 
@@ -540,12 +540,12 @@ def test_an_unsafe_path(job, packages):
     refuse(job, [], ["train.pt2: has a member '../../evil.so' with an unsafe path"], None)
 
 
-def test_a_member_of_another_package(job, packages):
+def test_archive_member_of_another_package(job, packages):
     with zipfile.ZipFile(packages["net"]) as archive:
         weights = archive.read("weights.safetensors")
     other = altered(packages["mlp"], job.directory / "other.ls2", members={"weights.safetensors": weights})
     use(job, other, "mlp")
-    refuse(job, [], ["weights.safetensors is not the one that its manifest describes"], 2)
+    refuse(job, [], ["weights.safetensors does not match its manifest"], 2)
 
 
 def test_a_damaged_file(job, packages):
@@ -555,7 +555,7 @@ def test_a_damaged_file(job, packages):
     use(job, path, "mlp")
     for size in (1, 100, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:size])
-        refuse(job, [], ["other.ls2: not a usable zip archive", "compile the model again"], None)
+        refuse(job, [], ["other.ls2: not a usable zip archive", "recompile the model"], None)
     path.write_bytes(b"")
     refuse(job, [], ["other.ls2: has no manifest.json"], None)
     with zipfile.ZipFile(packages["mlp"]) as archive:
@@ -566,7 +566,7 @@ def test_a_damaged_file(job, packages):
     refuse(job, [f"model.package={job.file}"], ["not a usable zip archive"], None)
 
 
-def test_a_gpu_that_is_not_there(job, packages):
+def test_missing_gpu(job, packages):
     use(job, altered(packages["mlp"], job.directory / "other.ls2", setting("device", "cuda")), "mlp")
     refuse(job, ["distributed.device=cuda"], ["device 'cuda' cannot be used"], 2)
 
@@ -576,21 +576,21 @@ def save(path, **arrays):
     return f"data.train={{name: npy, path: {path}}}"
 
 
-def test_data_that_do_not_fit(job, packages):
+def test_data_do_not_match_the_package(job, packages):
     use(job, packages["mlp"], "mlp")
     images, labels = numpy.zeros((48, 1, 28, 28), numpy.float32), numpy.zeros(48, numpy.int64)
     other = job.directory / "data.npz"
     refuse(job, [save(other, image=images, number=labels)], ["needs the field 'label'", "only: image, number"], 2)
     refuse(job, [save(other, image=images[:, :, 1:], label=labels)],
-           ["takes 'image' as float32 [B, 1, 28, 28], but the dataset gives float32 [B, 1, 27, 28]"], None)
+           ["expects 'image' as float32 [B, 1, 28, 28], but the dataset has float32 [B, 1, 27, 28]"], None)
     refuse(job, [save(other, image=images, label=labels.astype(numpy.int32))],
-           ["takes 'label' as int64 [B], but the dataset gives int32 [B]"], None)
+           ["expects 'label' as int64 [B], but the dataset has int32 [B]"], None)
     save(other, image=images[:, :, 1:], label=labels)
-    refuse(job, [f"data.eval={{name: npy, path: {other}}}"], ["but the dataset gives float32 [B, 1, 27, 28]"], None)
+    refuse(job, [f"data.eval={{name: npy, path: {other}}}"], ["but the dataset has float32 [B, 1, 27, 28]"], None)
     other.unlink()
 
 
-def test_a_target_that_counts_for_nothing(job, packages):
+def test_dataset_without_valid_targets(job, packages):
     """In a package whose loss is a mean over samples, all of which counted in its example."""
     use(job, packages["mlp"], "mlp")
     labels = numpy.zeros(48, numpy.int64)
@@ -599,7 +599,7 @@ def test_a_target_that_counts_for_nothing(job, packages):
     data = save(other, image=numpy.zeros((48, 1, 28, 28), numpy.float32), label=labels)
     ended = job.run(data, "data.shuffle=false")
     assert ended.code == 78
-    assert "'label' holds -100, which counts for nothing" in ended.err
+    assert "'label' has the ignored target -100" in ended.err
 
 
 @pytest.mark.parametrize("label", [10, -1])
@@ -612,11 +612,11 @@ def test_a_label_outside_of_the_classes(job, packages, label):
     for settings in ([data, "data.shuffle=false"], [data.replace("train", "eval"), "train.max_steps=1"]):
         ended = job.run(*settings)
         assert ended.code == 78
-        assert ended.err.splitlines()[0].endswith(f"mlp.ls2: 'label' holds {label}, but the model has 10 classes: 0 to 9 are valid")
+        assert ended.err.splitlines()[0].endswith(f"mlp.ls2: 'label' has {label}, but the model has 10 classes: 0 to 9 are valid")
 
 
 def test_a_token_outside_of_the_vocabulary(job, packages, texts):
-    """Where the loss says nothing of it: the model's embedding finds it, in training and in evaluation."""
+    """If the loss does not check it, the model's embedding reports it, in training and in evaluation."""
     use(job, packages["gpt2"], "gpt2", texts)
     known = numpy.load(texts)
     tokens = known["input_ids"].copy()
@@ -628,16 +628,16 @@ def test_a_token_outside_of_the_vocabulary(job, packages, texts):
         assert re.search(r"gpt2.ls2: its code failed on a batch with 'input_ids' from \d+ to 64, 'labels' from \d+ to \d+:", ended.err)
 
 
-def test_a_precision_that_is_compiled_in(job, packages):
+def test_precision_is_fixed_at_compile_time(job, packages):
     use(job, packages["mlp"], "mlp")
     refuse(job, ["train.precision=bf16"], ["train.precision: bf16 has no effect on a compiled model", "--precision bf16"], None)
     refuse(job, ["train.precision=fp16"], ["train.precision: fp16 has no effect on a compiled model", "fp32 and bf16"], None)
 
 
-def test_batches_that_do_not_fit(job, packages):
+def test_batch_size_does_not_match_the_package(job, packages):
     use(job, packages["mlp"], "mlp")
     refuse(job, ["data.per_rank_batch_size=12"],
-           ["trains on batches of 24 samples per rank, here they have 12", "data.per_rank_batch_size: 24", "--dynamic-batch"], 2)
+           ["trains on batches of 24 samples per rank, not 12", "data.per_rank_batch_size: 24", "--dynamic-batch"], 2)
     refuse(job, ["data.train.limit=767"], ["the last one of an epoch has 23", "data.drop_last: true"], None)
     run_dir = job.train("data.train.limit=767", "data.drop_last=true", "train.epochs=1")
     assert checkpoints(run_dir) == [31]
@@ -648,7 +648,7 @@ def test_another_device(job, packages):
     refuse(job, ["distributed.device=cuda"], ["was compiled for device cpu, this run computes on cuda"], None)
 
 
-# What lockstep-compile refuses.
+# Errors of lockstep-compile.
 
 
 def refused_compile(capsys, directory, *arguments):
@@ -671,12 +671,12 @@ WRONG = {
     "a loss per sample": (["mlp", "--loss", "a_loss_per_sample"], ["'loss' of shape [24]: it must be a scalar"]),
     "other sums in evaluation": (["mlp", "--loss", "sums_of_training"], ["in training (steps) than in evaluation (none)"]),
     "targets that do not count": (["mlp", "--batch", "padded", "--loss", "model"], ["'label' of the example batch has targets of -100"]),
-    "targets of the model": (["mlp", "--loss", "targets_of_the_model"], ["'targets' that the loss function gives depend on the model"]),
+    "targets of the model": (["mlp", "--loss", "targets_of_the_model"], ["the 'targets' of the loss function depend on the model"]),
     "targets that are no number of them": (["mlp", "--loss", "half_a_target"], ["'targets' of torch.float32: it must be an integer"]),
-    "more segments than gradients": (["mlp", "--segments", "9"], ["of 9 segments, but the model has 4 parameters to train"]),
-    "segments for any size": (["mlp", "--segments", "2", "--dynamic-batch", "--seed=1"], ["leave out --dynamic-batch or --segments"]),
+    "more segments than gradients": (["mlp", "--segments", "9"], ["--segments 9: the model has only 4 trainable parameters"]),
+    "segments for any size": (["mlp", "--segments", "2", "--dynamic-batch", "--seed=1"], ["--segments cannot be combined with --dynamic-batch"]),
     "a run file that is not there": (["mlp", "--batch", "nowhere.yaml"], ["--batch nowhere.yaml: ", "nowhere.yaml"]),
-    "a key without a run file": (["mlp", "--set", "data.seed=1"], ["--set data.seed=1: changes a run file, but --batch digits is none"]),
+    "a key without a run file": (["mlp", "--set", "data.seed=1"], ["--set data.seed=1: --batch digits is not a run file"]),
     "a function with parameters": (["twice_the_loss"], ["TypeError: twice_the_loss() missing 2 required"]),
     "an error in the user's file": (["no_file"], ["FileNotFoundError: ", f"{MODELS}:{line_of('/nowhere/weights')}"]),
     "no module": (["no_model"], ["returns a list, not a torch.nn.Module"]),
@@ -689,7 +689,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("arguments, texts", WRONG.values(), ids=WRONG.keys())
-def test_what_cannot_be_compiled(capsys, tmp_path, arguments, texts):
+def test_compile_errors(capsys, tmp_path, arguments, texts):
     name, *more = arguments
     given = {"--loss": "cross_entropy", "--batch": "digits", **dict(zip(more[::2], more[1::2]))}
     line = refused_compile(capsys, tmp_path, f"{MODELS}:{name}", *[word for pair in given.items() for word in pair])
@@ -700,15 +700,15 @@ def test_what_cannot_be_compiled(capsys, tmp_path, arguments, texts):
 @pytest.mark.parametrize("words, text", [
     (["lockstep.nowhere:mlp"], "lockstep.nowhere: no such module"),
     (["lockstep.models:rnn"], "lockstep.models has no function 'rnn'; it has"),
-    (["lockstep.models:mlp", "wide"], "'wide': an argument of the model's function is written NAME=VALUE"),
+    (["lockstep.models:mlp", "wide"], "'wide': expected NAME=VALUE, an argument of the model's function"),
     (["lockstep.models:mlp", "wide=3"], "TypeError: mlp() got an unexpected keyword argument 'wide'"),
     (["lockstep.models:gpt", "heads=3"], "ValueError: model gpt: 3 heads do not divide a width of 128"),
 ])
-def test_a_built_in_model_that_is_not_there(capsys, tmp_path, words, text):
+def test_unknown_built_in_model(capsys, tmp_path, words, text):
     assert text in refused_compile(capsys, tmp_path, *words, "--loss", "mse", "--batch", "example")
 
 
-def test_a_run_file_whose_data_are_wrong(capsys, tmp_path, job, monkeypatch):
+def test_run_file_with_invalid_data(capsys, tmp_path, job, monkeypatch):
     job.config["data"]["train"]["path"] = "/nowhere"
     job.write()
     out = tmp_path / "out"
@@ -718,7 +718,7 @@ def test_a_run_file_whose_data_are_wrong(capsys, tmp_path, job, monkeypatch):
     assert f"--batch {job.file}: " in line and "/nowhere" in line
 
 
-def test_a_file_that_is_no_python(capsys, tmp_path):
+def test_file_is_not_python(capsys, tmp_path):
     source = tmp_path / "models" / "broken.py"
     source.parent.mkdir()
     source.write_text("def make_model(:")
@@ -727,8 +727,8 @@ def test_a_file_that_is_no_python(capsys, tmp_path):
     assert "broken.py, line 1" in refused_compile(capsys, out, f"{source}:make_model", "--loss", "mse", "--batch", "example")
 
 
-def test_the_seed_holds_for_make_model_alone(capsys, tmp_path):
-    """Whatever its file does with random numbers before."""
+def test_seed_applies_only_to_make_model(capsys, tmp_path):
+    """Independent of random numbers drawn by the file before."""
     torch.manual_seed(5)
     number = torch.rand(()).item()
     source = tmp_path / "models" / "drawing.py"
@@ -753,7 +753,7 @@ def test_without_a_compiler(tmp_path):
 
 
 @pytest.mark.parametrize("reason, code", [("segmentation fault", 70), ("No space left on device", 75)])
-def test_a_compiler_that_fails(tmp_path, reason, code):
+def test_failing_compiler(tmp_path, reason, code):
     compiler = tmp_path / "g++"
     compiler.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo "g++ 12" || {{ echo "a.cpp:1: error: {reason}" >&2; exit 1; }}\n')
     compiler.chmod(0o755)
@@ -764,7 +764,7 @@ def test_a_compiler_that_fails(tmp_path, reason, code):
 
 @pytest.fixture
 def compiled_before(packages, monkeypatch, tmp_path_factory):
-    """The compiler gives the graphs of the package "mlp", whatever it is given. Returns what it was given."""
+    """Replaces the compiler's output by the graphs of the package "mlp". Returns its inputs."""
     from lockstep import compiler
     from lockstep.code_cache import Code
 
@@ -781,25 +781,25 @@ def compiled_before(packages, monkeypatch, tmp_path_factory):
     return given
 
 
-def test_code_that_computes_something_else(capsys, tmp_path, compiled_before):
+def test_miscompiled_code_is_detected(capsys, tmp_path, compiled_before):
     from lockstep.command_line import main
 
     assert main([f"{MODELS}:mlp", "--loss", "twice_the_loss", "--batch", "digits", "-o", f"{tmp_path}/out.ls2"]) == 70
     line = capsys.readouterr().err.splitlines()[-1]
-    assert "of the compiled training for a batch of 24 differs from the model's own" in line and "a fault of the compiler" in line
+    assert "of the compiled training for a batch of 24 differs from the model in Python" in line and "a compiler bug" in line
     assert not list(tmp_path.iterdir())
 
 
 RUNNERS = {
-    "crashes": ("os.abort()", "ended its process with signal 6"),
-    "cannot start": ("sys.exit('ImportError: no torch')", "ended its process with exit code 1: ImportError: no torch"),
-    "hangs": ("caller.recv()\nwhile True: select.select([], [], [])", "did not end within 1 s"),
-    "fails": ("caller.recv()\ncaller.send((b'', 'out of memory'))", "cannot be run: out of memory"),
+    "crashes": ("os.abort()", "terminated its process with signal 6"),
+    "cannot start": ("sys.exit('ImportError: no torch')", "terminated its process with exit code 1: ImportError: no torch"),
+    "hangs": ("caller.recv()\nwhile True: select.select([], [], [])", "timed out after 1 s"),
+    "fails": ("caller.recv()\ncaller.send((b'', 'out of memory'))", "failed: out of memory"),
 }
 
 
 @pytest.mark.parametrize("how", RUNNERS)
-def test_code_that_crashes_or_hangs(tmp_path, monkeypatch, how):
+def test_generated_code_crashes_or_hangs(tmp_path, monkeypatch, how):
     from lockstep import running
     from lockstep.errors import CompilerFault
 
@@ -808,8 +808,8 @@ def test_code_that_crashes_or_hangs(tmp_path, monkeypatch, how):
     script.write_text("import os, select, sys\nfrom multiprocessing.connection import Connection\n"
                       f"caller = Connection(int(sys.argv[1]))\n{code}\n")
     monkeypatch.setattr(running, "RUNNER", str(script))
-    monkeypatch.setattr(running, "PATIENCE_S", 1 if how == "hangs" else PATIENCE_S)
-    monkeypatch.setattr(running, "ENDING_S", 1 if how == "hangs" else PATIENCE_S)
+    monkeypatch.setattr(running, "RUN_TIMEOUT_S", 1 if how == "hangs" else TIMEOUT_S)
+    monkeypatch.setattr(running, "EXIT_TIMEOUT_S", 1 if how == "hangs" else TIMEOUT_S)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with pytest.raises(CompilerFault) as raised, running.running({}) as run:
         run("train", [torch.zeros(1)])
@@ -839,7 +839,7 @@ def test_an_unchanged_model_is_compiled_once(tmp_path, compiled_before):
     assert len(compiled_before) == 4
 
 
-def test_what_changes_the_code_is_compiled_again(tmp_path, compiled_before, monkeypatch):
+def test_changes_that_affect_the_code_trigger_recompilation(tmp_path, compiled_before, monkeypatch):
     compile_digits(tmp_path)
     compile_digits(tmp_path, "--threads", "2")
     assert len(compiled_before) == 4
@@ -862,7 +862,7 @@ def test_a_damaged_cache_is_not_used(tmp_path, compiled_before):
     assert len(compiled_before) == 4
 
 
-def test_a_cache_that_cannot_be_written(tmp_path, compiled_before, monkeypatch):
+def test_read_only_cache(tmp_path, compiled_before, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     compile_digits(tmp_path)
@@ -870,11 +870,11 @@ def test_a_cache_that_cannot_be_written(tmp_path, compiled_before, monkeypatch):
     assert len(compiled_before) == 4
 
 
-def test_the_cache_keeps_what_was_used_last(tmp_path, monkeypatch):
+def test_cache_evicts_least_recently_used(tmp_path, monkeypatch):
     from lockstep import code_cache
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(code_cache, "MOST_BYTES", 3500)
+    monkeypatch.setattr(code_cache, "MAX_BYTES", 3500)
     folder = code_cache.cache_folder()
     for i in range(3):
         code_cache.store_code(str(i), code_cache.Code(bytes(1000), [17]))
@@ -887,8 +887,8 @@ def test_the_cache_keeps_what_was_used_last(tmp_path, monkeypatch):
     assert sorted(path.name for path in folder.iterdir()) == ["0", "2", "3", "written-now.part"]
 
 
-def test_code_for_one_size_is_made_again_with_another(tmp_path, monkeypatch, capsys):
-    """And refused when the compiler fixes every size that is tried."""
+def test_code_specialized_on_one_size_is_recompiled(tmp_path, monkeypatch, capsys):
+    """Rejected if the compiler specializes on every size that is tried."""
     from lockstep import batch_sizes, passes
     from lockstep.command_line import main
 
@@ -903,12 +903,12 @@ def test_code_for_one_size_is_made_again_with_another(tmp_path, monkeypatch, cap
 
     monkeypatch.setattr(passes, "compiled", fix)
     assert main([f"{MODELS}:mlp", "--loss", "cross_entropy", "--batch", "digits", "-o", f"{tmp_path}/out.ls2"]) == 78
-    assert "evaluation cannot take batches of any size: 64" in capsys.readouterr().err
+    assert "evaluation does not support batches of any size: 64" in capsys.readouterr().err
     sizes = [set(hints) for hints in traced[1:]]
     assert traced[0] == [] and len(sizes) == 3 and all(len(size) == 1 for size in sizes) and len(set.union(*sizes)) == 3
 
 
-def test_sizes_at_which_code_may_change():
+def test_sizes_at_which_generated_code_may_change():
     """Guards as torch's compiler leaves them: the code is tried on both sides of each."""
     import sympy
     from lockstep import batch_sizes
@@ -935,8 +935,8 @@ def test_no_space_for_the_package(capsys, job, disk, compiled_before):
     assert [path.read_bytes() for path in disk.path.iterdir()] == [b"an older one"]
 
 
-def test_two_that_write_one_package(tmp_path):
-    """Neither sees the file that the other is about to rename; what is left over of none is in the way."""
+def test_concurrent_writers_of_one_package(tmp_path):
+    """They do not interfere, and leftovers do not block them."""
     from lockstep.packing import write_package
 
     out = tmp_path / "model.ls2"
@@ -965,7 +965,7 @@ def macros_of(processor):
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="g++ of another architecture knows no x86")
-def test_every_instruction_set_that_the_compiler_uses_is_noted():
+def test_package_records_all_required_instruction_sets():
     from lockstep.packing import X86_FLAGS
 
     noted = {flag.replace("_", "") for flag in X86_FLAGS}
@@ -977,7 +977,7 @@ def test_every_instruction_set_that_the_compiler_uses_is_noted():
 
 
 def test_the_help_names_every_option():
-    text = subprocess.run([COMPILE, "--help"], capture_output=True, text=True, check=True, timeout=PATIENCE_S, env=os.environ).stdout
+    text = subprocess.run([COMPILE, "--help"], capture_output=True, text=True, check=True, timeout=TIMEOUT_S, env=os.environ).stdout
     for option in ("--loss", "--batch", "--set", "--ranks", "--out", "--dynamic-batch", "--segments", "--precision", "--device",
                    "--threads", "--seed", "--no-cache"):
         assert option in text

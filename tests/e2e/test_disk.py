@@ -1,4 +1,4 @@
-"""A full or read-only disk: code 75, one clear line, nothing half-written; the run can go on."""
+"""A full or read-only disk: exit code 75, one clear line, no partial files; the run can be resumed."""
 
 import contextlib
 import re
@@ -6,7 +6,7 @@ import re
 import pytest
 
 from disk import Disk
-from processes import PATIENCE_S, finish, wait_until
+from processes import TIMEOUT_S, finish, wait_until
 from refusals import ALONE_AND_LAUNCHED, error_lines
 from safetensors_file import checkpoints
 
@@ -19,7 +19,7 @@ def disk(job, nothing_keeps_running):
 
 
 @ALONE_AND_LAUNCHED
-def test_disk_that_is_full_at_the_start(job, disk, ranks):
+def test_disk_full_at_startup(job, disk, ranks):
     disk.mount("size=64k")
     (disk.path / "filler").write_bytes(bytes(64 << 10))
     ended = job.run(f"run.dir={disk.path}/runs", ranks=ranks)
@@ -30,7 +30,7 @@ def test_disk_that_is_full_at_the_start(job, disk, ranks):
 
 
 @ALONE_AND_LAUNCHED
-def test_disk_that_fills_up_during_training(job, disk, ranks):
+def test_disk_fills_up_during_training(job, disk, ranks):
     disk.mount("size=4m")
     every_step = ["checkpoint.every=1 step", "checkpoint.keep_last=1000", "train.epochs=100"]
     overrides = [f"run.dir={disk.path}/runs", "model.hidden=[64]", *every_step]
@@ -56,19 +56,19 @@ def test_disk_that_fills_up_during_training(job, disk, ranks):
 
 
 @pytest.mark.parametrize("backend, ranks", [("auto", 2), ("gloo", 3)])
-def test_the_rank_that_the_full_disk_failed_is_named(job, disk, backend, ranks):
-    """No room even for the file in which a rank says why it failed: the others only lost it."""
+def test_rank_that_failed_on_the_full_disk_is_named(job, disk, backend, ranks):
+    """No space even for the error file of the rank that failed: its peers only see that it is gone."""
     disk.mount("size=12m")
     overrides = [f"run.dir={disk.path}/runs", "checkpoint.every=20 steps", "train.epochs=1000", "checkpoint.async=false"]
     overrides.append(f"distributed.backend={backend}")
     started = job.start(*overrides, ranks=ranks, options=["--max-restarts", 5, "--restart-delay", 0])
-    wait_until(lambda: list(disk.path.glob("runs/*/checkpoints/[0-9]*")), PATIENCE_S, "a first checkpoint")
+    wait_until(lambda: list(disk.path.glob("runs/*/checkpoints/[0-9]*")), TIMEOUT_S, "a first checkpoint")
 
     def has_ended_on_a_full_disk():
         disk.fill()
         return started.poll() is not None
 
-    wait_until(has_ended_on_a_full_disk, PATIENCE_S, "no restart is left")
+    wait_until(has_ended_on_a_full_disk, TIMEOUT_S, "no restart is left")
     ended = finish(started)
     assert ended.code == 75, ended.err
     named = re.findall(r"rank (\d) \(of \d\) failed first: .*\n  (.*)", ended.err)
@@ -88,17 +88,17 @@ def logging_on_a_full_disk(job, disk):
     printed = job.directory / "out"
     with printed.open("w") as out:
         started = job.start(stdout=out)
-        wait_until(lambda: "step" in printed.read_text(), PATIENCE_S, "a step")
+        wait_until(lambda: "step" in printed.read_text(), TIMEOUT_S, "a step")
         disk.fill()
-        wait_until(lambda: "records are kept in memory" in printed.read_text(), PATIENCE_S, "the line that logging has begun to wait")
+        wait_until(lambda: "records are kept in memory" in printed.read_text(), TIMEOUT_S, "the line that logging has begun to wait")
         yield started, printed
 
 
-def test_a_disk_that_is_full_for_a_while_costs_no_record(job, disk):
+def test_temporarily_full_disk_loses_no_record(job, disk):
     with logging_on_a_full_disk(job, disk) as (started, printed):
         assert "cannot reserve" in printed.read_text() and "No space left on device" in printed.read_text()
         disk.make_room()
-        wait_until(lambda: "there is room again" in printed.read_text(), PATIENCE_S, "the second word")
+        wait_until(lambda: "there is room again" in printed.read_text(), TIMEOUT_S, "the second word")
         job.query("stop", job.only_run().name)
         assert finish(started).code == 0
     text = printed.read_text()
@@ -109,7 +109,7 @@ def test_a_disk_that_is_full_for_a_while_costs_no_record(job, disk):
     assert steps == list(range(1, steps[-1] + 1)) and steps[-1] == entry["step"]
 
 
-def test_a_run_that_ends_on_a_full_disk_is_recorded_as_it_ended(job, disk):
+def test_outcome_is_recorded_on_a_full_disk(job, disk):
     with logging_on_a_full_disk(job, disk) as (started, printed):
         started.terminate()
         ended = finish(started)
@@ -130,7 +130,7 @@ def test_read_only_run_directory(job, disk, ranks):
 
 
 @ALONE_AND_LAUNCHED
-def test_run_directory_that_is_a_file(job, ranks):
+def test_run_directory_is_a_file(job, ranks):
     ended = job.run(f"run.dir={job.file}", ranks=ranks)
     assert ended.code == 75
     assert str(job.file) in ended.err.splitlines()[0]

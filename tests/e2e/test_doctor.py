@@ -1,4 +1,4 @@
-"""`lockstep doctor`: a machine that can train is told so, and each thing that stands in the way is said in plain words."""
+"""`lockstep doctor`: reports that a machine can train, and explains each problem."""
 
 import json
 import os
@@ -16,7 +16,7 @@ WHAT = ["cores", "memory", "open files", "shared memory", "clock", "runs", "temp
 
 
 def doctor(cwd, *options, prefix=(), program=LOCKSTEP, code=0, **changes):
-    """What it says of each thing: {what: (health, text)}."""
+    """The result of each check: {check: (health, text)}."""
     ended = processes.run([*prefix, program, "doctor", "--json", *options], cwd, environment(**changes))
     assert ended.code == code, ended.out + ended.err
     assert ended.err == ""
@@ -25,16 +25,16 @@ def doctor(cwd, *options, prefix=(), program=LOCKSTEP, code=0, **changes):
     return {finding["what"]: (finding["health"], finding["text"]) for finding in findings}
 
 
-def test_a_machine_that_trains_has_no_problem(tmp_path):
+def test_working_machine_has_no_problems(tmp_path):
     found = doctor(tmp_path)
-    assert found["cores"] == ("good", f"{len(os.sched_getaffinity(0))} may be used, of {os.cpu_count()}")
+    assert found["cores"] == ("good", f"{len(os.sched_getaffinity(0))} of {os.cpu_count()} usable")
     for what in ("shared memory", "runs", "temporary files", "loopback", "environment", "trainer"):
         assert found[what][0] == "good", found[what]
     assert "LibTorch" in found["trainer"][1]
-    assert list(tmp_path.iterdir()) == [], "nothing is left behind"
+    assert list(tmp_path.iterdir()) == [], "no files are left"
 
 
-def test_for_people_one_line_each(tmp_path):
+def test_text_output_has_one_line_per_check(tmp_path):
     ended = processes.run([LOCKSTEP, "doctor"], tmp_path)
     assert ended.code == 0
     lines = ended.out.splitlines()
@@ -42,10 +42,10 @@ def test_for_people_one_line_each(tmp_path):
     assert {line.split()[0] for line in lines} <= {"ok", "warning"}
 
 
-def test_cores_that_may_be_used(tmp_path):
+def test_usable_cores(tmp_path):
     core = min(os.sched_getaffinity(0))
     found = doctor(tmp_path, prefix=["taskset", "-c", str(core)])
-    assert found["cores"] == ("good", f"1 may be used, of {os.cpu_count()}")
+    assert found["cores"] == ("good", f"1 of {os.cpu_count()} usable")
 
 
 def test_few_open_files(tmp_path):
@@ -53,7 +53,7 @@ def test_few_open_files(tmp_path):
     assert health == "warning" and "200 per process" in text and "ulimit" in text
 
 
-def test_runs_that_cannot_be_written(tmp_path, disk):  # noqa: F811
+def test_read_only_runs(tmp_path, disk):  # noqa: F811
     disk.mount("ro")
     health, text = doctor(tmp_path, "--dir", disk.path / "runs", code=75)["runs"]
     assert health == "problem"
@@ -74,23 +74,23 @@ def test_runs_in_memory(tmp_path, disk):  # noqa: F811
     assert list(disk.path.iterdir()) == []
 
 
-def test_runs_that_are_a_file(tmp_path):
+def test_runs_is_a_file(tmp_path):
     (tmp_path / "runs").write_text("no directory")
-    assert doctor(tmp_path, code=75)["runs"][1].endswith("is no directory; choose another with run.dir")
+    assert doctor(tmp_path, code=75)["runs"][1].endswith("is not a directory; choose another with run.dir")
 
 
-def test_temporary_files_that_may_not_run(tmp_path, disk):  # noqa: F811
+def test_noexec_temporary_directory(tmp_path, disk):  # noqa: F811
     disk.mount("size=10m,noexec")
     health, text = doctor(tmp_path, TMPDIR=disk.path)["temporary files"]
     assert health == "warning" and "noexec" in text and "TMPDIR" in text
 
 
-def test_temporary_files_that_cannot_be_written(tmp_path, disk):  # noqa: F811
+def test_read_only_temporary_directory(tmp_path, disk):  # noqa: F811
     disk.mount("ro")
     assert doctor(tmp_path, code=75, TMPDIR=disk.path)["temporary files"][0] == "problem"
 
 
-def test_a_rank_that_somebody_left_in_the_environment(tmp_path):
+def test_stale_rank_variable_in_the_environment(tmp_path):
     ranks = {"RANK": 1, "WORLD_SIZE": 4, "LOCAL_RANK": 1, "LOCAL_WORLD_SIZE": 4, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": 29500}
     health, text = doctor(tmp_path, **ranks)["environment"]
     assert health == "warning" and "rank 1 of 4" in text and "unset" in text
@@ -98,7 +98,7 @@ def test_a_rank_that_somebody_left_in_the_environment(tmp_path):
     assert health == "problem" and "WORLD_SIZE" in text
 
 
-def test_a_trainer_that_is_not_there(tmp_path):
+def test_missing_trainer(tmp_path):
     alone = tmp_path / "bin"
     alone.mkdir()
     shutil.copy(LOCKSTEP, alone)
@@ -110,20 +110,20 @@ def test_a_trainer_that_is_not_there(tmp_path):
     assert health == "problem" and "ldd" in text
 
 
-def test_a_host_without_loopback_and_with_an_unknown_name(tmp_path):
-    """In a network of its own, where nothing is up, and under a name that nobody knows."""
-    script = 'hostname nobody-knows-this && exec "$0" "$@"'
+def test_host_without_loopback_and_with_unresolvable_name(tmp_path):
+    """In a separate network namespace without interfaces, with an unresolvable host name."""
+    script = 'hostname unknown-host-name && exec "$0" "$@"'
     found = doctor(tmp_path, prefix=["unshare", "--net", "--uts", "sh", "-c", script], code=75)
     assert found["loopback"][0] == "problem" and "'lo'" in found["loopback"][1]
-    assert found["host name"][0] in ("warning", "problem") and "nobody-knows-this" in found["host name"][1]
+    assert found["host name"][0] in ("warning", "problem") and "unknown-host-name" in found["host name"][1]
 
 
 @pytest.mark.parametrize("words, text", [(["--dirs", "x"], "dirs"), (["more"], "more")])
-def test_bad_words(tmp_path, words, text):
+def test_invalid_arguments(tmp_path, words, text):
     ended = processes.run([LOCKSTEP, "doctor", *words], tmp_path)
     assert ended.code == 78 and text in ended.err and len(ended.err.splitlines()) == 1
 
 
 def test_help(tmp_path):
-    text = subprocess.run([LOCKSTEP, "doctor", "--help"], capture_output=True, text=True, timeout=processes.PATIENCE_S)
+    text = subprocess.run([LOCKSTEP, "doctor", "--help"], capture_output=True, text=True, timeout=processes.TIMEOUT_S)
     assert text.returncode == 0 and "--dir RUNS" in text.stdout

@@ -1,4 +1,4 @@
-"""Workers, launchers, hosts and links that fail: the group starts again from the last checkpoint."""
+"""Failures of workers, launchers, hosts and links: the job restarts from the last checkpoint."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ import pytest
 import processes
 from cluster import GONE_S, RUN_S
 from conftest import Job
-from processes import PATIENCE_S, wait_until
+from processes import TIMEOUT_S, wait_until
 from safetensors_file import assert_same_bits, checkpoints, last_weights
 from test_ending import steps_of
 
@@ -21,18 +21,18 @@ LONG = [f"train.max_steps={STEPS}", "train.epochs=1000", "checkpoint.every=10 st
 # The first one is there long before the last, however quick the steps are.
 LONG += ["checkpoint.async=false"]
 LONG += ["train.eval_every=1000 epochs"]
-# Hosts of tests have one memory: through it ranks would go on without the network.
+# Test hosts share memory, through which ranks could communicate without the network.
 NETWORK = "distributed.backend=gloo"
 
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
-    """The weights of the same job on two ranks when nothing happens to it."""
+    """The weights of the same job on two ranks without failures."""
     return last_weights(Job(tmp_path_factory.mktemp("undisturbed")).train(*LONG, ranks=2, timeout=RUN_S))
 
 
 def assert_whole(run_dir, weights):
-    """The run came to its end, with the weights of an undisturbed one, and each step once."""
+    """The run finished, with the weights of an undisturbed one, and logged each step once."""
     assert checkpoints(run_dir)[-1] == STEPS
     assert_same_bits(last_weights(run_dir), weights)
 
@@ -46,9 +46,9 @@ def assert_each_step_once(job, run_dir):
 
 
 @pytest.mark.parametrize("victim", [0, 1])
-def test_a_killed_worker_is_started_again(job, undisturbed, victim):
+def test_killed_worker_is_restarted(job, undisturbed, victim):
     launcher = job.start(*LONG, ranks=2, options=["--max-restarts", 1])
-    wait_until(lambda: list(job.runs.glob("*/checkpoints/[0-9]*")), PATIENCE_S, "a first checkpoint")
+    wait_until(lambda: list(job.runs.glob("*/checkpoints/[0-9]*")), TIMEOUT_S, "a first checkpoint")
     os.kill(processes.ranks_of(job.directory)[victim], signal.SIGKILL)
     ended = processes.finish(launcher, RUN_S)
     assert ended.code == 0, ended.err
@@ -66,7 +66,7 @@ def shell(job, script, *options, ranks=2):
     return processes.run(command, job.directory)
 
 
-def test_restarts_have_an_end(job):
+def test_number_of_restarts_is_limited(job):
     ended = shell(job, "echo $TORCHELASTIC_RESTART_COUNT $TORCHELASTIC_MAX_RESTARTS; exit 5",
                   "--max-restarts", 2, ranks=1)
     assert ended.code == 5
@@ -75,7 +75,7 @@ def test_restarts_have_an_end(job):
     assert "after 2 restarts" in ended.err
 
 
-def test_an_input_error_is_not_tried_again(job):
+def test_input_error_is_not_retried(job):
     ended = job.run("model.name=mpl", ranks=2, options=["--max-restarts", 3])
     assert ended.code == 78
     assert "restart" not in ended.err
@@ -84,14 +84,14 @@ def test_an_input_error_is_not_tried_again(job):
 
 
 @pytest.mark.parametrize("end", ["exit 75", "exit 70", "kill -SEGV $$"])
-def test_other_failures_are_tried_again(job, end):
+def test_other_failures_are_retried(job, end):
     script = f"test $TORCHELASTIC_RESTART_COUNT = 1 && exit 0; {end}"
     assert shell(job, script, "--max-restarts", 1).code == 0
 
 
-def test_a_signal_ends_restarts(job):
+def test_signal_prevents_restarts(job):
     """SIGTERM while the ranks of a failed attempt are still being stopped."""
-    # Rank 1 fails once rank 0, which writes when somebody reads, can no longer be stopped by SIGTERM.
+    # Rank 1 fails once rank 0, which writes once its output is read, can no longer be stopped by SIGTERM.
     script = 'trap "" TERM; if [ $RANK = 1 ]; then read x < ready; exit 9; fi; '
     script += "echo > ready; touch here; while true; do read x < fifo; done"
     for name in ("ready", "fifo"):
@@ -99,7 +99,7 @@ def test_a_signal_ends_restarts(job):
     command = [processes.LOCKSTEP, "launch", "-n", 2, "--max-restarts", 5, "--stop-grace", "1s"]
     command += ["--program", "sh", "--", "-c", script]
     launcher = processes.start(command, job.directory)
-    wait_until(lambda: (job.directory / "here").exists(), PATIENCE_S, "rank 0 runs")
+    wait_until(lambda: (job.directory / "here").exists(), TIMEOUT_S, "rank 0 runs")
     os.kill(launcher.pid, signal.SIGTERM)
     ended = processes.finish(launcher, GONE_S)
     assert ended.code in (9, 128 + signal.SIGTERM)
@@ -135,19 +135,19 @@ def test_a_killed_launcher_is_replaced(cluster, undisturbed):
     assert_whole(cluster.run_dir(), undisturbed)
 
 
-def test_a_batch_that_some_number_of_nodes_does_not_divide(job, cluster):
-    """Said before anything starts, and not when a node is lost."""
+def test_batch_not_divisible_for_some_number_of_nodes(job, cluster):
+    """Reported before anything starts, not when a node is lost."""
     alpha, _ = cluster.hosts
     cluster.start(alpha, "data.batch_size=100", nodes="2:4", options=["--max-restarts", 10])
     ended = cluster.finish(alpha, GONE_S)
     assert ended.code == 78
-    assert ended.err.count("\n") == 1 and "100 samples do not divide over 3 ranks, which --nnodes 2:4 allows" in ended.err
+    assert ended.err.count("\n") == 1 and "100 is not divisible by 3 ranks, which --nnodes 2:4 allows" in ended.err
     assert "96 or 108" in ended.err and "data.batch_remainder: uneven" in ended.err
     assert not job.runs.exists()
 
 
 @pytest.mark.parametrize("cluster", [3], indirect=True)
-def test_uneven_batches_on_the_nodes_that_are_left(job, cluster, tmp_path):
+def test_uneven_batches_on_remaining_nodes(job, cluster, tmp_path):
     """Of three nodes one is lost: three ranks do not divide the batch, two do not have to divide the last one of an epoch."""
     rule = ["data.batch_size=50", "data.batch_remainder=uneven"]
     settings = [*LONG, NETWORK, *rule, "train.max_steps=600"]
@@ -165,8 +165,8 @@ def test_uneven_batches_on_the_nodes_that_are_left(job, cluster, tmp_path):
     assert [loss for _, loss in ours] == pytest.approx([loss for _, loss in theirs], rel=1e-2)
 
 
-def test_whoever_is_left_goes_on(job, cluster, tmp_path):
-    """1:2 nodes; the power of one goes: nothing closes its connections."""
+def test_remaining_nodes_continue(job, cluster, tmp_path):
+    """1:2 nodes; one loses power: nothing closes its connections."""
     alpha, beta = cluster.hosts
     even = "data.train.limit=1008"  # no sample is repeated, on one rank or on two
     cluster.start_all(*LONG, NETWORK, even, nodes="1:2", options=["--max-restarts", 1], conf="last_call_timeout=5")
@@ -178,7 +178,7 @@ def test_whoever_is_left_goes_on(job, cluster, tmp_path):
     finally:
         cluster.network.restore(beta)
     assert ended.code == 0, ended.err
-    assert f"node 1 on beta ({beta.address}): lost: nothing was heard from it for 3 s" in ended.err
+    assert f"node 1 on beta ({beta.address}): lost: no message for 3 s" in ended.err
     assert checkpoints(cluster.run_dir())[-1] == STEPS
     assert job.list()[0]["world_size"] == 1
     assert_each_step_once(job, cluster.run_dir())
@@ -191,7 +191,7 @@ def test_whoever_is_left_goes_on(job, cluster, tmp_path):
 
 
 def test_sigterm_to_a_job_of_two_hosts(job, cluster, undisturbed):
-    """A checkpoint of the very step, all ranks gone, and what follows is as if nothing had been."""
+    """A checkpoint of the last step, all ranks gone, and the resumed run is unaffected."""
     alpha, beta = cluster.hosts
     named = ["--run-id", "mine"]
     cluster.start_all(*LONG, options=named)
@@ -204,7 +204,7 @@ def test_sigterm_to_a_job_of_two_hosts(job, cluster, undisturbed):
     step = checkpoints(run_dir)[-1]
     assert f"preempted by SIGTERM after step {step} of {STEPS}" in first.out
     assert [entry["state"] for entry in job.list()] == ["preempted"]
-    assert "go on: the same command with --resume mine" in first.out
+    assert "resume with: the same command and --resume mine" in first.out
     cluster.start_all(*LONG, options=[*named, "--resume", "mine"])
     ended = [cluster.finish(host) for host in cluster.hosts]
     assert [end.code for end in ended] == [0, 0], ended
@@ -214,8 +214,8 @@ def test_sigterm_to_a_job_of_two_hosts(job, cluster, undisturbed):
 
 @pytest.mark.parametrize("where, number", [("rank of alpha", signal.SIGTERM), ("rank of beta", signal.SIGTERM),
                                            ("launcher of alpha", signal.SIGUSR1), ("launcher of beta", signal.SIGUSR1)])
-def test_a_signal_that_the_ranks_get_ends_the_job_on_every_node(job, cluster, where, number):
-    """No launcher ends as if the run were done: what starts it again would wait for the others."""
+def test_signal_to_ranks_ends_the_job_on_every_node(job, cluster, where, number):
+    """No launcher exits with success: a restarted one would wait for the others."""
     what, _, name = where.partition(" of ")
     host = next(host for host in cluster.hosts if host.name == name)
     cluster.start_all(*LONG, options=["--max-restarts", 5])
@@ -223,12 +223,12 @@ def test_a_signal_that_the_ranks_get_ends_the_job_on_every_node(job, cluster, wh
     (cluster.kill_rank if what == "rank" else cluster.kill_launcher)(host, number)
     ended = [cluster.finish(each, GRACE_S) for each in cluster.hosts]
     assert [end.code for end in ended] == [128 + number] * 2, ended
-    assert all(f"the ranks ended after {number.name}" in end.err for end in ended), ended
+    assert all(f"the ranks exited after {number.name}" in end.err for end in ended), ended
     assert f"preempted by {number.name} after step {checkpoints(job.only_run())[-1]} of {STEPS}" in ended[0].out
     assert [entry["state"] for entry in job.list()] == ["preempted"]
 
 
-def test_a_newcomer_is_taken_in_at_the_next_restart(job, cluster):
+def test_new_node_joins_at_the_next_restart(job, cluster):
     alpha, beta = cluster.hosts
     options = ["--max-restarts", 1]
     endless = [*LONG, "train.max_steps=1000000", "train.epochs=1000000"]
@@ -239,12 +239,12 @@ def test_a_newcomer_is_taken_in_at_the_next_restart(job, cluster):
     cluster.streams = {}
     cluster.wait_for_checkpoint()
     cluster.start(beta, *endless, nodes="1:2", options=options)
-    came = f"beta ({beta.address}) came: it takes part from the next restart on"
-    wait_until(lambda: came in said.read_text(), PATIENCE_S, "beta has come")
+    joined = f"beta ({beta.address}) joined: it takes part from the next restart"
+    wait_until(lambda: joined in said.read_text(), TIMEOUT_S, "beta has joined")
     assert not cluster.ranks_on(beta)
     cluster.kill_rank(alpha)
     reached = checkpoints(cluster.run_dir())[-1]
-    wait_until(lambda: cluster.ranks_on(beta), PATIENCE_S, "beta takes part")
+    wait_until(lambda: cluster.ranks_on(beta), TIMEOUT_S, "beta takes part")
     cluster.wait_for_checkpoint(reached)
     job.query("stop", cluster.run_dir().name)
     first, second = cluster.finish(alpha), cluster.finish(beta)
@@ -252,7 +252,7 @@ def test_a_newcomer_is_taken_in_at_the_next_restart(job, cluster):
     assert job.list()[0]["world_size"] == 2
 
 
-def test_a_link_that_is_cut_for_a_moment_harms_nothing(cluster, undisturbed):
+def test_short_network_outage_is_harmless(cluster, undisturbed):
     alpha, beta = cluster.hosts
     cluster.start_all(*LONG, NETWORK, options=["--max-restarts", 0], conf="keep_alive_max_attempt=50")
     cluster.wait_for_checkpoint()
@@ -265,27 +265,27 @@ def test_a_link_that_is_cut_for_a_moment_harms_nothing(cluster, undisturbed):
     assert_whole(cluster.run_dir(), undisturbed)
 
 
-def test_a_node_that_is_not_heard_is_named_and_none_of_its_ranks(job, cluster):
-    """What its ranks did when it was last heard is no reason to blame one."""
+def test_silent_node_is_reported_without_blaming_its_ranks(job, cluster):
+    """The last known state of its ranks is not a reason to blame one."""
     alpha, beta = cluster.hosts
     said = job.directory / "alpha.err"
     with open(said, "w") as file:
         cluster.streams = {"stderr": file}
-        # Outside of steps, as in a checkpoint, ranks wait longer before anything is said.
+        # Outside of steps, e.g. in a checkpoint, ranks wait longer before a hang is reported.
         endless = [NETWORK, "train.epochs=1000000", "train.eval_every=1000000 epochs", "checkpoint.every=1000000 epochs"]
         cluster.start_all(*endless, conf="keep_alive_max_attempt=50")
-    wait_until(lambda: any(step > 100 for step, _ in steps_of(job)), PATIENCE_S, "100 steps")
+    wait_until(lambda: any(step > 100 for step, _ in steps_of(job)), TIMEOUT_S, "100 steps")
     cluster.network.cut(beta)
     try:
-        wait_until(lambda: "the other ranks have waited" in said.read_text(), PATIENCE_S, "a word")
+        wait_until(lambda: "the other ranks have waited" in said.read_text(), TIMEOUT_S, "a word")
         text = said.read_text()
     finally:
         cluster.network.restore(beta)
-    assert "nothing has been heard from beta for" in text
+    assert "no message from beta for" in text
     assert "keeps the others waiting" not in text
 
 
-def test_a_node_that_was_cut_off_comes_back(cluster, undisturbed):
+def test_disconnected_node_rejoins(cluster, undisturbed):
     alpha, beta = cluster.hosts
     cluster.start_all(*LONG, NETWORK, options=["--max-restarts", 1])
     cluster.wait_for_checkpoint()
@@ -296,12 +296,12 @@ def test_a_node_that_was_cut_off_comes_back(cluster, undisturbed):
         cluster.network.restore(beta)
     ended = [cluster.finish(host) for host in cluster.hosts]
     assert [end.code for end in ended] == [0, 0], ended
-    assert f"lost alpha ({alpha.address}:29400), which serves the rendezvous: nothing was heard" in ended[1].err
+    assert f"lost alpha ({alpha.address}:29400), which serves the rendezvous: no message for" in ended[1].err
     assert_whole(cluster.run_dir(), undisturbed)
 
 
-def test_a_host_that_was_stopped_comes_back(cluster, undisturbed):
-    """SIGSTOP of its launcher and rank: nobody hears from it, and the job cannot end without it."""
+def test_stopped_host_rejoins(cluster, undisturbed):
+    """SIGSTOP of its launcher and rank: it is silent, and the job cannot end without it."""
     alpha, beta = cluster.hosts
     cluster.start_all(*LONG, options=["--max-restarts", 1])
     cluster.wait_for_checkpoint()
@@ -316,8 +316,8 @@ def test_a_host_that_was_stopped_comes_back(cluster, undisturbed):
     assert_whole(cluster.run_dir(), undisturbed)
 
 
-def test_the_node_that_serves_dies(job, cluster):
-    """Every other node stops and says so; the job goes on when it is started again."""
+def test_coordinator_node_dies(job, cluster):
+    """Every other node stops with an error; the job continues when it is started again."""
     alpha, beta = cluster.hosts
     cluster.start_all(*LONG, options=["--max-restarts", 3])
     cluster.wait_for_checkpoint()

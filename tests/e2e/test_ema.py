@@ -1,4 +1,4 @@
-"""train.ema: the moving average of the weights is Python's, is what is evaluated, and lives in checkpoints."""
+"""train.ema: the moving average of the weights equals Python's, is evaluated, and is stored in checkpoints."""
 
 import numpy
 import pytest
@@ -27,7 +27,7 @@ def last(job, run_dir, metric):
     (2, ["train.ema={decay: 0.95, every: 3}"], ["--ema-decay", "0.95", "--ema-every", "3"]),
     (3, ["train.ema={decay: 0.999, warmup: true}"], ["--ema-decay", "0.999", "--ema-warmup"]),
 ], ids=["decay", "every", "warmup"])
-def test_the_bits_of_python_and_what_is_evaluated(job, peers, world_size, ours, theirs):
+def test_bit_identical_to_python_and_evaluated(job, peers, world_size, ours, theirs):
     ours = [*MLP[0], *FEW[0], *SGD[0], *ours, "data.eval.limit=301"]
     run_dir = job.train(*ours, ranks=world_size)
     files = [job.directory / name for name in ("peer.safetensors", "peer_ema.safetensors")]
@@ -40,8 +40,8 @@ def test_the_bits_of_python_and_what_is_evaluated(job, peers, world_size, ours, 
     assert last(job, run_dir, "eval/accuracy") == evaluation["accuracy"]
 
 
-def test_training_is_the_same_as_without(job):
-    """The average is put in place for evaluations only, and taken out again."""
+def test_training_is_unchanged_by_ema(job):
+    """The average is swapped in only for evaluations."""
     settings = ["train.eval_every=5 steps", "train.log_every=1 step"]
     plain = job.train(*settings, ranks=2)
     averaged = job.train(*settings, "train.ema.decay=0.9", ranks=2)
@@ -52,7 +52,7 @@ def test_training_is_the_same_as_without(job):
     assert not averaged_weights(plain).exists()
 
 
-def test_before_the_first_update_the_weights_themselves_are_evaluated(job):
+def test_weights_are_evaluated_before_the_first_update(job):
     plain = job.train("train.max_steps=4")
     averaged = job.train("train.max_steps=4", "train.ema={decay: 0.9, every: 5}")
     assert last(job, averaged, "eval/loss") == last(job, plain, "eval/loss")
@@ -60,7 +60,7 @@ def test_before_the_first_update_the_weights_themselves_are_evaluated(job):
 
 
 @pytest.mark.parametrize("ranks, saving", [(None, "async: true"), (2, "async: false")])
-def test_stopped_and_resumed_is_never_stopped(job, whole, ranks, saving):  # noqa: F811
+def test_resumed_run_equals_uninterrupted_run(job, whole, ranks, saving):  # noqa: F811
     settings = ["train.epochs=2", "train.ema={decay: 0.95, every: 2, warmup: true}", f"checkpoint={{{saving}}}"]
     never_stopped = whole.train(*settings, ranks=ranks)
     stopped = job.train(*settings, "train.max_steps=9", ranks=ranks)
@@ -71,7 +71,7 @@ def test_stopped_and_resumed_is_never_stopped(job, whole, ranks, saving):  # noq
     assert last(job, stopped, "eval/loss") == last(whole, never_stopped, "eval/loss")
 
 
-def test_in_a_checkpoint_that_all_ranks_write(job, whole):  # noqa: F811
+def test_checkpoint_written_by_all_ranks(job, whole):  # noqa: F811
     settings = ["train.ema.decay=0.9"]
     never_stopped = whole.train(*settings, ranks=2)
     stopped = job.train(*settings, "train.max_steps=9", "checkpoint.writers=all", ranks=2)
@@ -80,8 +80,8 @@ def test_in_a_checkpoint_that_all_ranks_write(job, whole):  # noqa: F811
     assert_same_bits(averaged_weights(stopped), averaged_weights(never_stopped))
 
 
-def test_switched_on_and_off_by_a_resume(job):
-    """It begins with the weights that it finds; without it the checkpoint holds none."""
+def test_enabled_and_disabled_at_resume(job):
+    """The average starts from the current weights; without EMA the checkpoint has none."""
     run_dir = job.train("train.max_steps=4")
     resume(job, run_dir, "train.max_steps=5", "train.ema.decay=0.9")
     assert_same_bits(averaged_weights(run_dir), last_weights(run_dir))
@@ -89,7 +89,7 @@ def test_switched_on_and_off_by_a_resume(job):
     assert checkpoints(run_dir)[-1] == 6 and not averaged_weights(run_dir).exists()
 
 
-def test_fine_tuning_begins_with_the_average(job):
+def test_fine_tuning_starts_from_the_average(job):
     averaged = job.train("train.max_steps=9", "train.ema.decay=0.9")
     tuned = job.train(f"train.init_from={averaged_weights(averaged)}", "train.max_steps=1", "optimizer.lr=1e-30")
     assert last(job, tuned, "eval/loss") == last(job, averaged, "eval/loss")
@@ -110,5 +110,5 @@ def test_python_loads_it(job):
     ("train.ema.every=2", ["train.ema.every: has no effect without train.ema.decay"]),
     ("train.ema={decya: 0.9}", ["train.ema", "decya", "did you mean 'decay'"]),
 ])
-def test_wrong_settings(job, override, texts):
+def test_invalid_settings(job, override, texts):
     refuse(job, [override], texts, None)

@@ -1,4 +1,4 @@
-"""Runs that end before their last step: by a signal, by a request, because nothing gets better."""
+"""Runs that end before their last step: by a signal, on request, or by early stopping."""
 
 import os
 import signal
@@ -6,7 +6,7 @@ import signal
 import pytest
 
 import processes
-from processes import LOCKSTEP, PATIENCE_S, ranks_of, wait_until
+from processes import LOCKSTEP, TIMEOUT_S, ranks_of, wait_until
 from safetensors_file import checkpoints
 from test_resume import assert_same_checkpoint, assert_steps_once, only, resume, whole  # noqa: F401
 
@@ -24,14 +24,14 @@ def steps_of(job):
 
 def start_stepping(job, *overrides, ranks):
     started = job.start(*LONG, *overrides, ranks=ranks)
-    wait_until(lambda: started.poll() is not None or steps_of(job), PATIENCE_S, "the first step")
+    wait_until(lambda: started.poll() is not None or steps_of(job), TIMEOUT_S, "the first step")
     assert started.poll() is None, started.communicate()
     return started
 
 
 @pytest.mark.parametrize("ranks", [None, 2])
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR1"])
-def test_preempted_with_a_checkpoint_of_the_very_step(job, whole, name, ranks):  # noqa: F811
+def test_preempted_with_a_checkpoint_of_the_last_step(job, whole, name, ranks):  # noqa: F811
     started = start_stepping(job, ranks=ranks)
     started.send_signal(getattr(signal, name))
     ended = processes.finish(started, GRACE_S)
@@ -42,7 +42,7 @@ def test_preempted_with_a_checkpoint_of_the_very_step(job, whole, name, ranks): 
     step = checkpoints(run_dir)[-1]
     assert f"preempted by {name} after step {step}" in ended.out
     assert job.series(run_dir.name, "train/loss")[-1][0] == step
-    # What follows has the bits of a run that was never stopped.
+    # The resumed run is bit-identical to an uninterrupted one.
     last = f"train.max_steps={step + 15}"
     never_stopped = whole.train(*LONG, last, ranks=ranks)
     resume(job, run_dir, *LONG, last, ranks=ranks)
@@ -50,7 +50,7 @@ def test_preempted_with_a_checkpoint_of_the_very_step(job, whole, name, ranks): 
     assert_steps_once(job, run_dir.name, list(range(1, step + 16)))
 
 
-def test_a_signal_to_one_rank_ends_all_at_the_same_step(job):
+def test_signal_to_one_rank_stops_all_at_the_same_step(job):
     started = start_stepping(job, "tracking.ranks=all", ranks=2)
     os.kill(ranks_of(job.directory)[1], signal.SIGUSR1)
     ended = processes.finish(started)
@@ -64,7 +64,7 @@ def test_a_signal_to_one_rank_ends_all_at_the_same_step(job):
     assert losses.count(step) == 2 and max(losses) == step
 
 
-def test_signals_at_once_are_one(job):
+def test_simultaneous_signals_count_once(job):
     """A scheduler signals launcher and ranks together."""
     started = start_stepping(job, ranks=2)
     for pid in [*ranks_of(job.directory).values(), started.pid, started.pid]:
@@ -99,15 +99,15 @@ def test_stopped_on_request(job, ranks):
     assert only(job.list())["planned"] == {**planned, "steps": step + 3}
     again = processes.run([LOCKSTEP, "runs", "stop", run_id, "--dir", job.runs], job.directory)
     assert again.code == 78
-    assert "does not run any more: it is finished" in again.err
+    assert "is not running: it is finished" in again.err
 
 
-def test_a_signal_in_a_long_evaluation(job):
-    """Not after it: 30 seconds of grace are less than some evaluations take."""
+def test_signal_during_long_evaluation(job):
+    """Not after it: some evaluations take longer than 30 seconds of grace."""
     evaluation = ["train.eval_every=1 step", "data.eval_batch_size=1", "data.eval.split=train",
                   "data.eval.limit=60000", "train.epochs=3", "train.log_every=1 step"]
     started = job.start(*evaluation, ranks=2)
-    wait_until(lambda: steps_of(job), PATIENCE_S, "the first step")
+    wait_until(lambda: steps_of(job), TIMEOUT_S, "the first step")
     started.send_signal(signal.SIGTERM)
     ended = processes.finish(started)
     assert ended.code == 143, ended.err
@@ -116,7 +116,7 @@ def test_a_signal_in_a_long_evaluation(job):
 
 @pytest.mark.parametrize("ranks", [None, 2])
 def test_early_stop(job, ranks):
-    """A learning rate of nothing never makes it better."""
+    """With a learning rate of nearly 0, nothing improves."""
     ended = job.run("train.epochs=50", "optimizer.lr=1e-30", "train.early_stop.patience=3", ranks=ranks)
     assert ended.code == 0, ended.err
     assert "eval/loss has not improved for 3 evaluations" in ended.out
@@ -126,28 +126,28 @@ def test_early_stop(job, ranks):
     assert only(job.list())["state"] == "finished"
 
 
-def test_early_stop_goes_on_counting_after_a_resume(job):
+def test_early_stop_counter_survives_resume(job):
     settings = ["train.epochs=50", "optimizer.lr=1e-30", "train.early_stop.patience=3"]
     run_dir = job.train(*settings, "train.max_steps=42")
     resume(job, run_dir, *settings)
     assert checkpoints(run_dir)[-1] == 4 * 21
     assert len(job.series(run_dir.name, "eval/loss")) == 4
-    # A run that ended so has nothing left to do, unless it is given more patience.
+    # A run that stopped early is finished, unless patience is increased.
     ended = resume(job, run_dir, *settings)
     assert "eval/loss has not improved for 3 evaluations" in ended.out
     assert checkpoints(run_dir)[-1] == 4 * 21
     resume(job, run_dir, *settings, "train.early_stop.patience=4")
     assert checkpoints(run_dir)[-1] == 5 * 21
     assert len(job.series(run_dir.name, "eval/loss")) == 5
-    # Something else is watched: it begins to count.
+    # Another metric is watched: the counter restarts.
     resume(job, run_dir, *settings, "train.early_stop={patience: 2, metric: accuracy, mode: max}")
     assert checkpoints(run_dir)[-1] == 8 * 21
 
 
-def test_an_evaluation_that_a_signal_prevented_is_made_after_a_resume(job):
+def test_canceled_evaluation_runs_after_resume(job):
     evaluation = ["train.eval_every=1 step", "train.log_every=1 step", "train.epochs=100000"]
     started = job.start(*evaluation, ranks=2)
-    wait_until(lambda: steps_of(job), PATIENCE_S, "the first step")
+    wait_until(lambda: steps_of(job), TIMEOUT_S, "the first step")
     started.send_signal(signal.SIGTERM)
     assert processes.finish(started).code == 143
     run_dir = only(job.runs.iterdir())
@@ -156,10 +156,10 @@ def test_an_evaluation_that_a_signal_prevented_is_made_after_a_resume(job):
     assert [step for step, _ in job.series(run_dir.name, "eval/loss")] == list(range(1, last + 1))
 
 
-def test_an_evaluation_made_after_a_resume_is_recorded_once_however_often_the_run_is_killed(job):
+def test_evaluation_after_resume_is_recorded_once_despite_kills(job):
     evaluation = ["train.eval_every=1 step", "train.log_every=1 step", "train.epochs=100000", "checkpoint.every=100000 epochs"]
     started = job.start(*evaluation, ranks=2)
-    wait_until(lambda: steps_of(job), PATIENCE_S, "the first step")
+    wait_until(lambda: steps_of(job), TIMEOUT_S, "the first step")
     started.send_signal(signal.SIGTERM)
     assert processes.finish(started).code == 143
     run_dir = only(job.runs.iterdir())
@@ -167,7 +167,7 @@ def test_an_evaluation_made_after_a_resume_is_recorded_once_however_often_the_ru
     assert stopped_at not in dict(job.series(run_dir.name, "eval/loss"))
     for _ in range(2):
         started = job.start(*evaluation, options=["--resume", run_dir.name])
-        wait_until(lambda: stopped_at + 1 in dict(job.series(run_dir.name, "eval/loss")), PATIENCE_S, "the step after the resume")
+        wait_until(lambda: stopped_at + 1 in dict(job.series(run_dir.name, "eval/loss")), TIMEOUT_S, "the step after the resume")
         started.kill()
         processes.finish(started)
     resume(job, run_dir, *evaluation, f"train.max_steps={stopped_at + 2}", ranks=2)

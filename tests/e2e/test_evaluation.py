@@ -38,7 +38,7 @@ def evaluate(job, *overrides, world_size):
     ],
     ids=["7 batches", "6 batches", "3 small batches", "cnn"],
 )
-def test_the_same_numbers_on_1_2_and_3_ranks(job, overrides):
+def test_same_results_on_1_2_and_3_ranks(job, overrides):
     alone = evaluate(job, *overrides, world_size=1)
     assert set(alone) == {"eval/loss", "eval/accuracy"}
     assert evaluate(job, *overrides, world_size=2) == alone
@@ -53,7 +53,7 @@ def test_more_ranks_than_evaluation_batches(job, limit):
 
 
 def test_accuracy_is_a_count_over_all_samples(job):
-    """With 301 samples it is k / 301 for a whole k: nothing was padded, nothing left out."""
+    """With 301 samples it is k / 301 for a whole k: no sample was padded or dropped."""
     metrics = evaluate(job, *EVALUATION, world_size=3)
     correct = float(metrics["eval/accuracy"]) * 301
     assert abs(correct - round(correct)) < 1e-9
@@ -110,7 +110,7 @@ def predictions_of(job, run_dir):
     return logits, torch.tensor(list(labels))
 
 
-def test_confusion_and_worst_samples_are_those_of_scikit_learn(job):
+def test_confusion_and_worst_samples_match_scikit_learn(job):
     shown, values, run_dir = media_of(job, 1)
     logits, label = predictions_of(job, run_dir)
     predicted = logits.argmax(1)
@@ -139,8 +139,8 @@ def test_confusion_and_worst_samples_are_those_of_scikit_learn(job):
 
 
 @pytest.mark.parametrize("kind", ["int32", "bool"])
-def test_the_classes_of_short_integers_are_counted_as_well(job, kind):
-    """The loss takes such labels, so the confusion matrix does."""
+def test_small_integer_labels_are_counted(job, kind):
+    """The loss accepts such labels, so the confusion matrix must too."""
     labels = numpy.arange(301) % 2
     inputs = numpy.random.default_rng(0).standard_normal((301, 4), numpy.float32)
     numpy.savez(job.directory / "data.npz", image=inputs, label=labels.astype(kind))
@@ -153,7 +153,7 @@ def test_the_classes_of_short_integers_are_counted_as_well(job, kind):
     assert len(shown["table", "eval/worst"][0]["rows"]) == 4
 
 
-def test_what_an_evaluation_shows_is_the_same_on_3_ranks(job):
+def test_evaluation_media_are_the_same_on_3_ranks(job):
     alone, alone_values, _ = media_of(job, 1)
     shown, values, _ = media_of(job, 3)
     assert set(shown) == set(alone)

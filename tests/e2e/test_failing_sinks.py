@@ -1,4 +1,4 @@
-"""Sinks whose servers fail, each in every way: the training ends in time, nothing is lost, and `lockstep sync` completes it."""
+"""Sinks whose servers fail in every way: training ends in time, nothing is lost, and `lockstep sync` completes the upload."""
 
 import contextlib
 import json
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import processes
-from processes import LOCKSTEP, PATIENCE_S, SOURCE, wait_until
+from processes import LOCKSTEP, TIMEOUT_S, SOURCE, wait_until
 from test_disk import Disk
 from test_tracking import agents_of, jsonl_records, logged, of_csv, of_jsonl, of_tensorboard
 
@@ -33,7 +33,7 @@ def mlflow(tmp_path_factory):
 
 
 class Servers:
-    """The three of them, each behind a proxy that fails as the test asks."""
+    """Three servers, each behind a proxy that fails on request of the test."""
 
     def __init__(self, stack, mlflow, down):
         self.wandb, self.receiver = stack.enter_context(WandbServer()), stack.enter_context(Receiver())
@@ -65,7 +65,7 @@ class Servers:
             if proxy.down:
                 proxy.come_up()
         if self.passes_in_the_end:  # a run that its agent wanted made may still be made after the agent's end
-            wait_until(lambda: not self.in_flight, PATIENCE_S, "the requests in flight")
+            wait_until(lambda: not self.in_flight, TIMEOUT_S, "the requests in flight")
 
     def sinks(self, experiment):
         return [{"name": "mlflow", "tracking_uri": self.proxies["mlflow"].url, "experiment": experiment, "timeout": "1 s"},
@@ -99,7 +99,7 @@ def problems(run_dir):
 
 
 def sync(job, run_dir, environment=None):
-    wait_until(lambda: not agents_of(run_dir), PATIENCE_S, "the agent's end")
+    wait_until(lambda: not agents_of(run_dir), TIMEOUT_S, "the agent's end")
     ended = processes.run([LOCKSTEP, "sync", run_dir], job.directory, environment)
     assert ended.code == 0, ended.err
     return ended
@@ -132,7 +132,7 @@ def check_wandb(server, run_dir, expected):
 
 def check_webhook(receiver, run_dir):
     alerts = [record["title"] for record in jsonl_records(run_dir, run_dir.name) if record["type"] == "alert"]
-    # A message whose answer got lost comes again with the same id (docs/sinks/webhook.md).
+    # A message whose response was lost is sent again with the same id (docs/sinks/webhook.md).
     messages = {body["id"]: body for *_, status, body in receiver.got if status == 200}
     assert alerts and [body.get("title", body["event"]) for body in messages.values()] == [*alerts, "end"]
     assert list(messages) == [f"{run_dir.name}/{i + 1}" for i in range(len(messages))]
@@ -148,7 +148,7 @@ def check_secrets(job, said):
 
 
 @pytest.mark.parametrize("fault", ["down", "hanging", "slow", "answering 500", "refusing the token"])
-def test_servers_that_fail(job, mlflow, fault):
+def test_failing_servers(job, mlflow, fault):
     experiment = fault.replace(" ", "-")
     with contextlib.ExitStack() as stack:
         servers = Servers(stack, mlflow, down=fault == "down")
@@ -163,7 +163,7 @@ def test_servers_that_fail(job, mlflow, fault):
         environment = servers.environment()
         ended, run_dir = train(job, environment)
         expected = logged(job, run_dir.name)
-        wait_until(lambda: not agents_of(run_dir), PATIENCE_S, "the agent's end")
+        wait_until(lambda: not agents_of(run_dir), TIMEOUT_S, "the agent's end")
         if fault != "slow":
             assert f"lockstep sync {run_dir}" in ended.out
             assert problems(run_dir).keys() >= {"mlflow", "wandb", "webhook"}
@@ -181,7 +181,7 @@ def test_servers_that_fail(job, mlflow, fault):
         check_secrets(job, said)
 
 
-def test_a_disk_of_the_sinks_that_is_full(job, nothing_keeps_running):
+def test_full_disk_of_sinks(job, nothing_keeps_running):
     disk = Disk(job.directory / "disk")
     disk.mount("size=64k")
     try:
@@ -194,9 +194,9 @@ def test_a_disk_of_the_sinks_that_is_full(job, nothing_keeps_running):
         environment = processes.environment(WANDB_DIR=str(disk.path))
         ended, run_dir = train(job, environment)
         assert f"lockstep sync {run_dir}" in ended.out
-        # An agent that others keep from the processor has not tried yet.
+        # An agent without CPU time has not tried yet.
         full = "No space left on device"
-        wait_until(lambda: any(full in problem for problem in problems(run_dir).values()), PATIENCE_S, "a sink says why")
+        wait_until(lambda: any(full in problem for problem in problems(run_dir).values()), TIMEOUT_S, "the problem of a sink")
         (disk.path / "filler").unlink()
         disk.mount("size=16m")
         sync(job, run_dir, environment)
@@ -217,7 +217,7 @@ def test_a_disk_of_the_sinks_that_is_full(job, nothing_keeps_running):
 
 @pytest.mark.parametrize("url", [f"https://hooks.example.com/services/T0/B0/{KEY}", f"http://ada:{KEY}@host", f"https://host/?token={KEY}"])
 @pytest.mark.parametrize("sink, key", [("webhook", "url"), ("mlflow", "tracking_uri"), ("wandb", "base_url")])
-def test_a_secret_in_a_run_file_is_refused_before_it_is_recorded(job, sink, key, url):
+def test_secret_in_run_file_is_rejected_before_it_is_recorded(job, sink, key, url):
     job.config["tracking"] = {"sinks": ["console", {"name": sink, key: url}]}
     job.write()
     ended = job.run()
@@ -233,8 +233,8 @@ def cpu_seconds(pid):
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
-def test_an_agent_whose_sinks_fail_needs_next_to_no_processor(job, mlflow):
-    """Of the agent itself. It gives way to others besides."""
+def test_agent_with_failing_sinks_uses_little_cpu(job, mlflow):
+    """CPU time of the agent itself, which also runs at low priority."""
     with contextlib.ExitStack() as stack:
         servers = Servers(stack, mlflow, down=True)
         job.config["tracking"] = {"sinks": ["console", *servers.sinks("idle")], "finish_timeout": "1 ms", "upload_timeout": "1 s",
@@ -243,10 +243,10 @@ def test_an_agent_whose_sinks_fail_needs_next_to_no_processor(job, mlflow):
         job.config["checkpoint"] = {"every": "1000000 epochs"}
         job.write()
         started = job.start(ranks=2, env=servers.environment())
-        (agent,) = wait_until(lambda: next(filter(None, map(agents_of, job.runs.glob("*"))), None), PATIENCE_S, "the agent")
+        (agent,) = wait_until(lambda: next(filter(None, map(agents_of, job.runs.glob("*"))), None), TIMEOUT_S, "the agent")
         run_dir = job.only_run()
         status = run_dir / "sinks/agent-00000.json"
-        wait_until(lambda: status.exists() and "mlflow" in status.read_text(), PATIENCE_S, "a failure")
+        wait_until(lambda: status.exists() and "mlflow" in status.read_text(), TIMEOUT_S, "a failure")
         assert os.getpriority(os.PRIO_PROCESS, agent) > os.getpriority(os.PRIO_PROCESS, started.pid)
         assert os.sched_getscheduler(agent) == os.SCHED_BATCH
 
@@ -254,9 +254,9 @@ def test_an_agent_whose_sinks_fail_needs_next_to_no_processor(job, mlflow):
             return max((row["step"] for row in job.export(run_dir.name)), default=0)
 
         shares = []
-        while len(shares) < 3 and min(shares, default=1) >= 0.02:  # processor time is dearer while others use the caches
+        while len(shares) < 3 and min(shares, default=1) >= 0.02:  # CPU time is higher while other processes use the caches
             begin, before, first = time.monotonic(), cpu_seconds(agent), steps()
-            wait_until(lambda: time.monotonic() - begin > 5 and steps() > first, PATIENCE_S, "training goes on")
+            wait_until(lambda: time.monotonic() - begin > 5 and steps() > first, TIMEOUT_S, "training to continue")
             shares.append((cpu_seconds(agent) - before) / (time.monotonic() - begin))
         started.terminate()
         assert processes.finish(started).code == 143

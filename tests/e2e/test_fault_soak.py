@@ -1,4 +1,4 @@
-"""Random faults on three hosts, one after another: no run is spoiled, and nothing stays behind.
+"""Random faults on three hosts, one after another: no run is corrupted, and no process or file is left.
 
 LOCKSTEP_SOAK_FAULTS (10, one of each kind) and LOCKSTEP_SOAK_SEED (1) say how many and which. What is done to whom depends on
 the seed and the number of the fault alone; all are printed, and LOCKSTEP_SOAK_FIRST=N begins with the N-th again. What ends
@@ -53,7 +53,7 @@ def worker_killed(cluster, host, rng):
 
 
 def worker_stopped(cluster, host, rng):
-    """It gets no further; its peers lose patience after distributed.step_timeout."""
+    """It makes no progress; its peers time out after distributed.step_timeout."""
     pids = list(cluster.ranks_on(host).values())
     if pids:
         kill_unless_gone(rng.choice(pids), signal.SIGSTOP)
@@ -78,7 +78,7 @@ def host_crashed(cluster, host, rng):
 
 
 def host_stopped(cluster, host, rng):
-    """As a virtual machine that is moved: nothing on it runs for a while."""
+    """Like a live migration of a virtual machine: all its processes pause."""
     pids = host.pids()
     for number in (signal.SIGSTOP, signal.SIGCONT):
         for pid in pids:
@@ -88,7 +88,7 @@ def host_stopped(cluster, host, rng):
 
 
 def disk_filled(cluster, host, rng):
-    """There is no room for the next checkpoint, until a launcher has said so and somebody makes some."""
+    """The disk is full for the next checkpoint, until a launcher has reported it and space is freed."""
     already = cluster.supervised.said().count(FULL)
 
     def is_named():
@@ -138,13 +138,13 @@ for _ in range(20):
         sockets[-1].sendall(rng.randbytes(rng.choice([1, 4, 100, 5000])))
         if rng.random() < 0.5:
             sockets.pop().close()
-    except OSError:  # nobody serves just now, or the server has had enough
+    except OSError:  # no server at the moment, or it has closed the connection
         pass
 """
 
 
 def garbage_sent(cluster, host, rng):
-    """To the port where the nodes meet, by a stranger."""
+    """Sends invalid data to the rendezvous port."""
     command = [sys.executable, "-c", GARBAGE, str(rng.random()), cluster.hosts[0].address, PORT]
     ended = processes.finish(host.start(command, cluster.job.directory))
     assert ended.code == 0, ended.err
@@ -155,19 +155,19 @@ KINDS += [link_cut, disk_filled, bit_flipped, garbage_sent]
 
 
 def fault(number):
-    """Its kind (each as often as the others, in an order of its own each time), and where what it does comes from."""
+    """The kind of the fault (all equally often, in random order), and the random generator for its details."""
     order = random.Random(f"{SEED} {number // len(KINDS)}").sample(KINDS, len(KINDS))
     return order[number % len(KINDS)], random.Random(f"{SEED} fault {number}")
 
 
 class Supervised:
-    """A job whose launchers are started again when they end before it does."""
+    """A job whose launchers are restarted when they exit before it ends."""
 
     def __init__(self, cluster, story):
         self.cluster = cluster
         self.done = set()
         self.story = story
-        self.errors = {}  # what each launcher says, in a file: it can be read while they run
+        self.errors = {}  # output of each launcher, in a file: it can be read while they run
 
     def start(self, host):
         file = self.cluster.job.directory / f"{host.name}-{len(self.story)}.err"
@@ -181,7 +181,7 @@ class Supervised:
         return "\n".join([*self.story, *(file.read_text() for file in self.errors.values())])
 
     def is_over(self):
-        """Looks after every launcher once."""
+        """Checks every launcher once."""
         for host in self.cluster.hosts:
             process = self.cluster.launchers[host.name]
             if host.name in self.done or process.poll() is None:
@@ -210,7 +210,7 @@ def last_checkpoint(job):
 
 
 def listening(host):
-    """The ports of `host` that somebody listens at."""
+    """The listening ports of `host`."""
     shown = subprocess.run(["ip", "netns", "exec", host.namespace, "cat", "/proc/net/tcp", "/proc/net/tcp6"],
                            capture_output=True, text=True, check=True).stdout
     return [line.split()[1] for line in shown.splitlines() if line.split()[3] == "0A"]
@@ -228,7 +228,7 @@ def run_with_faults(job, network, first, last, story):
     cluster.disk.mount("size=64m")
     job.runs = cluster.disk.path / "runs"
     job.config["run"]["dir"] = str(job.runs)
-    # Hosts of tests have one memory: through it ranks go on without the network, with the same bits.
+    # Test hosts share memory, through which ranks could communicate without the network, with the same bits.
     job.config["distributed"]["backend"] = backend = ("gloo", "shm")[first // FAULTS_OF_A_RUN % 2]
     story.append(f"backend {backend}")
     job.write()
@@ -260,7 +260,7 @@ def run_with_faults(job, network, first, last, story):
 
 
 def verify(job):
-    """The run is whole, as if nothing had happened, and can be gone on with."""
+    """The run is complete, as if nothing had happened, and can be resumed."""
     run_dir = job.runs / "soak"
     assert last_checkpoint(job) == STEPS
     assert_same_bits(last_weights(run_dir), job.undisturbed)

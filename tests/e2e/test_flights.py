@@ -20,7 +20,7 @@ NUMBERS, WORDS = ["month", "hour", "dep_delay", "distance"], ["carrier", "origin
 
 @pytest.fixture(scope="module")
 def baseline():
-    """Accuracy of a logistic regression on the flights that the recipe holds out."""
+    """Accuracy of logistic regression on the held-out flights of the recipe."""
     table = pyarrow.parquet.read_table(FLIGHTS, columns=[*NUMBERS, *WORDS, "arr_delay"])
     table = table.drop_null()
     late = table["arr_delay"].to_numpy() > 15
@@ -35,7 +35,7 @@ def baseline():
 
 
 @pytest.mark.parametrize("ranks", [None, 2], ids=["one rank", "two ranks"])
-def test_the_recipe_is_as_good_as_scikit_learn(job, baseline, ranks, capsys):
+def test_recipe_matches_scikit_learn(job, baseline, ranks, capsys):
     job.config = yaml.safe_load((SOURCE / "configs" / "flights.yaml").read_text())
     job.config["run"]["dir"] = str(job.runs)
     job.config["data"]["train"]["path"] = str(FLIGHTS)
@@ -47,7 +47,7 @@ def test_the_recipe_is_as_good_as_scikit_learn(job, baseline, ranks, capsys):
     assert accuracy >= baseline["accuracy"] - 0.002
 
 
-def test_the_file_has_20_row_groups():
+def test_file_has_20_row_groups():
     assert pyarrow.parquet.ParquetFile(FLIGHTS).num_row_groups == 20
 
 
@@ -87,7 +87,7 @@ def use_diabetes(job):
     return table.data.astype("float32"), table.target.astype("float32")
 
 
-def test_the_recipe_for_regression_is_as_good_as_scikit_learn(job, capsys):
+def test_regression_recipe_matches_scikit_learn(job, capsys):
     inputs, target = use_diabetes(job)
     run = job.train(ranks=2)
     loss = job.series(run.name, "eval/loss")[-1][1]
@@ -100,7 +100,7 @@ def test_the_recipe_for_regression_is_as_good_as_scikit_learn(job, capsys):
 
 
 @pytest.mark.parametrize("ranks", [None, 2], ids=["one rank", "two ranks"])
-def test_regression_is_that_of_pytorch(job, ranks):
+def test_regression_matches_pytorch(job, ranks):
     inputs, target = (torch.from_numpy(array) for array in use_diabetes(job))
     data = {**job.config["data"]["train"], "standardize": False}
     job.config["data"] = {"train": data, "eval": data, "batch_size": 34, "shuffle": False}  # of 442

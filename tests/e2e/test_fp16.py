@@ -1,4 +1,4 @@
-"""Training in float16 with a scaled loss: Python's bits, steps left out where gradients overflow, resume."""
+"""Training in float16 with loss scaling: bit-identical to Python, skipped steps on overflow, resume."""
 
 import pytest
 
@@ -17,14 +17,14 @@ def skipped(job, run_dir):
 
 @pytest.mark.parametrize("world_size", [1, 2, 3])
 @pytest.mark.parametrize("model, data, optimizer", [(MLP, MANY, ADAMW), (CNN, FEW, SGD)], ids=["mlp", "cnn"])
-def test_pythons_bits(job, peers, model, data, optimizer, world_size):
+def test_bit_identical_to_python(job, peers, model, data, optimizer, world_size):
     run_dir = compare(job, peers, world_size, model, data, optimizer, FP16, EVERY_STEP)
     assert job.series(run_dir.name, "train/loss_scale")[-1][1] == 65536 / 2 ** skipped(job, run_dir)
 
 
 @pytest.mark.parametrize("accumulate", [1, 2])
 @pytest.mark.parametrize("clip", [False, True])
-def test_steps_whose_gradients_overflow_are_left_out(job, peers, accumulate, clip):
+def test_steps_with_overflowing_gradients_are_skipped(job, peers, accumulate, clip):
     data = (["data.train.limit=288", "data.batch_size=12"], ["--limit", "288", "--batch-size", "12"])
     groups = ([f"train.accumulate={accumulate}"], ["--accumulate", accumulate])
     norm = (["train.clip_grad_norm=0.5"], ["--clip-grad-norm", "0.5"]) if clip else ([], [])
@@ -36,9 +36,9 @@ def test_steps_whose_gradients_overflow_are_left_out(job, peers, accumulate, cli
 
 @pytest.mark.parametrize("stop", [1, 12], ids=["before the first step that counts", "later"])
 @pytest.mark.parametrize("optimizer", [ADAMW, SGD], ids=["adamw", "sgd"])
-def test_the_scale_goes_on_after_a_resume(job, optimizer, stop):
+def test_loss_scale_is_restored(job, optimizer, stop):
     arguments = [value for part in (MLP, FEW, optimizer, FP16, LARGE, EVERY_STEP) for value in part[0]]
-    arguments.append("train.non_finite=ignore")  # SGD diverges here: the scale goes on falling
+    arguments.append("train.non_finite=ignore")  # SGD diverges here: the scale keeps falling
     whole = job.train(*arguments, "train.max_steps=20", ranks=2)
     stopped = job.train(*arguments, f"train.max_steps={stop}", ranks=2)
     assert 0 < skipped(job, stopped)

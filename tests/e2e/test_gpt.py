@@ -107,8 +107,8 @@ def distance(ours, theirs):
     "ranks, accumulate, backend",
     [(None, 1, "auto"), (1, 3, "auto"), (2, 1, "auto"), (3, 1, "gloo"), (2, 3, "gloo")],
 )
-def test_the_loss_is_the_mean_over_all_tokens_of_a_step(job, ranks, accumulate, backend):
-    """Documents differ in length, so do the tokens of ranks and batches; each token counts the same."""
+def test_loss_is_the_mean_over_all_tokens_of_a_step(job, ranks, accumulate, backend):
+    """Documents differ in length, and so does the number of tokens per rank and batch; each token has equal weight."""
     batch = make_documents(job.directory / "text.bin", 72)
     configure(job, job.directory / "text.bin", accumulate=accumulate, log_every="1 epoch")
     run_dir = job.train(f"distributed.backend={backend}", ranks=ranks)
@@ -133,7 +133,7 @@ def test_the_loss_is_the_mean_over_all_tokens_of_a_step(job, ranks, accumulate, 
 
 
 def test_documents_in_batches_of_similar_length(job):
-    """Shorter batches, the same numbers; a run that is stopped between them goes on as if it had not."""
+    """Shorter batches, the same results; a run that is stopped between them resumes exactly."""
     make_documents(job.directory / "text.bin", 72)
     configure(job, job.directory / "text.bin")
     buckets = ["data.bucket_batches=3", "data.shuffle=true"]
@@ -149,7 +149,7 @@ def test_documents_in_batches_of_similar_length(job):
     assert all(torch.equal(whole[2][name], resumed[name]) for name in resumed)
 
 
-def test_evaluation_counts_tokens_alike_on_any_number_of_ranks(job):
+def test_evaluation_weights_tokens_equally_on_any_number_of_ranks(job):
     make_documents(job.directory / "text.bin", 72)
     configure(job, job.directory / "text.bin", max_steps=1)
     results = [job.train("optimizer.lr=1e-30", ranks=ranks) for ranks in (1, 2, 3)]
@@ -157,8 +157,8 @@ def test_evaluation_counts_tokens_alike_on_any_number_of_ranks(job):
     assert losses[0] == losses[1] == losses[2]
 
 
-def test_text_without_a_target_teaches_nothing_and_cannot_be_judged(job):
-    """Not a number nowhere: no mean is recorded, and no weight changes."""
+def test_text_without_targets(job):
+    """No NaN: no mean is recorded, and no weight changes."""
     shape = (24, SIZES["context"])
     nothing = {"tokens": torch.zeros(shape, dtype=torch.int64), "targets": torch.full(shape, -100)}
     save_file(nothing, job.directory / "nothing.safetensors")
@@ -173,7 +173,7 @@ def test_text_without_a_target_teaches_nothing_and_cannot_be_judged(job):
     assert values(job, "train/tokens_per_s") == [0]
     ended = job.run("data.eval=" + json.dumps(job.config["data"]["train"]))
     assert ended.code == 78
-    assert "data.eval: there is no target that counts" in ended.err
+    assert "data.eval: no valid target in the dataset" in ended.err
 
 
 def hugging_face_gpt():
@@ -198,7 +198,7 @@ def loss_of(model, batch):
 
 
 @ALONE_AND_LAUNCHED
-def test_weights_of_hugging_face_come_in_and_go_back(job, ranks):
+def test_hugging_face_weights_round_trip(job, ranks):
     batch = make_documents(job.directory / "text.bin", 72)
     configure(job, job.directory / "text.bin", init_from=str(job.directory / "hf" / "model.safetensors"))
     theirs = hugging_face_gpt()
@@ -215,7 +215,7 @@ def test_weights_of_hugging_face_come_in_and_go_back(job, ranks):
     assert tuned_loss == pytest.approx(loss_of(theirs, batch), rel=1e-5)
 
 
-def test_a_run_that_continues_does_not_begin_with_other_weights(job):
+def test_resumed_run_ignores_init_from(job):
     make_documents(job.directory / "text.bin", 72)
     first = job.directory / "first.safetensors"
     configure(job, job.directory / "text.bin", init_from=str(first))
@@ -237,12 +237,12 @@ def spoil(weights, how):
         weights["lm_head.weight"] = weights["transformer.wte.weight"].clone()
         return ["has 'lm_head.weight', which the model does not have"]
     weights["transformer.wpe.weight"] = torch.zeros(17, 32)
-    return ["'transformer.wpe.weight' is [17,32] there and [16,32] in the model"]
+    return ["'transformer.wpe.weight' is [17,32] in the file and [16,32] in the model"]
 
 
 @ALONE_AND_LAUNCHED
 @pytest.mark.parametrize("how", ["missing", "more", "another shape"])
-def test_weights_that_do_not_fit_are_refused(job, how, ranks):
+def test_mismatched_weights_are_rejected(job, how, ranks):
     make_documents(job.directory / "text.bin", 72)
     path = job.directory / "first.safetensors"
     weights = {name: p.detach() for name, p in models.build("gpt", 3, **SIZES).named_parameters()}
@@ -253,7 +253,7 @@ def test_weights_that_do_not_fit_are_refused(job, how, ranks):
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\x08\0\0\0\0\0\0\0{}      x"])
-def test_files_that_hold_no_weights_are_refused(job, content):
+def test_files_without_weights_are_rejected(job, content):
     make_documents(job.directory / "text.bin", 72)
     path = job.directory / "first.safetensors"
     if content is not None:

@@ -1,4 +1,4 @@
-"""Training on an NVIDIA GPU: as on the CPU within rounding, resumed to the bit, and with CUDA graphs to the bit as without."""
+"""Training on an NVIDIA GPU: like the CPU within rounding; resuming and CUDA graphs are bit-identical."""
 
 import math
 import sys
@@ -42,7 +42,7 @@ def train_with_graph(job, *overrides):
     return run_dir.parent
 
 
-def test_the_losses_of_the_cpu(job):
+def test_losses_match_the_cpu(job):
     on_gpu, on_cpu = job.train(*GPU), job.train(*GPU[1:])
     pairs = list(zip(losses(job, on_gpu), losses(job, on_cpu), strict=True))
     assert len(pairs) == 40
@@ -52,7 +52,7 @@ def test_the_losses_of_the_cpu(job):
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-def test_a_graph_has_the_bits_of_no_graph(job, way):
+def test_cuda_graph_is_bit_identical(job, way):
     """Batches of two shapes: the last one of an epoch is smaller."""
     without, with_graph = job.train(*GPU, *way), train_with_graph(job, *GPU, *way)
     assert losses(job, with_graph) == losses(job, without)
@@ -60,7 +60,7 @@ def test_a_graph_has_the_bits_of_no_graph(job, way):
 
 
 @pytest.mark.parametrize("graph", ["false", "true"])
-def test_resumed_is_never_stopped(job, graph):
+def test_resumed_run_equals_uninterrupted_run(job, graph):
     whole = job.train(*GPU, f"train.cuda_graph={graph}")
     stopped = job.train(*GPU[:2], "train.max_steps=13", "train.epochs=2", f"train.cuda_graph={graph}")
     ended = job.run(*GPU, f"train.cuda_graph={graph}", options=["--resume", stopped.name])
@@ -82,7 +82,7 @@ def test_a_compiled_model(job):
             assert math.isclose(compiled, expected, abs_tol=TOLERANCE)
 
 
-def test_predictions_are_those_of_the_cpu(job):
+def test_predictions_match_the_cpu(job):
     run_dir = job.train(*GPU)
     on_cpu, _ = predicted(job, resume=run_dir.name)
     on_gpu, _ = predicted(job, "distributed.device=cuda", resume=run_dir.name)

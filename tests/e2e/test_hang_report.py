@@ -1,4 +1,4 @@
-"""A rank that hangs is named within seconds, with its place; the job ends when its time is up."""
+"""A hanging rank is reported within seconds, with its stack; the job ends after the timeout."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import pytest
 
 import processes
 from odd_rank import use_odd_rank
-from processes import BIN, LOCKSTEP, PATIENCE_S, ranks_of, wait_until
+from processes import BIN, LOCKSTEP, TIMEOUT_S, ranks_of, wait_until
 from safetensors_file import checkpoints
 from test_ending import start_stepping, steps_of
 
@@ -19,7 +19,7 @@ DRIVER = BIN.parent / "tests" / "bin" / "hang_driver"
 
 
 def read_until(process, stream, pattern, timeout):
-    """(seconds, text): until `pattern` stands in what `stream` of `process` says."""
+    """(seconds, text) until `pattern` appears in `stream` of `process`."""
     begin = time.monotonic()
     text = ""
     with selectors.DefaultSelector() as selector:
@@ -34,12 +34,12 @@ def read_until(process, stream, pattern, timeout):
     return time.monotonic() - begin, text
 
 
-NAMED_S = 5  # from the moment a rank goes wrong until the launcher has named it
-TRIES = 3  # the best counts: what else the machine does only adds to it
+NAMED_S = 5  # from the start of a hang until the launcher has reported the rank
+TRIES = 3  # the best counts, since other load only adds to it
 
 
 def named(start, pattern):
-    """(launcher, what it says until `pattern`), which must come in time. The driver says since when."""
+    """(launcher, its output until `pattern`), which must appear in time; the driver prints the start time."""
     for number in range(TRIES):
         started = start(number)
         _, text = read_until(started, started.stdout, r"wrong at [0-9.]+", 60)
@@ -60,12 +60,12 @@ def launch(tmp_path, mode, backend="auto"):
     return start
 
 
-def test_a_rank_asleep_in_its_data_loader(tmp_path):
+def test_rank_sleeping_in_its_data_loader(tmp_path):
     started, text = named(launch(tmp_path, "sleep"), r"stacks of rank 1:(.*\n){4}")
     assert "rank 1 (" in text and "keeps the others waiting" in text
     assert "it is at step 3 of 5, waiting for data" in text
     assert "rank 0: step 3 of 5, backward: in all_reduce 'gradients' of Float [1000]" in text
-    assert "poll" in text, "the stack says where it sleeps"
+    assert "poll" in text, "the stack shows where it sleeps"
     ended = processes.finish(started)
     assert ended.code == 75
     text += ended.err
@@ -78,7 +78,7 @@ def test_a_rank_asleep_in_its_data_loader(tmp_path):
     assert "rank 0 (" in dump and "rank 1 (" in dump and "sleep_in_loader" not in dump.split("rank 1")[0]
 
 
-def test_a_dataset_that_hangs_on_one_rank(job):
+def test_dataset_hangs_on_one_rank(job):
     """The trainer itself, with a plugin: its training thread waits for its loader."""
     use_odd_rank(job, sleeps_on=1)
     started, text = named(lambda _: job.start(ranks=2, options=["--stop-grace", "1s"]), r"stacks of rank 1:(.*\n){4}")
@@ -89,7 +89,7 @@ def test_a_dataset_that_hangs_on_one_rank(job):
     assert processes.finish(started).code == 143
 
 
-def test_a_slow_rank_is_named_in_the_metrics(job):
+def test_slow_rank_is_identified_in_metrics(job):
     use_odd_rank(job, slow_on=1)
     run = job.train("train.log_every=25 steps", "data.workers=0", ranks=2)
     last = {row["metric"]: row["value"] for row in job.export(run.name)}
@@ -97,20 +97,20 @@ def test_a_slow_rank_is_named_in_the_metrics(job):
     assert last["time/data_wait/max"] >= 0.1 > 2 * last["time/data_wait/min"]
 
 
-def test_a_rank_that_skips_a_collective(tmp_path):
-    """Ranks of one host see at once that they do different things."""
+def test_rank_skips_a_collective(tmp_path):
+    """Ranks of one host immediately detect a collective mismatch."""
     started, text = named(launch(tmp_path, "skip"), r"failed first(.*\n){2}")
     ended = processes.finish(started)
     assert ended.code == 75
     text += ended.err
-    assert "ranks do not do the same" in text
-    assert "rank 0 calls all_reduce of 1000 float32 (sum), rank 1 calls barrier" in text
-    assert re.search(r"\[rank 0\] .*\(step 5 of 5, backward\)", text), "each rank says where it was"
+    assert "collective mismatch" in text
+    assert "rank 0 called all_reduce of 1000 float32 (sum), rank 1 called barrier" in text
+    assert re.search(r"\[rank 0\] .*\(step 5 of 5, backward\)", text), "each rank reports its position"
     assert re.search(r"\[rank 1\] .*\(step 5 of 5, logging\)", text)
 
 
-def test_a_rank_that_skips_a_collective_over_a_network(tmp_path):
-    """Gloo's ranks wait; the launcher says for what."""
+def test_rank_skips_a_collective_over_a_network(tmp_path):
+    """Ranks wait in Gloo; the launcher reports for what."""
     started, text = named(launch(tmp_path, "skip", backend="gloo"), "warning: (.*\n){3}")
     assert "they are in different operations" in text
     assert "rank 0: step 5 of 5, backward: in all_reduce 'gradients' of Float [1000]" in text
@@ -118,25 +118,25 @@ def test_a_rank_that_skips_a_collective_over_a_network(tmp_path):
     assert processes.finish(started).code == 75
 
 
-def test_a_rank_with_a_tensor_of_another_shape(tmp_path):
+def test_rank_with_mismatched_tensor_shape(tmp_path):
     started, text = named(launch(tmp_path, "shape"), r"failed first(.*\n){2}")
     ended = processes.finish(started)
     assert ended.code == 75
     text += ended.err
-    assert "rank 0 calls all_reduce of 1000 float32 (sum), rank 1 calls all_reduce of 5000 float32" in text
+    assert "rank 0 called all_reduce of 1000 float32 (sum), rank 1 called all_reduce of 5000 float32" in text
     assert len(re.findall(r"\[rank [01]\] .*\(step 3 of 5, backward\)", text)) == 2
 
 
 def start_and_step_on(job, *overrides):
-    """Two ranks. The first step takes long, and counts for what is usual until it has faded."""
+    """Two ranks. The first step takes long, and raises the usual step time until it has decayed."""
     started = start_stepping(job, *overrides, ranks=2)
-    wait_until(lambda: started.poll() is not None or len(steps_of(job)) > 300, PATIENCE_S, "300 steps")
+    wait_until(lambda: started.poll() is not None or len(steps_of(job)) > 300, TIMEOUT_S, "300 steps")
     assert started.poll() is None, started.communicate()
     return started
 
 
 def test_a_stopped_trainer(job):
-    """Nothing in it can answer; the kernel says that it is stopped. It goes on when it may."""
+    """The process cannot answer; the kernel reports that it is stopped. It continues after SIGCONT."""
     started = start_and_step_on(job)
     rank = ranks_of(job.directory)[1]
     os.kill(rank, signal.SIGSTOP)
@@ -145,7 +145,7 @@ def test_a_stopped_trainer(job):
     assert time.monotonic() - begin < 8
     assert "rank 1 (" in text and f"process {rank})" in text
     os.kill(rank, signal.SIGCONT)
-    read_until(started, started.stderr, "the ranks go on", 20)
+    read_until(started, started.stderr, "the ranks continue", 20)
     started.send_signal(signal.SIGTERM)
     assert processes.finish(started).code == 143
     assert checkpoints(next(job.runs.iterdir()))
@@ -153,7 +153,7 @@ def test_a_stopped_trainer(job):
 
 @pytest.mark.parametrize("backend", ["auto", "gloo"])
 @pytest.mark.parametrize("victim", [0, 1])
-def test_a_step_that_takes_too_long_ends_the_job(job, victim, backend):
+def test_step_timeout_ends_the_job(job, victim, backend):
     overrides = ["distributed.step_timeout=6 s", "distributed.hang_warning=1 s", f"distributed.backend={backend}"]
     started = start_and_step_on(job, *overrides)
     os.kill(ranks_of(job.directory)[victim], signal.SIGSTOP)

@@ -1,4 +1,4 @@
-"""Training on a folder of images: the recipe, a resume on other ranks, damaged files, a look at the data."""
+"""Training on a folder of images: the recipe, resume on another number of ranks, damaged files, data inspection."""
 
 import io
 import json
@@ -84,14 +84,14 @@ def test_the_recipe_learns(images):
     assert len(waited) == 225 and all(value >= 0 for _, value in waited)
 
 
-def test_the_same_weights_for_any_number_of_workers(images):
+def test_same_weights_for_any_number_of_workers(images):
     first = images.train("data.workers=0")
     for workers in (1, 4):
         assert_same_bits(last_weights(first), last_weights(images.train(f"data.workers={workers}")))
 
 
-def test_stopped_in_mid_epoch_on_other_ranks_no_sample_is_lost(images):
-    """The loss of a step depends on its samples and on their augmentation: the series go on together."""
+def test_resume_mid_epoch_on_other_ranks_loses_no_sample(images):
+    """The loss of a step depends on its samples and on their augmentation: the series continue identically."""
     still = ["optimizer={name: sgd, lr: 1.0e-30}", "train.epochs=2"]  # weights stay, so that losses compare
     whole = images.series(images.train(*still).name, "train/loss")
     stopped = images.train(*still, "train.max_steps=5")
@@ -107,7 +107,7 @@ def test_class_balanced_sampling(images):
     assert len(images.series(run_dir.name, "train/loss")) == 18
 
 
-def test_a_damaged_file_ends_the_run_with_its_name(images, tmp_path):
+def test_damaged_file_is_named_in_the_error(images, tmp_path):
     folder = tmp_path / "damaged"
     for number, kind in enumerate(CLASSES):
         save(draw(kind, random.Random(number)), folder / kind / "a", 1)
@@ -122,7 +122,7 @@ def test_a_damaged_file_ends_the_run_with_its_name(images, tmp_path):
 
 
 @pytest.mark.parametrize("ranks", [None, 2])
-def test_damaged_files_are_left_out_up_to_a_limit(images, tmp_path, ranks):
+def test_damaged_files_are_skipped_up_to_a_limit(images, tmp_path, ranks):
     folder = tmp_path / "some damaged"
     for number in range(36):
         save(draw(CLASSES[number % 3], random.Random(number)), folder / CLASSES[number % 3] / str(number), number)
@@ -143,17 +143,17 @@ def test_damaged_files_are_left_out_up_to_a_limit(images, tmp_path, ranks):
         assert "bad sample 2, data.max_bad_samples is 1" in line and ".jpg" in line
 
 
-def test_the_run_keeps_what_its_classes_mean(images):
+def test_run_stores_class_names(images):
     assert json.loads((images.train("train.max_steps=1") / "data.json").read_text()) == {"classes": CLASSES}
 
 
-def test_a_file_that_vanishes_or_may_not_be_read_is_named(images, tmp_path):
+def test_missing_or_unreadable_file_is_named(images, tmp_path):
     folder = tmp_path / "gone"
     for number, kind in enumerate(CLASSES):
         save(draw(kind, random.Random(number)), folder / kind / "a", 1)
     (folder / "circle" / "link.jpg").symlink_to(folder / "circle" / "a.jpg")
     os.chmod(folder / "square" / "a.jpg", 0)
-    if os.geteuid() == 0:  # root may read everything: a directory in its place may not be read by anybody
+    if os.geteuid() == 0:  # root may read everything: a directory in its place cannot be read by any user
         (folder / "square" / "a.jpg").unlink()
         (folder / "square" / "a.jpg").symlink_to("/proc/self/mem")
     ended = images.run(f"data.train.path={folder}", "data.batch_size=2")
@@ -214,7 +214,7 @@ RESNET = "model={name: resnet, depth: 18, classes: 3}"
 
 
 @pytest.mark.parametrize("ranks", [None, 2])
-def test_a_resnet_of_torchvision_learns_other_classes(images, ranks):
+def test_torchvision_resnet_learns_other_classes(images, ranks):
     """Only its new last layer, and what its norms count, differ afterwards."""
     import torch
     import torchvision
@@ -231,15 +231,15 @@ def test_a_resnet_of_torchvision_learns_other_classes(images, ranks):
         assert is_the_same == (not name.startswith("fc.") and "running" not in name and "tracked" not in name), name
 
 
-def test_chosen_weights_that_do_not_exist_or_leave_nothing(images):
+def test_invalid_freeze_and_init_except(images):
     torchvisions_resnet(images.directory / "resnet18.safetensors")
     weights = f"train.init_from={images.directory}/resnet18.safetensors"
-    refuse(images, [RESNET, weights], ["'fc.weight' is [1000,512] there and [3,512] in the model; train.init_except"], 2)
-    refuse(images, [RESNET, weights, "train.init_except=[fd]"], ["train.init_except: no weight is 'fd'", "did you mean 'fc'?"], None)
+    refuse(images, [RESNET, weights], ["'fc.weight' is [1000,512] in the file and [3,512] in the model; train.init_except"], 2)
+    refuse(images, [RESNET, weights, "train.init_except=[fd]"], ["train.init_except: no weight or module is named 'fd'", "did you mean 'fc'?"], None)
     refuse(images, [RESNET, "train.init_except=[fc]"], ["train.init_except: has no effect without train.init_from"], None)
-    refuse(images, [RESNET, "train.freeze=[layer5]"], ["train.freeze: no weight is 'layer5'", "did you mean 'layer"], None)
+    refuse(images, [RESNET, "train.freeze=[layer5]"], ["train.freeze: no weight or module is named 'layer5'", "did you mean 'layer"], None)
     everything = "train.freeze=[conv1, bn1, layer1, layer2, layer3, layer4, fc]"
-    refuse(images, [RESNET, everything], ["train.freeze leaves nothing to train"], 2)
+    refuse(images, [RESNET, everything], ["train.freeze: no trainable weights remain"], 2)
 
 
 def test_the_recipe_for_imagenet(job, photos):

@@ -47,13 +47,13 @@ def test_only_public_headers_are_installed(prefix):
     assert set(headers) == public and len(headers) <= 25
 
 
-def test_private_header_is_refused_with_the_public_ones(prefix, tmp_path):
+def test_private_headers_are_rejected(prefix, tmp_path):
     (tmp_path / "CMakeLists.txt").write_text((SOURCE / "examples" / "model_plugin" / "CMakeLists.txt").read_text())
     (tmp_path / "softmax_regression.cpp").write_text("#include <lockstep/core/printable.h>\n")
     ended = processes.run(["cmake", "-S", tmp_path, "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}"], tmp_path)
     assert ended.code != 0
     said = " ".join(ended.err.split())
-    assert "softmax_regression.cpp: <lockstep/core/printable.h> is not a public header of Lockstep. Public are:" in said
+    assert "softmax_regression.cpp: <lockstep/core/printable.h> is not a public header of Lockstep. Public headers:" in said
     assert "lockstep/model.h" in said and "lockstep/sink.h" in said
 
 
@@ -62,7 +62,7 @@ KINDS = ["dataset", "image_transform", "model", "optimizer", "schedule", "hook"]
 
 @pytest.fixture(scope="module")
 def parts(prefix, tmp_path_factory):
-    """A plugin of every kind, made of the examples in the public headers; sinks are one of their own."""
+    """A plugin of every kind, made of the examples in the public headers; sinks are separate."""
     directory = tmp_path_factory.mktemp("parts")
     subprocess.run([sys.executable, SOURCE / "tests/docs/extract_snippets.py", SOURCE, directory], check=True)
     (directory / "examples.h").write_text((SOURCE / "tests/docs/examples.h").read_text())
@@ -122,11 +122,11 @@ def test_sink_plugin_is_fed_by_the_agent(job, prefix, tmp_path_factory):
     plugin = build_example("sink_plugin", prefix, tmp_path_factory.mktemp("sink_plugin")) / "statsd.so"
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.bind(("127.0.0.1", 0))
-        server.settimeout(processes.PATIENCE_S)
+        server.settimeout(processes.TIMEOUT_S)
         port = server.getsockname()[1]
         job.config["tracking"] = {"plugins": [str(plugin)], "sinks": [{"name": "statsd", "port": port}]}
         job.write()
-        with ThreadPoolExecutor(1) as pool:  # a socket that nobody reads drops what it has no room for
+        with ThreadPoolExecutor(1) as pool:  # an unread socket drops what exceeds its buffer
             received = pool.submit(receive_gauges, server)
             job.train(ranks=2)
             gauges = received.result()
@@ -158,8 +158,8 @@ def test_plugin_is_in_the_schema(plugin, tmp_path):
     assert ended.code == 0 and "softmax_regression" in ended.out
 
 
-@pytest.mark.parametrize("old, new", [(b"torch=2.11.0", b"torch=2.10.0"), (b"interface=4", b"interface=9")])
-def test_plugin_of_another_build_is_refused_before_its_code_runs(job, plugin, old, new):
+@pytest.mark.parametrize("old, new", [(b"torch=2.11.0", b"torch=2.10.0"), (b"interface=5", b"interface=9")])
+def test_plugin_of_another_build_is_rejected_before_its_code_runs(job, plugin, old, new):
     content = plugin.read_bytes()
     assert content.count(b"{interface=") == 1
     other = job.directory / "other.so"
@@ -168,11 +168,11 @@ def test_plugin_of_another_build_is_refused_before_its_code_runs(job, plugin, ol
     ended = job.run()
     assert ended.code == 78
     assert f"plugin {other}: built for [" in ended.err and new.decode() in ended.err
-    assert "this program needs [interface=4 torch=2.11.0" in ended.err and "rebuild the plugin" in ended.err
+    assert "this program needs [interface=5 torch=2.11.0" in ended.err and "rebuild the plugin" in ended.err
     assert ended.err.count("\n") == 1
 
 
-def test_plugin_loaded_twice_under_one_name_is_refused(job, plugin):
+def test_plugin_loaded_twice_under_one_name_is_rejected(job, plugin):
     copy = job.directory / "copy.so"
     copy.write_bytes(plugin.read_bytes())
     use_plugin(job, plugin)
@@ -183,7 +183,7 @@ def test_plugin_loaded_twice_under_one_name_is_refused(job, plugin):
     assert "two models are registered as 'softmax_regression'" in ended.err
 
 
-def test_embedding_program_trains_alone_and_launched(prefix, tmp_path, tmp_path_factory):
+def test_embedding_program_trains_standalone_and_launched(prefix, tmp_path, tmp_path_factory):
     program = build_example("embedding", prefix, tmp_path_factory.mktemp("embedding")) / "two_moons"
     config = SOURCE / "examples" / "embedding" / "run.yaml"
     for start in ([program], [LOCKSTEP, "launch", "-n", "2", "--program", program]):

@@ -1,4 +1,4 @@
-"""A rank that is killed at any moment: what it had logged is in its log, and the run says what happened to it."""
+"""A rank that is killed at any moment: its log is complete, and the run records what happened to it."""
 
 import json
 import os
@@ -13,7 +13,7 @@ import urllib.request
 import pytest
 
 import processes
-from processes import LOCKSTEP, PATIENCE_S, TRAINER, wait_until
+from processes import LOCKSTEP, TIMEOUT_S, TRAINER, wait_until
 
 KILLS = 100
 LONGEST_S = 0.25  # from the first sign of the run to the kill: steps of a fraction of a millisecond
@@ -26,13 +26,13 @@ def shown_step(run_dir):
 
 
 def kill_one(job, delay):
-    """The steps in the event log of a run whose rank was killed so many seconds after it had begun."""
+    """The steps in the event log of a run whose rank was killed the given number of seconds after the start."""
     before = set(job.runs.glob("*/events/*"))
     started = job.start(ranks=1)
-    log = wait_until(lambda: next(iter(set(job.runs.glob("*/events/rank-*.lsev")) - before), None), PATIENCE_S, "the run")
+    log = wait_until(lambda: next(iter(set(job.runs.glob("*/events/rank-*.lsev")) - before), None), TIMEOUT_S, "the run")
     run_dir = log.parents[1]
     [victim] = processes.ranks_of(job.directory).values()
-    time.sleep(delay)  # the moment is what is tried, not waited for
+    time.sleep(delay)  # the time of the kill is the parameter of the test
     os.kill(victim, signal.SIGKILL)
     ended = processes.finish(started)
     assert ended.code == 75, ended.err
@@ -47,7 +47,7 @@ def kill_one(job, delay):
     return len(steps)
 
 
-def test_a_rank_killed_at_a_hundred_moments(job):
+def test_rank_killed_at_100_points_in_time(job):
     rarely = "1000 epochs"  # so that it is mostly killed while it logs
     job.config["train"].update(epochs=100_000, log_every="1 step", eval_every=rarely)
     job.config["checkpoint"] = {"every": rarely}
@@ -66,10 +66,10 @@ def shown_by_the_dashboard(job):
         address = re.search(r"http://[^ /]+/", dashboard.stdout.readline()).group()
 
         def rows():
-            with urllib.request.urlopen(address + "api/runs", timeout=PATIENCE_S) as answer:
+            with urllib.request.urlopen(address + "api/runs", timeout=TIMEOUT_S) as answer:
                 return json.load(answer)["runs"]
 
-        [row] = wait_until(rows, PATIENCE_S, "the run")
+        [row] = wait_until(rows, TIMEOUT_S, "the run")
         return row["state"], row["exit"]
     finally:
         dashboard.terminate()
@@ -83,16 +83,16 @@ LAUNCH = [LOCKSTEP, "launch", "-n"]
 @pytest.mark.parametrize("start, victim", [
     ([TRAINER], 0), ([*LAUNCH, 1], 0), ([*LAUNCH, 2], 0), ([*LAUNCH, 2], 1), (TORCHRUN, 0), (TORCHRUN, 1),
 ], ids=["alone", "launched alone", "launched 0", "launched 1", "torchrun 0", "torchrun 1"])
-def test_a_killed_rank_is_told_the_same_with_a_launcher_and_without(job, start, victim):
+def test_killed_rank_is_reported_the_same_with_and_without_launcher(job, start, victim):
     job.config["train"].update(epochs=100_000, log_every="1 step")
     job.config["tracking"] = {"sinks": ["jsonl"]}
     job.write()
     started = processes.start([*start, job.file], job.directory)
-    delivered = wait_until(lambda: list(job.runs.glob("*/sinks/jsonl/*/position.json")), PATIENCE_S, "a delivery")
+    delivered = wait_until(lambda: list(job.runs.glob("*/sinks/jsonl/*/position.json")), TIMEOUT_S, "a delivery")
     run_dir = delivered[0].parents[3]
     os.kill(started.pid if start == [TRAINER] else processes.ranks_of(job.directory)[victim], signal.SIGKILL)
     processes.finish(started)
-    wait_until(lambda: not processes.find(job.directory), PATIENCE_S, "the agent's end")
+    wait_until(lambda: not processes.find(job.directory), TIMEOUT_S, "the agent's end")
     [run] = job.list()
     shown = json.loads(job.query("show", run["id"], "--json"))
     assert (run["state"], run["exit"]) == ("killed", 75)

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import processes
-from processes import PATIENCE_S, TRAINER, find, ranks_of, wait_until
+from processes import TIMEOUT_S, TRAINER, find, ranks_of, wait_until
 from safetensors_file import assert_same_bits, checkpoints, last_weights
 
 # Hours of training, with a checkpoint every few steps.
@@ -17,10 +17,10 @@ GRACE_S = 30  # --stop-grace
 
 
 def start_endless(job, *overrides, ranks=2, options=()):
-    """A launch whose ranks are training: their first checkpoint is written."""
+    """A launch whose ranks are training and have written their first checkpoint."""
     process = job.start(*ENDLESS, *overrides, ranks=ranks, options=options)
     try:
-        wait_until(lambda: list(job.runs.glob("*/checkpoints/[0-9]*")), PATIENCE_S, "a first checkpoint")
+        wait_until(lambda: list(job.runs.glob("*/checkpoints/[0-9]*")), TIMEOUT_S, "a first checkpoint")
         assert process.poll() is None
         assert sorted(ranks_of(job.directory)) == list(range(ranks))
     except AssertionError:
@@ -36,7 +36,7 @@ def assert_nothing_is_left(job):
 
 
 def assert_resumable(job, ranks=2):
-    """The last checkpoint loads, and the run goes on to a good end."""
+    """The last checkpoint loads, and the run resumes and finishes."""
     run_dir = job.only_run()
     step = checkpoints(run_dir)[-1]
     overrides = ["train.epochs=100000", f"train.max_steps={step + 5}"]
@@ -62,12 +62,12 @@ def test_a_killed_rank_stops_the_others(job, victim):
     assert_resumable(job)
 
 
-def test_a_killed_launcher_takes_its_ranks_along(job):
+def test_killed_launcher_terminates_its_ranks(job):
     launcher = start_endless(job)
     os.kill(launcher.pid, signal.SIGKILL)
     assert processes.finish(launcher).code == -signal.SIGKILL
     wait_until(lambda: not find(job.directory), STOP_S, "every process is gone")
-    # The tracking agent is the last to go, and the only one that saw it.
+    # The tracking agent is the last to exit, and the only one that saw it.
     assert [entry["state"] for entry in job.list()] == ["killed"]
     assert_resumable(job)
 
@@ -90,7 +90,7 @@ def test_the_exit_code_survives_a_second_signal(job):
     """srun sends SIGTERM once more while the launcher reports."""
     launcher = start_endless(job)
     os.kill(launcher.pid, signal.SIGTERM)
-    wait_until(lambda: not ranks_of(job.directory), PATIENCE_S, "the ranks' end")
+    wait_until(lambda: not ranks_of(job.directory), TIMEOUT_S, "the ranks' end")
     while launcher.poll() is None:
         os.kill(launcher.pid, signal.SIGTERM)
     assert processes.finish(launcher).code == 128 + signal.SIGTERM
@@ -106,8 +106,8 @@ def test_control_c_reaches_the_whole_foreground(job):
     assert_nothing_is_left(job)
 
 
-def test_a_stopped_rank_is_killed_after_the_grace(job):
-    """SIGSTOP is a rank that does not react: SIGKILL ends it."""
+def test_stopped_rank_is_killed_after_the_grace_period(job):
+    """SIGSTOP simulates a rank that does not react; SIGKILL ends it."""
     launcher = start_endless(job, options=["--stop-grace", "1s"])
     stuck = ranks_of(job.directory)[1]
     os.kill(stuck, signal.SIGSTOP)
@@ -117,7 +117,7 @@ def test_a_stopped_rank_is_killed_after_the_grace(job):
     assert_nothing_is_left(job)
 
 
-def test_logs_hold_what_the_ranks_said(job):
+def test_logs_contain_the_output_of_ranks(job):
     ended = job.run("train.max_steps=3", "tracking.ranks=all", ranks=2)
     assert ended.code == 0, ended.err
     logs = job.only_run() / "logs" / "attempt_0"
@@ -131,7 +131,7 @@ def test_logs_hold_what_the_ranks_said(job):
     assert any("step 3" in line for line in shown[0])
 
 
-def test_logs_where_the_user_wants_them(job):
+def test_log_directory_option(job):
     ended = job.run("train.max_steps=1", ranks=2, options=["--log-dir", job.directory / "here"])
     assert ended.code == 0, ended.err
     assert "done:" in (job.directory / "here" / "attempt_0" / "0" / "stdout.log").read_text()
@@ -144,7 +144,7 @@ def test_nothing_is_shown_with_tee_0(job):
     assert "done:" in (job.only_run() / "logs" / "attempt_0" / "0" / "stdout.log").read_text()
 
 
-def test_more_ranks_than_files_may_be_open_at_first(job):
+def test_more_ranks_than_the_soft_limit_of_open_files(job):
     """Each costs the launcher several; it raises the soft limit as far as it needs to."""
     command = ["prlimit", "--nofile=200:4096", processes.LOCKSTEP, "launch", "-n", 50, "--program", "true"]
     ended = processes.run(command, job.directory)
@@ -190,7 +190,7 @@ def test_entries_of_a_job(job, selection, entries):
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--no-python", "--standalone"]
 
 
-def test_torchrun_trains_to_the_same_bits(job):
+def test_torchrun_is_bit_identical(job):
     ours = job.train("train.max_steps=10", ranks=2)
     command = [*TORCHRUN, "--nproc-per-node", 2, TRAINER, job.file, "train.max_steps=10"]
     ended = processes.run(command, job.directory)
@@ -201,7 +201,7 @@ def test_torchrun_trains_to_the_same_bits(job):
     assert [entry["world_size"] for entry in job.list()] == [2, 2]
 
 
-def test_torchrun_tells_our_error(job):
+def test_torchrun_reports_our_error(job):
     command = [*TORCHRUN, "--nproc-per-node", 2, TRAINER, job.file, "model.name=mpl"]
     ended = processes.run(command, job.directory)
     assert ended.code != 0
@@ -211,11 +211,11 @@ def test_torchrun_tells_our_error(job):
 
 
 def test_torchrun_restarts_and_the_run_continues(job):
-    """A rank dies once; torchrun starts all again, and they go on from the last checkpoint."""
+    """A rank dies once; torchrun restarts all, and they resume from the last checkpoint."""
     limits = ["train.max_steps=2500", "train.epochs=1000", "train.eval_every=1000 epochs", "checkpoint.every=20 steps"]
     command = [*TORCHRUN, "--max-restarts", 1, "--nproc-per-node", 2, TRAINER, job.file, *limits]
     torchrun = processes.start(command, job.directory)
-    wait_until(lambda: list(job.runs.glob("*/checkpoints/[0-9]*")), PATIENCE_S, "a first checkpoint")
+    wait_until(lambda: list(job.runs.glob("*/checkpoints/[0-9]*")), TIMEOUT_S, "a first checkpoint")
     os.kill(ranks_of(job.directory)[1], signal.SIGKILL)
     ended = processes.finish(torchrun)
     assert ended.code == 0, ended.err

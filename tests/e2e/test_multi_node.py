@@ -10,7 +10,7 @@ import pytest
 
 import processes
 from cluster import PORT, TOKEN
-from processes import LOCKSTEP, PATIENCE_S, wait_until
+from processes import LOCKSTEP, TIMEOUT_S, wait_until
 from safetensors_file import assert_same_bits, last_weights
 
 
@@ -20,7 +20,7 @@ SAY_WHO = ["--program", "sh", "--", "-c", "echo $RANK/$WORLD_SIZE $GROUP_RANK $L
 
 
 @pytest.mark.parametrize("cluster", [2, 3], indirect=True)
-def test_hosts_train_to_the_bits_of_one_host(job, cluster):
+def test_hosts_are_bit_identical_to_one_host(job, cluster):
     hosts = len(cluster.hosts)
     together = cluster.train("train.max_steps=20", "tracking.ranks=all")
     for node in range(hosts):
@@ -39,7 +39,7 @@ def test_ipv6(cluster):
 
 @pytest.fixture
 def debian(cluster):
-    """Names as Debian writes them: each host takes its own for loopback."""
+    """/etc/hosts as on Debian: each host resolves its own name to loopback."""
     cluster.network.write_hosts_files(cluster.job.directory)
 
 
@@ -47,7 +47,7 @@ SAY_MASTER = ["--program", "sh", "--", "-c", "echo $MASTER_ADDR"]
 
 
 @pytest.mark.parametrize("way", ["endpoint", "static"])
-def test_a_name_that_its_own_host_takes_for_loopback(cluster, debian, way):
+def test_host_name_that_resolves_to_loopback(cluster, debian, way):
     alpha, beta = cluster.hosts
     for number, host in enumerate(cluster.hosts):
         how = ["--rdzv-endpoint", f"alpha:{PORT}"]
@@ -61,12 +61,12 @@ def test_a_name_that_its_own_host_takes_for_loopback(cluster, debian, way):
     assert (first.out, second.out) == (f"[rank 0] {alpha.address}\n", f"[rank 1] {alpha.address}\n")
 
 
-def test_training_by_such_a_name(cluster, debian):
+def test_training_with_loopback_host_name(cluster, debian):
     cluster.train("train.max_steps=3", options=["--rdzv-endpoint", f"alpha:{PORT}"])
 
 
-def test_ranks_without_a_launcher_by_such_a_name(job, cluster, debian):
-    """As srun and mpirun start them: rank 0's host takes the name for itself, Gloo must not."""
+def test_ranks_without_a_launcher_with_loopback_host_name(job, cluster, debian):
+    """As srun and mpirun start them: rank 0's host resolves its name to loopback, Gloo must not."""
     for rank, host in enumerate(cluster.hosts):
         env = processes.environment(RANK=rank, WORLD_SIZE=2, MASTER_ADDR="alpha", MASTER_PORT=29555)
         command = [processes.TRAINER, job.file, "train.max_steps=3"]
@@ -76,25 +76,25 @@ def test_ranks_without_a_launcher_by_such_a_name(job, cluster, debian):
     assert [entry["world_size"] for entry in job.list()] == [2]
 
 
-def test_such_a_name_without_a_token_is_for_this_machine(cluster, debian):
+def test_loopback_host_name_without_token_is_local(cluster, debian):
     alpha = cluster.hosts[0]
     endpoint = ["--rdzv-endpoint", f"alpha:{PORT}", "--rdzv-timeout", "4s"]
     cluster.start(alpha, token=None, options=endpoint, rest=SAY_MASTER)
     ended = cluster.finish(alpha)
     assert ended.code == 75
-    assert "is loopback here (/etc/hosts): without a token only launchers of this machine can come" in ended.err
+    assert "is loopback here (/etc/hosts): without a token only launchers of this machine can join" in ended.err
 
 
-def test_such_a_name_is_no_local_addr(cluster, debian):
+def test_loopback_host_name_is_rejected_as_local_addr(cluster, debian):
     cluster.start(cluster.hosts[0], options=["--local-addr", "alpha"], rest=SAY_MASTER)
     ended = cluster.finish(cluster.hosts[0])
     assert ended.code == 78
-    assert "--local-addr alpha: on this machine that name is 127.0.1.1, which other nodes cannot reach" in ended.err
+    assert "--local-addr alpha: resolves to 127.0.1.1 on this machine, which other nodes cannot reach" in ended.err
 
 
 @pytest.mark.parametrize("choice", [["--interface", "eth0"], ["--local-addr", "fd99::1"], ["--interface", "second0"]])
-def test_the_address_that_ranks_are_told_can_be_chosen(cluster, choice):
-    """The endpoint is reached over eth0; the ranks meet where the user says."""
+def test_master_address_can_be_chosen(cluster, choice):
+    """The endpoint is reached over eth0; the ranks use the address that the user chose."""
     alpha, beta = cluster.hosts
     alpha.add_interface("second0", "10.98.0.1")
     try:
@@ -103,12 +103,12 @@ def test_the_address_that_ranks_are_told_can_be_chosen(cluster, choice):
         first, second = cluster.finish(alpha), cluster.finish(beta)
     finally:
         alpha.remove_interface("second0")
-    told = {"eth0": alpha.address, "fd99::1": "fd99::1", "second0": "10.98.0.1"}[choice[1]]
-    assert (first.out, second.out) == (f"[rank 0] {told}\n", f"[rank 1] {told}\n"), first.err + second.err
+    address = {"eth0": alpha.address, "fd99::1": "fd99::1", "second0": "10.98.0.1"}[choice[1]]
+    assert (first.out, second.out) == (f"[rank 0] {address}\n", f"[rank 1] {address}\n"), first.err + second.err
 
 
 def test_ranks_are_numbered_by_node_local_first(cluster):
-    """torchrun's static way; the second node comes first, and nodes may have other numbers of ranks."""
+    """torchrun's static rendezvous; the second node joins first, and nodes may have different numbers of ranks."""
     alpha, beta = cluster.hosts
     for host, node_rank, ranks in ((beta, 1, 1), (alpha, 0, 2)):
         static = ["--master-addr", alpha.address, "--master-port", PORT, "--node-rank", node_rank]
@@ -122,7 +122,7 @@ def test_ranks_are_numbered_by_node_local_first(cluster):
 
 
 @pytest.mark.parametrize("cluster", [3], indirect=True)
-def test_without_numbers_the_node_that_serves_is_first(cluster):
+def test_coordinator_is_node_0_by_default(cluster):
     alpha, beta, gamma = cluster.hosts
     for host in (gamma, alpha, beta):
         cluster.start(host, ranks=1, rest=SAY_WHO)
@@ -154,10 +154,10 @@ def test_the_token_comes_from_a_file(cluster):
     cluster.start(cluster.hosts[0], token=None, options=["--rdzv-token-file", file], rest=SAY_WHO)
     ended = cluster.finish(cluster.hosts[0])
     assert ended.code == 78
-    assert "other users may read it; run: chmod 600" in ended.err
+    assert "readable by other users; run: chmod 600" in ended.err
 
 
-def test_a_failure_on_another_host_is_told_everywhere(cluster):
+def test_failure_on_another_host_is_reported_everywhere(cluster):
     script = 'if [ $RANK = 3 ]; then echo "no more paper" >&2; exit 5; fi; exec sleep 1000'
     cluster.start_all(rest=["--program", "sh", "--", "-c", script])
     first, second = (cluster.finish(host) for host in cluster.hosts)
@@ -169,7 +169,7 @@ def test_a_failure_on_another_host_is_told_everywhere(cluster):
     assert f"rank 3 (of 4) on {beta} failed first" in second.err
 
 
-def test_a_program_that_is_missing_on_one_host_is_told_everywhere(cluster):
+def test_program_missing_on_one_host_is_reported_everywhere(cluster):
     alpha, beta = cluster.hosts
     program = cluster.job.directory / "worker"
     for host in (alpha, beta):
@@ -188,7 +188,7 @@ def num_asleep(cluster):
 def test_sigterm_to_one_host_ends_all(cluster):
     for victim in cluster.hosts:
         cluster.start_all(rest=["--program", "sleep", "--", 1000])
-        wait_until(lambda: num_asleep(cluster) == 4, PATIENCE_S, "all ranks run")
+        wait_until(lambda: num_asleep(cluster) == 4, TIMEOUT_S, "all ranks run")
         cluster.kill_launcher(victim, signal.SIGTERM)
         for host in cluster.hosts:
             ended = cluster.finish(host)
@@ -201,7 +201,7 @@ def test_sigterm_to_one_host_ends_all(cluster):
 
 
 def refused(cluster, second_options=(), second_rest=None, **second):
-    """What a second node is told that does not fit, while the first waits; then one that fits comes."""
+    """The error of a second node that does not match, while the first waits; then a matching one joins."""
     alpha, beta = cluster.hosts[:2]
     first = cluster.start(alpha, ranks=1, rest=SAY_WHO)
     cluster.start(beta, ranks=1, options=second_options, rest=second_rest or SAY_WHO, **second)
@@ -211,50 +211,50 @@ def refused(cluster, second_options=(), second_rest=None, **second):
     assert cluster.finish(beta).code == 0
     unharmed = cluster.finish(alpha)
     assert unharmed.code == 0
-    assert f"turned beta ({beta.address}) away" in unharmed.err or f"turned {beta.address}" in unharmed.err
+    assert f"rejected beta ({beta.address}): " in unharmed.err or f"rejected {beta.address}: " in unharmed.err
     assert ended.code == 78
     assert ended.err.count("\n") == 1, ended.err
     return ended.err
 
 
-def test_other_node_counts(cluster):
+def test_mismatched_node_counts(cluster):
     assert "--nnodes is '3' on beta" in refused(cluster, nodes=3)
 
 
-def test_another_job(cluster):
+def test_mismatched_job_id(cluster):
     assert "--rdzv-id is 'other' on beta" in refused(cluster, ["--rdzv-id", "other"])
 
 
-def test_other_arguments(cluster):
+def test_mismatched_arguments(cluster):
     rest = ["--program", "sh", "--", "-c", "echo something else that is rather long, forty or more"]
     assert "the list of overrides and arguments is not the same on beta" in refused(cluster, second_rest=rest)
 
 
-def test_another_token(cluster):
+def test_wrong_token(cluster):
     err = refused(cluster, token="another secret, as long as that")
     assert "this node does not have the job's token" in err
 
 
-def test_no_token(cluster):
+def test_missing_token(cluster):
     cluster.start(cluster.hosts[1], token=None, rest=SAY_WHO)
     ended = cluster.finish(cluster.hosts[1])
     assert ended.code == 78
     assert "lockstep launch --new-token FILE" in ended.err
 
 
-def test_two_nodes_with_one_number(cluster):
+def test_duplicate_node_rank(cluster):
     alpha, beta = cluster.hosts
     cluster.start(alpha, ranks=1, options=["--node-rank", 0], rest=SAY_WHO)
     cluster.start(beta, ranks=1, options=["--node-rank", 0], rest=SAY_WHO)
     ended = cluster.finish(beta)
     assert ended.code == 78
-    assert f"--node-rank 0 is taken by alpha ({alpha.address})" in ended.err
+    assert f"--node-rank 0 is already used by alpha ({alpha.address})" in ended.err
     cluster.start(beta, ranks=1, options=["--node-rank", 1], rest=SAY_WHO)
     assert [cluster.finish(host).code for host in (alpha, beta)] == [0, 0]
 
 
 @pytest.mark.parametrize("change", ["run file", "build"])
-def test_another_run_file_or_build(job, cluster, change):
+def test_mismatched_run_file_or_build(job, cluster, change):
     alpha, beta = cluster.hosts
     other = job.directory / "other"
     other.mkdir()
@@ -276,7 +276,7 @@ def test_another_run_file_or_build(job, cluster, change):
     assert [cluster.finish(host).code for host in (alpha, beta)] == [0, 0]
 
 
-def test_an_endpoint_that_cannot_be_reached(cluster):
+def test_unreachable_endpoint(cluster):
     beta = cluster.hosts[1]
     for endpoint in ("10.99.0.1:29401", "10.99.0.77:29400", "no-such-host:29400"):
         options = ["--rdzv-timeout", "1s", "--rdzv-endpoint", endpoint]
@@ -286,14 +286,14 @@ def test_an_endpoint_that_cannot_be_reached(cluster):
         assert f"cannot reach the rendezvous at {endpoint} within 1 s: " in ended.err
 
 
-def test_nodes_that_do_not_come(cluster):
+def test_missing_nodes(cluster):
     cluster.start(cluster.hosts[0], options=["--rdzv-timeout", "1s"], rest=SAY_WHO)
     ended = cluster.finish(cluster.hosts[0])
     assert ended.code == 75
-    assert "1 of at least 2 nodes came within 1 s" in ended.err
+    assert "timed out after 1 s: 1 of 2 required nodes joined" in ended.err
 
 
-STRANGER = """
+UNAUTHENTICATED = """
 import socket, sys, time
 address, kind, latest = (sys.argv[1], int(sys.argv[2])), sys.argv[3], time.monotonic() + float(sys.argv[5])
 
@@ -308,39 +308,39 @@ def connect():
 
 held = []
 for number in range(int(sys.argv[4])):
-    stranger = connect()
+    client = connect()
     try:
         if kind == "garbage":
-            stranger.sendall(b"GET / HTTP/1.1\\r\\n\\r\\n" * 1000)
+            client.sendall(b"GET / HTTP/1.1\\r\\n\\r\\n" * 1000)
         if kind == "huge":
-            stranger.sendall(b"\\x7f\\xff\\xff\\xff" + b"{" * 100000)
+            client.sendall(b"\\x7f\\xff\\xff\\xff" + b"{" * 100000)
         if kind == "slow":
-            stranger.sendall(b"\\0\\0")
+            client.sendall(b"\\0\\0")
     except OSError:
         pass
-    held.append(stranger)
+    held.append(client)
 print("here", flush=True)
 sys.stdin.read()
 """
 
 
 @pytest.mark.parametrize("kind, count", [("garbage", 20), ("huge", 20), ("slow", 600), ("silent", 600)])
-def test_strangers_at_the_port(cluster, kind, count):
-    """They come before the nodes do, and stay; the nodes meet all the same."""
+def test_unauthenticated_connections(cluster, kind, count):
+    """They connect before the nodes do, and stay; the rendezvous succeeds anyway."""
     alpha, beta = cluster.hosts
     cluster.start(alpha, ranks=1, rest=SAY_WHO)
-    stranger = beta.start(
-        [sys.executable, "-c", STRANGER, alpha.address, PORT, kind, count, PATIENCE_S],
+    client = beta.start(
+        [sys.executable, "-c", UNAUTHENTICATED, alpha.address, PORT, kind, count, TIMEOUT_S],
         cluster.job.directory,
         stdin=subprocess.PIPE,
     )
     try:
-        assert stranger.stdout.readline() == "here\n"
+        assert client.stdout.readline() == "here\n"
         cluster.start(beta, ranks=1, rest=SAY_WHO)
         assert [cluster.finish(host).code for host in (beta, alpha)] == [0, 0]
     finally:
-        stranger.kill()
-        stranger.communicate(timeout=PATIENCE_S)
+        client.kill()
+        client.communicate(timeout=TIMEOUT_S)
 
 
 OTHER_PORT = 29499
@@ -348,7 +348,7 @@ OTHER_PORT = 29499
 
 @contextlib.contextmanager
 def another_program(host, says):
-    """It listens at OTHER_PORT of `host`, and hangs up where it says nothing."""
+    """Listens at OTHER_PORT of `host`, and closes connections if `says` is empty."""
     serve = f"import socket,sys; s=socket.create_server((sys.argv[1],{OTHER_PORT})); print('here',flush=True)\n"
     serve += "while True: c,_=s.accept(); c.sendall(sys.argv[2].encode()); sys.argv[2] and c.recv(1); c.close()"
     other = host.start([sys.executable, "-c", serve, host.address, says], "/")
@@ -357,13 +357,13 @@ def another_program(host, says):
         yield ["--rdzv-endpoint", f"{host.address}:{OTHER_PORT}", "--rdzv-timeout", "1s"]
     finally:
         other.kill()
-        other.communicate(timeout=PATIENCE_S)
+        other.communicate(timeout=TIMEOUT_S)
 
 
 SSH = "SSH-2.0-OpenSSH\r\n"
 
 
-def test_something_else_listens_at_the_endpoint(cluster):
+def test_another_program_listens_at_the_endpoint(cluster):
     alpha, beta = cluster.hosts
     with another_program(alpha, SSH) as options:
         cluster.start(beta, options=options, rest=SAY_WHO)
@@ -372,26 +372,26 @@ def test_something_else_listens_at_the_endpoint(cluster):
     assert "is not a Lockstep rendezvous" in ended.err
 
 
-@pytest.mark.parametrize("says, told", [
+@pytest.mark.parametrize("says, reported", [
     (SSH, f"another program uses port {OTHER_PORT} of this host; choose another port, the same on every node"),
     ("", "within 1 s: the connection was closed; another program on this host may use that port"),
 ], ids=["speaks", "hangs up"])
-def test_something_else_listens_where_a_node_is_to_serve(cluster, says, told):
+def test_another_program_listens_at_the_coordinator_port(cluster, says, reported):
     alpha = cluster.hosts[0]
     with another_program(alpha, says) as options:
         cluster.start(alpha, options=options, rest=SAY_WHO)
         ended = cluster.finish(alpha)
     assert ended.code == 75
     (line,) = ended.err.splitlines()
-    assert f"the rendezvous at {alpha.address}:{OTHER_PORT}" in line and told in line
+    assert f"the rendezvous at {alpha.address}:{OTHER_PORT}" in line and reported in line
 
 
-def test_the_secret_is_nowhere(job, cluster):
+def test_secret_is_not_leaked(job, cluster):
     """Not in what is printed, logged or recorded, and not in the environment of the ranks."""
     script = "env; cat /proc/$PPID/cmdline; touch here$RANK; exec sleep 1000"
     cluster.start_all(ranks=1, rest=["--program", "sh", "--", "-c", script])
     here = [job.directory / f"here{rank}" for rank in (0, 1)]
-    wait_until(lambda: all(path.exists() for path in here), PATIENCE_S, "both ranks run")
+    wait_until(lambda: all(path.exists() for path in here), TIMEOUT_S, "both ranks run")
     assert not processes.find(TOKEN)
     cluster.kill_launcher(cluster.hosts[0], signal.SIGTERM)
     for host in cluster.hosts:

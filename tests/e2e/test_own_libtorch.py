@@ -1,4 +1,4 @@
-"""-DTorch_DIR: Lockstep on a LibTorch that no Python has: the wheel's files, found by their place alone."""
+"""-DTorch_DIR: Lockstep with a standalone LibTorch: the wheel's files, found by their path only."""
 
 import os
 from pathlib import Path
@@ -46,7 +46,7 @@ def configure(source, build, torch_dir, *options):
     return processes.run(command, build.parent, timeout=120, env=processes.environment(CXX="g++"))
 
 
-def test_a_program_is_built_on_it_and_runs(tmp_path, libtorch):
+def test_program_builds_and_runs(tmp_path, libtorch):
     (tmp_path / "CMakeLists.txt").write_text(PROJECT)
     (tmp_path / "own.cpp").write_text(PROGRAM)
     ended = configure(tmp_path, tmp_path / "build", libtorch / "share" / "cmake" / "Torch")
@@ -58,7 +58,7 @@ def test_a_program_is_built_on_it_and_runs(tmp_path, libtorch):
     assert (ended.code, ended.out) == (0, "3\n"), ended.err
 
 
-def test_all_of_lockstep_is_configured_with_it(tmp_path, libtorch):
+def test_lockstep_configures_with_it(tmp_path, libtorch):
     ended = configure(SOURCE, tmp_path / "build", libtorch / "share" / "cmake" / "Torch", "-DLOCKSTEP_TESTS=OFF")
     assert ended.code == 0, ended.err
     assert f"LibTorch {VERSION}: {libtorch}/lib" in ended.out
@@ -70,7 +70,7 @@ CUDA_HEADERS = ["nccl/include/nccl.h", *(f"cu13/include/{name}" for name in ("cu
 
 
 @pytest.mark.parametrize("missing", [None, "cu13/include/crt/host_defines.h"])
-def test_the_cuda_half_needs_all_headers_and_its_lack_is_told(tmp_path, libtorch, missing):
+def test_missing_cuda_headers_are_reported(tmp_path, libtorch, missing):
     """The ordinary wheel of PyPI brings cuda_runtime.h, and not what that includes."""
     for header in CUDA_HEADERS:
         file = libtorch.parent / "nvidia" / header
@@ -82,12 +82,12 @@ def test_the_cuda_half_needs_all_headers_and_its_lack_is_told(tmp_path, libtorch
     ended = configure(tmp_path, tmp_path / "build", libtorch / "share" / "cmake" / "Torch")
     assert ended.code == 0, ended.err
     assert ("with CUDA" in ended.out) == (missing is None)
-    told = f"building the CPU half only: {libtorch.parent}/nvidia lacks {missing} (for the CUDA half: pip install 'cuda-toolkit[cccl,crt]'"
+    told = f"building without CUDA: missing in {libtorch.parent}/nvidia: {missing} (for CUDA: pip install 'cuda-toolkit[cccl,crt]'"
     assert (told in ended.out) == (missing is not None), ended.out
 
 
 @pytest.mark.parametrize("missing", ["the folder", "libtorch_cpu.so"])
-def test_what_is_no_libtorch_is_refused(tmp_path, libtorch, missing):
+def test_invalid_libtorch_is_rejected(tmp_path, libtorch, missing):
     torch_dir = libtorch / "share" / "cmake" / "Torch"
     if missing == "the folder":
         torch_dir = libtorch / "lib"
@@ -98,6 +98,6 @@ def test_what_is_no_libtorch_is_refused(tmp_path, libtorch, missing):
     assert ended.code != 0
     said = " ".join(ended.err.split())
     if missing == "the folder":
-        assert f"Torch_DIR is '{torch_dir}', where no TorchConfigVersion.cmake is: name the folder share/cmake/Torch" in said
+        assert f"Torch_DIR is '{torch_dir}', which has no TorchConfigVersion.cmake: pass the folder share/cmake/Torch" in said
     else:
-        assert f"LibTorch {VERSION} in {libtorch} is not whole: it has no lib/libtorch_cpu.so" in said
+        assert f"LibTorch {VERSION} in {libtorch} is incomplete: lib/libtorch_cpu.so is missing" in said

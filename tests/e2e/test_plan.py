@@ -1,4 +1,4 @@
-"""`lockstep plan` says before a run what it then is: steps, samples, sizes; and refuses what the run would refuse."""
+"""`lockstep plan` estimates steps, samples and sizes as in the run, and rejects what the run would reject."""
 
 import json
 
@@ -18,7 +18,7 @@ def plan(job, *words, code=0):
 
 @pytest.mark.parametrize("drop_last", ["false", "true"])
 @pytest.mark.parametrize("accumulate", [1, 2])
-def test_steps_and_samples_are_those_of_the_run(job, drop_last, accumulate):
+def test_steps_and_samples_match_the_run(job, drop_last, accumulate):
     overrides = [f"data.drop_last={drop_last}", f"train.accumulate={accumulate}", "train.epochs=2", "train.log_every=1 step"]
     planned = plan(job, "-n", 2, job.file, *overrides)
     run_dir = job.train(*overrides, ranks=2)
@@ -53,7 +53,7 @@ def test_sizes(job, optimizer, state):
     assert 0 <= sum(file.stat().st_size for file in files if file.exists()) - whole < 3000, "but for headers"
 
 
-def test_what_ranks_send(job):
+def test_traffic(job):
     planned = plan(job, "-n", 4, "--nnodes", 3, job.file, "distributed.bucket_cap_mb=0.001")
     gradients = planned["gradients"]
     assert planned["ranks"] == {"world": 12, "per_node": 4}
@@ -65,7 +65,7 @@ def test_what_ranks_send(job):
 
 
 @pytest.mark.parametrize("rule, repeated", [("uneven", 0), ("pad", 20)])
-def test_batches_that_the_ranks_do_not_divide(job, rule, repeated):
+def test_batches_not_divisible_by_ranks(job, rule, repeated):
     """Of 1003 samples 20 batches of 50, which are 51 when padded, and one of 3."""
     planned = plan(job, "--nnodes", "2:3", job.file, "data.batch_size=50", f"data.batch_remainder={rule}")
     assert planned["steps"]["per_epoch"] == 21 and planned["data"]["batch_size"] == 50
@@ -73,28 +73,28 @@ def test_batches_that_the_ranks_do_not_divide(job, rule, repeated):
     assert (planned["data"]["samples_per_rank"], planned["data"]["repeated"]) == (20 * 17 + 1, repeated)
 
 
-def test_nothing_is_made(job):
+def test_nothing_is_written(job):
     before = sorted(job.directory.rglob("*"))
     text = processes.run([LOCKSTEP, "plan", "-n", 4, job.file, "train.freeze=[layers.0]"], job.directory)
     assert text.code == 0 and text.err == ""
-    assert text.out.startswith("4 ranks, 4 on each of 1 node\n") and "330 of them trained" in text.out
+    assert text.out.startswith("4 ranks, 4 per node, 1 node\n") and "330 of them trained" in text.out
     assert sorted(job.directory.rglob("*")) == before
 
 
 @pytest.mark.parametrize("words, texts", [
-    (["-n", "5", "CONFIG"], ["data.batch_size: 48 samples do not divide over 5 ranks"]),
+    (["-n", "5", "CONFIG"], ["data.batch_size: 48 is not divisible by 5 ranks"]),
     (["--nnodes", "2:4", "CONFIG", "data.batch_size=100"], [
-        "data.batch_size: 100 samples do not divide over 3 ranks, which --nnodes 2:4 allows (they do over 2, 4); ",
+        "data.batch_size: 100 is not divisible by 3 ranks, which --nnodes 2:4 allows (divisible by 2, 4); ",
         "96 or 108", "data.batch_remainder"]),
-    (["--nnodes", "4:2", "CONFIG"], ["--nnodes 4:2", "the smaller first"]),
-    (["-n", "zero", "CONFIG"], ["-n must be a whole number from 1", "'zero'"]),
+    (["--nnodes", "4:2", "CONFIG"], ["--nnodes 4:2", "MIN <= MAX"]),
+    (["-n", "zero", "CONFIG"], ["-n: expected an integer from 1", "'zero'"]),
     (["-n"], ["-n needs a number"]),
     ([], ["no run file given"]),
     (["--nnode", "2", "CONFIG"], ["unknown option '--nnode'", "did you mean '--nnodes'"]),
     (["CONFIG", "optimizer.lrr=1"], ["optimizer.lrr", "'lr'"]),
     (["nowhere.yaml"], ["nowhere.yaml"]),
 ], ids=lambda value: " ".join(value))
-def test_bad_words(job, words, texts):
+def test_invalid_arguments(job, words, texts):
     ended = plan(job, *[str(job.file) if word == "CONFIG" else word for word in words], code=78)
     assert ended.code == 78 and len(ended.err.splitlines()) == 1
     assert all(text in ended.err for text in texts), ended.err

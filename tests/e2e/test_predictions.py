@@ -1,4 +1,4 @@
-"""--predict writes a row per sample, in the order of the dataset, whatever the number of ranks."""
+"""--predict writes a row per sample, in the order of the dataset, for any number of ranks."""
 
 import os
 import sys
@@ -29,7 +29,7 @@ def predict(job, *overrides, ranks=None, resume=None, out="predictions.safetenso
 
 
 def predicted(job, *overrides, out="predictions.safetensors", **how):
-    """What the file holds, when all goes well."""
+    """The contents of the file, on success."""
     before = sorted(path.name for path in job.runs.iterdir()) if job.runs.exists() else []
     ended = predict(job, *overrides, out=out, **how)
     assert ended.code == 0 and ended.err == "", ended.err
@@ -52,7 +52,7 @@ def trained(job):
 
 
 def test_under_autocast(job, trained):
-    """As numbers that numpy has."""
+    """In a dtype that numpy supports."""
     images, _ = idx.load_split(MNIST, "test", SAMPLES)
     found, _ = predicted(job, "train.ema=null", "train.precision=bf16", resume=trained.name)
     assert found.dtype == numpy.float32
@@ -60,7 +60,7 @@ def test_under_autocast(job, trained):
     assert (found == expected).all() and (expected != in_python(last_weights(trained), images, name="mlp", hidden=[32])).any()
 
 
-def test_the_same_on_1_2_and_3_ranks_and_in_python(job, trained):
+def test_same_on_1_2_and_3_ranks_and_in_python(job, trained):
     images, labels = idx.load_split(MNIST, "test", SAMPLES)
     alone, told = predicted(job, "train.ema=null", resume=trained.name)
     assert alone.shape == (SAMPLES, 10) and alone.dtype == numpy.float32
@@ -74,8 +74,8 @@ def test_the_same_on_1_2_and_3_ranks_and_in_python(job, trained):
         assert others.tobytes() == alone.tobytes()
 
 
-def test_the_average_is_what_predicts(job, trained):
-    """As it is what is evaluated: accuracy is that of the file."""
+def test_average_is_used_for_prediction(job, trained):
+    """The average is evaluated: accuracy matches that of the file."""
     images, labels = idx.load_split(MNIST, "test", SAMPLES)
     averaged, told = predicted(job, "train.ema.decay=0.5", resume=trained.name, ranks=2)
     assert f"weights: averaged, {trained} after step 5" in told
@@ -96,7 +96,7 @@ def test_weights_of_a_file_and_other_data(job, trained):
     assert numpy.allclose(few, in_python(last_weights(trained), images, name="mlp", hidden=[32]), rtol=1e-5, atol=1e-6)
 
 
-def test_of_tokens(job, tmp_path):
+def test_predictions_for_tokens(job, tmp_path):
     """Logits of every token of every sample."""
     numpy.random.default_rng(0).integers(0, 61, 40 * 8 + 1).astype(numpy.uint16).tofile(tmp_path / "text.bin")
     text = {"name": "tokens", "path": str(tmp_path / "text.bin"), "length": 8}
@@ -139,10 +139,10 @@ def test_weights_of_another_model(job, trained):
 def test_no_evaluation_data(job, trained):
     del job.config["data"]["eval"], job.config["data"]["eval_batch_size"]
     job.write()
-    refuse_prediction(job, 78, ["has neither data.eval nor data.split.eval"], resume=trained.name)
+    refuse_prediction(job, 78, ["set data.eval or data.split.eval"], resume=trained.name)
 
 
-def test_an_output_that_cannot_be_written(job, trained, disk):  # noqa: F811
+def test_unwritable_output(job, trained, disk):  # noqa: F811
     refuse_prediction(job, 75, ["cannot create", "nowhere/out", "No such file"], resume=trained.name, out="nowhere/out", ranks=2)
     refuse_prediction(job, 78, [str(job.runs), "is a directory"], resume=trained.name, out="runs")
     disk.mount("size=8k")
@@ -152,8 +152,8 @@ def test_an_output_that_cannot_be_written(job, trained, disk):  # noqa: F811
     assert [path.read_bytes() for path in disk.path.iterdir()] == [b"an older one"]
 
 
-def test_a_sample_that_cannot_be_loaded(job, trained):
-    """Each sample is predicted for, or there is no file."""
+def test_unreadable_sample(job, trained):
+    """Either every sample has a prediction, or no file is written."""
     numpy.savez(job.directory / "data.npz", image=numpy.zeros((9, 1, 27, 28), numpy.float32))
     data = f"data.eval={{name: npy, path: {job.directory}/data.npz}}"
     refuse_prediction(job, 78, ["784"], data, resume=trained.name)

@@ -32,7 +32,7 @@ def test_adam(job, peers, world_size):
     compare(job, peers, world_size, MLP, FEW, adam)
 
 
-def test_adamw_that_decays_matrices(job, peers):
+def test_adamw_with_weight_decay_on_matrices(job, peers):
     kept = (["optimizer.weight_decay_on=matrices"], ["--decay-matrices"])
     run_dir = compare(job, peers, 2, MLP, FEW, ADAMW, kept)
     plain = job.train(*MLP[0], *FEW[0], *ADAMW[0], ranks=2)
@@ -41,7 +41,7 @@ def test_adamw_that_decays_matrices(job, peers):
 
 
 def test_a_changed_setting_changes_the_bits(job, peers):
-    """The comparison can fail: another seed of the peer is seen."""
+    """The comparison can fail: another seed of the peer is detected."""
     run_dir = job.train(*MLP[0], *FEW[0], ranks=1)
     peer_file = job.directory / "peer.safetensors"
     peers.train(1, peer_file, "--seed", "8", *MLP[1], *FEW[1], *SGD[1])
@@ -59,7 +59,7 @@ def text(tmp_path_factory):
 
 
 def train_gpt(job, peers, text, world_size, accumulate, *parts):
-    limit = 301 if accumulate == 1 else 300  # so many that groups are even
+    limit = 301 if accumulate == 1 else 300  # so that groups are even
     train = f"data={{train: {{name: tokens, path: '{text}', length: 16, limit: {limit}}}, batch_size: 12}}"
     model = (
         [f"model={json.dumps({'name': 'gpt', **GPT_SIZES})}", train, f"train.accumulate={accumulate}"],
@@ -94,7 +94,7 @@ VIT = {"image_size": 28, "patch_size": 7, "layers": 2, "heads": 2, "width": 16, 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3])
 @pytest.mark.parametrize("name, sizes", [("resnet", RESNET), ("vit", VIT)], ids=["resnet", "vit"])
-def test_models_of_images(job, peers, name, sizes, world_size):
+def test_image_models(job, peers, name, sizes, world_size):
     """A resnet's norms are buffers, rank 0's on every rank: the running means are equal too."""
     model = ([f"model={json.dumps({'name': name, **sizes})}"], ["--model", name, "--config", json.dumps(sizes)])
     data = (["data.train.limit=59", "data.batch_size=12"], ["--limit", "59", "--batch-size", "12"])

@@ -1,4 +1,4 @@
-"""A run that was stopped and continued is the run that was never stopped."""
+"""A run that is stopped and resumed is bit-identical to an uninterrupted one."""
 
 import json
 import os
@@ -24,7 +24,7 @@ def only(paths):
 
 
 def resume(job, run_dir, *overrides, ranks=None):
-    """Continues through --resume and expects that no other run begins."""
+    """Continues with --resume and checks that no other run is created."""
     ended = job.run(*overrides, ranks=ranks, options=["--resume", run_dir.name])
     assert ended.code == 0, ended.err
     assert only(job.runs.iterdir()) == run_dir
@@ -45,7 +45,7 @@ def assert_steps_once(job, run_id, steps):
 
 @pytest.fixture
 def whole(tmp_path_factory):
-    """Another place, for the run that is never stopped."""
+    """A separate directory, for the uninterrupted run."""
     from conftest import Job
 
     return Job(tmp_path_factory.mktemp("whole"))
@@ -89,7 +89,7 @@ def test_in_the_middle_of_an_epoch_with_accumulation(job, whole):
 
 # Several buckets, so that their order matters to the sums of three ranks and more.
 @pytest.mark.parametrize("ranks, backend", [(3, "shm"), (3, "gloo"), (4, "shm")])
-def test_on_three_ranks_and_more(job, whole, ranks, backend):
+def test_on_three_and_more_ranks(job, whole, ranks, backend):
     distributed = ["distributed.bucket_cap_mb=0.002", f"distributed.backend={backend}"]
     settings = [*distributed, "train.max_steps=6", *EVERY_EPOCH]
     never_stopped = whole.train(*settings, ranks=ranks)
@@ -111,17 +111,17 @@ def test_a_restart_under_the_same_run_id_continues(job, whole):
     assert_same_checkpoint(run_dir, never_stopped)
 
 
-def test_resume_never_begins_anew(job):
+def test_resume_policy_never_starts_from_scratch(job):
     env = processes.environment(LOCKSTEP_RUN_ID="my-run")
     assert job.run("train.max_steps=10", env=env).code == 0
-    anew = ["train.max_steps=4", "checkpoint.resume=never", "train.log_every=1 step"]
-    ended = job.run(*anew, env=env)
+    from_scratch = ["train.max_steps=4", "checkpoint.resume=never", "train.log_every=1 step"]
+    ended = job.run(*from_scratch, env=env)
     assert ended.code == 0, ended.err
     assert checkpoints(job.runs / "my-run")[-1] == 4  # those of the run before would be resumed from
     assert_steps_once(job, "my-run", [1, 2, 3, 4])
 
 
-def test_a_finished_run_has_nothing_left_to_do(job):
+def test_resuming_a_finished_run_trains_nothing(job):
     run_dir = job.train()
     weights = last_weights(run_dir).read_bytes()
     rows = job.export(run_dir.name)
@@ -207,7 +207,7 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("file, damage", DAMAGES.values(), ids=DAMAGES.keys())
-def test_a_damaged_checkpoint_is_passed_over(job, whole, file, damage):
+def test_damaged_checkpoint_is_skipped(job, whole, file, damage):
     settings = ["train.max_steps=30", "train.epochs=2", *EVERY_EPOCH]
     run_dir = job.train("checkpoint.every=10 steps", "checkpoint.keep_last=10")
     assert checkpoints(run_dir) == [10, 20, 21]
@@ -245,7 +245,7 @@ OTHER_MODELS = ["model.hidden=[16]", "model.hidden=[32,32]", "model={name: cnn}"
 
 
 @pytest.mark.parametrize("model", OTHER_MODELS)
-def test_another_model_than_the_checkpoint_has(job, model):
+def test_checkpoint_of_another_model(job, model):
     run_dir = job.train("train.max_steps=3")
     kept = [last_weights(run_dir), run_dir / "config.yaml", run_dir / "run.json"]
     before = [path.read_bytes() for path in kept]
@@ -255,23 +255,24 @@ def test_another_model_than_the_checkpoint_has(job, model):
     assert [path.read_bytes() for path in kept] == before
 
 
-def test_another_optimizer_than_the_checkpoint_has(job):
+def test_checkpoint_of_another_optimizer(job):
     run_dir = job.train("train.max_steps=3")
     ended = job.run("train.max_steps=5", OPTIMIZERS["adamw"], options=["--resume", run_dir.name])
     assert ended.code == 78, ended.err
     assert "optimizer" in ended.err.splitlines()[0]
 
 
-def test_the_command_that_show_names_finds_the_run(job):
-    """The last lines of a run say how to look at it; that command works as it stands, also where PATH does not lead to it."""
+def test_printed_inspect_command_finds_the_run(job):
+    """The command after "inspect with:" works as printed, also if PATH does not contain it."""
     on_path = processes.environment(PATH=f"{processes.BIN}:{os.environ['PATH']}")
     for environment in (None, on_path):
         ended = job.run("train.max_steps=2", env=environment)
-        told = {line.split()[0]: line.split()[1:] for line in ended.out.splitlines() if line.startswith(("run:", "look:"))}
-        assert (told["look:"][0] == "lockstep") == (environment is on_path)
-        shown = processes.run([*told["look:"], "--json"], job.directory, environment)
+        printed = dict(line.split(": ", 1) for line in ended.out.splitlines() if line.startswith(("run: ", "inspect with: ")))
+        command = printed["inspect with"].split()
+        assert (command[0] == "lockstep") == (environment is on_path)
+        shown = processes.run([*command, "--json"], job.directory, environment)
         assert shown.code == 0, shown.err
-        assert run_id_of(json.loads(shown.out)) == Path(*told["run:"]).name
+        assert run_id_of(json.loads(shown.out)) == Path(printed["run"]).name
 
 
 def run_id_of(shown):
@@ -294,7 +295,7 @@ def assert_same_training(job, run_dir, whole, never_stopped):
 
 
 @pytest.mark.parametrize("accumulate", [1, 2])
-def test_uneven_batches_train_as_one_rank_does(job, whole, accumulate):
+def test_uneven_batches_train_like_one_rank(job, whole, accumulate):
     settings = [*UNEVEN, f"train.accumulate={accumulate}"]
     if accumulate == 2:
         settings.append("train.epochs=6")  # 11 steps in each, the last of one sample
@@ -304,7 +305,7 @@ def test_uneven_batches_train_as_one_rank_does(job, whole, accumulate):
 
 
 def test_uneven_batches_on_3_then_2_then_4_ranks(job, whole):
-    """The order of samples goes on, whatever the number of ranks."""
+    """The order of samples continues, for any number of ranks."""
     never_stopped = whole.train(*UNEVEN, ranks=1)
     run_dir = job.train(*UNEVEN, "train.max_steps=17", ranks=3)
     resume(job, run_dir, *UNEVEN, "train.max_steps=40", ranks=2)
@@ -312,7 +313,7 @@ def test_uneven_batches_on_3_then_2_then_4_ranks(job, whole):
     assert_same_training(job, run_dir, whole, never_stopped)
 
 
-def test_padded_batches_on_3_ranks_weigh_the_first_sample_twice(job, whole):
+def test_padded_batches_on_3_ranks_count_the_first_sample_twice(job, whole):
     """50 samples are padded to 51, so the mean loss of a step is that of the batch with its first one repeated."""
     settings = ["data.train.limit=50", "data.batch_size=50", "data.shuffle=false", "train.log_every=1 step"]
     padded = job.train(*settings, "data.batch_remainder=pad", "train.epochs=2", ranks=3)

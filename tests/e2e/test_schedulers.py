@@ -1,7 +1,7 @@
-"""Ranks that others start: Slurm, mpirun of OpenMPI and of MPICH, torchrun, and an indexed Job of Kubernetes.
+"""Ranks started by other launchers: Slurm, mpirun of OpenMPI and of MPICH, torchrun, and an indexed Job of Kubernetes.
 
-Slurm is a real cluster of two nodes on this machine (slurm_cluster.py); mpirun is Debian's. Kubernetes is what its manifest
-tells a pod.
+Slurm is a real cluster of two nodes on this machine (slurm_cluster.py); mpirun is Debian's. Kubernetes is simulated by
+the environment that its manifest sets for a pod.
 """
 
 import re
@@ -14,7 +14,7 @@ import yaml
 
 import processes
 from network import Network
-from processes import BIN, LOCKSTEP, PATIENCE_S, SOURCE, TRAINER, find, wait_until
+from processes import BIN, LOCKSTEP, TIMEOUT_S, SOURCE, TRAINER, find, wait_until
 from safetensors_file import assert_same_bits, checkpoints, last_weights
 from slurm_cluster import SlurmCluster
 
@@ -57,7 +57,7 @@ def test_srun_trains_on_all_tasks(slurm, job):
     assert_trained_as_launched(job, run_dir, ranks=4)
 
 
-def test_srun_tells_ranks_which_node_they_are_on(slurm, job):
+def test_srun_sets_node_ranks(slurm, job):
     command = ["srun", "-N2", "-n4", TRAINER, job.file, STEPS, "tracking.ranks=node"]
     ended = slurm.run(command, job.directory)
     assert ended.code == 0, ended.err
@@ -75,10 +75,10 @@ def test_srun_starts_a_launcher_on_each_node(slurm, job):
     assert_trained_as_launched(job, run_dir, ranks=4)
 
 
-def test_the_token_of_a_job_is_its_owners_alone_and_on_no_command_line(slurm, job):
+def test_job_token_is_private_and_on_no_command_line(slurm, job):
     command = ["srun", "-N2", "--ntasks-per-node=1", LOCKSTEP, "launch", "-n", 1, job.file, *ENDLESS]
     srun = slurm.start(command, job.directory)
-    wait_until(lambda: list(job.runs.glob("*/checkpoints/[0-9]*")), PATIENCE_S, "a first checkpoint")
+    wait_until(lambda: list(job.runs.glob("*/checkpoints/[0-9]*")), TIMEOUT_S, "a first checkpoint")
     (file,) = job.runs.glob(".lockstep-slurm-*.token")
     token, mode = file.read_text().strip(), file.stat().st_mode & 0o777
     in_sight = find(token)
@@ -86,14 +86,14 @@ def test_the_token_of_a_job_is_its_owners_alone_and_on_no_command_line(slurm, jo
     number = file.name.split("-")[2]
     assert slurm.run(["scancel", "--signal=TERM", number], job.directory).code == 0
     processes.finish(srun)
-    wait_until(lambda: not find(job.file), PATIENCE_S, "every process is gone")
+    wait_until(lambda: not find(job.file), TIMEOUT_S, "every process is gone")
     assert (len(token), mode) == (64, 0o600)
     assert not in_sight
     assert len(ranks) == 2 and not any(token in variables.values() for variables in ranks)
     assert not file.exists()
 
 
-def test_srun_with_a_launcher_for_each_rank_is_told_better(slurm, job):
+def test_srun_with_a_launcher_per_rank_is_rejected_with_a_hint(slurm, job):
     command = ["srun", "-N2", "-n4", LOCKSTEP, "launch", "-n", 2, job.file, STEPS]
     ended = slurm.run(command, job.directory)
     assert ended.code == 78, ended.err
@@ -112,7 +112,7 @@ def test_the_batch_script_of_the_examples(slurm, job):
     assert run_dir.name == f"e2e-slurm-{ended.out.split()[0]}-0"
 
 
-def test_a_launch_in_a_batch_script_itself_is_of_one_node(slurm, job):
+def test_launch_in_a_batch_script_uses_one_node(slurm, job):
     """Without srun the script runs on the first node alone, whatever the job's size."""
     script = job.directory / "job.sh"
     script.write_text(f"#!/bin/sh\n{LOCKSTEP} launch -n 2 {job.file} {STEPS}\n")
@@ -123,31 +123,31 @@ def test_a_launch_in_a_batch_script_itself_is_of_one_node(slurm, job):
 
 
 @pytest.mark.parametrize("launched", [False, True], ids=["ranks", "launchers"])
-def test_scancel_ends_all_of_it(slurm, job, launched):
+def test_scancel_ends_all_processes(slurm, job, launched):
     tasks = ["-n2", LOCKSTEP, "launch", "-n", 2] if launched else ["-n4", TRAINER]
     srun = slurm.start(["srun", "-N2", *tasks, job.file, *ENDLESS], job.directory)
-    wait_until(lambda: list(job.runs.glob("*/checkpoints/[0-9]*")), PATIENCE_S, "a first checkpoint")
+    wait_until(lambda: list(job.runs.glob("*/checkpoints/[0-9]*")), TIMEOUT_S, "a first checkpoint")
     number = job.only_run().name.split("-")[2]
     assert slurm.run(["scancel", "--signal=TERM", number], job.directory).code == 0
     ended = processes.finish(srun)
     assert ended.code != 0
-    wait_until(lambda: not find(job.file), PATIENCE_S, "every process is gone")
+    wait_until(lambda: not find(job.file), TIMEOUT_S, "every process is gone")
     (entry,) = job.list()
     assert entry["state"] == "preempted"
 
 
 @pytest.mark.parametrize("why", [["scontrol", "requeue"], ["scancel", "--signal=TERM"]], ids=["requeued", "preempted"])
-def test_a_requeued_job_goes_on_with_its_run(slurm, job, why):
+def test_requeued_job_resumes_its_run(slurm, job, why):
     """SIGTERM to the steps is what preemption with a grace period sends, and --signal before the time limit."""
     command = ["sbatch", "--output=job.out", "--parsable"]
     command += [EXAMPLES / "slurm" / "train.sbatch", job.file, *ENDLESS]
     path = f"{BIN}:{slurm.environment()['PATH']}"
     number = slurm.run(command, job.directory, PATH=path).out.strip()
-    wait_until(lambda: list(job.runs.glob("*/checkpoints/[0-9]*")), PATIENCE_S, "a first checkpoint")
+    wait_until(lambda: list(job.runs.glob("*/checkpoints/[0-9]*")), TIMEOUT_S, "a first checkpoint")
     assert slurm.run([*why, number], job.directory).code == 0
 
     def is_running_again():
-        # Slurm lets a requeued job wait for two minutes, unless it is told otherwise.
+        # Slurm lets a requeued job wait for two minutes, unless configured otherwise.
         now = ["scontrol", "update", f"JobId={number}", "StartTime=now"]
         slurm.run(now, job.directory)
         shown = slurm.run(["scontrol", "show", "job", number], job.directory).out
@@ -156,17 +156,17 @@ def test_a_requeued_job_goes_on_with_its_run(slurm, job, why):
     def has_left_queue():
         return not slurm.run(["squeue", "--noheader", "--jobs", number], job.directory).out.strip()
 
-    wait_until(is_running_again, PATIENCE_S, "the job began again")
+    wait_until(is_running_again, TIMEOUT_S, "the job began again")
     run_dir = job.only_run()
     saved = checkpoints(run_dir)[-1]
-    wait_until(lambda: checkpoints(run_dir)[-1] > saved, PATIENCE_S, "a checkpoint of the second start")
+    wait_until(lambda: checkpoints(run_dir)[-1] > saved, TIMEOUT_S, "a checkpoint of the second start")
     job.query("stop", run_dir.name)
-    wait_until(has_left_queue, PATIENCE_S, "the job's end")
+    wait_until(has_left_queue, TIMEOUT_S, "the job's end")
     assert_one_run(job, world_size=4)
     steps = [step for step, _ in job.series(run_dir.name, "train/loss")]
     assert steps == sorted(set(steps))
     assert (run_dir / "logs" / "node_1" / "attempt_1").is_dir()
-    wait_until(lambda: not find(job.file), PATIENCE_S, "every process is gone")
+    wait_until(lambda: not find(job.file), TIMEOUT_S, "every process is gone")
 
 
 # ---- mpirun
@@ -187,7 +187,7 @@ def mpirun(kind, job, command, ranks=2):
 
 
 @pytest.mark.parametrize("kind", MPIRUNS)
-def test_mpirun_trains_without_a_word_about_addresses(kind, job):
+def test_mpirun_trains_without_address_settings(kind, job):
     ended = processes.finish(mpirun(kind, job, [TRAINER, job.file, STEPS]))
     assert ended.code == 0, ended.err
     run_dir = assert_one_run(job, world_size=2)
@@ -196,7 +196,7 @@ def test_mpirun_trains_without_a_word_about_addresses(kind, job):
 
 
 @pytest.mark.parametrize("kind", MPIRUNS)
-def test_mpirun_of_a_script_around_the_trainer(kind, job):
+def test_mpirun_of_a_wrapper_script(kind, job):
     script = job.directory / "train.sh"
     script.write_text(f'#!/bin/sh\n"{TRAINER}" "$@"\ncode=$?\nexit $code\n')
     script.chmod(0o755)
@@ -206,7 +206,7 @@ def test_mpirun_of_a_script_around_the_trainer(kind, job):
 
 
 @pytest.mark.parametrize("kind", MPIRUNS)
-def test_mpirun_twice_at_once_are_two_runs(kind, job):
+def test_concurrent_mpiruns_are_two_runs(kind, job):
     started = [mpirun(kind, job, [TRAINER, job.file, STEPS]) for _ in range(2)]
     for process in started:
         ended = processes.finish(process)
@@ -225,7 +225,7 @@ def hosts(tmp_path):
 
 @pytest.mark.parametrize("kind", MPIRUNS)
 def test_mpirun_on_two_hosts(kind, job, hosts):
-    """As docs/clusters.md says. In place of ssh a script starts what mpirun wants on the other host."""
+    """As in docs/clusters.md; instead of ssh, a script starts mpirun's daemon on the other host."""
     alpha, beta = hosts
     agent = job.directory / "agent"
     start = " ".join(shlex.quote(str(word)) for word in beta.command(["sh", "-c"]))
@@ -248,7 +248,7 @@ def test_mpirun_on_two_hosts(kind, job, hosts):
 
 
 def test_torchrun_on_two_nodes(job):
-    """Two agents, one rank each; the first serves the store that ranks meet in."""
+    """Two agents, one rank each; the first serves the store of the ranks."""
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--no-python", "--nnodes", 2]
     torchrun += ["--nproc-per-node", 1, "--master-addr", "127.0.0.1"]
     torchrun += ["--master-port", processes.free_port()]
@@ -273,7 +273,7 @@ def manifest():
     return {document["kind"]: document for document in documents}
 
 
-def test_the_manifest_holds_together(manifest):
+def test_manifest_is_consistent(manifest):
     service, job = manifest["Service"], manifest["Job"]
     spec, pod = job["spec"], job["spec"]["template"]["spec"]
     (container,) = pod["containers"]
@@ -285,9 +285,9 @@ def test_the_manifest_holds_together(manifest):
     assert service["spec"]["selector"] == {"batch.kubernetes.io/job-name": name}
     assert pod["subdomain"] == service["metadata"]["name"]
     assert variables["MASTER_ADDR"]["value"] == f"{name}-0.{service['metadata']['name']}"
-    # Each index is a node, all at once.
+    # Each index is a node; all start at the same time.
     assert spec["completionMode"] == "Indexed"
-    assert spec["completions"] == spec["parallelizm"] == int(variables["NNODES"]["value"])
+    assert spec["completions"] == spec["parallelism"] == int(variables["NNODES"]["value"])
     # The token is a secret's, not the manifest's.
     secret = variables["LOCKSTEP_RDZV_TOKEN"]
     assert "value" not in secret and secret["valueFrom"]["secretKeyRef"]["key"] == "token"
@@ -306,13 +306,13 @@ def test_the_manifest_holds_together(manifest):
 
 
 def pod_environment(manifest, index, **changes):
-    """What the manifest's container is told as pod `index`; names of pods resolve to this machine."""
+    """Environment of the manifest's container as pod `index`; names of pods resolve to this machine."""
     (container,) = manifest["Job"]["spec"]["template"]["spec"]["containers"]
-    told = {entry["name"]: entry.get("value") for entry in container["env"]}
-    told.update(JOB_COMPLETION_INDEX=index, JOB_UID="6f1f8a52", LOCKSTEP_RDZV_TOKEN="s" * 64)
-    told.update(POD_IP="127.0.0.1")
-    told.update(changes)
-    return processes.environment(**told)
+    variables = {entry["name"]: entry.get("value") for entry in container["env"]}
+    variables.update(JOB_COMPLETION_INDEX=index, JOB_UID="6f1f8a52", LOCKSTEP_RDZV_TOKEN="s" * 64)
+    variables.update(POD_IP="127.0.0.1")
+    variables.update(changes)
+    return processes.environment(**variables)
 
 
 def start_pods(manifest, job, **changes):

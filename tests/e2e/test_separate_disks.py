@@ -1,11 +1,11 @@
-"""Several hosts that share no file system: one run directory still has everything, and what it has is missed when it is gone."""
+"""Several hosts without a shared file system: one run directory has everything, and its loss is detected."""
 
 import shutil
 
 import pytest
 
 from cluster import GONE_S
-from processes import PATIENCE_S, find, wait_until
+from processes import TIMEOUT_S, find, wait_until
 from safetensors_file import checkpoints
 
 RANKS_PER_HOST = 2
@@ -22,13 +22,13 @@ def disk_of_beta(job, cluster):
 
 
 def train(cluster, *overrides):
-    """Returns the run's directory when the agents, which may go on after the launchers, have ended too."""
+    """Returns the run directory once the agents, which may outlive the launchers, have exited too."""
     run = cluster.train(*overrides)
-    wait_until(lambda: not find(cluster.job.directory), PATIENCE_S, "the agents' end")
+    wait_until(lambda: not find(cluster.job.directory), TIMEOUT_S, "the agents' end")
     return run
 
 
-def test_logs_of_all_ranks_come_together(job, disk_of_beta, cluster):
+def test_logs_of_all_ranks_are_collected(job, disk_of_beta, cluster):
     run = train(cluster, "train.epochs=2", "train.log_every=1 step", "tracking.ranks=all", "tracking.sinks=[csv]")
     names = sorted(path.name for path in (run / "events").iterdir())
     assert names == ["node-00000.lsev", "node-00001.lsev", *(f"rank-0000{rank}.lsev" for rank in range(4))]
@@ -49,7 +49,7 @@ def test_logs_of_all_ranks_come_together(job, disk_of_beta, cluster):
     assert not list(run.glob(".seen-by-*"))
 
 
-def test_system_metrics_of_all_nodes_come_with_the_one_entry(disk_of_beta, cluster):
+def test_system_metrics_of_all_nodes_are_in_one_entry(disk_of_beta, cluster):
     run = train(cluster, "tracking.system_nodes=all", "tracking.sinks=[jsonl]")
     (file,) = (run / "sinks" / "jsonl").rglob("*.jsonl")
     text = file.read_text()
@@ -57,15 +57,15 @@ def test_system_metrics_of_all_nodes_come_with_the_one_entry(disk_of_beta, clust
 
 
 @pytest.mark.parametrize("background", ["true", "false"])
-def test_a_replaced_first_node_does_not_begin_anew(job, disk_of_beta, cluster, background):
-    """Its checkpoints were on its own disk: the job says so, and goes on when they are there again."""
+def test_replaced_first_node_does_not_start_from_scratch(job, disk_of_beta, cluster, background):
+    """Its checkpoints were on its own disk: the job reports that, and resumes once they are restored."""
     alpha, beta = cluster.hosts
     options = ["--run-id", "kept"]
     endless = ["train.epochs=1000000", "checkpoint.every=10 steps", f"checkpoint.async={background}"]
     endless.append("tracking.agent=false")  # beta's would look for the old alpha for a while
     cluster.start_all(*endless, options=options)
     note = disk_of_beta / "kept" / "checkpoints-elsewhere.json"
-    wait_until(note.exists, PATIENCE_S, "beta knows of a checkpoint")
+    wait_until(note.exists, TIMEOUT_S, "beta knows of a checkpoint")
     alpha.crash()
     assert cluster.finish(beta, GONE_S).code == 75
     cluster.finish(alpha, GONE_S)
@@ -76,7 +76,7 @@ def test_a_replaced_first_node_does_not_begin_anew(job, disk_of_beta, cluster, b
     cluster.start_all(*endless, options=options)
     ended = [cluster.finish(host, GONE_S) for host in cluster.hosts]
     assert [end.code for end in ended] == [78, 78], ended
-    line = "run kept would begin at step 0: rank 0 on alpha has no checkpoint of it, but beta knows of some, of step 10 and later"
+    line = "run kept would start at step 0: rank 0 on alpha has no checkpoint of it, but beta has a note of checkpoints of step 10 and later"
     assert line in ended[0].err and "checkpoint.resume=never" in ended[0].err, ended[0].err
     assert f"in {job.runs}/kept/checkpoints on alpha" in ended[0].err
     assert not list(job.runs.glob("kept/checkpoints/[0-9]*"))
@@ -89,7 +89,7 @@ def test_a_replaced_first_node_does_not_begin_anew(job, disk_of_beta, cluster, b
     assert min(step for step, _ in job.series("kept", "train/loss")) > reached
 
 
-def test_a_job_may_begin_anew_on_request(job, disk_of_beta, cluster):
+def test_resume_never_starts_from_scratch(job, disk_of_beta, cluster):
     short = ["train.epochs=1", "checkpoint.every=10 steps"]
     train(cluster, *short)
     (run,) = job.runs.iterdir()

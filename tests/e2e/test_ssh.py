@@ -7,7 +7,7 @@ import signal
 import pytest
 
 import processes
-from processes import LOCKSTEP, PATIENCE_S, find, ranks_of, wait_until
+from processes import LOCKSTEP, TIMEOUT_S, find, ranks_of, wait_until
 from safetensors_file import assert_same_bits, last_weights
 from ssh_hosts import HOSTS, SshHosts, make_key
 
@@ -42,7 +42,7 @@ def launch(hosts, job, *overrides, file=None, options=(), **changes):
 def start_endless(hosts, job, file=None):
     process = hosts.start(launch_command(job, *ENDLESS, file=file), job.directory)
     try:
-        wait_until(lambda: list(job.runs.glob("*/checkpoints/[0-9]*")), PATIENCE_S, "a first checkpoint")
+        wait_until(lambda: list(job.runs.glob("*/checkpoints/[0-9]*")), TIMEOUT_S, "a first checkpoint")
         assert process.poll() is None
         assert sorted(ranks_of(job.directory)) == [0, 1, 2, 3]
     except AssertionError:
@@ -52,14 +52,14 @@ def start_endless(hosts, job, file=None):
 
 
 def error_of(ended):
-    """The one line of a launch that came to nothing."""
+    """The single error line of a launch that failed to start."""
     lines = ended.err.splitlines()
     assert len(lines) == 1, ended.err
     assert lines[0].startswith("lockstep: error: ")
     return lines[0]
 
 
-def test_two_hosts_train_to_the_same_bits_as_one(hosts, job):
+def test_two_hosts_are_bit_identical_to_one(hosts, job):
     ended = launch(hosts, job, STEPS)
     assert ended.code == 0, ended.err
     assert ended.err == ""
@@ -71,8 +71,8 @@ def test_two_hosts_train_to_the_same_bits_as_one(hosts, job):
     assert_same_bits(last_weights(run_dir), last_weights(job.train(STEPS, ranks=4)))
 
 
-def test_the_users_configuration_of_ssh_counts(hosts, job):
-    """`first` is known to ~/.ssh/config alone; the other line says user and port itself."""
+def test_ssh_configuration_of_the_user_is_used(hosts, job):
+    """`first` is defined in ~/.ssh/config; the other line has user and port itself."""
     file = hostfile(job, "first", f"root@127.0.0.3:{hosts.port}")
     options = ["-n", 1, "--master-addr", "127.0.0.2"]
     ended = launch(hosts, job, STEPS, file=file, options=options)
@@ -81,16 +81,16 @@ def test_the_users_configuration_of_ssh_counts(hosts, job):
     assert [entry["world_size"] for entry in job.list()] == [2]
 
 
-def test_this_machine_is_a_host_too(hosts, job):
+def test_local_machine_as_host(hosts, job):
     file = hostfile(job, "localhost slots=1", "127.0.0.3 slots=1")
     ended = launch(hosts, job, STEPS, file=file)
     assert ended.code == 0, ended.err
     assert any(line.startswith("[localhost] [rank 0] ") for line in ended.out.splitlines())
-    wait_until(lambda: not hosts.sessions(), PATIENCE_S, "sshd has ended its sessions")
+    wait_until(lambda: not hosts.sessions(), TIMEOUT_S, "sshd has ended its sessions")
     assert [entry["world_size"] for entry in job.list()] == [2]
 
 
-def test_directory_and_exported_variables_arrive_and_stay_off_command_lines(hosts, job):
+def test_directory_and_exported_variables_are_passed_off_the_command_line(hosts, job):
     secret = os.urandom(16).hex()
     show = 'echo "at $PWD with $MY_SECRET"; printf %s "$MY_SECRET" | grep -laf - /proc/[0-9]*/cmdline; true'
     command = [LOCKSTEP, "launch", "--hostfile", hostfile(job), "-n", 1, "--export", "MY_SECRET"]
@@ -119,16 +119,16 @@ def test_the_token_is_on_no_command_line(hosts, job):
     assert not any(tokens[pid] for pid in trainers)
 
 
-def test_a_variable_that_is_not_there_cannot_be_exported(hosts, job):
+def test_exporting_an_unset_variable_fails(hosts, job):
     ended = launch(hosts, job, STEPS, options=["--export", "NOT_THERE"])
     assert ended.code == 78
-    assert "--export NOT_THERE: there is no such environment variable" in error_of(ended)
+    assert "--export NOT_THERE: environment variable is not set" in error_of(ended)
 
 
-# ---- what cannot begin
+# ---- start-up errors
 
 
-def test_a_refused_key(hosts, job):
+def test_rejected_key(hosts, job):
     make_key(job.directory / "other")
     ssh = f"ssh -i {job.directory}/other -o IdentityFile=none"
     (hosts.directory / "no_config").write_text(
@@ -147,32 +147,32 @@ def test_an_unknown_host_key(hosts, job):
     ended = launch(hosts, job, STEPS, options=["--ssh", "ssh -o UserKnownHostsFile=/dev/null"])
     assert ended.code == 78
     error = error_of(ended)
-    assert "Host key verification failed" in error and "connect once by hand" in error
+    assert "Host key verification failed" in error and "connect once manually" in error
 
 
-def test_nobody_listens(hosts, job):
+def test_connection_refused(hosts, job):
     file = hostfile(job, HOSTS[0], f"127.0.0.3:{processes.free_port()}")
     ended = launch(hosts, job, STEPS, file=file)
     assert ended.code == 75
     error = error_of(ended)
     assert "cannot start on 127.0.0.3" in error and "Connection refused" in error
-    assert "is the host up" in error
+    assert "check that the host is up" in error
 
 
-def test_a_name_that_nobody_knows(hosts, job):
+def test_unknown_host_name(hosts, job):
     ended = launch(hosts, job, STEPS, file=hostfile(job, HOSTS[0], "no-such-host.invalid"))
     assert ended.code in (75, 78)
     assert "cannot start on no-such-host.invalid" in error_of(ended)
 
 
-def test_lockstep_is_not_there(hosts, job):
+def test_lockstep_is_missing(hosts, job):
     ended = launch(hosts, job, STEPS, options=["--remote-lockstep", "/nowhere/lockstep"])
     assert ended.code == 78
     error = error_of(ended)
     assert "/nowhere/lockstep was not found there" in error and "--remote-lockstep" in error
 
 
-def test_there_is_no_ssh(hosts, job):
+def test_ssh_is_missing(hosts, job):
     ended = launch(hosts, job, STEPS, options=["--ssh", "/nowhere/ssh"])
     assert ended.code == 78
     assert "cannot start '/nowhere/ssh'" in error_of(ended)
@@ -181,34 +181,34 @@ def test_there_is_no_ssh(hosts, job):
 def test_a_bad_hostfile_is_one_line(hosts, job):
     ended = launch(hosts, job, STEPS, file=hostfile(job, "a", "b slot=3"))
     assert ended.code == 78
-    assert "hosts:2: 'slot=3' is not understood" in error_of(ended)
+    assert "hosts:2: unexpected 'slot=3'" in error_of(ended)
     ended = launch(hosts, job, STEPS, file=job.directory / "none")
     assert ended.code == 78
     assert "there is no such file" in error_of(ended)
 
 
-def test_a_wrong_run_file_is_told_by_the_hosts(hosts, job):
+def test_invalid_run_file_is_reported_by_hosts(hosts, job):
     ended = launch(hosts, job, "model.name=mpl")
     assert ended.code == 78, ended.err
     assert "did you mean 'mlp'?" in ended.err
     assert not list(job.runs.glob("*/run.json"))
 
 
-# ---- what ends
+# ---- failures and signals
 
 
-def test_a_rank_that_dies_on_one_host_ends_all(hosts, job):
+def test_dead_rank_on_one_host_ends_all(hosts, job):
     process = start_endless(hosts, job)
     os.kill(ranks_of(job.directory)[3], signal.SIGKILL)
     ended = processes.finish(process, GONE_S)
     assert ended.code == 75, ended.err
     assert re.search(r"rank 3 \(of 4\) on .+ failed first: killed by SIGKILL", ended.err)
-    assert ended.err.splitlines()[-1] == "lockstep: the job failed with code 75; 127.0.0.2 says why"
+    assert ended.err.splitlines()[-1] == "lockstep: the job failed with code 75; see the report of 127.0.0.2"
     wait_until(lambda: not find(job.directory), GONE_S, "every process is gone")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_here_ends_all(hosts, job, number):
+def test_local_signal_ends_all(hosts, job, number):
     process = start_endless(hosts, job)
     os.kill(process.pid, number)
     ended = processes.finish(process, GONE_S)
@@ -219,12 +219,12 @@ def test_a_signal_here_ends_all(hosts, job, number):
 
 
 @pytest.mark.parametrize("first", [HOSTS[0], "localhost"])
-def test_a_launch_that_is_killed_leaves_nothing_anywhere(hosts, job, first):
+def test_killed_launch_leaves_no_process_on_any_host(hosts, job, first):
     process = start_endless(hosts, job, file=hostfile(job, f"{first} slots=2", f"{HOSTS[1]} slots=2"))
     os.kill(process.pid, signal.SIGKILL)
     assert processes.finish(process, GONE_S).code == -signal.SIGKILL
     wait_until(lambda: not find(job.directory), GONE_S, "every process is gone")
-    # Launchers elsewhere notice and end their ranks in good order; those here die with the launcher.
+    # Remote launchers notice and stop their ranks cleanly; local ranks die with the launcher.
     ended_as = "killed" if first == "localhost" else "preempted"
     assert [entry["state"] for entry in job.list()] == [ended_as]
 

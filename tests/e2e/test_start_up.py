@@ -1,4 +1,4 @@
-"""How fast and how small the programs are. Times are the best of alternating runs: what else a machine does only adds to them."""
+"""Start-up time and memory of the programs. Times are the best of alternating runs, since other load only adds to them."""
 
 import os
 import re
@@ -7,10 +7,10 @@ import sys
 import time
 
 from conftest import MNIST
-from processes import LOCKSTEP, PATIENCE_S, SOURCE, TRAINER, environment, finish, ranks_of, run, wait_until
+from processes import LOCKSTEP, TIMEOUT_S, SOURCE, TRAINER, environment, finish, ranks_of, run, wait_until
 
 ROUNDS = 3
-MOST_ROUNDS = 9  # where the goal was missed in the first ones, which is told
+MOST_ROUNDS = 9  # if the goal is missed in the first ones; the test prints that
 STEPS = ["train.max_steps=20", "model={name: mlp, hidden: [64]}", "data.eval.limit=301"]
 
 
@@ -78,7 +78,7 @@ def libraries_of(pid):
 
 def test_a_rank_on_the_cpu_maps_no_cuda_library(job):
     process = job.start("train.epochs=100000", "distributed.device=cpu", ranks=2)
-    wait_until(lambda: list(job.runs.glob("*/checkpoints/[0-9]*")), PATIENCE_S, "a first checkpoint")
+    wait_until(lambda: list(job.runs.glob("*/checkpoints/[0-9]*")), TIMEOUT_S, "a first checkpoint")
     pids = ranks_of(job.directory)
     libraries = {rank: libraries_of(pid) for rank, pid in pids.items()}
     process.terminate()
@@ -93,7 +93,7 @@ def test_a_rank_on_the_cpu_maps_no_cuda_library(job):
 
 def test_the_launcher_maps_no_libtorch(job):
     process = job.start("train.epochs=100000", ranks=1)
-    wait_until(lambda: ranks_of(job.directory), PATIENCE_S, "the rank runs")
+    wait_until(lambda: ranks_of(job.directory), TIMEOUT_S, "the rank runs")
     names = libraries_of(process.pid)
     process.terminate()
     finish(process)
@@ -109,6 +109,6 @@ def test_train_is_the_trainer_itself(job):
         stdout=subprocess.DEVNULL,
     )
     program = f"/proc/{process.pid}/exe"
-    wait_until(lambda: os.readlink(program) == os.path.realpath(TRAINER), PATIENCE_S, "the trainer runs")
+    wait_until(lambda: os.readlink(program) == os.path.realpath(TRAINER), TIMEOUT_S, "the trainer runs")
     process.kill()
-    process.wait(timeout=PATIENCE_S)
+    process.wait(timeout=TIMEOUT_S)

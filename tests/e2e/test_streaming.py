@@ -1,4 +1,4 @@
-"""Training on shards with a shuffle buffer: stopped and resumed anywhere, on other ranks and workers."""
+"""Training on shards with a shuffle buffer: stopped and resumed anywhere, with other numbers of ranks and workers."""
 
 import os
 import random
@@ -61,14 +61,14 @@ def test_the_same_order_on_any_number_of_ranks(shards):
         assert [loss for _, loss in other] == pytest.approx([loss for _, loss in first], rel=1e-5)
 
 
-def test_it_learns_as_from_memory(shards):
+def test_learns_like_from_memory(shards):
     run = shards.train("train.epochs=8", "train.log_every=10 steps", ranks=2)
     assert shards.series(run.name, "eval/accuracy")[-1][1] > 0.8
 
 
 @pytest.mark.parametrize("ranks, may_be_bad", [(None, 0), (2, SAMPLES)])
-def test_a_file_that_is_cut_while_it_is_read_ends_the_run_with_its_name(shards, ranks, may_be_bad):
-    """Its pages are gone from memory: without an answer of ours that is a SIGBUS. It makes no bad samples."""
+def test_file_truncated_while_read_is_named_in_the_error(shards, ranks, may_be_bad):
+    """Its pages are gone from memory: if not handled, that is a SIGBUS. It does not count as bad samples."""
     image, label = first_of_mnist()
     folder = shards.directory / "mapped"
     folder.mkdir()
@@ -82,11 +82,11 @@ def test_a_file_that_is_cut_while_it_is_read_ends_the_run_with_its_name(shards, 
     os.truncate(folder / "image.npy", 5000)
     ended = finish(started)
     assert ended.code == 75, ended.err
-    assert "image.npy: was cut to 5000 bytes while it was being read" in ended.err
+    assert "image.npy: was truncated to 5000 bytes while it was being read" in ended.err
     assert shards.list()[0]["state"] == "failed"
 
 
-def test_what_cannot_take_effect_is_refused(shards):
+def test_settings_without_effect_are_rejected(shards):
     for change, text in (
         ("data.shuffle=false", "data.shuffle_buffer: has no effect without data.shuffle: true"),
         ("data.train={name: synthetic}", "not in shards"),

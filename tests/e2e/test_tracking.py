@@ -1,4 +1,4 @@
-"""Every run is kept and sent where its user looks: rank policies, sinks, agents and ranks that die."""
+"""Recording of runs and delivery to sinks: rank policies, sinks, agents and dead ranks."""
 
 import csv
 import json
@@ -14,7 +14,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import processes
-from processes import LOCKSTEP, PATIENCE_S, SOURCE, wait_until
+from processes import LOCKSTEP, TIMEOUT_S, SOURCE, wait_until
 
 sys.path.insert(0, str(SOURCE / "tests" / "tracking" / "mlflow"))
 from receiver import Receiver  # noqa: E402
@@ -101,7 +101,7 @@ POLICIES = {
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_each_policy_arrives_complete_and_once_in_every_sink(job, policy):
+def test_each_policy_is_delivered_exactly_once_to_every_sink(job, policy):
     ranks, logging = POLICIES[policy]
     use_file_sinks(job, ranks)
     run_dir = job.train(ranks=4)
@@ -126,7 +126,7 @@ def test_each_policy_arrives_complete_and_once_in_every_sink(job, policy):
 
 
 @pytest.mark.parametrize("ranks", ["main", "all"])
-def test_every_gpu_of_a_node_comes_once(job, ranks):
+def test_every_gpu_of_a_node_is_reported_once(job, ranks):
     """With the lowest rank that logs, whichever ranks use the GPUs; a library of the tests stands for NVIDIA's."""
     use_file_sinks(job, ranks)
     run_dir = job.train(ranks=2, env=processes.environment(LD_LIBRARY_PATH=processes.BIN.parent / "tests/bin/fake_nvml"))
@@ -161,7 +161,7 @@ def scraped_losses(run_dir):
     endpoints = list(run_dir.glob("sinks/prometheus/*/endpoint"))
     if not endpoints:
         return {}
-    with urllib.request.urlopen(endpoints[0].read_text().strip(), timeout=PATIENCE_S) as answer:
+    with urllib.request.urlopen(endpoints[0].read_text().strip(), timeout=TIMEOUT_S) as answer:
         lines = answer.read().decode().splitlines()
     losses = {}
     for line in lines:
@@ -174,19 +174,19 @@ def scraped_losses(run_dir):
 
 
 @pytest.mark.parametrize("policy", [*POLICIES, "shared"])
-def test_prometheus_has_the_latest_of_every_logging_rank(job, policy):
+def test_prometheus_has_the_latest_values_of_every_logging_rank(job, policy):
     ranks, logging = POLICIES["all" if policy == "shared" else policy]
     use_file_sinks(job, ranks, shared=policy == "shared", sinks=[{"name": "prometheus", "port": 0}])
     job.config["train"]["epochs"] = 100_000
     job.write()
     started = job.start(ranks=4)
-    run_dir = wait_until(lambda: next(job.runs.glob("*"), None), PATIENCE_S, "the run")
+    run_dir = wait_until(lambda: next(job.runs.glob("*"), None), TIMEOUT_S, "the run")
 
     def of_all_ranks():
         found = scraped_losses(run_dir)
         return found if len(found) == len(logging) else None
 
-    losses = wait_until(of_all_ranks, PATIENCE_S, "a series of every rank")
+    losses = wait_until(of_all_ranks, TIMEOUT_S, "a series of every rank")
     job.query("stop", run_dir.name)
     assert processes.finish(started).code == 0
     runs = {run["rank"]: run["id"] for run in job.list()}
@@ -196,7 +196,7 @@ def test_prometheus_has_the_latest_of_every_logging_rank(job, policy):
         assert any(loss == pytest.approx(value, rel=1e-6) for value in told)
 
 
-def test_sync_sends_to_a_sink_that_the_run_did_not_have_and_never_twice(job):
+def test_sync_sends_to_a_new_sink_only_once(job):
     run_dir = job.train(ranks=2)
     assert not (run_dir / "sinks" / "jsonl").exists()
     for _ in range(3):
@@ -211,7 +211,7 @@ def rows_of(path):
     return sorted(path.read_bytes().splitlines())
 
 
-def test_sync_knows_what_each_place_has(job):
+def test_sync_tracks_each_destination(job):
     use_file_sinks(job)
     run_dir = job.train()
     own = run_dir / "sinks" / "csv" / run_dir.name / "metrics.csv"
@@ -233,7 +233,7 @@ def test_sync_knows_what_each_place_has(job):
     assert rows_of(own) == rows and rows_of(target) == rows
 
 
-def test_a_run_of_ones_own_needs_no_config_file_to_be_sent(job):
+def test_embedded_run_is_synced_without_config_file(job):
     run_dir = job.train(ranks=2)
     (run_dir / "config.yaml").unlink()
     (run_dir / "run.json").unlink()
@@ -242,7 +242,7 @@ def test_a_run_of_ones_own_needs_no_config_file_to_be_sent(job):
     assert "the run has no sinks; name one with --sink" in sync(job, run_dir, code=78).err
 
 
-def test_a_job_of_several_entries_tells_its_end_once(job):
+def test_job_with_several_entries_reports_its_end_once(job):
     receiver = Receiver()
     use_file_sinks(job, "all", sinks=["console", {"name": "webhook", "events": ["end"]}])
     with receiver:
@@ -250,17 +250,17 @@ def test_a_job_of_several_entries_tells_its_end_once(job):
     assert [(body["event"], body["run"]["rank"], body["text"]) for *_, body in receiver.got] == [("end", 0, "e2e: finished")]
 
 
-def test_a_run_directory_that_is_deleted_is_told_at_once(job):
+def test_deleted_run_directory_is_reported_immediately(job):
     job.config["train"].update(epochs=100_000, eval_every="1000000 epochs")
     job.config["checkpoint"] = {"every": "1000000 epochs"}  # one that is being written would fail
     job.write()
     with open(job.directory / "out", "w+") as out:
         started = job.start(ranks=2, stdout=out)
-        run_dir = wait_until(lambda: next(job.runs.glob("*/run.json"), None), PATIENCE_S, "the run").parent
-        wait_until(lambda: "step" in (job.directory / "out").read_text(), PATIENCE_S, "a step")
+        run_dir = wait_until(lambda: next(job.runs.glob("*/run.json"), None), TIMEOUT_S, "the run").parent
+        wait_until(lambda: "step" in (job.directory / "out").read_text(), TIMEOUT_S, "a step")
         shutil.rmtree(run_dir, ignore_errors=True)
         told = f"the event log of this run ({run_dir}/events/rank-00000.lsev) was deleted during the run"
-        wait_until(lambda: f"{told}; training goes on" in (job.directory / "out").read_text(), PATIENCE_S, "a word")
+        wait_until(lambda: f"{told}; training goes on" in (job.directory / "out").read_text(), TIMEOUT_S, "a word")
         run_dir.mkdir(exist_ok=True)
         (run_dir / "stop_request.json").write_text('{"time": 1, "reason": "test"}')
         ended = processes.finish(started)
@@ -281,22 +281,22 @@ def test_run_without_an_agent_is_completed_by_sync(job):
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
-def test_agent_that_dies_or_stops_costs_nothing(job, how):
-    """A killed agent is started again; a stopped one is left behind after finish_timeout. Nothing is lost or twice."""
+def test_dead_or_stopped_agent_loses_nothing(job, how):
+    """A killed agent is restarted; a stopped one is abandoned after finish_timeout. Nothing is lost or duplicated."""
     use_file_sinks(job, finish_timeout="2 s", alerts={"conditions": ["train/loss < 100"]})
     job.config["train"]["epochs"] = 100_000
     job.write()
     started = job.start(ranks=2)
-    [agent] = wait_until(lambda: next(filter(None, map(agents_of, job.runs.glob("*"))), None), PATIENCE_S, "the agent")
+    [agent] = wait_until(lambda: next(filter(None, map(agents_of, job.runs.glob("*"))), None), TIMEOUT_S, "the agent")
     run_dir = next(job.runs.iterdir())
-    wait_until(lambda: (run_dir / "sinks/jsonl" / run_dir.name / "position.json").exists(), PATIENCE_S, "a delivery")
+    wait_until(lambda: (run_dir / "sinks/jsonl" / run_dir.name / "position.json").exists(), TIMEOUT_S, "a delivery")
     os.kill(agent, how)
     job.query("stop", run_dir.name)
     ended = processes.finish(started)
     assert ended.code == 0, ended.err
     if how == signal.SIGSTOP:
         os.kill(agent, signal.SIGKILL)
-    wait_until(lambda: not agents_of(run_dir), PATIENCE_S, "the agent's end")
+    wait_until(lambda: not agents_of(run_dir), TIMEOUT_S, "the agent's end")
     if how == signal.SIGSTOP:
         sync(job, run_dir.name)
     expected = logged(job, run_dir.name)
@@ -306,15 +306,15 @@ def test_agent_that_dies_or_stops_costs_nothing(job, how):
     assert len([text for text in texts if "train/loss < 100" in text]) == 1, texts
 
 
-def test_killed_rank_is_told_to_every_sink(job):
+def test_killed_rank_is_reported_to_every_sink(job):
     use_file_sinks(job, "all")
     job.config["train"]["epochs"] = 100_000
     job.write()
     started = job.start(ranks=2)
-    log = wait_until(lambda: next(job.runs.glob("*/events/rank-00001.lsev"), None), PATIENCE_S, "the run")
+    log = wait_until(lambda: next(job.runs.glob("*/events/rank-00001.lsev"), None), TIMEOUT_S, "the run")
     run_dir = log.parent.parent
-    victim = wait_until(lambda: processes.ranks_of(job.directory).get(1), PATIENCE_S, "rank 1")
-    wait_until(lambda: (run_dir / f"sinks/jsonl/{run_dir.name}-rank-1/position.json").exists(), PATIENCE_S, "a delivery")
+    victim = wait_until(lambda: processes.ranks_of(job.directory).get(1), TIMEOUT_S, "rank 1")
+    wait_until(lambda: (run_dir / f"sinks/jsonl/{run_dir.name}-rank-1/position.json").exists(), TIMEOUT_S, "a delivery")
     os.kill(victim, signal.SIGKILL)
     ended = processes.finish(started)
     assert ended.code != 0
@@ -324,7 +324,7 @@ def test_killed_rank_is_told_to_every_sink(job):
         assert (end[0]["state"], end[0]["signal"], end[0]["rank"]) == ("killed", 9, 1)
     assert {run["state"] for run in job.list()} == {"killed"}
     # The launcher waits for their locks, which they give back a moment before they end.
-    wait_until(lambda: not agents_of(run_dir), PATIENCE_S, "the agents' end")
+    wait_until(lambda: not agents_of(run_dir), TIMEOUT_S, "the agents' end")
 
 
 def test_trainer_killed_without_a_launcher_is_seen_by_its_agent(job):
@@ -332,11 +332,11 @@ def test_trainer_killed_without_a_launcher_is_seen_by_its_agent(job):
     job.config["train"]["epochs"] = 100_000
     job.write()
     started = job.start()
-    position = wait_until(lambda: next(job.runs.glob("*/sinks/jsonl/*/position.json"), None), PATIENCE_S, "a delivery")
+    position = wait_until(lambda: next(job.runs.glob("*/sinks/jsonl/*/position.json"), None), TIMEOUT_S, "a delivery")
     run_dir = position.parents[3]
     started.kill()
     processes.finish(started)
-    wait_until(lambda: not agents_of(run_dir), PATIENCE_S, "the agent's end")
+    wait_until(lambda: not agents_of(run_dir), TIMEOUT_S, "the agent's end")
     [run] = job.list()
     assert run["state"] == "killed"
     end = [record for record in jsonl_records(run_dir, run["id"]) if record["type"] == "end"]
@@ -358,11 +358,11 @@ def test_resumed_run_has_each_step_once(job):
     assert of_tensorboard(run_dir, run_dir.name) == pytest.approx(expected, rel=1e-6)
 
 
-def test_a_second_job_with_the_same_run_id_is_refused_and_does_no_harm(job):
+def test_second_job_with_the_same_run_id_is_rejected(job):
     job.config["train"]["epochs"] = 100_000
     job.write()
     first = job.start(ranks=2, options=["--run-id", "mine"])
-    wait_until(lambda: (job.runs / "mine/events/rank-00000.lsev").exists() and job.series("mine", "train/loss"), PATIENCE_S, "the first job")
+    wait_until(lambda: (job.runs / "mine/events/rank-00000.lsev").exists() and job.series("mine", "train/loss"), TIMEOUT_S, "the first job")
     before = {name: (job.runs / "mine" / name).read_bytes() for name in ("run.json", "config.yaml")}
     for second in (job.run("optimizer.lr=0.5", ranks=2, options=["--run-id", "mine"]), job.run("optimizer.lr=0.5", options=["--resume", "mine"])):
         assert second.code in (75, 78)
@@ -398,7 +398,7 @@ def test_checkpoint_is_published_as_an_artifact_after_the_barrier(job):
     assert (got / "model.safetensors").read_bytes() == (run_dir / f"checkpoints/{step}/model.safetensors").read_bytes()
 
 
-def test_what_ranks_print_arrives_with_their_entry(job):
+def test_output_of_ranks_is_recorded_with_their_entry(job):
     use_file_sinks(job, "all")
     job.config["train"]["epochs"] = 10
     job.write()
@@ -417,7 +417,7 @@ def test_what_ranks_print_arrives_with_their_entry(job):
     ("[csv, csv]", ["'csv' is listed twice"]),
     ("csv", ["tracking.sinks", "expected a list"]),
 ])
-def test_bad_sinks_are_one_clear_line(job, sinks, words):
+def test_invalid_sinks_are_reported_in_one_line(job, sinks, words):
     ended = job.run(f"tracking.sinks={sinks}")
     assert ended.code == 78
     assert all(word in ended.err for word in words), ended.err

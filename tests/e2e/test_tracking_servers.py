@@ -1,4 +1,4 @@
-"""Four ranks, each policy, into Weights & Biases' own uploader and a real MLflow server: complete, once, and in their groups."""
+"""Four ranks, each policy, into Weights & Biases' own uploader and a real MLflow server: complete, without duplicates, and in the right groups."""
 
 import json
 import os
@@ -105,7 +105,7 @@ def use_servers(job, mlflow, wandb, experiment, ranks, **tracking):
 
 
 @pytest.mark.parametrize("policy", ["main", "node", "all", "shared"])
-def test_servers_have_what_the_event_logs_have(job, mlflow, wandb, policy):
+def test_servers_match_the_event_logs(job, mlflow, wandb, policy):
     experiment = f"e2e-{policy}"
     is_shared = policy == "shared"
     environment = use_servers(job, mlflow, wandb, experiment, "all" if is_shared else policy, shared=is_shared)
@@ -127,7 +127,7 @@ def test_servers_have_what_the_event_logs_have(job, mlflow, wandb, policy):
 
 
 def test_sync_sends_a_run_to_another_experiment_and_another_project(job, mlflow, wandb):
-    """Each place gets the whole run, once, whatever the run's own sinks of these names have delivered."""
+    """Each destination gets the whole run, once, regardless of what the run's own sinks have delivered."""
     environment = use_servers(job, mlflow, wandb, "here", "main")
     run_dir = job.train(env=environment, timeout=300)
     runs = expected_runs(job, "main", run_dir)

@@ -1,4 +1,4 @@
-"""Ranks that have different data: nobody waits for a batch that does not come, and all are told before the first step."""
+"""Ranks with different data: no rank waits for a missing batch, and all report the error before the first step."""
 
 import shutil
 
@@ -10,7 +10,7 @@ from test_streaming import shards  # noqa: F401
 
 @pytest.fixture
 def shards_of_beta(shards, cluster):  # noqa: F811
-    """A copy of its own, where the other host has the shards."""
+    """A private copy, at the path where the other host has the shards."""
     folder = shards.directory / "shards"
     own = shutil.copytree(folder, shards.directory / "own")
     cluster.hosts[1].mounts[folder] = own
@@ -18,7 +18,7 @@ def shards_of_beta(shards, cluster):  # noqa: F811
 
 
 def refused(cluster):
-    """What the first host is told when neither trains."""
+    """The error of the first host when neither trains."""
     cluster.start_all()
     ended = [cluster.finish(host) for host in cluster.hosts]
     assert [end.code for end in ended] == [78, 78], ended
@@ -26,7 +26,7 @@ def refused(cluster):
     return ended[0].err
 
 
-def test_shards_that_are_not_the_same_on_every_host(shards_of_beta, cluster):
+def test_shards_differ_between_hosts(shards_of_beta, cluster):
     """One host lacks the last shard, as after a copy that was cut off. Over a network a rank would wait."""
     max(shards_of_beta.iterdir()).unlink()
     said = refused(cluster)
@@ -34,14 +34,14 @@ def test_shards_that_are_not_the_same_on_every_host(shards_of_beta, cluster):
     assert " on rank 1: every rank must see the same data" in said
 
 
-def test_shards_that_are_cut_otherwise_on_one_host(shards_of_beta, cluster):
-    """As many samples, but a shuffle that goes by shards would visit others."""
+def test_shards_are_cut_differently_on_one_host(shards_of_beta, cluster):
+    """The same number of samples, but a shuffle by shards would visit different ones."""
     first, second = sorted(shards_of_beta.iterdir())[:2]
     spare = shards_of_beta / "spare"
     first.rename(spare)
     second.rename(first)
     spare.rename(second)
-    assert "data.train has other shards on rank 1 than on rank 0" in refused(cluster)
+    assert "data.train has different shards on rank 1 than on rank 0" in refused(cluster)
 
 
 def run_odd(job, backend, **how):
@@ -50,7 +50,7 @@ def run_odd(job, backend, **how):
 
 
 @pytest.mark.parametrize("backend", ["shm", "gloo"])
-def test_a_plugin_that_gives_each_rank_its_own_number(job, backend):
+def test_plugin_with_different_sample_counts_per_rank(job, backend):
     ended = run_odd(job, backend, more_on_each_rank=30)
     assert ended.code == 78, ended.err
     assert "data.train has 100 samples on rank 0, but 130 on rank 1" in ended.err
@@ -58,8 +58,8 @@ def test_a_plugin_that_gives_each_rank_its_own_number(job, backend):
 
 
 @pytest.mark.parametrize("backend", ["shm", "gloo"])
-def test_a_plugin_that_runs_out_on_one_rank(job, backend):
-    """What it promised does not come: that rank is named, and the others do not wait."""
+def test_plugin_runs_out_of_samples_on_one_rank(job, backend):
+    """The rank that has fewer samples than declared is named, and the others do not wait."""
     ended = run_odd(job, backend, ends_on=1)
     assert ended.code == 75, ended.err
     assert "rank 1 (of 2) failed first" in ended.err

@@ -1,6 +1,6 @@
-// The manifest and the index of an artifact may hold anything: reading gives something consistent,
-// which is written and read again to the same, or an Environment error of one line. A path that
-// passes stays within its directory.
+// Arbitrary bytes as the manifest and the index of an artifact either yield a consistent value,
+// which survives a round trip, or a one-line Environment error. An accepted path stays inside its
+// directory.
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>

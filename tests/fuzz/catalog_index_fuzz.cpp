@@ -1,5 +1,5 @@
-// Any bytes as an entry of the dashboard's index: what is read of them is a run like any other,
-// which is written as the same bytes.
+// Arbitrary bytes as an entry of the dashboard's index: a run that is read from them is written
+// back as the same bytes.
 
 #include "catalog/index/catalog_index.h"
 
@@ -64,7 +64,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   const auto run = catalog::decode_indexed_run(bytes, {0, 1, 2, 3});
   if (!run) return 0;
-  // Places may be numbered anew, truths may be any byte: the second time nothing changes.
+  // Indices may be renumbered, booleans may be any byte: the second round trip changes nothing.
   catalog::IndexWriter writer(names());
   const auto once = encode_indexed_run(writer, run->summary, run->stamp);
   std::vector<uint32_t> places;

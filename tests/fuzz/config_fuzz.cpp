@@ -1,5 +1,5 @@
-// Any bytes are either a run file or a Config error of one line. The first line of the input is an
-// override, the rest the file. What was read is dumped and must read back to the same.
+// Arbitrary bytes are either a run file or a one-line Config error. The first line of the input is
+// an override, the rest the file. The result must survive dumping and reading.
 #include <cstdlib>
 #include <string>
 

@@ -1,5 +1,4 @@
-// The error file of a worker may hold anything: reading it gives a report or nothing, and never
-// throws.
+// Arbitrary bytes as the error file of a worker yield a report or nothing; reading never throws.
 
 #include <cstdlib>
 #include <string>

@@ -1,5 +1,5 @@
-// The reader of event logs on any bytes, first as they come, then as frames with a right header and
-// checksum, so that the payload parsers are reached as well.
+// The reader of event logs on arbitrary bytes: first unchanged, then as frames with valid header
+// and checksum, so that the payload parsers are reached.
 #include <cstring>
 #include <string>
 
@@ -12,7 +12,7 @@
 
 namespace {
 
-// The reader that follows a log while it grows, there and back again.
+// The incremental reader of a growing log, with save and restore of its position.
 void walk(std::string_view content) {
   using namespace lockstep;
   static MemoryFile file;
@@ -24,7 +24,7 @@ void walk(std::string_view content) {
     tail.go_back();
     while (tail.next()) tail.keep();
   } catch (const Error&) {
-    // another kind of file
+    // not an event log
   }
 }
 

@@ -22,7 +22,7 @@ std::string sample_log() {
   return content;
 }
 
-// The frames as the target takes chunks: a byte of length, then type and payload.
+// The frames as chunks for the target: a length byte, then type and payload.
 std::string chunks_of(const std::string& log) {
   std::string chunks;
   tracking::FrameCursor cursor(log);

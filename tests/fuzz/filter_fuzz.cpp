@@ -1,5 +1,5 @@
-// Any text as a filter of the list of runs: it chooses runs or is refused with a column within the
-// text, and takes no long time.
+// Arbitrary text as a filter of the list of runs either selects runs or is rejected with a column
+// inside the text, in bounded time.
 
 #include <cmath>
 #include <cstdlib>
@@ -38,7 +38,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const auto run = sample_run(names);
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   try {
-    lockstep::dashboard::RunFilter(text, 1e9).takes(run, names);
+    lockstep::dashboard::RunFilter(text, 1e9).matches(run, names);
   } catch (const lockstep::dashboard::FilterError& error) {
     if (error.column < 1 || error.column > size + 1) std::abort();
   }

@@ -1,8 +1,8 @@
-// Drives one LLVMFuzzerTestOneInput() without clang: mutates its seeds for a given number of runs,
-// always the same ones. With clang, -fsanitize=fuzzer replaces this file.   Usage: TARGET_fuzz
-// NUM_RUNS [FILE ...] With files it runs exactly those: how a crash is looked at again. Whatever
-// ends the process (a sanitizer, abort(), an exception that got out) leaves the input in
-// TARGET_fuzz.crash in the working directory.
+// Runs LLVMFuzzerTestOneInput() without clang, on a deterministic sequence of mutated seeds. With
+// clang, -fsanitize=fuzzer replaces this file.
+//   Usage: TARGET_fuzz NUM_RUNS [FILE ...]
+// With files, runs only those, to reproduce a crash. If the process dies (sanitizer, abort(),
+// uncaught exception), the input is written to TARGET_fuzz.crash in the working directory.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -29,7 +29,7 @@ constexpr unsigned kMaxSecondsPerInput = 20;
 
 std::string current_input, crash_path;
 
-// Runs in a dying process: system calls only.
+// Runs in a signal handler: system calls only.
 void save_input() {
   const int fd = ::open(crash_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
   if (fd < 0) return;

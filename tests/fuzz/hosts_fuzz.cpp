@@ -1,6 +1,6 @@
-// Lists of hosts in a hostfile and in Slurm's environment, and the order of a launch to another
-// host: each is read or refused with a Config error, and no name that is taken could be an option
-// or a command to a shell.
+// Lists of hosts in a hostfile and in Slurm's environment, and the launch command for a remote
+// host: each is accepted or rejected with a Config error, and no accepted name can be an option or
+// a shell command.
 
 #include <cstdlib>
 #include <string>

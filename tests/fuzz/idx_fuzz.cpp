@@ -1,4 +1,4 @@
-// Any bytes are either an IDX array that is consistent in itself or a Config error.
+// Arbitrary bytes are either a consistent IDX array or a Config error.
 #include <cstdlib>
 
 #include "formats/idx_file.h"

@@ -1,5 +1,5 @@
-// Any bytes are either an image that is consistent in itself or a Config error; also when only a
-// part of it is asked for.
+// Arbitrary bytes are either a consistent image or a Config error, also if only a part of the image
+// is decoded.
 #include <cstdlib>
 
 #include "formats/images/decode.h"
@@ -21,12 +21,11 @@ void decode(std::span<const uint8_t> file, const lockstep::formats::DecodeOption
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   decode({data, size}, {.max_pixels = 1 << 16, .exif_orientation = true});
-  // The second half of either side, at a quarter of its size.
+  // The lower right quarter, at a quarter of its size.
   const auto corner = [](lockstep::ImageSize whole) {
     const lockstep::ImageSize half = {(whole.height + 1) / 2, (whole.width + 1) / 2};
-    return lockstep::ImageNeed{
-        .box = {whole.width - half.width, whole.height - half.height, half},
-        .size = {half.height / 4 + 1, half.width / 4 + 1}};
+    return lockstep::ImageNeed{.box = {whole.width - half.width, whole.height - half.height, half},
+                               .size = {half.height / 4 + 1, half.width / 4 + 1}};
   };
   decode({data, size}, {.max_pixels = 1 << 16, .scaled = true, .need = corner});
   return 0;

@@ -1,7 +1,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
-// libjpeg's header needs the one above.
+// libjpeg's header requires the one above.
 #include <jpeglib.h>
 #include <webp/encode.h>
 
@@ -35,7 +35,7 @@ std::string jpeg(ImageSize size, int channels, bool progressive) {
   if (progressive) jpeg_simple_progression(&info);
   info.restart_interval = 2;
   jpeg_start_compress(&info, TRUE);
-  // EXIF data in little endian, whose only entry says orientation 6.
+  // Little-endian EXIF data with a single entry, orientation 6.
   constexpr std::string_view exif(
       "Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0\0\0\0\0", 32);
   jpeg_write_marker(&info, JPEG_APP0 + 1, reinterpret_cast<const JOCTET*>(exif.data()),

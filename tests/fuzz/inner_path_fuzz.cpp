@@ -1,5 +1,5 @@
-// Any text as the path of a file of a run: what is opened lies within the run's directory, which
-// has links that lead out.
+// Arbitrary text as the path of a file of a run: opened files are inside the run directory, which
+// has symbolic links to the outside.
 
 #include <sys/stat.h>
 

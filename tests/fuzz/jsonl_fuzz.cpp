@@ -1,4 +1,4 @@
-// Any text is either a table that is consistent in itself or a Config error.
+// Arbitrary text is either a consistent table or a Config error.
 #include <cstdlib>
 
 #include "formats/table/jsonl_file.h"

@@ -1,8 +1,8 @@
-// The tail of an event log while the log grows: torn at any byte, with and without the zeros that a
-// writer reserves, with a frame whose length is still missing, cut back as a writer does after a
-// kill, and from segment to segment. The input is the order of events. Whatever it is, the tail
-// tells each record once, as one that comes when all is written. With bytes of the input in place
-// of the log's own it may stop or refuse, and nothing worse.
+// The tail of a growing event log: torn at any byte, with and without the zeros that a writer
+// reserves, with a frame whose length is still missing, truncated as by a writer after a kill, and
+// across segments. The input is the order of events. For any order, the tail returns each record
+// once, like a reader of the complete log. If bytes of the log are replaced with input, the tail
+// may stop or report an error, but must not crash.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -29,7 +29,7 @@ void require(bool holds) {
   if (!holds) std::abort();
 }
 
-// The order of events: zeros when it is over.
+// The order of events; zeros at its end.
 class Script {
  public:
   explicit Script(std::string_view bytes) : bytes_(bytes) {}
@@ -46,7 +46,7 @@ class Script {
   size_t at_ = 0;
 };
 
-// A log of two processes as the writer leaves it, each segment's bytes and where its frames end.
+// A log of two processes: for each segment, its bytes and the ends of its frames.
 struct Sample {
   explicit Sample(bool has_rewind) {
     const TemporaryDirectory directory;
@@ -61,7 +61,7 @@ struct Sample {
       if (has_rewind) log.rewind(12);
       write_process(log, 2, has_rewind ? 13 : 21, 40, ignored);
     }
-    told = tracking::all_of(path);
+    lines = tracking::all_of(path);
     for (uint32_t i = 0; i <= tracking::last_segment(path); ++i) {
       segments.push_back(read_file(tracking::segment_path(path, i)));
       tracking::FrameCursor cursor(segments.back());
@@ -74,12 +74,12 @@ struct Sample {
     require(segments.size() > 2);
   }
 
-  std::vector<std::string> segments, told;
+  std::vector<std::string> segments, lines;
   std::vector<std::vector<size_t>> frame_ends;
   std::vector<size_t> first_own_bytes;
 };
 
-// How much of a sample is in the files so far.
+// The part of a sample that is in the files so far.
 class GrowingLog {
  public:
   GrowingLog(const Sample& sample, std::filesystem::path path)
@@ -99,12 +99,12 @@ class GrowingLog {
       std::fill_n(shown.begin() + static_cast<long>(frame_begin()), length_bytes(), 0);
     show(shown + std::string(zeros, '\0'));
   }
-  // A kill left these bytes of a frame, in place of the ones that are to come.
+  // Bytes of a frame left by a killed writer, to be replaced.
   void tear(std::string_view bytes) {
     visible_ = frame_begin();
     show(content().substr(0, visible_) + std::string(bytes));
   }
-  // The next process cuts them off.
+  // The next process truncates them.
   void resume() {
     visible_ = frame_begin();
     show(content().substr(0, visible_));
@@ -116,7 +116,7 @@ class GrowingLog {
 
  private:
   const std::string& content() const { return sample_.segments[number_]; }
-  // Of the frame that is not whole yet.
+  // Of the incomplete frame.
   size_t frame_begin() const {
     size_t begin = 0;
     for (const auto end : sample_.frame_ends[number_])
@@ -127,11 +127,11 @@ class GrowingLog {
 
   void begin_next() {
     if (is_whole()) return;
-    show(content());  // it has its exact length before another one is begun
+    show(content());  // it has its exact length before the next one starts
     ++number_;
     visible_ = 0;
   }
-  // A segment's magic comes last of its beginning.
+  // A segment's magic is written last.
   void show(std::string bytes) const {
     if (visible_ < sample_.first_own_bytes[number_])
       std::fill_n(bytes.begin(), std::min(bytes.size(), tracking::kEventLogHeaderBytes), 0);
@@ -151,7 +151,7 @@ class GrowingLog {
   size_t visible_ = 0;
 };
 
-// A tail, and what it told: lines up to `num_settled_` never come again.
+// A tail and its output: lines up to `num_settled_` are never returned again.
 class Follower {
  public:
   explicit Follower(std::filesystem::path path) : path_(std::move(path)), tail_(path_) {}
@@ -162,27 +162,27 @@ class Follower {
       const auto record = tail_.next();
       require(tail_.offset() >= before);
       if (!record) return;
-      std::visit(tracking::Told{told_, tail_.keys()}, *record);
+      std::visit(tracking::Told{lines_, tail_.keys()}, *record);
     }
   }
   void keep() {
     tail_.keep();
-    num_settled_ = told_.size();
+    num_settled_ = lines_.size();
   }
   void go_back() {
     tail_.go_back();
-    told_.resize(num_settled_);
+    lines_.resize(num_settled_);
   }
   void begin_again() {
     tail_ = tracking::LogTail(path_, tail_.offset());
-    num_settled_ = told_.size();
+    num_settled_ = lines_.size();
   }
-  const std::vector<std::string>& told() const { return told_; }
+  const std::vector<std::string>& lines() const { return lines_; }
 
  private:
   std::filesystem::path path_;
   tracking::LogTail tail_;
-  std::vector<std::string> told_;
+  std::vector<std::string> lines_;
   size_t num_settled_ = 0;
 };
 
@@ -208,12 +208,12 @@ void follow(GrowingLog& log, Follower& follower, Script& script, bool may_damage
   }
 }
 
-// Each of `wanted` is in `told`, in that order.
-bool has_all(const std::vector<std::string>& told, const std::vector<std::string>& wanted) {
-  auto at = told.begin();
-  for (const auto& line : wanted) {
-    at = std::find(at, told.end(), line);
-    if (at == told.end()) return false;
+// Each of `expected` is in `lines`, in that order.
+bool has_all(const std::vector<std::string>& lines, const std::vector<std::string>& expected) {
+  auto at = lines.begin();
+  for (const auto& line : expected) {
+    at = std::find(at, lines.end(), line);
+    if (at == lines.end()) return false;
     ++at;
   }
   return true;
@@ -233,12 +233,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     Follower follower(directory / "log");
     follow(log, follower, script, may_damage);
     while (!log.is_whole()) log.grow(1000, 0, false);
-    follower.read(sample.told.size() + 10);
-    // What a later rewind takes back may have been told before it was written.
+    follower.read(sample.lines.size() + 10);
+    // Records that a later rewind removes may have been returned before it was written.
     if (!may_damage)
-      require(has_rewind ? has_all(follower.told(), sample.told) : follower.told() == sample.told);
+      require(has_rewind ? has_all(follower.lines(), sample.lines)
+                         : follower.lines() == sample.lines);
   } catch (const Error&) {
-    require(may_damage);  // another kind of file
+    require(may_damage);  // not an event log
   }
   return 0;
 }

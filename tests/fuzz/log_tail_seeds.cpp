@@ -2,7 +2,7 @@
 
 namespace lockstep {
 
-// The first byte: 1 with a rewind, 2 with damage. Then the events, as log_tail_fuzz.cpp has them.
+// The first byte: 1 with a rewind, 2 with damage. Then events as in log_tail_fuzz.cpp.
 std::vector<std::string> fuzz_seeds() {
   using namespace std::string_literals;
   std::string in_step, a_byte_at_a_time, with_zeros, torn, damaged;

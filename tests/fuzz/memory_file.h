@@ -1,5 +1,4 @@
-// A file that never touches a disk, for functions that take a path: a fuzz target writes it
-// thousands of times a second.
+// An in-memory file with a path, which a fuzz target can write thousands of times per second.
 #pragma once
 
 #include <sys/mman.h>

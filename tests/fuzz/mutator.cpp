@@ -7,7 +7,7 @@ namespace lockstep {
 namespace {
 
 constexpr size_t kMaxInputBytes = 64u << 10;
-// Numbers at the edges of their types, as bytes of a binary format.
+// Limits of integer types, as bytes of a binary format.
 constexpr std::array<uint64_t, 10> kEdges = {0,
                                              1,
                                              0x7F,
@@ -18,7 +18,7 @@ constexpr std::array<uint64_t, 10> kEdges = {0,
                                              0xFFFFFFFF,
                                              0x7FFFFFFFFFFFFFFF,
                                              0xFFFFFFFFFFFFFFFF};
-// Words that mean something in YAML and JSON.
+// Tokens with a meaning in YAML and JSON.
 constexpr std::array<const char*, 24> kWords = {
     "[",       "]",    "{",   "}",    ":",   ": ",    "- ",   "\n", "\"",    "'",
     "&a ",     "*a",   "!x ", "<<: ", "|\n", "---\n", "null", "-1", "1e999", "18446744073709551616",
@@ -49,7 +49,7 @@ void Mutator::change(std::string& input) {
     case 3: input.insert(at, 1 + below(8), static_cast<char>(random_())); break;
     case 4: input.resize(at); break;
     case 5: input.insert(at, kWords[below(kWords.size())]); break;
-    case 6: {  // a number at the edge of its type, in either byte order
+    case 6: {  // a limit of an integer type, in either byte order
       auto value = kEdges[below(kEdges.size())];
       const auto width = std::min(size_t{1} << below(4), rest);
       const bool big = below(2) == 1;
@@ -57,13 +57,13 @@ void Mutator::change(std::string& input) {
         input[at + (big ? width - 1 - i : i)] = static_cast<char>(value);
       break;
     }
-    case 7: {  // a piece of itself or of another seed
+    case 7: {  // a piece of this or another seed
       const auto source = below(2) ? input : any_seed();
       const auto begin = below(source.size() + 1);
       input.insert(at, source, begin, 1 + below(64));
       break;
     }
-    default: {  // the front of one with the back of another
+    default: {  // the start of one seed with the end of another
       const auto& other = any_seed();
       input = input.substr(0, at) + other.substr(below(other.size() + 1));
     }

@@ -1,5 +1,4 @@
-// Makes new inputs out of valid ones. Deterministic: the same seeds give the same inputs on every
-// machine.
+// Mutates valid inputs. Deterministic: the same seeds yield the same inputs on every machine.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +14,7 @@ class Mutator {
   // Requires at least one seed.
   explicit Mutator(std::vector<std::string> seeds);
 
-  // A seed, changed in one to eight places; of at most 64 KiB.
+  // Returns a seed with one to eight mutations, of at most 64 KiB.
   std::string next();
 
  private:

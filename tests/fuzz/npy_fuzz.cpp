@@ -1,4 +1,4 @@
-// Any bytes are either an array that is consistent in itself or a Config error.
+// Arbitrary bytes are either a consistent array or a Config error.
 #include <cstdlib>
 
 #include "formats/npy_file.h"

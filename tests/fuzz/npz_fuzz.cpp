@@ -1,4 +1,5 @@
-// Any bytes are either an archive whose members unpack within the limit or a Config error.
+// Arbitrary bytes are either an archive whose members decompress within the limit or a Config
+// error.
 #include <zip.h>
 
 #include <cstdlib>

@@ -1,4 +1,5 @@
-// Any bytes are either a compiled package or a Config error; so is any manifest in a sound archive.
+// Arbitrary bytes, and arbitrary manifests in a valid archive, are either a package or a Config
+// error.
 #include <zip.h>
 #include <zlib.h>
 
@@ -32,7 +33,7 @@ std::string pack(const Members& members) {
   return bytes;
 }
 
-// Members of a package of one parameter, without its manifest.
+// Members of a package with one parameter, without the manifest.
 const Members& contents() {
   static const Members members = [] {
     const auto graph = pack({{"m/data/aotinductor/model/a.wrapper.so", "code"},
@@ -81,7 +82,7 @@ std::string package_with(const std::string& manifest) {
   return pack(members);
 }
 
-// Whether `bytes` are taken for a package.
+// Whether `bytes` are accepted as a package.
 bool is_package(const std::string& bytes) {
   try {
     const models::CompiledPackage package(

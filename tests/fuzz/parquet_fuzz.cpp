@@ -1,4 +1,4 @@
-// Any file is either row groups whose tables are consistent in themselves or a Config error.
+// An arbitrary file either has row groups with consistent tables or is a Config error.
 #include <cstdlib>
 #include <memory>
 
@@ -13,7 +13,7 @@ extern "C" lockstep::formats::ParquetFile* lockstep_open_parquet(const std::file
 namespace lockstep {
 namespace {
 
-// Reads of one input are bounded: a few damaged bytes can name the same pages again and again.
+// Limits the reads of one input: a few damaged bytes can refer to the same pages many times.
 constexpr size_t kMaxRowGroups = 4, kMaxColumns = 16;
 
 void verify(const formats::DataTable& table, int64_t rows) {

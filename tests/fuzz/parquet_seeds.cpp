@@ -1,4 +1,4 @@
-// Small Parquet files of every kind of column, encoding and compression, by Arrow's own writer.
+// Small Parquet files with all column types, encodings and compressions, by Arrow's writer.
 #include <arrow/api.h>
 #include <arrow/io/memory.h>
 #include <parquet/arrow/writer.h>
@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kRows = 30;
 
-// `missing`: every so many have no value; 0: none.
+// `missing`: every n-th value is missing; 0: none.
 template <class Value, class Builder>
 std::shared_ptr<arrow::Array> numbers(Builder builder, int missing) {
   for (int i = 0; i < kRows; ++i)

@@ -1,6 +1,5 @@
-// What comes over the network at the rendezvous may be anything: its frames are messages or an
-// Environment error of one line, whatever the pieces they come in. A message that is understood is
-// written and read again to the same.
+// Arbitrary bytes from the network at the rendezvous: frames are messages or a one-line Environment
+// error, however they are split. A decoded message survives a round trip.
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -60,7 +59,7 @@ void verify_frames(const std::vector<std::string>& contents) {
     verify_message(content);
     try {
       seal.open(content);
-      std::abort();  // nobody can guess a code
+      std::abort();  // a code cannot be guessed
     } catch (const Error&) {
     }
   }
@@ -119,7 +118,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto frames = lockstep::frames_of(bytes, size_t{1} << 20);
   if (lockstep::frames_of(bytes, 7) != frames) std::abort();
   lockstep::verify_frames(frames.contents);
-  // Also as the content of a frame, so that the messages are reached whatever the length says.
+  // Also as the content of a frame, so that messages are decoded for any length field.
   if (size > 4) lockstep::verify_message(bytes.substr(4));
   return 0;
 }

@@ -1,5 +1,5 @@
-// Any bytes that a client sends: where a request ends is within them, does not depend on how many
-// came at once, and is found before more is kept than the limits allow.
+// Arbitrary bytes of a client: the end of a request is inside them, does not depend on how they are
+// split, and is found before the buffer exceeds the limits.
 
 #include "dashboard/api/request_extent.h"
 
@@ -24,12 +24,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const lockstep::dashboard::RequestLimits limits{.head_bytes = 128, .body_bytes = 64};
   const std::string_view received(reinterpret_cast<const char*>(data), size);
   const auto whole = lockstep::dashboard::measure_request(received, limits);
-  if (!whole.is_whole && size >= limits.head_bytes + limits.body_bytes) std::abort();
+  if (!whole.is_complete && size >= limits.head_bytes + limits.body_bytes) std::abort();
   if (whole.bytes > size) std::abort();
   for (size_t i = 0; i <= size; ++i) {
     const auto part = lockstep::dashboard::measure_request(received.substr(0, i), limits);
-    if (!part.is_whole) continue;
-    if (!whole.is_whole || part.is_last != whole.is_last) std::abort();
+    if (!part.is_complete) continue;
+    if (!whole.is_complete || part.is_last != whole.is_last) std::abort();
     if (part.bytes != whole.bytes && i < limits.head_bytes) std::abort();
     break;
   }

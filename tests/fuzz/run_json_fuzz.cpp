@@ -1,5 +1,5 @@
-// run.json, end.json and the facts of a run directory may hold anything: they give a RunInfo, a
-// RunEnd, an EndFact or nothing. What was read is written and read again to the same.
+// Arbitrary bytes as run.json, end.json and facts of a run directory yield a RunInfo, a RunEnd, an
+// EndFact or nothing. Values survive a round trip.
 #include <cstdlib>
 #include <string>
 

@@ -1,5 +1,5 @@
-// Any bytes are either a file whose tensors lie inside it, in order and apart, or an Environment
-// error.
+// Arbitrary bytes are either a file with tensors inside it, in order and without overlap, or an
+// Environment error.
 #include <cstdlib>
 
 #include "formats/safetensors_header.h"

@@ -1,5 +1,5 @@
-// Any bytes are either an index whose files are plain names, which stays the same when written
-// again, or an Environment error.
+// Arbitrary bytes are either an index with plain file names, which survives a round trip, or an
+// Environment error.
 #include <cstdlib>
 
 #include "lockstep/error.h"
@@ -10,8 +10,8 @@ namespace lockstep {
 
 std::vector<std::string> fuzz_seeds() {
   return {trainer::make_safetensors_index({{"fc.weight", "model-00001-of-00002.safetensors"},
-                                  {"fc.bias", "model-00002-of-00002.safetensors"}},
-                                 48),
+                                           {"fc.bias", "model-00002-of-00002.safetensors"}},
+                                          48),
           trainer::make_safetensors_index({}, 0), R"({"weight_map": {"a": "../b"}})"};
 }
 
@@ -23,7 +23,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const auto files = trainer::parse_safetensors_index({data, data + size}, "input");
     for (const auto& [tensor, file] : files)
       if (file.empty() || file.front() == '.' || file.find('/') != std::string::npos) std::abort();
-    if (trainer::parse_safetensors_index(trainer::make_safetensors_index(files, 0), "again") != files) std::abort();
+    if (trainer::parse_safetensors_index(trainer::make_safetensors_index(files, 0), "again") !=
+        files)
+      std::abort();
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::Environment) std::abort();
   }

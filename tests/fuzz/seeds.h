@@ -1,4 +1,4 @@
-// What each fuzz target begins with, in TARGET_seeds.cpp.
+// The seeds of each fuzz target, defined in TARGET_seeds.cpp.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-// Valid inputs of the target, made by the code that writes such files where there is one. At least
+// Valid inputs of the target, created by the code that writes such files if it exists. At least
 // one.
 std::vector<std::string> fuzz_seeds();
 

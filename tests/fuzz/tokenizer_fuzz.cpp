@@ -1,5 +1,5 @@
-// Any bytes are either a tokenizer that encodes any text into tokens of its vocabulary or a Config
-// error.
+// Arbitrary bytes are either a tokenizer that encodes any text to tokens of its vocabulary or a
+// Config error.
 #include <cstdlib>
 
 #include "data/tokenize/tokenizer.h"

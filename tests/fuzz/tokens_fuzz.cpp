@@ -1,4 +1,4 @@
-// Any bytes are either a file of tokens that lie inside it or a Config error.
+// Arbitrary bytes are either a token file with all tokens inside it or a Config error.
 #include <cstdlib>
 
 #include "formats/tokens/token_shards.h"

@@ -1,4 +1,4 @@
-// Any bytes that begin as gzip or zstd do are either unpacked or a Config error.
+// Arbitrary bytes with a gzip or zstd magic number are either decompressed or a Config error.
 #include <zstd.h>
 
 #include <cstdlib>

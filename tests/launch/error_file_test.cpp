@@ -17,7 +17,7 @@ void write_text(const std::filesystem::path& path, const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("error file: what is written is read again") {
+TEST_CASE("error file: writing and reading round-trip") {
   TemporaryDirectory directory;
   const auto path = directory.path() / "error.json";
   const ErrorReport report{.message = "line \"one\"\nline two \xff",
@@ -33,7 +33,7 @@ TEST_CASE("error file: what is written is read again") {
   CHECK(read->timestamp_us == 1234567);
 }
 
-TEST_CASE("error file: the same goes through the progress page, which needs no disk") {
+TEST_CASE("error file: the same report can be sent through the progress page, without a disk") {
   const auto memory = ProgressPage::make_shared_memory();
   ProgressPage rank(memory.get());
   const ProgressPage launcher(memory.get());
@@ -43,13 +43,13 @@ TEST_CASE("error file: the same goes through the progress page, which needs no d
                      .peer = true,
                      .timestamp_us = 1234567};
   report_failure(rank, report);
-  const auto told = read_failure(launcher);
-  REQUIRE(told);
-  CHECK(told->message.size() > 500);
-  CHECK(told->kind == "environment");
-  CHECK(told->peer);
-  CHECK(told->timestamp_us == 1234567);
-  report_failure(rank, {.message = "what followed from it"});
+  const auto read = read_failure(launcher);
+  REQUIRE(read);
+  CHECK(read->message.size() > 500);
+  CHECK(read->kind == "environment");
+  CHECK(read->peer);
+  CHECK(read->timestamp_us == 1234567);
+  report_failure(rank, {.message = "a consequence"});
   CHECK(read_failure(launcher)->timestamp_us == 1234567);
 }
 
@@ -81,7 +81,7 @@ TEST_CASE("error file: an exception is described by its kind") {
   CHECK(describe_error(std::runtime_error("why")).message == "why");
 }
 
-TEST_CASE("error file: what Python's workers write is read as well") {
+TEST_CASE("error file: files of Python's workers can be read as well") {
   TemporaryDirectory directory;
   const auto path = directory.path() / "error.json";
   write_text(
@@ -98,7 +98,7 @@ TEST_CASE("error file: what Python's workers write is read as well") {
   CHECK(report->message == "plain");
 }
 
-TEST_CASE("error file: what is none of them counts as absent") {
+TEST_CASE("error file: invalid files count as absent") {
   TemporaryDirectory directory;
   const auto path = directory.path() / "error.json";
   CHECK_FALSE(read_error_file(path));
@@ -108,7 +108,7 @@ TEST_CASE("error file: what is none of them counts as absent") {
   }
 }
 
-TEST_CASE("error file: a place that cannot be written is told, not thrown") {
+TEST_CASE("error file: a failed write is returned, not thrown") {
   CHECK_FALSE(write_error_file("/nonexistent/error.json", config_error("x")));
 }
 

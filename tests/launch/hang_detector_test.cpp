@@ -8,7 +8,7 @@ using Catch::Matchers::StartsWith;
 
 namespace {
 
-// Rank 1 of node 1 has not come to the 12th operation, in which rank 0 of node 0 waits.
+// Rank 1 of node 1 has not entered the 12th operation, in which rank 0 of node 0 waits.
 struct Hang {
   std::map<int, NodeStatus> by_node() const {
     RankView waits, culprit;
@@ -36,7 +36,7 @@ struct Hang {
 
 }  // namespace
 
-TEST_CASE("hang: the stacks of who is behind are asked for once, and told when they came") {
+TEST_CASE("hang: stacks of the lagging rank are requested once, and reported when they arrive") {
   HangDetector detector;
   Hang hang;
   const auto request = detector.judge(hang.by_node());
@@ -51,7 +51,7 @@ TEST_CASE("hang: the stacks of who is behind are asked for once, and told when t
   REQUIRE(notes.size() == 1);
   CHECK_THAT(notes[0], StartsWith("warning: rank 1 (node1") && Catch::Contains("read_batch"));
   CHECK_THAT(detector.unresolved(), StartsWith("rank 1 (node1"));
-  // Not again while it lasts, until it has lasted ten times as long.
+  // Reported again only after it has lasted ten times as long.
   hang.waited_s = 39;
   detector.judge(hang.by_node());
   CHECK(detector.take_notes().empty());
@@ -60,7 +60,7 @@ TEST_CASE("hang: the stacks of who is behind are asked for once, and told when t
   CHECK(detector.take_notes().size() == 1);
 }
 
-TEST_CASE("hang: before the ranks give up a dump is asked for, and the culprit is kept") {
+TEST_CASE("hang: a dump is requested before the ranks time out, and the culprit is kept") {
   HangDetector detector;
   Hang hang{.waited_s = 571, .stacks = "    read_batch\n"};
   detector.judge(hang.by_node());
@@ -77,23 +77,23 @@ TEST_CASE("hang: before the ranks give up a dump is asked for, and the culprit i
   CHECK_THAT(attempt.workers[1].hang, StartsWith("kept the others waiting until they gave up"));
 }
 
-TEST_CASE("hang: when the ranks go on it is told, and a new attempt begins with nothing") {
+TEST_CASE("hang: it is reported when the ranks continue, and a new attempt resets the state") {
   HangDetector detector;
   Hang hang{.stacks = "    read_batch\n"};
   for (int i = 0; i < 2; ++i) detector.judge(hang.by_node());
   detector.take_notes();
-  SECTION("who only gave up waiting has not gone on") {
+  SECTION("a rank that only timed out has not continued") {
     hang.waited_s = 0;
     CHECK_FALSE(detector.judge(hang.by_node()));
     CHECK(detector.take_notes().empty());
     CHECK_FALSE(detector.unresolved().empty());
   }
-  SECTION("they go on") {
+  SECTION("they continue") {
     auto by_node = hang.by_node();
     by_node[1].ranks[0].progress.operations = 13;
     by_node[0].ranks[0].progress.idle_s = 0;
     CHECK_FALSE(detector.judge(by_node));
-    CHECK(detector.take_notes() == std::vector<std::string>{"the ranks go on"});
+    CHECK(detector.take_notes() == std::vector<std::string>{"the ranks continue"});
     CHECK(detector.unresolved().empty());
   }
   SECTION("another attempt") {

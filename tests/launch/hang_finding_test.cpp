@@ -37,7 +37,7 @@ RankView outside(int rank, uint64_t operations, Phase phase, double age_s) {
 
 }  // namespace
 
-TEST_CASE("hang: the rank that has not come is named, with its phase") {
+TEST_CASE("hang: the missing rank is named, with its phase") {
   const std::vector views = {inside(0, 12, "gradient all_reduce", 3.2),
                              outside(1, 11, Phase::DataWait, 3.3),
                              inside(2, 12, "gradient all_reduce", 3.1)};
@@ -50,7 +50,7 @@ TEST_CASE("hang: the rank that has not come is named, with its phase") {
   CHECK_THAT(text, Contains("rank 0: step 120 of 1000, backward: in gradient all_reduce"));
 }
 
-TEST_CASE("hang: in a backward pass the rank with fewer buckets is the one") {
+TEST_CASE("hang: in a backward pass the rank with fewer buckets is the culprit") {
   auto fast = inside(0, 12, "gradient all_reduce", 4), slow = fast;
   fast.progress.buckets_started = 3;
   fast.progress.buckets_finished = 1;
@@ -65,14 +65,14 @@ TEST_CASE("hang: in a backward pass the rank with fewer buckets is the one") {
   CHECK_THAT(describe_hang(*finding, views), Contains("bucket 1 (layer2.weight)"));
 }
 
-TEST_CASE("hang: who has left an operation is ahead of who is in it") {
+TEST_CASE("hang: a rank that has left an operation is ahead of a rank inside it") {
   const std::vector views = {inside(0, 12, "barrier 'a'", 5), outside(1, 12, Phase::Optimizer, 5)};
   const auto finding = find_hang(views);
   REQUIRE(finding);
   CHECK(finding->culprits == std::vector{0});
 }
 
-TEST_CASE("hang: it is the same one, whichever rank seems to wait longer") {
+TEST_CASE("hang: its key does not depend on which rank waits longer") {
   auto behind = inside(0, 11, "step vote", 5), ahead = inside(1, 12, "gradient all_reduce", 5.1);
   const auto key = find_hang({behind, ahead})->key;
   behind.progress.idle_s = 5.2;
@@ -81,7 +81,7 @@ TEST_CASE("hang: it is the same one, whichever rank seems to wait longer") {
   CHECK(find_hang({behind, ahead})->key != key);
 }
 
-TEST_CASE("hang: usual waits are none") {
+TEST_CASE("hang: usual waits are not reported") {
   auto waits = inside(0, 12, "gradient all_reduce", 2.9);
   CHECK_FALSE(find_hang({waits, outside(1, 11, Phase::Forward, 2.9)}));
   waits.progress.idle_s = 8;
@@ -92,7 +92,7 @@ TEST_CASE("hang: usual waits are none") {
   auto stopped = outside(1, 11, Phase::Saving, 8);
   stopped.process_state = 'T';
   CHECK(find_hang({waits, stopped}));
-  // One of two that wait in different operations does so in a long phase.
+  // Two ranks wait in different operations, one of them in a long phase.
   auto evaluates = inside(1, 12, "barrier 'evaluation'", 9);
   evaluates.progress.phase = Phase::Evaluating;
   CHECK(find_hang({waits, evaluates}));
@@ -115,7 +115,7 @@ TEST_CASE("hang: ranks in different operations, stopped processes and silent net
   views[1] = a;
   views[1].progress.rank = 1;
   finding = find_hang(views);
-  CHECK_THAT(describe_hang(*finding, views), Contains("does the network carry?"));
+  CHECK_THAT(describe_hang(*finding, views), Contains("no rank is behind: suspect the network"));
   views[1].process_state = 'T';
   finding = find_hang(views);
   CHECK(finding->culprits == std::vector{1});
@@ -127,7 +127,7 @@ TEST_CASE("hang: ranks in different operations, stopped processes and silent net
   CHECK(find_hang(views)->is_overdue());
 }
 
-TEST_CASE("hang: what ranks of a silent node did is no reason to blame them") {
+TEST_CASE("hang: ranks of a silent node are not blamed") {
   std::vector views = {inside(0, 12, "gradient all_reduce", 4.7),
                        outside(1, 11, Phase::Forward, 0.1), outside(2, 11, Phase::Forward, 0.1)};
   for (const size_t rank : {1, 2}) views[rank].silent_s = 5.2;
@@ -137,12 +137,12 @@ TEST_CASE("hang: what ranks of a silent node did is no reason to blame them") {
   REQUIRE(finding);
   CHECK(finding->culprits.empty());
   CHECK_THAT(describe_hang(*finding, views),
-             Contains("nothing has been heard from nodeb, nodec for 5.2 s, and the other ranks "
-                      "have waited for 4.7 s") &&
+             Contains("no message from nodeb, nodec for 5.2 s, and the other ranks have waited "
+                      "for 4.7 s: suspect the network") &&
                  Contains("rank 0: step 120 of 1000, backward") && !Contains("rank 1"));
   views[0].progress.idle_s = 2.9;
   CHECK_FALSE(find_hang(views));
-  // Those who wait on a silent node may not wait any more.
+  // Ranks that waited on a silent node may not be waiting any more.
   views[0].silent_s = 9;
   views[0].progress.idle_s = 10;
   CHECK_FALSE(find_hang(views));

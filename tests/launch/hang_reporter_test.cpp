@@ -14,7 +14,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-// Two ranks of this node, which answer when they are told to.
+// Two ranks of this node, which publish stacks on command.
 class Ranks {
  public:
   Ranks() {
@@ -23,17 +23,17 @@ class Ranks {
   }
 
   ProgressPage& page(int rank) { return pages_[rank - 4]; }
-  void answer(int rank, const std::string& stacks) {
+  void publish(int rank, const std::string& stacks) {
     page(rank).publish_stacks(page(rank).requested(), stacks);
   }
-  // As the launcher's loop does.
+  // As in the launcher's event loop.
   std::vector<RankView> await_views() {
     std::optional<std::vector<RankView>> views;
-    turn_until([&] { return (views = reporter.next_views()).has_value(); });
+    poll_until([&] { return (views = reporter.next_views()).has_value(); });
     return views.value();
   }
   std::string await_dump() {
-    turn_until([&] {
+    poll_until([&] {
       reporter.write_due_dump();
       return !reporter.take_notes().empty();
     });
@@ -42,9 +42,9 @@ class Ranks {
 
  private:
   template <class Condition>
-  static void turn_until(const Condition& condition) {
-    const auto latest = PollSet::Clock::now() + std::chrono::seconds(60);
-    while (!condition() && PollSet::Clock::now() < latest) {
+  static void poll_until(const Condition& condition) {
+    const auto deadline = PollSet::Clock::now() + std::chrono::seconds(60);
+    while (!condition() && PollSet::Clock::now() < deadline) {
       PollSet polls;
       polls.wake_at(PollSet::Clock::now() + std::chrono::milliseconds(10));
       polls.wait();
@@ -60,7 +60,7 @@ class Ranks {
 
 }  // namespace
 
-TEST_CASE("hang: a node tells what its ranks are doing, not all the time") {
+TEST_CASE("hang: a node reports the state of its ranks at intervals") {
   Ranks ranks;
   const std::string detail(1000, 'x');
   ranks.page(5).begin_operation("step vote", detail);
@@ -75,12 +75,12 @@ TEST_CASE("hang: a node tells what its ranks are doing, not all the time") {
   CHECK(ranks.await_views().empty());
 }
 
-TEST_CASE("hang: stacks that were asked for are told as soon as they are there") {
+TEST_CASE("hang: requested stacks are reported as soon as they arrive") {
   Ranks ranks;
   ranks.await_views();
-  ranks.reporter.take({.ranks = {5, 17}});
+  ranks.reporter.handle({.ranks = {5, 17}});
   CHECK(ranks.page(4).requested() == 0);
-  ranks.answer(5, std::string(5000, 'y'));
+  ranks.publish(5, std::string(5000, 'y'));
   const auto views = ranks.reporter.next_views();
   REQUIRE(views);
   CHECK(views->at(0).stacks.empty());
@@ -88,10 +88,10 @@ TEST_CASE("hang: stacks that were asked for are told as soon as they are there")
   CHECK_FALSE(ranks.reporter.next_views());
 }
 
-TEST_CASE("hang: a dump has all ranks of the node, with the stacks that came") {
+TEST_CASE("hang: a dump has all ranks of the node, with the stacks that arrived") {
   Ranks ranks;
-  ranks.reporter.take({.dump = true});
-  ranks.answer(4, "    training thread\n");
+  ranks.reporter.handle({.dump = true});
+  ranks.publish(4, "    training thread\n");
   CHECK_THAT(ranks.await_dump(),
              Contains("rank 4 (alpha") && Contains("training thread") && Contains("rank 5 (alpha"));
 }

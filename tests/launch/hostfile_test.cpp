@@ -48,33 +48,33 @@ TEST_CASE("hostfile: hosts, users, ports, slots and comments") {
   CHECK(hosts[4].port == 22);
 }
 
-TEST_CASE("hostfile: what is wrong is told with its line") {
-  CHECK(config_error_of("# nothing\n\n") == "hosts: no host in it; expected one on each line");
+TEST_CASE("hostfile: errors name the line") {
+  CHECK(config_error_of("# nothing\n\n") == "hosts: no hosts; expected one per line");
   CHECK(config_error_of("a\nb slot=2") ==
-        "hosts:2: 'slot=2' is not understood; valid is 'host', 'user@host' or 'host:port', then "
+        "hosts:2: unexpected 'slot=2'; expected 'host', 'user@host' or 'host:port', then "
         "'slots=N'");
   CHECK(config_error_of("a slots=0") == "hosts:1: slots '0': expected a number from 1 to 1024");
   CHECK(config_error_of("a slots=2 slots=2") == "hosts:1: slots is given twice");
   CHECK(config_error_of("a:0") == "hosts:1: port '0': expected a number from 1 to 65535");
   CHECK(config_error_of("a:ssh") == "hosts:1: port 'ssh': expected a number from 1 to 65535");
   CHECK(config_error_of("[fd00::1") == "hosts:1: '[fd00::1' has no ']'");
-  CHECK(config_error_of("[fd00::1]22") == "hosts:1: '[fd00::1]22': expected ':port' behind ']'");
+  CHECK(config_error_of("[fd00::1]22") == "hosts:1: '[fd00::1]22': expected ':port' after ']'");
   CHECK(config_error_of("@a") ==
-        "hosts:1: '' is no user name: expected letters, digits, '-', '_' and '.'");
+        "hosts:1: '' is not a valid user name: expected letters, digits, '-', '_' and '.'");
   CHECK(config_error_of("a\nb\na slots=2") ==
-        "hosts:3: a is there already, in line 1; say how many ranks it takes with slots=N");
+        "hosts:3: a is already listed in line 1; set its number of ranks with slots=N");
 }
 
 TEST_CASE("hostfile: a name cannot become an option or a command") {
   for (const char* text : {"-oProxyCommand=sh", "a;b", "$(a)", "-l@a", "a@-b", "`a`", "a\x01"})
-    CHECK(config_error_of(text).find("is no ") != std::string::npos);
+    CHECK(config_error_of(text).find("is not a valid ") != std::string::npos);
 }
 
-TEST_CASE("hostfile: one host twice with different ports are two") {
+TEST_CASE("hostfile: the same name with different ports is two hosts") {
   CHECK(parse_hostfile("a:22\na:23", "hosts").size() == 2);
 }
 
-TEST_CASE("hostfile: ranks are those asked for, or the slots, or one") {
+TEST_CASE("hostfile: the number of ranks is the requested one, the slots, or one") {
   const auto hosts = parse_hostfile("a slots=3\nb", "hosts");
   CHECK(ranks_on(hosts[0], std::nullopt, "hosts") == 3);
   CHECK(ranks_on(hosts[1], std::nullopt, "hosts") == 1);
@@ -85,7 +85,7 @@ TEST_CASE("hostfile: ranks are those asked for, or the slots, or one") {
     FAIL("four ranks on three slots");
   } catch (const Error& error) {
     CHECK(error.kind() == ErrorKind::Config);
-    CHECK(error.what() == std::string("hosts:1: a has slots=3, but -n asks for 4 ranks on each"));
+    CHECK(error.what() == std::string("hosts:1: a has slots=3, but -n requests 4 ranks per host"));
   }
 }
 

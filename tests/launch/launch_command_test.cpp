@@ -42,7 +42,7 @@ class Shell {
 
 }  // namespace
 
-TEST_CASE("lockstep: version and help answer, an unknown command is named with the nearest") {
+TEST_CASE("lockstep: version and help work, an unknown command is named with the nearest one") {
   Shell shell;
   CHECK(shell.lockstep("version").out.starts_with("lockstep 0."));
   CHECK(shell.lockstep("--version").out == shell.lockstep("version").out);
@@ -56,10 +56,10 @@ TEST_CASE("lockstep: version and help answer, an unknown command is named with t
   CHECK(shell.lockstep("").exit_code == 78);
 }
 
-TEST_CASE("lockstep launch: options that are wrong are input errors in one line") {
+TEST_CASE("lockstep launch: invalid options are input errors on one line") {
   Shell shell;
   const std::pair<const char*, const char*> cases[] = {
-      {"-n 2", "a run file is missing: lockstep launch [OPTION...] CONFIG [a.b=value ...]"},
+      {"-n 2", "missing run file; usage: lockstep launch [OPTION...] CONFIG [a.b=value ...]"},
       {"-n two a.yaml", "--nproc-per-node two: expected a number from 1 to 1024"},
       {"--stop-grace soon a.yaml",
        "command line: --stop-grace: expected a duration such as '30 s', '10 min' or '2 h', got"},
@@ -67,25 +67,26 @@ TEST_CASE("lockstep launch: options that are wrong are input errors in one line"
        "unknown option '--master-prot'; did you mean '--master-port'? valid: "},
       {"-n", "Option"},
       {"--run-id a --resume b a.yaml",
-       "--run-id a and --resume b name different runs: give one of them"},
+       "--run-id a and --resume b name different runs: give only one of them"},
       {"--run-id ../a a.yaml", "--run-id ../a: expected letters, digits"},
       {"--nnodes 2 a.yaml",
-       "--rdzv-endpoint (or --master-addr, the host of node 0) is missing: with several nodes"},
-      {"--nnodes 3:2 a.yaml", "--nnodes 3:2: expected MIN:MAX, the smaller number first"},
+       "missing --rdzv-endpoint (or --master-addr, the host of node 0), which is required with"},
+      {"--nnodes 3:2 a.yaml", "--nnodes 3:2: expected MIN:MAX with MIN <= MAX"},
       {"--nnodes 2 --rdzv-endpoint 127.0.0.1:x a.yaml",
        "--rdzv-endpoint 127.0.0.1:x: expected HOST or HOST:PORT"},
       {"--nnodes 2 --rdzv-endpoint 127.0.0.1 --rdzv-conf joint_timeout=3 a.yaml",
-       "--rdzv-conf joint_timeout: no such setting; did you mean 'join_timeout'?"},
+       "--rdzv-conf joint_timeout: unknown setting; did you mean 'join_timeout'?"},
       {"--nnodes 2 --rdzv-endpoint 127.0.0.1 --rdzv-backend etcd a.yaml",
        "--rdzv-backend etcd: unknown; valid: c10d, static"},
       {"--nnodes 2 --rdzv-endpoint 127.0.0.1 --rdzv-backend static a.yaml",
-       "--node-rank is missing: with --rdzv-backend static each node has its own"},
+       "missing --node-rank: --rdzv-backend static requires it on every node"},
       {"--nnodes 2 --rdzv-endpoint 10.254.1.2 --program true",
-       "10.254.1.2 is beyond this machine, so every node needs the job's token: make one with "
+       "10.254.1.2 is not a loopback address, so every node needs the job's token: create one with "
        "'lockstep launch --new-token FILE'"},
       {"--nnodes 2 --rdzv-endpoint 127.0.0.1 --rdzv-token-file nowhere a.yaml",
-       "--rdzv-token-file nowhere: there is no such file; 'lockstep launch --new-token nowhere' "},
-      {"--standalone --nnodes 2 a.yaml", "--standalone is one node, but --nnodes is 2"},
+       "--rdzv-token-file nowhere: there is no such file; create it with 'lockstep launch "
+       "--new-token nowhere'"},
+      {"--standalone --nnodes 2 a.yaml", "--standalone runs on one node, but --nnodes is 2"},
       {"--interface nothing0 --program true", "--interface nothing0: no such interface"},
       {"-n 2 --local-ranks-filter 2 --program true",
        "--local-ranks-filter 2: there is no local rank 2; valid: 0 to 1"},
@@ -104,9 +105,9 @@ TEST_CASE("lockstep launch: options that are wrong are input errors in one line"
   CHECK_FALSE(shell.has("runs"));
 }
 
-TEST_CASE("lockstep launch: torchrun's options in both spellings and as its variables") {
+TEST_CASE("lockstep launch: torchrun's options in both spellings and as environment variables") {
   Shell shell;
-  // What is wrong with a value is said in the same words, wherever it came from.
+  // The message for an invalid value does not depend on where it is set.
   const std::pair<std::string, std::string> options[] = {
       {"nproc-per-node", "--nproc-per-node @: expected a number"},
       {"nnodes", "--nnodes @: expected a number"},
@@ -116,7 +117,7 @@ TEST_CASE("lockstep launch: torchrun's options in both spellings and as its vari
       {"monitor-interval", "command line: --monitor-interval: expected a duration"},
       {"rdzv-backend", "--rdzv-backend @: unknown; valid: c10d, static"},
       {"rdzv-endpoint", "--rdzv-endpoint @:x: expected HOST or HOST:PORT"},
-      {"rdzv-conf", "--rdzv-conf @: no such setting"},
+      {"rdzv-conf", "--rdzv-conf @: unknown setting"},
       {"redirects", "--redirects @: expected 0 (nothing)"},
       {"tee", "--tee @: expected 0 (nothing)"},
       {"local-ranks-filter", "--local-ranks-filter @: "}};
@@ -140,7 +141,7 @@ TEST_CASE("lockstep launch: torchrun's options in both spellings and as its vari
   }
 }
 
-TEST_CASE("lockstep launch: torchrun's options that are not there are named") {
+TEST_CASE("lockstep launch: unsupported options of torchrun are named") {
   Shell shell;
   for (const char* option :
        {"-m", "--no-python", "--run-path", "--start-method", "--event-log-handler", "--logs-specs",
@@ -167,7 +168,7 @@ TEST_CASE("lockstep launch: ranks for each core or GPU") {
   CHECK(shell.lockstep("launch -n auto --program true").exit_code == 0);
   const auto result = shell.lockstep("launch -n gpu --program true");
   CHECK(result.exit_code == 78);
-  CHECK(result.err == "lockstep: error: --nproc-per-node gpu: this process sees no GPU\n");
+  CHECK(result.err == "lockstep: error: --nproc-per-node gpu: no GPU is visible to this process\n");
 }
 
 TEST_CASE("lockstep launch: help lists the options") {
@@ -181,7 +182,7 @@ TEST_CASE("lockstep launch: help lists the options") {
     CHECK(help.out.find(option) != std::string::npos);
 }
 
-TEST_CASE("lockstep launch: workers get the run file and its overrides as they are") {
+TEST_CASE("lockstep launch: workers get the run file and its overrides unchanged") {
   Shell shell;
   shell.write("a.yaml", "run: {name: digits, dir: out}\n");
   shell.write("worker.sh", "echo \"$# [$1] [$2] $LOCKSTEP_RUN_ID\"\n");
@@ -195,7 +196,7 @@ TEST_CASE("lockstep launch: workers get the run file and its overrides as they a
   CHECK(shell.has("out"));
 }
 
-TEST_CASE("lockstep launch: --run-id and run.dir decide where the logs are") {
+TEST_CASE("lockstep launch: --run-id and run.dir set the log directory") {
   Shell shell;
   shell.write("a.yaml", "run: {dir: out}\n");
   CHECK(
@@ -207,8 +208,7 @@ TEST_CASE("lockstep launch: --run-id and run.dir decide where the logs are") {
   CHECK_FALSE(shell.has("out"));
 }
 
-TEST_CASE(
-    "lockstep launch: an input error leaves no directory behind, another failure leaves its logs") {
+TEST_CASE("lockstep launch: an input error leaves no directory, other failures leave their logs") {
   Shell shell;
   const auto wrong = shell.lockstep("launch -n 2 --program sh -- -c 'echo bad key >&2; exit 78'");
   CHECK(wrong.exit_code == 78);
@@ -225,7 +225,7 @@ TEST_CASE(
   CHECK(shell.has("runs/r/logs/attempt_0/0/stderr.log"));
 }
 
-TEST_CASE("lockstep launch: what the console did not show is kept") {
+TEST_CASE("lockstep launch: output that the console did not show is kept") {
   Shell shell;
   CHECK(shell.lockstep("launch --tee 0 --run-id r --program sh -- -c 'exit 78'").exit_code == 78);
   CHECK(shell.has("runs/r/logs/attempt_0/0/stderr.log"));

@@ -36,14 +36,14 @@ TEST_CASE("launch report: a rank that lost its peer is not the cause, however ea
   CHECK(find_cause(workers)->rank == 1);
 }
 
-TEST_CASE("launch report: when all have lost a peer, the first of them is told") {
+TEST_CASE("launch report: if all ranks lost a peer, the first of them is reported") {
   const std::vector<WorkerEnd> workers = {with_error(exited(0, 75, 10), "a", true, 9),
                                           with_error(exited(1, 75, 8), "b", true, 5)};
   REQUIRE(find_cause(workers));
   CHECK(find_cause(workers)->rank == 1);
 }
 
-TEST_CASE("launch report: when all gave up waiting, the rank that they waited for is named") {
+TEST_CASE("launch report: if all other ranks timed out, the rank that they waited for is named") {
   auto culprit = with_error(exited(1, 75, 20), "Connection closed by peer", true, 19);
   culprit.stopped = true;
   culprit.hang = "kept the others waiting until they gave up after 8 s: it is stopped\nit was at x";
@@ -54,22 +54,22 @@ TEST_CASE("launch report: when all gave up waiting, the rank that they waited fo
         "rank 1 (of 2) kept the others waiting until they gave up after 8 s: it is stopped\n"
         "  it was at x\n"
         "  failed after it: rank 0\n");
-  SECTION("a signal that ended it later says nothing") {
+  SECTION("a later signal is ignored") {
     report.workers[1].exit = {.signal = SIGSEGV};
     CHECK(report.exit_code() == 75);
   }
-  SECTION("a failure of a rank's own comes first") {
+  SECTION("a failure without a lost peer takes precedence") {
     report.workers[0].error->peer = false;
     CHECK(report.cause()->rank == 0);
   }
-  SECTION("so does a node that is gone") {
+  SECTION("so does a lost node") {
     report.node_failures.push_back({.node_rank = 1, .host = "b", .reason = "lost"});
     CHECK(report.cause() == nullptr);
     CHECK(report.summary() == "node 1 on b: lost");
   }
 }
 
-TEST_CASE("launch report: a rank's own time counts more than when its end was seen") {
+TEST_CASE("launch report: a rank's own timestamp takes precedence over that of its exit") {
   const std::vector<WorkerEnd> workers = {exited(0, 1, 15),
                                           with_error(exited(1, 70, 30), "slow to end", false, 10)};
   CHECK(find_cause(workers)->rank == 1);
@@ -82,7 +82,7 @@ TEST_CASE("launch report: a rank that was stopped is never the cause") {
   CHECK(find_cause({stopped}) == nullptr);
 }
 
-TEST_CASE("launch report: the exit code says what a caller can do") {
+TEST_CASE("launch report: the exit code indicates whether a restart may help") {
   const auto code_of = [](const WorkerEnd& end) {
     return LaunchReport{.workers = {end}}.exit_code();
   };
@@ -94,7 +94,7 @@ TEST_CASE("launch report: the exit code says what a caller can do") {
   CHECK(code_of(killed(0, SIGTERM, 1)) == 75);
 }
 
-TEST_CASE("launch report: a rank that had told its error was about to exit, whatever stopped it") {
+TEST_CASE("launch report: a rank that reported an error before it was stopped counts as exited") {
   auto end = with_error(killed(0, SIGTERM, 20), "run.yaml:3: no", false, 5);
   end.error->kind = "config";
   const LaunchReport report{.world_size = 2, .workers = {end, exited(1, 78, 10)}};
@@ -104,7 +104,7 @@ TEST_CASE("launch report: a rank that had told its error was about to exit, what
   CHECK(killed(0, SIGKILL, 20).fatal_signal() == SIGKILL);
 }
 
-TEST_CASE("launch report: the text tells who, how, why, and what became of the others") {
+TEST_CASE("launch report: the text has the rank, the reason, and how the others ended") {
   auto stopped = killed(2, SIGTERM, 30);
   stopped.stopped = true;
   LaunchReport report{
@@ -118,7 +118,7 @@ TEST_CASE("launch report: the text tells who, how, why, and what became of the o
         "  stopped because of it: rank 2\n");
 }
 
-TEST_CASE("launch report: a rank without a word of its own is told by its last lines") {
+TEST_CASE("launch report: a rank without an error message is described by its last lines") {
   auto end = killed(0, SIGSEGV, 1);
   end.last_lines = {"loading", "crash"};
   LaunchReport report{.world_size = 1, .workers = {end}, .notes = {"stdout.log is incomplete"}};
@@ -128,7 +128,7 @@ TEST_CASE("launch report: a rank without a word of its own is told by its last l
       "  note: stdout.log is incomplete\n");
 }
 
-TEST_CASE("launch report: an interruption is told as such, not as a failure of a rank") {
+TEST_CASE("launch report: a stop by a signal is reported as such, not as a failure of a rank") {
   LaunchReport report{.world_size = 1, .workers = {exited(0, 1, 1)}, .interrupted_by = SIGINT};
   CHECK(report.exit_code() == 130);
   CHECK(report.cause() == nullptr);

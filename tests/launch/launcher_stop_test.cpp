@@ -15,7 +15,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Runs the launch in a process of its own, so that the test can send signals to its launcher.
+// Runs the launch in a separate process, so that the test can send signals to its launcher.
 class ForkedLaunch {
  public:
   explicit ForkedLaunch(const ShellLaunch& launch) : pid_(::fork()) {
@@ -59,13 +59,13 @@ double seconds_of(const std::function<void()>& action) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// Holds the pipe `$DIR/life` open for as long as the worker lives, says so, and waits.
+// Holds the pipe `$DIR/life` open as long as the worker lives, reports that it is ready, and waits.
 const std::string kHoldOn = "exec 9>$DIR/life; echo ready >&9; exec sleep 1000";
 
 }  // namespace
 
 TEST_CASE(
-    "launcher: the exit code of the rank that failed is the launch's, and the others are stopped") {
+    "launcher: the launch exits with the code of the failed rank, and the others are stopped") {
   ShellLaunch launch(
       "if [ $RANK = 1 ]; then read x < $DIR/go; echo 'no such file' >&2; "
       "echo '[W1122 22:16:26.123456789 socket.cpp:464] [c10d] The hostname' >&2; exit 3; fi; "
@@ -88,18 +88,18 @@ TEST_CASE(
         "rank 0\n");
 }
 
-TEST_CASE("launcher: a rank that is killed is told by its signal") {
+TEST_CASE("launcher: a killed rank is reported with its signal") {
   ShellLaunch launch("if [ $RANK = 0 ]; then kill -9 $$; fi; exec sleep 1000", 2);
   const auto report = launch.run();
   CHECK(report.exit_code() == 75);
   CHECK(report.summary() ==
-        "rank 0 (of 2) failed first: killed by SIGKILL (out of memory, or by hand)");
+        "rank 0 (of 2) failed first: killed by SIGKILL (possibly the OOM killer, or kill -9)");
 }
 
 TEST_CASE(
-    "launcher: a rank's error file is its last word, and a rank that waited for it is not the "
+    "launcher: a rank's error file takes precedence, and a rank that only lost a peer is not the "
     "cause") {
-  // Rank 1 tells that it lost a peer and ends first; rank 0 has failed before, but is slow to end.
+  // Rank 1 reports a lost peer and exits first; rank 0 has failed before, but exits slowly.
   ShellLaunch launch(
       R"(if [ $RANK = 0 ]; then
            echo '{"message": {"message": "disk full", "extraInfo": {"timestamp_us": 1000, "kind": "environment"}}}' \
@@ -120,7 +120,7 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "launcher: a rank that ignores SIGTERM is killed after the grace, with all that it started") {
+    "launcher: a rank that ignores SIGTERM is killed after the grace period, with its children") {
   ShellLaunch launch(
       "if [ $RANK = 1 ]; then read x < $DIR/go; exit 3; fi; "
       "trap '' TERM; exec 9>$DIR/life; sleep 1000 & echo go > $DIR/go; wait",
@@ -134,11 +134,11 @@ TEST_CASE(
   CHECK(report.workers[0].exit.signal == SIGKILL);
   CHECK(report.workers[0].stopped);
   CHECK(report.notes ==
-        std::vector<std::string>{"killed because they did not end in time: rank 0"});
+        std::vector<std::string>{"killed because they did not exit in time: rank 0"});
   CHECK(life.is_deserted());
 }
 
-TEST_CASE("launcher: no worker survives a launcher that is killed with SIGKILL") {
+TEST_CASE("launcher: no worker survives a SIGKILL of the launcher") {
   ShellLaunch launch(kHoldOn, 2);
   Fifo life(launch.path("life"));
   ForkedLaunch forked(launch);
@@ -153,7 +153,7 @@ TEST_CASE("launcher: no worker survives a launcher that is killed with SIGKILL")
   CHECK(life.is_deserted());
 }
 
-TEST_CASE("launcher: a signal stops the workers gently, and the exit code tells it") {
+TEST_CASE("launcher: a signal stops the workers gracefully, and the exit code reports it") {
   const int number = GENERATE(SIGINT, SIGTERM, SIGHUP, SIGQUIT);
   ShellLaunch launch(
       "trap 'echo saved; exit 0' TERM; exec 9>$DIR/life; echo ready >&9; while :; do sleep 0.02; "
@@ -167,7 +167,7 @@ TEST_CASE("launcher: a signal stops the workers gently, and the exit code tells 
   CHECK(text_of(launch.path("report")) == "stopped by " + signal_name(number) + "\n");
 }
 
-TEST_CASE("launcher: a signal a second later kills at once, one right behind the first does not") {
+TEST_CASE("launcher: a second signal kills immediately, unless it follows within a second") {
   ShellLaunch launch("trap '' TERM; " + kHoldOn);
   Fifo life(launch.path("life"));
   launch.options.stop_grace = 10min;
@@ -195,7 +195,7 @@ TEST_CASE("launcher: a signal that was ignored when it started stays ignored") {
   CHECK(forked.wait() == 0);
 }
 
-TEST_CASE("launcher: a process that outlives its worker does not keep the launcher") {
+TEST_CASE("launcher: a process that outlives its worker does not block the launcher") {
   ShellLaunch launch("setsid sleep 60 & echo $! > $DIR/pid; echo hello");
   LaunchReport report;
   CHECK(seconds_of([&] { report = launch.run(); }) < 20);
@@ -204,7 +204,7 @@ TEST_CASE("launcher: a process that outlives its worker does not keep the launch
   ::kill(std::stoi(text_of(launch.path("pid"))), SIGKILL);
 }
 
-TEST_CASE("launcher: what a worker leaves in its process group ends with the launch") {
+TEST_CASE("launcher: processes left in a worker's process group are killed with the launch") {
   ShellLaunch launch("exec 9>$DIR/life; sleep 1000 & echo ready >&9");
   Fifo life(launch.path("life"));
   CHECK(launch.run().succeeded());
@@ -212,7 +212,7 @@ TEST_CASE("launcher: what a worker leaves in its process group ends with the lau
   CHECK(life.is_deserted());
 }
 
-TEST_CASE("launcher: a log file that cannot be written is told once and stops nothing") {
+TEST_CASE("launcher: a log file that cannot be written is reported once and stops nothing") {
   ShellLaunch launch("seq 1 2000");
   rlimit previous{};
   REQUIRE(::getrlimit(RLIMIT_FSIZE, &previous) == 0);

@@ -75,7 +75,7 @@ TEST_CASE("launcher: workers get torchrun's environment") {
   CHECK(value_in(env, "TORCH_NCCL_ASYNC_ERROR_HANDLING") == "1");
 }
 
-TEST_CASE("launcher: what an outer launcher has told stays out of the workers' environment") {
+TEST_CASE("launcher: variables of an outer launcher are not passed to the workers") {
   ShellLaunch launch("env");
   EnvironmentGuard outer({{"TORCHELASTIC_USE_AGENT_STORE", "True"},
                           {"LOCKSTEP_RUN_ID", "outer"},
@@ -91,7 +91,7 @@ TEST_CASE("launcher: what an outer launcher has told stays out of the workers' e
   CHECK(value_in(env, "RANK") == "0");
 }
 
-TEST_CASE("launcher: the cores are divided between the workers, unless the user has decided") {
+TEST_CASE("launcher: the cores are divided among the workers, unless OMP_NUM_THREADS is set") {
   ShellLaunch launch("env", 2);
   CHECK(launch.run().succeeded());
   CHECK(value_in(launch.log(0, "stdout.log"), "OMP_NUM_THREADS") ==
@@ -102,7 +102,7 @@ TEST_CASE("launcher: the cores are divided between the workers, unless the user 
   CHECK(value_in(text_of(launch.path("again/attempt_0/0/stdout.log")), "OMP_NUM_THREADS") == "13");
 }
 
-TEST_CASE("launcher: lines are shown with their rank, and kept as they are") {
+TEST_CASE("launcher: lines are shown with their rank, and logged unchanged") {
   ShellLaunch launch("printf 'out %s\\nno end' $RANK; printf '10%%\\r99%%\\nerr\\n' >&2", 2);
   CHECK(launch.run().succeeded());
   for (const std::string rank : {"0", "1"}) {
@@ -115,7 +115,7 @@ TEST_CASE("launcher: lines are shown with their rank, and kept as they are") {
   }
 }
 
-TEST_CASE("launcher: what --tee hides is in the log files only") {
+TEST_CASE("launcher: output hidden by --tee is in the log files only") {
   ShellLaunch launch("echo out; echo err >&2", 2);
   launch.options.tee = TeeSpec::parse("--tee", "0:1,1:2", 2);
   CHECK(launch.run().succeeded());
@@ -125,7 +125,7 @@ TEST_CASE("launcher: what --tee hides is in the log files only") {
   CHECK(launch.log(1, "stdout.log") == "out\n");
 }
 
-TEST_CASE("launcher: much output arrives whole") {
+TEST_CASE("launcher: large output is complete") {
   ShellLaunch launch("seq 1 200000");
   CHECK(launch.run().succeeded());
   const auto console = launch.console();
@@ -134,7 +134,7 @@ TEST_CASE("launcher: much output arrives whole") {
   CHECK(launch.log(0, "stdout.log").ends_with("\n200000\n"));
 }
 
-TEST_CASE("launcher: a console that nobody reads any more does not stop the workers") {
+TEST_CASE("launcher: a closed console does not stop the workers") {
   ShellLaunch launch("seq 1 200000; echo last");
   int ends[2];
   REQUIRE(::pipe(ends) == 0);
@@ -169,14 +169,14 @@ TEST_CASE("launcher: workers read no input and start with default signals") {
   uint64_t blocked = 1, ignored = 1;
   status >> name >> std::hex >> blocked >> name >> ignored;
   CHECK(blocked == 0);
-  // glibc keeps 32 and 33 for itself: whoever starts us by posix_spawn (make does) leaves them
-  // ignored, and no program can change that.
+  // glibc reserves 32 and 33: a parent that uses posix_spawn (such as make) leaves them ignored,
+  // and no program can change that.
   constexpr uint64_t kInternalSignals = uint64_t{3} << 31;
   CHECK((ignored & ~kInternalSignals) == 0);
 }
 
 TEST_CASE("launcher: rank 0 alone gets the listening socket, and no other descriptor leaks") {
-  // What this test inherited from its own caller is not the launcher's leak.
+  // Descriptors that this test inherited are not leaks of the launcher.
   REQUIRE(::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) == 0);
   ShellLaunch launch(
       "ls -l /proc/$$/fd | grep -c -e socket -e /tmp; echo fd=$LOCKSTEP_MASTER_LISTEN_FD; true", 2);
@@ -193,7 +193,7 @@ TEST_CASE("launcher: a rank that connects before rank 0 serves is queued, not re
       "connected'; "
       "echo done > $DIR/fifo; else read word < $DIR/fifo; fi",
       2);
-  // Nobody else reads it: rank 1 writes when rank 0 is there to take it.
+  // Only rank 0 reads it: the write of rank 1 blocks until rank 0 has opened it.
   REQUIRE(::mkfifo(launch.path("fifo").c_str(), 0600) == 0);
   CHECK(launch.run().succeeded());
   CHECK(launch.log(1, "stdout.log") == "connected\n");
@@ -211,7 +211,7 @@ TEST_CASE("launcher: a port that is taken is an environment error in one line") 
   CHECK_THROWS_AS(listen_as_master(everywhere.port, false), Error);
 }
 
-TEST_CASE("master socket: it can be connected to at once") {
+TEST_CASE("master socket: it accepts connections immediately") {
   const bool loopback_only = GENERATE(true, false);
   const auto master = listen_as_master(0, loopback_only);
   FileDescriptor client(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -222,7 +222,7 @@ TEST_CASE("master socket: it can be connected to at once") {
   CHECK(::connect(client.get(), reinterpret_cast<sockaddr*>(&name), sizeof name) == 0);
 }
 
-TEST_CASE("launcher: it uses no processor while nothing happens") {
+TEST_CASE("launcher: it uses no CPU time while idle") {
   ShellLaunch launch("exec sleep 1");
   launch.options.rendezvous.keep_alive = std::chrono::milliseconds(50);
   const auto begin = std::clock();
@@ -236,8 +236,7 @@ TEST_CASE("launcher: a program that cannot be executed is an input error") {
   CHECK(error_of(launch, ErrorKind::Config) ==
         "cannot start '/nonexistent/trainer': No such file or directory");
   launch.options.program = "no-such-program";
-  CHECK(error_of(launch, ErrorKind::Config) ==
-        "cannot start 'no-such-program': there is no such program in PATH");
+  CHECK(error_of(launch, ErrorKind::Config) == "cannot start 'no-such-program': not found in PATH");
   launch.options.program = "/etc/passwd";
   CHECK(error_of(launch, ErrorKind::Config) == "cannot start '/etc/passwd': Permission denied");
 }
@@ -253,7 +252,7 @@ TEST_CASE("launcher: numbers out of range are input errors") {
         "node rank 2: expected 0 to 1, one less than the number of nodes");
 }
 
-TEST_CASE("launcher: logs that cannot be made are an environment error") {
+TEST_CASE("launcher: a log directory that cannot be created is an environment error") {
   ShellLaunch launch("");
   launch.keep_logs_in("/proc/logs");
   CHECK(error_of(launch, ErrorKind::Environment).starts_with("cannot create directory /proc/logs"));

@@ -1,4 +1,4 @@
-// The messages of the rendezvous as bytes: peers of the same protocol read exactly these.
+// The rendezvous messages as bytes: peers with the same protocol version read exactly these.
 #include "launch/protocol/messages.h"
 
 #include <catch2/catch.hpp>
@@ -7,19 +7,19 @@
 namespace lockstep::launch {
 namespace {
 
-std::string refusal_of(const std::string& content) {
+std::string error_of(const std::string& content) {
   try {
     decode_node_message(content);
   } catch (const Error& error) {
     CHECK(error.kind() == ErrorKind::Environment);
     return error.what();
   }
-  return "it was read";
+  return "no error";
 }
 
 }  // namespace
 
-TEST_CASE("messages: the words of the wire stay as they are") {
+TEST_CASE("messages: the wire format does not change") {
   CHECK(encode(ChallengeMessage{.version = "1", .challenge = "a"}) ==
         R"({"challenge":"a","protocol":1,"type":"challenge","version":"1"})");
   CHECK(encode(NodeProofMessage{.version = "1", .challenge = "b", .proof = "c"}) ==
@@ -49,7 +49,7 @@ TEST_CASE("messages: the words of the wire stay as they are") {
   CHECK(encode(CoordinatorMessage(AliveMessage{})) == R"({"type":"alive"})");
 }
 
-TEST_CASE("messages: what is written is read as the same") {
+TEST_CASE("messages: encoding and decoding round-trip") {
   LaunchReport report{.world_size = 4};
   report.workers.push_back({.rank = 3, .local_rank = 1, .node_rank = 1, .host = "beta"});
   report.workers.back().exit.signal = 9;
@@ -88,17 +88,17 @@ TEST_CASE("messages: what is written is read as the same") {
   coordinator(AliveMessage{});
 }
 
-TEST_CASE("messages: bytes from outside are checked") {
+TEST_CASE("messages: received bytes are validated") {
   for (const char* garbage : {"", "{", "[]", "5", "{}", R"({"type": 5})"})
-    CHECK(refusal_of(garbage) == "something that is no message");
-  CHECK(refusal_of(R"({"type": "join"})") == "a message with a missing or wrong 'host'");
-  CHECK(refusal_of(R"({"type": "ready", "address": "", "port": 0})") ==
-        "a message with a missing or wrong 'port'");
-  CHECK(refusal_of(R"({"type": "status", "value": 5})") ==
-        "a message with a missing or wrong 'value'");
+    CHECK(error_of(garbage) == "malformed message");
+  CHECK(error_of(R"({"type": "join"})") == "invalid message: 'host' is missing or invalid");
+  CHECK(error_of(R"({"type": "ready", "address": "", "port": 0})") ==
+        "invalid message: 'port' is missing or invalid");
+  CHECK(error_of(R"({"type": "status", "value": 5})") ==
+        "invalid message: 'value' is missing or invalid");
   CHECK_THROWS_AS(decode_coordinator_message(R"({"type": "answer", "value": {"stacks": ["all"]}})"),
                   Error);
-  // A rank that cannot be read does not make its node a peer.
+  // An unreadable rank is skipped; the message remains valid.
   const auto status = decode_node_message(R"({"type": "status", "value": [5, {"rank": 1}]})");
   REQUIRE(status);
   CHECK(std::get<StatusMessage>(*status).ranks.empty());
@@ -107,7 +107,7 @@ TEST_CASE("messages: bytes from outside are checked") {
   CHECK_FALSE(decode_node_message(R"({"type": "stop"})"));
 }
 
-TEST_CASE("messages: of a rank's status all is told, or nothing") {
+TEST_CASE("messages: a rank's status is decoded completely or not at all") {
   RankView view{.progress = {.rank = 1, .pid = 77, .step = 3, .total_steps = 9}, .host = "h"};
   view.progress.phase = Phase::Backward;
   view.progress.operation = "gradient all_reduce";
@@ -127,7 +127,7 @@ TEST_CASE("messages: of a rank's status all is told, or nothing") {
   }
 }
 
-TEST_CASE("messages: a proof of another protocol can be told from garbage") {
+TEST_CASE("messages: a proof of another protocol version is distinguished from garbage") {
   const auto message =
       decode_node_message(R"({"type": "proof", "protocol": 2, "version": "9", "challenge": 5})");
   REQUIRE(message);

@@ -49,7 +49,7 @@ TEST_CASE("node environment: a launcher on each node of a Slurm step") {
   CHECK(read_node_env()->master_port == 4000);
 }
 
-TEST_CASE("node environment: srun with several tasks on a node is told what to do") {
+TEST_CASE("node environment: srun with several tasks on a node is rejected with a remedy") {
   EnvironmentGuard guard({{"SLURM_JOB_ID", "17"},
                           {"SLURM_STEP_ID", "0"},
                           {"SLURM_STEP_NODELIST", "n[1-2]"},
@@ -60,10 +60,10 @@ TEST_CASE("node environment: srun with several tasks on a node is told what to d
   CHECK(config_error_of_node() ==
         "srun started 4 tasks on 2 nodes, but 'lockstep launch' starts the ranks of a node itself: "
         "give srun --ntasks-per-node=1, or start lockstep-trainer without it (--nnodes 1 for "
-        "launches that have nothing to do with each other)");
+        "independent launches)");
 }
 
-TEST_CASE("node environment: a Slurm batch script is no node of several") {
+TEST_CASE("node environment: a Slurm batch script is not one of several nodes") {
   EnvironmentGuard guard({{"SLURM_JOB_ID", "17"},
                           {"SLURM_NNODES", "2"},
                           {"SLURM_NTASKS", "2"},
@@ -91,7 +91,7 @@ TEST_CASE("node environment: an indexed Job without NNODES is independent launch
   CHECK_FALSE(read_node_env());
 }
 
-TEST_CASE("node environment: what a manifest forgot or got wrong is named") {
+TEST_CASE("node environment: missing and invalid variables of a manifest are named") {
   EnvironmentGuard guard({{"JOB_COMPLETION_INDEX", "1"}, {"NNODES", "2"}});
   CHECK(config_error_of_node() ==
         "environment variable MASTER_ADDR is missing: this is node 1 of 2, so it must name the pod "

@@ -4,7 +4,7 @@
 
 namespace lockstep::launch {
 
-TEST_CASE("node list: the first host of what Slurm writes") {
+TEST_CASE("node list: the first host of a Slurm node list") {
   const auto [list, host] = GENERATE(table<std::string, std::string>({
       {"n1", "n1"},
       {"n1,n2", "n1"},
@@ -22,13 +22,13 @@ TEST_CASE("node list: the first host of what Slurm writes") {
   CHECK(first_host(list) == host);
 }
 
-TEST_CASE("node list: what is no list of hosts gives none") {
+TEST_CASE("node list: an invalid list has no first host") {
   const auto list = GENERATE(std::string(), ",n1", "[", "n[", "n[1", "n[]", "n[-1]", "n[a-b]", "n]",
                              "n 1", "(null)", "-n1", "n[1-2", "n\n", "n;reboot");
   CHECK_FALSE(first_host(list));
 }
 
-TEST_CASE("node list: names of any length do not grow without end") {
+TEST_CASE("node list: the length of names is limited") {
   CHECK_FALSE(first_host(std::string(256, 'n')));
   CHECK(first_host(std::string(255, 'n')));
 }

@@ -6,7 +6,7 @@
 
 namespace lockstep::launch {
 
-TEST_CASE("node order: one line, and the same when it is read again") {
+TEST_CASE("node order: one line, and writing and reading round-trip") {
   const NodeOrder order{.version = "1.2",
                         .directory = "/home/a b/it's",
                         .arguments = {"launch", "--program", "/bin/sh", "--", "-c", "a\n\"b\""},
@@ -22,12 +22,12 @@ TEST_CASE("node order: one line, and the same when it is read again") {
   CHECK(again.grace == order.grace);
 }
 
-TEST_CASE("node order: what is none is refused") {
+TEST_CASE("node order: invalid orders are rejected") {
   for (const char* text : {"", "hello", "{}", "[1]", R"({"version": 1})",
                            R"({"version": "", "directory": "", "arguments": "x"})"}) {
     try {
       parse_node_order(text);
-      FAIL("was taken: " << text);
+      FAIL("was accepted: " << text);
     } catch (const Error& error) {
       CHECK(error.kind() == ErrorKind::Config);
     }

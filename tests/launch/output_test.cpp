@@ -8,13 +8,13 @@
 namespace lockstep::launch {
 namespace {
 
-// The lines that come out when `pieces` arrive one after the other.
+// The output lines for input that arrives in `pieces`.
 std::vector<std::string> lines_of(const std::vector<std::string>& pieces) {
   LineSplitter splitter;
   std::vector<std::string> lines;
-  const auto take = [&](std::string_view line) { lines.emplace_back(line); };
-  for (const auto& piece : pieces) splitter.feed(piece, take);
-  splitter.finish(take);
+  const auto on_line = [&](std::string_view line) { lines.emplace_back(line); };
+  for (const auto& piece : pieces) splitter.feed(piece, on_line);
+  splitter.finish(on_line);
   return lines;
 }
 
@@ -32,18 +32,18 @@ std::string tee_error(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("line splitter: lines are whole however they arrive") {
+TEST_CASE("line splitter: lines are complete however the bytes are split") {
   CHECK(lines_of({"a\nb", "c\n", "\n", "d"}) == Lines{"a", "bc", "", "d"});
   CHECK(lines_of({}).empty());
 }
 
-TEST_CASE("line splitter: of a progress bar the last state is kept") {
+TEST_CASE("line splitter: only the last state of a progress bar is kept") {
   CHECK(lines_of({"10%\r", "50%\r100%\n", "next\n"}) == Lines{"100%", "next"});
   CHECK(lines_of({"dos\r\nline\r", "\nend"}) == Lines{"dos", "line", "end"});
   CHECK(lines_of({"half\r"}) == Lines{"half"});
 }
 
-TEST_CASE("line splitter: a line without end is passed on in pieces") {
+TEST_CASE("line splitter: a line longer than the limit is split") {
   constexpr auto kLimit = LineSplitter::kMaxLineLength;
   const auto lines = lines_of({std::string(kLimit + 10, 'x'), std::string(kLimit, 'x')});
   REQUIRE(lines.size() == 3);
@@ -57,7 +57,7 @@ TEST_CASE("tee: by default everything is shown") {
   CHECK(TeeSpec::parse("--tee", "3", 2).shows_everything(2));
 }
 
-TEST_CASE("tee: a number is for all workers, a list for those it names") {
+TEST_CASE("tee: a number applies to all workers, a list to those it names") {
   const auto out = TeeSpec::parse("--tee", "1", 2);
   CHECK(out.shows_stdout(1));
   CHECK_FALSE(out.shows_stderr(1));
@@ -70,7 +70,7 @@ TEST_CASE("tee: a number is for all workers, a list for those it names") {
   CHECK(TeeSpec::parse("--tee", "0:3,1:3", 2).shows_everything(2));
 }
 
-TEST_CASE("tee: what is not understood is named") {
+TEST_CASE("tee: invalid values are named") {
   for (const auto* text : {"", "4", "-1", "both", "0:", ":1", "0:1,", "0:4", "0:1,1"})
     CHECK(tee_error(text).starts_with("--tee " + std::string(text) +
                                       ": expected 0 (nothing), 1 (stdout)"));

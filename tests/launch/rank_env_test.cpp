@@ -34,7 +34,7 @@ TEST_CASE("rank environment: without a launcher it is one process") {
   CHECK_FALSE(env.error_file);
 }
 
-TEST_CASE("rank environment: torchrun's variables are understood") {
+TEST_CASE("rank environment: torchrun's variables are read") {
   EnvironmentGuard guard({{"RANK", "5"},
                           {"LOCAL_RANK", "1"},
                           {"WORLD_SIZE", "8"},
@@ -71,12 +71,12 @@ TEST_CASE("rank environment: RANK and WORLD_SIZE alone mean one process on each 
   CHECK(env.node_rank == 1);
 }
 
-TEST_CASE("rank environment: an agent that serves no store is not taken for one") {
+TEST_CASE("rank environment: torchrun's agent need not serve the store") {
   EnvironmentGuard guard({{"TORCHELASTIC_USE_AGENT_STORE", "False"}});
   CHECK_FALSE(read_rank_env().agent_serves_store);
 }
 
-TEST_CASE("rank environment: Slurm's variables are understood, uneven nodes too") {
+TEST_CASE("rank environment: Slurm's variables are read, also with uneven nodes") {
   EnvironmentGuard guard({{"SLURM_JOB_ID", "17"},
                           {"SLURM_STEP_ID", "2"},
                           {"SLURM_STEP_NODELIST", "n[07-10]"},
@@ -109,7 +109,7 @@ TEST_CASE("rank environment: Slurm's variables are understood, uneven nodes too"
         "the first must be smaller");
 }
 
-TEST_CASE("rank environment: all tasks of a Slurm step find one port, other steps another") {
+TEST_CASE("rank environment: all tasks of a Slurm step derive one port, other steps another") {
   EnvironmentGuard guard({{"SLURM_JOB_ID", "17"},
                           {"SLURM_STEP_ID", "0"},
                           {"SLURM_STEP_NODELIST", "n[1-2]"},
@@ -135,7 +135,7 @@ TEST_CASE("rank environment: all tasks of a Slurm step find one port, other step
   CHECK(read_rank_env().job_restarted);
   guard.set("SLURM_STEP_NODELIST", "n[1-");
   CHECK(config_error_of_environment() ==
-        "environment variable SLURM_STEP_NODELIST=n[1- is no list of hosts as Slurm writes it");
+        "environment variable SLURM_STEP_NODELIST=n[1- is not a Slurm host list");
 }
 
 TEST_CASE("rank environment: Slurm's tasks per node are used when there is no list") {
@@ -151,7 +151,7 @@ TEST_CASE("rank environment: Slurm's tasks per node are used when there is no li
   CHECK(read_rank_env().local_world_size == 2);
 }
 
-TEST_CASE("rank environment: a job step that is smaller than its job counts") {
+TEST_CASE("rank environment: the job step takes precedence over a larger job") {
   EnvironmentGuard guard({{"SLURM_JOB_ID", "17"},
                           {"SLURM_STEP_ID", "1"},
                           {"SLURM_STEP_NODELIST", "n2"},
@@ -179,7 +179,7 @@ TEST_CASE("rank environment: a Slurm allocation, its batch script and its shell 
   CHECK(env.job.empty());
 }
 
-TEST_CASE("rank environment: OpenMPI's variables win over those of the batch script it runs in") {
+TEST_CASE("rank environment: OpenMPI's variables take precedence over those of the batch script") {
   EnvironmentGuard guard({{"SLURM_PROCID", "0"},
                           {"SLURM_NTASKS", "4"},
                           {"OMPI_COMM_WORLD_RANK", "3"},
@@ -195,8 +195,7 @@ TEST_CASE("rank environment: OpenMPI's variables win over those of the batch scr
   CHECK(env.local_world_size == 2);
 }
 
-TEST_CASE(
-    "rank environment: PMI's variables are understood, and left to Slurm when it knows more") {
+TEST_CASE("rank environment: PMI's variables are read, unless Slurm's are more complete") {
   EnvironmentGuard guard({{"PMI_RANK", "1"},
                           {"PMI_SIZE", "2"},
                           {"MPI_LOCALRANKID", "1"},
@@ -219,7 +218,7 @@ TEST_CASE(
   CHECK(read_rank_env().node_rank == 1);
 }
 
-TEST_CASE("rank environment: ranks of mpirun on one host need no address and no port") {
+TEST_CASE("rank environment: ranks of mpirun on one host need neither address nor port") {
   EnvironmentGuard guard({{"OMPI_COMM_WORLD_RANK", "1"},
                           {"OMPI_COMM_WORLD_SIZE", "2"},
                           {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
@@ -233,7 +232,7 @@ TEST_CASE("rank environment: ranks of mpirun on one host need no address and no 
   CHECK(read_rank_env().master_port != env.master_port);
 }
 
-TEST_CASE("rank environment: ranks of MPICH on one host agree through what started them") {
+TEST_CASE("rank environment: ranks of MPICH on one host derive the port from their Hydra process") {
   EnvironmentGuard guard(
       {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"}});
   const auto port = read_rank_env().master_port;
@@ -243,7 +242,7 @@ TEST_CASE("rank environment: ranks of MPICH on one host agree through what start
   CHECK(read_rank_env().master_port == port);
 }
 
-TEST_CASE("rank environment: mpirun on several hosts must tell where rank 0 is") {
+TEST_CASE("rank environment: mpirun on several hosts requires MASTER_ADDR") {
   EnvironmentGuard guard({{"OMPI_COMM_WORLD_RANK", "1"},
                           {"OMPI_COMM_WORLD_SIZE", "2"},
                           {"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
@@ -257,7 +256,7 @@ TEST_CASE("rank environment: mpirun on several hosts must tell where rank 0 is")
   CHECK(read_rank_env().master_port >= 15000);
 }
 
-TEST_CASE("rank environment: MPICH on several hosts has no common port of its own") {
+TEST_CASE("rank environment: MPICH on several hosts requires MASTER_PORT") {
   EnvironmentGuard guard({{"PMI_RANK", "1"},
                           {"PMI_SIZE", "2"},
                           {"MPI_LOCALRANKID", "0"},
@@ -268,7 +267,7 @@ TEST_CASE("rank environment: MPICH on several hosts has no common port of its ow
         "port of head");
 }
 
-TEST_CASE("rank environment: what is missing is named") {
+TEST_CASE("rank environment: missing variables are named") {
   EnvironmentGuard guard({{"RANK", "0"}});
   CHECK(config_error_of_environment() ==
         "environment variable WORLD_SIZE is missing, but RANK is set");
@@ -303,7 +302,7 @@ TEST_CASE("rank environment: contradictions are named with their values") {
         "first must not be larger");
 }
 
-TEST_CASE("rank environment: values that are no numbers are named") {
+TEST_CASE("rank environment: values that are not numbers are named") {
   const auto text = GENERATE(std::string("two"), std::string("-1"), std::string("1x"),
                              std::string("99999999999"));
   EnvironmentGuard guard({{"RANK", "0"}, {"WORLD_SIZE", text.c_str()}});
@@ -311,14 +310,14 @@ TEST_CASE("rank environment: values that are no numbers are named") {
         "environment variable WORLD_SIZE=" + text + ": expected a number of at least 0");
 }
 
-TEST_CASE("rank environment: a port that does not exist is named") {
+TEST_CASE("rank environment: an invalid port is named") {
   EnvironmentGuard guard(
       {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "head"}, {"MASTER_PORT", "65536"}});
   CHECK(config_error_of_environment() ==
         "environment variable MASTER_PORT=65536: expected 1 to 65535");
 }
 
-TEST_CASE("rank environment: only a positive number asks for threads") {
+TEST_CASE("rank environment: only a positive number sets the threads") {
   EnvironmentGuard guard;
   CHECK_FALSE(requested_num_threads());
   guard.set("OMP_NUM_THREADS", "3");

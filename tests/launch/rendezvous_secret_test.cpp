@@ -1,4 +1,4 @@
-// What launchers prove to each other and how they name an endpoint, without a job.
+// Authentication, endpoints and tokens of the rendezvous, without a job.
 #include <catch2/catch.hpp>
 
 #include "launch/protocol/address.h"
@@ -35,7 +35,7 @@ TEST_CASE("rendezvous: a sealed message can be opened once, in order, and unchan
   SECTION("cut") { CHECK_THROWS_AS(reader.open(second.substr(0, 10)), Error); }
 }
 
-TEST_CASE("rendezvous: endpoints are read in every notation") {
+TEST_CASE("rendezvous: endpoints are parsed in every notation") {
   const auto text = [](const std::string& given) {
     const auto endpoint = parse_endpoint(given, 29400, "--rdzv-endpoint");
     return endpoint.host + " " + std::to_string(endpoint.port);

@@ -1,4 +1,4 @@
-// Coordinator and members in one process, without workers: what they say to each other decides.
+// Coordinator and clients in one process, without workers: they only exchange messages.
 #include <sys/socket.h>
 
 #include <catch2/catch.hpp>
@@ -26,7 +26,7 @@ struct Sum : StatusJudge {
   int num_attempts = 0;
 };
 
-// The launchers of a job as far as they meet: one turn moves all of them.
+// The rendezvous of a job: each iteration updates the coordinator and all clients.
 class Job {
  public:
   Job(int min_nodes, int max_nodes, int max_restarts = 0) {
@@ -41,31 +41,31 @@ class Job {
     options_.rendezvous.port = local_address(free.get()).port();
   }
 
-  // The first one serves. Returns its number.
+  // The first node serves the rendezvous. Returns its number.
   size_t add_node(std::optional<int> node_rank = std::nullopt, int num_workers = 1) {
     auto options = options_;
     options.rendezvous.node_rank = node_rank;
     options.num_workers = num_workers;
     options.host = "host" + std::to_string(clients_.size());
-    auto meeting = open_rendezvous(options, judge_);
-    if (meeting.coordinator) coordinator_ = std::move(meeting.coordinator);
-    clients_.push_back(std::move(meeting.client));
+    auto role = open_rendezvous(options, judge_);
+    if (role.coordinator) coordinator_ = std::move(role.coordinator);
+    clients_.push_back(std::move(role.client));
     clients_.back()->set_ready();
     return clients_.size() - 1;
   }
 
-  // The next order of a node.
+  // The next command for a node.
   template <class T>
   T next(size_t node) {
     const auto latest = PollSet::Clock::now() + 60s;
     while (PollSet::Clock::now() < latest) {
-      if (auto order = clients_[node]->next()) {
-        if (auto* wanted = std::get_if<T>(&*order)) return std::move(*wanted);
-        throw std::runtime_error("another order came");
+      if (auto command = clients_[node]->next()) {
+        if (auto* wanted = std::get_if<T>(&*command)) return std::move(*wanted);
+        throw std::runtime_error("unexpected command");
       }
-      turn();
+      run_once();
     }
-    throw std::runtime_error("no order came");
+    throw std::runtime_error("no command received");
   }
   void end(size_t node, int code, bool is_peer = false, const std::string& reason = {}) {
     LaunchReport report;
@@ -76,22 +76,22 @@ class Job {
     clients_[node]->report_attempt(report, false);
     clients_[node]->set_ready();
   }
-  // Until the coordinator says something that has `text` in it.
+  // Waits for a note of the coordinator that contains `text`.
   void await_note(const std::string& text) {
     const auto latest = PollSet::Clock::now() + 60s;
     while (PollSet::Clock::now() < latest) {
       for (const auto& note : coordinator_->take_notes())
         if (note.find(text) != std::string::npos) return;
-      turn();
+      run_once();
     }
-    throw std::runtime_error("no such note came");
+    throw std::runtime_error("no such note");
   }
-  // Its process is stopped: it hears and says nothing.
+  // Simulates a stopped process: it neither receives nor sends.
   void freeze(size_t node) { frozen_ = node; }
-  void lose(size_t node) { clients_[node]->leave(); }
-  // The coordinator learns of it while it sends, before it has looked at what came.
-  void lose_while_coordinator_sends(size_t node) {
-    lose(node);
+  void disconnect(size_t node) { clients_[node]->leave(); }
+  // The coordinator detects it when it sends, before it has polled the connection.
+  void disconnect_while_coordinator_sends(size_t node) {
+    disconnect(node);
     for (int i = 0; i < 10; ++i) {
       PollSet next_keep_alive;
       next_keep_alive.wake_at(PollSet::Clock::now() + options_.rendezvous.keep_alive);
@@ -103,8 +103,8 @@ class Job {
     clients_[node]->report_status({.ranks = {RankView{.progress = {.rank = rank}}}});
   }
   LaunchOptions& options() { return options_; }
-  // A stranger connects and says this. To be kept until it was heard.
-  FileDescriptor connect_stranger(const std::string& text) const {
+  // An unauthenticated connection that sends `text`. Keep it open until that has been received.
+  FileDescriptor connect_and_send(const std::string& text) const {
     const auto address = resolve(options_.rendezvous.host, options_.rendezvous.port).front();
     FileDescriptor fd(::socket(address.get()->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
     REQUIRE(::connect(fd.get(), address.get(), address.size) == 0);
@@ -114,7 +114,7 @@ class Job {
   std::vector<std::string> take_notes() { return coordinator_->take_notes(); }
 
  private:
-  void turn() {
+  void run_once() {
     PollSet polls;
     coordinator_->watch(polls);
     for (size_t i = 0; i < clients_.size(); ++i)
@@ -134,7 +134,7 @@ class Job {
 
 }  // namespace
 
-TEST_CASE("rendezvous: nodes get consecutive ranks, and the address of node 0") {
+TEST_CASE("rendezvous: nodes get consecutive ranks and the address of node 0") {
   Job job(2, 2);
   job.add_node(std::nullopt, 3);
   job.add_node(std::nullopt, 2);
@@ -150,7 +150,7 @@ TEST_CASE("rendezvous: nodes get consecutive ranks, and the address of node 0") 
   CHECK(second.run_id == "run");
 }
 
-TEST_CASE("rendezvous: numbers that users give decide the order") {
+TEST_CASE("rendezvous: node ranks set by the user determine the order") {
   Job job(3, 3);
   job.add_node(2);
   job.add_node(0);
@@ -160,7 +160,7 @@ TEST_CASE("rendezvous: numbers that users give decide the order") {
   CHECK(job.next<NodePlace>(2).node_rank == 1);
 }
 
-TEST_CASE("rendezvous: a failure stops all, is told to all, and names the rank") {
+TEST_CASE("rendezvous: a failure stops all nodes, and all get the rank that failed") {
   Job job(2, 2);
   job.add_node();
   job.add_node();
@@ -177,7 +177,7 @@ TEST_CASE("rendezvous: a failure stops all, is told to all, and names the rank")
   }
 }
 
-TEST_CASE("rendezvous: a failed attempt is followed by another, until none is left") {
+TEST_CASE("rendezvous: a failed attempt is restarted until no restart is left") {
   Job job(2, 2, 1);
   job.add_node();
   job.add_node();
@@ -203,11 +203,11 @@ TEST_CASE("rendezvous: an input error is final") {
   CHECK(job.next<FinishMessage>(0).report.exit_code() == 78);
 }
 
-TEST_CASE("rendezvous: with a lost node the others go on when they are enough") {
+TEST_CASE("rendezvous: after the loss of a node the others continue if they are enough") {
   Job job(2, 3, 1);
   for (int i = 0; i < 3; ++i) job.add_node();
   for (const size_t node : {0, 1, 2}) job.next<NodePlace>(node);
-  job.lose(1);
+  job.disconnect(1);
   for (const size_t node : {0, 2}) {
     job.next<StopOrder>(node);
     job.end(node, 75, true);
@@ -218,7 +218,7 @@ TEST_CASE("rendezvous: with a lost node the others go on when they are enough") 
   CHECK(last.restart_count == 1);
 }
 
-TEST_CASE("rendezvous: a node whose connection breaks while something is sent to it is lost too") {
+TEST_CASE("rendezvous: a node whose connection fails while sending is dropped too") {
   Job job(2, 2, 1);
   job.options().rendezvous.keep_alive = 1ms;
   job.options().rendezvous.keep_alive_attempts = 1'000'000;
@@ -226,8 +226,8 @@ TEST_CASE("rendezvous: a node whose connection breaks while something is sent to
   job.add_node();
   job.next<NodePlace>(0);
   job.next<NodePlace>(1);
-  job.lose_while_coordinator_sends(1);
-  // Ranks that were stopped because of the loss end in good order.
+  job.disconnect_while_coordinator_sends(1);
+  // Ranks that were stopped because of the loss exit gracefully.
   job.next<StopOrder>(0);
   job.end(0, 128 + SIGTERM);
   job.add_node();
@@ -235,7 +235,7 @@ TEST_CASE("rendezvous: a node whose connection breaks while something is sent to
   CHECK(job.next<NodePlace>(2).restart_count == 1);
 }
 
-TEST_CASE("rendezvous: when ranks end after a signal, every node is told so") {
+TEST_CASE("rendezvous: when ranks exit after a signal, it is reported to every node") {
   Job job(2, 2, 1);
   job.add_node();
   job.add_node();
@@ -247,45 +247,46 @@ TEST_CASE("rendezvous: when ranks end after a signal, every node is told so") {
   for (const size_t node : {0, 1}) {
     const auto report = job.next<FinishMessage>(node).report;
     CHECK(report.exit_code() == 143);
-    CHECK(report.summary() == "the ranks ended after SIGTERM");
+    CHECK(report.summary() == "the ranks exited after SIGTERM");
   }
 }
 
-TEST_CASE("rendezvous: a newcomer waits for the next restart, and a survivor keeps its place") {
+TEST_CASE("rendezvous: a new node waits for the next restart, a surviving one keeps its place") {
   Job job(1, 2, 1);
   job.add_node();
   job.next<NodePlace>(0);
   job.add_node();
-  job.await_note("host1 (127.0.0.1) came: it takes part from the next restart on");
+  job.await_note("host1 (127.0.0.1) joined: it takes part from the next restart");
   job.end(0, 75);
   CHECK(job.next<NodePlace>(0).node_rank == 0);
   CHECK(job.next<NodePlace>(1).node_rank == 1);
 }
 
-TEST_CASE("rendezvous: a node more than there may be is a replacement") {
+TEST_CASE("rendezvous: a node beyond the maximum is a spare") {
   Job job(2, 2, 1);
   for (int i = 0; i < 3; ++i) job.add_node();
   for (const size_t node : {0, 1}) CHECK(job.next<NodePlace>(node).num_nodes == 2);
-  job.lose(1);
+  job.disconnect(1);
   job.next<StopOrder>(0);
   job.end(0, 75, true);
   CHECK(job.next<NodePlace>(0).node_rank == 0);
   CHECK(job.next<NodePlace>(2).node_rank == 1);
 }
 
-TEST_CASE("rendezvous: a number is one node's, as long as that one answers") {
+TEST_CASE("rendezvous: a node rank is unique as long as its node responds") {
   Job job(2, 2, 1);
   job.options().rendezvous.keep_alive = 100ms;
   job.add_node(0);
   job.add_node(1);
   job.next<NodePlace>(0);
   job.next<NodePlace>(1);
-  SECTION("it answers: the newcomer is told who has it") {
+  SECTION("it responds: the new node gets an error") {
     const auto error = job.next<FinishMessage>(job.add_node(1)).error;
     REQUIRE(error);
-    CHECK(error->message == "--node-rank 1 is taken by host1 (127.0.0.1): each node has its own");
+    CHECK(error->message ==
+          "--node-rank 1 is already used by host1 (127.0.0.1): each node needs its own");
   }
-  SECTION("it does not: the newcomer takes its place") {
+  SECTION("it does not: the new node takes its place") {
     job.freeze(1);
     job.add_node(1);
     job.next<StopOrder>(0);
@@ -295,13 +296,13 @@ TEST_CASE("rendezvous: a number is one node's, as long as that one answers") {
   }
 }
 
-TEST_CASE("rendezvous: a lost node is the cause when the others only waited for it") {
+TEST_CASE("rendezvous: a lost node is the cause if the others only lost a peer") {
   Job job(2, 2);
   job.add_node();
   job.add_node();
   job.next<NodePlace>(0);
   job.next<NodePlace>(1);
-  job.lose(1);
+  job.disconnect(1);
   job.next<StopOrder>(0);
   job.end(0, 75, true);
   const auto report = job.next<FinishMessage>(0).report;
@@ -310,8 +311,7 @@ TEST_CASE("rendezvous: a lost node is the cause when the others only waited for 
   CHECK(report.exit_code() == 75);
 }
 
-TEST_CASE(
-    "rendezvous: a node that was dropped while its workers ended is not ready, and not dead") {
+TEST_CASE("rendezvous: a node that was dropped while its workers exited reports without an error") {
   Job job(2, 2, 1);
   job.options().rendezvous.keep_alive = 100ms;
   job.add_node();
@@ -320,21 +320,20 @@ TEST_CASE(
   job.next<NodePlace>(1);
   job.freeze(1);
   job.next<StopOrder>(0);
-  job.report_status(1,
-                  1);  // the other side has closed the connection: this tells, and the next fails
+  job.report_status(1, 1);  // the peer has closed the connection: this detects it, the next fails
   CHECK_NOTHROW(job.end(1, 75, true));
 }
 
-TEST_CASE("rendezvous: nodes that do not come are waited for, not for ever") {
+TEST_CASE("rendezvous: waiting for nodes times out") {
   Job job(2, 2);
   job.options().rendezvous.join_timeout = 50ms;
   job.add_node();
   const auto report = job.next<FinishMessage>(0).report;
-  CHECK(report.summary() == "1 of at least 2 nodes came within 0.05 s");
+  CHECK(report.summary() == "timed out after 0.05 s: 1 of 2 required nodes joined");
   CHECK(report.exit_code() == 75);
 }
 
-TEST_CASE("rendezvous: statuses of all nodes are judged, and the answer goes to all") {
+TEST_CASE("rendezvous: the status of all nodes is judged, and the request goes to all") {
   Job job(2, 2);
   job.add_node();
   job.add_node();
@@ -346,7 +345,7 @@ TEST_CASE("rendezvous: statuses of all nodes are judged, and the answer goes to 
   CHECK(job.next<StackRequest>(1).ranks == std::vector{42});
 }
 
-TEST_CASE("rendezvous: a node with another token or other agreements is told why") {
+TEST_CASE("rendezvous: a node with another token or other agreements gets the reason") {
   Job job(2, 2);
   job.options().rendezvous.agreements = {{"--rdzv-id", "one"}};
   job.add_node();
@@ -367,24 +366,24 @@ TEST_CASE("rendezvous: a node with another token or other agreements is told why
   }
 }
 
-TEST_CASE("rendezvous: of strangers that send garbage one line per host is told") {
+TEST_CASE("rendezvous: connections that send garbage are reported once per host") {
   Job job(2, 2);
   job.add_node();
-  std::vector<FileDescriptor> strangers;
+  std::vector<FileDescriptor> connections;
   for (const char* garbage : {"GET / HTTP/1.1\r\n\r\n", "\x16\x03\x01 and more", "0000 {}", "9999"})
-    strangers.push_back(job.connect_stranger(garbage));
+    connections.push_back(job.connect_and_send(garbage));
   job.add_node();
   for (const size_t node : {0, 1}) job.next<NodePlace>(node);
-  int told = 0;
+  int num_reported = 0;
   for (const auto& note : job.take_notes())
-    told += note.starts_with("turned 127.0.0.1 away: it is not a Lockstep launcher: ");
-  CHECK(told == 1);
+    num_reported += note.starts_with("rejected 127.0.0.1: it is not a Lockstep launcher: ");
+  CHECK(num_reported == 1);
 }
 
-TEST_CASE("rendezvous: a node of another version is told so in one line") {
+TEST_CASE("rendezvous: a node of another version is reported on one line") {
   Job job(2, 2);
   job.add_node();
-  const auto stranger = job.connect_stranger(
+  const auto connection = job.connect_and_send(
       make_frame(R"({"type": "proof", "protocol": 2, "version": "9.9.9", "key": "of then"})"));
   job.await_note("; the node has Lockstep 9.9.9: install the same version");
 }

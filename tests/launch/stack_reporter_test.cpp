@@ -11,7 +11,7 @@ using namespace lockstep::launch;
 using namespace std::chrono_literals;
 using Catch::Matchers::Contains;
 
-TEST_CASE("stacks: a thread that waits is shown where it waits") {
+TEST_CASE("stacks: a waiting thread is shown with the function in which it waits") {
   ProgressPage page;
   std::mutex mutex;
   std::condition_variable_any condition;
@@ -27,16 +27,16 @@ TEST_CASE("stacks: a thread that waits is shown where it waits") {
       REQUIRE(page.wait_for_stacks(request, 60s));
     }
     CHECK_THAT(page.stacks(), Contains("training thread\n"));
-    // Its name and its wait may come later than the first question.
+    // Its name and its wait may be set after the first request.
     const auto shows = [&](const char* text) {
       return page.stacks().find(text) != std::string::npos;
     };
-    const auto latest = std::chrono::steady_clock::now() + 60s;
+    const auto deadline = std::chrono::steady_clock::now() + 60s;
     while ((!shows("lockstep-data\n") || !shows("wait")) &&
-           std::chrono::steady_clock::now() < latest)
+           std::chrono::steady_clock::now() < deadline)
       page.wait_for_stacks(page.request_stacks(), 60s);
     CHECK_THAT(page.stacks(), Contains("lockstep-data\n") && Contains("wait"));
   }
-  const auto request = page.request_stacks();  // nobody answers any more, and nobody dies of it
+  const auto request = page.request_stacks();  // without a reporter: no response, no crash
   CHECK_FALSE(page.wait_for_stacks(request, 10ms));
 }

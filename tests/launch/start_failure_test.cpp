@@ -5,13 +5,13 @@
 namespace lockstep::launch {
 namespace {
 
-Error failure_of(int code, const std::string& said) {
-  return start_failure("gpu2", "/opt/lockstep", ProcessExit{.code = code, .signal = {}}, said);
+Error failure_of(int code, const std::string& last_line) {
+  return start_failure("gpu2", "/opt/lockstep", ProcessExit{.code = code, .signal = {}}, last_line);
 }
 
 }  // namespace
 
-TEST_CASE("start failure: what ssh says is told with the host and what to do") {
+TEST_CASE("start failure: the message of ssh is reported with host and remedy") {
   const auto refused = failure_of(255, "root@gpu2: Permission denied (publickey).");
   CHECK(refused.kind() == ErrorKind::Config);
   CHECK(refused.what() ==
@@ -26,7 +26,7 @@ TEST_CASE("start failure: what ssh says is told with the host and what to do") {
   CHECK(failure_of(255, "").kind() == ErrorKind::Environment);
 }
 
-TEST_CASE("start failure: a program that is not there is told with its path") {
+TEST_CASE("start failure: a missing program is reported with its path") {
   const auto missing = failure_of(127, "sh: 1: /opt/lockstep: not found");
   CHECK(missing.kind() == ErrorKind::Config);
   CHECK(missing.what() ==
@@ -36,15 +36,15 @@ TEST_CASE("start failure: a program that is not there is told with its path") {
 }
 
 TEST_CASE("start failure: an error of Lockstep there is passed on with its kind") {
-  const auto config = failure_of(78, "lockstep: error: cannot work in /x: No such file");
+  const auto config = failure_of(78, "lockstep: error: cannot change to /x: No such file");
   CHECK(config.kind() == ErrorKind::Config);
-  CHECK(config.what() == std::string("cannot start on gpu2: cannot work in /x: No such file"));
+  CHECK(config.what() == std::string("cannot start on gpu2: cannot change to /x: No such file"));
   CHECK(failure_of(75, "lockstep: error: no room").kind() == ErrorKind::Environment);
 }
 
-TEST_CASE("start failure: anything else is told as it was") {
+TEST_CASE("start failure: other errors are reported unchanged") {
   CHECK(failure_of(1, "Segmentation fault").what() ==
-        std::string("cannot start on gpu2: /opt/lockstep ended with code 1: Segmentation fault"));
+        std::string("cannot start on gpu2: /opt/lockstep exited with code 1: Segmentation fault"));
 }
 
 }  // namespace lockstep::launch

@@ -12,7 +12,7 @@ namespace {
 
 Batch labeled(const at::Tensor& label) { return {.fields = {{"label", label}}, .indices = {}}; }
 
-TEST_CASE("classification: loss is the mean cross-entropy, accuracy counts the greatest logits") {
+TEST_CASE("classification: loss is the mean cross-entropy, accuracy counts the largest logits") {
   const auto logits =
       at::tensor(std::vector<float>{0, 0, 5, 0, 0, 9}).reshape({3, 2}).requires_grad_();
   const auto label = at::tensor(std::vector<int64_t>{0, 1, 1});
@@ -27,7 +27,7 @@ TEST_CASE("classification: loss is the mean cross-entropy, accuracy counts the g
   CHECK_FALSE(outputs.sums.at("accuracy").requires_grad());
 }
 
-TEST_CASE("classification: without labels there are predictions alone") {
+TEST_CASE("classification: without labels there are only predictions") {
   const auto outputs = classification_outputs(at::zeros({3, 2}), Batch{});
   CHECK(outputs.predictions.defined());
   CHECK_FALSE(outputs.loss.defined());
@@ -35,7 +35,7 @@ TEST_CASE("classification: without labels there are predictions alone") {
   CHECK(outputs.count == 3);
 }
 
-TEST_CASE("classification: labels that do not fit are errors of the input") {
+TEST_CASE("classification: invalid labels are Config errors") {
   const auto error = [](const at::Tensor& label) {
     return error_of([&] { classification_outputs(at::zeros({2, 10}), labeled(label)); });
   };
@@ -50,13 +50,13 @@ TEST_CASE("classification: labels that do not fit are errors of the input") {
       "config: the model needs one int64 label per sample: 'label' is Long [3], expected Long [2]");
   CHECK(error(at::zeros({2}, at::kFloat)) ==
         "config: the model needs one int64 label per sample: 'label' is Float [2], expected Long "
-        "[2]; save whole numbers, or in a table set label_kind: class");
+        "[2]; save integers, or for a table set label_kind: class");
   CHECK(error(at::zeros({2, 1}, at::kLong)) ==
         "config: the model needs one int64 label per sample: 'label' is Long [2, 1], expected Long "
         "[2]");
 }
 
-TEST_CASE("classification: labels of other integer types are those of int64") {
+TEST_CASE("classification: labels of other integer types are equivalent to int64") {
   const auto logits = at::tensor(std::vector<float>{1, 2, 3, 4, 3, 2}).view({2, 3});
   const auto loss_of = [&](at::ScalarType type) {
     const auto label = at::tensor(std::vector<int64_t>{2, 1}).to(type);
@@ -66,7 +66,7 @@ TEST_CASE("classification: labels of other integer types are those of int64") {
     CHECK(loss_of(type) == loss_of(at::kLong));
 }
 
-TEST_CASE("classification: inputs of another precision become float32, integers are refused") {
+TEST_CASE("classification: floating-point inputs become float32, integers are rejected") {
   const Batch batch{.fields = {{"double", at::full({2, 3}, 0.1, at::kDouble)},
                                {"half", at::ones({2, 3}, at::kHalf)},
                                {"byte", at::ones({2, 3}, at::kByte)}},

@@ -46,7 +46,7 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory):
-    """Random images, all 256 byte values among them, as IDX files."""
+    """Random images with all 256 byte values, as IDX files."""
     directory = tmp_path_factory.mktemp("images")
     rng = np.random.default_rng(0)
     idx.write_idx(directory / "train-images-idx3-ubyte", rng.integers(0, 256, (BATCH_SIZE, 28, 28)))
@@ -133,7 +133,7 @@ def run_python_gpt(seed, sizes, tokens_BT, targets_BT):
 @pytest.mark.parametrize("separator", [None, 0], ids=["windows", "documents"])
 @pytest.mark.parametrize("case", GPTS)
 def test_every_bit_of_a_gpt_is_equal(case, separator, tmp_path):
-    """Also where targets of padding do not count."""
+    """Also with ignored padding targets."""
     sizes, path = GPTS[case], tmp_path / "text.bin"
     make_text(path, sizes["vocab_size"], separator)
     data = {"name": "tokens", "path": str(path), "length": TOKENS_PER_SAMPLE}
@@ -173,7 +173,7 @@ TWINS = {
 
 
 def train_step(model_class, arguments):
-    """Everything a model holds before and after a step, and what it said."""
+    """The state of a model before and after a step, and its outputs."""
     torch.manual_seed(5)
     model = model_class(**arguments)
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}

@@ -1,4 +1,4 @@
-// The built-in models, built through the registry as a run file does.
+// The built-in models, built through the registry as from a run file.
 #include <ATen/ATen.h>
 
 #include <catch2/catch.hpp>
@@ -34,7 +34,7 @@ constexpr const char* kSmallVit =
     "{name: vit, image_size: 8, patch_size: 4, layers: 1, heads: 2, width: 8, mlp_width: 16, "
     "in_channels: 1, classes: 10}";
 
-TEST_CASE("zoo: parameters carry the names of the Python modules") {
+TEST_CASE("zoo: parameters have the names of the Python modules") {
   CHECK(build("{name: mlp, hidden: [4, 3]}")->named_parameters().keys() ==
         std::vector<std::string>{"layers.0.weight", "layers.0.bias", "layers.2.weight",
                                  "layers.2.bias", "layers.4.weight", "layers.4.bias"});
@@ -43,7 +43,7 @@ TEST_CASE("zoo: parameters carry the names of the Python modules") {
                                  "fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias"});
 }
 
-TEST_CASE("zoo: every model gives logits, a loss and gradients for all its parameters") {
+TEST_CASE("zoo: every model returns logits, a loss and gradients of all parameters") {
   for (const auto* yaml :
        {"{name: mlp, hidden: [8]}", "{name: cnn, channels: [4, 6], hidden: 8}", kSmallResnet}) {
     INFO(yaml);
@@ -71,7 +71,7 @@ TEST_CASE("zoo: a step against the gradient lowers the loss") {
   }
 }
 
-TEST_CASE("zoo: the mlp flattens images, the cnn takes the size and channels it was told") {
+TEST_CASE("zoo: the mlp flattens images, the cnn accepts the configured size and channels") {
   CHECK(build("{name: mlp, inputs: 12, classes: 3, hidden: []}")
             ->forward(Batch{.fields = {{"image", at::zeros({2, 3, 2, 2})}}, .indices = {}})
             .predictions.sizes() == at::IntArrayRef{2, 3});
@@ -81,7 +81,7 @@ TEST_CASE("zoo: the mlp flattens images, the cnn takes the size and channels it 
             .predictions.sizes() == at::IntArrayRef{2, 4});
 }
 
-TEST_CASE("zoo: batches that do not fit are errors with the shapes") {
+TEST_CASE("zoo: errors for invalid batches state the shapes") {
   CHECK(forward_error("{name: mlp}", images({4, 1, 8, 8})) ==
         "config: model mlp has inputs: 784, but 'image' is [4, 1, 8, 8], 64 per sample; set "
         "model.inputs");
@@ -114,7 +114,7 @@ at::Tensor some_tokens(at::IntArrayRef shape) {
   return at::randint(11, shape, at::kLong);
 }
 
-TEST_CASE("zoo: the gpt has the names and shapes of GPT-2's files") {
+TEST_CASE("zoo: the gpt has the names and shapes of GPT-2 checkpoints") {
   const auto model = build(kSmallGpt);
   const auto parameters = model->named_parameters();
   CHECK(parameters.keys() ==
@@ -130,7 +130,7 @@ TEST_CASE("zoo: the gpt has the names and shapes of GPT-2's files") {
   CHECK(parameters["transformer.h.0.mlp.c_fc.weight"].sizes() == at::IntArrayRef{8, 32});
 }
 
-TEST_CASE("zoo: no token of a gpt sees those behind it") {
+TEST_CASE("zoo: tokens of a gpt do not attend to later tokens") {
   const auto model = build(kSmallGpt);
   auto tokens = some_tokens({2, 6});
   const auto before = model->forward(text(tokens, tokens)).predictions;
@@ -141,7 +141,7 @@ TEST_CASE("zoo: no token of a gpt sees those behind it") {
   CHECK(at::equal(before[1], after[1]));
 }
 
-TEST_CASE("zoo: a gpt's loss is the mean over the targets that count, 0 where none does") {
+TEST_CASE("zoo: a gpt's loss is the mean over targets that are not ignored, 0 without any") {
   const auto model = build(kSmallGpt);
   CHECK(model->target_name() == "tokens");
   model->eval();
@@ -164,7 +164,7 @@ TEST_CASE("zoo: a gpt's loss is the mean over the targets that count, 0 where no
     CHECK(parameter.grad().abs().sum().item<float>() == 0);
 }
 
-TEST_CASE("zoo: dropout of a gpt changes what training sees, not what evaluation does") {
+TEST_CASE("zoo: dropout of a gpt affects training, not evaluation") {
   const auto model =
       build("{name: gpt, vocab_size: 11, context: 6, layers: 1, heads: 2, width: 8, dropout: 0.5}");
   const auto batch = text(some_tokens({2, 6}), some_tokens({2, 6}));
@@ -174,23 +174,22 @@ TEST_CASE("zoo: dropout of a gpt changes what training sees, not what evaluation
   CHECK(loss() == loss());
 }
 
-TEST_CASE("zoo: text that does not fit a gpt is an error of the input") {
+TEST_CASE("zoo: invalid tokens for a gpt are Config errors") {
   const auto error = [](const at::Tensor& tokens, const at::Tensor& targets) {
     return forward_error(kSmallGpt, text(tokens, targets));
   };
   const auto good = some_tokens({2, 6});
   CHECK(error(at::full({2, 6}, 11, at::kLong), good) ==
-        "config: 'tokens' holds token 11, but the model has a vocabulary of 11: tokens 0 to 10 are "
+        "config: 'tokens' has token 11, but the model has a vocabulary of 11: tokens 0 to 10 are "
         "valid; set model.vocab_size");
   CHECK(error(at::full({2, 6}, -100, at::kLong), good)
-            .starts_with("config: 'tokens' holds token -100"));
-  CHECK(
-      error(good, at::full({2, 6}, -1, at::kLong)).starts_with("config: 'targets' holds token -1"));
+            .starts_with("config: 'tokens' has token -100"));
+  CHECK(error(good, at::full({2, 6}, -1, at::kLong)).starts_with("config: 'targets' has token -1"));
   CHECK(error(some_tokens({2, 7}), some_tokens({2, 7})) ==
         "config: model gpt takes up to 6 tokens, but 'tokens' is [2, 7]; set model.context or the "
         "length of the samples");
   CHECK(error(good, some_tokens({2, 5})) ==
-        "config: the model needs a target per token: 'targets' is [2, 5], expected [2, 6]");
+        "config: the model needs one target per token: 'targets' is [2, 5], expected [2, 6]");
   CHECK(error(at::zeros({2, 6}), good) ==
         "config: the model needs int64 tokens of equal length: 'tokens' is Float [2, 6], expected "
         "Long [B, T]");
@@ -198,7 +197,7 @@ TEST_CASE("zoo: text that does not fit a gpt is an error of the input") {
         "config: model gpt: 3 heads do not divide a width of 128");
 }
 
-TEST_CASE("zoo: a resnet takes images of any size, and has torchvision's names") {
+TEST_CASE("zoo: a resnet accepts images of any size, and has torchvision's names") {
   const auto model = build(kSmallResnet);
   for (const int64_t size : {9, 28, 40})
     CHECK(model->forward(images({2, 1, size, size + 1})).predictions.sizes() ==
@@ -209,7 +208,7 @@ TEST_CASE("zoo: a resnet takes images of any size, and has torchvision's names")
   CHECK(parameters["fc.weight"].sizes() == at::IntArrayRef{1000, 2048});
 }
 
-TEST_CASE("zoo: a resnet's blocks can begin as the identity") {
+TEST_CASE("zoo: a resnet's blocks can be initialized as the identity") {
   const auto norm = [](const std::string& yaml) {
     return build(yaml)->named_parameters()["layer1.0.bn2.weight"].sum().item<float>();
   };
@@ -217,14 +216,14 @@ TEST_CASE("zoo: a resnet's blocks can begin as the identity") {
   CHECK(norm("{name: resnet, zero_init_residual: true}") == 0);
 }
 
-TEST_CASE("zoo: images that do not fit a resnet or a vit are errors of the input") {
+TEST_CASE("zoo: invalid images for a resnet or a vit are Config errors") {
   CHECK(
       forward_error("{name: resnet}", images({2, 1, 28, 28})) ==
       "config: model resnet takes float images [B, 3, H, W], but 'image' is Float [2, 1, 28, 28]; "
       "set model.in_channels");
   CHECK(forward_error(kSmallResnet, images({1, 1, 8, 8})) ==
         "config: model resnet cannot train on a batch of one image of 8x8: its norms need more "
-        "than one value; give larger batches, data.drop_last or larger images");
+        "than one value; use larger batches, data.drop_last or larger images");
   const auto use = [](int64_t last_batch_size) {
     return ModelUse{
         .device = "cpu", .batch_size = 4, .last_batch_size = last_batch_size, .first_samples = [] {
@@ -236,7 +235,7 @@ TEST_CASE("zoo: images that do not fit a resnet or a vit are errors of the input
           build(kSmallResnet)->verify(use(1));
         }).starts_with("config: model resnet cannot train on a batch of one image"));
   CHECK(error_of([] { build("{name: resnet, depth: 20}"); }) ==
-        "config: model resnet has no depth of 20: 18, 34, 50, 101 and 152 are valid");
+        "config: model resnet: invalid depth 20; valid: 18, 34, 50, 101, 152");
   CHECK(forward_error(kSmallVit, images({2, 1, 8, 9})) ==
         "config: model vit takes float images [B, 1, 8, 8], but 'image' is Float [2, 1, 8, 9]; set "
         "model.in_channels and model.image_size");
@@ -247,13 +246,12 @@ TEST_CASE("zoo: images that do not fit a resnet or a vit are errors of the input
         "config: model vit: 5 heads do not divide a width of 768");
 }
 
-TEST_CASE("zoo: a cnn that its images are too small for is an error") {
+TEST_CASE("zoo: images that are too small for a cnn are an error") {
   CHECK(error_of([] { build("{name: cnn, image_size: 10, channels: [4, 4, 4]}"); }) ==
-        "config: model cnn: images of 10 pixels are too small for 3 convolutions; give fewer "
-        "channels (convolution 3 has "
-        "nothing left to work on)");
+        "config: model cnn: images of 10 pixels are too small for 3 convolutions; use fewer "
+        "channels (the input of convolution 3 is empty)");
   CHECK(error_of([] { build("{name: cnn, channels: []}"); }) ==
-        "config: model cnn: channels is empty; give at least one, e.g. [32, 64]");
+        "config: model cnn: channels is empty; set at least one, e.g. [32, 64]");
   CHECK(error_of([] {
           build("{name: mlp, hidden: [0]}");
         }).starts_with("config: run.yaml:1: model.hidden[0]: expected at least 1"));

@@ -118,10 +118,10 @@ TEST_CASE("runs show: one page with metrics, ranks, checkpoints and config") {
   std::filesystem::create_directories(lab.path() / "mnist-2/checkpoints/.tmp-7");
   std::filesystem::create_directories(lab.path() / "mnist-2/logs");
   record_end(lab.path() / "mnist-2", {.state = RunState::Failed,
-                                    .exit_code = 75,
-                                    .signal = 9,
-                                    .rank = 1,
-                                    .reason = "rank 1 was killed"});
+                                      .exit_code = 75,
+                                      .signal = 9,
+                                      .rank = 1,
+                                      .reason = "rank 1 was killed"});
   const auto page = Json::parse(lab({"show", "mnist-2", "--json"}));
   CHECK(page["id"] == "mnist-2");
   CHECK(page["state"] == "failed");
@@ -242,9 +242,9 @@ TEST_CASE("runs: bad input is one Config error that says what is valid") {
         "compare, export, watch, tag, stop, delete, gc");
   CHECK(lab.error_of({"show", "mnist-2"}).ends_with("did you mean 'mnist-1'?"));
   CHECK(lab.error_of({"show"}) ==
-        "config: lockstep runs show: which run? Give its ID, see lockstep runs list");
+        "config: lockstep runs show: missing run ID; 'lockstep runs list' lists the runs");
   CHECK(lab.error_of({"show", "mnist-1", "more"}) ==
-        "config: lockstep runs show: 'more' is one argument too many");
+        "config: lockstep runs show: unexpected argument 'more'");
   CHECK(lab.error_of({"list", "--jsn"}) ==
         "config: lockstep runs list: unknown option '--jsn'; did you mean '--json'? valid: --dir, "
         "--json, --tag");

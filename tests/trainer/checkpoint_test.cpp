@@ -35,7 +35,7 @@ Checkpoint sample(int64_t step) {
           .rng = {{"rank.0", at::full({16}, 7, at::kByte)}, {"rank.1", at::zeros({0}, at::kByte)}}};
 }
 
-// As `count` ranks do, the last one first.
+// Writes a checkpoint in `count` shares, the last one first.
 void write_checkpoint(const fs::path& checkpoints, const Checkpoint& checkpoint, int count = 1) {
   ShareOptions options{.index = 0, .count = count, .attempt = "test"};
   std::vector<nlohmann::ordered_json> written(static_cast<size_t>(count));
@@ -69,7 +69,7 @@ std::string safetensors_bytes(const std::string& header, size_t data_bytes) {
 
 }  // namespace
 
-TEST_CASE("checkpoint: what was written is read, in the order of the module") {
+TEST_CASE("checkpoint: round trip, in the order of the module") {
   const TemporaryDirectory directory;
   write_checkpoint(directory / "checkpoints", sample(40));
   const auto read = read_checkpoint(directory / "checkpoints", 40);
@@ -87,7 +87,7 @@ TEST_CASE("checkpoint: what was written is read, in the order of the module") {
   }
 }
 
-TEST_CASE("checkpoint: older formats are read, others are refused with their numbers") {
+TEST_CASE("checkpoint: older formats are read, unknown formats are rejected with their number") {
   const auto head = describe_head(sample(40).head);
   auto older = head;
   for (const auto* key : {"early_stop", "evaluation_is_due", "gradient_order"}) older.erase(key);
@@ -112,7 +112,7 @@ TEST_CASE("checkpoint: older formats are read, others are refused with their num
                     Catch::Contains("format 99; this one reads 2 to 4"));
 }
 
-TEST_CASE("checkpoint: one of the same step is replaced, leftovers of a kill are removed") {
+TEST_CASE("checkpoint: same step is replaced, leftovers of a kill are removed") {
   const TemporaryDirectory directory;
   fs::create_directories(directory / "checkpoints/.tmp-40-123");
   write_checkpoint(directory / "checkpoints", sample(40));
@@ -126,7 +126,7 @@ TEST_CASE("checkpoint: one of the same step is replaced, leftovers of a kill are
   CHECK(entries == 1);
 }
 
-TEST_CASE("checkpoint: the latest that verifies is used, and damage is named") {
+TEST_CASE("checkpoint: the latest valid one is used, and damage is reported") {
   const TemporaryDirectory directory;
   const auto checkpoints = directory / "checkpoints";
   for (const int64_t step : {10, 20, 30}) write_checkpoint(checkpoints, sample(step));
@@ -147,7 +147,7 @@ TEST_CASE("checkpoint: the latest that verifies is used, and damage is named") {
                     Catch::Contains("none of the 3 checkpoints"));
 }
 
-TEST_CASE("checkpoint: of several shares the same is read, and an index says what is where") {
+TEST_CASE("checkpoint: several shares read the same as one, with an index of files") {
   for (const int count : {2, 3, 5}) {
     const TemporaryDirectory directory;
     write_checkpoint(directory / "c", sample(40), count);
@@ -170,7 +170,7 @@ TEST_CASE("checkpoint: of several shares the same is read, and an index says wha
   }
 }
 
-TEST_CASE("checkpoint: a share that is missing, altered or another's is named") {
+TEST_CASE("checkpoint: a missing, modified or foreign share is reported") {
   const TemporaryDirectory directory;
   const auto damaged = [&](const std::function<void(const fs::path&)>& damage) {
     write_checkpoint(directory / "c", sample(40), 2);
@@ -188,10 +188,10 @@ TEST_CASE("checkpoint: a share that is missing, altered or another's is named") 
                fs::remove(step / name);
                fs::copy(step / "model-00001-of-00002.safetensors", step / name);
              }),
-             Catch::Contains(name) && Catch::Contains("were written"));
+             Catch::Contains(name) && Catch::Contains("tensors, expected"));
 }
 
-TEST_CASE("checkpoint: a share that cannot be written leaves nothing of the others") {
+TEST_CASE("checkpoint: a failed share removes the other shares") {
   const TemporaryDirectory directory;
   const auto checkpoint = sample(40);
   write_checkpoint(directory / "c", sample(30));
@@ -204,8 +204,8 @@ TEST_CASE("checkpoint: a share that cannot be written leaves nothing of the othe
   CHECK(read_checkpoint(directory / "c", 30).head.position.step == 30);
 }
 
-TEST_CASE("checkpoint: shares are of like size; what only the main rank has is in the first") {
-  Checkpoint checkpoint{.rng = {{"rank.0", at::zeros({16}, at::kByte)}}, .of_main = {"mean"}};
+TEST_CASE("checkpoint: shares are balanced; tensors of the main rank are in the first") {
+  Checkpoint checkpoint{.rng = {{"rank.0", at::zeros({16}, at::kByte)}}, .main_only = {"mean"}};
   for (int i = 0; i < 10; ++i) {
     const auto tensor = at::zeros({100 * (i % 3 + 1)});
     checkpoint.model.emplace_back(std::to_string(i), tensor);
@@ -227,19 +227,19 @@ TEST_CASE("checkpoint: shares are of like size; what only the main rank has is i
   CHECK(num_tensors == 21);
 }
 
-TEST_CASE("safetensors index: what is none, or leaves the directory, is refused") {
+TEST_CASE("safetensors index: invalid indexes and paths out of the directory are rejected") {
   const auto refuse = [](const std::string& text, const std::string& reason) {
     CHECK_THROWS_WITH(parse_safetensors_index(text, "x"), Catch::Contains(reason));
   };
-  refuse("", "no index of safetensors files");
-  refuse(R"({"weight_map": 3})", "no index of safetensors files");
-  refuse(R"({"weight_map": {"a": 3}})", "the file of tensor 'a' is no name of a file: 3");
-  refuse(R"({"weight_map": {"a": "../b"}})", "no name of a file");
-  refuse(R"({"weight_map": {"a": "/etc/b"}})", "no name of a file");
-  refuse(R"({"weight_map": {"a": ""}})", "no name of a file");
+  refuse("", "not an index of safetensors files");
+  refuse(R"({"weight_map": 3})", "not an index of safetensors files");
+  refuse(R"({"weight_map": {"a": 3}})", "tensor 'a': expected a plain file name, got 3");
+  refuse(R"({"weight_map": {"a": "../b"}})", "expected a plain file name");
+  refuse(R"({"weight_map": {"a": "/etc/b"}})", "expected a plain file name");
+  refuse(R"({"weight_map": {"a": ""}})", "expected a plain file name");
 }
 
-TEST_CASE("checkpoint: every truncation of every file is noticed") {
+TEST_CASE("checkpoint: every truncation of every file is detected") {
   const TemporaryDirectory directory;
   for (const auto* name :
        {"model.safetensors", "optimizer.safetensors", "rng.safetensors", "manifest.json"}) {
@@ -252,7 +252,7 @@ TEST_CASE("checkpoint: every truncation of every file is noticed") {
   }
 }
 
-TEST_CASE("checkpoint: none at all is no error, old ones are pruned") {
+TEST_CASE("checkpoint: no checkpoint is not an error, old ones are pruned") {
   const TemporaryDirectory directory;
   std::vector<std::string> rejected;
   CHECK_FALSE(read_last_good_checkpoint(directory / "checkpoints", rejected));
@@ -260,8 +260,8 @@ TEST_CASE("checkpoint: none at all is no error, old ones are pruned") {
   const auto left = [&] { return list_checkpoints(directory / "checkpoints"); };
   prune_checkpoints(directory / "checkpoints", 20, {.last = 2});
   CHECK(left() == std::vector<int64_t>{3, 20});
-  // A run that began anew in the same directory: what it wrote stays, what it will not come from
-  // goes.
+  // A run that was restarted from scratch in the same directory: its own checkpoint is kept, those
+  // of later steps are removed.
   write_checkpoint(directory / "checkpoints", sample(5));
   prune_checkpoints(directory / "checkpoints", 5, {.last = 2});
   CHECK(left() == std::vector<int64_t>{3, 5});
@@ -269,7 +269,7 @@ TEST_CASE("checkpoint: none at all is no error, old ones are pruned") {
   CHECK(left() == std::vector<int64_t>{5});
 }
 
-TEST_CASE("checkpoint: the best and milestones stay beside the latest") {
+TEST_CASE("checkpoint: the latest, the best and milestones are kept") {
   const TemporaryDirectory directory;
   const auto checkpoints = directory / "checkpoints";
   const std::map<int64_t, double> losses = {{10, 0.5}, {20, 0.3}, {30, 0.4}, {40, 0.3}, {50, 0.9}};
@@ -301,26 +301,26 @@ TEST_CASE("checkpoint: the best and milestones stay beside the latest") {
   CHECK(left({.last = 1, .best = {.count = 1}}) == Steps{40, 60});
 }
 
-TEST_CASE("safetensors: hostile headers are refused with the reason") {
+TEST_CASE("safetensors: invalid headers are rejected with the reason") {
   const auto refuse = [](const std::string& bytes, const std::string& reason) {
     CHECK_THROWS_WITH(formats::parse_safetensors(bytes_of(bytes), "x"), Catch::Contains(reason));
   };
   refuse("1234", "it has only 4 bytes");
   refuse(std::string(8, '\xff'), "header is longer than the file");
-  refuse(safetensors_bytes("[1]", 0), "no JSON map");
+  refuse(safetensors_bytes("[1]", 0), "not a JSON object");
   refuse(safetensors_bytes(R"({"t":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 4),
-         "lies outside");
+         "is outside the file");
   refuse(safetensors_bytes(R"({"t":{"dtype":"F32","shape":[2],"data_offsets":[8,0]}})", 8),
-         "lies outside");
+         "is outside the file");
   refuse(safetensors_bytes(R"({"t":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})", 8),
-         "does not fit its shape");
+         "does not match its shape");
   refuse(safetensors_bytes(
              R"({"t":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,0]}})", 8),
-         "does not fit its shape");
+         "does not match its shape");
   refuse(safetensors_bytes(R"({"t":{"dtype":"F33","shape":[],"data_offsets":[0,4]}})", 4),
          "unknown dtype 'F33'");
   refuse(safetensors_bytes(R"({"t":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", 4),
-         "something else than sizes");
+         "has an element that is not a size");
   refuse(safetensors_bytes(R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},
                                "b":{"dtype":"U8","shape":[4],"data_offsets":[2,6]}})",
                            8),

@@ -1,5 +1,5 @@
-// Passes that are recorded and replayed, with a recorder that is played on the CPU: what is
-// recorded is not done, and a replay does it all again, into the same tensors.
+// Recording and replay of passes, with a fake graph on the CPU: recording does not execute the
+// pass, and a replay runs it again into the same tensors.
 #include "trainer/loop/graphed_passes.h"
 
 #include <ATen/ATen.h>
@@ -58,7 +58,7 @@ Batch batch_of(int64_t count, int64_t number) {
 
 const auto kWeight = at::full({}, 0.375f);
 
-// What autograd makes of weight * loss, in parameters' order.
+// Autograd's gradients of weight * loss, in the order of the parameters.
 std::vector<at::Tensor> expected_gradients(Model& model, const Batch& batch) {
   for (auto& parameter : model.parameters()) parameter.mutable_grad().reset();
   (model.forward(batch).loss * kWeight).backward();
@@ -78,7 +78,7 @@ void warm_up(GraphedPasses& passes, const Batch& batch) {
     CHECK_FALSE(passes.pass(batch, kWeight).has_value());
 }
 
-// Its second parameter is left out.
+// Does not use its second parameter.
 class Careless final : public Model {
  public:
   Careless() {
@@ -93,7 +93,7 @@ class Careless final : public Model {
   at::Tensor used_;
 };
 
-// Brings its backward pass, in two segments.
+// Has its own backward pass, in two segments.
 class Segmented final : public Model {
  public:
   Segmented() {
@@ -117,7 +117,7 @@ class Segmented final : public Model {
 
 }  // namespace
 
-TEST_CASE("graphed passes: replays give the bits of autograd, with every batch and new weights") {
+TEST_CASE("graphed passes: replays are bit-identical to autograd, for new batches and weights") {
   const auto model = make_mlp();
   GraphedPasses passes(*model, {.precision = Precision::Float32, .make = played()});
   warm_up(passes, batch_of(6, 0));
@@ -138,7 +138,7 @@ TEST_CASE("graphed passes: replays give the bits of autograd, with every batch a
   CHECK_FALSE(passes.take_reason().has_value());
 }
 
-TEST_CASE("graphed passes: each shape has its recording, up to a number of them") {
+TEST_CASE("graphed passes: one recording per shape, up to a limit") {
   const auto model = make_mlp();
   GraphedPasses passes(*model, {.precision = Precision::Float32, .make = played()});
   for (size_t count = 1; count <= GraphedPasses::kMaxShapes; ++count)
@@ -165,8 +165,7 @@ TEST_CASE("graphed passes: gradients of accumulated batches outlive the next pas
   check_equal(second->gradients, expected_gradients(*model, batch_of(6, 2)));
 }
 
-TEST_CASE(
-    "graphed passes: where nothing can be recorded the caller goes on, and is told why once") {
+TEST_CASE("graphed passes: if recording fails, the caller continues and gets the reason once") {
   const auto model = make_mlp();
   GraphedPasses passes(
       *model, {.precision = Precision::Float32,
@@ -179,7 +178,7 @@ TEST_CASE(
   CHECK_FALSE(passes.take_reason().has_value());
 }
 
-TEST_CASE("graphed passes: a parameter without a gradient is the reason, by its name") {
+TEST_CASE("graphed passes: a parameter without a gradient is named in the reason") {
   Careless model;
   GraphedPasses passes(model, {.precision = Precision::Float32, .make = played()});
   Batch batch{.fields = {{"x", at::ones({2, 3})}}, .indices = at::arange(2, at::kLong)};
@@ -188,7 +187,7 @@ TEST_CASE("graphed passes: a parameter without a gradient is the reason, by its 
   CHECK(passes.take_reason() == "parameter 'unused' gets no gradient");
 }
 
-// To autograd both gradients are one tensor, of one number.
+// Autograd returns one tensor, of one element, for both gradients.
 class Alike final : public Model {
  public:
   Alike() {
@@ -203,7 +202,7 @@ class Alike final : public Model {
   at::Tensor a_, b_;
 };
 
-TEST_CASE("graphed passes: each gradient is memory of its own, in its parameter's layout") {
+TEST_CASE("graphed passes: each gradient has separate memory, in its parameter's layout") {
   Alike model;
   GraphedPasses passes(model, {.precision = Precision::Float32, .make = played()});
   Batch batch{.fields = {{"x", at::ones({2, 3})}}, .indices = at::arange(2, at::kLong)};
@@ -215,7 +214,7 @@ TEST_CASE("graphed passes: each gradient is memory of its own, in its parameter'
   check_equal(step->gradients, {at::full({3}, 0.75f), at::full({3}, 0.375f)});
 }
 
-TEST_CASE("graphed passes: a backward pass of the model's own is recorded as a whole") {
+TEST_CASE("graphed passes: the model's own backward pass is recorded as a whole") {
   Segmented model;
   GraphedPasses passes(model, {.precision = Precision::Float32, .make = played()});
   Batch batch{.fields = {{"x", at::full({2}, 4.f)}}, .indices = at::arange(2, at::kLong)};

@@ -92,7 +92,7 @@ checkpoint: {{every: 3 steps, resume: auto}}
 tracking: {{sinks: []}}
 )";
 
-// Trains what kHookedRun says with this hook.
+// Trains kHookedRun with this hook.
 struct HookedRun {
   SessionResult train(const std::string& hook) {
     write_file_durably(dir / "run.yaml", fmt::format(kHookedRun, fmt::arg("hook", hook),
@@ -108,7 +108,7 @@ using Calls = std::vector<std::string>;
 
 }  // namespace
 
-TEST_CASE("hooks: each call comes in its place", "[trainer]") {
+TEST_CASE("hooks: calls are in the documented order", "[trainer]") {
   HookedRun run;
   const auto result = run.train("noting");
   CHECK(called == Calls{"before_run 0",        "before_epoch 0",      "before_step 0",
@@ -126,7 +126,7 @@ TEST_CASE("hooks: each call comes in its place", "[trainer]") {
   CHECK(std::ranges::count(log.keys, "hook/step") == 1);
 }
 
-TEST_CASE("hooks: one ends the run after its step, with a checkpoint and its reason", "[trainer]") {
+TEST_CASE("hooks: a hook can stop the run, with a checkpoint and its reason", "[trainer]") {
   HookedRun run;
   const auto result = run.train("{name: noting, stop_in: before_step 4}");
   CHECK(result.stopped == StopReason::EarlyStop);
@@ -140,14 +140,14 @@ TEST_CASE("hooks: one ends the run after its step, with a checkpoint and its rea
         Calls{"before_run 5", "before_epoch 5", "before_step 5"});
 }
 
-TEST_CASE("hooks: in the last step nothing is left to stop", "[trainer]") {
+TEST_CASE("hooks: a stop in the last step has no effect", "[trainer]") {
   HookedRun run;
   const auto result = run.train("{name: noting, stop_in: after_step 8}");
   CHECK(result.stopped == std::nullopt);
   CHECK(result.reason.empty());
 }
 
-TEST_CASE("hooks: one that fails ends the run with its error, and is told", "[trainer]") {
+TEST_CASE("hooks: a failing hook ends the run with its error, and is notified", "[trainer]") {
   HookedRun run;
   CHECK_THROWS_WITH(run.train("{name: noting, fail_in: after_step 2}"), "the hook fails");
   CHECK(Calls(called.end() - 2, called.end()) ==

@@ -10,7 +10,7 @@ using namespace lockstep::trainer;
 
 namespace {
 
-// A parameter with that gradient.
+// A parameter with the given gradient.
 NamedTensors with_gradient(float gradient) {
   auto parameter = at::zeros({3}).requires_grad_();
   parameter.mutable_grad() = at::full({3}, gradient);
@@ -19,7 +19,7 @@ NamedTensors with_gradient(float gradient) {
 
 }  // namespace
 
-TEST_CASE("loss scaler: gradients of the scaled loss come back as those of the loss") {
+TEST_CASE("loss scaler: unscaling restores the gradients of the loss") {
   LossScaler scaler;
   CHECK(scaler.scaled(at::scalar_tensor(0.5)).item<float>() == 32768);
   const auto parameters = with_gradient(32768);
@@ -28,7 +28,7 @@ TEST_CASE("loss scaler: gradients of the scaled loss come back as those of the l
   CHECK(scaler.state() == LossScaleState{65536, 1});
 }
 
-TEST_CASE("loss scaler: an overflow halves the scale, 2000 steps without one double it") {
+TEST_CASE("loss scaler: an overflow halves the scale, 2000 good steps double it") {
   LossScaler scaler;
   CHECK(scaler.unscale(with_gradient(1)));
   CHECK_FALSE(scaler.unscale(with_gradient(std::numeric_limits<float>::infinity())));
@@ -43,14 +43,14 @@ TEST_CASE("loss scaler: an overflow halves the scale, 2000 steps without one dou
   CHECK(scaler.state() == LossScaleState{32768, 0});
 }
 
-TEST_CASE("loss scaler: a scale that float32 does not hold is not taken") {
+TEST_CASE("loss scaler: the scale stays within float32") {
   LossScaler scaler;
   scaler.restore({0x1p127, 1999});
   scaler.unscale(with_gradient(0));
   CHECK(scaler.state() == LossScaleState{0x1p127, 0});
 }
 
-TEST_CASE("loss scaler: without a gradient there is nothing to divide") {
+TEST_CASE("loss scaler: no gradients") {
   LossScaler scaler;
   CHECK(scaler.unscale({{"unused", at::zeros({2}).requires_grad_()}}));
   CHECK(scaler.state() == LossScaleState{});

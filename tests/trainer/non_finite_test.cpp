@@ -23,41 +23,41 @@ NamedTensors with_gradient(const at::Tensor& gradient) {
 
 }  // namespace
 
-TEST_CASE("non-finite: stop names the first value with its step and rank", "[trainer]") {
+TEST_CASE("non-finite: stop reports the first value with its step and rank", "[trainer]") {
   World alone({.device = DeviceChoice::Cpu});
   NonFiniteWatch watch(NonFinitePolicy::Stop);
-  CHECK(watch.look("loss", at::scalar_tensor(1.5), 1));
-  CHECK(watch.look("gradient norm", {}, 1));  // not measured
-  CHECK_FALSE(watch.has_news());
-  CHECK_FALSE(watch.look("loss", at::scalar_tensor(-kNan), 2));
-  CHECK_FALSE(watch.look("loss", at::scalar_tensor(kInf), 3));
-  REQUIRE(watch.has_news());
+  CHECK(watch.observe("loss", at::scalar_tensor(1.5), 1));
+  CHECK(watch.observe("gradient norm", {}, 1));  // not measured
+  CHECK_FALSE(watch.has_observed());
+  CHECK_FALSE(watch.observe("loss", at::scalar_tensor(-kNan), 2));
+  CHECK_FALSE(watch.observe("loss", at::scalar_tensor(kInf), 3));
+  REQUIRE(watch.has_observed());
   CHECK(error_of([&] {
           watch.stop(alone);
         }).starts_with("config: step 2, rank 0: the loss is nan (train.non_finite: stop); "));
 }
 
-TEST_CASE("non-finite: ignore looks at nothing", "[trainer]") {
+TEST_CASE("non-finite: ignore checks nothing", "[trainer]") {
   NonFiniteWatch watch(NonFinitePolicy::Ignore);
-  CHECK(watch.look("loss", at::scalar_tensor(kNan), 1));
-  CHECK_FALSE(watch.has_news());
+  CHECK(watch.observe("loss", at::scalar_tensor(kNan), 1));
+  CHECK_FALSE(watch.has_observed());
 }
 
-TEST_CASE("non-finite: skip sees gradients, also large ones whose norm overflows", "[trainer]") {
+TEST_CASE("non-finite: skip accepts finite gradients whose norm overflows", "[trainer]") {
   NonFiniteWatch watch(NonFinitePolicy::Skip);
-  watch.look_at_gradients(with_gradient(at::full({3}, 1e30)), 1);
-  CHECK_FALSE(watch.has_news());
+  watch.observe_gradients(with_gradient(at::full({3}, 1e30)), 1);
+  CHECK_FALSE(watch.has_observed());
   auto gradient = at::ones({3});
   gradient[1] = kNan;
-  watch.look_at_gradients(with_gradient(gradient), 2);
-  CHECK(watch.has_news());
+  watch.observe_gradients(with_gradient(gradient), 2);
+  CHECK(watch.has_observed());
   watch.count_skipped(2);
-  CHECK_FALSE(watch.has_news());
+  CHECK_FALSE(watch.has_observed());
   CHECK(watch.take_skipped() == 1);
   CHECK(watch.take_skipped() == 0);
 }
 
-TEST_CASE("non-finite: skip ends a run in which no step counts any more", "[trainer]") {
+TEST_CASE("non-finite: skip ends a run in which every step is skipped", "[trainer]") {
   NonFiniteWatch watch(NonFinitePolicy::Skip);
   for (int64_t i = 1; i < NonFiniteWatch::kMaxSkippedInARow; ++i) watch.count_skipped(i);
   watch.count_taken();

@@ -1,5 +1,5 @@
-// What every registered part must keep to, walked by name: a new part is tested before its author
-// writes a test.
+// Requirements on every registered part, checked for each name: a new part is covered without a
+// test for it.
 #include <ATen/ATen.h>
 
 #include <catch2/catch.hpp>
@@ -28,7 +28,7 @@ void check_registry(const RegistryType& registry) {
       CHECK_FALSE(field["description"].template get<std::string>().empty());
     }
     if (schema.contains("required")) continue;  // its defaults are no complete configuration
-    // What it resolves to reads back to the same.
+    // The resolved configuration reads back unchanged.
     const auto node = parse_config("part: " + Json(defaults).dump(), entry.name);
     const auto again = entry.make();
     again->read(*node.find("part"), "part");
@@ -44,7 +44,7 @@ TEST_CASE(
   check_registry(dataset_registry());
   check_registry(optimizer_registry());
   check_registry(schedule_registry());
-  // Of the tests; Lockstep itself brings none.
+  // Hooks of the tests; Lockstep itself has none.
   check_registry(hook_registry());
   check_registry(sink_registry());
 }
@@ -54,7 +54,7 @@ TEST_CASE(
     "count") {
   for (const auto& entry : model_registry().entries()) {
     INFO("model " << entry.name);
-    // One that needs a file is tested with it: tests/e2e/test_compiled.py.
+    // Parts that need a file are tested in tests/e2e/test_compiled.py.
     if (entry.make()->schema().contains("required")) continue;
     const auto defaults = entry.make()->dump();
     const auto channels = defaults.value("in_channels", int64_t{1});

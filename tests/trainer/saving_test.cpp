@@ -21,7 +21,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// What a training has, on one rank.
+// The state of a training on one rank.
 struct Training {
   explicit Training(World& the_world) : world(the_world) {
     Part<Model> model_part(model_registry());
@@ -34,7 +34,9 @@ struct Training {
       parameters.emplace_back(item.key(), item.value());
     Part<Optimizer, const NamedTensors&> part(optimizer_registry());
     part.read(parse_config("o: {name: adamw}", "test").find("o")[0], "optimizer");
-    optimizer = part.build(parameters);
+    optimizer = std::make_unique<OptimizerShard>(
+        world, parameters, ShardStrategy::None,
+        [&](const NamedTensors& tensors) { return part.build(tensors); });
     parallel = std::make_unique<DataParallel>(world, *model, DataParallelConfig{});
   }
   TrainingState at_step(int64_t step) {
@@ -46,7 +48,7 @@ struct Training {
   World& world;
   Tracker tracker;
   std::shared_ptr<Model> model;
-  std::shared_ptr<Optimizer> optimizer;
+  std::unique_ptr<OptimizerShard> optimizer;
   std::unique_ptr<DataParallel> parallel;
   CheckpointHead head;
 };
@@ -66,21 +68,21 @@ std::map<std::string, at::Tensor> tensors_by_name(const NamedTensors& tensors) {
 
 }  // namespace
 
-TEST_CASE("saving: what is written is the state of its step, while training goes on") {
+TEST_CASE("checkpoint saver: writes the state of its step while training continues") {
   for (const bool in_background : {true, false}) {
     const TemporaryDirectory directory;
     LoneTraining training;
-    CheckpointSaver saving(
+    CheckpointSaver saver(
         training.world, training.tracker,
         {.checkpoints = directory / "c", .keep = {.last = 2}, .in_background = in_background});
-    saving.prepare(training.at_step(0));
+    saver.prepare(training.at_step(0));
     for (int64_t step = 1; step <= 4; ++step) {
       training.first().fill_(static_cast<double>(step));
-      saving.save(training.at_step(step), std::nullopt, false);
+      saver.save(training.at_step(step), std::nullopt, false);
       training.first().fill_(-1);
-      saving.look(true, false);
+      saver.poll(true, false);
     }
-    saving.finish();
+    saver.finish();
     CHECK(list_checkpoints(directory / "c") == std::vector<int64_t>{3, 4});
     for (const int64_t step : {3, 4}) {
       const auto read = read_checkpoint(directory / "c", step);
@@ -92,29 +94,29 @@ TEST_CASE("saving: what is written is the state of its step, while training goes
   }
 }
 
-TEST_CASE("saving: what ranks write together is the main rank's state, once none is busy") {
+TEST_CASE("checkpoint saver: shares are committed as the main rank's state once no rank is busy") {
   const TemporaryDirectory directory;
   for (const bool in_background : {true, false}) {
     const auto seen = distributed::run_ranks(3, [&](World& world) {
       Training training(world);
       const auto own = at::full({4}, static_cast<double>(world.rank()));
       training.model->register_buffer("mean", own);
-      CheckpointSaver saving(world, training.tracker,
-                             {.checkpoints = directory / "c",
-                              .keep = {.last = 2},
-                              .in_background = in_background,
-                              .all_write = true});
-      saving.prepare(training.at_step(0));
+      CheckpointSaver saver(world, training.tracker,
+                            {.checkpoints = directory / "c",
+                             .keep = {.last = 2},
+                             .in_background = in_background,
+                             .all_write = true});
+      saver.prepare(training.at_step(0));
       std::vector<std::vector<int64_t>> lists;
       for (int64_t step = 1; step <= 3; ++step) {
         training.first().fill_(static_cast<double>(step));
-        saving.save(training.at_step(step), std::nullopt, false);
+        saver.save(training.at_step(step), std::nullopt, false);
         training.first().fill_(-1);
-        saving.look(false, false);
+        saver.poll(false, false);
         distributed::barrier(world, "test");
         lists.push_back(list_checkpoints(directory / "c"));
       }
-      saving.finish();
+      saver.finish();
       return lists;
     });
     using Steps = std::vector<int64_t>;
@@ -133,31 +135,30 @@ TEST_CASE("saving: what ranks write together is the main rank's state, once none
   }
 }
 
-TEST_CASE("saving: a failed write in the background ends the training, once, with its reason") {
+TEST_CASE("checkpoint saver: a failed background write is reported once, with its reason") {
   const TemporaryDirectory directory;
   std::ofstream(directory / "file") << "no directory";
   LoneTraining training;
-  CheckpointSaver saving(training.world, training.tracker,
-                         {.checkpoints = directory / "file" / "c"});
-  saving.save(training.at_step(1), std::nullopt, false);
-  CHECK_THROWS_WITH(saving.finish(), Catch::Contains("Not a directory"));
-  CHECK_NOTHROW(saving.finish());
-  saving.save(training.at_step(2), std::nullopt, false);
-  CHECK_THROWS_WITH(saving.save(training.at_step(3), std::nullopt, false), Catch::Contains("file"));
+  CheckpointSaver saver(training.world, training.tracker,
+                        {.checkpoints = directory / "file" / "c"});
+  saver.save(training.at_step(1), std::nullopt, false);
+  CHECK_THROWS_WITH(saver.finish(), Catch::Contains("Not a directory"));
+  CHECK_NOTHROW(saver.finish());
+  saver.save(training.at_step(2), std::nullopt, false);
+  CHECK_THROWS_WITH(saver.save(training.at_step(3), std::nullopt, false), Catch::Contains("file"));
 }
 
-TEST_CASE("saving: a checkpoint under way is finished before its memory is gone") {
+TEST_CASE("checkpoint saver: a pending checkpoint is finished before its memory is freed") {
   const TemporaryDirectory directory;
   LoneTraining training;
   {
-    CheckpointSaver saving(training.world, training.tracker, {.checkpoints = directory / "c"});
-    saving.save(training.at_step(7), std::nullopt, false);
+    CheckpointSaver saver(training.world, training.tracker, {.checkpoints = directory / "c"});
+    saver.save(training.at_step(7), std::nullopt, false);
   }
   CHECK(list_checkpoints(directory / "c") == std::vector<int64_t>{7});
 }
 
-TEST_CASE(
-    "background work: its thread may have a lower priority, and waiting for it ends in time") {
+TEST_CASE("background work: may have a lower thread priority, and wait() honors its timeout") {
   BackgroundWork work("test");
   std::promise<void> may_end;
   int priority = 0;
@@ -167,14 +168,14 @@ TEST_CASE(
     may_end.get_future().wait();
   });
   CHECK(work.is_busy());
-  CHECK_THROWS_WITH(work.wait(1ms, "a test"), Catch::Contains("a test has not ended"));
+  CHECK_THROWS_WITH(work.wait(1ms, "a test"), Catch::Contains("a test did not finish within"));
   may_end.set_value();
   work.wait(20s, "a test");
   CHECK_FALSE(work.is_busy());
   CHECK(priority == std::min(19, ::getpriority(PRIO_PROCESS, 0) + 10));
 }
 
-TEST_CASE("snapshot: copies have the values of now, in the memory of the copies before") {
+TEST_CASE("snapshot: copies have current values, in reused memory") {
   Snapshot snapshot;
   const auto whole = at::arange(12, at::kFloat).view({3, 4});
   const NamedTensors tensors = {{"transposed", whole.t()},

@@ -30,7 +30,7 @@ train: {epochs: 2, log_every: 1 step}
 tracking: {sinks: []}
 )";
 
-// A program that has opened a run of its own.
+// A program that has opened its own run.
 struct ProgramWithRun {
   ProgramWithRun() {
     write_file_durably(dir / "run.yaml", kRunFile);
@@ -50,7 +50,7 @@ struct ProgramWithRun {
 
 }  // namespace
 
-TEST_CASE("session: a program's own run is trained in and left open", "[trainer]") {
+TEST_CASE("session: trains in a run of the program and leaves it open", "[trainer]") {
   ProgramWithRun program;
   const auto& run_dir = program.run_dir;
   auto& tracker = program.tracker;
@@ -69,7 +69,7 @@ TEST_CASE("session: a program's own run is trained in and left open", "[trainer]
   CHECK_FALSE(std::filesystem::exists("elsewhere"));
 }
 
-TEST_CASE("session: a failure in a program's own run is the program's to record", "[trainer]") {
+TEST_CASE("session: a failure in a run of the program is recorded by the program", "[trainer]") {
   ProgramWithRun program;
   const auto& run_dir = program.run_dir;
   auto& tracker = program.tracker;

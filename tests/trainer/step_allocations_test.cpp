@@ -1,4 +1,4 @@
-// What the trainer allocates in a step, against the bare calls of LibTorch that a step consists of.
+// Compares allocations of a trainer step with those of the bare LibTorch calls it consists of.
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
@@ -34,7 +34,7 @@ checkpoint: {{every: 1000000 epochs}}
 tracking: {{sinks: []}}
 )";
 
-// Of a whole run of so many steps, on the training thread.
+// Allocations of a whole run of the given number of steps, on the training thread.
 uint64_t allocations_of_run(const std::string& optimizer, int steps) {
   const TemporaryDirectory dir;
   write_file_durably(dir / "run.yaml",
@@ -82,7 +82,7 @@ double allocations_of_bare_step(const std::string& optimizer_text) {
 
 }  // namespace
 
-TEST_CASE("allocations: a step of the trainer is that of its model and optimizer", "[trainer]") {
+TEST_CASE("allocations: a trainer step adds none to model and optimizer", "[trainer]") {
   for (const std::string optimizer : {"{name: sgd, lr: 0.1}", "{name: adamw, lr: 0.1}"}) {
     const auto bare = allocations_of_bare_step(optimizer);
     INFO(optimizer << ": " << bare << " bare");

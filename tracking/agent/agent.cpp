@@ -275,8 +275,9 @@ class Agent {
                  .exit_code = static_cast<int>(kind_of_signal(SIGKILL)),
                  .signal = SIGKILL,
                  .rank = rank,
-                 .reason = out_of_memory ? "killed by the kernel: out of memory"
-                                         : "the process ended without a word: SIGKILL or a crash"},
+                 .reason = out_of_memory
+                               ? "killed by the kernel: out of memory"
+                               : "the process exited without reporting (SIGKILL or crash)"},
          .time = unix_now()});
     try {
       record_end(options_.run_dir, facts.back());
@@ -290,8 +291,7 @@ class Agent {
       for (const auto& entry : entries_) sink->set_end(entry.id, end_of(entry, facts));
     const auto latest = Clock::now() + options_.config.upload_timeout.value;
     AgentReport report;
-    for (int tick_ms = kFirstDeliveryTickMs;;
-         tick_ms = std::min(tick_ms * 2, kMaxDeliveryTickMs)) {
+    for (int tick_ms = kFirstDeliveryTickMs;; tick_ms = std::min(tick_ms * 2, kMaxDeliveryTickMs)) {
       report.sinks = statuses();
       report.complete = std::ranges::all_of(report.sinks, &SinkStatus::complete);
       if (must_make_way()) return {.complete = false, .handed_over = true, .sinks = report.sinks};

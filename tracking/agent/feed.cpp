@@ -132,7 +132,7 @@ void Feed::open_sources() {
 std::shared_ptr<Sink> Feed::make_sink() const {
   return part_.build({.run_dir = plan_.run_dir,
                       .dir = dir_,
-                      .speaks_for_job = plan_.is_first,
+                      .is_first_entry = plan_.is_first,
                       .environment = environment_,
                       .state = stored_.contains("state") ? stored_["state"] : Json(nullptr)});
 }

@@ -44,7 +44,7 @@ bool is_acceptable(const httplib::Request& request, const std::string& token) {
   if (request.has_header("Transfer-Encoding") || request.has_header("Content-Encoding"))
     return false;
   if (request.method != "POST") return true;
-  const auto length = number_in<uint64_t>(request.get_header_value("Content-Length"));
+  const auto length = parse_number<uint64_t>(request.get_header_value("Content-Length"));
   return length && *length <= kForwardedPiece;
 }
 
@@ -102,7 +102,7 @@ LogReceiver::LogReceiver(std::filesystem::path run_dir, const Forwarding& forwar
       });
   const auto answered = [](const auto& act) {
     return [act](const httplib::Request& request, httplib::Response& response) {
-      const auto node = number_in<int>(request.get_header_value("Lockstep-Node"));
+      const auto node = parse_number<int>(request.get_header_value("Lockstep-Node"));
       const auto answer = node ? act(request, *node) : Answer{.status = 400, .body = "{}"};
       response.status = answer.status;
       response.set_content(answer.body, "application/json");
@@ -112,7 +112,7 @@ LogReceiver::LogReceiver(std::filesystem::path run_dir, const Forwarding& forwar
                  return take(request.matches[1], node, nullptr, 0);
                }));
   server_->Post(R"(/logs/([^/]+))", answered([this](const httplib::Request& request, int node) {
-                  const auto offset = number_in<uint64_t>(request.get_param_value("offset"));
+                  const auto offset = parse_number<uint64_t>(request.get_param_value("offset"));
                   return offset ? take(request.matches[1], node, &request.body, *offset)
                                 : Answer{.status = 400, .body = "{}"};
                 }));

@@ -70,7 +70,7 @@ class ConditionParser {
   }
 
   bool read_limit() {
-    const auto limit = number_in<double>(read_word());
+    const auto limit = parse_number<double>(read_word());
     if (!limit || !std::isfinite(*limit)) return fail(begin_, "a number");
     condition_.limit = *limit;
     return true;
@@ -101,7 +101,7 @@ class ConditionParser {
 
   // "1000 steps"
   bool read_count(int64_t& count, int64_t most, std::string_view unit) {
-    count = number_in<int64_t>(read_word()).value_or(0);
+    count = parse_number<int64_t>(read_word()).value_or(0);
     if (count < 1 || count > most)
       return fail(begin_, fmt::format("a whole number of {}s, 1 to {}", unit, most));
     const auto given = read_word();

@@ -28,19 +28,19 @@ void fields(V& v, AlertConfig& c) {
   v("loss_spike", c.loss_spike,
     "train/loss is above this many times the median of its last 100 values; 0 = off, else above 1",
     at_least(0));
-  v("stall", c.stall, "a rank that lives has logged nothing for this long; null = off");
+  v("stall", c.stall, "a live rank has logged nothing for this long; null = off");
   v("slow_rank", c.slow_rank,
     "a rank's mean rank/step_time_s is above this many times the median of the ranks; 0 = off, "
     "else above 1",
     at_least(0));
-  v("lost_rank", c.lost_rank, "a rank's process is gone and did not say how it ended");
+  v("lost_rank", c.lost_rank, "a rank's process is gone without reporting an outcome");
   v("disk_percent", c.disk_percent,
     "the disk of the run directory (system/disk.percent) is fuller than this; 100 = off",
     at_least(0), at_most(100));
   v("conditions", c.conditions,
-    "own ones, such as 'eval/accuracy < 0.5 after 1000 steps' or 'train/loss > 5 for 3 values'");
+    "such as 'eval/accuracy < 0.5 after 1000 steps' or 'train/loss > 5 for 3 values'");
   v("repeat_after", c.repeat_after,
-    "a cause that was reported is reported again only when it was gone for this long");
+    "a reported cause is reported again only after it was absent for this long");
 }
 
 }  // namespace lockstep::tracking

@@ -26,7 +26,7 @@ constexpr std::array<const char*, 4> kReservedNames = {"blobs", "lock", "events"
 // The number in "v3", or 0.
 int version_of(std::string_view text) {
   if (!text.starts_with('v')) return 0;
-  return std::max(number_in<int>(text.substr(1)).value_or(0), 0);
+  return std::max(parse_number<int>(text.substr(1)).value_or(0), 0);
 }
 
 Error no_such_name(const std::string& name, const std::vector<std::string>& names,

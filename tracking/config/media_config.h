@@ -25,8 +25,8 @@ void fields(V& v, MediaConfig& c) {
     "histograms of each trained parameter (weights/...) and its gradient in the last step "
     "(gradients/...)");
   v("worst_samples", c.worst_samples,
-    "so many samples with the greatest loss, as the table eval/worst, and as images where the "
-    "samples have a field 'image'",
+    "number of samples with the largest loss to record, as the table eval/worst, and as images if "
+    "the samples have a field 'image'",
     at_least(0), at_most(1000));
 }
 

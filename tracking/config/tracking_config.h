@@ -59,25 +59,25 @@ void fields(V& v, TrackingConfig& c) {
     "sinks show one run that all logging ranks write into, each metric with its rank, instead of "
     "one run per rank");
   v("sinks", c.sinks,
-    "what the event log feeds while the run goes on; the log itself is always written");
-  v("plugins", c.plugins, "shared objects that bring sinks");
+    "sinks that the event log feeds during the run; the log itself is always written");
+  v("plugins", c.plugins, "shared objects that add sinks");
   v("agent", c.agent,
     "start a tracking agent per node: it feeds the sinks and samples system metrics; without it "
     "`lockstep sync` feeds them later");
-  v("console", c.console, "record what ranks print when `lockstep launch` keeps their output");
+  v("console", c.console, "record the output of ranks if `lockstep launch` captures it");
   v("system_every", c.system_every, "how often the agent samples the node: CPU, memory, GPUs, ...");
   v("system_nodes", c.system_nodes,
-    "with `ranks: main`, whose system metrics the run shows: of the main rank's node, or of all");
-  v("alerts", c.alerts, "what the user wants to be told about");
-  v("media", c.media, "what evaluations show besides numbers; the main rank records it",
+    "with `ranks: main`, the nodes whose system metrics are recorded: the main rank's, or all");
+  v("alerts", c.alerts, "conditions that raise alerts");
+  v("media", c.media, "what evaluations record besides metrics, on the main rank",
     needs("data.eval", "data.split.eval"));
   v("checkpoints", c.checkpoints,
     "which checkpoints become versions of the artifact '<run name>-model', which sinks upload: "
     "none, the last one of the run, or all");
   v("finish_timeout", c.finish_timeout,
-    "how long the end of the training waits for the sinks; what is left goes on in the background");
+    "how long the end of training waits for the sinks; the rest continues in the background");
   v("upload_timeout", c.upload_timeout,
-    "how long the agent goes on after the end of the run; then `lockstep sync` completes it");
+    "how long the agent continues after the end of the run; then `lockstep sync` completes it");
 }
 
 }  // namespace lockstep::tracking

@@ -119,7 +119,7 @@ HttpAddress parse_http_address(const std::string& url, const std::string& what) 
   address.port = address.tls ? 443 : 80;
   const auto colon = host.rfind(':');
   if (colon != std::string_view::npos && host.find(']', colon) == std::string_view::npos) {
-    address.port = number_in<int>(host.substr(colon + 1)).value_or(0);
+    address.port = parse_number<int>(host.substr(colon + 1)).value_or(0);
     if (address.port < 1 || address.port > 65535)
       throw bad("its port is no number from 1 to 65535");
     host = host.substr(0, colon);

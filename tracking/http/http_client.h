@@ -61,7 +61,7 @@ class HttpClient {
   // `path`: behind that of the address, percent-encoded.
   HttpResponse get(const std::string& path);
   HttpResponse post(const std::string& path, std::string body,
-                  const std::string& type = "application/json");
+                    const std::string& type = "application/json");
   HttpResponse put(const std::string& path, std::string body, const std::string& type);
   // Streams the file from the disk.
   HttpResponse put_file(const std::string& path, const std::filesystem::path& file);

@@ -165,10 +165,9 @@ bool EventLogWriter::write(FrameType type, std::string_view payload, size_t spar
 }
 
 void EventLogWriter::interrupt() {
-  interruption_ =
-      StopSignals{.why = file_->failure(),
-                            .since = unix_now(),
-                            .next_try = std::chrono::steady_clock::now() + kTryAgainEvery};
+  interruption_ = StopSignals{.why = file_->failure(),
+                              .since = unix_now(),
+                              .next_try = std::chrono::steady_clock::now() + kTryAgainEvery};
   news_ = TextLine{.time = interruption_->since,
                    .level = TextLevel::Warning,
                    .line = fmt::format("event log: {}; records are kept in memory (at most {} MiB) "

@@ -98,7 +98,7 @@ std::map<int, fs::path> numbered_directories(const fs::path& directory, std::str
   for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
     const auto name = it->path().filename().string();
     if (!name.starts_with(prefix)) continue;
-    const auto number = number_in<int>(std::string_view(name).substr(prefix.size()));
+    const auto number = parse_number<int>(std::string_view(name).substr(prefix.size()));
     if (number && *number >= 0 && it->symlink_status(ignored).type() == fs::file_type::directory)
       found.emplace(*number, it->path());
   }

@@ -30,7 +30,7 @@ struct WebhookConfig {
 template <class V>
 void fields(V& v, WebhookConfig& c) {
   v("url", c.url,
-    "address to send to; one that is secret belongs in the environment variable "
+    "address to send to; put a secret address in the environment variable "
     "LOCKSTEP_WEBHOOK_URL, which is the default");
   v("events", c.events, "what is sent: alerts, end");
   v("dashboard", c.dashboard,
@@ -58,7 +58,7 @@ class WebhookSink final : public Sink {
   using Config = WebhookConfig;
   WebhookSink(const Config& config, const SinkContext& context)
       : sends_alerts_(webhook_sends(config, WebhookEvent::Alerts)),
-        sends_end_(webhook_sends(config, WebhookEvent::End) && context.speaks_for_job),
+        sends_end_(webhook_sends(config, WebhookEvent::End) && context.is_first_entry),
         dashboard_(config.dashboard ? config.dashboard->text : ""),
         run_dir_(context.run_dir),
         address_(webhook_address(config, context.environment)),

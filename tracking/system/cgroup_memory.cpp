@@ -27,7 +27,7 @@ CgroupMemory::CgroupMemory(const std::filesystem::path& root_of_proc,
 
 std::optional<uint64_t> CgroupMemory::read_count(const std::string& path) {
   const auto text = reader_.read(path);
-  return text ? number_in<uint64_t>(proc::nth_word(*text, 0)) : std::nullopt;
+  return text ? parse_number<uint64_t>(proc::nth_word(*text, 0)) : std::nullopt;
 }
 
 std::optional<CgroupMemory::Use> CgroupMemory::tightest(uint64_t total) {

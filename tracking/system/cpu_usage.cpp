@@ -36,7 +36,7 @@ void CpuUsage::sample_core(std::string_view line, SystemValues& values) {
   const auto name = proc::next_word(line);
   Ticks now{};
   for (auto& ticks : now) {
-    const auto count = number_in<uint64_t>(proc::next_word(line));
+    const auto count = parse_number<uint64_t>(proc::next_word(line));
     if (!count) return;
     ticks = *count;
   }
@@ -59,7 +59,7 @@ void CpuUsage::sample_load(SystemValues& values) {
   if (!text) return;
   for (const auto* name :
        {"system/load_average_1m", "system/load_average_5m", "system/load_average_15m"}) {
-    const auto load = number_in<double>(proc::next_word(*text));
+    const auto load = parse_number<double>(proc::next_word(*text));
     if (!load) return;
     values.emplace_back(name, *load);
   }

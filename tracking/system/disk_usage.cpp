@@ -17,8 +17,8 @@ struct DiskCounters {
 
 // major minor name reads merged sectors_read ms_reading writes merged sectors_written ...
 bool add_disk(std::string_view line, const std::string& name, DiskCounters& counters) {
-  const auto read = number_in<uint64_t>(proc::nth_word(line, 5));
-  const auto written = number_in<uint64_t>(proc::nth_word(line, 9));
+  const auto read = parse_number<uint64_t>(proc::nth_word(line, 5));
+  const auto written = parse_number<uint64_t>(proc::nth_word(line, 9));
   if (!read || !written) return false;
   counters.read[name] = *read * kSectorBytes;
   counters.written[name] = *written * kSectorBytes;
@@ -26,8 +26,8 @@ bool add_disk(std::string_view line, const std::string& name, DiskCounters& coun
 }
 
 bool is_device(std::string_view line, dev_t device) {
-  return number_in<uint64_t>(proc::nth_word(line, 0)) == major(device) &&
-         number_in<uint64_t>(proc::nth_word(line, 1)) == minor(device);
+  return parse_number<uint64_t>(proc::nth_word(line, 0)) == major(device) &&
+         parse_number<uint64_t>(proc::nth_word(line, 1)) == minor(device);
 }
 
 // Those of `device` when it is listed, else of all hardware: no partitions, loops and mappings,

@@ -16,8 +16,8 @@ void add_network_device(std::string_view line, const std::string& devices,
   if (colon == std::string_view::npos) return;  // a heading
   const std::string name(proc::nth_word(line.substr(0, colon), 0));
   const auto counts = line.substr(colon + 1);
-  const auto received = number_in<uint64_t>(proc::nth_word(counts, 0));
-  const auto transmitted = number_in<uint64_t>(proc::nth_word(counts, 8));
+  const auto received = parse_number<uint64_t>(proc::nth_word(counts, 0));
+  const auto transmitted = parse_number<uint64_t>(proc::nth_word(counts, 8));
   if (name == "lo" || !received || !transmitted) return;
   all.received[name] = *received;
   all.transmitted[name] = *transmitted;

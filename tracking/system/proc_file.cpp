@@ -67,7 +67,7 @@ std::string_view nth_word(std::string_view line, int n) {
 std::optional<uint64_t> count_of(std::string_view text, std::string_view key) {
   std::string_view line;
   while (next_line(text, line))
-    if (next_word(line) == key) return number_in<uint64_t>(next_word(line));
+    if (next_word(line) == key) return parse_number<uint64_t>(next_word(line));
   return std::nullopt;
 }
 

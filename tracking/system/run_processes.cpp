@@ -78,7 +78,7 @@ std::vector<RunProcesses::Process> RunProcesses::read_all() {
   const std::unordered_set<int64_t> ours(pids_.begin(), pids_.end());
   const ProcDirectory directory(::opendir(root_.c_str()));
   while (const auto* entry = directory ? ::readdir(directory.get()) : nullptr) {
-    const auto number = number_in<uint64_t>(entry->d_name);
+    const auto number = parse_number<uint64_t>(entry->d_name);
     if (!number) continue;
     const auto pid = static_cast<int64_t>(*number);
     const auto inode = is_procfs_ && !ours.contains(pid) ? inode_of(root_ + entry->d_name) : 0;
@@ -104,7 +104,7 @@ std::optional<RunProcesses::Process> RunProcesses::read_process(int64_t pid) {
   const auto state = proc::next_word(rest);
   if (state == "Z" || state == "X") return std::nullopt;
   std::array<uint64_t, 21> fields{};  // (4) to (24); those that are negative stay 0
-  for (auto& field : fields) field = number_in<uint64_t>(proc::next_word(rest)).value_or(0);
+  for (auto& field : fields) field = parse_number<uint64_t>(proc::next_word(rest)).value_or(0);
   const auto field = [&](size_t number) { return fields[number - 4]; };
   if (field(22) == 0 && field(20) == 0) return std::nullopt;  // not the whole line
   return Process{.identity = {pid, field(22)},

@@ -16,7 +16,7 @@ BackgroundWork::BackgroundWork(const std::string& name)
 
 void BackgroundWork::start(std::function<void()> work) {
   const std::lock_guard lock(mutex_);
-  check(!work_, "one piece of work at a time");
+  check(!work_, "background work is already in progress");
   work_ = std::move(work);
   changed_.notify_all();
 }
@@ -30,7 +30,7 @@ void BackgroundWork::wait(std::chrono::milliseconds timeout, const std::string& 
   std::unique_lock lock(mutex_);
   if (!changed_.wait_for(lock, timeout, [&] { return !work_; }))
     throw environment_error(
-        fmt::format("{} has not ended for {} s", what,
+        fmt::format("{} did not finish within {} s", what,
                     std::chrono::duration_cast<std::chrono::seconds>(timeout).count()));
   if (const auto failure = std::exchange(failure_, nullptr)) std::rethrow_exception(failure);
 }
@@ -41,7 +41,7 @@ void BackgroundWork::run(const std::stop_token& stop) {
     lock.unlock();
     std::exception_ptr failure;
     try {
-      work_();  // nobody else touches it until it is done
+      work_();  // no other thread accesses it until it is done
     } catch (...) {
       failure = std::current_exception();
     }

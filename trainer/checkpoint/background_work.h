@@ -1,4 +1,4 @@
-// A thread for work that must not hold up the training: one piece at a time.
+// A thread for work that must not block training: one task at a time.
 #pragma once
 
 #include <chrono>
@@ -15,17 +15,17 @@ class BackgroundWork {
  public:
   // `name`: of the thread, at most 15 characters.
   explicit BackgroundWork(const std::string& name);
-  // Ends when the work under way does, however long it takes.
+  // Waits for the current work, however long it takes.
   ~BackgroundWork() = default;
   BackgroundWork(const BackgroundWork&) = delete;
   BackgroundWork& operator=(const BackgroundWork&) = delete;
 
-  // The work before it must have ended.
+  // Requires that no work is in progress.
   void start(std::function<void()> work);
   bool is_busy() const;
 
-  // Returns when the work under way has ended, at once if there is none, and throws what it threw,
-  // once. Throws Environment, saying `what` takes so long, after `timeout`.
+  // Waits for the current work, if any, and rethrows once what it threw. Throws Environment, with
+  // `what` in the message, after `timeout`.
   void wait(std::chrono::milliseconds timeout, const std::string& what);
 
  private:
@@ -33,7 +33,7 @@ class BackgroundWork {
 
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;
-  std::function<void()> work_;  // guarded by mutex_; none: idle
+  std::function<void()> work_;  // guarded by mutex_; empty: idle
   std::exception_ptr failure_;  // guarded by mutex_
   std::jthread thread_;         // last: joined before what it uses is gone
 };

@@ -43,7 +43,7 @@ std::string file_name(const TensorFile& file, int index, int count) {
 
 int num_files(const TensorFile& file, int count) { return file.is_shared ? count : 1; }
 
-// Whether a checkpoint has such tensors at all.
+// Whether the checkpoint has these tensors.
 bool is_in(const CheckpointHead& head, const TensorFile& file) {
   return file.tensors != &Checkpoint::ema || head.ema_updates > 0;
 }
@@ -53,7 +53,7 @@ uint32_t crc_of(const Json& json) {
   return crc32c(text.data(), text.size());
 }
 
-// Removes what interrupted saves left. Best effort: it is not in anybody's way.
+// Removes leftovers of interrupted saves. Best effort: they are harmless.
 void remove_leftovers(const fs::path& checkpoints, const std::string& attempt) {
   std::error_code error;
   for (fs::directory_iterator it(checkpoints, error), end; !error && it != end;
@@ -65,8 +65,7 @@ void remove_leftovers(const fs::path& checkpoints, const std::string& attempt) {
   }
 }
 
-// For other programs: which tensor is in which of the files. `files`: as write_share() returned
-// them, of all shares.
+// For other programs: maps tensors to files. `files`: the results of write_share(), of all shares.
 void write_index(const fs::path& directory, const TensorFile& file, const Json& files, int count) {
   std::map<std::string, std::string> file_of;
   size_t bytes = 0;
@@ -80,9 +79,8 @@ void write_index(const fs::path& directory, const TensorFile& file, const Json& 
                      make_safetensors_index(file_of, bytes));
 }
 
-// Gives the finished directory its name. An older one of the same step is exchanged for it in one
-// step.
-void give_name(const fs::path& temporary, const fs::path& final_path) {
+// Gives the finished directory its final name, atomically replacing an older one of the same step.
+void rename_into_place(const fs::path& temporary, const fs::path& final_path) {
   sync_directory(temporary);
   std::error_code ignored;
   const auto flags = fs::exists(final_path, ignored) ? RENAME_EXCHANGE : RENAME_NOREPLACE;
@@ -147,7 +145,7 @@ void commit_checkpoint(const fs::path& checkpoints, const CheckpointHead& head,
         write_index(temporary, file, files, count);
     const Json manifest = {{"crc32c", crc_of(content)}, {"content", content}};
     write_file_durably(temporary / kManifest, manifest.dump(1) + "\n");
-    give_name(temporary, directory_of(checkpoints, head.position.step));
+    rename_into_place(temporary, directory_of(checkpoints, head.position.step));
   } catch (...) {
     std::error_code ignored;
     fs::remove_all(temporary, ignored);
@@ -191,7 +189,7 @@ std::optional<Checkpoint> read_last_good_checkpoint(const fs::path& checkpoints,
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
     try {
       return read_checkpoint(checkpoints, *step);
-    } catch (const std::exception& error) {  // JSON's too: of a manifest that lacks something
+    } catch (const std::exception& error) {  // also JSON's, for a manifest with missing keys
       rejected.push_back(fmt::format("checkpoint {} cannot be used: {}", *step, error.what()));
     }
   }

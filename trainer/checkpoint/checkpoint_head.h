@@ -1,4 +1,4 @@
-// What a checkpoint says beside its tensors: the same on every rank.
+// The metadata of a checkpoint: the same on every rank.
 #pragma once
 
 #include <map>
@@ -17,9 +17,9 @@ struct CheckpointHead {
   Position position;
   int world_size = 1;
   EarlyStopState early_stop;
-  // The run ended here before the evaluation that was due at this step.
+  // The run ended before the evaluation that was due at this step.
   bool evaluation_is_due = false;
-  // The evaluation at this step; empty where there was none.
+  // The evaluation at this step; empty if there was none.
   std::map<std::string, double> evaluation;
   // DataParallel::gradient_order()
   std::vector<std::string> gradient_order;
@@ -33,7 +33,7 @@ struct CheckpointHead {
 
 nlohmann::ordered_json describe_head(const CheckpointHead& head);
 
-// The other way. What older checkpoints do not say keeps its default.
+// The inverse. Fields that older checkpoints lack keep their defaults.
 CheckpointHead read_head(const nlohmann::ordered_json& json);
 
 }  // namespace lockstep::trainer

@@ -14,13 +14,13 @@ namespace {
 
 using Heads = std::map<int64_t, CheckpointHead>;  // by step
 
-// Those that cannot be read are none.
+// Skips checkpoints that cannot be read.
 Heads heads_of(const std::filesystem::path& checkpoints, const std::vector<int64_t>& steps) {
   Heads heads;
   for (const auto step : steps) {
     try {
       heads.emplace(step, read_checkpoint_head(checkpoints, step));
-    } catch (const std::exception&) {  // JSON's too: of a manifest that lacks something
+    } catch (const std::exception&) {  // also JSON's, for a manifest with missing keys
     }
   }
   return heads;

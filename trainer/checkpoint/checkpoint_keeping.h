@@ -1,4 +1,4 @@
-// Which checkpoints of a run stay: the latest, the best, milestones.
+// Retention of checkpoints: the latest, the best, milestones.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@
 namespace lockstep::trainer {
 
 struct KeepBestConfig {
-  std::optional<int64_t> count;  // nothing: off
+  std::optional<int64_t> count;  // nullopt: off
   std::string metric = "loss";
   MetricMode mode = MetricMode::Min;
 };
 
 template <class V>
 void fields(V& v, KeepBestConfig& c) {
-  v("count", c.count, "how many of those with the best evaluation stay (nothing: none)",
+  v("count", c.count, "number of checkpoints with the best evaluation to keep (empty: none)",
     at_least(1));
-  v("metric", c.metric, "which metric of the evaluation counts, as in 'accuracy' of eval/accuracy");
+  v("metric", c.metric, "the evaluation metric to compare, e.g. 'accuracy' for eval/accuracy");
   v("mode", c.mode, "whether smaller or larger is better");
 }
 
@@ -32,10 +32,10 @@ struct KeepOptions {
   std::optional<Period> every;  // of steps or epochs
 };
 
-// Once the checkpoint of `newest` is written: removes those before it but for the latest, it
-// included, the best of those that hold an evaluation (of equal ones the earlier), and those at the
-// end of a multiple of `every`; and those of later steps, which an earlier run of the directory
-// left that was begun anew, or resumed before them. Throws Environment.
+// Called after the checkpoint of `newest` is written. Of the checkpoints up to it, keeps the
+// latest, the best of those with an evaluation (the earlier of equal ones), and those at multiples
+// of `every`. Removes the others, and those of later steps, which are left over if the run was
+// restarted from scratch or resumed from an earlier step. Throws Environment.
 void prune_checkpoints(const std::filesystem::path& checkpoints, int64_t newest,
                        const KeepOptions& keep);
 

@@ -22,7 +22,7 @@ fs::path note_path(const fs::path& checkpoints) {
   return checkpoints.parent_path() / "checkpoints-elsewhere.json";
 }
 
-// null where there is none, or it cannot be read.
+// Returns null if there is no note or it cannot be read.
 nlohmann::json read_note(const fs::path& checkpoints) {
   std::error_code error;
   if (!fs::exists(note_path(checkpoints), error)) return nullptr;
@@ -47,14 +47,14 @@ CheckpointNote locate_checkpoints(World& world, const fs::path& checkpoints) {
   return {.host = found[0], .directory = found[1]};
 }
 
-void keep_checkpoint_note(const fs::path& checkpoints, const CheckpointNote& note, int64_t step) {
+void write_checkpoint_note(const fs::path& checkpoints, const CheckpointNote& note, int64_t step) {
   if (note.host.empty() || !list_checkpoints(checkpoints).empty()) return;
   make_directories(checkpoints.parent_path());
   const nlohmann::json text = {{"host", note.host}, {"directory", note.directory}, {"step", step}};
   write_file_durably(note_path(checkpoints), text.dump() + "\n");
 }
 
-void refuse_to_begin_anew(World& world, const fs::path& checkpoints) {
+void verify_no_checkpoint_elsewhere(World& world, const fs::path& checkpoints) {
   if (!has_several_nodes(world)) return;
   for (const auto& note :
        distributed::all_gather_object(world, read_note(checkpoints), "notes of checkpoints")) {
@@ -65,9 +65,9 @@ void refuse_to_begin_anew(World& world, const fs::path& checkpoints) {
     const auto main_host =
         distributed::act_on_main(world, "host name", [] { return own_host_name(); });
     throw config_error(fmt::format(
-        "run {} would begin at step 0: rank 0 on {} has no checkpoint of it, but {} knows of some, "
-        "of step {} and later, in {} on {}: copy that directory to {}, or set "
-        "checkpoint.resume=never to train from the beginning",
+        "run {} would start at step 0: rank 0 on {} has no checkpoint of it, but {} has a note of "
+        "checkpoints of step {} and later, in {} on {}: copy that directory to {}, or set "
+        "checkpoint.resume=never to train from scratch",
         checkpoints.parent_path().filename().string(), printable(main_host.get<std::string>()),
         text("seen_by"), note["step"].get<int64_t>(), text("directory"), text("host"),
         printable(main_host.get<std::string>())));

@@ -1,6 +1,6 @@
-// Where nodes have disks of their own, the checkpoints are on that of rank 0. The other nodes keep
-// a note of it, <run>/checkpoints-elsewhere.json, so that a job whose first node was replaced does
-// not begin anew without a word.
+// If nodes have separate disks, the checkpoints are on rank 0's node. The other nodes keep a note
+// of that, <run>/checkpoints-elsewhere.json, so that a job whose first node was replaced does not
+// silently start from scratch.
 #pragma once
 
 #include <filesystem>
@@ -14,16 +14,16 @@ struct CheckpointNote {
   std::string host, directory;  // of the checkpoints; empty: all ranks are on one node
 };
 
-// Collective: where the main rank writes its `checkpoints`.
+// Collective: returns where the main rank writes its `checkpoints`.
 CheckpointNote locate_checkpoints(World& world, const std::filesystem::path& checkpoints);
 
-// Keeps the note beside `checkpoints` of this node, unless these are what it sees. Throws
+// Writes the note beside `checkpoints` of this node, unless this node sees the checkpoints. Throws
 // Environment.
-void keep_checkpoint_note(const std::filesystem::path& checkpoints, const CheckpointNote& note,
-                          int64_t step);
+void write_checkpoint_note(const std::filesystem::path& checkpoints, const CheckpointNote& note,
+                           int64_t step);
 
-// Collective, when the main rank has no checkpoint of the run: throws Config where a node has a
+// Collective, called when the main rank has no checkpoint of the run: throws Config if a node has a
 // note of one.
-void refuse_to_begin_anew(World& world, const std::filesystem::path& checkpoints);
+void verify_no_checkpoint_elsewhere(World& world, const std::filesystem::path& checkpoints);
 
 }  // namespace lockstep::trainer

@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kEvalLoss = "eval/loss";
 
-// Names of artifacts have fewer characters to choose from than names of runs.
+// Artifact names permit fewer characters than run names.
 std::string artifact_name(const std::string& run_name) {
   std::string name = run_name;
   for (auto& c : name)

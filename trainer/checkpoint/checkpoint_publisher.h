@@ -1,5 +1,5 @@
-// Checkpoints as artifacts: versions of `<run name>-model` in the store beside the runs, for people
-// to find by alias and for sinks to upload.
+// Publishes checkpoints as artifacts: versions of `<run name>-model` in the store beside the runs,
+// which users find by alias and sinks upload.
 #pragma once
 
 #include <filesystem>
@@ -16,7 +16,7 @@ struct CheckpointToPublish {
   std::filesystem::path run_dir;  // of the job
   std::string run_name;
   Position position;
-  std::map<std::string, double> evaluation;  // of the weights in it; may be empty
+  std::map<std::string, double> evaluation;  // of its weights; may be empty
 };
 
 struct Published {
@@ -24,12 +24,12 @@ struct Published {
   std::string problem;  // why there is none
 };
 
-// Links the files of a checkpoint that is on the disk into the store. The alias "best" goes to the
-// version with the lowest eval/loss of all runs of that name. Reads every byte once for its digest.
-// Any thread, one at a time.
+// Links the files of a checkpoint on disk into the store. The alias "best" is given to the version
+// with the lowest eval/loss of all runs of that name. Reads every byte once for its digest. Any
+// thread, one at a time.
 Published publish_checkpoint(const CheckpointToPublish& checkpoint) noexcept;
 
-// Records it; a problem as a warning: the checkpoint itself is there.
+// Records the artifact, or a problem as a warning: the checkpoint itself exists.
 void record(const Published& published, Tracker& tracker) noexcept;
 
 }  // namespace lockstep::trainer

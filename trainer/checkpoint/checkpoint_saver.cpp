@@ -15,8 +15,8 @@
 namespace lockstep::trainer {
 namespace {
 
-// Writing less takes next to no processor time, and training that waits for it must not wait for
-// strangers that have a higher priority.
+// Below this size, writing takes negligible CPU time, and keeps its priority so that training, if
+// it waits for it, does not wait for unrelated processes.
 constexpr size_t kLarge = size_t{32} << 20;
 
 std::string names_of_ranks(const std::vector<int>& ranks) {
@@ -31,13 +31,14 @@ CheckpointSaver::CheckpointSaver(World& world, Tracker& tracker, SavingOptions o
 void CheckpointSaver::agree_on_writers() {
   if (writers_) return;
   writers_ = find_writers(world_, options_.checkpoints, options_.all_write);
-  place_ = locate_checkpoints(world_, options_.checkpoints);
-  if (options_.in_background && writers_->is_one)
+  location_ = locate_checkpoints(world_, options_.checkpoints);
+  if (options_.in_background && writers_->is_writer)
     background_ = std::make_unique<BackgroundWork>("checkpoint");
-  if (tracking::is_main(world_.rank()) && !writers_->without_it.empty())
-    tracker_.text(TextLevel::Warning,
-                  fmt::format("checkpoint.writers: {} cannot see {} and write nothing of it",
-                              names_of_ranks(writers_->without_it), options_.checkpoints.string()));
+  if (tracking::is_main(world_.rank()) && !writers_->excluded_ranks.empty())
+    tracker_.text(
+        TextLevel::Warning,
+        fmt::format("checkpoint.writers: {} cannot see {} and do not write to it",
+                    names_of_ranks(writers_->excluded_ranks), options_.checkpoints.string()));
 }
 
 void CheckpointSaver::prepare(const TrainingState& state) {
@@ -59,12 +60,14 @@ void CheckpointSaver::save(const TrainingState& state,
   complete(options_.in_background);
   agree_on_writers();
   const auto checkpoint = capture_state(world_, state);
-  under_way_ = {.head = checkpoint.head, .to_publish = std::move(to_publish)};
+  pending_ = {.head = checkpoint.head, .to_publish = std::move(to_publish)};
   if (first_step_ < 0) first_step_ = checkpoint.head.position.step;
   const bool in_background = options_.in_background && !is_last;
   const auto& [index, count, attempt] = writers_->share;
-  if (writers_->is_one)
-    write(take_share(checkpoint, index, count), in_background);
+  auto share = writers_->is_writer ? take_share(checkpoint, index, count) : Checkpoint();
+  share.optimizer = state.optimizer.collect(share.optimizer);
+  if (writers_->is_writer)
+    write(std::move(share), in_background);
   else if (count > 1)
     state_ = State::AwaitingShares;
   if (in_background) return;
@@ -88,52 +91,52 @@ void CheckpointSaver::write(Checkpoint share, bool in_background) {
     share.ema = ema_.copy(share.ema);
   }
   work(State::Writing, in_background, [this, share = std::move(share)] {
-    under_way_.written = write_share(options_.checkpoints, share, writers_->share);
-    if (writers_->share.count == 1) commit({under_way_.written});
+    pending_.written = write_share(options_.checkpoints, share, writers_->share);
+    if (writers_->share.count == 1) commit({pending_.written});
   });
 }
 
 void CheckpointSaver::commit(const std::vector<nlohmann::ordered_json>& written) {
-  const auto& head = under_way_.head;
+  const auto& head = pending_.head;
   commit_checkpoint(options_.checkpoints, head, written, writers_->share);
   prune_checkpoints(options_.checkpoints, head.position.step, options_.keep);
-  if (under_way_.to_publish) under_way_.published = publish_checkpoint(*under_way_.to_publish);
+  if (pending_.to_publish) pending_.published = publish_checkpoint(*pending_.to_publish);
 }
 
-// Collective, when every rank has written its share.
-void CheckpointSaver::bring_together(bool in_background) {
+// Collective, called when every rank has written its share.
+void CheckpointSaver::combine_shares(bool in_background) {
   if (state_ != State::AwaitingShares) return;
   state_ = State::Idle;
   std::vector<nlohmann::ordered_json> written;
-  for (auto& share : distributed::gather_object(world_, under_way_.written, 0, "checkpoint"))
+  for (auto& share : distributed::gather_object(world_, pending_.written, 0, "checkpoint"))
     if (!share.is_null()) written.push_back(std::move(share));
   if (tracking::is_main(world_.rank()))
     work(State::Committing, in_background, [this, all = std::move(written)] { commit(all); });
 }
 
-void CheckpointSaver::look(bool none_is_busy, bool is_saved) {
+void CheckpointSaver::poll(bool none_is_busy, bool is_saved) {
   if (state_ != State::Idle && !is_busy()) wait();
-  if (none_is_busy) bring_together(/*in_background=*/true);
+  if (none_is_busy) combine_shares(/*in_background=*/true);
   has_checkpoint_ |= first_step_ >= 0 && state_ == State::Idle;
   if (is_saved) note_checkpoint();
 }
 
-// Once, by one rank of each node. Without it training goes on all the same.
+// Once, by one rank per node. A failure does not stop training.
 void CheckpointSaver::note_checkpoint() {
   if (std::exchange(is_noted_, true) || tracking::is_main(world_.rank()) ||
       world_.local_rank() != 0)
     return;
   try {
-    keep_checkpoint_note(options_.checkpoints, place_, first_step_);
+    write_checkpoint_note(options_.checkpoints, location_, first_step_);
   } catch (const Error& error) {
-    tracker_.text(TextLevel::Warning, fmt::format("where checkpoints are: {}", error.what()));
+    tracker_.text(TextLevel::Warning, fmt::format("note of checkpoints: {}", error.what()));
   }
 }
 
 // Collective.
 void CheckpointSaver::complete(bool in_background) {
   wait();
-  bring_together(in_background);
+  combine_shares(in_background);
   wait();
 }
 
@@ -141,9 +144,9 @@ void CheckpointSaver::wait() {
   const bool is_one_of_several = state_ == State::Writing && writers_->share.count > 1;
   if (state_ != State::AwaitingShares)
     state_ = is_one_of_several ? State::AwaitingShares : State::Idle;
-  // A little less than the others wait for this rank, so that the reason is told first.
+  // Shorter than the timeout of the other ranks, so that the cause is reported first.
   if (background_) background_->wait(world_.timeout() * 9 / 10, "writing a checkpoint");
-  if (const auto published = std::exchange(under_way_.published, std::nullopt))
+  if (const auto published = std::exchange(pending_.published, std::nullopt))
     record(*published, tracker_);
 }
 

@@ -31,19 +31,19 @@ struct CheckpointSection {
 template <class V>
 void fields(V& v, CheckpointSection& c) {
   v("every", c.every, "how often to save; always also at the end");
-  v("keep_last", c.keep_last, "how many of the latest checkpoints to keep", at_least(1));
-  v("keep_best", c.keep_best, "checkpoints that stay for their evaluation",
+  v("keep_last", c.keep_last, "number of latest checkpoints to keep", at_least(1));
+  v("keep_best", c.keep_best, "checkpoints to keep for their evaluation",
     needs("data.eval", "data.split.eval"));
   v("keep_every", c.keep_every,
-    "checkpoints that stay as milestones, e.g. '10 epochs' (nothing: none)");
+    "checkpoints to keep as milestones, e.g. '10 epochs' (empty: none)");
   v("async", c.async,
-    "write while training goes on, from a copy of model and optimizer in the memory of the rank "
-    "that writes; false: training waits for the disk");
+    "write in the background, from a copy of model and optimizer in the memory of the writing "
+    "rank; false: training waits for the disk");
   v("writers", c.writers,
-    "main: rank 0 writes all of it; all: every rank that sees rank 0's directory writes its "
-    "share of model and optimizer, into files of its own");
+    "main: rank 0 writes the whole checkpoint; all: every rank that sees rank 0's directory writes "
+    "its share of model and optimizer, to separate files");
   v("resume", c.resume,
-    "auto: a restart of a run continues from its last good checkpoint; never: it begins anew");
+    "auto: a restarted run resumes from its last good checkpoint; never: it starts from scratch");
 }
 
 }  // namespace lockstep::trainer

@@ -28,12 +28,12 @@ std::vector<Piece> pieces_of(const Checkpoint& checkpoint) {
     const auto& tensors = checkpoint.*file.tensors;
     for (size_t i = 0; i < tensors.size(); ++i)
       pieces.push_back({file.tensors, i, tensors[i].second.nbytes(),
-                        file.is_shared && !checkpoint.of_main.contains(tensors[i].first)});
+                        file.is_shared && !checkpoint.main_only.contains(tensors[i].first)});
   }
   return pieces;
 }
 
-// The share of each piece. The same on every rank: it depends on names and sizes alone.
+// The share of each piece. The same on every rank: it depends only on names and sizes.
 std::vector<size_t> divide(const std::vector<Piece>& pieces, int count) {
   std::vector<size_t> order(pieces.size()), shares(pieces.size(), 0);
   std::iota(order.begin(), order.end(), 0);
@@ -60,7 +60,7 @@ std::string new_attempt() {
 CheckpointWriters find_writers(World& world, const fs::path& checkpoints, bool all) {
   const bool leads = tracking::is_main(world.rank());
   if (!all || !world.is_distributed())
-    return {.share = {.attempt = new_attempt()}, .is_one = leads, .without_it = {}};
+    return {.share = {.attempt = new_attempt()}, .is_writer = leads, .excluded_ranks = {}};
   const auto probe_of = [&](const std::string& attempt) {
     return checkpoints / (kTemporaryPrefix + attempt);
   };
@@ -73,11 +73,11 @@ CheckpointWriters find_writers(World& world, const fs::path& checkpoints, bool a
   const bool sees_it = fs::exists(probe_of(attempt), ignored);
   const auto all_see = distributed::all_gather_object(world, sees_it, "checkpoint directory");
   if (leads) fs::remove(probe_of(attempt), ignored);
-  CheckpointWriters writers{.share = {.count = 0, .attempt = attempt}, .is_one = sees_it};
+  CheckpointWriters writers{.share = {.count = 0, .attempt = attempt}, .is_writer = sees_it};
   for (size_t rank = 0; rank < all_see.size(); ++rank) {
     const auto number = static_cast<int>(rank);
     if (!all_see[rank].get<bool>())
-      writers.without_it.push_back(number);
+      writers.excluded_ranks.push_back(number);
     else if (writers.share.count++, number < world.rank())
       ++writers.share.index;
   }

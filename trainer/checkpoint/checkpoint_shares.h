@@ -1,4 +1,4 @@
-// A checkpoint that several ranks write together: which of them writes which tensors.
+// Distributes a checkpoint over several writing ranks.
 #pragma once
 
 #include <array>
@@ -12,21 +12,21 @@
 
 namespace lockstep::trainer {
 
-// Who writes the checkpoints of this process's run.
+// The ranks that write the checkpoints of a run.
 struct CheckpointWriters {
-  ShareOptions share;           // of this rank, when it writes
-  bool is_one = false;          // whether it does
-  std::vector<int> without_it;  // ranks that do not see the directory
+  ShareOptions share;               // of this rank, if it writes
+  bool is_writer = false;           // whether this rank writes
+  std::vector<int> excluded_ranks;  // ranks that do not see the directory
 };
 
-// Collective. Not `all`: the main rank alone. Else every rank that sees the main rank's
-// `checkpoints`, which is made when it is missing: tried out, since nodes may have disks of their
-// own under the same path. Throws Environment.
+// Collective. Without `all`, only the main rank writes; else every rank that sees the main rank's
+// `checkpoints`, which is created if missing. Found out with a probe file, since nodes may have
+// separate disks under the same path. Throws Environment.
 CheckpointWriters find_writers(World& world, const std::filesystem::path& checkpoints, bool all);
 
-// What share `index` of `count` holds of `checkpoint`: whole tensors, in the order that they have
-// there. Those that are the same on all ranks go, the largest first, to the share with the fewest
-// bytes so far; what only the main rank has right (random states, `of_main`) to the first share.
+// Returns share `index` of `count` of `checkpoint`: whole tensors, in their order. Tensors that are
+// the same on all ranks are assigned, largest first, to the share with the fewest bytes so far;
+// those of the main rank (random states, `main_only`) to the first share.
 Checkpoint take_share(const Checkpoint& checkpoint, int index, int count);
 
 }  // namespace lockstep::trainer

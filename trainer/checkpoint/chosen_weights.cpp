@@ -12,11 +12,11 @@
 namespace lockstep::trainer {
 namespace {
 
-bool means(const std::string& name, const std::string& weight) {
+bool matches(const std::string& name, const std::string& weight) {
   return weight == name || (weight.starts_with(name) && weight[name.size()] == '.');
 }
 
-// What a name may be: the weights and all modules around them.
+// Valid names: the weights and all modules that contain them.
 std::vector<std::string> choices(const std::vector<std::string>& weights) {
   std::set<std::string> names;
   for (const auto& weight : weights)
@@ -30,20 +30,20 @@ std::vector<std::string> choices(const std::vector<std::string>& weights) {
 
 bool is_chosen(const std::string& weight, const std::vector<std::string>& names) {
   return std::any_of(names.begin(), names.end(),
-                     [&](const std::string& name) { return means(name, weight); });
+                     [&](const std::string& name) { return matches(name, weight); });
 }
 
 void verify_chosen(const std::string& key, const std::vector<std::string>& names,
                    const std::vector<std::string>& weights) {
   for (const auto& name : names) {
     if (std::any_of(weights.begin(), weights.end(),
-                    [&](const std::string& weight) { return means(name, weight); }))
+                    [&](const std::string& weight) { return matches(name, weight); }))
       continue;
     const auto near = nearest_name(name, choices(weights));
-    throw config_error(fmt::format("{}: no weight is '{}' or within it{}", key,
+    throw config_error(fmt::format("{}: no weight or module is named '{}'{}", key,
                                    printable(name, 200),
                                    near ? fmt::format("; did you mean '{}'?", *near)
-                                        : fmt::format("; one is '{}'", weights.at(0))));
+                                        : fmt::format("; a valid name is '{}'", weights.at(0))));
   }
 }
 

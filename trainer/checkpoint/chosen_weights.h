@@ -6,11 +6,11 @@
 
 namespace lockstep::trainer {
 
-// Whether one of `names` means `weight`: a parameter or buffer itself, or a module it is in, e.g.
-// "layer4.0" means "layer4.0.conv1.weight".
+// Whether one of `names` matches `weight`: the parameter or buffer itself, or a module that
+// contains it, e.g. "layer4.0" matches "layer4.0.conv1.weight".
 bool is_chosen(const std::string& weight, const std::vector<std::string>& names);
 
-// Throws Config when a name of the list `key` means none of `weights`.
+// Throws Config when a name of the list `key` matches none of `weights`.
 void verify_chosen(const std::string& key, const std::vector<std::string>& names,
                    const std::vector<std::string>& weights);
 

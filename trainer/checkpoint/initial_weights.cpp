@@ -28,30 +28,30 @@ std::vector<std::string> names_of_tensors(const NamedTensors& tensors) {
 }
 
 std::string missing_text(const std::string& name, const std::vector<std::string>& there) {
-  if (there.empty()) return "tensors at all";
+  if (there.empty()) return "tensors";
   const auto example = nearest_name(name, there).value_or(there.front());
   return fmt::format("'{}', which the model has; it has {} tensors, e.g. '{}'", name, there.size(),
                      printable(example, 200));
 }
 
-// What keeps `loaded` from being the weights of `model`; empty: nothing.
+// Describes why `loaded` does not fit `model`; empty: it fits.
 std::string misfit(const NamedTensors& model, const NamedTensors& loaded) {
   for (const auto& [name, tensor] : model) {
     const auto* found = find_tensor(loaded, name);
     if (!found) return "has no " + missing_text(name, names_of_tensors(loaded));
     if (found->sizes() != tensor.sizes())
-      return fmt::format("'{}' is {} there and {} in the model; train.init_except leaves it out",
+      return fmt::format("'{}' is {} in the file and {} in the model; train.init_except skips it",
                          name, nlohmann::json(found->sizes().vec()).dump(),
                          nlohmann::json(tensor.sizes().vec()).dump());
   }
   for (const auto& [name, tensor] : loaded)
     if (!find_tensor(model, name))
-      return fmt::format("has '{}', which the model does not have; train.init_except leaves it out",
+      return fmt::format("has '{}', which the model does not have; train.init_except skips it",
                          printable(name, 200));
   return {};
 }
 
-// The tensors of all files that an index names, each where it says.
+// The tensors of all files of an index; each must be in the file that the index names.
 NamedTensors weights_of_index(const std::filesystem::path& path) {
   const auto file_of = parse_safetensors_index(read_file(path), printable(path.string(), 400));
   std::set<std::string> files;
@@ -61,14 +61,14 @@ NamedTensors weights_of_index(const std::filesystem::path& path) {
     for (auto& item : read_safetensors(path.parent_path() / file)) {
       const auto expected = file_of.find(item.first);
       if (expected == file_of.end() || expected->second != file)
-        throw environment_error(fmt::format("{} holds '{}', which {} does not place there", file,
+        throw environment_error(fmt::format("{} contains '{}', which {} does not list there", file,
                                             printable(item.first, 200), path.string()));
       tensors.push_back(std::move(item));
     }
   return tensors;
 }
 
-// A file that the user names is input, also when it is damaged or not to be had.
+// A file that the user names is input: a damaged or missing one is Config.
 NamedTensors weights_in(const std::filesystem::path& path) {
   try {
     return path.string().ends_with(kSafetensorsIndexEnding) ? weights_of_index(path)

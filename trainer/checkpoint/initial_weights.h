@@ -1,4 +1,4 @@
-// Weights that a new run begins with (train.init_from): another run's, or a model's from elsewhere.
+// Initial weights of a new run (train.init_from): from another run or an external model.
 #pragma once
 
 #include <filesystem>
@@ -11,12 +11,12 @@
 namespace lockstep::trainer {
 
 // Collective: rank 0 reads the safetensors file `path`, or the files of the index `path`
-// (trainer/checkpoint/safetensors_index.h), and sends the tensors to all ranks' `model`, so that
-// only rank 0 needs to see them. Names and shapes must be those of the model's parameters and
-// buffers, no more and no less; numbers are converted to the model's type. `except`: what stays as
-// it is, in the model, and is ignored in the file (trainer/checkpoint/chosen_weights.h). Throws
-// Config on every rank when they are not, or when the file cannot be read; the model is then as it
-// was.
+// (trainer/checkpoint/safetensors_index.h), and broadcasts the tensors to all ranks' `model`, so
+// that only rank 0 needs to see the files. Names and shapes must be exactly those of the model's
+// parameters and buffers; values are converted to the model's dtypes. `except`: tensors that are
+// unchanged in the model and ignored in the file (trainer/checkpoint/chosen_weights.h). Throws
+// Config on every rank when they do not match, or when the file cannot be read; the model is then
+// unchanged.
 void load_initial_weights(World& world, Model& model, const std::filesystem::path& path,
                           const std::vector<std::string>& except = {});
 

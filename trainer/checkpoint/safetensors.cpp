@@ -105,7 +105,7 @@ std::map<std::string, uint32_t> write_safetensors(const std::filesystem::path& p
     const std::string_view bytes(static_cast<const char*>(plain.const_data_ptr()), plain.nbytes());
     checksums[name] = crc32c(bytes.data(), bytes.size());
     write_all(file.get(), bytes, path);
-    // The disk begins with it while the next ones are prepared. Where it cannot, fsync() does all.
+    // Starts writeback while the next tensors are prepared. Errors are left to fsync().
     ::sync_file_range(file.get(), 0, 0, SYNC_FILE_RANGE_WRITE);
   }
   if (::fsync(file.get()) != 0) throw errno_error(fmt::format("cannot sync {}", path.string()));
@@ -117,7 +117,7 @@ NamedTensors read_safetensors(const std::filesystem::path& path,
   const MappedFile file(path);
   const auto entries = formats::parse_safetensors(file.bytes(), path.string());
   if (checksums && entries.size() != checksums->size())
-    throw environment_error(fmt::format("{}: holds {} tensors, {} were written", path.string(),
+    throw environment_error(fmt::format("{}: has {} tensors, expected {}", path.string(),
                                         entries.size(), checksums->size()));
   NamedTensors tensors;
   for (const auto& entry : entries) {

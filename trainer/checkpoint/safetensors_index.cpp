@@ -31,11 +31,11 @@ std::map<std::string, std::string> parse_safetensors_index(const std::string& te
   const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || !json.contains("weight_map") || !json["weight_map"].is_object())
     throw environment_error(
-        fmt::format("{}: no index of safetensors files (it has no \"weight_map\")", name));
+        fmt::format("{}: not an index of safetensors files (\"weight_map\" is missing)", name));
   std::map<std::string, std::string> files;
   for (const auto& [tensor, file] : json["weight_map"].items()) {
     if (!file.is_string() || !is_plain(file.get<std::string>()))
-      throw environment_error(fmt::format("{}: the file of tensor '{}' is no name of a file: {}",
+      throw environment_error(fmt::format("{}: tensor '{}': expected a plain file name, got {}",
                                           name, printable(tensor, kMaxNameLength),
                                           printable(file.dump(-1, ' ', true), kMaxNameLength)));
     files.emplace(tensor, file.get<std::string>());

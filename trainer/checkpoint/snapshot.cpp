@@ -14,17 +14,17 @@ namespace {
 
 constexpr size_t kCacheLine = 64, kPage = 4096;
 
-// Each tensor begins at a cache line of its own.
-size_t room_of(const at::Tensor& tensor) {
+// Size of a tensor, rounded up to cache lines.
+size_t padded_size(const at::Tensor& tensor) {
   return (tensor.nbytes() + kCacheLine - 1) / kCacheLine * kCacheLine;
 }
 
-// In huge pages where the kernel has them.
+// Uses huge pages if available.
 at::Tensor pageable_memory(size_t bytes) {
   void* const memory =
       ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED)
-    throw errno_error(fmt::format("no {} bytes of memory for a copy of the state", bytes));
+    throw errno_error(fmt::format("cannot allocate {} bytes for a copy of the state", bytes));
   ::madvise(memory, bytes, MADV_HUGEPAGE);
   auto* const begin = static_cast<volatile char*>(memory);
   for (size_t i = 0; i < bytes; i += kPage) begin[i] = 0;
@@ -37,7 +37,7 @@ at::Tensor pageable_memory(size_t bytes) {
 
 void Snapshot::reserve(const NamedTensors& tensors) {
   size_t bytes = 0;
-  for (const auto& [name, tensor] : tensors) bytes += room_of(tensor);
+  for (const auto& [name, tensor] : tensors) bytes += padded_size(tensor);
   if (bytes == 0 || (memory_.defined() && memory_.nbytes() >= bytes)) return;
   memory_.reset();
   const bool on_cpu = std::all_of(tensors.begin(), tensors.end(),
@@ -57,10 +57,10 @@ NamedTensors Snapshot::copy(const NamedTensors& tensors) {
         name, at::from_blob(place, tensor.sizes(), at::TensorOptions(tensor.scalar_type())));
     if (tensor.is_cpu() && tensor.is_contiguous() && tensor.nbytes() > 0)
       std::memcpy(place, tensor.const_data_ptr(),
-                  tensor.nbytes());  // past the caches, unlike copy_
+                  tensor.nbytes());  // non-temporal stores, unlike copy_
     else
       copies.back().second.copy_(tensor);
-    used += room_of(tensor);
+    used += padded_size(tensor);
   }
   return copies;
 }

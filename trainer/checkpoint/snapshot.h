@@ -1,5 +1,5 @@
-// Copies of tensors in host memory that is used again and again: fresh memory costs page faults,
-// which take several times as long as the copies.
+// Copies tensors to host memory that is reused: page faults of fresh memory take several times as
+// long as the copies.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,13 +11,12 @@ namespace lockstep::trainer {
 // Thread: one at a time.
 class Snapshot {
  public:
-  // Makes room for copies of `tensors`, and touches all of it. Keeps the room that it has when that
-  // is enough. Page-locked where tensors come from a GPU. Throws Environment when there is no
-  // memory.
+  // Reserves memory for copies of `tensors`, and touches all of it. Keeps the current memory if it
+  // is large enough. Page-locked if a tensor is on a GPU. Throws Environment when out of memory.
   void reserve(const NamedTensors& tensors);
 
-  // Copies of `tensors`, contiguous, under their names, valid until the next call. Reserves what it
-  // lacks.
+  // Returns contiguous copies of `tensors` with their names, valid until the next call. Reserves
+  // memory if necessary.
   NamedTensors copy(const NamedTensors& tensors);
 
  private:

@@ -6,6 +6,8 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
+#include <functional>
+
 #include "distributed/collectives.h"
 #include "distributed/objects.h"
 #include "lockstep/error.h"
@@ -14,8 +16,8 @@
 namespace lockstep::trainer {
 namespace {
 
-// Where a rank's random numbers come from, and what follows "rank.N" in the names of their states:
-// from the CPU and, where it computes on one, from its GPU.
+// The random generators of a rank, of the CPU and of its GPU if it uses one, each with the suffix
+// after "rank.N" in the name of its state.
 std::vector<std::pair<std::string, at::Generator>> generators_of(const World& world) {
   std::vector<std::pair<std::string, at::Generator>> generators;
   generators.emplace_back("", at::detail::getDefaultCPUGenerator());
@@ -33,7 +35,7 @@ void load_tensors(const NamedTensors& tensors, const NamedTensors& loaded) {
     const auto* found = find_tensor(loaded, name);
     if (!found)
       throw config_error(
-          fmt::format("the checkpoint has no '{}': was it made with another model?", name));
+          fmt::format("the checkpoint has no '{}': was it saved with another model?", name));
     if (found->sizes() != tensor.sizes())
       throw config_error(fmt::format("'{}' is {} in the checkpoint and {} in the model", name,
                                      nlohmann::json(found->sizes().vec()).dump(),
@@ -42,12 +44,17 @@ void load_tensors(const NamedTensors& tensors, const NamedTensors& loaded) {
   }
   if (loaded.size() != tensors.size())
     throw config_error(
-        fmt::format("the checkpoint has {} tensors, the model {}: was it made with another model?",
+        fmt::format("the checkpoint has {} tensors, the model {}: was it saved with another model?",
                     loaded.size(), tensors.size()));
 }
 
-// Sends rank 0's list: first names, shapes and types as one object, then each tensor.
-NamedTensors broadcast_tensors(World& world, NamedTensors tensors, const std::string& name) {
+using Keep = std::function<at::Tensor(const std::string& name, const at::Tensor& tensor)>;
+
+// Broadcasts rank 0's list: first names, shapes and types as one object, then each tensor. Returns
+// what `keep` makes of the tensors, without those for which it returns an undefined one. Only one
+// whole tensor at a time is in memory.
+NamedTensors broadcast_tensors(World& world, NamedTensors tensors, const std::string& name,
+                               const Keep& keep = {}) {
   if (!world.is_distributed()) return tensors;
   auto description = nlohmann::json::array();
   for (const auto& [key, tensor] : tensors)
@@ -60,7 +67,9 @@ NamedTensors broadcast_tensors(World& world, NamedTensors tensors, const std::st
     const auto type = static_cast<at::ScalarType>(description[i][2].get<int>());
     if (!tensor.defined()) tensor = at::empty(description[i][1].get<std::vector<int64_t>>(), type);
     distributed::broadcast(world, tensor, 0, name + " " + key);
+    if (keep) tensor = keep(key, tensor);
   }
+  std::erase_if(tensors, [](const auto& item) { return !item.second.defined(); });
   return tensors;
 }
 
@@ -70,23 +79,23 @@ void restore_rng(const World& world, const Checkpoint& checkpoint) {
       if (name == rng_name(world.rank(), ending)) generator.set_state(state);
 }
 
-// As one object: {"rejected": [...], "head": {...} or null}.
+// Returns {"rejected": [...], "head": {...} or null}.
 nlohmann::json find_checkpoint(const std::filesystem::path& checkpoints, Checkpoint& checkpoint) {
   std::vector<std::string> rejected;
   auto found = read_last_good_checkpoint(checkpoints, rejected);
-  nlohmann::json answer = {{"rejected", rejected}, {"head", nullptr}};
-  if (!found) return answer;
+  nlohmann::json result = {{"rejected", rejected}, {"head", nullptr}};
+  if (!found) return result;
   checkpoint = std::move(*found);
-  answer["head"] = describe_head(checkpoint.head);
-  return answer;
+  result["head"] = describe_head(checkpoint.head);
+  return result;
 }
 
 }  // namespace
 
 Checkpoint live_state(const TrainingState& state) {
-  Checkpoint checkpoint{
-      .head = state.head, .model = tensors_of(state.model), .optimizer = state.optimizer.state()};
-  for (const auto& item : state.model.named_buffers()) checkpoint.of_main.insert(item.key());
+  Checkpoint checkpoint{.head = state.head, .model = tensors_of(state.model)};
+  if (!state.optimizer.is_sharded()) checkpoint.optimizer = state.optimizer.state();
+  for (const auto& item : state.model.named_buffers()) checkpoint.main_only.insert(item.key());
   if (state.average) {
     checkpoint.head.ema_updates = state.average->num_updates();
     checkpoint.ema = state.average->tensors();
@@ -96,9 +105,10 @@ Checkpoint live_state(const TrainingState& state) {
 
 Checkpoint capture_state(World& world, const TrainingState& state) {
   auto checkpoint = live_state(state);
+  if (state.optimizer.is_sharded()) checkpoint.optimizer = state.optimizer.state();
   checkpoint.head.world_size = world.world_size();
   checkpoint.head.gradient_order = state.parallel.gradient_order();
-  if (checkpoint.head.ema_updates == 0) checkpoint.ema.clear();  // which it would not be
+  if (checkpoint.head.ema_updates == 0) checkpoint.ema.clear();  // nothing averaged yet
   for (const auto& [ending, generator] : generators_of(world)) {
     const auto states = distributed::all_gather(world, generator.get_state(), "random states");
     for (int rank = 0; rank < world.world_size(); ++rank)
@@ -111,20 +121,23 @@ std::vector<std::string> restore_state(World& world, const TrainingState& state,
                                        const std::filesystem::path& checkpoints) {
   const at::NoGradGuard no_grad;
   Checkpoint checkpoint;
-  const auto answer = distributed::act_on_main(
+  const auto result = distributed::act_on_main(
       world, "checkpoint to resume", [&] { return find_checkpoint(checkpoints, checkpoint); });
-  auto rejected = answer["rejected"].get<std::vector<std::string>>();
-  if (answer["head"].is_null()) {
-    refuse_to_begin_anew(world, checkpoints);
+  auto rejected = result["rejected"].get<std::vector<std::string>>();
+  if (result["head"].is_null()) {
+    verify_no_checkpoint_elsewhere(world, checkpoints);
     return rejected;
   }
   load_tensors(tensors_of(state.model),
                broadcast_tensors(world, std::move(checkpoint.model), "model"));
+  const auto keep = [&](const auto& name, const auto& tensor) {
+    return state.optimizer.keep(name, tensor);
+  };
   state.optimizer.load_state(
-      broadcast_tensors(world, std::move(checkpoint.optimizer), "optimizer"));
+      broadcast_tensors(world, std::move(checkpoint.optimizer), "optimizer", keep));
   checkpoint.rng = broadcast_tensors(world, std::move(checkpoint.rng), "random states");
   restore_rng(world, checkpoint);
-  state.head = read_head(answer["head"]);
+  state.head = read_head(result["head"]);
   state.parallel.restore_gradient_order(state.head.gradient_order);
   if (state.average && state.head.ema_updates > 0) {
     state.average->restore(state.head.ema_updates);
@@ -138,14 +151,14 @@ RestoredWeights restore_weights(World& world, Model& model,
                                 const std::filesystem::path& checkpoints, bool averaged) {
   const at::NoGradGuard no_grad;
   Checkpoint checkpoint;
-  const auto answer = distributed::act_on_main(
+  const auto result = distributed::act_on_main(
       world, "weights of a checkpoint", [&] { return find_checkpoint(checkpoints, checkpoint); });
-  if (answer["head"].is_null())
-    throw environment_error(fmt::format("{} holds no checkpoint any more", checkpoints.string()));
-  const auto head = read_head(answer["head"]);
+  if (result["head"].is_null())
+    throw environment_error(fmt::format("{} no longer has a checkpoint", checkpoints.string()));
+  const auto head = read_head(result["head"]);
   RestoredWeights restored{.step = head.position.step,
                            .averaged = averaged && head.ema_updates > 0,
-                           .rejected = answer["rejected"].get<std::vector<std::string>>()};
+                           .rejected = result["rejected"].get<std::vector<std::string>>()};
   auto& weights = restored.averaged ? checkpoint.ema : checkpoint.model;
   load_tensors(tensors_of(model), broadcast_tensors(world, std::move(weights), "weights"));
   return restored;

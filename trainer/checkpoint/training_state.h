@@ -1,4 +1,4 @@
-// What a checkpoint captures and a resume restores, across all ranks.
+// Captures the training state of all ranks for a checkpoint, and restores it.
 #pragma once
 
 #include <filesystem>
@@ -7,46 +7,46 @@
 
 #include "lockstep/data_parallel.h"
 #include "lockstep/model.h"
-#include "lockstep/optimizer.h"
 #include "lockstep/world.h"
 #include "trainer/checkpoint/checkpoint.h"
+#include "trainer/state/optimizer_shard.h"
 #include "trainer/state/weight_average.h"
 
 namespace lockstep::trainer {
 
 struct TrainingState {
   Model& model;
-  Optimizer& optimizer;
+  OptimizerShard& optimizer;
   DataParallel& parallel;
   CheckpointHead& head;
-  WeightAverage* average = nullptr;  // none: weights are not averaged
+  WeightAverage* average = nullptr;  // null: weights are not averaged
 };
 
-// What a checkpoint of `state` holds but for the random states. The tensors are the live ones.
+// Returns a checkpoint of `state` without the random states. The tensors are the live ones.
 Checkpoint live_state(const TrainingState& state);
 
-// Collective: what a checkpoint of `state` holds. Model and optimizer are the live tensors. What
-// rank 0 has is complete.
+// Collective: returns a checkpoint of `state`, complete on rank 0. Model and optimizer are the live
+// tensors.
 Checkpoint capture_state(World& world, const TrainingState& state);
 
-// Collective: rank 0 reads the last good checkpoint and sends it to all, so that only rank 0 needs
-// to see the files. Returns one line for each checkpoint that was passed over because it is
-// damaged. Throws Environment when there are checkpoints but none can be used, Config when the
-// checkpoint does not fit the model or the optimizer. With no checkpoint at all, `state` stays as
-// it is. A checkpoint without an average leaves state.average as it is; one that nobody asks for
-// is passed over.
+// Collective: rank 0 reads the last good checkpoint and broadcasts it, so that only rank 0 needs to
+// see the files. Returns one line for each checkpoint that was skipped because it is damaged.
+// Throws Environment when there are checkpoints but none can be used, Config when the checkpoint
+// does not fit the model or the optimizer. Without any checkpoint, `state` is unchanged. A
+// checkpoint without an average leaves state.average unchanged; an average is ignored if
+// state.average is null.
 std::vector<std::string> restore_state(World& world, const TrainingState& state,
                                        const std::filesystem::path& checkpoints);
 
-// Where the weights of a model came from.
+// The origin of restored weights.
 struct RestoredWeights {
   int64_t step = 0;
   bool averaged = false;
-  std::vector<std::string> rejected;  // as restore_state() returns them
+  std::vector<std::string> rejected;  // as returned by restore_state()
 };
 
-// Collective: the weights alone, of the same checkpoint; with `averaged`, and where there are such,
-// the averaged ones. Throws as restore_state(), and Environment when there is no checkpoint.
+// Collective: restores only the weights, of the last good checkpoint; with `averaged`, the averaged
+// ones if it has them. Throws as restore_state(), and Environment when there is no checkpoint.
 RestoredWeights restore_weights(World& world, Model& model,
                                 const std::filesystem::path& checkpoints, bool averaged);
 

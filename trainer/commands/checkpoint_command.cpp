@@ -24,20 +24,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kCheckpointHelp = R"(lockstep ckpt: look at the checkpoints of a run
+constexpr const char* kCheckpointHelp = R"(lockstep ckpt: inspect the checkpoints of a run
 
   lockstep ckpt list RUN [--dir RUNS] [--json]
-        each with its epoch, the ranks that made it, its size and its evaluation
+        list the checkpoints with epoch, number of ranks, size and evaluation
   lockstep ckpt verify RUN[:STEP] [--dir RUNS] [--json]
-        read every tensor and compare it with its checksum; exit code 75 when one is damaged
+        read every tensor and verify its checksum; exit code 75 if a checkpoint is damaged
   lockstep ckpt diff RUN[:STEP] RUN[:STEP] [--dir RUNS] [--json]
-        compare weights and the optimizer's state; exit code 0 for the same bits, 1 otherwise
+        compare weights and optimizer state; exit code 0 if bit-identical, 1 otherwise
 
-RUN is an id, the beginning of one, or a run's directory; STEP is a checkpoint's number, default the
-last one (verify: all). --dir: where the runs are kept; default: runs
+RUN is a run id, the beginning of one, or a run directory; STEP is the step of a checkpoint
+(default: the last one; verify: all). --dir: the directory of the runs (default: runs)
 )";
 
-struct CheckpointWords {
+struct CheckpointArguments {
   std::string command;
   std::vector<std::string> runs;
   std::string dir = kRunsDir;
@@ -49,9 +49,9 @@ struct ChosenCheckpoints {
   std::vector<int64_t> steps;
 };
 
-CheckpointWords parse(const std::vector<std::string>& words) {
+CheckpointArguments parse(const std::vector<std::string>& words) {
   const std::vector<std::string> commands = {"list", "verify", "diff"};
-  CheckpointWords parsed{.command = words.front()};
+  CheckpointArguments parsed{.command = words.front()};
   if (std::ranges::find(commands, parsed.command) == commands.end())
     throw config_error(fmt::format("lockstep ckpt: unknown command '{}'{}",
                                    printable(parsed.command), suggest(parsed.command, commands)));
@@ -85,7 +85,7 @@ fs::path directory_of_run(const std::string& run, const std::string& runs) {
 }
 
 // "RUN" or "RUN:STEP".
-ChosenCheckpoints chosen(const std::string& word, const std::string& runs) {
+ChosenCheckpoints choose_checkpoints(const std::string& word, const std::string& runs) {
   const auto colon = word.rfind(':');
   std::optional<int64_t> step;
   if (colon != std::string::npos) {
@@ -119,7 +119,8 @@ uint64_t bytes_in(const fs::path& directory) {
   return bytes;
 }
 
-// What `use` says of each checkpoint, or what is wrong with it, as {"step", ..., "problem"}.
+// Calls `use` for each checkpoint. Returns what it returns, or the error, as {"step", ...,
+// "problem"}.
 Json each(const ChosenCheckpoints& checkpoints, const std::function<Json(int64_t step)>& use) {
   auto list = Json::array();
   for (const auto step : checkpoints.steps) {
@@ -127,10 +128,10 @@ Json each(const ChosenCheckpoints& checkpoints, const std::function<Json(int64_t
     try {
       line.update(use(step));
       line["problem"] = nullptr;
-    } catch (const std::exception& error) {  // JSON's too: of a manifest that lacks something
+    } catch (const std::exception& error) {  // also JSON's, for a manifest with missing keys
       std::error_code ignored;
       if (!fs::exists(checkpoints.directory / std::to_string(step), ignored))
-        continue;  // a run that goes on has removed it
+        continue;  // an active run has removed it
       const std::string text = error.what();
       line["problem"] = printable(text.substr(0, text.find('\n')), 400);
     }
@@ -139,22 +140,22 @@ Json each(const ChosenCheckpoints& checkpoints, const std::function<Json(int64_t
   return list;
 }
 
-CommandOutput answer(const Json& list, bool as_json,
-                     const std::function<std::string(const Json&)>& text) {
-  CommandOutput answer;
+CommandOutput format_checkpoints(const Json& list, bool as_json,
+                                 const std::function<std::string(const Json&)>& text) {
+  CommandOutput output;
   for (const auto& checkpoint : list) {
     const auto& problem = checkpoint["problem"];
-    if (!problem.is_null()) answer.exit_code = static_cast<int>(ErrorKind::Environment);
-    answer.text += fmt::format(
+    if (!problem.is_null()) output.exit_code = static_cast<int>(ErrorKind::Environment);
+    output.text += fmt::format(
         "{:>10}  {}\n", checkpoint["step"].get<int64_t>(),
         problem.is_null() ? text(checkpoint) : "DAMAGED: " + problem.get<std::string>());
   }
-  if (as_json) answer.text = list.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-  return answer;
+  if (as_json) output.text = list.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return output;
 }
 
-CommandOutput list(const CheckpointWords& words) {
-  const auto checkpoints = chosen(words.runs[0], words.dir);
+CommandOutput list(const CheckpointArguments& words) {
+  const auto checkpoints = choose_checkpoints(words.runs[0], words.dir);
   const auto lines = each(checkpoints, [&](int64_t step) -> Json {
     const auto head = read_checkpoint_head(checkpoints.directory, step);
     return {{"epoch", head.position.epoch},
@@ -162,7 +163,7 @@ CommandOutput list(const CheckpointWords& words) {
             {"averaged_weights", head.ema_updates > 0},
             {"evaluation", head.evaluation}};
   });
-  return answer(lines, words.as_json, [](const Json& line) {
+  return format_checkpoints(lines, words.as_json, [](const Json& line) {
     auto text = fmt::format("epoch {}, {} rank{}, {}", line["epoch"].get<int64_t>(),
                             line["ranks"].get<int>(), line["ranks"] == 1 ? "" : "s",
                             size_text(line["bytes"].get<uint64_t>()));
@@ -172,15 +173,15 @@ CommandOutput list(const CheckpointWords& words) {
   });
 }
 
-CommandOutput verify(const CheckpointWords& words) {
-  const auto checkpoints = chosen(words.runs[0], words.dir);
+CommandOutput verify(const CheckpointArguments& words) {
+  const auto checkpoints = choose_checkpoints(words.runs[0], words.dir);
   const auto lines = each(checkpoints, [&](int64_t step) -> Json {
     const auto checkpoint = read_checkpoint(checkpoints.directory, step);
     size_t tensors = 0;
     for (const auto& file : kTensorFiles) tensors += (checkpoint.*file.tensors).size();
     return {{"tensors", tensors}};
   });
-  return answer(lines, words.as_json, [](const Json& line) {
+  return format_checkpoints(lines, words.as_json, [](const Json& line) {
     return fmt::format("ok, {} tensors, {}", line["tensors"].get<size_t>(),
                        size_text(line["bytes"].get<uint64_t>()));
   });
@@ -191,7 +192,7 @@ bool have_same_bits(const at::Tensor& a, const at::Tensor& b) {
          std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0;
 }
 
-// Where the two are most different, beside how many are the same.
+// Counts equal and different tensors, and finds the largest difference.
 Json compare(const NamedTensors& a, const NamedTensors& b) {
   std::map<std::string, at::Tensor> others(b.begin(), b.end());
   Json result = {
@@ -217,31 +218,31 @@ Json compare(const NamedTensors& a, const NamedTensors& b) {
   return result;
 }
 
-CommandOutput diff(const CheckpointWords& words) {
+CommandOutput diff(const CheckpointArguments& words) {
   const auto read = [&](const std::string& word) {
-    const auto checkpoints = chosen(word, words.dir);
+    const auto checkpoints = choose_checkpoints(word, words.dir);
     return read_checkpoint(checkpoints.directory, checkpoints.steps.back());
   };
   const auto a = read(words.runs[0]), b = read(words.runs[1]);
   Json parts = Json::object();
-  CommandOutput answer;
+  CommandOutput output;
   for (const auto& file : kTensorFiles) {
     if (!file.is_shared || ((a.*file.tensors).empty() && (b.*file.tensors).empty())) continue;
     const auto part = parts[file.name] = compare(a.*file.tensors, b.*file.tensors);
     const auto alone = part["only_in_one"].size();
     const auto different = part["different"].get<int64_t>();
-    if (alone > 0 || different > 0) answer.exit_code = 1;
-    answer.text += fmt::format("{:<10} {} tensors have the same bits, {} differ", file.name,
+    if (alone > 0 || different > 0) output.exit_code = 1;
+    output.text += fmt::format("{:<10} {} tensors are bit-identical, {} differ", file.name,
                                part["same"].get<int64_t>(), different);
     if (!part["largest"].is_null())
-      answer.text += fmt::format(", most {} (by up to {:.3g})",
+      output.text += fmt::format("; largest difference: {} ({:.3g})",
                                  printable(part["largest"]["tensor"].get<std::string>()),
                                  part["largest"]["difference"].get<double>());
-    if (alone > 0) answer.text += fmt::format(", {} are in one of them only", alone);
-    answer.text += "\n";
+    if (alone > 0) output.text += fmt::format("; {} are in only one of them", alone);
+    output.text += "\n";
   }
-  if (words.as_json) answer.text = parts.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-  return answer;
+  if (words.as_json) output.text = parts.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return output;
 }
 
 }  // namespace

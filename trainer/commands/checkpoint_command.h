@@ -1,4 +1,4 @@
-// `lockstep ckpt`: looks at the checkpoints of runs, and changes nothing.
+// `lockstep ckpt`: lists, verifies and compares checkpoints; read-only.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace lockstep::trainer {
 
-// `words`: what stands behind `lockstep ckpt`. Exit code of verify: 75 when one is damaged; of
-// diff: 1 when they differ. Throws Config for words that mean nothing and for runs and checkpoints
-// that are not there; Environment for damaged ones that diff is to compare.
+// `words`: the arguments after `lockstep ckpt`. Exit code of verify: 75 if a checkpoint is damaged;
+// of diff: 1 if the checkpoints differ. Throws Config for invalid arguments and for runs and
+// checkpoints that do not exist; Environment if diff is given a damaged one.
 CommandOutput checkpoint_command(const std::vector<std::string>& words);
 
 }  // namespace lockstep::trainer

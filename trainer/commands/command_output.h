@@ -1,4 +1,4 @@
-// What a command says that looks and changes nothing.
+// Result of a read-only command.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// The first batch that a run would train on, for programs that must know what its data are like.
+// Writes the first batch that a run would train on, for programs that need its fields and shapes.
 #pragma once
 
 #include <filesystem>
@@ -7,8 +7,8 @@
 
 namespace lockstep::trainer {
 
-// Writes the fields of rank 0's first batch, as safetensors, in the order of the dataset. `path`
-// must not exist. Throws Config as a training would, Environment when the file cannot be written.
+// Writes the fields of rank 0's first batch as safetensors, in the order of the dataset. `path`
+// must not exist. Throws Config as training would, Environment when the file cannot be written.
 void write_first_batch(const PreparedRun& run, const std::filesystem::path& path);
 
 }  // namespace lockstep::trainer

@@ -70,7 +70,7 @@ std::string describe_classes(const Dataset& dataset) {
   return text;
 }
 
-// Loads for some seconds, or to the end of the pass.
+// Loads for kLoadingTime, or to the end of the epoch.
 std::string measure_loading(data::Loader& loader, int64_t workers) {
   int64_t samples = 0, bytes = 0;
   const auto begin = Clock::now();
@@ -83,7 +83,7 @@ std::string measure_loading(data::Loader& loader, int64_t workers) {
   const std::chrono::duration<double> elapsed = Clock::now() - begin;
   return line("loading",
               fmt::format("{:.0f} samples/s, {:.1f} MB/s, by {} worker{} ({} samples in {:.2f} s, "
-                          "one rank alone)",
+                          "a single rank)",
                           static_cast<double>(samples) / elapsed.count(),
                           static_cast<double>(bytes) / 1e6 / elapsed.count(), workers,
                           workers == 1 ? "" : "s", samples, elapsed.count()));
@@ -109,7 +109,7 @@ std::string inspect_training(const PreparedRun& run, const std::filesystem::path
       .batch_size = plan.per_rank_batch_size, .seed = run.order.seed, .name = "data.train"};
   auto text = fmt::format("data.train: {}\n", config.data.train.name());
   text += line("samples", std::to_string(dataset.size()));
-  for (const auto& remark : dataset.remarks()) text += line("remark", remark);
+  for (const auto& warning : dataset.warnings()) text += line("note", warning);
   text += describe_fields(data::Loader(dataset, indices, loading).next().value());
   text += describe_classes(dataset);
   text += line("batches", fmt::format("{} per epoch, of {} samples: {} on each of {} rank{}",
@@ -128,8 +128,8 @@ std::string inspect_training(const PreparedRun& run, const std::filesystem::path
 std::string inspect_evaluation(const PreparedRun& run) {
   const auto& data = run.config.data;
   const auto& dataset = *run.data.eval;
-  const auto mine = data::exact_split(dataset.size(), {0, run.ranks.world_size});
-  data::Loader loader(dataset, mine, {.batch_size = data.eval_batch_size, .name = "data.eval"});
+  const auto indices = data::exact_split(dataset.size(), {0, run.ranks.world_size});
+  data::Loader loader(dataset, indices, {.batch_size = data.eval_batch_size, .name = "data.eval"});
   const auto& part = data.eval.is_set() ? data.eval : data.train;
   auto text = fmt::format("data.eval: {}\n", part.name());
   text += line("samples", std::to_string(dataset.size()));

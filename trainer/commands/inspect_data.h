@@ -1,4 +1,4 @@
-// What a run file's data are, before anything is trained on them.
+// `lockstep-trainer --inspect-data`: describes the datasets of a run file.
 #pragma once
 
 #include <filesystem>
@@ -8,11 +8,11 @@
 
 namespace lockstep::trainer {
 
-// A report for people: of the training and the evaluation set sizes, fields, shapes and types,
-// balance of the classes, batches and samples per rank, and how fast the loader alone is (some
-// seconds of it are run). `sheet`: where a PNG of the first images in the order of training goes;
-// empty: none. Throws Config as a training would, and for a sheet of data that are no images;
-// Environment when the sheet cannot be written.
+// Returns a human-readable report on the training and the evaluation set: sizes, fields, shapes and
+// types, class balance, batches and samples per rank, and loader throughput (measured for a few
+// seconds). `sheet`: path of a PNG contact sheet of the first images in training order, or empty.
+// Throws Config as training would, and for a contact sheet of data that are not images; Environment
+// when the contact sheet cannot be written.
 std::string inspect_data(const PreparedRun& run, const std::filesystem::path& sheet);
 
 }  // namespace lockstep::trainer

@@ -12,68 +12,69 @@
 namespace lockstep::trainer {
 namespace {
 
-constexpr const char* kPlanHelp = R"(lockstep plan: what a run file is going to be on so many ranks
+constexpr const char* kPlanHelp =
+    R"(lockstep plan: estimate steps, memory and communication of a run, without starting it
 
   lockstep plan [-n RANKS] [--nnodes NODES] [--json] CONFIG [key.subkey=value ...]
 
-Says it without starting any of them: samples and batches of each rank, steps, the learning rate on
-the way, parameters, memory, checkpoints, gradient buckets and what each rank sends in a step. What a
-training on these ranks would refuse before its first step is refused here. Builds the datasets, the
-model and the optimizer, so it takes the memory of a rank.
+Prints samples and batches per rank, steps, the learning rate over the run, parameters, memory,
+checkpoint size, gradient buckets and the traffic per rank and step. Reports the same errors as
+training on these ranks before its first step. Builds the datasets, the model and the optimizer, so
+it needs as much memory as one rank.
 
-  -n RANKS        on each node, as of lockstep launch; default: 1
-  --nnodes NODES  default: 1; with MIN:MAX the plan is for MAX, and each number of nodes from MIN
-                  on must be able to share the batch
-  --json          the same for programs; sizes in bytes
+  -n RANKS        ranks per node, as for lockstep launch (default: 1)
+  --nnodes NODES  number of nodes (default: 1); with MIN:MAX the plan is for MAX nodes, and the
+                  batch must be divisible for every number of nodes from MIN to MAX
+  --json          print JSON, with sizes in bytes
 )";
 
 constexpr int64_t kMaxRanks = 1 << 20;
 
-struct PlanWords {
+struct PlanArguments {
   int64_t per_node = 1, nodes = 1;
-  int64_t least_nodes = 1;  // of --nnodes MIN:MAX; else as many
+  int64_t min_nodes = 1;  // of --nnodes MIN:MAX; else equal to `nodes`
   bool as_json = false;
   std::vector<std::string> positional;
 };
 
-int64_t count_of(const std::string& option, const std::string& text) {
+int64_t parse_count(const std::string& option, const std::string& text) {
   int64_t value = 0;
   const auto* const end = text.data() + text.size();
   if (std::from_chars(text.data(), end, value).ptr != end || value < 1 || value > kMaxRanks)
-    throw config_error(
-        fmt::format("lockstep plan: {} must be a whole number from 1 to {}, got '{}'", option,
-                    kMaxRanks, printable(text)));
+    throw config_error(fmt::format("lockstep plan: {}: expected an integer from 1 to {}, got '{}'",
+                                   option, kMaxRanks, printable(text)));
   return value;
 }
 
-void take_nodes(PlanWords& parsed, const std::string& text) {
+void parse_nodes(PlanArguments& parsed, const std::string& text) {
   const auto colon = text.find(':');
-  parsed.nodes = count_of("--nnodes", colon == std::string::npos ? text : text.substr(colon + 1));
-  parsed.least_nodes =
-      colon == std::string::npos ? parsed.nodes : count_of("--nnodes", text.substr(0, colon));
-  if (parsed.least_nodes > parsed.nodes)
-    throw config_error(fmt::format(
-        "lockstep plan: --nnodes {}: expected MIN:MAX, the smaller first", printable(text)));
+  parsed.nodes =
+      parse_count("--nnodes", colon == std::string::npos ? text : text.substr(colon + 1));
+  parsed.min_nodes =
+      colon == std::string::npos ? parsed.nodes : parse_count("--nnodes", text.substr(0, colon));
+  if (parsed.min_nodes > parsed.nodes)
+    throw config_error(fmt::format("lockstep plan: --nnodes {}: expected MIN:MAX with MIN <= MAX",
+                                   printable(text)));
 }
 
-PlanWords parse_plan(const std::vector<std::string>& words) {
-  PlanWords parsed;
+PlanArguments parse_plan(const std::vector<std::string>& words) {
+  PlanArguments parsed;
   for (size_t i = 0; i < words.size(); ++i) {
     const auto equals = words[i].find('=');
     const bool is_long = words[i].starts_with("--");
     const auto option = is_long ? words[i].substr(0, equals) : words[i];
-    const bool wants_ranks = option == "-n" || option == "--nproc-per-node";
+    const bool is_ranks = option == "-n" || option == "--nproc-per-node";
     if (option == "--json") {
       parsed.as_json = true;
-    } else if (wants_ranks || option == "--nnodes") {
+    } else if (is_ranks || option == "--nnodes") {
       const bool has_value = is_long && equals != std::string::npos;
       if (!has_value && i + 1 == words.size())
         throw config_error(fmt::format("lockstep plan: {} needs a number", option));
       const auto value = has_value ? words[i].substr(equals + 1) : words[++i];
-      if (wants_ranks)
-        parsed.per_node = count_of(option, value);
+      if (is_ranks)
+        parsed.per_node = parse_count(option, value);
       else
-        take_nodes(parsed, value);
+        parse_nodes(parsed, value);
     } else if (words[i].starts_with("-")) {
       throw config_error(
           fmt::format("lockstep plan: unknown option '{}'{}", printable(words[i]),
@@ -86,21 +87,21 @@ PlanWords parse_plan(const std::vector<std::string>& words) {
     throw config_error("lockstep plan: no run file given; see lockstep plan --help");
   if (const auto ranks = parsed.per_node * parsed.nodes; ranks > kMaxRanks)
     throw config_error(
-        fmt::format("lockstep plan: {} ranks are too many: at most {}", ranks, kMaxRanks));
+        fmt::format("lockstep plan: {} ranks are too many (maximum: {})", ranks, kMaxRanks));
   return parsed;
 }
 
-// With every number of nodes that is allowed.
-void verify_batch(const data::LoaderConfig& config, const PlanWords& parsed) {
-  if (parsed.least_nodes == parsed.nodes || config.per_rank_batch_size ||
+// Checks the batch size for every permitted number of nodes.
+void verify_batch(const data::LoaderConfig& config, const PlanArguments& parsed) {
+  if (parsed.min_nodes == parsed.nodes || config.per_rank_batch_size ||
       config.batch_remainder != BatchRemainder::Refuse)
     return;
   std::vector<int64_t> ranks;
-  for (auto nodes = parsed.least_nodes; nodes <= parsed.nodes; ++nodes)
+  for (auto nodes = parsed.min_nodes; nodes <= parsed.nodes; ++nodes)
     ranks.push_back(nodes * parsed.per_node);
   const auto problem =
       batch_size_problem(config.batch_size.value_or(kDefaultBatchSize), ranks,
-                         fmt::format("--nnodes {}:{}", parsed.least_nodes, parsed.nodes));
+                         fmt::format("--nnodes {}:{}", parsed.min_nodes, parsed.nodes));
   if (!problem.empty()) throw config_error(problem);
 }
 

@@ -1,4 +1,4 @@
-// `lockstep plan`: what a run file is going to be on so many ranks.
+// `lockstep plan`: estimates steps, memory and communication of a run without starting it.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace lockstep::trainer {
 
-// `words`: what stands behind `lockstep plan`. Throws Config for words that mean nothing, and where
+// `words`: the arguments after `lockstep plan`. Throws Config for invalid arguments, and where
 // plan_run() does.
 CommandOutput plan_command(const std::vector<std::string>& words);
 

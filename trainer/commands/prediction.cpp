@@ -18,15 +18,15 @@
 #include "trainer/checkpoint/training_state.h"
 #include "trainer/commands/rows_file.h"
 #include "trainer/config/precision.h"
-#include "trainer/loop/round_robin_shard.h"
 #include "trainer/handshake.h"
+#include "trainer/loop/round_robin_shard.h"
 
 namespace lockstep::trainer {
 namespace {
 
 namespace fs = std::filesystem;
 
-// A row of the file, the same for every sample.
+// Shape and type of a row of the file, the same for every sample.
 struct RowLayout {
   std::vector<int64_t> shape;
   at::ScalarType type = at::kFloat;
@@ -36,17 +36,16 @@ std::string text_of(const RowLayout& row) {
   return fmt::format("{} [{}]", c10::toString(row.type), fmt::join(row.shape, ", "));
 }
 
-// On the CPU, a row for each sample of `batch`.
+// Returns a row for each sample of `batch`, on the CPU.
 at::Tensor predictions_of(Precision precision, Model& model, const Batch& batch) {
   auto predictions = forward_in(precision, model, batch).predictions;
   if (!predictions.defined())
     throw config_error(
-        "the model gives no predictions; one that lockstep-compile made does when its loss "
-        "function "
-        "returns 'predictions'");
+        "the model returns no predictions; a compiled model does if its loss function returns "
+        "'predictions'");
   if (predictions.dim() == 0 || predictions.size(0) != batch.size())
     throw config_error(
-        fmt::format("the model does not predict for each sample: [{}] for {} of them",
+        fmt::format("the model does not return one prediction per sample: [{}] for {} samples",
                     fmt::join(predictions.sizes(), ", "), batch.size()));
   if (precision != Precision::Float32)
     predictions = predictions.to(at::kFloat);  // what numpy can read
@@ -57,7 +56,7 @@ RowLayout layout_of(const at::Tensor& predictions) {
   return {predictions.sizes().slice(1).vec(), predictions.scalar_type()};
 }
 
-// What rank 0's first batch has: it always has one.
+// Broadcasts the layout of rank 0's first batch; rank 0 always has one.
 RowLayout agree_on_layout(World& world, const at::Tensor& first) {
   nlohmann::json own;
   if (first.defined()) {
@@ -72,8 +71,8 @@ RowLayout agree_on_layout(World& world, const at::Tensor& first) {
 void verify_layout(const RowLayout& row, const at::Tensor& predictions, int64_t batch) {
   if (const auto own = layout_of(predictions); own.shape != row.shape || own.type != row.type)
     throw config_error(
-        fmt::format("the predictions of batch {} are {} per sample, those of the first one {}: "
-                    "samples must have one shape to be in one file",
+        fmt::format("the predictions of batch {} are {} per sample, those of the first batch {}: "
+                    "all samples must have the same shape",
                     batch, text_of(own), text_of(row)));
 }
 
@@ -83,7 +82,7 @@ std::vector<int64_t> with_rows(int64_t rows, const RowLayout& row) {
   return shape;
 }
 
-// A round takes a batch of each rank; rank 0 writes them in their order.
+// Each round processes one batch per rank; rank 0 writes them in order.
 RowLayout predict_all(World& world, const PreparedRun& run, RowsFile* file) {
   const at::InferenceMode inference;
   const auto num_samples = run.data.eval->size();
@@ -122,13 +121,13 @@ RowLayout predict_all(World& world, const PreparedRun& run, RowsFile* file) {
 }
 
 void verify_run(const fs::path& run_dir, const std::string& id) {
-  if (!is_run_id(id)) throw config_error(fmt::format("'{}' is no run id", id));
+  if (!is_run_id(id)) throw config_error(fmt::format("'{}' is not a run id", id));
   if (list_checkpoints(tracking::checkpoints_path(run_dir)).empty())
     throw config_error(
         fmt::format("--resume {}: {} has no checkpoint to predict with", id, run_dir.string()));
 }
 
-// Returns where they come from.
+// Returns a description of where the weights come from.
 std::string load_weights(World& world, const PreparedRun& run,
                          const std::optional<std::string>& run_id) {
   const auto& config = run.config;
@@ -152,12 +151,11 @@ std::string load_weights(World& world, const PreparedRun& run,
 void verify_options(const PredictionOptions& options, const RunConfig& config) {
   if (!config.data.eval.is_set() && !config.data.split.eval)
     throw config_error(
-        "--predict: the run file has neither data.eval nor data.split.eval, whose samples it is "
-        "for");
+        "--predict needs evaluation data: set data.eval or data.split.eval in the run file");
   if (!options.run_id && !config.train.init_from)
     throw config_error(
-        "--predict needs weights: --resume RUN_ID takes those of a run's last checkpoint, "
-        "train.init_from those of a file");
+        "--predict needs weights: --resume RUN_ID uses the last checkpoint of a run, "
+        "train.init_from a file");
 }
 
 }  // namespace

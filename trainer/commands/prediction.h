@@ -1,4 +1,4 @@
-// Prediction: the outputs of a trained model for each sample of the evaluation data, in a file.
+// Prediction: writes the outputs of a trained model for the evaluation data to a file.
 #pragma once
 
 #include <filesystem>
@@ -14,18 +14,18 @@ namespace lockstep::trainer {
 struct PredictionOptions {
   std::filesystem::path config_path;
   std::vector<std::string> overrides;  // "a.b=value"
-  // The run whose last good checkpoint has the weights, averaged ones with train.ema. None: those
-  // of train.init_from.
+  // The run whose last good checkpoint has the weights (the averaged ones with train.ema). None:
+  // the weights of train.init_from.
   std::optional<std::string> run_id;
-  std::filesystem::path out;  // on rank 0; replaced when all of it is written
+  std::filesystem::path out;  // on rank 0; replaced once the new file is complete
   RankEnv ranks;
-  ProgressPage* progress = nullptr;  // where this rank tells what it does; outlives the call
+  ProgressPage* progress = nullptr;  // where this rank publishes its progress; outlives the call
 };
 
 // Collective over all processes of the job. Writes a safetensors file with the tensor
 // "predictions": a row per sample in the order of the dataset, each sample once, the same bytes for
-// any number of ranks. In memory are at most as many batches of data.eval_batch_size as there are
-// ranks. Returns, for people, what was written with which weights. Throws Config, Environment,
+// any number of ranks. Holds at most one batch of data.eval_batch_size per rank in memory. Returns
+// a human-readable summary of what was written with which weights. Throws Config, Environment,
 // PeerError.
 std::string write_predictions(const PredictionOptions& options);
 

@@ -39,7 +39,7 @@ Json plan_data(const PreparedRun& run) {
           {"workers_per_rank", plan.workers_per_rank}};
 }
 
-// At the first step, the last, and where a quarter, half and three quarters are done.
+// At the first step, at a quarter, half and three quarters of the run, and at the last step.
 Json plan_learning_rate(const RunConfig& config, const Optimizer& optimizer,
                         const ScheduleSpan& length) {
   const auto schedule = config.schedule.build(length);
@@ -66,7 +66,9 @@ int64_t count_numbers(const NamedTensors& tensors) {
   return count;
 }
 
-// After a step that changes nothing: some optimizers make their state in the first one.
+bool is_sharded(const RunConfig& config) { return config.distributed.shard != ShardStrategy::None; }
+
+// Measured after a step with learning rate 0: some optimizers allocate state in the first step.
 size_t bytes_of_state(Optimizer& optimizer, const NamedTensors& parameters) {
   const at::NoGradGuard no_grad;
   for (const auto& [name, parameter] : parameters)
@@ -76,14 +78,14 @@ size_t bytes_of_state(Optimizer& optimizer, const NamedTensors& parameters) {
 }
 
 Json plan_memory(const RunConfig& config, const Model& model, const NamedTensors& trained,
-                 Optimizer& optimizer) {
+                 Optimizer& optimizer, int64_t world) {
   const auto weights = bytes_of(tensors_of(model));
   const auto state = bytes_of_state(optimizer, trained);
   const auto average = config.train.ema.decay ? weights : 0;
   const auto checkpoint = weights + state + average;
   return {{"weights", weights},
           {"gradients", bytes_of(trained)},
-          {"optimizer", state},
+          {"optimizer", is_sharded(config) ? state / static_cast<size_t>(world) : state},
           {"average", average},
           {"snapshot", config.checkpoint.async ? checkpoint : 0},
           {"checkpoint", checkpoint}};
@@ -96,10 +98,12 @@ Json plan_gradients(const RunConfig& config, const NamedTensors& trained, int64_
   for (const auto bucket : buckets) bytes += bucket;
   if (config.distributed.data_parallel.gradient_compression != GradientCompression::None)
     bytes /= 2;
+  // An all-reduce sends gradients twice; with shards, updated parameters are gathered once.
+  const auto sent = 2 * bytes + (is_sharded(config) ? bytes_of(trained) : 0);
   const auto others = static_cast<double>(world - 1);
   return {{"buckets", buckets},
-          {"sent_per_rank", static_cast<int64_t>(2 * others / static_cast<double>(world) *
-                                                 static_cast<double>(bytes))}};
+          {"sent_per_rank",
+           static_cast<int64_t>(others / static_cast<double>(world) * static_cast<double>(sent))}};
 }
 
 std::string size_of(const Json& bytes) { return size_text(bytes.get<uint64_t>()); }
@@ -114,27 +118,26 @@ std::string plan_line(const char* name, const std::string& text) {
 }
 
 std::string render_data(const Json& data, const Json& steps) {
-  auto samples = fmt::format("{}, {} on each rank in an epoch", data["samples"].get<int64_t>(),
+  auto samples = fmt::format("{}, {} per rank and epoch", data["samples"].get<int64_t>(),
                              data["samples_per_rank"].get<int64_t>());
   if (data["repeated"] > 0)
-    samples +=
-        fmt::format("; {} repeated, so that ranks are even", data["repeated"].get<int64_t>());
+    samples += fmt::format("; {} repeated to make ranks even", data["repeated"].get<int64_t>());
   if (data["left_out"] > 0)
-    samples += fmt::format("; {} left out (drop_last)", data["left_out"].get<int64_t>());
-  auto batch = fmt::format("{} samples, {} on each rank{}", data["batch_size"].get<int64_t>(),
+    samples += fmt::format("; {} dropped (drop_last)", data["left_out"].get<int64_t>());
+  auto batch = fmt::format("{} samples, {} per rank{}", data["batch_size"].get<int64_t>(),
                            data["batch_size_per_rank"].get<int64_t>(),
-                           data["uneven"] ? ", one less on the last ones" : "");
+                           data["uneven"] ? ", one less on the last ranks" : "");
   if (data["accumulate"] > 1)
     batch += fmt::format(", {} batches and {} samples per step", data["accumulate"].get<int64_t>(),
                          data["samples_per_step"].get<int64_t>());
   auto text = plan_line("samples", samples) + plan_line("batch", batch);
   text +=
-      plan_line("steps", fmt::format("{} in an epoch, {} in all", steps["per_epoch"].get<int64_t>(),
+      plan_line("steps", fmt::format("{} per epoch, {} in total", steps["per_epoch"].get<int64_t>(),
                                      steps["total"].get<int64_t>()));
   if (!data["evaluation_samples"].is_null())
     text += plan_line("evaluation",
                       fmt::format("{} samples", data["evaluation_samples"].get<int64_t>()));
-  return text + plan_line("loading", counted(data["workers_per_rank"], "thread") + " on each rank");
+  return text + plan_line("loading", counted(data["workers_per_rank"], "thread") + " per rank");
 }
 
 std::string render_gradients(const Json& gradients) {
@@ -148,7 +151,7 @@ std::string render_gradients(const Json& gradients) {
                    fmt::format("{} bucket{}: {}", buckets.size(), buckets.size() == 1 ? "" : "s",
                                fmt::join(sizes, ", "))) +
          plan_line("network", size_of(gradients["sent_per_rank"]) +
-                                  " sent and as much received by each rank in a step (a ring)");
+                                  " sent and received per rank and step (ring)");
 }
 
 std::string render_memory(const Json& memory) {
@@ -157,13 +160,13 @@ std::string render_memory(const Json& memory) {
   auto total = memory["weights"].get<uint64_t>() + memory["gradients"].get<uint64_t>() +
                memory["optimizer"].get<uint64_t>();
   for (const auto& [name, text] :
-       {std::pair{"average", "average"}, {"snapshot", "checkpoint on its way to the disk"}})
+       {std::pair{"average", "average"}, {"snapshot", "checkpoint being written"}})
     if (const auto bytes = memory[name].get<uint64_t>(); bytes > 0) {
       parts += fmt::format(", {} {}", size_of(memory[name]), text);
       total += bytes;
     }
-  return plan_line("memory", fmt::format("{} on a rank, and what the passes need: {}",
-                                         size_text(total), parts)) +
+  return plan_line("memory",
+                   fmt::format("{} per rank, without activations: {}", size_text(total), parts)) +
          plan_line("checkpoint", size_of(memory["checkpoint"]));
 }
 
@@ -182,7 +185,7 @@ Json plan_run(const PreparedRun& run) {
   result["model"] = {{"name", config.model.name()},
                      {"parameters", num_parameters(*run.model)},
                      {"trained", count_numbers(trained)}};
-  result["memory"] = plan_memory(config, *run.model, trained, *optimizer);
+  result["memory"] = plan_memory(config, *run.model, trained, *optimizer, world);
   if (world > 1) result["gradients"] = plan_gradients(config, trained, world);
   return result;
 }
@@ -197,13 +200,13 @@ std::string dry_run(const PreparedRun& run) {
   try_step(run, alone.device());
   run.model->to(at::kCPU);
   return render_plan(plan_run(run)) +
-         "nothing was started: run file, data and model are valid, and one batch passed\n";
+         "dry run: run file, data and model are valid, and one batch passed\n";
 }
 
 std::string render_plan(const Json& plan) {
   const auto world = plan["ranks"]["world"].get<int64_t>();
   const auto per_node = plan["ranks"]["per_node"].get<int64_t>();
-  auto text = fmt::format("{} rank{}, {} on each of {} node{}\n", world, world == 1 ? "" : "s",
+  auto text = fmt::format("{} rank{}, {} per node, {} node{}\n", world, world == 1 ? "" : "s",
                           per_node, world / per_node, world == per_node ? "" : "s");
   text += render_data(plan["data"], plan["steps"]);
   std::vector<std::string> rates;

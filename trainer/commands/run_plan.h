@@ -1,21 +1,21 @@
-// What a run is going to be on so many ranks, before any of them is started.
+// Estimates steps, memory and communication of a run on a given number of ranks.
 #pragma once
 
 #include "trainer/prepared/prepared_run.h"
 
 namespace lockstep::trainer {
 
-// {"ranks", "data", "steps", "learning_rate", "model", "memory", "gradients"}: numbers and names
-// alone. `run`: prepared for training. Builds an optimizer and trains nothing. Throws Config where
-// a training would before its first step.
+// Returns {"ranks", "data", "steps", "learning_rate", "model", "memory", "gradients"}: numbers and
+// names only. `run`: prepared for training. Builds an optimizer but does not train. Throws Config
+// where training would before its first step.
 Json plan_run(const PreparedRun& run);
 
 // `lockstep-trainer --dry-run`: checks all that can be checked without starting a run (device, run
 // file, datasets, initial weights, and model and data with one batch of one rank), and returns the
-// plan for people. Touches no file. Throws what a training would.
+// rendered plan. Writes no file. Throws what training would.
 std::string dry_run(const PreparedRun& run);
 
-// The same for people.
+// Human-readable form of plan_run()'s result.
 std::string render_plan(const Json& plan);
 
 }  // namespace lockstep::trainer

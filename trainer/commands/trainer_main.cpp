@@ -43,31 +43,25 @@ constexpr const char* kUsage =
     "       lockstep-trainer --plan ... | --checkpoints ...   (`lockstep plan`, `lockstep ckpt`)\n"
     "       lockstep-trainer --help [CONFIG] | --schema [CONFIG | PLUGIN ...] | --version\n"
     "\n"
-    "Trains what the run file CONFIG says, as one process or as a rank of torchrun, srun, mpirun "
-    "or\n"
-    "`lockstep launch`. Values after CONFIG override those of the file.\n"
+    "Runs the training described by the run file CONFIG, as a single process or as a rank of\n"
+    "torchrun, srun, mpirun or `lockstep launch`. Values after CONFIG override those of the file.\n"
     "\n"
-    "  --resume RUN_ID   continue this run from its last checkpoint\n"
-    "  --predict FILE    train nothing: write what the model predicts for each sample of CONFIG's "
-    "evaluation\n"
-    "                    data to FILE, as safetensors, with the weights of --resume's last "
-    "checkpoint or of\n"
-    "                    train.init_from\n"
-    "  --inspect-data    print what the data of CONFIG are and how fast they load; with --sheet, "
-    "write a\n"
-    "                    PNG of their first images\n"
-    "  --dry-run         check run file, data, model and one batch, print the plan of the run and "
-    "start nothing\n"
+    "  --resume RUN_ID   resume this run from its last checkpoint\n"
+    "  --predict FILE    do not train: write the model's predictions for the evaluation data of\n"
+    "                    CONFIG to FILE, as safetensors, with the weights of the last checkpoint\n"
+    "                    of --resume's run or of train.init_from\n"
+    "  --inspect-data    describe the datasets of CONFIG and measure loading throughput; with\n"
+    "                    --sheet, write a PNG contact sheet of the first images\n"
+    "  --dry-run         check run file, data, model and one batch, and print the plan of the run\n"
     "  --first-batch FILE\n"
-    "                    write the first batch of CONFIG's data to FILE, as safetensors\n"
-    "  --schema          print the JSON Schema of a run file, with the parts of PLUGINs or of the "
-    "plugins\n"
-    "                    that CONFIG names\n"
-    "  --help            this text, with the keys of the plugins that CONFIG names\n"
+    "                    write the first training batch of CONFIG to FILE, as safetensors\n"
+    "  --schema          print the JSON Schema of a run file, including the parts of PLUGINs or\n"
+    "                    of the plugins that CONFIG names\n"
+    "  --help            show this help, including the keys of the plugins that CONFIG names\n"
+    "  --version         print the versions of Lockstep and LibTorch\n"
     "\n"
-    "Exit codes: 0 done, 78 the input is wrong, 75 the environment failed (a restart may help), 70 "
-    "a bug,\n"
-    "128+N ended by signal N after a step, with a checkpoint.\n"
+    "Exit codes: 0 success; 78 invalid input; 75 environment failure (a restart may help);\n"
+    "70 bug; 128+N stopped by signal N after a step, with a checkpoint.\n"
     "\n"
     "Keys of a run file:\n";
 
@@ -105,7 +99,7 @@ Arguments parse_arguments(int argc, char** argv) {
                argument == "--dry-run") {
       arguments.action = argument.substr(2);
     } else if (argument == "--checkpoints" || argument == "--plan") {
-      // Of `lockstep ckpt` and `lockstep plan`, whose words the others are.
+      // Started by `lockstep ckpt` and `lockstep plan`: the remaining arguments are theirs.
       arguments.action = argument.substr(2);
       arguments.positional.assign(argv + i + 1, argv + argc);
       return arguments;
@@ -141,15 +135,15 @@ ConsoleOptions console_options() {
           .columns = has_size ? size.ws_col : 80};
 }
 
-// Empty when there is none.
+// Returns an empty path when there is none.
 std::filesystem::path program_beside(const char* name) {
   std::error_code error;
   const auto path = std::filesystem::read_symlink("/proc/self/exe", error).parent_path() / name;
   return std::filesystem::exists(path, error) ? path : std::filesystem::path();
 }
 
-// The program beside this one as a user calls it: by its name where that finds it, else by where it
-// is.
+// How a user calls the `lockstep` program next to this one: its name if PATH finds it, else its
+// path.
 std::string lockstep_command() {
   const auto own = program_beside("lockstep");
   if (own.empty()) return "lockstep";
@@ -168,7 +162,7 @@ std::string lockstep_command() {
 void print_result(const SessionResult& result, const RankEnv& ranks) {
   if (!tracking::is_main(ranks.rank)) return;
   if (result.stopped == StopReason::Preempted) {
-    std::cout << fmt::format("{}\nrun:   {}\ngo on: the same command with --resume {}\n",
+    std::cout << fmt::format("{}\nrun: {}\nresume with: the same command and --resume {}\n",
                              result.reason, result.run_dir.string(), result.run_id)
               << std::flush;
     return;
@@ -183,15 +177,15 @@ void print_result(const SessionResult& result, const RankEnv& ranks) {
   }
   const auto runs = shell_word(result.run_dir.parent_path().string());
   std::cout << fmt::format(
-                   "done:{0}\nrun:   {1}\nlook:  {2} runs show {3} --dir {4}\n"
-                   "       {2} ui --dir {4}   (in a browser)\n",
+                   "done:{0}\nrun: {1}\ninspect with: {2} runs show {3} --dir {4}\n"
+                   "              {2} ui --dir {4}   (in a browser)\n",
                    values, result.run_dir.string(), shell_word(lockstep_command()), result.run_id,
                    runs)
             << std::flush;
 }
 
-// The page that `lockstep launch` watches, or one that nobody sees: a number that an outer program
-// left in the environment must not stop a training.
+// The page that `lockstep launch` watches, or a private one: an invalid descriptor inherited in the
+// environment must not prevent training.
 std::unique_ptr<ProgressPage> open_progress_page() {
   try {
     if (const auto fd = environment("LOCKSTEP_PROGRESS_FD"))
@@ -253,9 +247,9 @@ int act(const Arguments& arguments, int argc, char** argv, const RankEnv& ranks,
   }
   if (action == "checkpoints" || action == "plan") {
     const auto command = action == "plan" ? trainer::plan_command : trainer::checkpoint_command;
-    const auto answer = command(arguments.positional);
-    print(answer.text);
-    return answer.exit_code;
+    const auto output = command(arguments.positional);
+    print(output.text);
+    return output.exit_code;
   }
   if (action == "version")
     return print(fmt::format("lockstep-trainer {} (LibTorch {})\n", kVersion, TORCH_VERSION));
@@ -268,8 +262,8 @@ int act(const Arguments& arguments, int argc, char** argv, const RankEnv& ranks,
   return print(action == "schema" ? schema.dump(2) + "\n" : kUsage + render_help(schema));
 }
 
-// Static destructors and LibTorch's threads may wait for peers that are gone: nothing of that runs
-// after a failure.
+// Exits without static destructors: after a failure, they and LibTorch's threads may wait for peers
+// that are gone.
 [[noreturn]] void end_process(int exit_code) {
   std::cout.flush();
   std::fflush(nullptr);
@@ -282,7 +276,7 @@ int act(const Arguments& arguments, int argc, char** argv, const RankEnv& ranks,
   launch::report_failure(progress, report);
   if (const auto first = launch::read_failure(progress)) report.timestamp_us = first->timestamp_us;
   if (error_file) launch::write_error_file(*error_file, report);
-  // One write: a launcher that stops this rank at this moment leaves the whole line or none.
+  // A single write: if the launcher stops this rank now, the line is complete or absent.
   std::cerr << fmt::format("lockstep-trainer: error: {}\n", report.message);
   end_process(launch::exit_code_of(report));
 }
@@ -291,7 +285,7 @@ int act(const Arguments& arguments, int argc, char** argv, const RankEnv& ranks,
 
 int trainer_main(int argc, char** argv) {
   disable_malloc_trim();
-  // Writing to a peer that is gone is an error like any other, with a message.
+  // Writing to a closed connection is reported as an error instead.
   std::signal(SIGPIPE, SIG_IGN);
   launch::report_crashes("lockstep-trainer");
   const auto error_file = environment("TORCHELASTIC_ERROR_FILE");

@@ -1,4 +1,4 @@
-// `train.non_finite`: what a training does when a loss or a gradient norm is not finite.
+// `train.non_finite`: how training handles a loss or a gradient norm that is not finite.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,11 +16,11 @@ namespace lockstep::trainer {
 enum class NonFinitePolicy { Stop, Skip, Ignore };
 constexpr auto choices(NonFinitePolicy) { return std::array{"stop", "skip", "ignore"}; }
 
-// Notes what this rank has seen. The ranks agree on it in the vote of a step (kNonFinite):
+// Records what this rank has observed. The ranks agree on it in the vote of a step (kNonFinite):
 //
-// - stop: the vote begins before the step computes, so it carries what the step before has seen:
-//   the run ends one step after the value. Values on a GPU are looked at only where they are read
-//   anyway, when metrics are recorded and before a checkpoint: no step waits for the device.
+// - stop: the vote begins before the step computes, so it carries the observations of the previous
+//   step: the run ends one step after the value. Values on a GPU are checked only where they are
+//   read anyway, when metrics are recorded and before a checkpoint: no step waits for the device.
 // - skip: the vote begins after the backward pass and ends before the optimizer, so each step waits
 //   for the device and for the vote.
 //
@@ -34,26 +34,26 @@ class NonFiniteWatch {
   bool stops() const { return policy_ == NonFinitePolicy::Stop; }
   bool skips() const { return policy_ == NonFinitePolicy::Skip; }
 
-  // Notes the scalar `value` if it is not finite; with `stop`, one on a GPU is not looked at.
-  // Returns false if it was looked at and is not finite.
-  bool look(const char* what, const at::Tensor& value, int64_t step);
-  // Notes `value` if it is not finite and the first one.
+  // Records the scalar `value` if it is not finite; with `stop`, a value on a GPU is not checked.
+  // Returns false if it was checked and is not finite.
+  bool observe(const char* what, const at::Tensor& value, int64_t step);
+  // Records `value` if it is not finite and nothing is recorded yet.
   void note(const char* what, double value, int64_t step);
-  // With `skip`: notes that a gradient is not finite. Waits for the device.
-  void look_at_gradients(const NamedTensors& parameters, int64_t step);
+  // With `skip`: records a gradient that is not finite. Waits for the device.
+  void observe_gradients(const NamedTensors& parameters, int64_t step);
 
-  // Whether this rank has to tell the others.
-  bool has_news() const { return seen_.has_value(); }
-  void forget() { seen_.reset(); }
-  // The step was skipped on all ranks. Throws Config, on all of them, when too many in a row were:
-  // no step will ever count again.
+  // Whether this rank has something to report in the next vote.
+  bool has_observed() const { return seen_.has_value(); }
+  void clear() { seen_.reset(); }
+  // The step was skipped on all ranks. Throws Config, on all of them, when too many were skipped in
+  // a row: training cannot make progress.
   void count_skipped(int64_t step);
   void count_taken() { skipped_in_a_row_ = 0; }
-  // Skipped steps since the last call.
+  // Returns the number of steps skipped since the last call.
   int64_t take_skipped();
 
-  // Collective, when the vote says that some rank has news: throws Config on all ranks, with the
-  // same message, about the lowest of those ranks.
+  // Collective, when the vote carries kNonFinite: throws Config on all ranks, with the same
+  // message, naming the lowest rank that observed a value.
   [[noreturn]] void stop(World& world) const;
 
  private:

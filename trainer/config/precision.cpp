@@ -7,7 +7,8 @@
 namespace lockstep::trainer {
 namespace {
 
-// Of this thread, for as long as it lives. Casts of parameters are kept until the last one ends.
+// Enables autocast on this thread for its lifetime. Cached casts of parameters are cleared when the
+// outermost one ends.
 class Autocast {
  public:
   Autocast(at::DeviceType device, at::ScalarType type)
@@ -36,7 +37,7 @@ class Autocast {
 
 Outputs forward_in(Precision precision, Model& model, const Batch& batch) {
   if (precision == Precision::Float32) return model.forward(batch);
-  check(!batch.fields.empty(), "a batch with fields");
+  check(!batch.fields.empty(), "batch has no fields");
   const Autocast autocast(batch.fields.begin()->second.device().type(),
                           precision == Precision::Float16 ? at::kHalf : at::kBFloat16);
   return model.forward(batch);

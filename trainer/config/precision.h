@@ -1,4 +1,4 @@
-// `train.precision`: what a model computes in.
+// `train.precision`: the number format of the forward and backward pass.
 #pragma once
 
 #include <string>
@@ -11,11 +11,11 @@ namespace lockstep::trainer {
 enum class Precision { Float32, BFloat16, Float16 };
 constexpr auto choices(Precision) { return std::array{"fp32", "bf16", "fp16"}; }
 
-// model.forward(batch) with "fp32"; with "bf16" and "fp16" under autocast, as Python's `with
+// Calls model.forward(batch). With "bf16" and "fp16", under autocast, like Python's `with
 // torch.autocast(device, torch.bfloat16)` around model and loss: matrix products and convolutions
-// in 16 bits, what needs the range of float32 in that, as LibTorch's lists for the batch's device
-// say. Parameters, gradients and loss are float32 with all of them; training with "fp16" scales the
-// loss (trainer/state/loss_scaler.h).
+// run in 16 bits, operations that need the range of float32 in float32, according to LibTorch's
+// lists for the batch's device. Parameters, gradients and loss are always float32; training with
+// "fp16" scales the loss (trainer/state/loss_scaler.h).
 Outputs forward_in(Precision precision, Model& model, const Batch& batch);
 
 }  // namespace lockstep::trainer

@@ -24,8 +24,8 @@ void load_plugins(const ConfigNode& root) {
     load_plugin(path, TORCH_VERSION);
 }
 
-// Sinks work in the tracking agent, which has no LibTorch; the trainer loads them to judge the
-// file.
+// Sinks run in the tracking agent, which has no LibTorch; the trainer loads them only to validate
+// their settings.
 void load_sink_plugins(const ConfigNode& root) {
   const auto* tracking = root.find("tracking");
   const bool has_any = tracking && tracking->kind == ConfigNode::Kind::Map;
@@ -75,12 +75,12 @@ Json run_config_schema() {
   Json properties = {
       {"extends",
        {{"description",
-         "a run file to begin with, relative to this one; what this one says is merged into it"},
+         "a run file to start from, relative to this one; the keys of this one are merged into it"},
         {"type", "string"},
         {"default", nullptr}}}};
   properties.update(schema["properties"]);
   schema["properties"] = std::move(properties);
-  // What a run file leaves out its base may have.
+  // Keys missing from a run file may be set in its base.
   schema["if"] = {{"required", {"extends"}}};
   schema["else"] = {{"required", std::move(schema["required"])}};
   schema.erase("required");

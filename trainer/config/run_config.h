@@ -1,4 +1,4 @@
-// The run file as a whole: composes the configuration of every part. Read, overridden and validated
+// The whole run file: composes the configuration of every part. Read, overridden and validated
 // once, before any process group or device exists; const from then on.
 #pragma once
 
@@ -31,30 +31,29 @@ struct RunConfig {
 
 template <class V>
 void fields(V& v, RunConfig& c) {
-  v("run", c.run, "name, seed and place of the run");
+  v("run", c.run, "name, seed and directory of the run");
   v("plugins", c.plugins,
-    "shared objects that bring models, datasets, optimizers, schedules or hooks");
-  v("model", c.model, "what is trained", required());
-  v("data", c.data, "what it is trained on", required());
-  v("optimizer", c.optimizer, "how gradients change parameters");
-  v("schedule", c.schedule, "how the learning rate changes over the run");
-  v("train", c.train, "how long and how to train");
-  v("distributed", c.distributed, "how ranks work together");
-  v("checkpoint", c.checkpoint, "when the state is saved, and what a restart does with it");
-  v("tracking", c.tracking, "who records what");
+    "shared objects that add models, datasets, optimizers, schedules or hooks");
+  v("model", c.model, "the model to train", required());
+  v("data", c.data, "training and evaluation data, and how they are loaded", required());
+  v("optimizer", c.optimizer, "the optimizer");
+  v("schedule", c.schedule, "the learning rate schedule");
+  v("train", c.train, "length and settings of the training");
+  v("distributed", c.distributed, "device, communication and timeouts");
+  v("checkpoint", c.checkpoint, "when checkpoints are saved, and how a restart uses them");
+  v("tracking", c.tracking, "what is recorded, and where");
 }
 
 // Reads `path`, applies `overrides` ("a.b=value"), loads the plugins it names and validates the
-// rest. Throws Config; nothing but plugins was touched then.
+// rest. Throws Config; loading plugins is the only side effect.
 RunConfig load_run_config(const std::filesystem::path& path,
                           const std::vector<std::string>& overrides);
 
-// Loads the plugins that the run file `path` names, and reads nothing else of it: for --help and
-// the schema. Throws Config.
+// Loads only the plugins that the run file `path` names: for --help and the schema. Throws Config.
 void load_plugins_of(const std::filesystem::path& path);
 
-// JSON Schema (draft 2020-12) of a run file, with every registered part, those of loaded plugins
-// included.
+// JSON Schema (draft 2020-12) of a run file with every registered part, including those of loaded
+// plugins.
 Json run_config_schema();
 
 }  // namespace lockstep::trainer

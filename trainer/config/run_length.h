@@ -1,4 +1,4 @@
-// How many steps a run has.
+// Number of steps of a run.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The sections of a run file that belong to the trainer itself; parts bring their own.
+// The sections of a run file that belong to the trainer itself; parts define their own.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +18,16 @@
 #include "trainer/config/non_finite.h"
 #include "trainer/config/precision.h"
 #include "trainer/state/early_stop.h"
+#include "trainer/state/optimizer_shard.h"
 #include "trainer/state/weight_average.h"
 
 namespace lockstep::trainer {
 
 struct DataSection {
   Part<Dataset> train{dataset_registry()};
-  Part<Dataset> eval{dataset_registry()};  // may be left out
+  Part<Dataset> eval{dataset_registry()};  // optional
   data::SplitConfig split;                 // with neither: no evaluation
-  data::LoaderConfig loader;               // its keys stand in `data:` itself
+  data::LoaderConfig loader;               // its keys are in `data:` itself
   int64_t eval_batch_size = 500;
 };
 
@@ -51,7 +52,8 @@ struct TrainSection {
 struct DistributedSection {
   DeviceChoice device = DeviceChoice::Auto;
   BackendChoice backend = BackendChoice::Auto;
-  DataParallelConfig data_parallel;  // its keys stand in `distributed:` itself
+  DataParallelConfig data_parallel;  // its keys are in `distributed:` itself
+  ShardStrategy shard = ShardStrategy::None;
   Duration timeout{std::chrono::minutes(30)};
   Duration step_timeout{std::chrono::minutes(10)};
   Duration hang_warning{std::chrono::seconds(3)};
@@ -61,8 +63,8 @@ template <class V>
 void fields(V& v, DataSection& c) {
   v("train", c.train, "the dataset to train on", required());
   v("eval", c.eval,
-    "the dataset to evaluate on; each sample counts exactly once, whatever the number of ranks");
-  v("split", c.split, "one dataset for both");
+    "the dataset to evaluate on; each sample counts exactly once, for any number of ranks");
+  v("split", c.split, "splits data.train into training and evaluation data");
   fields(v, c.loader);
   v("eval_batch_size", c.eval_batch_size, "samples per evaluation batch", at_least(1),
     at_most(1 << 30), needs("data.eval", "data.split.eval"));
@@ -71,54 +73,57 @@ void fields(V& v, DataSection& c) {
 template <class V>
 void fields(V& v, TrainSection& c) {
   v("epochs", c.epochs, "passes over the training set", at_least(1));
-  v("max_steps", c.max_steps, "stop after this many optimizer steps, if that is earlier",
+  v("max_steps", c.max_steps, "stop after this many optimizer steps, if that comes first",
     at_least(1));
   v("init_from", c.init_from,
-    "a safetensors file, or the index of several, with the weights that a new run begins with, "
-    "e.g. "
-    "for fine-tuning");
+    "a safetensors file, or the index of several, with the initial weights of a new run, e.g. for "
+    "fine-tuning");
   v("init_except", c.init_except,
-    "weights, or modules, that begin as without init_from, whatever the file has, e.g. [fc] for "
-    "other classes",
+    "weights or modules that are not loaded from init_from, e.g. [fc] for a different number of "
+    "classes",
     needs("train.init_from"));
-  v("freeze", c.freeze, "weights, or modules, that are not trained, e.g. [conv1, bn1, layer1]");
-  v("accumulate", c.accumulate, "batches per optimizer step", at_least(1));
+  v("freeze", c.freeze, "weights or modules that are not trained, e.g. [conv1, bn1, layer1]");
+  v("accumulate", c.accumulate, "batches per optimizer step (gradient accumulation)", at_least(1));
   v("precision", c.precision,
-    "of the forward and backward pass; bf16, fp16: autocast, as torch.autocast: parameters, "
-    "gradients and loss stay float32; fp16 scales the loss as torch.amp.GradScaler");
-  v("clip_grad_norm", c.clip_grad_norm, "scale gradients down to this norm when they are longer",
+    "of the forward and backward pass; bf16, fp16: mixed precision as with torch.autocast, where "
+    "parameters, gradients and loss stay float32; fp16 scales the loss as torch.amp.GradScaler "
+    "does");
+  v("clip_grad_norm", c.clip_grad_norm, "clip gradients to this norm, over all parameters",
     above(0));
   v("non_finite", c.non_finite,
     "when a loss, or the gradient norm where it is computed, is nan or inf: stop ends the run with "
-    "exit code 78, before the next checkpoint; skip leaves out the optimizer step on all ranks and "
-    "counts it (train/skipped_steps), which makes every step wait for the GPU; ignore goes on");
+    "exit code 78, before the next checkpoint; skip skips the optimizer step on all ranks and "
+    "counts it (train/skipped_steps), which makes every step wait for the GPU; ignore continues");
   v("cuda_graph", c.cuda_graph,
-    "record forward and backward pass as a CUDA graph, once per shape of a batch, and replay it: "
-    "the same numbers, quicker where kernels are small");
+    "capture the forward and backward pass as a CUDA graph, once per batch shape, and replay it: "
+    "same results, faster where kernels are small");
   v("eval_every", c.eval_every, "how often to evaluate; always also at the end",
     needs("data.eval", "data.split.eval"));
   v("log_every", c.log_every, "how often to record training metrics");
-  v("early_stop", c.early_stop, "end when the evaluation no longer gets better",
+  v("early_stop", c.early_stop, "stop when an evaluation metric no longer improves",
     needs("data.eval", "data.split.eval"));
-  v("ema", c.ema, "an exponential moving average of the weights, which is what is evaluated");
-  v("hooks", c.hooks, "parts of plugins that are called at fixed points of the training, in order");
+  v("ema", c.ema, "exponential moving average of the weights, which evaluations then use");
+  v("hooks", c.hooks, "hooks of plugins, called at fixed points of the training, in this order");
 }
 
 template <class V>
 void fields(V& v, DistributedSection& c) {
-  v("device", c.device, "where to compute; auto takes a GPU where there is one");
+  v("device", c.device, "device to train on; auto: a GPU if there is one, else the CPU");
   v("backend", c.backend,
-    "what carries gradients; auto: nccl for GPUs; for CPUs shm (shared memory) where all ranks are "
-    "on one host, else gloo; hierarchical: shared memory within a host and gloo between hosts, "
-    "with "
-    "bits that depend on who shares a host");
+    "communication backend; auto: nccl for GPUs; for CPUs shm (shared memory) if all ranks are on "
+    "one host, else gloo; hierarchical: shared memory within a host and gloo between hosts, with "
+    "bits that depend on which ranks share a host");
   fields(v, c.data_parallel);
+  v("shard", c.shard,
+    "what each rank keeps only its share of; optimizer: the optimizer's state (ZeRO-1), with the "
+    "same bits as none");
   v("timeout", c.timeout,
-    "how long a rank waits for the others at the start, in evaluations and for checkpoints");
-  v("step_timeout", c.step_timeout, "how long it waits for them in a training step");
+    "how long a rank waits for the others at startup, in evaluations and for checkpoints");
+  v("step_timeout", c.step_timeout, "how long a rank waits for the others in a training step");
   v("hang_warning", c.hang_warning,
-    "how long ranks wait for one before `lockstep launch` says which and where it is; at least ten "
-    "steps, and ten times as long outside of steps");
+    "how long ranks may wait before `lockstep launch` reports a hang, with the rank they wait for "
+    "and its stacks; at least three times the longest step so far; ten times as long outside of "
+    "steps");
 }
 
 }  // namespace lockstep::trainer

@@ -1,4 +1,4 @@
-// "Every 10 steps", "every epoch", "every 5 min": when something that all ranks do together is due.
+// Decides when a periodic action of all ranks is due: "10 steps", "1 epoch", "5 min".
 #pragma once
 
 #include <chrono>
@@ -13,8 +13,8 @@ class Trigger {
  public:
   Trigger(World& world, Period period) : world_(world), period_(period) {}
 
-  // Ask once after each step. `epoch_ended`: the step was the last of its epoch (position.epoch
-  // counts it already). The same answer on every rank. Collective for periods of time: rank 0's
+  // Call once after each step. `epoch_ended`: the step was the last of its epoch (position.epoch
+  // already counts it). Returns the same on every rank. Collective for periods of time: rank 0's
   // clock decides.
   bool due(const Position& position, bool epoch_ended);
 

@@ -14,9 +14,10 @@
 namespace lockstep::trainer {
 namespace {
 
-constexpr int64_t kBatchesPerQuestion = 50;
+constexpr int64_t kBatchesPerStopCheck = 50;
 
-// nullopt: broken off. `max_batches`: of any rank; all ranks ask equally often.
+// Returns nullopt if canceled. `max_batches`: the maximum over ranks, so that all ranks check for a
+// stop equally often.
 std::optional<std::vector<Measured>> run_batches(World& world, Model& model, data::Loader& loader,
                                                  int64_t max_batches,
                                                  const EvaluationOptions& options) {
@@ -24,13 +25,13 @@ std::optional<std::vector<Measured>> run_batches(World& world, Model& model, dat
   std::vector<Measured> results;
   Meter meter;
   for (int64_t i = 0; i < max_batches; ++i) {
-    if (should_stop && i % kBatchesPerQuestion == kBatchesPerQuestion - 1 && should_stop())
+    if (should_stop && i % kBatchesPerStopCheck == kBatchesPerStopCheck - 1 && should_stop())
       return std::nullopt;
     const auto batch = loader.next();
     if (!batch) continue;
     const auto here = batch->to(world.device());
     const auto outputs = forward_in(options.precision, model, here);
-    if (options.look) options.look(here, outputs);
+    if (options.on_batch) options.on_batch(here, outputs);
     meter.add(outputs);
     results.push_back(meter.take());
   }
@@ -42,7 +43,7 @@ std::optional<std::vector<Measured>> run_batches(World& world, Model& model, dat
 std::map<std::string, double> evaluate(World& world, Model& model, const Dataset& dataset,
                                        const EvaluationOptions& options) {
   const at::InferenceMode inference;
-  const auto [num_batches, max_batches, mine, indices] =
+  const auto [num_batches, max_batches, local_batches, indices] =
       shard_batches(dataset.size(), options.batch_size, {world.rank(), world.world_size()});
   data::Loader loader(dataset, indices,
                       {.batch_size = options.batch_size,
@@ -56,18 +57,18 @@ std::map<std::string, double> evaluate(World& world, Model& model, const Dataset
   if (!finished) return {};
   const auto& results = *finished;
 
-  // Ranks without a batch learn the names from rank 0, which always has the first.
+  // Ranks without a batch receive the names from rank 0, which always has the first batch.
   std::vector<std::string> names;
   if (!results.empty())
     for (const auto& [name, counter] : results.front().counters) names.push_back(name);
   names = distributed::broadcast_object(world, names, 0, "evaluation metrics")
               .get<std::vector<std::string>>();
   const auto width = static_cast<int64_t>(names.size());
-  auto slots = at::zeros({num_batches, width + 1}, at::kDouble);  // last, what the sums are over
+  auto slots = at::zeros({num_batches, width + 1}, at::kDouble);  // last column: targets
   for (size_t i = 0; i < results.size(); ++i) {
     for (int64_t j = 0; j < width; ++j)
-      slots[mine[i]][j] = results[i].counters.at(names[static_cast<size_t>(j)]).sum;
-    slots[mine[i]][width] = results[i].targets;
+      slots[local_batches[i]][j] = results[i].counters.at(names[static_cast<size_t>(j)]).sum;
+    slots[local_batches[i]][width] = results[i].targets;
   }
   all_reduce(world, slots, distributed::ReduceOp::Sum, "evaluation");
 
@@ -78,7 +79,7 @@ std::map<std::string, double> evaluate(World& world, Model& model, const Dataset
     return sum;
   };
   const auto targets = total(width);
-  if (targets == 0) throw config_error("data.eval: there is no target that counts");
+  if (targets == 0) throw config_error("data.eval: no valid target in the dataset");
   std::map<std::string, double> means;
   for (int64_t j = 0; j < width; ++j) means[names[static_cast<size_t>(j)]] = total(j) / targets;
   return means;

@@ -19,19 +19,19 @@ struct EvaluationOptions {
   int64_t workers = 0;  // loader threads of this rank
   Precision precision = Precision::Float32;
   data::BadSamples* bad_samples = nullptr;  // as of a Loader
-  // May be empty: sees each batch of this rank.
-  std::function<void(const Batch&, const Outputs&)> look = {};
-  // Collective, may be empty: asked by all ranks every few batches; true breaks off.
+  // Called with each batch of this rank; may be empty.
+  std::function<void(const Batch&, const Outputs&)> on_batch = {};
+  // Collective: called by all ranks every few batches; true cancels the evaluation. May be empty.
   std::function<bool()> should_stop;
 };
 
-// Collective. Means over the dataset's samples (or targets, where the model counts those), e.g.
-// {"loss": 0.05, "accuracy": 0.99}; empty when it was broken off. The model is left in training
-// mode. Throws Config when no target counts.
+// Collective. Returns means over the dataset's samples (or targets, where the model counts those),
+// e.g. {"loss": 0.05, "accuracy": 0.99}; empty if canceled. Leaves the model in training mode.
+// Throws Config when the dataset has no valid target.
 //
 // Note [Evaluation]: batches are cut independently of the ranks (trainer/loop/round_robin_shard.h).
-// Each batch's sums travel in a slot of their own and are added up in the order of the batches, so
-// the order of addition does not depend on W either.
+// Each batch has its own slot for its sums, and they are added in the order of the batches, so the
+// order of addition does not depend on the world size W.
 std::map<std::string, double> evaluate(World& world, Model& model, const Dataset& dataset,
                                        const EvaluationOptions& options);
 

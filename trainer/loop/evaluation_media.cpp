@@ -1,4 +1,4 @@
-// Shapes: B samples of the batch, K classes or values.
+// Shapes: B: samples of the batch, K: classes or values.
 #include "trainer/loop/evaluation_media.h"
 
 #include <ATen/ATen.h>
@@ -56,7 +56,7 @@ void record_histogram(Tracker& tracker, const Moment& at, const at::Tensor& tens
     histogram.edges.push_back(low + width * static_cast<double>(i));
     histogram.counts.push_back(counts[i].item<double>());
   }
-  histogram.edges.push_back(std::nextafter(high, INFINITY));  // the greatest is in the last one
+  histogram.edges.push_back(std::nextafter(high, INFINITY));  // the last bin includes the maximum
   tracker.histogram(std::move(histogram));
 }
 
@@ -65,16 +65,16 @@ void record_histogram(Tracker& tracker, const Moment& at, const at::Tensor& tens
 EvaluationMedia::EvaluationMedia(const tracking::MediaConfig& config, World& world,
                                  const Dataset& eval_set)
     : config_(config), world_(world), eval_set_(eval_set) {
-  const auto meaning = eval_set.meaning();
-  if (meaning.is_object() && meaning.contains("classes"))
-    classes_ = meaning["classes"].get<std::vector<std::string>>();
+  const auto metadata = eval_set.metadata();
+  if (metadata.is_object() && metadata.contains("classes"))
+    classes_ = metadata["classes"].get<std::vector<std::string>>();
 }
 
-void EvaluationMedia::look(const Batch& batch, const Outputs& outputs) {
+void EvaluationMedia::add_batch(const Batch& batch, const Outputs& outputs) {
   const auto* label = batch.find("label");
   const auto& predictions = outputs.predictions;
   if (!label || !predictions.defined() || predictions.dim() != 2) {
-    problem_ = "the model gives no predictions for each sample, or the data have no label";
+    problem_ = "the model returns no predictions per sample, or the data have no label";
     return;
   }
   const auto predictions_BK = predictions.to(at::kFloat);
@@ -97,8 +97,8 @@ void EvaluationMedia::look(const Batch& batch, const Outputs& outputs) {
 void EvaluationMedia::count(const at::Tensor& predictions_BK, const at::Tensor& label_B) {
   const auto num_classes = predictions_BK.size(1);
   if (num_classes > kMaxClasses) {
-    problem_ = fmt::format("tracking.media.confusion: {} classes are more than {}", num_classes,
-                           kMaxClasses);
+    problem_ = fmt::format("tracking.media.confusion: {} classes are too many (maximum: {})",
+                           num_classes, kMaxClasses);
     return;
   }
   const auto pairs_B = label_B * num_classes + predictions_BK.argmax(1);
@@ -135,13 +135,12 @@ void EvaluationMedia::gather_worst() {
   auto own = nlohmann::json::array();
   for (const auto& sample : worst_)
     own.push_back({sample.loss, sample.index, sample.actual, sample.predicted});
-  const nlohmann::json told = {{"worst", own},
-                               {"classes", confusion_.defined() ? confusion_.size(0) : 0},
-                               {"problem", problem_}};
+  const nlohmann::json local = {{"worst", own},
+                                {"classes", confusion_.defined() ? confusion_.size(0) : 0},
+                                {"problem", problem_}};
   worst_.clear();
   int64_t num_classes = 0;
-  for (const auto& rank :
-       distributed::all_gather_object(world_, told, "what an evaluation shows")) {
+  for (const auto& rank : distributed::all_gather_object(world_, local, "media of an evaluation")) {
     num_classes = std::max(num_classes, rank["classes"].get<int64_t>());
     if (problem_.empty()) problem_ = rank["problem"].get<std::string>();
     for (const auto& sample : rank["worst"])
@@ -171,7 +170,7 @@ void EvaluationMedia::record_confusion(Tracker& tracker, const Moment& at) const
   Table classes{.at = named(at, "eval/classes"),
                 .columns = {"class", "samples", "precision", "recall", "f1"}};
   std::array<double, 3> sums{};
-  double met = 0;  // classes that occur, or are predicted
+  double met = 0;  // classes that occur or are predicted
   for (int64_t i = 0; i < num_classes; ++i) {
     for (int64_t j = 0; j < num_classes; ++j)
       if (const auto count = counts[i * num_classes + j])
@@ -203,7 +202,7 @@ void EvaluationMedia::record_worst(Tracker& tracker, const Moment& at) const {
     try {
       batch = eval_set_.get_batch(std::array{sample.index});
     } catch (const Error&) {
-      continue;  // it could be loaded before: the evaluation names what cannot
+      continue;  // loaded before; the evaluation reports samples that cannot be loaded
     }
     table.rows.push_back({sample.index, name_of(sample.actual), name_of(sample.predicted),
                           sample.loss, inputs_text(batch)});

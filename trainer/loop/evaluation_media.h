@@ -1,6 +1,6 @@
-// What an evaluation shows besides its numbers (tracking.media): a confusion matrix with precision
-// and recall, the samples with the greatest loss, histograms of weights and gradients. Each sample
-// counts exactly once, so that all of it is the same for any number of ranks.
+// What an evaluation records besides metrics (tracking.media): a confusion matrix with precision
+// and recall, the samples with the largest loss, histograms of weights and gradients. Each sample
+// counts exactly once, so the result is the same for any number of ranks.
 #pragma once
 
 #include <cstdint>
@@ -16,18 +16,18 @@
 
 namespace lockstep::trainer {
 
-// Of one evaluation. Thread: the training thread.
+// Media of one evaluation. Thread: the training thread.
 class EvaluationMedia {
  public:
   // The arguments outlive this.
   EvaluationMedia(const tracking::MediaConfig& config, World& world, const Dataset& eval_set);
 
-  // A batch that this rank has evaluated. Notes why nothing can be shown of it, if so: the model
-  // gives no predictions [B, K], or there are no labels that fit them.
-  void look(const Batch& batch, const Outputs& outputs);
+  // Adds a batch that this rank has evaluated. If nothing can be shown of it, because the model
+  // returns no predictions [B, K] or no labels fit them, keeps the reason for record().
+  void add_batch(const Batch& batch, const Outputs& outputs);
 
-  // Collective: puts together what all ranks have seen; the main rank records it. `at`: its name is
-  // not used.
+  // Collective: merges the batches of all ranks; the main rank records the result. `at`: its name
+  // is not used.
   void record(Tracker& tracker, const Moment& at);
 
  private:
@@ -36,7 +36,7 @@ class EvaluationMedia {
     int64_t index = 0;
     double actual = 0, predicted = 0;
   };
-  // A loss of nan is the worst; equal ones are in the order of the samples.
+  // A loss of nan is the worst; ties are in the order of the samples.
   static bool is_worse(const Sample& a, const Sample& b);
   void count(const at::Tensor& predictions, const at::Tensor& label);
   void keep_worst(const at::Tensor& losses, const at::Tensor& predicted, const at::Tensor& label,
@@ -52,13 +52,13 @@ class EvaluationMedia {
   World& world_;
   const Dataset& eval_set_;
   std::vector<std::string> classes_;  // their names; may be empty
-  at::Tensor confusion_;              // int64 [K, K]; undefined: none was counted
+  at::Tensor confusion_;              // int64 [K, K]; undefined: nothing counted
   std::vector<Sample> worst_;
   bool has_classes_ = false;
   std::string problem_;  // why something is not shown
 };
 
-// On the main rank: of each parameter, and of its gradient where it has one.
+// On the main rank: records histograms of each parameter and of its gradient, if it has one.
 void record_histograms(const World& world, Tracker& tracker, const Moment& at,
                        const NamedTensors& parameters);
 

@@ -17,7 +17,7 @@ std::vector<at::Tensor> target_divisors(World& world, const std::vector<at::Tens
   const auto counts = at::stack(targets);
   auto total = counts.sum();
   all_reduce(world, total, distributed::ReduceOp::Sum, "targets of the step");
-  // Batches without targets have a loss of 0: by what that is divided does not matter.
+  // The loss of a batch without targets is 0: its divisor does not matter.
   const auto shares = (counts * world.world_size()).clamp_min(1).to(at::kDouble);
   return (total.clamp_min(1).to(at::kDouble) / shares).unbind();
 }

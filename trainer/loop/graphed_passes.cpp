@@ -25,7 +25,7 @@ bool same_shape(const Batch& a, const Batch& b) {
   });
 }
 
-// Memory of its own for each field.
+// Allocates separate memory for each field.
 Batch place_for(const Batch& batch) {
   Batch place{.fields = {}, .indices = batch.indices};
   for (const auto& [name, tensor] : batch.fields)
@@ -33,7 +33,7 @@ Batch place_for(const Batch& batch) {
   return place;
 }
 
-// All gradients of a backward pass that may come in segments.
+// Runs the remaining segments of a backward pass and merges their gradients.
 StepOutputs whole(StepOutputs step) {
   for (const auto& segment : step.remaining_segments) {
     auto before = segment();
@@ -70,7 +70,7 @@ std::optional<StepOutputs> GraphedPasses::pass(const Batch& batch, const at::Ten
   if (!recording->graph && !record(*recording)) return std::nullopt;
   recording->graph->replay();
   auto gradients = recording->gradients;
-  // A product with one has the same bits, and one launch serves many tensors.
+  // Multiplying by one copies the bits, with one launch for many tensors.
   if (options_.keeps_gradients) gradients = at::_foreach_mul(gradients, 1);
   return StepOutputs{
       .outputs = recording->outputs, .gradients = std::move(gradients), .remaining_segments = {}};
@@ -82,7 +82,7 @@ GraphedPasses::Recording* GraphedPasses::recording_of(const Batch& batch) {
   if (known != recordings_.end()) return &*known;
   if (recordings_.size() == kMaxShapes) return nullptr;
   auto& recording = recordings_.emplace_back();
-  recording.batch = batch;  // its shape, until there is a place for it
+  recording.batch = batch;  // for its shape, until memory is allocated
   return &recording;
 }
 
@@ -114,14 +114,14 @@ std::vector<at::Tensor> GraphedPasses::pass_for(Recording& recording) {
     }
   }
   auto& outputs = recording.outputs = std::move(step.outputs);
-  outputs.predictions.reset();  // large, and it would be held from now on
+  outputs.predictions.reset();  // large, and would be kept alive
   for (auto* tensor : {&outputs.loss, &outputs.targets})
     if (tensor->defined()) *tensor = tensor->detach();
   for (auto& [name, sum] : outputs.sums) sum = sum.detach();
   return std::move(step.gradients);
 }
 
-// One for each parameter, of its layout and in memory of its own: they are changed in place later.
+// One for each parameter, with its layout and in separate memory: they are modified in place later.
 std::vector<at::Tensor> GraphedPasses::gradients_of(const Outputs& outputs,
                                                     const at::Tensor& weight) const {
   auto gradients = torch::autograd::grad({outputs.loss}, parameters_, {weight},

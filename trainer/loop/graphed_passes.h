@@ -1,5 +1,5 @@
-// Forward and backward passes on a GPU, recorded once per shape of a batch and replayed from then
-// on (`train.cuda_graph`): the processor launches one graph where it would launch every kernel.
+// Forward and backward passes captured as CUDA graphs, once per batch shape, and replayed from then
+// on (`train.cuda_graph`): the CPU launches one graph instead of every kernel.
 #pragma once
 
 #include <optional>
@@ -14,39 +14,39 @@ namespace lockstep::trainer {
 
 struct GraphedPassesOptions {
   Precision precision = Precision::Float32;
-  bool keeps_gradients = false;  // those of a pass outlive the next one: batches are accumulated
+  bool keeps_gradients = false;  // gradients outlive the next pass, for gradient accumulation
   distributed::MakeLaunchGraph make = distributed::make_cuda_graph;
 };
 
-// Replayed passes give the bits of passes that are not: the same kernels on the same numbers. What
-// the processor itself does in a forward pass is done once, when it is recorded; a pass that needs
-// a number from the GPU for it cannot be recorded.
+// Replayed passes are bit-identical to eager ones: the same kernels on the same values. CPU code of
+// a forward pass runs only once, during capture; a pass in which it needs a value from the GPU
+// cannot be captured.
 //
 // Thread: the training thread.
 class GraphedPasses {
  public:
-  // The first passes of each shape are left to the caller: libraries choose their kernels in them.
+  // The caller runs the first passes of each shape: libraries select their kernels in them.
   static constexpr int kPassesBefore = 3;
-  // Batches of more shapes than this, first come first served, are always left to the caller.
+  // Batches of further shapes, in order of appearance, are always left to the caller.
   static constexpr size_t kMaxShapes = 8;
 
-  // `model` outlives this; its parameters and buffers keep their places.
+  // `model` outlives this; its parameters and buffers must keep their addresses.
   GraphedPasses(Model& model, GraphedPassesOptions options);
 
-  // Outputs of a training pass of `batch`, but no predictions, and the gradients of `weight`
-  // (float32 scalar on the batch's device) times its loss. They are overwritten by the next call,
-  // but for gradients with keeps_gradients. Nothing where the caller is to do the pass itself.
+  // Returns the outputs of a training pass of `batch`, without predictions, and the gradients of
+  // `weight` (float32 scalar on the batch's device) times its loss. The next call overwrites them,
+  // except for gradients with keeps_gradients. nullopt: the caller runs the pass itself.
   std::optional<StepOutputs> pass(const Batch& batch, const at::Tensor& weight);
 
-  // Why passes cannot be replayed, as soon as that is known; once.
+  // Returns once why passes cannot be replayed, as soon as that is known.
   std::optional<std::string> take_reason();
 
  private:
   struct Recording {
-    Batch batch;  // whose fields the graph reads; of the recorded shape
+    Batch batch;  // of the recorded shape; the graph reads its fields
     at::Tensor weight;
     int passes = 0;
-    std::unique_ptr<distributed::LaunchGraph> graph;  // none yet
+    std::unique_ptr<distributed::LaunchGraph> graph;  // null: not captured yet
     Outputs outputs;
     std::vector<at::Tensor> gradients;
   };

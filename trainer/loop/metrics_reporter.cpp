@@ -6,7 +6,7 @@
 namespace lockstep::trainer {
 namespace {
 
-// Nothing where there was no target: a mean over nothing is not a number.
+// Adds nothing if there was no target: the mean is undefined.
 void add_means(NamedValues& values, const std::string& prefix, const Measured& measured) {
   if (measured.targets == 0) return;
   for (const auto& [name, counter] : measured.counters)
@@ -71,7 +71,7 @@ void MetricsReporter::add_optimizer(NamedValues& values, const OptimizerReport& 
     values.emplace_back("train/skipped_steps", static_cast<double>(*optimizer.num_skipped));
 }
 
-// Collective: the number of bad samples over all ranks; each rank names its own first ones.
+// Collective: the number of bad samples over all ranks; each rank reports its own first ones.
 void MetricsReporter::add_loading_to(NamedValues& values) {
   const auto loading = std::exchange(loading_, {});
   values.emplace_back("data/wait_s", loading.wait_s);

@@ -1,4 +1,4 @@
-// The metrics of a training: collects what steps report, and records it where logging is due.
+// Training metrics: accumulates what steps report, and records it when logging is due.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -37,26 +37,26 @@ class MetricsReporter final : public Hook {
   // The arguments outlive this.
   MetricsReporter(World& world, Tracker& tracker, const RunConfig& config);
 
-  // Samples per second are counted from here.
+  // Starts the clock of samples per second.
   void before_run(HookContext& run) override;
   // Records the result.
   void after_evaluation(HookContext& run, const EvaluationResult& result) override;
 
-  // Time that is not part of the training speed: evaluation, checkpoints.
+  // Excludes time from the training throughput: evaluation, checkpoints.
   void exclude(std::chrono::steady_clock::duration time) { logged_at_ += time; }
 
-  // Collects losses and other sums of the batches.
+  // Accumulates losses and other sums of the batches.
   Meter& meter() { return meter_; }
   void add_loading(const data::LoaderStats& stats) { loading_ += stats; }
-  // Of the training and the evaluation loader; null: no sample may be bad.
+  // Bad samples of the training and the evaluation loader; null: none are tolerated.
   data::BadSamples* bad_train() { return allowed(bad_train_); }
   data::BadSamples* bad_eval() { return allowed(bad_eval_); }
 
   struct Losses {
     double local = 0, global = 0;  // sums
   };
-  // Collective: merges what all ranks collected since the last call and records it. `target_name`:
-  // of the model, may be empty.
+  // Collective: merges the values of all ranks since the last call and records them.
+  // `target_name`: of the model; may be empty.
   Losses log(const HookContext& run, const StepTimes& times, const OptimizerReport& optimizer,
              const std::string& target_name);
 
@@ -72,7 +72,7 @@ class MetricsReporter final : public Hook {
 
   World& world_;
   Tracker& tracker_;
-  const bool per_rank_;  // metrics of this rank too
+  const bool per_rank_;  // also record metrics of this rank
   const int64_t max_bad_samples_;
   Meter meter_;
   data::LoaderStats loading_;  // since the last logging

@@ -29,7 +29,7 @@ StepBatches::StepBatches(const Model& model, data::Loader& loader, const StepPla
       first_(loader.position()),
       num_batches_(std::min(plan.accumulate, loader.num_batches() - first_)),
       has_targets_(!model.target_name().empty()),
-      counted_(has_targets_ || plan.may_lack_samples) {
+      counted_(has_targets_ || plan.may_skip_samples) {
   for (auto k = first_; k < first_ + num_batches_; ++k) num_samples_ += shares_.counted_by_all(k);
 }
 
@@ -48,7 +48,7 @@ void StepBatches::agree_on_weights(World& world) {
 
 Batch StepBatches::next() {
   check(!is_last(), "a step has no more batches");
-  const auto number = static_cast<size_t>(given_++);
+  const auto number = static_cast<size_t>(returned_++);
   auto batch = counted_ ? std::exchange(batches_[number], {}) : next_of(loader_);
   return batch;
 }
@@ -62,8 +62,8 @@ void StepBatches::verify(const Batch& batch, const Outputs& outputs, bool has_gr
 }
 
 at::Tensor StepBatches::weighted(const at::Tensor& loss) const {
-  if (!counted_ || !counts()) return weighted_loss(loss, weight_of(given_ - 1));
-  return loss / divisors_[static_cast<size_t>(given_ - 1)].to(loss.scalar_type());
+  if (!counted_ || !counts()) return weighted_loss(loss, weight_of(returned_ - 1));
+  return loss / divisors_[static_cast<size_t>(returned_ - 1)].to(loss.scalar_type());
 }
 
 }  // namespace lockstep::trainer

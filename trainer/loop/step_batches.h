@@ -1,4 +1,4 @@
-// The batches of one optimizer step, and what the loss of each weighs in the step's gradient.
+// The batches of one optimizer step, and the weight of each one's loss in the step's gradient.
 #pragma once
 
 #include <string_view>
@@ -16,35 +16,35 @@ struct StepPlan {
   int64_t accumulate = 1;  // batches of a step, unless the loader ends earlier
   int64_t num_ranks = 1;
   data::BatchShares shares;       // of all of the loader's batches
-  bool may_lack_samples = false;  // those that cannot be loaded are left out
+  bool may_skip_samples = false;  // samples that cannot be loaded are skipped
   std::string_view model = {};    // its name, for messages
 };
 
 class StepBatches {
  public:
-  // Loads nothing. The arguments outlive this. The loader has a batch left.
+  // Loads nothing. The arguments outlive this. The loader must have a batch left.
   StepBatches(const Model& model, data::Loader& loader, const StepPlan& plan);
 
-  // Before next(). With a model that counts targets (Model::target_name()), or where samples may be
-  // lacking, collective, and loads all batches: how much each weighs depends on the targets, or
-  // samples, of all batches of all ranks. Otherwise does nothing: their samples are known.
+  // Call before next(). With a model that counts targets (Model::target_name()), or if samples may
+  // be missing: collective, and loads all batches, since their weights depend on the targets, or
+  // samples, of all batches of all ranks. Otherwise does nothing: the counts are known.
   void agree_on_weights(World& world);
 
-  // The next batch; it may be called as often as there are batches.
+  // Returns the next batch; at most once per batch of the step.
   Batch next();
-  bool is_last() const { return given_ == num_batches_; }  // that next() gave last
+  bool is_last() const { return returned_ == num_batches_; }  // next() has returned the last batch
 
-  // Whether the batch that next() gave last counts: a rank without samples of its own in this batch
-  // takes part with one that does not (data/sampling/batch_shares.h).
-  bool counts() const { return weight_of(given_ - 1).part > 0; }
+  // Whether the current batch, the last one that next() returned, counts: a rank without its own
+  // samples in this batch participates with one that does not (data/sampling/batch_shares.h).
+  bool counts() const { return weight_of(returned_ - 1).part > 0; }
 
-  // Of `batch`, that next() gave last: throws Config unless the model kept to its contract
-  // (trainer/prepared/model_faults.h). `has_gradient`: autograd follows the loss.
+  // Throws Config unless `outputs`, of the current batch, fulfill the model's contract
+  // (trainer/prepared/model_faults.h). `has_gradient`: the loss requires grad.
   void verify(const Batch& batch, const Outputs& outputs, bool has_gradient) const;
 
-  // The loss of that batch, or a number in its place, weighted so that after averaging over ranks
-  // the gradients of all batches add up to that of the mean over all samples, or all targets. With
-  // equal counts everywhere that is by 1, or a division by the number of batches.
+  // Returns `loss`, of the current batch or a substitute, weighted such that after averaging over
+  // ranks the gradients of all batches add up to that of the mean over all samples, or all targets.
+  // With equal counts everywhere, the weight is 1 or a division by the number of batches.
   at::Tensor weighted(const at::Tensor& loss) const;
 
  private:
@@ -60,9 +60,9 @@ class StepBatches {
   int64_t num_ranks_;
   int64_t first_;            // of the loader's batches
   int64_t num_samples_ = 0;  // of all batches on all ranks
-  int64_t num_batches_, given_ = 0;
+  int64_t num_batches_, returned_ = 0;
   bool has_targets_;            // the model counts them
-  bool counted_;                // targets, or samples
+  bool counted_;                // targets or samples are counted
   std::vector<Batch> batches_;  // if counted
   std::vector<at::Tensor> divisors_;
 };

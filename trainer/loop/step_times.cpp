@@ -67,9 +67,9 @@ std::vector<std::pair<std::string, double>> gather_step_times(World& world, cons
       values.emplace_back(std::string("time/") + kParts[part], row[part]);
     return values;
   }
-  auto mine = at::empty({static_cast<int64_t>(kNumValues)}, at::kDouble);
-  std::copy(row.begin(), row.end(), mine.mutable_data_ptr<double>());
-  const auto all = distributed::all_gather(world, mine, "step times");
+  auto local = at::empty({static_cast<int64_t>(kNumValues)}, at::kDouble);
+  std::copy(row.begin(), row.end(), local.mutable_data_ptr<double>());
+  const auto all = distributed::all_gather(world, local, "step times");
   const auto num_ranks = static_cast<size_t>(world.world_size());
   const auto column = [&](size_t part) {
     std::vector<double> times(num_ranks);

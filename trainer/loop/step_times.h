@@ -1,4 +1,4 @@
-// Where the time of a step goes, on this rank and over all ranks: which rank is slow, and in what.
+// Time breakdown of a step, on this rank and over all ranks: which rank is slow, in which phase.
 #pragma once
 
 #include <array>
@@ -12,28 +12,28 @@
 
 namespace lockstep::trainer {
 
-// Seconds per step, means over the steps since they were taken last.
+// Seconds per step, means over the steps since the last take().
 struct StepTimes {
   double data_wait = 0, forward = 0, backward = 0;
-  double communication = 0;  // waiting for gradients of other ranks that computing did not hide
+  double communication = 0;  // exposed wait for gradients, not overlapped with computation
   double optimizer = 0;
-  double whole = 0;  // all of the step, the parts above included
+  double whole = 0;  // the whole step, including the parts above
 
-  // What the rank itself is the cause of.
+  // Time caused by the rank itself.
   double own() const { return data_wait + forward + backward + optimizer; }
 };
 
-// Of one rank: "rank/step_time_s", which is own(), and its parts, "rank/data_wait_s", ...
+// Metrics of one rank: "rank/step_time_s", which is own(), and its parts, "rank/data_wait_s", ...
 std::vector<std::pair<std::string, double>> rank_step_times(const StepTimes& own);
 
-// Follows one rank through its phases: publishes them and adds up their time.
+// Publishes the phases of one rank and accumulates their time.
 class StepClock {
  public:
   explicit StepClock(ProgressPage& progress) : progress_(progress) {}
 
-  // The phase before ends.
+  // Ends the previous phase and begins `phase`.
   void enter(Phase phase);
-  // Of the backward phase under way, `waited` was communication.
+  // Attributes `waited` of the current backward phase to communication.
   void add_communication(std::chrono::duration<double> waited) { communication_ += waited; }
   void end_step(int64_t step, int64_t total_steps);
   // Means since the last call. `end_step` must have been called since.

@@ -9,10 +9,10 @@
 namespace lockstep::trainer {
 namespace {
 
-// How often the main rank looks for a stop request.
+// How often the main rank checks for a stop request.
 constexpr auto kPollRequestEvery = std::chrono::seconds(1);
 
-// The last of those that came counts.
+// In order of priority, the highest last.
 constexpr std::array<std::pair<int, uint32_t>, 3> kPreemptions = {
     {{SIGUSR1, kPreemptUser}, {SIGINT, kPreemptInt}, {SIGTERM, kPreemptTerm}}};
 
@@ -20,7 +20,7 @@ constexpr std::array<std::pair<int, uint32_t>, 3> kPreemptions = {
 
 uint32_t StopController::poll() {
   uint32_t flags = 0;
-  const auto caught = interruption_ ? interruption_->signal() : std::nullopt;
+  const auto caught = stop_signals_ ? stop_signals_->signal() : std::nullopt;
   for (const auto& [signal, flag] : kPreemptions)
     if (caught == signal) flags |= flag;
   const auto now = std::chrono::steady_clock::now();

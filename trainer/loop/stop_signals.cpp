@@ -16,16 +16,16 @@ namespace lockstep::trainer {
 namespace {
 
 constexpr std::array kSignals = {SIGTERM, SIGINT, SIGUSR1};
-constexpr double kPatience = 10;
+constexpr double kStallTimeout = 10;  // seconds
 
-// What a signal handler may touch.
+// State of the signal handler.
 std::atomic<int> caught_signal{0};
 std::atomic<int> wake_descriptor{-1};
 std::atomic<int64_t> caught_at_ms{0};
 std::array<struct sigaction, kSignals.size()> previous_actions{};
 
-// A scheduler signals the launcher and its ranks, and the launcher passes on what it got: what
-// comes within a second is one signal.
+// A scheduler signals both the launcher and its ranks, and the launcher forwards the signal:
+// signals within a second count as one.
 constexpr int64_t kSameSignalMs = 1000;
 
 int64_t monotonic_ms() {
@@ -34,20 +34,20 @@ int64_t monotonic_ms() {
   return now.tv_sec * 1000 + now.tv_nsec / 1'000'000;
 }
 
-void take_usual_effect(int signal) {
+void take_default_action(int signal) {
   struct sigaction by_default {};
   by_default.sa_handler = SIG_DFL;
   ::sigaction(signal, &by_default, nullptr);
   ::kill(::getpid(), signal);
 }
 
-void note_signal(int signal) {
+void on_signal(int signal) {
   const int saved_errno = errno;
   int none = 0;
   if (caught_signal.compare_exchange_strong(none, signal))
     caught_at_ms = monotonic_ms();
   else if (monotonic_ms() - caught_at_ms > kSameSignalMs)
-    take_usual_effect(signal);
+    take_default_action(signal);
   const uint64_t one = 1;
   if (const int fd = wake_descriptor.load(); fd >= 0) [[maybe_unused]]
     const auto written = ::write(fd, &one, sizeof one);
@@ -55,7 +55,7 @@ void note_signal(int signal) {
 }
 
 bool makes_no_progress(const ProgressSnapshot& now) {
-  return is_stepping(now.phase) && now.idle_s > kPatience + 2 * now.longest_step_s;
+  return is_stepping(now.phase) && now.idle_s > kStallTimeout + 2 * now.longest_step_s;
 }
 
 }  // namespace
@@ -66,11 +66,11 @@ StopSignals::StopSignals(const ProgressPage& progress)
   caught_signal = 0;
   wake_descriptor = wake_.get();
   struct sigaction catching {};
-  catching.sa_handler = note_signal;
+  catching.sa_handler = on_signal;
   catching.sa_flags = SA_RESTART;
   for (size_t i = 0; i < kSignals.size(); ++i) {
     ::sigaction(kSignals[i], nullptr, &previous_actions[i]);
-    // What the parent had ignored (nohup) stays ignored.
+    // Signals that the parent ignored (nohup) stay ignored.
     if (previous_actions[i].sa_handler != SIG_IGN) ::sigaction(kSignals[i], &catching, nullptr);
   }
   watcher_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
@@ -81,8 +81,8 @@ StopSignals::~StopSignals() {
   const uint64_t one = 1;
   [[maybe_unused]] const auto written = ::write(wake_.get(), &one, sizeof one);
   watcher_.join();
-  // Of a signal that ended the training another copy may be on its way: it must not kill a process
-  // that ends in good order.
+  // Another copy of a signal that stopped the training may still arrive: it must not kill a process
+  // that is exiting cleanly.
   for (size_t i = 0; i < kSignals.size(); ++i)
     if (!caught_signal || previous_actions[i].sa_handler != SIG_DFL)
       ::sigaction(kSignals[i], &previous_actions[i], nullptr);
@@ -103,7 +103,7 @@ void StopSignals::watch(const std::stop_token& stop) {
     uint64_t count = 0;
     [[maybe_unused]] const auto bytes = ::read(wake_.get(), &count, sizeof count);
     if (waits_for_progress && !stop.stop_requested() && makes_no_progress(progress_.snapshot()))
-      return take_usual_effect(caught_signal);
+      return take_default_action(caught_signal);
   }
 }
 

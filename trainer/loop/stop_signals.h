@@ -1,6 +1,6 @@
-// Signals that ask a training to end in good order: SIGTERM and SIGUSR1 (schedulers send them
-// before they take a machine back) and SIGINT. The training looks at it once a step; a signal that
-// comes more than a second later ends the process at once.
+// Signals that request a graceful stop: SIGTERM and SIGUSR1 (schedulers send them before they
+// reclaim a machine) and SIGINT. The training loop checks them once per step; another signal more
+// than a second later terminates the process immediately.
 #pragma once
 
 #include <atomic>
@@ -12,29 +12,28 @@
 
 namespace lockstep::trainer {
 
-// While it lives, the signals are caught. One at a time in a process. After it the process has its
-// own handlers again; where it had none and a signal has come, more copies of that one are still
-// taken for the same signal.
+// Catches the signals during its lifetime. At most one instance per process. The destructor
+// restores the previous handlers, except that if a signal was caught and there was no handler,
+// further copies of that signal still count as the same one.
 //
-// A rank that hangs never comes to the end of its step. So when a signal has come and the step
-// makes no progress for 10 s and twice the longest step so far, the signal takes its usual effect
-// after all.
+// A rank that hangs never reaches the end of its step. If a signal was caught and the step makes no
+// progress for 10 s plus twice the longest step so far, the default action of the signal is taken.
 class StopSignals {
  public:
-  // `progress`: of this rank; outlives this. Throws Environment.
+  // `progress`: of this rank; must outlive this. Throws Environment.
   explicit StopSignals(const ProgressPage& progress);
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  // The first signal that came; for a launcher's SIGTERM after Ctrl-C, SIGINT. Any thread.
+  // The first signal received; SIGINT if a launcher sent SIGTERM after Ctrl-C. Any thread.
   std::optional<int> signal() const;
 
  private:
   void watch(const std::stop_token& stop);
 
   const ProgressPage& progress_;
-  FileDescriptor wake_;  // an eventfd: by a signal, or by the destructor
+  FileDescriptor wake_;  // eventfd, written by the signal handler and the destructor
   std::jthread watcher_;
 };
 

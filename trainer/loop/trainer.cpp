@@ -23,7 +23,7 @@ std::shared_ptr<Model> place_model(const TrainerParts& parts) {
   const auto& model = parts.run.model;
   model->to(parts.world.device());
   model->train();
-  // From here on ranks draw different numbers (dropout), each reproducibly.
+  // From here on ranks draw different random numbers (dropout), each reproducibly.
   at::manual_seed(static_cast<uint64_t>(parts.run.config.run.seed + 1 + parts.world.rank()));
   return model;
 }
@@ -49,7 +49,8 @@ Trainer::Trainer(const TrainerParts& parts)
       model_title_(parts.run.model_title()),
       model_(place_model(parts)),
       parameters_(trainable_parameters(*model_)),
-      optimizer_(config_.optimizer.build(parameters_)),
+      optimizer_(parts.world, parameters_, config_.distributed.shard,
+                 [&](const auto& tensors) { return config_.optimizer.build(tensors); }),
       schedule_(config_.schedule.build(length_)),
       parallel_(parts.world, *model_, config_.distributed.data_parallel),
       sampler_(data_.train->size(), {parts.world.rank(), parts.world.world_size()},
@@ -58,13 +59,13 @@ Trainer::Trainer(const TrainerParts& parts)
       eval_due_(parts.world, config_.train.eval_every),
       save_due_(parts.world, config_.checkpoint.every),
       metrics_(parts.world, parts.tracker, config_),
-      stop_(parts.world, parts.run_dir, parts.interruption),
+      stop_(parts.world, parts.run_dir, parts.stop_signals),
       clock_(parts.world.progress()),
       vote_(parts.world),
       early_stop_(config_.train.early_stop),
       context_{parts.world, *model_, parts.tracker, parts.run_dir, length_.total_steps},
       non_finite_(config_.train.non_finite),
-      saving_(parts.world, parts.tracker, saving_options(parts)) {
+      saver_(parts.world, parts.tracker, saving_options(parts)) {
   if (config_.train.precision == Precision::Float16) scaler_.emplace();
   if (config_.train.cuda_graph)
     graphed_.emplace(*model_,
@@ -91,7 +92,7 @@ void Trainer::call(Function function, const Arguments&... arguments) {
 
 int64_t Trainer::resume() {
   CheckpointHead head;
-  warnings_ = restore_state(world_, {*model_, *optimizer_, parallel_, head, average()},
+  warnings_ = restore_state(world_, {*model_, optimizer_, parallel_, head, average()},
                             tracking::checkpoints_path(run_dir_));
   position_ = head.position;
   early_stop_.restore(head.early_stop);
@@ -119,7 +120,7 @@ EvaluationResult Trainer::run() {
   if (data_.eval && evaluated_step_ != position_.step && !stop_.is_stopping()) evaluate_now();
   if (saved_step_ != position_.step) save_now();
   enter_phase(Phase::Saving);
-  saving_.finish();
+  saver_.finish();
   call(&Hook::after_run);
   return evaluation_;
 }
@@ -128,20 +129,20 @@ void Trainer::report_failure(const std::exception& error) noexcept {
   for (auto* hook : hooks_) try {
       hook->on_failure(context(), error);
     } catch (const std::exception&) {
-      // The failure that was first is the one to tell.
+      // The first failure is the one to report.
     }
 }
 
-// What this rank brings to the vote of the step that begins.
+// This rank's flags for the vote of the step that begins.
 uint32_t Trainer::step_flags() {
   uint32_t flags = stop_.poll();
-  if (saving_.is_busy()) flags |= kSaving;
-  if (saving_.has_checkpoint() && tracking::is_main(world_.rank())) flags |= kSaved;
-  if (non_finite_.has_news()) flags |= kNonFinite;
+  if (saver_.is_busy()) flags |= kSaving;
+  if (saver_.has_checkpoint() && tracking::is_main(world_.rank())) flags |= kSaved;
+  if (non_finite_.has_observed()) flags |= kNonFinite;
   return flags;
 }
 
-// Checkpoints and evaluations may take long; a step that does is a rank that hangs.
+// Checkpoints and evaluations may take long; a step that takes as long is a hang.
 void Trainer::enter_phase(Phase phase) {
   clock_.enter(phase);
   const auto& config = config_.distributed;
@@ -168,7 +169,7 @@ void Trainer::train_epoch() {
                        .device = world_.device(),
                        .name = "data.train",
                        .bad_samples = metrics_.bad_train()});
-  // A run that was stopped with another batch size may have left less than one of today's.
+  // A run that was stopped with another batch size may have left less than one batch.
   if (loader.num_batches() == 0) {
     position_ = {position_.step, position_.epoch + 1, 0, position_.lanes};
     return;
@@ -204,7 +205,7 @@ void Trainer::train_step(data::Loader& loader, const data::BatchShares& shares) 
     parallel_.before_forward(synchronize);
     const auto outputs = pass(batch, batches, synchronize);
     if (synchronize) clock_.add_communication(parallel_.exposed_wait());
-    const bool is_usable = non_finite_.look("loss", outputs.loss, position_.step + 1);
+    const bool is_usable = non_finite_.observe("loss", outputs.loss, position_.step + 1);
     if (is_usable || !votes_last) metrics_.meter().add(outputs, batches.counts());
     position_.samples = std::min(position_.samples + plan_.global_batch_size, data_.train->size());
   }
@@ -223,18 +224,18 @@ void Trainer::train_step(data::Loader& loader, const data::BatchShares& shares) 
   clock_.end_step(position_.step, length_.total_steps);
 }
 
-// With train.non_finite: skip, before the optimizer: whether any rank saw a value that is not
-// finite. The gradients are the same on all ranks.
+// With train.non_finite: skip, called before the optimizer: agrees on whether any rank observed a
+// value that is not finite. The gradients are the same on all ranks.
 void Trainer::vote_on_step() {
   clock_.enter(Phase::Optimizer);
-  if (!scaler_) non_finite_.look_at_gradients(parameters_, position_.step + 1);
+  if (!scaler_) non_finite_.observe_gradients(parameters_, position_.step + 1);
   clock_.enter(Phase::Voting);
   vote_.begin(step_flags());
   flags_ = vote_.finish();
 }
 
-// Collective, before what relies on the weights: with train.non_finite: stop, ends the run if a
-// value since the last vote was not finite.
+// Collective, called before the weights are evaluated or saved: with train.non_finite: stop, throws
+// if a value since the last vote was not finite.
 void Trainer::verify_finite() {
   if (!non_finite_.stops()) return;
   non_finite_.note("loss", metrics_.meter().loss(), position_.step);
@@ -242,7 +243,7 @@ void Trainer::verify_finite() {
   if (vote_.finish() & kNonFinite) non_finite_.stop(world_);
 }
 
-// Forward and backward.
+// Forward and backward pass.
 Outputs Trainer::pass(const Batch& batch, const StepBatches& batches, bool synchronize) {
   return in_model(model_title_, &batch,
                   [&] { return unguarded_pass(batch, batches, synchronize); });
@@ -271,15 +272,16 @@ Outputs Trainer::unguarded_pass(const Batch& batch, const StepBatches& batches, 
 
 void Trainer::optimize() {
   const at::NoGradGuard no_grad;
-  last_lr_ = optimizer_->base_lr() * schedule_->factor(position_.step);
-  if (scaler_ && !scaler_->unscale(parameters_)) return non_finite_.forget();
+  last_lr_ = optimizer_.base_lr() * schedule_->factor(position_.step);
+  if (scaler_ && !scaler_->unscale(parameters_)) return non_finite_.clear();
   if (non_finite_.skips() && (flags_ & kNonFinite))
     return non_finite_.count_skipped(position_.step + 1);
   non_finite_.count_taken();
   if (const auto limit = config_.train.clip_grad_norm)
     last_grad_norm_ = clip_gradients(parameters_, *limit);
-  if (non_finite_.stops()) non_finite_.look("gradient norm", last_grad_norm_, position_.step + 1);
-  optimizer_->step(last_lr_);
+  if (non_finite_.stops())
+    non_finite_.observe("gradient norm", last_grad_norm_, position_.step + 1);
+  optimizer_.step(last_lr_);
 }
 
 void Trainer::after_step(bool epoch_ended) {
@@ -287,10 +289,10 @@ void Trainer::after_step(bool epoch_ended) {
   if (!has_stepped_) {
     enter_phase(Phase::Logging);
     CheckpointHead head;
-    saving_.prepare({*model_, *optimizer_, parallel_, head, average()});  // all of it is there now
+    saver_.prepare({*model_, optimizer_, parallel_, head, average()});  // optimizer state exists
   }
   has_stepped_ = true;
-  saving_.look(none_is_saving_, is_saved_);
+  saver_.poll(none_is_saving_, is_saved_);
   if (log_due_.due(position_, epoch_ended) || is_finished() || stop_.is_stopping()) log_training();
   evaluation_is_due_ = data_.eval && eval_due_.due(position_, epoch_ended);
   if (!stop_.is_stopping() && (evaluation_is_due_ || (data_.eval && is_finished()))) evaluate_now();
@@ -302,26 +304,26 @@ void Trainer::log_training() {
       .lr = last_lr_, .grad_norm = last_grad_norm_, .num_skipped = take_skipped()};
   if (scaler_) optimizer.loss_scale = scaler_->state().scale;
   if (const auto reason = graphed_ ? graphed_->take_reason() : std::nullopt)
-    metrics_.warn("train.cuda_graph: steps go on without a graph: " + *reason);
+    metrics_.warn("train.cuda_graph: steps continue without a graph: " + *reason);
   const auto losses = metrics_.log(context(), clock_.take(), optimizer, model_->target_name());
   if (!non_finite_.stops() || std::isfinite(losses.global)) return;
   non_finite_.note("loss", losses.local, position_.step);
   non_finite_.stop(world_);
 }
 
-// None: no step can be skipped.
+// Returns nullopt if steps cannot be skipped.
 std::optional<int64_t> Trainer::take_skipped() {
   if (!scaler_ && !non_finite_.skips()) return std::nullopt;
   const auto count = non_finite_.take_skipped();
   if (count > 0)
     metrics_.warn(
-        fmt::format("train.non_finite: {} steps up to step {} were skipped: a loss or a gradient "
-                    "was not finite",
+        fmt::format("train.non_finite: {} steps up to step {} were skipped because a loss or a "
+                    "gradient was not finite",
                     count, position_.step));
   return count + (scaler_ ? scaler_->take_skipped() : 0);
 }
 
-// For the evaluation that begins; none: it shows numbers alone.
+// For the evaluation that begins; null: it records metrics only.
 std::unique_ptr<EvaluationMedia> Trainer::next_media() {
   const auto& config = config_.tracking.media;
   if (++num_evaluations_ % config.every != 0) return nullptr;
@@ -343,7 +345,9 @@ void Trainer::evaluate_now() {
                             .precision = config_.train.precision,
                             .bad_samples = metrics_.bad_eval()};
   if (media)
-    options.look = [&](const auto& batch, const auto& outputs) { media->look(batch, outputs); };
+    options.on_batch = [&](const auto& batch, const auto& outputs) {
+      media->add_batch(batch, outputs);
+    };
   options.should_stop = [this] {
     vote_.begin(step_flags());
     stop_.agree(vote_.finish());
@@ -374,8 +378,8 @@ void Trainer::save_now() {
                       .evaluation_is_due = evaluation_is_due_};
   if (scaler_) head.loss_scale = scaler_->state();
   if (evaluated_step_ == position_.step) head.evaluation = evaluation_;
-  saving_.save({*model_, *optimizer_, parallel_, head, average()}, checkpoint_to_publish(),
-               stop_.is_stopping() || is_finished());
+  saver_.save({*model_, optimizer_, parallel_, head, average()}, checkpoint_to_publish(),
+              stop_.is_stopping() || is_finished());
   saved_step_ = position_.step;
   call(&Hook::after_checkpoint);
   enter_phase(Phase::Logging);

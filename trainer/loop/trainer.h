@@ -1,4 +1,4 @@
-// The training loop: epochs of steps, with metrics, evaluation and checkpoints where they are due.
+// The training loop: epochs of steps, with metrics, evaluations and checkpoints when they are due.
 #pragma once
 
 #include <filesystem>
@@ -20,11 +20,11 @@
 #include "trainer/config/trigger.h"
 #include "trainer/loop/evaluation_media.h"
 #include "trainer/loop/graphed_passes.h"
-#include "trainer/loop/stop_signals.h"
 #include "trainer/loop/metrics_reporter.h"
 #include "trainer/loop/step_batches.h"
 #include "trainer/loop/step_times.h"
 #include "trainer/loop/stop_controller.h"
+#include "trainer/loop/stop_signals.h"
 #include "trainer/prepared/prepared_run.h"
 #include "trainer/state/early_stop.h"
 #include "trainer/state/loss_scaler.h"
@@ -36,26 +36,25 @@ namespace lockstep::trainer {
 // What a trainer works with. Everything outlives it.
 struct TrainerParts {
   World& world;
-  PreparedRun& run;  // its order of samples goes over to the trainer
+  PreparedRun& run;  // the trainer moves its `order`
   Tracker& tracker;
   std::filesystem::path run_dir;
-  const StopSignals* interruption = nullptr;  // none: signals are none of its business
+  const StopSignals* stop_signals = nullptr;  // null: signals are not handled
 };
 
 class Trainer {
  public:
-  // Collective: sends rank 0's model to all. Throws Config or PeerError.
+  // Collective: broadcasts rank 0's model. Throws Config or PeerError.
   explicit Trainer(const TrainerParts& parts);
 
-  // Collective: continues from the run's last good checkpoint, if it has one. Returns the step it
-  // continues after.
+  // Collective: resumes from the run's last good checkpoint, if it has one. Returns its step, or 0.
   int64_t resume();
 
-  // Collective: trains to the end, evaluates and saves; or, when a rank was asked to end earlier,
+  // Collective: trains to the end, evaluates and saves; or, when a stop was requested on a rank,
   // saves at the end of a step that is the same on all ranks. Throws what its parts throw.
   EvaluationResult run();
 
-  // On this rank alone: the run ends with `error`, of run() or of what came before it.
+  // Not collective: notifies the hooks that the run fails with `error`, from run() or earlier.
   void report_failure(const std::exception& error) noexcept;
 
   const StopController& stop() const { return stop_; }
@@ -98,7 +97,7 @@ class Trainer {
   const std::string model_title_;  // for messages
   std::shared_ptr<Model> model_;
   NamedTensors parameters_;
-  std::shared_ptr<Optimizer> optimizer_;
+  OptimizerShard optimizer_;
   std::shared_ptr<Schedule> schedule_;
   DataParallel parallel_;
   std::optional<WeightAverage> average_;  // with train.ema
@@ -117,17 +116,17 @@ class Trainer {
   bool has_stepped_ = false;
   uint32_t flags_ = 0;           // of the last vote of a step
   bool none_is_saving_ = false;  // when the last step began, on any rank
-  bool is_saved_ = false;        // then, on the main rank
+  bool is_saved_ = false;        // same moment, on the main rank
   EarlyStop early_stop_;
   HookContext context_;       // of the last call; see context()
   std::vector<Hook*> hooks_;  // the trainer's own first
   NonFiniteWatch non_finite_;
-  std::vector<std::string> warnings_;  // of resume(), which comes before there is a tracker to tell
-  int64_t num_evaluations_ = 0;        // that this process has begun
+  std::vector<std::string> warnings_;  // of resume(), logged by run(): the tracker opens in between
+  int64_t num_evaluations_ = 0;        // begun by this process
   EvaluationResult evaluation_;
-  bool evaluation_is_due_ = false;  // at this step, and not made yet
+  bool evaluation_is_due_ = false;  // at this step, and not done yet
   int64_t evaluated_step_ = -1, saved_step_ = -1;
-  CheckpointSaver saving_;  // last: it may be busy with what the others hold
+  CheckpointSaver saver_;  // last: destroyed first, since it may be reading the other members
 };
 
 }  // namespace lockstep::trainer

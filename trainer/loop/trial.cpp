@@ -17,10 +17,10 @@
 namespace lockstep::trainer {
 namespace {
 
-// Two: a graph that was compiled for batches of any size may take 1 for a constant.
+// Two: a graph that was compiled for a dynamic batch size may specialize on 1.
 constexpr int64_t kTriedSamples = 2;
 
-// Puts the generators' states back, and the model into training mode.
+// Restores the states of the generators, and puts the model into training mode.
 class KeptState {
  public:
   KeptState(Model& model, at::Device device) : model_(model) {
@@ -41,7 +41,7 @@ class KeptState {
   std::vector<at::Tensor> states_;
 };
 
-// Nothing where none of them can be loaded and that is allowed.
+// Returns nullopt if none of them can be loaded and that is permitted.
 std::optional<Batch> first_batch_of(const PreparedRun& run, at::Device device,
                                     const Dataset& dataset, const char* name, int64_t num_samples) {
   std::vector<int64_t> indices(static_cast<size_t>(std::min(num_samples, dataset.size())));

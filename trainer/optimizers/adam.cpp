@@ -1,4 +1,4 @@
-// Adam and AdamW in one fused kernel call over all parameters: the bits of Python's
+// Adam and AdamW as one fused kernel call over all parameters, with the bits of Python's
 // torch.optim.Adam(fused=True) and torch.optim.AdamW(fused=True).
 #include <ATen/ATen.h>
 
@@ -23,7 +23,7 @@ struct AdamWConfig : AdamConfig {
 template <class V>
 void add_fields(V& v, AdamConfig& c, const char* decay_help) {
   v("lr", c.lr, "learning rate", above(0));
-  v("betas", c.betas, "decay of the averages of gradient and squared gradient", at_least(0),
+  v("betas", c.betas, "decay rates of the averages of gradient and squared gradient", at_least(0),
     below(1));
   v("eps", c.eps, "added to the denominator", above(0));
   v("weight_decay", c.weight_decay, decay_help, at_least(0));
@@ -59,6 +59,8 @@ class AdamOptimizer : public Optimizer {
     if (config_.weight_decay_on != WeightDecay::All) update(lr, 0, false);
   }
 
+  bool is_elementwise() const override { return true; }
+
   NamedTensors state() const override {
     NamedTensors state;
     for (size_t i = 0; i < parameters_.size(); ++i) {
@@ -79,7 +81,7 @@ class AdamOptimizer : public Optimizer {
   }
 
  private:
-  // Those that weight decay acts on, or the others.
+  // Updates the parameters that weight decay applies to, or the others.
   void update(double lr, double weight_decay, bool decayed) {
     used_.clear();
     for (size_t i = 0; i < parameters_.size(); ++i) {
@@ -103,7 +105,7 @@ class AdamOptimizer : public Optimizer {
     used_.clear();  // gradients must not outlive their step
   }
 
-  // What one update works on; kept for its memory.
+  // Arguments of one update; a member to reuse the memory.
   struct Used {
     std::vector<at::Tensor> parameters, gradients, averages, squares, steps;
 

@@ -1,6 +1,6 @@
-// Stochastic gradient descent with momentum. Same order of operations, and so the same bits, as
-// Python's default torch.optim.SGD (torch/optim/sgd.py, _single_tensor_sgd), as one call per
-// operation over all parameters.
+// Stochastic gradient descent with momentum. Same order of operations, and thus the same bits, as
+// Python's default torch.optim.SGD (torch/optim/sgd.py, _single_tensor_sgd), with one foreach call
+// per operation over all parameters.
 #include <ATen/ATen.h>
 
 #include "lockstep/optimizer.h"
@@ -26,7 +26,7 @@ void fields(V& v, SgdConfig& c) {
     needs("momentum"));
   v("weight_decay", c.weight_decay, "L2 penalty", at_least(0));
   v("weight_decay_on", c.weight_decay_on, kDecayHelp, needs("weight_decay"));
-  v("nesterov", c.nesterov, "look ahead along the momentum");
+  v("nesterov", c.nesterov, "use Nesterov momentum");
 }
 
 class Sgd final : public Optimizer {
@@ -46,6 +46,8 @@ class Sgd final : public Optimizer {
     if (config_.weight_decay_on != WeightDecay::All) update(lr, 0, false);
   }
 
+  bool is_elementwise() const override { return true; }
+
   NamedTensors state() const override {
     NamedTensors state;
     for (size_t i = 0; i < parameters_.size(); ++i)
@@ -55,7 +57,7 @@ class Sgd final : public Optimizer {
   }
 
   void load_state(const NamedTensors& state) override {
-    if (config_.momentum == 0 || state.empty()) return;  // empty: of a run without a gradient yet
+    if (config_.momentum == 0 || state.empty()) return;  // empty: saved before the first gradient
     bool found = false;
     for (size_t i = 0; i < parameters_.size(); ++i) {
       const auto& [name, parameter] = parameters_[i];
@@ -65,11 +67,11 @@ class Sgd final : public Optimizer {
           find_state(state, "momentum_buffer", name, parameter.sizes()).to(parameter.device());
       found = true;
     }
-    if (!found) find_state(state, "momentum_buffer", parameters_.at(0).first, {});  // says so
+    if (!found) find_state(state, "momentum_buffer", parameters_.at(0).first, {});  // throws
   }
 
  private:
-  // The parameters that weight decay acts on, or the others.
+  // Updates the parameters that weight decay applies to, or the others.
   void update(double lr, double weight_decay, bool decayed) {
     clear();
     for (size_t i = 0; i < parameters_.size(); ++i) {
@@ -117,7 +119,7 @@ class Sgd final : public Optimizer {
 
   Config config_;
   NamedTensors parameters_;
-  std::vector<at::Tensor> changed_, gradients_;  // of one step; kept for their memory
+  std::vector<at::Tensor> changed_, gradients_;  // of one step; members to reuse their memory
   std::vector<size_t> used_;
   std::vector<at::Tensor>
       momentum_;  // undefined until the parameter's first gradient, as in Python

@@ -7,11 +7,12 @@
 
 namespace lockstep::trainer {
 
-// All parameters, or those of two and more dimensions: no biases and no norms.
+// All parameters, or only those with two or more dimensions: no biases and norms.
 enum class WeightDecay { All, Matrices };
 constexpr auto choices(WeightDecay) { return std::array{"all", "matrices"}; }
 inline constexpr const char* kDecayHelp =
-    "matrices: weight decay spares parameters of one dimension, which are biases and norms";
+    "all: weight decay applies to all parameters; matrices: not to one-dimensional ones (biases, "
+    "norms)";
 
 bool is_decayed(WeightDecay on, const at::Tensor& parameter);
 

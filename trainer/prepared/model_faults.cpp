@@ -34,8 +34,8 @@ bool is_of_driver_or_peer(const c10::Error& error, const std::string& text) {
          text.find("CUBLAS_") != text.npos || text.find("CUDNN_") != text.npos;
 }
 
-// The number behind `words`, e.g. of bytes; 0: there is none.
-uint64_t number_behind(const std::string& text, std::string_view words) {
+// The number after `words`, e.g. of bytes; 0: there is none.
+uint64_t number_after(const std::string& text, std::string_view words) {
   const auto at = text.find(words);
   uint64_t number = 0;
   if (at != std::string::npos)
@@ -48,7 +48,7 @@ uint64_t memory_of_host() {
          static_cast<uint64_t>(::sysconf(_SC_PAGE_SIZE));
 }
 
-// Names what `loss` lacks; empty: nothing.
+// Describes what is wrong with `loss`; empty: nothing.
 std::string fault_of(const at::Tensor& loss, const ExpectedOutputs& expected) {
   if (!loss.defined()) return "no loss (are the targets, such as 'label', in the batch?)";
   if (loss.dim() != 0)
@@ -79,13 +79,13 @@ std::string fault_of(const Outputs& outputs, int64_t num_samples, const Expected
 void rethrow_fault(std::string_view model, const Batch* batch, const c10::Error& error) {
   const std::string text = error.what_without_backtrace();
   if (is_of_driver_or_peer(error, text)) throw;
-  if (const auto bytes = number_behind(text, "you tried to allocate "))
+  if (const auto bytes = number_after(text, "you tried to allocate "))
     throw config_error(
-        fmt::format("{} needs {} for one tensor, this host has {} of memory: make the model or the "
-                    "batch smaller",
+        fmt::format("{} needs {} for one tensor, this host has {} of memory: use a smaller model "
+                    "or batch",
                     model, size_text(bytes), size_text(memory_of_host())));
   const auto line = printable(text.substr(0, text.find('\n')), kMaxFaultLength);
-  if (!batch) throw config_error(fmt::format("{} cannot be made: {}", model, line));
+  if (!batch) throw config_error(fmt::format("{} cannot be created: {}", model, line));
   const auto is_type = text.find("dtype") != text.npos || text.find("scalar type") != text.npos;
   throw config_error(
       fmt::format("{} fails for a batch of {}: {}{}", model, fields_text(*batch), line,
@@ -98,8 +98,8 @@ void verify_outputs(std::string_view model, const Batch& batch, const Outputs& o
   if (fault.empty()) return;
   throw config_error(fmt::format(
       "{}: forward() returned {}, for a batch of {}; it must return as loss the mean over the "
-      "batch, a floating-point scalar on {} that autograd can follow, and as count the number of "
-      "samples ({})",
+      "batch, a differentiable floating-point scalar on {}, and as count the number of samples "
+      "({})",
       model, fault, fields_text(batch), expected.device.str(), batch.size()));
 }
 
@@ -108,7 +108,7 @@ void verify_has_values(std::string_view model, const Model& module) {
     for (const auto& item : tensors)
       if (item.value().is_meta())
         throw config_error(
-            fmt::format("{}: {} '{}' is on the meta device and has no values: make it on the CPU",
+            fmt::format("{}: {} '{}' is on the meta device and has no values: create it on the CPU",
                         model, what, item.key()));
   };
   verify(module.named_parameters(), "parameter");

@@ -1,4 +1,4 @@
-// Faults of a model, told as those of its author: which model, what it did, what is expected.
+// Errors in a model's code, reported to its author: which model, what it did, what is expected.
 #pragma once
 
 #include <c10/util/Exception.h>
@@ -10,13 +10,13 @@
 
 namespace lockstep::trainer {
 
-// One line about what LibTorch threw in `model` ("model 'mlp'"), without its stack. `batch`: what
-// it was given; none: nothing. Config, since a restart does not help; also where the memory cannot
-// be had, with its size. Errors of a GPU's driver and of peers stay what they are.
+// Throws Config with one line about what LibTorch threw in `model` ("model 'mlp'"), without its
+// stack. `batch`: the model's input; null: none. Out of memory is Config too, with the size, since
+// a restart does not help. Errors of a GPU's driver and of peers are rethrown unchanged.
 [[noreturn]] void rethrow_fault(std::string_view model, const Batch* batch,
                                 const c10::Error& error);
 
-// Calls `work`, a part of `model`, and tells LibTorch's errors as rethrow_fault().
+// Calls `work`, a part of `model`, and converts LibTorch's errors with rethrow_fault().
 template <class Work>
 auto in_model(std::string_view model, const Batch* batch, Work&& work) {
   try {
@@ -28,16 +28,16 @@ auto in_model(std::string_view model, const Batch* batch, Work&& work) {
 
 // What a model must return for a batch (lockstep/model.h).
 struct ExpectedOutputs {
-  bool has_targets = false;   // it has a name for them
-  bool has_gradient = false;  // autograd follows the loss
+  bool has_targets = false;   // target_name() is set
+  bool has_gradient = false;  // the loss requires grad
   at::Device device = at::kCPU;
 };
 
-// Throws Config when `outputs` are something else.
+// Throws Config unless `outputs` are as expected.
 void verify_outputs(std::string_view model, const Batch& batch, const Outputs& outputs,
                     const ExpectedOutputs& expected);
 
-// Throws Config when a parameter or buffer holds no numbers (the meta device).
+// Throws Config when a parameter or buffer has no values (the meta device).
 void verify_has_values(std::string_view model, const Model& module);
 
 }  // namespace lockstep::trainer

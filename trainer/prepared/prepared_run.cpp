@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <tuple>
 
 #include "core/config/run_file.h"
 #include "data/sampling/sampling.h"
@@ -20,41 +21,42 @@
 namespace lockstep::trainer {
 namespace {
 
-// The first of each dataset that has any, but one that may be left out and cannot be loaded.
+// Returns the first sample of each non-empty dataset. With `may_skip_samples`, skips samples that
+// cannot be loaded.
 std::function<std::vector<Batch>()> first_samples_of(std::vector<const Dataset*> datasets,
-                                                     bool may_lack_samples) {
-  return [datasets = std::move(datasets), may_lack_samples] {
+                                                     bool may_skip_samples) {
+  return [datasets = std::move(datasets), may_skip_samples] {
     constexpr std::array<int64_t, 1> kFirst = {0};
     std::vector<Batch> samples;
     for (const auto* dataset : datasets) try {
         if (dataset && dataset->size() > 0) samples.push_back(dataset->get_batch(kFirst));
       } catch (const Error&) {
-        if (!may_lack_samples) throw;
+        if (!may_skip_samples) throw;
       }
     return samples;
   };
 }
 
-// The batches of the rank that has the fewest samples: of all batches but a shorter last one, and
-// of the last one of an epoch.
+// Sets the batch sizes of the rank with the fewest samples: of full batches and of the last batch
+// of an epoch.
 void describe_batches(ModelUse& use, const PreparedRun& run) {
   const auto num_samples = run.data.train->size();
   const int64_t world = run.ranks.world_size;
-  const data::BatchShares most(num_samples, {0, world}, run.plan.rule);
-  const data::BatchShares fewest(num_samples, {world - 1, world}, run.plan.rule);
+  const data::BatchShares first_rank(num_samples, {0, world}, run.plan.rule);
+  const data::BatchShares last_rank(num_samples, {world - 1, world}, run.plan.rule);
   const auto last = run.plan.batches_per_epoch - 1;
-  use.batch_size = fewest.batch_size();
-  use.last_batch_size = fewest.loaded(last);
-  use.is_uneven =
-      most.batch_size() != fewest.batch_size() || most.loaded(last) != fewest.loaded(last);
+  use.batch_size = last_rank.batch_size();
+  use.last_batch_size = last_rank.loaded(last);
+  use.is_uneven = first_rank.batch_size() != last_rank.batch_size() ||
+                  first_rank.loaded(last) != last_rank.loaded(last);
 }
 
 void verify_precision(const Model& model, Precision precision) {
   if (precision == Precision::Float32 || !model.has_backward()) return;
   throw config_error(fmt::format(
-      "train.precision: {} has no effect on a compiled model: {}leave this out", name_of(precision),
+      "train.precision: {} has no effect on a compiled model: {}remove this", name_of(precision),
       precision == Precision::BFloat16 ? "compile it with --precision bf16, and "
-                                       : "lockstep-compile knows fp32 and bf16; "));
+                                       : "lockstep-compile supports fp32 and bf16; "));
 }
 
 void make_model(PreparedRun& run) {
@@ -67,7 +69,7 @@ void make_model(PreparedRun& run) {
 void verify_graph(bool cuda_graph, const std::string& device) {
   if (cuda_graph && device != "cuda")
     throw config_error(fmt::format(
-        "train.cuda_graph has no effect on device {}: it needs an NVIDIA GPU; leave it out",
+        "train.cuda_graph has no effect on device {}: it needs an NVIDIA GPU; remove this key",
         device));
 }
 
@@ -75,20 +77,20 @@ void freeze(Model& model, const std::vector<std::string>& names) {
   if (names.empty()) return;
   if (model.has_backward())
     throw config_error(
-        "train.freeze has no effect on a compiled model: which weights have gradients is compiled "
-        "in");
+        "train.freeze has no effect on a compiled model: which weights have gradients is fixed "
+        "when it is compiled");
   verify_chosen("train.freeze", names, model.named_parameters().keys());
   for (auto& parameter : model.named_parameters())
     if (is_chosen(parameter.key(), names)) parameter.value().requires_grad_(false);
   const auto parameters = model.parameters();
   if (std::none_of(parameters.begin(), parameters.end(),
                    [](const at::Tensor& parameter) { return parameter.requires_grad(); }))
-    throw config_error("train.freeze leaves nothing to train");
+    throw config_error("train.freeze: no trainable weights remain");
 }
 
-// What every use of a model has, in training and prediction.
+// The settings that training and prediction share.
 ModelUse use_of_model(const PreparedRun& run) {
-  ModelUse use{.device = wants_gpu(run.config.distributed.device) ? "cuda" : "cpu"};
+  ModelUse use{.device = selects_gpu(run.config.distributed.device) ? "cuda" : "cpu"};
   use.gpu = distributed::gpu_architecture;
   if (run.data.eval)
     use.eval_batch_size = std::min(run.config.data.eval_batch_size, run.data.eval->size());
@@ -103,9 +105,9 @@ void build_model_to_train(PreparedRun& run) {
   auto use = use_of_model(run);
   verify_graph(config.train.cuda_graph, use.device);
   describe_batches(use, run);
-  use.may_lack_samples = config.data.loader.max_bad_samples > 0;
+  use.may_skip_samples = config.data.loader.max_bad_samples > 0;
   use.first_samples =
-      first_samples_of({run.data.train.get(), run.data.eval.get()}, use.may_lack_samples);
+      first_samples_of({run.data.train.get(), run.data.eval.get()}, use.may_skip_samples);
   run.model->verify(use);
 }
 
@@ -136,6 +138,9 @@ PreparedRun prepare_training(const RunConfig& config, const RankEnv& ranks) {
   auto run = prepare_data(config, ranks);
   run.is_logging = logs;
   build_model_to_train(run);
+  const auto& [optimizer, strategy] = std::tie(config.optimizer, config.distributed.shard);
+  if (strategy != ShardStrategy::None)
+    verify_shardable(*optimizer.build({}), strategy, optimizer.name());
   for (const auto& hook : config.train.hooks.parts()) run.hooks.push_back(hook.build());
   return run;
 }
@@ -143,10 +148,10 @@ PreparedRun prepare_training(const RunConfig& config, const RankEnv& ranks) {
 PreparedRun prepare_prediction(const RunConfig& config, const RankEnv& ranks) {
   auto run = prepare(config, ranks);
   if (run.data.eval->size() == 0)
-    throw config_error("data.eval: there is no sample to predict for");
+    throw config_error("data.eval: the dataset is empty: there is nothing to predict");
   make_model(run);
   auto use = use_of_model(run);
-  use.first_samples = first_samples_of({run.data.eval.get()}, /*may_lack_samples=*/false);
+  use.first_samples = first_samples_of({run.data.eval.get()}, /*may_skip_samples=*/false);
   run.model->verify(use);
   return run;
 }

@@ -1,5 +1,6 @@
-// What a process has of a run before it meets other ranks: all that a run file and the numbers of
-// this rank decide, built once, for whoever trains, predicts, plans or looks at data.
+// The part of a run that a process builds before it connects to other ranks: everything that is
+// determined by the run file and this rank's numbers. Used by training, prediction, plan and data
+// inspection.
 #pragma once
 
 #include <memory>
@@ -18,28 +19,28 @@ namespace lockstep::trainer {
 struct PreparedRun {
   RunConfig config;
   RankEnv ranks;
-  Json resolved;  // `config` with all defaults, as the run keeps it
+  Json resolved;  // `config` with all defaults, as stored with the run
   data::TrainAndEval data;
   data::BatchPlan plan;                      // not for predictions
   data::SamplerOptions order;                // of the training samples; not for predictions
-  bool is_logging = false;                   // this rank, in a training
-  std::shared_ptr<Model> model;              // not for data alone; on the CPU
-  std::vector<std::shared_ptr<Hook>> hooks;  // of train.hooks, in a training
+  bool is_logging = false;                   // whether this rank logs; training only
+  std::shared_ptr<Model> model;              // on the CPU; null after prepare_data()
+  std::vector<std::shared_ptr<Hook>> hooks;  // of train.hooks; training only
 
   std::string model_title() const { return "model '" + config.model.name() + "'"; }
 };
 
-// Each needs no other rank and throws Config.
+// None of these needs another rank. All throw Config.
 //
-// Models are built on the CPU, seeded with run.seed, so equal to the same Python module after
-// manual_seed, and verified to be usable as the run file says.
+// Models are built on the CPU, seeded with run.seed, so they equal the same Python module after
+// manual_seed, and verified against the run file.
 PreparedRun prepare_data(const RunConfig& config, const RankEnv& ranks);
 PreparedRun prepare_training(const RunConfig& config, const RankEnv& ranks);
 // For the samples of data.eval, with a model that is not trained.
 PreparedRun prepare_prediction(const RunConfig& config, const RankEnv& ranks);
 
-// Collective: for a new run, loads the weights of train.init_from, if it is given. Throws Config when
-// they do not fit.
+// Collective: for a new run, loads the weights of train.init_from, if set. Throws Config when they
+// do not fit.
 void load_initial_weights(World& world, const PreparedRun& run);
 
 }  // namespace lockstep::trainer

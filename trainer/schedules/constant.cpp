@@ -1,4 +1,4 @@
-// The learning rate as configured, in every step.
+// Constant learning rate.
 #include "lockstep/schedule.h"
 
 namespace lockstep {
@@ -17,7 +17,7 @@ class Constant final : public Schedule {
   double factor(int64_t /*step*/) const override { return 1; }
 };
 
-REGISTER_SCHEDULE("constant", Constant, "the same learning rate in every step");
+REGISTER_SCHEDULE("constant", Constant, "constant learning rate");
 
 }  // namespace
 }  // namespace lockstep

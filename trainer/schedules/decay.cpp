@@ -1,5 +1,5 @@
-// Linear warm-up, then from 1 down to final_factor: along half a cosine (Loshchilov and Hutter,
-// 2017, without restarts), or along a straight line.
+// Linear warm-up, then decay from 1 to final_factor: along half a cosine (Loshchilov and Hutter,
+// 2017, without restarts) or linearly.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -16,9 +16,9 @@ struct DecayConfig {
 
 template <class V>
 void fields(V& v, DecayConfig& c) {
-  v("warmup_steps", c.warmup_steps, "steps in which the learning rate rises linearly from 0",
+  v("warmup_steps", c.warmup_steps, "steps over which the learning rate rises linearly from 0",
     at_least(0));
-  v("final_factor", c.final_factor, "the last step's learning rate, as a part of the optimizer's",
+  v("final_factor", c.final_factor, "learning rate of the last step, as a fraction of optimizer.lr",
     at_least(0), at_most(1));
 }
 
@@ -40,7 +40,7 @@ class Decay : public Schedule {
   }
 
  private:
-  // Of the way down, 1 at progress 0 and 0 at progress 1.
+  // Remaining fraction of the decay: 1 at progress 0, 0 at progress 1.
   virtual double left(double progress) const = 0;
 
   Config config_;

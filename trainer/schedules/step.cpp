@@ -1,5 +1,5 @@
-// The learning rate falls by a factor at the beginning of some epochs: torch.optim.lr_scheduler's
-// MultiStepLR, with linear warm-up.
+// Multiplies the learning rate by a factor at the beginning of given epochs, like
+// torch.optim.lr_scheduler.MultiStepLR, with linear warm-up.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,10 +20,10 @@ struct StepScheduleConfig {
 
 template <class V>
 void fields(V& v, StepScheduleConfig& c) {
-  v("milestones", c.milestones, "epochs after which the learning rate falls, e.g. [30, 60, 80]",
+  v("milestones", c.milestones, "epochs after which the learning rate drops, e.g. [30, 60, 80]",
     required(), at_least(1));
-  v("gamma", c.gamma, "by what it is multiplied then", above(0), at_most(1));
-  v("warmup_steps", c.warmup_steps, "steps in which the learning rate rises linearly from 0",
+  v("gamma", c.gamma, "factor of the learning rate at each milestone", above(0), at_most(1));
+  v("warmup_steps", c.warmup_steps, "steps over which the learning rate rises linearly from 0",
     at_least(0));
 }
 
@@ -36,7 +36,7 @@ class StepSchedule final : public Schedule {
     const auto& epochs = config.milestones;
     if (epochs.empty() ||
         std::adjacent_find(epochs.begin(), epochs.end(), std::greater_equal<>()) != epochs.end())
-      throw config_error("schedule.milestones: give epochs in rising order, e.g. [30, 60, 80]");
+      throw config_error("schedule.milestones: expected ascending epochs, e.g. [30, 60, 80]");
     verify_warmup(config.warmup_steps, span);
   }
 
@@ -53,7 +53,7 @@ class StepSchedule final : public Schedule {
   int64_t steps_per_epoch_;
 };
 
-REGISTER_SCHEDULE("step", StepSchedule, "falls by a factor after some epochs");
+REGISTER_SCHEDULE("step", StepSchedule, "multiplied by a factor after given epochs");
 
 }  // namespace
 }  // namespace lockstep::trainer

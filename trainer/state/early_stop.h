@@ -1,4 +1,4 @@
-// Early stopping: a run ends when a metric of the evaluation has not improved for some evaluations.
+// Early stopping: ends a run when a metric has not improved for a number of evaluations.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 namespace lockstep::trainer {
 
 struct EarlyStopConfig {
-  std::optional<int64_t> patience;  // nothing: off
+  std::optional<int64_t> patience;  // nullopt: off
   std::string metric = "loss";
   MetricMode mode = MetricMode::Min;
   double min_delta = 0;
@@ -20,18 +20,18 @@ struct EarlyStopConfig {
 
 template <class V>
 void fields(V& v, EarlyStopConfig& c) {
-  v("patience", c.patience, "stop after this many evaluations without improvement (nothing: never)",
+  v("patience", c.patience, "stop after this many evaluations without improvement (empty: never)",
     at_least(1));
-  v("metric", c.metric, "which metric of the evaluation is watched, as in 'loss' of eval/loss");
+  v("metric", c.metric, "the evaluation metric to watch, e.g. 'loss' for eval/loss");
   v("mode", c.mode, "whether smaller or larger is better");
-  v("min_delta", c.min_delta, "how much better counts as an improvement", at_least(0));
+  v("min_delta", c.min_delta, "smallest change that counts as an improvement", at_least(0));
 }
 
-// What a checkpoint keeps of it.
+// Stored in checkpoints.
 struct EarlyStopState {
   std::string metric, mode;         // what was watched
   std::optional<double> best;       // finite
-  int64_t without_improvement = 0;  // evaluations since
+  int64_t without_improvement = 0;  // evaluations since `best`
 
   bool operator==(const EarlyStopState&) const = default;
 };
@@ -41,14 +41,14 @@ class EarlyStop final : public Hook {
   explicit EarlyStop(const EarlyStopConfig& config)
       : config_(config), state_{config.metric, name_of(config.mode), std::nullopt} {}
 
-  // A run that continues one which stopped there.
+  // Stops again if the run is resumed from a checkpoint at which it stopped.
   void before_epoch(HookContext& run) override { stop_if_due(run); }
-  // A metric that is not a finite number is no improvement. Throws Config when the evaluation has
-  // no such metric, naming those that it has.
+  // A metric that is not finite is not an improvement. Throws Config when the evaluation has no
+  // such metric, with a suggestion.
   void after_evaluation(HookContext& run, const EvaluationResult& result) override;
 
   const EarlyStopState& state() const { return state_; }
-  // Ignored when something else was watched.
+  // Ignored if `state` is of another metric or mode.
   void restore(const EarlyStopState& state);
 
  private:

@@ -11,7 +11,7 @@ namespace {
 constexpr double kGrowth = 2, kBackoff = 0.5;
 constexpr int64_t kGrowthInterval = 2000;  // steps
 
-// float32, as Python's, does not hold more.
+// Limited to the range of float32, as in Python.
 double grown(double scale) {
   const auto next = scale * kGrowth;
   return next <= std::numeric_limits<float>::max() ? next : scale;

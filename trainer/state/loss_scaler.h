@@ -1,6 +1,6 @@
-// Dynamic scaling of the loss for training in float16, whose smallest number is 6e-8: the scale
-// rises until gradients overflow, and falls when they do. The arithmetic of Python's
-// torch.amp.GradScaler with its defaults.
+// Dynamic loss scaling for training in float16, whose smallest number is 6e-8: the scale grows
+// until gradients overflow, and shrinks when they do. Same arithmetic as Python's
+// torch.amp.GradScaler with default settings.
 #pragma once
 
 #include <cstdint>
@@ -22,14 +22,14 @@ class LossScaler {
  public:
   at::Tensor scaled(const at::Tensor& loss) const;
 
-  // Divides all gradients by the scale, which then changes for the next step. Returns false when
-  // one of them is infinite or no number: the step is to be left out. Waits for the device.
+  // Divides all gradients by the scale, then updates the scale for the next step. Returns false if
+  // a gradient is inf or nan: the step must be skipped. Waits for the device.
   bool unscale(const NamedTensors& parameters);
 
   const LossScaleState& state() const { return state_; }
   void restore(const LossScaleState& state) { state_ = state; }
 
-  // Steps that were left out since the last call.
+  // Returns the number of steps skipped since the last call.
   int64_t take_skipped();
 
  private:

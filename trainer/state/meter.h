@@ -1,5 +1,5 @@
-// Collects what forward passes report until somebody asks: sums of a GPU's numbers stay there, so
-// that a step does not wait for it.
+// Accumulates the outputs of forward passes until they are read. Sums of values on a GPU stay
+// there, so that a step does not wait for it.
 #pragma once
 
 #include <map>
@@ -12,31 +12,31 @@ namespace lockstep::trainer {
 
 struct Measured {
   distributed::Counters counters;  // e.g. {"loss": 12.5 over 32, "accuracy": 30 over 32}
-  double samples = 0;              // the same as the counts where the loss is a mean over samples
-  double targets = 0;              // what the counters are over
+  double samples = 0;              // equals `targets` if the loss is a mean over samples
+  double targets = 0;              // the count of all counters
 
-  double loss() const;  // its sum; 0 where there is none
+  double loss() const;  // sum of the losses; 0 if there are none
 };
 
-// Collective: added up over all ranks. Throws Config when they do not bring the same names.
+// Collective: sums over all ranks. Throws Config when ranks have different names.
 Measured merge_measured(World& world, const Measured& local);
 
 class Meter {
  public:
-  // Adds loss (a mean over outputs.targets, or else over outputs.count) and outputs.sums. Where the
-  // batch does not count: their names alone, which all ranks have.
+  // Adds loss (a mean over outputs.targets, or else over outputs.count) and outputs.sums. If the
+  // batch does not count, adds only their names, which must be the same on all ranks.
   void add(const Outputs& outputs, bool counts = true);
 
-  // The sum of the losses since then. Waits for the device.
+  // The sum of the losses since the last take(). Waits for the device.
   double loss() const;
 
-  // What this rank collected; begins anew. Waits for the device.
+  // Returns what this rank accumulated, and resets it. Waits for the device.
   Measured take();
 
  private:
   struct Sum {
     double here = 0;
-    at::Tensor on_device;  // float64 scalar; undefined on CPUs, where the number is at hand
+    at::Tensor on_device;  // float64 scalar; undefined on CPUs, which use `here`
   };
   static void add_to(Sum& sum, const at::Tensor& value, double weight);
   static double take_from(Sum& sum);
@@ -46,8 +46,8 @@ class Meter {
   int64_t samples_ = 0;
 };
 
-// A metric of what evaluate() returned. Throws Config when there is no such, naming those that
-// there are; `key`: of the run file, that asked for it.
+// Returns a metric of evaluate()'s result. Throws Config when there is no such metric, with a
+// suggestion; `key`: the run-file key that selects it.
 double metric_of(const std::map<std::string, double>& evaluation, const std::string& metric,
                  const std::string& key);
 

@@ -21,10 +21,10 @@ at::Tensor find_state(const NamedTensors& state, const std::string& kind,
   const auto* tensor = find_tensor(state, name);
   if (!tensor)
     throw config_error(fmt::format(
-        "the checkpoint has no optimizer state '{}': was it made with another optimizer?", name));
+        "the checkpoint has no optimizer state '{}': was it saved with another optimizer?", name));
   if (tensor->sizes() != shape)
     throw config_error(fmt::format(
-        "the checkpoint's optimizer state '{}' has another shape than the model", name));
+        "the shape of optimizer state '{}' in the checkpoint does not match the model", name));
   return *tensor;
 }
 

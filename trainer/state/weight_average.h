@@ -1,7 +1,6 @@
-// The exponential moving average of a model's weights (train.ema): what is evaluated in the place
-// of the weights that are trained. Source: torch.optim.swa_utils (torch 2.11),
-// AveragedModel(use_buffers=True) with get_ema_multi_avg_fn, and the same bits for all that is not
-// an integer.
+// The exponential moving average of a model's weights (train.ema), which is evaluated instead of
+// the trained weights. Source: torch.optim.swa_utils (torch 2.11), AveragedModel(use_buffers=True)
+// with get_ema_multi_avg_fn, with the same bits for all tensors except integer ones.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +15,7 @@
 namespace lockstep::trainer {
 
 struct EmaConfig {
-  std::optional<double> decay;  // nothing: off
+  std::optional<double> decay;  // nullopt: off
   int64_t every = 1;
   bool warmup = false;
 };
@@ -24,38 +23,37 @@ struct EmaConfig {
 template <class V>
 void fields(V& v, EmaConfig& c) {
   v("decay", c.decay,
-    "how much of the average stays at an update, e.g. 0.999 (nothing: weights are not averaged)",
-    above(0), below(1));
-  v("every", c.every, "optimizer steps from one update to the next", at_least(1),
-    needs("train.ema.decay"));
-  v("warmup", c.warmup, "begin with a smaller decay: (1 + n) / (10 + n) after n updates",
+    "decay of the average per update, e.g. 0.999 (empty: weights are not averaged)", above(0),
+    below(1));
+  v("every", c.every, "optimizer steps between updates", at_least(1), needs("train.ema.decay"));
+  v("warmup", c.warmup, "start with a smaller decay: (1 + n) / (10 + n) after n updates",
     needs("train.ema.decay"));
 }
 
-// Parameters, and buffers such as BatchNorm's, are averaged, on their device; buffers of integers
-// are the model's own. The first update takes the weights as they are. No communication: ranks have
-// the same parameters; buffers are averages of each rank's own, of which rank 0's count.
+// Averages parameters and floating-point buffers (e.g. of BatchNorm) on their device; integer
+// buffers are copied. The first update copies the weights. No communication: parameters are the
+// same on all ranks; each rank averages its own buffers, and those of rank 0 are used.
 //
 // Thread: the training thread.
 class WeightAverage final : public Hook {
  public:
-  // `model` outlives this, and its tensors stay where they are. Needs as much memory as the model.
+  // `model` outlives this; its tensors must keep their addresses. Uses as much memory as the model.
   WeightAverage(const EmaConfig& config, const Model& model);
 
-  // Updates, if that is due. One foreach operation per type of number.
+  // Updates the average if it is due. One foreach operation per dtype.
   void after_step(HookContext& run) override;
 
-  // Evaluations are of the average, where there is one yet.
+  // Evaluations use the average, if it exists yet.
   void before_evaluation(HookContext&) override { exchange(); }
   void after_evaluation(HookContext&, const EvaluationResult&) override { exchange(); }
 
-  // Updates so far. Without any, the average is the model as it is.
+  // Updates so far; with 0, the average is the model itself.
   int64_t num_updates() const { return num_updates_; }
 
-  // The average under the names and in the order of the model's tensors: the live ones.
+  // The live tensors of the average, with the names and in the order of the model's tensors.
   NamedTensors tensors() const;
 
-  // After num_updates() updates; the average itself was filled by way of tensors().
+  // Sets the number of updates; the caller has filled tensors().
   void restore(int64_t num_updates) { num_updates_ = num_updates; }
 
  private:
@@ -63,7 +61,7 @@ class WeightAverage final : public Hook {
     std::vector<at::Tensor> average, model;
   };
   double decay_now() const;
-  void exchange();  // of average and weights; exact
+  void exchange();  // swaps average and weights; exact
 
   EmaConfig config_;
   NamedTensors model_;                // parameters, then buffers

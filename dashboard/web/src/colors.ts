@@ -1,5 +1,5 @@
-// Colors of runs and ranks in the theme that is shown. Beside others a line has the hue and the dash of its place; a run by
-// itself has a hue that comes from its id.
+// Colors of runs and ranks in the current theme. In a comparison, the hue and dash of a line depend on its position; outside of
+// one, the hue of a run is derived from its id.
 import { HUES, type Style, styleAt } from "./chart/palette";
 import { shownTheme } from "./settings";
 
@@ -15,14 +15,14 @@ export const runColor = (id: string): string => styleAt(hash(id) % HUES.light.le
 export const rankColor = (rank: number): string => styleAt(rank, shownTheme.value).color;
 export const rankDash = (rank: number): number[] => styleAt(rank, shownTheme.value).dash;
 
-/** How the lines of `ids` look beside each other. */
+/** The line styles of `ids` in a comparison. */
 export function runStyles(ids: readonly string[]): Map<string, Style> {
-  return new Map(ids.map((id, place) => [id, styleAt(place, shownTheme.value)]));
+  return new Map(ids.map((id, index) => [id, styleAt(index, shownTheme.value)]));
 }
 
 const known = new Map<string, string>();
 
-/** A color of design/tokens.css. Asked for with every line that is drawn, so it is kept until the theme changes. */
+/** A color of design/tokens.css. Needed for every line that is drawn, therefore cached until the theme changes. */
 export function cssColor(name: string): string {
   const key = `${shownTheme.value} ${name}`;
   let color = known.get(key);

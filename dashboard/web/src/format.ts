@@ -1,6 +1,6 @@
-// How values look: short, and never wrong.
+// Formats values for display.
 
-/** JSON's strings for what is no finite number, as numbers again. */
+/** A number from JSON, which represents non-finite numbers as strings. */
 export function toNumber(value: unknown): number {
   if (typeof value === "number") return value;
   if (value === "inf") return Infinity;
@@ -8,12 +8,12 @@ export function toNumber(value: unknown): number {
   return NaN;
 }
 
-/** A number as the server sends it: JSON has no NaN and no infinities. */
-export type Sent = number | "nan" | "inf" | "-inf";
+/** A number as the server sends it: JSON cannot represent NaN and infinities. */
+export type WireNumber = number | "nan" | "inf" | "-inf";
 
-/** With `digits` behind the point. */
-export function fixed(sent: Sent, digits: number): string {
-  const value = toNumber(sent);
+/** With `digits` decimals. */
+export function fixed(wire: WireNumber, digits: number): string {
+  const value = toNumber(wire);
   return Number.isFinite(value) ? value.toFixed(digits) : number(value);
 }
 
@@ -45,16 +45,16 @@ export function bytes(value: number, digits = 3): string {
 }
 
 export const isBytes = (name: string) => /_bytes(_per_s)?$/.test(name);
-/** Also the parts of a step that the trainer measures. */
+/** Including the phases of a step that the trainer measures. */
 export const isSeconds = (name: string) => (name.endsWith("_s") && !name.endsWith("per_s")) || /^time\/(step|data_wait|forward|backward|communication|optimizer)(\/(min|median|max))?$/.test(name);
 
-/** The size of a file, with equal decimals. */
+/** A file size with a fixed number of decimals. */
 export function fileSize(size: number): string {
   const power = size >= 1 ? Math.min(BYTES.length - 1, Math.floor(Math.log2(size) / 10)) : 0;
   return `${(size / 1024 ** power).toFixed(power > 0 ? 1 : 0)} ${BYTES[power]}`;
 }
 
-/** A value of a metric in the unit that its name tells. */
+/** A value of a metric, in the unit implied by its name. */
 export function metricValue(name: string, value: number, digits = 4): string {
   if (name.endsWith("_bytes_per_s")) return `${bytes(value, Math.max(3, digits - 1))}/s`;
   if (name.endsWith("_bytes")) return bytes(value, Math.max(3, digits - 1));
@@ -74,8 +74,8 @@ function seconds(value: number, digits: number): string {
   return `${number(value, digits)} s`;
 }
 
-export function duration(sent: Sent): string {
-  const s = toNumber(sent);
+export function duration(wire: WireNumber): string {
+  const s = toNumber(wire);
   if (!Number.isFinite(s) || s < 0) return "–";
   if (s < 10) return `${s.toFixed(1)} s`;
   if (s < 60) return `${Math.round(s)} s`;
@@ -86,15 +86,15 @@ export function duration(sent: Sent): string {
   return `${Math.floor(hours / 24)} d ${hours % 24} h`;
 }
 
-/** A length of time that is only an estimate. */
-export function roughly(s: number): string {
+/** An estimated duration in seconds. */
+export function approximateDuration(s: number): string {
   if (s < 60) return `${Math.max(1, Math.round(s))} s`;
   if (s < 5400) return `${Math.round(s / 60)} min`;
   return s < 172800 ? `${(s / 3600).toFixed(1)} h` : `${(s / 86400).toFixed(1)} d`;
 }
 
-export function ago(sent: Sent, now: number): string {
-  const unix = toNumber(sent);
+export function ago(wire: WireNumber, now: number): string {
+  const unix = toNumber(wire);
   const s = now - unix;
   if (!Number.isFinite(s)) return "–";
   if (s < 45) return "just now";
@@ -105,22 +105,22 @@ export function ago(sent: Sent, now: number): string {
 }
 
 const pad = (n: number) => String(n).padStart(2, "0");
-export function day(unix: Sent): string {
+export function day(unix: WireNumber): string {
   const d = new Date(toNumber(unix) * 1000);
   return Number.isNaN(d.getTime()) ? "–" : `${d.getFullYear()}-${pad(d.getMonth() + 1)}-${pad(d.getDate())}`;
 }
-export function clock(unix: Sent): string {
+export function clock(unix: WireNumber): string {
   const d = new Date(toNumber(unix) * 1000);
   return Number.isNaN(d.getTime()) ? "–" : `${pad(d.getHours())}:${pad(d.getMinutes())}:${pad(d.getSeconds())}`;
 }
-export const moment = (unix: Sent) => `${day(unix)} ${clock(unix)}`;
+export const moment = (unix: WireNumber) => `${day(unix)} ${clock(unix)}`;
 
 const SIGNALS: Record<number, string> = {
   1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 13: "SIGPIPE", 14: "SIGALRM", 15: "SIGTERM",
 };
 export const signalName = (signal: number) => SIGNALS[signal] ?? `signal ${signal}`;
 
-/** Any value of a configuration or a table, on one line. */
+/** Any value of a configuration or a table as one line. */
 export function plain(value: unknown): string {
   if (value === null) return "null";
   if (value === undefined) return "";

@@ -1,11 +1,11 @@
-// What the keyboard does, in one place: views say what their keys do, and "?" shows them all.
+// Keyboard shortcuts. Each view registers its own; "?" lists all of them.
 import { signal } from "@preact/signals";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { Icon } from "./parts/icons";
 import { Dialog } from "./parts/overlay";
 import { go } from "./router";
 
-export interface Key { keys: string[]; does: string; run: (event: KeyboardEvent) => void }
+export interface Key { keys: string[]; description: string; run: (event: KeyboardEvent) => void }
 
 const active = signal<{ title: string; keys: Key[] }[]>([]);
 const open = signal(false);
@@ -28,10 +28,10 @@ addEventListener("keydown", (event) => {
   }
 });
 
-/** The keys hold while the component is there. `keys` may change with every render, and do what is on the screen from then on. */
+/** Registers `keys` while the component is mounted. They may change with every render. */
 export function useKeys(title: string, keys: Key[]) {
   const entry = useRef({ title, keys }).current;
-  // Not through the signal: who draws the list of keys has keys too, and would draw itself for ever.
+  // Not through the signal: the component that renders the list registers keys too and would rerender forever.
   useLayoutEffect(() => void Object.assign(entry, { title, keys }));
   useLayoutEffect(() => {
     active.value = [...active.value, entry];
@@ -42,26 +42,26 @@ export function useKeys(title: string, keys: Key[]) {
 const NAMES: Record<string, string> = { ArrowUp: "↑", ArrowDown: "↓", ArrowLeft: "←", ArrowRight: "→", Enter: "Enter", " ": "Space", Escape: "Esc" };
 
 export function Keys() {
-  useKeys("Everywhere", [
-    { keys: ["?"], does: "this list", run: () => (open.value = true) },
-    { keys: ["g"], does: "all runs", run: () => go([]) },
+  useKeys("Global", [
+    { keys: ["?"], description: "Show keyboard shortcuts", run: () => (open.value = true) },
+    { keys: ["g"], description: "Go to all runs", run: () => go([]) },
   ]);
   return (
     <>
       <button type="button" class="button quiet icon keyboard" aria-label="Keyboard shortcuts" title="Keyboard shortcuts (?)" onClick={() => (open.value = true)}><Icon name="keyboard" /></button>
       {open.value && (
-        <Dialog title="Keyboard" close={() => (open.value = false)} feet={<button class="button" type="button" data-first onClick={() => (open.value = false)}>Close</button>}>
+        <Dialog title="Keyboard shortcuts" close={() => (open.value = false)} footer={<button class="button" type="button" data-first onClick={() => (open.value = false)}>Close</button>}>
           {active.value.map(({ title, keys }) => (
             <section key={title} class="keylist">
               <h3>{title}</h3>
-              <dl>{keys.map((key) => <div key={key.does}><dt>{key.keys.map((k) => <kbd key={k}>{NAMES[k] ?? k}</kbd>)}</dt><dd>{key.does}</dd></div>)}</dl>
+              <dl>{keys.map((key) => <div key={key.description}><dt>{key.keys.map((k) => <kbd key={k}>{NAMES[k] ?? k}</kbd>)}</dt><dd>{key.description}</dd></div>)}</dl>
             </section>
           ))}
           <section class="keylist">
-            <h3>On a chart (Tab to it)</h3>
+            <h3>Charts (focus with Tab)</h3>
             <dl>
-              <div><dt><kbd>←</kbd><kbd>→</kbd></dt><dd>to the previous or next value</dd></div>
-              <div><dt><kbd>+</kbd><kbd>-</kbd><kbd>0</kbd></dt><dd>zoom in, out, show everything</dd></div>
+              <div><dt><kbd>←</kbd><kbd>→</kbd></dt><dd>Previous or next value</dd></div>
+              <div><dt><kbd>+</kbd><kbd>-</kbd><kbd>0</kbd></dt><dd>Zoom in, zoom out, reset zoom</dd></div>
             </dl>
           </section>
         </Dialog>

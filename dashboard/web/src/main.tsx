@@ -7,20 +7,20 @@ import "./design/print.css";
 import { render } from "preact";
 import { http } from "./data/http";
 import { inlined } from "./data/inlined";
-import { Refusal } from "./data/source";
-import { keepOrderOfText } from "./legible";
+import { ApiError } from "./data/source";
+import { installBidiEscaping } from "./bidi";
 import { Login } from "./login";
 import { Shell } from "./shell";
-import { begin } from "./store";
+import { initialize } from "./store";
 
 async function start() {
   const app = document.getElementById("app")!;
-  const carried = document.getElementById("lockstep-report")?.textContent;
+  const inlinedReport = document.getElementById("lockstep-report")?.textContent;
   try {
-    await begin(carried ? inlined(carried) : http);
+    await initialize(inlinedReport ? inlined(inlinedReport) : http);
     render(<Shell />, app);
   } catch (error) {
-    if (error instanceof Refusal && error.code === "unauthorized") render(<Login onDone={() => void start()} />, app);
+    if (error instanceof ApiError && error.code === "unauthorized") render(<Login onDone={() => void start()} />, app);
     else render(<Unreachable message={(error as Error).message} />, app);
   }
 }
@@ -29,12 +29,12 @@ function Unreachable({ message }: { message: string }) {
   setTimeout(() => void start(), 2000);
   return (
     <main class="empty">
-      <h1>No answer</h1>
+      <h1>Cannot reach the server</h1>
       <p>{message}</p>
       <pre>lockstep ui</pre>
     </main>
   );
 }
 
-keepOrderOfText();
+installBidiEscaping();
 void start();

@@ -1,54 +1,53 @@
-// How far a run is, and when it will be done.
-import type { Sent } from "./format";
+// The progress of a run, and its estimated remaining time.
+import type { WireNumber } from "./format";
 
 export interface Planned { steps: number | null; epochs: number | null }
 export interface Progress {
   /** 0 to 1. */
-  part: number;
-  /** What is counted. */
+  fraction: number;
+  /** The unit of `done` and `total`. */
   unit: "step" | "epoch";
   done: number;
-  of: number;
+  total: number;
 }
 
-interface Counted { planned?: Planned | null; step: number | null; epoch: Sent | null }
+interface Position { planned?: Planned | null; step: number | null; epoch: WireNumber | null }
 
-const whole = (value: number | null | undefined): value is number => typeof value === "number" && Number.isFinite(value) && value > 0;
+const isPositive = (value: number | null | undefined): value is number => typeof value === "number" && Number.isFinite(value) && value > 0;
 
-/** Null where nothing says how long the run is going to be. It ends with whichever is reached first. */
-export function progressOf({ planned, step, epoch }: Counted): Progress | null {
+/** Null if the planned length is unknown. The run ends at whichever limit it reaches first. */
+export function progressOf({ planned, step, epoch }: Position): Progress | null {
   const kinds: Progress[] = [];
-  if (whole(planned?.steps) && typeof step === "number") kinds.push({ part: Math.min(1, step / planned.steps), unit: "step", done: step, of: planned.steps });
-  if (whole(planned?.epochs) && typeof epoch === "number" && Number.isFinite(epoch)) kinds.push({ part: Math.min(1, epoch / planned.epochs), unit: "epoch", done: epoch, of: planned.epochs });
+  if (isPositive(planned?.steps) && typeof step === "number") kinds.push({ fraction: Math.min(1, step / planned.steps), unit: "step", done: step, total: planned.steps });
+  if (isPositive(planned?.epochs) && typeof epoch === "number" && Number.isFinite(epoch)) kinds.push({ fraction: Math.min(1, epoch / planned.epochs), unit: "epoch", done: epoch, total: planned.epochs });
   if (kinds.length === 0) return null;
-  const furthest = kinds.reduce((most, now) => (now.part > most.part + 0.02 ? now : most));
-  return furthest;
+  return kinds.reduce((furthest, kind) => (kind.fraction > furthest.fraction + 0.02 ? kind : furthest));
 }
 
-interface Seen { time: number; part: number; rate: number | null }
+interface Observation { time: number; fraction: number; rate: number | null }
 
-const REMEMBERED_S = 60;
+const TIME_CONSTANT_S = 60;
 
-/** Parts of runs per second, as they are observed: recent ones count more. */
+/** Observed progress per second of each run, as an exponential moving average. */
 export class Rates {
-  private seen = new Map<string, Seen>();
+  private observations = new Map<string, Observation>();
 
-  /** A run was `part` done at `time` (seconds). */
-  observe(id: string, part: number, time: number) {
-    const before = this.seen.get(id);
-    if (!before || part < before.part || time < before.time) return void this.seen.set(id, { time, part, rate: null });
+  /** Reports that the run had completed `fraction` at `time` (seconds). */
+  observe(id: string, fraction: number, time: number) {
+    const before = this.observations.get(id);
+    if (!before || fraction < before.fraction || time < before.time) return void this.observations.set(id, { time, fraction, rate: null });
     const passed = time - before.time;
-    if (passed < 1 || part === before.part) return;
-    const now = (part - before.part) / passed;
-    const kept = before.rate === null ? 0 : Math.exp(-passed / REMEMBERED_S);
-    this.seen.set(id, { time, part, rate: now * (1 - kept) + (before.rate ?? 0) * kept });
+    if (passed < 1 || fraction === before.fraction) return;
+    const now = (fraction - before.fraction) / passed;
+    const weight = before.rate === null ? 0 : Math.exp(-passed / TIME_CONSTANT_S);
+    this.observations.set(id, { time, fraction, rate: now * (1 - weight) + (before.rate ?? 0) * weight });
   }
 
-  /** Seconds that are left at `now`; before anything was observed, from what was done since the run began. */
-  left(id: string, part: number, now: number, created: number, updated: number): number | null {
-    const seen = this.seen.get(id);
-    const rate = seen?.rate ?? (updated > created ? part / (updated - created) : 0);
-    if (!(rate > 0) || part <= 0) return null;
-    return Math.max(0, (1 - part) / rate - Math.max(0, Math.min(now - updated, REMEMBERED_S)));
+  /** The remaining seconds at `now`. Without observations, extrapolates from the start of the run. */
+  remaining(id: string, fraction: number, now: number, created: number, updated: number): number | null {
+    const observed = this.observations.get(id);
+    const rate = observed?.rate ?? (updated > created ? fraction / (updated - created) : 0);
+    if (!(rate > 0) || fraction <= 0) return null;
+    return Math.max(0, (1 - fraction) / rate - Math.max(0, Math.min(now - updated, TIME_CONSTANT_S)));
   }
 }

@@ -1,5 +1,5 @@
-// The address holds the view: #/path/parts?query. Going back undoes what changed the path; what only changes the query
-// (a filter, a zoom) replaces the entry.
+// The URL fragment holds the view: #/path/parts?query. A change of the path adds a history entry; a change of the query only
+// (a filter, a zoom) replaces the current one.
 import { signal } from "@preact/signals";
 
 export interface Route {
@@ -25,8 +25,8 @@ function read(): Route {
 export const route = signal<Route>(read());
 addEventListener("hashchange", () => (route.value = read()));
 
-/** Goes there without a way back. */
-export function land(target: string) {
+/** Navigates without a new history entry. */
+export function replaceRoute(target: string) {
   history.replaceState(null, "", target);
   route.value = read();
 }
@@ -44,7 +44,7 @@ export function go(path: string[], query: Query = {}) {
   location.hash = link(path, query);
 }
 
-/** Changes members of the query; null or "" removes one. */
+/** Changes query parameters; null or "" removes one. */
 export function setQuery(changes: Query, keepHistory = false) {
   const query = new URLSearchParams(route.value.query);
   for (const [key, value] of Object.entries(changes)) {
@@ -57,5 +57,5 @@ export function setQuery(changes: Query, keepHistory = false) {
     location.hash = target;
     return;
   }
-  land(target);
+  replaceRoute(target);
 }

@@ -1,17 +1,17 @@
-// What a user chose for this browser: the theme and how charts look. Kept in local storage where there is one.
+// User preferences: theme and chart appearance. Stored in local storage, if available.
 import { batch, effect, signal } from "@preact/signals";
 
 export type Theme = "auto" | "light" | "dark";
 
-let isAdopting = false;
+let isStoringDisabled = false;
 
-/** What `change` sets holds for this page and is not kept: somebody else chose it. */
-export function adopt(change: () => void) {
-  isAdopting = true;
+/** Runs `change` without storing the new values: they come from a link, not from the user. */
+export function withoutStoring(change: () => void) {
+  isStoringDisabled = true;
   try {
     batch(change);
   } finally {
-    isAdopting = false;
+    isStoringDisabled = false;
   }
 }
 
@@ -21,24 +21,24 @@ function stored<T>(key: string, fallback: T) {
     const text = localStorage.getItem(`lockstep.${key}`);
     if (text !== null) value = JSON.parse(text) as T;
   } catch {
-    // No storage (a file opened by itself, or a private window): the choice lasts as long as the page.
+    // No storage (a local file or a private window): the setting lasts as long as the page.
   }
-  const kept = signal(value);
+  const setting = signal(value);
   let first = true;
   effect(() => {
-    const now = kept.value;
+    const now = setting.value;
     if (first) {
       first = false;
       return;
     }
-    if (isAdopting) return;
+    if (isStoringDisabled) return;
     try {
       localStorage.setItem(`lockstep.${key}`, JSON.stringify(now));
     } catch {
       // As above.
     }
   });
-  return kept;
+  return setting;
 }
 
 export const theme = stored<Theme>("theme", "auto");
@@ -48,7 +48,7 @@ export const axis = stored<"step" | "epoch" | "time">("axis", "step");
 export const pinned = stored<string[]>("pinned", []);
 export const closedSections = stored<string[]>("closed", []);
 export const tableColumns = stored<string[] | null>("columns", null);
-/** The key of the configuration that compared runs are colored by; "" where each has a hue. */
+/** The configuration key by which compared runs are colored; "" for one hue per run. */
 export const colorKey = stored<string>("color", "");
 export const chartSize = stored<"small" | "medium" | "large">("size", "medium");
 
@@ -56,7 +56,7 @@ const darkSystem = matchMedia("(prefers-color-scheme: dark)");
 const systemIsDark = signal(darkSystem.matches);
 darkSystem.addEventListener("change", () => (systemIsDark.value = darkSystem.matches));
 
-/** "light" or "dark", whatever was chosen. */
+/** The effective theme. */
 export const shownTheme = signal<"light" | "dark">("light");
 effect(() => {
   const dark = theme.value === "dark" || (theme.value === "auto" && systemIsDark.value);

@@ -1,6 +1,6 @@
-// The frame around every view: where one is, whether it is live, and how it looks.
+// The frame around every view: navigation, connection status and theme.
 import { useEffect, useRef } from "preact/hooks";
-import { Acting } from "./acting";
+import { RunActions } from "./run_actions";
 import { ArtifactsPage } from "./artifacts_page";
 import { AlertsPage } from "./alerts_page";
 import { ComparePage } from "./compare/compare_page";
@@ -42,7 +42,7 @@ export function Shell() {
       <main id="main" ref={main} tabIndex={-1}>
         <Boundary key={`${view}/${id}`}><View /></Boundary>
       </main>
-      <Acting />
+      <RunActions />
       <Toasts />
     </>
   );
@@ -58,8 +58,8 @@ function View() {
   if (view === "alerts") return <AlertsPage />;
   return (
     <div class="empty">
-      <h1>Nothing here</h1>
-      <p>No view has this address.</p>
+      <h1>Page not found</h1>
+      <p>There is no page at this address.</p>
       <a class="button" href={link([])}>All runs</a>
     </div>
   );
@@ -71,13 +71,13 @@ function Place({ to, now, children }: { to: string[]; now: boolean; children: st
 
 function Live() {
   const { done, total } = indexing.value;
-  if (!source().live) return <span class="live" title="A report: it does not change">report</span>;
-  if (connection.value === "lost") return <span class="live lost" role="status"><i />not connected</span>;
-  if (done < total) return <span class="live" role="status">reading runs {done.toLocaleString("en-US")} / {total.toLocaleString("en-US")}</span>;
-  return <span class="live on" title={connection.value === "live" ? "Changes arrive as they happen" : "Asks for changes every two seconds"}><i />live</span>;
+  if (!source().live) return <span class="live" title="A report has no live updates">report</span>;
+  if (connection.value === "lost") return <span class="live lost" role="status"><i />disconnected</span>;
+  if (done < total) return <span class="live" role="status">indexing runs {done.toLocaleString("en-US")} / {total.toLocaleString("en-US")}</span>;
+  return <span class="live on" title={connection.value === "live" ? "Receiving live updates" : "Polling for updates every 2 seconds"}><i />live</span>;
 }
 
-const THEMES: [Theme, IconName, string][] = [["light", "sun", "Light"], ["auto", "auto", "As the system"], ["dark", "moon", "Dark"]];
+const THEMES: [Theme, IconName, string][] = [["light", "sun", "Light"], ["auto", "auto", "System"], ["dark", "moon", "Dark"]];
 
 function ThemeSwitch() {
   return (

@@ -1,31 +1,31 @@
-// What all views share: where data comes from, and what changed last.
+// State shared by all views: the data source and the latest changes.
 import { signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { land } from "./router";
+import { replaceRoute } from "./router";
 import type { Changes, Connection, DataSource, Indexing, ServerInfo } from "./data/source";
 
-let chosen: DataSource;
-export const source = (): DataSource => chosen;
+let dataSource: DataSource;
+export const source = (): DataSource => dataSource;
 
 export const server = signal<ServerInfo | null>(null);
 export const connection = signal<Connection>("live");
 export const indexing = signal<Indexing>({ done: 0, total: 0 });
-/** Grows with every change of anything. */
+/** Incremented with every change of any run. */
 export const tick = signal(0);
 /** Versions of runs that changed since the page was opened. */
 export const versions = signal<ReadonlyMap<string, number>>(new Map());
 export const removed = signal<ReadonlySet<string>>(new Set());
 
-export async function begin(data: DataSource) {
-  chosen = data;
+export async function initialize(data: DataSource) {
+  dataSource = data;
   const info = await data.server();
   server.value = info;
   indexing.value = info.indexing;
-  if (data.start && !location.hash) land(data.start);
-  if (data.live) data.watch(info.seq, take, (state) => (connection.value = state));
+  if (data.start && !location.hash) replaceRoute(data.start);
+  if (data.live) data.watch(info.seq, applyChanges, (state) => (connection.value = state));
 }
 
-function take(changes: Changes) {
+function applyChanges(changes: Changes) {
   indexing.value = changes.indexing;
   if (changes.runs.length > 0 || changes.reset) {
     const next = new Map(versions.value);
@@ -37,33 +37,33 @@ function take(changes: Changes) {
   if (changes.runs.length > 0 || changes.removed.length > 0 || changes.reset) tick.value++;
 }
 
-/** Something was done here: views need not wait for the server to tell. */
-export function touch(id?: string) {
+/** Refreshes views after a local change, without waiting for the server's notification. */
+export function invalidate(id?: string) {
   if (id) versions.value = new Map(versions.value).set(id, Date.now());
   tick.value++;
 }
 
-export interface Answer<T> { value: T | undefined; error: Error | undefined; pending: boolean }
+export interface AsyncState<T> { value: T | undefined; error: Error | undefined; pending: boolean }
 
-/** What `ask` answers. While it asks again, the last answer stays; an answer that comes after a later one is dropped. */
-export function useAnswer<T>(ask: () => Promise<T>, deps: unknown[], keep = true): Answer<T> {
-  const [answer, setAnswer] = useState<Answer<T>>({ value: undefined, error: undefined, pending: true });
-  const number = useRef(0);
+/** The result of `load`. The last result is kept while it reloads, and results that arrive out of order are dropped. */
+export function useAsync<T>(load: () => Promise<T>, deps: unknown[], keep = true): AsyncState<T> {
+  const [state, setState] = useState<AsyncState<T>>({ value: undefined, error: undefined, pending: true });
+  const latest = useRef(0);
   const shown = useRef(0);
   useEffect(() => {
-    const own = ++number.current;
-    const isNews = () => own > shown.current && Boolean((shown.current = own));
-    setAnswer((before) => ({ value: keep ? before.value : undefined, error: undefined, pending: true }));
-    ask().then(
-      (value) => isNews() && setAnswer({ value, error: undefined, pending: own < number.current }),
-      (error: Error) => isNews() && setAnswer((before) => ({ value: keep ? before.value : undefined, error, pending: own < number.current })),
+    const request = ++latest.current;
+    const isNewer = () => request > shown.current && Boolean((shown.current = request));
+    setState((before) => ({ value: keep ? before.value : undefined, error: undefined, pending: true }));
+    load().then(
+      (value) => isNewer() && setState({ value, error: undefined, pending: request < latest.current }),
+      (error: Error) => isNewer() && setState((before) => ({ value: keep ? before.value : undefined, error, pending: request < latest.current })),
     );
   }, deps);
   useEffect(() => () => void (shown.current = Infinity), []);
-  return answer;
+  return state;
 }
 
-/** The value, but no newer than `ms` after its last change: for what grows all the time. */
+/** The value, updated at most once per `ms`. */
 export function useThrottled<T>(value: T, ms: number): T {
   const [shown, setShown] = useState(value);
   const last = useRef(0);
@@ -78,8 +78,8 @@ export function useThrottled<T>(value: T, ms: number): T {
   return shown;
 }
 
-/** The value, once it has been the same for `ms`. */
-export function useSettled<T>(value: T, ms: number): T {
+/** The value, once it has been unchanged for `ms`. */
+export function useDebounced<T>(value: T, ms: number): T {
   const [shown, setShown] = useState(value);
   useEffect(() => {
     const timer = setTimeout(() => setShown(value), ms);
@@ -88,7 +88,7 @@ export function useSettled<T>(value: T, ms: number): T {
   return shown;
 }
 
-/** Seconds since 1970, renewed every `ms`. */
+/** Unix seconds, updated every `ms`. */
 export function useNow(ms: number): number {
   const [now, setNow] = useState(Date.now() / 1000);
   useEffect(() => {

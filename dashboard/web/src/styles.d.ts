@@ -1,2 +1,2 @@
-// Styles are taken in by the bundler.
+// Style sheets are imported by the bundler.
 declare module "*.css";

@@ -14,14 +14,14 @@
 
 using namespace lockstep::distributed::shm;
 
-TEST_CASE("copying: both ways copy all bytes, at any length, and none beyond") {
+TEST_CASE("copying: both variants copy exactly the given bytes, for any length") {
   alignas(64) std::array<std::byte, 1024> to;
   std::array<std::byte, 1024> from;
   for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::byte>(i * 7 + 1);
   for (const bool nontemporal : {false, true})
     for (const size_t bytes : {0, 1, 15, 16, 17, 64, 255, 1000}) {
       to.fill(std::byte{0});
-      copy_for_others(to.data(), from.data() + 3, bytes, nontemporal);  // from any place
+      copy_to_shared(to.data(), from.data() + 3, bytes, nontemporal);  // unaligned source
       CHECK(std::equal(to.begin(), to.begin() + static_cast<std::ptrdiff_t>(bytes),
                        from.begin() + 3));
       CHECK(std::all_of(to.begin() + static_cast<std::ptrdiff_t>(bytes), to.end(),
@@ -29,13 +29,13 @@ TEST_CASE("copying: both ways copy all bytes, at any length, and none beyond") {
     }
 }
 
-TEST_CASE("peers: processes bound to a core each may use all of those") {
+TEST_CASE("peers: usable cores are the union of the affinity masks of the processes") {
   cpu_set_t usable;
   REQUIRE(::sched_getaffinity(0, sizeof usable, &usable) == 0);
   CHECK(count_usable_cores({::getpid()}) == CPU_COUNT(&usable));
   CHECK(count_usable_cores({}) == 0);
   if (CPU_COUNT(&usable) < 2) return;
-  // A thread has cores of its own, as a process has.
+  // Affinity is per thread, so a thread stands in for a process.
   std::promise<pid_t> bound;
   std::promise<void> done;
   const std::jthread thread([&] {

@@ -15,8 +15,7 @@ using namespace lockstep::distributed::shm;
 
 namespace {
 
-// Nothing, single elements, odd lengths, exactly one window, and more than two windows of the
-// slots.
+// Empty, single elements, odd lengths, exactly one window, and more than two windows.
 const std::vector<size_t> kCounts = {0, 1, 3, 1021, 262144, 600001};
 
 template <class T>
@@ -58,7 +57,7 @@ std::vector<float> expected_sum(int num_ranks, size_t count) {
 
 }  // namespace
 
-TEST_CASE("group: all_reduce gives every rank the bits of the documented order") {
+TEST_CASE("group: all_reduce sums in the documented order, bit-identical on every rank") {
   for (const int num_ranks : {1, 2, 3, 4, 5})
     for (const auto count : kCounts) {
       std::vector<std::vector<float>> results(static_cast<size_t>(num_ranks));
@@ -73,7 +72,7 @@ TEST_CASE("group: all_reduce gives every rank the bits of the documented order")
     }
 }
 
-TEST_CASE("group: averages of parts are those of one array, wherever the parts end") {
+TEST_CASE("group: average_parts is bit-identical to one array, at any part boundaries") {
   for (const int num_ranks : {2, 3, 4, 5}) {
     const size_t count = 600'001;
     std::vector<std::vector<float>> results(static_cast<size_t>(num_ranks));
@@ -96,7 +95,7 @@ TEST_CASE("group: averages of parts are those of one array, wherever the parts e
   }
 }
 
-TEST_CASE("group: arrays in memory that all have mapped are reduced there, with the same bits") {
+TEST_CASE("group: arrays in a symmetric buffer are reduced in place, with the same bits") {
   constexpr size_t kOffset = 192;
   for (const int num_ranks : {1, 2, 3, 4, 5})
     for (const size_t count : {size_t{65'536}, size_t{100'003}, size_t{600'001}}) {
@@ -117,14 +116,14 @@ TEST_CASE("group: arrays in memory that all have mapped are reduced there, with 
     }
 }
 
-TEST_CASE("group: where ranks have their arrays in different places nothing is mixed up") {
+TEST_CASE("group: arrays at different offsets on different ranks are reduced correctly") {
   constexpr size_t kCount = 100'003;
   std::vector<std::vector<float>> results(3);
   run_group(3, [&](Group& group) {
     const auto buffer = group.allocate(2 * 4 * kCount, soon());
     auto values = values_of<float>(group.rank(), kCount);
     auto array = array_of(values);
-    if (group.rank() != 1)  // rank 0 at the front, rank 2 behind it, rank 1 not at all
+    if (group.rank() != 1)  // rank 0 at the start, rank 2 after it, rank 1 outside the buffer
       array.data = buffer->data() + (group.rank() == 2 ? 4 * kCount : 0);
     std::memmove(array.data, values.data(), 4 * kCount);
     group.all_reduce(array, Reduction::Sum, soon());
@@ -134,34 +133,34 @@ TEST_CASE("group: where ranks have their arrays in different places nothing is m
   for (const auto& result : results) CHECK(result == expected_sum(3, kCount));
 }
 
-TEST_CASE("group: averages in a buffer are those of the same arrays elsewhere") {
+TEST_CASE("group: average_in_buffer is bit-identical to average_parts") {
   const std::vector<size_t> counts = {7, 300'001, 64};
   for (const int num_ranks : {2, 3, 5})
     for (const double factor : {1.0 / num_ranks, 0.3}) {
       std::atomic<int> wrong = 0;
       run_group(num_ranks, [&](Group& group) {
         const auto buffer = group.allocate(size_t{2} << 20, soon());
-        std::vector<Group::Stretch> stretches;
+        std::vector<Group::BufferRange> ranges;
         std::vector<std::vector<float>> elsewhere;
         size_t offset = 0;
         for (const auto count : counts) {
-          stretches.push_back({offset, count, ElementType::Float32});
+          ranges.push_back({offset, count, ElementType::Float32});
           elsewhere.push_back(values_of<float>(group.rank(), count));
           std::memcpy(buffer->data() + offset, elsewhere.back().data(), 4 * count);
           const auto part = array_of(elsewhere.back());
           group.average_parts({&part, 1}, count, factor, soon());
           offset += 4 * count + 4;
         }
-        group.average_in(*buffer, stretches, factor, soon());
+        group.average_in_buffer(*buffer, ranges, factor, soon());
         for (size_t i = 0; i < counts.size(); ++i)
-          wrong += std::memcmp(buffer->data() + stretches[i].offset, elsewhere[i].data(),
+          wrong += std::memcmp(buffer->data() + ranges[i].offset, elsewhere[i].data(),
                                4 * counts[i]) != 0;
       });
       CHECK(wrong == 0);
     }
 }
 
-TEST_CASE("group: memory that one rank cannot have nobody has, and the group goes on") {
+TEST_CASE("group: an allocation that fails on one rank fails on all, and the group stays usable") {
   std::atomic<int> wrong = 0;
   run_group(3, [&](Group& group) {
     const size_t none = 0;  // the kernel refuses to reserve it
@@ -173,7 +172,7 @@ TEST_CASE("group: memory that one rank cannot have nobody has, and the group goe
   CHECK(wrong == 0);
 }
 
-TEST_CASE("group: reduce reaches the root only") {
+TEST_CASE("group: reduce changes only the root") {
   for (const auto count : kCounts) {
     std::vector<std::vector<float>> results(3);
     run_group(3, [&](Group& group) {
@@ -187,16 +186,16 @@ TEST_CASE("group: reduce reaches the root only") {
   }
 }
 
-TEST_CASE("group: broadcast, all_gather, gather and scatter move what they are given") {
+TEST_CASE("group: broadcast, all_gather, gather and scatter move arrays unchanged") {
   for (const auto count : kCounts) {
     std::atomic<int> wrong = 0;
     run_group(3, [&](Group& group) {
       const auto rank = group.rank();
-      auto told = values_of<int64_t>(rank, count);
-      group.broadcast(array_of(told), 2, soon());
-      wrong += told != values_of<int64_t>(2, count);
+      auto received = values_of<int64_t>(rank, count);
+      group.broadcast(array_of(received), 2, soon());
+      wrong += received != values_of<int64_t>(2, count);
 
-      auto mine = values_of<int64_t>(rank, count);
+      auto own = values_of<int64_t>(rank, count);
       std::array<std::vector<int64_t>, 3> all, parts;
       std::vector<std::byte*> out;
       std::vector<const std::byte*> in;
@@ -207,20 +206,20 @@ TEST_CASE("group: broadcast, all_gather, gather and scatter move what they are g
         out.push_back(reinterpret_cast<std::byte*>(all[i].data()));
         in.push_back(reinterpret_cast<const std::byte*>(parts[i].data()));
       }
-      group.all_gather(array_of(mine), out, soon());
+      group.all_gather(array_of(own), out, soon());
       for (int other = 0; other < 3; ++other)
         wrong += all[static_cast<size_t>(other)] != values_of<int64_t>(other, count);
 
       for (auto& part : all) std::fill(part.begin(), part.end(), -1);
       const bool is_root = rank == 1;
-      group.gather(array_of(mine), is_root ? std::span(out) : std::span<std::byte*>(), 1, soon());
+      group.gather(array_of(own), is_root ? std::span(out) : std::span<std::byte*>(), 1, soon());
       for (int other = 0; other < 3; ++other)
         wrong += all[static_cast<size_t>(other)] !=
                  (is_root ? values_of<int64_t>(other, count) : std::vector<int64_t>(count, -1));
 
-      group.scatter(is_root ? std::span(in) : std::span<const std::byte*>(), array_of(mine), 1,
+      group.scatter(is_root ? std::span(in) : std::span<const std::byte*>(), array_of(own), 1,
                     soon());
-      wrong += mine != values_of<int64_t>(10 + rank, count);
+      wrong += own != values_of<int64_t>(10 + rank, count);
     });
     CHECK(wrong == 0);
   }
@@ -236,20 +235,20 @@ TEST_CASE("group: reduce_scatter gives each rank its part of the sum") {
         parts[static_cast<size_t>(part)] = values_of<int64_t>(group.rank() * 10 + part, count);
         in.push_back(reinterpret_cast<const std::byte*>(parts[static_cast<size_t>(part)].data()));
       }
-      std::vector<int64_t> mine(count);
-      group.reduce_scatter(in, array_of(mine), Reduction::Sum, soon());
+      std::vector<int64_t> own(count);
+      group.reduce_scatter(in, array_of(own), Reduction::Sum, soon());
       std::vector<int64_t> expected(count);
       for (int rank = 0; rank < 3; ++rank) {
         const auto values = values_of<int64_t>(rank * 10 + group.rank(), count);
         for (size_t i = 0; i < count; ++i) expected[i] += values[i];
       }
-      wrong += mine != expected;
+      wrong += own != expected;
     });
     CHECK(wrong == 0);
   }
 }
 
-TEST_CASE("group: thousands of collectives of changing size in a row, with ranks out of step") {
+TEST_CASE("group: thousands of consecutive collectives of varying size, with ranks out of step") {
   std::atomic<int> wrong = 0;
   run_group(3, [&](Group& group) {
     int64_t busy = 0;
@@ -265,15 +264,15 @@ TEST_CASE("group: thousands of collectives of changing size in a row, with ranks
   CHECK(wrong == 0);
 }
 
-TEST_CASE("group: ranks that call different things are told, instead of mixing bytes") {
-  LocalBoard board;
+TEST_CASE("group: a collective mismatch is an error, instead of mixing bytes") {
+  InMemoryStore store;
   const auto errors = run_threads(2, [&](int rank) {
-    const auto meeting = meet(board, {.rank = rank, .num_ranks = 2});
+    const auto found = discover_host_group(store, {.rank = rank, .num_ranks = 2});
     std::vector<float> values(rank == 0 ? 4 : 5);
-    meeting.group->all_reduce(array_of(values), Reduction::Sum, soon());
+    found.group->all_reduce(array_of(values), Reduction::Sum, soon());
   });
   CHECK(text_of(errors[0]) ==
-        "ranks do not do the same: rank 0 calls all_reduce of 4 float32 (sum), rank 1 calls "
+        "collective mismatch: rank 0 called all_reduce of 4 float32 (sum), rank 1 called "
         "all_reduce of 5 float32 (sum)");
   CHECK_THROWS_AS(std::rethrow_exception(errors[1]), PeerLost);
 }

@@ -14,13 +14,13 @@ using namespace lockstep::distributed::shm;
 namespace {
 
 std::vector<std::string> reasons_of(const std::vector<std::string>& hosts) {
-  LocalBoard board;
+  InMemoryStore store;
   std::vector<std::string> reasons(hosts.size());
   const auto errors = run_threads(static_cast<int>(hosts.size()), [&](int rank) {
     const auto i = static_cast<size_t>(rank);
-    const auto meeting =
-        meet(board, {.rank = rank, .num_ranks = static_cast<int>(hosts.size()), .host = hosts[i]});
-    reasons[i] = meeting.group ? "together" : meeting.reason;
+    const auto found = discover_host_group(
+        store, {.rank = rank, .num_ranks = static_cast<int>(hosts.size()), .host = hosts[i]});
+    reasons[i] = found.group ? "together" : found.reason;
   });
   for (const auto& error : errors) CHECK_FALSE(error);
   return reasons;
@@ -33,19 +33,19 @@ int open_files() {
 
 }  // namespace
 
-TEST_CASE("shared memory: ranks with one host identity get together") {
+TEST_CASE("shared memory: ranks with the same host identity form a group") {
   CHECK(reasons_of({"a", "a", "a"}) == std::vector<std::string>(3, "together"));
   CHECK_FALSE(host_identity().empty());
 }
 
-TEST_CASE("shared memory: another host on any rank keeps all of them apart, with one reason") {
+TEST_CASE("shared memory: a rank on another host prevents the group, with the same reason on all") {
   const std::string reason = "rank 2 is on another host than rank 0, or in another container";
   CHECK(reasons_of({"a", "a", "b"}) == std::vector<std::string>(3, reason));
   CHECK(reasons_of({"", ""})[0] ==
         "rank 1 is on another host than rank 0, or in another container");
 }
 
-TEST_CASE("shared memory: what a rank finds behind the descriptor is checked") {
+TEST_CASE("shared memory: a segment is validated when it is opened") {
   const auto bytes = Group::segment_bytes(2);
   auto segment = Segment::create(bytes);
   CHECK_NOTHROW(Segment::open(::getpid(), segment.fd(), bytes));
@@ -55,7 +55,7 @@ TEST_CASE("shared memory: what a rank finds behind the descriptor is checked") {
   CHECK_THROWS_WITH(Segment::open(::getpid(), 9999, bytes), Catch::Contains("cannot open"));
 }
 
-TEST_CASE("shared memory: a segment has no name, and no descriptor once all have mapped it") {
+TEST_CASE("shared memory: a segment has no name, and no descriptor after all have mapped it") {
   const auto before = open_files();
   std::string maps;
   run_group(3, [&](Group& group) {

@@ -14,10 +14,10 @@
 
 namespace lockstep::distributed::shm {
 
-// A board for threads.
-class LocalBoard final : public Board {
+// A key-value store for threads.
+class InMemoryStore final : public KeyValueStore {
  public:
-  void put(const std::string& key, const std::string& value) override {
+  void set(const std::string& key, const std::string& value) override {
     const std::lock_guard lock(mutex_);
     values_[key] = value;
     changed_.notify_all();
@@ -25,7 +25,7 @@ class LocalBoard final : public Board {
   std::string get(const std::string& key) override {
     std::unique_lock lock(mutex_);
     if (!changed_.wait_for(lock, std::chrono::seconds(20), [&] { return values_.contains(key); }))
-      throw environment_error("nobody put " + key);
+      throw environment_error("timed out waiting for key " + key);
     return values_[key];
   }
 
@@ -41,11 +41,11 @@ inline Clock::time_point soon() { return within(std::chrono::seconds(20)); }
 // Runs `body(group)` on the ranks of a new group and rethrows the first exception.
 template <class Body>
 void run_group(int num_ranks, const Body& body) {
-  LocalBoard board;
+  InMemoryStore store;
   const auto errors = run_threads(num_ranks, [&](int rank) {
-    const auto meeting = meet(board, {.rank = rank, .num_ranks = num_ranks});
-    check(meeting.group != nullptr, "threads of one process share memory");
-    body(*meeting.group);
+    const auto found = discover_host_group(store, {.rank = rank, .num_ranks = num_ranks});
+    check(found.group != nullptr, "threads of one process cannot share memory");
+    body(*found.group);
   });
   for (const auto& error : errors)
     if (error) std::rethrow_exception(error);

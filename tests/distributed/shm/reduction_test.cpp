@@ -21,7 +21,7 @@ std::vector<T> combined(const std::vector<std::vector<T>>& sources, ElementType 
   return out;
 }
 
-// The only element of a reduction of single elements.
+// Reduces one element per source.
 template <class T>
 T of(const std::vector<T>& elements, ElementType type, Reduction reduction) {
   std::vector<std::vector<T>> sources;
@@ -52,7 +52,7 @@ uint16_t half_of(double value, ElementType type) {  // by searching: independent
 
 }  // namespace
 
-TEST_CASE("reduction: numbers") {
+TEST_CASE("reduction: basic operations") {
   using enum Reduction;
   CHECK(of<float>({1.5f, -2, 4}, ElementType::Float32, Sum) == 3.5f);
   CHECK(of<float>({1, 2, 4}, ElementType::Float32, Average) == 7.0f / 3);
@@ -66,7 +66,7 @@ TEST_CASE("reduction: numbers") {
   CHECK(of<uint8_t>({4, 1, 1}, ElementType::UInt8, BitXor) == 4);
 }
 
-TEST_CASE("reduction: integers wrap around, of any width") {
+TEST_CASE("reduction: integers of any width wrap around") {
   CHECK(of<int8_t>({127, 1}, ElementType::Int8, Reduction::Sum) == -128);
   CHECK(of<uint8_t>({255, 2}, ElementType::UInt8, Reduction::Sum) == 1);
   CHECK(of<int16_t>({-32768, -1}, ElementType::Int16, Reduction::Sum) == 32767);
@@ -89,14 +89,14 @@ TEST_CASE("reduction: booleans stay booleans") {
   }
 }
 
-TEST_CASE("reduction: a NaN of any rank is in the result") {
+TEST_CASE("reduction: a NaN of any rank propagates to the result") {
   const double nan = std::nan("");
   for (const auto reduction : {Reduction::Sum, Reduction::Min, Reduction::Max})
     for (const auto& values : {std::vector{nan, 1.0}, std::vector{1.0, nan}})
       CHECK(std::isnan(of<double>(values, ElementType::Float64, reduction)));
 }
 
-TEST_CASE("reduction: half precision rounds once, to the nearest, also subnormals and overflow") {
+TEST_CASE("reduction: half precision rounds once, to nearest, with subnormals and overflow") {
   for (const auto type : {ElementType::Float16, ElementType::BFloat16}) {
     const bool is_float16 = type == ElementType::Float16;
     const uint16_t one = half_of(1, type), tiny = 1;
@@ -117,7 +117,7 @@ TEST_CASE("reduction: half precision rounds once, to the nearest, also subnormal
   }
 }
 
-TEST_CASE("reduction: wide loops give what single elements give, for every half") {
+TEST_CASE("reduction: vectorized loops agree with single elements for every half value") {
   std::vector<uint16_t> all, other;
   for (uint32_t bits = 0; bits < 0x10000; ++bits) {
     all.push_back(static_cast<uint16_t>(bits));
@@ -136,7 +136,7 @@ TEST_CASE("reduction: wide loops give what single elements give, for every half"
   }
 }
 
-TEST_CASE("reduction: what is not defined says so") {
+TEST_CASE("reduction: is_defined covers types and operations") {
   CHECK_FALSE(is_defined(Reduction::Average, ElementType::Int32));
   CHECK_FALSE(is_defined(Reduction::BitAnd, ElementType::Float32));
   CHECK_FALSE(is_defined(Reduction::Sum, ElementType::Bytes));
@@ -144,7 +144,7 @@ TEST_CASE("reduction: what is not defined says so") {
   CHECK(is_defined(Reduction::BitXor, ElementType::Bool));
 }
 
-TEST_CASE("reduction: sums begin below their chunk's rank and end with it") {
+TEST_CASE("reduction: the sum of chunk c starts at rank c-1 and ends at rank c") {
   const SumOrder order(4, 1000, 4);
   std::vector<int> ranks;
   for (int i = 0; i < 4; ++i) ranks.push_back(order.rank_at(1, i));
@@ -157,7 +157,7 @@ TEST_CASE("reduction: sums begin below their chunk's rank and end with it") {
   CHECK(edges == std::vector<size_t>{0, 100, 250, 1, 250, 500, 2, 500, 750, 3, 750, 1000});
 }
 
-TEST_CASE("reduction: scaled sums are the sums of what was scaled before, also in place") {
+TEST_CASE("reduction: add_scaled equals scale, then sum, also in place") {
   const auto check_type = [](auto example, ElementType type) {
     using T = decltype(example);
     for (const size_t num_sources : {1, 2, 3}) {

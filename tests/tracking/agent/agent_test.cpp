@@ -142,7 +142,7 @@ TEST_CASE("agent: a log whose writer is gone without a word makes the run killed
   CHECK(end->rank == 0);
   CHECK(end->exit_code == 75);  // as a launcher tells it
   CHECK(end->signal == 9);
-  CHECK(end->reason.find("without a word") != std::string::npos);
+  CHECK(end->reason.find("exited without reporting") != std::string::npos);
   CHECK(Recorder::shared().entry("job-rank-0").end.state == RunState::Killed);
 }
 

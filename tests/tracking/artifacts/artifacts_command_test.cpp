@@ -37,7 +37,7 @@ class Shelf : public SampleStore {
 TEST_CASE("artifacts put, list, show: aligned, or as JSON for scripts") {
   Shelf shelf;
   CHECK(shelf({"list"}) == "no artifacts in '" + shelf.store.directory().string() +
-                               "' yet; lockstep artifacts put NAME PATH adds one\n");
+                               "' yet; add one with: lockstep artifacts put NAME PATH\n");
   CHECK(shelf({"list", "--json"}) == "[]\n");
   CHECK(shelf({"put", "net", shelf.model("one").string(), "--type", "model", "--alias", "best",
                "--alias", "good", "--metadata", "epoch=3", "--metadata", "who=a,b=c", "--metadata",
@@ -74,7 +74,7 @@ TEST_CASE("artifacts get: a new directory with the files") {
   shelf.publish("one", {"best"});
   shelf.publish("two");
   const auto out = shelf.path("out").string();
-  CHECK(shelf({"get", "net:best", "-o", out}) == "net:v1 is in " + out + "\n");
+  CHECK(shelf({"get", "net:best", "-o", out}) == "copied net:v1 to " + out + "\n");
   CHECK(read_file(shelf.path("out/weights.bin")) == "one");
   CHECK(shelf.error({"get", "net", "-o", out}) ==
         "config: " + out + " is there already; name a directory that is not");
@@ -93,14 +93,14 @@ TEST_CASE("artifacts alias: sets and removes") {
   CHECK(shelf.error({"alias", "net", "best", "--remove"})
             .starts_with("config: artifact 'net' has no version 'best'"));
   CHECK(shelf.error({"alias", "net"}) ==
-        "config: lockstep artifacts alias: alias-name is missing; see lockstep artifacts --help");
+        "config: lockstep artifacts alias: missing alias-name; see lockstep artifacts --help");
 }
 
 TEST_CASE("artifacts verify: says which file is damaged, and exits with 75") {
   Shelf shelf;
   const auto one = shelf.publish("one");
   shelf.publish("two");
-  CHECK(shelf({"verify"}) == "2 versions are as they were\n");
+  CHECK(shelf({"verify"}) == "verified 2 versions: no problems\n");
   CHECK(shelf.code() == 0);
   const auto blob = shelf.store.blob(one.files[1]);
   fs::permissions(blob, fs::perms(0644));
@@ -108,7 +108,7 @@ TEST_CASE("artifacts verify: says which file is damaged, and exits with 75") {
   CHECK(shelf({"verify"})
             .starts_with("net:v1: 'weights.bin': its content is damaged: " + blob.string()));
   CHECK(shelf.code() == 75);
-  CHECK(shelf({"verify", "net:v2"}) == "1 versions are as they were\n");
+  CHECK(shelf({"verify", "net:v2"}) == "verified 1 versions: no problems\n");
   CHECK(shelf.code() == 0);
   const auto json = Json::parse(shelf({"verify", "net:v1", "--json"}));
   CHECK(shelf.code() == 75);
@@ -138,15 +138,15 @@ TEST_CASE("artifacts: bad words are one Config error; help names every command")
   CHECK(shelf.error({"shw"}).starts_with(
       "config: lockstep artifacts: unknown command 'shw'; did you mean 'show'?"));
   CHECK(shelf.error({"show"}) ==
-        "config: lockstep artifacts show: artifact is missing; see lockstep artifacts --help");
+        "config: lockstep artifacts show: missing artifact; see lockstep artifacts --help");
   CHECK(shelf.error({"show", "net", "more"}) ==
-        "config: lockstep artifacts show: 'more' is one argument too many");
+        "config: lockstep artifacts show: unexpected argument 'more'");
   CHECK(
       shelf.error({"gc", "--dryrun"}) ==
       "config: lockstep artifacts gc: unknown option '--dryrun'; did you mean '--dry-run'? valid: "
       "--dir, --json, --dry-run");
   CHECK(shelf.error({"put", "net", "x", "--metadata", "epoch"}) ==
-        "config: lockstep artifacts put: --metadata 'epoch' is no KEY=VALUE");
+        "config: lockstep artifacts put: --metadata 'epoch': expected KEY=VALUE");
   CHECK(shelf.error({"put", "net", "x", "--type"}).starts_with("config: lockstep artifacts put: "));
   CHECK(shelf.error({"show", "nte"}).ends_with("did you mean 'net'?"));
   std::ostringstream out;

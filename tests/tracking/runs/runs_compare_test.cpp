@@ -67,7 +67,7 @@ TEST_CASE("runs compare: three runs, and runs that were set up alike") {
   LabWithRuns lab;
   for (const char* id : {"a", "b", "c"}) add_run(lab, id, {{"seed", 1}}, 0.5);
   CHECK(lab.json({"compare", "a", "b", "c"})["config"].empty());
-  CHECK(lab({"compare", "a", "b", "c"}).starts_with("the configs are the same\n\nmetric "));
+  CHECK(lab({"compare", "a", "b", "c"}).starts_with("the configs are identical\n\nmetric "));
   add_run(lab, "d", {{"seed", nullptr}}, std::numeric_limits<double>::quiet_NaN());
   const auto json = lab.json({"compare", "a", "b", "d"});
   CHECK(json["config"] == Json{{"seed", {{"a", 1}, {"b", 1}, {"d", nullptr}}}});
@@ -78,9 +78,9 @@ TEST_CASE("runs compare: two different runs are needed") {
   LabWithRuns lab;
   lab.add("mnist-1");
   CHECK(lab.error_of({"compare"}) ==
-        "config: lockstep runs compare: which run? Give its ID, see lockstep runs list");
+        "config: lockstep runs compare: missing run ID; 'lockstep runs list' lists the runs");
   CHECK(lab.error_of({"compare", "mnist-1"}) ==
-        "config: lockstep runs compare: with which other run? Give two IDs or more");
+        "config: lockstep runs compare: expected at least two run IDs, got one");
   CHECK(lab.error_of({"compare", "mnist-1", "mnist"}) ==
         "config: lockstep runs compare: run 'mnist-1' is given twice");
   CHECK(lab.error_of({"compare", "mnist-1", "x"}).starts_with("config: there is no run 'x'"));

@@ -40,7 +40,8 @@ TEST_CASE("runs delete: asks, or is told not to") {
   lab.add("a");
   lab.add("b");
   CHECK(lab.error_of({"delete", "a"}) ==
-        "config: lockstep runs delete: nobody can be asked here; --yes deletes run 'a' without");
+        "config: lockstep runs delete: cannot ask for confirmation without a terminal; to delete "
+        "run 'a', use --yes");
   CHECK(lab({"delete", "a"}, kNo) == "kept a\n");
   CHECK(lab.ids().size() == 2);
   std::string question;
@@ -63,17 +64,17 @@ TEST_CASE("runs delete: refuses a run at work and one rank of several") {
   LabWithRuns lab;
   lab.add_all_ranks("job");
   CHECK(lab.error_of({"delete", "job-rank-1", "--yes"}) ==
-        "config: lockstep runs delete: 'job-rank-1' is one entry of run 'job'; delete that as a "
-        "whole");
+        "config: lockstep runs delete: 'job-rank-1' is one entry of run 'job'; delete the whole "
+        "run");
   {
     const EventLogWriter writer(event_log_path(lab / "job", 1));
     CHECK(lab.error_of({"delete", "job", "--yes"})
-              .starts_with("config: lockstep runs delete: run 'job' is not over: "));
+              .starts_with("config: lockstep runs delete: run 'job' is in use: "));
   }
   {
     const EventLogWriter agent(node_log_path(lab / "job", 0));
     CHECK(lab.error_of({"delete", "job", "--yes"}) ==
-          "config: lockstep runs delete: run 'job' is not over: its tracking agent is at work");
+          "config: lockstep runs delete: run 'job' is in use: its tracking agent is at work");
   }
   CHECK(lab.ids().size() == 2);
   lab({"delete", "job", "--yes"});
@@ -207,12 +208,13 @@ TEST_CASE("runs gc: bad ages and states are Config errors, before anything is re
   lab.add("a");
   for (const std::string age : {"", "30", "d", "-1d", "30 y", "1e400d", "nan d", "30d "})
     CHECK(lab.error_of({"gc", "--older-than", age})
-              .find("is no age; valid are such as 30d, 12h, 90min, 2w") != std::string::npos);
+              .find("'" + age + "': expected an age such as 30d, 12h, 90min, 2w") !=
+          std::string::npos);
   CHECK(lab.error_of({"gc", "--state", "fialed"})
             .starts_with("config: lockstep runs gc: --state 'fialed' is unknown; did you mean "
                          "'failed'?"));
   CHECK(lab.error_of({"gc", "--state", "running"}).starts_with("config: "));
   CHECK(lab.error_of({"gc", "--state", ","}).starts_with("config: "));
-  CHECK(lab.error_of({"gc", "a"}) == "config: lockstep runs gc: 'a' is one argument too many");
+  CHECK(lab.error_of({"gc", "a"}) == "config: lockstep runs gc: unexpected argument 'a'");
   CHECK(lab.ids().size() == 1);
 }

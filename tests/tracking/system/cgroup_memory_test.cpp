@@ -24,9 +24,7 @@ void write_second_generation(const MadeSystem& system, const std::string& group,
                fmt::format("anon 1\ninactive_file {}\nactive_file 7\n", cache_kib * 1024));
 }
 
-NamedValues sample(MadeSystem& system) {
-  return by_name(SystemSampler(system.options()).sample());
-}
+NamedValues sample(MadeSystem& system) { return by_name(SystemSampler(system.options()).sample()); }
 
 }  // namespace
 

@@ -189,7 +189,7 @@ TEST_CASE("system: an empty, foreign or missing tree gives what is left, and nev
   SystemSampler nothing(options);
   nothing.sample();
   CHECK(by_name(nothing.sample()) == NamedValues{{"system/processes.count", 0},
-                                                          {"system/processes.threads", 0},
-                                                          {"system/processes.rss_bytes", 0},
-                                                          {"system/processes.open_fds", 0}});
+                                                 {"system/processes.threads", 0},
+                                                 {"system/processes.rss_bytes", 0},
+                                                 {"system/processes.open_fds", 0}});
 }

@@ -19,7 +19,7 @@ std::string mlflow_variable(const Environment& environment, const char* name) {
 std::optional<int> mlflow_number(const Environment& environment, const char* name) {
   const auto text = mlflow_variable(environment, name);
   if (text.empty()) return std::nullopt;
-  const auto number = number_in<int>(text);
+  const auto number = parse_number<int>(text);
   if (!number || *number < 0)
     throw config_error(fmt::format("{}: expected a number, got \"{}\"", name, printable(text)));
   return number;

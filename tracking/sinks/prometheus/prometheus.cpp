@@ -16,9 +16,9 @@ struct PrometheusConfig {
 template <class V>
 void fields(V& v, PrometheusConfig& c) {
   v("address", c.address,
-    "address to listen on; one that is not of the loopback interface asks for a token in the "
+    "address to listen on; outside of the loopback interface, it requires a token in the "
     "environment variable LOCKSTEP_PROMETHEUS_TOKEN");
-  v("port", c.port, "port to listen on; 0: any that is free", at_least(0), at_most(65535));
+  v("port", c.port, "port to listen on; 0: any free port", at_least(0), at_most(65535));
 }
 
 bool is_loopback(const std::string& address) {

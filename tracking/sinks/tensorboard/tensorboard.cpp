@@ -18,7 +18,7 @@ struct TensorboardConfig {
 template <class V>
 void fields(V& v, TensorboardConfig& c) {
   v("dir", c.dir,
-    "directory for event files, in which every entry gets one of its own; default: tensorboard in "
+    "directory for event files, with a subdirectory per entry; default: tensorboard in "
     "the run directory");
 }
 

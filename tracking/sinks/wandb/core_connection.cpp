@@ -67,7 +67,7 @@ FileDescriptor connect_unix(const std::string& path, const std::filesystem::path
 }
 
 FileDescriptor connect_loopback(const std::string& port_text) {
-  const auto port = number_in<uint16_t>(port_text).value_or(0);
+  const auto port = parse_number<uint16_t>(port_text).value_or(0);
   sockaddr_in address{
       .sin_family = AF_INET, .sin_port = htons(port), .sin_addr = {}, .sin_zero = {}};
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);

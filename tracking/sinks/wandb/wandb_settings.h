@@ -34,7 +34,7 @@ void fields(V& v, WandbConfig& c) {
   v("project", c.project, "project at W&B; WANDB_PROJECT or lockstep when not set");
   v("entity", c.entity, "user or team at W&B; WANDB_ENTITY or the user's default when not set");
   v("mode", c.mode,
-    "online: upload while the run goes on, offline: write the file only; WANDB_MODE "
+    "online: upload during the run, offline: write the file only; WANDB_MODE "
     "or online when not set");
   v("base_url", c.base_url, "W&B server; WANDB_BASE_URL or https://api.wandb.ai when not set");
   v("tags", c.tags, "tags of the run; WANDB_TAGS when not set");

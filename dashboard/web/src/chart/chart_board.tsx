@@ -1,36 +1,36 @@
-// Many charts: in sections, found by a word, pinned ones first; axis, scale, smoothing and zoom are shared.
+// A page of charts in sections, with search and pins; axis, scale, smoothing and zoom are shared.
 import { useMemo, useState } from "preact/hooks";
 import type { ComponentChildren } from "preact";
 import type { Axis, Range } from "../data/source";
 import { metricValue, number, plural } from "../format";
-import { byPlace, sectionPlace } from "../metrics";
+import { compareMetrics, sectionOrder } from "../metrics";
 import { Icon } from "../parts/icons";
 import { Popover, useNarrow } from "../parts/overlay";
 import { route, setQuery } from "../router";
 import { axis, chartSize, closedSections, logScale, pinned, smoothing } from "../settings";
 import { ChartCard, type Plot } from "./chart_card";
-import type { Line, Who } from "./line";
-import { choose, useLook } from "./look";
+import type { Line, BandCurve } from "./line";
+import { changeSetting, useChartSettings } from "./chart_settings";
 import { xLabel } from "./line_chart";
 
-/** `constant`: the only value that it had, where it had several. */
+/** `constant`: the value of a metric that never changed. */
 export interface BoardMetric { name: string; section: string; axis: Axis; constant?: number | null }
 
 interface Props {
   metrics: BoardMetric[];
   plot: (metric: BoardMetric, axis: Axis, smooth: number) => Plot;
-  onPick?: ((line: Line, who: Who | null) => void) | undefined;
-  /** Keys of lines that are not drawn. */
+  onPick?: ((line: Line, curve: BandCurve | null) => void) | undefined;
+  /** Keys of hidden lines. */
   hidden?: ReadonlySet<string>;
-  /** More controls, in front. */
+  /** Additional controls of the toolbar. */
   children?: ComponentChildren;
   empty: ComponentChildren;
 }
 
-const MOST_CHARTS = 1000;
+const MAX_CHARTS = 1000;
 const SIZES = { small: [15, 9.5], medium: [24, 13.5], large: [38, 20] } as const;
 
-/** The zoom, as the address has it: "step:100:200". */
+/** Parses the zoom of the URL, such as "step:100:200". */
 function zoomOf(text: string | null): { axis: Axis; range: Range } | null {
   const [kind, from, to] = (text ?? "").split(":");
   const range: Range = [Number(from), Number(to)];
@@ -39,18 +39,18 @@ function zoomOf(text: string | null): { axis: Axis; range: Range } | null {
 }
 
 export function ChartBoard({ metrics, plot, onPick, hidden, children, empty }: Props) {
-  useLook();
+  useChartSettings();
   const { query } = route.value;
   const search = query.get("m") ?? "";
   const zoom = zoomOf(query.get("zoom"));
   const chosenAxis = axis.value;
   const smooth = smoothing.value;
-  const [most, setMost] = useState(MOST_CHARTS);
-  const fitting = metrics.filter((m) => matches(m.name, search));
-  const constants = fitting.filter((m) => typeof m.constant === "number" && !pinned.value.includes(m.name)).sort((a, b) => byPlace(a.name, b.name));
+  const [maxCharts, setMaxCharts] = useState(MAX_CHARTS);
+  const matching = metrics.filter((m) => matches(m.name, search));
+  const constants = matching.filter((m) => typeof m.constant === "number" && !pinned.value.includes(m.name)).sort((a, b) => compareMetrics(a.name, b.name));
   const sections = useMemo(() => sectionsOf(metrics.filter((m) => typeof m.constant !== "number"), search), [metrics, search]);
   const count = sections.reduce((n, s) => n + s.metrics.length, 0);
-  const kept = fitting.filter((m) => pinned.value.includes(m.name));
+  const pinnedMetrics = matching.filter((m) => pinned.value.includes(m.name));
   const onZoom = (of: Axis, range: Range | null) => setQuery({ zoom: range ? `${of}:${Number(range[0].toPrecision(8))}:${Number(range[1].toPrecision(8))}` : null });
   const rem = parseFloat(getComputedStyle(document.documentElement).fontSize);
   const [width, height] = SIZES[chartSize.value];
@@ -58,12 +58,12 @@ export function ChartBoard({ metrics, plot, onPick, hidden, children, empty }: P
     const of = metric.axis === "time" ? "time" : chosenAxis;
     return (
       <ChartCard key={metric.name} plot={plot(metric, of, smooth)} range={zoom?.axis === of ? zoom.range : null} log={logScale.value} height={Math.round(height * rem)} pinned={pinned.value.includes(metric.name)}
-        onPin={() => choose(() => (pinned.value = pinned.value.includes(metric.name) ? pinned.value.filter((n) => n !== metric.name) : [...pinned.value, metric.name]))}
+        onPin={() => changeSetting(() => (pinned.value = pinned.value.includes(metric.name) ? pinned.value.filter((n) => n !== metric.name) : [...pinned.value, metric.name]))}
         onZoom={onZoom} onPick={onPick} {...(hidden ? { hidden } : {})} />
     );
   };
-  // Of very many metrics only some have a place on the page: the first ones, until more are asked for.
-  let room = most;
+  // With very many metrics, only the first are shown, until the user requests more.
+  let room = maxCharts;
   const firstOf = (own: BoardMetric[]) => {
     const shown = own.slice(0, Math.max(0, room));
     room -= shown.length;
@@ -71,36 +71,36 @@ export function ChartBoard({ metrics, plot, onPick, hidden, children, empty }: P
   };
   const grid = { gridTemplateColumns: `repeat(auto-fit, minmax(min(100%, ${width}rem), 1fr))` };
   const narrow = useNarrow(900);
-  const reset = zoom && <button type="button" class="button mini" onClick={() => setQuery({ zoom: null })} title="Show everything"><Icon name="reset" size={13} />{zoom.axis} {xLabel(zoom.axis, zoom.range[0])} – {xLabel(zoom.axis, zoom.range[1])}</button>;
+  const reset = zoom && <button type="button" class="button mini" onClick={() => setQuery({ zoom: null })} title="Reset zoom"><Icon name="reset" size={13} />{zoom.axis} {xLabel(zoom.axis, zoom.range[0])} – {xLabel(zoom.axis, zoom.range[1])}</button>;
   const choices = (
     <>
       <div class="segmented" role="group" aria-label="Horizontal axis">
-        {(["step", "epoch", "time"] as const).map((a) => <button type="button" key={a} aria-pressed={chosenAxis === a} onClick={() => choose(() => (axis.value = a), { zoom: null })}>{a}</button>)}
+        {(["step", "epoch", "time"] as const).map((a) => <button type="button" key={a} aria-pressed={chosenAxis === a} onClick={() => changeSetting(() => (axis.value = a), { zoom: null })}>{a}</button>)}
       </div>
-      <label class="smoothing" title="Exponential moving average; what was logged stays visible">
+      <label class="smoothing" title="Exponential moving average; the logged values stay visible">
         <span class="small soft">Smoothing</span>
-        <input type="range" min="0" max="0.99" step="0.01" value={smooth} aria-valuetext={smooth ? number(smooth, 2) : "off"} onInput={(event) => choose(() => (smoothing.value = Number(event.currentTarget.value)))} />
+        <input type="range" min="0" max="0.99" step="0.01" value={smooth} aria-valuetext={smooth ? number(smooth, 2) : "off"} onInput={(event) => changeSetting(() => (smoothing.value = Number(event.currentTarget.value)))} />
         <output class="small">{smooth ? smooth.toFixed(2) : "off"}</output>
       </label>
-      <button type="button" class="button" aria-pressed={logScale.value} onClick={() => choose(() => (logScale.value = !logScale.value))} title="Logarithmic vertical axis">Log</button>
+      <button type="button" class="button" aria-pressed={logScale.value} onClick={() => changeSetting(() => (logScale.value = !logScale.value))} title="Logarithmic y-axis">Log</button>
     </>
   );
   const sizes = (
-    <Popover menu align="right" class="button icon" name="Size of charts" label={<Icon name="size" />}>
-      {(close) => (["small", "medium", "large"] as const).map((size) => <button type="button" key={size} onClick={() => { choose(() => (chartSize.value = size)); close(); }}>{chartSize.value === size ? <Icon name="check" size={13} /> : <span class="gap" />}{size}</button>)}
+    <Popover menu align="right" class="button icon" name="Chart size" label={<Icon name="size" />}>
+      {(close) => (["small", "medium", "large"] as const).map((size) => <button type="button" key={size} onClick={() => { changeSetting(() => (chartSize.value = size)); close(); }}>{chartSize.value === size ? <Icon name="check" size={13} /> : <span class="gap" />}{size}</button>)}
     </Popover>
   );
   return (
     <div class="board">
       <div class="tools board-tools" role="toolbar" aria-label="Charts">
         <div class="searchfield"><Icon name="search" /><input class="field" type="search" aria-label="Search metrics" placeholder="Search metrics" value={search} onInput={(event) => setQuery({ m: event.currentTarget.value })} /></div>
-        {narrow ? <Popover name="Chart options" align="right" label={<><Icon name="options" />Chart options</>}>{() => <div class="options-sheet">{children}{choices}</div>}</Popover> : <>{children}<span class="spread" />{reset}{choices}{sizes}</>}
+        {narrow ? <Popover name="Chart options" align="right" label={<><Icon name="options" />Chart options</>}>{() => <div class="options-panel">{children}{choices}</div>}</Popover> : <>{children}<span class="spread" />{reset}{choices}{sizes}</>}
         {narrow && reset}
       </div>
-      {metrics.length === 0 ? empty : fitting.length === 0 && (
-        <div class="empty"><h2>No matching metrics</h2><p>None of {plural(metrics.length, "metric")} has <code>{search}</code> in its name.</p><button class="button" type="button" onClick={() => setQuery({ m: null })}>Show all</button></div>
+      {metrics.length === 0 ? empty : matching.length === 0 && (
+        <div class="empty"><h2>No matching metrics</h2><p>None of {plural(metrics.length, "metric")} matches <code>{search}</code>.</p><button class="button" type="button" onClick={() => setQuery({ m: null })}>Show all</button></div>
       )}
-      {kept.length > 0 && <section class="chart-section"><h2 class="row"><Icon name="pin" size={14} />Pinned</h2><div class="charts" style={grid}>{kept.map(card)}</div></section>}
+      {pinnedMetrics.length > 0 && <section class="chart-section"><h2 class="row"><Icon name="pin" size={14} />Pinned</h2><div class="charts" style={grid}>{pinnedMetrics.map(card)}</div></section>}
       {sections.map(({ name, metrics: own }) => {
         const closed = closedSections.value.includes(name) && !search;
         return (
@@ -114,17 +114,17 @@ export function ChartBoard({ metrics, plot, onPick, hidden, children, empty }: P
           </section>
         );
       })}
-      {count > most && <p class="row"><span class="dim">Of {plural(count, "chart")} the first {most.toLocaleString("en-US")} are shown. Search for the others by name.</span><button type="button" class="button" onClick={() => setMost(most + MOST_CHARTS)}>Show more</button></p>}
-      {constants.length > 0 && <Constants metrics={constants.slice(0, most)} open={sections.length === 0 && kept.length === 0} />}
+      {count > maxCharts && <p class="row"><span class="dim">Showing the first {maxCharts.toLocaleString("en-US")} of {plural(count, "chart")}. Search by name to find others.</span><button type="button" class="button" onClick={() => setMaxCharts(maxCharts + MAX_CHARTS)}>Show more</button></p>}
+      {constants.length > 0 && <Constants metrics={constants.slice(0, maxCharts)} open={sections.length === 0 && pinnedMetrics.length === 0} />}
     </div>
   );
 }
 
-/** What never changes needs no chart. */
+/** Metrics that never changed, as a list. */
 function Constants({ metrics, open }: { metrics: BoardMetric[]; open: boolean }) {
   return (
     <details class="constants" open={open}>
-      <summary>{metrics.length === 1 ? "1 metric that never changes" : `${metrics.length} metrics that never change`}</summary>
+      <summary>{plural(metrics.length, "constant metric")}</summary>
       <dl>{metrics.map(({ name, constant }) => <div key={name}><dt class="ellipsis" title={name}>{name}</dt><dd>{metricValue(name, constant!)}</dd></div>)}</dl>
     </details>
   );
@@ -142,5 +142,5 @@ function sectionsOf(metrics: BoardMetric[], search: string): { name: string; met
     if (own) own.push(metric);
     else found.set(metric.section, [metric]);
   }
-  return [...found].map(([name, own]) => ({ name, metrics: own.sort((a, b) => byNumber.compare(a.name, b.name)) })).sort((a, b) => sectionPlace(a.name) - sectionPlace(b.name) || byNumber.compare(a.name, b.name));
+  return [...found].map(([name, own]) => ({ name, metrics: own.sort((a, b) => byNumber.compare(a.name, b.name)) })).sort((a, b) => sectionOrder(a.name) - sectionOrder(b.name) || byNumber.compare(a.name, b.name));
 }

@@ -1,4 +1,4 @@
-// One chart with its title, its values under the pointer, and what can be done with it.
+// A chart with its title, tooltip and menu.
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Axis, Range } from "../data/source";
 import { effect } from "@preact/signals";
@@ -9,23 +9,23 @@ import { Dialog, Popover } from "../parts/overlay";
 import { shownTheme } from "../settings";
 import { source } from "../store";
 import { inSomeFrame } from "./frames";
-import type { Line, Who } from "./line";
+import type { Line, BandCurve } from "./line";
 import { LineChart, xLabel } from "./line_chart";
 import { LineList } from "./line_list";
-import { highlighted, pointed } from "./pointing";
+import { highlighted, hovered } from "./hover";
 import { saveCsv, saveDrawnCsv, savePng, saveSvg } from "./save";
 import { chartSvg } from "./svg";
 import { columnFormat } from "./ticks";
-import { fillTip, valuesAt } from "./tip";
+import { renderTooltip, valuesAt } from "./tooltip";
 
 export interface Plot {
   /** The metric. */
   name: string;
   title: string;
   axis: Axis;
-  /** What a line, its x and its y are, where x is no axis of a run. */
+  /** Column names of a line, its x and its y, if x is not an axis of a run. */
   columns?: readonly [string, string, string];
-  /** Another value means other data: a version, a choice of ranks, ... */
+  /** Changes when the data must be reloaded: run version, selected ranks, ... */
   version: string;
   load: (range: Range | null, points: number) => Promise<Line[]>;
   csv: string | null;
@@ -39,26 +39,26 @@ export interface CardProps {
   pinned?: boolean;
   onPin?: () => void;
   onZoom: (axis: Axis, range: Range | null) => void;
-  onPick?: ((line: Line, who: Who | null) => void) | undefined;
+  onPick?: ((line: Line, curve: BandCurve | null) => void) | undefined;
   large?: boolean;
-  /** Keys of lines that are not drawn. */
+  /** Keys of hidden lines. */
   hidden?: ReadonlySet<string>;
 }
 
-const NOTHING_HIDDEN: ReadonlySet<string> = new Set();
+const NONE_HIDDEN: ReadonlySet<string> = new Set();
 
 export function ChartCard(props: CardProps) {
   const { plot, log } = props;
   const card = useRef<HTMLElement>(null);
-  // A report may be printed: everything is there.
-  const near = useNearView(card, (props.large ?? false) || !source().live);
+  // A report may be printed, so all of its charts are drawn.
+  const near = useNearViewport(card, (props.large ?? false) || !source().live);
   const [large, setLarge] = useState(false);
   const [ownLog, setOwnLog] = useState<boolean | null>(null);
   const view = useRef<{ lines: Line[]; chart: LineChart | null }>({ lines: [], chart: null });
   const isLog = ownLog ?? log;
-  const [hidden, setHidden] = useState(props.hidden ?? NOTHING_HIDDEN);
+  const [hidden, setHidden] = useState(props.hidden ?? NONE_HIDDEN);
   const [lines, setLines] = useState<Line[]>([]);
-  const off = props.large ? hidden : props.hidden ?? NOTHING_HIDDEN;
+  const off = props.large ? hidden : props.hidden ?? NONE_HIDDEN;
   const svg = () => chartSvg({
     title: plot.name, name: plot.name, xName: xName(plot, true), xKind: plot.axis, lines: view.current.lines.filter((line) => !off.has(line.key)), range: props.range, log: isLog, width: 720, height: 320,
     font: getComputedStyle(document.body).fontFamily, colors: { paper: cssColor("--surface"), ink: cssColor("--ink"), soft: cssColor("--ink-2"), grid: cssColor("--grid") },
@@ -72,11 +72,11 @@ export function ChartCard(props: CardProps) {
         <span class="chart-tools">
           {props.onPin && <button type="button" class="button quiet mini icon" aria-pressed={props.pinned ?? false} aria-label={`${props.pinned ? "Unpin" : "Pin"} ${plot.name}`} title={props.pinned ? "Unpin" : "Pin to the top"} onClick={props.onPin}><Icon name="pin" size={13} /></button>}
           {!props.large && <button type="button" class="button quiet mini icon" aria-label={`Enlarge ${plot.name}`} title="Enlarge" onClick={() => setLarge(true)}><Icon name="expand" size={13} /></button>}
-          <Popover menu align="right" class="button quiet mini icon" name={`More about ${plot.name}`} label={<Icon name="more" size={13} />}>
+          <Popover menu align="right" class="button quiet mini icon" name={`More options for ${plot.name}`} label={<Icon name="more" size={13} />}>
             {(close) => (
               <>
-                <button type="button" onClick={() => { setOwnLog(!isLog); close(); }}>{isLog ? <Icon name="check" size={13} /> : <span class="gap" />}Logarithmic</button>
-                <button type="button" onClick={() => { props.onZoom(plot.axis, null); close(); }}><Icon name="reset" size={13} />Show everything</button>
+                <button type="button" onClick={() => { setOwnLog(!isLog); close(); }}>{isLog ? <Icon name="check" size={13} /> : <span class="gap" />}Log scale</button>
+                <button type="button" onClick={() => { props.onZoom(plot.axis, null); close(); }}><Icon name="reset" size={13} />Reset zoom</button>
                 <hr />
                 <button type="button" onClick={() => { void savePng(plot.name, svg()); close(); }}><Icon name="download" size={13} />Save as PNG</button>
                 <button type="button" onClick={() => { saveSvg(plot.name, svg()); close(); }}><Icon name="download" size={13} />Save as SVG</button>
@@ -87,11 +87,11 @@ export function ChartCard(props: CardProps) {
         </span>
       </figcaption>
       <div class={props.large && lines.length > 1 ? "with-list" : ""}>
-        <Drawing {...props} hidden={off} log={isLog} near={near} view={view.current} card={card} onLines={props.large ? setLines : undefined} />
+        <ChartCanvas {...props} hidden={off} log={isLog} near={near} view={view.current} card={card} onLines={props.large ? setLines : undefined} />
         {props.large && lines.length > 1 && <LineList entries={lines.map((line) => ({ key: line.key, label: line.label, color: line.color, dash: line.dash ?? [] }))} what="line" hidden={hidden} onHide={setHidden} />}
       </div>
       {large && (
-        <Dialog title={plot.name} wide close={() => setLarge(false)} feet={<button type="button" class="button" onClick={() => setLarge(false)}>Close</button>}>
+        <Dialog title={plot.name} wide close={() => setLarge(false)} footer={<button type="button" class="button" onClick={() => setLarge(false)}>Close</button>}>
           <ChartCard {...props} onPin={undefined as never} large height={Math.min(560, innerHeight - (innerWidth > 700 ? 260 : 450))} />
         </Dialog>
       )}
@@ -99,8 +99,8 @@ export function ChartCard(props: CardProps) {
   );
 }
 
-/** Whether the card is in view, or nearly. */
-function useNearView(card: { current: HTMLElement | null }, always: boolean): boolean {
+/** Whether the card is in or near the viewport. */
+function useNearViewport(card: { current: HTMLElement | null }, always: boolean): boolean {
   const [near, setNear] = useState(always);
   useEffect(() => {
     if (always) return;
@@ -111,23 +111,23 @@ function useNearView(card: { current: HTMLElement | null }, always: boolean): bo
   return near;
 }
 
-interface DrawingProps extends CardProps { near: boolean; view: { lines: Line[]; chart: LineChart | null }; card: { current: HTMLElement | null }; onLines: ((lines: Line[]) => void) | undefined }
+interface ChartCanvasProps extends CardProps { near: boolean; view: { lines: Line[]; chart: LineChart | null }; card: { current: HTMLElement | null }; onLines: ((lines: Line[]) => void) | undefined }
 
-function Drawing({ plot, range, log, height, near, view, card, onZoom, onPick, large, hidden = NOTHING_HIDDEN, onLines }: DrawingProps) {
+function ChartCanvas({ plot, range, log, height, near, view, card, onZoom, onPick, large, hidden = NONE_HIDDEN, onLines }: ChartCanvasProps) {
   const host = useRef<HTMLDivElement>(null);
   const tip = useRef<HTMLDivElement>(null);
   const [state, setState] = useState<"waiting" | "empty" | "drawn" | Error>("waiting");
   const [summary, setSummary] = useState("");
   const format = (value: number, digits?: number) => metricValue(plot.name, value, digits);
-  const asked = useRef({ number: 0, what: "", busy: false, again: false });
+  const requests = useRef({ latest: 0, key: "", busy: false, again: false });
   const [round, setRound] = useState(0);
   const now = useRef({ plot, range, log, height, near, format, onZoom, onPick, hidden });
   now.current = { plot, range, log, height, near, format, onZoom, onPick, hidden };
   const visible = () => (now.current.hidden.size > 0 ? view.lines.filter((line) => !now.current.hidden.has(line.key)) : view.lines);
 
-  const pointing = useRef(false);
+  const isHovering = useRef(false);
 
-  const readout = (x: number | null) => {
+  const showValue = (x: number | null) => {
     const shown = card.current?.querySelector<HTMLElement>("[data-value]");
     if (!shown) return;
     const lines = visible();
@@ -142,31 +142,31 @@ function Drawing({ plot, range, log, height, near, view, card, onZoom, onPick, l
   };
 
   const hover = (x: number | null, at: { left: number; top: number; here: boolean } | null) => {
-    readout(x);
+    showValue(x);
     const box = tip.current;
     const { chart } = view;
     if (!box || !chart) return;
     if (x === null || !at?.here) {
       box.hidden = true;
-      if (pointing.current) {
-        pointing.current = false;
+      if (isHovering.current) {
+        isHovering.current = false;
         highlighted.value = null;
-        pointed.value = null;
+        hovered.value = null;
       }
       return;
     }
     const closest = chart.lineAt(at.left - chart.plotLeft, at.top)?.key ?? null;
     const lines = visible();
-    pointing.current = true;
-    let written = now.current.format;
+    isHovering.current = true;
+    let write = now.current.format;
     if (lines.length > 1) {
       highlighted.value = closest;
       const values = valuesAt(lines, x);
-      const beside = columnFormat(plot.name, values.map((v) => v.value));
-      written = (value) => beside(value) ?? now.current.format(value);
-      pointed.value = { name: plot.name, place: values[0] ? placeOf(plot, values[0].line.x[values[0].at]!) : "", values: new Map(values.map(({ line, at, value }) => [line.key, written(line.raw ? line.raw[at]! : value)])) };
+      const formatColumn = columnFormat(plot.name, values.map((v) => v.value));
+      write = (value) => formatColumn(value) ?? now.current.format(value);
+      hovered.value = { name: plot.name, x: values[0] ? xText(plot, values[0].line.x[values[0].at]!) : "", values: new Map(values.map(({ line, at, value }) => [line.key, write(line.raw ? line.raw[at]! : value)])) };
     }
-    fillTip(box, lines, x, (at) => placeOf(now.current.plot, at), written, closest);
+    renderTooltip(box, lines, x, (at) => xText(now.current.plot, at), write, closest);
     box.hidden = false;
     const width = box.offsetWidth;
     const space = host.current!.clientWidth;
@@ -175,7 +175,7 @@ function Drawing({ plot, range, log, height, near, view, card, onZoom, onPick, l
     box.style.top = `${Math.max(0, at.top - 10)}px`;
   };
 
-  /** Draws what is there. The chart is made with its first lines, so that nothing is drawn in vain. */
+  /** Draws the loaded lines. Creates the chart with its first lines. */
   const draw = () => {
     const { plot, range, log, height, near } = now.current;
     if (!near || !host.current || view.lines.length === 0) return;
@@ -183,13 +183,13 @@ function Drawing({ plot, range, log, height, near, view, card, onZoom, onPick, l
       height, xKind: plot.axis, log, name: plot.name, xName: xName(plot, false), sync: `${large ? "large" : "board"}-${plot.axis}`,
       onZoom: (to) => now.current.onZoom(now.current.plot.axis, to),
       onHover: hover,
-      ...(onPick ? { onPick: (line: Line, who: Who | null) => now.current.onPick?.(line, who) } : {}),
+      ...(onPick ? { onPick: (line: Line, curve: BandCurve | null) => now.current.onPick?.(line, curve) } : {}),
     });
     view.chart.set(visible(), range);
-    readout(null);
+    showValue(null);
   };
 
-  // The chart exists while it is near the view.
+  // The chart exists while it is near the viewport.
   useEffect(() => {
     if (!near) return;
     const undo = inSomeFrame(draw);
@@ -201,36 +201,36 @@ function Drawing({ plot, range, log, height, near, view, card, onZoom, onPick, l
     };
   }, [near, plot.axis, log, shownTheme.value, plot.name, height]);
 
-  // Its data is what the range asks for. What is there is drawn at once, the detail follows. Of a run that goes on, the next
-  // version is asked for when the one before has come: however slow the server is, the chart moves on.
+  // Loads the data of the range. The loaded points are drawn immediately, and the details when they arrive. For a running run, the
+  // next version is requested after the previous response, so that the chart makes progress even with a slow server.
   useEffect(() => {
     if (!near) return;
-    const ask = asked.current;
-    const what = `${plot.axis}|${plot.name}|${range?.join()}`;
+    const request = requests.current;
+    const key = `${plot.axis}|${plot.name}|${range?.join()}`;
     if (view.chart && view.lines.length > 0) view.chart.set(visible(), range);
-    if (ask.busy && ask.what === what) {
-      ask.again = true;
+    if (request.busy && request.key === key) {
+      request.again = true;
       return;
     }
-    const own = ++ask.number;
-    Object.assign(ask, { what, busy: true, again: false });
+    const own = ++request.latest;
+    Object.assign(request, { key, busy: true, again: false });
     const points = Math.max(200, Math.ceil((host.current!.clientWidth * Math.min(2, devicePixelRatio)) / 200) * 200);
-    const answered = () => {
-      if (own !== ask.number) return false;
-      ask.busy = false;
-      if (ask.again) setRound((n) => n + 1);
+    const finish = () => {
+      if (own !== request.latest) return false;
+      request.busy = false;
+      if (request.again) setRound((n) => n + 1);
       return true;
     };
     plot.load(range, points).then(
       (lines) => {
-        if (!answered()) return;
+        if (!finish()) return;
         view.lines = lines;
         onLines?.(lines);
         setState(lines.some((line) => line.x.length > 0) ? "drawn" : "empty");
         setSummary(describe(visible(), format));
         inSomeFrame(draw);
       },
-      (error: Error) => answered() && setState(error),
+      (error: Error) => finish() && setState(error),
     );
   }, [near, plot.version, plot.axis, plot.name, range?.[0], range?.[1], round]);
 
@@ -239,10 +239,10 @@ function Drawing({ plot, range, log, height, near, view, card, onZoom, onPick, l
     setSummary(describe(visible(), format));
   }, [hidden]);
 
-  // The line that is pointed at, here, in another chart or in a list.
+  // The highlighted line, here, in another chart or in a list.
   useEffect(() => effect(() => {
-    const key = highlighted.value; // read also while there is no chart: that is how one hears of it
-    view.chart?.emphasise(key);
+    const key = highlighted.value; // read even without a chart, to subscribe to the signal
+    view.chart?.emphasize(key);
   }), []);
 
   useEffect(() => {
@@ -266,21 +266,21 @@ function Drawing({ plot, range, log, height, near, view, card, onZoom, onPick, l
   };
   return (
     <div class={`drawing ${state === "drawn" ? "" : "blank"}`} ref={host} style={{ height: `${height}px` }} tabIndex={0} role="group" aria-label={`Chart of ${plot.name}. ${summary}`} onKeyDown={onKeyDown}>
-      {state === "waiting" && near && <p class="waiting small">loading</p>}
-      {state === "empty" && <p class="nodata">no values {range ? "in this range" : "yet"}</p>}
+      {state === "waiting" && near && <p class="waiting small">Loading…</p>}
+      {state === "empty" && <p class="nodata">No data {range ? "in this range" : "yet"}</p>}
       {state instanceof Error && <p class="nodata bad" role="alert">{state.message}</p>}
       <div class="tip" ref={tip} hidden aria-live="polite" />
     </div>
   );
 }
 
-/** What x is; in full where there is room. */
+/** The name of the x-axis; `full`: the long form. */
 function xName({ axis, columns }: Plot, full: boolean): string {
-  return columns?.[1] ?? (axis === "time" && full ? "time since the start" : axis);
+  return columns?.[1] ?? (axis === "time" && full ? "time since start" : axis);
 }
 
-function placeOf({ axis, columns }: Plot, x: number): string {
-  return axis === "time" ? `${xLabel(axis, x)} after the start` : `${columns?.[1] ?? axis} ${number(x, 8)}`;
+function xText({ axis, columns }: Plot, x: number): string {
+  return axis === "time" ? `${xLabel(axis, x)} after start` : `${columns?.[1] ?? axis} ${number(x, 8)}`;
 }
 
 function describe(lines: readonly Line[], format: (value: number) => string): string {

@@ -1,4 +1,4 @@
-// Work that may wait for the next frame, a little per frame, so that scrolling stays smooth.
+// Runs deferred tasks within a time budget per frame, so that scrolling stays smooth.
 const BUDGET_MS = 7;
 const waiting: (() => void)[] = [];
 let scheduled = false;
@@ -11,13 +11,13 @@ async function work() {
     } catch (error) {
       reportError(error);
     }
-    await null; // uPlot draws when the task is over: that is most of the work, and has to count
+    await null; // uPlot draws in a microtask after the task: most of the work, which must count
   }
   if (waiting.length > 0) requestAnimationFrame(work);
   else scheduled = false;
 }
 
-/** Runs `task` in one of the next frames; the returned function takes it back. */
+/** Runs `task` in one of the next frames; the returned function cancels it. */
 export function inSomeFrame(task: () => void): () => void {
   waiting.push(task);
   if (!scheduled) {

@@ -1,9 +1,9 @@
-// What a chart draws, and the arithmetic on it.
+// The lines of charts, and computations on them.
 
-/** One of the curves behind a band. */
-export interface Who { run: string; source: string; label: string }
+/** One of the curves that a band aggregates. */
+export interface BandCurve { run: string; source: string; label: string }
 
-/** One curve. Where values were thinned out, lo and hi are the extremes that the points stand for. */
+/** One curve. If it is downsampled, lo and hi are the extremes that each point represents. */
 export interface Line {
   key: string;
   label: string;
@@ -14,15 +14,15 @@ export interface Line {
   y: ArrayLike<number>;
   lo?: ArrayLike<number>;
   hi?: ArrayLike<number>;
-  /** A band that is not thinning but meaning, e.g. the middle 80 % of ranks: filled. */
+  /** A filled band, e.g. the 10th to 90th percentile of ranks. */
   band?: { lo: ArrayLike<number>; hi: ArrayLike<number>; name: string };
-  /** Who has the smallest and the largest value at a point, and the spread there: told on hovering, opened by a click. */
-  extremes?: { lo: ArrayLike<number>; hi: ArrayLike<number>; who: (at: number, end: "lo" | "hi") => Who | null; mean: ArrayLike<number>; deviation: ArrayLike<number> };
-  /** Where given, y is smoothed and this is what was logged. */
+  /** The extremes, mean and deviation at each point, and the curves that have the extremes. Shown in the tooltip; a click opens the curve. */
+  extremes?: { lo: ArrayLike<number>; hi: ArrayLike<number>; curveAt: (at: number, end: "lo" | "hi") => BandCurve | null; mean: ArrayLike<number>; deviation: ArrayLike<number> };
+  /** The logged values, if y is smoothed. */
   raw?: ArrayLike<number>;
 }
 
-/** An exponential moving average that starts without a bias; NaN leaves a gap and is not part of it. */
+/** A bias-corrected exponential moving average; NaN leaves a gap and is ignored. */
 export function smooth(y: ArrayLike<number>, weight: number): Float64Array {
   const out = new Float64Array(y.length);
   let sum = 0;
@@ -40,7 +40,7 @@ export function smooth(y: ArrayLike<number>, weight: number): Float64Array {
   return out;
 }
 
-/** Index of the x nearest to `at`, or -1; x ascends. */
+/** Index of the x nearest to `at`, or -1 if empty. x is sorted. */
 export function nearest(x: ArrayLike<number>, at: number): number {
   const n = x.length;
   if (n === 0) return -1;
@@ -54,7 +54,7 @@ export function nearest(x: ArrayLike<number>, at: number): number {
   return low > 0 && at - x[low - 1]! <= x[low]! - at ? low - 1 : low;
 }
 
-/** The next x of any line behind `at`, or before it, between x0 and x1; null when there is none. */
+/** The next (by = 1) or previous (by = -1) x of any line relative to `at`, between x0 and x1; null if there is none. */
 export function neighbor(lines: readonly Line[], by: -1 | 1, at: number, x0: number, x1: number): number | null {
   let found: number | null = null;
   for (const { x } of lines) {
@@ -72,7 +72,7 @@ export function neighbor(lines: readonly Line[], by: -1 | 1, at: number, x0: num
   return found;
 }
 
-/** The range of x over all lines; null without any point. */
+/** The range of x over all lines; null without points. */
 export function extentX(lines: readonly Line[]): [number, number] | null {
   let low = Infinity;
   let high = -Infinity;
@@ -84,7 +84,7 @@ export function extentX(lines: readonly Line[]): [number, number] | null {
   return low <= high ? [low, high] : null;
 }
 
-/** The smallest and the largest of what is drawn between two x; null without any. Positive values only on a logarithmic scale. */
+/** The minimum and maximum drawn between two x; null without values. On a logarithmic scale, of positive values only. */
 export function spanY(lines: readonly Line[], x0: number, x1: number, log: boolean): [number, number] | null {
   let low = Infinity;
   let high = -Infinity;
@@ -104,12 +104,12 @@ export function spanY(lines: readonly Line[], x0: number, x1: number, log: boole
   return low <= high ? [low, high] : null;
 }
 
-/** The only value there is, else null. */
+/** The value, if the span contains only one, else null. */
 export function flatValue(span: [number, number] | null): number | null {
   return span && span[1] - span[0] <= 1e-9 * Math.max(Math.abs(span[0]), Math.abs(span[1])) ? span[0] : null;
 }
 
-/** The range of an axis that shows `span`: a little wider, but not beyond what the metric can be. */
+/** The range of an axis that shows `span`: slightly wider, but within the limits of the metric. */
 export function rangeY(span: [number, number] | null, log: boolean, limits: [number, number] | null): [number, number] {
   if (!span) return log ? [0.1, 1] : [0, 1];
   const [low, high] = span;
@@ -119,10 +119,10 @@ export function rangeY(span: [number, number] | null, log: boolean, limits: [num
     const pad = (high / low) ** 0.05;
     return [low / pad, high * pad];
   }
-  // A line between the edges, not on one of them.
+  // Centers the line.
   if (flat) return [low - (Math.abs(low) || 1), high + (Math.abs(high) || 1)];
   const pad = (high - low) * 0.06;
   const floor = low >= 0 ? 0 : -Infinity;
-  const [least, most] = limits && low >= limits[0] && high <= limits[1] ? limits : [-Infinity, Infinity];
-  return [Math.max(low - pad, floor, least), Math.min(high + pad, most)];
+  const [min, max] = limits && low >= limits[0] && high <= limits[1] ? limits : [-Infinity, Infinity];
+  return [Math.max(low - pad, floor, min), Math.min(high + pad, max)];
 }

@@ -1,11 +1,11 @@
-// A chart of lines. uPlot does the axes, the scales and the pointer; the lines are drawn here, because each has its own x
-// and may stand for a band.
+// A line chart. uPlot handles axes, scales and the pointer. The lines are drawn here, because each has its own x values and may
+// have a band.
 import uPlot from "uplot";
 import { cssColor } from "../colors";
 import { duration, number } from "../format";
-import { extentX, flatValue, type Line, nearest, neighbor, rangeY, spanY, type Who } from "./line";
+import { extentX, flatValue, type Line, nearest, neighbor, rangeY, spanY, type BandCurve } from "./line";
 import { fillBetween, inside, isArea, pixel, scale, stroke } from "./strokes";
-import { limitsOf, logValueTicks, placeTicks, type Ticks, timeTicks, valueTicks } from "./ticks";
+import { limitsOf, logValueTicks, positionTicks, type Ticks, timeTicks, valueTicks } from "./ticks";
 
 export type XKind = "step" | "epoch" | "time";
 
@@ -14,16 +14,16 @@ export interface ChartOptions {
   xKind: XKind;
   log: boolean;
   sync: string;
-  /** The metric: its name tells the unit and the limits of its values. */
+  /** The metric; its name implies the unit and the limits of its values. */
   name: string;
-  /** What x is, in a word. */
+  /** The name of the x-axis. */
   xName: string;
-  /** Null: back to everything. */
+  /** Null: reset. */
   onZoom: (range: [number, number] | null) => void;
-  /** The pointer (or that of another chart) is at x; null when it left. */
+  /** The pointer (or that of another chart) is at x; null: it left. */
   onHover: (x: number | null, at: { left: number; top: number; here: boolean } | null) => void;
-  /** A click on a line; on a band, on whoever has the extreme that is nearest. */
-  onPick?: (line: Line, who: Who | null) => void;
+  /** A click on a line; on a band, with the curve of the nearest extreme. */
+  onPick?: (line: Line, curve: BandCurve | null) => void;
 }
 
 export class LineChart {
@@ -31,7 +31,7 @@ export class LineChart {
   private lines: Line[] = [];
   private range: [number, number] | null = null;
   private frame = 0;
-  /** Where the pointer was moved by the keyboard. */
+  /** The x to which the keyboard moved the pointer. */
   private keyX: number | null = null;
   private movesByKey = false;
   private emphasis: string | null = null;
@@ -81,7 +81,7 @@ export class LineChart {
     return plot;
   }
 
-  /** Ticks and their labels by our own rules: uPlot's are not round for bytes and times, and never end on some logarithmic scales. */
+  /** Custom ticks: those of uPlot are not round for bytes and times, and do not terminate on some logarithmic scales. */
   private axisOf(ticksOf: (low: number, high: number) => Ticks) {
     let now: Ticks = { at: [], labels: [] };
     return {
@@ -94,8 +94,8 @@ export class LineChart {
   private xTicks(low: number, high: number): Ticks {
     const kind = this.options.xKind;
     const most = Math.max(2, Math.floor(this.host.clientWidth / ((kind === "time" ? 84 : 72) * rem())));
-    const ticks = kind === "time" ? timeTicks(low, high, most) : placeTicks(low, high, most, kind === "step");
-    // The name of the axis is to the left of the first label: one at the very edge would run into it.
+    const ticks = kind === "time" ? timeTicks(low, high, most) : positionTicks(low, high, most, kind === "step");
+    // Hides a label at the left edge, which would overlap the name of the axis.
     const edge = low + (0.03 * (high - low) * 500) / Math.max(200, this.host.clientWidth);
     return { at: ticks.at, labels: ticks.labels.map((label, i) => (label.length > 1 && ticks.at[i]! < edge ? "" : label)) };
   }
@@ -104,7 +104,7 @@ export class LineChart {
     const { log, name, height } = this.options;
     const most = Math.max(2, Math.floor(height / (Math.min(52, 28 + height / 22) * rem())));
     const span = this.spanY();
-    if (!span) return { at: [], labels: [] }; // where all is NaN no value has a place
+    if (!span) return { at: [], labels: [] }; // all values are NaN
     return (log ? logValueTicks : valueTicks)(name, low, high, most, flatValue(span));
   }
 
@@ -129,8 +129,8 @@ export class LineChart {
     this.plot.setData([[x0, x1], [null, null]], true);
   }
 
-  /** Brings one line forward; of those that are not here, none. */
-  emphasise(key: string | null) {
+  /** Emphasizes a line; none if this chart does not have it. */
+  emphasize(key: string | null) {
     const next = this.lines.length > 1 && this.lines.some((line) => line.key === key) ? key : null;
     if (next === this.emphasis) return;
     this.emphasis = next;
@@ -149,7 +149,7 @@ export class LineChart {
     if (width > 0 && (width !== this.plot.width || height !== this.plot.height)) this.plot.setSize({ width, height });
   }
 
-  /** Moves the pointer to the value before or after; at first to the last or the first one in view. */
+  /** Moves the pointer to the previous or next point; initially to the last or first one in view. */
   nudge(by: -1 | 1) {
     const [x0, x1] = this.shownX();
     const left = this.plot.cursor.left ?? -1;
@@ -162,7 +162,7 @@ export class LineChart {
     this.movesByKey = false;
   }
 
-  /** Half (or twice) the range, around the pointer. */
+  /** Scales the range around the pointer. */
   zoomBy(factor: number) {
     const [x0, x1] = this.shownX();
     const left = this.plot.cursor.left ?? -1;
@@ -208,15 +208,15 @@ export class LineChart {
     if (line) this.options.onPick?.(line, line.extremes ? this.extremeAt(line, left, top) : null);
   }
 
-  private extremeAt(line: Line, left: number, top: number): Who | null {
+  private extremeAt(line: Line, left: number, top: number): BandCurve | null {
     const i = nearest(line.x, this.plot.posToVal(left, "x"));
-    const { lo, hi, who } = line.extremes!;
+    const { lo, hi, curveAt } = line.extremes!;
     if (i < 0) return null;
-    const away = (value: number) => Math.abs(this.plot.valToPos(value, "y") - top);
-    return who(i, away(lo[i]!) < away(hi[i]!) ? "lo" : "hi");
+    const distance = (value: number) => Math.abs(this.plot.valToPos(value, "y") - top);
+    return curveAt(i, distance(lo[i]!) < distance(hi[i]!) ? "lo" : "hi");
   }
 
-  /** The line nearest to a place in the plot, within 24 pixels. */
+  /** The line nearest to a position in the plot, within 24 pixels. */
   lineAt(left: number, top: number): Line | null {
     let best: Line | null = null;
     let distance = 24;
@@ -247,7 +247,7 @@ export class LineChart {
     const lines = this.emphasis === null ? this.lines : [...this.lines].sort((a, b) => Number(a.key === this.emphasis) - Number(b.key === this.emphasis));
     for (const line of lines) {
       const span = inside(line.x, x0, x1);
-      // Where there is a point every other pixel, nobody sees round corners, and they are most of the work.
+      // With a point every other pixel, round joins are invisible but dominate the cost of drawing.
       ctx.lineJoin = span[1] - span[0] > width / (2 * pixel()) ? "bevel" : "round";
       const dense = !line.raw && isArea(line, span, toY, width);
       const faint = this.emphasis !== null && this.emphasis !== line.key;
@@ -268,7 +268,7 @@ export class LineChart {
     this.drawName(ctx, left, top + height);
   }
 
-  /** What x is, in the corner below the values, where no label of an axis is. */
+  /** Draws the name of the x-axis in the lower left corner. */
   private drawName(ctx: CanvasRenderingContext2D, left: number, bottom: number) {
     ctx.save();
     ctx.font = `${Math.round(11 * rem() * pixel())}px ${fontFamily()}`;
@@ -279,7 +279,7 @@ export class LineChart {
     ctx.restore();
   }
 
-  /** NaN and infinities have no height: they are marked at the bottom, so that they are not overlooked. */
+  /** Marks NaN and infinities at the bottom of the chart. */
   private drawGaps(ctx: CanvasRenderingContext2D, toX: (x: number) => number, bottom: number) {
     const [x0, x1] = this.shownX();
     ctx.save();
@@ -306,7 +306,7 @@ export class LineChart {
 let size = 0;
 addEventListener("resize", () => (size = 0));
 
-/** How much larger than usual everything is, e.g. at 4K. */
+/** The scale factor of the layout relative to a root font of 14 px. */
 function rem(): number {
   size ||= parseFloat(getComputedStyle(document.documentElement).fontSize) / 14;
   return size;
@@ -320,7 +320,7 @@ function fontFamily(): string {
 
 function axisWidth(_: uPlot, values: string[] | null): number {
   const longest = values?.reduce((n, text) => Math.max(n, text?.length ?? 0), 0) ?? 0;
-  return Math.round((14 + Math.max(5, longest) * 6.3) * rem()); // the name of x stands below
+  return Math.round((14 + Math.max(5, longest) * 6.3) * rem()); // leaves room for the name of the x-axis below
 }
 
 export function xLabel(kind: XKind, value: number): string {

@@ -1,19 +1,19 @@
-// The lines of charts as a list: a tick, the color, the name, and the value at the pointer.
+// The lines of charts as a list: checkbox, color, name, and value at the pointer.
 import { useComputed } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { plural } from "../format";
-import { highlighted, pointed } from "./pointing";
+import { highlighted, hovered } from "./hover";
 
 export interface Entry { key: string; label: string; color: string; dash: readonly number[]; href?: string; title?: string; more?: ComponentChildren }
 
 interface Props {
   entries: readonly Entry[];
-  /** What the lines are, e.g. "run". */
+  /** A noun for the lines, e.g. "run". */
   what: string;
   hidden: ReadonlySet<string>;
   onHide: (hidden: ReadonlySet<string>) => void;
-  /** Between the head and the lines. */
+  /** Content between the header and the lines. */
   children?: ComponentChildren;
 }
 
@@ -38,7 +38,7 @@ export function LineList({ entries, what, hidden, onHide, children }: Props) {
           <input ref={all} type="checkbox" class="check" checked={shown === entries.length} onChange={() => onHide(shown === entries.length ? new Set(entries.map((entry) => entry.key)) : new Set())} />
           {shown === entries.length ? plural(entries.length, what) : `${shown} of ${plural(entries.length, what)}`}
         </label>
-        <At />
+        <HoveredX />
       </div>
       {children}
       <ul class="lines" aria-label={plural(entries.length, what)}>
@@ -56,12 +56,12 @@ export function LineList({ entries, what, hidden, onHide, children }: Props) {
   );
 }
 
-function At() {
-  const now = pointed.value;
-  return <span class="hint ellipsis line-list-at" title={now ? `${now.name}, ${now.place}` : undefined}>{now ? `${now.name.split("/").pop()}, ${now.place}` : ""}</span>;
+function HoveredX() {
+  const now = hovered.value;
+  return <span class="hint ellipsis line-list-at" title={now ? `${now.name}, ${now.x}` : undefined}>{now ? `${now.name.split("/").pop()}, ${now.x}` : ""}</span>;
 }
 
 function ValueAt({ of }: { of: string }) {
-  const value = useComputed(() => pointed.value?.values.get(of) ?? "");
+  const value = useComputed(() => hovered.value?.values.get(of) ?? "");
   return <span class="line-value">{value}</span>;
 }

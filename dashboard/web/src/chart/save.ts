@@ -1,4 +1,4 @@
-// Charts, maps and tables as pictures or as numbers.
+// Saves charts, heatmaps and tables as images or CSV.
 import { cssColor } from "../colors";
 import type { Line } from "./line";
 
@@ -12,13 +12,13 @@ function save(name: string, url: string) {
 
 const fileName = (title: string, ending: string) => `${title.replace(/[^\w.-]+/g, "_").replace(/^[_.]+|_+$/g, "") || "chart"}.${ending}`;
 
-const ratio = () => Math.max(2, window.devicePixelRatio || 1); // twice the pixels of a usual page
+const ratio = () => Math.max(2, window.devicePixelRatio || 1); // at least twice the resolution of the page
 const font = (size: number, weight = 400) => `${weight} ${size * ratio()}px ${getComputedStyle(document.body).fontFamily}`;
 const MARGIN = 14;
 const HEAD = 40;
 
-/** Where a picture with a title is drawn; what is in it begins below HEAD. Sizes in pixels of the canvas. */
-function paper(title: string, width: number, height: number): CanvasRenderingContext2D {
+/** Creates a canvas with a title; the content starts below HEAD. Sizes in canvas pixels. */
+function createPage(title: string, width: number, height: number): CanvasRenderingContext2D {
   const out = document.createElement("canvas");
   out.width = width;
   out.height = height;
@@ -28,62 +28,62 @@ function paper(title: string, width: number, height: number): CanvasRenderingCon
   ctx.fillStyle = cssColor("--ink");
   ctx.font = font(14, 600);
   ctx.textBaseline = "middle";
-  ctx.fillText(fitted(ctx, title, width - 2 * MARGIN * ratio()), MARGIN * ratio(), 20 * ratio());
+  ctx.fillText(truncate(ctx, title, width - 2 * MARGIN * ratio()), MARGIN * ratio(), 20 * ratio());
   ctx.font = font(11);
   ctx.fillStyle = cssColor("--ink-2");
   return ctx;
 }
 
-/** The text, or as much of its beginning as there is room for. */
-function fitted(ctx: CanvasRenderingContext2D, text: string, width: number): string {
+/** Truncates the text to a width. */
+function truncate(ctx: CanvasRenderingContext2D, text: string, width: number): string {
   if (ctx.measureText(text).width <= width) return text;
   let length = text.length;
   while (length > 0 && ctx.measureText(`${text.slice(0, length)}…`).width > width) length--;
   return `${text.slice(0, length)}…`;
 }
 
-function savePicture(title: string, ctx: CanvasRenderingContext2D) {
+function saveCanvas(title: string, ctx: CanvasRenderingContext2D) {
   ctx.canvas.toBlob((blob) => blob && save(fileName(title, "png"), URL.createObjectURL(blob)));
 }
 
-/** A chart as vectors. */
+/** Saves a chart as SVG. */
 export function saveSvg(title: string, svg: string) {
   save(fileName(title, "svg"), URL.createObjectURL(new Blob([svg], { type: "image/svg+xml" })));
 }
 
-const PIXELS = 2; // of a picture for one of the page
+const PNG_SCALE = 2; // canvas pixels per CSS pixel
 
-/** The same as points, twice as many each way as on the page. */
+/** Rasterizes an SVG chart at twice the resolution of the page. */
 export async function savePng(title: string, svg: string) {
   const image = new Image();
   image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svg)}`;
   await image.decode();
   const canvas = document.createElement("canvas");
-  [canvas.width, canvas.height] = [PIXELS * image.width, PIXELS * image.height];
+  [canvas.width, canvas.height] = [PNG_SCALE * image.width, PNG_SCALE * image.height];
   const ctx = canvas.getContext("2d")!;
   ctx.drawImage(image, 0, 0, canvas.width, canvas.height);
-  savePicture(title, ctx);
+  saveCanvas(title, ctx);
 }
 
-/** A map with its title, the names of its rows (as many as have room), and what is at its left and right end. */
+/** Saves a heatmap with its title, as many row names as fit, and the labels of its left and right end. */
 export function saveHeatPng(title: string, canvas: HTMLCanvasElement, rows: readonly string[], ends: readonly [string, string]) {
   const unit = ratio();
   const [left, top, width] = [90 * unit, HEAD * unit, 1000 * unit];
   const height = Math.max(12 * canvas.height, 120) * unit;
-  const ctx = paper(title, left + width + MARGIN * unit, top + height + 30 * unit);
+  const ctx = createPage(title, left + width + MARGIN * unit, top + height + 30 * unit);
   ctx.imageSmoothingEnabled = false;
   ctx.drawImage(canvas, left, top, width, height);
   ctx.fillText(ends[0], left, top + height + 14 * unit);
   ctx.textAlign = "right";
   ctx.fillText(ends[1], left + width, top + height + 14 * unit);
   const every = Math.ceil((12 * unit * rows.length) / height);
-  rows.forEach((row, i) => i % every === 0 && ctx.fillText(fitted(ctx, row, left - MARGIN * unit), left - 8 * unit, top + ((i + 0.5) * height) / rows.length));
-  savePicture(title, ctx);
+  rows.forEach((row, i) => i % every === 0 && ctx.fillText(truncate(ctx, row, left - MARGIN * unit), left - 8 * unit, top + ((i + 0.5) * height) / rows.length));
+  saveCanvas(title, ctx);
 }
 
 export interface Cell { text: string; number?: boolean; fill?: string; ink?: string }
 
-/** A table with its title; a column is as wide as its texts, up to 240 pixels. */
+/** Saves a table with its title; columns fit their content, up to 240 pixels. */
 export function saveTablePng(title: string, head: readonly string[], rows: readonly (readonly Cell[])[]) {
   const unit = ratio();
   const row = 22 * unit;
@@ -94,7 +94,7 @@ export function saveTablePng(title: string, head: readonly string[], rows: reado
   const widths = head.map((name, i) => rows.reduce((most, cells) => Math.max(most, textWidth(cells[i]?.text ?? "")), textWidth(name)) + 2 * pad);
   const lefts = widths.map((_, i) => MARGIN * unit + widths.slice(0, i).reduce((sum, width) => sum + width, 0));
   const titleWidth = measure.measureText(title).width * 1.5 + 2 * MARGIN * unit;
-  const ctx = paper(title, Math.max(titleWidth, lefts.at(-1)! + widths.at(-1)! + MARGIN * unit), (HEAD + MARGIN) * unit + (rows.length + 1) * row);
+  const ctx = createPage(title, Math.max(titleWidth, lefts.at(-1)! + widths.at(-1)! + MARGIN * unit), (HEAD + MARGIN) * unit + (rows.length + 1) * row);
   [head.map((text): Cell => ({ text })), ...rows].forEach((cells, i) => cells.forEach((cell, column) => {
     const [x, y, width] = [lefts[column]!, HEAD * unit + i * row, widths[column]!];
     if (cell.fill) {
@@ -104,20 +104,20 @@ export function saveTablePng(title: string, head: readonly string[], rows: reado
     ctx.fillStyle = cell.ink ?? cssColor(i === 0 ? "--ink-2" : "--ink");
     const right = cell.number ?? rows[0]?.[column]?.number ?? false;
     ctx.textAlign = right ? "right" : "left";
-    ctx.fillText(fitted(ctx, cell.text, width - 2 * pad + 1), right ? x + width - pad : x + pad, y + row / 2);
+    ctx.fillText(truncate(ctx, cell.text, width - 2 * pad + 1), right ? x + width - pad : x + pad, y + row / 2);
   }));
-  savePicture(title, ctx);
+  saveCanvas(title, ctx);
 }
 
 const cell = (text: string) => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
 
-/** Rows of a table; texts are quoted where they need it. */
+/** Saves rows as CSV. */
 export function saveRows(title: string, head: readonly string[], rows: readonly (readonly (string | number)[])[]) {
   const text = [head, ...rows].map((row) => row.map((one) => cell(String(one))).join(",")).join("\n");
   save(fileName(title, "csv"), URL.createObjectURL(new Blob([text + "\n"], { type: "text/csv" })));
 }
 
-/** What is drawn, where no server can give every value; `head` names a line, its x and its y. */
+/** Saves the drawn points as CSV, if no server can provide all values. `head`: column names of a line, its x and its y. */
 export function saveDrawnCsv(title: string, head: readonly [string, string, string], lines: readonly Line[]) {
   saveRows(title, head, lines.flatMap((line) => Array.from(line.x, (at, i) => [line.label, at, (line.raw ?? line.y)[i]!])));
 }

@@ -1,12 +1,12 @@
-// How lines and areas are drawn on a canvas.
+// Draws lines and areas on a canvas.
 import { type Line, nearest } from "./line";
 
 export const pixel = () => window.devicePixelRatio || 1;
 
-export type Map1 = (value: number) => number;
-export interface Pen { toX: Map1; toY: Map1; alpha: number; width?: number; dots?: boolean }
+export type Scale = (value: number) => number;
+export interface Pen { toX: Scale; toY: Scale; alpha: number; width?: number; dots?: boolean }
 
-export function scale(min: number, max: number, start: number, length: number, log: boolean): Map1 {
+export function scale(min: number, max: number, start: number, length: number, log: boolean): Scale {
   if (log) {
     const low = Math.log10(min);
     const per = length / (Math.log10(max) - low);
@@ -16,18 +16,18 @@ export function scale(min: number, max: number, start: number, length: number, l
   return (value) => start + (value - min) * per;
 }
 
-/** Whether a line goes up and down at every pixel, so that one would see a filled area. */
-export function isArea(line: Line, [from, to]: [number, number], toY: Map1, width: number): boolean {
+/** Whether a line oscillates so densely that it would look like a filled area. */
+export function isArea(line: Line, [from, to]: [number, number], toY: Scale, width: number): boolean {
   if (to - from < (0.8 * width) / pixel()) return false;
   let traveled = 0;
   for (let i = from + 1; i < to; i++) {
     const by = Math.abs(toY(line.y[i]!) - toY(line.y[i - 1]!));
-    if (by > 0) traveled += by; // not of NaN
+    if (by > 0) traveled += by; // false for NaN
   }
   return traveled > 12 * width;
 }
 
-/** Indices of the points between two x, and one more on each side. */
+/** Indices of the points between two x, with one more on each side. */
 export function inside(x: ArrayLike<number>, x0: number, x1: number): [number, number] {
   const n = x.length;
   if (n === 0) return [0, 0];
@@ -71,7 +71,7 @@ export function stroke(ctx: CanvasRenderingContext2D, line: Line, y: ArrayLike<n
   if (open && alone) dots.push([lastX, lastY]);
   ctx.stroke();
   ctx.setLineDash([]);
-  // A point without neighbors has no line: a dot stands for it. So do few points, where one wants to see them.
+  // A point without neighbors is drawn as a dot; with `dots`, so are all points of a short line.
   ctx.fillStyle = line.color;
   if (to - from <= 24 && pen.dots) for (let i = from; i < to; i++) dots.push([pen.toX(line.x[i]!), pen.toY(y[i]!)]);
   for (const [px, py] of dots) {

@@ -1,4 +1,4 @@
-// Ticks of axes and how numbers beside each other are written: round, in one unit, with equal decimals.
+// Axis ticks and consistent number formats: round values, one unit, equal decimals.
 import { isSeconds } from "../format";
 
 export interface Ticks { at: number[]; labels: string[] }
@@ -7,7 +7,7 @@ export interface Unit { size: number; suffix: string }
 const NONE: Unit = { size: 1, suffix: "" };
 const BYTES = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
-/** The unit for values of a metric that are about as large as `value`; the metric's name tells the kind. */
+/** The unit for values of a metric of the magnitude of `value`; the metric name implies the kind. */
 export function unitOf(name: string, value: number): Unit {
   const magnitude = Math.abs(value);
   if (/_bytes(_per_s)?$/.test(name)) {
@@ -27,16 +27,16 @@ export function unitOf(name: string, value: number): Unit {
 
 const isPercent = (name: string) => name.endsWith("percent") || name.endsWith(".utilization");
 
-/** Between what a metric can be, as its name tells; null where it does not. */
+/** The limits of a metric, if implied by its name; else null. */
 export function limitsOf(name: string): [number, number] | null {
   if (isPercent(name)) return [0, 100];
   return /(^|[/_.])(accuracy|precision|recall|f1|auc)$/.test(name) ? [0, 1] : null;
 }
 
-/** The smallest of 1, 2 and 5 times a power of ten that is not below `least`. */
-export function roundStep(least: number): number {
-  const power = 10 ** Math.floor(Math.log10(least));
-  for (const digit of [1, 2, 5, 10]) if (digit * power >= least * (1 - 1e-9)) return digit * power;
+/** The smallest of 1, 2 and 5 times a power of ten that is at least `min`. */
+export function roundStep(min: number): number {
+  const power = 10 ** Math.floor(Math.log10(min));
+  for (const digit of [1, 2, 5, 10]) if (digit * power >= min * (1 - 1e-9)) return digit * power;
   return 10 * power;
 }
 
@@ -48,7 +48,7 @@ function multiples(low: number, high: number, step: number): number[] {
   return ticks;
 }
 
-/** A number with exactly so many decimals. */
+/** A number with exactly `decimals` decimals. */
 export function fixed(value: number, decimals: number): string {
   if (Number.isNaN(value)) return "NaN";
   if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
@@ -56,8 +56,8 @@ export function fixed(value: number, decimals: number): string {
   return text.replace(/^-(?=[\d.,]*[1-9])/, "−").replace(/^-/, "");
 }
 
-/** Numbers that stand beside each other, one step apart, as texts that can be told apart. */
-function written(ticks: number[], step: number): string[] {
+/** Formats ticks that are one step apart such that their labels are distinct. */
+function formatTicks(ticks: number[], step: number): string[] {
   const largest = ticks.reduce((most, tick) => Math.max(most, Math.abs(tick)), 0);
   if (largest >= 1e6 || (largest > 0 && largest < 1e-3)) {
     const digits = Math.max(0, Math.min(14, Math.floor(Math.log10(largest) + 1e-9) - Math.floor(Math.log10(step) + 1e-9)));
@@ -67,14 +67,14 @@ function written(ticks: number[], step: number): string[] {
   return ticks.map((tick) => (tick === 0 ? "0" : fixed(tick, decimals)));
 }
 
-/** At most `most` ticks of an axis of values, all in the same unit. `flat`: the only value there is. */
-export function valueTicks(name: string, low: number, high: number, most: number, flat: number | null = null): Ticks {
+/** At most `maxTicks` ticks of a value axis in one unit. `flat`: the only value. */
+export function valueTicks(name: string, low: number, high: number, maxTicks: number, flat: number | null = null): Ticks {
   const unit = unitOf(name, Math.max(Math.abs(low), Math.abs(high)));
   if (flat !== null) return { at: [flat], labels: [significant(flat / unit.size, 4) + unit.suffix] };
-  const step = roundStep((high - low) / unit.size / Math.max(1, most));
+  const step = roundStep((high - low) / unit.size / Math.max(1, maxTicks));
   if (!Number.isFinite(step) || step <= 0) return { at: [], labels: [] };
   const ticks = multiples(low / unit.size, high / unit.size, step);
-  return { at: ticks.map((tick) => tick * unit.size), labels: written(ticks, step).map((text) => text + unit.suffix) };
+  return { at: ticks.map((tick) => tick * unit.size), labels: formatTicks(ticks, step).map((text) => text + unit.suffix) };
 }
 
 function significant(value: number, digits: number): string {
@@ -84,26 +84,26 @@ function significant(value: number, digits: number): string {
   return Number(value.toPrecision(digits)).toLocaleString("en-US", { maximumFractionDigits: 8 }).replace(/^-/, "−");
 }
 
-/** At most `most` round numbers of a logarithmic axis: 1, 2 and 5 times powers of ten, or powers alone; within less than that,
+/** At most `maxTicks` round ticks of a logarithmic axis: 1, 2 and 5 times powers of ten, or only powers of ten; within a decade,
  * multiples of a round step. */
-export function logTicks(low: number, high: number, most: number): number[] {
+export function logTicks(low: number, high: number, maxTicks: number): number[] {
   const first = Math.floor(Math.log10(low));
   const last = Math.ceil(Math.log10(high));
   if (!Number.isFinite(first) || !Number.isFinite(last)) return [];
   for (const digits of [[1, 2, 5], [1]]) {
-    const every = digits.length > 1 ? 1 : Math.max(1, Math.ceil((last - first) / most));
+    const every = digits.length > 1 ? 1 : Math.max(1, Math.ceil((last - first) / maxTicks));
     const ticks: number[] = [];
     for (let power = first; power <= last; power += every)
       for (const digit of digits) ticks.push(Number(`${digit}e${power}`));
     const shown = ticks.filter((tick) => tick >= low && tick <= high);
-    if (shown.length >= 2 && shown.length <= most) return shown;
+    if (shown.length >= 2 && shown.length <= maxTicks) return shown;
   }
-  return multiples(low, high, roundStep((high - low) / Math.max(2, most)));
+  return multiples(low, high, roundStep((high - low) / Math.max(2, maxTicks)));
 }
 
-export function logValueTicks(name: string, low: number, high: number, most: number, flat: number | null = null): Ticks {
-  if (flat !== null) return valueTicks(name, low, high, most, flat);
-  const at = logTicks(low, high, most);
+export function logValueTicks(name: string, low: number, high: number, maxTicks: number, flat: number | null = null): Ticks {
+  if (flat !== null) return valueTicks(name, low, high, maxTicks, flat);
+  const at = logTicks(low, high, maxTicks);
   return { at, labels: at.map((tick) => {
     const unit = unitOf(name, tick);
     return significant(tick / unit.size, 6) + unit.suffix;
@@ -112,29 +112,28 @@ export function logValueTicks(name: string, low: number, high: number, most: num
 
 const TIMES = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400];
 
-/** Seconds since the start, in the largest unit of which the step is a multiple. */
-export function timeTicks(low: number, high: number, most: number): Ticks {
-  const least = (high - low) / Math.max(1, most);
-  const step = least < 1 ? roundStep(least) : (TIMES.find((time) => time >= least * (1 - 1e-9)) ?? 86400 * roundStep(least / 86400));
+/** Ticks of seconds since start, in the largest unit that divides the step. */
+export function timeTicks(low: number, high: number, maxTicks: number): Ticks {
+  const minStep = (high - low) / Math.max(1, maxTicks);
+  const step = minStep < 1 ? roundStep(minStep) : (TIMES.find((time) => time >= minStep * (1 - 1e-9)) ?? 86400 * roundStep(minStep / 86400));
   if (!Number.isFinite(step) || step <= 0) return { at: [], labels: [] };
   const [size, suffix] = step >= 86400 ? [86400, " d"] : step >= 3600 ? [3600, " h"] : step >= 60 ? [60, " min"] : [1, " s"];
   const at = multiples(low, high, step);
-  return { at, labels: written(at.map((tick) => tick / size), step / size).map((text) => (text === "0" ? "0" : text + suffix)) };
+  return { at, labels: formatTicks(at.map((tick) => tick / size), step / size).map((text) => (text === "0" ? "0" : text + suffix)) };
 }
 
-/** Ticks of steps or epochs: whole numbers of steps; thousands as 10k. */
-export function placeTicks(low: number, high: number, most: number, whole: boolean): Ticks {
-  const least = roundStep((high - low) / Math.max(1, most));
-  if (!Number.isFinite(least) || least <= 0) return { at: [], labels: [] };
-  const step = whole ? Math.max(1, least) : least;
+/** Ticks of steps or epochs. `whole`: integers only. Thousands are written as 10k. */
+export function positionTicks(low: number, high: number, maxTicks: number, whole: boolean): Ticks {
+  const minStep = roundStep((high - low) / Math.max(1, maxTicks));
+  if (!Number.isFinite(minStep) || minStep <= 0) return { at: [], labels: [] };
+  const step = whole ? Math.max(1, minStep) : minStep;
   const at = multiples(low, high, step);
   const largest = Math.max(Math.abs(low), Math.abs(high));
   const [size, suffix] = largest >= 1e6 ? [1e6, "M"] : largest >= 1e4 ? [1e3, "k"] : [1, ""];
-  return { at, labels: written(at.map((tick) => tick / size), step / size).map((text) => (text === "0" ? "0" : text + suffix)) };
+  return { at, labels: formatTicks(at.map((tick) => tick / size), step / size).map((text) => (text === "0" ? "0" : text + suffix)) };
 }
 
-/** How the values of a metric that stand in one column are written: in one unit, with equal decimals. What would have lost its
- * digits by that is null. */
+/** Formats the values of a metric in a column: one unit, equal decimals. Null for a value that would lose significant digits. */
 export function columnFormat(name: string, values: readonly number[], digits = 4): (value: number) => string | null {
   const sizes = values.filter((value) => Number.isFinite(value) && value !== 0).map(Math.abs).sort((a, b) => a - b);
   const typical = sizes[Math.floor(sizes.length / 2)];
@@ -150,8 +149,8 @@ export function columnFormat(name: string, values: readonly number[], digits = 4
   };
 }
 
-/** How the numbers of one configuration key are written: as many decimals as the longest needs, of at most four digits each.
- * What needs a power of ten is written by itself. */
+/** Formats the numbers of a configuration key with equal decimals and at most four significant digits. Numbers that need an exponent
+ * are formatted separately. */
 export function settingFormat(values: readonly number[]): (value: number) => string {
   const needed = (value: number) => /\.(\d+)$/.exec(plainDigits(value))?.[1]?.length ?? 0;
   const alone = (value: number) => !Number.isFinite(value) || /e/.test(plainDigits(value)) || (value !== 0 && Math.abs(value) < 1e-4);

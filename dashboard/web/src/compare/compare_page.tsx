@@ -1,8 +1,8 @@
-// Runs beside each other: curves over each other or as a band, and where configuration, environment and results differ.
+// Comparison of runs: overlaid curves or a band, and differences in configuration, environment and results.
 import { useEffect, useMemo, useState } from "preact/hooks";
 import type { Plot } from "../chart/chart_card";
 import { ChartBoard, type BoardMetric } from "../chart/chart_board";
-import type { Line, Who } from "../chart/line";
+import type { Line, BandCurve } from "../chart/line";
 import { Stroke } from "../chart/line_list";
 import { columnFormat, settingFormat } from "../chart/ticks";
 import { cssColor, runStyles } from "../colors";
@@ -12,27 +12,27 @@ import { Icon } from "../parts/icons";
 import { toast, useNarrow } from "../parts/overlay";
 import { Tabs } from "../parts/tabs";
 import { go, link, route, setQuery } from "../router";
-import { source, tick, useAnswer, useThrottled, versions } from "../store";
-import { bestOf, byPlace, constantOf } from "../metrics";
+import { source, tick, useAsync, useThrottled, versions } from "../store";
+import { indexOfBest, compareMetrics, constantValue } from "../metrics";
 import { bandLine, sourceLabel } from "../run/plots";
 import { colorKey } from "../settings";
-import { labels, Legend, lookOf } from "./legend";
+import { labels, Legend, coloringOf } from "./legend";
 
-export const MOST_COMPARED = 50;
+export const MAX_COMPARED = 50;
 
 export function ComparePage() {
   const { query } = route.value;
   const text = query.get("runs") ?? "";
-  const ids = useMemo(() => [...new Set(text.split(",").filter(Boolean))].slice(0, MOST_COMPARED), [text]);
+  const ids = useMemo(() => [...new Set(text.split(",").filter(Boolean))].slice(0, MAX_COMPARED), [text]);
   const isGroup = query.get("view") === "group";
   const tab = query.get("tab") ?? "charts";
   const changed = useThrottled(ids.reduce((n, id) => n + (versions.value.get(id) ?? 0), 0), 2000);
-  const { value, error } = useAnswer<Comparison | null>(() => (ids.length > 1 ? source().compare(ids) : Promise.resolve(null)), [text, changed]);
+  const { value, error } = useAsync<Comparison | null>(() => (ids.length > 1 ? source().compare(ids) : Promise.resolve(null)), [text, changed]);
   useEffect(() => void (document.title = `${query.get("title") || "Compare"} · Lockstep`), [query.get("title")]);
   if (ids.length < 2) {
-    return <div class="empty"><h1>Compare runs</h1><p>Select two or more in the table, then press Compare. Up to {MOST_COMPARED} fit side by side.</p><a class="button primary" href={link([])}>Choose runs</a></div>;
+    return <div class="empty"><h1>Compare runs</h1><p>Select two or more runs in the table, then click Compare. At most {MAX_COMPARED} runs can be compared.</p><a class="button primary" href={link([])}>Select runs</a></div>;
   }
-  if (!value) return error ? <div class="empty"><h1>These runs cannot be compared</h1><p>{error.message}</p><a class="button" href={link([])}>All runs</a></div> : <p class="waiting">loading</p>;
+  if (!value) return error ? <div class="empty"><h1>Cannot compare these runs</h1><p>{error.message}</p><a class="button" href={link([])}>All runs</a></div> : <p class="waiting">Loading…</p>;
   const differing = value.config.filter((c) => c.differs).length + value.environment.filter((c) => c.differs).length;
   const tabs = ([["charts", "Charts", value.metrics.length], ["config", "Differences", differing], ["results", "Results", 0]] as const).map(([name, title, count]) =>
     ({ name, title, count, href: link(["compare"], { ...Object.fromEntries(query), tab: name === "charts" ? null : name }) }));
@@ -43,7 +43,7 @@ export function ComparePage() {
         <h1 class="ellipsis">{query.get("title") || plural(value.runs.length, "run")}</h1>
         {query.get("title") && <span class="dim">{plural(value.runs.length, "run")}</span>}
       </div>
-      <Tabs label="Parts of the comparison" tabs={tabs} current={tab} />
+      <Tabs label="Comparison tabs" tabs={tabs} current={tab} />
         {source().reportUrl(ids) && <span class="row run-acts"><a class="button" href={source().reportUrl(ids)!} download="comparison.html"><Icon name="download" size={14} />Export HTML</a></span>}
       </header>
       {tab === "charts" && <Curves comparison={value} isGroup={isGroup} />}
@@ -57,8 +57,8 @@ function Curves({ comparison, isGroup }: { comparison: Comparison; isGroup: bool
   const { runs } = comparison;
   const names = labels(runs);
   const { query } = route.value;
-  const look = lookOf(comparison, query.get("color") ?? colorKey.value);
-  const { styles } = look;
+  const coloring = coloringOf(comparison, query.get("color") ?? colorKey.value);
+  const { styles } = coloring;
   const off = query.get("off") ?? "";
   const hidden = useMemo(() => new Set(off.split(",").filter(Boolean)), [off]);
   const setHidden = (ids: ReadonlySet<string>) => setQuery({ off: [...ids].join(",") });
@@ -67,10 +67,10 @@ function Curves({ comparison, isGroup }: { comparison: Comparison; isGroup: bool
   const now = runs.map((run) => versions.value.get(run.id) ?? run.version).join() + changed;
   const metrics: BoardMetric[] = useMemo(() => comparison.metrics.map(({ name, values }) => {
     const cut = name.lastIndexOf("/");
-    return { name, section: cut > 0 ? name.slice(0, cut) : "", axis: name.startsWith("system/") ? "time" as const : "step" as const, constant: constantOf(values) };
+    return { name, section: cut > 0 ? name.slice(0, cut) : "", axis: name.startsWith("system/") ? "time" as const : "step" as const, constant: constantValue(values) };
   }), [comparison]);
   const plot = (of: BoardMetric, axis: Axis, smooth: number): Plot => ({
-    name: of.name, title: of.section ? of.name.slice(of.section.length + 1) : of.name, axis, version: `${now}|${isGroup}|${chosen.join()}|${smooth}|${look.key}`,
+    name: of.name, title: of.section ? of.name.slice(of.section.length + 1) : of.name, axis, version: `${now}|${isGroup}|${chosen.join()}|${smooth}|${coloring.key}`,
     csv: source().csvUrl({ runs, metric: of.name, sources: null }),
     load: async (range: Range | null, points: number): Promise<Line[]> => {
       const over = isGroup ? runs.filter((r) => chosen.includes(r.id)) : runs;
@@ -83,9 +83,9 @@ function Curves({ comparison, isGroup }: { comparison: Comparison; isGroup: bool
       return lines;
     },
   });
-  const pick = (line: Line, who: Who | null) => {
-    const id = who?.run ?? line.key;
-    if (isGroup && who) setQuery({ over: (chosen.includes(id) ? chosen.filter((c) => c !== id) : [...chosen, id]).join(",") });
+  const pick = (line: Line, curve: BandCurve | null) => {
+    const id = curve?.run ?? line.key;
+    if (isGroup && curve) setQuery({ over: (chosen.includes(id) ? chosen.filter((c) => c !== id) : [...chosen, id]).join(",") });
     else if (styles.has(id)) {
       toast(`Opened ${names.get(id) ?? id}`);
       go(["run", id], { m: route.value.query.get("m"), zoom: route.value.query.get("zoom") });
@@ -93,20 +93,20 @@ function Curves({ comparison, isGroup }: { comparison: Comparison; isGroup: bool
   };
   return (
     <div class={isGroup ? "" : "with-legend"}>
-    {!isGroup && <Side runs={runs} look={look} hidden={hidden} onHide={setHidden} />}
-    <ChartBoard metrics={metrics} plot={plot} onPick={pick} hidden={hidden} empty={<div class="empty"><h2>No values</h2><p>None of these runs logged a metric.</p></div>}>
+    {!isGroup && <RunLegend runs={runs} coloring={coloring} hidden={hidden} onHide={setHidden} />}
+    <ChartBoard metrics={metrics} plot={plot} onPick={pick} hidden={hidden} empty={<div class="empty"><h2>No metrics</h2><p>None of these runs logged metrics.</p></div>}>
       <div class="segmented" role="group" aria-label="Curves">
         <button type="button" aria-pressed={!isGroup} onClick={() => setQuery({ view: null })}>Each run</button>
-        <button type="button" aria-pressed={isGroup} onClick={() => setQuery({ view: "group" })} title="Median over all ranks of all runs, the middle 80 % of them, the smallest and the largest">Median & range</button>
+        <button type="button" aria-pressed={isGroup} onClick={() => setQuery({ view: "group" })} title="Median, 10th to 90th percentile, minimum and maximum over all ranks of all runs">Median & range</button>
       </div>
-      {isGroup && chosen.length > 0 && <button type="button" class="button mini" onClick={() => setQuery({ over: null })}>{plural(chosen.length, "run")} over it <Icon name="close" size={11} /></button>}
+      {isGroup && chosen.length > 0 && <button type="button" class="button mini" onClick={() => setQuery({ over: null })}>{plural(chosen.length, "run")} overlaid <Icon name="close" size={11} /></button>}
     </ChartBoard>
     </div>
   );
 }
 
-/** The list of runs beside the charts; where there is no room beside them, folded above them. */
-function Side(props: Parameters<typeof Legend>[0]) {
+/** The list of runs beside the charts, or collapsed above them in a narrow window. */
+function RunLegend(props: Parameters<typeof Legend>[0]) {
   return useNarrow(1000)
     ? <details class="legend-fold card"><summary>{plural(props.runs.length, "run")} and their colors</summary><Legend {...props} /></details>
     : <aside class="legend-side card" aria-label="Compared runs"><Legend {...props} /></aside>;
@@ -115,20 +115,20 @@ function Side(props: Parameters<typeof Legend>[0]) {
 function Differences({ comparison }: { comparison: Comparison }) {
   const [all, setAll] = useState(false);
   const [search, setSearch] = useState("");
-  const fits = (c: Compared) => (all || c.differs) && `${c.key} ${c.values.map(plain).join(" ")}`.toLowerCase().includes(search.toLowerCase());
+  const matches = (c: Compared) => (all || c.differs) && `${c.key} ${c.values.map(plain).join(" ")}`.toLowerCase().includes(search.toLowerCase());
   const parts = [["Configuration", comparison.config], ["Environment", comparison.environment]] as const;
   return (
     <div class="stack">
       <div class="tools">
         <div class="searchfield"><Icon name="search" /><input class="field" type="search" aria-label="Search keys and values" placeholder="Search keys and values" value={search} onInput={(event) => setSearch(event.currentTarget.value)} /></div>
-        <label class="row small"><input type="checkbox" class="check" checked={all} onChange={() => setAll(!all)} />Show equal values too</label>
+        <label class="row small"><input type="checkbox" class="check" checked={all} onChange={() => setAll(!all)} />Show identical values</label>
       </div>
       {parts.map(([title, entries]) => {
-        const shown = entries.filter(fits);
+        const shown = entries.filter(matches);
         return (
           <section class="card block" key={title}>
             <h2>{title}</h2>
-            {shown.length === 0 ? <p class="soft">{entries.some((e) => e.differs) ? "Nothing found." : `The same in all ${comparison.runs.length} runs.`}</p> : (
+            {shown.length === 0 ? <p class="soft">{entries.some((e) => e.differs) ? "No matches." : `Identical in all ${comparison.runs.length} runs.`}</p> : (
               <SideBySide name={title} runs={comparison.runs} rows={shown.map((entry) => {
                 const written = settingFormat(entry.values.filter((value): value is number => typeof value === "number"));
                 return { key: entry.key, differs: entry.differs, cells: entry.values.map((value, i) => (entry.missing?.[i] || (value === null && !entry.missing) ? "–" : typeof value === "number" ? written(value) : plain(value))), exact: entry.values.map(plain) };
@@ -154,8 +154,8 @@ function SideBySide({ name, runs, rows, numeric }: { name: string; runs: RunRow[
           <tr key={row.key} class={row.differs ? "" : "same"}>
             <th scope="row" class="mono">{row.key}</th>
             {row.cells.map((text, i) => {
-              const usual = row.differs && !numeric && runs.length > 2 && common !== null && common !== text;
-              return <td key={i} class={`mono ${numeric ? "num" : ""} ${usual ? "odd" : ""} ${row.best === i ? "best" : ""}`} title={row.exact?.[i]}>{text}{row.best === i && <span class="sr"> best</span>}</td>;
+              const isUncommon = row.differs && !numeric && runs.length > 2 && common !== null && common !== text;
+              return <td key={i} class={`mono ${numeric ? "num" : ""} ${isUncommon ? "odd" : ""} ${row.best === i ? "best" : ""}`} title={row.exact?.[i]}>{text}{row.best === i && <span class="sr"> best</span>}</td>;
             })}
           </tr>
         ))}</tbody>
@@ -164,7 +164,7 @@ function SideBySide({ name, runs, rows, numeric }: { name: string; runs: RunRow[
   );
 }
 
-/** What at least two have, most of them; null when all differ. */
+/** The most common cell; null if all differ. */
 function mostCommon(cells: string[]): string | null {
   const times = new Map<string, number>();
   for (const cell of cells) times.set(cell, (times.get(cell) ?? 0) + 1);
@@ -175,10 +175,10 @@ function mostCommon(cells: string[]): string | null {
 function Results({ comparison }: { comparison: Comparison }) {
   const [which, setWhich] = useState<"last" | "min" | "max" | "mean">("last");
   const [search, setSearch] = useState("");
-  const rows: SideRow[] = comparison.metrics.filter((m) => m.name.toLowerCase().includes(search.toLowerCase())).sort((a, b) => byPlace(a.name, b.name)).map(({ name, values }) => {
+  const rows: SideRow[] = comparison.metrics.filter((m) => m.name.toLowerCase().includes(search.toLowerCase())).sort((a, b) => compareMetrics(a.name, b.name)).map(({ name, values }) => {
     const numbers = values.map((v) => (v ? toNumber(v[which]) : NaN));
     const written = columnFormat(name, numbers);
-    return { key: name, differs: true, cells: values.map((v, i) => (v ? written(numbers[i]!) ?? metricValue(name, numbers[i]!) : "–")), best: bestOf(name, numbers), exact: numbers.map(String) };
+    return { key: name, differs: true, cells: values.map((v, i) => (v ? written(numbers[i]!) ?? metricValue(name, numbers[i]!) : "–")), best: indexOfBest(name, numbers), exact: numbers.map(String) };
   });
   return (
     <div class="stack">

@@ -1,15 +1,15 @@
-// All runs that a filter finds, however many, as one band per metric: median, the middle 80 %, smallest and largest over all their ranks.
+// All runs that match a filter as one band per metric: median, 10th to 90th percentile, minimum and maximum over all ranks.
 import { useEffect, useMemo } from "preact/hooks";
 import { ChartBoard, type BoardMetric } from "../chart/chart_board";
 import { rankColor } from "../colors";
 import type { Plot } from "../chart/chart_card";
-import type { Line, Who } from "../chart/line";
+import type { Line, BandCurve } from "../chart/line";
 import type { Axis, Field, Range, RunList } from "../data/source";
 import { plural } from "../format";
 import { Icon } from "../parts/icons";
 import { go, link, route } from "../router";
 import { bandLine, sourceLabel } from "../run/plots";
-import { source, tick, useAnswer, useThrottled } from "../store";
+import { source, tick, useAsync, useThrottled } from "../store";
 
 function boardMetrics(fields: Field[]): BoardMetric[] {
   return fields.filter(({ field }) => field.startsWith("metric.")).map(({ field }) => {
@@ -23,14 +23,14 @@ export function GroupPage() {
   const { query } = route.value;
   const filter = query.get("q") ?? "";
   const now = useThrottled(tick.value, 5000);
-  const list = useAnswer<RunList>(() => source().runs({ filter, sort: "-created", offset: 0, limit: 1, columns: [] }), [filter, now]);
-  const fields = useAnswer<Field[]>(() => source().fields(filter), [filter, now]);
+  const list = useAsync<RunList>(() => source().runs({ filter, sort: "-created", offset: 0, limit: 1, columns: [] }), [filter, now]);
+  const fields = useAsync<Field[]>(() => source().fields(filter), [filter, now]);
   const metrics = useMemo(() => boardMetrics(fields.value ?? []), [fields.value]);
   const title = query.get("title") || (list.value ? plural(list.value.matching, "run") : "Runs");
   useEffect(() => void (document.title = `${title} · Lockstep`), [title]);
   const error = list.error ?? fields.error;
-  if (error) return <div class="empty"><h1>This group cannot be shown</h1><p>{error.message}</p><a class="button" href={link([])}>All runs</a></div>;
-  if (!list.value || !fields.value) return <p class="waiting">loading</p>;
+  if (error) return <div class="empty"><h1>Cannot load this group</h1><p>{error.message}</p><a class="button" href={link([])}>All runs</a></div>;
+  if (!list.value || !fields.value) return <p class="waiting">Loading…</p>;
 
   const plot = (of: BoardMetric, axis: Axis, smooth: number): Plot => ({
     name: of.name, title: of.section ? of.name.slice(of.section.length + 1) : of.name, axis, version: `${now}|${smooth}`, csv: null,
@@ -39,8 +39,8 @@ export function GroupPage() {
       return band ? [bandLine(band, smooth, { key: "band", label: `median of ${band.curves.length} curves`, color: rankColor(0) }, (c) => `${c.run} ${sourceLabel(c.source)}`)] : [];
     },
   });
-  const pick = (_: Line, who: Who | null) => {
-    if (who?.run) go(["run", who.run], { m: query.get("m"), zoom: query.get("zoom") });
+  const pick = (_: Line, curve: BandCurve | null) => {
+    if (curve?.run) go(["run", curve.run], { m: query.get("m"), zoom: query.get("zoom") });
   };
   return (
     <div class="page compare-page">
@@ -48,9 +48,9 @@ export function GroupPage() {
         <h1 class="ellipsis">{title}</h1>
         {query.get("title") && <span class="dim" role="status">{plural(list.value.matching, "run")}</span>}
         <span class="spread" />
-        <a class="button" href={link([], { q: filter })}><Icon name="search" size={14} />List the runs</a>
+        <a class="button" href={link([], { q: filter })}><Icon name="search" size={14} />Show in table</a>
       </div>
-      <ChartBoard metrics={metrics} plot={plot} onPick={pick} empty={<div class="empty"><h2>No values</h2><p>None of these runs logged a metric.</p></div>} />
+      <ChartBoard metrics={metrics} plot={plot} onPick={pick} empty={<div class="empty"><h2>No metrics</h2><p>None of these runs logged metrics.</p></div>} />
     </div>
   );
 }

@@ -1,5 +1,5 @@
-// Shared by all pages of a browser, which allows six connections to a server: one stream of changes for all of them, as long
-// as one of them is visible.
+// A shared worker: one event stream for all pages of a browser while at least one of them is visible. Browsers allow only six
+// connections per server.
 import { listen, type StreamState } from "./stream";
 import type { FromWorker, ToWorker } from "./events";
 
@@ -7,11 +7,11 @@ const pages = new Set<MessagePort>();
 let state: StreamState = "live";
 let stop: (() => void) | null = null;
 
-const tell = (message: FromWorker) => pages.forEach((page) => page.postMessage(message));
+const broadcast = (message: FromWorker) => pages.forEach((page) => page.postMessage(message));
 
 function begin(since: number) {
   state = "live";
-  stop = listen(since, (changes) => tell({ changes }), (now) => tell({ state: (state = now) }));
+  stop = listen(since, (changes) => broadcast({ changes }), (now) => broadcast({ state: (state = now) }));
 }
 
 addEventListener("connect", (event) => {

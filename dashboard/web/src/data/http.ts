@@ -1,6 +1,6 @@
-// Data from `lockstep ui`.
+// The data source that requests data from `lockstep ui`.
 import { toNumber } from "../format";
-import { address, ask } from "./ask";
+import { apiUrl, request } from "./request";
 import { watch } from "./events";
 import type { Band, BandQuery, Curve, CurveQuery, DataSource } from "./source";
 
@@ -13,46 +13,46 @@ export function toArray(values: readonly unknown[], minus = 0): Float64Array {
   return out;
 }
 
-/** Requests for curves that come in the same frame and differ in the metric only go as one. */
+/** Combines requests of the same frame that differ only in the metric. */
 class Batch<Q extends { metric: string }, A> {
-  private waiting = new Map<string, { query: Q; metrics: Map<string, ((answer: A | Promise<A>) => void)[]> }>();
+  private pending = new Map<string, { query: Q; metrics: Map<string, ((result: A | Promise<A>) => void)[]> }>();
   private scheduled = false;
   constructor(private send: (query: Q, metrics: string[]) => Promise<Map<string, A>>, private none: () => A) {}
 
   get(query: Q): Promise<A> {
     const key = JSON.stringify({ ...query, metric: "" });
-    let group = this.waiting.get(key);
-    if (!group) this.waiting.set(key, (group = { query, metrics: new Map() }));
+    let group = this.pending.get(key);
+    if (!group) this.pending.set(key, (group = { query, metrics: new Map() }));
     const { metrics } = group;
-    const answer = new Promise<A>((resolve) => metrics.set(query.metric, [...(metrics.get(query.metric) ?? []), resolve]));
+    const result = new Promise<A>((resolve) => metrics.set(query.metric, [...(metrics.get(query.metric) ?? []), resolve]));
     if (!this.scheduled) {
       this.scheduled = true;
       queueMicrotask(() => setTimeout(() => this.flush()));
     }
-    return answer;
+    return result;
   }
 
   private flush() {
     this.scheduled = false;
-    const groups = [...this.waiting.values()];
-    this.waiting.clear();
+    const groups = [...this.pending.values()];
+    this.pending.clear();
     for (const { query, metrics } of groups) {
-      // A request line may have 8 KiB, and many curves in one answer would delay the first chart.
+      // A request line is limited to 8 KiB, and many curves in one response would delay the first chart.
       const inOrder = [...metrics.keys()].sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
-      for (const part of pieces(inOrder, 6, 3000)) {
-        const answer = this.send(query, part);
-        for (const metric of part) for (const resolve of metrics.get(metric)!) resolve(answer.then((all) => all.get(metric) ?? this.none()));
+      for (const part of chunks(inOrder, 6, 3000)) {
+        const results = this.send(query, part);
+        for (const metric of part) for (const resolve of metrics.get(metric)!) resolve(results.then((all) => all.get(metric) ?? this.none()));
       }
     }
   }
 }
 
-function* pieces(words: string[], most: number, letters: number): Generator<string[]> {
+function* chunks(words: string[], maxWords: number, maxLength: number): Generator<string[]> {
   let part: string[] = [];
   let length = 0;
   for (const word of words) {
     const size = encodeURIComponent(word).length + 8;
-    if (part.length > 0 && (part.length >= most || length + size > letters)) {
+    if (part.length > 0 && (part.length >= maxWords || length + size > maxLength)) {
       yield part;
       part = [];
       length = 0;
@@ -63,23 +63,23 @@ function* pieces(words: string[], most: number, letters: number): Generator<stri
   if (part.length > 0) yield part;
 }
 
-interface SeriesAnswer { series: { run: string; source: string; metric: string; raw: boolean; total: number; x: unknown[]; y: unknown[]; smooth?: unknown[] }[] }
+interface SeriesResponse { series: { run: string; source: string; metric: string; raw: boolean; total: number; x: unknown[]; y: unknown[]; smooth?: unknown[] }[] }
 type BandColumn = "x" | "mean" | "min" | "max" | "deviation" | "p10" | "median" | "p90";
-interface BandAnswer { bands: (Omit<Band, BandColumn> & Record<BandColumn, unknown[]>)[] }
+interface BandResponse { bands: (Omit<Band, BandColumn> & Record<BandColumn, unknown[]>)[] }
 
 async function sendCurves(query: CurveQuery, metrics: string[]): Promise<Map<string, Curve[]>> {
-  // Time counts from each run's own beginning, so runs that began at different times are asked for one by one.
+  // Times are relative to the start of each run, so runs with different start times are requested separately.
   const parts = query.x === "time" ? query.runs.map((run) => [run]) : [query.runs];
-  const answers = await Promise.all(parts.map((runs) => {
+  const responses = await Promise.all(parts.map((runs) => {
     const zero = query.x === "time" ? toNumber(runs[0]!.created) : 0;
-    return ask<SeriesAnswer>("series", {
+    return request<SeriesResponse>("series", {
       run: runs.map((run) => run.id), metric: metrics, source: query.sources, x: query.x, points: query.points, smooth: query.smooth || null,
       from: query.range ? query.range[0] + zero : null, to: query.range ? query.range[1] + zero : null,
-    }).then((answer) => ({ answer, zero }));
+    }).then((response) => ({ response, zero }));
   }));
   const found = new Map<string, Curve[]>(metrics.map((metric) => [metric, []]));
-  for (const { answer, zero } of answers) {
-    for (const { run, source, metric, raw, total, x, y, smooth } of answer.series) {
+  for (const { response, zero } of responses) {
+    for (const { run, source, metric, raw, total, x, y, smooth } of response.series) {
       found.get(metric)?.push({ run, source, metric, raw, total, x: toArray(x, zero), y: toArray(y), ...(smooth ? { smooth: toArray(smooth) } : {}) });
     }
   }
@@ -87,10 +87,10 @@ async function sendCurves(query: CurveQuery, metrics: string[]): Promise<Map<str
 }
 
 async function sendBands(query: BandQuery, metrics: string[]): Promise<Map<string, Band | null>> {
-  const answer = await ask<BandAnswer>("band", {
+  const response = await request<BandResponse>("band", {
     ...(Array.isArray(query.runs) ? { run: query.runs } : query.runs), metric: metrics, x: query.x, points: query.points, from: query.range?.[0], to: query.range?.[1],
   });
-  return new Map(answer.bands.map((band) => [band.metric, {
+  return new Map(response.bands.map((band) => [band.metric, {
     ...band, x: toArray(band.x), mean: toArray(band.mean), min: toArray(band.min), max: toArray(band.max), deviation: toArray(band.deviation),
     p10: toArray(band.p10), median: toArray(band.median), p90: toArray(band.p90),
   }]));
@@ -101,29 +101,29 @@ const bands = new Batch<BandQuery, Band | null>(sendBands, () => null);
 
 export const http: DataSource = {
   live: true,
-  server: () => ask("server"),
-  runs: ({ columns, ...query }) => ask("runs", { ...query, column: columns }),
-  fields: async (filter) => (await ask<{ fields: never[] }>("fields", { filter })).fields,
-  groups: async (by, filter, columns) => (await ask<{ groups: never[] }>("groups", { by, filter, column: columns })).groups,
-  run: (id) => ask(at(id)),
+  server: () => request("server"),
+  runs: ({ columns, ...query }) => request("runs", { ...query, column: columns }),
+  fields: async (filter) => (await request<{ fields: never[] }>("fields", { filter })).fields,
+  groups: async (by, filter, columns) => (await request<{ groups: never[] }>("groups", { by, filter, column: columns })).groups,
+  run: (id) => request(at(id)),
   curves: (query) => curves.get(query),
   band: (query) => bands.get(query),
-  heatmap: (run, metric, range, columns) => ask("heatmap", { run, metric, from: range?.[0], to: range?.[1], columns }),
-  images: async (run, name) => (await ask<{ items: never[] }>(`${at(run)}/images`, { name, limit: 200 })).items,
-  histograms: async (run, name, source) => (await ask<{ items: never[] }>(`${at(run)}/histograms`, { name, source, limit: 200 })).items,
-  table: (run, name, version, offset, rows) => ask(`${at(run)}/tables`, { name, at: version, offset, rows }),
-  texts: async (run) => (await ask<{ items: never[] }>(`${at(run)}/texts`, { level: "debug", offset: -500, limit: 500 })).items,
-  console: (run, stream, where) => ask(`${at(run)}/console`, { stream, bytes: 262144, ...where }),
-  searchConsole: (run, stream, search, from) => ask(`${at(run)}/console`, { stream, search, from, limit: 500 }),
-  alerts: async () => (await ask<{ alerts: never[] }>("alerts", { limit: 200 })).alerts,
-  compare: (runs) => ask("compare", { run: runs }),
-  artifacts: (run) => ask("artifacts", { run }),
-  files: async (run) => (await ask<{ files: never[] }>(`${at(run)}/files`)).files,
+  heatmap: (run, metric, range, columns) => request("heatmap", { run, metric, from: range?.[0], to: range?.[1], columns }),
+  images: async (run, name) => (await request<{ items: never[] }>(`${at(run)}/images`, { name, limit: 200 })).items,
+  histograms: async (run, name, source) => (await request<{ items: never[] }>(`${at(run)}/histograms`, { name, source, limit: 200 })).items,
+  table: (run, name, version, offset, rows) => request(`${at(run)}/tables`, { name, at: version, offset, rows }),
+  texts: async (run) => (await request<{ items: never[] }>(`${at(run)}/texts`, { level: "debug", offset: -500, limit: 500 })).items,
+  console: (run, stream, where) => request(`${at(run)}/console`, { stream, bytes: 262144, ...where }),
+  searchConsole: (run, stream, search, from) => request(`${at(run)}/console`, { stream, search, from, limit: 500 }),
+  alerts: async () => (await request<{ alerts: never[] }>("alerts", { limit: 200 })).alerts,
+  compare: (runs) => request("compare", { run: runs }),
+  artifacts: (run) => request("artifacts", { run }),
+  files: async (run) => (await request<{ files: never[] }>(`${at(run)}/files`)).files,
   fileUrl: (run, path) => `/api/${at(run)}/files/${pathOf(path)}`,
-  reportUrl: (runs) => address("report.html", { run: runs }),
-  csvUrl: ({ runs, metric, sources }) => address("series.csv", { run: runs.map((run) => run.id), metric, source: sources }),
-  change: (run, json) => ask(`${at(run)}/tags`, {}, { method: "POST", json }),
-  stop: (run, reason) => ask(`${at(run)}/stop`, {}, { method: "POST", json: { reason } }),
-  remove: async (run) => void (await ask(at(run), {}, { method: "DELETE", json: { confirm: run } })),
+  reportUrl: (runs) => apiUrl("report.html", { run: runs }),
+  csvUrl: ({ runs, metric, sources }) => apiUrl("series.csv", { run: runs.map((run) => run.id), metric, source: sources }),
+  change: (run, json) => request(`${at(run)}/tags`, {}, { method: "POST", json }),
+  stop: (run, reason) => request(`${at(run)}/stop`, {}, { method: "POST", json: { reason } }),
+  remove: async (run) => void (await request(at(run), {}, { method: "DELETE", json: { confirm: run } })),
   watch,
 };

@@ -1,14 +1,14 @@
-// Data that came with the page: a report (docs/dashboard_api.md, "Reports"). Nothing is asked for, nothing changes.
+// The data source of a report, whose data is inlined in the page (docs/dashboard_api.md, "Reports").
 import { smooth as smoothed } from "../chart/line";
 import { toNumber } from "../format";
 import { link } from "../router";
 import { toArray } from "./http";
-import { joinedBand, type Piece, placeOn } from "./report_band";
-import { chosenRuns, comparisonOf, runFields, runGroups, runList } from "./report_runs";
-import { type Axis, type Band, type BandQuery, type Comparison, type Curve, type CurveQuery, type DataSource, type Heatmap, type HistogramItem, type ImageItem, type Range, Refusal, type Run, type TablePage, type TextItem } from "./source";
+import { mergeBands, type BandPart, interpolateSteps } from "./report_band";
+import { filterRuns, comparisonOf, runFields, runGroups, runList } from "./report_runs";
+import { type Axis, type Band, type BandQuery, type Comparison, type Curve, type CurveQuery, type DataSource, type Heatmap, type HistogramItem, type ImageItem, type Range, ApiError, type Run, type TablePage, type TextItem } from "./source";
 
-/** As many as a report has of a curve (dashboard/api/report.cpp). */
-const MOST_COLUMNS = 2000;
+/** Same as kReportColumns in dashboard/api/report.cpp. */
+const MAX_COLUMNS = 2000;
 
 interface Report {
   exported: number;
@@ -19,17 +19,17 @@ interface Report {
   images: (ImageItem & { run?: string })[];
   heatmaps: (Heatmap & { run: string })[];
   histograms: { run: string; source: string; name: string; items: HistogramItem[] }[];
-  /** The last version of each, and its first rows. */
+  /** The first rows of the last version of each table. */
   tables: (TablePage & { run: string; source: string; name: string })[];
   texts: { run: string; items: TextItem[] }[];
-  /** The last lines; a report counts places in them by lines. */
+  /** The last lines; offsets in a report are line numbers. */
   console: { run: string; stream: string; lines: string[] }[];
   compare: Comparison | null;
 }
 
-const refuse = <T>(what: string): Promise<T> => Promise.reject(new Refusal("not_in_report", `${what} is not part of a report. Open the run in the dashboard: lockstep ui`));
+const unavailable = <T>(what: string): Promise<T> => Promise.reject(new ApiError("not_in_report", `${what} is not available in a report. Open the run in the dashboard: lockstep ui`));
 
-/** The points between two x, and one more on each side. */
+/** Indices of the points in a range of x, and one more on each side. */
 function cut(x: Float64Array, range: Range | null): [number, number] {
   if (!range) return [0, x.length];
   let from = 0;
@@ -41,10 +41,10 @@ function cut(x: Float64Array, range: Range | null): [number, number] {
 
 export function inlined(text: string): DataSource {
   const report = JSON.parse(text) as Report;
-  const found = (id: string) => report.runs.find((run) => run.id === id);
+  const findRun = (id: string) => report.runs.find((run) => run.id === id);
 
-  const curves = async (query: CurveQuery): Promise<Curve[]> => {
-    const answer: Curve[] = [];
+  const loadCurves = async (query: CurveQuery): Promise<Curve[]> => {
+    const curves: Curve[] = [];
     for (const { id, created } of query.runs) {
       const all = report.series.filter((s) => s.run === id && s.metric === query.metric);
       const chosen = query.sources === null ? all.slice(0, 1)
@@ -55,33 +55,33 @@ export function inlined(text: string): DataSource {
         const y = toArray(s.value);
         const [from, to] = cut(x, query.range);
         const smooth = query.smooth ? { smooth: smoothed(y, query.smooth).subarray(from, to) } : {};
-        answer.push({ run: s.run, source: s.source, metric: s.metric, raw: s.raw, total: s.total, x: x.subarray(from, to), y: y.subarray(from, to), ...smooth });
+        curves.push({ run: s.run, source: s.source, metric: s.metric, raw: s.raw, total: s.total, x: x.subarray(from, to), y: y.subarray(from, to), ...smooth });
       }
     }
-    return answer;
+    return curves;
   };
 
-  /** What is known of one run: its band, or else its curves. */
-  const pieces = (run: Run, metric: string, axis: Axis): Piece[] => {
+  /** The band of a run, or its curves if the report has no band. */
+  const parts = (run: Run, metric: string, axis: Axis): BandPart[] => {
     const curves = report.series.filter((s) => s.run === run.id && s.metric === metric);
     const ranks = curves.some((s) => s.source.startsWith("rank-")) ? curves.filter((s) => s.source.startsWith("rank-")) : curves;
     const created = toNumber(run.created);
-    const placeOf = (s: Report["series"][number]) => (axis === "step" ? (step: number) => step : placeOn(toArray(s.step), toArray(s[axis], axis === "time" ? created : 0)));
-    const kept = report.bands.find((b) => b.run === run.id && b.metric === metric);
-    if (kept && ranks[0]) return [{ ...(kept as unknown as Band), step: toArray(kept.x), mean: toArray(kept.mean), min: toArray(kept.min), max: toArray(kept.max), deviation: toArray(kept.deviation), p10: toArray(kept.p10), median: toArray(kept.median), p90: toArray(kept.p90), place: placeOf(ranks[0]) }];
+    const toXOf = (s: Report["series"][number]) => (axis === "step" ? (step: number) => step : interpolateSteps(toArray(s.step), toArray(s[axis], axis === "time" ? created : 0)));
+    const entry = report.bands.find((b) => b.run === run.id && b.metric === metric);
+    if (entry && ranks[0]) return [{ ...(entry as unknown as Band), step: toArray(entry.x), mean: toArray(entry.mean), min: toArray(entry.min), max: toArray(entry.max), deviation: toArray(entry.deviation), p10: toArray(entry.p10), median: toArray(entry.median), p90: toArray(entry.p90), toX: toXOf(ranks[0]) }];
     return ranks.map((s) => {
       const value = toArray(s.value);
       const known = Array.from(value, (v) => (Number.isNaN(v) ? 0 : 1));
       const curve = known.map((n) => n - 1);
-      return { curves: [{ run: s.run, source: s.source }], raw: s.raw, step: toArray(s.step), mean: value, min: value, max: value, deviation: new Float64Array(value.length), p10: value, median: value, p90: value, count: known, min_curve: curve, max_curve: curve, place: placeOf(s) };
+      return { curves: [{ run: s.run, source: s.source }], raw: s.raw, step: toArray(s.step), mean: value, min: value, max: value, deviation: new Float64Array(value.length), p10: value, median: value, p90: value, count: known, min_curve: curve, max_curve: curve, toX: toXOf(s) };
     });
   };
 
   const band = async (query: BandQuery): Promise<Band | null> => {
-    const runs = Array.isArray(query.runs) ? query.runs.flatMap((id) => found(id) ?? []) : chosenRuns(report.runs, query.runs.filter, report.exported);
-    const all = runs.flatMap((run) => pieces(run, query.metric, query.x));
+    const runs = Array.isArray(query.runs) ? query.runs.flatMap((id) => findRun(id) ?? []) : filterRuns(report.runs, query.runs.filter, report.exported);
+    const all = runs.flatMap((run) => parts(run, query.metric, query.x));
     if (all.length === 0) return null;
-    const whole = joinedBand(query.metric, all, query.x, MOST_COLUMNS);
+    const whole = mergeBands(query.metric, all, query.x, MAX_COLUMNS);
     const [from, to] = cut(whole.x, query.range);
     return {
       ...whole, x: whole.x.subarray(from, to), mean: whole.mean.subarray(from, to), min: whole.min.subarray(from, to), max: whole.max.subarray(from, to),
@@ -92,8 +92,8 @@ export function inlined(text: string): DataSource {
   const printed = (run: string, stream: string) => report.console.find((c) => c.run === run && c.stream === stream)?.lines ?? [];
 
   const table = async (run: string, name: string): Promise<TablePage> => {
-    const kept = report.tables.find((t) => t.run === run && t.name === name);
-    return kept ? { ...kept, versions: kept.versions.filter((v) => v.at === kept.at), num_rows: kept.rows.length } : refuse("This table");
+    const entry = report.tables.find((t) => t.run === run && t.name === name);
+    return entry ? { ...entry, versions: entry.versions.filter((v) => v.at === entry.at), num_rows: entry.rows.length } : unavailable("This table");
   };
 
   return {
@@ -101,14 +101,14 @@ export function inlined(text: string): DataSource {
     server: async () => ({ version: report.version, dir: "", seq: 0, indexing: { done: 1, total: 1 }, actions: false, token: false }),
     start: report.runs.length === 1 ? link(["run", report.runs[0]!.id]) : link(["compare"], { runs: report.runs.map((run) => run.id).join(",") }),
     runs: async (query) => runList(report.runs, query, report.exported),
-    fields: async (filter = "") => runFields(chosenRuns(report.runs, filter, report.exported)),
-    groups: async (by, filter, columns) => runGroups(chosenRuns(report.runs, filter, report.exported), by, columns),
-    run: async (id) => found(id) ?? refuse("This run"),
-    curves,
+    fields: async (filter = "") => runFields(filterRuns(report.runs, filter, report.exported)),
+    groups: async (by, filter, columns) => runGroups(filterRuns(report.runs, filter, report.exported), by, columns),
+    run: async (id) => findRun(id) ?? unavailable("This run"),
+    curves: loadCurves,
     band,
     heatmap: async (run, metric) => report.heatmaps.find((map) => map.run === run && map.metric === metric) ?? null,
     images: async (run, name) => report.images.filter((image) => image.name === name && (image.run === undefined || image.run === run)),
-    histograms: async (run, name, from) => report.histograms.find((h) => h.run === run && h.name === name && h.source === from)?.items ?? refuse("This histogram"),
+    histograms: async (run, name, from) => report.histograms.find((h) => h.run === run && h.name === name && h.source === from)?.items ?? unavailable("This histogram"),
     table,
     texts: async (run) => report.texts.find((t) => t.run === run)?.items ?? [],
     console: async (run, stream, where) => {
@@ -123,15 +123,15 @@ export function inlined(text: string): DataSource {
       return { matches, end: lines.length, size: lines.length };
     },
     alerts: async () => report.runs.flatMap((run) => run.alerts),
-    compare: async (ids) => (report.compare ? comparisonOf(report.compare, ids) : refuse("A comparison")),
+    compare: async (ids) => (report.compare ? comparisonOf(report.compare, ids) : unavailable("A comparison")),
     artifacts: async () => ({ artifacts: [], problems: [] }),
     files: async () => [],
     fileUrl: () => null,
     reportUrl: () => null,
     csvUrl: () => null,
-    change: () => refuse("Tagging"),
-    stop: () => refuse("Stopping"),
-    remove: () => refuse("Deleting"),
+    change: () => unavailable("Tagging"),
+    stop: () => unavailable("Stopping"),
+    remove: () => unavailable("Deleting"),
     watch: () => () => undefined,
   };
 }

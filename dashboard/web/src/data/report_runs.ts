@@ -1,12 +1,12 @@
-// The runs of a report as a list: filtered, ordered, grouped and with columns, as /api/runs, /api/fields and /api/groups do it.
+// The run list of a report: filtering, sorting, grouping and columns as in /api/runs, /api/fields and /api/groups.
 import { toNumber } from "../format";
-import { type Contents, filterOf } from "./filter";
+import { type FieldValues, parseFilter } from "./filter";
 import type { Comparison, Field, Group, Run, RunList, RunQuery, Spread } from "./source";
 
 function leaf(config: unknown, path: string): unknown {
   if (path === "") return config;
   if (config === null || typeof config !== "object" || Array.isArray(config)) return undefined;
-  // Keys may have dots themselves.
+  // Keys may contain dots.
   for (const [key, value] of Object.entries(config)) {
     if (key !== path && !path.startsWith(`${key}.`)) continue;
     const found = leaf(value, path.slice(key.length + 1));
@@ -15,37 +15,37 @@ function leaf(config: unknown, path: string): unknown {
   return undefined;
 }
 
-function configured(config: unknown, path: string): Contents {
+function configValues(config: unknown, path: string): FieldValues {
   const value = leaf(config, path);
   if (value === undefined || value === null) return [];
   if (typeof value === "number" || typeof value === "boolean" || typeof value === "string") return [value];
   return Array.isArray(value) || Object.keys(value).length === 0 ? [JSON.stringify(value)] : [];
 }
 
-function measured(run: Run, total: string, name: string): Contents {
+function metricValues(run: Run, total: string, name: string): FieldValues {
   if (total === "last" && run.summary[name] !== undefined) return [toNumber(run.summary[name])];
   const metric = run.metrics.find((m) => m.name === name);
   return metric ? [toNumber(metric[total as "last" | "min" | "max" | "mean" | "count" | "step"])] : [];
 }
 
-export function contents(run: Run, field: string): Contents {
-  if (field.startsWith("config.")) return configured(run.config, field.slice(7));
+export function fieldValues(run: Run, field: string): FieldValues {
+  if (field.startsWith("config.")) return configValues(run.config, field.slice(7));
   const [, total, name] = /^(last|min|max|mean|count|step)\((.+)\)$/.exec(field) ?? [];
-  if (total && name) return measured(run, total, name);
-  if (field.startsWith("metric.") || field.includes("/")) return measured(run, "last", field.replace(/^metric\./, ""));
+  if (total && name) return metricValues(run, total, name);
+  if (field.startsWith("metric.") || field.includes("/")) return metricValues(run, "last", field.replace(/^metric\./, ""));
   if (field === "tag") return run.tags;
   const value = (run as unknown as Record<string, unknown>)[field];
   if (value === null || value === undefined || value === "") return [];
   return ["created", "updated", "duration", "epoch"].includes(field) ? [toNumber(value)] : [value as string | number];
 }
 
-const place = (value: Contents[number] | undefined) => (value === undefined ? 2 : typeof value === "number" && Number.isNaN(value) ? 1 : 0);
+const sortClass = (value: FieldValues[number] | undefined) => (value === undefined ? 2 : typeof value === "number" && Number.isNaN(value) ? 1 : 0);
 const KINDS = ["number", "boolean", "string"];
 
-/** Runs without a value come last, and before them those with NaN, in both directions. */
-function order(a: Contents[number] | undefined, b: Contents[number] | undefined): { apart: number; within: number } {
-  const apart = place(a) - place(b);
-  if (apart !== 0 || place(a) > 0) return { apart, within: 0 };
+/** In both directions: runs with a value, then those with NaN, then those without a value. */
+function order(a: FieldValues[number] | undefined, b: FieldValues[number] | undefined): { apart: number; within: number } {
+  const apart = sortClass(a) - sortClass(b);
+  if (apart !== 0 || sortClass(a) > 0) return { apart, within: 0 };
   const kinds = KINDS.indexOf(typeof a) - KINDS.indexOf(typeof b);
   return { apart: 0, within: kinds !== 0 ? kinds : a! < b! ? -1 : a! > b! ? 1 : 0 };
 }
@@ -53,7 +53,7 @@ function order(a: Contents[number] | undefined, b: Contents[number] | undefined)
 function sorted(runs: Run[], by: string): Run[] {
   const down = by.startsWith("-");
   const field = down ? by.slice(1) : by;
-  return runs.map((run) => ({ run, value: contents(run, field)[0] })).sort((a, b) => {
+  return runs.map((run) => ({ run, value: fieldValues(run, field)[0] })).sort((a, b) => {
     const { apart, within } = order(a.value, b.value);
     return apart || (down ? -within : within);
   }).map(({ run }) => run);
@@ -61,18 +61,18 @@ function sorted(runs: Run[], by: string): Run[] {
 
 const newestFirst = (runs: readonly Run[]) => sorted([...runs], "-created");
 
-export function chosenRuns(runs: readonly Run[], filter: string, now: number): Run[] {
-  return newestFirst(runs).filter(filterOf(filter, contents, now));
+export function filterRuns(runs: readonly Run[], filter: string, now: number): Run[] {
+  return newestFirst(runs).filter(parseFilter(filter, fieldValues, now));
 }
 
-const sent = (value: Contents[number]) => (typeof value !== "number" || Number.isFinite(value) ? value : Number.isNaN(value) ? "nan" : value > 0 ? "inf" : "-inf");
+const toWire = (value: FieldValues[number]) => (typeof value !== "number" || Number.isFinite(value) ? value : Number.isNaN(value) ? "nan" : value > 0 ? "inf" : "-inf");
 
 export function runList(runs: readonly Run[], { filter, sort, offset, limit, columns }: RunQuery, now: number): RunList {
-  const chosen = sorted(chosenRuns(runs, filter, now), sort);
+  const chosen = sorted(filterRuns(runs, filter, now), sort);
   return {
     total: runs.length, matching: chosen.length, offset, seq: 0, indexing: { done: 1, total: 1 },
     runs: chosen.slice(offset, offset + limit).map((run) => ({
-      ...run, values: Object.fromEntries(columns.flatMap((column) => contents(run, column).slice(0, 1).map((value) => [column, sent(value)]))),
+      ...run, values: Object.fromEntries(columns.flatMap((column) => fieldValues(run, column).slice(0, 1).map((value) => [column, toWire(value)]))),
     })),
   };
 }
@@ -89,8 +89,8 @@ export function runFields(runs: readonly Run[]): Field[] {
     for (const field of [...paths(run.config).map((path) => `config.${path}`), ...run.metrics.map((m) => `metric.${m.name}`)]) {
       const use = uses.get(field) ?? { runs: 0, types: new Set(), values: new Set() };
       use.runs++;
-      use.types.add(field.startsWith("metric.") ? "number" : typeof contents(run, field)[0]);
-      if (field.startsWith("config.")) use.values.add(JSON.stringify(contents(run, field)));
+      use.types.add(field.startsWith("metric.") ? "number" : typeof fieldValues(run, field)[0]);
+      if (field.startsWith("config.")) use.values.add(JSON.stringify(fieldValues(run, field)));
       uses.set(field, use);
     }
   }
@@ -99,15 +99,15 @@ export function runFields(runs: readonly Run[]): Field[] {
 }
 
 function spreadOf(runs: readonly Run[], column: string): Spread | null {
-  const numbers = runs.flatMap((run) => contents(run, column).slice(0, 1)).filter((value): value is number => typeof value === "number" && !Number.isNaN(value));
+  const numbers = runs.flatMap((run) => fieldValues(run, column).slice(0, 1)).filter((value): value is number => typeof value === "number" && !Number.isNaN(value));
   return numbers.length === 0 ? null : { mean: numbers.reduce((a, b) => a + b, 0) / numbers.length, min: Math.min(...numbers), max: Math.max(...numbers), count: numbers.length };
 }
 
 export function runGroups(runs: readonly Run[], by: string, columns: readonly string[]): Group[] {
   const groups = new Map<string, Group>();
   for (const run of runs) {
-    const values = contents(run, by);
-    for (const value of values.length > 0 ? values.map(sent) : [null]) {
+    const values = fieldValues(run, by);
+    for (const value of values.length > 0 ? values.map(toWire) : [null]) {
       const key = JSON.stringify(value);
       const group = groups.get(key) ?? { value, runs: 0, states: {}, ids: [] };
       group.runs++;
@@ -125,10 +125,10 @@ export function runGroups(runs: readonly Run[], by: string, columns: readonly st
   });
 }
 
-/** Only some of the runs of a comparison, in the order asked for. */
+/** A comparison reduced to the runs `ids`, in that order. */
 export function comparisonOf(whole: Comparison, ids: readonly string[]): Comparison {
-  const places = ids.map((id) => whole.runs.findIndex((run) => run.id === id)).filter((i) => i >= 0);
-  const pick = <T>(values: readonly T[]) => places.map((i) => values[i]!);
+  const indices = ids.map((id) => whole.runs.findIndex((run) => run.id === id)).filter((i) => i >= 0);
+  const pick = <T>(values: readonly T[]) => indices.map((i) => values[i]!);
   const entries = (all: Comparison["config"]) => all.map((entry) => {
     const values = pick(entry.values);
     const missing = pick(entry.missing ?? entry.values.map((value) => value === null));

@@ -1,7 +1,7 @@
-// Where the dashboard's data comes from, as an interface: a server (http.ts) or a report that carries its data (inlined.ts).
-// The shapes are those of docs/dashboard_api.md.
+// The interface of the data sources: a server (http.ts), or a report with inlined data (inlined.ts). The types correspond to
+// docs/dashboard_api.md.
 import type { Planned } from "../progress";
-import type { Sent } from "../format";
+import type { WireNumber } from "../format";
 
 export type RunState = "running" | "finished" | "failed" | "killed" | "preempted" | "lost" | "damaged";
 export type Axis = "step" | "epoch" | "time";
@@ -17,15 +17,15 @@ export interface RunRow {
   signal: number | null;
   failed_rank: number | null;
   reason: string;
-  created: Sent;
-  updated: Sent;
-  duration: Sent;
+  created: WireNumber;
+  updated: WireNumber;
+  duration: WireNumber;
   host: string;
   world_size: number;
   num_ranks: number;
   step: number | null;
-  epoch: Sent | null;
-  /** How long it is going to be; absent in logs of earlier versions. */
+  epoch: WireNumber | null;
+  /** The planned length; absent in logs of earlier versions. */
   planned?: Planned | null;
   tags: string[];
   note: string;
@@ -46,10 +46,10 @@ export interface Source {
   host: string;
   pid?: number;
   state?: RunRow["state"];
-  created?: Sent;
-  updated?: Sent;
+  created?: WireNumber;
+  updated?: WireNumber;
   step?: number | null;
-  epoch?: Sent | null;
+  epoch?: WireNumber | null;
   summary?: Record<string, unknown>;
 }
 
@@ -63,12 +63,12 @@ export interface Metric {
   max: unknown;
   mean: unknown;
   step: number;
-  /** With those that are NaN. */
+  /** Including NaN. */
   count: number;
   num_nan: number;
 }
 
-export interface Alert { run: string; source: string; time: Sent; level: string; title: string; text: string; step?: number | null }
+export interface Alert { run: string; source: string; time: WireNumber; level: string; title: string; text: string; step?: number | null }
 export interface Media { kind: "image" | "histogram" | "table"; name: string; sources: string[]; count: number; first_step: number; last_step: number }
 export interface ConsoleStream { stream: string; attempt: number; node: number; local_rank: number; rank: number; kind: string; path: string | null; bytes: number; modified: number }
 export interface Checkpoint { name: string; step: number; bytes: number; modified: number }
@@ -94,13 +94,13 @@ export interface Indexing { done: number; total: number }
 export interface ServerInfo { version: string; dir: string; seq: number; indexing: Indexing; actions: boolean; token: boolean }
 export interface RunList { total: number; matching: number; offset: number; seq: number; indexing: Indexing; runs: RunRow[] }
 export interface RunQuery { filter: string; sort: string; offset: number; limit: number; columns: string[] }
-/** `differs`: of the configuration, whether the runs have different values there. */
+/** `differs`: whether the runs have different values (configuration only). */
 export interface Field { field: string; type: "number" | "text" | "bool" | "mixed"; runs: number; differs?: boolean }
 export interface Spread { mean: unknown; min: unknown; max: unknown; count: number }
 export interface Group { value: unknown; runs: number; states: Record<string, number>; ids: string[]; values?: Record<string, Spread> }
 
 export interface CurveQuery {
-  runs: { id: string; created: Sent }[];
+  runs: { id: string; created: WireNumber }[];
   metric: string;
   sources: string[] | "*" | "ranks" | null;
   x: Axis;
@@ -108,10 +108,10 @@ export interface CurveQuery {
   points: number;
   smooth: number;
 }
-/** x=time counts from the run's beginning. `smooth` is there when it was asked for. */
+/** With x=time, x is relative to the start of the run. `smooth` is present if requested. */
 export interface Curve { run: string; source: string; metric: string; raw: boolean; total: number; x: Float64Array; y: Float64Array; smooth?: Float64Array }
 
-/** `runs`: their ids, or the filter that finds them. */
+/** `runs`: ids, or a filter. */
 export interface BandQuery { runs: string[] | { filter: string }; metric: string; x: Axis; range: Range | null; points: number }
 export interface Band {
   metric: string;
@@ -131,11 +131,11 @@ export interface Band {
 }
 
 export interface Heatmap { metric: string; sources: string[]; from: number; to: number; edges: number[]; columns: number; mean: (number | null)[][]; max: (number | null)[][]; smallest: number; largest: number }
-export interface ImageItem { source: string; name: string; step: number; time: Sent; epoch: Sent; at: number; width: number; height: number; caption: string; url: string }
-export interface HistogramItem { source: string; step: number; time: Sent; epoch: Sent; edges: number[]; counts: number[] }
-export interface TableVersion { source: string; step: number; time: Sent; epoch: Sent; at: number }
+export interface ImageItem { source: string; name: string; step: number; time: WireNumber; epoch: WireNumber; at: number; width: number; height: number; caption: string; url: string }
+export interface HistogramItem { source: string; step: number; time: WireNumber; epoch: WireNumber; edges: number[]; counts: number[] }
+export interface TableVersion { source: string; step: number; time: WireNumber; epoch: WireNumber; at: number }
 export interface TablePage { versions: TableVersion[]; at: number; columns: string[]; rows: unknown[][]; num_rows: number }
-export interface TextItem { source: string; time: Sent; level: string; line: string }
+export interface TextItem { source: string; time: WireNumber; level: string; line: string }
 export interface ConsolePage { stream: string; begin: number; end: number; size: number; lines: string[] }
 export interface ConsoleMatches { matches: { offset: number; line: string }[]; end: number; size: number }
 export interface MetricSummary { last: unknown; min: unknown; max: unknown; mean: unknown; step: number; count: number; num_nan: number }
@@ -148,20 +148,20 @@ export interface Comparison {
 export interface Compared { key: string; differs: boolean; values: unknown[]; missing?: boolean[] }
 export interface ArtifactFile { path: string; bytes: number; sha256: string; url: string }
 export interface Artifact {
-  name: string; type: string; version: number; aliases: string[]; digest: string; bytes: number; created: Sent;
+  name: string; type: string; version: number; aliases: string[]; digest: string; bytes: number; created: WireNumber;
   made_by: string | null; used_by: string[]; metadata: Record<string, unknown>; files: ArtifactFile[];
 }
 export interface RunFile { path: string; bytes: number; modified: number }
 export interface Changes { seq: number; runs: RunRow[]; removed: string[]; indexing: Indexing; reset: boolean }
 
-/** What the data came with; a report has no console, say, and cannot act. */
+/** Implemented by a server or a report; a report is read-only and does not contain everything. */
 export interface DataSource {
   readonly live: boolean;
-  /** The address to begin with, where none is given. */
+  /** The initial route, if the URL has none. */
   readonly start?: string;
   server(): Promise<ServerInfo>;
   runs(query: RunQuery): Promise<RunList>;
-  /** Of the runs that fit, or of all. */
+  /** Of the runs that match the filter, or of all. */
   fields(filter?: string): Promise<Field[]>;
   groups(by: string, filter: string, columns: string[]): Promise<Group[]>;
   run(id: string): Promise<Run>;
@@ -178,27 +178,27 @@ export interface DataSource {
   compare(runs: string[]): Promise<Comparison>;
   artifacts(run: string | null): Promise<{ artifacts: Artifact[]; problems: string[] }>;
   files(run: string): Promise<RunFile[]>;
-  /** Where a browser gets it, or null where it cannot. */
+  /** The download URL, or null if unavailable. */
   fileUrl(run: string, path: string): string | null;
   reportUrl(runs: string[]): string | null;
   csvUrl(query: Pick<CurveQuery, "runs" | "metric" | "sources">): string | null;
   change(run: string, change: { add?: string[]; remove?: string[]; note?: string }): Promise<RunRow>;
   stop(run: string, reason: string): Promise<RunRow>;
   remove(run: string): Promise<void>;
-  /** Calls back at every change until the returned function is called. */
+  /** Reports changes until the returned function is called. */
   watch(since: number, onChanges: (changes: Changes) => void, onConnection: (state: Connection) => void): () => void;
 }
 
 export type Connection = "live" | "polling" | "lost";
 
-/** An answer that is an error, in the server's words. */
-export class Refusal extends Error {
+/** An error response of the server. */
+export class ApiError extends Error {
   constructor(readonly code: string, message: string, readonly column?: number) {
     super(message);
   }
 }
 
-/** A damaged run says so before anything else. */
+/** "damaged" takes precedence over the outcome. */
 export function shownState(run: Pick<RunRow, "state" | "problems">): RunState {
   return run.problems.length > 0 && run.state !== "running" ? "damaged" : run.state;
 }

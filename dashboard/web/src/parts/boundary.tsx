@@ -1,4 +1,4 @@
-// What is shown in place of a part of the page that failed, so that the rest of it stays.
+// An error boundary: shows an error in place of a failed component and keeps the rest of the page.
 import { Component, type ComponentChildren } from "preact";
 import { link } from "../router";
 
@@ -19,7 +19,7 @@ export class Boundary extends Component<Props, { error: Error | null }> {
     if (!error) return children;
     return (
       <div class="empty" role="alert">
-        <h2>This part of the page failed</h2>
+        <h2>Something went wrong</h2>
         <p>{error.message}</p>
         <p class="small dim">This is a bug in the dashboard. The run and its files are not affected.</p>
         <p class="row">

@@ -1,4 +1,4 @@
-// Small drawings, all on a grid of 16.
+// Icons, on a 16 × 16 grid.
 import type { ComponentChildren } from "preact";
 
 const PATHS = {

@@ -1,9 +1,9 @@
-// What lies over the page: popovers, dialogs, short messages.
+// Overlays: popovers, dialogs and toasts.
 import { signal } from "@preact/signals";
 import type { ComponentChildren, RefObject } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
-/** A button and what opens below it. Escape, a click elsewhere, or leaving it by Tab closes it. */
+/** A button that opens a panel. Escape or a click outside closes the panel. */
 export function Popover(props: {
   label: ComponentChildren; name?: string; class?: string; menu?: boolean; align?: "left" | "right";
   children: (close: () => void) => ComponentChildren;
@@ -19,16 +19,16 @@ export function Popover(props: {
       <button ref={button} type="button" class={props.class ?? "button"} aria-label={props.name} title={props.name} aria-expanded={open} aria-haspopup={props.menu ? "menu" : "dialog"} onClick={() => setOpen(!open)}>
         {props.label}
       </button>
-      {open && <Sheet anchor={button} name={props.name ?? "options"} menu={props.menu ?? false} align={props.align ?? "left"} close={close}>{props.children(close)}</Sheet>}
+      {open && <PopoverPanel anchor={button} name={props.name ?? "options"} menu={props.menu ?? false} align={props.align ?? "left"} close={close}>{props.children(close)}</PopoverPanel>}
     </>
   );
 }
 
-function Sheet(props: { anchor: RefObject<HTMLElement | null>; name: string; menu: boolean; align: "left" | "right"; close: () => void; children: ComponentChildren }) {
-  const sheet = useRef<HTMLDivElement>(null);
+function PopoverPanel(props: { anchor: RefObject<HTMLElement | null>; name: string; menu: boolean; align: "left" | "right"; close: () => void; children: ComponentChildren }) {
+  const panel = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => {
     const box = props.anchor.current!.getBoundingClientRect();
-    const own = sheet.current!;
+    const own = panel.current!;
     const width = own.offsetWidth;
     const height = own.offsetHeight;
     const left = props.align === "right" ? box.right - width : box.left;
@@ -38,12 +38,12 @@ function Sheet(props: { anchor: RefObject<HTMLElement | null>; name: string; men
     (own.querySelector<HTMLElement>("[data-first], input, button, a") ?? own).focus();
   }, []);
   useEffect(() => {
-    const away = (event: Event) => {
+    const onPointerDown = (event: Event) => {
       const target = event.target as Node;
-      if (!sheet.current?.contains(target) && !props.anchor.current?.contains(target)) props.close();
+      if (!panel.current?.contains(target) && !props.anchor.current?.contains(target)) props.close();
     };
-    addEventListener("pointerdown", away, true);
-    return () => removeEventListener("pointerdown", away, true);
+    addEventListener("pointerdown", onPointerDown, true);
+    return () => removeEventListener("pointerdown", onPointerDown, true);
   }, []);
   const onKeyDown = (event: KeyboardEvent) => {
     if (event.key === "Escape") {
@@ -52,19 +52,19 @@ function Sheet(props: { anchor: RefObject<HTMLElement | null>; name: string; men
     }
     if (props.menu && (event.key === "ArrowDown" || event.key === "ArrowUp")) {
       event.preventDefault();
-      const items = [...sheet.current!.querySelectorAll<HTMLElement>("button, a")];
+      const items = [...panel.current!.querySelectorAll<HTMLElement>("button, a")];
       const at = items.indexOf(document.activeElement as HTMLElement);
       items[(at + (event.key === "ArrowDown" ? 1 : items.length - 1)) % items.length]?.focus();
     }
   };
   return (
-    <div ref={sheet} class={`popover ${props.menu ? "menu" : ""}`} role={props.menu ? "group" : "dialog"} aria-label={props.name} tabIndex={-1} onKeyDown={onKeyDown}>
+    <div ref={panel} class={`popover ${props.menu ? "menu" : ""}`} role={props.menu ? "group" : "dialog"} aria-label={props.name} tabIndex={-1} onKeyDown={onKeyDown}>
       {props.children}
     </div>
   );
 }
 
-export function Dialog(props: { title: string; wide?: boolean; close: () => void; children: ComponentChildren; feet?: ComponentChildren; onSubmit?: () => void }) {
+export function Dialog(props: { title: string; wide?: boolean; close: () => void; children: ComponentChildren; footer?: ComponentChildren; onSubmit?: () => void }) {
   const dialog = useRef<HTMLDialogElement>(null);
   useEffect(() => {
     const before = document.activeElement as HTMLElement | null;
@@ -75,21 +75,21 @@ export function Dialog(props: { title: string; wide?: boolean; close: () => void
     <dialog ref={dialog} class={props.wide ? "wide" : ""} aria-label={props.title} onClose={props.close} onClick={(event) => event.target === dialog.current && props.close()}>
       <form method="dialog" onSubmit={(event) => { event.preventDefault(); props.onSubmit?.(); }}>
         <div class="body"><h2>{props.title}</h2>{props.children}</div>
-        {props.feet && <div class="feet">{props.feet}</div>}
+        {props.footer && <div class="footer">{props.footer}</div>}
       </form>
     </dialog>
   );
 }
 
-/** Whether the window is at most so wide. */
+/** Whether the window is at most `pixels` wide. */
 export function useNarrow(pixels: number): boolean {
   const [narrow, setNarrow] = useState(() => matchMedia(`(max-width: ${pixels}px)`).matches);
   useEffect(() => {
     const query = matchMedia(`(max-width: ${pixels}px)`);
-    const look = () => setNarrow(query.matches);
-    look();
-    query.addEventListener("change", look);
-    return () => query.removeEventListener("change", look);
+    const update = () => setNarrow(query.matches);
+    update();
+    query.addEventListener("change", update);
+    return () => query.removeEventListener("change", update);
   }, [pixels]);
   return narrow;
 }

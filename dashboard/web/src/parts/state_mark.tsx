@@ -1,4 +1,4 @@
-// What became of a run: a shape, a word and a color that say the same.
+// The state of a run as a shape, a word and a color.
 import { signalName } from "../format";
 import type { RunState } from "../data/source";
 
@@ -12,13 +12,13 @@ const SHAPES = {
   damaged: <path d="M7 1.8 13 12H8.4L7 9.4 8.2 7.2 6.4 5.6M5.6 12H1L5.4 4.4" fill="none" stroke="currentColor" stroke-width="1.5" stroke-linecap="round" stroke-linejoin="round" />,
 };
 
-export interface Ending {
+export interface Outcome {
   state: RunState;
   exit?: number | null | undefined;
   signal?: number | null | undefined;
 }
 
-export function stateText({ state, exit, signal }: Ending): string {
+export function stateText({ state, exit, signal }: Outcome): string {
   if (state === "failed") {
     if (signal) return `failed · ${signalName(signal)}`;
     return exit ? `failed · ${exit}` : "failed";
@@ -27,7 +27,7 @@ export function stateText({ state, exit, signal }: Ending): string {
   return state;
 }
 
-export function StateMark(props: Ending & { title?: string | undefined }) {
+export function StateMark(props: Outcome & { title?: string | undefined }) {
   return (
     <span class={`state ${props.state}`} title={props.title}>
       <svg width="1rem" height="1rem" viewBox="0 0 14 14" aria-hidden="true">{SHAPES[props.state] ?? SHAPES.lost}</svg>

@@ -1,4 +1,4 @@
-// Artifacts: versions, aliases, who made and used them, and their files.
+// Artifacts: versions, aliases, the runs that created and used them, and their files.
 import { useState } from "preact/hooks";
 import type { Artifact } from "../data/source";
 import { ago, fileSize, moment, plain, plural } from "../format";
@@ -6,7 +6,7 @@ import { Icon } from "../parts/icons";
 import { link } from "../router";
 import { useNow } from "../store";
 
-/** Ids of a rank's entry end with the rank; the page is that of the run. */
+/** The run id of an entry, which has a suffix for its rank if several ranks log. */
 const runOf = (entry: string) => entry.replace(/-rank-\d+$/, "");
 
 export function ArtifactList({ artifacts, run }: { artifacts: Artifact[]; run?: string }) {
@@ -28,7 +28,7 @@ function Version({ artifact, run }: { artifact: Artifact; run: string | undefine
   const [open, setOpen] = useState(false);
   const now = useNow(30000);
   const maker = artifact.made_by ? runOf(artifact.made_by) : null;
-  const role = run === undefined ? "" : maker === run ? "made by this run" : "used by this run";
+  const role = run === undefined ? "" : maker === run ? "created by this run" : "used by this run";
   return (
     <li class="version">
       <div class="row wrap">
@@ -38,7 +38,7 @@ function Version({ artifact, run }: { artifact: Artifact; run: string | undefine
         {role && <span class="dim small">{role}</span>}
         <span class="spread" />
         <span class="row lineage small">
-          {maker ? <a class="link ellipsis" href={link(["run", maker])} title={`Made by ${maker}`}>{maker}</a> : <span class="dim">added by hand</span>}
+          {maker ? <a class="link ellipsis" href={link(["run", maker])} title={`Created by ${maker}`}>{maker}</a> : <span class="dim">added manually</span>}
           <Icon name="right" size={12} />
           <span>{artifact.used_by.length === 0 ? <span class="dim">unused</span> : artifact.used_by.slice(0, 3).map((user) => <a class="link" key={user} href={link(["run", runOf(user)])}>{runOf(user)}</a>)}{artifact.used_by.length > 3 && ` and ${artifact.used_by.length - 3} more`}</span>
         </span>
@@ -49,7 +49,7 @@ function Version({ artifact, run }: { artifact: Artifact; run: string | undefine
         <div class="version-more">
           <dl class="pairs"><div><dt>digest</dt><dd class="mono">{artifact.digest}</dd></div>{Object.entries(artifact.metadata).map(([key, value]) => <div key={key}><dt class="ellipsis">{key}</dt><dd class="mono">{plain(value)}</dd></div>)}</dl>
           <FileTable files={artifact.files} />
-          <p class="hint">From a terminal: <code>lockstep artifacts get {artifact.name}:v{artifact.version}</code></p>
+          <p class="hint">Download in a terminal: <code>lockstep artifacts get {artifact.name}:v{artifact.version}</code></p>
         </div>
       )}
     </li>
@@ -61,7 +61,7 @@ export function FileTable({ files }: { files: { path: string; bytes: number; url
   return (
     <div class="scroll-x" tabIndex={0} role="region" aria-label="Files">
       <table class="plain">
-        <thead><tr><th>File</th><th class="num">Size</th>{files[0]?.modified !== undefined && <th>Changed</th>}</tr></thead>
+        <thead><tr><th>File</th><th class="num">Size</th>{files[0]?.modified !== undefined && <th>Modified</th>}</tr></thead>
         <tbody>{files.map((file) => (
           <tr key={file.path}>
             <td class="mono">{file.url ? <a class="link" href={file.url} download={file.path.split("/").pop()}>{file.path}</a> : file.path}</td>

@@ -1,4 +1,4 @@
-// What a run was told: its configuration, with what was only a default marked, its command, and where it ran.
+// The configuration of a run, with defaults marked, its command and its environment.
 import { useState } from "preact/hooks";
 import type { Run } from "../data/source";
 import { plain } from "../format";
@@ -7,7 +7,7 @@ import { toast } from "../parts/overlay";
 
 export interface Leaf { path: string; value: unknown }
 
-/** Every value of a nested configuration by its path. Lists are values. */
+/** The values of a nested configuration with their paths. Lists are values. */
 export function leaves(value: unknown, path = ""): Leaf[] {
   if (value !== null && typeof value === "object" && !Array.isArray(value) && Object.keys(value).length > 0)
     return Object.entries(value).flatMap(([key, member]) => leaves(member, path ? `${path}.${key}` : key));
@@ -29,7 +29,7 @@ export function ConfigTab({ run }: { run: Run }) {
         <div class="searchfield"><Icon name="search" /><input class="field" type="search" aria-label="Search the configuration" placeholder="Search keys and values" value={search} onInput={(event) => setSearch(event.currentTarget.value)} /></div>
         {run.defaults && <label class="row small"><input type="checkbox" class="check" checked={onlySet} onChange={() => setOnlySet(!onlySet)} />Hide defaults</label>}
         <span class="spread" />
-        <button type="button" class="button" onClick={() => void copyText(run.command.map(quoteWord).join(" "))}><Icon name="file" size={14} />Copy the command</button>
+        <button type="button" class="button" onClick={() => void copyText(run.command.map(quoteWord).join(" "))}><Icon name="file" size={14} />Copy command</button>
       </div>
       <div class="config-grid">
         {[...sections].map(([name, own]) => (
@@ -37,9 +37,9 @@ export function ConfigTab({ run }: { run: Run }) {
             <h2>{name}</h2>
             <dl class="pairs">
               {own.map(({ path, value }) => {
-                const usual = isDefault(path);
+                const isDefaultValue = isDefault(path);
                 const key = path.includes(".") ? path.slice(name.length + 1) : path;
-                return <div key={path} class={usual ? "usual" : ""}><dt class="ellipsis" title={path}>{key}</dt><dd class="mono" title={usual ? "the default" : undefined}>{plain(value)}{usual && <span class="tag">default</span>}</dd></div>;
+                return <div key={path} class={isDefaultValue ? "usual" : ""}><dt class="ellipsis" title={path}>{key}</dt><dd class="mono" title={isDefaultValue ? "Default value" : undefined}>{plain(value)}{isDefaultValue && <span class="tag">default</span>}</dd></div>;
               })}
             </dl>
           </section>
@@ -55,7 +55,7 @@ export function ConfigTab({ run }: { run: Run }) {
           </dl>
         </section>
       </div>
-      {shown.length === 0 && <div class="empty"><h2>Nothing found</h2><p>No key or value contains <code>{search}</code>.</p></div>}
+      {shown.length === 0 && <div class="empty"><h2>No matches</h2><p>No key or value contains <code>{search}</code>.</p></div>}
     </div>
   );
 }

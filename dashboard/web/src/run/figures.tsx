@@ -1,34 +1,34 @@
-// The results of a run, each with its latest value, its best, and a small curve.
+// The key metrics of a run: latest value, best value and a sparkline.
 import { useMemo } from "preact/hooks";
 import { columnFormat } from "../chart/ticks";
 import { cssColor } from "../colors";
 import type { Curve, Metric, Run } from "../data/source";
 import { metricValue, plural, toNumber } from "../format";
-import { better } from "../metrics";
+import { betterDirection } from "../metrics";
 import { setQuery } from "../router";
-import { source, useAnswer } from "../store";
+import { source, useAsync } from "../store";
 
-const MOST = 5;
+const MAX_FIGURES = 5;
 const POINTS = 60;
 const [WIDTH, HEIGHT] = [84, 26];
 
 const isFigure = (name: string) => !/^(system|rank|data|time)\//.test(name) && !/\/(lr|grad_norm)$/.test(name);
-const rate = (name: string) => (name === "eval/accuracy" ? 0 : /^(eval|test)\//.test(name) ? 1 : name === "train/loss" ? 2 : /per_s$/.test(name) ? 3 : 4);
+const priority = (name: string) => (name === "eval/accuracy" ? 0 : /^(eval|test)\//.test(name) ? 1 : name === "train/loss" ? 2 : /per_s$/.test(name) ? 3 : 4);
 
 export function figuresOf(metrics: readonly Metric[]): Metric[] {
-  return metrics.filter((m) => isFigure(m.name)).sort((a, b) => rate(a.name) - rate(b.name) || a.name.localeCompare(b.name)).slice(0, MOST);
+  return metrics.filter((m) => isFigure(m.name)).sort((a, b) => priority(a.name) - priority(b.name) || a.name.localeCompare(b.name)).slice(0, MAX_FIGURES);
 }
 
 export function Figures({ run }: { run: Run }) {
   const shown = useMemo(() => figuresOf(run.metrics), [run]);
   const names = shown.map((m) => m.name).join("\n");
-  const curves = useAnswer<Curve[][]>(() => Promise.all(shown.map((m) => source().curves({ runs: [{ id: run.id, created: run.created }], metric: m.name, sources: null, x: "step", range: null, points: POINTS, smooth: 0 }))), [run.id, run.version, names]);
+  const curves = useAsync<Curve[][]>(() => Promise.all(shown.map((m) => source().curves({ runs: [{ id: run.id, created: run.created }], metric: m.name, sources: null, x: "step", range: null, points: POINTS, smooth: 0 }))), [run.id, run.version, names]);
   if (shown.length === 0) return null;
   return (
     <ul class="figures" aria-label="Latest results">
       {shown.map((m, i) => ({ m, curve: curves.value?.[i]?.[0], ...textOf(m) })).map(({ m, curve, last, more }) => (
         <li key={m.name}>
-          <button type="button" title={`Show the chart of ${m.name}`} onClick={() => setQuery({ m: m.name })}>
+          <button type="button" title={`Show chart of ${m.name}`} onClick={() => setQuery({ m: m.name })}>
             <span class="figure-text">
               <span class="figure-name" title={m.name}>{m.name}</span>
               <span class="figure-value" title={String(toNumber(m.last))}>{last}</span>
@@ -42,13 +42,13 @@ export function Figures({ run }: { run: Run }) {
   );
 }
 
-/** The latest value, and beside it the best or the mean, with equal decimals. */
+/** The latest value, and the best or the mean, with equal decimals. */
 function textOf(m: Metric): { last: string; more: string } {
-  const way = /per_s$/.test(m.name) ? null : better(m.name);
-  const [last, other] = [toNumber(m.last), toNumber(way === "less" ? m.min : way === "more" ? m.max : m.mean)];
+  const direction = /per_s$/.test(m.name) ? null : betterDirection(m.name);
+  const [last, other] = [toNumber(m.last), toNumber(direction === "lower" ? m.min : direction === "higher" ? m.max : m.mean)];
   const format = columnFormat(m.name, [last, other]);
   const written = (value: number) => format(value) ?? metricValue(m.name, value);
-  const more = m.count < 2 ? plural(m.count, "value") : `${way ? "best" : "mean"} ${written(other)}`;
+  const more = m.count < 2 ? plural(m.count, "value") : `${direction ? "best" : "mean"} ${written(other)}`;
   return { last: written(last), more };
 }
 
@@ -59,8 +59,8 @@ function Spark({ curve }: { curve: Curve | undefined }) {
 
 function sparkPath(curve: Curve | undefined): string {
   if (!curve || curve.x.length < 2) return "";
-  const there = Array.from(curve.y).filter(Number.isFinite);
-  const [low, high] = [Math.min(...there), Math.max(...there)];
+  const finite = Array.from(curve.y).filter(Number.isFinite);
+  const [low, high] = [Math.min(...finite), Math.max(...finite)];
   const [x0, x1] = [curve.x[0]!, curve.x[curve.x.length - 1]!];
   let text = "";
   let open = false;

@@ -1,4 +1,4 @@
-// What images, histograms and tables have in common.
+// Controls shared by images, histograms and tables.
 
 export function StepSlider({ steps, at, onChange, name }: { steps: number[]; at: number; onChange: (at: number) => void; name: string }) {
   if (steps.length < 2) return <span class="dim small">step {steps[0]?.toLocaleString("en-US")}</span>;

@@ -5,13 +5,13 @@ import { saveHeatPng, saveRows } from "../chart/save";
 import type { HistogramItem, ImageItem, Media, Run } from "../data/source";
 import { number, plural } from "../format";
 import { Dialog } from "../parts/overlay";
-import { source, useAnswer } from "../store";
+import { source, useAsync } from "../store";
 import { SaveButtons, StepSlider } from "./media_parts";
 import { Tables } from "./tables";
 
 export function MediaTab({ run }: { run: Run }) {
   if (run.media.length === 0) {
-    return <div class="empty"><h2>No images, histograms or tables</h2><p>A program with Lockstep inside logs them with its tracker; see docs/tracking.md.</p></div>;
+    return <div class="empty"><h2>No images, histograms or tables</h2><p>Programs log them with the tracker API; see docs/tracking.md.</p></div>;
   }
   const kinds = ["image", "histogram", "table"] as const;
   return (
@@ -27,7 +27,7 @@ export function MediaTab({ run }: { run: Run }) {
 }
 
 function Images({ run, media }: { run: Run; media: Media }) {
-  const { value, error } = useAnswer<ImageItem[]>(() => source().images(run.id, media.name), [run.id, media.name, media.count]);
+  const { value, error } = useAsync<ImageItem[]>(() => source().images(run.id, media.name), [run.id, media.name, media.count]);
   const [chosen, setChosen] = useState<number | null>(null);
   const [large, setLarge] = useState<ImageItem | null>(null);
   if (!value) return <p class="soft small" role="alert">{error?.message}</p>;
@@ -45,14 +45,14 @@ function Images({ run, media }: { run: Run; media: Media }) {
           </li>
         ))}
       </ul>
-      {large && <Dialog wide title={large.caption || large.name} close={() => setLarge(null)} feet={<button type="button" class="button" onClick={() => setLarge(null)}>Close</button>}><img class={`large-image ${large.width < 256 ? "crisp" : ""}`} src={large.url} alt={large.caption || large.name} /><p class="hint">step {large.step} · {large.source} · {large.width} × {large.height}</p></Dialog>}
+      {large && <Dialog wide title={large.caption || large.name} close={() => setLarge(null)} footer={<button type="button" class="button" onClick={() => setLarge(null)}>Close</button>}><img class={`large-image ${large.width < 256 ? "crisp" : ""}`} src={large.url} alt={large.caption || large.name} /><p class="hint">step {large.step} · {large.source} · {large.width} × {large.height}</p></Dialog>}
     </>
   );
 }
 
-/** Time to the right, values upwards, how many as the color; below, the one at a chosen step. */
+/** A heatmap of counts over steps (horizontal) and values (vertical); below it, the histogram at the selected step. */
 function Histograms({ run, media }: { run: Run; media: Media }) {
-  const { value, error } = useAnswer<HistogramItem[]>(() => source().histograms(run.id, media.name, media.sources[0]!), [run.id, media.name, media.count]);
+  const { value, error } = useAsync<HistogramItem[]>(() => source().histograms(run.id, media.name, media.sources[0]!), [run.id, media.name, media.count]);
   const [chosen, setChosen] = useState<number | null>(null);
   const canvas = useRef<HTMLCanvasElement>(null);
   const items = value ?? [];
@@ -99,7 +99,7 @@ function Histograms({ run, media }: { run: Run; media: Media }) {
   );
 }
 
-/** Values between two bounds, a bin that is cut counting in part. */
+/** The number of values between two bounds; bins that overlap in part count in proportion. */
 function countBetween({ edges, counts }: HistogramItem, from: number, to: number): number {
   let sum = 0;
   for (let i = 0; i < counts.length; i++) {

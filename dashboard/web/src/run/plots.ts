@@ -1,4 +1,4 @@
-// The lines of a run's metric: one curve, all nodes, or the band over its ranks with the chosen ones over it.
+// The lines of a metric of a run: one curve, one per node, or a band over its ranks with selected ranks overlaid.
 import type { Plot } from "../chart/chart_card";
 import type { BoardMetric } from "../chart/chart_board";
 import { type Line, smooth as smoothed } from "../chart/line";
@@ -6,7 +6,7 @@ import { rankColor, rankDash, runColor } from "../colors";
 import type { Axis, Band, Curve, Metric, Range, Run } from "../data/source";
 import { source } from "../store";
 
-/** Which ranks one sees: the band over all, every one by itself, or the band with some over it. */
+/** The ranks to show: a band over all, each rank, or a band with these ranks overlaid. */
 export type Ranks = "band" | "all" | number[];
 
 export function ranksOf(text: string | null): Ranks {
@@ -23,19 +23,19 @@ function curveLine(curve: Curve, look: Partial<Line> & { label: string; color: s
   return { key: `${curve.run}/${curve.source}`, x: curve.x, y: curve.smooth ?? curve.y, ...(curve.smooth ? { raw: curve.y } : {}), ...look };
 }
 
-export function bandLine(band: Band, smooth: number, look: { key: string; label: string; color: string; dash?: number[] }, who: (curve: { run: string; source: string }) => string): Line {
+export function bandLine(band: Band, smooth: number, look: { key: string; label: string; color: string; dash?: number[] }, labelOf: (curve: { run: string; source: string }) => string): Line {
   return {
     ...look,
     x: band.x,
     y: smooth ? smoothed(band.median, smooth) : band.median,
     ...(smooth ? { raw: band.median } : {}),
     width: 1.8,
-    band: { lo: band.p10, hi: band.p90, name: "10 to 90 %" },
+    band: { lo: band.p10, hi: band.p90, name: "10th–90th percentile" },
     extremes: {
       lo: band.min, hi: band.max, mean: band.mean, deviation: band.deviation,
-      who: (at, end) => {
+      curveAt: (at, end) => {
         const curve = band.curves[(end === "lo" ? band.min_curve : band.max_curve)[at] ?? -1];
-        return curve ? { ...curve, label: who(curve) } : null;
+        return curve ? { ...curve, label: labelOf(curve) } : null;
       },
     },
   };
@@ -49,14 +49,14 @@ function rankLine(curve: Curve, many: boolean): Line {
 async function rankLines(run: Run, metric: Metric, ranks: Ranks, query: { x: Axis; range: Range | null; points: number; smooth: number }): Promise<Line[]> {
   const common = { ...query, metric: metric.name, runs: [{ id: run.id, created: run.created }] };
   const chosen = ranks === "all" ? "ranks" as const : ranks === "band" ? [] : ranks.map((r) => `rank-${r}`);
-  const wanted = chosen === "ranks" || chosen.length > 0;
+  const hasCurves = chosen === "ranks" || chosen.length > 0;
   const [band, curves] = await Promise.all([
     ranks === "all" ? null : source().band({ runs: [run.id], metric: metric.name, x: query.x, range: query.range, points: query.points }),
-    wanted ? source().curves({ ...common, sources: chosen }) : [],
+    hasCurves ? source().curves({ ...common, sources: chosen }) : [],
   ]);
   const lines = curves.map((curve) => rankLine(curve, curves.length > 8));
   if (band) lines.unshift(bandLine(band, query.smooth, { key: "band", label: `median of ${band.curves.length} ranks`, color: runColor(run.id) }, (curve) => sourceLabel(curve.source)));
-  else if (!wanted) return (await source().curves({ ...common, sources: "ranks" })).map((curve) => rankLine(curve, false));
+  else if (!hasCurves) return (await source().curves({ ...common, sources: "ranks" })).map((curve) => rankLine(curve, false));
   return lines;
 }
 

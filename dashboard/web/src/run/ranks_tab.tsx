@@ -1,4 +1,4 @@
-// Ranks beside each other: which is slow, which is lost, and what its node was doing.
+// Comparison of ranks: slow and lost ranks, and system metrics of their nodes.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ChartBoard } from "../chart/chart_board";
 import { drawHeat, heatColor } from "../chart/heat";
@@ -11,40 +11,40 @@ import { Icon } from "../parts/icons";
 import { Popover } from "../parts/overlay";
 import { StateMark } from "../parts/state_mark";
 import { link, route, setQuery } from "../router";
-import { constantOf } from "../metrics";
-import { source, useAnswer, useNow } from "../store";
+import { constantValue } from "../metrics";
+import { source, useAsync, useNow } from "../store";
 import { runPlot } from "./plots";
 
 const STEP_TIME = "rank/step_time_s";
-/** What the step time is made of. */
-const PARTS: Record<string, string> = { "rank/data_wait_s": "waiting for data", "rank/forward_s": "in the forward pass", "rank/backward_s": "in the backward pass", "rank/optimizer_s": "in the optimizer" };
-/** Which rank was the slowest, by its number: known even where only the first rank records. */
+/** The phases of a step. */
+const PHASES: Record<string, string> = { "rank/data_wait_s": "waiting for data", "rank/forward_s": "in the forward pass", "rank/backward_s": "in the backward pass", "rank/optimizer_s": "in the optimizer" };
+/** The number of the slowest rank; available even if only the main rank logs. */
 const SLOWEST = "time/slowest_rank";
 
 export function RanksTab({ run }: { run: Run }) {
   const ranks = run.sources.filter((s) => s.kind === "rank");
-  // A report has the maps of what ranks measure about themselves.
-  const offered = run.metrics.filter((m) => m.name.startsWith("rank/") || (source().live && m.sources.filter((s) => s.startsWith("rank-")).length > 1)).map((m) => m.name).sort((a, b) => Number(b.startsWith("rank/")) - Number(a.startsWith("rank/")) || a.localeCompare(b));
-  const metric = route.value.query.get("heat") ?? (offered.includes(STEP_TIME) ? STEP_TIME : offered[0]);
-  const heat = useAnswer<Heatmap | null>(() => (metric ? source().heatmap(run.id, metric, null, 600) : Promise.resolve(null)), [run.id, run.version, metric]);
+  // A report contains only the heatmaps of rank/* metrics.
+  const metrics = run.metrics.filter((m) => m.name.startsWith("rank/") || (source().live && m.sources.filter((s) => s.startsWith("rank-")).length > 1)).map((m) => m.name).sort((a, b) => Number(b.startsWith("rank/")) - Number(a.startsWith("rank/")) || a.localeCompare(b));
+  const metric = route.value.query.get("heat") ?? (metrics.includes(STEP_TIME) ? STEP_TIME : metrics[0]);
+  const heat = useAsync<Heatmap | null>(() => (metric ? source().heatmap(run.id, metric, null, 600) : Promise.resolve(null)), [run.id, run.version, metric]);
   const byName = useMemo(() => new Map(run.metrics.map((m) => [m.name, m])), [run]);
-  const known = Object.keys(PARTS).filter((part) => byName.has(part));
-  const parts = useAnswer<(Heatmap | null)[]>(() => Promise.all(metric === STEP_TIME && ranks.length > 1 ? known.map((part) => source().heatmap(run.id, part, null, 1)) : []), [run.id, run.version, metric]);
-  const machines = run.metrics.filter((m) => m.name.startsWith("system/"));
+  const known = Object.keys(PHASES).filter((part) => byName.has(part));
+  const parts = useAsync<(Heatmap | null)[]>(() => Promise.all(metric === STEP_TIME && ranks.length > 1 ? known.map((part) => source().heatmap(run.id, part, null, 1)) : []), [run.id, run.version, metric]);
+  const systemMetrics = run.metrics.filter((m) => m.name.startsWith("system/"));
   return (
     <div class="ranks">
       {ranks.length > 1 && heat.value && metric && <Verdict heat={heat.value} ranks={ranks} metric={metric} parts={parts.value ?? []} />}
       {ranks.length < 2 && run.world_size > 1 && byName.has(SLOWEST) && <Slowest run={run} />}
       {ranks.length < run.world_size && (
-        <p class="notice"><Icon name="warn" /><span>{ranks.length === 1 ? "Only one rank" : `Only ${ranks.length} ranks`} of {run.world_size} logged. With <code>tracking.ranks=all</code> every rank does, and this view compares them.</span></p>
+        <p class="notice"><Icon name="warn" /><span>Only {ranks.length} of {run.world_size} ranks logged metrics. Set <code>tracking.ranks=all</code> to compare all ranks.</span></p>
       )}
       {heat.value && heat.value.sources.length > 0 && metric && (
         <section class="card block">
           <div class="row wrap">
-            <h2>Rank by step</h2>
+            <h2>Heatmap by rank and step</h2>
             <label class="sr" for="heat-metric">Metric</label>
             <select id="heat-metric" class="field" value={metric} onChange={(event) => setQuery({ heat: event.currentTarget.value === STEP_TIME ? null : event.currentTarget.value })}>
-              {offered.map((name) => <option key={name} value={name}>{name}</option>)}
+              {metrics.map((name) => <option key={name} value={name}>{name}</option>)}
             </select>
             <span class="spread" />
             <Scale heat={heat.value} metric={metric} />
@@ -54,10 +54,10 @@ export function RanksTab({ run }: { run: Run }) {
         </section>
       )}
       <RankTable run={run} ranks={ranks} heat={heat.value ?? null} metric={metric ?? STEP_TIME} />
-      {machines.length > 0 && (
+      {systemMetrics.length > 0 && (
         <section>
-          <h2 class="apart">Machines</h2>
-          <ChartBoard metrics={machines.map((m) => ({ ...m, constant: constantOf([m], run.state === "running" ? 2 : 1) }))} plot={(m, axis, smooth) => runPlot(run, byName.get(m.name)!, "band", run.version)(m, axis, smooth)} empty={null} />
+          <h2 class="apart">System metrics</h2>
+          <ChartBoard metrics={systemMetrics.map((m) => ({ ...m, constant: constantValue([m], run.state === "running" ? 2 : 1) }))} plot={(m, axis, smooth) => runPlot(run, byName.get(m.name)!, "band", run.version)(m, axis, smooth)} empty={null} />
         </section>
       )}
     </div>
@@ -70,7 +70,7 @@ function SaveMap({ heat, metric }: { heat: Heatmap; metric: string }) {
   const csv = () => saveRows(`${metric}_by_rank`, ["source", "from_step", "before_step", "mean", "max"], heat.sources.flatMap((name, row) =>
     heat.mean[row]!.map((mean, i) => [name, step(i), step(i + 1), mean ?? "", heat.max[row]![i] ?? ""])));
   return (
-    <Popover menu align="right" class="button quiet mini icon" name={`More about the map of ${metric}`} label={<Icon name="more" size={13} />}>
+    <Popover menu align="right" class="button quiet mini icon" name={`More options for the heatmap of ${metric}`} label={<Icon name="more" size={13} />}>
       {(close) => (
         <>
           <button type="button" onClick={() => { png(); close(); }}><Icon name="download" size={13} />Save as PNG</button>
@@ -93,7 +93,7 @@ function median(values: number[]): number {
   return sorted[Math.floor((sorted.length - 1) / 2)] ?? NaN;
 }
 
-/** The answer to what one comes here for, as a sentence. */
+/** A sentence that names the slowest rank, and ranks that failed. */
 function Verdict({ heat, ranks, metric, parts }: { heat: Heatmap; ranks: Source[]; metric: string; parts: (Heatmap | null)[] }) {
   if (metric !== STEP_TIME) return null;
   const own = means(heat);
@@ -102,39 +102,39 @@ function Verdict({ heat, ranks, metric, parts }: { heat: Heatmap; ranks: Source[
   const factor = own[worst]! / middle;
   const bad = ranks.filter((r) => r.state && !["running", "finished"].includes(r.state));
   const name = (i: number) => heat.sources[i]!.replace("-", " ");
-  const why = reason(parts, heat.sources[worst]!, own[worst]! - middle);
+  const why = slowPhase(parts, heat.sources[worst]!, own[worst]! - middle);
   return (
     <p class="verdict" data-verdict>
-      {bad.length > 0 && <span>{bad.map((r) => `Rank ${r.rank} ${r.state === "lost" ? "is lost" : `was ${r.state}`}`).slice(0, 4).join(", ")}{bad.length > 4 ? ` and ${bad.length - 4} more` : ""}. </span>}
+      {bad.length > 0 && <span>{bad.map((r) => `Rank ${r.rank} ${r.state === "lost" ? "is lost" : r.state === "failed" ? "failed" : `was ${r.state}`}`).slice(0, 4).join(", ")}{bad.length > 4 ? ` and ${bad.length - 4} more` : ""}. </span>}
       {Number.isFinite(factor) && (factor < 1.02
         ? <span>All ranks take the same time per step, {metricValue(metric, middle)}.</span>
-        : <span><strong>{name(worst)[0]!.toUpperCase() + name(worst).slice(1)} is {own.length === 2 ? "slower" : "the slowest"}</strong>: {metricValue(metric, own[worst]!)} per step of its own work, {factor.toFixed(2)} × the {own.length === 2 ? `${metricValue(metric, middle)} of the other` : `median of ${metricValue(metric, middle)}`}{why && `, most of it ${why}`}.</span>)}
+        : <span><strong>{name(worst)[0]!.toUpperCase() + name(worst).slice(1)} is {own.length === 2 ? "slower" : "the slowest"}</strong>: {metricValue(metric, own[worst]!)} of local work per step, {factor.toFixed(2)} × the {own.length === 2 ? `${metricValue(metric, middle)} of the other` : `median of ${metricValue(metric, middle)}`}{why && `, mostly ${why}`}.</span>)}
     </p>
   );
 }
 
-/** Where a rank loses most of the time that it needs more than the median. */
-function reason(parts: (Heatmap | null)[], rank: string, behind: number): string {
+/** The phase that accounts for more than half of the time by which a rank exceeds the median. */
+function slowPhase(parts: (Heatmap | null)[], rank: string, behind: number): string {
   for (const part of parts) {
     const own = part ? means(part) : [];
     const at = part?.sources.indexOf(rank) ?? -1;
-    if (at >= 0 && own[at]! - median(own) > behind / 2) return PARTS[part!.metric] ?? "";
+    if (at >= 0 && own[at]! - median(own) > behind / 2) return PHASES[part!.metric] ?? "";
   }
   return "";
 }
 
-/** The answer where only the first rank recorded: it was told by the others. */
+/** The same from time/slowest_rank, if only the main rank logged. */
 function Slowest({ run }: { run: Run }) {
-  const curves = useAnswer(() => source().curves({ runs: [{ id: run.id, created: run.created }], metric: SLOWEST, sources: null, x: "step", range: null, points: 20000, smooth: 0 }), [run.id, run.version]);
-  const told = Array.from(curves.value?.[0]?.y ?? []).filter(Number.isFinite);
-  if (told.length === 0) return null;
+  const curves = useAsync(() => source().curves({ runs: [{ id: run.id, created: run.created }], metric: SLOWEST, sources: null, x: "step", range: null, points: 20000, smooth: 0 }), [run.id, run.version]);
+  const slowest = Array.from(curves.value?.[0]?.y ?? []).filter(Number.isFinite);
+  if (slowest.length === 0) return null;
   const times = new Map<number, number>();
-  for (const rank of told) times.set(rank, (times.get(rank) ?? 0) + 1);
+  for (const rank of slowest) times.set(rank, (times.get(rank) ?? 0) + 1);
   const [worst, count] = [...times].reduce((most, now) => (now[1] > most[1] ? now : most));
-  return <p class="verdict" data-verdict><strong>Rank {worst} was the {run.world_size === 2 ? "slower" : "slowest"}</strong> in {count} of {plural(told.length, "measurement")}.</p>;
+  return <p class="verdict" data-verdict><strong>Rank {worst} was {run.world_size === 2 ? "slower" : "the slowest"}</strong> in {count} of {plural(slowest.length, "measurement")}.</p>;
 }
 
-/** Colors go from the 2nd to the 98th percentile: one outlier does not make everything else look alike. */
+/** The color scale covers the 2nd to the 98th percentile, so that outliers do not dominate it. */
 function limits(heat: Heatmap): [number, number] {
   const values = heat.mean.flat().map(toNumber).filter(Number.isFinite).sort((a, b) => a - b);
   if (values.length === 0) return [0, 1];
@@ -160,28 +160,28 @@ function HeatmapView({ heat, metric, run }: { heat: Heatmap; metric: string; run
   const [low, high] = limits(heat);
   useEffect(() => drawHeat(canvas.current!, heat.mean.map((row) => row.map((v) => (v === null ? null : (toNumber(v) - low) / (high - low))))));
   const rows = heat.sources.length;
-  const high1 = Math.max(6, Math.min(26, Math.floor(420 / rows)));
+  const rowHeight = Math.max(6, Math.min(26, Math.floor(420 / rows)));
   const find = (event: MouseEvent) => {
     const box = canvas.current!.getBoundingClientRect();
     const row = Math.floor(((event.clientY - box.top) / box.height) * rows);
     const column = Math.floor(((event.clientX - box.left) / box.width) * heat.columns);
     return row >= 0 && row < rows && column >= 0 && column < heat.columns ? { row, column } : null;
   };
-  const every = Math.max(1, Math.ceil(16 / high1));
+  const every = Math.max(1, Math.ceil(16 / rowHeight));
   const shown = at ? heat.mean[at.row]?.[at.column] : null;
   return (
     <div class="heatmap">
-      <div class="heat-rows" style={{ height: `${rows * high1}px` }} aria-hidden="true">
-        {heat.sources.map((name, i) => <span key={name} style={{ height: `${high1}px` }} class={at?.row === i ? "on" : ""}>{i % every === 0 || at?.row === i ? name.replace("-", " ") : ""}</span>)}
+      <div class="heat-rows" style={{ height: `${rows * rowHeight}px` }} aria-hidden="true">
+        {heat.sources.map((name, i) => <span key={name} style={{ height: `${rowHeight}px` }} class={at?.row === i ? "on" : ""}>{i % every === 0 || at?.row === i ? name.replace("-", " ") : ""}</span>)}
       </div>
       <div class="heat-body">
-        <canvas ref={canvas} role="img" aria-label={`${metric} of ${plural(rows, "rank")} over steps ${heat.from} to ${heat.to}`} style={{ height: `${rows * high1}px` }}
+        <canvas ref={canvas} role="img" aria-label={`${metric} of ${plural(rows, "rank")} over steps ${heat.from} to ${heat.to}`} style={{ height: `${rows * rowHeight}px` }}
           onMouseMove={(event) => setAt(find(event))} onMouseLeave={() => setAt(null)}
           onClick={(event) => {
             const found = find(event);
             if (found) location.hash = link(["run", run.id, "charts"], { ranks: heat.sources[found.row]!.replace("rank-", ""), m: metric });
           }} />
-        <div class="row small dim"><span>step {heat.from.toLocaleString("en-US")}</span><span class="spread heat-told" aria-live="polite">{at ? <span class="soft">{heat.sources[at.row]!.replace("-", " ")}, steps {heat.edges[at.column]?.toLocaleString("en-US")} to {((heat.edges[at.column + 1] ?? heat.to + 1) - 1).toLocaleString("en-US")}: <strong>{shown === null || shown === undefined ? "no value" : metricValue(metric, toNumber(shown))}</strong></span> : "Click a rank to draw its curve over those of the others"}</span><span>{heat.to.toLocaleString("en-US")}</span></div>
+        <div class="row small dim"><span>step {heat.from.toLocaleString("en-US")}</span><span class="spread heat-readout" aria-live="polite">{at ? <span class="soft">{heat.sources[at.row]!.replace("-", " ")}, steps {heat.edges[at.column]?.toLocaleString("en-US")} to {((heat.edges[at.column + 1] ?? heat.to + 1) - 1).toLocaleString("en-US")}: <strong>{shown === null || shown === undefined ? "no value" : metricValue(metric, toNumber(shown))}</strong></span> : "Click a rank to overlay its curve on the band"}</span><span>{heat.to.toLocaleString("en-US")}</span></div>
       </div>
     </div>
   );
@@ -191,14 +191,14 @@ function RankTable({ run, ranks, heat, metric }: { run: Run; ranks: Source[]; he
   const now = useNow(5000);
   const own = heat ? means(heat) : [];
   const middle = median(own);
-  const written = columnFormat(metric, own);
+  const format = columnFormat(metric, own);
   const ahead = Math.max(...ranks.map((r) => r.step ?? 0));
   return (
     <section class="card block">
       <h2>{plural(ranks.length, "logging rank")}</h2>
       <div class="scroll-x" tabIndex={0} role="region" aria-label="Ranks">
         <table class="plain">
-          <thead><tr><th>Rank</th><th>State</th><th class="num">Step</th><th class="num" title={metric}>{metric.split("/").pop()}</th><th class="num">Relative to median</th><th>Host</th><th class="num">Node</th><th class="num">Local rank</th><th class="num">Process</th><th>Last record</th></tr></thead>
+          <thead><tr><th>Rank</th><th>State</th><th class="num">Step</th><th class="num" title={metric}>{metric.split("/").pop()}</th><th class="num">Relative to median</th><th>Host</th><th class="num">Node</th><th class="num">Local rank</th><th class="num">PID</th><th>Last record</th></tr></thead>
           <tbody>
             {ranks.map((r) => {
               const mean = own[heat?.sources.indexOf(r.source) ?? -1] ?? NaN;
@@ -206,10 +206,10 @@ function RankTable({ run, ranks, heat, metric }: { run: Run; ranks: Source[]; he
               const behind = ahead - (r.step ?? 0);
               return (
                 <tr key={r.source}>
-                  <td><a class="row" href={link(["run", run.id, "charts"], { ranks: String(r.rank) })} title="Draw its curves over those of the others"><i class="dot" style={{ background: rankColor(r.rank ?? 0) }} />{r.rank}</a></td>
+                  <td><a class="row" href={link(["run", run.id, "charts"], { ranks: String(r.rank) })} title="Overlay the curves of this rank on the band"><i class="dot" style={{ background: rankColor(r.rank ?? 0) }} />{r.rank}</a></td>
                   <td>{r.state && <StateMark state={r.state} />}</td>
                   <td class="num">{r.step?.toLocaleString("en-US") ?? "–"}{behind > 0 && run.state === "running" && <span class="dim"> −{behind.toLocaleString("en-US")}</span>}</td>
-                  <td class="num">{Number.isFinite(mean) ? written(mean) ?? metricValue(metric, mean) : "–"}</td>
+                  <td class="num">{Number.isFinite(mean) ? format(mean) ?? metricValue(metric, mean) : "–"}</td>
                   <td class="num"><Factor factor={factor} /></td>
                   <td>{r.host}</td><td class="num">{r.node}</td><td class="num">{r.local_rank}</td><td class="num">{r.pid}</td>
                   <td class="soft">{r.updated ? ago(r.updated, now) : "–"}</td>

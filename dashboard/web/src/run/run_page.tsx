@@ -1,12 +1,12 @@
-// One run: how it went, and everything it recorded.
+// The page of one run.
 import { useEffect } from "preact/hooks";
-import { deleteRuns, editNote, editTags, stopRun } from "../acting";
-import { lookInAddress } from "../chart/look";
+import { deleteRuns, editNote, editTags, stopRun } from "../run_actions";
+import { settingsQuery } from "../chart/chart_settings";
 import { runColor } from "../colors";
 import { type Run, shownState } from "../data/source";
-import { ago, clock, duration, fixed, moment, roughly, toNumber } from "../format";
+import { ago, clock, duration, fixed, moment, approximateDuration, toNumber } from "../format";
 import { useKeys } from "../keys";
-import { legible } from "../legible";
+import { escapeBidi } from "../bidi";
 import { Boundary } from "../parts/boundary";
 import { Icon } from "../parts/icons";
 import { Popover, toast } from "../parts/overlay";
@@ -14,7 +14,7 @@ import { ProgressBar, useProgress } from "../parts/progress_bar";
 import { StateMark } from "../parts/state_mark";
 import { type Tab, Tabs } from "../parts/tabs";
 import { go, link, route } from "../router";
-import { removed, server, source, useAnswer, useNow, useThrottled, versions } from "../store";
+import { removed, server, source, useAsync, useNow, useThrottled, versions } from "../store";
 import { quoted } from "../runs/rows";
 import { ArtifactsTab } from "./artifacts_tab";
 import { ChartsTab } from "./charts_tab";
@@ -26,10 +26,10 @@ import { RanksTab } from "./ranks_tab";
 
 export function RunPage({ id }: { id: string }) {
   const version = useThrottled(versions.value.get(id) ?? 0, 1000);
-  const { value: run, error } = useAnswer<Run>(() => source().run(id), [id, version]);
-  useEffect(() => void (document.title = `${legible(run?.name ?? id)} · Lockstep`), [run?.name, id]);
+  const { value: run, error } = useAsync<Run>(() => source().run(id), [id, version]);
+  useEffect(() => void (document.title = `${escapeBidi(run?.name ?? id)} · Lockstep`), [run?.name, id]);
   if (removed.value.has(id)) return <Gone title="This run was deleted" text={id} />;
-  if (!run) return error ? <Gone title="This run cannot be shown" text={error.message} /> : <p class="waiting">loading</p>;
+  if (!run) return error ? <Gone title="Cannot load this run" text={error.message} /> : <p class="waiting">Loading…</p>;
   return <Loaded run={run} />;
 }
 
@@ -48,8 +48,8 @@ function Loaded({ run }: { run: Run }) {
     { name: "artifacts", title: "Artifacts & files", show: isLive },
     { name: "media", title: "Media & tables", count: run.media.length, show: run.media.length > 0 || isLive },
     { name: "alerts", title: "Alerts", count: run.alerts.length, bad: run.alerts.length > 0, show: true },
-  ].filter((t) => t.show).map(({ show, ...t }) => ({ ...t, href: link(["run", run.id, t.name], t.name === "charts" ? { ...lookInAddress(), zoom: route.value.query.get("zoom") } : {}) }));
-  useKeys("Run", tabs.map((t, i) => ({ keys: [String(i + 1)], does: t.title, run: () => go(["run", run.id, t.name]) })));
+  ].filter((t) => t.show).map(({ show, ...t }) => ({ ...t, href: link(["run", run.id, t.name], t.name === "charts" ? { ...settingsQuery(), zoom: route.value.query.get("zoom") } : {}) }));
+  useKeys("Run", tabs.map((t, i) => ({ keys: [String(i + 1)], description: t.title, run: () => go(["run", run.id, t.name]) })));
   return (
     <div class="page run-page">
       <Top run={run} tabs={tabs} tab={tab} />
@@ -62,16 +62,16 @@ function Loaded({ run }: { run: Run }) {
       {tab === "artifacts" && <ArtifactsTab run={run} />}
       {tab === "media" && <MediaTab run={run} />}
       {tab === "alerts" && (run.alerts.length > 0 ? <AlertList alerts={run.alerts} names={false} /> : (
-        <div class="empty"><h2>No alerts</h2><p>NaN, loss spikes, stalls, slow or lost ranks and full disks appear here. Your own conditions are one line in the run file:</p><pre>{"tracking:\n  alerts:\n    conditions: [\"eval/accuracy < 0.5 after 1000 steps\"]"}</pre></div>
+        <div class="empty"><h2>No alerts</h2><p>Alerts for NaN, loss spikes, stalls, slow or lost ranks and full disks appear here. To add your own conditions to the run file:</p><pre>{"tracking:\n  alerts:\n    conditions: [\"eval/accuracy < 0.5 after 1000 steps\"]"}</pre></div>
       ))}
       </Boundary>
     </div>
   );
 }
 
-/** What stays in view: which run this is, how far it is, its parts, and what can be done with it. */
+/** The sticky header: name, state, progress, tabs and actions. */
 function Top({ run, tabs, tab }: { run: Run; tabs: Tab[]; tab: string }) {
-  const acts = server.value?.actions ?? false;
+  const canEdit = server.value?.actions ?? false;
   const isRunning = run.state === "running";
   const { progress } = useProgress(run, 0);
   return (
@@ -81,18 +81,18 @@ function Top({ run, tabs, tab }: { run: Run; tabs: Tab[]; tab: string }) {
         <h1 class="ellipsis" title={run.id}>{run.name}</h1>
         <StateMark state={shownState(run)} exit={run.exit} signal={run.signal} />
       </div>
-      <Tabs label="Parts of the run" tabs={tabs} current={tab} />
+      <Tabs label="Run tabs" tabs={tabs} current={tab} />
       <span class="row run-acts">
-        {isRunning && acts && <button type="button" class="button" disabled={run.stop_requested !== null} onClick={() => stopRun(run.id, run.name)}><Icon name="stop" size={14} />Stop</button>}
-        <button type="button" class="button icon" aria-label="Copy a link to this view" title="Copy a link to this view" onClick={() => void copy(location.href)}><Icon name="link" /></button>
+        {isRunning && canEdit && <button type="button" class="button" disabled={run.stop_requested !== null} onClick={() => stopRun(run.id, run.name)}><Icon name="stop" size={14} />Stop</button>}
+        <button type="button" class="button icon" aria-label="Copy link to this view" title="Copy link to this view" onClick={() => void copy(location.href)}><Icon name="link" /></button>
         {source().live && (
           <Popover menu align="right" class="button icon" name="More" label={<Icon name="more" />}>
             {(close) => (
               <>
-                <a class="item" href={source().reportUrl([run.id])!} download={`${run.id}.html`} onClick={close}><Icon name="download" size={14} />Export as one HTML file</a>
-                <button type="button" onClick={() => { void copy(run.id); close(); }}><Icon name="file" size={14} />Copy the id</button>
-                {acts && <button type="button" onClick={() => { close(); editNote(run.id, run.note); }}><Icon name="note" size={14} />{run.note ? "Edit the note" : "Write a note"}</button>}
-                {acts && <><hr /><button type="button" class="danger" disabled={isRunning} onClick={() => { close(); deleteRuns([run.id], run.name, () => go([])); }}><Icon name="trash" size={14} />Delete{isRunning ? " (still running)" : ""}</button></>}
+                <a class="item" href={source().reportUrl([run.id])!} download={`${run.id}.html`} onClick={close}><Icon name="download" size={14} />Export as HTML</a>
+                <button type="button" onClick={() => { void copy(run.id); close(); }}><Icon name="file" size={14} />Copy run ID</button>
+                {canEdit && <button type="button" onClick={() => { close(); editNote(run.id, run.note); }}><Icon name="note" size={14} />{run.note ? "Edit note" : "Add note"}</button>}
+                {canEdit && <><hr /><button type="button" class="danger" disabled={isRunning} onClick={() => { close(); deleteRuns([run.id], run.name, () => go([])); }}><Icon name="trash" size={14} />Delete{isRunning ? " (still running)" : ""}</button></>}
               </>
             )}
           </Popover>
@@ -103,38 +103,38 @@ function Top({ run, tabs, tab }: { run: Run; tabs: Tab[]; tab: string }) {
   );
 }
 
-/** Where it ran and how far it is, in a line, and what is to be known about it. */
+/** Key facts, tags, note, problems and outcome of the run. */
 function Facts({ run }: { run: Run }) {
   const now = useNow(1000);
-  const acts = server.value?.actions ?? false;
+  const canEdit = server.value?.actions ?? false;
   const isRunning = run.state === "running";
-  const lasted = isRunning ? Math.max(toNumber(run.duration), now - toNumber(run.created)) : run.duration;
-  const silent = now - toNumber(run.updated);
+  const elapsed = isRunning ? Math.max(toNumber(run.duration), now - toNumber(run.created)) : run.duration;
+  const silence = now - toNumber(run.updated);
   const hosts = new Set(run.sources.filter((s) => s.kind === "rank").map((s) => s.host));
-  const { progress, left } = useProgress(run, now);
+  const { progress, remaining } = useProgress(run, now);
   return (
     <section class="run-facts" aria-label="About this run">
       <div class="row wrap facts-line">
       <dl class="facts">
         <div><dt>Started</dt><dd title={ago(run.created, now)}>{moment(run.created)}</dd></div>
-        <div><dt>{isRunning ? "Running for" : "Took"}</dt><dd>{duration(lasted)}</dd></div>
-        <div><dt>Step</dt><dd>{run.step?.toLocaleString("en-US") ?? "–"}</dd>{run.planned?.steps ? <dd class="of">of {run.planned.steps.toLocaleString("en-US")}{progress && progress.part < 1 ? ` · ${Math.floor(100 * progress.part)} %` : ""}</dd> : null}</div>
+        <div><dt>{isRunning ? "Running for" : "Duration"}</dt><dd>{duration(elapsed)}</dd></div>
+        <div><dt>Step</dt><dd>{run.step?.toLocaleString("en-US") ?? "–"}</dd>{run.planned?.steps ? <dd class="of">of {run.planned.steps.toLocaleString("en-US")}{progress && progress.fraction < 1 ? ` · ${Math.floor(100 * progress.fraction)} %` : ""}</dd> : null}</div>
         {run.epoch !== null && <div><dt>Epoch</dt><dd>{fixed(run.epoch, 2)}</dd>{run.planned?.epochs ? <dd class="of">of {run.planned.epochs.toLocaleString("en-US")}</dd> : null}</div>}
-        {left !== null && <div><dt>Left</dt><dd title={`Done at about ${clock(now + left)}, as fast as it goes now`}>about {roughly(left)}</dd></div>}
+        {remaining !== null && <div><dt>Remaining</dt><dd title={`Estimated completion at ${clock(now + remaining)}`}>about {approximateDuration(remaining)}</dd></div>}
         <div><dt>Ranks</dt><dd>{run.world_size}{run.num_ranks < run.world_size ? <span class="dim"> · {run.num_ranks} logging</span> : ""}</dd></div>
         <div><dt>{hosts.size > 1 ? "Hosts" : "Host"}</dt><dd class="ellipsis">{hosts.size > 1 ? hosts.size : run.host}</dd></div>
-        {isRunning && toNumber(run.updated) > 0 && <div><dt>Last record</dt><dd title={clock(run.updated)}>{silent < 3 ? "now" : `${duration(silent)} ago`}</dd></div>}
+        {isRunning && toNumber(run.updated) > 0 && <div><dt>Last record</dt><dd title={clock(run.updated)}>{silence < 3 ? "now" : `${duration(silence)} ago`}</dd></div>}
       </dl>
         <span class="row wrap tags-row">
           {run.stop_requested && isRunning && <span class="tag" title={run.stop_requested.reason}>stop requested</span>}
-          {run.group && run.group !== run.id && <a class="tag" href={link([], { q: `group = ${quoted(run.group)}` })} title="The group"><span class="ellipsis">{run.group}</span></a>}
+          {run.group && run.group !== run.id && <a class="tag" href={link([], { q: `group = ${quoted(run.group)}` })} title="Group"><span class="ellipsis">{run.group}</span></a>}
           {run.tags.map((tag) => <a class="tag" key={tag} href={link([], { q: `tag = ${quoted(tag)}` })}><span class="ellipsis">{tag}</span></a>)}
-          {acts && <button type="button" class="button quiet mini" onClick={() => editTags(run.id, run.tags)}><Icon name="tag" size={13} />{run.tags.length ? "Edit" : "Tag"}</button>}
+          {canEdit && <button type="button" class="button quiet mini" onClick={() => editTags(run.id, run.tags)}><Icon name="tag" size={13} />{run.tags.length ? "Edit" : "Tag"}</button>}
         </span>
       </div>
-      {run.note && <p class="run-note" onDblClick={() => acts && editNote(run.id, run.note)}>{run.note}</p>}
+      {run.note && <p class="run-note" onDblClick={() => canEdit && editNote(run.id, run.note)}>{run.note}</p>}
       {run.problems.map((problem) => <p key={problem} class="notice warn"><Icon name="warn" /><span>Damaged: {problem}</span></p>)}
-      {run.reason && <p class={`notice ${run.state === "failed" || run.state === "killed" ? "bad" : run.state === "finished" ? "" : "warn"}`}><Icon name={run.state === "finished" ? "note" : "warn"} /><span>{run.failed_rank !== null && !/rank/i.test(run.reason) ? `Rank ${run.failed_rank}: ` : ""}{run.reason}{run.failed_rank !== null && source().live && <> <a class="link" href={link(["run", run.id, "console"], { rank: String(run.failed_rank), kind: "stderr" })}>Last lines of its output</a></>}</span></p>}
+      {run.reason && <p class={`notice ${run.state === "failed" || run.state === "killed" ? "bad" : run.state === "finished" ? "" : "warn"}`}><Icon name={run.state === "finished" ? "note" : "warn"} /><span>{run.failed_rank !== null && !/rank/i.test(run.reason) ? `Rank ${run.failed_rank}: ` : ""}{run.reason}{run.failed_rank !== null && source().live && <> <a class="link" href={link(["run", run.id, "console"], { rank: String(run.failed_rank), kind: "stderr" })}>Show its last output</a></>}</span></p>}
     </section>
   );
 }

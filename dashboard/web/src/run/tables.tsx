@@ -1,4 +1,4 @@
-// Tables, two kinds of which are drawn from all of their rows: confusion matrices and precision-recall curves.
+// Tables. Confusion matrices and precision-recall curves are drawn, from all of their rows.
 import { useState } from "preact/hooks";
 import { ChartCard, type Plot } from "../chart/chart_card";
 import { heatColor } from "../chart/heat";
@@ -8,23 +8,23 @@ import { rankColor } from "../colors";
 import type { Media, Run, TablePage } from "../data/source";
 import { number, plain, toNumber } from "../format";
 import { toast } from "../parts/overlay";
-import { source, useAnswer } from "../store";
+import { source, useAsync } from "../store";
 import { SaveButtons, StepSlider } from "./media_parts";
 
 const PAGE = 200;
-const MOST_AT_ONCE = 10000;
+const MAX_ROWS_PER_REQUEST = 10000;
 
 const has = (table: TablePage, ...names: string[]) => names.every((name) => table.columns.includes(name));
 const isConfusion = (table: TablePage) => has(table, "actual", "predicted", "count");
-// One row per class with its F1 is a summary, not a curve.
+// A table with one row per class and its F1 score is a summary, not a curve.
 const isCurve = (table: TablePage) => has(table, "precision", "recall") && !has(table, "f1");
 const isDrawn = (table: TablePage) => isConfusion(table) || isCurve(table);
 
-/** The table with all of its rows. */
-async function whole(run: string, name: string, page: TablePage): Promise<TablePage> {
+/** Loads all rows of the table. */
+async function loadAllRows(run: string, name: string, page: TablePage): Promise<TablePage> {
   const rows: unknown[][] = [];
   while (rows.length < page.num_rows) {
-    const more = (await source().table(run, name, page.at, rows.length, MOST_AT_ONCE)).rows;
+    const more = (await source().table(run, name, page.at, rows.length, MAX_ROWS_PER_REQUEST)).rows;
     if (more.length === 0) break;
     rows.push(...more);
   }
@@ -34,14 +34,14 @@ async function whole(run: string, name: string, page: TablePage): Promise<TableP
 export function Tables({ run, media }: { run: Run; media: Media }) {
   const [at, setAt] = useState<number | null>(null);
   const [offset, setOffset] = useState(0);
-  const { value: table, error } = useAnswer<TablePage>(async () => {
+  const { value: table, error } = useAsync<TablePage>(async () => {
     const page = await source().table(run.id, media.name, at, offset, PAGE);
-    return isDrawn(page) && page.rows.length < page.num_rows ? whole(run.id, media.name, page) : page;
+    return isDrawn(page) && page.rows.length < page.num_rows ? loadAllRows(run.id, media.name, page) : page;
   }, [run.id, media.name, media.count, at, offset]);
   if (!table) return <p class="soft small" role="alert">{error?.message}</p>;
   const versions = [...table.versions].sort((a, b) => a.step - b.step);
-  const png = () => (isConfusion(table) ? saveConfusion(media.name, table) : saveTablePng(media.name, table.columns, table.rows.map((row) => row.map((value) => ({ text: shown(value), number: typeof value === "number" })))));
-  const csv = () => void whole(run.id, media.name, table).then((all) => saveRows(media.name, all.columns, all.rows.map((row) => row.map(written))), (refused: Error) => toast(refused.message, true));
+  const png = () => (isConfusion(table) ? saveConfusion(media.name, table) : saveTablePng(media.name, table.columns, table.rows.map((row) => row.map((value) => ({ text: formatCell(value), number: typeof value === "number" })))));
+  const csv = () => void loadAllRows(run.id, media.name, table).then((all) => saveRows(media.name, all.columns, all.rows.map((row) => row.map(csvValue))), (error: Error) => toast(error.message, true));
   return (
     <>
       <div class="row wrap">
@@ -51,21 +51,21 @@ export function Tables({ run, media }: { run: Run; media: Media }) {
       </div>
       {isConfusion(table) ? <Confusion table={table} /> : isDrawn(table) ? <PrecisionRecall table={table} name={media.name} /> : <PlainTable table={table} />}
       {table.num_rows > table.rows.length && (
-        <div class="row small"><button type="button" class="button mini" disabled={offset === 0} onClick={() => setOffset(Math.max(0, offset - PAGE))}>Before</button><span class="dim">{offset + 1} – {offset + table.rows.length} of {table.num_rows.toLocaleString("en-US")}</span><button type="button" class="button mini" disabled={offset + table.rows.length >= table.num_rows} onClick={() => setOffset(offset + PAGE)}>After</button></div>
+        <div class="row small"><button type="button" class="button mini" disabled={offset === 0} onClick={() => setOffset(Math.max(0, offset - PAGE))}>Previous</button><span class="dim">{offset + 1} – {offset + table.rows.length} of {table.num_rows.toLocaleString("en-US")}</span><button type="button" class="button mini" disabled={offset + table.rows.length >= table.num_rows} onClick={() => setOffset(offset + PAGE)}>Next</button></div>
       )}
     </>
   );
 }
 
-const shown = (value: unknown) => (typeof value === "number" ? number(value, 6) : plain(value));
-const written = (value: unknown) => (typeof value === "number" ? value : value === null ? "" : plain(value));
+const formatCell = (value: unknown) => (typeof value === "number" ? number(value, 6) : plain(value));
+const csvValue = (value: unknown) => (typeof value === "number" ? value : value === null ? "" : plain(value));
 
 function PlainTable({ table }: { table: TablePage }) {
   return (
     <div class="scroll-x tall" tabIndex={0} role="region" aria-label="Table">
       <table class="plain">
         <thead><tr>{table.columns.map((c, k) => <th key={c} class={typeof table.rows[0]?.[k] === "number" ? "num" : ""}>{c}</th>)}</tr></thead>
-        <tbody>{table.rows.map((row, i) => <tr key={i}>{row.map((v, k) => <td key={k} class={typeof v === "number" ? "num" : ""}>{shown(v)}</td>)}</tr>)}</tbody>
+        <tbody>{table.rows.map((row, i) => <tr key={i}>{row.map((v, k) => <td key={k} class={typeof v === "number" ? "num" : ""}>{formatCell(v)}</td>)}</tr>)}</tbody>
       </table>
     </div>
   );
@@ -73,7 +73,7 @@ function PlainTable({ table }: { table: TablePage }) {
 
 interface ConfusionRow { actual: string; right: string; cells: (Cell & { title: string })[] }
 
-/** How often each class was predicted as which; the color is the share of the row. */
+/** A confusion matrix; the color is the share of the row. */
 function confusionOf(table: TablePage): { classes: string[]; rows: ConfusionRow[] } {
   const [a, p, c] = ["actual", "predicted", "count"].map((n) => table.columns.indexOf(n)) as [number, number, number];
   const classes = [...new Set(table.rows.flatMap((row) => [plain(row[a]), plain(row[p])]))].sort((x, y) => x.localeCompare(y, "en", { numeric: true }));
@@ -120,7 +120,7 @@ function PrecisionRecall({ table, name }: { table: TablePage; name: string }) {
   const [r, p, k] = ["recall", "precision", "class"].map((n) => table.columns.indexOf(n)) as [number, number, number];
   const classes = [...new Set(table.rows.map((row) => (k >= 0 ? plain(row[k]) : "")))];
   const plot: Plot = {
-    name, title: "precision over recall", axis: "epoch", columns: ["class", "recall", "precision"], version: String(table.at), csv: null,
+    name, title: "precision vs. recall", axis: "epoch", columns: ["class", "recall", "precision"], version: String(table.at), csv: null,
     load: async () => classes.map((own, i) => {
       const rows = table.rows.filter((row) => k < 0 || plain(row[k]) === own).map((row) => [toNumber(row[r]), toNumber(row[p])] as const).sort((x, y) => x[0] - y[0]);
       return { key: own, label: own || "precision", color: rankColor(i), x: rows.map((row) => row[0]), y: rows.map((row) => row[1]) };

@@ -1,11 +1,11 @@
-// The columns that the table of runs can have.
+// The columns of the run table.
 import { columnFormat, settingFormat } from "../chart/ticks";
 import { ago, duration, fixed, metricValue, moment, number, plain, toNumber } from "../format";
 import type { Field, Group, RunRow } from "../data/source";
 import { differingKeys } from "./differing";
 
 export interface Column {
-  /** As in the filter language, e.g. "created", "config.optimizer.lr", "metric.eval/loss" or "max(eval/accuracy)". */
+  /** A field of the filter language, e.g. "created", "config.optimizer.lr", "metric.eval/loss" or "max(eval/accuracy)". */
   field: string;
   title: string;
   /** In rem. */
@@ -13,7 +13,7 @@ export interface Column {
   numeric: boolean;
 }
 
-const OWN: Record<string, [title: string, width: number, numeric: boolean]> = {
+const RUN_COLUMNS: Record<string, [title: string, width: number, numeric: boolean]> = {
   state: ["State", 8.8, false],
   created: ["Started", 7.4, false],
   duration: ["Duration", 7.4, true],
@@ -25,37 +25,37 @@ const OWN: Record<string, [title: string, width: number, numeric: boolean]> = {
   host: ["Host", 9, false],
   tag: ["Tags", 6, false],
   note: ["Note", 14, false],
-  id: ["Id", 20, false],
+  id: ["ID", 20, false],
   num_alerts: ["Alerts", 5, true],
   reason: ["Reason", 16, false],
   updated: ["Last record", 8, false],
 };
 
-export const OWN_FIELDS = Object.keys(OWN);
+export const RUN_FIELDS = Object.keys(RUN_COLUMNS);
 
 export const isMetric = (field: string) => field.startsWith("metric.") || /^\w+\(.*\)$/.test(field) || (field.includes("/") && !field.startsWith("config."));
-/** What a row does not have by itself: the server is asked for it. */
-export const isAsked = (field: string) => isMetric(field) || field.startsWith("config.");
+/** Whether the field is not part of a row and must be requested from the server. */
+export const isRequested = (field: string) => isMetric(field) || field.startsWith("config.");
 export const metricOf = (field: string) => field.replace(/^metric\.|^\w+\(|\)$/g, "");
 
 export function column(field: string, fields: readonly Field[]): Column {
-  const own = OWN[field];
-  if (own) return { field, title: own[0], width: own[1], numeric: own[2] };
+  const known = RUN_COLUMNS[field];
+  if (known) return { field, title: known[0], width: known[1], numeric: known[2] };
   const title = field.startsWith("config.") ? field.slice(7) : field.startsWith("metric.") ? field.slice(7) : field;
   return { field, title, width: Math.min(13, Math.max(isMetric(field) ? 8.4 : 5, title.length * 0.52 + 1.6)), numeric: isMetric(field) || fields.some((f) => f.field === field && f.type === "number") };
 }
 
-/** What one sees first: how it went, the few metrics that runs are judged by, and the configuration in which they differ. */
-export function usualColumns(fields: readonly Field[]): string[] {
+/** The default columns: outcome, key metrics, and the configuration keys in which the runs differ. */
+export function defaultColumns(fields: readonly Field[]): string[] {
   const common = fields.filter((f) => f.field.startsWith("metric.") && f.type === "number");
-  const rate = (field: string) => (/metric\.eval\/accuracy$/.test(field) ? 0 : /metric\.eval\//.test(field) ? 1 : field === "metric.train/loss" ? 2 : 9);
-  const judged = common.filter((f) => rate(f.field) < 9);
-  const most = Math.max(0, ...judged.map((f) => f.runs));
-  const best = judged.filter((f) => 4 * f.runs >= most).sort((a, b) => rate(a.field) - rate(b.field) || b.runs - a.runs).slice(0, 3);
+  const priority = (field: string) => (/metric\.eval\/accuracy$/.test(field) ? 0 : /metric\.eval\//.test(field) ? 1 : field === "metric.train/loss" ? 2 : 9);
+  const keyMetrics = common.filter((f) => priority(f.field) < 9);
+  const maxRuns = Math.max(0, ...keyMetrics.map((f) => f.runs));
+  const best = keyMetrics.filter((f) => 4 * f.runs >= maxRuns).sort((a, b) => priority(a.field) - priority(b.field) || b.runs - a.runs).slice(0, 3);
   return ["state", "created", "duration", "step", ...best.map((f) => f.field), ...differingKeys(fields), "world_size", "tag"];
 }
 
-/** How the numbers of a column are written beside each other; null where one is better written by itself. */
+/** Formats the numbers of a column consistently; null for a number that needs its own format. */
 export type NumberFormat = (value: number) => string | null;
 
 /** For the columns of `runs` and `groups`, by field. */
@@ -73,7 +73,7 @@ export function numberFormats(fields: readonly string[], runs: readonly RunRow[]
   return formats;
 }
 
-/** What a cell says, and the whole of it for a tip. */
+/** The text of a cell, and the full value for its tooltip. */
 export function cellText(run: RunRow, field: string, now: number, formats?: ReadonlyMap<string, NumberFormat>): { text: string; tip?: string; value?: unknown } {
   switch (field) {
     case "created": return { text: ago(run.created, now), tip: moment(run.created) };
@@ -84,7 +84,7 @@ export function cellText(run: RunRow, field: string, now: number, formats?: Read
     case "num_alerts": return { text: run.num_alerts ? String(run.num_alerts) : "" };
     case "tag": return { text: run.tags.join(", ") };
   }
-  if (field in OWN) {
+  if (field in RUN_COLUMNS) {
     const value = (run as unknown as Record<string, unknown>)[field];
     return { text: value === null || value === undefined ? "" : String(value), tip: value ? String(value) : "" };
   }

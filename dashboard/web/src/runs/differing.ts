@@ -1,18 +1,18 @@
-// Which keys of the configuration the table shows by itself: those in which the runs differ and that people search over.
+// The configuration keys that the table shows by default: hyperparameters in which the runs differ.
 import type { Field } from "../data/source";
 
-/** What differs in every run without saying how it trains. */
-const OWN = /^config\.(run\.(?!seed$)|tracking\.|checkpoint\.|launch|distributed\.|log)/;
-const FIRST = [/^config\.optimizer\.lr$/, /^config\.optimizer\./, /^config\.model\./, /^config\.(data\.batch_size|data\.)/, /^config\.(schedule|scheduler|lr_schedule)/, /^config\.train\./, /seed$/];
-const rate = (field: string) => {
-  const at = FIRST.findIndex((form) => form.test(field));
-  return at < 0 ? FIRST.length : at;
+/** Keys that differ between runs but do not affect training. */
+const IGNORED = /^config\.(run\.(?!seed$)|tracking\.|checkpoint\.|launch|distributed\.|log)/;
+const PRIORITIES = [/^config\.optimizer\.lr$/, /^config\.optimizer\./, /^config\.model\./, /^config\.(data\.batch_size|data\.)/, /^config\.(schedule|scheduler|lr_schedule)/, /^config\.train\./, /seed$/];
+const priority = (field: string) => {
+  const at = PRIORITIES.findIndex((pattern) => pattern.test(field));
+  return at < 0 ? PRIORITIES.length : at;
 };
 
-export function differingKeys(fields: readonly Field[], most = 4): string[] {
+export function differingKeys(fields: readonly Field[], maxKeys = 4): string[] {
   return fields
-    .filter((f) => f.field.startsWith("config.") && f.differs === true && !OWN.test(f.field))
-    .sort((a, b) => rate(a.field) - rate(b.field) || b.runs - a.runs || a.field.localeCompare(b.field))
-    .slice(0, most)
+    .filter((f) => f.field.startsWith("config.") && f.differs === true && !IGNORED.test(f.field))
+    .sort((a, b) => priority(a.field) - priority(b.field) || b.runs - a.runs || a.field.localeCompare(b.field))
+    .slice(0, maxKeys)
     .map((f) => f.field);
 }

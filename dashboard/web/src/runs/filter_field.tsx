@@ -1,17 +1,17 @@
-// The filter expression, with the fields that occur as suggestions.
+// The input of the filter expression, with field suggestions.
 import type { RefObject } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import type { Field, Refusal } from "../data/source";
+import type { Field, ApiError } from "../data/source";
 import { Icon } from "../parts/icons";
-import { OWN_FIELDS } from "./columns";
+import { RUN_FIELDS } from "./columns";
 
 const EXAMPLES = ["state = failed", "eval/accuracy > 0.95", "config.optimizer.lr >= 0.1", "created > 7d", "tag = baseline", "max(eval/accuracy) < 0.9 and not has group"];
 
-export function FilterField(props: { field: RefObject<HTMLInputElement | null>; value: string; fields: Field[]; error: Refusal | undefined; onChange: (value: string) => void }) {
+export function FilterField(props: { field: RefObject<HTMLInputElement | null>; value: string; fields: Field[]; error: ApiError | undefined; onChange: (value: string) => void }) {
   const [open, setOpen] = useState(false);
   const [at, setAt] = useState(-1);
   const [text, setText] = useState(props.value);
-  // The address follows what is typed with a delay: until it has caught up, the field is right.
+  // The URL follows the input with a delay; until it has caught up, the input takes precedence.
   const sent = useRef<string | null>(null);
   useEffect(() => {
     if (sent.current === null) setText(props.value);
@@ -19,10 +19,10 @@ export function FilterField(props: { field: RefObject<HTMLInputElement | null>; 
   }, [props.value]);
   const caret = props.field.current?.selectionStart ?? text.length;
   const word = /[\w./]*$/.exec(text.slice(0, caret))![0];
-  const names = useMemo(() => [...OWN_FIELDS, ...props.fields.map((f) => f.field.replace(/^metric\.(?=.*\/)/, ""))], [props.fields]);
-  const fitting = word.length > 0 ? names.filter((name) => name.toLowerCase().includes(word.toLowerCase()) && name !== word).slice(0, 8) : [];
-  const offered = text === "" ? EXAMPLES : fitting;
-  const wrong = props.error?.code === "bad_filter" ? props.error : undefined;
+  const names = useMemo(() => [...RUN_FIELDS, ...props.fields.map((f) => f.field.replace(/^metric\.(?=.*\/)/, ""))], [props.fields]);
+  const matching = word.length > 0 ? names.filter((name) => name.toLowerCase().includes(word.toLowerCase()) && name !== word).slice(0, 8) : [];
+  const suggestions = text === "" ? EXAMPLES : matching;
+  const invalid = props.error?.code === "bad_filter" ? props.error : undefined;
 
   const change = (next: string) => {
     setText(next);
@@ -30,24 +30,24 @@ export function FilterField(props: { field: RefObject<HTMLInputElement | null>; 
     sent.current = next === props.value ? null : next;
     props.onChange(next);
   };
-  const take = (offer: string) => {
-    if (text === "") change(offer);
+  const accept = (suggestion: string) => {
+    if (text === "") change(suggestion);
     else {
-      const next = text.slice(0, caret - word.length) + offer + " " + text.slice(caret);
+      const next = text.slice(0, caret - word.length) + suggestion + " " + text.slice(caret);
       change(next);
-      const place = caret - word.length + offer.length + 1;
+      const place = caret - word.length + suggestion.length + 1;
       requestAnimationFrame(() => props.field.current?.setSelectionRange(place, place));
     }
     props.field.current?.focus();
   };
   const onKeyDown = (event: KeyboardEvent) => {
     if (event.key === "ArrowDown" || event.key === "ArrowUp") {
-      if (!open || offered.length === 0) return setOpen(true);
+      if (!open || suggestions.length === 0) return setOpen(true);
       event.preventDefault();
-      setAt((at + (event.key === "ArrowDown" ? 1 : offered.length)) % offered.length);
+      setAt((at + (event.key === "ArrowDown" ? 1 : suggestions.length)) % suggestions.length);
     } else if ((event.key === "Enter" || event.key === "Tab") && open && at >= 0) {
       event.preventDefault();
-      take(offered[at]!);
+      accept(suggestions[at]!);
     } else if (event.key === "Enter") setOpen(false);
     else if (event.key === "Escape") {
       if (open) setOpen(false);
@@ -58,20 +58,20 @@ export function FilterField(props: { field: RefObject<HTMLInputElement | null>; 
     <div class="filter">
       <div class="searchfield">
         <Icon name="search" />
-        <input ref={props.field} class="field mono" type="text" role="combobox" aria-expanded={open && offered.length > 0} aria-controls="filter-offers" aria-autocomplete="list" aria-label="Filter runs"
-          aria-activedescendant={open && at >= 0 ? `offer-${at}` : undefined} aria-invalid={wrong !== undefined} aria-describedby="filter-error" spellcheck={false} autocomplete="off" placeholder="Filter: a word, or state = failed and eval/loss < 0.2"
+        <input ref={props.field} class="field mono" type="text" role="combobox" aria-expanded={open && suggestions.length > 0} aria-controls="filter-suggestions" aria-autocomplete="list" aria-label="Filter runs"
+          aria-activedescendant={open && at >= 0 ? `suggestion-${at}` : undefined} aria-invalid={invalid !== undefined} aria-describedby="filter-error" spellcheck={false} autocomplete="off" placeholder="Filter by text or expression, e.g. state = failed and eval/loss < 0.2"
           value={text} onInput={(event) => { change(event.currentTarget.value); setOpen(true); }} onFocus={() => setOpen(true)} onBlur={() => setTimeout(() => setOpen(false), 120)} onKeyDown={onKeyDown} />
-        {text && <button type="button" class="button quiet mini icon clear" aria-label="Clear the filter" onClick={() => { change(""); props.field.current?.focus(); }}><Icon name="close" size={12} /></button>}
+        {text && <button type="button" class="button quiet mini icon clear" aria-label="Clear filter" onClick={() => { change(""); props.field.current?.focus(); }}><Icon name="close" size={12} /></button>}
       </div>
-      {open && offered.length > 0 && (
-        <ul id="filter-offers" class="offers card" role="listbox" aria-label={text === "" ? "Examples" : "Fields"}>
+      {open && suggestions.length > 0 && (
+        <ul id="filter-suggestions" class="suggestions card" role="listbox" aria-label={text === "" ? "Examples" : "Fields"}>
           {text === "" && <li class="hint" role="presentation">Examples</li>}
-          {offered.map((offer, i) => (
-            <li key={offer} id={`offer-${i}`} role="option" aria-selected={i === at} class="mono" onMouseDown={(event) => { event.preventDefault(); take(offer); }}>{offer}</li>
+          {suggestions.map((suggestion, i) => (
+            <li key={suggestion} id={`suggestion-${i}`} role="option" aria-selected={i === at} class="mono" onMouseDown={(event) => { event.preventDefault(); accept(suggestion); }}>{suggestion}</li>
           ))}
         </ul>
       )}
-      <p id="filter-error" class={`filter-error ${wrong && !open ? "shown" : wrong ? "shown" : ""}`} role="alert">{wrong && wrong.message}</p>
+      <p id="filter-error" class={`filter-error ${invalid ? "shown" : ""}`} role="alert">{invalid && invalid.message}</p>
     </div>
   );
 }

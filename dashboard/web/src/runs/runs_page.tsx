@@ -1,18 +1,18 @@
-// All runs: filter, order, group, choose columns, and select what to compare.
+// The run list: filtering, sorting, grouping, columns and selection.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { actOn } from "../acting";
-import { type Field, Refusal } from "../data/source";
+import { editRuns } from "../run_actions";
+import { type Field, ApiError } from "../data/source";
 import { plural } from "../format";
 import { useKeys } from "../keys";
 import { Icon } from "../parts/icons";
 import { Popover, toast } from "../parts/overlay";
 import { go, link, route, setQuery } from "../router";
 import { tableColumns } from "../settings";
-import { indexing, server, source, tick, touch, useAnswer, useSettled, useThrottled } from "../store";
-import { ColumnChoice } from "./column_choice";
-import { column, isAsked, OWN_FIELDS, usualColumns } from "./columns";
+import { indexing, server, source, tick, invalidate, useAsync, useDebounced, useThrottled } from "../store";
+import { ColumnPicker } from "./column_picker";
+import { column, isRequested, RUN_FIELDS, defaultColumns } from "./columns";
 import { FilterField } from "./filter_field";
-import { groupFilter, MOST_SELECTED, quoted, Rows, type Section } from "./rows";
+import { groupFilter, MAX_SELECTED, quoted, Rows, type Section } from "./rows";
 import { RunsTable } from "./table";
 
 export function RunsPage() {
@@ -22,27 +22,27 @@ export function RunsPage() {
   const by = query.get("by") ?? "";
   const chosen = query.get("sel");
   const selected = useMemo(() => new Set((chosen ?? "").split(",").filter(Boolean)), [chosen]);
-  const shownFilter = useSettled(filter, 40);
-  const fields = useAnswer<Field[]>(() => source().fields(), [useThrottled(tick.value, 20000), indexing.value.done === indexing.value.total]);
-  const inAddress = query.get("cols");
-  // What differs is a matter of the runs that are shown; while a filter cannot be read, of those that were.
-  const ofFilter = useSettled(filter, 400);
-  const isUsual = inAddress === null && tableColumns.value === null;
-  const fitting = useAnswer<Field[] | null>(() => (isUsual && ofFilter ? source().fields(ofFilter) : Promise.resolve(null)), [fields.value, ofFilter, isUsual]);
-  const usual = (ofFilter ? fitting.value : null) ?? fields.value;
-  const usualNames = usual ? usualColumns(usual).join(",") : "";
+  const shownFilter = useDebounced(filter, 40);
+  const fields = useAsync<Field[]>(() => source().fields(), [useThrottled(tick.value, 20000), indexing.value.done === indexing.value.total]);
+  const inUrl = query.get("cols");
+  // Differing keys depend on the listed runs; while the filter is invalid, on those listed before.
+  const fieldFilter = useDebounced(filter, 400);
+  const isDefault = inUrl === null && tableColumns.value === null;
+  const matchingFields = useAsync<Field[] | null>(() => (isDefault && fieldFilter ? source().fields(fieldFilter) : Promise.resolve(null)), [fields.value, fieldFilter, isDefault]);
+  const known = (fieldFilter ? matchingFields.value : null) ?? fields.value;
+  const defaultNames = known ? defaultColumns(known).join(",") : "";
   const names = useMemo(
-    () => (inAddress ? inAddress.split(",") : tableColumns.value) ?? (usualNames ? usualNames.split(",") : null),
-    [inAddress, tableColumns.value, usualNames],
+    () => (inUrl ? inUrl.split(",") : tableColumns.value) ?? (defaultNames ? defaultNames.split(",") : null),
+    [inUrl, tableColumns.value, defaultNames],
   );
   useEffect(() => void (document.title = "Runs · Lockstep"), []);
-  // What this browser's user chose is in the address, too: a link shows it to others.
+  // The stored columns are also in the URL, so that a link shows them to others.
   useEffect(() => {
-    if (!inAddress && tableColumns.value) setQuery({ cols: tableColumns.value.join(",") });
-  }, [inAddress, tableColumns.value]);
+    if (!inUrl && tableColumns.value) setQuery({ cols: tableColumns.value.join(",") });
+  }, [inUrl, tableColumns.value]);
   const state = useRows(shownFilter, sort, by, names);
   const { rows, revision, error, counts } = state;
-  const unreadable = error instanceof Refusal && error.code === "bad_filter";
+  const isBadFilter = error instanceof ApiError && error.code === "bad_filter";
 
   const select = (ids: string[], on: boolean) => {
     const next = new Set(selected);
@@ -50,19 +50,19 @@ export function RunsPage() {
     setQuery({ sel: [...next].join(",") });
   };
   const selectAll = async (on: boolean) => {
-    const { runs, matching } = await source().runs({ filter, sort, offset: 0, limit: MOST_SELECTED, columns: [] });
+    const { runs, matching } = await source().runs({ filter, sort, offset: 0, limit: MAX_SELECTED, columns: [] });
     select(runs.map((run) => run.id), on);
-    if (on && matching > runs.length) toast(`The first ${plural(runs.length, "run")} of ${matching.toLocaleString("en-US")} are selected`);
+    if (on && matching > runs.length) toast(`Selected the first ${runs.length.toLocaleString("en-US")} of ${plural(matching, "run")}`);
   };
   const compare = () => go(["compare"], { runs: [...selected].join(",") });
   const field = useRef<HTMLInputElement>(null);
   useKeys("Runs", [
-    { keys: ["/"], does: "filter", run: () => field.current?.focus() },
-    { keys: ["c"], does: "compare the selected runs", run: () => selected.size > 1 && compare() },
-    { keys: ["Escape"], does: "clear the selection", run: () => setQuery({ sel: null }) },
+    { keys: ["/"], description: "Focus the filter", run: () => field.current?.focus() },
+    { keys: ["c"], description: "Compare the selected runs", run: () => selected.size > 1 && compare() },
+    { keys: ["Escape"], description: "Clear the selection", run: () => setQuery({ sel: null }) },
   ]);
   const sortBy = (name: string) => setQuery({ sort: sort === `-${name}` ? name : sort === name ? null : `-${name}` });
-  const columns = (names ?? []).map((name) => column(name, usual ?? []));
+  const columns = (names ?? []).map((name) => column(name, known ?? []));
 
   if (counts && counts.total === 0 && indexing.value.done >= indexing.value.total) return <NoRuns />;
   return (
@@ -70,16 +70,16 @@ export function RunsPage() {
       <div class="tools">
         <h1>Runs</h1>
         <span class="dim count" role="status">{counts && (counts.matching === counts.total ? plural(counts.total, "run") : `${counts.matching.toLocaleString("en-US")} of ${plural(counts.total, "run")}`)}</span>
-        <FilterField field={field} value={filter} fields={fields.value ?? []} error={error instanceof Refusal ? error : undefined} onChange={(q) => setQuery({ q })} />
-        <GroupChoice by={by} fields={fields.value ?? []} />
+        <FilterField field={field} value={filter} fields={fields.value ?? []} error={error instanceof ApiError ? error : undefined} onChange={(q) => setQuery({ q })} />
+        <GroupSelect by={by} fields={fields.value ?? []} />
         <Popover name="Columns" align="right" label={<><Icon name="columns" /><span class="wide-only">Columns</span></>}>
-          {() => <ColumnChoice fields={fields.value ?? []} chosen={names ?? []} onChange={(next) => {
+          {() => <ColumnPicker fields={fields.value ?? []} chosen={names ?? []} onChange={(next) => {
             tableColumns.value = next;
             setQuery({ cols: next?.join(",") ?? null });
           }} />}
         </Popover>
       </div>
-      {error && !unreadable && <div class="notice bad" role="alert"><Icon name="warn" />{error.message}</div>}
+      {error && !isBadFilter && <div class="notice bad" role="alert"><Icon name="warn" />{error.message}</div>}
       {names && (rows.length > 0 || !counts ? (
         <RunsTable rows={rows} revision={revision} columns={columns} sort={sort} selected={selected} groupName={by} onSort={sortBy} onSelect={select}
           matching={counts?.matching ?? 0} onSelectAll={(on) => void selectAll(on).catch((reason: Error) => toast(reason.message, true))}
@@ -89,8 +89,8 @@ export function RunsPage() {
           }} />
       ) : (
         <div class="empty card">
-          <h2>{unreadable ? "This filter cannot be read" : "No matching runs"}</h2>
-          <p>{unreadable ? <code>{filter}</code> : <>None of {plural(counts.total, "run")} matches <code>{filter}</code>.</>}</p>
+          <h2>{isBadFilter ? "Invalid filter" : "No matching runs"}</h2>
+          <p>{isBadFilter ? <code>{filter}</code> : <>None of {plural(counts.total, "run")} matches <code>{filter}</code>.</>}</p>
           <button class="button" type="button" onClick={() => setQuery({ q: null })}>Show all runs</button>
         </div>
       ))}
@@ -99,7 +99,7 @@ export function RunsPage() {
           <strong>{selected.size}</strong> selected
           <span class="spread" />
           <button class="button quiet" type="button" onClick={() => setQuery({ sel: null })}>Clear</button>
-          {server.value?.actions && <button class="button" type="button" onClick={() => actOn([...selected], () => { setQuery({ sel: null }); touch(); })}>Tag or delete</button>}
+          {server.value?.actions && <button class="button" type="button" onClick={() => editRuns([...selected], () => { setQuery({ sel: null }); invalidate(); })}>Tag or delete</button>}
           <a class="button primary" href={selected.size > 1 ? link(["compare"], { runs: [...selected].join(",") }) : link(["run", [...selected][0]!])}><Icon name="compare" />{selected.size > 1 ? "Compare" : "Open"}</a>
         </div>
       )}
@@ -107,7 +107,7 @@ export function RunsPage() {
   );
 }
 
-/** Fetches what the table shows, again when runs change. */
+/** Loads the rows of the table, and reloads them when runs change. */
 function useRows(filter: string, sort: string, by: string, columns: string[] | null) {
   const [rows] = useState(() => new Rows());
   const [revision, setRevision] = useState(0);
@@ -115,41 +115,41 @@ function useRows(filter: string, sort: string, by: string, columns: string[] | n
   const [counts, setCounts] = useState<{ total: number; matching: number }>();
   const changed = () => setRevision((n) => n + 1);
   const now = useThrottled(tick.value, 1000);
-  const reading = useThrottled(indexing.value.done, 1000);
+  const indexed = useThrottled(indexing.value.done, 1000);
   const latest = useRef(0);
   const shown = useRef(0);
   useEffect(() => {
     if (!columns) return;
-    const own = ++latest.current;
+    const request = ++latest.current;
     rows.onChange = changed;
     rows.onError = setError;
     const list = source().runs({ filter, sort, offset: 0, limit: 1, columns: [] });
-    const groups = by ? source().groups(by, filter, columns.filter(isAsked)) : Promise.resolve(null);
-    Promise.all([list, groups]).then(([answer, found]) => {
-      if (own <= shown.current) return;
-      shown.current = own;
+    const groups = by ? source().groups(by, filter, columns.filter(isRequested)) : Promise.resolve(null);
+    Promise.all([list, groups]).then(([response, found]) => {
+      if (request <= shown.current) return;
+      shown.current = request;
       setError(undefined);
-      setCounts({ total: answer.total, matching: answer.matching });
-      found?.sort((a, b) => Number(a.value === null) - Number(b.value === null)); // those without come last
+      setCounts({ total: response.total, matching: response.matching });
+      found?.sort((a, b) => Number(a.value === null) - Number(b.value === null)); // runs without a value come last
       const open = new Map(rows.sections.map((s) => [JSON.stringify(s.group?.value), s.open]));
       const sections: Section[] = found
         ? found.map((group) => ({ group, filter: groupFilter(filter, by, group.value), count: group.runs, open: open.get(JSON.stringify(group.value)) ?? found.length <= 3 }))
-        : [{ group: null, filter, count: answer.matching, open: true }];
+        : [{ group: null, filter, count: response.matching, open: true }];
       rows.reset(sections, sort, columns);
-    }, (reason: Error) => own > shown.current && setError(reason));
-  }, [filter, sort, by, columns?.join("\n"), now, reading]);
+    }, (reason: Error) => request > shown.current && setError(reason));
+  }, [filter, sort, by, columns?.join("\n"), now, indexed]);
   return { rows, revision, error, counts, changed };
 }
 
-function GroupChoice({ by, fields }: { by: string; fields: Field[] }) {
-  const named = ["group", "tag", "state", "host", "job_type", ...fields.map((f) => f.field).filter((f) => f.startsWith("config."))];
+function GroupSelect({ by, fields }: { by: string; fields: Field[] }) {
+  const names = ["group", "tag", "state", "host", "job_type", ...fields.map((f) => f.field).filter((f) => f.startsWith("config."))];
   return (
     <label class="groupby">
       <Icon name="group" />
       <span class="sr">Group by</span>
       <select class="field" value={by} onChange={(event) => setQuery({ by: event.currentTarget.value })}>
-        <option value="">No groups</option>
-        {named.filter((f) => OWN_FIELDS.includes(f) || f.startsWith("config.")).map((f) => <option key={f} value={f}>{f.replace(/^config\./, "")}</option>)}
+        <option value="">No grouping</option>
+        {names.filter((f) => RUN_FIELDS.includes(f) || f.startsWith("config.")).map((f) => <option key={f} value={f}>{f.replace(/^config\./, "")}</option>)}
       </select>
     </label>
   );
@@ -159,9 +159,9 @@ function NoRuns() {
   return (
     <div class="empty">
       <h1>No runs yet</h1>
-      <p>Lockstep looks for runs in <code>{server.value?.dir}</code>. Start one there, and it appears here while it trains:</p>
+      <p>There are no runs in <code>{server.value?.dir}</code>. Start one to see it here while it trains:</p>
       <pre>lockstep launch -n 2 configs/mnist.yaml</pre>
-      <p class="small dim">Runs kept elsewhere: <code>lockstep ui --dir PATH</code></p>
+      <p class="small dim">To show runs in another directory: <code>lockstep ui --dir PATH</code></p>
     </div>
   );
 }

@@ -1,14 +1,14 @@
-// Which columns the table has: fields of the run, of its configuration, its metrics.
+// The column picker of the run table: run fields, configuration keys and metrics.
 import { useState } from "preact/hooks";
 import type { Field } from "../data/source";
 import { Icon } from "../parts/icons";
-import { OWN_FIELDS } from "./columns";
+import { RUN_FIELDS } from "./columns";
 
 const KINDS = [["last", "metric."], ["min", "min("], ["max", "max("]] as const;
 
-export function ColumnChoice({ fields, chosen, onChange }: { fields: Field[]; chosen: string[]; onChange: (next: string[] | null) => void }) {
+export function ColumnPicker({ fields, chosen, onChange }: { fields: Field[]; chosen: string[]; onChange: (next: string[] | null) => void }) {
   const [search, setSearch] = useState("");
-  const fits = (name: string) => name.toLowerCase().includes(search.toLowerCase());
+  const matches = (name: string) => name.toLowerCase().includes(search.toLowerCase());
   const toggle = (field: string) => onChange(chosen.includes(field) ? chosen.filter((f) => f !== field) : [...chosen, field]);
   const move = (at: number, by: number) => {
     const next = [...chosen];
@@ -16,8 +16,8 @@ export function ColumnChoice({ fields, chosen, onChange }: { fields: Field[]; ch
     next.splice(at + by, 0, taken!);
     onChange(next);
   };
-  const others = (names: string[]) => names.filter((f) => fits(f) && (search !== "" || !chosen.includes(f)));
-  const metrics = fields.map((f) => f.field).filter((f) => f.startsWith("metric.") && fits(f));
+  const others = (names: string[]) => names.filter((f) => matches(f) && (search !== "" || !chosen.includes(f)));
+  const metrics = fields.map((f) => f.field).filter((f) => f.startsWith("metric.") && matches(f));
   const entry = (field: string, name: string) => (
     <label key={field} class="choice"><input type="checkbox" class="check" checked={chosen.includes(field)} onChange={() => toggle(field)} /><span class="ellipsis" title={name}>{name}</span></label>
   );
@@ -26,7 +26,7 @@ export function ColumnChoice({ fields, chosen, onChange }: { fields: Field[]; ch
       <div class="searchfield"><Icon name="search" /><input data-first class="field" aria-label="Search columns" placeholder="Search columns" value={search} onInput={(event) => setSearch(event.currentTarget.value)} /></div>
       {!search && (
         <section>
-          <h2>Shown</h2>
+          <h2>Visible</h2>
           {chosen.map((field, i) => (
             <div key={field} class="choice">
               <label class="row ellipsis spread"><input type="checkbox" class="check" checked onChange={() => toggle(field)} /><span class="ellipsis" title={field}>{field.replace(/^(config|metric)\./, "")}</span></label>
@@ -38,7 +38,7 @@ export function ColumnChoice({ fields, chosen, onChange }: { fields: Field[]; ch
       )}
       <section>
         <h2>Run</h2>
-        {others(OWN_FIELDS).map((f) => entry(f, f))}
+        {others(RUN_FIELDS).map((f) => entry(f, f))}
       </section>
       {metrics.length > 0 && (
         <section>
@@ -61,7 +61,7 @@ export function ColumnChoice({ fields, chosen, onChange }: { fields: Field[]; ch
         <h2>Configuration</h2>
         {others(fields.map((f) => f.field).filter((f) => f.startsWith("config."))).slice(0, 200).map((f) => entry(f, f.slice(7)))}
       </section>
-      <button type="button" class="button quiet mini" onClick={() => onChange(null)}>As usual</button>
+      <button type="button" class="button quiet mini" onClick={() => onChange(null)}>Reset to default</button>
     </div>
   );
 }

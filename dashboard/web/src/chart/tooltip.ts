@@ -1,18 +1,18 @@
-// The values under the pointer, as a small card that follows it. Made by hand, because it changes with every move.
-import { legible } from "../legible";
+// The tooltip of a chart. Built without Preact, because it changes with every pointer move.
+import { escapeBidi } from "../bidi";
 import { type Line, nearest } from "./line";
 
-const MOST = 8;
+const MAX_ROWS = 8;
 
 function element(parent: HTMLElement, kind: string, text: string): HTMLElement {
   const made = document.createElement("span");
   made.className = kind;
-  made.textContent = legible(text);
+  made.textContent = escapeBidi(text);
   parent.append(made);
   return made;
 }
 
-/** A line of detail below a line's value. */
+/** A detail row below the value of a line. */
 function sub(tip: HTMLElement, label: string, value: string) {
   const row = document.createElement("div");
   row.className = "tip-row sub";
@@ -22,7 +22,7 @@ function sub(tip: HTMLElement, label: string, value: string) {
   tip.append(row);
 }
 
-/** The values of all lines at x, the largest first. */
+/** The values of all lines at x, in descending order. */
 export function valuesAt(lines: readonly Line[], x: number): { line: Line; at: number; value: number }[] {
   return lines
     .map((line) => ({ line, at: nearest(line.x, x), value: NaN }))
@@ -31,16 +31,16 @@ export function valuesAt(lines: readonly Line[], x: number): { line: Line; at: n
     .sort((a, b) => (Number.isNaN(b.value) ? -1 : Number.isNaN(a.value) ? 1 : b.value - a.value));
 }
 
-export function fillTip(tip: HTMLElement, lines: readonly Line[], x: number, place: (x: number) => string, format: (value: number) => string, closest: string | null) {
+export function renderTooltip(tip: HTMLElement, lines: readonly Line[], x: number, place: (x: number) => string, format: (value: number) => string, closest: string | null) {
   tip.replaceChildren();
   const values = valuesAt(lines, x);
   const first = values.find((v) => v.line.key === closest) ?? values[0];
   if (!first) return;
   element(tip, "tip-x", place(first.line.x[first.at]!));
-  // Of many, those around the one that is pointed at.
+  // With many lines, those around the hovered one.
   const center = Math.max(0, values.indexOf(first));
-  const from = Math.max(0, Math.min(center - MOST / 2, values.length - MOST));
-  for (const { line, at, value } of values.slice(from, from + MOST)) {
+  const from = Math.max(0, Math.min(center - MAX_ROWS / 2, values.length - MAX_ROWS));
+  for (const { line, at, value } of values.slice(from, from + MAX_ROWS)) {
     const row = document.createElement("div");
     row.className = line.key === closest ? "tip-row on" : "tip-row";
     element(row, "swatch", "").style.background = line.color;
@@ -50,15 +50,15 @@ export function fillTip(tip: HTMLElement, lines: readonly Line[], x: number, pla
     tip.append(row);
     if (line.extremes) {
       if (line.extremes.lo[at] === line.extremes.hi[at]) {
-        sub(tip, "the same in all of them", "");
+        sub(tip, "identical in all curves", "");
         continue;
       }
       if (line.band) sub(tip, line.band.name, `${format(line.band.lo[at]!)} – ${format(line.band.hi[at]!)}`);
       for (const end of ["hi", "lo"] as const) {
-        sub(tip, `${end === "hi" ? "largest" : "smallest"} · ${line.extremes.who(at, end)?.label ?? ""}`, format(line.extremes[end][at]!));
+        sub(tip, `${end === "hi" ? "max" : "min"} · ${line.extremes.curveAt(at, end)?.label ?? ""}`, format(line.extremes[end][at]!));
       }
-      sub(tip, "mean and deviation", `${format(line.extremes.mean[at]!)} ± ${format(line.extremes.deviation[at]!)}`);
+      sub(tip, "mean ± std", `${format(line.extremes.mean[at]!)} ± ${format(line.extremes.deviation[at]!)}`);
     }
   }
-  if (values.length > MOST) element(tip, "tip-x", `and ${values.length - MOST} more`);
+  if (values.length > MAX_ROWS) element(tip, "tip-x", `and ${values.length - MAX_ROWS} more`);
 }

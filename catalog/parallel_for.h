@@ -1,4 +1,4 @@
-// Work in pieces, by several threads at once.
+// A parallel loop.
 #pragma once
 
 #include <algorithm>
@@ -10,10 +10,10 @@
 
 namespace lockstep::catalog {
 
-// Calls `work` with 0 to `count` - 1, from at most `most_threads` threads, the calling one among
-// them, and no more than there are cores. An exception ends it, and is thrown on.
+// Calls `work` with 0 to `count` - 1, from at most `max_threads` threads (including the calling
+// one), and at most one per core. An exception stops the loop and is rethrown.
 template <class Work>
-void side_by_side(size_t count, size_t most_threads, const Work& work) {
+void parallel_for(size_t count, size_t max_threads, const Work& work) {
   std::atomic<size_t> next = 0;
   std::exception_ptr failure;
   std::mutex failure_mutex;  // guards failure
@@ -28,7 +28,7 @@ void side_by_side(size_t count, size_t most_threads, const Work& work) {
   };
   {
     std::vector<std::jthread> helpers;
-    const auto useful = std::min<size_t>(most_threads, std::thread::hardware_concurrency());
+    const auto useful = std::min<size_t>(max_threads, std::thread::hardware_concurrency());
     for (size_t i = 1; i < useful; ++i) helpers.emplace_back(take_turns);
     take_turns();
   }

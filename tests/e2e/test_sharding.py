@@ -1,0 +1,102 @@
+"""A run whose optimizer is sharded over the ranks has the bits of the run that is not."""
+
+import json
+
+import pytest
+
+import processes
+from conftest import Job
+from processes import BIN
+from safetensors_file import assert_same_bits, assert_usable, checkpoints, last_weights, read_raw
+from test_resume import assert_same_checkpoint, resume
+
+SHARDED = "distributed.shard=optimizer"
+OPTIMIZERS = {
+    "sgd": "optimizer={name: sgd, lr: 0.1, momentum: 0.9, weight_decay: 0.001}",
+    "adamw": "optimizer={name: adamw, lr: 0.01, weight_decay_on: matrices}",
+}
+SETTINGS = {
+    "plain": [],
+    "clipping": ["train.clip_grad_norm=0.5"],
+    "accumulation": ["train.accumulate=3"],
+    "gloo": ["distributed.backend=gloo"],
+    "average": ["train.ema.decay=0.9"],
+    "bf16": ["train.precision=bf16"],
+    "frozen": ["train.freeze=[0.weight]"],
+    "cnn": ["model={name: cnn, channels: [4, 8], hidden: 16}"],
+    "shares": ["checkpoint.writers=all"],
+}
+
+
+@pytest.fixture
+def whole(tmp_path_factory):
+    """Another place, for the run that is not sharded."""
+    return Job(tmp_path_factory.mktemp("whole"))
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=OPTIMIZERS)
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_the_bits_are_those_of_the_whole_optimizer(job, whole, ranks, optimizer):
+    settings = ["train.epochs=3", optimizer]
+    sharded = job.train(SHARDED, *settings, ranks=ranks)
+    assert_same_checkpoint(sharded, whole.train(*settings, ranks=ranks))
+    assert_usable(sharded)
+
+
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+def test_the_bits_are_the_same_with_everything_else(job, whole, settings):
+    if any("freeze" in each for each in settings):
+        settings = [f"train.freeze=[{frozen_weight(whole)}]"]
+    settings = [OPTIMIZERS["adamw"], *settings]
+    sharded, expected = job.train(SHARDED, *settings, ranks=3), whole.train(*settings, ranks=3)
+    files = sorted(path.name for path in last_weights(expected).parent.glob("*.safetensors"))
+    assert sorted(path.name for path in last_weights(sharded).parent.glob("*.safetensors")) == files
+    for file in files:
+        assert_same_bits(last_weights(sharded).parent / file, last_weights(expected).parent / file)
+
+
+def frozen_weight(whole):
+    return next(iter(read_raw(last_weights(whole.train("train.max_steps=1")))))
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=OPTIMIZERS)
+def test_the_strategy_changes_at_a_checkpoint(job, whole, optimizer):
+    settings = [optimizer, "checkpoint.every=1 epoch", "checkpoint.keep_last=10"]
+    expected = whole.train("train.epochs=4", *settings, ranks=2)
+    changing = job.train("train.epochs=1", *settings, ranks=2)
+    for epochs, shard in ((2, "optimizer"), (3, "none"), (4, "optimizer")):
+        resume(job, changing, f"train.epochs={epochs}", f"distributed.shard={shard}", *settings, ranks=2)
+    assert checkpoints(changing) == checkpoints(expected)
+    assert_same_checkpoint(changing, expected)
+
+
+def test_the_number_of_ranks_changes_at_a_checkpoint(job):
+    settings = [SHARDED, OPTIMIZERS["adamw"], "train.log_every=1 step"]
+    run = job.train("train.max_steps=10", *settings, ranks=4)
+    resume(job, run, "train.max_steps=11", "checkpoint.every=1 step", "checkpoint.keep_last=9", *settings, ranks=3)
+    assert checkpoints(run)[-1] == 11
+    assert_usable(run)
+
+
+def test_one_rank_is_not_sharded(job, whole):
+    assert_same_checkpoint(job.train(SHARDED), whole.train())
+
+
+def test_the_plan_names_the_smaller_state(job):
+    def memory(*overrides):
+        ended = processes.run([processes.LOCKSTEP, "plan", "-n", 4, "--json", job.file, OPTIMIZERS["adamw"], *overrides], job.directory)
+        assert ended.code == 0, ended.err
+        return json.loads(ended.out)["memory"]
+
+    assert memory(SHARDED)["optimizer"] == memory()["optimizer"] // 4
+
+
+def test_an_optimizer_that_needs_whole_parameters_is_refused_before_ranks_meet(job):
+    job.config["plugins"] = [str(BIN.parent / "tests" / "bin" / "whole_optimizer.so")]
+    job.config["optimizer"] = {"name": "whole"}
+    job.write()
+    ended = job.run(SHARDED, ranks=2)
+    assert ended.code == 78, ended.err
+    assert "distributed.shard: optimizer 'whole' is not elementwise" in ended.err
+    assert not job.runs.exists()
+    assert job.run(ranks=2).code == 0

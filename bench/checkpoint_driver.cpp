@@ -41,7 +41,7 @@ class Training {
     Part<Optimizer, const NamedTensors&> part(optimizer_registry());
     part.read(parse_config("o: {name: adamw}", "bench").find("o")[0], "optimizer");
     optimizer_ = part.build(parameters);
-    parallel_ = std::make_unique<DataParallel>(world, *model_, DataParallelConfig{});
+    parallel_ = DataParallel::create(world, *model_, {});
     batch_.indices = at::arange(4, at::kLong);
     batch_.fields = {{"image", at::rand({4, 1, 28, 28})}, {"label", at::arange(4, at::kLong)}};
   }

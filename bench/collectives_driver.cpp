@@ -92,16 +92,18 @@ int main(int argc, char** argv) {
   const auto ranks = read_rank_env();
   const auto backend = ConfigValue<BackendChoice>::read(
       {.kind = ConfigNode::Kind::Scalar, .scalar = argc > 1 ? argv[1] : "auto"}, "backend");
-  World world({.rank = ranks.rank,
-               .local_rank = ranks.local_rank,
-               .world_size = ranks.world_size,
-               .local_world_size = ranks.local_world_size,
-               .rendezvous = TcpRendezvous{.host = ranks.master_addr,
-                                           .port = static_cast<uint16_t>(ranks.master_port),
-                                           .serve = !ranks.agent_serves_store,
-                                           .listen_fd = ranks.listen_fd},
-               .device = DeviceChoice::Cpu,
-               .backend = backend});
+  const auto connected =
+      World::connect({.rank = ranks.rank,
+                      .local_rank = ranks.local_rank,
+                      .world_size = ranks.world_size,
+                      .local_world_size = ranks.local_world_size,
+                      .rendezvous = TcpRendezvous{.host = ranks.master_addr,
+                                                  .port = static_cast<uint16_t>(ranks.master_port),
+                                                  .serve = !ranks.agent_serves_store,
+                                                  .listen_fd = ranks.listen_fd},
+                      .device = DeviceChoice::Cpu,
+                      .backend = backend});
+  auto& world = *connected;
   if (argc > 2 && std::string(argv[2]) == "first") {
     auto tensor = at::ones({1});
     all_reduce(world, tensor, distributed::ReduceOp::Sum, "first");

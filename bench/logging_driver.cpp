@@ -50,7 +50,7 @@ class Training {
     Part<Optimizer, const NamedTensors&> optimizer(optimizer_registry());
     optimizer.read(parse_config("o: {name: sgd}", "bench").find("o")[0], "optimizer");
     optimizer_ = optimizer.build(parameters);
-    parallel_ = std::make_unique<DataParallel>(world_, *model_, DataParallelConfig{});
+    parallel_ = DataParallel::create(*world_, *model_, {});
     batch_.indices = at::arange(32, at::kLong);
     batch_.fields = {{"image", at::rand({32, 1, 8, 8})}, {"label", batch_.indices % 10}};
   }
@@ -66,7 +66,7 @@ class Training {
   }
 
  private:
-  World world_{{.device = DeviceChoice::Cpu}};
+  std::unique_ptr<World> world_ = World::connect({.device = DeviceChoice::Cpu});
   std::shared_ptr<Model> model_;
   std::shared_ptr<Optimizer> optimizer_;
   std::unique_ptr<DataParallel> parallel_;

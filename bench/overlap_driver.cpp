@@ -135,12 +135,14 @@ int main(int argc, char** argv) {
   at::set_num_threads(1);
   nlohmann::json result;
   const auto run = [&](int rank) {
-    World world({.rank = rank,
-                 .local_rank = rank,
-                 .world_size = 2,
-                 .local_world_size = 2,
-                 .rendezvous = FileRendezvous{std::string(argv[1]) + "/rendezvous"},
-                 .device = DeviceChoice::Cpu});
+    const auto connected =
+        World::connect({.rank = rank,
+                        .local_rank = rank,
+                        .world_size = 2,
+                        .local_world_size = 2,
+                        .rendezvous = FileRendezvous{std::string(argv[1]) + "/rendezvous"},
+                        .device = DeviceChoice::Cpu});
+    auto& world = *connected;
     auto mine = measure(world, std::stoi(argv[2]));
     if (rank == 0) result = std::move(mine);
     world.finish();

@@ -158,14 +158,22 @@ World::World(const WorldOptions& options)
   if (own_progress_) options_.progress = own_progress_.get();
   check_ranks(options);
   check_backend(options, device_);
-  if (!is_distributed()) return;
+}
+
+std::unique_ptr<World> World::connect(const WorldOptions& options) {
+  std::unique_ptr<World> world(new World(options));
+  if (world->is_distributed()) world->open_groups();
+  return world;
+}
+
+void World::open_groups() {
   groups_->base_store =
-      std::visit([&](const auto& how) { return open_store(options, how); }, options.rendezvous);
-  const auto* tcp = std::get_if<TcpRendezvous>(&options.rendezvous);
+      std::visit([&](const auto& how) { return open_store(options_, how); }, options_.rendezvous);
+  const auto* tcp = std::get_if<TcpRendezvous>(&options_.rendezvous);
   groups_->store = c10::make_intrusive<c10d::PrefixStore>("lockstep/" + (tcp ? tcp->prefix : ""),
                                                           groups_->base_store);
   distributed::fenced(*this, "process group setup",
-                      [&] { backend_ = make_groups(*groups_, options, device_); });
+                      [&] { backend_ = make_groups(*groups_, options_, device_); });
 }
 
 World::~World() = default;

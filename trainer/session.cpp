@@ -12,6 +12,7 @@
 #include "trainer/loop/stop_signals.h"
 #include "trainer/loop/trainer.h"
 #include "trainer/loop/trial.h"
+#include "trainer/observed_session.h"
 #include "trainer/recorded_run.h"
 
 namespace lockstep {
@@ -58,13 +59,13 @@ SessionResult train(World& world, const SessionOptions& options, trainer::Prepar
                     trainer::RecordedRun& record) {
   // Outside the try block: a failure is recorded before their destructors wait for a checkpoint.
   std::optional<trainer::StopSignals> stop_signals;
-  std::optional<trainer::Trainer> trainer;
+  std::unique_ptr<trainer::Trainer> trainer;
   try {
     world.progress().enter(Phase::Building);
     if (options.handle_signals) stop_signals.emplace(world.progress());
     record.claim();
-    trainer.emplace(trainer::TrainerParts{world, run, record.tracker(), record.dir(),
-                                          stop_signals ? &*stop_signals : nullptr});
+    trainer = trainer::Trainer::create(
+        {world, run, record.tracker(), record.dir(), stop_signals ? &*stop_signals : nullptr});
     const bool continues =
         options.resume_id || run.config.checkpoint.resume == trainer::ResumePolicy::Auto;
     const auto resumed = continues ? trainer->resume() : 0;
@@ -95,10 +96,12 @@ SessionResult train(World& world, const SessionOptions& options, trainer::Prepar
 
 }  // namespace
 
-SessionResult run_session(const SessionOptions& options) {
+SessionResult trainer::run_observed_session(const SessionOptions& options, ProgressPage& progress) {
   auto run = trainer::prepare_training(
       trainer::load_run_config(options.config_path, options.overrides), options.ranks);
-  World world(trainer::world_options(options.ranks, run.config.distributed, options.progress));
+  const auto connected =
+      World::connect(trainer::world_options(options.ranks, run.config.distributed, &progress));
+  auto& world = *connected;
   try {
     auto local_pids = trainer::verify_ranks_agree(world, run);
     const auto record = trainer::agree_on_run(world, options, run, std::move(local_pids));
@@ -110,6 +113,11 @@ SessionResult run_session(const SessionOptions& options) {
     launch::report_failure(world.progress(), launch::describe_error(error));
     throw;
   }
+}
+
+SessionResult run_session(const SessionOptions& options) {
+  ProgressPage unobserved;
+  return trainer::run_observed_session(options, unobserved);
 }
 
 }  // namespace lockstep

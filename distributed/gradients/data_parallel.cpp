@@ -51,17 +51,22 @@ void broadcast_from_main(World& world, const std::vector<at::Tensor>& tensors) {
 
 }  // namespace
 
-DataParallel::DataParallel(World& world, torch::nn::Module& module,
-                           const DataParallelConfig& config)
-    : world_(world) {
+DataParallel::DataParallel(World& world) : world_(world) {}
+
+DataParallel::~DataParallel() = default;
+
+std::unique_ptr<DataParallel> DataParallel::create(World& world, torch::nn::Module& module,
+                                                   const DataParallelConfig& config) {
   auto parameters = trainable_parameters(module);
   if (parameters.empty()) throw config_error("the model has no trainable parameters");
+  std::unique_ptr<DataParallel> parallel(new DataParallel(world));
   const auto make_synchronizer = [&] {
-    synchronizer_ = distributed::make_gradient_synchronizer(world, std::move(parameters), config);
+    parallel->synchronizer_ =
+        distributed::make_gradient_synchronizer(world, std::move(parameters), config);
   };
   if (!world.is_distributed()) {
     make_synchronizer();
-    return;
+    return parallel;
   }
   verify_same_model(world, module);
   distributed::fenced(world, "initial broadcast", [&] {
@@ -70,14 +75,13 @@ DataParallel::DataParallel(World& world, torch::nn::Module& module,
     for (const auto& tensor : module.parameters()) states.push_back(tensor.detach());
     for (const auto& tensor : module.buffers()) {
       states.push_back(tensor.detach());
-      if (config.broadcast_buffers) buffers_.push_back(states.back());
+      if (config.broadcast_buffers) parallel->buffers_.push_back(states.back());
     }
     broadcast_from_main(world, states);
     make_synchronizer();
   });
+  return parallel;
 }
-
-DataParallel::~DataParallel() = default;
 
 std::vector<std::string> DataParallel::gradient_order() const {
   std::vector<std::string> names;

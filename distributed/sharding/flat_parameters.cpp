@@ -29,7 +29,7 @@ at::Tensor slice_of(const at::Tensor& whole, const ParameterSlice& slice) {
   return flat_view(whole).narrow(0, slice.begin, slice.numel).view(sizes);
 }
 
-FlatParameters::FlatParameters(World& world, const NamedTensors& parameters) : world_(world) {
+FlatParameters FlatParameters::create(World& world, const NamedTensors& parameters) {
   std::vector<at::ScalarType> types;
   for (const auto& [name, parameter] : parameters) {
     if (!parameter.is_non_overlapping_and_dense())
@@ -39,8 +39,10 @@ FlatParameters::FlatParameters(World& world, const NamedTensors& parameters) : w
     if (std::ranges::find(types, parameter.scalar_type()) == types.end())
       types.push_back(parameter.scalar_type());
   }
-  for (const auto type : types) lay_out(parameters, type);
-  std::ranges::sort(slices_, {}, &ParameterSlice::parameter);
+  FlatParameters flat(world);
+  for (const auto type : types) flat.lay_out(parameters, type);
+  std::ranges::sort(flat.slices_, {}, &ParameterSlice::parameter);
+  return flat;
 }
 
 void FlatParameters::lay_out(const NamedTensors& parameters, at::ScalarType type) {

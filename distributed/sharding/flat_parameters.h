@@ -30,7 +30,7 @@ class FlatParameters {
   // Collective. Moves the content of `parameters` into flat memory, one array per element type; the
   // tensors keep their identity and their strides. Throws Config when a parameter has gaps or
   // overlaps in memory.
-  FlatParameters(World& world, const NamedTensors& parameters);
+  static FlatParameters create(World& world, const NamedTensors& parameters);
 
   // This rank's, by parameter. A parameter that several ranks share has a slice on each.
   const std::vector<ParameterSlice>& slices() const { return slices_; }
@@ -43,6 +43,7 @@ class FlatParameters {
     at::Tensor memory;  // world size x chunk
     int64_t chunk = 0;  // elements
   };
+  explicit FlatParameters(World& world) : world_(world) {}
   void lay_out(const NamedTensors& parameters, at::ScalarType type);
 
   World& world_;

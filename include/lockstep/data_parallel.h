@@ -5,15 +5,15 @@
 // Example:
 //   void train_step(lockstep::World& world, lockstep::Model& model, lockstep::Optimizer& optimizer,
 //                   const lockstep::Batch& batch) {
-//     static lockstep::DataParallel parallel(world, model, {});
-//     parallel.before_forward(true);
+//     static const auto parallel = lockstep::DataParallel::create(world, model, {});
+//     parallel->before_forward(true);
 //     const auto outputs = model.forward(batch);
-//     parallel.backward(outputs.loss, true);
+//     parallel->backward(outputs.loss, true);
 //     {
 //       at::NoGradGuard no_grad;
 //       optimizer.step(optimizer.base_lr());
 //     }
-//     parallel.zero_gradients();
+//     parallel->zero_gradients();
 //   }
 #pragma once
 
@@ -71,7 +71,8 @@ class DataParallel {
   // Collective. Verifies that all ranks have the same number, shapes and types of parameters, then
   // broadcasts rank 0's parameters and buffers. `module` must outlive this object. Throws Config,
   // naming the first difference, when the models differ.
-  DataParallel(World& world, torch::nn::Module& module, const DataParallelConfig& config);
+  static std::unique_ptr<DataParallel> create(World& world, torch::nn::Module& module,
+                                              const DataParallelConfig& config);
   ~DataParallel();
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
@@ -114,6 +115,8 @@ class DataParallel {
   void restore_gradient_order(const std::vector<std::string>& names);
 
  private:
+  explicit DataParallel(World& world);
+
   World& world_;
   std::vector<at::Tensor> buffers_;  // broadcast before forward passes
   std::unique_ptr<distributed::GradientSynchronizer> synchronizer_;

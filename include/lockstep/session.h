@@ -23,8 +23,6 @@
 
 namespace lockstep {
 
-class ProgressPage;
-
 // Why training stopped before its last step: early stopping, `lockstep runs stop`, or a signal.
 enum class StopReason { EarlyStop, Requested, Preempted };
 
@@ -48,8 +46,6 @@ struct SessionOptions {
   std::optional<OwnRun> own_run;
   // Whether SIGTERM, SIGINT and SIGUSR1 stop training at a step boundary, with a checkpoint.
   bool handle_signals = false;
-  // Shared memory in which this rank reports its progress to a launcher; must outlive the call.
-  ProgressPage* progress = nullptr;
 };
 
 struct SessionResult {

@@ -2,13 +2,14 @@
 //
 // Example:
 //   void connect(const lockstep::RankEnv& env) {
-//     lockstep::World world({.rank = env.rank,
-//                            .local_rank = env.local_rank,
-//                            .world_size = env.world_size,
-//                            .rendezvous = lockstep::TcpRendezvous{
-//                                env.master_addr, static_cast<uint16_t>(env.master_port)}});
+//     const auto world = lockstep::World::connect(
+//         {.rank = env.rank,
+//          .local_rank = env.local_rank,
+//          .world_size = env.world_size,
+//          .rendezvous = lockstep::TcpRendezvous{env.master_addr,
+//                                                static_cast<uint16_t>(env.master_port)}});
 //     // ... train ...
-//     world.finish();
+//     world->finish();
 //   }
 #pragma once
 
@@ -78,7 +79,7 @@ class World {
   // Collective: returns when all ranks are connected. With one rank, opens no connection. Throws
   // Config (device or backend not available) or Environment (port in use, peers missing after the
   // timeout).
-  explicit World(const WorldOptions& options);
+  static std::unique_ptr<World> connect(const WorldOptions& options);
   ~World();  // closes without waiting for other ranks; call finish() for a clean shutdown
   World(const World&) = delete;
   World& operator=(const World&) = delete;
@@ -110,6 +111,9 @@ class World {
   distributed::ProcessGroups& groups() { return *groups_; }
 
  private:
+  explicit World(const WorldOptions& options);
+  void open_groups();
+
   std::unique_ptr<ProgressPage> own_progress_;  // when none was given
   WorldOptions options_;
   at::Device device_;

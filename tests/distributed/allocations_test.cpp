@@ -27,7 +27,7 @@ struct Counts {
 
 Counts count_step(World& world, int64_t width) {
   Product product(width), bare(width);
-  DataParallel parallel(world, product, {});
+  const auto parallel = DataParallel::create(world, product, {});
   StepVote vote(world);
   auto tensor = at::ones({100});
   Counts counts{};
@@ -36,10 +36,10 @@ Counts count_step(World& world, int64_t width) {
       vote.begin(0);
       vote.finish();
     });
-    counts.zero = allocations_of([&] { parallel.zero_gradients(); });
-    counts.before_forward = allocations_of([&] { parallel.before_forward(true); });
+    counts.zero = allocations_of([&] { parallel->zero_gradients(); });
+    counts.before_forward = allocations_of([&] { parallel->before_forward(true); });
     const auto loss = product.loss(), bare_loss = bare.loss();
-    counts.backward = allocations_of([&] { parallel.backward(loss, true); });
+    counts.backward = allocations_of([&] { parallel->backward(loss, true); });
     bare.weight.mutable_grad().reset();
     counts.bare_backward = allocations_of([&] { bare_loss.backward(); });
     counts.all_reduce = allocations_of(

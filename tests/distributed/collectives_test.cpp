@@ -68,7 +68,8 @@ TEST_CASE("collectives: all_gather returns the tensors in rank order and keeps t
 TEST_CASE("collectives: a missing rank is a PeerError with operation, rank and time waited") {
   const RendezvousDirectory directory;
   const auto errors = run_threads(2, [&](int rank) {
-    World world(rank_options(rank, 2, directory));
+    const auto connected = World::connect(rank_options(rank, 2, directory));
+    auto& world = *connected;
     if (rank == 0) barrier(world, "the end", std::chrono::milliseconds(300));
     if (rank == 0) return;
     auto never = at::zeros({1});
@@ -85,10 +86,10 @@ TEST_CASE("world: invalid ranks, devices and backends throw before waiting for a
   const RendezvousDirectory directory;
   auto options = rank_options(2, 2, directory);
   options.local_rank = 0;
-  CHECK_THROWS_WITH(World(options), "rank 2 does not exist in a world of 2");
+  CHECK_THROWS_WITH(World::connect(options), "rank 2 does not exist in a world of 2");
   options = rank_options(0, 2, directory);
   options.backend = BackendChoice::Nccl;
-  CHECK_THROWS_WITH(World(options),
+  CHECK_THROWS_WITH(World::connect(options),
                     Catch::Contains("backend 'nccl' does not work on device 'cpu'; use 'shm'"));
 }
 
@@ -100,13 +101,15 @@ TEST_CASE("world: ranks of one host share memory unless Gloo is configured") {
 
 TEST_CASE("world: a rendezvous without peers fails after the timeout") {
   const RendezvousDirectory directory;
-  CHECK_THROWS_AS(World(rank_options(0, 2, directory, std::chrono::milliseconds(300))), PeerError);
+  CHECK_THROWS_AS(World::connect(rank_options(0, 2, directory, std::chrono::milliseconds(300))),
+                  PeerError);
 }
 
 TEST_CASE("world: with one rank nothing is opened and collectives return immediately") {
   WorldOptions options;
   options.device = DeviceChoice::Cpu;
-  World world(options);
+  const auto connected = World::connect(options);
+  auto& world = *connected;
   auto tensor = at::ones({2});
   all_reduce(world, tensor, ReduceOp::Sum, "alone");
   CHECK(at::equal(tensor, at::ones({2})));

@@ -58,12 +58,12 @@ TEST_CASE(
     const auto results = run_ranks(2, [&](World& world) {
       Net net(4);
       fill(net, world.rank() == 0 ? 0.5 : 9);
-      DataParallel parallel(world, net, config);
+      const auto parallel = DataParallel::create(world, net, config);
       at::Tensor first;  // a static graph's first step differs
       for (int step = 0; step < 3; ++step) {
-        parallel.zero_gradients();
-        parallel.before_forward(true);
-        parallel.backward(net.loss(samples(world.rank())), true);
+        parallel->zero_gradients();
+        parallel->before_forward(true);
+        parallel->backward(net.loss(samples(world.rank())), true);
         if (step == 0) first = net.layer->weight.grad().clone();
       }
       return std::tuple{net.layer->weight.detach(), net.offset, net.layer->weight.grad().clone(),
@@ -92,12 +92,12 @@ TEST_CASE("data parallel: shared-memory averages are bit-identical to the Reduce
             Net net(with.width);
             fill(net, 0.25);
             // Several buckets, so that the order matters.
-            DataParallel parallel(world, net, {.bucket_cap_mb = 0.001});
+            const auto parallel = DataParallel::create(world, net, {.bucket_cap_mb = 0.001});
             std::vector<at::Tensor> seen;
             for (int step = 0; step < 3; ++step) {
-              parallel.zero_gradients();
-              parallel.before_forward(true);
-              parallel.backward(net.loss(waves(world.rank(), step, with.width)), true);
+              parallel->zero_gradients();
+              parallel->before_forward(true);
+              parallel->backward(net.loss(waves(world.rank(), step, with.width)), true);
               seen.push_back(net.layer->weight.grad().clone());
               seen.push_back(net.layer->bias.grad().clone());
             }
@@ -119,17 +119,17 @@ TEST_CASE("data parallel: gradients in the symmetric buffer accumulate in place 
         [&](World& world) {
           Net net(kWideEnough);
           fill(net, 0.25);
-          DataParallel parallel(world, net, config);
+          const auto parallel = DataParallel::create(world, net, config);
           std::vector<at::Tensor> seen;
           const auto pass = [&](int step, bool synchronize) {
-            parallel.before_forward(synchronize);
-            parallel.backward(net.loss(waves(world.rank(), step, kWideEnough)), synchronize);
+            parallel->before_forward(synchronize);
+            parallel->backward(net.loss(waves(world.rank(), step, kWideEnough)), synchronize);
             seen.push_back(net.layer->weight.grad().clone());
             seen.push_back(net.layer->bias.grad().clone());
           };
           pass(0, true);
           pass(1, true);  // on top of the mean
-          parallel.zero_gradients();
+          parallel->zero_gradients();
           pass(2, false);
           const auto* const place = net.layer->weight.grad().const_data_ptr();
           pass(3, true);
@@ -175,15 +175,15 @@ TEST_CASE("data parallel: gradients after a resume are bit-identical to an unint
           [&](World& world) {
             Net net(way.width);
             fill(net, 0.25);
-            DataParallel parallel(world, net, way.config);
-            parallel.restore_gradient_order(order);
+            const auto parallel = DataParallel::create(world, net, way.config);
+            parallel->restore_gradient_order(order);
             for (int step = first; step < 3; ++step) {
-              parallel.zero_gradients();
-              parallel.before_forward(true);
-              parallel.backward(net.loss(waves(world.rank(), step, way.width)), true);
+              parallel->zero_gradients();
+              parallel->before_forward(true);
+              parallel->backward(net.loss(waves(world.rank(), step, way.width)), true);
             }
             return std::tuple{net.layer->weight.grad().clone(), net.layer->bias.grad().clone(),
-                              parallel.gradient_order()};
+                              parallel->gradient_order()};
           },
           way.backend);
     };
@@ -202,12 +202,12 @@ TEST_CASE("data parallel: a static graph averages the first step too") {
       [](World& world) {
         Net net(4, /*with_unused=*/true);
         fill(net, 0.5);
-        DataParallel parallel(world, net, {.static_graph = true});
+        const auto parallel = DataParallel::create(world, net, {.static_graph = true});
         std::vector<at::Tensor> seen;
         for (int step = 0; step < 3; ++step) {
-          parallel.zero_gradients();
-          parallel.before_forward(true);
-          parallel.backward(net.loss(samples(world.rank())), true);
+          parallel->zero_gradients();
+          parallel->before_forward(true);
+          parallel->backward(net.loss(samples(world.rank())), true);
           seen.push_back(net.layer->weight.grad().clone());
         }
         return seen;
@@ -223,11 +223,12 @@ TEST_CASE("data parallel: a static graph averages the first step too") {
 TEST_CASE("data parallel: with shared memory, a missing gradient is an error with the parameter") {
   const RendezvousDirectory directory;
   const auto errors = run_threads(2, [&](int rank) {
-    World world(rank_options(rank, 2, directory));
+    const auto connected = World::connect(rank_options(rank, 2, directory));
+    auto& world = *connected;
     Net net(4, /*with_unused=*/true);
-    DataParallel parallel(world, net, {});
-    parallel.before_forward(true);
-    parallel.backward(net.loss(samples(rank)), true);
+    const auto parallel = DataParallel::create(world, net, {});
+    parallel->before_forward(true);
+    parallel->backward(net.loss(samples(rank)), true);
   });
   for (const auto& error : errors)
     CHECK_THAT(text_of(error), Catch::Contains("parameter 'unused' got no gradient in this step"));
@@ -237,13 +238,13 @@ TEST_CASE("data parallel: without synchronization gradients stay local and accum
   const auto results = run_ranks(2, [](World& world) {
     Net net(4);
     fill(net, 0.5);
-    DataParallel parallel(world, net, {});
-    parallel.zero_gradients();
-    parallel.before_forward(false);
-    parallel.backward(net.loss(samples(world.rank())), false);
+    const auto parallel = DataParallel::create(world, net, {});
+    parallel->zero_gradients();
+    parallel->before_forward(false);
+    parallel->backward(net.loss(samples(world.rank())), false);
     const auto local = net.layer->bias.grad().clone();
-    parallel.before_forward(true);
-    parallel.backward(net.loss(samples(world.rank())), true);
+    parallel->before_forward(true);
+    parallel->backward(net.loss(samples(world.rank())), true);
     return std::pair{local, net.layer->bias.grad().clone()};
   });
   CHECK_FALSE(at::equal(results[0].first, results[1].first));
@@ -254,9 +255,9 @@ TEST_CASE("data parallel: without synchronization gradients stay local and accum
 TEST_CASE("data parallel: buffers are broadcast from rank 0 before the next forward pass") {
   const auto results = run_ranks(2, [](World& world) {
     Net net(4);
-    DataParallel parallel(world, net, {});
+    const auto parallel = DataParallel::create(world, net, {});
     net.offset.fill_(world.rank() + 1);
-    parallel.broadcast_buffers();
+    parallel->broadcast_buffers();
     return net.offset;
   });
   CHECK(at::equal(results[1], at::ones({2})));
@@ -265,11 +266,11 @@ TEST_CASE("data parallel: buffers are broadcast from rank 0 before the next forw
 TEST_CASE("data parallel: with find_unused_parameters, unused parameters have no gradient") {
   const auto results = run_ranks(2, [](World& world) {
     Net net(4, /*with_unused=*/true);
-    DataParallel parallel(world, net, {.find_unused_parameters = true});
+    const auto parallel = DataParallel::create(world, net, {.find_unused_parameters = true});
     for (int step = 0; step < 2; ++step) {
-      parallel.zero_gradients();
-      parallel.before_forward(true);
-      parallel.backward(net.loss(samples(world.rank())), true);
+      parallel->zero_gradients();
+      parallel->before_forward(true);
+      parallel->backward(net.loss(samples(world.rank())), true);
     }
     return net.named_parameters()["unused"].grad().defined();
   });
@@ -280,9 +281,10 @@ TEST_CASE(
     "data parallel: models that differ are an error on every rank, with the first difference") {
   const RendezvousDirectory directory;
   const auto errors = run_threads(2, [&](int rank) {
-    World world(rank_options(rank, 2, directory));
+    const auto connected = World::connect(rank_options(rank, 2, directory));
+    auto& world = *connected;
     Net net(rank == 0 ? 4 : 5);
-    DataParallel parallel(world, net, {});
+    const auto parallel = DataParallel::create(world, net, {});
   });
   for (const auto& error : errors)
     CHECK_THAT(text_of(error), Catch::Contains("parameter 0 is [layer.weight Float [2,4]] on rank "
@@ -290,7 +292,9 @@ TEST_CASE(
 }
 
 TEST_CASE("data parallel: a model without trainable parameters is an error") {
-  World world({.device = DeviceChoice::Cpu});
+  const auto connected = World::connect({.device = DeviceChoice::Cpu});
+  auto& world = *connected;
   torch::nn::Module empty;
-  CHECK_THROWS_WITH(DataParallel(world, empty, {}), "the model has no trainable parameters");
+  CHECK_THROWS_WITH(DataParallel::create(world, empty, {}),
+                    "the model has no trainable parameters");
 }

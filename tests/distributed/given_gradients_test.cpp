@@ -42,21 +42,21 @@ std::vector<at::Tensor> train(World& world, const DataParallelConfig& config,
                               const std::vector<bool>& batches, int64_t width = 4001,
                               const Cut& cut = {}) {
   Pair pair(width);
-  DataParallel parallel(world, pair, config);
+  const auto parallel = DataParallel::create(world, pair, config);
   std::vector<at::Tensor> seen;
   for (int step = 0; step < 3; ++step) {
-    parallel.zero_gradients();
+    parallel->zero_gradients();
     for (const bool synchronize : batches) {
-      parallel.before_forward(synchronize);
+      parallel->before_forward(synchronize);
       auto made = made_by(world.rank(), step, width);
       if (!cut.in_two) {
-        parallel.add_gradients(std::move(made), synchronize);
+        parallel->add_gradients(std::move(made), synchronize);
         continue;
       }
-      parallel.add_gradients({made[1]}, synchronize, {[&, wide = made[0]] {
-                               if (cut.between) cut.between(pair, step);
-                               return std::vector<at::Tensor>{wide};
-                             }});
+      parallel->add_gradients({made[1]}, synchronize, {[&, wide = made[0]] {
+                                if (cut.between) cut.between(pair, step);
+                                return std::vector<at::Tensor>{wide};
+                              }});
     }
     seen.push_back(pair.wide.grad().clone());
     seen.push_back(pair.narrow.grad().clone());

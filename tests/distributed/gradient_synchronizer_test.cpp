@@ -56,7 +56,8 @@ TEST_CASE("gradient synchronizer: options of the Reducer select it even with sha
 }
 
 TEST_CASE("gradient synchronizer: gradients of a single rank are unchanged") {
-  World world({.device = DeviceChoice::Cpu});
+  const auto connected = World::connect({.device = DeviceChoice::Cpu});
+  auto& world = *connected;
   CHECK(chosen_for(world, {.static_graph = true}) == "local");
   const Weights weights;
   const auto made = make_gradient_synchronizer(world, trainable_parameters(weights), {});

@@ -93,7 +93,8 @@ TEST_CASE("counters: more names than fit into one piece, and none") {
 TEST_CASE("counters: names that differ between ranks are an error with the difference") {
   const RendezvousDirectory directory;
   const auto errors = run_threads(2, [&](int rank) {
-    World world(rank_options(rank, 2, directory));
+    const auto connected = World::connect(rank_options(rank, 2, directory));
+    auto& world = *connected;
     Counters counters = {{"loss", {1, 1}}};
     if (rank == 1) counters["accuracy"] = {1, 1};
     merge_counters(world, counters);

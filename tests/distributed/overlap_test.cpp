@@ -48,9 +48,9 @@ auto run_on_slow_link(const Body& body) {
     const auto backend = c10::make_intrusive<DelayBackend>(world.rank(), 2);
     use_for_gradients(world, backend);
     Chain chain;
-    DataParallel parallel(world, chain, kBucketPerLayer);
+    const auto parallel = DataParallel::create(world, chain, kBucketPerLayer);
     using Result = std::invoke_result_t<Body, DelayBackend&, DataParallel&, Chain&>;
-    return world.rank() == 0 ? body(*backend, parallel, chain) : Result{};
+    return world.rank() == 0 ? body(*backend, *parallel, chain) : Result{};
   });
   return results[0];
 }

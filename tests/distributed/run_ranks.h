@@ -57,7 +57,8 @@ auto run_ranks(int world_size, Body&& body, BackendChoice backend = BackendChoic
   const auto errors = run_threads(world_size, [&](int rank) {
     auto options = rank_options(rank, world_size, directory);
     options.backend = backend;
-    World world(options);
+    const auto connected = World::connect(options);
+    auto& world = *connected;
     results[static_cast<size_t>(rank)] = body(world);
     world.finish();
   });

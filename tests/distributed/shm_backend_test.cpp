@@ -191,7 +191,8 @@ TEST_CASE("shm backend: unsupported operations throw before waiting for a peer")
 TEST_CASE("shm backend: a collective mismatch is an error that names both calls") {
   const RendezvousDirectory directory;
   const auto errors = run_threads(2, [&](int rank) {
-    World world(rank_options(rank, 2, directory));
+    const auto connected = World::connect(rank_options(rank, 2, directory));
+    auto& world = *connected;
     auto tensor = at::zeros({4});
     if (rank == 0) all_reduce(world, tensor, ReduceOp::Sum, "gradients");
     if (rank == 1) broadcast(world, tensor, 0, "weights");

@@ -31,7 +31,7 @@ std::pair<int, at::Tensor> train_unevenly(World& world) {
     const at::NoGradGuard no_grad;
     layer->weight.zero_();
   }
-  DataParallel parallel(world, *layer, {});
+  const auto parallel = DataParallel::create(world, *layer, {});
   StepVote vote(world);
   for (int step = 0;; ++step) {
     const bool has_data = step < batches_of(world.rank());
@@ -40,12 +40,12 @@ std::pair<int, at::Tensor> train_unevenly(World& world) {
     auto samples = at::tensor({has_data ? 1.0 : 0.0});
     all_reduce(world, samples, ReduceOp::Sum, "samples of the step");
     const auto weight = world.world_size() / samples.item<double>();
-    parallel.zero_gradients();
-    parallel.before_forward(true);
+    parallel->zero_gradients();
+    parallel->before_forward(true);
     if (has_data)
-      parallel.backward(layer->forward(uneven_batch(world.rank(), step)).sum() * weight, true);
+      parallel->backward(layer->forward(uneven_batch(world.rank(), step)).sum() * weight, true);
     else
-      parallel.add_gradients({at::zeros_like(layer->weight)}, true);
+      parallel->add_gradients({at::zeros_like(layer->weight)}, true);
     const at::NoGradGuard no_grad;
     layer->weight.sub_(layer->weight.grad());
   }

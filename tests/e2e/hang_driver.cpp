@@ -39,18 +39,20 @@ void run(const std::string& mode, const std::string& backend) {
   page.begin(ranks.rank);
   const launch::StackReporter reporter(page);
   page.set_limits(std::chrono::seconds(3), std::chrono::seconds(8));
-  World world({.rank = ranks.rank,
-               .local_rank = ranks.local_rank,
-               .world_size = ranks.world_size,
-               .local_world_size = ranks.local_world_size,
-               .rendezvous = TcpRendezvous{.host = ranks.master_addr,
-                                           .port = static_cast<uint16_t>(ranks.master_port),
-                                           .listen_fd = ranks.listen_fd},
-               .device = DeviceChoice::Cpu,
-               .backend = ConfigValue<BackendChoice>::read(
-                   {.kind = ConfigNode::Kind::Scalar, .scalar = backend}, "backend"),
-               .timeout = std::chrono::seconds(8),
-               .progress = &page});
+  const auto connected =
+      World::connect({.rank = ranks.rank,
+                      .local_rank = ranks.local_rank,
+                      .world_size = ranks.world_size,
+                      .local_world_size = ranks.local_world_size,
+                      .rendezvous = TcpRendezvous{.host = ranks.master_addr,
+                                                  .port = static_cast<uint16_t>(ranks.master_port),
+                                                  .listen_fd = ranks.listen_fd},
+                      .device = DeviceChoice::Cpu,
+                      .backend = ConfigValue<BackendChoice>::read(
+                          {.kind = ConfigNode::Kind::Scalar, .scalar = backend}, "backend"),
+                      .timeout = std::chrono::seconds(8),
+                      .progress = &page});
+  auto& world = *connected;
   const bool is_odd = ranks.rank == 1;
   for (int step = 0; step < 5; ++step) {
     page.enter(Phase::DataWait);

@@ -24,7 +24,8 @@ NamedTensors with_gradient(const at::Tensor& gradient) {
 }  // namespace
 
 TEST_CASE("non-finite: stop reports the first value with its step and rank", "[trainer]") {
-  World alone({.device = DeviceChoice::Cpu});
+  const auto connected = World::connect({.device = DeviceChoice::Cpu});
+  auto& alone = *connected;
   NonFiniteWatch watch(NonFinitePolicy::Stop);
   CHECK(watch.observe("loss", at::scalar_tensor(1.5), 1));
   CHECK(watch.observe("gradient norm", {}, 1));  // not measured

@@ -51,8 +51,8 @@ OptimizerShard make_shard(World& world, const NamedTensors& parameters,
                           const std::string& optimizer, ShardStrategy strategy) {
   Part<Optimizer, const NamedTensors&> part(optimizer_registry());
   part.read(parse_config("o: " + optimizer, "test").find("o")[0], "optimizer");
-  return {world, parameters, strategy,
-          [&](const NamedTensors& tensors) { return part.build(tensors); }};
+  return OptimizerShard::create(world, parameters, strategy,
+                                [&](const NamedTensors& tensors) { return part.build(tensors); });
 }
 
 Result train(World& world, const std::string& optimizer, ShardStrategy strategy,
@@ -91,7 +91,8 @@ void check_equal(const NamedTensors& found, const NamedTensors& expected) {
 TEST_CASE("optimizer shard: any number of ranks has the bits of the whole optimizer") {
   for (const auto& optimizer : kOptimizers) {
     CAPTURE(optimizer);
-    World alone({.device = DeviceChoice::Cpu});
+    const auto connected = World::connect({.device = DeviceChoice::Cpu});
+    auto& alone = *connected;
     const auto whole = train(alone, optimizer, ShardStrategy::None);
     for (const int num_ranks : {2, 3, 4}) {
       CAPTURE(num_ranks);
@@ -109,7 +110,8 @@ TEST_CASE(
     "optimizer shard: a state is resumed on another number of ranks, and by the whole optimizer") {
   for (const auto& optimizer : kOptimizers) {
     CAPTURE(optimizer);
-    World alone({.device = DeviceChoice::Cpu});
+    const auto connected = World::connect({.device = DeviceChoice::Cpu});
+    auto& alone = *connected;
     const auto first = train(alone, optimizer, ShardStrategy::None);
     if (first.state.empty()) continue;
     const auto whole = train(alone, optimizer, ShardStrategy::None, first.state);
@@ -128,11 +130,12 @@ TEST_CASE("optimizer shard: a rank has its share of the state, also where it has
     size_t own = 0;
     Part<Optimizer, const NamedTensors&> part(optimizer_registry());
     part.read(parse_config("o: {name: adam}", "test").find("o")[0], "optimizer");
-    OptimizerShard shard(world, parameters, ShardStrategy::Optimizer,
-                         [&](const NamedTensors& tensors) {
-                           for (const auto& [name, tensor] : tensors) own += tensor.nbytes();
-                           return part.build(tensors);
-                         });
+    auto shard = OptimizerShard::create(world, parameters, ShardStrategy::Optimizer,
+                                        [&](const NamedTensors& tensors) {
+                                          for (const auto& [name, tensor] : tensors)
+                                            own += tensor.nbytes();
+                                          return part.build(tensors);
+                                        });
     parameters[0].second.mutable_grad() = at::ones({40});
     const at::NoGradGuard no_grad;
     shard.step(0.5);

@@ -154,7 +154,8 @@ TEST_CASE("gradients: every target has the same weight") {
   const auto count = [](int64_t targets) { return at::scalar_tensor(targets, at::kLong); };
   WorldOptions options;
   options.device = DeviceChoice::Cpu;
-  World world(options);
+  const auto connected = World::connect(options);
+  auto& world = *connected;
   const auto equal = target_divisors(world, {count(96), count(96), count(96)});
   for (const auto& divisor : equal) CHECK(divisor.item<double>() == 3);
   CHECK(target_divisors(world, {count(96)}).front().item<double>() == 1);

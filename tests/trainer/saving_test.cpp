@@ -35,9 +35,9 @@ struct Training {
     Part<Optimizer, const NamedTensors&> part(optimizer_registry());
     part.read(parse_config("o: {name: adamw}", "test").find("o")[0], "optimizer");
     optimizer = std::make_unique<OptimizerShard>(
-        world, parameters, ShardStrategy::None,
-        [&](const NamedTensors& tensors) { return part.build(tensors); });
-    parallel = std::make_unique<DataParallel>(world, *model, DataParallelConfig{});
+        OptimizerShard::create(world, parameters, ShardStrategy::None,
+                               [&](const NamedTensors& tensors) { return part.build(tensors); }));
+    parallel = DataParallel::create(world, *model, {});
   }
   TrainingState at_step(int64_t step) {
     head.position.step = step;
@@ -54,12 +54,12 @@ struct Training {
 };
 
 struct LoneWorld {
-  World lone_world{{.device = DeviceChoice::Cpu}};
+  std::unique_ptr<World> lone_world = World::connect({.device = DeviceChoice::Cpu});
 };
 
 // One rank.
 struct LoneTraining : private LoneWorld, Training {
-  LoneTraining() : Training(lone_world) {}
+  LoneTraining() : Training(*lone_world) {}
 };
 
 std::map<std::string, at::Tensor> tensors_by_name(const NamedTensors& tensors) {

@@ -164,7 +164,9 @@ std::string write_predictions(const PredictionOptions& options) {
   const auto config = trainer::load_run_config(options.config_path, options.overrides);
   trainer::verify_options(options, config);
   const auto run = trainer::prepare_prediction(config, options.ranks);
-  World world(world_options(options.ranks, config.distributed, options.progress));
+  const auto connected =
+      World::connect(world_options(options.ranks, config.distributed, options.progress));
+  auto& world = *connected;
   trainer::verify_ranks_agree(world, run);
   world.progress().enter(Phase::Evaluating);
   world.progress().set_limits(config.distributed.hang_warning.value, world.timeout());

@@ -192,12 +192,13 @@ Json plan_run(const PreparedRun& run) {
 
 std::string dry_run(const PreparedRun& run) {
   const auto& config = run.config;
-  World alone({.device = config.distributed.device, .backend = config.distributed.backend});
-  load_initial_weights(alone, run);
-  run.model->to(alone.device());
+  const auto alone =
+      World::connect({.device = config.distributed.device, .backend = config.distributed.backend});
+  load_initial_weights(*alone, run);
+  run.model->to(alone->device());
   run.model->train();
-  try_model(run, alone.device());
-  try_step(run, alone.device());
+  try_model(run, alone->device());
+  try_step(run, alone->device());
   run.model->to(at::kCPU);
   return render_plan(plan_run(run)) +
          "dry run: run file, data and model are valid, and one batch passed\n";

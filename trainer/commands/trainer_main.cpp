@@ -30,6 +30,7 @@
 #include "trainer/commands/plan_command.h"
 #include "trainer/commands/prediction.h"
 #include "trainer/commands/run_plan.h"
+#include "trainer/observed_session.h"
 
 namespace lockstep {
 namespace {
@@ -199,15 +200,15 @@ int train(const Arguments& arguments, int argc, char** argv, const RankEnv& rank
           ProgressPage& progress) {
   progress.begin(ranks.rank);
   const launch::StackReporter stack_reporter(progress);
-  const auto result = run_session({.config_path = arguments.run_file(),
-                                   .overrides = arguments.overrides(),
-                                   .resume_id = arguments.resume_id,
-                                   .ranks = ranks,
-                                   .command = {argv, argv + argc},
-                                   .console = console_options(),
-                                   .agent_program = program_beside("lockstep"),
-                                   .handle_signals = true,
-                                   .progress = &progress});
+  const auto result = trainer::run_observed_session({.config_path = arguments.run_file(),
+                                                     .overrides = arguments.overrides(),
+                                                     .resume_id = arguments.resume_id,
+                                                     .ranks = ranks,
+                                                     .command = {argv, argv + argc},
+                                                     .console = console_options(),
+                                                     .agent_program = program_beside("lockstep"),
+                                                     .handle_signals = true},
+                                                    progress);
   print_result(result, ranks);
   return result.signal ? 128 + result.signal : 0;
 }

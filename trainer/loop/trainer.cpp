@@ -38,7 +38,22 @@ SavingOptions saving_options(const TrainerParts& parts) {
 
 }  // namespace
 
-Trainer::Trainer(const TrainerParts& parts)
+std::unique_ptr<Trainer> Trainer::create(const TrainerParts& parts) {
+  return std::unique_ptr<Trainer>(new Trainer(parts, share_model(parts)));
+}
+
+Trainer::SharedModel Trainer::share_model(const TrainerParts& parts) {
+  const auto& config = parts.run.config;
+  auto model = place_model(parts);
+  auto parameters = trainable_parameters(*model);
+  auto optimizer =
+      OptimizerShard::create(parts.world, parameters, config.distributed.shard,
+                             [&](const auto& tensors) { return config.optimizer.build(tensors); });
+  auto parallel = DataParallel::create(parts.world, *model, config.distributed.data_parallel);
+  return {std::move(model), std::move(parameters), std::move(optimizer), std::move(parallel)};
+}
+
+Trainer::Trainer(const TrainerParts& parts, SharedModel shared)
     : world_(parts.world),
       tracker_(parts.tracker),
       run_dir_(parts.run_dir),
@@ -47,12 +62,11 @@ Trainer::Trainer(const TrainerParts& parts)
       plan_(parts.run.plan),
       length_(length_of_run(config_.train, plan_)),
       model_title_(parts.run.model_title()),
-      model_(place_model(parts)),
-      parameters_(trainable_parameters(*model_)),
-      optimizer_(parts.world, parameters_, config_.distributed.shard,
-                 [&](const auto& tensors) { return config_.optimizer.build(tensors); }),
+      model_(std::move(shared.model)),
+      parameters_(std::move(shared.parameters)),
+      optimizer_(std::move(shared.optimizer)),
       schedule_(config_.schedule.build(length_)),
-      parallel_(parts.world, *model_, config_.distributed.data_parallel),
+      parallel_(std::move(shared.parallel)),
       sampler_(data_.train->size(), {parts.world.rank(), parts.world.world_size()},
                std::move(parts.run.order)),
       log_due_(parts.world, config_.train.log_every),
@@ -92,7 +106,7 @@ void Trainer::call(Function function, const Arguments&... arguments) {
 
 int64_t Trainer::resume() {
   CheckpointHead head;
-  warnings_ = restore_state(world_, {*model_, optimizer_, parallel_, head, average()},
+  warnings_ = restore_state(world_, {*model_, optimizer_, *parallel_, head, average()},
                             tracking::checkpoints_path(run_dir_));
   position_ = head.position;
   early_stop_.restore(head.early_stop);
@@ -191,7 +205,7 @@ void Trainer::train_step(data::Loader& loader, const data::BatchShares& shares) 
   clock_.enter(Phase::Voting);
   if (!votes_last) vote_.begin(step_flags());
   clock_.enter(Phase::Optimizer);
-  parallel_.zero_gradients();
+  parallel_->zero_gradients();
   clock_.enter(Phase::DataWait);
   StepBatches batches(*model_, loader,
                       {config_.train.accumulate, world_.world_size(), shares,
@@ -202,9 +216,9 @@ void Trainer::train_step(data::Loader& loader, const data::BatchShares& shares) 
     const auto batch = batches.next();
     const bool synchronize = batches.is_last();
     clock_.enter(Phase::Forward);
-    parallel_.before_forward(synchronize);
+    parallel_->before_forward(synchronize);
     const auto outputs = pass(batch, batches, synchronize);
-    if (synchronize) clock_.add_communication(parallel_.exposed_wait());
+    if (synchronize) clock_.add_communication(parallel_->exposed_wait());
     const bool is_usable = non_finite_.observe("loss", outputs.loss, position_.step + 1);
     if (is_usable || !votes_last) metrics_.meter().add(outputs, batches.counts());
     position_.samples = std::min(position_.samples + plan_.global_batch_size, data_.train->size());
@@ -263,10 +277,10 @@ Outputs Trainer::unguarded_pass(const Batch& batch, const StepBatches& batches, 
   batches.verify(batch, outputs, /*has_gradient=*/!step);
   clock_.enter(Phase::Backward);
   if (step)
-    parallel_.add_gradients(std::move(step->gradients), synchronize,
-                            std::move(step->remaining_segments));
+    parallel_->add_gradients(std::move(step->gradients), synchronize,
+                             std::move(step->remaining_segments));
   else
-    parallel_.backward(weighted(outputs.loss), synchronize);
+    parallel_->backward(weighted(outputs.loss), synchronize);
   return outputs;
 }
 
@@ -289,7 +303,7 @@ void Trainer::after_step(bool epoch_ended) {
   if (!has_stepped_) {
     enter_phase(Phase::Logging);
     CheckpointHead head;
-    saver_.prepare({*model_, optimizer_, parallel_, head, average()});  // optimizer state exists
+    saver_.prepare({*model_, optimizer_, *parallel_, head, average()});  // optimizer state exists
   }
   has_stepped_ = true;
   saver_.poll(none_is_saving_, is_saved_);
@@ -337,9 +351,9 @@ void Trainer::evaluate_now() {
   const auto begin = std::chrono::steady_clock::now();
   enter_phase(Phase::Evaluating);
   const auto media = next_media();
-  parallel_.broadcast_buffers();
+  parallel_->broadcast_buffers();
   call(&Hook::before_evaluation);
-  if (average_) parallel_.broadcast_buffers();  // the averages of buffers too
+  if (average_) parallel_->broadcast_buffers();  // the averages of buffers too
   EvaluationOptions options{.batch_size = config_.data.eval_batch_size,
                             .workers = plan_.workers_per_rank,
                             .precision = config_.train.precision,
@@ -378,7 +392,7 @@ void Trainer::save_now() {
                       .evaluation_is_due = evaluation_is_due_};
   if (scaler_) head.loss_scale = scaler_->state();
   if (evaluated_step_ == position_.step) head.evaluation = evaluation_;
-  saver_.save({*model_, optimizer_, parallel_, head, average()}, checkpoint_to_publish(),
+  saver_.save({*model_, optimizer_, *parallel_, head, average()}, checkpoint_to_publish(),
               stop_.is_stopping() || is_finished());
   saved_step_ = position_.step;
   call(&Hook::after_checkpoint);

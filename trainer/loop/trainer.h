@@ -45,7 +45,7 @@ struct TrainerParts {
 class Trainer {
  public:
   // Collective: broadcasts rank 0's model. Throws Config or PeerError.
-  explicit Trainer(const TrainerParts& parts);
+  static std::unique_ptr<Trainer> create(const TrainerParts& parts);
 
   // Collective: resumes from the run's last good checkpoint, if it has one. Returns its step, or 0.
   int64_t resume();
@@ -64,6 +64,16 @@ class Trainer {
   int64_t total_steps() const { return length_.total_steps; }
 
  private:
+  // What all ranks have in common, set up by a collective call.
+  struct SharedModel {
+    std::shared_ptr<Model> model;
+    NamedTensors parameters;
+    OptimizerShard optimizer;
+    std::unique_ptr<DataParallel> parallel;
+  };
+  static SharedModel share_model(const TrainerParts& parts);
+  Trainer(const TrainerParts& parts, SharedModel shared);
+
   HookContext& context();
   template <class Function, class... Arguments>
   void call(Function function, const Arguments&... arguments);
@@ -99,7 +109,7 @@ class Trainer {
   NamedTensors parameters_;
   OptimizerShard optimizer_;
   std::shared_ptr<Schedule> schedule_;
-  DataParallel parallel_;
+  std::unique_ptr<DataParallel> parallel_;
   std::optional<WeightAverage> average_;  // with train.ema
   data::DistributedSampler sampler_;
   Trigger log_due_, eval_due_, save_due_;

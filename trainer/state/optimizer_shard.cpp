@@ -38,19 +38,20 @@ void verify_shardable(const Optimizer& optimizer, ShardStrategy strategy, const 
       name));
 }
 
-OptimizerShard::OptimizerShard(World& world, NamedTensors parameters, ShardStrategy strategy,
-                               const Build& build)
-    : world_(world), parameters_(std::move(parameters)) {
+OptimizerShard OptimizerShard::create(World& world, NamedTensors parameters, ShardStrategy strategy,
+                                      const Build& build) {
+  OptimizerShard shard(world, std::move(parameters));
   if (strategy == ShardStrategy::None || !world.is_distributed()) {
-    optimizer_ = build(parameters_);
-    return;
+    shard.optimizer_ = build(shard.parameters_);
+    return shard;
   }
-  flat_.emplace(world, parameters_);
-  for (const auto& slice : flat_->slices()) {
-    const auto& [name, parameter] = parameters_[slice.parameter];
-    slices_.emplace_back(name, distributed::slice_of(parameter, slice));
+  shard.flat_.emplace(distributed::FlatParameters::create(world, shard.parameters_));
+  for (const auto& slice : shard.flat_->slices()) {
+    const auto& [name, parameter] = shard.parameters_[slice.parameter];
+    shard.slices_.emplace_back(name, distributed::slice_of(parameter, slice));
   }
-  optimizer_ = build(slices_);
+  shard.optimizer_ = build(shard.slices_);
+  return shard;
 }
 
 void OptimizerShard::step(double lr) {

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "distributed/sharding/flat_parameters.h"
@@ -32,7 +33,8 @@ class OptimizerShard {
 
   // Collective with a strategy other than None: moves the parameters into memory that is cut into
   // chunks. `build` gets the parameters, or this rank's slices of them under the same names.
-  OptimizerShard(World& world, NamedTensors parameters, ShardStrategy strategy, const Build& build);
+  static OptimizerShard create(World& world, NamedTensors parameters, ShardStrategy strategy,
+                               const Build& build);
 
   double base_lr() const { return optimizer_->base_lr(); }
   bool is_sharded() const { return flat_.has_value(); }
@@ -56,6 +58,9 @@ class OptimizerShard {
   void load_state(const NamedTensors& kept);
 
  private:
+  OptimizerShard(World& world, NamedTensors parameters)
+      : world_(world), parameters_(std::move(parameters)) {}
+
   // A tensor of the state, on the ranks that have a part of it.
   struct Entry;
   std::vector<Entry> entries();

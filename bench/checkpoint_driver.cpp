@@ -28,9 +28,13 @@ double ms_since(Clock::time_point begin) {
 }
 
 class Training {
+  std::unique_ptr<World> connected_;
+
  public:
   explicit Training(int64_t width)
-      : world(trainer::world_options(read_rank_env(), {.device = DeviceChoice::Cpu}, nullptr)) {
+      : connected_(World::connect(
+            trainer::world_options(read_rank_env(), {.device = DeviceChoice::Cpu}, nullptr))),
+        world(*connected_) {
     const auto text = fmt::format("{{name: mlp, inputs: 784, hidden: [{0}, {0}]}}", width);
     Part<Model> model_part(model_registry());
     model_part.read(parse_config("m: " + text, "bench").find("m")[0], "model");
@@ -40,7 +44,9 @@ class Training {
       parameters.emplace_back(item.key(), item.value());
     Part<Optimizer, const NamedTensors&> part(optimizer_registry());
     part.read(parse_config("o: {name: adamw}", "bench").find("o")[0], "optimizer");
-    optimizer_ = part.build(parameters);
+    optimizer_.emplace(trainer::OptimizerShard::create(
+        world, parameters, trainer::ShardStrategy::None,
+        [&](const NamedTensors& tensors) { return part.build(tensors); }));
     parallel_ = DataParallel::create(world, *model_, {});
     batch_.indices = at::arange(4, at::kLong);
     batch_.fields = {{"image", at::rand({4, 1, 28, 28})}, {"label", at::arange(4, at::kLong)}};
@@ -60,7 +66,7 @@ class Training {
 
   trainer::TrainingState state() { return {*model_, *optimizer_, *parallel_, head_}; }
 
-  size_t bytes() const {
+  size_t bytes() {
     size_t sum = 0;
     for (const auto& list : {tensors_of(*model_), optimizer_->state()})
       for (const auto& [name, tensor] : list) sum += tensor.nbytes();
@@ -68,7 +74,7 @@ class Training {
   }
 
   // Whether a rank writes in the background; as the vote of a step would tell.
-  bool somebody_writes(const trainer::CheckpointSaver& saving) {
+  bool is_any_rank_writing(const trainer::CheckpointSaver& saving) {
     auto busy = at::full({1}, saving.is_busy() ? 1 : 0, at::kLong);
     if (world.is_distributed()) all_reduce(world, busy, distributed::ReduceOp::Max, "busy");
     return busy.item<int64_t>() != 0;
@@ -76,12 +82,12 @@ class Training {
 
   int64_t num_steps() const { return head_.position.step; }
 
-  World world;
+  World& world;
   Tracker tracker;
 
  private:
   std::shared_ptr<Model> model_;
-  std::shared_ptr<Optimizer> optimizer_;
+  std::optional<trainer::OptimizerShard> optimizer_;
   std::unique_ptr<DataParallel> parallel_;
   Batch batch_;
   trainer::CheckpointHead head_;
@@ -105,10 +111,10 @@ nlohmann::json measure(Training& training, const trainer::SavingOptions& options
     std::optional<double> written_ms;
     if (is_there()) written_ms = ms_since(begin);
     for (int i = 0; i < steps; ++i) {
-      const bool was_writing = training.somebody_writes(saving);
+      const bool was_writing = training.is_any_rank_writing(saving);
       saving.poll(!was_writing, false);
       const auto step_ms = training.step();
-      const bool is_writing = training.somebody_writes(saving);
+      const bool is_writing = training.is_any_rank_writing(saving);
       if (was_writing && is_writing) result["writing_step_ms"].push_back(step_ms);
       if (!was_writing && !is_writing && written_ms) result["idle_step_ms"].push_back(step_ms);
       if (!written_ms && is_there()) written_ms = ms_since(begin);  // to the end of that step

@@ -175,7 +175,7 @@ def many_runs(arguments, runs):
 
 
 def command_rows(arguments, runs, what):
-    """`lockstep runs list` as a process of its own."""
+    """`lockstep runs list` as a separate process."""
     rows = []
     for words in (["list"], ["list", "--json"]):
         seconds, kilobytes = [], []
@@ -241,7 +241,7 @@ def charts(arguments, place):
 
 
 def live(arguments, place):
-    """A run that goes on: its steps are the milliseconds at which they were logged, so that the page can tell how old they are."""
+    """A running run: its steps are the milliseconds at which they were logged, so that the page can compute their age."""
     if not arguments.browser:
         return []
     runs = place / "runs"

@@ -15,7 +15,7 @@ TAG = "bench/metric-0"
 
 
 def ask(port, path, **params):
-    """Seconds and the answer, or None while nobody listens."""
+    """Seconds and the response, or None while the connection is refused."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=600)
     begin = time.perf_counter()
     try:

@@ -5,7 +5,7 @@
 Within a host: t = a + bytes * passes(W) / B, with a and B fitted to two ranks (4 B and 25 MiB), and all of it longer by
 ranks / cores where ranks share cores. passes(W), of arrays in the shared segment, where gradients are: a rank reads its slice
 of all W arrays and writes it to all W, two passes. Below 256 KiB: copying into the slot, reducing W slots (a slice of them
-from 4 ranks on) and copying the slices back. Between hosts, which nobody here can measure: ring 2(n-1)a + 2(n-1)/n * S/B and tree
+from 4 ranks on) and copying the slices back. Between hosts, which cannot be measured here: ring 2(n-1)a + 2(n-1)/n * S/B and tree
 2 log2(n) a + 2S/B, between one leader per host; the network's latency and bandwidth are assumptions, given by the caller.
 Predictions for more ranks than were measured are modelled, not measured.
 """

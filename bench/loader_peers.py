@@ -1,4 +1,4 @@
-"""The Python side of bench/loader.py: one setting of torch's DataLoader for some seconds, in a process of its own.
+"""The Python side of bench/loader.py: one setting of torch's DataLoader for some seconds, in a separate process.
 
     python bench/loader_peers.py memory|jpeg|tokens|parquet SETTING SECONDS DATA     prints one line of JSON
 

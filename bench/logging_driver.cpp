@@ -3,7 +3,7 @@
 //   lockstep_bench_logging RUN_DIR NUM_SCALARS
 // Prints one JSON object: µs per step of each kind of block (medians), the median over pairs of
 // neighbouring blocks of what logging adds in %, µs per scalar in the calls, and how many were
-// dropped. Whether all are in the event log is seen by whoever reads it.
+// dropped. The reader of the event log checks that it is complete.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 

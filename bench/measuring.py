@@ -47,7 +47,7 @@ def show(value):
 
 
 def environment(directory, **more):
-    """Of a child: everything it wants to keep is below `directory`, and it asks nobody on the network."""
+    """Environment of a child: its files are below `directory`, and it does not use the network."""
     kept = {name: value for name, value in os.environ.items()
             if not name.startswith(("WANDB_", "MLFLOW_", "LOCKSTEP_", "OMP_")) and not name.lower().endswith("_proxy")}
     for name in ("HOME", "TMPDIR", "WANDB_DIR", "WANDB_CACHE_DIR", "WANDB_CONFIG_DIR", "WANDB_DATA_DIR"):

@@ -60,15 +60,16 @@ class Training {
  public:
   Training(World& world, c10::intrusive_ptr<distributed::DelayBackend> backend)
       : backend_(std::move(backend)),
-        parallel_(world, chain_, {.bucket_cap_mb = kBucketMiB, .gradient_as_bucket_view = true}) {}
+        parallel_(DataParallel::create(
+            world, chain_, {.bucket_cap_mb = kBucketMiB, .gradient_as_bucket_view = true})) {}
 
   void step(Steps& steps) {
-    parallel_.zero_gradients();
+    parallel_->zero_gradients();
     backend_->set_link(steps.link);
     backend_->take_sent();
     const auto begin = DelayBackend::Clock::now();
-    parallel_.before_forward(true);
-    parallel_.backward(chain_.loss(input_), true);
+    parallel_->before_forward(true);
+    parallel_->backward(chain_.loss(input_), true);
     steps.whole.push_back(ms(DelayBackend::Clock::now() - begin));
     const auto sent = backend_->take_sent();
     for (size_t i = 0; i < sent.size() && i < steps.ready.size(); ++i)
@@ -78,7 +79,7 @@ class Training {
  private:
   Chain chain_;
   c10::intrusive_ptr<distributed::DelayBackend> backend_;
-  DataParallel parallel_;
+  std::unique_ptr<DataParallel> parallel_;
   at::Tensor input_ = at::randn({kSamples, kWidth});
 };
 

@@ -1,4 +1,4 @@
-"""How long many launchers take to meet, to vote once, and to go on without one: light ones, without workers.
+"""How long the rendezvous of many launchers, a vote, and continuing without one of them take: without workers.
 
 Usage: .venv/bin/python bench/rendezvous.py     (builds what it needs; result in bench/results/rendezvous.json)
 """

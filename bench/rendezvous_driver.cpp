@@ -110,17 +110,17 @@ class Nodes {
 
 void serve(const launch::LaunchOptions& options, int num_nodes) {
   Vote vote(num_nodes);
-  auto meeting = open_rendezvous(options, vote);
+  auto rendezvous = open_rendezvous(options, vote);
   std::vector<std::unique_ptr<launch::RendezvousClient>> clients;
-  clients.push_back(std::move(meeting.client));
-  Nodes nodes(std::move(clients), meeting.coordinator.get());
+  clients.push_back(std::move(rendezvous.client));
+  Nodes nodes(std::move(clients), rendezvous.coordinator.get());
   nodes.await<launch::NodePlace>();
   nodes.vote();
   nodes.await<launch::StopOrder>();
   nodes.end();
   nodes.await<launch::NodePlace>();
-  meeting.coordinator->interrupt(SIGTERM);
-  while (!meeting.coordinator->is_done()) nodes.turn();
+  rendezvous.coordinator->interrupt(SIGTERM);
+  while (!rendezvous.coordinator->is_done()) nodes.turn();
   fmt::print("\"coordinator_mb\": {:.1f}, ", peak_megabytes());
   std::fflush(stdout);
 }

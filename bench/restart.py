@@ -3,7 +3,7 @@
     .venv/bin/python bench/restart.py [--rounds 5] [--out bench/results/restart.json]
 
 Both train the same MLP on MNIST, keep a checkpoint every 20 steps, and have one restart (--max-restarts 1). A restart after which
-no step comes within PATIENCE_S counts as that many seconds and is told: Gloo's ranks under torchrun sometimes wait for each
+no step comes within PATIENCE_S counts as that many seconds and is reported: Gloo's ranks under torchrun sometimes wait for each
 other's connection until its timeout of 30 minutes.
 """
 
@@ -52,7 +52,7 @@ def second_rank(directory):
             continue
         if str(directory).encode() in line and b"RANK=1" in variables:
             return int(entry.name)
-    raise RuntimeError("there is no rank 1")
+    raise RuntimeError("rank 1 does not exist")
 
 
 def checkpoints(directory):

@@ -87,4 +87,4 @@ def limit_of(size):
 def copy_limit(moved, size, threads, what):
     speed = copy_speed(size, threads)
     return (f"{moved / speed * 1e6:,.0f} µs: {what} by memcpy, {speed / 1e9:.0f} GB/s of {threads} core{'s'[:threads - 1]} "
-            "(which goes past the caches)")
+            "(with non-temporal stores)")

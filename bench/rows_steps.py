@@ -126,6 +126,6 @@ def rows(settings):
         if "alone" in job:
             row = compared(f"{name}, 2 ranks against one alone", "ms", times["lockstep"], times["alone"], "one rank of Lockstep")
             apart = statistics.median(times["neighbours"])
-            limit = f"two runs of one rank beside each other, without a word between them: {apart:.3g} ms"
+            limit = f"two runs of one rank next to each other, without communication: {apart:.3g} ms"
             yield {**row, "ratio": 1 / row["ratio"], "goal": job["alone"], "higher_is_better": False, "limit": limit,
                    "neighbours_ms": times["neighbours"]}

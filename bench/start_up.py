@@ -43,7 +43,7 @@ def run(command):
 
 
 def largest_process_mb(command):
-    """In a process of its own, since the maximum is kept over all children."""
+    """In a separate process, since the maximum covers all children."""
     code = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stdout=-3, stderr=-3);" \
            "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024)"
     words = [sys.executable, "-c", code, *[str(word) for word in command]]

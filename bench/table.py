@@ -36,7 +36,7 @@ def line(row):
 
 
 def merged(path, result):
-    """A run of some groups only keeps the rows of the others, each with the facts of its own run."""
+    """A run of some groups only keeps the rows of the others, each with the facts of its run."""
     facts = {name: value for name, value in result.items() if name != "rows"}
     rows = {row["row"]: {**row, "run": facts} for row in result["rows"]}
     kept = json.loads(path.read_text())["rows"] if path.exists() else []

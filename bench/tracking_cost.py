@@ -36,7 +36,7 @@ def peer(name, directory, num_scalars):
 
 
 def measure(options, directory):
-    """Rounds in which everybody has a turn."""
+    """Rounds in which each variant runs once."""
     found = {}
     for _ in range(options.rounds):
         results = lockstep(options.driver, directory, options.scalars)

@@ -29,7 +29,7 @@ import measuring
 UNIT = "ms per step"
 GOAL = 1.01
 WINDOW_S, START_S, LONGEST_S = 0.25, 1, 600
-KEY = "0" * 40  # of nobody
+KEY = "0" * 40  # not a real key
 # Answers every question of a sink of ours, whichever it is.
 ANSWER = {
     "experiment": {"experiment_id": "1"},
@@ -81,7 +81,7 @@ class Server:
         self.http.server_bind()
         self.url = f"http://127.0.0.1:{self.http.server_address[1]}"
         self.thread = threading.Thread(target=self.http.serve_forever, args=(0.05,))
-        if way != "down":  # a port that is taken and that nobody listens to
+        if way != "down":  # a bound port without a listener
             self.http.server_activate()
             self.thread.start()
 
@@ -116,7 +116,7 @@ def command_of(directory, run_id, ranks, options, every, overrides):
 
 
 def agent_ended(run):
-    """Nobody holds the lock of the run's tracking agent."""
+    """Whether the lock of the run's tracking agent is free."""
     lock = run / "sinks" / "agent-00000.lock"
     if not lock.exists():
         return True

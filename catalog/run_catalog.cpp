@@ -17,11 +17,10 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kPollEvery = std::chrono::milliseconds(500);
-constexpr auto kReadSlice =
-    std::chrono::milliseconds(250);  // then those that go on have their turn
+constexpr auto kReadSlice = std::chrono::milliseconds(250);  // then running runs are polled
 constexpr size_t kCheckedPerPoll = 500;
 constexpr int kOpenedAhead = 4;
-// Fewer runs are read as quickly as an index of them.
+// Reading fewer runs takes no longer than reading an index of them.
 constexpr size_t kMinIndexed = 200;
 constexpr auto kKeepEvery = std::chrono::minutes(5);
 constexpr size_t kMaxOpenLogs = 512, kMaxChanges = 200, kMaxRemoved = 1000;
@@ -58,12 +57,12 @@ void RunCatalog::work() {
       drop_unused();
       keep_index();
     } catch (const Error&) {
-      // A full disk or a vanished directory: what is known stays, and the next round tries again.
+      // A full disk or a deleted directory: known runs remain, and the next round retries.
     }
     MutexLock lock(mutex_);
     const bool more =
         std::ranges::any_of(jobs_, [](const auto& job) { return !job.second.is_known(); });
-    if (std::exchange(is_reading, more) && !more) {  // the progress that clients show is at its end
+    if (std::exchange(is_reading, more) && !more) {  // the progress that clients show is complete
       ++number_;
       changed_.notify_all();
     }
@@ -85,7 +84,7 @@ void RunCatalog::find_runs() {
     const auto name = it->path().filename().string();
     if (name.starts_with('.')) continue;
     if (is_run(it->path(), Links::Refuse)) found.emplace(name, directory_time(it->path()));
-    // A run in the making has its directory first, and what shows it to be a run next.
+    // A run that is being created has its directory before its files.
     else if (tracking::unix_now() - directory_time(it->path()) < 60)
       unfinished = true;
   }
@@ -102,7 +101,7 @@ void RunCatalog::find_runs() {
   if (!error && !unfinished) root_stamp_ = stamp;
 }
 
-// The table is whole before the runs' files have been looked at.
+// The table is complete before the runs' files are checked.
 void RunCatalog::load_index() {
   if (reading_ == CatalogReading::AllAndKeep)
     remove_unfinished_indexes(catalog_index_path(directory_));
@@ -152,7 +151,7 @@ void RunCatalog::read_new() {
   }
 }
 
-// Reads a run, unless its files are those that the index was made from.
+// Reads a run, unless its files are unchanged since the index was written.
 void RunCatalog::check(const std::string& id, bool with_columns) {
   const auto stamp = stamp_of(directory_ / id);
   {
@@ -214,7 +213,7 @@ void RunCatalog::drop_unused() {
   }
 }
 
-// Reads new records of a run, or all of it. `anew`: even if nothing seems to be new.
+// Reads new records of a run, or all of it. `anew`: even if nothing seems to have changed.
 void RunCatalog::read(const std::string& id, bool with_columns, bool anew) {
   std::shared_ptr<RunLogs> logs;
   std::shared_ptr<std::mutex> turn;
@@ -228,9 +227,9 @@ void RunCatalog::read(const std::string& id, bool with_columns, bool anew) {
     logs = it->second.logs;
     turn = it->second.turn;
   }
-  // What an earlier read found is never shown after what a later one found. Taken before mutex_,
-  // so that only those who read the same run wait.
-  const std::lock_guard own_turn(*turn);
+  // Results of an earlier read never replace those of a later one. Locked before mutex_, so that
+  // only readers of the same run wait.
+  const std::lock_guard read_order(*turn);
   RunSnapshot before;
   uint64_t stamp_before = 0;
   {
@@ -241,7 +240,7 @@ void RunCatalog::read(const std::string& id, bool with_columns, bool anew) {
     if (it->second.checked) before = it->second.snapshot;
     stamp_before = it->second.stamp;
   }
-  const auto stamp = stamp_of(directory_ / id);  // first: what comes later differs from it
+  const auto stamp = stamp_of(directory_ / id);  // first: later changes give another stamp
   const bool changed = logs->catch_up();
   if (before && !changed && stamp == stamp_before) return;
   auto summary = summarize_run(*logs, names_);
@@ -256,7 +255,7 @@ void RunCatalog::read(const std::string& id, bool with_columns, bool anew) {
     return source.state == RunState::Running;
   });
   if (!job.live && !is_as_indexed) ++num_settled_;
-  // Somebody else may have dropped or opened them meanwhile.
+  // Another thread may have dropped or opened them in the meantime.
   if (!job.live && job.logs && !job.logs->has_columns()) job.logs.reset();
   set_snapshot(job, std::move(summary));
 }
@@ -300,7 +299,7 @@ std::vector<RunSnapshot> RunCatalog::all() const {
   return runs;
 }
 
-// A run that is there, but was not found yet.
+// Adds a run that exists but has not been found yet.
 bool RunCatalog::add(const std::string& id) {
   uint64_t before = 0;
   {
@@ -357,7 +356,7 @@ CatalogProgress RunCatalog::progress() const {
   const MutexLock lock(mutex_);
   const auto done =
       std::ranges::count_if(jobs_, [](const auto& job) { return job.second.is_known(); });
-  // Before the first search there might be one.
+  // Before the first scan there may be one.
   return {.done = static_cast<size_t>(done),
           .total = was_searched_ ? jobs_.size() : std::max<size_t>(jobs_.size(), 1)};
 }

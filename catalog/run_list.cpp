@@ -35,7 +35,7 @@ std::vector<std::string> names_in(const fs::path& directory) {
   return names;
 }
 
-// nullptr if the directory does not hold a run.
+// nullptr if the directory does not contain a run.
 RunSnapshot current_run(const fs::path& run_dir, IndexedRun* indexed, NameTable& names) {
   if (indexed && stamp_of(run_dir, indexed->summary) == indexed->stamp) {
     indexed->summary.dir = run_dir;
@@ -70,7 +70,7 @@ Error ambiguous(const std::string& id, const std::vector<std::string>& ids) {
                                   fmt::join(shown, ", "), ids.size() > kShown ? ", ..." : ""));
 }
 
-// The one id that is meant among `ids`, or nullopt when none begins with `id`.
+// The ID in `ids` that matches `id`, or nullopt if none starts with it.
 std::optional<std::string> match(const std::string& id, const std::set<std::string>& ids) {
   if (ids.contains(id)) return id;
   std::vector<std::string> begin_with;
@@ -145,7 +145,7 @@ void verify_runs_directory(const fs::path& runs) {
   std::error_code ignored;
   if (!fs::is_directory(runs, ignored))
     throw config_error(fmt::format(
-        "there is no directory of runs at '{}': train something first, or name it with --dir",
+        "there is no runs directory at '{}': train first, or set --dir",
         runs.string()));
 }
 
@@ -164,7 +164,7 @@ const std::vector<RunEntry>& RunList::all() {
   return *entries_;
 }
 
-// The usual case, a run by the name of its directory, needs no look at the others.
+// The usual case, an ID that equals the name of its directory, does not read the others.
 std::vector<RunEntry> RunList::find_by_directory(const std::string& id) {
   if (id.find('/') != std::string::npos || !is_inner_path(id)) return {};
   const auto run_dir = directory_ / id;
@@ -211,7 +211,7 @@ std::string why_in_use(const RunSummary& run) {
   if (std::ranges::any_of(tracking::rank_logs(run.dir), tracking::has_writer))
     return "a process writes its log";
   if (std::ranges::any_of(tracking::node_logs(run.dir), tracking::has_writer))
-    return "its tracking agent is at work";
+    return "its tracking agent is running";
   return "";
 }
 
@@ -234,13 +234,13 @@ std::map<std::string, RunEnd> ends_to_sync(const fs::path& run_dir) {
     const auto end = entry.end();
     if (end.state == RunState::Running)
       throw environment_error(fmt::format(
-          "{} is still running: its tracking agent feeds the sinks; sync when it is over",
+          "{} is still running: its tracking agent feeds the sinks; sync when it has finished",
           run_dir.filename().string()));
     const auto& info = entry.info();
     ends[info.id] = end;
     ends.emplace(info.job_id, end);
   }
-  if (ends.empty()) throw config_error(fmt::format("{} holds no run", run_dir.string()));
+  if (ends.empty()) throw config_error(fmt::format("{} does not contain a run", run_dir.string()));
   return ends;
 }
 

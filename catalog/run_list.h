@@ -49,7 +49,7 @@ class RunList {
   RunList& operator=(const RunList&) = delete;
 
   // All entries, newest job first; ranks of one job in ascending order. Directories that are
-  // not runs are skipped; damaged ones are listed with a note. Valid for the lifetime of the list.
+  // not runs are skipped; corrupt ones are listed with a note. Valid for the lifetime of the list.
   const std::vector<RunEntry>& all();
 
   // The entries of `id`: one entry by its id, or all entries of a job by the job's id; unique

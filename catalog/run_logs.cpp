@@ -20,7 +20,7 @@ bool is_own_file(const fs::path& path) {
   return fs::symlink_status(path, ignored).type() == fs::file_type::regular;
 }
 
-// A run directory that lost its run.json still has its name.
+// Without run.json, a run is named by its directory.
 void read_written(RunSummary& run) {
   run.written = {.id = run.id, .name = run.id, .job_id = run.id};
   try {
@@ -32,7 +32,7 @@ void read_written(RunSummary& run) {
   }
 }
 
-// What run.json says loses against what the job's first log says.
+// The job's first log takes precedence over run.json.
 RunInfo job_info(const RunSummary& run) {
   auto info = run.written;
   info.id = info.job_id = run.id;
@@ -45,15 +45,15 @@ RunInfo job_info(const RunSummary& run) {
     if (info.command.empty()) info.command = source.info.command;
     info.job_type = source.info.job_type;
     info.planned = source.info.planned;
-    // The default of several entries per job, so that they stay together: no choice of anybody.
+    // The default if a job has several entries; not set by the user.
     if (info.group == run.id) info.group.reset();
     break;
   }
   return info;
 }
 
-// Reads the facts, and sets what `run` and its ranks say about their end. Its sources must be
-// there. A run is as well as the rank that fared worst.
+// Reads the facts, and sets the end of `run` and its ranks. Requires its sources. The state of a
+// run is that of its worst rank.
 void add_end(RunSummary& run) {
   try {
     run.end_facts = tracking::read_end_facts(run.dir);
@@ -133,7 +133,7 @@ bool RunLogs::find_logs() {
   return changed;
 }
 
-// Many logs are read side by side.
+// Reads many logs in parallel.
 bool RunLogs::catch_up_all() {
   std::atomic<bool> changed = false;
   const auto num_threads = was_read_ ? 1 : std::min(logs_.size() / kLogsPerThread, kMaxReaders);

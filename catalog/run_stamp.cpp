@@ -20,7 +20,7 @@ uint64_t mix(uint64_t stamp, const std::string& path, Stat look = ::stat) {
 
 uint64_t stamp_of_files(const std::string& run_dir, Stat look_at_events) {
   auto stamp = mix(mix(1, run_dir), run_dir + "/events", look_at_events);
-  // A file that is changed in place leaves its directory as it was.
+  // Modifying a file in place does not change its directory.
   for (const auto* file : {"/run.json", "/tags.json", "/end.json", "/ends"})
     stamp = mix(stamp, run_dir + file);
   return stamp;
@@ -28,8 +28,8 @@ uint64_t stamp_of_files(const std::string& run_dir, Stat look_at_events) {
 
 }  // namespace
 
-// Where the logs are links, or in a directory that is one, the stamps differ: who refuses links and
-// who follows them see other runs.
+// If the logs are symbolic links, or in a linked directory, the stamps differ between readers that
+// follow links and those that do not.
 uint64_t stamp_of(const fs::path& run_dir) {
   auto stamp = stamp_of_files(run_dir.string(), ::lstat);
   for (const auto& log : log_names(run_dir, Links::Follow)) stamp = mix(stamp, log.path.string());

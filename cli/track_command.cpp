@@ -162,7 +162,7 @@ int track_command(int argc, char** argv) {
                            .node_rank = parsed["node-rank"].as<int>(),
                            .expected_logs = parsed["logs"].as<int>(),
                            .pids = pids_of(parsed),
-                           .starter_fd = parsed.count("attached") ? STDIN_FILENO : -1,
+                           .parent_fd = parsed.count("attached") ? STDIN_FILENO : -1,
                            .launcher = parsed["launcher"].as<int64_t>(),
                            .config = tracking::read_tracking_config(run_dir),
                            .environment = environment_of_process(),

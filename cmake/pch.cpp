@@ -1,1 +1,1 @@
-// Exists so that precompiled headers have targets of their own.
+// Exists so that precompiled headers have separate targets.

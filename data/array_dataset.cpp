@@ -16,7 +16,7 @@
 namespace lockstep::data {
 namespace {
 
-// Mapped files that are kept open: less than a process may have.
+// Maximum number of mapped files kept open: below the limit of a process.
 constexpr int64_t kMaxOpen = 256;
 
 at::ScalarType scalar_type_of(formats::ElementType type) {
@@ -44,11 +44,11 @@ at::ScalarType scalar_type_of(ArrayDtype dtype) {
 
 bool is_floating(formats::ElementType type) { return type >= formats::ElementType::F16; }
 
-// Calls `use` with a value of the C++ type that `type` stands for.
+// Calls `use` with a value of the C++ type of `type`.
 template <class Use>
 void with_stored_type(formats::ElementType type, const Use& use) {
   switch (type) {
-    case formats::ElementType::Bool:  // a byte that may be anything
+    case formats::ElementType::Bool:  // any byte value
     case formats::ElementType::U8: return use(uint8_t{});
     case formats::ElementType::I8: return use(int8_t{});
     case formats::ElementType::U16: return use(uint16_t{});
@@ -87,7 +87,7 @@ void with_given_type(at::ScalarType type, const Use& use) {
     case at::kDouble: return use(double{});
     case at::kInt: return use(int32_t{});
     case at::kLong: return use(int64_t{});
-    default: check(false, "a conversion to another type than those a field can have");
+    default: check(false, "unsupported element type of a field");
   }
 }
 
@@ -122,19 +122,19 @@ ArrayDataset::ArrayDataset(std::string name, const ArrayDatasetConfig& config, A
     for (const auto& field : shard.fields) layout.push_back({field.name, field.given, field.shape});
     if (number == 0) layout_ = layout;
     if (layout != layout_)
-      throw refused(number, "its arrays have other names, types or shapes than those of " +
+      throw refused(number, "its arrays differ in names, types or shapes from those of " +
                                 printable(files_.files.front().string(), 400));
     ends_.push_back((ends_.empty() ? 0 : ends_.back()) + shard.size);
     if (files_.files.size() == 1) only_ = std::move(shard);
   }
   if (!config.limit) return;
   if (*config.limit > size())
-    throw refused(
-        {}, fmt::format("limit {} is more than the {} samples there are", *config.limit, size()));
+    throw refused({}, fmt::format("limit {} is larger than the number of samples, {}",
+                                  *config.limit, size()));
   for (auto& end : ends_) end = std::min(end, *config.limit);
 }
 
-// `number`: of the shard that is to blame.
+// `number`: of the shard with the error.
 Error ArrayDataset::refused(std::optional<size_t> number, const std::string& why) const {
   const bool names_file = number && files_.files.size() > 1;
   return config_error(
@@ -158,7 +158,7 @@ ArrayDataset::OpenShard ArrayDataset::open(size_t number) const {
       shard.fields.push_back(make_field(array.name, {}, arrays, number));
   for (const auto& [field, change] : config_.fields)
     shard.fields.push_back(make_field(field, change, arrays, number));
-  if (shard.fields.empty()) throw refused(number, "it holds no arrays");
+  if (shard.fields.empty()) throw refused(number, "it has no arrays");
   const auto& first = shard.fields.front();
   shard.size = first.array.shape.front();
   for (const auto& field : shard.fields)
@@ -168,13 +168,13 @@ ArrayDataset::OpenShard ArrayDataset::open(size_t number) const {
   return shard;
 }
 
-// A shard that was closed since it was first looked at.
+// Opens a shard that was closed after it was first read.
 ArrayDataset::OpenShard ArrayDataset::reopen(size_t number) const {
   // The cache lets one thread at a time load a shard.
   if (only_) return *std::exchange(only_, std::nullopt);
   auto shard = formats::MappedFile::read_again(files_.files[number], identities_[number],
                                                [&] { return open(number); });
-  // Memory is read by these, so size and time alone are not trusted.
+  // Memory accesses depend on these, so size and time are not sufficient.
   const auto before = number == 0 ? 0 : ends_[number - 1];
   bool same = shard.size >= ends_[number] - before && shard.fields.size() == layout_.size();
   for (size_t f = 0; same && f < layout_.size(); ++f)
@@ -199,13 +199,12 @@ ArrayDataset::Field ArrayDataset::make_field(const std::string& name,
   Field field{.name = name, .array = *found, .change = change, .given = at::kByte};
   const auto& array = field.array;
   if (array.shape.empty())
-    throw refused(shard,
-                  fmt::format("array '{}' is a single number: samples need a first dimension",
-                              printable(wanted)));
+    throw refused(shard, fmt::format("array '{}' is a scalar: samples need a first dimension",
+                                     printable(wanted)));
   field.shape.assign(array.shape.begin() + 1, array.shape.end());
   field.row_elements = *formats::num_elements(field.shape);
   if (change.mean.has_value() != change.std.has_value())
-    throw refused(shard, fmt::format("field '{}': mean and std belong together", printable(name)));
+    throw refused(shard, fmt::format("field '{}': set both mean and std", printable(name)));
   const bool computes = change.divide_by || change.mean;
   field.given = change.dtype ? scalar_type_of(*change.dtype)
                 : computes   ? at::kFloat
@@ -219,7 +218,7 @@ ArrayDataset::Field ArrayDataset::make_field(const std::string& name,
   const bool narrows = field.given == at::kInt && (array.type == formats::ElementType::I64 ||
                                                    array.type == formats::ElementType::U32);
   if (change.dtype && to_integers && (is_floating(array.type) || narrows))
-    throw refused(shard, fmt::format("field '{}': {} would lose digits as {}", printable(name),
+    throw refused(shard, fmt::format("field '{}': {} would lose precision as {}", printable(name),
                                      name_of(array.type), name_of(*change.dtype)));
   const bool widens =
       array.type == formats::ElementType::U16 || array.type == formats::ElementType::U32;
@@ -240,7 +239,7 @@ void ArrayDataset::verify_unchanged(const OpenShard& shard) {
   }
 }
 
-// Row rows[i] of the field becomes sample places[i] of the tensor.
+// Copies row rows[i] of the field to sample places[i] of the tensor.
 void ArrayDataset::gather(const Field& field, std::span<const int64_t> rows,
                           std::span<const int64_t> places, const at::Tensor& tensor) {
   const auto row_bytes = field.row_elements * bytes_of(field.array.type);
@@ -291,7 +290,7 @@ void ArrayDataset::fill(const SampleRequest& request, std::span<const at::Tensor
   });
 }
 
-// Of each sample; none where there is no such field of one number.
+// One number per sample; empty if there is no scalar field of this name.
 std::vector<double> ArrayDataset::numbers_of(const std::string& field_name) const {
   const auto field = std::ranges::find(layout_, field_name, &FieldLayout::name);
   if (field == layout_.end() || !field->shape.empty()) return {};

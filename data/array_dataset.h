@@ -1,6 +1,6 @@
-// What datasets of stored arrays have in common: each field is an array whose first dimension is
-// the sample, and a batch is one gather of rows per field. The arrays may be cut into shards, files
-// that each hold some of the samples.
+// Base of datasets of stored arrays: each field is an array whose first dimension is the sample,
+// and a batch is one gather of rows per field. The arrays may be split into shards, files with a
+// part of the samples each.
 #pragma once
 
 #include <filesystem>
@@ -22,8 +22,8 @@ namespace lockstep::data {
 enum class ArrayDtype { Float32, Float64, Int32, Int64 };
 constexpr auto choices(ArrayDtype) { return std::array{"float32", "float64", "int32", "int64"}; }
 
-// How a field is made of an array: converted to `dtype`, divided by `divide_by`, then
-// (x - mean) / std, in float32 unless dtype is float64: the operations of Python, hence its bits.
+// How an array becomes a field: converted to `dtype`, divided by `divide_by`, then (x - mean) /
+// std, in float32 unless dtype is float64: the same operations, and so the same bits, as in Python.
 struct ArrayFieldConfig {
   std::optional<std::string> from;
   std::optional<ArrayDtype> dtype;
@@ -47,26 +47,26 @@ struct ArrayDatasetConfig {
   std::optional<int64_t> limit;
 };
 
-// Where a dataset's arrays come from.
+// The files of a dataset.
 struct ArrayShards {
   std::vector<std::filesystem::path> files;
   // The arrays of files[number].
   std::function<std::vector<formats::StoredArray>(size_t number)> open;
-  // They are mapped, so that a shard costs no memory; otherwise it is read as a whole.
+  // Whether they are mapped, so that a shard needs no memory; otherwise it is read as a whole.
   bool mapped = true;
 };
 
-// The files with this ending in a folder, by name. Throws Environment when it cannot be listed.
+// The files with this extension in a folder, by name. Throws Environment if it cannot be listed.
 std::vector<std::filesystem::path> files_with_ending(const std::string& folder,
                                                      const std::string& ending);
 
-// The arrays of `path`, however they are stored. Of many shards a bounded number is open at a time.
+// The arrays of `path`, in any format. A bounded number of shards is open at a time.
 class ArrayDataset : public Dataset {
  public:
-  // `shards`: what `config.path` holds; the arrays that config.fields names are used, all where it
-  // names none. `name`: of the dataset, for messages. Throws Config: an array that is not there,
-  // arrays of different first dimensions or without one, a conversion that would lose digits,
-  // shards whose arrays differ.
+  // `shards`: the content of `config.path`. Uses the arrays named in config.fields, or all if it is
+  // empty. `name`: of the dataset, for messages. Throws Config: a missing array, arrays whose first
+  // dimensions differ or that have none, a conversion that would lose precision, shards whose
+  // arrays differ.
   ArrayDataset(std::string name, const ArrayDatasetConfig& config, ArrayShards shards);
 
   int64_t size() const override { return ends_.back(); }
@@ -82,8 +82,8 @@ class ArrayDataset : public Dataset {
     size_t row_elements = 0;
     ArrayFieldConfig change;
     at::ScalarType given;
-    bool is_copy = false;                // rows are given as they are stored
-    std::optional<ByteScaling> scaling;  // of bytes that become float32
+    bool is_copy = false;                // rows are copied as stored
+    std::optional<ByteScaling> scaling;  // for bytes converted to float32
   };
 
   struct OpenShard {
@@ -97,7 +97,7 @@ class ArrayDataset : public Dataset {
   Field make_field(const std::string& name, const ArrayFieldConfig& change,
                    const std::vector<formats::StoredArray>& arrays, size_t shard) const;
   Error refused(std::optional<size_t> number, const std::string& why) const;
-  // Of the files that are mapped, after something was read.
+  // Of mapped files, after reading.
   static void verify_unchanged(const OpenShard& shard);
   static void gather(const Field& field, std::span<const int64_t> rows,
                      std::span<const int64_t> places, const at::Tensor& tensor);
@@ -109,7 +109,7 @@ class ArrayDataset : public Dataset {
   std::vector<FieldLayout> layout_;
   std::vector<int64_t> ends_;  // of the shards, in the order of their samples
   std::vector<formats::MappedFile::Identity> identities_;  // of the shards, where there are several
-  mutable std::optional<OpenShard> only_;  // the shard, where there is one, until the first use
+  mutable std::optional<OpenShard> only_;                  // a single shard, until its first use
   mutable BlockCache<OpenShard> open_;
 };
 

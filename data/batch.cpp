@@ -18,7 +18,7 @@ const at::Tensor& Batch::at(const std::string& name) const {
   std::string present;
   for (const auto& [field, tensor] : fields) present += (present.empty() ? "" : ", ") + field;
   throw config_error(
-      fmt::format("the model needs the field '{}', but the dataset gives {}; choose a model that "
+      fmt::format("the model needs the field '{}', but the dataset has {}; choose a model that "
                   "fits the dataset",
                   name, present.empty() ? "no fields" : "only: " + present));
 }
@@ -26,7 +26,7 @@ const at::Tensor& Batch::at(const std::string& name) const {
 Batch Batch::to(const at::Device& device) const {
   Batch moved{.fields = {}, .indices = indices};
   moved.fields.reserve(fields.size());
-  // From page-locked memory the copy runs beside the computation that is already queued.
+  // Copies from page-locked memory overlap with queued computation.
   for (const auto& [field, tensor] : fields)
     moved.fields.emplace_back(field, tensor.to(device, /*non_blocking=*/tensor.is_pinned()));
   return moved;

@@ -18,9 +18,8 @@ bool is_unused(const Batch& batch) {
          });
 }
 
-// The first rows of memory that may have more of them. A tensor of its own even where it has not,
-// so that what a caller does to the shape stays the caller's. The same as narrow(), which takes
-// longer than filling a small batch.
+// The first `count` rows of `memory`, always as a new tensor, so that a caller can change its shape.
+// Like narrow(), which takes longer than filling a small batch.
 at::Tensor first_rows(const at::Tensor& memory, int64_t count) {
   auto rows = at::detail::make_tensor<at::TensorImpl>(
       at::TensorImpl::VIEW, at::Storage(memory.storage()), memory.key_set(), memory.dtype());
@@ -56,10 +55,10 @@ Batch BatchMemory::allocate() const {
 }
 
 Batch BatchMemory::take(int64_t count) {
-  check(count <= options_.rows, "a batch larger than its memory");
+  check(count <= options_.rows, "the batch is larger than its memory");
   const auto free =
       std::ranges::find_if(kept_, [](const Batch& batch) { return is_unused(batch); });
-  // Counts are read relaxed; what the last user of the memory did with it comes before this.
+  // Reference counts are read relaxed; this orders the last user's accesses before reuse.
   std::atomic_thread_fence(std::memory_order_acquire);
   if (free != kept_.end()) {
     auto batch = first_rows(*free, count);

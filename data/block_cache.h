@@ -69,7 +69,7 @@ class BlockCache {
   // The block, loaded and with this thread among its users.
   std::shared_ptr<Block> enter(size_t number, std::unique_lock<std::mutex>& lock) {
     for (;;) {
-      if (const auto error = damaged_.find(number); error != damaged_.end()) throw error->second;
+      if (const auto error = corrupt_.find(number); error != corrupt_.end()) throw error->second;
       const auto known = blocks_.find(number);
       if (known == blocks_.end()) break;
       const auto block = known->second;
@@ -100,7 +100,7 @@ class BlockCache {
       block->content = std::make_unique<T>(load_(number, block->work));
     } catch (const Error& error) {
       const std::lock_guard remembering(mutex_);
-      if (error.kind() == ErrorKind::Config) damaged_.emplace(number, error);
+      if (error.kind() == ErrorKind::Config) corrupt_.emplace(number, error);
       throw;
     }
     succeeded = true;
@@ -124,7 +124,7 @@ class BlockCache {
   const Load load_;
   mutable std::mutex mutex_;  // guards what follows
   std::map<size_t, std::shared_ptr<Block>> blocks_;
-  std::map<size_t, Error> damaged_;  // what loading them threw
+  std::map<size_t, Error> corrupt_;  // what loading them threw
   int64_t inside_ = 0, max_inside_ = 0, keep_ = 0, loads_ = 0, max_blocks_ = 0;
   uint64_t uses_ = 0;
 };

@@ -37,9 +37,9 @@ ByteScaling::ByteScaling(const ByteScale& scale) : normalizes_(scale.mean.has_va
   computes_ = std::memcmp(computed.data(), table_.data(), sizeof(table_)) == 0;
 }
 
-// Eight numbers at a time, where looking them up is one at a time. The quotient x * (1 / d) is
-// corrected by its remainder, which gives the rounded one nearly always (Markstein, IBM Journal of
-// Research and Development 34, 1990).
+// Processes eight numbers at a time, a table lookup only one. The quotient x * (1 / d) is corrected
+// by its remainder, which nearly always gives the correctly rounded result (Markstein, IBM Journal
+// of Research and Development 34, 1990).
 #if defined(__x86_64__)
 __attribute__((target("avx2,fma")))
 #endif

@@ -1,5 +1,5 @@
-// Bytes that become floats, such as pixels: (byte / divisor - mean) / deviation, with the bits that
-// these operations have one after the other in float32, as in Python. No LibTorch.
+// Converts bytes, such as pixels, to floats: (byte / divisor - mean) / deviation, with the bits of
+// these operations in float32, as in Python. No LibTorch.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@ struct ByteScale {
   std::optional<double> divide_by, mean, std;  // mean and std: both or none
 };
 
-// Thread: const and safe to use from several threads at once.
+// Thread: any; const.
 class ByteScaling {
  public:
   explicit ByteScaling(const ByteScale& scale);
@@ -22,7 +22,7 @@ class ByteScaling {
   void apply(std::span<const uint8_t> bytes, float* out) const;
 
  private:
-  // A division by a constant, as a multiplication and its correction.
+  // A division by a constant, as a multiplication and a correction.
   struct Divisor {
     float value = 1, inverse = 1;
   };
@@ -32,7 +32,7 @@ class ByteScaling {
   Divisor first_, second_;
   float mean_ = 0;
   bool normalizes_ = false;
-  bool computes_ = false;  // the processor can, and all 256 results are those of the table
+  bool computes_ = false;  // the CPU supports it, and all 256 results equal the table
 };
 
 }  // namespace lockstep::data

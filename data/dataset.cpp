@@ -9,7 +9,7 @@
 namespace lockstep {
 
 void Dataset::fill(const SampleRequest&, std::span<const at::Tensor>) const {
-  check(false, "a dataset with a layout() must also have fill()");
+  check(false, "a dataset with a layout() must override fill()");
 }
 
 Batch Dataset::get_batch(std::span<const int64_t> indices) const {
@@ -18,7 +18,7 @@ Batch Dataset::get_batch(std::span<const int64_t> indices) const {
 
 Batch gather(const Dataset& dataset, const SampleRequest& request) {
   const auto layout = dataset.layout();
-  check(!layout.empty(), "a dataset has a layout(), or a get_batch() of its own");
+  check(!layout.empty(), "a dataset must override layout() or get_batch()");
   const auto count = static_cast<int64_t>(request.indices.size());
   auto batch = data::BatchMemory(layout, {.rows = count}).take(count);
   std::ranges::copy(request.indices, batch.indices.mutable_data_ptr<int64_t>());

@@ -46,8 +46,8 @@ double SampleRandom::uniform() {
 }
 
 uint32_t SampleRandom::below(uint32_t count) {
-  check(count >= 1, "a choice among nothing");
-  // Values of an incomplete last round would be likelier than the others: they are drawn again.
+  check(count >= 1, "count must be at least 1");
+  // Rejection sampling: values of an incomplete last round would be too likely.
   const auto whole = 0xFFFFFFFFu - (0xFFFFFFFFu % count + 1) % count;
   auto value = bits();
   while (value > whole) value = bits();

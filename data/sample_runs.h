@@ -9,9 +9,9 @@
 
 namespace lockstep::data {
 
-// Calls use(shard, rows, places) for each shard of which there are samples: rows[i], counted from
-// the shard's begin, is the sample at place places[i] of `indices`. `ends`: of the shards, as
-// SampleInfo::shards has them; indices are below the last one.
+// Calls use(shard, rows, places) for each shard that has samples: rows[i], relative to the start of
+// the shard, is the sample at position places[i] of `indices`. `ends`: of the shards, as in
+// SampleInfo::shards; indices are below the last one.
 template <class Use>
 void for_each_shard(const std::vector<int64_t>& ends, std::span<const int64_t> indices,
                     const Use& use) {

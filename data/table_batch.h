@@ -1,6 +1,5 @@
-// Batches of encoded rows.
-// Gives: "features" float32 [B, D]; "categories" int64 [B, C] where texts are not one-hot;
-// "label" int64 [B] (classes) or float32 [B] (values).
+// Batches of encoded rows. Fields: "features" float32 [B, D]; "categories" int64 [B, C] if text is
+// not one-hot encoded; "label" int64 [B] (classes) or float32 [B] (values).
 #pragma once
 
 #include <span>
@@ -13,12 +12,12 @@ namespace lockstep::data {
 
 std::vector<FieldLayout> table_layout(const formats::TableEncoding& encoding);
 
-// Puts row rows[i] of `block` into sample places[i] of `fields`, the tensors of table_layout().
+// Copies row rows[i] of `block` to sample places[i] of `fields`, the tensors of table_layout().
 void gather_rows(const formats::TableEncoding& encoding, const formats::EncodedRows& block,
                  std::span<const int64_t> rows, std::span<const int64_t> places,
                  std::span<const at::Tensor> fields);
 
-// Appends the labels of `block` to `labels`, as SampleInfo::labels gives them.
+// Appends the labels of `block` to `labels`, as in SampleInfo::labels.
 void add_labels(const formats::TableEncoding& encoding, const formats::EncodedRows& block,
                 std::vector<double>& labels);
 

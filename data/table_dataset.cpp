@@ -60,10 +60,10 @@ TableDataset::TableDataset(const formats::TableConfig& config, TableFiles files)
   if (is_sharded()) table_.reset();
   const auto name = printable(files_.path, 400);
   if (size() == 0)
-    throw config_error(fmt::format("{}: no row is left: each has a missing value", name));
+    throw config_error(fmt::format("{}: no rows are left: each has a missing value", name));
   if (!files_.limit) return;
   if (*files_.limit > size())
-    throw config_error(fmt::format("{}: limit {} is more than the {} rows there are", name,
+    throw config_error(fmt::format("{}: limit {} is larger than the number of rows, {}", name,
                                    *files_.limit, size()));
   for (auto& end : ends_) end = std::min(end, *files_.limit);
   if (table_) keep_first_rows(*table_, size());
@@ -73,7 +73,7 @@ void TableDataset::add_file(const fs::path& file, int64_t& bad_rows) {
   identities_.push_back(formats::MappedFile::identity_of(file));
   table_ = read_used(file, files_.max_bad_rows - bad_rows);
   if (table_->bad_rows > 0)
-    warnings_.push_back(fmt::format("{}: {} rows that cannot be read are left out; the first: {}",
+    warnings_.push_back(fmt::format("{}: {} rows that cannot be read are skipped; the first: {}",
                                     table_->name, table_->bad_rows, table_->first_bad_row));
   if (auto warning = index_warning(config_, table_->index_columns, table_->name);
       !warning.empty() && ends_.empty())
@@ -96,7 +96,7 @@ SampleInfo TableDataset::sample_info() const {
 
 void TableDataset::fit(const Dataset& train_set, std::span<const int64_t> training) {
   if (const auto* other = dynamic_cast<const TableDataset*>(&train_set); other && other != this) {
-    check(other->encoding_.has_value(), "the training set learns first");
+    check(other->encoding_.has_value(), "the training set must be fitted first");
     encoding_ = other->encoding_;
   } else {
     const auto all = other && !training.empty()

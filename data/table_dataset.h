@@ -1,5 +1,5 @@
-// What datasets of tables in text form have in common: a file is read as a whole and kept in
-// memory, column by column; several files are shards, each of which is read when it is needed.
+// Base of datasets of tables in text form: a file is read completely and kept in memory, column by
+// column; several files are shards, read on demand.
 #pragma once
 
 #include <filesystem>
@@ -16,24 +16,24 @@
 
 namespace lockstep::data {
 
-// Where the rows come from.
+// The files of a dataset.
 struct TableFiles {
   std::string path;  // for messages
   std::vector<std::filesystem::path> files;
-  // The table in a file, at most `max_bad_rows` of whose rows may be left out.
+  // Reads a file; skips at most `max_bad_rows` rows.
   std::function<formats::DataTable(const std::filesystem::path& file, int64_t max_bad_rows)> read;
   int64_t max_bad_rows = 0;  // of all files together
   std::optional<int64_t> limit;
 };
 
-// `path` itself, or the files in this folder whose names end like this, by name. Throws Config when
-// there are none, Environment when the folder cannot be listed.
+// `path` itself, or the files in this folder with these extensions, by name. Throws Config if there
+// are none, Environment if the folder cannot be listed.
 std::vector<std::filesystem::path> table_files(const std::string& path,
                                                const std::vector<std::string>& endings);
 
 class TableDataset : public Dataset {
  public:
-  // Throws Config: what `read` throws, no rows left, a limit above the rows there are.
+  // Throws Config: what `read` throws, no rows left, a limit above the number of rows.
   TableDataset(const formats::TableConfig& config, TableFiles files);
 
   int64_t size() const override { return ends_.empty() ? 0 : ends_.back(); }

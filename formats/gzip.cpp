@@ -65,7 +65,7 @@ size_t GzipReader::read(std::span<uint8_t> out) {
           fmt::format("{}: truncated gzip file: it ends inside the compressed data", name_));
     } else if (status != Z_OK) {
       throw config_error(
-          fmt::format("{}: damaged gzip file: {}", name_, z.msg ? z.msg : "invalid data"));
+          fmt::format("{}: corrupt gzip file: {}", name_, z.msg ? z.msg : "invalid data"));
     }
   }
   return filled;

@@ -27,7 +27,7 @@ class GzipReader {
   GzipReader& operator=(const GzipReader&) = delete;
 
   // Fills `out` with the next bytes. Returns their number, which is less than requested only at the
-  // end of the content; its checksum is then verified. Throws Config if the file is damaged or
+  // end of the content; its checksum is then verified. Throws Config if the file is corrupt or
   // truncated.
   size_t read(std::span<uint8_t> out);
 

@@ -21,7 +21,7 @@ struct IdxArray {
 // decompressed size). `name` is used as the file name in messages.
 //
 // Throws Config: not IDX, elements that are not unsigned bytes (0x08), a dimension of zero, more
-// than 4 GiB of elements, a size that does not match the header, a damaged gzip stream.
+// than 4 GiB of elements, a size that does not match the header, a corrupt gzip stream.
 IdxArray parse_idx(std::span<const uint8_t> bytes, const std::string& name);
 
 // Reads and parses a file. Throws Config as above; Environment if it cannot be read.

@@ -65,15 +65,15 @@ class NpyHeader {
     return true;
   }
   void expect(char expected) {
-    if (!accept(expected)) throw bad_npy(name_, "its header is damaged");
+    if (!accept(expected)) throw bad_npy(name_, "its header is corrupt");
   }
 
   std::string text() {
     const auto quote = peek();
     if (quote == '[') throw bad_npy(name_, "structured arrays are not supported");
-    if (quote != '\'' && quote != '"') throw bad_npy(name_, "its header is damaged");
+    if (quote != '\'' && quote != '"') throw bad_npy(name_, "its header is corrupt");
     const auto end = rest_.find(quote, 1);
-    if (end == rest_.npos) throw bad_npy(name_, "its header is damaged");
+    if (end == rest_.npos) throw bad_npy(name_, "its header is corrupt");
     std::string value(rest_.substr(1, end - 1));
     rest_.remove_prefix(end + 1);
     return value;
@@ -86,7 +86,7 @@ class NpyHeader {
         rest_.remove_prefix(std::string_view(word).size());
         return value;
       }
-    throw bad_npy(name_, "its header is damaged");
+    throw bad_npy(name_, "its header is corrupt");
   }
 
   std::vector<int64_t> tuple() {
@@ -97,7 +97,7 @@ class NpyHeader {
       int64_t value = 0;
       const auto result = std::from_chars(rest_.data(), rest_.data() + rest_.size(), value);
       if (result.ec != std::errc{} || value < 0 || values.size() == kMaxNpyDims)
-        throw bad_npy(name_, "its shape is damaged");
+        throw bad_npy(name_, "its shape is corrupt");
       rest_.remove_prefix(static_cast<size_t>(result.ptr - rest_.data()));
       accept('L');  // Python 2
       values.push_back(value);

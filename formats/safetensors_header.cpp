@@ -30,7 +30,7 @@ struct ParsedFile {
   const std::string& name;
   ErrorKind kind;
 
-  Error damaged(const std::string& why) const {
+  Error corrupt(const std::string& why) const {
     return {kind, name + ": not a valid safetensors file: " + why};
   }
 };
@@ -44,11 +44,11 @@ size_t read_length(std::span<const uint8_t> file) {
 std::vector<uint64_t> unsigned_list(const Json& json, const char* key, const ParsedFile& file) {
   const auto it = json.find(key);
   if (it == json.end() || !it->is_array())
-    throw file.damaged(std::string("a tensor has no ") + key);
+    throw file.corrupt(std::string("a tensor has no ") + key);
   std::vector<uint64_t> values;
   for (const auto& item : *it) {
     if (!item.is_number_unsigned())
-      throw file.damaged(std::string(key) + " has an element that is not a size");
+      throw file.corrupt(std::string(key) + " has an element that is not a size");
     values.push_back(item.get<uint64_t>());
   }
   return values;
@@ -66,22 +66,22 @@ bool multiply(const std::vector<uint64_t>& shape, size_t element, uint64_t& byte
 TensorEntry parse_entry(const std::string& tensor, const Json& json, size_t data_begin,
                         size_t data_size, const ParsedFile& file) {
   if (!json.is_object() || !json.contains("dtype") || !json["dtype"].is_string())
-    throw file.damaged("tensor '" + tensor + "' has no dtype");
+    throw file.corrupt("tensor '" + tensor + "' has no dtype");
   TensorEntry entry;
   entry.name = tensor;
   entry.dtype = json["dtype"].get<std::string>();
   const auto element = dtype_bytes(entry.dtype);
   if (element == 0)
-    throw file.damaged("tensor '" + tensor + "' has unknown dtype '" + entry.dtype + "'");
+    throw file.corrupt("tensor '" + tensor + "' has unknown dtype '" + entry.dtype + "'");
   const auto shape = unsigned_list(json, "shape", file);
   const auto offsets = unsigned_list(json, "data_offsets", file);
   if (offsets.size() != 2 || offsets[0] > offsets[1] || offsets[1] > data_size)
-    throw file.damaged("tensor '" + tensor + "' is outside the file (is it truncated?)");
+    throw file.corrupt("tensor '" + tensor + "' is outside the file (is it truncated?)");
   uint64_t bytes = 0;
   if (!multiply(shape, element, bytes) || bytes != offsets[1] - offsets[0])
-    throw file.damaged("tensor '" + tensor + "' has a size that does not match its shape");
+    throw file.corrupt("tensor '" + tensor + "' has a size that does not match its shape");
   for (const auto size : shape) {
-    if (size > INT64_MAX) throw file.damaged("tensor '" + tensor + "' has an invalid shape");
+    if (size > INT64_MAX) throw file.corrupt("tensor '" + tensor + "' has an invalid shape");
     entry.shape.push_back(static_cast<int64_t>(size));
   }
   entry.begin = data_begin + offsets[0];
@@ -101,13 +101,13 @@ std::vector<TensorEntry> parse_safetensors(std::span<const uint8_t> bytes, const
                                            ErrorKind kind) {
   const ParsedFile file{name, kind};
   if (bytes.size() < kLengthBytes)
-    throw file.damaged("it has only " + std::to_string(bytes.size()) + " bytes");
+    throw file.corrupt("it has only " + std::to_string(bytes.size()) + " bytes");
   const auto length = read_length(bytes);
   if (length > kMaxHeaderBytes || length > bytes.size() - kLengthBytes)
-    throw file.damaged("its header is longer than the file (is it truncated?)");
+    throw file.corrupt("its header is longer than the file (is it truncated?)");
   const auto* text = reinterpret_cast<const char*>(bytes.data() + kLengthBytes);
   const auto header = Json::parse(text, text + length, nullptr, /*allow_exceptions=*/false);
-  if (!header.is_object()) throw file.damaged("its header is not a JSON object");
+  if (!header.is_object()) throw file.corrupt("its header is not a JSON object");
   const auto data_begin = kLengthBytes + length;
   std::vector<TensorEntry> entries;
   for (const auto& [tensor, json] : header.items())
@@ -116,7 +116,7 @@ std::vector<TensorEntry> parse_safetensors(std::span<const uint8_t> bytes, const
   std::stable_sort(entries.begin(), entries.end(),
                    [](const auto& a, const auto& b) { return a.begin < b.begin; });
   for (size_t i = 1; i < entries.size(); ++i)
-    if (entries[i].begin < entries[i - 1].end) throw file.damaged("tensors overlap");
+    if (entries[i].begin < entries[i - 1].end) throw file.corrupt("tensors overlap");
   return entries;
 }
 

@@ -59,7 +59,7 @@ std::string unpacked_zstd(std::span<const uint8_t> bytes, uint64_t limit, const 
     const auto left = ZSTD_decompressStream(stream.get(), &out, &in);
     text.resize(at + out.pos);
     if (ZSTD_isError(left))
-      throw config_error(fmt::format("{}: damaged zstd file: {}", name, ZSTD_getErrorName(left)));
+      throw config_error(fmt::format("{}: corrupt zstd file: {}", name, ZSTD_getErrorName(left)));
     const bool read_all = in.pos == in.size && out.pos < out.size;
     if (left == 0 && in.pos == in.size) return text;  // a file may contain several frames
     if (left != 0 && read_all)

@@ -14,7 +14,7 @@ namespace lockstep::formats {
 // Whether `bytes` start with the magic number of gzip or zstd.
 bool is_compressed(std::span<const uint8_t> bytes);
 
-// Decompresses a file. `name` is used as the file name in messages. Throws Config if it is damaged
+// Decompresses a file. `name` is used as the file name in messages. Throws Config if it is corrupt
 // or truncated, or if its content is larger than both 64 MiB and 1032 times the file size, the
 // maximum ratio of gzip.
 std::string unpacked(std::span<const uint8_t> bytes, const std::string& name);

@@ -13,7 +13,7 @@ namespace lockstep::formats {
 class ZipFile {
  public:
   // `bytes` must outlive the reader. `name` is used as the file name in messages. Throws Config if
-  // this is not a zip archive, or it is damaged or has more than 100,000 members.
+  // this is not a zip archive, or it is corrupt or has more than 100,000 members.
   ZipFile(std::span<const uint8_t> bytes, std::string name);
   ~ZipFile();
   ZipFile(const ZipFile&) = delete;
@@ -23,7 +23,7 @@ class ZipFile {
   std::vector<std::string> members() const;
 
   // The content of member `index`, decompressed and verified with its checksum. Throws Config if it
-  // is damaged, encrypted, compressed with an unknown method, or larger than its header states or
+  // is corrupt, encrypted, compressed with an unknown method, or larger than its header states or
   // than `max_bytes`.
   std::vector<uint8_t> read(size_t index, uint64_t max_bytes) const;
 

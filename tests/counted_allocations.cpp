@@ -9,7 +9,7 @@ thread_local uint64_t count = 0;
 
 void* allocate(std::size_t size, std::size_t alignment) {
   ++count;
-  // As aligned_alloc wants it.
+  // As aligned_alloc requires.
   const auto rounded = (size + alignment - 1) / alignment * alignment;
   void* const memory = alignment <= alignof(std::max_align_t)
                            ? std::malloc(size == 0 ? 1 : size)

@@ -5,7 +5,7 @@ import socket
 
 
 def free_port():
-    """Below the ports that the kernel gives to whoever asks for any: nobody else gets it before it is used."""
+    """A port below the ephemeral range, so that the kernel does not assign it to another process before it is used."""
     while True:
         port = random.randrange(20_000, 32_000)
         with socket.socket() as listener:

@@ -1,4 +1,4 @@
-// A directory of a test's own, gone with all that is in it at the end.
+// A temporary directory of a test, removed with its contents by the destructor.
 #pragma once
 
 #include <stdlib.h>

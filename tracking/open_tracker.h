@@ -1,4 +1,4 @@
-// Opens a tracker with a section `tracking` that is parsed already.
+// Opens a tracker with a parsed `tracking` section.
 #pragma once
 
 #include "lockstep/tracker.h"
@@ -7,8 +7,8 @@
 
 namespace lockstep::tracking {
 
-// `options.tracking` is not used. `forwarding`: how logs travel between nodes without a shared file
-// system.
+// `options.tracking` is not used. `forwarding`: how logs are sent between nodes without a shared
+// file system.
 Tracker open_tracker(const TrackerOptions& options, const TrackingConfig& config,
                      const Forwarding& forwarding);
 

@@ -26,7 +26,7 @@ constexpr auto kLookEvery = std::chrono::seconds(1);
 }  // namespace
 
 struct Tracker::State {
-  // The tracking fence: nothing that goes wrong behind it reaches the training.
+  // The tracking fence: errors in tracking do not reach the training.
   template <class Call>
   void fenced(const std::string& what, const Call& call) noexcept {
     try {
@@ -37,20 +37,20 @@ struct Tracker::State {
       }
     } catch (...) {
       problem =
-          "tracking failed";  // not even the message could be made; short enough to need no memory
+          "tracking failed";  // the message could not be formatted; short enough for no allocation
     }
   }
 
   template <class Call>
   void record(const Call& call) noexcept {
-    look_after();
+    check_health();
     if (log) fenced("event log", [&] { call(*log); });
     if (log)
-      if (const auto news = log->take_news()) show([&](Sink& sink) { sink.text(*news); });
+      if (const auto notice = log->take_notice()) show([&](Sink& sink) { sink.text(*notice); });
   }
 
-  void look_after() noexcept;
-  void look_for_log() noexcept;
+  void check_health() noexcept;
+  void check_log() noexcept;
 
   template <class Call>
   void show(const Call& call) noexcept {
@@ -67,10 +67,11 @@ struct Tracker::State {
 
   TrackingReport report() const {
     if (!log || log->num_dropped() == 0) return {.problem = problem, .lost = lost};
-    return {.num_dropped = log->num_dropped(),
-            .problem = fmt::format("{} record{} not kept in the event log: {}", log->num_dropped(),
-                                   log->num_dropped() == 1 ? " was" : "s were", log->failure()),
-            .lost = lost};
+    return {
+        .num_dropped = log->num_dropped(),
+        .problem = fmt::format("{} record{} not written to the event log: {}", log->num_dropped(),
+                               log->num_dropped() == 1 ? " was" : "s were", log->failure()),
+        .lost = lost};
   }
 
   void wait_for_agent();
@@ -95,18 +96,18 @@ struct Tracker::State {
   std::vector<Metric> unknown;  // reused
 };
 
-// A few system calls, once a second. An agent that is started would make a directory again that
-// somebody deleted.
-void Tracker::State::look_after() noexcept {
+// A few system calls, once a second. Starting the agent would recreate a directory that was
+// deleted.
+void Tracker::State::check_health() noexcept {
   const auto now = std::chrono::steady_clock::now();
   if (now - looked_at < kLookEvery) return;
   looked_at = now;
-  look_for_log();
+  check_log();
   if (agent && lost.empty()) fenced("tracking agent", [&] { agent->keep_alive(); });
 }
 
-// A record that goes into a deleted file fails nowhere.
-void Tracker::State::look_for_log() noexcept {
+// Writing to a deleted file does not fail.
+void Tracker::State::check_log() noexcept {
   if (!lost.empty() || !watch) return;
   fenced("event log", [&] {
     const auto found = watch->problem();
@@ -116,7 +117,7 @@ void Tracker::State::look_for_log() noexcept {
     show([&](Sink& sink) {
       sink.text({.time = tracking::unix_now(),
                  .level = TextLevel::Error,
-                 .line = lost + "; training goes on, and checkpoints are saved in " +
+                 .line = lost + "; training continues, and checkpoints are saved in " +
                          tracking::checkpoints_path(run_dir).string()});
     });
   });
@@ -195,9 +196,9 @@ Tracker tracking::open_tracker(const TrackerOptions& options, const TrackingConf
   return Tracker(std::move(state));
 }
 
-// What is due at the very step of a resume, such as an evaluation that a signal prevented, may be
-// in the log already, from a process that was killed before its next checkpoint: each value is
-// there once.
+// Values of the very step of a resume, such as an evaluation that a signal prevented, may already
+// be in the log, from a process that was killed before its next checkpoint. Each value is logged
+// once.
 ScalarRow Tracker::State::without_known(const ScalarRow& row) {
   if (row.step != resume_step) return row;
   if (!known) {
@@ -263,7 +264,7 @@ void Tracker::artifact(ArtifactUse artifact) noexcept {
   if (state_) state_->record([&](tracking::EventLogWriter& log) { log.artifact(artifact); });
 }
 
-// Sinks that are behind go on without this process; the user is told which, and what to do about
+// Sinks that are behind continue without this process; a message names them, and what to do about
 // those that do not.
 void Tracker::State::wait_for_agent() {
   bool ended = agent->finish(std::min(finish_timeout, kQuietWait));
@@ -280,20 +281,20 @@ void Tracker::State::wait_for_agent() {
   if (left.empty()) return;
   const auto sync = fmt::format("lockstep sync {}", run_dir.string());
   problem =
-      ended ? fmt::format("{} (nothing is lost: {} tries again)", left, sync)
-            : fmt::format("{} (going on in the background; if that is cut short: {})", left, sync);
+      ended ? fmt::format("{} (no data is lost: {} tries again)", left, sync)
+            : fmt::format("{} (continues in the background; if it is interrupted: {})", left, sync);
 }
 
 TrackingReport Tracker::finish(const RunEnd& end) noexcept {
   if (!state_) return {};
   const auto state = std::move(state_);
-  state->look_for_log();
+  state->check_log();
   state->record([&](tracking::EventLogWriter& log) {
     log.end(end);
     log.close();
   });
   state->show([&](Sink& sink) { sink.run_finished(end); });
-  // A rank that failed must not keep the others, or the launcher, waiting.
+  // A failed rank must not delay the others, or the launcher.
   if (state->agent && end.state == RunState::Finished && state->lost.empty())
     state->fenced("tracking agent", [&] { state->wait_for_agent(); });
   TrackingReport report;

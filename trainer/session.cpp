@@ -99,6 +99,7 @@ SessionResult train(World& world, const SessionOptions& options, trainer::Prepar
 SessionResult trainer::run_observed_session(const SessionOptions& options, ProgressPage& progress) {
   auto run = trainer::prepare_training(
       trainer::load_run_config(options.config_path, options.overrides), options.ranks);
+  progress.enter(Phase::Connecting);
   const auto connected =
       World::connect(trainer::world_options(options.ranks, run.config.distributed, &progress));
   auto& world = *connected;

@@ -83,8 +83,8 @@ void visit_media(A& archive, Media& media) {
   archive.value(media.last_step);
 }
 
-template <class A, class Told>
-void visit_alert(A& archive, Told& alert) {
+template <class A, class AlertType>
+void visit_alert(A& archive, AlertType& alert) {
   archive.value(alert.time);
   archive.choice(alert.level, TextLevel::Error);
   archive.value(alert.title);
@@ -156,7 +156,7 @@ void append_block(std::string& file, std::string_view payload) {
   file += payload;
 }
 
-// The next block, or nullopt where there is no whole one.
+// The next block, or nullopt if there is no complete one.
 std::optional<std::string_view> next_block(std::string_view& file) {
   tracking::PayloadReader reader(file);
   uint32_t size = 0, sum = 0;
@@ -167,7 +167,7 @@ std::optional<std::string_view> next_block(std::string_view& file) {
   return payload;
 }
 
-// Their numbers in `names`; nullopt where another version wrote the file.
+// Their numbers in `names`; nullopt if another version wrote the file.
 std::optional<std::vector<uint32_t>> read_texts(std::string_view& file, NameTable& names) {
   std::string_view magic = file.substr(0, kIndexMagic.size());
   tracking::PayloadReader head(file.substr(magic.size()));
@@ -232,7 +232,7 @@ std::vector<IndexedRun> read_catalog_index(const fs::path& path, NameTable& name
   try {
     bytes = read_file(path, kMaxIndexBytes);
   } catch (const Error&) {
-    return runs;  // There is none: the logs are read.
+    return runs;  // No index: the logs are read.
   }
   std::string_view file(bytes);
   const auto places = read_texts(file, names);

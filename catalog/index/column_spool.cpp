@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint64_t kHolePage = 4096;
 
-// A file without a name; where the file system knows no such thing, one whose name is removed.
+// An anonymous file; if the file system does not support that, one that is removed after opening.
 FileDescriptor unnamed_file(const std::filesystem::path& directory) {
   FileDescriptor file(::open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
   if (file.is_open()) return file;
@@ -32,7 +32,7 @@ ColumnSpool::ColumnSpool(const std::vector<std::filesystem::path>& directories) 
     if (file_.is_open()) return;
   }
   throw environment_error(
-      fmt::format("no temporary file can be made: {} is not writable",
+      fmt::format("cannot create a temporary file: {} is not writable",
                   directories.empty() ? "no directory" : directories.back().string()));
 }
 
@@ -46,15 +46,15 @@ uint64_t ColumnSpool::append(std::span<const std::byte> bytes) {
   }
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (!write_all_at(file_.get(), text, begin))
-    throw errno_error("the dashboard's temporary file cannot be written");
+    throw errno_error("cannot write the dashboard's temporary file");
   return begin;
 }
 
 void ColumnSpool::read(uint64_t offset, std::span<std::byte> bytes) const {
   const auto count =
       read_all_at(file_.get(), reinterpret_cast<char*>(bytes.data()), bytes.size(), offset);
-  if (!count) throw errno_error("the dashboard's temporary file cannot be read");
-  check(*count == bytes.size(), "a column lies within the spool");
+  if (!count) throw errno_error("cannot read the dashboard's temporary file");
+  check(*count == bytes.size(), "a column is outside the spool");
 }
 
 void ColumnSpool::release(uint64_t offset, uint64_t num_bytes) {

@@ -22,7 +22,7 @@ void append_all(std::vector<std::byte>& bytes, const std::vector<T>& values) {
   if (!values.empty()) std::memcpy(bytes.data() + begin, values.data(), values.size() * sizeof(T));
 }
 
-// Puts `count` values at `offset` after those of `target`: all, or those of `rows`.
+// Copies `count` values after the first `offset` values of `target`: all, or those of `rows`.
 template <class From>
 void append_read(const ColumnSpool& spool, uint64_t offset, size_t count,
                  const std::vector<uint32_t>* rows, std::vector<double>& target) {

@@ -15,8 +15,8 @@
 namespace lockstep::catalog {
 namespace {
 
-// Values of a block: few enough to be kept in memory of each log that grows, and many where a log
-// is long already, so that a curve is read in few pieces.
+// Values per block: few for a log that grows, since an open block is in memory; many for a log that
+// is already long, so that a curve is read in few blocks.
 constexpr size_t kBlockValues = 16384, kLongBlockValues = 8 * kBlockValues;
 constexpr size_t kMaxPlaces = 1u << 20;
 
@@ -33,7 +33,7 @@ void refuse_no_file(const std::filesystem::path& path) {
     throw environment_error(fmt::format("cannot read {}: not a file", path.string()));
 }
 
-// Why nothing of a log can be read, by what it begins with; empty where something can.
+// Why a log cannot be read, from its first bytes; empty if it can.
 std::string header_problem_of(const std::filesystem::path& path) {
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.is_open()) return "";
@@ -41,10 +41,10 @@ std::string header_problem_of(const std::filesystem::path& path) {
       tracking::read_log_piece(file.get(), 0, tracking::kEventLogHeaderBytes));
 }
 
-std::string damage_of(const tracking::LogTail& log) {
+std::string corruption_of(const tracking::LogTail& log) {
   const auto problem = header_problem_of(log.path());
   if (!problem.empty()) return problem;
-  return fmt::format("damaged after {} records ({} bytes), which is what is shown",
+  return fmt::format("corrupt after {} records ({} bytes), which is what is shown",
                      log.num_records(), log.num_good_bytes());
 }
 
@@ -125,15 +125,15 @@ void LogIndex::read_appended() {
   }
   if (open_.num_values < kBlockValues) return;
   flush_block();
-  open_ = {};  // gives back the memory of a long block
+  open_ = {};  // releases the memory of a long block
 }
 
 void LogIndex::finish_state(bool alive) {
   if (tail_ && tail_->identity()) summary_.info = *tail_->identity();
   if (tail_) config_ = tail_->config();
   summary_.state = tracking::resolve({}, summary_.end, alive).state;
-  if (!alive && summary_.problem.empty() && tail_ && tail_->is_damaged())
-    summary_.problem = fmt::format("{}: {}", name_.path.filename().string(), damage_of(*tail_));
+  if (!alive && summary_.problem.empty() && tail_ && tail_->is_corrupt())
+    summary_.problem = fmt::format("{}: {}", name_.path.filename().string(), corruption_of(*tail_));
   if (!alive && open_.num_values > 0) flush_block();
   if (!alive) open_ = {};
 }
@@ -183,7 +183,7 @@ bool LogIndex::take(tracking::Record&& record, uint64_t begin) {
 }
 
 void LogIndex::add_total(uint32_t key, double value, int64_t step) {
-  // A log with segments declares its names again; LogTail knows them all.
+  // A log with segments declares its names repeatedly; LogTail has all of them.
   while (summary_.metrics.size() <= key)
     summary_.metrics.push_back({.name = names_.add(tail_->keys()[summary_.metrics.size()])});
   auto& metric = summary_.metrics[key];

@@ -17,8 +17,8 @@ constexpr uint64_t kPartBytes = 64u << 10;  // of the log
 
 struct SegmentFile {
   FileDescriptor file;
-  uint64_t begin = 0, size = 0;  // in the log as a whole
-  uint64_t first = 0;            // where its own records begin, within it
+  uint64_t begin = 0, size = 0;  // in the whole log
+  uint64_t first = 0;            // offset of its new records, within it
 };
 
 uint64_t size_of_segment(int fd) {
@@ -26,7 +26,7 @@ uint64_t size_of_segment(int fd) {
   return ::fstat(fd, &info) == 0 ? static_cast<uint64_t>(info.st_size) : 0;
 }
 
-// The segment that has byte `offset`, or the last one.
+// The segment that contains byte `offset`, or the last one.
 SegmentFile segment_at(const std::filesystem::path& log, uint64_t offset) {
   SegmentFile segment{.file = FileDescriptor(::open(log.c_str(), O_RDONLY | O_CLOEXEC)),
                       .first = tracking::kEventLogHeaderBytes};
@@ -45,7 +45,7 @@ SegmentFile segment_at(const std::filesystem::path& log, uint64_t offset) {
   }
 }
 
-// The lines that ranks printed, of the records between bytes `begin` and `end` of the log.
+// The console lines among the records between bytes `begin` and `end` of the log.
 template <class Take>
 void visit_console_lines(const std::filesystem::path& log, uint64_t begin, uint64_t end,
                          const Take& take) {

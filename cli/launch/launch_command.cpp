@@ -20,12 +20,13 @@
 #include "launch/rendezvous/job_token.h"
 #include "lockstep/error.h"
 #include "lockstep/rank_env.h"
+#include "tracking/agent/agent_lock.h"
 #include "tracking/agent/agent_status.h"
-#include "tracking/agent/agent_turn.h"
 #include "tracking/agent/run_entries.h"
 #include "tracking/log/unix_time.h"
 #include "tracking/runs/end_facts.h"
 #include "tracking/runs/job_run.h"
+#include "tracking/runs/run_trash.h"
 
 namespace lockstep::cli {
 namespace {
@@ -203,6 +204,17 @@ bool is_discardable(const launch::LaunchReport& report, const LaunchArguments& a
   return knows_run || report.exit_code() == static_cast<int>(ErrorKind::Config);
 }
 
+// Whether the ranks rejected their input before they reopened an existing run, whose outcome is then
+// still that of its last attempt.
+bool was_left_alone(const launch::LaunchReport& report, const fs::path& run_dir, double start) {
+  if (report.exit_code() != static_cast<int>(ErrorKind::Config)) return false;
+  std::error_code error;
+  const fs::directory_iterator logs(run_dir / "events", error);
+  return !error && std::ranges::none_of(logs, [&](const fs::directory_entry& log) {
+    return tracking::changed_at(log.path()) >= start;
+  });
+}
+
 // Waits for the tracking agent to forward the outcome, recorded by the launcher, to the sinks.
 void await_tracking(const fs::path& run_dir, int node_rank) {
   tracking::wait_for_agent(run_dir, node_rank, kTrackingTimeout);
@@ -262,6 +274,7 @@ int run_launch(const LaunchArguments& arguments) {
     return directory;
   };
   block_sigterm();
+  const auto start = tracking::unix_now();
   const auto report = run_workers(options, log_dir);
 
   const auto run_dir = place.runs_dir / report.run_id;
@@ -272,7 +285,8 @@ int run_launch(const LaunchArguments& arguments) {
   if (created && !discard) created->keep();
   print_report(report, created && !discard);
   // Our ranks have exited, so if a log is being written, the run belongs to another job.
-  if (is_run && !report.succeeded() && !tracking::is_written_on(run_dir, report.node_rank)) {
+  if (is_run && !report.succeeded() && !was_left_alone(report, run_dir, start) &&
+      !tracking::is_written_on(run_dir, report.node_rank)) {
     if (report.node_rank == 0) record_end(run_dir, end_of(report));
     await_tracking(run_dir, report.node_rank);
   }

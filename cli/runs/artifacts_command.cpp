@@ -258,7 +258,8 @@ int ArtifactsCommand::verify() {
   } else {
     for (const auto& problem : problems) out_ << problem << "\n";
     if (problems.empty())
-      out_ << fmt::format("verified {} versions: no problems\n", artifacts.size());
+      out_ << fmt::format("verified {} version{}: no problems\n", artifacts.size(),
+                          artifacts.size() == 1 ? "" : "s");
   }
   return problems.empty() ? 0 : static_cast<int>(ErrorKind::Environment);
 }

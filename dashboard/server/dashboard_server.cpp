@@ -19,7 +19,7 @@
 #include "dashboard/server/http_guard.h"
 #include "dashboard/server/http_response.h"
 #include "lockstep/error.h"
-#include "tracking/http/http_serving.h"
+#include "tracking/http/http_server_thread.h"
 
 namespace lockstep::dashboard {
 

@@ -13,7 +13,7 @@ ImageTransformRegistry& image_transform_registry() {
 
 ImageSize size_from(const std::vector<int64_t>& numbers, const char* where) {
   if (numbers.size() != 1 && numbers.size() != 2)
-    throw config_error(fmt::format("{}: size takes [side] or [height, width], got {} numbers",
+    throw config_error(fmt::format("{}: expected size [side] or [height, width], got {} numbers",
                                    where, numbers.size()));
   return {static_cast<int>(numbers.front()), static_cast<int>(numbers.back())};
 }
@@ -28,7 +28,7 @@ ImagePipeline::ImagePipeline(const PartList<ImageTransform>& parts) {
   for (const auto& part : parts.parts()) {
     if (last && last->normalization())
       throw config_error(
-          fmt::format("transforms: {} comes after normalize, which must be the last", part.name()));
+          fmt::format("transforms: {} follows normalize, which must be the last", part.name()));
     last = transforms_.emplace_back(part.build()).get();
     size = last->size_after(size);
     if (const auto normalization = last->normalization()) normalization_ = *normalization;
@@ -46,7 +46,7 @@ RgbImage ImagePipeline::load(std::span<const uint8_t> file, const std::string& n
     options.need = [&](ImageSize original) { return transforms_.front()->need(original, random); };
   auto image = decode_image(file, name, options);
   for (const auto& transform : transforms_) transform->apply(image, random);
-  check(image.size == size_, "an image transform did not keep to its size_after()");
+  check(image.size == size_, "the size of a transformed image differs from size_after()");
   return image;
 }
 

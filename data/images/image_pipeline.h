@@ -1,4 +1,5 @@
-// The image transforms of a run file, in their order: from a file in memory to pixels of one size.
+// The image transforms of a run file, in order: from an encoded file in memory to pixels of one
+// size.
 #pragma once
 
 #include <memory>
@@ -14,14 +15,13 @@ namespace lockstep::data {
 
 class ImagePipeline {
  public:
-  // Throws Config: the images would differ in size at the end, or something follows a
-  // normalization.
+  // Throws Config: the resulting images would differ in size, or a transform follows normalize.
   explicit ImagePipeline(const PartList<ImageTransform>& parts);
 
   ImageSize size() const { return size_; }
   const Normalization& normalization() const { return normalization_; }
 
-  // Decodes a file and applies the transforms; the result has size(). Throws Config as
+  // Decodes a file and applies the transforms; the result has size(). Throws Config like
   // decode_image().
   RgbImage load(std::span<const uint8_t> file, const std::string& name,
                 formats::DecodeOptions options, SampleRandom random) const;

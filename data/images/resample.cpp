@@ -1,6 +1,6 @@
-// Method: PIL's (Pillow, src/libImaging/Resample.c): each pixel is a weighted sum over a triangle
-// that is as wide as the scale, first along rows, then along columns, rounded to 8 bits after
-// either; weights in fixed point.
+// Method of PIL (Pillow, src/libImaging/Resample.c): each pixel is a weighted sum over a triangle
+// that is as wide as the scale, first along rows, then along columns, rounded to 8 bits after each;
+// weights in fixed point.
 #include "data/images/resample.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 constexpr int kPrecision = 32 - 8 - 2;  // fractional bits of a weight
 constexpr int32_t kHalf = 1 << (kPrecision - 1);
 
-// For each output pixel along one axis: where its input begins and the weights of it.
+// For each output pixel along one axis: the start of its input and the weights.
 struct Weights {
   int taps = 0;  // at most, per pixel
   std::vector<int> first, count;
@@ -49,7 +49,7 @@ Weights triangle_weights(int input, int output) {
 
 uint8_t to_byte(int32_t sum) { return static_cast<uint8_t>(std::clamp(sum >> kPrecision, 0, 255)); }
 
-// Two versions, of which the processor picks one when the program starts.
+// Two versions; the CPU selects one at program start.
 #define LOCKSTEP_WIDE_VECTORS __attribute__((target_clones("avx2", "default")))
 
 void scale_row(const uint8_t* in, const Weights& weights, int width, uint8_t* out) {

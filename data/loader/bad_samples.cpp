@@ -22,7 +22,7 @@ void BadSamples::add(int64_t sample, const Error& error) {
                                                 error.what(), limit_ + 1, limit_));
   samples_.insert(sample);
   if (samples_.size() <= kBadSamplesNamed)
-    news_.push_back(fmt::format("sample {} is left out: {}", sample, error.what()));
+    warnings_.push_back(fmt::format("sample {} is skipped: {}", sample, error.what()));
 }
 
 int64_t BadSamples::count() const {
@@ -30,9 +30,9 @@ int64_t BadSamples::count() const {
   return static_cast<int64_t>(samples_.size());
 }
 
-std::vector<std::string> BadSamples::take_news() {
+std::vector<std::string> BadSamples::take_warnings() {
   const MutexLock lock(mutex_);
-  return std::exchange(news_, {});
+  return std::exchange(warnings_, {});
 }
 
 }  // namespace lockstep::data

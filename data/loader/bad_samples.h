@@ -26,13 +26,13 @@ class BadSamples {
   int64_t count() const;
 
   // Messages about the first bad samples, each returned once.
-  std::vector<std::string> take_news();
+  std::vector<std::string> take_warnings();
 
  private:
   const int64_t limit_;
   mutable Mutex mutex_;
   std::set<int64_t> samples_ GUARDED_BY(mutex_);
-  std::vector<std::string> news_ GUARDED_BY(mutex_);
+  std::vector<std::string> warnings_ GUARDED_BY(mutex_);
 };
 
 }  // namespace lockstep::data

@@ -14,8 +14,7 @@ namespace {
 
 constexpr size_t kSamplesNamed = 4;
 
-// Held by the consumer: the batch it works on, the one before it and, on a GPU, the one that is
-// being copied.
+// Held by the consumer: its current batch, the previous one and, on a GPU, the one being copied.
 constexpr int64_t kBatchesOutside = 3;
 
 BatchCut cut_of(const LoaderOptions& options, int64_t samples) {
@@ -65,7 +64,7 @@ ReadBatch BatchReader::begin(int64_t batch) {
   if (layout_.empty()) return begun;
   try {
     begun.batch = memory_.take(cut_.rows_of(batch));
-  } catch (...) {  // a failure of the batch, as one of reading it would be
+  } catch (...) {  // fails the batch, like a read error
     begun.rows.error = described(whole(batch));
   }
   return begun;
@@ -90,8 +89,7 @@ Batch BatchReader::finish(ReadBatch read) const {
   if (rows.error) std::rethrow_exception(rows.error);
   if (rows.bad.empty()) return std::move(batch);
   if (std::ssize(rows.bad) == batch.size())
-    throw environment_error(
-        fmt::format("{}: none of the samples of a batch could be loaded", options_.name));
+    throw environment_error(fmt::format("{}: no sample of a batch could be loaded", options_.name));
   leave_out(rows.bad, batch);
   return std::move(batch);
 }
@@ -160,10 +158,10 @@ std::set<int64_t> BatchReader::read_one_by_one(const BatchPiece& piece, Batch& b
   if (is_divisible()) return bad_rows;
   if (good.empty()) throw environment_error("none of its samples could be loaded");
   get_batch(good, batch);
-  return {};  // it is already without them
+  return {};  // they are already removed
 }
 
-// The exception that is being handled, with what was loaded in front of its message.
+// The current exception, with a prefix that names the rows.
 std::exception_ptr BatchReader::described(const BatchPiece& piece) const {
   const auto where = fmt::format("{}: batch {}, {}: ", options_.name, piece.batch,
                                  list_samples(indices_of(piece)));

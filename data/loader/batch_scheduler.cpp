@@ -9,7 +9,7 @@ BatchScheduler::BatchScheduler(const BatchCut& cut, int64_t rows_per_piece, int6
       num_batches_(cut.num_batches()),
       rows_per_piece_(rows_per_piece),
       pieces_left_(static_cast<size_t>(ahead), kNotBegun) {
-  check(ahead >= 1 && rows_per_piece >= 1, "batches have room and pieces have rows");
+  check(ahead >= 1 && rows_per_piece >= 1, "ahead and rows_per_piece must be at least 1");
 }
 
 bool BatchScheduler::can_claim() const {
@@ -36,7 +36,7 @@ bool BatchScheduler::finish(const BatchPiece& piece) {
 }
 
 void BatchScheduler::take() {
-  check(next_is_ready(), "a batch is taken when it is ready");
+  check(next_is_ready(), "the next batch is not ready");
   pieces_left_[place_of(taken_)] = kNotBegun;
   ++taken_;
 }

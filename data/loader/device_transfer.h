@@ -20,7 +20,7 @@ class DeviceTransfer {
   // Requires the device to be usable (a World on it exists).
   explicit DeviceTransfer(at::Device device);
 
-  bool has_batch() const { return traveling_.has_value(); }
+  bool has_batch() const { return in_flight_.has_value(); }
 
   // Starts the copy. The batch's memory, page-locked so that the copy is asynchronous, is held
   // until the copy has finished; waits for the oldest of three unfinished copies. Requires
@@ -38,8 +38,8 @@ class DeviceTransfer {
   };
   const at::Device device_;
   const c10::Stream stream_;
-  std::optional<Copy> traveling_;
-  std::vector<Copy> arrived_;  // their sources may still be read by the device
+  std::optional<Copy> in_flight_;
+  std::vector<Copy> finished_;  // their sources may still be read by the device
 };
 
 }  // namespace lockstep::data

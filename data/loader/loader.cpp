@@ -38,10 +38,10 @@ std::optional<Batch> Loader::next() {
 
 std::optional<Batch> Loader::next_loaded() {
   if (position_ == num_batches()) return std::nullopt;
-  const bool has_traveled = transfer_ && transfer_->has_batch();
-  stats_.ready += (queue_ ? queue_->num_ready() : 0) + has_traveled;
+  const bool was_copied = transfer_ && transfer_->has_batch();
+  stats_.ready += (queue_ ? queue_->num_ready() : 0) + was_copied;
   std::optional<ReadBatch> read;
-  if (!failed_ && !has_traveled) read = take();  // at a timeout the position stays
+  if (!failed_ && !was_copied) read = take();  // after a timeout the position is unchanged
   ++position_;
   if (failed_) std::rethrow_exception(std::exchange(failed_, nullptr));
   if (read) {
@@ -54,7 +54,7 @@ std::optional<Batch> Loader::next_loaded() {
   return batch;
 }
 
-// It travels while the caller works with the one before.
+// Copied while the caller processes the previous one.
 void Loader::start_next() {
   if (position_ == num_batches() || !queue_ || !queue_->next_is_ready()) return;
   try {

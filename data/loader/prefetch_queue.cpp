@@ -11,8 +11,7 @@
 namespace lockstep::data {
 namespace {
 
-// Whole batches as long as every worker has one to read; parts of them where there are more
-// workers.
+// Whole batches if every worker has one to read; parts of batches if there are more workers.
 int64_t count_rows_per_piece(const LoaderOptions& options, bool divisible) {
   if (!divisible || options.workers <= options.prefetch) return options.batch_size;
   const auto pieces = (options.workers + options.prefetch - 1) / options.prefetch;
@@ -33,7 +32,7 @@ PrefetchQueue::PrefetchQueue(BatchReader& reader, const LoaderOptions& options)
   const auto pieces = (options.batch_size + rows_per_piece_ - 1) / rows_per_piece_;
   for (int64_t i = 0; i < std::min(options.workers, std::ssize(places_) * pieces); ++i) {
     workers_.emplace_back([this] { work(); });
-    // Whose stacks a hang report shows.
+    // Hang reports show the stacks of these threads.
     ::pthread_setname_np(workers_.back().native_handle(), "lockstep-data");
   }
 }
@@ -60,13 +59,14 @@ ReadBatch PrefetchQueue::take() {
   MutexLock lock(mutex_);
   if (!ready_.wait_for(lock.native(), timeout_,
                        [&]() REQUIRES(mutex_) { return scheduler_.next_is_ready(); }))
-    throw environment_error(fmt::format(
-        "{}: batch {} was not loaded within {} s: the storage of the dataset hangs or is too slow",
-        name_, scheduler_.next(), std::chrono::duration<double>(timeout_).count()));
+    throw environment_error(
+        fmt::format("{}: batch {} was not loaded within {} s: the storage of the dataset is "
+                    "blocked or too slow",
+                    name_, scheduler_.next(), std::chrono::duration<double>(timeout_).count()));
   auto result = std::exchange(places_[scheduler_.place_of(scheduler_.next())], {});
   scheduler_.take();
   lock.unlock();
-  // There is room for one batch more, which several workers share if they share any.
+  // There is space for one more batch, which several workers read if they share batches.
   if (shares_batches_)
     room_.notify_all();
   else
@@ -74,11 +74,10 @@ ReadBatch PrefetchQueue::take() {
   return result;
 }
 
-// Nothing when all are claimed or the queue ends.
+// nullopt if all are claimed or the queue ends.
 std::optional<PrefetchQueue::Claim> PrefetchQueue::claim() {
   MutexLock lock(mutex_);
-  // Not timed: how long a batch lies here is the training's pace; the end of the queue ends the
-  // wait.
+  // No timeout: how long a batch waits here depends on the training; destruction wakes the thread.
   room_.wait(lock.native(), [&]() REQUIRES(mutex_) {
     return ends_ || scheduler_.all_are_claimed() || scheduler_.can_claim();
   });

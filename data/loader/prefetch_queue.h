@@ -52,8 +52,8 @@ class PrefetchQueue {
 
   Mutex mutex_;
   BatchScheduler scheduler_ GUARDED_BY(mutex_);
-  // Of batches from their first claim until they are taken. The tensors belong to those who read
-  // them until no piece is left, the rest is guarded.
+  // Batches from their first claim until they are taken. The workers that read a batch own its
+  // tensors until no piece is left; the rest is guarded.
   std::vector<ReadBatch> places_ GUARDED_BY(mutex_);
   bool ends_ GUARDED_BY(mutex_) = false;  // the workers must exit
   std::condition_variable room_;          // a batch was taken, or ends_ is set

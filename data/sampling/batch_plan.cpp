@@ -9,12 +9,12 @@ namespace {
 
 int64_t divide_up(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
-// Samples per step, of all ranks.
+// Samples per step, over all ranks.
 int64_t global_batch_size(const LoaderConfig& config, int64_t world) {
   if (config.batch_size && config.per_rank_batch_size)
     throw config_error(
         fmt::format("data.batch_size ({}, over all ranks) and data.per_rank_batch_size ({}) "
-                    "exclude each other: give one",
+                    "are mutually exclusive: set one",
                     *config.batch_size, *config.per_rank_batch_size));
   if (config.per_rank_batch_size && config.batch_remainder == BatchRemainder::Pad)
     throw config_error(
@@ -27,8 +27,8 @@ int64_t global_batch_size(const LoaderConfig& config, int64_t world) {
       throw config_error(problem);
   } else if (size < world) {
     throw config_error(
-        fmt::format("data.batch_size: {} samples are fewer than the {} ranks, each of which needs "
-                    "one; start fewer ranks, or give at least {}",
+        fmt::format("data.batch_size: {} is less than the number of ranks, {}, each of which needs "
+                    "a sample; start fewer ranks, or set at least {}",
                     size, world, world));
   }
   return size;

@@ -1,5 +1,4 @@
-// How much each rank loads: the batch size and the workers that a run file gives for all, split
-// over the ranks.
+// Splits the batch size and the workers of a run file among the ranks.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +15,15 @@ namespace lockstep::data {
 enum class Sampling { Uniform, Weighted, ClassBalanced };
 constexpr auto choices(Sampling) { return std::array{"uniform", "weighted", "class_balanced"}; }
 
-// The part of a run file's `data:` section that is about batches. A section with further keys
-// visits these in its own fields() by calling fields(v, its_loader_member).
+// The keys of a run file's `data:` section that concern batches. A section with further keys
+// includes these by calling fields(v, its_loader_member) in its own fields().
 struct LoaderConfig : BatchSizes {
   int64_t workers = 2;   // loader threads per node; 0 loads in the training thread
   int64_t prefetch = 4;  // batches loaded ahead on each rank
   bool shuffle = true;
   bool drop_last = false;
   Sampling sampling = Sampling::Uniform;
-  std::vector<double> class_weights;  // of weighted
+  std::vector<double> class_weights;  // for Sampling::Weighted
   int64_t bucket_batches = 0;         // window of LengthBuckets (data/sampling/sampler.h); 0: none
   std::optional<int64_t> shuffle_buffer;  // of SampleGroups, over the dataset's shards
   std::optional<int64_t> shuffle_lanes;   // of a grouped order; none: the ranks that begin the run
@@ -66,26 +65,25 @@ void fields(V& v, LoaderConfig& c) {
     at_least(0));
 }
 
-// Who shares the work. Plain numbers; the same on every rank but for nodes of different size.
+// The ranks of a job. The same on every rank, except with nodes of different sizes.
 struct RankCounts {
   int64_t world = 1;  // all ranks
   int64_t local = 1;  // ranks on this node
 };
 
 struct BatchPlan {
-  int64_t per_rank_batch_size = 0;  // of the rank that has most
+  int64_t per_rank_batch_size = 0;  // of the rank with the most samples
   int64_t global_batch_size = 0;    // samples of the epoch's order per step, of all ranks
-  int64_t workers_per_rank = 0;     // rounded up, so that every rank has one when the node has any
+  int64_t workers_per_rank = 0;     // rounded up, so that every rank has one if the node has any
   int64_t batches_per_epoch = 0;    // of each rank; the last one may be smaller unless drop_last
-  BatchRule rule;                   // how the samples of a step are shared out
+  BatchRule rule;                   // how the samples of a step are divided
 };
 
-// `num_samples`: of the training set. Call it before any process group or device exists: it needs
-// none.
+// `num_samples`: of the training set. Requires no process group and no device.
 //
-// Throws Config: both sizes given, a batch that the ranks do not divide, unless batch_remainder
-// allows it (naming the nearest that they do), fewer samples than ranks, or a drop_last that leaves
-// no batch at all.
+// Throws Config: both sizes given; a batch size that the ranks do not divide, unless
+// batch_remainder allows it (suggests the nearest valid sizes); fewer samples than ranks; or
+// drop_last without a complete batch.
 BatchPlan plan_batches(const LoaderConfig& config, int64_t num_samples, RankCounts ranks);
 
 }  // namespace lockstep::data

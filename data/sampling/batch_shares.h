@@ -6,7 +6,7 @@
 
 namespace lockstep::data {
 
-// The part of the samples of this process. Plain numbers: needs no process group.
+// The part of the samples that this process loads. Requires no process group.
 struct Shard {
   int64_t rank = 0;   // in [0, world)
   int64_t world = 1;  // at least 1
@@ -14,21 +14,22 @@ struct Shard {
 
 struct BatchRule {
   int64_t batch_size = 0;  // samples of the order per step, of all ranks, at least 1
-  bool drop_last = false;  // leave out a last batch that is not full
-  // If the batch size is not divisible by the ranks. true: the first ranks load one sample more,
-  // and none is repeated; false: samples are repeated until all ranks have the same number.
+  bool drop_last = false;  // drop an incomplete last batch
+  // If the batch size is not divisible by the number of ranks. true: the first ranks load one
+  // sample more, and none is repeated; false: samples are repeated so that all ranks have the same
+  // number.
   bool uneven = false;
 };
 
-// The batches of what is left of an epoch, on one rank. Batch k is the k-th piece of `batch_size`
-// samples of the order, whatever the number of ranks, and rank r takes every W-th sample of it from
-// the r-th on. Where the ranks do not divide it and the rule is not `uneven`, the first samples of
-// the piece follow its end; after the last piece, which may be shorter, those of the epoch do, as
-// with Python's DistributedSampler. With `uneven` a rank for which the last piece has no sample
-// loads one that does not count, so that it takes part in the step.
+// The batches of the rest of an epoch, on one rank. Batch k is the k-th group of `batch_size`
+// samples of the order, for any number of ranks; rank r takes every W-th sample of it, starting at
+// the r-th. If the ranks do not divide the batch size and the rule is not `uneven`, the first
+// samples of the batch are repeated; in the last batch, which may be smaller, the first samples of
+// the epoch are, as in Python's DistributedSampler. With `uneven`, a rank without a sample in the
+// last batch loads one that does not count, so that it takes part in the step.
 class BatchShares {
  public:
-  // `samples`: of all ranks, that are left of the epoch.
+  // `samples`: the remaining ones of the epoch, of all ranks.
   BatchShares(int64_t samples, Shard shard, BatchRule rule)
       : samples_(samples), shard_(shard), rule_(rule) {}
 
@@ -36,7 +37,7 @@ class BatchShares {
     return rule_.drop_last ? num_whole() : (samples_ + rule_.batch_size - 1) / rule_.batch_size;
   }
 
-  // Samples that this rank loads: of each batch but a shorter last one, of batch k, of all batches.
+  // Samples that this rank loads: of each batch but a smaller last one, of batch k, of all batches.
   int64_t batch_size() const { return std::max<int64_t>(1, share_of(rule_.batch_size)); }
   int64_t loaded(int64_t k) const { return std::max<int64_t>(1, counted(k)); }
   int64_t num_samples() const {

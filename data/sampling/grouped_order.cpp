@@ -22,13 +22,13 @@ void shuffle(std::span<T> items, SampleRandom random) {
 GroupedOrder::GroupedOrder(std::span<const int64_t> ends, GroupedOrderOptions options)
     : options_(options) {
   check(!ends.empty() && options.lanes >= 1 && options.buffer >= 1 && options.kept >= 1,
-        "an order of groups needs some of each");
+        "an order of groups needs groups, lanes and a buffer");
   size_ = ends.back();
   for (size_t i = 0; i < ends.size(); ++i) {
     const auto begin = i == 0 ? 0 : ends[i - 1];
     if (begin < ends[i]) groups_.push_back({begin, ends[i]});
   }
-  // The places of epoch and sample in the key are taken by what is shuffled.
+  // The shuffle has no epoch and sample in its key.
   shuffle(std::span(groups_), SampleRandom(options.seed, 0, 0));
   int64_t place = 0, begin = 0;
   for (size_t i = 0, first = 0; i < groups_.size(); ++i) {
@@ -47,7 +47,7 @@ int64_t GroupedOrder::place_before_lanes(int64_t place) const {
   return place % options_.lanes * share + place / options_.lanes;
 }
 
-// Requires the lock; good until the next call.
+// Requires the lock; valid until the next call.
 const std::vector<int64_t>& GroupedOrder::shuffled(size_t window) const {
   if (!shuffled_.contains(window)) {
     if (shuffled_.size() >= options_.kept)
@@ -89,7 +89,7 @@ std::vector<int64_t> GroupedOrder::apply_order(std::span<const int64_t> chosen) 
 
 void GroupedOrder::look_up(std::span<int64_t> places) const {
   const MutexLock lock(mutex_);
-  int64_t begin = 0, end = 0;  // of the window that is looked at
+  int64_t begin = 0, end = 0;  // of the current window
   const int64_t* samples = nullptr;
   for (auto& item : places) {
     const auto place = place_before_lanes(item);

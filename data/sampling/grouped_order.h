@@ -16,7 +16,7 @@ struct GroupedOrderOptions {
   int64_t lanes = 1;   // at least 1
   int64_t buffer = 1;  // minimum samples that are shuffled together
   uint64_t seed = 0;   // of the epoch
-  size_t kept = 2;     // windows kept in memory, that a rank reads in turn
+  size_t kept = 2;     // cached windows, which a rank reads alternately
 };
 
 // Every sample once. The groups are shuffled and then divided into windows: whole groups with at
@@ -50,7 +50,7 @@ class GroupedOrder {
     int64_t begin, end;
   };
   struct Window {
-    int64_t begin;       // place of its first sample before the cut into lanes
+    int64_t begin;       // position of its first sample before the split into lanes
     size_t first_group;  // in groups_
   };
   struct Shuffled {
@@ -62,7 +62,7 @@ class GroupedOrder {
 
   GroupedOrderOptions options_;
   int64_t size_ = 0, max_groups_per_window_ = 0;
-  std::vector<Group> groups_;    // in their random order
+  std::vector<Group> groups_;    // shuffled
   std::vector<Window> windows_;  // and an end
   mutable Mutex mutex_;
   mutable std::map<size_t, Shuffled> shuffled_ GUARDED_BY(mutex_);

@@ -34,7 +34,7 @@ class IndexSequence {
 
   int64_t size() const { return size_; }
 
-  // Those at [begin, begin + out.size()). Requires them to be inside.
+  // The indices in [begin, begin + out.size()), which must be in range.
   void copy(int64_t begin, std::span<int64_t> out) const {
     if (!order_) {
       std::copy_n(list_.begin() + begin, out.size(), out.begin());
@@ -58,7 +58,7 @@ class IndexSequence {
   int64_t size_;
   std::vector<int64_t> list_;
   std::shared_ptr<const GroupedOrder> order_;  // none: the list
-  int64_t first_ = 0;                          // in the order, as the shares' places
+  int64_t first_ = 0;                          // offset of the shares' positions in the order
   BatchShares shares_{0, {}, {.batch_size = 1}};
   int64_t nearby_ = 1;
 };

@@ -76,8 +76,8 @@ std::vector<int64_t> bucketed(std::vector<int64_t> order, const LengthBuckets& b
   return mixed;
 }
 
-// Where one window ends, workers are ahead in the next. `groups`: of a window, or several.
-int64_t groups_at_hand(int64_t groups) { return groups == 1 ? 1 : 2 * groups; }
+// Near the end of a window, workers read ahead in the next one. `groups`: of a window, or several.
+int64_t groups_in_use(int64_t groups) { return groups == 1 ? 1 : 2 * groups; }
 
 }  // namespace
 
@@ -90,7 +90,7 @@ DistributedSampler::DistributedSampler(int64_t num_samples, Shard shard, Sampler
         "the groups of a dataset must end with its last sample");
   if (options_.buckets.window == 0) return;
   verify_values(options_.buckets.lengths, num_samples, "length");
-  check(options_.buckets.batch_size >= 1, "batches of buckets need a size");
+  check(options_.buckets.batch_size >= 1, "the batch size of length buckets must be at least 1");
 }
 
 std::vector<int64_t> DistributedSampler::order() const {
@@ -130,29 +130,29 @@ GroupedOrderOptions DistributedSampler::order_options(size_t kept) const {
 }
 
 IndexSequence DistributedSampler::grouped(int64_t done) const {
-  // By this rank, in turns: the same in each batch only where the ranks divide it.
+  // The windows that this rank reads alternately: constant only if the ranks divide the batch.
   const bool divides = options_.batches.batch_size % shard_.world == 0;
   const auto lanes_read = divides ? lanes_ / std::gcd(lanes_, shard_.world) : lanes_;
   auto order = std::make_shared<const GroupedOrder>(
       options_.groups.ends, order_options(static_cast<size_t>(2 * lanes_read)));
   const auto nearby = lanes_read * order->max_groups_per_window();
-  return {order, done, shares(done), groups_at_hand(nearby)};
+  return {order, done, shares(done), groups_in_use(nearby)};
 }
 
 IndexSequence DistributedSampler::sequence(int64_t done) const {
-  check(done >= 0 && done <= dataset_size_, "more samples done than there are");
+  check(done >= 0 && done <= dataset_size_, "more samples are done than exist");
   if (is_grouped() && options_.buckets.window == 0) return grouped(done);
   const auto all = order();
   const auto shares = this->shares(done);
-  // Python appends the head of the order, repeated if need be, to its end: reading modulo the size
-  // is the same.
+  // Python appends the start of the order, repeated as needed; reading modulo the size is
+  // equivalent.
   std::vector<int64_t> mine(static_cast<size_t>(shares.num_samples()));
   int64_t next = 0;
   for (auto& index : mine)
     index = all[static_cast<size_t>((done + shares.place(next++)) % dataset_size_)];
   if (options_.weights.empty() || !has_groups() || options_.buckets.window > 0) return mine;
   const GroupedOrder groups(options_.groups.ends, order_options(1));
-  return {std::move(mine), groups_at_hand(groups.max_groups_per_window())};
+  return {std::move(mine), groups_in_use(groups.max_groups_per_window())};
 }
 
 std::vector<int64_t> exact_split(int64_t num_samples, Shard shard) {

@@ -1,6 +1,6 @@
-// Which samples each rank sees. Index arithmetic only: no I/O, no batches.
+// Selects the samples of each rank. Index arithmetic only: no I/O, no batches.
 //
-// Source: the rule and the bits of Python's torch.utils.data.DistributedSampler (torch 2.11),
+// Source: the algorithm and bits of Python's torch.utils.data.DistributedSampler (torch 2.11),
 // pinned by tests/golden/sampler.json and compared with Python by
 // tests/data/sampler_against_python.py.
 #pragma once
@@ -14,9 +14,9 @@
 
 namespace lockstep::data {
 
-// Batches of samples of similar length, so that little of a padded batch is padding: of every
-// `window` global batches of the order the samples are sorted by length and cut into batches anew,
-// and the batches of an epoch are shuffled (but for an incomplete one, which stays the last).
+// Batches of samples of similar length, which need little padding: within every `window` global
+// batches of the order, the samples are sorted by length and regrouped into batches, and the
+// batches of an epoch are shuffled (except an incomplete one, which remains last).
 struct LengthBuckets {
   std::vector<double> lengths;  // of every sample
   int64_t batch_size = 1;       // global
@@ -32,35 +32,32 @@ struct SampleGroups {
 struct SamplerOptions {
   bool shuffle = true;  // a new permutation every epoch; false: 0, 1, 2, ...
   uint64_t seed = 0;    // the same on every rank; epoch e is permuted by seed + e
-  // How a step's samples are shared out. batch_size 0: as many as there are ranks, which is
-  // Python's rule: with drop_last the tail that does not divide is cut, else samples from the head
-  // are repeated.
+  // How a step's samples are divided. batch_size 0: the number of ranks, which is Python's rule:
+  // with drop_last the remainder is dropped, else samples from the start are repeated.
   BatchRule batches = {};
-  // Not empty: as many samples as there are, drawn with replacement, each with a probability in
-  // proportion to its weight (the bits of Python's WeightedRandomSampler). Takes the place of
-  // shuffle.
+  // If not empty: draws as many samples as the dataset has, with replacement, with probabilities
+  // proportional to the weights (the bits of Python's WeightedRandomSampler). Replaces shuffle.
   std::vector<double> weights;
   LengthBuckets buckets;
-  // For shuffle and for weights: the drawn samples are then ordered group by group.
+  // With shuffle or weights: the drawn samples are then ordered group by group.
   SampleGroups groups;
 };
 
-// The samples of one rank in an epoch of training.
-// Invariant: all ranks together cover the order once, padded by repetition (as often as it takes
-// when there are more ranks than samples) or, with drop_last, truncated. Every rank gets the same
-// number of indices, except with uneven batches.
+// The samples of one rank in an epoch of training. Invariant: all ranks together cover the order
+// once, padded by repetition (several times if there are more ranks than samples) or, with
+// drop_last, truncated. Every rank gets the same number of indices, except with uneven batches.
 //
-// Note [Global order]: an epoch has one order of samples, which depends on seed and epoch only.
-// A step takes the next global batch of it, whatever the number of ranks: rank r has every W-th
-// sample of the batch from the r-th on. The progress of an epoch is therefore one number, samples
-// done, and an epoch may be resumed with another number of ranks. (A grouped order also depends on
-// its lanes.)
+// Note [Global order]: an epoch has one order of samples, which depends only on seed and epoch. A
+// step takes the next global batch of it, for any number of ranks: rank r gets every W-th sample of
+// the batch, starting at the r-th. The progress of an epoch is therefore one number, samples done,
+// and an epoch can be resumed with another number of ranks. (A grouped order also depends on its
+// lanes.)
 //
 // Thread: const after set_epoch(), which belongs to the training thread.
 class DistributedSampler {
  public:
-  // `num_samples`: size of the dataset. Throws Config when it is not positive, the rank is outside
-  // [0, world), or weights or lengths are not of that number or negative.
+  // `num_samples`: size of the dataset. Throws Config if it is not positive, the rank is outside
+  // [0, world), or weights or lengths are negative or of another number.
   DistributedSampler(int64_t num_samples, Shard shard, SamplerOptions options = {});
 
   // Takes effect with the next indices(). Every rank must set the same. `lanes`: of a grouped
@@ -81,7 +78,7 @@ class DistributedSampler {
     return {dataset_size_ - done, shard_, options_.batches};
   }
 
-  // The number of indices() of a whole epoch: the same in every epoch.
+  // The length of indices() in a whole epoch; the same in every epoch.
   int64_t num_samples() const { return shares().num_samples(); }
 
  private:
@@ -97,9 +94,9 @@ class DistributedSampler {
   int64_t epoch_ = 0, lanes_;
 };
 
-// The split for evaluation: rank, rank + world, ... below num_samples. All ranks together see every
-// sample exactly once; the counts of two ranks differ by at most one and may be 0. Throws Config as
-// the constructor above.
+// The samples of a rank for evaluation: rank, rank + world, ... below num_samples. All ranks
+// together cover every sample exactly once; their counts differ by at most one and may be 0. Throws
+// Config like the constructor above.
 std::vector<int64_t> exact_split(int64_t num_samples, Shard shard);
 
 }  // namespace lockstep::data

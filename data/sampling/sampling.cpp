@@ -13,8 +13,8 @@ namespace {
 std::vector<double> known(const SampleNumbers& numbers, const char* what, const char* setting) {
   auto all = numbers();
   if (all.empty())
-    throw config_error(fmt::format(
-        "{}: this dataset does not know the {} of a sample without loading it", setting, what));
+    throw config_error(
+        fmt::format("{}: this dataset does not provide the {}s of its samples", setting, what));
   return all;
 }
 
@@ -86,8 +86,7 @@ SamplerOptions sampler_options(const LoaderConfig& config, const Dataset& datase
   if (config.shuffle_buffer) {
     options.groups = {.ends = info.shards, .buffer = *config.shuffle_buffer};
     if (options.groups.ends.empty())
-      throw config_error(
-          "data.shuffle_buffer: this dataset is in one piece, not in shards: leave it out");
+      throw config_error("data.shuffle_buffer: this dataset has no shards: remove the key");
   } else if (config.shuffle && info.reads_whole_shards) {
     options.groups.ends = info.shards;
   }

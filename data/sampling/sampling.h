@@ -1,5 +1,5 @@
-// From the run file to the order of training: what a dataset knows about its samples, as weights
-// and lengths.
+// Builds the sampler's options from the run file and from the weights and lengths that the dataset
+// provides.
 #pragma once
 
 #include "data/sampling/batch_plan.h"
@@ -8,15 +8,16 @@
 
 namespace lockstep::data {
 
-// `batches`: the rule of a BatchPlan. Throws Config: the dataset does not know the labels, weights
-// or lengths that the setting needs, or there are not as many class_weights as classes.
+// `batches`: the rule of a BatchPlan. Throws Config: the dataset does not provide the labels,
+// weights or lengths that the setting needs, or the number of class_weights differs from that of
+// classes.
 SamplerOptions sampler_options(const LoaderConfig& config, const Dataset& dataset, uint64_t seed,
                                const BatchRule& batches);
 
-// Whether all labels are class numbers: whole, not negative, below 2^20.
+// Whether all labels are class numbers: integers from 0 to 2^20 - 1.
 bool are_classes(const std::vector<double>& labels);
 
-// How many samples each class has, by its number. Throws Config unless all are class numbers.
+// The number of samples of each class. Throws Config unless all labels are class numbers.
 std::vector<int64_t> count_classes(const std::vector<double>& labels);
 
 }  // namespace lockstep::data

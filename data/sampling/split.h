@@ -1,4 +1,4 @@
-// What is trained on and what is evaluated on: two datasets, or one that is split.
+// The training and evaluation datasets: two, or one that is split.
 #pragma once
 
 #include <cstdint>
@@ -33,16 +33,17 @@ struct Split {
 
 // floor(num_samples * fraction) samples for evaluation: the members of Python's
 // torch.utils.data.random_split(dataset, [1 - fraction, fraction], manual_seed(seed)).
-// Throws Config when a part would be empty.
+// Throws Config if a part would be empty.
 Split split_samples(int64_t num_samples, double fraction, int64_t seed);
 
-// The samples `members` of another dataset as a dataset of their own.
+// A dataset of the samples `members` of another dataset.
 class Subset final : public Dataset {
  public:
   Subset(std::shared_ptr<const Dataset> whole, std::vector<int64_t> members);
 
   int64_t size() const override { return static_cast<int64_t>(members_.size()); }
-  // `indices` of the batch are those of this subset. Augmentation is keyed by those of the whole.
+  // `indices` of the batch are those of this subset. Random augmentation depends on those of the
+  // whole.
   Batch get_batch(std::span<const int64_t> indices) const override;
   std::vector<FieldLayout> layout() const override { return whole_->layout(); }
   void fill(const SampleRequest& request, std::span<const at::Tensor> fields) const override;
@@ -63,9 +64,9 @@ struct TrainAndEval {
   std::shared_ptr<const Dataset> eval;  // none: no evaluation
 };
 
-// Builds both, and fits them to the training samples. With
-// split.eval, `eval` is the same data read in another way, or left out. Throws Config: a split of
-// two datasets of different sizes, and what the datasets throw.
+// Builds both, and fits them to the training samples. With split.eval, `eval` is the same data with
+// other options, or not given. Throws Config: a split of two datasets of different sizes, and what
+// the datasets throw.
 TrainAndEval build_datasets(const Part<Dataset>& train, const Part<Dataset>& eval,
                             const SplitConfig& split);
 

@@ -1,6 +1,6 @@
 // Dataset "csv": a table in a text file, plain or compressed, kept in memory column by column. Or a
-// folder of them, which are shards: each is read when it is needed, so all may be larger than
-// memory. Gives: "features", "categories" and "label" as data/table_batch.h says.
+// folder of such files, which are shards read on demand and may together be larger than memory.
+// Fields: "features", "categories" and "label", see data/table_batch.h.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -58,7 +58,7 @@ void fields(V& v, CsvConfig& c) {
   v("limit", c.limit, "use only this many rows, from the first on", at_least(1));
 }
 
-// A tab for files that are called so, a comma for others.
+// A tab for files with such an extension, a comma for others.
 char separator_of(const CsvConfig& config, const fs::path& file) {
   if (!config.separator) {
     const auto name = file.filename().string();
@@ -72,7 +72,7 @@ char separator_of(const CsvConfig& config, const fs::path& file) {
 
 formats::CsvFormat format_of(const CsvConfig& config, const fs::path& file) {
   if (config.header != config.names.empty())
-    throw config_error(config.header ? "dataset csv: names belong to a file without a header; set "
+    throw config_error(config.header ? "dataset csv: names requires a file without a header; set "
                                        "header: false"
                                      : "dataset csv: header: false needs the names of the columns");
   formats::CsvFormat format{.separator = separator_of(config, file),
@@ -89,7 +89,7 @@ formats::CsvFormat format_of(const CsvConfig& config, const fs::path& file) {
   return format;
 }
 
-// `max_bad_rows`: that this file may still have.
+// `max_bad_rows`: remaining number for this file.
 formats::DataTable read_used_columns(const CsvConfig& config, const fs::path& file,
                                      int64_t max_bad_rows) {
   auto format = format_of(config, file);
@@ -97,8 +97,8 @@ formats::DataTable read_used_columns(const CsvConfig& config, const fs::path& fi
   auto table = read_csv_file(file, format);
   for (const auto& [column, type] : config.types) table.column(column);
   const auto names = column_names(table);
-  // pandas writes the numbers of the rows as a first column without a name, and reads them back
-  // under this one.
+  // pandas writes row numbers as a first column without a name, and reads them back under this
+  // name.
   if (names.front().empty() || names.front() == "Unnamed: 0") table.index_columns = {names.front()};
   choose_columns(table, used_columns(config.table, names, table.name, table.index_columns));
   return table;

@@ -1,7 +1,6 @@
 // Dataset "idx": images and class labels in two IDX files, as MNIST is distributed. Kept as bytes
-// in memory.
-// Gives: "image" float32 [B, 1, H, W], pixel / 255, then (x - mean) / std if those are set;
-// "label" int64 [B].
+// in memory. Fields: "image" float32 [B, 1, H, W], pixel / 255, then (x - mean) / std if those are
+// set; "label" int64 [B].
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
@@ -83,7 +82,7 @@ formats::IdxArray read_array(const fs::path& file, size_t num_dims, const char* 
 
 ByteScaling pixel_scaling(const IdxConfig& config) {
   if (config.mean.has_value() != config.std.has_value())
-    throw config_error(fmt::format("dataset idx: mean and std belong together: {} is missing",
+    throw config_error(fmt::format("dataset idx: set both mean and std: {} is missing",
                                    config.mean ? "std" : "mean"));
   return ByteScaling({.divide_by = 255, .mean = config.mean, .std = config.std});
 }
@@ -135,8 +134,8 @@ class IdxDataset final : public Dataset {
  private:
   void keep_first(int64_t limit) {
     if (limit > size())
-      throw config_error(fmt::format("dataset idx: limit {} is more than the {} samples there are",
-                                     limit, size()));
+      throw config_error(fmt::format(
+          "dataset idx: limit {} is larger than the number of samples, {}", limit, size()));
     labels_.resize(static_cast<size_t>(limit));
     labels_.shrink_to_fit();
     pixels_.resize(static_cast<size_t>(limit * height_ * width_));

@@ -1,7 +1,7 @@
-// Dataset "image_folder": one directory per class, JPEG, PNG and WebP files in them at any depth.
-// Classes are numbered in the order of their names, samples by class and then by path, as
-// torchvision's ImageFolder does. Gives: "image" float32 [B, 3, H, W], pixel / 255 after the
-// transforms, normalized if they say so; "label" int64 [B].
+// Dataset "image_folder": one directory per class, with JPEG, PNG and WebP files at any depth.
+// Classes are numbered by name, samples by class and then by path, as in torchvision's ImageFolder.
+// Fields: "image" float32 [B, 3, H, W], pixel / 255 after the transforms, normalized if configured;
+// "label" int64 [B].
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
@@ -55,8 +55,8 @@ std::string ending_of(const fs::path& path) {
   return ending;
 }
 
-// Known other file types next to the images are skipped; the rest is an error, so that no image
-// is left out in silence.
+// Skips known other file types next to the images; other files are errors, so that no image is
+// skipped silently.
 bool is_image(const fs::path& path) {
   static const std::vector<std::string> read = {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp"};
   static const std::vector<std::string> notes = {".txt", ".md",   ".json", ".csv", ".tsv", ".xml",
@@ -66,7 +66,7 @@ bool is_image(const fs::path& path) {
   const bool hidden = path.filename().string().starts_with('.');
   if (hidden || std::ranges::find(notes, ending) != notes.end()) return false;
   throw config_error(
-      fmt::format("dataset image_folder: {}: only JPEG, PNG and WebP images are read (*.jpg, "
+      fmt::format("dataset image_folder: {}: only JPEG, PNG and WebP images are supported (*.jpg, "
                   "*.jpeg, *.png, *.webp); convert this file or move it out of the folder",
                   shown(path)));
 }
@@ -82,8 +82,8 @@ std::vector<fs::path> list_classes(const fs::path& root) {
                                    formats::relative_path_hint(root)));
   if (classes.empty())
     throw config_error(
-        fmt::format("dataset image_folder: {} has no directories: one per class is "
-                    "needed, with its images inside",
+        fmt::format("dataset image_folder: {} has no directories: expected one per class, "
+                    "with its images",
                     shown(root)));
   std::ranges::sort(classes);
   return classes;
@@ -109,8 +109,8 @@ std::vector<fs::path> list_images(const fs::path& directory) {
   return images;
 }
 
-// What each of the 256 byte values becomes in each channel, by the same operations as in Python,
-// hence with the same bits.
+// The result for each of the 256 byte values in each channel, computed as in Python, with the same
+// bits.
 std::array<std::array<float, 256>, 3> value_tables(const Normalization& normalization) {
   std::array<std::array<float, 256>, 3> tables{};
   for (size_t channel = 0; channel < tables.size(); ++channel)

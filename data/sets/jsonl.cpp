@@ -1,5 +1,5 @@
 // Dataset "jsonl": a table as JSON Lines, one object per line, plain or compressed, or a folder of
-// such files (shards). Gives: "features", "categories" and "label" as data/table_batch.h says.
+// such files (shards). Fields: "features", "categories" and "label", see data/table_batch.h.
 #include <fmt/format.h>
 
 #include <filesystem>

@@ -1,7 +1,7 @@
-// Dataset "npy": numpy's arrays, in a .npz archive or in the .npy files of a folder. .npy files are
-// mapped, so they may be larger than memory; an archive is unpacked into memory, and a folder of
-// them are shards, of which a bounded number is there at a time.
-// Gives: a field per array, [B, ...], named like the array or the file.
+// Dataset "npy": NumPy arrays in a .npz archive or in the .npy files of a folder. .npy files are
+// mapped, so they may be larger than memory; an archive is decompressed into memory; the archives
+// of a folder are shards, of which a bounded number is in memory. Fields: one per array, [B, ...],
+// named like the array or the file.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -38,7 +38,7 @@ std::string without_ending(const std::string& name) {
   return name.ends_with(".npy") ? name.substr(0, name.size() - 4) : name;
 }
 
-// The arrays that the config asks for; all of them where it names none.
+// Whether the config selects this array; all if it names none.
 bool is_wanted(const NpyConfig& config, const std::string& array) {
   return config.fields.empty() || std::ranges::any_of(config.fields, [&](const auto& field) {
            return field.second.from.value_or(field.first) == array;
@@ -50,7 +50,7 @@ void refuse_single_array(const formats::MappedFile& file) {
                                std::min<size_t>(file.bytes().size(), 256));
   if (begin.starts_with("\x93NUMPY"))
     throw config_error(fmt::format(
-        "{}: it is a single array: set path to its folder, each .npy file of which is a field, or "
+        "{}: it is a single array: set path to its folder (each .npy file is a field), or "
         "put all arrays into one .npz file with numpy.savez",
         file.name()));
   if (const auto other = formats::other_file_kind(begin); other && !begin.starts_with("PK"))
@@ -116,8 +116,8 @@ ArrayShards npy_shards(const NpyConfig& config) {
     return {{config.path}, [config](size_t) { return map_npy_files(config); }, true};
   if (archives.front() != config.path && !files_with_ending(config.path, ".npy").empty())
     throw config_error(fmt::format(
-        "dataset npy: {} has .npy and .npz files: the former are a field each, the latter a shard; "
-        "keep them in folders of their own",
+        "dataset npy: {} has .npy files (one per field) and .npz files (one per shard); "
+        "keep them in separate directories",
         printable(config.path, 400)));
   return {archives, [config, archives](size_t i) { return read_npz(config, archives[i]); }, false};
 }

@@ -1,6 +1,6 @@
-// Dataset "parquet": tables that may be larger than memory. The unit of reading is the row group,
-// of which each loader thread holds one at most; of it, only the columns that are used are read.
-// Gives: "features", "categories" and "label" as data/table_batch.h says.
+// Dataset "parquet": tables that may be larger than memory. Reads row groups, of which each loader
+// thread holds at most one, and of them only the used columns. Fields: "features", "categories" and
+// "label", see data/table_batch.h.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -42,7 +42,7 @@ void fields(V& v, ParquetConfig& c) {
     at_least(0), at_most(1 << 20));
 }
 
-// The row groups of some files that have rows in use, and how many.
+// The row groups with used rows, and their number of used rows.
 class RowGroups {
  public:
   explicit RowGroups(const ParquetConfig& config) : config_(config.table) {
@@ -60,7 +60,7 @@ class RowGroups {
           fmt::format("dataset parquet: {}: no row is left", printable(config.path, 400)));
   }
 
-  // The ends of the groups in the order of all rows in use.
+  // The ends of the groups in the order of all used rows.
   const std::vector<int64_t>& ends() const { return ends_; }
   size_t group_of(int64_t row) const {
     return static_cast<size_t>(std::ranges::upper_bound(ends_, row) - ends_.begin());
@@ -69,12 +69,12 @@ class RowGroups {
 
   const std::string& warning() const { return warning_; }
 
-  // The rows in use of a group.
+  // The used rows of a group.
   formats::DataTable read(size_t group, const ParallelFor& work = serial_for) const {
     const auto [file, number] = groups_[group];
     auto table = read_used(*files_[file], number, work);
     check(static_cast<int64_t>(table.rows) == ends_[group] - begin_of(group),
-          "a row group has other rows than before");
+          "the rows of a row group have changed");
     return table;
   }
 
@@ -172,7 +172,7 @@ class ParquetDataset final : public Dataset {
   }
 
  private:
-  // Takes one more pass over the files.
+  // Requires another pass over the files.
   std::vector<double> labels() const {
     std::vector<double> labels;
     if (!encoding().has_label()) return labels;
@@ -207,12 +207,12 @@ class ParquetDataset final : public Dataset {
   }
 
   const formats::TableEncoding& encoding() const {
-    check(encoding_.has_value(), "fit() comes before the first batch");
+    check(encoding_.has_value(), "fit() must be called before the first batch");
     return *encoding_;
   }
 
   formats::TableConfig config_;
-  int64_t kept_;  // groups, beside those that are being read
+  int64_t kept_;  // groups, in addition to those being read
   RowGroups groups_;
   std::optional<formats::TableEncoding> encoding_;
   mutable BlockCache<formats::EncodedRows> blocks_;

@@ -1,5 +1,5 @@
-// Dataset "safetensors": the tensors of a safetensors file or a folder of them, mapped, so they
-// may be larger than memory. Gives: a field per tensor, [B, ...].
+// Dataset "safetensors": the tensors of a safetensors file or of a folder of them, mapped, so they
+// may be larger than memory. Fields: one per tensor, [B, ...].
 #include "formats/safetensors_header.h"
 
 #include <fmt/format.h>

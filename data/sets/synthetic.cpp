@@ -1,6 +1,6 @@
-// Dataset "synthetic": numbers of any shape and type without a file, for measurements, tests and
-// first steps. A sample is a function of (seed, index): equal on every rank, worker and machine.
-// Gives: the fields of its config.
+// Dataset "synthetic": generated numbers of any shape and type, for measurements, tests and first
+// steps. A sample is a function of (seed, index): equal on every rank, worker and machine. Fields:
+// those of its config.
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
@@ -77,7 +77,7 @@ double default_high(at::ScalarType type) {
   return type == at::kBool ? 2 : 10;
 }
 
-// Within these, integers are exact as doubles.
+// The range in which integers are exact as doubles.
 std::pair<double, double> range_of(at::ScalarType type) {
   if (type == at::kByte) return {0, 256};
   if (type == at::kBool) return {0, 2};
@@ -153,7 +153,7 @@ class SyntheticDataset final : public Dataset {
         auto* out = fields[f].data_ptr<scalar_t>();
         for (const auto index : request.indices) {
           check(index >= 0 && index < samples_, "sample index outside the dataset");
-          // The place of an epoch in the key is taken by the field: samples stay what they are.
+          // The field replaces the epoch in the key: samples do not change between epochs.
           SampleRandom random(seed_, static_cast<int64_t>(f), index);
           draw(sources_[f], random, index, out);
           out += sources_[f].elements;
@@ -168,7 +168,7 @@ class SyntheticDataset final : public Dataset {
   }
 
  private:
-  // Of each sample; none where there is no such field of one number.
+  // One number per sample; empty if there is no scalar field of this name.
   std::vector<double> numbers_of(const std::string& field) const {
     for (size_t f = 0; f < sources_.size(); ++f) {
       if (sources_[f].name != field || !sources_[f].shape.empty()) continue;

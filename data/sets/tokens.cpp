@@ -1,8 +1,7 @@
-// Dataset "tokens": windows of a text that `lockstep-data tokenize` (or llm.c, or nanoGPT) has made
-// tokens of. The files are mapped, so they may be larger than memory.
-// Gives: "tokens" int64 [B, T] and "targets" int64 [B, T], the same shifted by one; where a
-// document is shorter, tokens are padded with the separator and targets with -100, which no loss
-// counts; T is `length`, or the longest sample of the batch.
+// Dataset "tokens": windows of a text tokenized by `lockstep-data tokenize` (or llm.c, or nanoGPT).
+// The files are mapped, so they may be larger than memory. Fields: "tokens" int64 [B, T] and
+// "targets" int64 [B, T], shifted by one; shorter documents are padded with the separator, and
+// their targets with -100, which losses ignore; T is `length`, or the longest sample of the batch.
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
@@ -22,7 +21,7 @@ namespace lockstep::data {
 namespace {
 
 constexpr int64_t kNoTarget = -100;
-// Mapped files that are kept open: less than a process may have.
+// Maximum number of mapped files kept open: below the limit of a process.
 constexpr int64_t kMaxTokenFiles = 256;
 
 enum class PaddedTo { Length, Longest };
@@ -79,12 +78,14 @@ class TokensDataset final : public Dataset {
       return config_error(fmt::format("dataset tokens: {}: {}", printable(config.path, 400), why));
     };
     if (pads_to_longest() && !config.separator)
-      throw refused("pad_to: longest has no effect without separator: all samples are as long");
+      throw refused(
+          "pad_to: longest has no effect without separator: all samples have the same length");
     if (size_ == 0)
-      throw refused(fmt::format("no file has the {} tokens of one sample", config.length + 1));
+      throw refused(
+          fmt::format("no file has the {} tokens that a sample needs", config.length + 1));
     if (config.limit && *config.limit > size_)
       throw refused(
-          fmt::format("limit {} is more than the {} samples there are", *config.limit, size_));
+          fmt::format("limit {} is larger than the number of samples, {}", *config.limit, size_));
     size_ = config.limit.value_or(size_);
     for (const auto end : windows_.ends())
       ends_.push_back(std::min(size_, static_cast<int64_t>(end)));
@@ -152,7 +153,7 @@ class TokensDataset final : public Dataset {
     return windows_.at(static_cast<size_t>(index));
   }
 
-  // A shard that was closed since it was first looked at.
+  // Opens a shard that was closed after it was first read.
   formats::TokenShard reopen(size_t number) const {
     return formats::MappedFile::read_again(files_[number], identities_[number], [&] {
       return formats::TokenShard(files_[number], element_type_of(config_.dtype));
@@ -178,7 +179,7 @@ class TokensDataset final : public Dataset {
     shard.verify_unchanged();
     throw config_error(fmt::format(
         "{}: token {} among the tokens {} to {} is outside the vocabulary of {}; was it "
-        "made with another tokenizer?",
+        "created with another tokenizer?",
         shard.name(), greatest, window.begin, window.begin + window.tokens - 1,
         *config_.vocab_size));
   }

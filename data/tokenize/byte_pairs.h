@@ -1,7 +1,6 @@
-// Byte-pair encoding: a vocabulary of byte strings, and merges of two neighbors into one, the
-// earlier learned first.
-// Source: Sennrich et al., "Neural machine translation of rare words with subword units" (2016), on
-// bytes as in GPT-2.
+// Byte-pair encoding: a vocabulary of byte strings, and merges of two adjacent tokens, in the order
+// learned. Source: Sennrich et al., "Neural machine translation of rare words with subword units"
+// (2016), on bytes as in GPT-2.
 #pragma once
 
 #include <cstdint>
@@ -30,12 +29,12 @@ struct BytePairs {
   std::vector<TokenPair> merges;  // in the order learned
 };
 
-// Encodes words with a vocabulary; remembers those it has seen.
+// Encodes words with a vocabulary; caches results.
 // Thread: one at a time.
 class BytePairEncoder {
  public:
-  // Throws Config: a byte that is no token, a merge whose result is none.
-  // `whole_words`: a word that is a token itself is not merged from its bytes ("ignore_merges").
+  // Throws Config if a byte, or the result of a merge, is not a token.
+  // `whole_words`: a word that is a token is not built from its bytes ("ignore_merges").
   BytePairEncoder(const BytePairs& pairs, bool whole_words);
 
   // Appends the tokens of `word`.
@@ -54,10 +53,10 @@ class BytePairEncoder {
   std::unordered_map<std::string, std::vector<int32_t>> known_;
 };
 
-// Learns a vocabulary of at most `size` tokens from words and how often each occurs: `special`
-// tokens, the 256 bytes in the order of their characters, then merges of the most frequent pair, of
-// equal ones the pair of lower numbers, until none occurs `least` times. The vocabulary of the
-// tokenizers library's BpeTrainer for the same words.
+// Learns a vocabulary of at most `size` tokens from words and their frequencies: `special` tokens,
+// the 256 bytes in the order of their characters, then merges of the most frequent pair (ties:
+// lower token numbers), until no pair occurs `least` times. Equals the vocabulary of the tokenizers
+// library's BpeTrainer for the same words.
 BytePairs learn_byte_pairs(const std::map<std::string, int64_t>& words, size_t size, int64_t least,
                            const std::vector<std::string>& special);
 

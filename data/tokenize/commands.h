@@ -1,4 +1,4 @@
-// What the program lockstep-data does. No LibTorch.
+// The commands of lockstep-data. No LibTorch.
 #pragma once
 
 #include <ostream>

@@ -1,4 +1,4 @@
-// The documents of text files: what a language model must not take for one text. No LibTorch.
+// Splits text files into documents, the separate texts for a language model. No LibTorch.
 #pragma once
 
 #include <filesystem>
@@ -9,11 +9,11 @@
 
 namespace lockstep::data {
 
-enum class DocumentKind { File, Line, Paragraph };  // paragraphs are parted by empty lines
+enum class DocumentKind { File, Line, Paragraph };  // paragraphs are separated by empty lines
 
-// Calls `use` with each document of `files`, plain or compressed with gzip or zstd, in order; empty
-// ones are none. Throws Config: no such file, or, with `utf8`, a binary format or bytes that are
-// not UTF-8 text, naming file and byte; Environment when a file cannot be read.
+// Calls `use` for each document of `files`, plain or compressed with gzip or zstd, in order; skips
+// empty ones. Throws Config: no such file, or, with `utf8`, a binary format or invalid UTF-8 (names
+// file and byte); Environment if a file cannot be read.
 void for_each_document(const std::vector<std::filesystem::path>& files, DocumentKind kind,
                        bool utf8, const std::function<void(std::string_view)>& use);
 

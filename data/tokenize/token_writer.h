@@ -10,14 +10,14 @@
 
 namespace lockstep::data {
 
-// Shards appear under their name only when they are whole, so a kill leaves no half one.
+// Shards appear under their names only when they are complete.
 class TokenWriter {
  public:
   // `shard_tokens`: in each file but the last. Throws Environment.
   TokenWriter(std::filesystem::path folder, formats::ElementType type, size_t shard_tokens);
 
   void write(std::span<const int32_t> tokens);
-  // Writes what is left. Throws Environment.
+  // Writes the rest. Throws Environment.
   void finish();
 
   size_t tokens() const { return tokens_; }
@@ -29,7 +29,7 @@ class TokenWriter {
   std::filesystem::path folder_;
   formats::ElementType type_;
   size_t shard_tokens_, tokens_ = 0, shards_ = 0;
-  std::string bytes_;  // of the shard at hand
+  std::string bytes_;  // of the current shard
 };
 
 }  // namespace lockstep::data

@@ -1,5 +1,5 @@
-// A tokenizer.json of the tokenizers library, as far as it is byte-level BPE: what GPT-2, Llama 3
-// and their relatives use.
+// A byte-level BPE tokenizer.json of the tokenizers library, as used by GPT-2, Llama 3 and similar
+// models.
 #pragma once
 
 #include <cstdint>
@@ -17,24 +17,24 @@ namespace lockstep::data {
 
 class Tokenizer {
  public:
-  // Parses the text of a tokenizer.json. `name` stands for the file in messages. Throws Config:
-  // damaged, or a kind of tokenizer that this is not, saying what would be.
+  // Parses the text of a tokenizer.json. `name`: the file's name in messages. Throws Config:
+  // corrupt, or an unsupported kind of tokenizer (names the supported one).
   Tokenizer(std::string_view json, const std::string& name);
 
-  // With the words of GPT-2's pattern. `special`: tokens that are no text.
+  // Uses GPT-2's word pattern. `special`: tokens that are not text.
   static Tokenizer learn(const std::map<std::string, int64_t>& words, size_t size, int64_t least,
                          const std::vector<std::string>& special);
 
-  // Appends the tokens of `text`, which is UTF-8; special tokens that it contains become theirs.
-  // Throws Config when it cannot be cut into words.
+  // Appends the tokens of `text`, which is UTF-8; special tokens in it are recognized. Throws
+  // Config if it cannot be split into words.
   void encode(std::string_view text, std::vector<int32_t>& out);
 
-  // One more than the greatest token.
+  // One more than the largest token.
   size_t vocabulary_size() const;
-  // The number of a token of the vocabulary or a special one.
+  // The number of a vocabulary or special token.
   std::optional<int32_t> find(const std::string& token) const;
 
-  // The text of a tokenizer.json that the tokenizers library reads.
+  // The text of a tokenizer.json for the tokenizers library.
   std::string to_json() const;
 
  private:
@@ -45,13 +45,13 @@ class Tokenizer {
   std::string name_;
   std::shared_ptr<const BytePairs> pairs_;  // the encoder refers to it
   std::map<std::string, int32_t> special_;
-  std::vector<WordSplitter> splitters_;  // one after the other
-  bool prefix_blank_ = false;            // a text that does not begin with a blank gets one
+  std::vector<WordSplitter> splitters_;  // applied in order
+  bool prefix_blank_ = false;  // adds a space in front of text that does not start with one
   bool whole_words_ = false;
   std::optional<BytePairEncoder> encoder_;
 };
 
-// How often each word occurs in `text`, added to `words`.
+// Adds the number of occurrences of each word in `text` to `words`.
 void count_words(std::string_view text, std::map<std::string, int64_t>& words);
 
 }  // namespace lockstep::data

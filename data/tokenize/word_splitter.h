@@ -1,5 +1,5 @@
-// Cuts text into the pieces that byte pairs are merged within: words with the blank before them,
-// numbers, punctuation. By Oniguruma, the regular expressions of the tokenizers library.
+// Splits text into the pieces within which byte pairs are merged: words with the space before them,
+// numbers, punctuation. Uses Oniguruma, like the regular expressions of the tokenizers library.
 #pragma once
 
 #include <functional>
@@ -15,14 +15,14 @@ extern const char* const kGpt2Pattern;
 // Thread: one at a time.
 class WordSplitter {
  public:
-  // Throws Config: no regular expression.
+  // Throws Config: not a valid regular expression.
   explicit WordSplitter(const std::string& pattern);
   ~WordSplitter();
   WordSplitter(WordSplitter&&) noexcept;
   WordSplitter& operator=(WordSplitter&&) noexcept;
 
-  // Calls `use` with each match in `text`, which is UTF-8, and with each piece between matches, in
-  // order. Throws Config when the pattern takes too long for this text.
+  // Calls `use` for each match in `text`, which is UTF-8, and for each piece between matches, in
+  // order. Throws Config if the pattern takes too long on this text.
   void split(std::string_view text, const std::function<void(std::string_view)>& use) const;
 
  private:

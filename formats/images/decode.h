@@ -24,7 +24,7 @@ struct DecodeOptions {
   std::function<std::optional<ImageNeed>(ImageSize)> need;
 };
 
-// `name` is used as the file name in messages. Throws Config: not JPEG, PNG or WebP, damaged,
+// `name` is used as the file name in messages. Throws Config: not JPEG, PNG or WebP, corrupt,
 // truncated, too large, or an unsupported variant.
 RgbImage decode_image(std::span<const uint8_t> file, const std::string& name,
                       const DecodeOptions& options = {});

@@ -88,7 +88,7 @@ class JpegDecoder {
 
  private:
   Error failed() const {
-    return config_error(fmt::format("{}: damaged JPEG: {}", name_, errors_.message));
+    return config_error(fmt::format("{}: corrupt JPEG: {}", name_, errors_.message));
   }
 
   bool read_header() {

@@ -56,7 +56,7 @@ class PngDecoder {
 
  private:
   Error failed() const {
-    return config_error(fmt::format("{}: damaged PNG: {}", name_, failure_.message));
+    return config_error(fmt::format("{}: corrupt PNG: {}", name_, failure_.message));
   }
 
   static void read_bytes(png_structp png, png_bytep out, size_t size) {

@@ -24,7 +24,7 @@ struct FreedDemuxer {
 RgbImage decode_webp(std::span<const uint8_t> file, const std::string& name,
                      const DecodeOptions& options) {
   const auto failed = [&](const char* why) {
-    return config_error(fmt::format("{}: damaged WebP: {}", name, why));
+    return config_error(fmt::format("{}: corrupt WebP: {}", name, why));
   };
   const WebPData data{file.data(), file.size()};
   const std::unique_ptr<WebPDemuxer, FreedDemuxer> demuxer(WebPDemux(&data));

@@ -25,7 +25,7 @@ inline void accept(const arrow::Status& status, const std::string& name) {
   if (status.ok()) return;
   if (status.IsOutOfMemory()) throw environment_error(name + ": out of memory");
   const auto text = first_line(status.message());
-  // Arrow also reports damaged data as I/O errors; only errors of the system have an errno.
+  // Arrow also reports corrupt data as I/O errors; only errors of the system have an errno.
   const auto& detail = status.detail();
   if (detail && std::string_view(detail->type_id()) == "arrow::ErrnoDetail")
     throw environment_error(

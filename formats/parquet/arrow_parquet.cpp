@@ -315,7 +315,7 @@ class ArrowParquetFile final : public ParquetFile {
     if (!chunks)
       throw config_error(
           fmt::format("{}: column '{}' cannot be read", table.name, printable(column)));
-    // Arrow decodes damaged pages to inconsistent arrays, e.g. with dictionary indices out of
+    // Arrow decodes corrupt pages to inconsistent arrays, e.g. with dictionary indices out of
     // range.
     accept(chunks->ValidateFull(), table.name);
     return {converted(*chunks, column, table)};
@@ -331,7 +331,7 @@ class ArrowParquetFile final : public ParquetFile {
     auto numbers = read_plain_numbers(reader, table.rows);
     if (!numbers)
       throw config_error(
-          fmt::format("{}: column '{}' has damaged pages", table.name, printable(name)));
+          fmt::format("{}: column '{}' has corrupt pages", table.name, printable(name)));
     if (numbers->values.size() != table.rows)
       throw wrong_count(name, numbers->values.size(), table);
     return {

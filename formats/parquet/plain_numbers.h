@@ -44,7 +44,7 @@ inline void spread(const std::vector<int16_t>& levels, int64_t num_levels, int64
         levels[static_cast<size_t>(to)] > 0 ? out[begin + static_cast<size_t>(--from)] : kNaN;
 }
 
-// Whether the definition levels match the number of values; false for damaged pages.
+// Whether the definition levels match the number of values; false for corrupt pages.
 inline bool is_consistent(const std::vector<int16_t>& levels, int64_t num_levels,
                           int64_t num_values) {
   int64_t there = 0;
@@ -92,7 +92,7 @@ std::optional<PlainNumbers> read_as(parquet::ColumnReader& column, size_t rows) 
 }
 
 // Reads at most `rows` values of a column with has_plain_numbers(); fewer if the column has fewer.
-// nullopt for damaged pages. Throws parquet::ParquetException.
+// nullopt for corrupt pages. Throws parquet::ParquetException.
 inline std::optional<PlainNumbers> read_plain_numbers(parquet::ColumnReader& column, size_t rows) {
   const auto& logical = column.descr()->logical_type();
   const bool is_unsigned = logical && logical->is_int() &&

@@ -29,7 +29,7 @@ class ParquetFile {
   // Reads columns of a row group, in the given order; a column of lists of numbers becomes one
   // column per element. `work` executes the loop over columns. Throws Config for unsupported column
   // types (supported: number, boolean, date, time, string, list of numbers), lists of different
-  // lengths, and damaged files; Environment if the file cannot be read or was changed since it was
+  // lengths, and corrupt files; Environment if the file cannot be read or was changed since it was
   // opened.
   virtual DataTable read(size_t row_group, const std::vector<std::string>& columns,
                          const ParallelFor& work = serial_for) const = 0;

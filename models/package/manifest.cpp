@@ -21,18 +21,18 @@ class ManifestMap {
  public:
   ManifestMap(const nlohmann::json& json, std::string where)
       : json_(json), where_(std::move(where)) {
-    if (!json.is_object()) throw damaged("is not a JSON object");
+    if (!json.is_object()) throw corrupt("is not a JSON object");
   }
 
   std::string text(const char* key) const {
     const auto& value = at(key);
-    if (!value.is_string()) throw damaged(fmt::format("'{}' is not a string", key));
+    if (!value.is_string()) throw corrupt(fmt::format("'{}' is not a string", key));
     return value.get<std::string>();
   }
 
   bool flag(const char* key) const {
     const auto& value = at(key);
-    if (!value.is_boolean()) throw damaged(fmt::format("'{}' is not a boolean", key));
+    if (!value.is_boolean()) throw corrupt(fmt::format("'{}' is not a boolean", key));
     return value.get<bool>();
   }
 
@@ -49,7 +49,7 @@ class ManifestMap {
   std::vector<std::string> texts(const char* key) const {
     std::vector<std::string> texts;
     for (const auto& item : list(key)) {
-      if (!item.is_string()) throw damaged(fmt::format("'{}' is not a list of strings", key));
+      if (!item.is_string()) throw corrupt(fmt::format("'{}' is not a list of strings", key));
       texts.push_back(item.get<std::string>());
     }
     return texts;
@@ -75,7 +75,7 @@ class ManifestMap {
       spec.shape = map.sizes("shape");
       spec.marked = mark && map.flag(mark);
       if (!names.insert(spec.name).second)
-        throw damaged(fmt::format("'{}' has duplicate name '{}'", key, printable(spec.name)));
+        throw corrupt(fmt::format("'{}' has duplicate name '{}'", key, printable(spec.name)));
       specs.push_back(std::move(spec));
     }
     return specs;
@@ -83,25 +83,25 @@ class ManifestMap {
 
   const nlohmann::json& at(const char* key) const {
     const auto it = json_.find(key);
-    if (it == json_.end()) throw damaged(fmt::format("'{}' is missing", key));
+    if (it == json_.end()) throw corrupt(fmt::format("'{}' is missing", key));
     return *it;
   }
 
-  Error damaged(const std::string& why) const {
+  Error corrupt(const std::string& why) const {
     return config_error(fmt::format("{} {}; compile the model again", where_, why));
   }
 
  private:
   const nlohmann::json& list(const char* key) const {
     const auto& value = at(key);
-    if (!value.is_array()) throw damaged(fmt::format("'{}' is not a list", key));
+    if (!value.is_array()) throw corrupt(fmt::format("'{}' is not a list", key));
     return value;
   }
 
   int64_t integer(const nlohmann::json& value, const char* key, int64_t min) const {
     const bool is_valid = value.is_number_integer() && value.get<int64_t>() >= min &&
                           value.get<int64_t>() <= kMaxSize;
-    if (!is_valid) throw damaged(fmt::format("'{}' is not an integer of at least {}", key, min));
+    if (!is_valid) throw corrupt(fmt::format("'{}' is not an integer of at least {}", key, min));
     return value.get<int64_t>();
   }
 
@@ -114,7 +114,7 @@ void verify_places(const std::set<std::string>& names, const ManifestMap& map) {
   for (const auto& name : names)
     for (auto dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1))
       if (names.contains(name.substr(0, dot)))
-        throw map.damaged(fmt::format("has '{}' both as a tensor and as the module of '{}'",
+        throw map.corrupt(fmt::format("has '{}' both as a tensor and as the module of '{}'",
                                       printable(name.substr(0, dot)), printable(name)));
 }
 
@@ -127,13 +127,13 @@ void verify_segments(const PackageManifest& manifest, const ManifestMap& map) {
   for (const auto& segment : manifest.segments) {
     for (const auto number : segment.takes)
       if (number >= values)
-        throw map.damaged(fmt::format("has a segment with input {} of {} values", number, values));
+        throw map.corrupt(fmt::format("has a segment with input {} of {} values", number, values));
     if (segment.gradients > gradients || segment.keeps > kMaxValues)
-      throw map.damaged("has segments with too many gradients or values");
+      throw map.corrupt("has segments with too many gradients or values");
     gradients -= segment.gradients;
     values += segment.keeps;
   }
-  if (gradients != 0) throw map.damaged("has segments that do not return all gradients");
+  if (gradients != 0) throw map.corrupt("has segments that do not return all gradients");
 }
 
 }  // namespace
@@ -171,11 +171,11 @@ PackageManifest parse_package_manifest(std::string_view text, const std::string&
   manifest.segments = map.segments("segments");
   verify_segments(manifest, map);
   const auto& members = map.at("members");
-  if (!members.is_object()) throw map.damaged("'members' is not a JSON object");
+  if (!members.is_object()) throw map.corrupt("'members' is not a JSON object");
   for (const auto& [member, facts] : members.items()) {
     const ManifestMap fact(facts, fmt::format("{}: its manifest: '{}'", name, printable(member)));
     const auto crc32 = fact.number("crc32");
-    if (crc32 > UINT32_MAX) throw fact.damaged("has an invalid checksum");
+    if (crc32 > UINT32_MAX) throw fact.corrupt("has an invalid checksum");
     manifest.members[member] = {static_cast<uint64_t>(fact.number("bytes")),
                                 static_cast<uint32_t>(crc32)};
   }

@@ -1,6 +1,6 @@
 """A cache of compiled code, keyed by a hash of all its inputs.
 
-One file per graph below XDG_CACHE_HOME. Damaged files are ignored; read and write errors only make compiling slower.
+One file per graph below XDG_CACHE_HOME. Corrupt files are ignored; read and write errors only make compiling slower.
 """
 
 import contextlib

@@ -10,7 +10,7 @@ BAD = wording.phrases((ROOT / wording.GLOSSARY).read_text())
 
 
 def test_no_file_uses_a_word_that_the_glossary_says_not_to_use():
-    done = [path for path in wording.files(ROOT) if not path.startswith(tuple(folder + "/" for folder in wording.PENDING))]
+    done = wording.files(ROOT)
     problems = [f"{path}:{line}: '{phrase}' (see docs/glossary.md)" for path in done
                 for line, phrase, _ in wording.findings((ROOT / path).read_text(errors="replace"), BAD)]
     assert not problems, "\n" + "\n".join(problems)

@@ -39,7 +39,7 @@ struct IndexedLog {
   Curve curve(const char* name = "train/loss") { return index->read(names.find(name), kAll); }
 };
 
-// As the reader of whole logs has it.
+// As read by the reader of complete logs.
 Curve from_log(const std::filesystem::path& path, const std::string& name) {
   Curve curve;
   const auto log = tracking::read_event_log(path);
@@ -124,7 +124,7 @@ TEST_CASE("log index: after a resume that rewinds, each step is shown once at an
   CHECK(curve.value[199] == 1);
   CHECK(curve.value[200] == 2);
   CHECK(log.index->summary().metrics[0].count == 400);
-  log.writer->rewind(1000);  // takes back nothing
+  log.writer->rewind(1000);  // removes nothing
   log.log(400, 3);
   log.index->catch_up();
   CHECK(log.curve().value.size() == 401);
@@ -145,16 +145,16 @@ TEST_CASE("log index: the rank of a killed writer is lost, with all its logged v
   std::fseek(file, 16 + 100, SEEK_SET);
   std::fputs("damage", file);
   std::fclose(file);
-  LogIndex damaged({.path = copy, .number = 1}, log.names, &log.spool);
-  damaged.catch_up();
-  CHECK_THAT(damaged.summary().problem, Catch::Contains("damaged after"));
+  LogIndex corrupt({.path = copy, .number = 1}, log.names, &log.spool);
+  corrupt.catch_up();
+  CHECK_THAT(corrupt.summary().problem, Catch::Contains("corrupt after"));
 }
 
 TEST_CASE("log index: a file that is not an event log is a problem, not an error") {
   IndexedLog log;
   const auto path = log.directory.path() / "rank-00002.lsev";
   std::FILE* file = std::fopen(path.c_str(), "w");
-  std::fputs("this is no event log at all", file);
+  std::fputs("not an event log", file);
   std::fclose(file);
   LogIndex index({.path = path, .number = 2}, log.names, &log.spool);
   index.catch_up();

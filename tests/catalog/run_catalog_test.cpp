@@ -20,7 +20,7 @@ TEST_CASE("catalog: a change is never overwritten by an older read") {
   ColumnSpool spool({directory.path()});
   RunCatalog catalog(directory.path(), spool, CatalogReading::Asked);
   REQUIRE(catalog.find("run"));
-  // As the catalog's thread does with a run that goes on.
+  // As the catalog's thread does with a running run.
   std::atomic<bool> is_over = false;
   std::vector<std::jthread> readers;
   for (int i = 0; i < 3; ++i)
@@ -54,7 +54,7 @@ TEST_CASE("catalog: the outcome does not depend on the order of the recorded fac
   }
   ColumnSpool spool({directory.path()});
   RunCatalog catalog(directory.path(), spool, CatalogReading::Asked);
-  const auto is_told = [&](const tracking::EndFact& fact, const RunEnd& expected) {
+  const auto is_reported = [&](const tracking::EndFact& fact, const RunEnd& expected) {
     record_end(run, fact);
     catalog.refresh("run");
     const auto shown = catalog.find("run");
@@ -68,8 +68,8 @@ TEST_CASE("catalog: the outcome does not depend on the order of the recorded fac
                                  .end = {RunState::Killed, 75, 9, 1, "silent"}};
   const tracking::EndFact seen{.by = tracking::Witness::Launcher,
                                .end = {RunState::Killed, 75, 9, 1, "seen"}};
-  is_told(lost, lost.end);
-  is_told(silent, silent.end);
-  is_told(seen, seen.end);
-  is_told(silent, seen.end);
+  is_reported(lost, lost.end);
+  is_reported(silent, silent.end);
+  is_reported(seen, seen.end);
+  is_reported(silent, seen.end);
 }

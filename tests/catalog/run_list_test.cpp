@@ -19,7 +19,7 @@ namespace {
 
 const tracking::RankSelection kMain = {}, kAll = {.kind = tracking::RankSelection::Kind::All};
 
-// A list and its entries, which live as long as it.
+// A list and its entries, which live as long as the list.
 struct Listed {
   std::unique_ptr<RunList> list;
   std::vector<RunEntry> entries;
@@ -97,7 +97,7 @@ TEST_CASE("runs: the state comes from end.json, then the log, then whether a pro
   CHECK(state() == RunState::Lost);
 }
 
-TEST_CASE("runs: damaged runs are listed with what could be read and a note") {
+TEST_CASE("runs: corrupt runs are listed with what could be read and a note") {
   const TemporaryDirectory runs;
   add_job(runs.path(), "job", kMain, 1, 1.7e9);
   const auto path = tracking::event_log_path(runs / "job", 0);
@@ -110,7 +110,7 @@ TEST_CASE("runs: damaged runs are listed with what could be read and a note") {
   CHECK(listed.at(0).end().state == RunState::Lost);
   CHECK(listed.at(0).metrics().at("eval/accuracy")->last == 0.9);
   REQUIRE(listed.at(0).notes().size() == 1);
-  CHECK(listed.at(0).notes()[0].starts_with("rank-00000.lsev: damaged after 7 records ("));
+  CHECK(listed.at(0).notes()[0].starts_with("rank-00000.lsev: corrupt after 7 records ("));
   write_file_durably(path, "no log at all");
   listed = list_runs(runs.path());
   CHECK(listed.at(0).info().id == "job");
@@ -141,14 +141,14 @@ TEST_CASE("runs: an id may be an entry, a job, or a prefix of either") {
         "config: there is no run 'resnet-imagenet' in '" + runs.path().string() +
             "'; see lockstep runs list");
   CHECK(error_of(runs.path(), "").starts_with("config: there is no run ''"));
-  CHECK(error_of(runs / "missing", "a") == "config: there is no directory of runs at '" +
+  CHECK(error_of(runs / "missing", "a") == "config: there is no runs directory at '" +
                                                (runs / "missing").string() +
-                                               "': train something first, or name it with --dir");
+                                               "': train first, or set --dir");
 }
 
 namespace {
 
-// What a dashboard would have kept of a run, with a note that only the index has.
+// The index entry that a dashboard would write for a run, with a note that only the index has.
 void keep_in_index(const std::filesystem::path& runs, const std::vector<std::string>& ids) {
   NameTable names;
   std::vector<std::pair<RunSnapshot, uint64_t>> kept;
@@ -241,7 +241,7 @@ TEST_CASE("runs: a run is found by its directory, and a copy of it is not mixed 
   CHECK(error_of(runs.path(), "../a").starts_with("config: there is no run '../a'"));
 }
 
-TEST_CASE("runs: the step is that of the values, also where an image was logged before them") {
+TEST_CASE("runs: the step is that of the values, even if an image was logged before them") {
   const TemporaryDirectory runs;
   add_job(runs.path(), "job", kMain, 1, 1.7e9);
   {
@@ -276,7 +276,7 @@ TEST_CASE("runs: damage in a segment before the last one, and in a node's log, i
   auto listed = list_runs(runs.path());
   CHECK(listed.at(0).notes() ==
         Ids{fmt::format(
-            "rank-00000.lsev: damaged after {} records ({} bytes), which is what is shown",
+            "rank-00000.lsev: corrupt after {} records ({} bytes), which is what is shown",
             log.num_frames, log.good_bytes)});
   CHECK(listed.at(0).metrics().at("train/loss")->count == log.rows.size());
   write_file_durably(tracking::node_log_path(runs / "job", 0), "no log at all");

@@ -98,7 +98,7 @@ TEST_CASE("config node: a top level that is not a map is rejected") {
 TEST_CASE("config node: a syntax error names its line") {
   CHECK(error_of_text("a: 1\nb: [1, 2\n").starts_with("config: run.yaml:"));
   CHECK(error_of_text("a: 1\nb: c: d\n").starts_with("config: run.yaml:2: not valid YAML: "));
-  CHECK(error_of_text("a: 1\nb: *nobody\n").starts_with("config: run.yaml:2: not valid YAML: "));
+  CHECK(error_of_text("a: 1\nb: *missing\n").starts_with("config: run.yaml:2: not valid YAML: "));
   for (const auto* text :
        {"a: \"open", "a: \"open\n", "a: 'open\nb: 1\n\n", "a: \"open \n ", "a: 'open\r\n"}) {
     INFO(text);

@@ -294,7 +294,7 @@ def test_actions(runs, writer, start):
     assert read_only.get("/api/server")["actions"] is False
 
 
-def test_damaged_runs_are_listed_and_readable_up_to_the_damage(runs, writer, start):
+def test_corrupt_runs_are_listed_and_readable_up_to_the_damage(runs, writer, start):
     for name in ("cut", "flipped", "foreign", "short", "empty"):
         writer.finished_run(name)
     writer.close()
@@ -312,8 +312,8 @@ def test_damaged_runs_are_listed_and_readable_up_to_the_damage(runs, writer, sta
     dashboard = start()
     dashboard.wait_for_runs(5)
     rows = {row["id"]: row for row in dashboard.get("/api/runs")["runs"]}
-    assert "damaged" in rows["cut"]["problems"][0] and rows["cut"]["state"] == "lost" and 0 < rows["cut"]["step"] < 99
-    assert "damaged" in rows["flipped"]["problems"][0]
+    assert "corrupt" in rows["cut"]["problems"][0] and rows["cut"]["state"] == "lost" and 0 < rows["cut"]["step"] < 99
+    assert "corrupt" in rows["flipped"]["problems"][0]
     assert "not an event log" in rows["foreign"]["problems"][0]
     assert "not an event log" in rows["short"]["problems"][0]
     for name in rows:

@@ -82,13 +82,13 @@ def test_changes_between_two_starts_are_detected(runs, filled, start):
     again.do("end", log=log, state="failed", exit=78)
     again.finished_run("run-new")
     again.close()
-    damaged = runs / "run-004/events/rank-00000.lsev"
-    damaged.write_bytes(damaged.read_bytes()[:-1000])
+    corrupt = runs / "run-004/events/rank-00000.lsev"
+    corrupt.write_bytes(corrupt.read_bytes()[:-1000])
     rows = {row["id"]: row for row in table(checked(start()))}
     assert len(rows) == RUNS and "run-001" not in rows and "run-new" in rows
     assert rows["run-002"]["tags"] == ["new"] and rows["run-002"]["note"] == "later"
     assert (rows["run-003"]["state"], rows["run-003"]["exit"], rows["run-003"]["step"]) == ("failed", 78, 199)
-    assert "damaged" in rows["run-004"]["problems"][0]
+    assert "corrupt" in rows["run-004"]["problems"][0]
 
 
 def test_a_file_that_is_changed_in_place_is_read_again(runs, writer, start):
@@ -109,7 +109,7 @@ def test_a_file_that_is_changed_in_place_is_read_again(runs, writer, start):
     assert row()["problems"] == []
 
 
-def test_the_index_can_be_deleted_damaged_or_not_writable(runs, filled, start):
+def test_the_index_can_be_deleted_corrupt_or_not_writable(runs, filled, start):
     index, rows, _ = filled
     good = index.read_bytes()
     dice = random.Random(3)

@@ -128,7 +128,7 @@ def test_a_token_is_generated_if_none_is_given(writer, start):
 
 
 @pytest.mark.parametrize("words,status,text", [
-    (["--dir", "/nothing/there"], 78, "no directory of runs"),
+    (["--dir", "/nothing/there"], 78, "no runs directory"),
     (["--port", "99999"], 78, "--port"),
     (["--prot", "1"], 78, "unknown option"),
     (["--host", "192.0.2.1"], 75, "cannot listen"),

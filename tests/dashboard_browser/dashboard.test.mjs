@@ -32,8 +32,8 @@ before(async () => {
   ids.killed = killed.id;
   await waitFor(() => show(killed.id).state === "killed", "the agent to record the outcome");
   // A log with a corrupt middle part.
-  ids.damaged = train("damaged");
-  const log = join(runs, ids.damaged, "events", "rank-00000.lsev");
+  ids.corrupt = train("corrupt");
+  const log = join(runs, ids.corrupt, "events", "rank-00000.lsev");
   const bytes = readFileSync(log);
   bytes.fill(0x5a, Math.floor(bytes.length / 2), Math.floor(bytes.length / 2) + 64);
   writeFileSync(log, bytes);
@@ -78,7 +78,7 @@ test("state marks show the outcome", () => onPage(`?q=${encodeURIComponent("not 
   const row = (name) => page.locator(".runs-row").filter({ has: page.getByRole("link", { name, exact: true }) });
   await row("first").locator(".state.finished").waitFor();
   await row("killed").locator(".state.killed", { hasText: "killed" }).waitFor();
-  await row("damaged").locator(".state.damaged").waitFor();
+  await row("corrupt").locator(".state.corrupt").waitFor();
 }));
 
 test("selected columns persist", () => onPage(`?q=${encodeURIComponent("name = first")}`, async (page) => {

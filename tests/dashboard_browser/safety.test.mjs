@@ -125,7 +125,7 @@ for (const bypassCSP of [false, true]) {
     await page.getByText(FILE, { exact: true }).waitFor();
     await page.locator("dt", { hasText: "<script>" }).waitFor();
     await page.locator("dd").getByText(SCRIPT, { exact: true }).waitFor();
-    for (const name of ["renamed/v1", "typed/v1", "made/v1", "used/v1", "aliased/aliases"]) await page.getByText(`${name}.json: damaged`).waitFor();
+    for (const name of ["renamed/v1", "typed/v1", "made/v1", "used/v1", "aliased/aliases"]) await page.getByText(`${name}.json: corrupt`).waitFor();
     await checkUnharmed(page, "the files of an artifact");
 
     await showView(page, "run/gallery-1/media");
@@ -137,7 +137,7 @@ for (const bypassCSP of [false, true]) {
     await page.keyboard.press("Escape");
 
     await showView(page, "run/short-00001");
-    await page.getByText(/tags.json: damaged/).waitFor();
+    await page.getByText(/tags.json is corrupt/).waitFor();
     await checkUnharmed(page, "a run with invalid tags");
     assert.deepEqual(page.consoleErrors, []);
     await page.context().close();

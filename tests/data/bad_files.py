@@ -1,4 +1,4 @@
-"""Truncated, empty, mixed, mislabeled and vanished files are one clear line that names file and place."""
+"""Truncated, empty, mixed, mislabeled and vanished files are reported in one line that names file and position."""
 
 import io
 import json
@@ -76,7 +76,7 @@ FILES = {
     "npy lossy": ("npy", "x.npy", npy(np.ones(3)), {"fields": {"x": {"dtype": "int64"}}}, ["lose digits"]),
     "npy half of mean": ("npy", "x.npy", GOOD_NPY, {"fields": {"x": {"mean": 1}}}, ["mean and std"]),
     "npz truncated": ("npy", "x.npz", GOOD_NPZ[:-30], {}, ["x.npz", "zip"]),
-    "npz damaged": ("npy", "x.npz", GOOD_NPZ.replace(b"\x05" + b"\0" * 7, b"\x06" + b"\0" * 7), {}, ["x.npz"]),
+    "npz corrupt": ("npy", "x.npz", GOOD_NPZ.replace(b"\x05" + b"\0" * 7, b"\x06" + b"\0" * 7), {}, ["x.npz"]),
     "npz other member": ("npy", "x.npz", with_other_member(), {}, ["readme.txt", "not a usable .npy"]),
     "npz counts differ": ("npy", "x.npz", npz_of(x=np.arange(3), y=np.arange(4)), {}, ["3 samples", "4"]),
     "safetensors empty": ("safetensors", "x.safetensors", b"", {}, ["x.safetensors", "0 bytes"]),
@@ -151,47 +151,47 @@ def test_no_file_and_no_permission(tmp_path, kind):
 
 
 @pytest.fixture
-def nobody():
-    """A folder that everybody can reach, and how to run a program that may not read everything."""
-    with tempfile.TemporaryDirectory(prefix="lockstep-nobody-") as directory:
+def unprivileged():
+    """A world-readable folder, and the prefix of a command that runs without privileges."""
+    with tempfile.TemporaryDirectory(prefix="lockstep-unprivileged-") as directory:
         os.chmod(directory, 0o777)
-        as_nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
-        yield Path(directory), as_nobody
+        unprivileged_command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
+        yield Path(directory), unprivileged_command
         for path in Path(directory).rglob("*"):
             os.chmod(path, 0o700)
 
 
-def denied(nobody, kind, path):
-    directory, as_nobody = nobody
+def denied(unprivileged, kind, path):
+    directory, unprivileged_command = unprivileged
     file = directory / "data.yaml"
     transforms = {"transforms": [{"name": "resize", "size": [8, 8]}]} if kind == "image_folder" else {}
     file.write_text(json.dumps({"train": {"name": kind, "path": str(path), **transforms}}))
-    ended = subprocess.run([*as_nobody, *PROGRAM, file, "1", "16", "1"], capture_output=True, text=True, timeout=60)
+    ended = subprocess.run([*unprivileged_command, *PROGRAM, file, "1", "16", "1"], capture_output=True, text=True, timeout=60)
     assert ended.returncode in (75, 78) and ended.stderr.count("\n") == 1, ended.stderr
     return ended.stderr
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "image_folder", "idx"])
-def test_a_directory_without_permission(nobody, kind):
-    closed = nobody[0] / "closed"
+def test_a_directory_without_permission(unprivileged, kind):
+    closed = unprivileged[0] / "closed"
     (closed / "inside").mkdir(parents=True)
     for path in (closed, closed / "inside"):
         os.chmod(path, 0)
-        message = denied(nobody, kind, path)  # to be listed, or to be read in
+        message = denied(unprivileged, kind, path)  # to be listed, or to be read in
         assert str(path) in message and "ermission denied" in message, message
         os.chmod(path, 0o755)
     os.chmod(closed, 0)
     for path in (closed / "inside", closed / KINDS.get(kind, "inside")):
-        message = denied(nobody, kind, path)
+        message = denied(unprivileged, kind, path)
         assert str(path) in message and "ermission denied" in message, message
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_file_without_permission(nobody, kind):
-    file = nobody[0] / KINDS[kind]
+def test_a_file_without_permission(unprivileged, kind):
+    file = unprivileged[0] / KINDS[kind]
     file.write_bytes(GOOD.get(kind, ("", b"x" * 100))[1])
     os.chmod(file, 0)
-    message = denied(nobody, kind, file)
+    message = denied(unprivileged, kind, file)
     assert str(file) in message and "ermission denied" in message, message
 
 
@@ -211,7 +211,7 @@ def test_shards_that_differ(tmp_path):
     for name, shape in (("a", (3, 2)), ("b", (3, 4))):
         save_file({"x": np.zeros(shape, np.float32)}, folder / f"{name}.safetensors")
     message = refused(tmp_path, {"train": {"name": "safetensors", "path": str(folder)}})
-    assert "b.safetensors: its arrays have other names, types or shapes than those of" in message
+    assert "b.safetensors: its arrays differ in names, types or shapes from those of" in message
     for name, column in (("1", [1, 2]), ("2", ["x", "y"])):
         pq.write_table(pa.table({"a": column}), folder / f"{name}.parquet")
     message = refused(tmp_path, {"train": {"name": "parquet", "path": str(folder)}})
@@ -226,7 +226,7 @@ def test_shards_that_differ(tmp_path):
         assert text in refused(tmp_path, {"train": {"name": "csv", "path": str(folder)}})
 
 
-def test_a_row_group_that_would_take_too_much_memory(tmp_path):
+def test_row_group_that_needs_too_much_memory(tmp_path):
     rows, names = 4_000_000, [f"c{i}" for i in range(40)]
     zeros = pa.array(np.zeros(rows, np.int8))
     pq.write_table(pa.table({name: zeros for name in names}), tmp_path / "x.parquet", row_group_size=rows, max_rows_per_page=rows)
@@ -237,7 +237,7 @@ def test_a_row_group_that_would_take_too_much_memory(tmp_path):
     assert f"{2**30 + 1024 * size} bytes" in message and f"a file of {size} bytes" in message
 
 
-def test_a_column_that_claims_other_values_than_its_row_group(tmp_path):
+def test_column_and_row_group_with_different_counts(tmp_path):
     good = parquet_of(pa.table({"a": np.arange(100, dtype=np.int64) * 12345}))
     claim = b"\x16\xc8\x01"  # of Thrift: 100, as a field of 64 bits
     places = [at for at in range(len(good)) if good.startswith(claim, at)]
@@ -275,7 +275,7 @@ GOOD = {
 
 
 @pytest.mark.parametrize("kind", GOOD)
-def test_damaged_bytes_never_crash(tmp_path, kind):
+def test_corrupt_bytes_never_crash(tmp_path, kind):
     rng = random.Random(kind)
     name, good = GOOD[kind]
     for _ in range(25):

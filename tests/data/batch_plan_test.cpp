@@ -48,7 +48,7 @@ TEST_CASE("batch plan: drop_last drops the incomplete batch") {
       5);
 }
 
-TEST_CASE("batch plan: a batch that the ranks do not divide keeps its place in the order") {
+TEST_CASE("batch plan: an indivisible batch keeps its position in the order") {
   for (const std::string rule : {"pad", "uneven"}) {
     const auto plan = plan_batches(config_of("{batch_size: 10, batch_remainder: " + rule + "}"), 25,
                                    {.world = 4, .local = 4});
@@ -72,7 +72,7 @@ TEST_CASE("batch shares: padded batches repeat their first samples, the last one
   CHECK(of_rank(3, {.batch_size = 10, .drop_last = true}) == Indices{3, 7, 1, 13, 17, 11});
 }
 
-TEST_CASE("batch shares: uneven batches repeat nothing that counts") {
+TEST_CASE("batch shares: uneven batches repeat only samples that do not count") {
   using Indices = std::vector<int64_t>;
   const BatchRule rule = {.batch_size = 10, .uneven = true};
   CHECK(of_rank(0, rule) == Indices{0, 4, 8, 10, 14, 18, 20});
@@ -101,14 +101,15 @@ TEST_CASE("batch plan: errors name valid values") {
         "config: data.batch_size: 2 is not divisible by 3 ranks; nearest valid sizes: 3 (or set "
         "data.batch_remainder: uneven or pad, or data.per_rank_batch_size instead)");
   CHECK(plan("{batch_size: 2, batch_remainder: uneven}", 1000, 3) ==
-        "config: data.batch_size: 2 samples are fewer than the 3 ranks, each of which needs one; "
-        "start fewer ranks, or give at least 3");
+        "config: data.batch_size: 2 is less than the number of ranks, 3, each of which needs a "
+        "sample; "
+        "start fewer ranks, or set at least 3");
   CHECK(plan("{per_rank_batch_size: 2, batch_remainder: pad}", 1000, 3) ==
         "config: data.batch_remainder: pad has no effect with data.per_rank_batch_size: all ranks "
         "have as many samples");
   CHECK(plan("{batch_size: 8, per_rank_batch_size: 4}", 1000, 2) ==
-        "config: data.batch_size (8, over all ranks) and data.per_rank_batch_size (4) exclude each "
-        "other: give one");
+        "config: data.batch_size (8, over all ranks) and data.per_rank_batch_size (4) are mutually "
+        "exclusive: set one");
   CHECK(plan("{batch_size: 4}", 3, 4) ==
         "config: more ranks than samples: the training set has 3 samples for 4 ranks; start at "
         "most 3 ranks");

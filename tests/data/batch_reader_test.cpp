@@ -17,7 +17,7 @@ class Numbers final : public Dataset {
   void fill(const SampleRequest& request, std::span<const at::Tensor> fields) const override {
     auto* x = fields[0].mutable_data_ptr<int64_t>();
     for (const auto index : request.indices) {
-      if (index == 3) throw config_error("file 3: damaged");
+      if (index == 3) throw config_error("file 3: corrupt");
       *x++ = index;
     }
   }
@@ -28,7 +28,7 @@ std::vector<int64_t> values_in(const at::Tensor& tensor) {
   return {begin, begin + tensor.numel()};
 }
 
-TEST_CASE("batch reader: pieces of a batch are read into one memory, in any order") {
+TEST_CASE("batch reader: pieces of a batch are read into one buffer, in any order") {
   const Numbers dataset;
   BatchReader reader(dataset, {0, 1, 2, 9, 8, 7, 6, 5}, {.batch_size = 4});
   REQUIRE(reader.is_divisible());
@@ -49,7 +49,7 @@ TEST_CASE("batch reader: an error of a piece is thrown by finish()") {
   read.rows = reader.read({0, 2, 4}, read.batch);
   CHECK(read.rows.bad.empty());
   CHECK(error_of([&] { reader.finish(std::move(read)); }) ==
-        "config: d: batch 0, samples 2, 3: file 3: damaged");
+        "config: d: batch 0, samples 2, 3: file 3: corrupt");
 }
 
 TEST_CASE("batch reader: bad rows are reported by position and removed by finish()") {

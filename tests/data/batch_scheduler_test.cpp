@@ -28,13 +28,13 @@ TEST_CASE("batch scheduler: a pass is cut into batches, the last one smaller or 
   CHECK(BatchCut{.num_samples = 0, .batch_size = 4}.num_batches() == 0);
 }
 
-TEST_CASE("batch scheduler: as many batches are claimed as there is room, in order") {
+TEST_CASE("batch scheduler: batches are claimed in order, up to the capacity") {
   BatchScheduler scheduler({.num_samples = 10, .batch_size = 2}, /*rows_per_piece=*/2, /*ahead=*/2);
   CHECK(claim_all(scheduler) == "0:0-2 1:0-2 ");
   CHECK_FALSE(scheduler.can_claim());
   CHECK_FALSE(scheduler.all_are_claimed());
   scheduler.finish({0, 0, 2});
-  CHECK_FALSE(scheduler.can_claim());  // room is made by taking
+  CHECK_FALSE(scheduler.can_claim());  // taking a batch frees capacity
   scheduler.take();
   CHECK(claim_all(scheduler) == "2:0-2 ");
 }
@@ -66,7 +66,7 @@ TEST_CASE("batch scheduler: a batch that is ready early waits for the one before
   CHECK(scheduler.num_ready() == 0);
 }
 
-TEST_CASE("batch scheduler: pieces of a begun batch are claimed before another batch") {
+TEST_CASE("batch scheduler: pieces of a started batch are claimed before another batch") {
   BatchScheduler scheduler({.num_samples = 8, .batch_size = 4}, /*rows_per_piece=*/2, /*ahead=*/1);
   REQUIRE(scheduler.claim().has_value());
   CHECK(scheduler.can_claim());

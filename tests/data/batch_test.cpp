@@ -15,11 +15,11 @@ TEST_CASE("batch: the error about a missing field names the existing fields") {
   CHECK(batch.size() == 2);
   CHECK(batch.at("image").size(1) == 3);
   CHECK(error_of([&] { batch.at("tokens"); }) ==
-        "config: the model needs the field 'tokens', but the dataset gives only: image, label; "
+        "config: the model needs the field 'tokens', but the dataset has only: image, label; "
         "choose a model that fits "
         "the dataset");
   CHECK(error_of([] { Batch{}.at("x"); }) ==
-        "config: the model needs the field 'x', but the dataset gives no fields; choose a model "
+        "config: the model needs the field 'x', but the dataset has no fields; choose a model "
         "that fits the dataset");
 }
 

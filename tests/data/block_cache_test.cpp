@@ -18,8 +18,8 @@ namespace {
 formats::EncodedRows rows_of(size_t block) { return {.rows = block + 1}; }
 formats::EncodedRows load_rows(size_t block, SharedWork&) { return rows_of(block); }
 
-// What each of `threads` threads reads when all go through the same blocks, each several times, in
-// step.
+// Returns what each of `threads` threads reads when all read the same blocks several times, in
+// lockstep.
 std::vector<std::vector<size_t>> read_by(BlockCache<formats::EncodedRows>& cache, size_t threads,
                                          size_t blocks) {
   std::vector<std::vector<size_t>> read(threads);
@@ -63,7 +63,7 @@ TEST_CASE("block cache: threads that read the same block load it once") {
   for (const auto& one : read) CHECK(one == read[0]);
 }
 
-TEST_CASE("block cache: there are never more blocks than threads") {
+TEST_CASE("block cache: it never holds more blocks than threads") {
   BlockCache<formats::EncodedRows> cache(load_rows);
   std::atomic<bool> wrong = false;
   {
@@ -83,7 +83,7 @@ TEST_CASE("block cache: there are never more blocks than threads") {
 }
 
 TEST_CASE("block cache: a thread that waits for a block helps to load it") {
-  // Both pieces wait for each other: a single thread would never get through.
+  // The two pieces wait for each other: a single thread would never finish.
   std::barrier both(2);
   BlockCache<formats::EncodedRows> cache([&](size_t block, SharedWork& work) {
     work.do_all(2, [&](size_t) { both.arrive_and_wait(); });
@@ -145,12 +145,12 @@ TEST_CASE("block cache: a block that failed to load is retried") {
 
 TEST_CASE("block cache: a corrupt block is not retried") {
   BlockCache<formats::EncodedRows> cache([](size_t block, SharedWork&) {
-    if (block == 3) throw config_error("damaged");
+    if (block == 3) throw config_error("corrupt");
     return rows_of(block);
   });
   const auto nothing = [](const formats::EncodedRows&) {};
   for (int i = 0; i < 5; ++i)
-    CHECK(error_of([&] { cache.use(3, 1, nothing); }) == "config: damaged");
+    CHECK(error_of([&] { cache.use(3, 1, nothing); }) == "config: corrupt");
   CHECK(cache.loads() == 1);
   CHECK(error_of([&] { cache.use(4, 1, nothing); }) == "no error");
 }

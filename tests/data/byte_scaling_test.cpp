@@ -8,7 +8,7 @@
 namespace lockstep::data {
 namespace {
 
-// What Python gives for the 256 bytes, repeated to some length.
+// Python's results for the 256 bytes, repeated up to a given length.
 std::vector<float> expected(const ByteScale& scale, int64_t size) {
   auto values = at::arange(size).remainder(256).to(at::kByte).to(at::kFloat);
   if (scale.divide_by) values = values.div(*scale.divide_by);
@@ -21,7 +21,7 @@ std::vector<float> scaled(const ByteScale& scale, int64_t size) {
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(i);
   std::vector<float> out(bytes.size() + 1, -1);
   ByteScaling(scale).apply(bytes, out.data());
-  CHECK(out.back() == -1);  // nothing beyond the end
+  CHECK(out.back() == -1);  // nothing is written beyond the end
   out.pop_back();
   return out;
 }

@@ -1,4 +1,4 @@
-// Shards that are rewritten between the first look at them and their samples.
+// Shards that are rewritten after they were opened and before their samples are read.
 #include <ATen/ATen.h>
 
 #include <catch2/catch.hpp>
@@ -50,7 +50,7 @@ std::vector<TwoShards> all_kinds() {
           {"tokens", ".bin", bytes_of_text("0123456789"), bytes_of_text("9876543210")}};
 }
 
-// What is said of the second shard, `file`, when it is read after `change(kind, directory, file)`.
+// The error of reading the second shard, `file`, after `change(kind, directory, file)`.
 template <class Change, class Check>
 void read_after(const Change& change, const Check& check) {
   for (const auto& kind : all_kinds()) {
@@ -66,11 +66,11 @@ void read_after(const Change& change, const Check& check) {
   }
 }
 
-TEST_CASE("shards: one that is rewritten before it is read is an error of the environment") {
+TEST_CASE("shards: a shard that is rewritten before it is read is an environment error") {
   read_after(
       [](const TwoShards& kind, const TemporaryDirectory& directory, const fs::path& file) {
         directory.write(file.filename().string(), kind.changed);
-        // The clock of files may not have gone on since.
+        // The file system clock may not have advanced since.
         fs::last_write_time(file, fs::last_write_time(file) + std::chrono::seconds(1));
       },
       [](const std::string& error, const std::string& begin) {
@@ -78,7 +78,7 @@ TEST_CASE("shards: one that is rewritten before it is read is an error of the en
       });
 }
 
-TEST_CASE("shards: one that is gone before it is read is an error of the environment") {
+TEST_CASE("shards: a shard that is removed before it is read is an environment error") {
   read_after(
       [](const TwoShards&, const TemporaryDirectory&, const fs::path& file) { fs::remove(file); },
       [](const std::string& error, const std::string& begin) {

@@ -36,7 +36,7 @@ TEST_CASE("dataset: the default get_batch() uses fill()") {
   CHECK(batch.indices.equal(at::tensor(indices)));
   CHECK(batch.at("label").equal(at::tensor(indices)));
   CHECK_THAT(error_of([] { Nothing().get_batch(std::vector<int64_t>{0}); }),
-             Catch::Contains("a dataset has a layout(), or a get_batch() of its own"));
+             Catch::Contains("a dataset must override layout() or get_batch()"));
 }
 
 TEST_CASE("dataset: sample information is empty by default") {
@@ -48,7 +48,7 @@ TEST_CASE("dataset: sample information is empty by default") {
   CHECK(info.weights().empty());
 }
 
-TEST_CASE("dataset: a subset has the shards and numbers of its members") {
+TEST_CASE("dataset: a subset has the shards and indices of its members") {
   const Subset subset(std::make_shared<Sharded>(), {0, 3, 4, 8});
   const auto info = subset.sample_info();
   CHECK(info.shards == std::vector<int64_t>{2, 3, 4});

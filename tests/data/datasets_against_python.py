@@ -1,4 +1,4 @@
-"""Every dataset gives the numbers of the same pipeline in Python, sample by sample, on 1, 2 and 3 ranks."""
+"""Every dataset returns the values of the same pipeline in Python, sample by sample, on 1, 2 and 3 ranks."""
 
 import gzip
 import json
@@ -128,7 +128,7 @@ def write_safetensors(directory, arrays):
 
 @ON_RANKS
 @pytest.mark.parametrize("write", [write_folder, write_npz, write_compressed, write_safetensors])
-def test_arrays_as_they_are(tmp_path, arrays, write, world):
+def test_unconverted_arrays(tmp_path, arrays, write, world):
     if write is write_safetensors:
         del arrays["small"]
     train = write(tmp_path, arrays)
@@ -142,7 +142,7 @@ def test_arrays_as_they_are(tmp_path, arrays, write, world):
 
 
 @pytest.mark.parametrize("write", [write_folder, write_npz])
-def test_arrays_in_fortran_order_are_those_in_row_major_order(tmp_path, arrays, write):
+def test_arrays_in_fortran_order_equal_those_in_row_major_order(tmp_path, arrays, write):
     arrays["cube"] = np.arange(N * 6.0).reshape(N, 2, 3)
     arrays["empty"] = np.zeros((N, 0, 2))
     train = write(tmp_path, {name: np.asfortranarray(array) for name, array in arrays.items()})
@@ -152,7 +152,7 @@ def test_arrays_in_fortran_order_are_those_in_row_major_order(tmp_path, arrays, 
 
 
 @ON_RANKS
-def test_arrays_converted(tmp_path, arrays, world):
+def test_converted_arrays(tmp_path, arrays, world):
     train = {**write_npz(tmp_path, arrays), "fields": FIELDS}
     assert_equals_torch(tmp_path, {"train": train}, expected_fields(arrays), world)
 
@@ -162,7 +162,7 @@ def cut(arrays, ends=(30, 31, 90, N)):
 
 
 @pytest.mark.parametrize("kind", ["tokens", "safetensors", "parquet"])
-def test_more_files_than_a_process_may_have_open(tmp_path, kind):
+def test_more_files_than_the_open_file_limit(tmp_path, kind):
     (tmp_path / "shards").mkdir()
     values = np.arange(400 * 9)
     for number, part in enumerate(values.reshape(400, 9)):
@@ -321,7 +321,7 @@ def table_of(rows=1000):
 
 
 def features_of(table, train):
-    """What a pandas-like pipeline makes of the columns a, b and c, with the statistics of the rows `train`."""
+    """The features of the columns a, b and c in a pandas-like pipeline, with the statistics of the rows `train`."""
     columns = []
     for name in ("a", "b"):
         values = table[name].to_numpy(zero_copy_only=False).astype(float)
@@ -369,15 +369,15 @@ def test_tables(tmp_path, write, world):
     features, labels = features_of(table, train), table["label"].to_numpy()
     for rank in range(world):
         for part, members in (("train", train), ("eval", held_out)):
-            mine = members[rank::world]
+            local_rows = members[rank::world]
             ours = {key: np.concatenate([one[key] for one in parts[part, rank]]) for key in ("features", "label")}
-            assert np.allclose(ours["features"][: len(mine)], features[mine], rtol=1e-6, atol=1e-6)
-            assert np.array_equal(ours["label"][: len(mine)], labels[mine])
-            assert len(mine) <= len(ours["label"]) <= len(mine) + (part == "train")
+            assert np.allclose(ours["features"][: len(local_rows)], features[local_rows], rtol=1e-6, atol=1e-6)
+            assert np.array_equal(ours["label"][: len(local_rows)], labels[local_rows])
+            assert len(local_rows) <= len(ours["label"]) <= len(local_rows) + (part == "train")
 
 
 @TABLES
-def test_numbers_travel_bit_for_bit(tmp_path, write):
+def test_numbers_are_bit_identical(tmp_path, write):
     table = table_of()
     config = {"columns": ["d", "a", "e"], "label": "a", "label_kind": "value"}
     config["columns"].remove("a")
@@ -393,7 +393,7 @@ WHOLE = [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, 
 
 
 def numbers_of_every_type(rows=20_000):
-    """Whole ranges, each column also with every seventh value missing; floats with NaN and infinities."""
+    """The full range of each type, also with every seventh value missing; floats with NaN and infinities."""
     rng = np.random.default_rng(2)
     columns, known = {}, np.arange(rows) % 7 != 3
     for dtype in [*WHOLE, np.float32, np.float64]:
@@ -429,10 +429,10 @@ def test_parquet_numbers_of_every_type(tmp_path, options):
                               if name == "time" else table[name].to_numpy(zero_copy_only=False), float)
             missing = ~np.isfinite(values)
             assert np.array_equal(ours[~missing, column], values[~missing].astype(np.float32)), name
-            assert len(np.unique(ours[missing, column])) <= 1, f"{name}: one number in the place of all missing ones"
+            assert len(np.unique(ours[missing, column])) <= 1, f"{name}: missing values must all become one number"
 
 
-def test_csv_shards_whose_columns_have_other_orders(tmp_path):
+def test_csv_shards_with_different_column_orders(tmp_path):
     table = table_of(300).select(["a", "b", "c", "label"])
     (tmp_path / "shards").mkdir()
     for number, order in enumerate((["a", "b", "c", "label"], ["c", "label", "a", "b"], ["label", "b", "a", "c"])):
@@ -511,7 +511,7 @@ def test_tokens(tmp_path, dtype, header, world):
     assert_equals_torch(tmp_path, {"train": train}, expected, world)
 
 
-def test_documents_are_kept_apart(tmp_path):
+def test_documents_are_separated(tmp_path):
     documents = [[5, 6, 7, 8, 9], [1], [2, 3], [4, 4, 4, 4], [7]]
     stream = np.array([token for document in documents for token in [*document, 0]] + [8, 9], np.uint16)
     write_tokens(tmp_path / "a.bin", stream)
@@ -539,7 +539,7 @@ def test_documents_are_padded_to_the_longest_of_their_batch(tmp_path, workers):
     assert second["indices"].tolist() == [2, 3]
 
 
-# A child's peak memory counts what it was before exec: here a bare Python and not pytest.
+# The peak memory of a child includes that before exec: here that of a bare Python, not of pytest.
 MEASURE = """
 import os, sys
 pid = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ)
@@ -549,7 +549,7 @@ print(usage.ru_maxrss * 1024, os.waitstatus_to_exitcode(status), file=sys.stderr
 
 
 def peak_bytes(directory, data, workers):
-    """The most memory that printing the dataset took."""
+    """The peak memory of printing the dataset."""
     file = directory / "data.yaml"
     file.write_text(json.dumps(data))
     command = [sys.executable, "-I", "-S", "-c", MEASURE, *PROGRAM, file, "1", "256", str(workers)]

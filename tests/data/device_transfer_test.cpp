@@ -1,5 +1,5 @@
-// Batches on an accelerator, one that is played in host memory: what the host queues in which
-// order, and which memory it uses again when, is the same as on a GPU.
+// Batches on a fake accelerator in host memory: the order of queued operations and the reuse of
+// memory are the same as on a GPU.
 #include <ATen/ATen.h>
 
 #include <catch2/catch.hpp>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kSamples = 203, kBatch = 8;
 
-// Sample i is {i, i, i}; with a layout it goes into given memory.
+// Sample i is {i, i, i}; with a layout it is written to the given memory.
 class Threes final : public Dataset {
  public:
   explicit Threes(bool has_layout) : has_layout_(has_layout) {}
@@ -50,7 +50,7 @@ LoaderOptions on_the_device(int64_t workers) {
   return {.batch_size = kBatch, .workers = workers, .prefetch = 3, .device = fake_device::kDevice};
 }
 
-// Queues work that looks at a batch; how many samples it has found wrong goes to `wrong`.
+// Queues work that checks a batch; adds the number of wrong samples to `wrong`.
 void look_at(const Batch& batch, int64_t& seen, int64_t& wrong) {
   const auto* x = batch.at("x").const_data_ptr<int64_t>();
   std::vector<int64_t> expected(batch.indices.const_data_ptr<int64_t>(),
@@ -85,9 +85,9 @@ TEST_CASE("device transfer: batches are intact even if the device copies or comp
           CHECK(wrong == 0);
           const auto counts = fake_device::counts();
           CHECK(counts.copies == (kSamples + kBatch - 1) / kBatch);
-          CHECK(counts.pageable == 0);  // for those the host would wait
+          CHECK(counts.pageable == 0);  // these would block the host
           CHECK(counts.on_own_stream == counts.copies);
-          // What is ahead, what the consumer has, what travels and what was on its way before.
+          // Prefetched, held by the consumer, being copied, and copied before.
           if (has_layout) CHECK(counts.page_locked <= 3 + 1 + 1 + 2 + 1);
         }
 }
@@ -109,7 +109,7 @@ TEST_CASE("device transfer: copying overlaps with work on the previous batch") {
   fake_device::drain();
 }
 
-TEST_CASE("device transfer: an error comes with its own batch, not with the one before it") {
+TEST_CASE("device transfer: an error is thrown for its own batch, not for the one before it") {
   for (const int64_t workers : {0, 1, 3}) {
     Threes dataset(true);
     dataset.hook = [](int64_t first) {

@@ -1,4 +1,4 @@
-// What an operation throws, as one text that a test compares: "config: the message".
+// The exception of an operation as text for comparisons: "config: the message".
 #pragma once
 
 #include <string>

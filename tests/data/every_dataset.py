@@ -1,4 +1,4 @@
-"""What holds of every dataset: stopped and resumed anywhere it gives the same samples, and it is split by fraction and seed."""
+"""Tests of every dataset: resumed anywhere, it returns the same samples, and it is split by fraction and seed."""
 
 import json
 
@@ -12,7 +12,7 @@ from PIL import Image
 from safetensors.numpy import save_file
 from torch.utils.data import DataLoader, DistributedSampler, random_split
 
-N, BATCH = 120, 6  # 20 steps, whole ones on 1, 2 and 3 ranks
+N, BATCH = 120, 6  # 20 complete steps on 1, 2 and 3 ranks
 
 
 def numbers():
@@ -147,7 +147,7 @@ def name_of(value):
 
 @pytest.fixture(scope="module")
 def train(tmp_path_factory):
-    """How `data.train` reads files of a kind, which are made once."""
+    """The `data.train` config for a kind of files, which are created once."""
     made = {}
 
     def of(kind):
@@ -171,14 +171,14 @@ def test_resume_at_20_random_steps_with_other_ranks_and_workers(tmp_path, train,
 
 
 def rows_of(batches):
-    """{field: its rows}, of batches that may be padded to different lengths."""
+    """{field: rows} of batches that may be padded to different lengths."""
     return {name: [row for batch in batches for row in batch[name]] for name in batches[0]}
 
 
 @ON_RANKS
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in TABLES + ("padded documents",)])
-def test_a_split_is_that_of_random_split(tmp_path, train, kind, world):
-    """Tables learn from the training part: see datasets_against_python.py. There, too, the one for padded documents."""
+def test_split_matches_random_split(tmp_path, train, kind, world):
+    """Tables, which are fitted to the training part, and padded documents are tested in datasets_against_python.py."""
     whole = rows_of(load(tmp_path, {"train": train(kind)}, 1, BATCH)["train", 0])
     split = {"eval": 0.25, "seed": 2}
     parts = load(tmp_path, {"train": train(kind), "split": split}, world, BATCH)
@@ -186,13 +186,13 @@ def test_a_split_is_that_of_random_split(tmp_path, train, kind, world):
     for part, subset in zip(("train", "eval"), theirs):
         members = sorted(subset.indices)
         for rank in range(world):
-            mine = rows_of(parts[part, rank])
+            local_rows = rows_of(parts[part, rank])
             for name in whole.keys() - {"indices"}:
-                assert np.array_equal(mine[name], [whole[name][i] for i in members[rank::world]], equal_nan=True), name
+                assert np.array_equal(local_rows[name], [whole[name][i] for i in members[rank::world]], equal_nan=True), name
 
 
 @ON_RANKS
-def test_idx_gives_the_numbers_of_torch(tmp_path, train, world):
+def test_idx_matches_torch(tmp_path, train, world):
     images, labels = idx_arrays()
     pixels = torch.tensor(images).float().div(255).sub(0.1307).div(0.3081)
     expected = {"image": pixels[:, None].numpy(), "label": labels.astype(np.int64)}

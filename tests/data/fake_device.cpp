@@ -19,7 +19,7 @@ namespace {
 
 constexpr size_t kWork = 0, kCopies = 1;  // streams
 
-// Says whether it could be done; otherwise it is tried again.
+// Returns whether it was done; otherwise it is retried.
 using Step = std::function<bool()>;
 
 struct Queue {
@@ -27,23 +27,23 @@ struct Queue {
   size_t queued = 0, done = 0;
 };
 
-// Of an event: so many steps of a stream must be done.
+// An event: this many steps of a stream must be done.
 struct Mark {
   size_t stream = 0, steps = 0;
 };
 
 struct Block {
   bool page_locked = false;
-  bool has_users = false;  // told to the allocator by record_stream()
+  bool has_users = false;  // set by record_stream()
   size_t bytes = 0;
 };
 
 struct State {
   std::mutex mutex;  // guards blocks, freed and counts: workers allocate
   std::map<void*, Block> blocks;
-  std::vector<void*> freed;  // given back when nothing is queued any more
+  std::vector<void*> freed;  // released when nothing is queued anymore
   Counts counts;
-  // Of the test's thread.
+  // Used by the test's thread only.
   std::array<Queue, 2> queues;
   size_t current = kWork;
 };
@@ -73,7 +73,7 @@ void free_block(void* memory) {
   auto& all = state();
   const std::lock_guard lock(all.mutex);
   const auto block = all.blocks.at(memory);
-  // Memory that nobody told of its users is used again at once.
+  // Memory without recorded users is reused immediately.
   if (!block.page_locked && !block.has_users) std::memset(memory, 0xDD, block.bytes);
   all.blocks.erase(memory);
   all.freed.push_back(memory);

@@ -52,14 +52,14 @@ TEST_CASE("gzip: truncation, corruption and trailing bytes are reported") {
   auto wrong_checksum = file;
   wrong_checksum[file.size() - 6] ^= 1;
   CHECK(error_of([&] { read_in_pieces(wrong_checksum, 1 << 20); }) ==
-        "config: f.gz: damaged gzip file: incorrect data check");
+        "config: f.gz: corrupt gzip file: incorrect data check");
   auto longer = file;
   longer.insert(longer.end(), {'j', 'u', 'n', 'k'});
   CHECK(error_of([&] { read_in_pieces(longer, 1 << 20); }) ==
-        "config: f.gz: damaged gzip file: incorrect header check");
+        "config: f.gz: corrupt gzip file: incorrect header check");
 }
 
-TEST_CASE("gzip: the capacity is an upper limit also for the most compressible content") {
+TEST_CASE("gzip: the capacity is an upper limit even for the most compressible content") {
   const std::vector<uint8_t> zeros(50'000'000);
   const auto file = gzipped(zeros);
   CHECK(formats::gzip_capacity(file.size()) >= zeros.size());

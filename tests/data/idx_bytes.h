@@ -9,7 +9,7 @@
 
 namespace lockstep::data {
 
-// Header and the given elements, which need not be as many as the dimensions say.
+// The header and the given elements, whose number may differ from the dimensions.
 inline std::vector<uint8_t> idx_bytes(const std::vector<uint32_t>& dims,
                                       const std::vector<uint8_t>& values, uint8_t type = 0x08) {
   std::vector<uint8_t> bytes = {0, 0, type, static_cast<uint8_t>(dims.size())};

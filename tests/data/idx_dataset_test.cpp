@@ -70,7 +70,7 @@ TEST_CASE("idx dataset: limit keeps the first samples") {
   CHECK(dataset->get_batch(std::vector<int64_t>{1}).at("label").item<int64_t>() == 8);
   CHECK(error_of([&] { dataset->get_batch(std::vector<int64_t>{2}); }).starts_with("bug: "));
   CHECK(files.error("limit: 4") ==
-        "config: dataset idx: limit 4 is more than the 3 samples there are");
+        "config: dataset idx: limit 4 is larger than the number of samples, 3");
 }
 
 TEST_CASE("idx dataset: compressed files and custom file names are found") {
@@ -89,10 +89,8 @@ TEST_CASE("idx dataset: an empty batch is valid") {
 
 TEST_CASE("idx dataset: contradictory settings are errors") {
   const ThreeImages files;
-  CHECK(files.error("mean: 0.5") ==
-        "config: dataset idx: mean and std belong together: std is missing");
-  CHECK(files.error("std: 0.5") ==
-        "config: dataset idx: mean and std belong together: mean is missing");
+  CHECK(files.error("mean: 0.5") == "config: dataset idx: set both mean and std: std is missing");
+  CHECK(files.error("std: 0.5") == "config: dataset idx: set both mean and std: mean is missing");
   CHECK(files.error("mean: 0, std: 0")
             .starts_with("config: run.yaml:1: data.train.std: expected more than 0"));
   CHECK(files.error("split: val")

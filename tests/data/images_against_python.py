@@ -1,4 +1,4 @@
-"""The pixels of image_folder: those of PIL and torchvision, for every kind of file that PIL writes."""
+"""image_folder returns the pixels of PIL and torchvision, for every kind of file that PIL writes."""
 
 import io
 import json
@@ -32,7 +32,7 @@ def load(path, parts, out, *key, **more):
 
 
 def picture(width, height, seed=0):
-    """Smooth colors with some noise and hard edges, as a photo has."""
+    """Smooth colors with some noise and sharp edges, like a photo."""
     rng = np.random.default_rng(seed)
     y, x = np.mgrid[0:height, 0:width]
     planes = [127 + 100 * np.sin((x * (i + 1) + y * (3 - i)) / (17 + 5 * i)) for i in range(3)]
@@ -107,7 +107,7 @@ def folder(tmp_path_factory):
 
 
 def expected(folder, *parts):
-    """What torchvision makes of the same files."""
+    """The output of torchvision for the same files."""
     dataset = datasets.ImageFolder(folder, transforms.Compose([*parts, transforms.ToTensor()]))
     images, labels = zip(*dataset)
     return torch.stack(images).numpy(), np.array(labels)
@@ -179,7 +179,7 @@ def test_exif_orientation(tmp_path, orientation):
     assert np.array_equal(pixels_of(turned), np.asarray(upright).astype(int))
 
 
-def test_16_bits_are_cut_to_8(tmp_path):
+def test_16_bits_are_truncated_to_8(tmp_path):
     gray = (np.arange(48 * 64).reshape(48, 64) * 21 % 65536).astype(np.uint16)
     root = one_image(tmp_path, png(Image.fromarray(gray)), "deep.png")
     image = pixels_of(load(root, whole((64, 48)), tmp_path))
@@ -188,18 +188,18 @@ def test_16_bits_are_cut_to_8(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["baseline", "progressive", "cmyk", "no smoothing"])
-def test_decoding_only_what_is_needed_gives_the_same_pixels(tmp_path, kind):
+def test_partial_decoding_returns_the_same_pixels(tmp_path, kind):
     big = picture(640, 480)
     content = {"baseline": lambda: jpeg(big, quality=95), "progressive": lambda: jpeg(big, progressive=True),
                "cmyk": lambda: jpeg(big.convert("CMYK")), "no smoothing": lambda: jpeg(big, subsampling=0)}[kind]()
     root = one_image(tmp_path, content)
     for seed in range(8):
         part = {"name": "random_resized_crop", "size": [24, 24], "scale": [0.02, 0.9]}
-        # A transform in front that changes nothing and draws nothing makes the decoder deliver everything.
+        # An identity transform first, without random numbers, forces decoding of the full image.
         all_of_it = load(root, [*whole(big.size), part], tmp_path, seed, 0)["image"]
         assert np.array_equal(load(root, [part], tmp_path, seed, 0)["image"], all_of_it)
         scaled = load(root, [part], tmp_path, seed, 0, scaled_decoding=True)["image"]
-        assert np.abs(scaled - all_of_it).mean() < 0.06  # of fine stripes
+        assert np.abs(scaled - all_of_it).mean() < 0.06  # the image has fine stripes
 
 
 def test_flips_and_crops_follow_seed_and_epoch(folder, tmp_path):
@@ -211,7 +211,7 @@ def test_flips_and_crops_follow_seed_and_epoch(folder, tmp_path):
     assert not np.array_equal(first, load(folder, parts, tmp_path, 2, 0)["image"])
 
 
-def test_a_flip_is_a_mirror(tmp_path):
+def test_flip_mirrors_the_image(tmp_path):
     base = picture(31, 20)
     root = one_image(tmp_path, png(base), "image.png")
     mirrored = pixels_of(load(root, [*whole(base.size), {"name": "random_horizontal_flip", "p": 1}], tmp_path))
@@ -223,7 +223,7 @@ JITTER = {"brightness": ImageEnhance.Brightness, "contrast": ImageEnhance.Contra
 
 @pytest.mark.parametrize("change", JITTER)
 def test_color_jitter_matches_pil(tmp_path, change):
-    """The factor is ours by chance; with it PIL must give the same image."""
+    """The factor is random; with the same factor, PIL must return the same image."""
     base = picture(50, 40)
     root = one_image(tmp_path, png(base), "image.png")
     parts = [*whole(base.size), {"name": "color_jitter", change: 0.7}]
@@ -232,7 +232,7 @@ def test_color_jitter_matches_pil(tmp_path, change):
         image = pixels_of(load(root, parts, tmp_path, seed, 0))
         fits = [f for f in np.arange(0.3, 1.7, 0.002)
                 if np.abs(np.asarray(JITTER[change](base).enhance(float(f))).astype(int) - image).max() <= 1]
-        assert fits, f"no factor of PIL gives the image of seed {seed}"
+        assert fits, f"PIL returns the image of seed {seed} for no factor"
         factors.add(round(float(np.mean(fits)), 1))
     assert len(factors) > 1
 
@@ -242,7 +242,7 @@ def test_hue_matches_torchvision(tmp_path):
     root = one_image(tmp_path, png(base), "image.png")
     for seed in range(4):
         image = pixels_of(load(root, [*whole(base.size), {"name": "color_jitter", "hue": 0.5}], tmp_path, seed, 0))
-        # torchvision cuts to whole steps of 1/255; the halves keep clear of the edges between them.
+        # torchvision truncates to multiples of 1/255; the halves avoid the boundaries.
         factors = [step / 255 for step in np.arange(-127.5, 128)]
         distance = min(np.abs(np.asarray(transforms.functional.adjust_hue(base, float(factor))).astype(int) - image).max()
                        for factor in factors)
@@ -255,7 +255,7 @@ GOOD_WEBP = webp(picture(64, 48))
 HUGE_PNG = GOOD_PNG[:16] + struct.pack(">II", 500_000, 500_000) + GOOD_PNG[24:]
 
 
-def damaged_middle(content):
+def corrupt_middle(content):
     middle = len(content) // 2
     return content[:middle] + bytes([content[middle] ^ 0x10]) + content[middle + 1 :]
 
@@ -266,15 +266,15 @@ BAD = {
     "html": (b"<html>404</html>", "is text"),
     "gif": (b"GIF89a" + bytes(50), "is a GIF"),
     "avif": (b"\0\0\0\x20ftypavif" + bytes(50), "is an AVIF"),
-    "truncated webp": (GOOD_WEBP[:-100], "damaged WebP"),
-    "webp header only": (GOOD_WEBP[:20], "damaged WebP"),
-    "truncated jpeg": (GOOD[: len(GOOD) * 2 // 3], "damaged JPEG"),
-    "jpeg header only": (GOOD[:30], "damaged JPEG"),
-    "truncated progressive": (jpeg(picture(64, 48), progressive=True)[:-200], "damaged JPEG"),
-    "truncated png": (GOOD_PNG[:-500], "damaged PNG: truncated file"),
-    "png header only": (GOOD_PNG[:20], "damaged PNG"),
-    "png with a wrong bit": (damaged_middle(GOOD_PNG), "damaged PNG"),
-    "png of another size than it says": (HUGE_PNG, "damaged PNG"),
+    "truncated webp": (GOOD_WEBP[:-100], "corrupt WebP"),
+    "webp header only": (GOOD_WEBP[:20], "corrupt WebP"),
+    "truncated jpeg": (GOOD[: len(GOOD) * 2 // 3], "corrupt JPEG"),
+    "jpeg header only": (GOOD[:30], "corrupt JPEG"),
+    "truncated progressive": (jpeg(picture(64, 48), progressive=True)[:-200], "corrupt JPEG"),
+    "truncated png": (GOOD_PNG[:-500], "corrupt PNG: truncated file"),
+    "png header only": (GOOD_PNG[:20], "corrupt PNG"),
+    "png with a wrong bit": (corrupt_middle(GOOD_PNG), "corrupt PNG"),
+    "png of another size than it says": (HUGE_PNG, "corrupt PNG"),
 }
 
 
@@ -316,7 +316,7 @@ def test_files_that_are_not_read_are_named(tmp_path, name):
     (root / "class" / name).write_bytes(b"x")
     ended = start(root, [{"name": "resize", "size": [8, 8]}], tmp_path)
     assert ended.returncode == 78
-    assert f"class/{name}: only JPEG, PNG and WebP images are read" in ended.stdout and "convert this file or move it" in ended.stdout
+    assert f"class/{name}: only JPEG, PNG and WebP images are supported" in ended.stdout and "convert this file or move it" in ended.stdout
 
 
 def test_unusual_names_are_found(tmp_path):
@@ -328,7 +328,7 @@ def test_unusual_names_are_found(tmp_path):
     assert "b\\nad.png" in refused(tmp_path)
 
 
-def test_pipelines_that_cannot_work(tmp_path):
+def test_invalid_pipelines(tmp_path):
     one_image(tmp_path, GOOD)
     assert "would not all have the same size" in refused(tmp_path, [])
     assert "would not all have the same size" in refused(tmp_path, [{"name": "resize", "size": [8]}])
@@ -340,7 +340,7 @@ def test_pipelines_that_cannot_work(tmp_path):
 
 
 def test_random_changes_of_files_never_crash(tmp_path):
-    """A fuzz target does this under the sanitizers; here the whole path is run."""
+    """A fuzz target does this with sanitizers; this test runs the complete path."""
     rng = random.Random(4)
     root = one_image(tmp_path, GOOD)
     file = root / "class" / "image.jpg"

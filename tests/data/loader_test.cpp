@@ -16,7 +16,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// Gives back the indices it is asked for; a test hooks in what happens before.
+// Returns the requested indices; calls a hook of the test first.
 class HookedDataset final : public Dataset {
  public:
   explicit HookedDataset(std::function<void(int64_t first)> hook = [](int64_t) {})
@@ -125,21 +125,21 @@ TEST_CASE("loader: destruction in the middle of a pass stops the workers") {
       Loader loader(dataset, shuffled(1000), {.batch_size = 1, .workers = 4});
       loader.next();
     }
-    CHECK(loaded <= 6);  // one taken, four ahead, one more when it was taken
+    CHECK(loaded <= 6);  // one taken, four prefetched, one more when it was taken
   }
 }
 
 TEST_CASE("loader: a dataset that hangs is an error after the timeout") {
-  std::binary_semaphore go_on(0);
-  const HookedDataset dataset([&](int64_t) { (void)go_on.try_acquire_for(seconds(30)); });
+  std::binary_semaphore proceed(0);
+  const HookedDataset dataset([&](int64_t) { (void)proceed.try_acquire_for(seconds(30)); });
   Loader loader(dataset, shuffled(4), {.batch_size = 4, .workers = 1, .timeout = milliseconds(20)});
   CHECK(error_of([&] { loader.next(); }) ==
         "environment: data: batch 0 was not loaded within 0.02 s: the storage of the "
-        "dataset hangs or is too slow");
-  go_on.release();
+        "dataset is blocked or too slow");
+  proceed.release();
 }
 
-// Has a layout: "value" is the sample's index, "noise" a random number of its own.
+// Has a layout: "value" is the sample's index, "noise" a separate random number.
 class FilledDataset final : public Dataset {
  public:
   int64_t size() const override { return 1000; }
@@ -151,7 +151,7 @@ class FilledDataset final : public Dataset {
     auto* value = fields[0].mutable_data_ptr<int64_t>();
     auto* noise = fields[1].mutable_data_ptr<double>();
     for (const auto index : request.indices) {
-      if (index == bad_sample) throw config_error("file f.bin: sample is damaged");
+      if (index == bad_sample) throw config_error("file f.bin: sample is corrupt");
       *value++ = index;
       SampleRandom random(request.seed, request.epoch, index);
       *noise++ = random.uniform();
@@ -162,7 +162,7 @@ class FilledDataset final : public Dataset {
   int64_t bad_sample = -1;
 };
 
-TEST_CASE("loader: batches that are filled in place are the same for any number of workers") {
+TEST_CASE("loader: batches filled in place are the same for any number of workers") {
   const FilledDataset dataset;
   const auto indices = shuffled(103);
   const auto expected = gather(dataset, {.indices = indices, .seed = 3, .epoch = 5});
@@ -195,7 +195,7 @@ TEST_CASE("loader: memory is reused, but never while it is referenced") {
       addresses.insert(batch->at("value").const_data_ptr());
       if (loader.position() % 10 != 0) continue;
       copies.push_back(batch->at("value").clone());
-      batch->fields[0].second = batch->fields[0].second.view({-1, 5});  // a view holds it too
+      batch->fields[0].second = batch->fields[0].second.view({-1, 5});  // a view references it too
       kept.push_back(std::move(*batch));
     }
     INFO(workers << " workers");
@@ -214,7 +214,7 @@ TEST_CASE("loader: changes to a tensor's shape do not affect its reused memory")
     CHECK_FALSE(noise.requires_grad());
     noise.resize_({1});
     noise.add_(1).requires_grad_();
-    CHECK((noise * 2).grad_fn() != nullptr);  // usable where gradients are wanted
+    CHECK((noise * 2).grad_fn() != nullptr);  // usable with autograd
   }
 }
 
@@ -224,22 +224,22 @@ TEST_CASE("loader: an error in a part of a batch names the samples of that part"
   std::vector<int64_t> indices = {0, 1, 2, 3, 4, 5, 6, 7};
   Loader loader(dataset, indices, {.batch_size = 8, .workers = 4, .prefetch = 1, .name = "d"});
   CHECK(error_of([&] { loader.next(); }) ==
-        "config: d: batch 0, samples 6, 7: file f.bin: sample is damaged");
+        "config: d: batch 0, samples 6, 7: file f.bin: sample is corrupt");
   Loader alone(dataset, indices, {.batch_size = 8, .name = "d"});
   CHECK(error_of([&] { alone.next(); }) ==
-        "config: d: batch 0, samples 0, 1, 2, 3 and 4 more: file f.bin: sample is damaged");
+        "config: d: batch 0, samples 0, 1, 2, 3 and 4 more: file f.bin: sample is corrupt");
 }
 
 TEST_CASE("loader: statistics count the waiting time and ready batches of next()") {
-  std::binary_semaphore go_on(0), begun(0);
+  std::binary_semaphore proceed(0), begun(0);
   const HookedDataset dataset([&](int64_t first) {
     if (first != 0) return;
     begun.release();
-    (void)go_on.try_acquire_for(seconds(30));
+    (void)proceed.try_acquire_for(seconds(30));
   });
   Loader loader(dataset, {0, 1, 2}, {.batch_size = 1, .workers = 1});
   REQUIRE(begun.try_acquire_for(seconds(30)));
-  go_on.release();
+  proceed.release();
   while (loader.next()) {
   }
   const auto stats = loader.take_stats();
@@ -262,9 +262,9 @@ TEST_CASE("loader: impossible options are bugs of the caller") {
 }
 
 // Every tenth sample cannot be loaded. With a layout, its samples go into given memory.
-class Damaged final : public Dataset {
+class Corrupt final : public Dataset {
  public:
-  explicit Damaged(bool has_layout) : has_layout_(has_layout) {}
+  explicit Corrupt(bool has_layout) : has_layout_(has_layout) {}
   int64_t size() const override { return 100; }
   std::vector<FieldLayout> layout() const override {
     return has_layout_ ? std::vector<FieldLayout>{{"x", at::kLong, {2}}}
@@ -279,7 +279,7 @@ class Damaged final : public Dataset {
   void fill(const SampleRequest& request, std::span<const at::Tensor> fields) const override {
     auto* x = fields[0].mutable_data_ptr<int64_t>();
     for (const auto index : request.indices) {
-      if (index % 10 == 3) throw config_error("file " + std::to_string(index) + ": damaged");
+      if (index % 10 == 3) throw config_error("file " + std::to_string(index) + ": corrupt");
       *x++ = index;
       *x++ = -index;
     }
@@ -293,7 +293,7 @@ TEST_CASE("loader: bad samples are skipped, counted and named up to a limit") {
   for (const bool has_layout : {true, false})
     for (const int64_t workers : {0, 2, 16}) {
       INFO(has_layout << " layout, " << workers << " workers");
-      const Damaged dataset(has_layout);
+      const Corrupt dataset(has_layout);
       std::vector<int64_t> expected;
       for (const auto index : shuffled(100))
         if (index % 10 != 3) expected.push_back(index);
@@ -314,27 +314,27 @@ TEST_CASE("loader: bad samples are skipped, counted and named up to a limit") {
         CHECK(seen == expected);
         CHECK(bad.count() == 10);  // each once, in however many epochs
       }
-      const auto news = bad.take_news();
-      REQUIRE(news.size() == 10);
-      CHECK(news[0].find(" is left out: file ") != std::string::npos);
-      CHECK(bad.take_news().empty());
+      const auto warnings = bad.take_warnings();
+      REQUIRE(warnings.size() == 10);
+      CHECK(warnings[0].find(" is skipped: file ") != std::string::npos);
+      CHECK(bad.take_warnings().empty());
 
       BadSamples fewer(3);
       options.bad_samples = &fewer;
       Loader loader(dataset, shuffled(100), options);
       const auto error = error_of([&] { drain(loader); });
-      CHECK(error.find("damaged (bad sample 4, data.max_bad_samples is 3)") != std::string::npos);
+      CHECK(error.find("corrupt (bad sample 4, data.max_bad_samples is 3)") != std::string::npos);
     }
 }
 
 TEST_CASE("loader: a batch of only bad samples is an error") {
-  const Damaged dataset(true);
+  const Corrupt dataset(true);
   BadSamples bad(10);
   LoaderOptions options{.batch_size = 2, .name = "data.train"};
   options.bad_samples = &bad;
   Loader loader(dataset, {3, 13, 1}, options);
   CHECK(error_of([&] { loader.next(); }) ==
-        "environment: data.train: none of the samples of a batch could be loaded");
+        "environment: data.train: no sample of a batch could be loaded");
   CHECK(loader.next()->size() == 1);
 }
 

@@ -1,4 +1,4 @@
-// A file that is cut, written to or removed while it is mapped has a defined answer.
+// Files that are truncated, overwritten or removed while they are mapped.
 #include "formats/mapped_file.h"
 
 #include <ATen/ATen.h>
@@ -26,7 +26,7 @@ TEST_CASE("mapped file: after truncation it reads as zeros and reports it; the p
   const formats::MappedFile file(directory.path() / "x");
   file.verify_unchanged();
   std::filesystem::resize_file(directory.path() / "x", 5000);
-  // Less than a page is left; what is behind it on that page is the system's zeros.
+  // Less than a page is left; the kernel fills the rest of that page with zeros.
   CHECK(sum_of(file.bytes()) == 5000);
   CHECK(error_of([&] { file.verify_unchanged(); }).find("x: was truncated to 5000 bytes while") !=
         std::string::npos);
@@ -51,7 +51,7 @@ TEST_CASE("mapped file: errors in the content are attributed to the change") {
   const formats::MappedFile file(directory.path() / "x");
   const auto parse = [&](std::span<const uint8_t> bytes) {
     std::filesystem::resize_file(directory.path() / "x", 0);
-    if (bytes[0] != 1) throw config_error("damaged");
+    if (bytes[0] != 1) throw config_error("corrupt");
     return 1;
   };
   CHECK(error_of([&] { file.read(parse); }).find("was truncated to 0 bytes") != std::string::npos);
@@ -78,7 +78,7 @@ TEST_CASE("mapped file: stays readable after removal or renaming") {
   CHECK(error_of([&] { file.verify_unchanged(); }) == "no error");
 }
 
-// A dataset of the config `text`, and its file, which is cut between two batches.
+// A dataset with the config `text`, and its file, which is truncated between two batches.
 std::string cut_under_loader(const std::string& text, const std::filesystem::path& file) {
   Part<Dataset> part(dataset_registry());
   part.read(parse_config(text, "test"), "data.train");

@@ -1,5 +1,5 @@
-// Samples of different length: padded to the longest of their batch, and little of it where batches
-// hold samples of similar length.
+// Samples of different length: padded to the longest of their batch, with little padding if batches
+// have samples of similar length.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ constexpr int64_t kDocuments = 500;
 
 int64_t length_of(int64_t document) { return 1 + document * 37 % 101; }
 
-// Document i is its number, length_of(i) times.
+// Document i consists of length_of(i) tokens i.
 class Documents final : public Dataset {
  public:
   int64_t size() const override { return kDocuments; }
@@ -40,9 +40,9 @@ class Documents final : public Dataset {
 };
 
 struct Epoch {
-  std::vector<int64_t> documents;  // in the order of each rank, one rank after the other
+  std::vector<int64_t> documents;  // in the order of each rank, rank by rank
   int64_t padding = 0;
-  bool whole = true;  // every row is its document and nothing else
+  bool whole = true;  // every row has exactly its document
 };
 
 Epoch run(int64_t world, int64_t bucket_batches) {

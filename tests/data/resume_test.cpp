@@ -1,5 +1,5 @@
-// Stopped anywhere and continued with other ranks and workers, an epoch is the epoch that was never
-// stopped: what samplers and loaders of all ranks give together.
+// An epoch that is stopped anywhere and resumed with other ranks and workers equals one that was
+// not stopped: the output of the samplers and loaders of all ranks.
 #include <ATen/ATen.h>
 
 #include <catch2/catch.hpp>
@@ -13,12 +13,12 @@
 namespace lockstep::data {
 namespace {
 
-constexpr int64_t kSamples = 1000;  // 41 batches and 16 samples, which 1, 2 and 4 ranks divide
+constexpr int64_t kSamples = 1000;  // 41 batches and 16 samples, divisible by 1, 2 and 4 ranks
 constexpr int64_t kGlobalBatch = 24;
 constexpr int64_t kEpochs = 3;
 constexpr uint64_t kSeed = 11;
 
-// Gives the number of each sample and an augmented value of it.
+// Returns the index of each sample and an augmented value of it.
 class Numbered final : public Dataset {
  public:
   int64_t size() const override { return kSamples; }
@@ -41,7 +41,7 @@ struct Progress {
 
 using Seen = std::vector<std::pair<int64_t, double>>;  // sample and value, in global order
 
-// Runs at most `steps` steps of an epoch as so many ranks with so many workers each.
+// Runs at most `steps` steps of an epoch with the given numbers of ranks and workers per rank.
 void run(Ranks ranks, const SamplerOptions& options, int64_t steps, Progress& progress,
          Seen& seen) {
   const Numbered dataset;
@@ -108,7 +108,7 @@ SamplerOptions weighted_shards() {
   return options;
 }
 
-TEST_CASE("resume: stopped at 20 random steps, with other ranks and workers, nothing changes") {
+TEST_CASE("resume: stops at 20 random steps, with other ranks and workers, change nothing") {
   const std::vector<std::pair<const char*, SamplerOptions>> orders = {
       {"shuffled", {.seed = kSeed}},
       {"weighted", weighted()},
@@ -134,8 +134,8 @@ TEST_CASE("resume: stopped at 20 random steps, with other ranks and workers, not
   }
 }
 
-// 24 samples per step and 16 in the last one: neither is divided by 5, 7, 11 or 13 ranks, and of 17
-// and more one at least has none of the last ones.
+// 24 samples per step and 16 in the last one: not divisible by 5, 7, 11 or 13 ranks, and with 17 or
+// more, at least one rank has no sample of the last step.
 TEST_CASE("resume: uneven batches continue in the same order with any number of ranks") {
   for (auto options : {SamplerOptions{.seed = kSeed}, bucketed(), sharded(1), sharded(150)}) {
     options.batches = {.batch_size = kGlobalBatch, .uneven = true};
@@ -161,7 +161,7 @@ TEST_CASE("resume: the same batches for 0, 1 and 4 workers and for 1 and 2 ranks
       CHECK(run_to_the_end({.world = world, .workers = workers}, {.seed = kSeed}) == expected);
 }
 
-// A dataset that is larger than memory: a sample is read out of its shard.
+// A dataset that is larger than memory: a sample is read from its shard.
 class Stored final : public Dataset {
  public:
   explicit Stored(std::vector<int64_t> ends)
@@ -202,7 +202,7 @@ TEST_CASE("streaming: ranks and workers read each shard once, and hold a bounded
         }
         // 8 shards of 25 samples are shuffled together; 8 more are being read.
         CHECK(dataset.cache().max_blocks() <= 16);
-        // Of 400 shards; at both ends of a rank's part, a window is another rank's too.
+        // Of 400 shards; at both ends of its part, a rank shares a window with another rank.
         CHECK(dataset.cache().loads() <= 400 / world + (world == 1 ? 0 : 8));
       }
       std::ranges::sort(all);
@@ -230,7 +230,7 @@ TEST_CASE("streaming: resuming late in an epoch does not read earlier data") {
   }
 }
 
-TEST_CASE("streaming: an order of 10^12 samples needs memory for one window only") {
+TEST_CASE("streaming: an order of 10^12 samples needs memory for only one window") {
   std::vector<int64_t> ends;
   for (int64_t i = 1; i <= 100'000; ++i) ends.push_back(i * 10'000'000);
   ends.push_back(ends.back() + 1000);

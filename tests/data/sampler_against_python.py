@@ -1,4 +1,4 @@
-"""Random cases of DistributedSampler, given to C++ and to Python: the indices must be equal."""
+"""The indices of DistributedSampler in C++ and Python are equal for random cases."""
 
 import os
 import random

@@ -79,7 +79,7 @@ TEST_CASE("sampler: the exact split gives every sample once, also with more rank
   CHECK(exact_split(2, {4, 5}).empty());
 }
 
-TEST_CASE("sampler: an empty dataset and an impossible rank are errors of the input") {
+TEST_CASE("sampler: an empty dataset and an impossible rank are input errors") {
   CHECK(error_of([] {
           DistributedSampler(0, {0, 1});
         }) == "config: the dataset is empty: at least one sample is needed");
@@ -95,7 +95,7 @@ TEST_CASE("sampler: an empty dataset and an impossible rank are errors of the in
   CHECK(error_of([] { exact_split(9, {0, 0}); }) == "config: rank 0 is outside a world of 0");
 }
 
-// What all ranks see in what is left after `done` samples, in global order, without the padding.
+// The samples of all ranks after the first `done` ones, in global order, without padding.
 std::vector<int64_t> global_order(int64_t n, int64_t world, const SamplerOptions& options,
                                   int64_t done = 0, std::optional<int64_t> lanes = {}) {
   std::vector<std::vector<int64_t>> ranks;
@@ -188,7 +188,7 @@ TEST_CASE("sampler: weighted samples are ordered group by group") {
   }
 }
 
-TEST_CASE("sampler: buckets keep every sample and make the lengths within a batch alike") {
+TEST_CASE("sampler: buckets keep every sample and group samples of similar length") {
   const auto lengths = lengths_of(1003);
   const auto spread = [&](const std::vector<int64_t>& order) {
     double sum = 0;
@@ -206,7 +206,7 @@ TEST_CASE("sampler: buckets keep every sample and make the lengths within a batc
   auto bucketed = global_order(
       1003, 1, {.seed = 1, .buckets = {.lengths = lengths, .batch_size = 16, .window = 20}});
   CHECK(spread(bucketed) < spread(plain) / 8);
-  // Batches come in no order of length.
+  // Batches are not sorted by length.
   const auto first_length = [&](size_t batch) {
     return lengths[static_cast<size_t>(bucketed[batch * 16])];
   };

@@ -9,7 +9,7 @@
 namespace lockstep::data {
 namespace {
 
-// Six samples that know what the test gives them.
+// Six samples with the weights, labels and lengths set by the test.
 class Knowing final : public Dataset {
  public:
   std::map<std::string, std::vector<double>> known;
@@ -84,14 +84,13 @@ TEST_CASE("sampling: unsupported settings and settings without effect are errors
   Knowing dataset;
   const auto error = [&](const char* yaml) { return error_of([&] { options_of(yaml, dataset); }); };
   CHECK(error("{sampling: weighted}") ==
-        "config: data.sampling: weighted without class_weights: this dataset does not know the "
-        "weight of a sample without loading it");
+        "config: data.sampling: weighted without class_weights: this dataset does not provide the "
+        "weights of its samples");
   CHECK(error("{sampling: class_balanced}") ==
-        "config: data.sampling: class_balanced: this dataset does not know the label of a sample "
-        "without loading it");
+        "config: data.sampling: class_balanced: this dataset does not provide the labels of its "
+        "samples");
   CHECK(error("{bucket_batches: 2}") ==
-        "config: data.bucket_batches: this dataset does not know the length of a sample without "
-        "loading it");
+        "config: data.bucket_batches: this dataset does not provide the lengths of its samples");
   CHECK(error("{class_weights: [1]}") ==
         "config: run.yaml:1: data.class_weights: has no effect without data.sampling: weighted");
   CHECK(error("{sampling: weighted, shuffle: false}") ==

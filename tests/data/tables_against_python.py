@@ -1,4 +1,4 @@
-"""The same table as CSV, JSON Lines and Parquet gives the same numbers, and no column is misread in silence."""
+"""The same table as CSV, JSON Lines and Parquet has the same values, and no column is silently misread."""
 
 import datetime
 import gzip
@@ -59,7 +59,7 @@ def as_compressed_csv(directory, rows, codec="zstd", ending="zst"):
 
 
 def lines_of(rows):
-    """Dates and times as JSON has none: in seconds."""
+    """Dates and times in seconds, since JSON has no type for them."""
     for row in rows.to_pylist():
         for name, value in row.items():
             if isinstance(value, datetime.datetime):
@@ -171,7 +171,7 @@ def test_numbers_that_are_not_finite_float32_are_missing(tmp_path, kind, value):
 
 
 @pytest.mark.parametrize("write", [as_csv, as_jsonl, as_parquet])
-def test_texts_of_too_many_words_are_refused(tmp_path, write):
+def test_too_many_distinct_strings_are_rejected(tmp_path, write):
     rows = pa.table({"name": [f"w{i:03}" for i in range(300)], "x": np.arange(300)})
     train = write(tmp_path, rows)
     message = refused(tmp_path, {"train": train})
@@ -204,7 +204,7 @@ def test_labels_of_minus_one_and_one_must_be_declared(tmp_path):
 
 
 @pytest.mark.parametrize("separator", ["\t", ";", "|"])
-def test_another_separator_is_suggested(tmp_path, separator):
+def test_separator_is_suggested(tmp_path, separator):
     (tmp_path / "t.csv").write_text("\n".join(separator.join(line) for line in (["a", "b"], ["1", "2"], ["3", "4"])))
     message = refused(tmp_path, {"train": {"name": "csv", "path": str(tmp_path / "t.csv")}})
     assert 'set separator: "' + {"\t": "\\\\t"}.get(separator, separator).replace("\\\\", "\\") + '"' in message
@@ -233,7 +233,7 @@ def lists(kind):
 
 
 @pytest.mark.parametrize("kind", ["fixed float", "float", "double", "half", "int"])
-def test_lists_of_numbers_are_as_many_features(tmp_path, kind):
+def test_lists_of_numbers_are_expanded_to_features(tmp_path, kind):
     column, expected = lists(kind)
     rows = pa.table({"x": np.arange(ROWS), "embedding": column, "y": np.arange(ROWS) % 2})
     for write in [as_parquet] + ([as_jsonl] if kind == "double" else []):
@@ -253,12 +253,12 @@ def test_lists_of_numbers_are_as_many_features(tmp_path, kind):
     ("texts", [["x"], ["y"]], "column 'a' is nested"),
     ("empty", pa.array([[], []], pa.list_(pa.float32())), "only empty lists"),
 ])  # fmt: skip
-def test_other_lists_are_refused(tmp_path, name, column, text):
+def test_other_lists_are_rejected(tmp_path, name, column, text):
     message = refused(tmp_path, {"train": as_parquet(tmp_path, pa.table({"a": column}))})
     assert "t.parquet" in message and text in message, message
 
 
-def test_lists_of_other_lengths_in_other_files_are_refused(tmp_path):
+def test_lists_of_different_lengths_in_different_files_are_rejected(tmp_path):
     for number, (first, second) in enumerate(((2, 3), (3, 2))):
         for name, length in (("a", first), ("b", second)):
             (tmp_path / f"{number}").mkdir(exist_ok=True)
@@ -372,10 +372,10 @@ def test_truncated_and_corrupt_zstd(tmp_path):
     file.write_bytes(good[: len(good) // 2])
     assert "t.csv.zst: truncated zstd file" in refused(tmp_path, {"train": train})
     file.write_bytes(good[:6] + b"\xff\xff\xff" + good[9:])
-    assert "t.csv.zst: damaged zstd file" in refused(tmp_path, {"train": train})
+    assert "t.csv.zst: corrupt zstd file" in refused(tmp_path, {"train": train})
 
 
-def test_a_path_that_is_not_there_says_where_it_starts(tmp_path):
+def test_error_about_a_missing_path_names_its_base_directory(tmp_path):
     message = refused(tmp_path, {"train": {"name": "csv", "path": "no/such.csv"}})
     assert f"no/such.csv: no such file (data paths are relative to the working directory, {Path.cwd()})" in message
     assert start(tmp_path, {"train": {"name": "csv", "path": "/no/such.csv"}}).stderr.decode().count("working directory") == 0

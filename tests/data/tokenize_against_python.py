@@ -1,4 +1,4 @@
-"""lockstep-data: the vocabulary and the tokens of the tokenizers library, on real text."""
+"""lockstep-data has the vocabulary and the tokens of the tokenizers library, on real text."""
 
 import bz2
 import gzip
@@ -14,7 +14,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 PROGRAM = Path(os.environ["LOCKSTEP_DATA"])
 TEXT = Path(os.environ["LOCKSTEP_SOURCE"]) / "README.md"
 END = "<|endoftext|>"
-# What words, blanks and scripts can do.
+# Edge cases of words, blanks and scripts.
 HARD = "It's  two  blanks, we'll\tsee\n\n\n 12345 3.14 naïve Ωμέγα 中文字 🙂🙂 a\u00a0b\r\nx   \n"
 
 
@@ -42,7 +42,7 @@ def tokens_of(folder, part="train"):
 
 @pytest.fixture
 def text(tmp_path):
-    """The documentation of this project, with hard places in between."""
+    """The documentation of this project, interleaved with edge cases."""
     pages = sorted(TEXT.parent.glob("docs/*.md"))
     file = tmp_path / "text.txt"
     file.write_bytes(HARD.join(page.read_text() for page in pages).encode())
@@ -64,7 +64,7 @@ def peer_trained(text, size):
 
 
 @pytest.mark.parametrize("size", [257, 300, 1500])
-def test_the_vocabulary_is_that_of_the_tokenizers_library(tmp_path, text, size):
+def test_vocabulary_matches_the_tokenizers_library(tmp_path, text, size):
     done("train-tokenizer", "--vocab-size", size, "--out", tmp_path / "tokenizer.json", text)
     ours = json.loads((tmp_path / "tokenizer.json").read_text())["model"]
     theirs = json.loads(peer_trained(text.read_bytes().decode(), size).to_str())["model"]
@@ -104,7 +104,7 @@ def with_whole_words(file):
 
 @pytest.mark.parametrize("change", [None, with_pattern_of_llama, with_prefix_blank, with_whole_words])
 @pytest.mark.parametrize("documents", ["file", "line", "paragraph"])
-def test_the_tokens_are_those_of_the_tokenizers_library(tmp_path, text, tokenizer, change, documents):
+def test_tokens_match_the_tokenizers_library(tmp_path, text, tokenizer, change, documents):
     if change:
         change(tokenizer)
     done("tokenize", "--out", tmp_path / "out", "--tokenizer", tokenizer, "--documents", documents, text)
@@ -125,7 +125,7 @@ def test_special_tokens_in_a_text_match_the_tokenizers_library(tmp_path, text, t
     assert tokens_of(tmp_path / "out").tolist() == expected
 
 
-def test_bytes_shards_and_a_part_for_evaluation(tmp_path):
+def test_bytes_shards_and_an_evaluation_split(tmp_path):
     (tmp_path / "a.bin").write_bytes(bytes(range(256)) * 4)
     out = done(
         "tokenize", "--out", tmp_path / "out", "--bytes", "--eval", 0.25, "--shard-tokens", 100, tmp_path / "a.bin"
@@ -144,7 +144,7 @@ def test_compressed_texts_are_read(tmp_path, text):
     assert np.array_equal(tokens_of(tmp_path / "packed"), tokens_of(tmp_path / "plain"))
 
 
-def test_mistakes_are_one_clear_line(tmp_path, text, tokenizer):
+def test_errors_are_reported_in_one_line(tmp_path, text, tokenizer):
     out = tmp_path / "out"
     assert "did you mean 'tokenize'" in refused("tokenise")
     assert "--out is required" in refused("tokenize", "--bytes", text)

@@ -10,8 +10,8 @@ from safetensors_file import checkpoints
 
 TOKEN = "a secret of the tests, long enough"
 PORT = 29400
-GONE_S = 60  # in which every process must be gone
-RUN_S = 360  # in which a run must be over: some take a minute
+GONE_S = 60  # limit for every process to exit
+RUN_S = 360  # limit for a run; some take a minute
 
 
 class Cluster:
@@ -21,10 +21,10 @@ class Cluster:
         self.hosts = network.hosts[:num_hosts]
         self.ranks = ranks  # on each host
         self.launchers = {}
-        self.streams = {}  # of launchers, in place of pipes
+        self.streams = {}  # of launchers, instead of pipes
 
     def start(self, host, *overrides, nodes=None, ranks=None, options=(), rest=None, conf="", token=TOKEN):
-        """A launcher on `host`; `rest`: in place of the run file and its overrides."""
+        """A launcher on `host`; `rest` replaces the run file and its overrides."""
         timing = "last_call_timeout=1,keep_alive_interval=1" + (conf and "," + conf)
         command = [LOCKSTEP, "launch", "-n", ranks or self.ranks, "--nnodes", nodes or len(self.hosts)]
         command += ["--rdzv-endpoint", f"{self.hosts[0].address}:{PORT}", "--rdzv-conf", timing]
@@ -53,12 +53,12 @@ class Cluster:
         (run,) = self.job.runs.glob("*/run.json")
         return run.parent
 
-    def has_checkpoint(self, beyond=0):
+    def has_checkpoint(self, after=0):
         found = [path for path in self.job.runs.glob("*/checkpoints") if path.is_dir()]
-        return any(step > beyond for path in found for step in checkpoints(path.parent))
+        return any(step > after for path in found for step in checkpoints(path.parent))
 
-    def wait_for_checkpoint(self, beyond=0):
-        wait_until(lambda: self.has_checkpoint(beyond), TIMEOUT_S, f"a checkpoint beyond step {beyond}")
+    def wait_for_checkpoint(self, after=0):
+        wait_until(lambda: self.has_checkpoint(after), TIMEOUT_S, f"a checkpoint after step {after}")
 
     def ranks_on(self, host):
         """{rank: pid} of the trainers there."""
@@ -77,7 +77,7 @@ class Cluster:
             if process.poll() is None:
                 os.kill(process.pid, signal.SIGKILL)
             process.communicate(timeout=GONE_S)
-        left = time.monotonic() + GONE_S
+        deadline = time.monotonic() + GONE_S
         for host in self.hosts:
-            while host.pids() and time.monotonic() < left:
+            while host.pids() and time.monotonic() < deadline:
                 time.sleep(0.02)

@@ -17,7 +17,7 @@ TOKENS = 6
 
 @dataclass
 class Case:
-    """`make`: the model. `data`: its fields, of SAMPLES samples. `refused`: parts of the message; `warned`: of a report's line.
+    """`make`: the model. `data`: its fields, of SAMPLES samples. `refused`: parts of the error message; `warned`: of a warning.
 
     `tolerance`: of losses and weights, relative. None: random numbers are drawn, so only that it trains is compared.
     """
@@ -107,7 +107,7 @@ def altered(data, **changes):
     return lambda: {name: changes[name](value) if name in changes else value for name, value in data().items()}
 
 
-# Models. `x` of 16 numbers, unless said otherwise.
+# Models. `x` of 16 numbers, unless stated otherwise.
 
 
 class Net(nn.Module):
@@ -154,7 +154,7 @@ def weighted_loss(model, batch):
 
 
 class Buffers(Net):
-    """Of several types, all changed in training."""
+    """Buffers of several types, all changed in training."""
 
     def prepare(self):
         self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
@@ -215,7 +215,7 @@ class HeadNorm(nn.Module):
 
 
 class Attention(nn.Module):
-    """Two heads of 8 over 6 tokens of 24, with causal mask: every dimension is another."""
+    """Two heads of 8 over 6 tokens of 24, with causal mask: every dimension differs."""
 
     def __init__(self):
         super().__init__()
@@ -484,7 +484,7 @@ class CustomOperator(Net):
 
 @torch.library.custom_op("quantized::lockstep_cases_double", mutates_args=())
 def double_of_libtorch(x: torch.Tensor) -> torch.Tensor:
-    """By its name; it exists only in this process, but looks like an operator of LibTorch."""
+    """Exists only in this process, but has the name of an operator of LibTorch."""
     return x * 2
 
 

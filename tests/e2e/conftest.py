@@ -36,7 +36,7 @@ def base_config(directory):
         },
         "optimizer": {"name": "sgd", "lr": 0.1, "momentum": 0.9},
         "train": {"epochs": 1},
-        "distributed": {"device": "cpu"},  # where the peers compute; on a GPU there is room for one rank
+        "distributed": {"device": "cpu"},  # where the peers compute; a GPU has room for one rank
     }
 
 
@@ -51,7 +51,7 @@ class Job:
         self.write()
 
     def write(self):
-        self.config.setdefault("distributed", {"device": "cpu"})  # also where it is another's
+        self.config.setdefault("distributed", {"device": "cpu"})  # also if a test replaced the config
         self.file.write_text(yaml.safe_dump(self.config, sort_keys=False))
 
     def command(self, *overrides, ranks=None, options=()):
@@ -118,7 +118,7 @@ def network(request):
 
 @pytest.fixture
 def cluster(job, network, request):
-    """Two of the hosts, or as many as the parameter gives, with RANKS_PER_HOST ranks each (set in the test file; default: one)."""
+    """As many hosts as the parameter says (default: two), with RANKS_PER_HOST ranks each (see the test file; default: one)."""
     ranks = getattr(request.module, "RANKS_PER_HOST", 1)
     cluster = Cluster(job, network, getattr(request, "param", 2), ranks)
     yield cluster
@@ -131,9 +131,9 @@ def cluster(job, network, request):
 def nothing_keeps_running(tmp_path):
     yield
     left = processes.find(tmp_path)
-    if left and all(" track " in line for line in left.values()):  # agents end a moment after the run
-        latest = time.monotonic() + processes.TIMEOUT_S
-        while left and time.monotonic() < latest:
+    if left and all(" track " in line for line in left.values()):  # agents exit a moment after the run
+        deadline = time.monotonic() + processes.TIMEOUT_S
+        while left and time.monotonic() < deadline:
             left = processes.find(tmp_path)
             time.sleep(0.02)
     for pid in left:
@@ -171,9 +171,9 @@ class PeerHost:
         job = {"world_size": world_size, "arguments": arguments}
         self.process.stdin.write(json.dumps(job) + "\n")
         self.process.stdin.flush()
-        answer = json.loads(self.process.stdout.readline())
-        assert answer["ok"], answer["output"]
-        return json.loads(answer["output"].splitlines()[-1])
+        response = json.loads(self.process.stdout.readline())
+        assert response["ok"], response["output"]
+        return json.loads(response["output"].splitlines()[-1])
 
     def close(self):
         self.process.stdin.close()

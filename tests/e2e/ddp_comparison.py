@@ -15,7 +15,7 @@ ADAMW = (
 )
 MLP = (["model={name: mlp, hidden: [32]}"], ["--model", "mlp", "--config", '{"hidden": [32]}'])
 CNN = (["model={name: cnn, hidden: 16}"], ["--model", "cnn", "--config", '{"hidden": 16}'])
-# 1003 and 301 samples are no multiple of 2 or 3: the last batch is smaller and the sampler pads.
+# 1003 and 301 samples are not multiples of 2 or 3: the last batch is smaller and the sampler pads.
 MANY = (["data.train.limit=1003", "data.batch_size=48"], ["--limit", "1003", "--batch-size", "48"])
 FEW = (["data.train.limit=301", "data.batch_size=12"], ["--limit", "301", "--batch-size", "12"])
 

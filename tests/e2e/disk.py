@@ -18,13 +18,13 @@ class Disk:
         flags = ",".join((*(["remount"] if self.mounted else []), *options))
         command = ["mount", "-t", "tmpfs", "-o", flags, "tmpfs", str(self.path)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=processes.TIMEOUT_S)
-        assert done.returncode == 0, f"this test needs to be root, to mount: {done.stderr}"
+        assert done.returncode == 0, f"this test needs root to mount: {done.stderr}"
         self.mounted = True
 
     def unmount(self):
         if self.mounted:
             processes.wait_until(lambda: not processes.find(self.path), processes.TIMEOUT_S, "nothing uses the disk")
-            # A process that ends has no command line any more while it still has files open.
+            # An exiting process has no command line, but may still have files open.
             processes.wait_until(self._unmount_once, processes.TIMEOUT_S, f"{self.path} can be unmounted")
 
     def _unmount_once(self):

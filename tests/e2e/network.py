@@ -1,4 +1,4 @@
-"""Hosts for tests: network namespaces that a bridge connects, each with its own name and addresses.
+"""Hosts for tests: network namespaces connected by a bridge, each with its own name and addresses.
 
 They are invisible outside, and close() removes them. They share the file system, except for Host.mounts.
 """
@@ -30,7 +30,7 @@ class Host:
         self.mounts = {}  # private files and directories: {path: source}
 
     def command(self, command):
-        """`command` on this host. The process that starts becomes it."""
+        """The command line that executes `command` on this host, in the same process."""
         if self.mounts:
             mounts = [f"mount --bind '{what}' '{where}'" for where, what in self.mounts.items()]
             script = " && ".join(["mount --make-rprivate /", *mounts, 'exec "$0" "$@"'])
@@ -39,7 +39,7 @@ class Host:
         return ["ip", "netns", "exec", self.namespace, *named, *command]
 
     def add_interface(self, name, address):
-        """One more way to be reached by: nothing is connected to it."""
+        """Adds an interface with an address; it is not connected to anything."""
         _ip("-n", self.namespace, "link", "add", name, "type", "bridge")
         _ip("-n", self.namespace, "link", "set", name, "up")
         _ip("-n", self.namespace, "address", "add", f"{address}/24", "dev", name)
@@ -103,7 +103,7 @@ class Network:
         self.hosts.append(host)
 
     def write_hosts_files(self, directory):
-        """/etc/hosts of each as Debian writes it: its own name at 127.0.1.1, and the others' addresses."""
+        """/etc/hosts of each host as on Debian: its own name at 127.0.1.1, and the addresses of the others."""
         for host in self.hosts:
             lines = ["127.0.0.1 localhost", f"127.0.1.1 {host.name}"]
             lines += [f"{other.address} {other.name}" for other in self.hosts if other is not host]

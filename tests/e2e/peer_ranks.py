@@ -1,7 +1,7 @@
 """Runs jobs of the Python peer: loads torch once, then forks one process per rank for each job.
 
-Reads one JSON object per line, {"world_size", "arguments"}, and answers each with one line, {"ok", "output"}: what the
-ranks printed. The argument is a directory for that output, and for the files that ranks meet by: no port to be taken.
+Reads one JSON object per line, {"world_size", "arguments"}, and responds to each with one line, {"ok", "output"}: the
+output of the ranks. The argument is a directory for that output and for the rendezvous files, which need no port.
 """
 
 import faulthandler
@@ -42,8 +42,8 @@ def become_rank(rank, job, rendezvous, output):
 
 
 def wait_for(pids):
-    """What went wrong, as text; empty when all ended well. At the deadline, or once one has failed, the others are
-    ended by a signal that makes them print where they are."""
+    """Returns the error as text; empty on success. At the deadline, or once one has failed, the others are terminated by a
+    signal that makes them print their stacks."""
     deadline = time.monotonic() + TIMEOUT_S
     ranks, failures = dict(enumerate(pids)), ""
     while ranks:
@@ -52,7 +52,7 @@ def wait_for(pids):
             if ended:
                 del ranks[rank]
                 if status != 0:
-                    failures += f"rank {rank} ended with {os.waitstatus_to_exitcode(status)}\n"
+                    failures += f"rank {rank} exited with {os.waitstatus_to_exitcode(status)}\n"
         if ranks and (failures or time.monotonic() > deadline):
             failures += f"ranks {sorted(ranks)} were killed\n"
             for pid in ranks.values():

@@ -1,4 +1,4 @@
-"""Starting programs, waiting for them with a deadline, and finding what still runs."""
+"""Starts programs, waits for them with a deadline, and finds running processes."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ from free_port import free_port  # noqa: E402,F401
 LOCKSTEP = str(BIN / "lockstep")
 TRAINER = str(BIN / "lockstep-trainer")
 
-# Timeout after which something hangs. Not a measurement: far more than a slow, busy machine needs.
+# Timeout after which a process counts as hung. Far more than a slow, busy machine needs.
 TIMEOUT_S = 120
 
 # Variables that an outer launcher may have set; tests set them explicitly.
@@ -42,7 +42,7 @@ def environment(**changes):
 
 
 def start(command, cwd, env=None, **streams):
-    """The program as the leader of its own process group."""
+    """The program, in a new process group."""
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **streams}
     command = [str(part) for part in command]
     return subprocess.Popen(
@@ -83,7 +83,7 @@ def find(marker):
 
 
 def variables_of(pid):
-    """The environment that a process was started with; empty when it is gone."""
+    """The environment that a process was started with; empty if the process is gone."""
     try:
         entries = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
     except OSError:
@@ -92,7 +92,7 @@ def variables_of(pid):
 
 
 def parent_of(pid):
-    """None when it is gone."""
+    """None if the process is gone."""
     try:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     except OSError:
@@ -100,7 +100,7 @@ def parent_of(pid):
 
 
 def ranks_of(marker):
-    """{rank: pid} of the trainers that have `marker` in their command line; not what they fork on the way to a program."""
+    """{rank: pid} of the trainers that have `marker` in their command line; not their forked children before exec."""
     trainers = [pid for pid, line in find(marker).items() if "lockstep-trainer" in line.split(" ")[0]]
     ranks = {pid: variables_of(pid).get("RANK") for pid in trainers if parent_of(pid) not in trainers}
     return {int(rank): pid for pid, rank in ranks.items() if rank is not None}

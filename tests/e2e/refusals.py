@@ -7,7 +7,7 @@ ERROR = "lockstep-trainer: error: "
 
 
 def error_lines(ended, ranks):
-    """The trainers' own error lines: all that is on stderr but the launcher's report."""
+    """The error lines of the trainers: stderr without the launcher's report."""
     lines = ended.err.splitlines()
     if ranks is None:
         assert len(lines) == 1, ended.err
@@ -41,7 +41,7 @@ def files_below(directory):
 
 
 def refuse(job, overrides, texts, ranks, code=78):
-    """Runs and expects one error with `texts`, and not one new file."""
+    """Runs and expects one error with `texts`, and no new file."""
     before = files_below(job.directory)
     ended = job.run(*overrides, ranks=ranks)
     assert_refused(job, ended, code, texts, ranks)

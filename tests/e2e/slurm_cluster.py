@@ -1,6 +1,6 @@
 """A real Slurm cluster of two nodes on this machine: munged, slurmctld and two slurmd, all below one directory.
 
-Needs root and a mount namespace: its nodes are called n1 and n2, which only /etc/hosts of that namespace knows. `stop`
+Needs root and a mount namespace: its nodes are called n1 and n2, which resolve only in that namespace. `stop`
 removes everything.
 """
 
@@ -70,9 +70,9 @@ def _configuration(directory):
 class SlurmCluster:
     def __init__(self):
         missing = [name for name in PROGRAMS if not shutil.which(name, path=PATH)]
-        assert not missing, f"Slurm is not there ({', '.join(missing)}): run cmake/setup.sh --peers"
-        assert os.geteuid() == 0, "a Slurm cluster of one's own needs root"
-        # A short path: a socket's is limited to 107 bytes.
+        assert not missing, f"Slurm is not installed ({', '.join(missing)}): run cmake/setup.sh --peers"
+        assert os.geteuid() == 0, "a private Slurm cluster needs root"
+        # A short path: the path of a socket is limited to 107 bytes.
         self.directory = Path(tempfile.mkdtemp(prefix="lockstep-slurm-"))
         self.daemons = []
         try:
@@ -125,7 +125,7 @@ class SlurmCluster:
 
     def _is_idle(self):
         for daemon in self.daemons:
-            assert daemon.poll() is None, f"{daemon.args[7]} ended: {self.logs()}"
+            assert daemon.poll() is None, f"{daemon.args[7]} exited: {self.logs()}"
         ended = self.run(["sinfo", "--noheader", "--Node", "--format=%N %T"], self.directory)
         return ended.out.split() == ["n1", "idle", "n2", "idle"]
 
@@ -142,7 +142,7 @@ class SlurmCluster:
         return processes.finish(self.start(command, cwd, **changes), timeout)
 
     def _descendants(self):
-        """What daemons and jobs may have left: slurmstepd shows no directory, but has our environment."""
+        """Processes of daemons and jobs: the command line of slurmstepd has no directory, but its environment has."""
         own = f"SLURM_CONF={self.directory}/".encode()
         found = set(processes.find(self.directory))
         for entry in Path("/proc").iterdir():
@@ -154,7 +154,7 @@ class SlurmCluster:
         return found
 
     def stop(self):
-        """Ends all jobs and daemons, and removes the directory."""
+        """Stops all jobs and daemons, and removes the directory."""
         for daemon in reversed(self.daemons):
             daemon.send_signal(signal.SIGTERM)
         deadline = time.monotonic() + 10

@@ -70,9 +70,9 @@ def parent_of(pid):
 class SshHosts:
     def __init__(self):
         sshd = next((path for path in SSHD if path.exists()), None)
-        assert sshd, "there is no sshd: run cmake/setup.sh --peers"
+        assert sshd, "sshd is missing: run cmake/setup.sh --peers"
         for program in ("ssh", "ssh-keygen", "unshare"):
-            assert shutil.which(program), f"there is no {program}"
+            assert shutil.which(program), f"{program} is missing"
         assert os.geteuid() == 0, "an SSH server with its own account needs root"
         self.directory = Path(tempfile.mkdtemp(prefix="lockstep-ssh-"))
         self.port = processes.free_port()
@@ -92,7 +92,7 @@ class SshHosts:
         (here / "known_hosts").write_text(f"{known} {host_key}")
         (here / ".ssh").mkdir(mode=0o700)
         (here / ".ssh" / "config").write_text(CLIENT.format(directory=here, port=self.port))
-        # root with its home directory here, without a password that could lock the account.
+        # root with its home directory here, and without a password, so that the account is not locked.
         kept = [
             line
             for line in Path("/etc/passwd").read_text().splitlines()

@@ -1,4 +1,4 @@
-"""Damaged, swapped and missing data files are refused before anything is written."""
+"""Corrupt, swapped and missing data files are refused before anything is written."""
 
 import gzip
 
@@ -75,14 +75,14 @@ def test_data_files(job, small_data, damage, texts, ranks):
 
 @ALONE_AND_LAUNCHED
 def test_label_out_of_range_for_model(job, small_data, ranks):
-    """Detected only when the sample is used: the run has started, and ends as failed."""
+    """Detected only when the sample is used: the run has started, and fails."""
     change("labels-idx1", lambda raw: raw[:-1] + b"\x0a")(small_data)
     ended = job.run(ranks=ranks)
     assert ended.code == 78, ended.err
-    told = [line for line in error_lines(ended, ranks) if "label" in line and "10" in line]
-    assert len(told) == 1, ended.err
+    reported = [line for line in error_lines(ended, ranks) if "label" in line and "10" in line]
+    assert len(reported) == 1, ended.err
     if ranks:
-        assert told[0] in ended.err[ended.err.index("\nlockstep: ") :]
+        assert reported[0] in ended.err[ended.err.index("\nlockstep: ") :]
     assert [entry["state"] for entry in job.list()] == ["failed"]
 
 

@@ -80,7 +80,7 @@ OVERRIDES = {
         ["optimizer={name: sgd, nesterov: true}"],
         ["optimizer.nesterov", "momentum"],
     ),
-    "logging rank that does not exist": (["tracking.ranks=[0,7]"], ["no rank 7"]),
+    "logging rank that does not exist": (["tracking.ranks=[0,7]"], ["rank 7 does not exist"]),
     "a word for true of another language": (
         ["data.shuffle=True"],
         ["data.shuffle: expected true or false, got 'True'; write true"],
@@ -395,7 +395,7 @@ def test_nan_loss_stops_the_run(job, ranks):
     assert run["state"] == "failed"
     assert "the loss is nan" in json.loads(job.query("show", run["id"], "--json"))["reason"]
     steps = [int(path.name) for path in (job.only_run() / "checkpoints").iterdir() if path.name.isdigit()]
-    assert max(steps) == 2, "a checkpoint holds what cannot be used"
+    assert max(steps) == 2, "a checkpoint has unusable weights"
 
 
 @pytest.mark.parametrize("agent", ["true", "false"])
@@ -438,7 +438,7 @@ def test_occupied_port(job):
 
 
 def test_occupied_port_without_launcher(job):
-    """As under another launcher: rank 0 finds that it cannot listen."""
+    """As under another launcher: rank 0 cannot listen."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

@@ -20,7 +20,7 @@ EVERY_EPOCH = ["checkpoint.every=1 epoch", "checkpoint.keep_last=10"]
 
 @pytest.fixture
 def whole(tmp_path_factory):
-    """Another place, for the run that one rank writes."""
+    """A separate directory, for the run that one rank writes."""
     from conftest import Job
 
     return Job(tmp_path_factory.mktemp("whole"))
@@ -86,9 +86,9 @@ def test_resumed_on_another_number_of_ranks(job, whole, ranks):
     """A checkpoint written by two ranks resumes bit-identically to one written by a single rank."""
     begin = [ADAMW, "train.max_steps=9", "data.batch_size=48", *EVERY_EPOCH]
     shared, single = job.train(*begin, ALL, ranks=2), whole.train(*begin, ranks=2)
-    goes_on = [ADAMW, "train.max_steps=30", "train.epochs=2", *EVERY_EPOCH]
-    resume(job, shared, *goes_on, ALL, ranks=ranks)
-    resume(whole, single, *goes_on, ranks=ranks)
+    continued = [ADAMW, "train.max_steps=30", "train.epochs=2", *EVERY_EPOCH]
+    resume(job, shared, *continued, ALL, ranks=ranks)
+    resume(whole, single, *continued, ranks=ranks)
     assert files_of(last(shared), "model") == (shares_of("model", ranks) if ranks > 1 else ["model.safetensors"])
     assert_same(shared, single)
 
@@ -106,7 +106,7 @@ def test_artifact_contains_all_shares(job):
         assert expected.keys() >= {*shares_of("model", 2), *shares_of("optimizer", 2), "model.safetensors.index.json"}
 
 
-# Writing it takes a good part of a second.
+# Writing it takes most of a second.
 LARGE = ["model.hidden=[4096,4096]", "data.train.limit=96", "data.eval.limit=10", "train.epochs=100"]
 
 
@@ -117,7 +117,7 @@ def test_rank_killed_while_writing(job, rank):
     def is_writing_another():
         return [*job.runs.glob("*/checkpoints/[0-9]*")] and [*job.runs.glob("*/checkpoints/.tmp-[0-9]*/*")]
 
-    processes.wait_until(is_writing_another, 60, "half a checkpoint")
+    processes.wait_until(is_writing_another, 60, "a partial checkpoint")
     os.kill(processes.ranks_of(job.directory)[rank], signal.SIGKILL)
     assert processes.finish(started, 120).code != 0
     (run_dir,) = job.runs.iterdir()
@@ -138,7 +138,7 @@ DAMAGES = {"missing": lambda path: path.unlink(), "altered": flip_a_byte}
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
-def test_a_damaged_share(job, damage):
+def test_a_corrupt_share(job, damage):
     settings = ["checkpoint.every=10 steps", "checkpoint.keep_last=10"]
     run_dir = job.train(*settings, ALL, "train.max_steps=20", ranks=2)
     name = "model-00002-of-00002.safetensors"
@@ -149,7 +149,7 @@ def test_a_damaged_share(job, damage):
     assert checkpoints(run_dir) == [10, 15]
 
 
-def test_only_damaged_shares(job):
+def test_only_corrupt_shares(job):
     run_dir = job.train(ALL, "train.max_steps=2", ranks=2)
     name = "optimizer-00001-of-00002.safetensors"
     (last(run_dir) / name).unlink()
@@ -185,8 +185,8 @@ def test_disk_fills_up(job, disk):
     settings += ["checkpoint.every=1 step", "checkpoint.keep_last=1000"]
     ended = job.run(*settings, ranks=2, timeout=120)
     assert ended.code == 75, ended.err
-    told = error_lines(ended, 2)
-    assert any("No space left on device" in line and "checkpoints" in line for line in told)
+    reported = error_lines(ended, 2)
+    assert any("No space left on device" in line and "checkpoints" in line for line in reported)
     (run_dir,) = (disk.path / "runs").iterdir()
     saved = checkpoints(run_dir)
     disk.mount("size=64m")

@@ -19,25 +19,25 @@ def trained(job):
     return job.train("train.epochs=2", "checkpoint.every=10 steps", "checkpoint.keep_last=9", ranks=2)
 
 
-def test_a_list(job, trained):
+def test_list(job, trained):
     steps = json.loads(ckpt(job, "list", trained.name, "--json").out)
     assert [line["step"] for line in steps] == [10, 20, 30, 40, 42]
     last = steps[-1]
     assert last["problem"] is None and last["epoch"] == 2 and last["ranks"] == 2 and not last["averaged_weights"]
     assert last["bytes"] == sum(path.stat().st_size for path in (trained / "checkpoints" / "42").iterdir())
     assert last["evaluation"].keys() == {"loss", "accuracy"}
-    lines = ckpt(job, "list", trained).out.splitlines()  # a directory, and for people
+    lines = ckpt(job, "list", trained).out.splitlines()  # a directory, in human-readable form
     assert lines[-1].split()[:5] == ["42", "epoch", "2,", "2", "ranks,"] and "eval/accuracy" in lines[-1]
 
 
-def test_damaged_checkpoint(job, trained):
+def test_corrupt_checkpoint(job, trained):
     assert all("ok, " in line for line in ckpt(job, "verify", trained.name).out.splitlines())
     weights = trained / "checkpoints" / "30" / "model.safetensors"
     content = bytearray(weights.read_bytes())
     content[-5] ^= 1
     weights.write_bytes(content)
     lines = ckpt(job, "verify", trained.name, code=75).out.splitlines()
-    assert ["DAMAGED" in line for line in lines] == [False, False, True, False, False]
+    assert ["CORRUPT" in line for line in lines] == [False, False, True, False, False]
     assert "model.safetensors" in lines[2] and "layers" in lines[2], "file and tensor are named"
     assert ckpt(job, "verify", f"{trained.name}:40").out.count("\n") == 1
     ckpt(job, "verify", f"{trained.name}:30", code=75)

@@ -40,7 +40,7 @@ MODELS = Path(compiled_models.__file__)
 COMPILE = Path(sys.executable).parent / "lockstep-compile"
 STEPS = 500
 SAMPLES = 768  # 1 and 2 ranks have whole batches only
-# Compiled and eager add up in another order: losses of single steps drift apart as rounding does in training.
+# Compiled and eager code sum in a different order: rounding makes the losses of single steps diverge in training.
 LOSS_TOLERANCE = 2e-3
 WEIGHT_TOLERANCE = 5e-3
 
@@ -62,7 +62,7 @@ def documents(path):
 
 
 def write_run_files(directory):
-    """Datasets of the example batches; there is no model yet."""
+    """Run files with the datasets of the example batches and without a model."""
     make_documents(directory / "documents.bin", 72)
     digits = base_config(directory)
     text = {"data": {"train": documents(directory / "documents.bin")}}
@@ -91,7 +91,7 @@ def compile_package(kind, directory):
 
 @pytest.fixture(scope="session")
 def packages(tmp_path_factory):
-    """{kind: path}. Two at a time: the compiler takes most of it."""
+    """{kind: path}. Two at a time: most of the time is spent in the compiler."""
     directory = tmp_path_factory.mktemp("packages")
     write_run_files(directory)
     with ThreadPoolExecutor(2) as pool:
@@ -100,7 +100,7 @@ def packages(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def texts(tmp_path_factory):
-    """Sequences that can be learned: each counts on from its first token."""
+    """Learnable sequences: each counts up from its first token."""
     path = tmp_path_factory.mktemp("texts") / "texts.npz"
     first = numpy.random.default_rng(0).integers(0, 64, (SAMPLES, 1))
     tokens = (first + numpy.arange(compiled_models.TOKENS)) % 64
@@ -194,7 +194,7 @@ def test_resumed_run_equals_uninterrupted_run(job, tmp_path_factory, packages, t
 
 @pytest.mark.parametrize("backend", ["shm", "gloo"])
 def test_settings_apply_as_to_cpp_models(job, tmp_path_factory, packages, backend):
-    """Accumulation, clipping, evaluation and either way of averaging, beside the eager model of the same bits."""
+    """Accumulation, clipping, evaluation and both gradient synchronizers, compared with the eager model."""
     settings = ["train.accumulate=2", "train.clip_grad_norm=0.5", "train.max_steps=30", "train.eval_every=10 steps",
                 f"distributed.backend={backend}"]
     eager = Job(tmp_path_factory.mktemp("eager"))
@@ -216,7 +216,7 @@ def weights_of(package):
 
 @pytest.mark.parametrize("kind, config", [("mlp", {"hidden": [32]}), ("gpt", SIZES)])
 def test_built_in_model_starts_with_the_weights_of_its_cpp_version(packages, kind, config):
-    """Those of its twin, which tests/models compares with C++ bit by bit."""
+    """Equal to those of the Python version, which tests/models compares with C++ bit by bit."""
     twin = models.build(kind, 7, **config).state_dict()
     ours = weights_of(packages[kind])
     assert list(ours) and ours.keys() == twin.keys()
@@ -245,7 +245,7 @@ def use_documents(job, model, text, **train):
 
 @pytest.mark.parametrize("ranks, backend, accumulate", [(1, "auto", 1), (2, "shm", 1), (2, "gloo", 1), (2, "gloo", 3), (3, "shm", 2)])
 def test_tokens_are_weighted_equally_with_any_segments(job, tmp_path_factory, packages, ranks, backend, accumulate):
-    """Documents of all lengths through a package of three segments, beside the model in C++."""
+    """Documents of all lengths through a package of three segments, compared with the C++ model."""
     text = packages["gpt"].parent / "documents.bin"
     eager = Job(tmp_path_factory.mktemp("eager"))
     use_documents(job, {"name": "compiled", "package": str(packages["gpt"])}, text, accumulate=accumulate)
@@ -261,11 +261,11 @@ def test_tokens_are_weighted_equally_with_any_segments(job, tmp_path_factory, pa
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_transformers_model_on_padded_text(job, packages, tmp_path, ranks):
-    """Its loss is a mean over the targets of all ranks: as over one batch that holds those of both."""
+    """Its loss is a mean over the targets of all ranks, as over one batch with the samples of both."""
     lengths = numpy.random.default_rng(3).integers(1, compiled_models.TOKENS + 1, (96, 1))
     tokens = numpy.random.default_rng(4).integers(0, 64, (96, compiled_models.TOKENS))
     labels = numpy.where(numpy.arange(compiled_models.TOKENS) < lengths, tokens, -100)
-    labels[24:48:2] = -100  # with two ranks one of them has a batch without any target
+    labels[24:48:2] = -100  # with two ranks, one has a batch without targets
     path = tmp_path / "padded.npz"
     numpy.savez(path, input_ids=tokens, labels=labels)
     use(job, packages["gpt2"], "gpt2", path)
@@ -320,7 +320,7 @@ def test_segments_are_bit_identical_to_the_whole_graph():
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_fine_tuning_from_other_weights(job, packages, tmp_path, ranks):
-    """Of an eager model, whose checkpoint fits as it is."""
+    """Weights of an eager model, whose checkpoint needs no conversion."""
     use(job, packages["mlp"], "mlp")
     eager = job.train("model={name: mlp, hidden: [32]}", "train.max_steps=30", "data.eval.limit=200")
     tuned = job.train(f"train.init_from={last_weights(eager)}", "train.max_steps=1", "optimizer.lr=1e-30", "data.eval.limit=200",
@@ -356,7 +356,7 @@ def test_other_names_of_tied_weights_are_rejected(job, packages, texts, tmp_path
     use(job, packages["gpt2"], "gpt2", texts)
     module = build_eager("gpt2")
     save_file({name: tensor.clone() for name, tensor in module.state_dict().items()}, tmp_path / "both.safetensors")
-    save_model(module, tmp_path / "other.safetensors")  # keeps the first by the alphabet
+    save_model(module, tmp_path / "other.safetensors")  # keeps the alphabetically first name
     for file, text in (("both", "has 'lm_head.weight', which the model does not have; train.init_except skips it"),
                        ("other", "has no 'transformer.wte.weight', which the model has")):
         refuse(job, [f"train.init_from={tmp_path}/{file}.safetensors"], [f"{file}.safetensors: {text}"], None)
@@ -379,7 +379,7 @@ def replayed_average(run_dir, decay):
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_averaged_weights(job, packages, ranks):
-    """With BatchNorm: what it has measured is averaged, how often it did is the model's own number."""
+    """With BatchNorm: its running statistics are averaged, its batch counter is copied."""
     use(job, packages["net"], "net")
     every_step = ["checkpoint={every: 1 step, keep_last: 9}", "train.ema.decay=0.8", "train.eval_every=3 steps"]
     run_dir = job.train(*every_step, "train.max_steps=5", ranks=ranks)
@@ -398,7 +398,7 @@ def test_averaged_weights(job, packages, ranks):
 
 
 def test_predictions(job, packages):
-    """Those of the Python model with the run's weights, on any number of ranks; batches of any size."""
+    """Equal to those of the Python model with the run's weights, for any number of ranks and any batch size."""
     use(job, packages["net"], "net")
     run_dir = job.train("train.max_steps=5")
     module = compiled_models.net().eval()
@@ -448,7 +448,7 @@ def test_process_maps_neither_python_nor_cuda(job, packages):
     started = job.start("train.max_steps=1000000", "tracking.sinks=[]",
                         env=processes.environment(TMPDIR=temporary))
     try:
-        processes.wait_until(lambda: list(job.runs.glob("*/run.json")), TIMEOUT_S, "the run begins")
+        processes.wait_until(lambda: list(job.runs.glob("*/run.json")), TIMEOUT_S, "the run has begun")
         text = Path(f"/proc/{started.pid}/maps").read_text()
     finally:
         started.terminate()
@@ -472,7 +472,7 @@ def test_no_space_for_generated_code(job, packages, disk, monkeypatch):
 
 
 def altered(package, out, change=lambda manifest: None, members=None):
-    """A copy whose manifest and members are changed; the checksums of the archive are right."""
+    """A copy with a changed manifest and members; the checksums of the archive are valid."""
     with zipfile.ZipFile(package) as archive:
         content = {name: archive.read(name) for name in archive.namelist()}
     manifest = json.loads(content["manifest.json"])
@@ -505,7 +505,7 @@ CHANGES = {
     "another format": (setting("format", 1), ["package format 1 is not supported, expected 2"]),
     "a missing segment": (lambda m: m["segments"].append(m["segments"][0]), ["has segments with too many gradients or values"]),
     "a segment of nothing": (lambda m: m["segments"][0]["takes"].append(99), ["has a segment with input 99 of 7 values"]),
-    "a damaged manifest": (setting("fields", 3), ["its manifest 'fields' is not a list"]),
+    "a corrupt manifest": (setting("fields", 3), ["its manifest 'fields' is not a list"]),
     "a name twice": (with_a_name_twice, ["'buffers' has duplicate name 'layers.0.weight'; compile the model again"]),
     "a name of a module": (with_a_tensor_that_is_a_module, ["'layers.2' both as a tensor and as the module of 'layers.2.", "compile the model again"]),
     "batches of a limited size": (setting("largest_batch", 40), ["supports batches of at most 40 samples, not 50: set data.eval_batch_size: 40"]),
@@ -520,7 +520,7 @@ def test_package_does_not_match_the_run(job, packages, change, texts):
 
 
 def with_inner_path(package):
-    """Its train.pt2 holds a member that would land elsewhere."""
+    """Its train.pt2 has a member that would be extracted outside of the directory."""
     with zipfile.ZipFile(package) as archive:
         inner = archive.read("train.pt2")
     path = package.parent / "inner.pt2"
@@ -530,7 +530,7 @@ def with_inner_path(package):
     return path.read_bytes()
 
 
-def test_an_unsafe_path(job, packages):
+def test_unsafe_member_path(job, packages):
     other = job.directory / "other.ls2"
     use(job, altered(packages["mlp"], other, members={"../evil": b"x"}), "mlp")
     refuse(job, [], ["other.ls2: has a member '../evil' with an unsafe path"], None)
@@ -548,7 +548,7 @@ def test_archive_member_of_another_package(job, packages):
     refuse(job, [], ["weights.safetensors does not match its manifest"], 2)
 
 
-def test_a_damaged_file(job, packages):
+def test_a_corrupt_file(job, packages):
     whole = packages["mlp"].read_bytes()
     path = job.directory / "other.ls2"
     path.write_bytes(whole)
@@ -576,7 +576,7 @@ def save(path, **arrays):
     return f"data.train={{name: npy, path: {path}}}"
 
 
-def test_data_do_not_match_the_package(job, packages):
+def test_data_does_not_match_the_package(job, packages):
     use(job, packages["mlp"], "mlp")
     images, labels = numpy.zeros((48, 1, 28, 28), numpy.float32), numpy.zeros(48, numpy.int64)
     other = job.directory / "data.npz"
@@ -591,7 +591,7 @@ def test_data_do_not_match_the_package(job, packages):
 
 
 def test_dataset_without_valid_targets(job, packages):
-    """In a package whose loss is a mean over samples, all of which counted in its example."""
+    """With a loss that is a mean over samples, all of which had targets in the example batch."""
     use(job, packages["mlp"], "mlp")
     labels = numpy.zeros(48, numpy.int64)
     labels[30] = -100
@@ -603,7 +603,7 @@ def test_dataset_without_valid_targets(job, packages):
 
 
 @pytest.mark.parametrize("label", [10, -1])
-def test_a_label_outside_of_the_classes(job, packages, label):
+def test_label_out_of_range(job, packages, label):
     """In training and in evaluation."""
     use(job, packages["mlp"], "mlp")
     labels = numpy.zeros(48, numpy.int64)
@@ -615,7 +615,7 @@ def test_a_label_outside_of_the_classes(job, packages, label):
         assert ended.err.splitlines()[0].endswith(f"mlp.ls2: 'label' has {label}, but the model has 10 classes: 0 to 9 are valid")
 
 
-def test_a_token_outside_of_the_vocabulary(job, packages, texts):
+def test_token_out_of_range(job, packages, texts):
     """If the loss does not check it, the model's embedding reports it, in training and in evaluation."""
     use(job, packages["gpt2"], "gpt2", texts)
     known = numpy.load(texts)
@@ -728,7 +728,7 @@ def test_file_is_not_python(capsys, tmp_path):
 
 
 def test_seed_applies_only_to_make_model(capsys, tmp_path):
-    """Independent of random numbers drawn by the file before."""
+    """Independent of random numbers that the file drew before."""
     torch.manual_seed(5)
     number = torch.rand(()).item()
     source = tmp_path / "models" / "drawing.py"
@@ -851,7 +851,7 @@ def test_changes_that_affect_the_code_trigger_recompilation(tmp_path, compiled_b
     assert len(compiled_before) == 6
 
 
-def test_a_damaged_cache_is_not_used(tmp_path, compiled_before):
+def test_a_corrupt_cache_is_not_used(tmp_path, compiled_before):
     from lockstep.code_cache import cache_folder
 
     first = compile_digits(tmp_path)
@@ -936,7 +936,7 @@ def test_no_space_for_the_package(capsys, job, disk, compiled_before):
 
 
 def test_concurrent_writers_of_one_package(tmp_path):
-    """They do not interfere, and leftovers do not block them."""
+    """They do not interfere, and are not blocked by leftovers."""
     from lockstep.packing import write_package
 
     out = tmp_path / "model.ls2"
@@ -949,8 +949,8 @@ def test_concurrent_writers_of_one_package(tmp_path):
     assert (tmp_path / "model.ls2.part").read_bytes() == b"of another"
 
 
-# Of what g++ knows of these processors: its own names for what /proc/cpuinfo lists otherwise, and what it never uses
-# by itself, or every processor of 64 bits has.
+# Macros of g++ for these processors that are excluded: those with another name in /proc/cpuinfo, those that g++ never uses
+# by itself, and those that every 64-bit processor has.
 PROCESSORS = ("haswell", "sapphirerapids", "tigerlake", "alderlake", "znver3", "bdver4")
 OTHERWISE = {"bmi": "bmi1", "lzcnt": "abm", "pclmul": "pclmulqdq", "rdrnd": "rdrand", "sha": "sha_ni"}
 NEVER_USED = set("""cldemote clflushopt clzero crc32 enqcmd fsgsbase hreset kl lahf_sahf lwp movdir64b movdiri mwaitx pconfig pku
@@ -964,7 +964,7 @@ def macros_of(processor):
     return {name.strip("_").lower() for name in names if name.isupper()}
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="g++ of another architecture knows no x86")
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="g++ of another architecture does not support x86")
 def test_package_records_all_required_instruction_sets():
     from lockstep.packing import X86_FLAGS
 
@@ -976,7 +976,7 @@ def test_package_records_all_required_instruction_sets():
         assert not missing, processor
 
 
-def test_the_help_names_every_option():
+def test_help_lists_every_option():
     text = subprocess.run([COMPILE, "--help"], capture_output=True, text=True, check=True, timeout=TIMEOUT_S, env=os.environ).stdout
     for option in ("--loss", "--batch", "--set", "--ranks", "--out", "--dynamic-batch", "--segments", "--precision", "--device",
                    "--threads", "--seed", "--no-cache"):

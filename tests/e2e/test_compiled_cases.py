@@ -1,6 +1,6 @@
 """Small models of every kind are compiled and train as in Python, or are rejected immediately with the reason and a workaround.
 
-The short form is a handful of them; LOCKSTEP_COMPILE_CASES=all, or a part of the names, takes more.
+By default a few of them; LOCKSTEP_COMPILE_CASES=all, or a part of the names, selects others.
 """
 
 import os
@@ -56,7 +56,7 @@ def data_of(case):
 
 
 def compiled(case, out):
-    """The lines that were reported."""
+    """Returns the reported lines."""
     lines = []
     batch = {name: tensor[: case.batch] for name, tensor in data_of(case).items()}
     compile_step(build(case), case.loss, batch, out, report=lines.append, **case.options)
@@ -64,7 +64,7 @@ def compiled(case, out):
 
 
 def eager_loss(case, model, batch):
-    """A mean over samples or, of text, over tokens."""
+    """The mean over samples or, for text, over tokens."""
     if case.loss == "model":
         return model(**batch).loss
     if callable(case.loss):
@@ -142,7 +142,7 @@ def test_trains_like_python(job, capfd, name):
     assert trained == pytest.approx(losses, rel=case.tolerance)
     assert evaluated == pytest.approx(evaluation, rel=case.tolerance)
     loaded = build(case)
-    load_model(loaded, last_weights(run_dir))  # strictly, whatever names tied weights have
+    load_model(loaded, last_weights(run_dir))  # strict, whatever names tied weights have
     for key, tensor in loaded.state_dict().items():
         largest = max(weights[key].double().abs().max().item(), 1e-3)
         assert (tensor.double() - weights[key].double()).abs().max().item() <= 10 * case.tolerance * largest, key

@@ -36,13 +36,13 @@ def test_disk_fills_up_during_training(job, disk, ranks):
     overrides = [f"run.dir={disk.path}/runs", "model.hidden=[64]", *every_step]
     ended = job.run(*overrides, ranks=ranks)
     assert ended.code == 75, ended.err
-    told = error_lines(ended, ranks)
-    assert any("No space left on device" in line and "checkpoints" in line for line in told)
+    reported = error_lines(ended, ranks)
+    assert any("No space left on device" in line and "checkpoints" in line for line in reported)
     run_dir = next((disk.path / "runs").iterdir())
     saved = checkpoints(run_dir)
     assert len(saved) >= 2
     names = {path.name for path in (run_dir / "checkpoints").iterdir()}
-    assert names == {str(step) for step in saved}, "half a checkpoint was left"
+    assert names == {str(step) for step in saved}, "a partial checkpoint was left"
     job.runs = disk.path / "runs"
     assert [entry["state"] for entry in job.list()] == ["failed"]
 
@@ -57,7 +57,7 @@ def test_disk_fills_up_during_training(job, disk, ranks):
 
 @pytest.mark.parametrize("backend, ranks", [("auto", 2), ("gloo", 3)])
 def test_rank_that_failed_on_the_full_disk_is_named(job, disk, backend, ranks):
-    """No space even for the error file of the rank that failed: its peers only see that it is gone."""
+    """Without space even for the error file of the failed rank: its peers only detect that it is gone."""
     disk.mount("size=12m")
     overrides = [f"run.dir={disk.path}/runs", "checkpoint.every=20 steps", "train.epochs=1000", "checkpoint.async=false"]
     overrides.append(f"distributed.backend={backend}")
@@ -68,17 +68,17 @@ def test_rank_that_failed_on_the_full_disk_is_named(job, disk, backend, ranks):
         disk.fill()
         return started.poll() is not None
 
-    wait_until(has_ended_on_a_full_disk, TIMEOUT_S, "no restart is left")
+    wait_until(has_ended_on_a_full_disk, TIMEOUT_S, "all restarts are used up")
     ended = finish(started)
     assert ended.code == 75, ended.err
     named = re.findall(r"rank (\d) \(of \d\) failed first: .*\n  (.*)", ended.err)
     assert [rank for rank, _ in named] == ["0"] * 6, ended.err
-    assert all("No space left on device" in said for _, said in named)
+    assert all("No space left on device" in text for _, text in named)
 
 
 @contextlib.contextmanager
 def logging_on_a_full_disk(job, disk):
-    """A run that has logged steps when its disk becomes full: its process, and the file of what it prints."""
+    """A run that has logged steps when its disk becomes full: its process, and the file with its output."""
     disk.mount("size=3m")
     job.runs = disk.path / "runs"
     job.config["run"]["dir"] = str(job.runs)
@@ -90,7 +90,7 @@ def logging_on_a_full_disk(job, disk):
         started = job.start(stdout=out)
         wait_until(lambda: "step" in printed.read_text(), TIMEOUT_S, "a step")
         disk.fill()
-        wait_until(lambda: "records are kept in memory" in printed.read_text(), TIMEOUT_S, "the line that logging has begun to wait")
+        wait_until(lambda: "records are kept in memory" in printed.read_text(), TIMEOUT_S, "the message that logging waits")
         yield started, printed
 
 
@@ -98,11 +98,11 @@ def test_temporarily_full_disk_loses_no_record(job, disk):
     with logging_on_a_full_disk(job, disk) as (started, printed):
         assert "cannot reserve" in printed.read_text() and "No space left on device" in printed.read_text()
         disk.make_room()
-        wait_until(lambda: "there is room again" in printed.read_text(), TIMEOUT_S, "the second word")
+        wait_until(lambda: "the disk has space again" in printed.read_text(), TIMEOUT_S, "the message that there is space again")
         job.query("stop", job.only_run().name)
         assert finish(started).code == 0
     text = printed.read_text()
-    assert "nothing was lost" in text and "not kept" not in text
+    assert "no record was dropped" in text and "not written" not in text
     (entry,) = job.list()
     assert entry["state"] == "finished"
     steps = [step for step, _ in job.series(entry["id"], "train/loss")]
@@ -113,7 +113,7 @@ def test_outcome_is_recorded_on_a_full_disk(job, disk):
     with logging_on_a_full_disk(job, disk) as (started, printed):
         started.terminate()
         ended = finish(started)
-    assert ended.code == 75 and "No space left on device" in ended.err  # its checkpoint has no room
+    assert ended.code == 75 and "No space left on device" in ended.err  # there is no space for its checkpoint
     (entry,) = job.list()
     assert (entry["state"], entry["exit"]) == ("failed", 75)
 

@@ -1,4 +1,4 @@
-"""`lockstep doctor`: reports that a machine can train, and explains each problem."""
+"""`lockstep doctor`: checks whether a machine can train, and explains each problem."""
 
 import json
 import os

@@ -18,7 +18,7 @@ STEPS = 2000
 GRACE_S = 30  # --stop-grace
 # Some seconds of training, with a checkpoint every few steps.
 LONG = [f"train.max_steps={STEPS}", "train.epochs=1000", "checkpoint.every=10 steps"]
-# The first one is there long before the last, however quick the steps are.
+# The first one is written long before the last, however fast the steps are.
 LONG += ["checkpoint.async=false"]
 LONG += ["train.eval_every=1000 epochs"]
 # Test hosts share memory, through which ranks could communicate without the network.
@@ -91,7 +91,7 @@ def test_other_failures_are_retried(job, end):
 
 def test_signal_prevents_restarts(job):
     """SIGTERM while the ranks of a failed attempt are still being stopped."""
-    # Rank 1 fails once rank 0, which writes once its output is read, can no longer be stopped by SIGTERM.
+    # Rank 0 ignores SIGTERM and then writes to a FIFO, on which rank 1 waits before it fails.
     script = 'trap "" TERM; if [ $RANK = 1 ]; then read x < ready; exit 9; fi; '
     script += "echo > ready; touch here; while true; do read x < fifo; done"
     for name in ("ready", "fifo"):
@@ -109,7 +109,7 @@ def test_signal_prevents_restarts(job):
 # Two hosts
 
 
-def test_a_killed_worker_on_another_host(job, cluster, undisturbed):
+def test_killed_worker_on_another_host(job, cluster, undisturbed):
     cluster.start_all(*LONG, options=["--max-restarts", 1])
     cluster.wait_for_checkpoint()
     cluster.kill_rank(cluster.hosts[1])
@@ -120,7 +120,7 @@ def test_a_killed_worker_on_another_host(job, cluster, undisturbed):
     assert_each_step_once(job, cluster.run_dir())
 
 
-def test_a_killed_launcher_is_replaced(cluster, undisturbed):
+def test_killed_launcher_is_replaced(cluster, undisturbed):
     """Both nodes are needed: the other one waits for a replacement."""
     alpha, beta = cluster.hosts
     cluster.start_all(*LONG, options=["--max-restarts", 1])
@@ -166,7 +166,7 @@ def test_uneven_batches_on_remaining_nodes(job, cluster, tmp_path):
 
 
 def test_remaining_nodes_continue(job, cluster, tmp_path):
-    """1:2 nodes; one loses power: nothing closes its connections."""
+    """1:2 nodes; one loses power, so its connections are not closed."""
     alpha, beta = cluster.hosts
     even = "data.train.limit=1008"  # no sample is repeated, on one rank or on two
     cluster.start_all(*LONG, NETWORK, even, nodes="1:2", options=["--max-restarts", 1], conf="last_call_timeout=5")
@@ -232,15 +232,15 @@ def test_new_node_joins_at_the_next_restart(job, cluster):
     alpha, beta = cluster.hosts
     options = ["--max-restarts", 1]
     endless = [*LONG, "train.max_steps=1000000", "train.epochs=1000000"]
-    said = job.directory / "alpha.err"
-    with open(said, "w") as file:
+    log = job.directory / "alpha.err"
+    with open(log, "w") as file:
         cluster.streams = {"stderr": file}
         cluster.start(alpha, *endless, nodes="1:2", options=options)
     cluster.streams = {}
     cluster.wait_for_checkpoint()
     cluster.start(beta, *endless, nodes="1:2", options=options)
     joined = f"beta ({beta.address}) joined: it takes part from the next restart"
-    wait_until(lambda: joined in said.read_text(), TIMEOUT_S, "beta has joined")
+    wait_until(lambda: joined in log.read_text(), TIMEOUT_S, "beta has joined")
     assert not cluster.ranks_on(beta)
     cluster.kill_rank(alpha)
     reached = checkpoints(cluster.run_dir())[-1]
@@ -248,7 +248,7 @@ def test_new_node_joins_at_the_next_restart(job, cluster):
     cluster.wait_for_checkpoint(reached)
     job.query("stop", cluster.run_dir().name)
     first, second = cluster.finish(alpha), cluster.finish(beta)
-    assert (first.code, second.code) == (0, 0), said.read_text() + second.err
+    assert (first.code, second.code) == (0, 0), log.read_text() + second.err
     assert job.list()[0]["world_size"] == 2
 
 
@@ -268,8 +268,8 @@ def test_short_network_outage_is_harmless(cluster, undisturbed):
 def test_silent_node_is_reported_without_blaming_its_ranks(job, cluster):
     """The last known state of its ranks is not a reason to blame one."""
     alpha, beta = cluster.hosts
-    said = job.directory / "alpha.err"
-    with open(said, "w") as file:
+    log = job.directory / "alpha.err"
+    with open(log, "w") as file:
         cluster.streams = {"stderr": file}
         # Outside of steps, e.g. in a checkpoint, ranks wait longer before a hang is reported.
         endless = [NETWORK, "train.epochs=1000000", "train.eval_every=1000000 epochs", "checkpoint.every=1000000 epochs"]
@@ -277,8 +277,8 @@ def test_silent_node_is_reported_without_blaming_its_ranks(job, cluster):
     wait_until(lambda: any(step > 100 for step, _ in steps_of(job)), TIMEOUT_S, "100 steps")
     cluster.network.cut(beta)
     try:
-        wait_until(lambda: "the other ranks have waited" in said.read_text(), TIMEOUT_S, "a word")
-        text = said.read_text()
+        wait_until(lambda: "the other ranks have waited" in log.read_text(), TIMEOUT_S, "the report")
+        text = log.read_text()
     finally:
         cluster.network.restore(beta)
     assert "no message from beta for" in text
@@ -301,7 +301,7 @@ def test_disconnected_node_rejoins(cluster, undisturbed):
 
 
 def test_stopped_host_rejoins(cluster, undisturbed):
-    """SIGSTOP of its launcher and rank: it is silent, and the job cannot end without it."""
+    """SIGSTOP of its launcher and rank: it stops responding, and the job cannot finish without it."""
     alpha, beta = cluster.hosts
     cluster.start_all(*LONG, options=["--max-restarts", 1])
     cluster.wait_for_checkpoint()
@@ -326,7 +326,7 @@ def test_coordinator_node_dies(job, cluster):
     assert ended.code == 75
     assert f"lost alpha ({alpha.address}:29400), which serves the rendezvous: the connection" in ended.err
     assert cluster.finish(alpha).code == -signal.SIGKILL
-    wait_until(lambda: not processes.ranks_of(job.directory), GONE_S, "no rank is left")
+    wait_until(lambda: not processes.ranks_of(job.directory), GONE_S, "every rank is gone")
     run = job.only_run().name
     cluster.start_all(*LONG, options=["--resume", run])
     assert [cluster.finish(host).code for host in cluster.hosts] == [0, 0]

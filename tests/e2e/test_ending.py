@@ -82,10 +82,10 @@ def test_stopped_on_request(job, ranks):
     planned = {"steps": 21 * 100_000, "epochs": 100_000}
     assert (running["state"], running["planned"]) == ("running", planned)
     for pid in [started.pid, *ranks_of(job.directory).values()]:
-        os.kill(pid, signal.SIGPIPE)  # as when a connection broke: no reason to die
-    asked = processes.run([LOCKSTEP, "runs", "stop", run_id, "--dir", job.runs, "--reason", "enough"],
-                          job.directory)
-    assert asked.code == 0, asked.err
+        os.kill(pid, signal.SIGPIPE)  # as after a broken connection; must be ignored
+    stopped = processes.run([LOCKSTEP, "runs", "stop", run_id, "--dir", job.runs, "--reason", "enough"],
+                            job.directory)
+    assert stopped.code == 0, stopped.err
     ended = processes.finish(started)
     assert ended.code == 0, ended.err
     assert "stopped on request after step" in ended.out and "enough" in ended.out
@@ -103,7 +103,7 @@ def test_stopped_on_request(job, ranks):
 
 
 def test_signal_during_long_evaluation(job):
-    """Not after it: some evaluations take longer than 30 seconds of grace."""
+    """The evaluation is canceled: some take longer than a grace period of 30 s."""
     evaluation = ["train.eval_every=1 step", "data.eval_batch_size=1", "data.eval.split=train",
                   "data.eval.limit=60000", "train.epochs=3", "train.log_every=1 step"]
     started = job.start(*evaluation, ranks=2)
@@ -174,15 +174,15 @@ def test_evaluation_after_resume_is_recorded_once_despite_kills(job):
     assert [step for step, _ in job.series(run_dir.name, "eval/loss")] == list(range(1, stopped_at + 3))
 
 
-@pytest.mark.parametrize("override, said", [
+@pytest.mark.parametrize("override, text", [
     ("train.early_stop={patience: 2, metric: accurcy}", "did you mean 'accuracy'"),
     ("train.early_stop={patience: 0}", "train.early_stop.patience"),
     ("train.early_stop={patience: 2, mode: least}", "valid: min, max"),
 ])
-def test_early_stop_bad_input(job, override, said):
+def test_early_stop_bad_input(job, override, text):
     ended = job.run(override)
     assert ended.code == 78
-    assert said in ended.err, ended.err
+    assert text in ended.err, ended.err
 
 
 def test_step_times_of_all_ranks(job):

@@ -10,10 +10,9 @@ from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
 from conftest import MNIST
 
-# 301 samples in batches of 50: seven batches, which neither 2 nor 3 ranks divide.
+# 301 samples in batches of 50: seven batches, not divisible by 2 or 3 ranks.
 EVALUATION = ["data.eval.limit=301", "data.eval_batch_size=50"]
-# One step too small to change any bit: the weights are those of the initialization on any number of
-# ranks.
+# One step too small to change any bit: the weights are the initial ones on any number of ranks.
 SAME_WEIGHTS = ["train.max_steps=1", "optimizer={name: sgd, lr: 1e-30}"]
 
 
@@ -85,7 +84,7 @@ def test_without_an_evaluation_set(job):
 
 
 def media_of(job, world_size):
-    """{name: [record, ...]} of what one evaluation shows, without its times, and {name: value}; with the run."""
+    """{name: [record, ...]} of the media of one evaluation, without times, and {name: value}; with the run."""
     media = "tracking.media={confusion: true, histograms: true, worst_samples: 4}"
     run_dir = job.train(*SAME_WEIGHTS, *EVALUATION, media, "tracking.sinks=[jsonl]", ranks=world_size)
     shown, values = {}, {}
@@ -158,6 +157,6 @@ def test_evaluation_media_are_the_same_on_3_ranks(job):
     shown, values, _ = media_of(job, 3)
     assert set(shown) == set(alone)
     for name in alone:
-        if name[0] != "histogram":  # the gradients of other batches are others
+        if name[0] != "histogram":  # gradients of different batches differ
             assert shown[name] == alone[name]
     assert values == alone_values

@@ -39,7 +39,7 @@ class Servers:
         self.wandb, self.receiver = stack.enter_context(WandbServer()), stack.enter_context(Receiver())
         targets = {"mlflow": mlflow, "wandb": self.wandb.url, "webhook": self.receiver.host}
         self.proxies = {name: stack.enter_context(FaultProxy(target, down=down)) for name, target in targets.items()}
-        self.in_flight, self.passes_in_the_end = [], False
+        self.in_flight, self.finishes_requests = [], False
         for proxy in self.proxies.values():
             self.watch(proxy.http.RequestHandlerClass)
 
@@ -54,7 +54,7 @@ class Servers:
         handler.do_GET = handler.do_POST = handler.do_PUT = handle
 
     def fail(self, fault):
-        self.passes_in_the_end = fault == "slow"
+        self.finishes_requests = fault == "slow"
         for proxy in self.proxies.values():
             proxy.rule = {"hanging": lambda *_: HANG, "slow": lambda *_: PASS if not proxy.over.wait(0.5) else HANG,
                           "answering 500": lambda *_: 500, "refusing the token": lambda *_: 401}[fault]
@@ -64,7 +64,7 @@ class Servers:
             proxy.rule = lambda *_: PASS
             if proxy.down:
                 proxy.come_up()
-        if self.passes_in_the_end:  # a run that its agent wanted made may still be made after the agent's end
+        if self.finishes_requests:  # the server may create the run after the agent that requested it has exited
             wait_until(lambda: not self.in_flight, TIMEOUT_S, "the requests in flight")
 
     def sinks(self, experiment):
@@ -73,14 +73,14 @@ class Servers:
                 {"name": "webhook", "events": ["alerts", "end"], "timeout": "1 s"}]
 
     def environment(self):
-        """Of a user who has the W&B client installed and is logged in everywhere."""
+        """The environment of a user who has the W&B client installed and is logged in to all servers."""
         return processes.environment(**TOKENS, PATH=os.pathsep.join([str(SOURCE / ".venv" / "bin"), os.environ["PATH"]]),
                                      LOCKSTEP_WEBHOOK_URL=f"{self.proxies['webhook'].url}/services/{SECRET}")
 
 
 def train(job, environment=None):
-    """A run whose sinks fail. It ends in time: after its last record the programs may take FINISH_TIMEOUT_S for the sinks, and
-    for themselves 5 s, or what they took to get there on a machine that is slower than that."""
+    """A run whose sinks fail. It ends in time: after its last record, the programs may take FINISH_TIMEOUT_S for the sinks plus
+    5 s, or, on a slow machine, plus the time up to the last record."""
     begin = time.time()
     ended = processes.finish(job.start(ranks=2, env=environment))
     end = time.time()
@@ -92,7 +92,7 @@ def train(job, environment=None):
 
 
 def problems(run_dir):
-    """{sink: its problem} of those that are not complete, as the agent has noted them so far."""
+    """{sink: problem} of incomplete sinks, as recorded by the agent so far."""
     status = run_dir / "sinks" / "agent-00000.json"
     sinks = json.loads(status.read_text())["sinks"] if status.exists() else []
     return {sink["name"]: sink["problem"] for sink in sinks if not sink["complete"]}
@@ -133,15 +133,15 @@ def check_wandb(server, run_dir, expected):
 def check_webhook(receiver, run_dir):
     alerts = [record["title"] for record in jsonl_records(run_dir, run_dir.name) if record["type"] == "alert"]
     # A message whose response was lost is sent again with the same id (docs/sinks/webhook.md).
-    messages = {body["id"]: body for *_, status, body in receiver.got if status == 200}
+    messages = {body["id"]: body for *_, status, body in receiver.received if status == 200}
     assert alerts and [body.get("title", body["event"]) for body in messages.values()] == [*alerts, "end"]
     assert list(messages) == [f"{run_dir.name}/{i + 1}" for i in range(len(messages))]
 
 
-def check_secrets(job, said):
+def check_secrets(job, output):
     """Neither on the console nor in any file: logs, the resolved config, sinks' files, artifacts."""
     secrets = [SECRET, *TOKENS.values()]
-    assert not [secret for secret in secrets if secret in said]
+    assert not [secret for secret in secrets if secret in output]
     for path in job.directory.rglob("*"):
         content = path.read_bytes() if path.is_file() else b""
         assert not [secret for secret in secrets if secret.encode() in content], f"a secret is in {path}"
@@ -167,18 +167,18 @@ def test_failing_servers(job, mlflow, fault):
         if fault != "slow":
             assert f"lockstep sync {run_dir}" in ended.out
             assert problems(run_dir).keys() >= {"mlflow", "wandb", "webhook"}
-        assert of_jsonl(run_dir, run_dir.name) == expected  # a sink beside them has everything
+        assert of_jsonl(run_dir, run_dir.name) == expected  # a working sink has everything
 
         servers.heal()
-        said = ended.out + ended.err
+        output = ended.out + ended.err
         for _ in range(2):
             done = sync(job, run_dir, environment)
             assert "mlflow: complete" in done.out and "wandb: complete" in done.out and "webhook: complete" in done.out
-            said += done.out + done.err
+            output += done.out + done.err
         check_mlflow(mlflow, experiment, run_dir, expected)
         check_wandb(servers.wandb, run_dir, expected)
         check_webhook(servers.receiver, run_dir)
-        check_secrets(job, said)
+        check_secrets(job, output)
 
 
 def test_full_disk_of_sinks(job, nothing_keeps_running):
@@ -194,7 +194,7 @@ def test_full_disk_of_sinks(job, nothing_keeps_running):
         environment = processes.environment(WANDB_DIR=str(disk.path))
         ended, run_dir = train(job, environment)
         assert f"lockstep sync {run_dir}" in ended.out
-        # An agent without CPU time has not tried yet.
+        # An agent without CPU time has not tried to write yet.
         full = "No space left on device"
         wait_until(lambda: any(full in problem for problem in problems(run_dir).values()), TIMEOUT_S, "the problem of a sink")
         (disk.path / "filler").unlink()
@@ -222,19 +222,19 @@ def test_secret_in_run_file_is_rejected_before_it_is_recorded(job, sink, key, ur
     job.write()
     ended = job.run()
     assert ended.code == 78
-    assert "holds a secret" in ended.err and f"tracking.sinks[1].{key}" in ended.err
+    assert "contains a secret" in ended.err and f"tracking.sinks[1].{key}" in ended.err
     assert KEY not in ended.err + ended.out
     assert not job.runs.exists()
 
 
 def cpu_seconds(pid):
-    """Of a process and those that it started and reaped."""
+    """CPU time of a process and its reaped children."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def test_agent_with_failing_sinks_uses_little_cpu(job, mlflow):
-    """CPU time of the agent itself, which also runs at low priority."""
+    """Measures the agent only; it also runs at low priority."""
     with contextlib.ExitStack() as stack:
         servers = Servers(stack, mlflow, down=True)
         job.config["tracking"] = {"sinks": ["console", *servers.sinks("idle")], "finish_timeout": "1 ms", "upload_timeout": "1 s",
@@ -260,4 +260,4 @@ def test_agent_with_failing_sinks_uses_little_cpu(job, mlflow):
             shares.append((cpu_seconds(agent) - before) / (time.monotonic() - begin))
         started.terminate()
         assert processes.finish(started).code == 143
-        assert min(shares) < 0.02, f"{shares} of a processor"
+        assert min(shares) < 0.02, f"{shares} of a CPU"

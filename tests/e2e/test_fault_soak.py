@@ -1,8 +1,8 @@
 """Random faults on three hosts, one after another: no run is corrupted, and no process or file is left.
 
-LOCKSTEP_SOAK_FAULTS (10, one of each kind) and LOCKSTEP_SOAK_SEED (1) say how many and which. What is done to whom depends on
-the seed and the number of the fault alone; all are printed, and LOCKSTEP_SOAK_FIRST=N begins with the N-th again. What ends
-a launcher is followed by a new one with the same command, as a scheduler does.
+LOCKSTEP_SOAK_FAULTS (default 10, one of each kind) sets their number, LOCKSTEP_SOAK_SEED (1) their choice. Each fault depends
+only on the seed and its number; all are printed, and LOCKSTEP_SOAK_FIRST=N starts again at the N-th. A launcher that exits
+is replaced by a new one with the same command, as by a scheduler.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ FIRST = int(os.environ.get("LOCKSTEP_SOAK_FIRST", "0"))
 HOSTS = 3
 STEPS = 1500
 FAULTS_OF_A_RUN = 5
-RUN_S = 120  # in which each part of a run must be over: progress to the next fault, and the end
+RUN_S = 120  # limit for each part of a run: progress to the next fault, and the end
 FULL = "No space left on device"
 OVERRIDES = [f"train.max_steps={STEPS}", "train.epochs=1000", "checkpoint.every=10 steps"]
 OVERRIDES += ["train.eval_every=1000 epochs", "distributed.timeout=10 s",
@@ -89,12 +89,12 @@ def host_stopped(cluster, host, rng):
 
 def disk_filled(cluster, host, rng):
     """The disk is full for the next checkpoint, until a launcher has reported it and space is freed."""
-    already = cluster.supervised.said().count(FULL)
+    already = cluster.supervised.output().count(FULL)
 
     def is_named():
         cluster.disk.fill()
         cluster.supervised.is_over()
-        return cluster.supervised.said().count(FULL) > already
+        return cluster.supervised.output().count(FULL) > already
 
     try:
         wait_until(is_named, RUN_S, "a launcher names the full disk")
@@ -110,12 +110,12 @@ def link_cut(cluster, host, rng):
 
 
 def bit_flipped(cluster, host, rng):
-    """In a file of the last checkpoint, which is read next: the one before it is taken."""
+    """In a file of the last checkpoint, which is read next: the previous one is used."""
     number, place = rng.random(), rng.random()
     found = cluster.job.runs / "soak" / "checkpoints"
     cluster.supervised.wait_for(lambda: len(checkpoints(found.parent)) >= 2, "two checkpoints")
     pids = list(processes.ranks_of(cluster.job.directory).values())
-    for pid in pids:  # nothing is written meanwhile
+    for pid in pids:  # so that nothing is written
         kill_unless_gone(pid, signal.SIGSTOP)
     steps = checkpoints(found.parent)
     if len(steps) >= 2:
@@ -163,22 +163,22 @@ def fault(number):
 class Supervised:
     """A job whose launchers are restarted when they exit before it ends."""
 
-    def __init__(self, cluster, story):
+    def __init__(self, cluster, history):
         self.cluster = cluster
         self.done = set()
-        self.story = story
+        self.history = history
         self.errors = {}  # output of each launcher, in a file: it can be read while they run
 
     def start(self, host):
-        file = self.cluster.job.directory / f"{host.name}-{len(self.story)}.err"
+        file = self.cluster.job.directory / f"{host.name}-{len(self.history)}.err"
         self.errors[host.name] = file
         with open(file, "w") as err:
             self.cluster.streams = {"stderr": err}
             self.cluster.start(host, *OVERRIDES, options=OPTIONS, conf="keep_alive_interval=0.4")
 
-    def said(self):
-        """By all launchers so far."""
-        return "\n".join([*self.story, *(file.read_text() for file in self.errors.values())])
+    def output(self):
+        """The output of all launchers so far."""
+        return "\n".join([*self.history, *(file.read_text() for file in self.errors.values())])
 
     def is_over(self):
         """Checks every launcher once."""
@@ -187,20 +187,20 @@ class Supervised:
             if host.name in self.done or process.poll() is None:
                 continue
             code, err = processes.finish(process, GONE_S).code, self.errors.pop(host.name).read_text()
-            self.story.append(f"{host.name}: {code}: {err}")
+            self.history.append(f"{host.name}: {code}: {err}")
             if code == 0:
-                assert last_checkpoint(self.cluster.job) == STEPS, f"{host.name} ended before the run; {self.story}"
+                assert last_checkpoint(self.cluster.job) == STEPS, f"{host.name} exited before the run was over; {self.history}"
                 self.done.add(host.name)
                 continue
-            assert code in (75, -signal.SIGKILL), self.story
-            if code == 75:  # it names a rank, a node, the node that serves, or the disk
+            assert code in (75, -signal.SIGKILL), self.history
+            if code == 75:  # it names a rank, a node, the coordinator, or the disk
                 named = ("rank ", "node ", "which serves the rendezvous", "the rendezvous at", FULL)
-                assert any(word in err for word in named), self.story
+                assert any(word in err for word in named), self.history
             self.start(host)
         return len(self.done) == len(self.cluster.hosts)
 
     def wait_for(self, condition, what):
-        wait_until(lambda: self.is_over() or condition(), RUN_S, f"{what}; {self.story}")
+        wait_until(lambda: self.is_over() or condition(), RUN_S, f"{what}; {self.history}")
 
 
 def last_checkpoint(job):
@@ -220,8 +220,8 @@ def shared_memory():
     return set(Path("/dev/shm").iterdir())
 
 
-def run_with_faults(job, network, first, last, story):
-    """Adds to `story` what happens; returns the number of the fault that is next."""
+def run_with_faults(job, network, first, last, history):
+    """Appends the events to `history`; returns the number of the next fault."""
     segments = shared_memory()
     cluster = Cluster(job, network, HOSTS)
     cluster.disk = Disk(job.directory / "disk")
@@ -230,26 +230,26 @@ def run_with_faults(job, network, first, last, story):
     job.config["run"]["dir"] = str(job.runs)
     # Test hosts share memory, through which ranks could communicate without the network, with the same bits.
     job.config["distributed"]["backend"] = backend = ("gloo", "shm")[first // FAULTS_OF_A_RUN % 2]
-    story.append(f"backend {backend}")
+    history.append(f"backend {backend}")
     job.write()
-    supervised = cluster.supervised = Supervised(cluster, story)
+    supervised = cluster.supervised = Supervised(cluster, history)
     number = first
     try:
         for host in cluster.hosts:
             supervised.start(host)
         while number < last:
             reached = last_checkpoint(job)
-            supervised.wait_for(lambda: last_checkpoint(job) > reached, f"progress beyond {reached}")
+            supervised.wait_for(lambda: last_checkpoint(job) > reached, f"progress after step {reached}")
             if supervised.done:
                 break
             kind, rng = fault(number)
             host = rng.choice(cluster.hosts)
             wait(rng.uniform(0, 0.2))
-            story.append(f"fault {number}: {kind.__name__} on {host.name} at step {last_checkpoint(job)}")
+            history.append(f"fault {number}: {kind.__name__} on {host.name} at step {last_checkpoint(job)}")
             kind(cluster, host, rng)
             number += 1
         supervised.wait_for(lambda: False, "the end")
-        wait_until(lambda: not any(host.pids() for host in cluster.hosts), GONE_S, "no process is left")
+        wait_until(lambda: not any(host.pids() for host in cluster.hosts), GONE_S, "every process is gone")
         assert not any(listening(host) for host in cluster.hosts)
         assert shared_memory() <= segments
         verify(job)
@@ -290,11 +290,11 @@ def test_random_faults(tmp_path):
             directory.mkdir()
             job = Job(directory)
             job.undisturbed = expected
-            begin, story = time.monotonic(), []
+            begin, history = time.monotonic(), []
             try:
-                number = run_with_faults(job, network, number, min(last, number + FAULTS_OF_A_RUN), story)
+                number = run_with_faults(job, network, number, min(last, number + FAULTS_OF_A_RUN), history)
             finally:
                 seconds = time.monotonic() - begin
-                print(f"seed {SEED}, up to fault {number} of {last}, {seconds:.0f} s:", *story, sep="\n  ", flush=True)
+                print(f"seed {SEED}, up to fault {number} of {last}, {seconds:.0f} s:", *history, sep="\n  ", flush=True)
     finally:
         network.close()

@@ -29,7 +29,7 @@ def values(job, metric):
 
 
 def test_the_recipe_learns_the_bible(job):
-    """As its comments and docs/training.md say: tokenize, train, and the loss falls."""
+    """As described in its comments and docs/training.md: tokenize, train, and the loss falls."""
     folder = job.directory / "text"
     command = [BIN / "lockstep-data", "tokenize", "--bytes", "--eval", 0.1, "--out", folder, BIBLE]
     ended = run(command, job.directory)

@@ -11,7 +11,7 @@ import processes
 from safetensors_file import assert_same_bits, last_weights
 from test_predictions import predicted
 
-pytestmark = pytest.mark.skipif(not Path("/dev/nvidiactl").exists(), reason="there is no NVIDIA GPU on this machine")
+pytestmark = pytest.mark.skipif(not Path("/dev/nvidiactl").exists(), reason="no NVIDIA GPU on this machine")
 
 COMPILE = Path(sys.executable).parent / "lockstep-compile"
 GPU = ["distributed.device=cuda", "train.log_every=1 step", "train.max_steps=40", "train.epochs=2"]
@@ -25,7 +25,7 @@ WAYS = {
     "clipped": ["train.clip_grad_norm=0.5"],
     "averaged weights": ["train.ema.decay=0.9"],
 }
-TOLERANCE = 2e-3  # of losses: sums in another order, for 40 steps
+TOLERANCE = 2e-3  # of losses, for 40 steps: sums are computed in a different order
 
 
 def losses(job, run_dir):
@@ -33,7 +33,7 @@ def losses(job, run_dir):
 
 
 def train_with_graph(job, *overrides):
-    """And does replay."""
+    """Trains, and checks that a graph was used."""
     before = set(job.runs.glob("*"))
     ended = job.run(*overrides, "train.cuda_graph=true")
     assert ended.code == 0 and ended.err == "", ended.err

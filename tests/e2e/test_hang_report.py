@@ -35,7 +35,7 @@ def read_until(process, stream, pattern, timeout):
 
 
 NAMED_S = 5  # from the start of a hang until the launcher has reported the rank
-TRIES = 3  # the best counts, since other load only adds to it
+TRIES = 3  # the best one counts, since other load only adds to it
 
 
 def named(start, pattern):
@@ -70,8 +70,8 @@ def test_rank_sleeping_in_its_data_loader(tmp_path):
     assert ended.code == 75
     text += ended.err
     warned = float(re.search(r"warning: rank 1 .*keeps the others waiting for ([0-9.]+) s", text)[1])
-    gives_up = re.search(r"error: rank 1 .*keeps the others waiting for ([0-9.]+) s.*give up after 8 s", text)
-    assert float(gives_up[1]) > warned, "the seconds are those of now"
+    failure = re.search(r"error: rank 1 .*keeps the others waiting for ([0-9.]+) s.*give up after 8 s", text)
+    assert float(failure[1]) > warned, "the seconds are current"
     report = "rank 1 (of 2) kept the others waiting until they gave up after 8 s\n  it was at step 3 of 5, waiting for data"
     assert report in text, "the final report names the culprit too"
     dump = max(tmp_path.glob("logs*/attempt_0/hang.txt")).read_text()
@@ -110,7 +110,7 @@ def test_rank_skips_a_collective(tmp_path):
 
 
 def test_rank_skips_a_collective_over_a_network(tmp_path):
-    """Ranks wait in Gloo; the launcher reports for what."""
+    """Ranks wait in Gloo; the launcher reports which operation they wait for."""
     started, text = named(launch(tmp_path, "skip", backend="gloo"), "warning: (.*\n){3}")
     assert "they are in different operations" in text
     assert "rank 0: step 5 of 5, backward: in all_reduce 'gradients' of Float [1000]" in text
@@ -135,8 +135,8 @@ def start_and_step_on(job, *overrides):
     return started
 
 
-def test_a_stopped_trainer(job):
-    """The process cannot answer; the kernel reports that it is stopped. It continues after SIGCONT."""
+def test_stopped_trainer_is_reported(job):
+    """The process cannot respond; the kernel reports that it is stopped. It continues after SIGCONT."""
     started = start_and_step_on(job)
     rank = ranks_of(job.directory)[1]
     os.kill(rank, signal.SIGSTOP)

@@ -1,4 +1,4 @@
-"""Training on a folder of images: the recipe, resume on another number of ranks, damaged files, data inspection."""
+"""Training on a folder of images: the recipe, resume on another number of ranks, corrupt files, data inspection."""
 
 import io
 import json
@@ -18,7 +18,7 @@ CLASSES = ["circle", "square", "stripes"]
 
 
 def draw(kind, rng):
-    """A shape somewhere on a noisy ground: colors say nothing about the class."""
+    """A shape at a random place on a noisy background: colors are independent of the class."""
     color, ground = [tuple(rng.randrange(256) for _ in range(3)) for _ in range(2)]
     while math.dist(color, ground) < 150:
         color = tuple(rng.randrange(256) for _ in range(3))
@@ -79,7 +79,7 @@ def images(job, photos):
 
 def test_the_recipe_learns(images):
     run_dir = images.train("train.epochs=25", "train.eval_every=25 epochs")
-    assert images.series(run_dir.name, "eval/accuracy")[-1][1] > 0.55  # a guess gives 0.33
+    assert images.series(run_dir.name, "eval/accuracy")[-1][1] > 0.55  # chance level is 0.33
     waited = images.series(run_dir.name, "data/wait_s")
     assert len(waited) == 225 and all(value >= 0 for _, value in waited)
 
@@ -92,7 +92,7 @@ def test_same_weights_for_any_number_of_workers(images):
 
 def test_resume_mid_epoch_on_other_ranks_loses_no_sample(images):
     """The loss of a step depends on its samples and on their augmentation: the series continue identically."""
-    still = ["optimizer={name: sgd, lr: 1.0e-30}", "train.epochs=2"]  # weights stay, so that losses compare
+    still = ["optimizer={name: sgd, lr: 1.0e-30}", "train.epochs=2"]  # constant weights, so that losses can be compared
     whole = images.series(images.train(*still).name, "train/loss")
     stopped = images.train(*still, "train.max_steps=5")
     ended = images.run(*still, ranks=2, options=["--resume", stopped.name])
@@ -107,8 +107,8 @@ def test_class_balanced_sampling(images):
     assert len(images.series(run_dir.name, "train/loss")) == 18
 
 
-def test_damaged_file_is_named_in_the_error(images, tmp_path):
-    folder = tmp_path / "damaged"
+def test_corrupt_file_is_named_in_the_error(images, tmp_path):
+    folder = tmp_path / "corrupt"
     for number, kind in enumerate(CLASSES):
         save(draw(kind, random.Random(number)), folder / kind / "a", 1)
     stream = io.BytesIO()
@@ -118,12 +118,12 @@ def test_damaged_file_is_named_in_the_error(images, tmp_path):
     assert ended.code == 78
     lines = [line for line in ended.err.splitlines() if line.strip()]
     assert len(lines) == 1, ended.err
-    assert "data.train: batch " in lines[0] and "circle/cut.jpg" in lines[0] and "damaged JPEG" in lines[0]
+    assert "data.train: batch " in lines[0] and "circle/cut.jpg" in lines[0] and "corrupt JPEG" in lines[0]
 
 
 @pytest.mark.parametrize("ranks", [None, 2])
-def test_damaged_files_are_skipped_up_to_a_limit(images, tmp_path, ranks):
-    folder = tmp_path / "some damaged"
+def test_corrupt_files_are_skipped_up_to_a_limit(images, tmp_path, ranks):
+    folder = tmp_path / "some corrupt"
     for number in range(36):
         save(draw(CLASSES[number % 3], random.Random(number)), folder / CLASSES[number % 3] / str(number), number)
     for name in ("cut", "empty"):
@@ -153,7 +153,7 @@ def test_missing_or_unreadable_file_is_named(images, tmp_path):
         save(draw(kind, random.Random(number)), folder / kind / "a", 1)
     (folder / "circle" / "link.jpg").symlink_to(folder / "circle" / "a.jpg")
     os.chmod(folder / "square" / "a.jpg", 0)
-    if os.geteuid() == 0:  # root may read everything: a directory in its place cannot be read by any user
+    if os.geteuid() == 0:  # root can read every file; a directory in its place is unreadable for any user
         (folder / "square" / "a.jpg").unlink()
         (folder / "square" / "a.jpg").symlink_to("/proc/self/mem")
     ended = images.run(f"data.train.path={folder}", "data.batch_size=2")
@@ -199,7 +199,7 @@ def test_the_recipe_of_handwritten_digits_learns(job):
     assert job.series(run_dir.name, "eval/accuracy")[-1][1] > 0.95
 
 
-def torchvisions_resnet(path, **arguments):
+def make_torchvision_resnet(path, **arguments):
     import torch
     import torchvision
     from safetensors.torch import save_file
@@ -215,12 +215,12 @@ RESNET = "model={name: resnet, depth: 18, classes: 3}"
 
 @pytest.mark.parametrize("ranks", [None, 2])
 def test_torchvision_resnet_learns_other_classes(images, ranks):
-    """Only its new last layer, and what its norms count, differ afterwards."""
+    """Only its new last layer and the statistics of its norms differ afterwards."""
     import torch
     import torchvision
     from safetensors.torch import load_file
 
-    begin = torchvisions_resnet(images.directory / "resnet18.safetensors")
+    begin = make_torchvision_resnet(images.directory / "resnet18.safetensors")
     images.config["train"].update(init_from=str(images.directory / "resnet18.safetensors"), init_except=["fc"],
                                   freeze=["conv1", "bn1", "layer1", "layer2", "layer3", "layer4"], epochs=1)
     images.write()
@@ -232,7 +232,7 @@ def test_torchvision_resnet_learns_other_classes(images, ranks):
 
 
 def test_invalid_freeze_and_init_except(images):
-    torchvisions_resnet(images.directory / "resnet18.safetensors")
+    make_torchvision_resnet(images.directory / "resnet18.safetensors")
     weights = f"train.init_from={images.directory}/resnet18.safetensors"
     refuse(images, [RESNET, weights], ["'fc.weight' is [1000,512] in the file and [3,512] in the model; train.init_except"], 2)
     refuse(images, [RESNET, weights, "train.init_except=[fd]"], ["train.init_except: no weight or module is named 'fd'", "did you mean 'fc'?"], None)

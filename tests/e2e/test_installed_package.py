@@ -17,7 +17,7 @@ BUILD = pathlib.Path(os.environ["LOCKSTEP_BIN"]).parent
 
 
 def configure_and_build(source, prefix, directory):
-    """Against the installation; returns the build directory."""
+    """Builds against the installation; returns the build directory."""
     options = [f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_BUILD_TYPE=Debug"]
     subprocess.run(["cmake", "-S", source, "-B", directory, *options], check=True, timeout=120)
     subprocess.run(["cmake", "--build", directory, "--parallel", "2"], check=True, timeout=400)
@@ -52,9 +52,9 @@ def test_private_headers_are_rejected(prefix, tmp_path):
     (tmp_path / "softmax_regression.cpp").write_text("#include <lockstep/core/printable.h>\n")
     ended = processes.run(["cmake", "-S", tmp_path, "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}"], tmp_path)
     assert ended.code != 0
-    said = " ".join(ended.err.split())
-    assert "softmax_regression.cpp: <lockstep/core/printable.h> is not a public header of Lockstep. Public headers:" in said
-    assert "lockstep/model.h" in said and "lockstep/sink.h" in said
+    text = " ".join(ended.err.split())
+    assert "softmax_regression.cpp: <lockstep/core/printable.h> is not a public header of Lockstep. Public headers:" in text
+    assert "lockstep/model.h" in text and "lockstep/sink.h" in text
 
 
 KINDS = ["dataset", "image_transform", "model", "optimizer", "schedule", "hook"]
@@ -126,7 +126,7 @@ def test_sink_plugin_is_fed_by_the_agent(job, prefix, tmp_path_factory):
         port = server.getsockname()[1]
         job.config["tracking"] = {"plugins": [str(plugin)], "sinks": [{"name": "statsd", "port": port}]}
         job.write()
-        with ThreadPoolExecutor(1) as pool:  # an unread socket drops what exceeds its buffer
+        with ThreadPoolExecutor(1) as pool:  # an unread socket drops datagrams that exceed its buffer
             received = pool.submit(receive_gauges, server)
             job.train(ranks=2)
             gauges = received.result()

@@ -1,4 +1,4 @@
-"""A rank that is killed at any moment: its log is complete, and the run records what happened to it."""
+"""A rank that is killed at any moment: its log is complete, and its outcome is recorded."""
 
 import json
 import os
@@ -16,11 +16,11 @@ import processes
 from processes import LOCKSTEP, TIMEOUT_S, TRAINER, wait_until
 
 KILLS = 100
-LONGEST_S = 0.25  # from the first sign of the run to the kill: steps of a fraction of a millisecond
+MAX_DELAY_S = 0.25  # from the first sign of the run to the kill: steps of a fraction of a millisecond
 
 
 def shown_step(run_dir):
-    """The last step that the console of the rank has shown, which it does when it is in the event log."""
+    """The last step on the console of the rank, which shows steps that are in the event log."""
     text = "".join(path.read_text() for path in run_dir.glob("logs/**/*") if path.is_file())
     return max(map(int, re.findall(r"step ([0-9]+)/", text)), default=0)
 
@@ -48,14 +48,14 @@ def kill_one(job, delay):
 
 
 def test_rank_killed_at_100_points_in_time(job):
-    rarely = "1000 epochs"  # so that it is mostly killed while it logs
+    rarely = "1000 epochs"  # so that most kills occur while it logs
     job.config["train"].update(epochs=100_000, log_every="1 step", eval_every=rarely)
     job.config["checkpoint"] = {"every": rarely}
     job.config["tracking"] = {"sinks": ["console"]}
     job.write()
     rng = random.Random(1)
-    steps = [kill_one(job, rng.uniform(0, LONGEST_S)) for _ in range(KILLS)]
-    assert len(set(steps)) >= KILLS / 10, "the moments were not different"
+    steps = [kill_one(job, rng.uniform(0, MAX_DELAY_S)) for _ in range(KILLS)]
+    assert len(set(steps)) >= KILLS / 10, "the times of the kills did not differ"
 
 
 def shown_by_the_dashboard(job):
@@ -66,8 +66,8 @@ def shown_by_the_dashboard(job):
         address = re.search(r"http://[^ /]+/", dashboard.stdout.readline()).group()
 
         def rows():
-            with urllib.request.urlopen(address + "api/runs", timeout=TIMEOUT_S) as answer:
-                return json.load(answer)["runs"]
+            with urllib.request.urlopen(address + "api/runs", timeout=TIMEOUT_S) as response:
+                return json.load(response)["runs"]
 
         [row] = wait_until(rows, TIMEOUT_S, "the run")
         return row["state"], row["exit"]

@@ -12,7 +12,7 @@ from safetensors_file import assert_same_bits, checkpoints, last_weights
 
 # Hours of training, with a checkpoint every few steps.
 ENDLESS = ["train.epochs=100000", "checkpoint.every=20 steps", "train.log_every=1 step"]
-STOP_S = 10  # in which every process must be gone after a kill -9; it takes about one
+STOP_S = 10  # limit for every process to exit after a kill -9; it takes about one
 GRACE_S = 30  # --stop-grace
 
 
@@ -30,7 +30,7 @@ def start_endless(job, *overrides, ranks=2, options=()):
 
 
 def assert_nothing_is_left(job):
-    """No rank once the launcher has ended; the tracking agent ends a moment after it has given its lock back."""
+    """No rank is left when the launcher has exited; the tracking agent exits a moment after it has released its lock."""
     assert not ranks_of(job.directory)
     wait_until(lambda: not find(job.directory), STOP_S, "every process is gone")
 
@@ -48,7 +48,7 @@ def assert_resumable(job, ranks=2):
 
 
 @pytest.mark.parametrize("victim", [0, 1, 2])
-def test_a_killed_rank_stops_the_others(job, victim):
+def test_killed_rank_stops_the_others(job, victim):
     launcher = start_endless(job, ranks=3)
     os.kill(ranks_of(job.directory)[victim], signal.SIGKILL)
     wait_until(lambda: not find(job.directory), STOP_S, "every process is gone")
@@ -67,19 +67,19 @@ def test_killed_launcher_terminates_its_ranks(job):
     os.kill(launcher.pid, signal.SIGKILL)
     assert processes.finish(launcher).code == -signal.SIGKILL
     wait_until(lambda: not find(job.directory), STOP_S, "every process is gone")
-    # The tracking agent is the last to exit, and the only one that saw it.
+    # The tracking agent is the last to exit, and the only process that can record it.
     assert [entry["state"] for entry in job.list()] == ["killed"]
     assert_resumable(job)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_signal_to_the_launcher_stops_all(job, number):
+def test_signal_to_the_launcher_stops_all_ranks(job, number):
     launcher = start_endless(job)
     os.kill(launcher.pid, number)
     ended = processes.finish(launcher, GRACE_S)
     assert ended.code == 128 + number
     assert f"stopped by {number.name}" in ended.err
-    recorded = "SIGINT" if number == signal.SIGINT else "SIGTERM"  # ranks take the others for SIGTERM
+    recorded = "SIGINT" if number == signal.SIGINT else "SIGTERM"  # ranks treat the others as SIGTERM
     assert f"preempted by {recorded} after step" in ended.out
     assert_nothing_is_left(job)
     assert [entry["state"] for entry in job.list()] == ["preempted"]
@@ -96,7 +96,7 @@ def test_the_exit_code_survives_a_second_signal(job):
     assert processes.finish(launcher).code == 128 + signal.SIGTERM
 
 
-def test_control_c_reaches_the_whole_foreground(job):
+def test_control_c_signals_the_whole_process_group(job):
     """A terminal signals every process of the launcher's group."""
     launcher = start_endless(job)
     os.killpg(launcher.pid, signal.SIGINT)
@@ -145,7 +145,7 @@ def test_nothing_is_shown_with_tee_0(job):
 
 
 def test_more_ranks_than_the_soft_limit_of_open_files(job):
-    """Each costs the launcher several; it raises the soft limit as far as it needs to."""
+    """The launcher opens several files per rank, and raises the soft limit as needed."""
     command = ["prlimit", "--nofile=200:4096", processes.LOCKSTEP, "launch", "-n", 50, "--program", "true"]
     ended = processes.run(command, job.directory)
     assert ended.code == 0, ended.err
@@ -160,11 +160,11 @@ def test_cores_are_divided_between_ranks(job, ranks):
     command = job.command(ranks=ranks, options=show)[:-1] + ["--", "-c", "echo $OMP_NUM_THREADS"]
     ended = processes.run(command, job.directory, processes.environment(OMP_NUM_THREADS=None))
     assert ended.code == 0, ended.err
-    said = sorted(ended.out.splitlines())
-    assert said == sorted(f"[rank {rank}] {max(1, CORES // ranks)}" for rank in range(ranks))
+    lines = sorted(ended.out.splitlines())
+    assert lines == sorted(f"[rank {rank}] {max(1, CORES // ranks)}" for rank in range(ranks))
 
 
-def test_the_users_number_of_threads_is_kept(job):
+def test_omp_num_threads_of_the_user_is_kept(job):
     command = job.command(ranks=2, options=["--program", "/bin/sh"])[:-1]
     command += ["--", "-c", "echo $OMP_NUM_THREADS"]
     ended = processes.run(command, job.directory, processes.environment(OMP_NUM_THREADS=5))

@@ -16,7 +16,7 @@ from safetensors_file import assert_same_bits, last_weights
 
 NUM_HOSTS = 3
 RANKS_PER_HOST = 2
-SAY_WHO = ["--program", "sh", "--", "-c", "echo $RANK/$WORLD_SIZE $GROUP_RANK $LOCAL_RANK $(hostname)"]
+PRINT_RANK = ["--program", "sh", "--", "-c", "echo $RANK/$WORLD_SIZE $GROUP_RANK $LOCAL_RANK $(hostname)"]
 
 
 @pytest.mark.parametrize("cluster", [2, 3], indirect=True)
@@ -112,7 +112,7 @@ def test_ranks_are_numbered_by_node_local_first(cluster):
     alpha, beta = cluster.hosts
     for host, node_rank, ranks in ((beta, 1, 1), (alpha, 0, 2)):
         static = ["--master-addr", alpha.address, "--master-port", PORT, "--node-rank", node_rank]
-        command = [LOCKSTEP, "launch", "-n", ranks, "--nnodes", 2, *static, *SAY_WHO]
+        command = [LOCKSTEP, "launch", "-n", ranks, "--nnodes", 2, *static, *PRINT_RANK]
         env = processes.environment(LOCKSTEP_RDZV_TOKEN=TOKEN)
         cluster.launchers[host.name] = host.start(command, cluster.job.directory, env)
     first, second = cluster.finish(alpha), cluster.finish(beta)
@@ -125,10 +125,10 @@ def test_ranks_are_numbered_by_node_local_first(cluster):
 def test_coordinator_is_node_0_by_default(cluster):
     alpha, beta, gamma = cluster.hosts
     for host in (gamma, alpha, beta):
-        cluster.start(host, ranks=1, rest=SAY_WHO)
-    said = [cluster.finish(host).out.split() for host in cluster.hosts]
-    assert said[0][2:] == ["0/3", "0", "0", "alpha"]
-    assert {words[2] for words in said} == {"0/3", "1/3", "2/3"}
+        cluster.start(host, ranks=1, rest=PRINT_RANK)
+    outputs = [cluster.finish(host).out.split() for host in cluster.hosts]
+    assert outputs[0][2:] == ["0/3", "0", "0", "alpha"]
+    assert {words[2] for words in outputs} == {"0/3", "1/3", "2/3"}
 
 
 def test_torchruns_flags_in_its_environment(cluster):
@@ -137,21 +137,21 @@ def test_torchruns_flags_in_its_environment(cluster):
         pet = {"PET_NNODES": 2, "PET_NPROC_PER_NODE": 1, "PET_RDZV_ID": "seven"}
         pet["PET_RDZV_ENDPOINT"] = f"{alpha.address}:{PORT}"
         env = processes.environment(LOCKSTEP_RDZV_TOKEN=TOKEN, **pet)
-        command = [LOCKSTEP, "launch", *SAY_WHO]
+        command = [LOCKSTEP, "launch", *PRINT_RANK]
         cluster.launchers[host.name] = host.start(command, cluster.job.directory, env)
     assert cluster.finish(alpha).out == "[rank 0] 0/2 0 0 alpha\n"
     assert cluster.finish(beta).out == "[rank 1] 1/2 1 0 beta\n"
 
 
-def test_the_token_comes_from_a_file(cluster):
+def test_token_is_read_from_a_file(cluster):
     made = processes.run([LOCKSTEP, "launch", "--new-token", "token"], cluster.job.directory)
     assert made.code == 0, made.err
     file = cluster.job.directory / "token"
     assert file.stat().st_mode & 0o777 == 0o600
-    cluster.start_all(ranks=1, token=None, options=["--rdzv-token-file", file], rest=SAY_WHO)
+    cluster.start_all(ranks=1, token=None, options=["--rdzv-token-file", file], rest=PRINT_RANK)
     assert [cluster.finish(host).code for host in cluster.hosts] == [0, 0]
     file.chmod(0o644)
-    cluster.start(cluster.hosts[0], token=None, options=["--rdzv-token-file", file], rest=SAY_WHO)
+    cluster.start(cluster.hosts[0], token=None, options=["--rdzv-token-file", file], rest=PRINT_RANK)
     ended = cluster.finish(cluster.hosts[0])
     assert ended.code == 78
     assert "readable by other users; run: chmod 600" in ended.err
@@ -203,11 +203,11 @@ def test_sigterm_to_one_host_ends_all(cluster):
 def refused(cluster, second_options=(), second_rest=None, **second):
     """The error of a second node that does not match, while the first waits; then a matching one joins."""
     alpha, beta = cluster.hosts[:2]
-    first = cluster.start(alpha, ranks=1, rest=SAY_WHO)
-    cluster.start(beta, ranks=1, options=second_options, rest=second_rest or SAY_WHO, **second)
+    first = cluster.start(alpha, ranks=1, rest=PRINT_RANK)
+    cluster.start(beta, ranks=1, options=second_options, rest=second_rest or PRINT_RANK, **second)
     ended = cluster.finish(beta)
-    assert first.poll() is None, "the job was harmed"
-    cluster.start(beta, ranks=1, rest=SAY_WHO)
+    assert first.poll() is None, "the job was affected"
+    cluster.start(beta, ranks=1, rest=PRINT_RANK)
     assert cluster.finish(beta).code == 0
     unharmed = cluster.finish(alpha)
     assert unharmed.code == 0
@@ -236,7 +236,7 @@ def test_wrong_token(cluster):
 
 
 def test_missing_token(cluster):
-    cluster.start(cluster.hosts[1], token=None, rest=SAY_WHO)
+    cluster.start(cluster.hosts[1], token=None, rest=PRINT_RANK)
     ended = cluster.finish(cluster.hosts[1])
     assert ended.code == 78
     assert "lockstep launch --new-token FILE" in ended.err
@@ -244,12 +244,12 @@ def test_missing_token(cluster):
 
 def test_duplicate_node_rank(cluster):
     alpha, beta = cluster.hosts
-    cluster.start(alpha, ranks=1, options=["--node-rank", 0], rest=SAY_WHO)
-    cluster.start(beta, ranks=1, options=["--node-rank", 0], rest=SAY_WHO)
+    cluster.start(alpha, ranks=1, options=["--node-rank", 0], rest=PRINT_RANK)
+    cluster.start(beta, ranks=1, options=["--node-rank", 0], rest=PRINT_RANK)
     ended = cluster.finish(beta)
     assert ended.code == 78
     assert f"--node-rank 0 is already used by alpha ({alpha.address})" in ended.err
-    cluster.start(beta, ranks=1, options=["--node-rank", 1], rest=SAY_WHO)
+    cluster.start(beta, ranks=1, options=["--node-rank", 1], rest=PRINT_RANK)
     assert [cluster.finish(host).code for host in (alpha, beta)] == [0, 0]
 
 
@@ -280,14 +280,14 @@ def test_unreachable_endpoint(cluster):
     beta = cluster.hosts[1]
     for endpoint in ("10.99.0.1:29401", "10.99.0.77:29400", "no-such-host:29400"):
         options = ["--rdzv-timeout", "1s", "--rdzv-endpoint", endpoint]
-        cluster.start(beta, options=options, rest=SAY_WHO)
+        cluster.start(beta, options=options, rest=PRINT_RANK)
         ended = cluster.finish(beta)
         assert ended.code == 75
         assert f"cannot reach the rendezvous at {endpoint} within 1 s: " in ended.err
 
 
 def test_missing_nodes(cluster):
-    cluster.start(cluster.hosts[0], options=["--rdzv-timeout", "1s"], rest=SAY_WHO)
+    cluster.start(cluster.hosts[0], options=["--rdzv-timeout", "1s"], rest=PRINT_RANK)
     ended = cluster.finish(cluster.hosts[0])
     assert ended.code == 75
     assert "timed out after 1 s: 1 of 2 required nodes joined" in ended.err
@@ -328,7 +328,7 @@ sys.stdin.read()
 def test_unauthenticated_connections(cluster, kind, count):
     """They connect before the nodes do, and stay; the rendezvous succeeds anyway."""
     alpha, beta = cluster.hosts
-    cluster.start(alpha, ranks=1, rest=SAY_WHO)
+    cluster.start(alpha, ranks=1, rest=PRINT_RANK)
     client = beta.start(
         [sys.executable, "-c", UNAUTHENTICATED, alpha.address, PORT, kind, count, TIMEOUT_S],
         cluster.job.directory,
@@ -336,7 +336,7 @@ def test_unauthenticated_connections(cluster, kind, count):
     )
     try:
         assert client.stdout.readline() == "here\n"
-        cluster.start(beta, ranks=1, rest=SAY_WHO)
+        cluster.start(beta, ranks=1, rest=PRINT_RANK)
         assert [cluster.finish(host).code for host in (beta, alpha)] == [0, 0]
     finally:
         client.kill()
@@ -347,11 +347,11 @@ OTHER_PORT = 29499
 
 
 @contextlib.contextmanager
-def another_program(host, says):
-    """Listens at OTHER_PORT of `host`, and closes connections if `says` is empty."""
+def another_program(host, greeting):
+    """Listens at OTHER_PORT of `host`, and closes connections if `greeting` is empty."""
     serve = f"import socket,sys; s=socket.create_server((sys.argv[1],{OTHER_PORT})); print('here',flush=True)\n"
     serve += "while True: c,_=s.accept(); c.sendall(sys.argv[2].encode()); sys.argv[2] and c.recv(1); c.close()"
-    other = host.start([sys.executable, "-c", serve, host.address, says], "/")
+    other = host.start([sys.executable, "-c", serve, host.address, greeting], "/")
     try:
         assert other.stdout.readline() == "here\n"
         yield ["--rdzv-endpoint", f"{host.address}:{OTHER_PORT}", "--rdzv-timeout", "1s"]
@@ -366,20 +366,20 @@ SSH = "SSH-2.0-OpenSSH\r\n"
 def test_another_program_listens_at_the_endpoint(cluster):
     alpha, beta = cluster.hosts
     with another_program(alpha, SSH) as options:
-        cluster.start(beta, options=options, rest=SAY_WHO)
+        cluster.start(beta, options=options, rest=PRINT_RANK)
         ended = cluster.finish(beta)
     assert ended.code == 78
     assert "is not a Lockstep rendezvous" in ended.err
 
 
-@pytest.mark.parametrize("says, reported", [
+@pytest.mark.parametrize("greeting, reported", [
     (SSH, f"another program uses port {OTHER_PORT} of this host; choose another port, the same on every node"),
     ("", "within 1 s: the connection was closed; another program on this host may use that port"),
 ], ids=["speaks", "hangs up"])
-def test_another_program_listens_at_the_coordinator_port(cluster, says, reported):
+def test_another_program_listens_at_the_coordinator_port(cluster, greeting, reported):
     alpha = cluster.hosts[0]
-    with another_program(alpha, says) as options:
-        cluster.start(alpha, options=options, rest=SAY_WHO)
+    with another_program(alpha, greeting) as options:
+        cluster.start(alpha, options=options, rest=PRINT_RANK)
         ended = cluster.finish(alpha)
     assert ended.code == 75
     (line,) = ended.err.splitlines()

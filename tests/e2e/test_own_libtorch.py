@@ -33,7 +33,7 @@ int main() {
 
 @pytest.fixture
 def libtorch(tmp_path):
-    """include/, lib/ and share/ in a place that has no Python beside it."""
+    """include/, lib/ and share/ in a directory without Python."""
     place = tmp_path / "a place with blanks"
     place.mkdir()
     for name in ("include", "lib", "share"):
@@ -82,8 +82,8 @@ def test_missing_cuda_headers_are_reported(tmp_path, libtorch, missing):
     ended = configure(tmp_path, tmp_path / "build", libtorch / "share" / "cmake" / "Torch")
     assert ended.code == 0, ended.err
     assert ("with CUDA" in ended.out) == (missing is None)
-    told = f"building without CUDA: missing in {libtorch.parent}/nvidia: {missing} (for CUDA: pip install 'cuda-toolkit[cccl,crt]'"
-    assert (told in ended.out) == (missing is not None), ended.out
+    reported = f"building without CUDA: missing in {libtorch.parent}/nvidia: {missing} (for CUDA: pip install 'cuda-toolkit[cccl,crt]'"
+    assert (reported in ended.out) == (missing is not None), ended.out
 
 
 @pytest.mark.parametrize("missing", ["the folder", "libtorch_cpu.so"])
@@ -96,8 +96,8 @@ def test_invalid_libtorch_is_rejected(tmp_path, libtorch, missing):
     (tmp_path / "CMakeLists.txt").write_text(PROJECT)
     ended = configure(tmp_path, tmp_path / "build", torch_dir)
     assert ended.code != 0
-    said = " ".join(ended.err.split())
+    text = " ".join(ended.err.split())
     if missing == "the folder":
-        assert f"Torch_DIR is '{torch_dir}', which has no TorchConfigVersion.cmake: pass the folder share/cmake/Torch" in said
+        assert f"Torch_DIR is '{torch_dir}', which has no TorchConfigVersion.cmake: pass the folder share/cmake/Torch" in text
     else:
-        assert f"LibTorch {VERSION} in {libtorch} is incomplete: lib/libtorch_cpu.so is missing" in said
+        assert f"LibTorch {VERSION} in {libtorch} is incomplete: lib/libtorch_cpu.so is missing" in text

@@ -50,14 +50,14 @@ def test_sizes(job, optimizer, state):
     run_dir = job.train(f"optimizer={optimizer}", "train.ema.decay=0.9")
     (last,) = (run_dir / "checkpoints").iterdir()
     files = [last / f"{name}.safetensors" for name in ("model", "ema", "optimizer")]
-    assert 0 <= sum(file.stat().st_size for file in files if file.exists()) - whole < 3000, "but for headers"
+    assert 0 <= sum(file.stat().st_size for file in files if file.exists()) - whole < 3000, "apart from headers"
 
 
 def test_traffic(job):
     planned = plan(job, "-n", 4, "--nnodes", 3, job.file, "distributed.bucket_cap_mb=0.001")
     gradients = planned["gradients"]
     assert planned["ranks"] == {"world": 12, "per_node": 4}
-    assert gradients["buckets"] == [4 * (10 + 32 * 10), 4 * (32 + 784 * 32)], "from the last parameter on"
+    assert gradients["buckets"] == [4 * (10 + 32 * 10), 4 * (32 + 784 * 32)], "from the last parameter to the first"
     assert gradients["sent_per_rank"] == 2 * 11 * 4 * PARAMETERS // 12
     compressed = plan(job, "-n", 4, job.file, "distributed.gradient_compression=bf16")
     assert compressed["gradients"]["sent_per_rank"] == 2 * 3 * 2 * PARAMETERS // 4

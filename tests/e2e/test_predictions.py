@@ -20,7 +20,7 @@ from test_disk import disk  # noqa: F401, a fixture
 sys.path.insert(0, str(SOURCE / "tests" / "golden"))
 import idx
 
-SAMPLES = 301  # seven batches of 50, which neither 2 nor 3 ranks divide
+SAMPLES = 301  # seven batches of 50, not divisible by 2 or 3 ranks
 
 
 def predict(job, *overrides, ranks=None, resume=None, out="predictions.safetensors"):
@@ -33,7 +33,7 @@ def predicted(job, *overrides, out="predictions.safetensors", **how):
     before = sorted(path.name for path in job.runs.iterdir()) if job.runs.exists() else []
     ended = predict(job, *overrides, out=out, **how)
     assert ended.code == 0 and ended.err == "", ended.err
-    assert sorted(path.name for path in job.runs.iterdir()) == before, "predicting makes no run"
+    assert sorted(path.name for path in job.runs.iterdir()) == before, "prediction creates no run"
     arrays = load_file(job.directory / out)
     assert list(arrays) == ["predictions"]
     return arrays["predictions"], ended.out
@@ -52,7 +52,7 @@ def trained(job):
 
 
 def test_under_autocast(job, trained):
-    """In a dtype that numpy supports."""
+    """The output has a dtype that numpy supports."""
     images, _ = idx.load_split(MNIST, "test", SAMPLES)
     found, _ = predicted(job, "train.ema=null", "train.precision=bf16", resume=trained.name)
     assert found.dtype == numpy.float32
@@ -62,9 +62,9 @@ def test_under_autocast(job, trained):
 
 def test_same_on_1_2_and_3_ranks_and_in_python(job, trained):
     images, labels = idx.load_split(MNIST, "test", SAMPLES)
-    alone, told = predicted(job, "train.ema=null", resume=trained.name)
+    alone, reported = predicted(job, "train.ema=null", resume=trained.name)
     assert alone.shape == (SAMPLES, 10) and alone.dtype == numpy.float32
-    assert told.splitlines() == [f"predictions: 301 x Float [10] in {job.directory}/predictions.safetensors",
+    assert reported.splitlines() == [f"predictions: 301 x Float [10] in {job.directory}/predictions.safetensors",
                                  f"weights: {trained} after step 5"]
     expected = in_python(last_weights(trained), images, name="mlp", hidden=[32])
     assert numpy.allclose(alone, expected, rtol=1e-5, atol=1e-6)
@@ -77,8 +77,8 @@ def test_same_on_1_2_and_3_ranks_and_in_python(job, trained):
 def test_average_is_used_for_prediction(job, trained):
     """The average is evaluated: accuracy matches that of the file."""
     images, labels = idx.load_split(MNIST, "test", SAMPLES)
-    averaged, told = predicted(job, "train.ema.decay=0.5", resume=trained.name, ranks=2)
-    assert f"weights: averaged, {trained} after step 5" in told
+    averaged, reported = predicted(job, "train.ema.decay=0.5", resume=trained.name, ranks=2)
+    assert f"weights: averaged, {trained} after step 5" in reported
     expected = in_python(last_weights(trained).parent / "ema.safetensors", images, name="mlp", hidden=[32])
     assert numpy.allclose(averaged, expected, rtol=1e-5, atol=1e-6)
     right = (averaged.argmax(1) == labels.numpy()).mean()
@@ -90,14 +90,14 @@ def test_weights_of_a_file_and_other_data(job, trained):
     out = job.directory / "predictions.safetensors"
     out.write_bytes(b"an older one")
     init = f"train.init_from={last_weights(trained)}"
-    few, told = predicted(job, init, "data.eval={name: idx, path: %s, split: train, limit: 7}" % MNIST, ranks=3)
-    assert f"weights: {last_weights(trained)}" in told
+    few, reported = predicted(job, init, "data.eval={name: idx, path: %s, split: train, limit: 7}" % MNIST, ranks=3)
+    assert f"weights: {last_weights(trained)}" in reported
     images, _ = idx.load_split(MNIST, "train", 7)
     assert numpy.allclose(few, in_python(last_weights(trained), images, name="mlp", hidden=[32]), rtol=1e-5, atol=1e-6)
 
 
 def test_predictions_for_tokens(job, tmp_path):
-    """Logits of every token of every sample."""
+    """The logits of every token of every sample are written."""
     numpy.random.default_rng(0).integers(0, 61, 40 * 8 + 1).astype(numpy.uint16).tofile(tmp_path / "text.bin")
     text = {"name": "tokens", "path": str(tmp_path / "text.bin"), "length": 8}
     job.config["data"] = {"train": text, "eval": text, "batch_size": 8, "eval_batch_size": 9}

@@ -21,7 +21,7 @@ def test_weights_after_an_epoch(job, peers, model, data, optimizer, world_size):
 
 @pytest.mark.parametrize("world_size", [2, 3])
 def test_gradients_in_the_shared_segment(job, peers, world_size):
-    """From 1 MiB on they live where all ranks see them: 512 wide has 1.6 MB."""
+    """Gradients of at least 1 MiB are stored in shared memory; a width of 512 has 1.6 MB."""
     model = (["model={name: mlp, hidden: [512]}"], ["--model", "mlp", "--config", '{"hidden": [512]}'])
     compare(job, peers, world_size, model, FEW, ADAMW)
 
@@ -59,7 +59,7 @@ def text(tmp_path_factory):
 
 
 def train_gpt(job, peers, text, world_size, accumulate, *parts):
-    limit = 301 if accumulate == 1 else 300  # so that groups are even
+    limit = 301 if accumulate == 1 else 300  # so that all groups are complete
     train = f"data={{train: {{name: tokens, path: '{text}', length: 16, limit: {limit}}}, batch_size: 12}}"
     model = (
         [f"model={json.dumps({'name': 'gpt', **GPT_SIZES})}", train, f"train.accumulate={accumulate}"],
@@ -76,7 +76,7 @@ def train_gpt(job, peers, text, world_size, accumulate, *parts):
 @pytest.mark.parametrize("world_size, accumulate", [(1, 1), (2, 1), (3, 1), (1, 2), (2, 2)])
 @pytest.mark.parametrize("optimizer", [SGD, ADAMW], ids=["sgd", "adamw"])
 def test_a_gpt_over_tokens(job, peers, text, optimizer, accumulate, world_size):
-    """Its loss is a mean over tokens; with as many on every rank the weights are exactly 1."""
+    """Its loss is a mean over tokens; with the same number on every rank, the weights are exactly 1."""
     train_gpt(job, peers, text, world_size, accumulate, optimizer)
 
 
@@ -95,7 +95,7 @@ VIT = {"image_size": 28, "patch_size": 7, "layers": 2, "heads": 2, "width": 16, 
 @pytest.mark.parametrize("world_size", [1, 2, 3])
 @pytest.mark.parametrize("name, sizes", [("resnet", RESNET), ("vit", VIT)], ids=["resnet", "vit"])
 def test_image_models(job, peers, name, sizes, world_size):
-    """A resnet's norms are buffers, rank 0's on every rank: the running means are equal too."""
+    """The running means of a resnet are buffers, which rank 0 broadcasts: they are equal too."""
     model = ([f"model={json.dumps({'name': name, **sizes})}"], ["--model", name, "--config", json.dumps(sizes)])
     data = (["data.train.limit=59", "data.batch_size=12"], ["--limit", "59", "--batch-size", "12"])
     run_dir = compare(job, peers, world_size, model, data, SGD)
@@ -128,7 +128,7 @@ def test_settings(job, peers, extra):
 @pytest.mark.parametrize("backend, world_size", [("auto", 2), ("gloo", 2), ("gloo", 3)])
 @pytest.mark.parametrize("kind", ["fp16", "bf16"])
 def test_compressed_gradients(job, peers, kind, backend, world_size):
-    """And not as without it. Shared memory rounds sums of three once, Gloo twice."""
+    """The result differs from that without compression. Shared memory rounds a sum of three once, Gloo twice."""
     compression = ([f"distributed.gradient_compression={kind}"], ["--gradient-compression", kind])
     backend = [f"distributed.backend={backend}"]
     run_dir = compare(job, peers, world_size, MLP, FEW, ADAMW, compression, (backend, []))
@@ -140,7 +140,7 @@ def test_compressed_gradients(job, peers, kind, backend, world_size):
 @pytest.mark.parametrize("world_size", [1, 2, 3])
 @pytest.mark.parametrize("model, data", [(MLP, MANY), (CNN, FEW)], ids=["mlp", "cnn"])
 def test_under_autocast(job, peers, model, data, world_size):
-    """And not as without it."""
+    """The result differs from that without autocast."""
     run_dir = compare(job, peers, world_size, model, data, ADAMW, BF16)
     plain = job.train(*model[0], *data[0], *ADAMW[0], ranks=world_size)
     with pytest.raises(AssertionError, match="the bytes of .* differ"):
@@ -156,7 +156,7 @@ def test_accumulated_under_autocast(job, peers):
 @pytest.mark.parametrize("world_size", [1, 2])
 @pytest.mark.parametrize("accumulate", [2, 4])
 def test_accumulated_batches(job, peers, accumulate, world_size):
-    """960 samples are 20 batches, so all groups are even."""
+    """960 samples are 20 batches, so all groups are complete."""
     data = (["data.train.limit=960", "data.batch_size=48"], ["--limit", 960, "--batch-size", 48])
     groups = ([f"train.accumulate={accumulate}"], ["--accumulate", accumulate])
     run_dir = compare(job, peers, world_size, MLP, data, SGD, groups)

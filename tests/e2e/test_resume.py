@@ -53,7 +53,7 @@ def whole(tmp_path_factory):
 
 @pytest.mark.parametrize("ranks", [1, 2])
 @pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=OPTIMIZERS.keys())
-def test_after_an_epoch(job, whole, optimizer, ranks):
+def test_resume_after_an_epoch(job, whole, optimizer, ranks):
     settings = [optimizer, "train.log_every=7 steps", *EVERY_EPOCH]
     never_stopped = whole.train("train.epochs=3", *settings, ranks=ranks)
     stopped = job.train("train.epochs=1", *settings, ranks=ranks)
@@ -68,7 +68,7 @@ def test_after_an_epoch(job, whole, optimizer, ranks):
 
 
 @pytest.mark.parametrize("ranks", [None, 2])
-def test_in_the_middle_of_an_epoch(job, whole, ranks):
+def test_resume_mid_epoch(job, whole, ranks):
     settings = ["train.epochs=2", "train.log_every=1 step", *EVERY_EPOCH]
     never_stopped = whole.train(*settings, ranks=ranks)
     stopped = job.train(*settings, "train.max_steps=8", ranks=ranks)
@@ -79,7 +79,7 @@ def test_in_the_middle_of_an_epoch(job, whole, ranks):
     assert job.list()[0]["state"] == "finished"
 
 
-def test_in_the_middle_of_an_epoch_with_accumulation(job, whole):
+def test_resume_mid_epoch_with_accumulation(job, whole):
     settings = ["train.epochs=2", "train.accumulate=2", *EVERY_EPOCH]
     never_stopped = whole.train(*settings, ranks=2)
     stopped = job.train(*settings, "train.max_steps=5", ranks=2)
@@ -89,7 +89,7 @@ def test_in_the_middle_of_an_epoch_with_accumulation(job, whole):
 
 # Several buckets, so that their order matters to the sums of three ranks and more.
 @pytest.mark.parametrize("ranks, backend", [(3, "shm"), (3, "gloo"), (4, "shm")])
-def test_on_three_and_more_ranks(job, whole, ranks, backend):
+def test_resume_on_three_and_more_ranks(job, whole, ranks, backend):
     distributed = ["distributed.bucket_cap_mb=0.002", f"distributed.backend={backend}"]
     settings = [*distributed, "train.max_steps=6", *EVERY_EPOCH]
     never_stopped = whole.train(*settings, ranks=ranks)
@@ -100,7 +100,7 @@ def test_on_three_and_more_ranks(job, whole, ranks, backend):
 
 
 def test_a_restart_under_the_same_run_id_continues(job, whole):
-    """What a scheduler does: the same command again, with the run's name in the environment."""
+    """As a scheduler does: the same command again, with the run id in the environment."""
     env = processes.environment(LOCKSTEP_RUN_ID="my-run")
     settings = ["train.epochs=2", *EVERY_EPOCH]
     never_stopped = whole.train(*settings)
@@ -117,7 +117,7 @@ def test_resume_policy_never_starts_from_scratch(job):
     from_scratch = ["train.max_steps=4", "checkpoint.resume=never", "train.log_every=1 step"]
     ended = job.run(*from_scratch, env=env)
     assert ended.code == 0, ended.err
-    assert checkpoints(job.runs / "my-run")[-1] == 4  # those of the run before would be resumed from
+    assert checkpoints(job.runs / "my-run")[-1] == 4  # those of the previous run would be resumed from
     assert_steps_once(job, "my-run", [1, 2, 3, 4])
 
 
@@ -130,6 +130,13 @@ def test_resuming_a_finished_run_trains_nothing(job):
     assert [row for row in job.export(run_dir.name) if row["metric"].startswith("eval/")] == [
         row for row in rows if row["metric"].startswith("eval/")
     ]
+    assert job.list()[0]["state"] == "finished"
+
+
+def test_a_resume_with_invalid_input_leaves_the_outcome(job):
+    run_dir = job.train()
+    ended = job.run("optimizer.lr=-1", ranks=2, options=["--resume", run_dir.name])
+    assert ended.code == 78 and "optimizer.lr" in ended.err
     assert job.list()[0]["state"] == "finished"
 
 
@@ -158,7 +165,7 @@ def test_keep_the_best_and_milestones(job):
     assert checkpoints(run_dir) == sorted({10, 20, 21, *best})
 
 
-# Writing it takes a good part of a second.
+# Writing it takes most of a second.
 LARGE = ["model.hidden=[4096,4096]", "data.train.limit=96", "data.eval.limit=10", "train.epochs=100",
          "train.log_every=1 step"]
 
@@ -171,7 +178,7 @@ def test_killed_while_a_checkpoint_is_written(job, ranks):
         written = [*job.runs.glob("*/checkpoints/[0-9]*")]
         return written and [*job.runs.glob("*/checkpoints/.tmp-[0-9]*")]
 
-    processes.wait_until(is_writing_another, 60, "half a checkpoint")
+    processes.wait_until(is_writing_another, 60, "a partial checkpoint")
     for pid in processes.ranks_of(job.directory).values() if ranks else [started.pid]:
         os.kill(pid, signal.SIGKILL)
     processes.finish(started)
@@ -207,7 +214,7 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("file, damage", DAMAGES.values(), ids=DAMAGES.keys())
-def test_damaged_checkpoint_is_skipped(job, whole, file, damage):
+def test_corrupt_checkpoint_is_skipped(job, whole, file, damage):
     settings = ["train.max_steps=30", "train.epochs=2", *EVERY_EPOCH]
     run_dir = job.train("checkpoint.every=10 steps", "checkpoint.keep_last=10")
     assert checkpoints(run_dir) == [10, 20, 21]
@@ -220,7 +227,7 @@ def test_damaged_checkpoint_is_skipped(job, whole, file, damage):
 
 
 @pytest.mark.parametrize("ranks", [None, 2])
-def test_only_damaged_checkpoints(job, ranks):
+def test_only_corrupt_checkpoints(job, ranks):
     run_dir = job.train("checkpoint.every=10 steps", "checkpoint.keep_last=10")
     for step in checkpoints(run_dir):
         flip_a_byte(run_dir / "checkpoints" / str(step) / "model.safetensors")
@@ -263,7 +270,7 @@ def test_checkpoint_of_another_optimizer(job):
 
 
 def test_printed_inspect_command_finds_the_run(job):
-    """The command after "inspect with:" works as printed, also if PATH does not contain it."""
+    """The command after "inspect with:" works as printed, also if lockstep is not in PATH."""
     on_path = processes.environment(PATH=f"{processes.BIN}:{os.environ['PATH']}")
     for environment in (None, on_path):
         ended = job.run("train.max_steps=2", env=environment)
@@ -279,7 +286,7 @@ def run_id_of(shown):
     return (shown[0] if isinstance(shown, list) else shown)["id"]
 
 
-# 1001 samples: 20 batches of 50 and one of 1, which two of three ranks have no sample of.
+# 1001 samples: 20 batches of 50 and one of 1, of which two of three ranks have no sample.
 UNEVEN = ["data.train.limit=1001", "data.batch_size=50", "data.batch_remainder=uneven", "train.epochs=3"]
 UNEVEN += ["train.log_every=1 step"]
 

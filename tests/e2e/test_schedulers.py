@@ -1,7 +1,7 @@
 """Ranks started by other launchers: Slurm, mpirun of OpenMPI and of MPICH, torchrun, and an indexed Job of Kubernetes.
 
-Slurm is a real cluster of two nodes on this machine (slurm_cluster.py); mpirun is Debian's. Kubernetes is simulated by
-the environment that its manifest sets for a pod.
+Slurm is a real cluster of two nodes on this machine (slurm_cluster.py); mpirun is that of Debian. Kubernetes is simulated by
+the environment that the manifest sets for a pod.
 """
 
 import re
@@ -31,7 +31,7 @@ def slurm():
 
 
 def assert_one_run(job, world_size):
-    """One directory, one entry, of as many ranks. Returns the directory."""
+    """Checks that there is one directory and one entry, with `world_size` ranks. Returns the directory."""
     run_dir = job.only_run()
     (entry,) = job.list()
     assert (entry["id"], entry["state"]) == (run_dir.name, "finished")
@@ -40,7 +40,7 @@ def assert_one_run(job, world_size):
 
 
 def assert_trained_as_launched(job, run_dir, ranks):
-    """The weights are those of as many ranks under `lockstep launch`."""
+    """The weights equal those of the same number of ranks under `lockstep launch`."""
     ours = job.train(STEPS, ranks=ranks)
     assert_same_bits(last_weights(run_dir), last_weights(ours))
 
@@ -101,19 +101,19 @@ def test_srun_with_a_launcher_per_rank_is_rejected_with_a_hint(slurm, job):
     assert not job.runs.exists()
 
 
-def test_the_batch_script_of_the_examples(slurm, job):
+def test_batch_script_of_the_examples(slurm, job):
     path = f"{BIN}:{slurm.environment()['PATH']}"
     command = ["sbatch", "--wait", "--output=job.out", "--parsable"]
     command += [EXAMPLES / "slurm" / "train.sbatch", job.file, STEPS]
     ended = slurm.run(command, job.directory, PATH=path)
-    said = (job.directory / "job.out").read_text()
-    assert ended.code == 0, said
+    output = (job.directory / "job.out").read_text()
+    assert ended.code == 0, output
     run_dir = assert_one_run(job, world_size=4)
     assert run_dir.name == f"e2e-slurm-{ended.out.split()[0]}-0"
 
 
 def test_launch_in_a_batch_script_uses_one_node(slurm, job):
-    """Without srun the script runs on the first node alone, whatever the job's size."""
+    """Without srun, the script runs on the first node only, whatever the size of the job."""
     script = job.directory / "job.sh"
     script.write_text(f"#!/bin/sh\n{LOCKSTEP} launch -n 2 {job.file} {STEPS}\n")
     command = ["sbatch", "--wait", "-N2", "--ntasks-per-node=2", "--output=job.out", script]
@@ -147,7 +147,7 @@ def test_requeued_job_resumes_its_run(slurm, job, why):
     assert slurm.run([*why, number], job.directory).code == 0
 
     def is_running_again():
-        # Slurm lets a requeued job wait for two minutes, unless configured otherwise.
+        # By default, Slurm holds a requeued job for two minutes.
         now = ["scontrol", "update", f"JobId={number}", "StartTime=now"]
         slurm.run(now, job.directory)
         shown = slurm.run(["scontrol", "show", "job", number], job.directory).out
@@ -156,12 +156,12 @@ def test_requeued_job_resumes_its_run(slurm, job, why):
     def has_left_queue():
         return not slurm.run(["squeue", "--noheader", "--jobs", number], job.directory).out.strip()
 
-    wait_until(is_running_again, TIMEOUT_S, "the job began again")
+    wait_until(is_running_again, TIMEOUT_S, "the job runs again")
     run_dir = job.only_run()
     saved = checkpoints(run_dir)[-1]
     wait_until(lambda: checkpoints(run_dir)[-1] > saved, TIMEOUT_S, "a checkpoint of the second start")
     job.query("stop", run_dir.name)
-    wait_until(has_left_queue, TIMEOUT_S, "the job's end")
+    wait_until(has_left_queue, TIMEOUT_S, "the job has left the queue")
     assert_one_run(job, world_size=4)
     steps = [step for step, _ in job.series(run_dir.name, "train/loss")]
     assert steps == sorted(set(steps))
@@ -180,7 +180,7 @@ MPI_ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": 1, "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"
 
 def mpirun(kind, job, command, ranks=2):
     program = MPIRUNS[kind]
-    assert shutil.which(program[0]), f"{program[0]} is not there: run cmake/setup.sh --peers"
+    assert shutil.which(program[0]), f"{program[0]} is missing: run cmake/setup.sh --peers"
     return processes.start(
         [*program, "-n", ranks, *command], job.directory, processes.environment(**MPI_ENVIRONMENT)
     )
@@ -216,7 +216,7 @@ def test_concurrent_mpiruns_are_two_runs(kind, job):
 
 @pytest.fixture
 def hosts(tmp_path):
-    """alpha and beta, whose names their own /etc/hosts knows as Debian's does."""
+    """alpha and beta, with /etc/hosts as on Debian."""
     network = Network(2)
     network.write_hosts_files(tmp_path)
     yield network.hosts
@@ -248,7 +248,7 @@ def test_mpirun_on_two_hosts(kind, job, hosts):
 
 
 def test_torchrun_on_two_nodes(job):
-    """Two agents, one rank each; the first serves the store of the ranks."""
+    """Two torchrun agents with one rank each; the first serves the store."""
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--no-python", "--nnodes", 2]
     torchrun += ["--nproc-per-node", 1, "--master-addr", "127.0.0.1"]
     torchrun += ["--master-port", processes.free_port()]
@@ -279,7 +279,7 @@ def test_manifest_is_consistent(manifest):
     (container,) = pod["containers"]
     variables = {entry["name"]: entry for entry in container["env"]}
     name = job["metadata"]["name"]
-    # The names of pods come from a headless service that selects them.
+    # Pods are named by a headless service that selects them.
     assert service["spec"]["clusterIP"] == "None"
     assert service["spec"]["publishNotReadyAddresses"] is True
     assert service["spec"]["selector"] == {"batch.kubernetes.io/job-name": name}
@@ -288,16 +288,16 @@ def test_manifest_is_consistent(manifest):
     # Each index is a node; all start at the same time.
     assert spec["completionMode"] == "Indexed"
     assert spec["completions"] == spec["parallelism"] == int(variables["NNODES"]["value"])
-    # The token is a secret's, not the manifest's.
+    # The token comes from a secret, not from the manifest.
     secret = variables["LOCKSTEP_RDZV_TOKEN"]
     assert "value" not in secret and secret["valueFrom"]["secretKeyRef"]["key"] == "token"
-    # Wrong input fails the Job, anything else gets a new pod. A failure policy needs `Never`.
+    # Invalid input fails the Job; any other failure starts a new pod. A failure policy requires `Never`.
     assert pod["restartPolicy"] == "Never"
     fail, ignore = spec["podFailurePolicy"]["rules"]
     assert fail["action"] == "FailJob" and fail["onExitCodes"]["values"] == [78]
     assert fail["onExitCodes"]["containerName"] == container["name"]
     assert ignore["action"] == "Ignore"
-    # Every variable of the command is given, and every volume that is mounted exists.
+    # Every variable of the command is set, and every mounted volume exists.
     command = " ".join(container["command"])
     used = set(re.findall(r"\$\((\w+)\)", command))
     assert used == {"JOB_UID", "POD_IP"} and used <= set(variables)

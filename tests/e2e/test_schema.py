@@ -131,7 +131,7 @@ def test_the_resolved_config_runs_again_and_resolves_to_itself(job, validator, e
 
 @pytest.mark.parametrize("recipe", HERE, ids=[recipe.name for recipe in HERE])
 def test_every_recipe_trains(job, recipe):
-    """From the folder of the checkout, as its comments say."""
+    """From the root of the checkout, as described in its comments."""
     config = yaml.safe_load(recipe.read_text())
     overrides = [f"run.dir={job.runs}", "train.max_steps=2", "data.batch_size=32", "distributed.device=cpu"]
     if config["data"]["train"]["name"] != "parquet":

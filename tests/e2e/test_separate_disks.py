@@ -13,7 +13,7 @@ RANKS_PER_HOST = 2
 
 @pytest.fixture
 def disk_of_beta(job, cluster):
-    """Where alpha has the runs, beta has another directory."""
+    """A private directory of beta at the path of the runs."""
     job.runs.mkdir()
     disk = job.directory / "disk of beta"
     disk.mkdir()
@@ -43,7 +43,7 @@ def test_logs_of_all_ranks_are_collected(job, disk_of_beta, cluster):
         losses = [row for row in job.export(entry) if row["metric"] == "rank/loss"]
         assert [row["step"] for row in losses] == list(range(1, 43))
         assert ("system/memory.percent" in entries[entry]["summary"]) == (rank in (0, 2))
-    # The sinks were fed where the run is.
+    # The sinks were written on the node with the run directory.
     assert len(list((run / "sinks" / "csv").glob("*/position.json"))) == 4
     assert not (apart / "sinks" / "csv").exists()
     assert not list(run.glob(".seen-by-*"))
@@ -62,17 +62,17 @@ def test_replaced_first_node_does_not_start_from_scratch(job, disk_of_beta, clus
     alpha, beta = cluster.hosts
     options = ["--run-id", "kept"]
     endless = ["train.epochs=1000000", "checkpoint.every=10 steps", f"checkpoint.async={background}"]
-    endless.append("tracking.agent=false")  # beta's would look for the old alpha for a while
+    endless.append("tracking.agent=false")  # that of beta would keep polling for the old alpha
     cluster.start_all(*endless, options=options)
     note = disk_of_beta / "kept" / "checkpoints-elsewhere.json"
-    wait_until(note.exists, TIMEOUT_S, "beta knows of a checkpoint")
+    wait_until(note.exists, TIMEOUT_S, "beta has recorded a checkpoint")
     alpha.crash()
     assert cluster.finish(beta, GONE_S).code == 75
     cluster.finish(alpha, GONE_S)
     reached = checkpoints(job.runs / "kept")[-1]
 
     old = job.runs.rename(job.directory / "disk of the old alpha")
-    job.runs.mkdir()  # of the new one
+    job.runs.mkdir()  # on the new node
     cluster.start_all(*endless, options=options)
     ended = [cluster.finish(host, GONE_S) for host in cluster.hosts]
     assert [end.code for end in ended] == [78, 78], ended

@@ -1,4 +1,4 @@
-"""A run whose optimizer is sharded over the ranks has the bits of the run that is not."""
+"""A run with a sharded optimizer is bit-identical to one without."""
 
 import json
 
@@ -30,13 +30,13 @@ SETTINGS = {
 
 @pytest.fixture
 def whole(tmp_path_factory):
-    """Another place, for the run that is not sharded."""
+    """A separate directory, for the run that is not sharded."""
     return Job(tmp_path_factory.mktemp("whole"))
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=OPTIMIZERS)
 @pytest.mark.parametrize("ranks", [2, 3, 4])
-def test_the_bits_are_those_of_the_whole_optimizer(job, whole, ranks, optimizer):
+def test_bit_identical_to_the_unsharded_optimizer(job, whole, ranks, optimizer):
     settings = ["train.epochs=3", optimizer]
     sharded = job.train(SHARDED, *settings, ranks=ranks)
     assert_same_checkpoint(sharded, whole.train(*settings, ranks=ranks))
@@ -44,7 +44,7 @@ def test_the_bits_are_those_of_the_whole_optimizer(job, whole, ranks, optimizer)
 
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
-def test_the_bits_are_the_same_with_everything_else(job, whole, settings):
+def test_bit_identical_with_other_features(job, whole, settings):
     if any("freeze" in each for each in settings):
         settings = [f"train.freeze=[{frozen_weight(whole)}]"]
     settings = [OPTIMIZERS["adamw"], *settings]
@@ -60,7 +60,7 @@ def frozen_weight(whole):
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=OPTIMIZERS)
-def test_the_strategy_changes_at_a_checkpoint(job, whole, optimizer):
+def test_resume_with_and_without_sharding(job, whole, optimizer):
     settings = [optimizer, "checkpoint.every=1 epoch", "checkpoint.keep_last=10"]
     expected = whole.train("train.epochs=4", *settings, ranks=2)
     changing = job.train("train.epochs=1", *settings, ranks=2)
@@ -70,7 +70,7 @@ def test_the_strategy_changes_at_a_checkpoint(job, whole, optimizer):
     assert_same_checkpoint(changing, expected)
 
 
-def test_the_number_of_ranks_changes_at_a_checkpoint(job):
+def test_resume_on_another_number_of_ranks(job):
     settings = [SHARDED, OPTIMIZERS["adamw"], "train.log_every=1 step"]
     run = job.train("train.max_steps=10", *settings, ranks=4)
     resume(job, run, "train.max_steps=11", "checkpoint.every=1 step", "checkpoint.keep_last=9", *settings, ranks=3)
@@ -82,7 +82,7 @@ def test_one_rank_is_not_sharded(job, whole):
     assert_same_checkpoint(job.train(SHARDED), whole.train())
 
 
-def test_the_plan_names_the_smaller_state(job):
+def test_plan_reports_the_smaller_state(job):
     def memory(*overrides):
         ended = processes.run([processes.LOCKSTEP, "plan", "-n", 4, "--json", job.file, OPTIMIZERS["adamw"], *overrides], job.directory)
         assert ended.code == 0, ended.err
@@ -91,7 +91,7 @@ def test_the_plan_names_the_smaller_state(job):
     assert memory(SHARDED)["optimizer"] == memory()["optimizer"] // 4
 
 
-def test_an_optimizer_that_needs_whole_parameters_is_refused_before_ranks_meet(job):
+def test_optimizer_that_needs_whole_parameters_is_rejected_before_ranks_connect(job):
     job.config["plugins"] = [str(BIN.parent / "tests" / "bin" / "whole_optimizer.so")]
     job.config["optimizer"] = {"name": "whole"}
     job.write()

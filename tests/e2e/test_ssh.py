@@ -72,7 +72,7 @@ def test_two_hosts_are_bit_identical_to_one(hosts, job):
 
 
 def test_ssh_configuration_of_the_user_is_used(hosts, job):
-    """`first` is defined in ~/.ssh/config; the other line has user and port itself."""
+    """`first` is defined in ~/.ssh/config; the other line specifies user and port."""
     file = hostfile(job, "first", f"root@127.0.0.3:{hosts.port}")
     options = ["-n", 1, "--master-addr", "127.0.0.2"]
     ended = launch(hosts, job, STEPS, file=file, options=options)
@@ -86,7 +86,7 @@ def test_local_machine_as_host(hosts, job):
     ended = launch(hosts, job, STEPS, file=file)
     assert ended.code == 0, ended.err
     assert any(line.startswith("[localhost] [rank 0] ") for line in ended.out.splitlines())
-    wait_until(lambda: not hosts.sessions(), TIMEOUT_S, "sshd has ended its sessions")
+    wait_until(lambda: not hosts.sessions(), TIMEOUT_S, "sshd has closed its sessions")
     assert [entry["world_size"] for entry in job.list()] == [2]
 
 
@@ -105,7 +105,7 @@ def test_directory_and_exported_variables_are_passed_off_the_command_line(hosts,
 
 
 def test_the_token_is_on_no_command_line(hosts, job):
-    """The launchers on the hosts have it in their environment, their ranks have it nowhere."""
+    """The launchers on the hosts have it in their environment; the ranks do not have it at all."""
     process = start_endless(hosts, job)
     lines = find(job.directory)
     tokens = {pid: processes.variables_of(pid).get("LOCKSTEP_RDZV_TOKEN") for pid in lines}
@@ -143,7 +143,7 @@ def test_rejected_key(hosts, job):
     assert not job.runs.exists()
 
 
-def test_an_unknown_host_key(hosts, job):
+def test_unknown_host_key(hosts, job):
     ended = launch(hosts, job, STEPS, options=["--ssh", "ssh -o UserKnownHostsFile=/dev/null"])
     assert ended.code == 78
     error = error_of(ended)
@@ -178,7 +178,7 @@ def test_ssh_is_missing(hosts, job):
     assert "cannot start '/nowhere/ssh'" in error_of(ended)
 
 
-def test_a_bad_hostfile_is_one_line(hosts, job):
+def test_invalid_hostfile_is_reported_in_one_line(hosts, job):
     ended = launch(hosts, job, STEPS, file=hostfile(job, "a", "b slot=3"))
     assert ended.code == 78
     assert "hosts:2: unexpected 'slot=3'" in error_of(ended)
@@ -229,7 +229,7 @@ def test_killed_launch_leaves_no_process_on_any_host(hosts, job, first):
     assert [entry["state"] for entry in job.list()] == [ended_as]
 
 
-def test_a_lost_connection_ends_all(hosts, job):
+def test_lost_connection_ends_all(hosts, job):
     process = start_endless(hosts, job)
     os.kill(hosts.sessions()[0], signal.SIGKILL)
     ended = processes.finish(process, GONE_S)

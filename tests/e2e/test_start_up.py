@@ -10,7 +10,7 @@ from conftest import MNIST
 from processes import LOCKSTEP, TIMEOUT_S, SOURCE, TRAINER, environment, finish, ranks_of, run, wait_until
 
 ROUNDS = 3
-MOST_ROUNDS = 9  # if the goal is missed in the first ones; the test prints that
+MAX_ROUNDS = 9  # if the first ones miss the goal; the test prints that
 STEPS = ["train.max_steps=20", "model={name: mlp, hidden: [64]}", "data.eval.limit=301"]
 
 
@@ -21,7 +21,7 @@ def seconds(command, cwd, env=None):
     return time.perf_counter() - begin
 
 
-def test_start_train_20_steps_and_end(job, capsys):
+def test_time_of_a_run_of_20_steps(job, capsys):
     """At most a quarter of the time of torchrun with Python's DistributedDataParallel."""
     ours = job.command(*STEPS, "data.train.limit=1003", ranks=2)
     peer = SOURCE / "tests" / "golden" / "ddp_peer.py"
@@ -33,7 +33,7 @@ def test_start_train_20_steps_and_end(job, capsys):
     while len(our_times) < ROUNDS or min(our_times) > min(their_times) / 4:
         our_times.append(seconds(ours, job.directory))
         their_times.append(seconds(theirs, job.directory))
-        if len(our_times) == MOST_ROUNDS:
+        if len(our_times) == MAX_ROUNDS:
             break
     our_time, their_time = min(our_times), min(their_times)
     with capsys.disabled():
@@ -42,7 +42,7 @@ def test_start_train_20_steps_and_end(job, capsys):
     assert our_time <= their_time / 4
 
 
-# A child's peak memory counts what it was before exec: here a bare Python and not pytest.
+# The peak memory of a child includes that before exec: here that of a bare Python, not of pytest.
 MEASURE = """
 import os, sys, time
 begin = time.perf_counter()
@@ -55,14 +55,14 @@ print(time.perf_counter() - begin, usage.ru_maxrss * 1024, os.waitstatus_to_exit
 def measure(command, cwd):
     """(seconds, peak resident bytes)"""
     ended = run([sys.executable, "-I", "-S", "-c", MEASURE, *command], cwd)
-    *said, measured = ended.out.splitlines()
+    *printed, measured = ended.out.splitlines()
     elapsed, memory, code = measured.split()
     assert code == "0"
-    assert re.fullmatch(r"lockstep \d+\.\d+\.\d+.*", said[0])
+    assert re.fullmatch(r"lockstep \d+\.\d+\.\d+.*", printed[0])
     return float(elapsed), int(memory)
 
 
-def test_version_is_quick_and_small(tmp_path, capsys):
+def test_version_is_fast_and_small(tmp_path, capsys):
     runs = [measure([LOCKSTEP, "version"], tmp_path) for _ in range(10)]
     elapsed, memory = min(t for t, _ in runs), max(m for _, m in runs)
     with capsys.disabled():
@@ -100,7 +100,7 @@ def test_the_launcher_maps_no_libtorch(job):
     assert names and not [name for name in names if re.search("torch|c10|python", name)]
 
 
-def test_train_is_the_trainer_itself(job):
+def test_train_command_execs_the_trainer(job):
     """`lockstep train` becomes lockstep-trainer: no process is left in between."""
     process = subprocess.Popen(
         [LOCKSTEP, "train", job.file, "train.epochs=100000"],

@@ -10,8 +10,8 @@ from conftest import MNIST
 from processes import finish
 from test_ending import start_stepping
 
-SHARDS, SAMPLES = 20, 1008  # 21 steps of 48, so that no number of ranks repeats a sample
-STILL = ["optimizer={name: sgd, lr: 1.0e-30}"]  # weights stay, so that the losses of steps compare
+SHARDS, SAMPLES = 20, 1008  # 21 steps of 48, so that no sample is repeated on any number of ranks
+CONSTANT_WEIGHTS = ["optimizer={name: sgd, lr: 1.0e-30}"]  # constant weights, so that losses of steps can be compared
 
 
 def first_of_mnist():
@@ -38,14 +38,14 @@ def shards(job):
 
 
 def test_stopped_at_20_random_points_on_other_ranks_and_workers(shards):
-    whole = shards.series(shards.train(*STILL, "data.workers=2", ranks=2).name, "train/loss")
+    whole = shards.series(shards.train(*CONSTANT_WEIGHTS, "data.workers=2", ranks=2).name, "train/loss")
     rng = random.Random(3)
     stops = sorted(rng.sample(range(1, 42), 20))
-    run = shards.train(*STILL, f"train.max_steps={stops[0]}", "data.workers=2", ranks=2)
+    run = shards.train(*CONSTANT_WEIGHTS, f"train.max_steps={stops[0]}", "data.workers=2", ranks=2)
     for stop in [*stops[1:], 42]:
         ranks, workers = rng.choice([None, 2, 3]), rng.randrange(4)
         changes = [f"train.max_steps={stop}", f"data.workers={workers}"]
-        ended = shards.run(*STILL, *changes, ranks=ranks, options=["--resume", run.name])
+        ended = shards.run(*CONSTANT_WEIGHTS, *changes, ranks=ranks, options=["--resume", run.name])
         assert ended.code == 0, ended.err
     series = shards.series(run.name, "train/loss")
     assert [step for step, _ in series] == [step for step, _ in whole] == list(range(1, 43))
@@ -54,7 +54,7 @@ def test_stopped_at_20_random_points_on_other_ranks_and_workers(shards):
 
 def test_the_same_order_on_any_number_of_ranks(shards):
     first, *others = (
-        shards.series(shards.train(*STILL, "data.shuffle_lanes=4", ranks=ranks).name, "train/loss")
+        shards.series(shards.train(*CONSTANT_WEIGHTS, "data.shuffle_lanes=4", ranks=ranks).name, "train/loss")
         for ranks in (None, 2, 4)
     )
     for other in others:
@@ -68,7 +68,7 @@ def test_learns_like_from_memory(shards):
 
 @pytest.mark.parametrize("ranks, may_be_bad", [(None, 0), (2, SAMPLES)])
 def test_file_truncated_while_read_is_named_in_the_error(shards, ranks, may_be_bad):
-    """Its pages are gone from memory: if not handled, that is a SIGBUS. It does not count as bad samples."""
+    """Access to its missing pages raises SIGBUS unless handled. It does not count as bad samples."""
     image, label = first_of_mnist()
     folder = shards.directory / "mapped"
     folder.mkdir()
@@ -89,7 +89,7 @@ def test_file_truncated_while_read_is_named_in_the_error(shards, ranks, may_be_b
 def test_settings_without_effect_are_rejected(shards):
     for change, text in (
         ("data.shuffle=false", "data.shuffle_buffer: has no effect without data.shuffle: true"),
-        ("data.train={name: synthetic}", "not in shards"),
+        ("data.train={name: synthetic}", "has no shards"),
     ):
         ended = shards.run(change)
         assert ended.code == 78 and ended.err.count("\n") == 1 and text in ended.err, ended.err

@@ -46,10 +46,10 @@ def jsonl_records(run_dir, entry):
 
 
 def logged(job, entry):
-    """{(metric, step): value} of what the event log of an entry holds, without system metrics."""
+    """{(metric, step): value} of the event log of an entry, without system metrics."""
     rows = [row for row in job.export(entry) if not row["metric"].startswith("system/")]
     values = {(row["metric"], row["step"]): row["value"] for row in rows}
-    assert len(values) == len(rows), "a step is there twice"
+    assert len(values) == len(rows), "a step is duplicated"
     return values
 
 
@@ -60,7 +60,7 @@ def of_jsonl(run_dir, entry):
             continue
         for name, value in record["values"].items():
             if not name.startswith("system/"):
-                assert (name, record["step"]) not in values, "a step is there twice"
+                assert (name, record["step"]) not in values, "a step is duplicated"
                 values[name, record["step"]] = value
     return values
 
@@ -116,7 +116,7 @@ def test_each_policy_is_delivered_exactly_once_to_every_sink(job, policy):
         assert of_jsonl(run_dir, run["id"]) == expected
         assert of_csv(run_dir, run["id"]) == expected
         assert of_tensorboard(run_dir, run["id"]) == pytest.approx(expected, rel=1e-6)
-    # The system metrics of the node come with its lowest logging rank, and count all ranks' processes.
+    # The lowest logging rank of a node has its system metrics, which count the processes of all ranks.
     with_system = [rank for rank, run in entries.items() if "system/memory.percent" in run["summary"]]
     assert with_system == [min(logging)]
     samples = [record for record in jsonl_records(run_dir, entries[min(logging)]["id"])
@@ -127,7 +127,7 @@ def test_each_policy_is_delivered_exactly_once_to_every_sink(job, policy):
 
 @pytest.mark.parametrize("ranks", ["main", "all"])
 def test_every_gpu_of_a_node_is_reported_once(job, ranks):
-    """With the lowest rank that logs, whichever ranks use the GPUs; a library of the tests stands for NVIDIA's."""
+    """By the lowest logging rank, whichever ranks use the GPUs; a test library replaces NVIDIA's."""
     use_file_sinks(job, ranks)
     run_dir = job.train(ranks=2, env=processes.environment(LD_LIBRARY_PATH=processes.BIN.parent / "tests/bin/fake_nvml"))
     entries = {run["rank"]: run for run in job.list()}
@@ -137,7 +137,7 @@ def test_every_gpu_of_a_node_is_reported_once(job, ranks):
     assert entries[0]["summary"]["system/gpu.1.utilization"] == 38
     samples = [record["values"] for record in jsonl_records(run_dir, entries[0]["id"])
                if record["type"] == "scalars" and "system/memory.percent" in record["values"]]
-    # A sample does not wait for GPUs that take long to answer (docs/system_metrics.md): it has all of them or none.
+    # Sampling does not wait for GPUs that respond slowly (docs/system_metrics.md): a sample has all of them or none.
     of_gpus = [{name for name in values if name.startswith("system/gpu.")} for values in samples]
     assert {"system/gpu.0.utilization", "system/gpu.1.utilization"} <= set().union(*of_gpus)
     assert all(names in (set(), set().union(*of_gpus)) for names in of_gpus)
@@ -157,18 +157,18 @@ def test_shared_run_has_every_rank_in_one_entry(job):
 
 
 def scraped_losses(run_dir):
-    """{(run, rank): the training loss that a Prometheus server would see now}; empty where there is no endpoint yet."""
+    """{(run, rank): the training loss that a Prometheus server would scrape now}; empty if there is no endpoint yet."""
     endpoints = list(run_dir.glob("sinks/prometheus/*/endpoint"))
     if not endpoints:
         return {}
-    with urllib.request.urlopen(endpoints[0].read_text().strip(), timeout=TIMEOUT_S) as answer:
-        lines = answer.read().decode().splitlines()
+    with urllib.request.urlopen(endpoints[0].read_text().strip(), timeout=TIMEOUT_S) as response:
+        lines = response.read().decode().splitlines()
     losses = {}
     for line in lines:
         if line.startswith("lockstep_train_loss{"):
             labels = dict(re.findall(r'(\w+)="([^"]*)"', line))
             series = labels["run"], int(labels["rank"])
-            assert series not in losses, "a series is there twice"
+            assert series not in losses, "a series is duplicated"
             losses[series] = float(line.rpartition(" ")[2])
     return losses
 
@@ -192,8 +192,8 @@ def test_prometheus_has_the_latest_values_of_every_logging_rank(job, policy):
     runs = {run["rank"]: run["id"] for run in job.list()}
     assert set(losses) == {(run_dir.name if policy == "shared" else runs[rank], rank) for rank in logging}
     for (_, rank), loss in losses.items():
-        told = [value for (name, _), value in logged(job, runs[rank]).items() if name == "train/loss"]
-        assert any(loss == pytest.approx(value, rel=1e-6) for value in told)
+        losses = [value for (name, _), value in logged(job, runs[rank]).items() if name == "train/loss"]
+        assert any(loss == pytest.approx(value, rel=1e-6) for value in losses)
 
 
 def test_sync_sends_to_a_new_sink_only_once(job):
@@ -207,7 +207,7 @@ def test_sync_sends_to_a_new_sink_only_once(job):
 
 
 def rows_of(path):
-    """The rows of a CSV file, sorted: a live agent writes the logs of ranks and nodes as they grow, `sync` one after another."""
+    """The rows of a CSV file, sorted: an agent interleaves the logs of ranks and nodes, `sync` writes one after another."""
     return sorted(path.read_bytes().splitlines())
 
 
@@ -218,7 +218,7 @@ def test_sync_tracks_each_destination(job):
     content = own.read_bytes()
     rows = rows_of(own)
     board = job.directory / "board"
-    for _ in range(2):  # the second time nothing is left to do
+    for _ in range(2):  # the second one has nothing to send
         for number in range(2):
             target = job.directory / f"out-{number}.csv"
             assert "csv: complete" in sync(job, run_dir, "--sink", f"{{name: csv, path: {target}}}").out
@@ -247,26 +247,26 @@ def test_job_with_several_entries_reports_its_end_once(job):
     use_file_sinks(job, "all", sinks=["console", {"name": "webhook", "events": ["end"]}])
     with receiver:
         job.train(ranks=2, env=processes.environment(LOCKSTEP_WEBHOOK_URL=receiver.url))
-    assert [(body["event"], body["run"]["rank"], body["text"]) for *_, body in receiver.got] == [("end", 0, "e2e: finished")]
+    assert [(body["event"], body["run"]["rank"], body["text"]) for *_, body in receiver.received] == [("end", 0, "e2e: finished")]
 
 
 def test_deleted_run_directory_is_reported_immediately(job):
     job.config["train"].update(epochs=100_000, eval_every="1000000 epochs")
-    job.config["checkpoint"] = {"every": "1000000 epochs"}  # one that is being written would fail
+    job.config["checkpoint"] = {"every": "1000000 epochs"}  # writing one into the deleted directory would fail
     job.write()
     with open(job.directory / "out", "w+") as out:
         started = job.start(ranks=2, stdout=out)
         run_dir = wait_until(lambda: next(job.runs.glob("*/run.json"), None), TIMEOUT_S, "the run").parent
         wait_until(lambda: "step" in (job.directory / "out").read_text(), TIMEOUT_S, "a step")
         shutil.rmtree(run_dir, ignore_errors=True)
-        told = f"the event log of this run ({run_dir}/events/rank-00000.lsev) was deleted during the run"
-        wait_until(lambda: f"{told}; training goes on" in (job.directory / "out").read_text(), TIMEOUT_S, "a word")
+        warning = f"the event log of this run ({run_dir}/events/rank-00000.lsev) was deleted during the run"
+        wait_until(lambda: f"{warning}; training continues" in (job.directory / "out").read_text(), TIMEOUT_S, "a warning")
         run_dir.mkdir(exist_ok=True)
         (run_dir / "stop_request.json").write_text('{"time": 1, "reason": "test"}')
         ended = processes.finish(started)
         printed = (job.directory / "out").read_text()
     assert ended.code == 75
-    assert f"{told}; the last checkpoint is {run_dir}/checkpoints/" in ended.err
+    assert f"{warning}; the last checkpoint is {run_dir}/checkpoints/" in ended.err
     assert "runs show" not in printed and "runs show" not in ended.err
 
 
@@ -323,11 +323,11 @@ def test_killed_rank_is_reported_to_every_sink(job):
         assert len(end) == 1
         assert (end[0]["state"], end[0]["signal"], end[0]["rank"]) == ("killed", 9, 1)
     assert {run["state"] for run in job.list()} == {"killed"}
-    # The launcher waits for their locks, which they give back a moment before they end.
+    # The launcher waits for their locks, which they release a moment before they exit.
     wait_until(lambda: not agents_of(run_dir), TIMEOUT_S, "the agents' end")
 
 
-def test_trainer_killed_without_a_launcher_is_seen_by_its_agent(job):
+def test_trainer_killed_without_a_launcher_is_recorded_by_its_agent(job):
     use_file_sinks(job)
     job.config["train"]["epochs"] = 100_000
     job.write()

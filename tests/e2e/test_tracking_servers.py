@@ -145,6 +145,6 @@ def test_sync_sends_a_run_to_another_experiment_and_another_project(job, mlflow,
     check_wandb(wandb, runs, None, None, "e2e-model")
     assert wandb.run().bucket["project"] == "there"
     send(*elsewhere)
-    assert not wandb.runs, "it was sent again"
+    assert not wandb.runs, "a run was sent twice"
     for experiment in ("here", "there"):
         check_mlflow(mlflow, experiment, runs, False, "e2e-model")

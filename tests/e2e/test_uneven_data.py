@@ -18,7 +18,7 @@ def shards_of_beta(shards, cluster):  # noqa: F811
 
 
 def refused(cluster):
-    """The error of the first host when neither trains."""
+    """The error of the first host, if neither trains."""
     cluster.start_all()
     ended = [cluster.finish(host) for host in cluster.hosts]
     assert [end.code for end in ended] == [78, 78], ended
@@ -27,11 +27,11 @@ def refused(cluster):
 
 
 def test_shards_differ_between_hosts(shards_of_beta, cluster):
-    """One host lacks the last shard, as after a copy that was cut off. Over a network a rank would wait."""
+    """One host lacks the last shard, as after a copy that was cut off. Over a network, a rank would otherwise wait."""
     max(shards_of_beta.iterdir()).unlink()
-    said = refused(cluster)
-    assert "data.train has 1008 samples on rank 0, but " in said
-    assert " on rank 1: every rank must see the same data" in said
+    error = refused(cluster)
+    assert "data.train has 1008 samples on rank 0, but " in error
+    assert " on rank 1: every rank must see the same data" in error
 
 
 def test_shards_are_cut_differently_on_one_host(shards_of_beta, cluster):

@@ -25,7 +25,7 @@ void verify(std::string_view text, const Read& read, const Write& write) {
     if (write(read(written, "what was written")) != written) std::abort();
   } catch (const Error& error) {
     const std::string message = error.what();
-    if (error.kind() != ErrorKind::Environment || !message.starts_with("input: damaged: ") ||
+    if (error.kind() != ErrorKind::Environment || !message.starts_with("input: corrupt: ") ||
         message.find('\n') != std::string::npos)
       std::abort();
   }

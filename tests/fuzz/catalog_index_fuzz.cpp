@@ -36,7 +36,7 @@ catalog::RunSummary some_run() {
   run.tags.tags = {"good"};
   run.config = {{1, {.type = catalog::FieldValue::Type::Number, .number = 0.1}},
                 {2, {.type = catalog::FieldValue::Type::Text, .text = 2}}};
-  run.job_problem = "damaged";
+  run.job_problem = "corrupt";
   run.written.name = "mnist";
   run.end_facts = {{.by = tracking::Witness::Launcher, .end = end}};
   auto& source = run.sources.emplace_back();

@@ -21,8 +21,8 @@ void walk(std::string_view content) {
     tracking::LogTail tail(file.path());
     while (tail.next()) continue;
     tracking::LogTail(file.path(), tail.offset()).next();
-    tail.go_back();
-    while (tail.next()) tail.keep();
+    tail.roll_back();
+    while (tail.next()) tail.commit();
   } catch (const Error&) {
     // not an event log
   }

@@ -162,15 +162,15 @@ class Follower {
       const auto record = tail_.next();
       require(tail_.offset() >= before);
       if (!record) return;
-      std::visit(tracking::Told{lines_, tail_.keys()}, *record);
+      std::visit(tracking::RecordLines{lines_, tail_.keys()}, *record);
     }
   }
   void keep() {
-    tail_.keep();
+    tail_.commit();
     num_settled_ = lines_.size();
   }
   void go_back() {
-    tail_.go_back();
+    tail_.roll_back();
     lines_.resize(num_settled_);
   }
   void begin_again() {

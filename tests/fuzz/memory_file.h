@@ -16,7 +16,7 @@ namespace lockstep {
 class MemoryFile {
  public:
   MemoryFile() : fd_(::memfd_create("fuzz", MFD_CLOEXEC)) {
-    if (!fd_.is_open()) throw std::runtime_error("cannot make a file in memory");
+    if (!fd_.is_open()) throw std::runtime_error("cannot create an in-memory file");
   }
 
   // Replaces the content.
@@ -24,7 +24,7 @@ class MemoryFile {
     const bool written =
         ::ftruncate(fd_.get(), 0) == 0 && ::pwrite(fd_.get(), content.data(), content.size(), 0) ==
                                               static_cast<ssize_t>(content.size());
-    if (!written) throw std::runtime_error("cannot write a file in memory");
+    if (!written) throw std::runtime_error("cannot write an in-memory file");
   }
 
   std::filesystem::path path() const { return "/proc/self/fd/" + std::to_string(fd_.get()); }

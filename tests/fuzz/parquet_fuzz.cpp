@@ -13,7 +13,7 @@ extern "C" lockstep::formats::ParquetFile* lockstep_open_parquet(const std::file
 namespace lockstep {
 namespace {
 
-// Limits the reads of one input: a few damaged bytes can refer to the same pages many times.
+// Limits the reads of one input: a few corrupt bytes can refer to the same pages many times.
 constexpr size_t kMaxRowGroups = 4, kMaxColumns = 16;
 
 void verify(const formats::DataTable& table, int64_t rows) {

@@ -1,4 +1,4 @@
-// Sets and clears environment variables for one test, and puts all of them back.
+// Sets and clears environment variables for one test, and restores all of them.
 #pragma once
 
 #include <unistd.h>

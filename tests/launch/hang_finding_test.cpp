@@ -142,7 +142,7 @@ TEST_CASE("hang: ranks of a silent node are not blamed") {
                  Contains("rank 0: step 120 of 1000, backward") && !Contains("rank 1"));
   views[0].progress.idle_s = 2.9;
   CHECK_FALSE(find_hang(views));
-  // Ranks that waited on a silent node may not be waiting any more.
+  // Ranks that waited on a silent node may not be waiting anymore.
   views[0].silent_s = 9;
   views[0].progress.idle_s = 10;
   CHECK_FALSE(find_hang(views));

@@ -259,7 +259,7 @@ TEST_CASE("lockstep launch: a run that was stopped from outside is recorded as k
   CHECK(end->signal == SIGTERM);
 }
 
-TEST_CASE("lockstep launch: a run to resume must exist, and is passed on") {
+TEST_CASE("lockstep launch: a run to resume must exist, and is passed to the ranks") {
   Shell shell;
   shell.write("a.yaml", "");
   std::filesystem::create_directories(shell.directory.path() / "runs/mnist-1");

@@ -49,7 +49,7 @@ TEST_CASE("node environment: a launcher on each node of a Slurm step") {
   CHECK(read_node_env()->master_port == 4000);
 }
 
-TEST_CASE("node environment: srun with several tasks on a node is rejected with a remedy") {
+TEST_CASE("node environment: srun with several tasks on a node is rejected with a suggestion") {
   EnvironmentGuard guard({{"SLURM_JOB_ID", "17"},
                           {"SLURM_STEP_ID", "0"},
                           {"SLURM_STEP_NODELIST", "n[1-2]"},
@@ -63,7 +63,7 @@ TEST_CASE("node environment: srun with several tasks on a node is rejected with 
         "independent launches)");
 }
 
-TEST_CASE("node environment: a Slurm batch script is not one of several nodes") {
+TEST_CASE("node environment: a Slurm batch script is a single node") {
   EnvironmentGuard guard({{"SLURM_JOB_ID", "17"},
                           {"SLURM_NNODES", "2"},
                           {"SLURM_NTASKS", "2"},

@@ -203,7 +203,7 @@ TEST_CASE("rendezvous: an input error is final") {
   CHECK(job.next<FinishMessage>(0).report.exit_code() == 78);
 }
 
-TEST_CASE("rendezvous: after the loss of a node the others continue if they are enough") {
+TEST_CASE("rendezvous: after the loss of a node the others continue if enough are left") {
   Job job(2, 3, 1);
   for (int i = 0; i < 3; ++i) job.add_node();
   for (const size_t node : {0, 1, 2}) job.next<NodePlace>(node);

@@ -55,8 +55,8 @@ class ShellLaunch {
   LaunchOptions options;
 };
 
-// A named pipe that scripts write to: the test waits for a word of theirs, or until no process
-// holds it any more.
+// A named pipe that scripts write to: the test waits for data, or until no process has it
+// open anymore.
 class Fifo {
  public:
   explicit Fifo(const std::filesystem::path& path) {
@@ -65,7 +65,7 @@ class Fifo {
     fd_ = FileDescriptor(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   }
 
-  // The next bytes that were written, or "" when there were none within the limit.
+  // The next bytes that were written, or "" if there are none within the limit.
   std::string read(int limit_ms = 60'000) const {
     pollfd request = {.fd = fd_.get(), .events = POLLIN, .revents = 0};
     char buffer[256];
@@ -74,7 +74,7 @@ class Fifo {
     return got > 0 ? std::string(buffer, static_cast<size_t>(got)) : "";
   }
 
-  // Whether all processes that had opened it are gone within the limit. Requires that one had.
+  // Whether all processes that had it open are gone within the limit. Requires at least one.
   bool is_deserted(int limit_ms = 60'000) const {
     pollfd request = {.fd = fd_.get(), .events = 0, .revents = 0};
     return ::poll(&request, 1, limit_ms) == 1 && (request.revents & POLLHUP) != 0;

@@ -11,7 +11,7 @@ Error failure_of(int code, const std::string& last_line) {
 
 }  // namespace
 
-TEST_CASE("start failure: the message of ssh is reported with host and remedy") {
+TEST_CASE("start failure: the message of ssh is reported with host and suggestion") {
   const auto refused = failure_of(255, "root@gpu2: Permission denied (publickey).");
   CHECK(refused.kind() == ErrorKind::Config);
   CHECK(refused.what() ==
@@ -35,7 +35,7 @@ TEST_CASE("start failure: a missing program is reported with its path") {
   CHECK(failure_of(126, "").kind() == ErrorKind::Config);
 }
 
-TEST_CASE("start failure: an error of Lockstep there is passed on with its kind") {
+TEST_CASE("start failure: an error of the remote launcher is reported with its kind") {
   const auto config = failure_of(78, "lockstep: error: cannot change to /x: No such file");
   CHECK(config.kind() == ErrorKind::Config);
   CHECK(config.what() == std::string("cannot start on gpu2: cannot change to /x: No such file"));

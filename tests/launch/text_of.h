@@ -1,4 +1,4 @@
-// What is in a file; empty where there is none.
+// The content of a file; empty if the file does not exist.
 #pragma once
 
 #include <filesystem>

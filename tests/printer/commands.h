@@ -1,5 +1,5 @@
-// The commands of lockstep_printer: what a part of Lockstep makes of its input, for tests in Python
-// that compare it. Each prints, and returns an exit code; errors are thrown as lockstep::Error.
+// The commands of lockstep_printer, which print the output of parts of Lockstep for comparison in
+// Python tests. Each returns an exit code; errors are thrown as lockstep::Error.
 #pragma once
 
 #include <string>

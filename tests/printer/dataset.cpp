@@ -1,5 +1,5 @@
-// All samples of a dataset as one batch: dataset CONFIG OUT [SEED EPOCH]. CONFIG: as a run file has
-// it at data.train. Each field's bytes become the file OUT/FIELD; prints {field: {dtype, shape}},
+// All samples of a dataset as one batch: dataset CONFIG OUT [SEED EPOCH]. CONFIG: `data.train` of
+// a run file. Each field's bytes become the file OUT/FIELD; prints {field: {dtype, shape}},
 // or the error in one line. For images_against_python.py.
 #include <ATen/ATen.h>
 

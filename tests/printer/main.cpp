@@ -1,7 +1,7 @@
 // lockstep_printer dataset|model|resume|sampler|split ARGUMENT...: one run of a command.
 // lockstep_printer serve: a run for each line {"arguments": [...], "out": FILE, "err": FILE,
-// "timeout_s": N}, in a child of its own; answers with its exit code, or minus the signal that
-// ended it. Loading LibTorch takes a third of a second, a fork a millisecond.
+// "timeout_s": N}, in a child process; responds with its exit code, or minus the signal that
+// terminated it. Loading LibTorch takes a third of a second, a fork a millisecond.
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>

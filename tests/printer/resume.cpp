@@ -1,8 +1,8 @@
-// Trains on nothing, stops and goes on: resume FILE. FILE has `data:` of a run file without
-// evaluation, with a batch_size that 1 to 4 ranks divide, and as many samples as steps of it hold.
-// Three epochs on 2 ranks with 2 workers each; then again, stopped at 20 random steps, each time
-// going on with other ranks and workers. Prints how many samples came in the same order with the
-// same values, or fails.
+// Loads data without training, stops and resumes: resume FILE. FILE has the `data:` section of a
+// run file without evaluation, with a batch_size that is divisible by 1 to 4 ranks and a number of
+// samples that is divisible by it. Runs three epochs on 2 ranks with 2 workers each; then again,
+// stopped at 20 random steps and resumed with other numbers of ranks and workers. Prints the number
+// of samples with the same order and values, or fails.
 #include <ATen/ATen.h>
 
 #include <functional>
@@ -84,13 +84,13 @@ class Epochs {
     return loaders;
   }
 
-  // What a sample is padded to depends on its batch, which is another on other ranks.
+  // The padding of a sample depends on its batch, which differs with the number of ranks.
   size_t hash_of(const Batch& batch, int64_t row) const {
     if (dataset_.layout().empty()) return 0;
     std::string bytes;
     for (const auto& [name, tensor] : batch.fields) {
-      const auto mine = tensor[row].contiguous();
-      bytes.append(static_cast<const char*>(mine.const_data_ptr()), mine.nbytes());
+      const auto row_values = tensor[row].contiguous();
+      bytes.append(static_cast<const char*>(row_values.const_data_ptr()), row_values.nbytes());
     }
     return std::hash<std::string>{}(bytes);
   }

@@ -1,6 +1,6 @@
 // Prints a dataset for datasets_against_python.py: split FILE WORLD BATCH WORKERS.
-// FILE has {train, eval, split} as `data:` of a run file has. For each part, rank and batch,
-// without shuffling: a line of JSON that says which tensors follow, then their bytes.
+// FILE has {train, eval, split} as in `data:` of a run file. Prints for each part, rank and batch,
+// without shuffling: a line of JSON that describes the tensors, then their bytes.
 #include <ATen/ATen.h>
 
 #include <iostream>

@@ -1,4 +1,4 @@
-"""What tests of sinks have: a process that makes their calls (sink_calls.py)."""
+"""Fixture for tests of sinks: a process that executes their calls (sink_calls.py)."""
 import pytest
 
 from sink_calls import Process

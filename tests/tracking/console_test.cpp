@@ -12,7 +12,7 @@ using namespace lockstep::tracking;
 
 namespace {
 
-// What the console sink prints for a short run.
+// The output of the console sink for a short run.
 std::string shown(bool terminal, bool color, int columns = 200) {
   std::ostringstream out;
   const SinkContext context{
@@ -40,7 +40,7 @@ std::string shown(bool terminal, bool color, int columns = 200) {
 
 }  // namespace
 
-TEST_CASE("console: in a file every line is kept and plain") {
+TEST_CASE("console: in a file, every line is plain text") {
   CHECK(shown(false, false) ==
         "run mnist-1 on 2 ranks\n"
         "epoch 1.00/3  step 10/30  loss 2.5000  lr 0.1  12,346 samples/s\n"
@@ -50,7 +50,9 @@ TEST_CASE("console: in a file every line is kept and plain") {
         "run mnist-1 failed in 0:25: the disk is full\n");
 }
 
-TEST_CASE("console: on a terminal progress is one line rewritten in place, evaluations stay") {
+TEST_CASE(
+    "console: on a terminal, progress is one line rewritten in place, and evaluations are "
+    "permanent") {
   CHECK(shown(true, false) ==
         "run mnist-1 on 2 ranks\n"
         "\repoch 1.00/3  step 10/30  loss 2.5000  lr 0.1  12,346 samples/s\x1b[K"
@@ -80,7 +82,7 @@ std::string shown_with_interval(std::string_view interval) {
 
 }  // namespace
 
-TEST_CASE("console: progress comes at most once per interval, and the last of it always") {
+TEST_CASE("console: progress is shown at most once per interval, and the last always") {
   CHECK(shown_with_interval("1 s") ==
         "epoch 1.00  step 1  loss 1.0000\n"
         "epoch 1.00  step 101  loss 1.0000\n"
@@ -95,13 +97,13 @@ TEST_CASE("console: a progress line never wraps") {
   CHECK(shown(true, false, 20).find("\repoch 1.00/3  step \x1b[K") != std::string::npos);
 }
 
-TEST_CASE("console: color only where it was allowed") {
+TEST_CASE("console: color only if enabled") {
   CHECK(shown(true, true).find("\x1b[33mwarning\x1b[0m: careful") != std::string::npos);
   CHECK(shown(true, false).find("\x1b[3") == std::string::npos);
   CHECK(shown(false, false).find('\x1b') == std::string::npos);
 }
 
-TEST_CASE("sinks: an unknown or repeated name is a Config error with what is valid") {
+TEST_CASE("sinks: an unknown or repeated name is a Config error that lists valid ones") {
   const auto read = [](const std::string& list) {
     TrackingConfig config;
     const auto root = parse_config("sinks: " + list + "\n", "run.yaml");
@@ -118,7 +120,7 @@ TEST_CASE("sinks: an unknown or repeated name is a Config error with what is val
   CHECK(read("[console]") == Json::array({Json{{"name", "console"}, {"interval", "1 s"}}}));
 }
 
-TEST_CASE("sinks: every registered one says what it is") {
+TEST_CASE("sinks: every registered sink has a description") {
   for (const auto& entry : sink_registry().entries()) CHECK_FALSE(entry.help.empty());
   CHECK(sink_registry().find("console") != nullptr);
 }

@@ -17,7 +17,7 @@ using namespace lockstep::tracking;
 
 namespace {
 
-// Facts of every kind, the one that is believed most first. No two have the same reason.
+// Facts of every kind, in order of authority. Their reasons are distinct.
 const EndFacts kByAuthority = {
     {.by = Witness::Launcher, .end = {RunState::Killed, 75, 9, 1, "launcher: rank 1 was killed"}},
     {.by = Witness::Trainer,
@@ -48,8 +48,8 @@ const std::vector<std::optional<RunEnd>> kLogged = {
     RunEnd{RunState::Preempted, 143, 15, {}, "of the log"},
 };
 
-// How a job ended whose witnesses tell `facts`, and what end.json says of it.
-void check_told(const EndFacts& facts, const RunEnd& expected) {
+// How a job with these facts ended, and the content of end.json.
+void check_end(const EndFacts& facts, const RunEnd& expected) {
   const TemporaryDirectory dir;
   for (const auto& fact : facts) record_end(dir.path(), fact);
   CHECK(read_run_end(dir.path()) == expected);
@@ -58,7 +58,7 @@ void check_told(const EndFacts& facts, const RunEnd& expected) {
 
 }  // namespace
 
-TEST_CASE("end facts: whatever else is told, logged or running, the greatest authority decides") {
+TEST_CASE("end facts: the greatest authority decides, whatever else is recorded") {
   for (unsigned chosen = 0; chosen < 1u << kByAuthority.size(); ++chosen) {
     EndFacts facts;
     for (size_t i = 0; i < kByAuthority.size(); ++i)
@@ -66,27 +66,27 @@ TEST_CASE("end facts: whatever else is told, logged or running, the greatest aut
     std::vector<EndFacts> orders = {facts, {facts.rbegin(), facts.rend()}};
     std::ranges::rotate(facts, facts.begin() + static_cast<long>(facts.size() / 2));
     orders.push_back(facts);
-    for (const auto& told : orders)
+    for (const auto& recorded : orders)
       for (const auto& logged : kLogged)
         for (const bool has_writer : {false, true}) {
-          const auto end = resolve(told, logged, has_writer);
+          const auto end = resolve(recorded, logged, has_writer);
           const auto first = std::ranges::find_if(kByAuthority, [&](const EndFact& fact) {
-            return std::ranges::count(told, fact) > 0;
+            return std::ranges::count(recorded, fact) > 0;
           });
-          const bool is_told = first != kByAuthority.end();
-          if (is_told && (first->end.state != RunState::Finished || !logged))
+          const bool has_fact = first != kByAuthority.end();
+          if (has_fact && (first->end.state != RunState::Finished || !logged))
             REQUIRE(end == first->end);
           else if (logged)
             REQUIRE(end == *logged);
           else
             REQUIRE(end == RunEnd{has_writer ? RunState::Running : RunState::Lost});
-          REQUIRE((decisive_fact(told) ? decisive_fact(told)->end.reason : "none") ==
-                  (is_told ? first->end.reason : "none"));
+          REQUIRE((decisive_fact(recorded) ? decisive_fact(recorded)->end.reason : "none") ==
+                  (has_fact ? first->end.reason : "none"));
         }
   }
 }
 
-TEST_CASE("end facts: of those who fail by themselves the first one is believed, then the lowest") {
+TEST_CASE("end facts: among independent failures the earliest decides, then the lowest rank") {
   const auto failed = [](int rank, double time) {
     return EndFact{.number = rank, .end = {RunState::Failed, 75, {}, rank}, .time = time};
   };
@@ -97,20 +97,20 @@ TEST_CASE("end facts: a killed rank is the same with a launcher and without") {
   const EndFact launcher{.by = Witness::Launcher, .end = {RunState::Killed, 75, 9, 1, "killed"}};
   const EndFact agent{.by = Witness::Agent, .end = {RunState::Killed, 75, 9, 1, "killed"}};
   const EndFact peer{.end = {RunState::Failed, 75, {}, 0, "lost a peer"}, .is_consequence = true};
-  for (const auto& told : {EndFacts{launcher}, EndFacts{agent}, EndFacts{peer, agent},
-                           EndFacts{peer, launcher}, EndFacts{agent, peer, launcher}})
-    check_told(told, {RunState::Killed, 75, 9, 1, "killed"});
+  for (const auto& recorded : {EndFacts{launcher}, EndFacts{agent}, EndFacts{peer, agent},
+                               EndFacts{peer, launcher}, EndFacts{agent, peer, launcher}})
+    check_end(recorded, {RunState::Killed, 75, 9, 1, "killed"});
 }
 
-TEST_CASE("end facts: a witness that tells again replaces what it told") {
+TEST_CASE("end facts: a witness replaces its earlier fact") {
   EndFact fact{.end = {RunState::Preempted, 143, 15, {}, "preempted"}, .time = 1};
   EndFact again = fact;
   again.end = {RunState::Failed, 70, {}, 0, "no"};
-  check_told({fact, again}, again.end);
-  check_told({again, fact}, fact.end);
+  check_end({fact, again}, again.end);
+  check_end({again, fact}, fact.end);
 }
 
-TEST_CASE("end facts: what was told is read again, and a launcher's word is confirmed") {
+TEST_CASE("end facts: facts round-trip, and a launcher's fact is marked as confirmed") {
   const TemporaryDirectory dir;
   for (const auto& fact : kByAuthority) {
     record_end(dir.path(), fact);
@@ -127,7 +127,7 @@ TEST_CASE("end facts: what was told is read again, and a launcher's word is conf
   }
 }
 
-TEST_CASE("end facts: an end.json of an earlier version counts until something is told") {
+TEST_CASE("end facts: an end.json of an earlier version counts until there is a fact") {
   const TemporaryDirectory dir;
   write_file_durably(dir / "end.json",
                      R"({"state": "killed", "exit": 137, "reason": "old", "confirmed": true})");
@@ -141,18 +141,18 @@ TEST_CASE("end facts: an end.json of an earlier version counts until something i
   CHECK(read_run_end(dir.path()) == kByAuthority[4].end);
 }
 
-TEST_CASE("end facts: what a kill leaves behind is passed over") {
+TEST_CASE("end facts: files left by a kill are skipped") {
   const TemporaryDirectory dir;
   record_end(dir.path(), kByAuthority[1]);
-  // Between the fact and end.json.
+  // Between writing the fact and end.json.
   std::filesystem::remove(dir / "end.json");
   CHECK(read_run_end(dir.path()) == kByAuthority[1].end);
   // In the middle of writing.
   write_file_durably(dir / "ends/launcher-00000.json.tmp-17", "{\"state\": \"fin");
   write_file_durably(dir / "ends/agent-00000.json", "no fact");
-  write_file_durably(dir / "ends/notes.json", R"({"state": "lost", "by": "somebody"})");
+  write_file_durably(dir / "ends/notes.json", R"({"state": "lost", "by": "another program"})");
   CHECK(read_run_end(dir.path()) == kByAuthority[1].end);
-  // In the middle of clearing: end.json is the last to go.
+  // During clear_end(): end.json is removed last.
   record_end(dir.path(), kByAuthority[1]);
   std::filesystem::rename(dir / "ends", dir / "ends.tmp-17");
   CHECK(read_run_end(dir.path()) == kByAuthority[1].end);
@@ -160,7 +160,7 @@ TEST_CASE("end facts: what a kill leaves behind is passed over") {
   CHECK_FALSE(read_run_end(dir.path()));
 }
 
-TEST_CASE("end facts: witnesses that tell at once leave an end.json of all that is told") {
+TEST_CASE("end facts: concurrent witnesses leave an end.json that reflects all facts") {
   for (int round = 0; round < 20; ++round) {
     const TemporaryDirectory dir;
     std::vector<pid_t> witnesses;
@@ -181,8 +181,7 @@ TEST_CASE("end facts: witnesses that tell at once leave an end.json of all that 
   }
 }
 
-TEST_CASE(
-    "end facts: a run that is gone is not made again, and what cannot be written is an error") {
+TEST_CASE("end facts: a deleted run directory is not recreated, and a failed write is an error") {
   const TemporaryDirectory dir;
   CHECK_THROWS_AS(record_end(dir / "gone", kByAuthority[0]), Error);
   CHECK_FALSE(std::filesystem::exists(dir / "gone"));

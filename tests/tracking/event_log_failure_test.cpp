@@ -27,7 +27,7 @@ struct Shared {
   std::atomic<int64_t> num_returned{0};
 };
 
-// Appends until it is killed; says so through the pipe after `announce_at` rows.
+// Appends until it is killed; writes to the pipe after `announce_at` rows.
 [[noreturn]] void write_for_ever(const std::filesystem::path& path, Shared& shared, int pipe,
                                  int64_t announce_at) {
   EventLogWriter log(path);
@@ -38,7 +38,7 @@ struct Shared {
   }
 }
 
-// How many appends had returned when the writer was killed.
+// The number of appends that had returned when the writer was killed.
 int64_t kill_a_writer(const std::filesystem::path& path, int64_t announce_at) {
   auto* memory =
       ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -62,8 +62,7 @@ int64_t kill_a_writer(const std::filesystem::path& path, int64_t announce_at) {
   return returned;
 }
 
-// A file system with little room: a small tmpfs, or where that may not be mounted, a limit on the
-// size of files.
+// A small file system: a tmpfs or, if that cannot be mounted, a limit on file sizes.
 class SmallDisk {
  public:
   explicit SmallDisk(const std::filesystem::path& path, size_t bytes) : path_(path) {
@@ -101,7 +100,7 @@ class SmallDisk {
 
 }  // namespace
 
-TEST_CASE("event log: kill -9 of the writer loses nothing that was appended") {
+TEST_CASE("event log: kill -9 of the writer loses no appended record") {
   const TemporaryDirectory dir;
   int64_t announce_at = 1;
   for (int round = 0; round < 100; ++round, announce_at = announce_at * 7 % 60'013) {
@@ -118,7 +117,7 @@ TEST_CASE("event log: kill -9 of the writer loses nothing that was appended") {
 }
 
 TEST_CASE(
-    "event log: on a disk that stays full the process goes on, what was dropped is counted, and "
+    "event log: if the disk stays full, the process continues, dropped records are counted, and "
     "the end of the run is recorded") {
   const TemporaryDirectory dir;
   const SmallDisk disk(dir / "disk", 256u << 10);
@@ -126,11 +125,12 @@ TEST_CASE(
   {
     EventLogWriter log(dir / "disk/log");
     for (int step = 0; step < kRows; ++step) log_loss(log, step, step);
-    const auto news = log.take_news();
-    REQUIRE(news.has_value());
-    CHECK(news->line.starts_with("event log: cannot reserve "));
-    CHECK(news->line.ends_with("; records are kept in memory (at most 4 MiB) until there is room"));
-    CHECK_FALSE(log.take_news().has_value());
+    const auto notice = log.take_notice();
+    REQUIRE(notice.has_value());
+    CHECK(notice->line.starts_with("event log: cannot reserve "));
+    CHECK(notice->line.ends_with(
+        "; records are kept in memory (at most 4 MiB) until there is space"));
+    CHECK_FALSE(log.take_notice().has_value());
     log.end({.state = RunState::Failed, .exit_code = 75, .reason = std::string(8192, 'x')});
     const auto kept = read_event_log(dir / "disk/log").rows.size();
     CHECK(kept > 1000);
@@ -147,19 +147,19 @@ TEST_CASE(
   CHECK(log.rows.back().step == static_cast<int64_t>(log.rows.size()) - 1);
   REQUIRE(log.texts.size() == 1);
   CHECK(log.texts[0].line.starts_with(fmt::format(
-      "event log: the last {} records were lost: cannot reserve ", kRows - log.rows.size())));
+      "event log: the last {} records were dropped: cannot reserve ", kRows - log.rows.size())));
   REQUIRE(log.end.has_value());
   CHECK(log.end->state == RunState::Failed);
   CHECK(log.end->reason == std::string(1000, 'x'));
 }
 
-TEST_CASE("event log: a disk that was full for a while costs no record that fits in memory") {
+TEST_CASE("event log: a temporarily full disk loses no record that fits in memory") {
   const TemporaryDirectory dir;
   SmallDisk disk(dir / "disk", 256u << 10);
   const auto path = dir / "disk/log";
   EventLogWriter log(path, 128u << 10);
   int64_t step = 0;
-  for (; !log.take_news(); ++step) log_loss(log, step, 1);
+  for (; !log.take_notice(); ++step) log_loss(log, step, 1);
   for (int i = 0; i < 1000; ++i, ++step) {
     log_loss(log, step, 1);
     const auto name = fmt::format("new/{}", i);
@@ -169,20 +169,20 @@ TEST_CASE("event log: a disk that was full for a while costs no record that fits
   CHECK(static_cast<int64_t>(read_event_log(path).rows.size()) < step);
   disk.grow(64u << 20);
   log.close();
-  const auto news = log.take_news();
-  REQUIRE(news.has_value());
-  CHECK(news->line.ends_with("; nothing was lost"));
+  const auto notice = log.take_notice();
+  REQUIRE(notice.has_value());
+  CHECK(notice->line.ends_with("; no record was dropped"));
   CHECK(log.num_dropped() == 0);
   const auto contents = read_event_log(path);
   CHECK_FALSE(contents.torn);
   CHECK(static_cast<int64_t>(contents.rows.size()) == step + 1000);
   CHECK(contents.keys.size() == 1001);
   REQUIRE(contents.texts.size() == 1);
-  CHECK(contents.texts[0].line == news->line);
+  CHECK(contents.texts[0].line == notice->line);
   CHECK(contents.texts[0].level == TextLevel::Info);
 }
 
-TEST_CASE("event log: after a full disk the log says how many records it lacks") {
+TEST_CASE("event log: after a full disk, the log records how many records are missing") {
   const TemporaryDirectory dir;
   SmallDisk disk(dir / "disk", 256u << 10);
   const auto path = dir / "disk/log";
@@ -190,18 +190,19 @@ TEST_CASE("event log: after a full disk the log says how many records it lacks")
   int64_t step = 0;
   for (; log.num_dropped() < 100; ++step) log_loss(log, step, 1);
   disk.grow(64u << 20);
-  log.take_news();
-  std::optional<TextLine> news;
-  for (; !news; news = log.take_news(), ++step) log_loss(log, step, 1);
+  log.take_notice();
+  std::optional<TextLine> notice;
+  for (; !notice; notice = log.take_notice(), ++step) log_loss(log, step, 1);
   const auto contents = read_event_log(path);
   CHECK(contents.rows.size() + log.num_dropped() == static_cast<size_t>(step));
   CHECK(contents.rows.back().step == step - 1);
   REQUIRE(contents.texts.size() == 1);
   CHECK(contents.texts[0].level == TextLevel::Warning);
-  CHECK(contents.texts[0].line.ends_with(fmt::format("; {} records were lost", log.num_dropped())));
+  CHECK(contents.texts[0].line.ends_with(
+      fmt::format("; {} records were dropped", log.num_dropped())));
 }
 
-TEST_CASE("event log: opened on a full disk it is one clear error and leaves no file") {
+TEST_CASE("event log: opening on a full disk is one clear error and leaves no file") {
   const TemporaryDirectory dir;
   const SmallDisk disk(dir / "disk", 4096);
   if (disk.is_mounted()) write_file_durably(dir / "disk/filler", std::string(4096, 'x'));

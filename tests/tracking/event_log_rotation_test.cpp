@@ -1,4 +1,4 @@
-// Event logs that go on in further segments.
+// Event logs that continue in further segments.
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -20,8 +20,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Appends in a process of its own, which is killed when it has announced `announce_at` steps.
-// Returns the steps that were appended for sure.
+// Appends in a separate process, which is killed once it has announced `announce_at` steps. Returns
+// the steps that are certain to be appended.
 int64_t kill_a_writer(const fs::path& path, int64_t first, int64_t announce_at) {
   auto* memory = ::mmap(nullptr, sizeof(std::atomic<int64_t>), PROT_READ | PROT_WRITE,
                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -90,7 +90,7 @@ TEST_CASE("event log rotation: a log of many segments is read as one") {
   CHECK(log.good_bytes == bytes);
 }
 
-TEST_CASE("event log rotation: files keep below the limit, and each is an event log by itself") {
+TEST_CASE("event log rotation: files stay below the limit, and each is a valid event log") {
   const TemporaryDirectory dir;
   std::vector<std::string> expected;
   EventLogWriter log(dir / "log", 4000);
@@ -114,7 +114,7 @@ TEST_CASE("event log rotation: files keep below the limit, and each is an event 
   CHECK(num_rows == 300);
 }
 
-TEST_CASE("event log rotation: a limit smaller than a record gives each record its file") {
+TEST_CASE("event log rotation: with a limit smaller than a record, each record gets a file") {
   const TemporaryDirectory dir;
   std::vector<std::string> expected;
   EventLogWriter log(dir / "log", 0);
@@ -125,7 +125,7 @@ TEST_CASE("event log rotation: a limit smaller than a record gives each record i
   CHECK(read_event_log(dir / "log").num_frames == expected.size());
 }
 
-TEST_CASE("event log rotation: a rewind takes back what earlier segments have") {
+TEST_CASE("event log rotation: a rewind applies to earlier segments") {
   const TemporaryDirectory dir;
   {
     EventLogWriter log(dir / "log", kSmall);
@@ -144,12 +144,12 @@ TEST_CASE("event log rotation: a rewind takes back what earlier segments have") 
   for (int step = 1; step <= 90; ++step)
     expected.push_back(row_line("train/loss", step, step <= 10 ? 1 : step <= 50 ? 2 : 3));
   CHECK(rows == expected);
-  auto told = all_of(dir / "log");
-  std::erase_if(told, [](const std::string& line) { return !line.starts_with("row "); });
-  CHECK(told == expected);
+  auto seen = all_of(dir / "log");
+  std::erase_if(seen, [](const std::string& line) { return !line.starts_with("row "); });
+  CHECK(seen == expected);
 }
 
-TEST_CASE("event log rotation: a resumed run continues the last segment, whatever the limit") {
+TEST_CASE("event log rotation: a resumed run continues the last segment, for any limit") {
   const TemporaryDirectory dir;
   const auto path = dir / "rank-00000.lsev";
   std::vector<std::string> expected;
@@ -172,12 +172,12 @@ TEST_CASE("event log rotation: a resumed run continues the last segment, whateve
   CHECK(log.rows.size() == 12 * 17);
   CHECK(log.end.has_value());
   CHECK_FALSE(log.torn);
-  // An end is void only where a new process follows, not where the log goes on in a new file.
+  // An end is void only if a new process follows, not if the log continues in a new file.
   EventLogWriter(path, 0).text({.line = "late"});
   CHECK(read_event_log(path).end.has_value());
 }
 
-TEST_CASE("event log rotation: the writer is known to live while it writes any segment") {
+TEST_CASE("event log rotation: the writer is seen as alive while it writes any segment") {
   const TemporaryDirectory dir;
   const auto path = dir / "log";
   {
@@ -201,7 +201,7 @@ TEST_CASE("event log rotation: the writer is known to live while it writes any s
   CHECK(read_event_log(path).rows.size() == 101);
 }
 
-TEST_CASE("event log rotation: a last segment cut at any byte of its beginning does no harm") {
+TEST_CASE("event log rotation: a last segment truncated anywhere in its header is harmless") {
   const TemporaryDirectory dir;
   std::vector<std::string> whole;
   {
@@ -221,7 +221,7 @@ TEST_CASE("event log rotation: a last segment cut at any byte of its beginning d
       fs::copy_file(segment_path(dir / "whole", number), segment_path(path, number),
                     fs::copy_options::overwrite_existing);
     for (uint32_t number = 4; fs::remove(segment_path(path, number)); ++number) continue;
-    // As a kill leaves it: the magic is written last, and zeros are reserved behind.
+    // As after a kill: the magic is written last, followed by reserved zeros.
     auto left = bytes.substr(0, cut);
     if (cut < beginning && cut % 2) std::memset(left.data(), 0, std::min<size_t>(cut, 8));
     if (cut % 3 == 0) left.append(4096, '\0');
@@ -256,7 +256,7 @@ TEST_CASE("event log rotation: a last segment cut at any byte of its beginning d
   }
 }
 
-TEST_CASE("event log rotation: a damaged segment costs what is behind the damage in it, no more") {
+TEST_CASE("event log rotation: a corrupt segment loses only its records after the corruption") {
   const TemporaryDirectory dir;
   const auto path = dir / "log";
   std::vector<std::string> expected;
@@ -266,23 +266,23 @@ TEST_CASE("event log rotation: a damaged segment costs what is behind the damage
   }
   const auto bytes = read_file(segment_path(path, 1));
   for (size_t at = decode_beginning(bytes)->bytes; at < bytes.size(); at += 7) {
-    auto damaged = bytes;
-    damaged[at] = static_cast<char>(damaged[at] ^ 1);
-    write_file_durably(segment_path(path, 1), damaged);
+    auto corrupt = bytes;
+    corrupt[at] = static_cast<char>(corrupt[at] ^ 1);
+    write_file_durably(segment_path(path, 1), corrupt);
     const auto log = read_event_log(path);
     CHECK(log.torn);
     CHECK(log.rows.back().step == 100);
     for (const auto& row : log.rows)
       REQUIRE(log.keys[row.values[0].first] == "m/" + std::to_string(row.step / 7));
     LogTail tail(path);
-    const auto told = rest_of(tail);
-    CHECK(told.size() == log.num_frames);
-    CHECK(told.back() == "end");
+    const auto seen = rest_of(tail);
+    CHECK(seen.size() == log.num_frames);
+    CHECK(seen.back() == "end");
     CHECK(tail.keys() == log.keys);
   }
 }
 
-TEST_CASE("event log rotation: the logs of a run are listed once, however many files they have") {
+TEST_CASE("event log rotation: the logs of a run are listed once, for any number of files") {
   const TemporaryDirectory dir;
   fs::create_directories(dir / "events");
   for (const int rank : {3, 0}) {
@@ -297,7 +297,8 @@ TEST_CASE("event log rotation: the logs of a run are listed once, however many f
   CHECK(node_logs(dir.path()) == std::vector<fs::path>{node_log_path(dir.path(), 0)});
 }
 
-TEST_CASE("event log rotation: where no segment can be begun, the log goes on in the one it has") {
+TEST_CASE(
+    "event log rotation: if no segment can be created, the log continues in the current one") {
   const TemporaryDirectory dir;
   const auto path = dir / "events/log";
   fs::create_directories(dir / "events");
@@ -314,22 +315,22 @@ TEST_CASE("event log rotation: where no segment can be begun, the log goes on in
   CHECK(read_event_log(path).rows.size() == 200);
 }
 
-TEST_CASE("event log rotation: writers killed between, before and behind segments lose nothing") {
+TEST_CASE("event log rotation: writers killed before, between and after segments lose nothing") {
   const TemporaryDirectory dir;
   LogTail tail(dir / "log");
-  std::vector<int64_t> told, read;
+  std::vector<int64_t> seen, read;
   int64_t last = 0;
   for (int round = 0; round < 60; ++round) {
     const auto returned = kill_a_writer(dir / "log", last + 1, round % 11);
     while (const auto record = tail.next())
-      if (const auto* row = std::get_if<LoggedRow>(&*record)) told.push_back(row->step);
-    last = told.back();
+      if (const auto* row = std::get_if<LoggedRow>(&*record)) seen.push_back(row->step);
+    last = seen.back();
     REQUIRE(last >= returned);
     REQUIRE(last <= returned + 1);
   }
   CHECK(last_segment(dir / "log") > 60);
   for (const auto& row : read_event_log(dir / "log").rows) read.push_back(row.step);
-  CHECK(read == told);
-  CHECK(static_cast<int64_t>(told.size()) == last);
-  for (size_t i = 0; i < told.size(); ++i) REQUIRE(told[i] == static_cast<int64_t>(i) + 1);
+  CHECK(read == seen);
+  CHECK(static_cast<int64_t>(seen.size()) == last);
+  for (size_t i = 0; i < seen.size(); ++i) REQUIRE(seen[i] == static_cast<int64_t>(i) + 1);
 }

@@ -40,7 +40,7 @@ std::string header() { return std::string("LSEVENTS\x01\0\0\0\0\0\0\0", 16); }
 
 }  // namespace
 
-TEST_CASE("event log: what was written is read, NaN and infinity included") {
+TEST_CASE("event log: records round-trip, including NaN and infinity") {
   const TemporaryDirectory dir;
   write_sample_log(dir / "log");
   const auto log = read_event_log(dir / "log");
@@ -85,7 +85,7 @@ TEST_CASE("event log: the worked example of the documentation has these bytes") 
         header() + frame(FrameType::Key, key) + frame(FrameType::Scalars, row));
 }
 
-TEST_CASE("event log: cut at any byte, at most the torn frame is lost") {
+TEST_CASE("event log: truncation at any byte loses at most the incomplete frame") {
   const TemporaryDirectory dir;
   write_sample_log(dir / "log");
   const auto bytes = read_file(dir / "log");
@@ -104,7 +104,8 @@ TEST_CASE("event log: cut at any byte, at most the torn frame is lost") {
   }
 }
 
-TEST_CASE("event log: a cut log is continued at any byte, and what was whole is kept") {
+TEST_CASE(
+    "event log: a log truncated at any byte can be continued, and keeps its complete frames") {
   const TemporaryDirectory dir;
   write_sample_log(dir / "log");
   const auto bytes = read_file(dir / "log");
@@ -131,15 +132,16 @@ TEST_CASE("event log: a flipped bit ends the log at the frame before it") {
   write_sample_log(dir / "log");
   const auto bytes = read_file(dir / "log");
   for (size_t bit = kEventLogHeaderBytes * 8; bit < bytes.size() * 8; ++bit) {
-    auto damaged = bytes;
-    damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ (1 << (bit % 8)));
-    const auto log = decode_event_log(damaged);
+    auto corrupt = bytes;
+    corrupt[bit / 8] = static_cast<char>(corrupt[bit / 8] ^ (1 << (bit % 8)));
+    const auto log = decode_event_log(corrupt);
     if (log.torn && log.good_bytes <= bit / 8) continue;
     FAIL("bit " << bit << " was not noticed");
   }
 }
 
-TEST_CASE("event log: payloads that break the grammar are damage, though their checksum is right") {
+TEST_CASE(
+    "event log: payloads that violate the grammar are corrupt even if their checksum is right") {
   const auto decoded = [](FrameType type, const std::string& payload) {
     return decode_event_log(header() + frame(type, payload));
   };
@@ -157,7 +159,7 @@ TEST_CASE("event log: payloads that break the grammar are damage, though their c
   CHECK(decoded(static_cast<FrameType>(200), "of a later version").num_frames == 1);
 }
 
-TEST_CASE("event log: other files are refused with a reason") {
+TEST_CASE("event log: other files are rejected with a reason") {
   const TemporaryDirectory dir;
   write_file_durably(dir / "log", "epoch,loss\n1,0.5\n");
   CHECK(read_event_log(dir / "log").problem == "not an event log");
@@ -172,7 +174,7 @@ TEST_CASE("event log: other files are refused with a reason") {
             .starts_with("environment: cannot open event log " + (dir / "missing/log").string()));
 }
 
-TEST_CASE("event log: a second writer is refused, and a reader knows that the first one lives") {
+TEST_CASE("event log: a second writer is rejected, and a reader sees that the first one is alive") {
   const TemporaryDirectory dir;
   {
     EventLogWriter log(dir / "log");
@@ -180,7 +182,7 @@ TEST_CASE("event log: a second writer is refused, and a reader knows that the fi
     CHECK(has_writer(dir / "log"));
     CHECK(error_of(dir / "log") ==
           "environment: " + (dir / "log").string() +
-              " is being written by another process: is this run started twice?");
+              " is being written by another process; was this run started twice?");
     CHECK(read_event_log(dir / "log").rows.size() == 1);
     CHECK_FALSE(read_event_log(dir / "log").torn);
     log_loss(log, 2, 1);
@@ -190,20 +192,19 @@ TEST_CASE("event log: a second writer is refused, and a reader knows that the fi
   CHECK_FALSE(has_writer(dir / "no such log"));
 }
 
-TEST_CASE(
-    "event log: a reader that asks for the lock at the same time does not keep a writer out") {
+TEST_CASE("event log: a reader that tests the lock at the same time does not keep a writer out") {
   const TemporaryDirectory dir;
   write_sample_log(dir / "log");
   const FileDescriptor reader(::open((dir / "log").c_str(), O_RDONLY | O_CLOEXEC));
   REQUIRE(::flock(reader.get(), LOCK_SH | LOCK_NB) == 0);
-  // Told apart from another writer; here the reader never lets go, so that in the end it is refused
-  // all the same.
+  // Distinguished from another writer; this reader never releases the lock, so the writer is
+  // rejected in the end anyway.
   CHECK(error_of(dir / "log").starts_with("environment: "));
   REQUIRE(::flock(reader.get(), LOCK_UN) == 0);
   CHECK(error_of(dir / "log") == "no error");
 }
 
-TEST_CASE("event log: a resumed run keeps its metric ids, its start and each step once") {
+TEST_CASE("event log: a resumed run keeps its metric IDs and start time, and has each step once") {
   const TemporaryDirectory dir;
   {
     EventLogWriter log(dir / "log");
@@ -232,18 +233,19 @@ TEST_CASE("event log: a resumed run keeps its metric ids, its start and each ste
         std::vector<std::pair<int64_t, double>>{{1, 1}, {2, 2}, {3, 3}, {4, 40}, {5, 50}, {6, 60}});
 }
 
-TEST_CASE("event log: a metric name that is too long or empty is left out and counted") {
+TEST_CASE("event log: a metric name that is too long or empty is dropped and counted") {
   const TemporaryDirectory dir;
   EventLogWriter log(dir / "log");
   const std::string endless(10'000, 'x');
   const std::array<Metric, 3> values = {{{endless, 1}, {"", 2}, {"good", 3}}};
   log.scalars({.step = 1, .values = values});
   CHECK(log.num_dropped() == 2);
-  CHECK(log.failure() == "a metric name of 10000 bytes, 1 to 512 are valid");
+  CHECK(log.failure() == "a metric name of 10000 bytes; 1 to 512 are valid");
   CHECK(read_event_log(dir / "log").keys == std::vector<std::string>{"good"});
 }
 
-TEST_CASE("event log: grows over many pieces, and a record may be larger than a piece") {
+TEST_CASE(
+    "event log: grows over many reservations, and a record may be larger than a reservation") {
   const TemporaryDirectory dir;
   {
     EventLogWriter log(dir / "log");

@@ -20,7 +20,7 @@ void write(const std::filesystem::path& path, const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("git state: the commit and the branch of the tree that a directory is in") {
+TEST_CASE("git state: the commit and branch of a directory's working tree") {
   const TemporaryDirectory place;
   const auto& root = place.path();
   write(root / ".git/HEAD", "ref: refs/heads/feature/one\n");
@@ -55,7 +55,7 @@ TEST_CASE("git state: packed refs, no branch, and a second working tree") {
   CHECK(detached->commit == kOther);
 }
 
-TEST_CASE("git state: what git did not write is no state") {
+TEST_CASE("git state: files that git did not write are ignored") {
   const TemporaryDirectory place;
   const auto& root = place.path();
   write(root / "secret", "not a commit\n");

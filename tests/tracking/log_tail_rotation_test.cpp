@@ -1,4 +1,4 @@
-// Tails of event logs that go on in further segments.
+// Tails of event logs that continue in further segments.
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <thread>
@@ -10,7 +10,7 @@
 using namespace lockstep;
 using namespace lockstep::tracking;
 
-TEST_CASE("log tail rotation: a tail that runs along gets every record at once, and once") {
+TEST_CASE("log tail rotation: a tail that keeps up gets every record immediately and once") {
   const TemporaryDirectory dir;
   const auto path = dir / "log";
   LogTail tail(path);
@@ -23,10 +23,10 @@ TEST_CASE("log tail rotation: a tail that runs along gets every record at once, 
     const auto name = "m/" + std::to_string(step / 50);
     const std::array<Metric, 1> values = {{{name, 1}}};
     log.scalars({.step = step, .time = 1.7e9, .epoch = 0, .values = values});
-    const auto told = rest_of(tail);
+    const auto seen = rest_of(tail);
     const bool is_new = step == 1 || step % 50 == 0;
-    REQUIRE(told.size() == (is_new ? 2 : 1));
-    REQUIRE(told.back() == row_line(name, step, 1));
+    REQUIRE(seen.size() == (is_new ? 2 : 1));
+    REQUIRE(seen.back() == row_line(name, step, 1));
   }
   CHECK(last_segment(path) > 8);
   CHECK(tail.keys() == std::vector<std::string>{"m/0", "m/1", "m/2", "m/3", "m/4"});
@@ -35,28 +35,28 @@ TEST_CASE("log tail rotation: a tail that runs along gets every record at once, 
   CHECK(tail.backlog() == 0);
 }
 
-TEST_CASE("log tail rotation: a tail that lags by any number of records misses none") {
+TEST_CASE("log tail rotation: a tail that lags behind misses no record") {
   for (const int lag : {2, 3, 5, 13, 40, 150}) {
     const TemporaryDirectory dir;
     EventLogWriter log(dir / "log", kSmall);
     LogTail tail(dir / "log");
-    std::vector<std::string> expected, told;
+    std::vector<std::string> expected, seen;
     for (int step = 1; step <= 300; ++step) {
       log_loss(log, step, 1);
       if (step == 1) expected.push_back("key train/loss");
       expected.push_back(row_line("train/loss", step, 1));
       if (step % lag) continue;
-      // Stops in the middle of what is there, too.
+      // Also stops in the middle of the written records.
       for (int i = 0; i < lag - 1; ++i)
-        if (const auto record = tail.next()) std::visit(Told{told, tail.keys()}, *record);
+        if (const auto record = tail.next()) std::visit(RecordLines{seen, tail.keys()}, *record);
     }
     const auto rest = rest_of(tail);
-    told.insert(told.end(), rest.begin(), rest.end());
-    CHECK(told == expected);
+    seen.insert(seen.end(), rest.begin(), rest.end());
+    CHECK(seen == expected);
   }
 }
 
-TEST_CASE("log tail rotation: a tail begins again behind any record, also while the log grows") {
+TEST_CASE("log tail rotation: a tail restarts after any record, also while the log grows") {
   const TemporaryDirectory dir;
   const auto path = dir / "log";
   std::vector<std::string> expected;
@@ -64,25 +64,25 @@ TEST_CASE("log tail rotation: a tail begins again behind any record, also while 
   write_process(log, 1, 1, 60, expected);
   struct Place {
     uint64_t offset;
-    size_t num_told;
+    size_t num_seen;
   };
   std::vector<Place> places = {{0, 0}};
   LogTail tail(path);
   const auto go_through = [&] {
-    while (tail.next()) places.push_back({tail.offset(), places.back().num_told + 1});
-    places.push_back({tail.offset(), places.back().num_told});  // as of the end, seen so far
+    while (tail.next()) places.push_back({tail.offset(), places.back().num_seen + 1});
+    places.push_back({tail.offset(), places.back().num_seen});  // as of the end, seen so far
   };
   go_through();
   write_process(log, 2, 61, 130, expected);
   go_through();
   log.close();
   CHECK(last_segment(path) > 5);
-  CHECK(places.back().num_told == expected.size());
+  CHECK(places.back().num_seen == expected.size());
   for (const auto& place : places) {
     LogTail again(path, place.offset);
     INFO("offset " << place.offset);
     const std::vector<std::string> rest(
-        expected.begin() + static_cast<std::ptrdiff_t>(place.num_told), expected.end());
+        expected.begin() + static_cast<std::ptrdiff_t>(place.num_seen), expected.end());
     REQUIRE(rest_of(again) == rest);
     REQUIRE(again.offset() == tail.offset());
     REQUIRE(again.keys() == tail.keys());
@@ -91,7 +91,7 @@ TEST_CASE("log tail rotation: a tail begins again behind any record, also while 
   }
 }
 
-TEST_CASE("log tail rotation: what is not read yet counts over all segments") {
+TEST_CASE("log tail rotation: the backlog covers all segments") {
   const TemporaryDirectory dir;
   const auto path = dir / "log";
   EventLogWriter log(path, kSmall);
@@ -107,7 +107,7 @@ TEST_CASE("log tail rotation: what is not read yet counts over all segments") {
   CHECK(tail.backlog() == 0);
 }
 
-TEST_CASE("log tail rotation: readers beside a writer that hurries from segment to segment") {
+TEST_CASE("log tail rotation: readers next to a writer with many small segments") {
   const TemporaryDirectory dir;
   constexpr int64_t kSteps = 20'000;
   std::atomic<bool> is_done = false;
@@ -117,23 +117,23 @@ TEST_CASE("log tail rotation: readers beside a writer that hurries from segment 
     is_done = true;
   });
   LogTail tail(dir / "log");
-  int64_t told = 0;
+  int64_t seen = 0;
   size_t num_bad = 0, num_reads = 0;
   for (bool last_turn = false; !last_turn;) {
     last_turn = is_done;
     while (const auto record = tail.next())
-      if (const auto* row = std::get_if<LoggedRow>(&*record)) num_bad += row->step != ++told;
+      if (const auto* row = std::get_if<LoggedRow>(&*record)) num_bad += row->step != ++seen;
     if (num_reads++ % 16) continue;
     LogTail again(dir / "log", tail.offset());
-    const auto from = told;
+    const auto from = seen;
     if (const auto record = again.next())
       if (const auto* row = std::get_if<LoggedRow>(&*record)) num_bad += row->step != from + 1;
     if (!std::filesystem::exists(dir / "log")) continue;
     int64_t read = 0;
     for (const auto& row : read_event_log(dir / "log").rows) num_bad += row.step != ++read;
-    num_bad += read < told;
+    num_bad += read < seen;
   }
-  CHECK(told == kSteps);
+  CHECK(seen == kSteps);
   CHECK(num_bad == 0);
   CHECK(last_segment(dir / "log") > 200);
 }

@@ -70,7 +70,7 @@ TEST_CASE("ranks: entries of one job share a group and are named by the template
   CHECK(decide(read("ranks: node").ranks, process(2), {})->job_type == "node");
 }
 
-TEST_CASE("ranks: a job with one entry keeps its name, and is grouped only when asked to") {
+TEST_CASE("ranks: a job with one entry keeps its name, and is grouped only if configured") {
   const auto entry = *decide({}, process(0), {});
   CHECK(entry.name == "mnist");
   CHECK_FALSE(entry.group.has_value());
@@ -85,25 +85,26 @@ TEST_CASE("ranks: exactly one rank shows progress") {
   CHECK_FALSE(shows_progress(read("ranks: [3, 1]").ranks, 0));
 }
 
-TEST_CASE("ranks: bad input says what is valid") {
+TEST_CASE("ranks: errors about bad input say what is valid") {
   const std::string valid = "expected main, node, all, or a list of ranks such as [0, 3], got ";
   CHECK(error_of("ranks: mian") == "config: run.yaml:1: tracking.ranks: " + valid + "'mian'");
   CHECK(error_of("ranks: []").find(valid) != std::string::npos);
   CHECK(error_of("ranks: {a: 1}").find(valid) != std::string::npos);
   CHECK(error_of("ranks: [0, -1]").find("tracking.ranks[1]: expected a rank (0 or more), got ") !=
         std::string::npos);
-  CHECK(error_of("ranks: [0, 0]").find("tracking.ranks[1]: expected each rank once, got ") !=
-        std::string::npos);
+  CHECK(
+      error_of("ranks: [0, 0]").find("tracking.ranks[1]: expected each rank at most once, got ") !=
+      std::string::npos);
   CHECK(error_of("rank: all").find("did you mean 'ranks'?") != std::string::npos);
   CHECK_THROWS_WITH(ids(read("ranks: [0, 4]")),
-                    "tracking.ranks: there is no rank 4: the job has 4 (0 to 3)");
+                    "tracking.ranks: rank 4 does not exist: the job has 4 (0 to 3)");
   CHECK_THROWS_WITH(ids(read("run_name: '{nmae}'")),
                     Catch::Contains("unknown placeholder '{nmae}'; did you mean 'name'?"));
   CHECK_THROWS_WITH(ids(read("run_name: 'a{rank'")),
                     "tracking.run_name: 'a{rank' has a '{' without '}'");
 }
 
-TEST_CASE("ranks: what is dumped is read back") {
+TEST_CASE("ranks: selections round-trip") {
   for (const std::string yaml : {"ranks: main", "ranks: node", "ranks: all", "ranks: [0, 2]"}) {
     const auto config = read(yaml);
     CHECK(read(to_yaml(ConfigDumper::dump(config))).ranks == config.ranks);

@@ -24,7 +24,7 @@ std::string message_of(const std::string& url) {
 
 }  // namespace
 
-TEST_CASE("public url: addresses that hold no secret are taken as they are") {
+TEST_CASE("public url: URLs without a secret are unchanged") {
   for (const std::string url :
        {"http://127.0.0.1:5000", "https://api.wandb.ai", "https://h/mlflow/",
         "http://[::1]:80/a-b/c",
@@ -32,7 +32,7 @@ TEST_CASE("public url: addresses that hold no secret are taken as they are") {
     CHECK(message_of(url) == "read: " + url);
 }
 
-TEST_CASE("public url: a secret is refused and not shown") {
+TEST_CASE("public url: a secret is rejected and not shown") {
   const std::string secret = "XyZ12345abcdefgh";
   for (const auto& url :
        {"https://hooks.slack.com/services/T00/B00/" + secret, "https://ada:" + secret + "@host",
@@ -40,13 +40,13 @@ TEST_CASE("public url: a secret is refused and not shown") {
         "https://x/hook/1" + secret + "/end"}) {
     const auto message = message_of(url);
     INFO(message);
-    CHECK(message.starts_with("run.yaml:7: sinks[0].url: this address holds a secret"));
+    CHECK(message.starts_with("run.yaml:7: sinks[0].url: this address contains a secret"));
     CHECK(message.find("environment variable") != std::string::npos);
     CHECK(message.find(secret) == std::string::npos);
   }
 }
 
-TEST_CASE("public url: what is no address is a clear error that does not show it") {
+TEST_CASE("public url: an invalid URL is a clear error that does not show it") {
   for (const std::string url :
        {"sqlite:///secret", "secret", "http://secret:port", "http://a b/"}) {
     const auto message = message_of(url);

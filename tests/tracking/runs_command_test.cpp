@@ -62,7 +62,7 @@ TEST_CASE("runs list: JSON has what scripts need") {
                         {"summary", {{"eval/accuracy", 0.9}, {"train/loss", 1.5}}}});
 }
 
-TEST_CASE("runs: the planned length comes from the log, of the last process that wrote it") {
+TEST_CASE("runs: the planned length is that of the last process in the log") {
   Lab lab;
   add_job(lab.path(), "mnist-1", kMain, 1, 1700000000);
   CHECK(lab({"show", "mnist-1"}).find("step       2\n") != std::string::npos);
@@ -96,7 +96,7 @@ TEST_CASE("runs list: NaN and infinity are text in JSON, a lost run has no exit 
   CHECK(Json::parse(lab({"show", "a", "--json"}))["metrics"]["train/loss"]["min"] == "-inf");
 }
 
-TEST_CASE("runs list: the table is aligned, newest first; without runs it says what to do") {
+TEST_CASE("runs list: the table is aligned, newest first; without runs, a hint") {
   Lab lab;
   CHECK(lab({"list"}) == "no runs in '" + lab.path().string() +
                              "' yet; start one: lockstep launch -n 2 configs/mnist.yaml\n");
@@ -144,7 +144,7 @@ TEST_CASE("runs show: one page with metrics, ranks, checkpoints and config") {
   CHECK(text.find("\nconfig\noptimizer:") != std::string::npos);
 }
 
-TEST_CASE("runs show: a job is as well as its worst rank") {
+TEST_CASE("runs show: the state of a job is that of its worst rank") {
   Lab lab;
   add_job(lab.path(), "job", kAll, 2, 1700000000);
   const auto state = [&] { return Json::parse(lab({"show", "job", "--json"}))["state"]; };
@@ -173,7 +173,7 @@ TEST_CASE("runs export: one row per value, of all ranks of a job") {
       R"({"metric":"train/loss","step":1,"time":1700000001.0,"value":2.5,"rank":0})"));
 }
 
-TEST_CASE("runs export: names are quoted, damage is a note beside the data, -o writes a file") {
+TEST_CASE("runs export: names are quoted, corruption is a note, -o writes a file") {
   Lab lab;
   add_job(lab.path(), "a", kMain, 1, 1700000000);
   const auto path = event_log_path(lab.path() / "a", 0);
@@ -187,10 +187,10 @@ TEST_CASE("runs export: names are quoted, damage is a note beside the data, -o w
   const auto file = lab.path() / "out.csv";
   CHECK(lab({"export", "a", "-o", file.string()}).empty());
   CHECK(read_file(file).ends_with("\n\"odd, \"\"name\"\"\",3,0.000000,nan,0\n"));
-  CHECK(lab.notes().starts_with("note: a: rank-00000.lsev: damaged after 10 records ("));
+  CHECK(lab.notes().starts_with("note: a: rank-00000.lsev: corrupt after 10 records ("));
 }
 
-TEST_CASE("runs export: NaN is nan whatever its sign is, as in JSON") {
+TEST_CASE("runs export: NaN is nan with any sign, as in JSON") {
   Lab lab;
   add_job(lab.path(), "a", kMain, 1, 1700000000);
   {
@@ -200,7 +200,7 @@ TEST_CASE("runs export: NaN is nan whatever its sign is, as in JSON") {
   CHECK(lab({"export", "a"}).ends_with(",nan,0\n"));
 }
 
-TEST_CASE("runs export: system metrics are there, with the lowest logging rank of their node") {
+TEST_CASE("runs export: system metrics belong to the lowest logging rank of their node") {
   Lab lab;
   add_job(lab.path(), "job", kAll, 2, 1700000000);
   EventLogWriter log(node_log_path(lab.path() / "job", 0));
@@ -211,7 +211,7 @@ TEST_CASE("runs export: system metrics are there, with the lowest logging rank o
   CHECK(lab({"export", "job-rank-1"}).find("system/") == std::string::npos);
 }
 
-TEST_CASE("runs: control characters of names and reasons are escaped, for they move the cursor") {
+TEST_CASE("runs: control characters in names and reasons are escaped") {
   Lab lab;
   auto info = sample_info("job");
   info.name = "evil\x1b]0;title\x07";
@@ -252,12 +252,11 @@ TEST_CASE("runs: bad input is one Config error that says what is valid") {
   CHECK(lab.error_of({"export", "mnist-1", "--format", "xml"}) ==
         "config: lockstep runs export: --format 'xml' is unknown; valid: csv, jsonl");
   std::ostringstream out;
-  CHECK_THROWS_WITH(
-      cli::run_runs_command({"list", "--dir", "/no/such"}, out, out),
-      "there is no directory of runs at '/no/such': train something first, or name it with --dir");
+  CHECK_THROWS_WITH(cli::run_runs_command({"list", "--dir", "/no/such"}, out, out),
+                    "there is no runs directory at '/no/such': train first, or set --dir");
 }
 
-TEST_CASE("runs: help names every command") {
+TEST_CASE("runs: help lists every command") {
   std::ostringstream out;
   CHECK(cli::run_runs_command({"--help"}, out, out) == 0);
   CHECK(cli::run_runs_command({}, out, out) == 0);

@@ -1,4 +1,4 @@
-// A directory of runs as several jobs leave it.
+// A directory of runs, as left by several jobs.
 #pragma once
 
 #include <filesystem>
@@ -34,7 +34,7 @@ inline void add_job(const std::filesystem::path& runs, const std::string& id,
   }
 }
 
-// What the launcher tells of how a job ended.
+// A launcher's fact about the end of the job.
 inline void record_end(const std::filesystem::path& run_dir, const RunEnd& end) {
   record_end(run_dir, {.by = Witness::Launcher, .end = end});
 }

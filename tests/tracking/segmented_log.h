@@ -1,4 +1,4 @@
-// Event logs of several segments, and what a tail says of them, a line for each record.
+// Event logs of several segments, and the records that a tail returns, a line for each.
 #pragma once
 
 #include <algorithm>
@@ -21,8 +21,8 @@ inline uint32_t last_segment(const std::filesystem::path& log) {
   return last;
 }
 
-// What a reader gets out of a log, a line for each record.
-struct Told {
+// The records that a reader returns, a line for each.
+struct RecordLines {
   std::vector<std::string>& lines;
   const std::vector<std::string>& keys;
 
@@ -55,7 +55,7 @@ struct Told {
 
 inline std::vector<std::string> rest_of(LogTail& tail) {
   std::vector<std::string> lines;
-  while (const auto record = tail.next()) std::visit(Told{lines, tail.keys()}, *record);
+  while (const auto record = tail.next()) std::visit(RecordLines{lines, tail.keys()}, *record);
   return lines;
 }
 
@@ -68,8 +68,8 @@ inline std::string row_line(const std::string& name, int64_t step, double value)
   return "row " + std::to_string(step) + " " + name + "=" + std::to_string(value);
 }
 
-// One process of a run: steps first to last, a text each ten, a new name each seven, an end.
-// Appends to `expected` what a tail is to say.
+// One process of a run: steps first to last, a text every ten, a new name every seven, an end.
+// Appends the expected records to `expected`.
 inline void write_process(EventLogWriter& log, int64_t pid, int first, int last,
                           std::vector<std::string>& expected) {
   auto info = sample_info();

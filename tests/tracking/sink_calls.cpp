@@ -1,8 +1,7 @@
-// lockstep_sink_calls: reads one call per line of stdin, a JSON object, makes it, and answers each
-// with a line:
-// {"state": of a flush, or what was published}, or {"error": text, "kind": "config" | "environment"
-// | "bug"}. Sinks have names ("on"), so that several live in one process. A text that is no UTF-8
-// is given as {"hex": "..."}.
+// lockstep_sink_calls: reads one call per line of stdin, a JSON object, executes it, and responds
+// with a line: {"state": of a flush, or what was published}, or {"error": text, "kind": "config" |
+// "environment" | "bug"}. Sinks have names ("on"), so that several exist in one process. Text that
+// is not UTF-8 is given as {"hex": "..."}.
 #include <iostream>
 #include <map>
 
@@ -116,7 +115,7 @@ void open(Sinks& sinks, const std::string& on, const Json& call) {
   sinks[on] = made;
 }
 
-// Of the run in `run_dir`. Returns what a sink is told.
+// Of the run in `run_dir`. Returns what a sink receives.
 Json publish(const Json& call) {
   const std::filesystem::path run_dir = call.at("run_dir").get<std::string>();
   const auto made = ArtifactStore(run_dir.parent_path() / "artifacts")

@@ -1,4 +1,4 @@
-"""Sinks in a process of their own, for tests: every call is answered, an error is raised here."""
+"""Sinks in a separate process, for tests: every call gets a response; errors are raised here."""
 import json
 import math
 import os
@@ -11,7 +11,7 @@ CONFIG = {"run": {"name": "mnist", "seed": 0}, "optimizer": {"name": "sgd", "lr"
 
 
 def info(rank=None, world_size=1, **more):
-    """An entry of the list of runs; with a rank one of several of its job."""
+    """An entry of the list of runs; with a rank, one of several of its job."""
     several = rank is not None
     entry = {"id": f"{JOB}-rank-{rank}" if several else JOB, "name": f"mnist-rank-{rank}" if several else "mnist",
              "job_id": JOB, "rank": rank or 0, "world_size": world_size, "node_rank": 0, "local_rank": rank or 0,
@@ -22,7 +22,7 @@ def info(rank=None, world_size=1, **more):
 
 
 def plain(value):
-    """As JSON can have it."""
+    """In a form that JSON supports."""
     if isinstance(value, float) and not math.isfinite(value):
         return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
     return {"hex": value.hex()} if isinstance(value, bytes) else value
@@ -39,7 +39,7 @@ class SinkError(Exception):
 
 
 class Process:
-    """lockstep_sink_calls. `limit`: how many seconds an answer may take; `most_bytes`: that a file may have."""
+    """lockstep_sink_calls. `limit`: timeout of a response in seconds; `most_bytes`: maximum size of a file."""
 
     def __init__(self, limit=120, most_bytes=None):
         self.limit = limit
@@ -65,7 +65,7 @@ class Process:
         self.process.stdin.flush()
         line = b""
         while not line.endswith(b"\n"):
-            assert select.select([self.process.stdout], [], [], self.limit)[0], f"no answer to {call['call']}"
+            assert select.select([self.process.stdout], [], [], self.limit)[0], f"no response to {call['call']}"
             piece = os.read(self.process.stdout.fileno(), 1 << 20)
             assert piece, f"ended at {call['call']}"
             line += piece
@@ -76,7 +76,7 @@ class Process:
 
 
 class Entry:
-    """One sink object at a time for one entry, fed as the agent does: its state is kept, what came since is repeated."""
+    """One sink object at a time for one entry, fed like the agent does: its state is stored, and later calls are repeated."""
 
     def __init__(self, process, sink, run_dir, entry, config=None, environment=None, run_config=None):
         self.process, self.sink, self.run_dir, self.entry = process, sink, run_dir, entry
@@ -111,7 +111,7 @@ class Entry:
         self.since = []
 
     def crash(self):
-        """The object is gone; a new one has the last state and gets everything since then again."""
+        """Drops the object; a new one has the last state and receives everything since then again."""
         self.call("close")
         self.open()
         for call, more in list(self.since):

@@ -40,7 +40,7 @@ void log_loss(Tracker& tracker, int64_t step, double value) {
 
 }  // namespace
 
-TEST_CASE("tracker: what it was given is in the event log of its rank") {
+TEST_CASE("tracker: records are in the event log of the rank") {
   const TemporaryDirectory dir;
   auto tracker = open_tracker(options_for(dir.path()));
   log_loss(tracker, 1, 2.5);
@@ -60,7 +60,7 @@ TEST_CASE("tracker: what it was given is in the event log of its rank") {
   CHECK(log.end->state == RunState::Finished);
 }
 
-TEST_CASE("tracker: a rank that does not log leaves no file, and every call is fine") {
+TEST_CASE("tracker: a rank that does not log leaves no file, and every call succeeds") {
   const TemporaryDirectory dir;
   auto tracker = open_tracker(options_for(dir.path(), 1));
   CHECK_FALSE(tracker.is_logging());
@@ -71,7 +71,7 @@ TEST_CASE("tracker: a rank that does not log leaves no file, and every call is f
   CHECK_FALSE(std::filesystem::exists(dir / "events"));
 }
 
-TEST_CASE("tracker: after finish() nothing is recorded any more") {
+TEST_CASE("tracker: after finish() nothing is recorded") {
   const TemporaryDirectory dir;
   auto tracker = open_tracker(options_for(dir.path()));
   tracker.finish({});
@@ -97,8 +97,7 @@ TEST_CASE("tracker: a resumed run replaces what was logged after the step it con
   CHECK(log.rows.back().values[0].second == 2);
 }
 
-TEST_CASE(
-    "tracker: what is due at the step of a resume is there once, however often it is resumed") {
+TEST_CASE("tracker: values of the step of a resume exist once, for any number of resumes") {
   const TemporaryDirectory dir;
   const auto evaluate = [](Tracker& tracker, double loss) {
     const std::array<Metric, 2> metrics = {{{"eval/loss", loss}, {"eval/accuracy", 0.5}}};
@@ -115,7 +114,7 @@ TEST_CASE(
     evaluate(tracker, 0.25);
     for (int step = 4; step <= 4 + attempt; ++step) log_loss(tracker, step, 2 + attempt);
   }
-  options.resume_step = 2;  // from an earlier checkpoint: the evaluation is taken back
+  options.resume_step = 2;  // from an earlier checkpoint: the evaluation is rewound
   {
     auto tracker = open_tracker(options);
     log_loss(tracker, 3, 9);
@@ -133,7 +132,7 @@ TEST_CASE(
                                                              {"eval/accuracy@3", {0.5}}});
 }
 
-TEST_CASE("tracker: a fresh run takes nothing back, one that begins anew in its directory does") {
+TEST_CASE("tracker: a new run rewinds nothing, a restart in its directory does") {
   const TemporaryDirectory dir;
   const auto num_rewinds = [&] {
     LogTail tail(event_log_path(dir.path(), 0));
@@ -149,7 +148,7 @@ TEST_CASE("tracker: a fresh run takes nothing back, one that begins anew in its 
   CHECK(num_rewinds() == 1);
 }
 
-TEST_CASE("tracker: an event log that is deleted or moved is told at once, and is the report's") {
+TEST_CASE("tracker: a deleted or moved event log is reported immediately and in the report") {
   const TemporaryDirectory dir;
   for (const bool is_moved : {false, true}) {
     const auto run = dir / (is_moved ? "moved" : "deleted"), there = dir / "there";
@@ -171,7 +170,7 @@ TEST_CASE("tracker: an event log that is deleted or moved is told at once, and i
         " during the run";
     const auto report = tracker.finish({.state = RunState::Finished});
     CHECK(report.lost == lost);
-    CHECK(out.str().find(lost + "; training goes on") != std::string::npos);
+    CHECK(out.str().find(lost + "; training continues") != std::string::npos);
   }
   CHECK(read_event_log(event_log_path(dir / "there", 0)).end.has_value());
   auto tracker = open_tracker(options_for(dir / "kept"));
@@ -191,7 +190,7 @@ TEST_CASE("tracker: a NaN has no sign, on the console and in the log") {
   CHECK_FALSE(std::signbit(log.rows.at(0).values.at(0).second));
 }
 
-TEST_CASE("tracker: a console that fails is left alone, and named once at the end") {
+TEST_CASE("tracker: a failing console is ignored, and reported once at the end") {
   const TemporaryDirectory dir;
   BrokenBuffer buffer;
   std::ostream terminal(&buffer);
@@ -207,7 +206,7 @@ TEST_CASE("tracker: a console that fails is left alone, and named once at the en
 }
 
 TEST_CASE(
-    "tracker: an agent that cannot be started is told at the end, and no reason not to train") {
+    "tracker: an agent that cannot be started is reported at the end, and does not stop training") {
   const TemporaryDirectory dir;
   auto options = options_for(dir.path());
   options.agent_program = dir / "no-such-program";
@@ -219,7 +218,7 @@ TEST_CASE(
   CHECK(read_event_log(event_log_path(dir.path(), 0)).rows.size() == 1);
 }
 
-TEST_CASE("tracker: records that were dropped are counted and told at the end") {
+TEST_CASE("tracker: dropped records are counted and reported at the end") {
   const TemporaryDirectory dir;
   auto tracker = open_tracker(options_for(dir.path()));
   const std::array<Metric, 1> metrics = {{{"", 1}}};
@@ -227,8 +226,9 @@ TEST_CASE("tracker: records that were dropped are counted and told at the end") 
   tracker.log(2, 0, metrics);
   const auto report = tracker.finish({});
   CHECK(report.num_dropped == 2);
-  CHECK(report.problem ==
-        "2 records were not kept in the event log: a metric name of 0 bytes, 1 to 512 are valid");
+  CHECK(
+      report.problem ==
+      "2 records were not written to the event log: a metric name of 0 bytes; 1 to 512 are valid");
 }
 
 TEST_CASE("tracker: bad input is an error on opening, also on ranks that do not log") {
@@ -236,7 +236,7 @@ TEST_CASE("tracker: bad input is an error on opening, also on ranks that do not 
   auto options = options_for(dir.path(), 1);
   options.tracking = "{ranks: [5]}";
   CHECK_THROWS_WITH(open_tracker(options),
-                    "tracking.ranks: there is no rank 5: the job has 2 (0 to 1)");
+                    "tracking.ranks: rank 5 does not exist: the job has 2 (0 to 1)");
   options.tracking = "{rank: all}";
   CHECK_THROWS_WITH(open_tracker(options),
                     Catch::StartsWith("TrackerOptions::tracking:1: tracking.rank: unknown key; did "
@@ -246,7 +246,7 @@ TEST_CASE("tracker: bad input is an error on opening, also on ranks that do not 
                     Catch::Contains("is being written by another process"));
 }
 
-TEST_CASE("run directory: what cannot be made is one clear Environment error") {
+TEST_CASE("run directory: a directory that cannot be created is one clear Environment error") {
   const TemporaryDirectory dir;
   write_file_durably(dir / "runs", "a file");
   const RunInfo job = {.id = "job-1", .name = "mnist", .job_id = "job-1"};
@@ -260,7 +260,7 @@ TEST_CASE("run directory: what cannot be made is one clear Environment error") {
   }
 }
 
-TEST_CASE("run directory: made again the run goes on, with its start and without its end") {
+TEST_CASE("run directory: reopening continues the run, with its start time and without its end") {
   const TemporaryDirectory dir;
   RunInfo job = {.id = "job-1",
                  .name = "mnist",

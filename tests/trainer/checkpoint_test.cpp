@@ -138,8 +138,8 @@ TEST_CASE("checkpoint: the latest valid one is used, and damage is reported") {
   CHECK(found->head.position.step == 10);
   REQUIRE(rejected.size() == 2);
   CHECK_THAT(rejected[0], Catch::Contains("checkpoint 30 cannot be used") &&
-                              Catch::Contains("tensor 'a' is damaged"));
-  CHECK_THAT(rejected[1], Catch::Contains("20/manifest.json: damaged"));
+                              Catch::Contains("tensor 'a' is corrupt"));
+  CHECK_THAT(rejected[1], Catch::Contains("20/manifest.json: corrupt"));
 
   fs::resize_file(checkpoints / "10/optimizer.safetensors", 20);
   rejected.clear();
@@ -172,7 +172,7 @@ TEST_CASE("checkpoint: several shares read the same as one, with an index of fil
 
 TEST_CASE("checkpoint: a missing, modified or foreign share is reported") {
   const TemporaryDirectory directory;
-  const auto damaged = [&](const std::function<void(const fs::path&)>& damage) {
+  const auto corrupt = [&](const std::function<void(const fs::path&)>& damage) {
     write_checkpoint(directory / "c", sample(40), 2);
     damage(directory / "c/40");
     std::vector<std::string> rejected;
@@ -180,11 +180,11 @@ TEST_CASE("checkpoint: a missing, modified or foreign share is reported") {
     return rejected.at(0);
   };
   const std::string name = "model-00002-of-00002.safetensors";
-  CHECK_THAT(damaged([&](const fs::path& step) { fs::remove(step / name); }),
+  CHECK_THAT(corrupt([&](const fs::path& step) { fs::remove(step / name); }),
              Catch::Contains(name) && Catch::Contains("No such file"));
-  CHECK_THAT(damaged([&](const fs::path& step) { flip_byte(step / name, 3); }),
-             Catch::Contains(name) && Catch::Contains("is damaged"));
-  CHECK_THAT(damaged([&](const fs::path& step) {
+  CHECK_THAT(corrupt([&](const fs::path& step) { flip_byte(step / name, 3); }),
+             Catch::Contains(name) && Catch::Contains("is corrupt"));
+  CHECK_THAT(corrupt([&](const fs::path& step) {
                fs::remove(step / name);
                fs::copy(step / "model-00001-of-00002.safetensors", step / name);
              }),

@@ -11,8 +11,8 @@
 
 #include "core/fatal_signal.h"
 #include "lockstep/error.h"
+#include "tracking/agent/agent_lock.h"
 #include "tracking/agent/agent_status.h"
-#include "tracking/agent/agent_turn.h"
 #include "tracking/agent/log_forwarder.h"
 #include "tracking/agent/log_receiver.h"
 #include "tracking/agent/node_recorder.h"
@@ -31,15 +31,15 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr auto kAgentTick = std::chrono::milliseconds(200);
-constexpr auto kBacklogEvery = std::chrono::seconds(20);
+constexpr auto kStatusInterval = std::chrono::seconds(20);
 constexpr int kFirstDeliveryTickMs = 10, kMaxDeliveryTickMs = 200;
-constexpr auto kLogsAppearWithin = std::chrono::seconds(30);
-// The launcher first stops the other ranks; without one, the ranks end by themselves.
-constexpr auto kEndIsToldWithin = std::chrono::seconds(10);
-constexpr double kClocksAgreeWithin = 5;  // seconds
+constexpr auto kLogsTimeout = std::chrono::seconds(30);
+// The launcher first stops the other ranks; without one, the ranks exit by themselves.
+constexpr auto kEndReportTimeout = std::chrono::seconds(10);
+constexpr double kMaxClockSkew_s = 5;
 constexpr auto kHeartbeatEvery = std::chrono::seconds(10);
 
-// Where `lockstep launch` keeps the output of this node's ranks.
+// The directory in which `lockstep launch` stores the output of this node's ranks.
 std::filesystem::path launcher_logs(const AgentOptions& options) {
   const auto logs = logs_path(options.run_dir);
   const auto of_node = logs / fmt::format("node_{}", options.node_rank);
@@ -52,11 +52,11 @@ FileDescriptor open_process(int64_t pid) {
 }
 
 bool is_alive(const FileDescriptor& process) {
-  pollfd ended{.fd = process.get(), .events = POLLIN, .revents = 0};
-  return process.is_open() && ::poll(&ended, 1, 0) == 0;
+  pollfd exited{.fd = process.get(), .events = POLLIN, .revents = 0};
+  return process.is_open() && ::poll(&exited, 1, 0) == 0;
 }
 
-bool is_no_news(const SinkStatus& now, const SinkStatus& before) {
+bool is_unchanged(const SinkStatus& now, const SinkStatus& before) {
   return now.name == before.name && now.complete == before.complete &&
          now.gave_up == before.gave_up && now.problem == before.problem;
 }
@@ -65,7 +65,7 @@ class Agent {
  public:
   explicit Agent(const AgentOptions& options)
       : options_(options),
-        starter_lives_(options.starter_fd >= 0),
+        parent_alive_(options.parent_fd >= 0),
         launcher_(options.launcher > 0 ? open_process(options.launcher) : FileDescriptor()),
         recorder_(options.run_dir, options.node_rank),
         log_watch_(node_log_path(options.run_dir, options.node_rank)),
@@ -76,8 +76,8 @@ class Agent {
         next_sample_(started_),
         next_heartbeat_(started_ + kHeartbeatEvery) {
     for (const auto pid : options.pids) processes_.push_back(open_process(pid));
-    const auto alerts = read_alerts_note(options.run_dir, options.node_rank);
-    rules_.restore_causes(alerts.causes, born_ - alerts.time);
+    const auto alerts = read_alert_state(options.run_dir, options.node_rank);
+    rules_.restore_causes(alerts.causes, start_time_ - alerts.time);
     if (options.forwarding.receives())
       receiver_ = std::make_unique<LogReceiver>(options.run_dir, options.forwarding);
     if (options.forwarding.sends())
@@ -92,7 +92,7 @@ class Agent {
     std::optional<EndFacts> facts;
     while (!facts) {
       tick();
-      if (must_make_way()) return {.complete = false, .handed_over = true, .sinks = statuses()};
+      if (must_hand_over()) return {.complete = false, .handed_over = true, .sinks = statuses()};
       if (!log_watch_.problem().empty()) return {.complete = false, .sinks = statuses()};
       if (is_over())
         facts = wait_for_end();
@@ -113,7 +113,7 @@ class Agent {
     watch_ranks();
     watch_consoles(false);
     const auto now = Clock::now();
-    if (!feeds_ && (all_there() || now - started_ > kLogsAppearWithin)) feed_entries();
+    if (!feeds_ && (has_all_logs() || now - started_ > kLogsTimeout)) feed_entries();
     if (feeds_ && receiver_ && rank_logs(options_.run_dir).size() > num_planned_logs_) plan();
     if (now >= next_sample_) {
       record_sample();
@@ -123,17 +123,17 @@ class Agent {
       recorder_.heartbeat();
       next_heartbeat_ = now + kHeartbeatEvery;
     }
-    note_status(false);
+    write_status(false);
   }
 
-  // Until the next tick, or until the starter ends: then at once.
+  // Waits until the next tick or until the parent exits.
   void wait() {
-    pollfd starter{.fd = starter_lives_ ? options_.starter_fd : -1, .events = POLLIN};
-    const auto count = ::poll(&starter, 1, static_cast<int>(kAgentTick.count()));
-    if (count > 0) starter_lives_ = false;
+    pollfd parent{.fd = parent_alive_ ? options_.parent_fd : -1, .events = POLLIN};
+    const auto count = ::poll(&parent, 1, static_cast<int>(kAgentTick.count()));
+    if (count > 0) parent_alive_ = false;
   }
 
-  bool all_there() const {
+  bool has_all_logs() const {
     if (static_cast<int>(watch_.logs().size()) < options_.expected_logs) return false;
     if (!receiver_) return true;
     const auto& nodes = options_.forwarding.from_nodes;
@@ -145,14 +145,14 @@ class Agent {
     return static_cast<int>(received.size()) >= options_.forwarding.num_logs;
   }
 
-  // Which logs an entry has is decided once, so they should all be there.
+  // The set of logs of an entry is chosen once, so all of them should exist.
   void feed_entries() {
     if (feeds_ || watch_.logs().empty()) return;
     feeds_ = true;
     plan();
   }
 
-  // Logs of other nodes may come late: what is known already is not changed.
+  // Logs of other nodes may appear later: entries that are already known do not change.
   void plan() {
     num_planned_logs_ = rank_logs(options_.run_dir).size();
     std::set nodes = {options_.node_rank};
@@ -163,9 +163,9 @@ class Agent {
   }
 
   bool is_over() const {
-    if (starter_lives_ || (receiver_ && !receiver_->is_over())) return false;
+    if (parent_alive_ || (receiver_ && !receiver_->is_over())) return false;
     if (watch_.logs().empty())
-      return Clock::now() - started_ > kAgentTick || options_.starter_fd >= 0;
+      return Clock::now() - started_ > kAgentTick || options_.parent_fd >= 0;
     return watch_.all_closed();
   }
 
@@ -188,10 +188,10 @@ class Agent {
     has_raised_ |= !alerts.empty();
   }
 
-  // What the ranks logged since the last look, and who is silent or gone.
+  // Checks what the ranks logged since the last call, and which are silent or gone.
   void watch_ranks() {
     watch_.poll([this](const LoggedRow& row, const WatchedLog& log) {
-      if (row.time < born_ - kClocksAgreeWithin) return;
+      if (row.time < start_time_ - kMaxClockSkew_s) return;
       std::vector<Metric> metrics;
       for (const auto& [key, value] : row.values) metrics.push_back({log.tail.keys()[key], value});
       raise(rules_.scalars(
@@ -199,14 +199,15 @@ class Agent {
     });
     std::vector<RankState> states;
     for (const auto& [path, log] : watch_.logs())
-      states.push_back({.rank = log->rank(),
-                        .alive = log->has_writer,
-                        .ended = log->end.has_value(),
-                        .note = sampler_.oom_kills() > 0 ? "the kernel ran out of memory" : ""});
+      states.push_back(
+          {.rank = log->rank(),
+           .alive = log->has_writer,
+           .ended = log->end.has_value(),
+           .note = sampler_.oom_kills() > 0 ? "the kernel OOM killer was active" : ""});
     raise(rules_.tick(unix_now(), states));
   }
 
-  // Returns whether there is more to read at once.
+  // Returns whether more output is available already.
   bool watch_consoles(bool is_final) {
     if (!options_.config.console || watch_.logs().empty()) return false;
     const auto& info = watch_.logs().begin()->second->tail.identity();
@@ -215,56 +216,55 @@ class Agent {
                           [this](const ConsoleLine& line) { recorder_.console(line); });
   }
 
-  // Whoever started this agent is gone, and ranks that were started anew have brought another.
-  bool must_make_way() const {
-    return !starter_lives_ && is_agent_waiting(options_.run_dir, options_.node_rank);
+  // True when the parent is gone and restarted ranks have started another agent.
+  bool must_hand_over() const {
+    return !parent_alive_ && is_agent_waiting(options_.run_dir, options_.node_rank);
   }
 
-  // What is told of the end once those who can tell have: the launcher, which knows how each rank
-  // ended, or the ranks themselves. nullopt: ranks were started again meanwhile, and the run goes
-  // on.
+  // Waits for reports of how the run ended, from the launcher, which knows how each rank exited, or
+  // from the ranks. nullopt: ranks were restarted meanwhile, and the run continues.
   std::optional<EndFacts> wait_for_end() {
     watch_ranks();
     auto facts = read_end_facts(options_.run_dir);
     if (watch_.all_finished()) return facts;
-    const auto latest = Clock::now() + (forwarder_ ? Clock::duration(0) : kEndIsToldWithin);
+    const auto latest = Clock::now() + (forwarder_ ? Clock::duration(0) : kEndReportTimeout);
     while (true) {
-      if (must_make_way()) return std::nullopt;
+      if (must_hand_over()) return std::nullopt;
       const bool is_late = Clock::now() >= latest;
-      // Asked first: what they have told is then there.
-      const bool all_are_gone = !is_alive(launcher_) && std::ranges::none_of(processes_, is_alive);
+      // Checked first: what they reported is then on disk.
+      const bool all_exited = !is_alive(launcher_) && std::ranges::none_of(processes_, is_alive);
       facts = read_end_facts(options_.run_dir);
       if (std::ranges::count(facts, Witness::Launcher, &EndFact::by) > 0) return facts;
-      if (all_are_gone || is_late) {
+      if (all_exited || is_late) {
         watch_ranks();
         if (!watch_.all_closed()) return std::nullopt;
-        tell_silence(facts);
+        record_silent_rank(facts);
         const auto* fact = decisive_fact(facts);
-        // Else another node tells more.
+        // Otherwise another node knows more.
         if (is_late || !fact || !fact->is_consequence) return facts;
       }
       ::poll(nullptr, 0, static_cast<int>(kAgentTick.count()));
     }
   }
 
-  // The first rank of this node that is gone without a word. One that does not log leaves none when
-  // it succeeds either, so it is missed only where another rank says that it lost a peer.
+  // The first rank of this node that exited without reporting. A rank that does not log reports
+  // nothing on success either, so it counts only if another rank reports that it lost a peer.
   std::optional<int> silent_rank(const EndFacts& facts) const {
     if (const auto* log = watch_.first_silent()) return log->rank();
     const auto* fact = decisive_fact(facts);
     if (!fact || !fact->is_consequence || watch_.logs().empty()) return std::nullopt;
-    std::set<int> told;
+    std::set<int> reported;
     for (const auto& other : facts)
-      if (other.by == Witness::Trainer) told.insert(other.number);
-    for (const auto& [path, log] : watch_.logs()) told.insert(log->rank());
+      if (other.by == Witness::Trainer) reported.insert(other.number);
+    for (const auto& [path, log] : watch_.logs()) reported.insert(log->rank());
     const auto& info = watch_.logs().begin()->second->tail.identity();
     const int first = info ? info->rank - info->local_rank : 0;
     for (int rank = first; rank < first + static_cast<int>(processes_.size()); ++rank)
-      if (!told.contains(rank)) return rank;
+      if (!reported.contains(rank)) return rank;
     return std::nullopt;
   }
 
-  void tell_silence(EndFacts& facts) {
+  void record_silent_rank(EndFacts& facts) {
     const auto rank = silent_rank(facts);
     if (!rank) return;
     const bool out_of_memory = sampler_.oom_kills() > 0;
@@ -282,7 +282,7 @@ class Agent {
     try {
       record_end(options_.run_dir, facts.back());
     } catch (const Error&) {
-      // The disk is full: readers see that the log has no end and no writer.
+      // Disk full: readers see that the log has no end and no writer.
     }
   }
 
@@ -294,14 +294,14 @@ class Agent {
     for (int tick_ms = kFirstDeliveryTickMs;; tick_ms = std::min(tick_ms * 2, kMaxDeliveryTickMs)) {
       report.sinks = statuses();
       report.complete = std::ranges::all_of(report.sinks, &SinkStatus::complete);
-      if (must_make_way()) return {.complete = false, .handed_over = true, .sinks = report.sinks};
+      if (must_hand_over()) return {.complete = false, .handed_over = true, .sinks = report.sinks};
       const bool at_rest = std::ranges::all_of(
           report.sinks, [](const SinkStatus& sink) { return sink.complete || sink.gave_up; });
       if (at_rest || !log_watch_.problem().empty() || Clock::now() >= latest) break;
-      note_status(false);
+      write_status(false);
       ::poll(nullptr, 0, tick_ms);
     }
-    note_status(true);
+    write_status(true);
     if (!report.complete)
       for (auto& sink : sinks_) static_cast<void>(sink.release());  // may hang: see the header
     return report;
@@ -320,29 +320,29 @@ class Agent {
     return statuses;
   }
 
-  // News at once; how far the sinks are behind, more seldom.
-  void note_status(bool always) {
+  // Writes changes immediately, and the backlog of the sinks periodically.
+  void write_status(bool always) {
     const auto now = Clock::now();
     const auto sinks = statuses();
     const auto causes = rules_.causes();
     if (sinks.empty() && causes.empty()) return;
-    if (!always && !has_raised_ && now < next_backlog_ &&
-        std::ranges::equal(sinks, noted_, is_no_news))
+    if (!always && !has_raised_ && now < next_status_ &&
+        std::ranges::equal(sinks, written_status_, is_unchanged))
       return;
-    next_backlog_ = now + kBacklogEvery;
-    noted_ = sinks;
+    next_status_ = now + kStatusInterval;
+    written_status_ = sinks;
     has_raised_ = false;
     try {
       write_agent_status(options_.run_dir, options_.node_rank, sinks, {unix_now(), causes});
     } catch (const Error&) {
-      // The disk is full. What the sinks lack is seen once they are asked to go on.
+      // Disk full: a later sync determines what the sinks lack.
     }
   }
 
   const AgentOptions options_;
   const Clock::time_point started_ = Clock::now();
-  bool starter_lives_;
-  const FileDescriptor launcher_;          // pidfd; closed where there is none
+  bool parent_alive_;
+  const FileDescriptor launcher_;          // pidfd; closed if there is no launcher
   std::vector<FileDescriptor> processes_;  // of the node's ranks, in order
   NodeRecorder recorder_;
   const PathWatch log_watch_;  // a run whose directory was deleted or moved needs no agent
@@ -350,10 +350,10 @@ class Agent {
   ConsoleWatch consoles_;
   SystemSampler sampler_;
   AlertRules rules_;
-  const double born_ = unix_now();  // rows of before are history, no news
-  Clock::time_point next_sample_, next_heartbeat_, next_backlog_;
-  std::vector<SinkStatus> noted_;
-  bool has_raised_ = false;  // since the last note
+  const double start_time_ = unix_now();  // earlier rows raise no alerts
+  Clock::time_point next_sample_, next_heartbeat_, next_status_;
+  std::vector<SinkStatus> written_status_;
+  bool has_raised_ = false;  // since the status was last written
   bool feeds_ = false;
   size_t num_planned_logs_ = 0;
   std::vector<EntryPlan> entries_;
@@ -365,8 +365,8 @@ class Agent {
 }  // namespace
 
 AgentReport run_agent(const AgentOptions& options) {
-  const auto turn = take_agent_turn(options.run_dir, options.node_rank, options.starter_fd);
-  if (!turn) return {};
+  const auto lock = acquire_agent_lock(options.run_dir, options.node_rank, options.parent_fd);
+  if (!lock) return {};
   return Agent(options).run();
 }
 

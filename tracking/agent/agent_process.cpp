@@ -22,8 +22,8 @@
 namespace lockstep::tracking {
 namespace {
 
-// What the child has as its first descriptors; it gets no others. `listener`: where the logs of
-// other nodes arrive.
+// The descriptors that the child inherits; all others are closed. `listener`: the socket for the
+// logs of other nodes; may be null.
 class SpawnFiles {
  public:
   SpawnFiles(int input, const std::string& output, const FileDescriptor* listener) {
@@ -46,7 +46,7 @@ class SpawnFiles {
   posix_spawn_file_actions_t actions_{};
 };
 
-// A session of its own and ordinary signals: what ends the ranks does not end the agent.
+// A new session and default signal handling: a signal to the ranks does not reach the agent.
 class SpawnAttributes {
  public:
   SpawnAttributes() {
@@ -79,7 +79,7 @@ std::vector<std::string> inherited_environment() {
 
 AgentProcess::AgentProcess(AgentCommand command) : command_(std::move(command)) { start(); }
 
-AgentProcess::~AgentProcess() { has_ended(); }
+AgentProcess::~AgentProcess() { has_exited(); }
 
 void AgentProcess::start() {
   --starts_left_;
@@ -90,22 +90,22 @@ void AgentProcess::start() {
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw errno_error("cannot create a pipe");
   const FileDescriptor read_end(ends[0]);
   pipe_ = FileDescriptor(ends[1]);
-  std::vector<std::string> words = {command_.program.string(),
-                                    "track",
-                                    command_.run_dir.string(),
-                                    "--node-rank",
-                                    std::to_string(command_.node_rank),
-                                    "--logs",
-                                    std::to_string(command_.expected_logs),
-                                    "--attached"};
-  for (const auto pid : command_.pids) words.push_back(fmt::format("--pid={}", pid));
-  if (command_.launcher > 0) words.push_back(fmt::format("--launcher={}", command_.launcher));
+  std::vector<std::string> args = {command_.program.string(),
+                                   "track",
+                                   command_.run_dir.string(),
+                                   "--node-rank",
+                                   std::to_string(command_.node_rank),
+                                   "--logs",
+                                   std::to_string(command_.expected_logs),
+                                   "--attached"};
+  for (const auto pid : command_.pids) args.push_back(fmt::format("--pid={}", pid));
+  if (command_.launcher > 0) args.push_back(fmt::format("--launcher={}", command_.launcher));
   const auto& forwarding = command_.forwarding;
-  if (forwarding.sends()) words.push_back("--forward-to=" + forwarding.to);
+  if (forwarding.sends()) args.push_back("--forward-to=" + forwarding.to);
   for (const int node : forwarding.from_nodes)
-    words.push_back(fmt::format("--receive-from={}", node));
-  if (forwarding.receives()) words.push_back(fmt::format("--receive-logs={}", forwarding.num_logs));
-  auto argv = pointers_to(words);
+    args.push_back(fmt::format("--receive-from={}", node));
+  if (forwarding.receives()) args.push_back(fmt::format("--receive-logs={}", forwarding.num_logs));
+  auto argv = pointers_to(args);
   auto variables = inherited_environment();
   if (!forwarding.token.empty())
     variables.push_back(fmt::format("{}={}", kForwardingTokenVariable, forwarding.token));
@@ -120,7 +120,7 @@ void AgentProcess::start() {
       fmt::format("cannot start the tracking agent '{}': {}", argv[0], std::strerror(reason)));
 }
 
-bool AgentProcess::has_ended() {
+bool AgentProcess::has_exited() {
   if (pid_ < 0) return true;
   const auto reaped = ::waitpid(pid_, nullptr, WNOHANG);
   if (reaped == 0 || (reaped < 0 && errno == EINTR)) return false;
@@ -129,23 +129,23 @@ bool AgentProcess::has_ended() {
 }
 
 void AgentProcess::keep_alive() {
-  if (has_ended() && starts_left_ > 0) start();
+  if (has_exited() && starts_left_ > 0) start();
 }
 
 bool AgentProcess::finish(std::chrono::milliseconds timeout) {
-  if (has_ended() && starts_left_ > 0) start();
+  if (has_exited() && starts_left_ > 0) start();
   pipe_.close();
   if (pid_ < 0) return true;
   const FileDescriptor handle(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
-  if (!handle.is_open()) return has_ended();
-  const auto latest = std::chrono::steady_clock::now() + timeout;
+  if (!handle.is_open()) return has_exited();
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
   for (auto left = timeout; left.count() > 0;
        left = std::chrono::duration_cast<std::chrono::milliseconds>(
-           latest - std::chrono::steady_clock::now())) {
-    pollfd ended{.fd = handle.get(), .events = POLLIN};
-    if (::poll(&ended, 1, static_cast<int>(left.count())) != 0 && has_ended()) return true;
+           deadline - std::chrono::steady_clock::now())) {
+    pollfd exited{.fd = handle.get(), .events = POLLIN};
+    if (::poll(&exited, 1, static_cast<int>(left.count())) != 0 && has_exited()) return true;
   }
-  return has_ended();
+  return has_exited();
 }
 
 }  // namespace lockstep::tracking

@@ -1,5 +1,5 @@
-// The tracking agent of this node as a child process: started, watched and waited for by the
-// process of local rank 0.
+// The tracking agent of this node as a child process. The process of local rank 0 starts it,
+// monitors it and waits for it.
 #pragma once
 
 #include <chrono>
@@ -15,38 +15,37 @@ struct AgentCommand {
   std::filesystem::path program;  // lockstep
   std::filesystem::path run_dir;
   int node_rank = 0;
-  int expected_logs = 0;      // how many ranks of the node log
+  int expected_logs = 0;      // number of ranks of the node that log
   std::vector<int64_t> pids;  // of the node's ranks
-  int64_t launcher = 0;       // process that tells how the job ended when all ranks are gone, or 0
-  Forwarding forwarding;      // where nodes share no file system
+  int64_t launcher = 0;       // reports how the job ended after all ranks exited; 0: none
+  Forwarding forwarding;      // used when the nodes share no file system
 };
 
-// The agent is a session of its own: it survives this process, however that ends, and ends by
-// itself when it has nothing more to do. It gets a pipe from here whose closing tells it that the
-// run ends. Thread: the training thread.
+// The agent runs in its own session: it survives this process and exits by itself when it has no
+// more work. Closing the pipe to the agent signals the end of the run. Thread: the training thread.
 class AgentProcess {
  public:
-  // Throws Environment when it cannot be started.
+  // Throws Environment if the agent cannot be started.
   explicit AgentProcess(AgentCommand command);
-  // Lets go of it.
+  // Detaches from the agent, which keeps running.
   ~AgentProcess();
   AgentProcess(const AgentProcess&) = delete;
   AgentProcess& operator=(const AgentProcess&) = delete;
 
-  // Starts the agent again when it died (at most three times). Quick: a system call.
+  // Restarts the agent if it died, at most three times. Costs one system call.
   void keep_alive();
 
-  // Tells the agent that this process records no more, and waits for it. Returns whether it ended
-  // within `timeout`.
+  // Notifies the agent that this process records no more, and waits for it. Returns whether it
+  // exited within `timeout`.
   bool finish(std::chrono::milliseconds timeout);
 
  private:
   void start();
-  bool has_ended();
+  bool has_exited();
 
   AgentCommand command_;
-  FileDescriptor pipe_;  // its write end
-  int pid_ = -1;         // -1: ended and reaped
+  FileDescriptor pipe_;  // write end
+  int pid_ = -1;         // -1: exited and reaped
   int starts_left_ = 4;
 };
 

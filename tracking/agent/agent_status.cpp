@@ -22,13 +22,13 @@ Json status_to_json(const SinkStatus& status) {
           {"problem", status.problem}};
 }
 
-// An empty object when there is nothing, or nothing readable.
+// An empty object if the file is missing or unreadable.
 Json read_status(const std::filesystem::path& run_dir, int node_rank) {
   try {
     auto json = Json::parse(read_file(status_path(run_dir, node_rank)), nullptr, false);
     if (json.is_object()) return json;
   } catch (const Error&) {
-    // None yet.
+    // Not written yet.
   }
   return Json::object();
 }
@@ -46,7 +46,7 @@ T member_or(const Json& json, const char* key, T otherwise) {
 }  // namespace
 
 void write_agent_status(const std::filesystem::path& run_dir, int node_rank,
-                        const std::vector<SinkStatus>& sinks, const AlertsNote& alerts) {
+                        const std::vector<SinkStatus>& sinks, const AlertState& alerts) {
   auto list = Json::array();
   for (const auto& sink : sinks) list.push_back(status_to_json(sink));
   write_file_durably(
@@ -70,7 +70,7 @@ std::vector<SinkStatus> read_sink_status(const std::filesystem::path& run_dir, i
   return sinks;
 }
 
-AlertsNote read_alerts_note(const std::filesystem::path& run_dir, int node_rank) {
+AlertState read_alert_state(const std::filesystem::path& run_dir, int node_rank) {
   const auto json = read_status(run_dir, node_rank);
   if (!json.contains("alerts") || !json["alerts"].is_object()) return {};
   return {.time = member_or(json["alerts"], "time", 0.0),
@@ -81,10 +81,10 @@ std::string describe_incomplete(const std::vector<SinkStatus>& sinks) {
   std::vector<std::string> texts;
   for (const auto& sink : sinks) {
     if (sink.complete) continue;
-    const auto behind = sink.backlog > 0
-                            ? fmt::format(" is {} kB behind", (sink.backlog + 1023) / 1024)
-                            : std::string(" is not complete");
-    texts.push_back(sink.name + behind + (sink.problem.empty() ? "" : ": " + sink.problem));
+    const auto state = sink.backlog > 0
+                           ? fmt::format(" is {} kB behind", (sink.backlog + 1023) / 1024)
+                           : std::string(" is not complete");
+    texts.push_back(sink.name + state + (sink.problem.empty() ? "" : ": " + sink.problem));
   }
   return fmt::format("{}", fmt::join(texts, "; "));
 }

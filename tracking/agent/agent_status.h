@@ -1,5 +1,5 @@
-// What an agent notes for others to read, <run>/sinks/agent-00000.json: how its sinks fare, and
-// which alerts it raised, for the agent that may take its place.
+// The status file of an agent, <run>/sinks/agent-00000.json: the state of its sinks, and the alerts
+// that it raised, for an agent that may replace it.
 #pragma once
 
 #include <filesystem>
@@ -9,22 +9,22 @@
 
 namespace lockstep::tracking {
 
-struct AlertsNote {
+struct AlertState {
   double time = 0;  // unix seconds
   Json causes;      // AlertRules::causes()
 };
 
 // Throws Environment.
 void write_agent_status(const std::filesystem::path& run_dir, int node_rank,
-                        const std::vector<SinkStatus>& sinks, const AlertsNote& alerts);
+                        const std::vector<SinkStatus>& sinks, const AlertState& alerts);
 
-// Empty when there is nothing, or nothing readable.
+// Empty if the file is missing or unreadable.
 std::vector<SinkStatus> read_sink_status(const std::filesystem::path& run_dir, int node_rank);
 
-// Without causes when there is nothing, or nothing readable.
-AlertsNote read_alerts_note(const std::filesystem::path& run_dir, int node_rank);
+// Without causes if the file is missing or unreadable.
+AlertState read_alert_state(const std::filesystem::path& run_dir, int node_rank);
 
-// "mlflow is 12 kB behind: cannot connect to ..." for each that is not complete, joined by "; ".
+// "mlflow is 12 kB behind: cannot connect to ..." for each incomplete sink, joined by "; ".
 std::string describe_incomplete(const std::vector<SinkStatus>& sinks);
 
 }  // namespace lockstep::tracking

@@ -15,25 +15,25 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kMaxConsoleLineLength = 8u << 10;
-constexpr size_t kConsolePiece = 1u << 20;
+constexpr size_t kConsoleChunk = 1u << 20;
 
-// Most looks find nothing new, and there are many.
-std::string next_piece(int file, uint64_t taken) {
+// Checks the size first: most calls find nothing new.
+std::string read_chunk(int file, uint64_t offset) {
   struct stat status {};
   if (::fstat(file, &status) != 0) throw errno_error("cannot read the output of a rank");
   const auto size = static_cast<uint64_t>(status.st_size);
-  std::string piece(std::min<uint64_t>(kConsolePiece, size - std::min(taken, size)), '\0');
-  if (piece.empty()) return piece;
-  const auto count = ::pread(file, piece.data(), piece.size(), static_cast<off_t>(taken));
+  std::string chunk(std::min<uint64_t>(kConsoleChunk, size - std::min(offset, size)), '\0');
+  if (chunk.empty()) return chunk;
+  const auto count = ::pread(file, chunk.data(), chunk.size(), static_cast<off_t>(offset));
   if (count < 0) throw errno_error("cannot read the output of a rank");
-  piece.resize(static_cast<size_t>(count));
-  return piece;
+  chunk.resize(static_cast<size_t>(count));
+  return chunk;
 }
 
 }  // namespace
 
-ConsoleWatch::ConsoleWatch(fs::path logs, Counts already_taken)
-    : logs_(std::move(logs)), already_taken_(std::move(already_taken)) {}
+ConsoleWatch::ConsoleWatch(fs::path logs, Counts already_read)
+    : logs_(std::move(logs)), already_read_(std::move(already_read)) {}
 
 void ConsoleWatch::find_files() {
   for (const auto& output : rank_outputs(logs_)) {
@@ -43,11 +43,11 @@ void ConsoleWatch::find_files() {
       files_[output.path] = {.file = std::move(file),
                              .local_rank = output.local_rank,
                              .is_error = output.is_error,
-                             .rest = {}};
+                             .partial_line = {}};
   }
 }
 
-// One file after the other, so that the lines that were taken before are those of the files before.
+// Reads one file after the other, so that skipped lines are those of earlier files.
 bool ConsoleWatch::poll(int first_rank, double now, bool is_final, const OnLine& on_line) {
   find_files();
   for (auto& [path, file] : files_)
@@ -55,28 +55,29 @@ bool ConsoleWatch::poll(int first_rank, double now, bool is_final, const OnLine&
   return false;
 }
 
-// Returns whether there was as much as is read at once.
+// Returns whether a full chunk was read.
 bool ConsoleWatch::read(File& file, int rank, double now, bool is_final, const OnLine& on_line) {
-  const auto piece = next_piece(file.file.get(), file.taken);
-  file.taken += piece.size();
+  const auto chunk = read_chunk(file.file.get(), file.offset);
+  file.offset += chunk.size();
   size_t begin = 0;
-  for (size_t end = 0; (end = piece.find('\n', begin)) != std::string::npos; begin = end + 1) {
-    give(file, rank, now, file.rest + piece.substr(begin, end - begin), on_line);
-    file.rest.clear();
+  for (size_t end = 0; (end = chunk.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    emit(file, rank, now, file.partial_line + chunk.substr(begin, end - begin), on_line);
+    file.partial_line.clear();
   }
-  file.rest += piece.substr(begin);
-  const bool more = piece.size() == kConsolePiece;
-  if (file.rest.size() > kMaxConsoleLineLength || (is_final && !more && !file.rest.empty())) {
-    give(file, rank, now, file.rest, on_line);
-    file.rest.clear();
+  file.partial_line += chunk.substr(begin);
+  const bool more = chunk.size() == kConsoleChunk;
+  if (file.partial_line.size() > kMaxConsoleLineLength ||
+      (is_final && !more && !file.partial_line.empty())) {
+    emit(file, rank, now, file.partial_line, on_line);
+    file.partial_line.clear();
   }
   return more;
 }
 
-void ConsoleWatch::give(File& file, int rank, double now, std::string line, const OnLine& on_line) {
-  auto& taken = already_taken_[{rank, file.is_error}];
-  if (taken > 0) {
-    --taken;
+void ConsoleWatch::emit(File& file, int rank, double now, std::string line, const OnLine& on_line) {
+  auto& to_skip = already_read_[{rank, file.is_error}];
+  if (to_skip > 0) {
+    --to_skip;
     return;
   }
   if (line.ends_with('\r')) line.pop_back();

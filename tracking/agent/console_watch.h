@@ -1,4 +1,4 @@
-// What the ranks of a node print, from the files in which `lockstep launch` keeps their output:
+// Follows the output of a node's ranks in the files to which `lockstep launch` writes it:
 // <logs>/attempt_<n>/<local rank>/stdout.log and stderr.log.
 #pragma once
 
@@ -19,15 +19,15 @@ class ConsoleWatch {
  public:
   using OnLine = std::function<void(const ConsoleLine&)>;
 
-  // `logs`: of the node. Lines that `already_taken` counts (by rank and stream) were given to an
-  // earlier watch and are passed over.
+  // `logs`: the log directory of the node. Skips as many lines as `already_read` counts (by rank
+  // and stream); an earlier watch has reported them.
   using Counts = std::map<std::pair<int, bool>, uint64_t>;  // rank, is_error
-  ConsoleWatch(std::filesystem::path logs, Counts already_taken);
+  ConsoleWatch(std::filesystem::path logs, Counts already_read);
 
-  // Gives whole lines that were added since the last call, stamped `now` (unix seconds), each of at
-  // most 8 KiB; returns whether there is more to read at once. `first_rank`: the rank whose local
-  // rank is 0. `is_final`: also a last line without its line break. Throws Environment when a file
-  // cannot be read.
+  // Reports whole lines added since the last call, with the time `now` (unix seconds), each
+  // truncated to 8 KiB. Returns whether more output is available already. `first_rank`: the rank
+  // with local rank 0. `is_final`: also reports a last line without a line break. Throws
+  // Environment if a file cannot be read.
   bool poll(int first_rank, double now, bool is_final, const OnLine& on_line);
 
  private:
@@ -35,16 +35,16 @@ class ConsoleWatch {
     FileDescriptor file;
     int local_rank = 0;
     bool is_error = false;
-    uint64_t taken = 0;  // bytes
-    std::string rest;    // a line in the making
+    uint64_t offset = 0;  // bytes read
+    std::string partial_line;
   };
 
   void find_files();
   bool read(File& file, int rank, double now, bool is_final, const OnLine& on_line);
-  void give(File& file, int rank, double now, std::string line, const OnLine& on_line);
+  void emit(File& file, int rank, double now, std::string line, const OnLine& on_line);
 
   std::filesystem::path logs_;
-  Counts already_taken_;
+  Counts already_read_;
   std::map<std::filesystem::path, File> files_;
 };
 

@@ -20,7 +20,7 @@ constexpr auto kFlushEvery = std::chrono::seconds(1);
 // Sinks may keep in memory what is not flushed, and there may be many entries.
 constexpr size_t kMaxPendingValues = 8'000;
 
-// Hands a record to the sink's call for it. What no sink is told is passed over.
+// Passes a record to the matching call of the sink. Ignores records that are not for sinks.
 struct Dispatch {
   Sink& sink;
   void operator()(const TextLine& text) { sink.text(text); }
@@ -36,7 +36,7 @@ struct Dispatch {
   void operator()(const Other&) {}
 };
 
-// What a record takes in memory, in units of a scalar.
+// Memory use of a record, in units of a scalar.
 struct CountValues {
   size_t operator()(const LoggedRow& row) const { return 1 + row.values.size(); }
   size_t operator()(const Histogram& histogram) const { return 1 + histogram.edges.size(); }
@@ -52,7 +52,7 @@ struct CountValues {
   }
 };
 
-// No secret can be read from it.
+// Does not reveal secrets of the destination.
 std::string digest_of(const Json& destination) {
   constexpr size_t kShownDigits = 12;
   if (destination.is_null()) return "default";
@@ -84,7 +84,7 @@ Feed::Feed(const SinkPart& part, EntryPlan plan, Environment environment)
 
 Feed::~Feed() = default;
 
-// Two feeders would write the same things twice.
+// Two processes would deliver the same records twice.
 bool Feed::lock() {
   if (lock_.is_open()) return true;
   make_directories(dir_);
@@ -108,7 +108,7 @@ void Feed::load() {
                        stored_["positions"].is_object() && stored_.contains("state");
     if (!whole)
       throw config_error(
-          fmt::format("{} is damaged: remove the directory {} to send this run to the sink anew",
+          fmt::format("{} is corrupt: remove the directory {} to send the run to the sink again",
                       path.string(), dir_.string()));
   }
   open_sources();
@@ -137,12 +137,13 @@ std::shared_ptr<Sink> Feed::make_sink() const {
                       .state = stored_.contains("state") ? stored_["state"] : Json(nullptr)});
 }
 
-// What is stored belongs to one destination: for another one the feed begins at its own, or anew,
-// and also where what was delivered is gone. False: somebody else feeds that destination.
-bool Feed::settle() {
+// The stored position belongs to one destination. For another one, switches to its directory.
+// Starts from the beginning if the delivered data is gone. False: another process feeds that
+// destination.
+bool Feed::resolve_destination() {
   auto sink = make_sink();
   destination_ = digest_of(sink->destination());
-  settled_ = true;
+  destination_resolved_ = true;
   if (stored_.contains("destination") && stored_["destination"] != destination_) {
     sink.reset();
     dir_ = dir_.parent_path() / fmt::format("{}@{}", plan_.id, destination_.get<std::string>());
@@ -160,20 +161,20 @@ bool Feed::settle() {
   return true;
 }
 
-// Makes the sink as soon as the log says who the run is. False when it does not yet.
+// Creates the sink once the log has the identity and config of the run. False if it has not yet.
 bool Feed::prepare() {
   if (sink_) return true;
   auto& own = *sources_.front();
   while (!own.tail.identity() || own.tail.config().is_null()) {
     const auto record = own.tail.next();
     if (!record) return false;
-    // What stands before the config is not for sinks.
+    // Records before the config are not for sinks.
   }
   start_sink();
   return true;
 }
 
-// A run that all ranks write into is no rank's.
+// An entry that all ranks share does not carry the identity of one rank.
 RunInfo Feed::info_of_entry() const {
   auto info = *sources_.front()->tail.identity();
   if (!plan_.labels) return info;
@@ -194,7 +195,7 @@ void Feed::start_sink() {
   flushed_at_ = Clock::now();
 }
 
-// Metrics of several ranks, or system metrics of several nodes, in one entry.
+// Whether the entry has metrics of several ranks, or system metrics of several nodes.
 bool Feed::has_labels(const Source& source) const {
   const auto& own = sources_.front()->tail.identity();
   const auto& other = source.tail.identity();
@@ -224,7 +225,7 @@ void Feed::deliver_row(const LoggedRow& row, const Source& source) {
   sink_->scalars({.step = row.step, .time = row.time, .epoch = row.epoch, .values = metrics});
 }
 
-// The log of a node's agent speaks of all its ranks.
+// The log of a node's agent has records of all its ranks.
 bool Feed::is_wanted(const Record& record, const Source& source) const {
   if (source.is_own) return true;
   if (std::holds_alternative<RewindRecord>(record)) return false;
@@ -232,7 +233,7 @@ bool Feed::is_wanted(const Record& record, const Source& source) const {
   const auto& only = plan_.only_consoles;
   if (!line) return only.empty();
   if (!only.empty()) return std::ranges::find(only, line->rank) != only.end();
-  return std::ranges::find(plan_.others_consoles, line->rank) == plan_.others_consoles.end();
+  return std::ranges::find(plan_.excluded_consoles, line->rank) == plan_.excluded_consoles.end();
 }
 
 void Feed::deliver(const Record& record, Source& source) {
@@ -246,9 +247,9 @@ void Feed::deliver(const Record& record, Source& source) {
   std::visit(Dispatch{*sink_}, record);
 }
 
-// False when the log has no more for now. Ends early where the run goes on in a new process, which
-// a new sink object is told.
-bool Feed::take(Source& source) {
+// Returns false if the log has no more records for now. Returns early where a new process resumes
+// the run: a new sink object receives its records.
+bool Feed::read_source(Source& source) {
   while (pending_values_ < kMaxPendingValues) {
     const auto record = source.tail.next();
     if (!record) return false;
@@ -276,29 +277,29 @@ void Feed::flush(const std::optional<RunEnd>& finished) {
              {"finished", finished ? to_json(*finished) : Json(nullptr)}};
   write_file_durably(dir_ / "position.json",
                      stored_.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
-  for (const auto& source : sources_) source->tail.keep();
+  for (const auto& source : sources_) source->tail.commit();
   pending_ = false;
   pending_values_ = 0;
   flushed_at_ = Clock::now();
 }
 
-// The next sink object gets everything since the last flush, and nothing is read for it that comes
-// before: a server that is down is tried for hours.
-void Feed::go_back() {
+// The next sink object receives everything since the last flush. Earlier records are not read
+// again, because a server that is down may be retried for hours.
+void Feed::roll_back() {
   sink_.reset();
   pending_values_ = 0;
   if (!loaded_) return;
-  for (const auto& source : sources_) source->tail.go_back();
+  for (const auto& source : sources_) source->tail.roll_back();
 }
 
-// Whether the sink was told the end of the run and nothing has come since: a sink object that is
-// begun now would be told the end once more.
+// Whether the sink has received the end of the run and no record has followed. A sink object that
+// is created now would receive the end a second time.
 bool Feed::is_complete(const std::optional<RunEnd>& end) {
   if (!stored_.contains("finished") || stored_["finished"].is_null()) return false;
   if (end && stored_["finished"] != to_json(*end)) return false;
   const bool has_more = std::ranges::any_of(
       sources_, [](const auto& source) { return source->tail.next().has_value(); });
-  go_back();
+  roll_back();
   return !has_more;
 }
 
@@ -307,14 +308,14 @@ FeedState Feed::pump(const std::optional<RunEnd>& end) {
   try {
     if (!loaded_) load();
     try {
-      if (!settled_ && !settle()) return FeedState::Waiting;
+      if (!destination_resolved_ && !resolve_destination()) return FeedState::Waiting;
     } catch (const Error&) {
-      if (!is_complete(end)) throw;  // else there is nothing that the sink is needed for
+      if (!is_complete(end)) throw;  // otherwise the sink is not needed
     }
     if (!sink_ && is_complete(end)) return end ? FeedState::Done : FeedState::Waiting;
     if (!prepare()) return end ? FeedState::Done : FeedState::Waiting;  // a log without a run
     bool more = false;
-    for (size_t i = 0; i < sources_.size(); ++i) more |= take(*sources_[i]);
+    for (size_t i = 0; i < sources_.size(); ++i) more |= read_source(*sources_[i]);
     const bool ends = end && !more;
     if (ends && !run_is_over_) {
       sink_->run_finished(*end);
@@ -325,7 +326,7 @@ FeedState Feed::pump(const std::optional<RunEnd>& end) {
       flush(ends ? end : std::nullopt);
     return ends ? FeedState::Done : more ? FeedState::More : FeedState::Waiting;
   } catch (...) {
-    go_back();
+    roll_back();
     throw;
   }
 }

@@ -21,15 +21,15 @@
 namespace lockstep::tracking {
 namespace {
 
-constexpr auto kForwardEvery = std::chrono::milliseconds(200);
-constexpr auto kMaxForwardPause = std::chrono::seconds(10);
-constexpr auto kAnswersWithin = std::chrono::seconds(10);
+constexpr auto kForwardInterval = std::chrono::milliseconds(200);
+constexpr auto kMaxForwardBackoff = std::chrono::seconds(10);
+constexpr auto kForwardTimeout = std::chrono::seconds(10);
 constexpr const char* kReceiverName = "the tracking agent of rank 0's node";
 
 HttpOptions forward_options(int node_rank, const std::string& token) {
   HttpOptions options;
   options.name = kReceiverName;
-  options.timeout = kAnswersWithin;
+  options.timeout = kForwardTimeout;
   options.headers = {{"Authorization", "Bearer " + token},
                      {"Lockstep-Node", std::to_string(node_rank)}};
   return options;
@@ -39,7 +39,7 @@ bool has_magic(const std::string& bytes) {
   return bytes.size() >= kEventLogHeaderBytes && bytes.starts_with(kEventLogMagic);
 }
 
-// Of a frame whose first bytes these are.
+// The size of the frame that starts with `bytes`; 0 if it cannot be determined.
 size_t frame_bytes(std::string_view bytes) {
   uint32_t length = 0;
   if (bytes.size() < kFrameHeadBytes) return 0;
@@ -47,26 +47,27 @@ size_t frame_bytes(std::string_view bytes) {
   return length <= kMaxFrameLength ? kFrameHeadBytes + length : 0;
 }
 
-// What the answer says of the copy.
-LogCopy copy_there(const HttpResponse& answer) {
-  if (answer.status == 401)
-    throw config_error(fmt::format("{} refuses the token of this job", kReceiverName));
-  const auto json = nlohmann::json::parse(answer.body, nullptr, false);
+// The state of the copy, from a response.
+LogCopy parse_copy(const HttpResponse& response) {
+  if (response.status == 401)
+    throw config_error(fmt::format("{} rejected the token of this job", kReceiverName));
+  const auto json = nlohmann::json::parse(response.body, nullptr, false);
   const auto copy = log_copy_from_json(json);
-  if (copy && (answer.ok() || answer.status == 409)) return *copy;
-  const bool tells = json.is_object() && json.contains("problem") && json["problem"].is_string();
-  throw environment_error(
-      fmt::format("{} answers {}{}{}", kReceiverName, answer.status, tells ? ": " : "",
-                  tells ? printable(json["problem"].get<std::string>(), 300) : ""));
+  if (copy && (response.ok() || response.status == 409)) return *copy;
+  const bool has_problem =
+      json.is_object() && json.contains("problem") && json["problem"].is_string();
+  throw environment_error(fmt::format(
+      "{} responded with status {}{}{}", kReceiverName, response.status, has_problem ? ": " : "",
+      has_problem ? printable(json["problem"].get<std::string>(), 300) : ""));
 }
 
 }  // namespace
 
-uint64_t whole_records(int segment, uint64_t from) {
-  // The reserved rest of a log that nobody writes to is not read over and over.
+uint64_t complete_record_bytes(int segment, uint64_t from) {
+  // Does not read the reserved space at the end of an idle log over and over.
   if (from > 0 && frame_bytes(read_log_piece(segment, from, kFrameHeadBytes)) <= kFrameHeadBytes)
     return 0;
-  for (size_t size = kForwardedPiece;;) {
+  for (size_t size = kMaxForwardedBytes;;) {
     const auto bytes = read_log_piece(segment, from, size);
     if (from == 0 && !has_magic(bytes)) return 0;
     const size_t begin = from == 0 ? kEventLogHeaderBytes : 0;
@@ -110,7 +111,7 @@ SinkStatus LogForwarder::status() const {
   return status_;
 }
 
-void LogForwarder::note(const std::string& problem, bool is_complete) {
+void LogForwarder::update_status(const std::string& problem, bool is_complete) {
   const auto left = backlog();
   const MutexLock lock(mutex_);
   status_.problem = problem;
@@ -119,30 +120,30 @@ void LogForwarder::note(const std::string& problem, bool is_complete) {
 }
 
 void LogForwarder::run() {
-  std::chrono::milliseconds pause = kForwardEvery;
+  std::chrono::milliseconds backoff = kForwardInterval;
   MutexLock lock(mutex_);
   while (!stop_ && !status_.complete && !status_.gave_up) {
     const bool is_last = finishing_;
     lock.unlock();
     bool is_refused = false;
     try {
-      turn(is_last);
-      note("", is_last);
-      pause = kForwardEvery;
+      send_logs(is_last);
+      update_status("", is_last);
+      backoff = kForwardInterval;
     } catch (const std::exception& error) {
       const auto* known = dynamic_cast<const Error*>(&error);
       is_refused = known && known->kind() == ErrorKind::Config;
-      note(error.what(), false);
-      pause = std::min<std::chrono::milliseconds>(2 * pause, kMaxForwardPause);
+      update_status(error.what(), false);
+      backoff = std::min<std::chrono::milliseconds>(2 * backoff, kMaxForwardBackoff);
     }
     lock.lock();
     status_.gave_up = is_refused;
-    changed_.wait_for(lock.native(), pause,
+    changed_.wait_for(lock.native(), backoff,
                       [&]() REQUIRES(mutex_) { return stop_ || (finishing_ && !is_last); });
   }
 }
 
-// Not those that ranks of another node left here in an earlier part of the run.
+// Excludes logs that ranks of another node wrote here in an earlier part of the run.
 std::vector<std::filesystem::path> LogForwarder::own_logs() {
   const auto logs = rank_logs(run_dir_);
   if (logs.size() > own_.size()) {
@@ -155,8 +156,8 @@ std::vector<std::filesystem::path> LogForwarder::own_logs() {
   return own;
 }
 
-// What is wrong with one log does not keep the others.
-void LogForwarder::turn(bool is_last) {
+// A failure of one log does not stop the others.
+void LogForwarder::send_logs(bool is_last) {
   std::exception_ptr first_problem;
   for (const auto& log : own_logs()) {
     try {
@@ -168,61 +169,64 @@ void LogForwarder::turn(bool is_last) {
   }
   if (first_problem) std::rethrow_exception(first_problem);
   if (is_last && !client_->post("/end", "").ok())
-    throw environment_error(fmt::format("{} does not take the end", kReceiverName));
+    throw environment_error(fmt::format("{} did not accept the end of the logs", kReceiverName));
 }
 
-// A segment is final once there is a later one, so which there are is looked up first.
+// A segment is final once a later one exists, so the last segment is determined first.
 void LogForwarder::send_log(const std::filesystem::path& log) {
   uint32_t last = 0;
   for (auto next = next_segment(log, last); next; next = next_segment(log, last))
     last = next->beginning.number;
   for (uint32_t number = 0; number <= last; ++number) {
     const auto segment = segment_path(log, number);
-    if (sent_[segment].is_final) continue;
+    if (progress_[segment].is_final) continue;
     send(segment);
-    sent_[segment].is_final = number < last;
+    progress_[segment].is_final = number < last;
   }
 }
 
-void LogForwarder::compare(const std::filesystem::path& segment, int file, Sent& sent) {
-  const auto copy = copy_there(client_->get("/logs/" + segment.filename().string()));
+void LogForwarder::compare(const std::filesystem::path& segment, int file, Progress& progress) {
+  const auto copy = parse_copy(client_->get("/logs/" + segment.filename().string()));
   const auto begin = read_log_piece(file, 0, std::min<uint64_t>(copy.size, kComparedBytes));
   if (begin.size() < std::min<uint64_t>(copy.size, kComparedBytes) ||
       crc32c(begin.data(), begin.size()) != copy.begin_crc)
-    throw environment_error(fmt::format("{} has another log by the name of {}", kReceiverName,
-                                        segment.filename().string()));
-  sent.there = copy.size;
-  sent.is_known = true;
+    throw environment_error(
+        fmt::format("{} has a different log named {}", kReceiverName, segment.filename().string()));
+  progress.copied_bytes = copy.size;
+  progress.is_copy_known = true;
 }
 
 void LogForwarder::send(const std::filesystem::path& segment) {
   const FileDescriptor file(::open(segment.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.is_open() && errno == ENOENT) return;  // not yet, or a number that was passed over
+  if (!file.is_open() && errno == ENOENT) return;  // not created yet, or a skipped number
   if (!file.is_open()) throw errno_error(fmt::format("cannot read {}", segment.string()));
-  auto& sent = sent_[segment];
-  if (!sent.is_known) compare(segment, file.get(), sent);
+  auto& progress = progress_[segment];
+  if (!progress.is_copy_known) compare(segment, file.get(), progress);
   while (true) {
-    if (sent.there >= sent.whole) {
-      const auto more = whole_records(file.get(), sent.whole);
-      sent.whole += more;
+    if (progress.copied_bytes >= progress.local_bytes) {
+      const auto more = complete_record_bytes(file.get(), progress.local_bytes);
+      progress.local_bytes += more;
       if (more == 0) break;
       continue;
     }
-    const auto size = std::min<uint64_t>(sent.whole - sent.there, kForwardedPiece);
-    const auto at = fmt::format("/logs/{}?offset={}", segment.filename().string(), sent.there);
-    const auto bytes = read_log_piece(file.get(), sent.there, size);
-    sent.is_known = false;  // until the answer is there
-    sent.there = copy_there(client_->post(at, bytes, "application/octet-stream")).size;
-    sent.is_known = true;
+    const auto size =
+        std::min<uint64_t>(progress.local_bytes - progress.copied_bytes, kMaxForwardedBytes);
+    const auto at =
+        fmt::format("/logs/{}?offset={}", segment.filename().string(), progress.copied_bytes);
+    const auto bytes = read_log_piece(file.get(), progress.copied_bytes, size);
+    progress.is_copy_known = false;  // until the response arrives
+    progress.copied_bytes = parse_copy(client_->post(at, bytes, "application/octet-stream")).size;
+    progress.is_copy_known = true;
   }
-  if (sent.there > sent.whole)
-    throw environment_error(fmt::format("{} has more of {} than there is here", kReceiverName,
+  if (progress.copied_bytes > progress.local_bytes)
+    throw environment_error(fmt::format("{} has a longer copy of {} than this node", kReceiverName,
                                         segment.filename().string()));
 }
 
 uint64_t LogForwarder::backlog() {
   uint64_t bytes = 0;
-  for (const auto& [path, sent] : sent_) bytes += sent.whole - std::min(sent.there, sent.whole);
+  for (const auto& [path, progress] : progress_)
+    bytes += progress.local_bytes - std::min(progress.copied_bytes, progress.local_bytes);
   return bytes;
 }
 

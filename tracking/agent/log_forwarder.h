@@ -1,5 +1,5 @@
 // Sends the event logs of a run directory to the agent of rank 0's node
-// (tracking/agent/forwarding.h), while they are written: whole records only.
+// (tracking/agent/forwarding.h) while they are written. Sends complete records only.
 #pragma once
 
 #include <condition_variable>
@@ -19,8 +19,8 @@ namespace lockstep::tracking {
 
 class HttpClient;
 
-// Thread: any; the object's own thread sends. A receiver that is away, slow or refuses delays
-// nobody: it is tried again with growing pauses.
+// Thread: any; an internal thread sends, so an unreachable or slow receiver does not delay the
+// caller. Failures are retried with exponential backoff.
 class LogForwarder {
  public:
   LogForwarder(std::filesystem::path run_dir, int node_rank, const Forwarding& forwarding);
@@ -28,33 +28,33 @@ class LogForwarder {
   LogForwarder(const LogForwarder&) = delete;
   LogForwarder& operator=(const LogForwarder&) = delete;
 
-  // Nothing more will be written: what is left is sent, and then the end.
+  // Nothing more will be written: sends the rest and then the end.
   void finish();
 
-  // As that of a sink, for the same reports.
+  // Reported like that of a sink.
   SinkStatus status() const;
 
  private:
-  struct Sent {
-    uint64_t whole = 0;  // bytes of whole records that were seen
-    uint64_t there = 0;  // bytes of the copy
-    bool is_known = false;
-    bool is_final = false;  // there is a later segment, and all of this one is there
+  struct Progress {
+    uint64_t local_bytes = 0;   // bytes of complete records in the segment
+    uint64_t copied_bytes = 0;  // bytes of the copy
+    bool is_copy_known = false;
+    bool is_final = false;  // a later segment exists, and this one is copied completely
   };
   void run();
-  void turn(bool is_last);
+  void send_logs(bool is_last);
   std::vector<std::filesystem::path> own_logs();
   void send_log(const std::filesystem::path& log);
   void send(const std::filesystem::path& segment);
-  void compare(const std::filesystem::path& segment, int file, Sent& sent);
+  void compare(const std::filesystem::path& segment, int file, Progress& progress);
   uint64_t backlog();
-  void note(const std::string& problem, bool is_complete);
+  void update_status(const std::string& problem, bool is_complete);
 
   const std::filesystem::path run_dir_;
   const int node_rank_;
   std::set<std::filesystem::path> own_;  // logs of ranks of this node
-  std::unique_ptr<HttpClient> client_;   // used by the thread only
-  std::map<std::filesystem::path, Sent> sent_;
+  std::unique_ptr<HttpClient> client_;   // used only by the thread
+  std::map<std::filesystem::path, Progress> progress_;
 
   mutable Mutex mutex_;
   std::condition_variable changed_;
@@ -63,8 +63,8 @@ class LogForwarder {
   std::thread thread_;
 };
 
-// How many bytes of `segment` from `from` on, where a record begins, are whole records. 0: none
-// yet. Throws Environment when it cannot be read.
-uint64_t whole_records(int segment, uint64_t from);
+// Returns the number of bytes of complete records in `segment` from offset `from`, which must be
+// the start of a record. Throws Environment if the segment cannot be read.
+uint64_t complete_record_bytes(int segment, uint64_t from);
 
 }  // namespace lockstep::tracking

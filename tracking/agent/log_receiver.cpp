@@ -1,6 +1,6 @@
 #include "tracking/agent/log_receiver.h"
 
-// As the library was compiled.
+// Must match the build of the library.
 #ifndef CPPHTTPLIB_OPENSSL_SUPPORT
 #define CPPHTTPLIB_OPENSSL_SUPPORT
 #endif
@@ -19,7 +19,7 @@
 #include "core/system/durable_file.h"
 #include "core/system/full_io.h"
 #include "lockstep/error.h"
-#include "tracking/http/http_serving.h"
+#include "tracking/http/http_server_thread.h"
 #include "tracking/log/event_log_segment.h"
 
 namespace lockstep::tracking {
@@ -29,29 +29,29 @@ constexpr size_t kMaxReceiverThreads = 64;
 constexpr time_t kReceiverTimeoutSeconds = 10;
 constexpr size_t kMaxNameDigits = 10;
 
-bool all_digits(std::string_view text) {
+bool is_digits(std::string_view text) {
   return !text.empty() && text.size() <= kMaxNameDigits &&
          text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
 bool has_forwarding_token(const httplib::Request& request, const std::string& token) {
-  return brings_token(request.get_header_value("Authorization"), token);
+  return has_bearer_token(request.get_header_value("Authorization"), token);
 }
 
-// Before its body is read: a stranger's takes no memory.
+// Checked before the body is read, so that unauthenticated requests use no memory.
 bool is_acceptable(const httplib::Request& request, const std::string& token) {
   if (!has_forwarding_token(request, token)) return false;
   if (request.has_header("Transfer-Encoding") || request.has_header("Content-Encoding"))
     return false;
   if (request.method != "POST") return true;
   const auto length = parse_number<uint64_t>(request.get_header_value("Content-Length"));
-  return length && *length <= kForwardedPiece;
+  return length && *length <= kMaxForwardedBytes;
 }
 
 std::string bytes_at_begin(int fd, uint64_t size) {
   auto bytes = read_log_piece(fd, 0, std::min(size, kComparedBytes));
   if (bytes.size() < std::min(size, kComparedBytes))
-    throw environment_error("a received log became shorter");
+    throw environment_error("a received log was truncated");
   return bytes;
 }
 
@@ -65,33 +65,35 @@ bool is_event_log_name(const std::string& name) {
   if (!rest.ends_with(".lsev")) return false;
   rest.remove_suffix(5);
   const auto dot = rest.find('.');
-  return all_digits(rest.substr(0, dot)) &&
-         (dot == std::string_view::npos || all_digits(rest.substr(dot + 1)));
+  return is_digits(rest.substr(0, dot)) &&
+         (dot == std::string_view::npos || is_digits(rest.substr(dot + 1)));
 }
 
-// The library's server on a socket that listens already.
+// The library's server on an existing listening socket.
 struct LogReceiver::Server : httplib::Server {
   void listen_on(int fd, size_t num_nodes) {
-    ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK);  // the library waits in accept()
+    ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK);  // the library blocks in accept()
     svr_sock_ = ::dup(fd);
-    if (::listen(fd, SOMAXCONN) != 0)  // again, after the stop() of a receiver before this one
+    if (::listen(fd, SOMAXCONN) != 0)  // again, in case an earlier receiver stopped
       throw errno_error("cannot listen for the logs of other nodes");
     serving.emplace(*this, std::min(num_nodes, kMaxReceiverThreads) + 2,
                     "the server for the logs of other nodes");
   }
-  std::optional<HttpServing> serving;
+  std::optional<HttpServerThread> serving;
 };
 
 LogReceiver::LogReceiver(std::filesystem::path run_dir, const Forwarding& forwarding,
-                         std::chrono::milliseconds silence)
-    : run_dir_(std::move(run_dir)), silence_(silence), server_(std::make_unique<Server>()) {
+                         std::chrono::milliseconds node_timeout)
+    : run_dir_(std::move(run_dir)),
+      node_timeout_(node_timeout),
+      server_(std::make_unique<Server>()) {
   make_directories(run_dir_ / "events");
-  for (const int node : forwarding.from_nodes) nodes_[node].heard = Clock::now();
+  for (const int node : forwarding.from_nodes) nodes_[node].last_seen = Clock::now();
   server_->set_read_timeout(kReceiverTimeoutSeconds);
   server_->set_write_timeout(kReceiverTimeoutSeconds);
-  server_->set_keep_alive_timeout(1);    // the end waits for it
-  server_->set_keep_alive_max_count(1);  // a thread is one connection's, and nodes are many
-  server_->set_payload_max_length(kForwardedPiece);
+  server_->set_keep_alive_timeout(1);    // shutdown waits for it
+  server_->set_keep_alive_max_count(1);  // a connection occupies a thread
+  server_->set_payload_max_length(kMaxForwardedBytes);
   server_->set_pre_routing_handler(
       [token = forwarding.token](const httplib::Request& request, httplib::Response& response) {
         if (is_acceptable(request, token)) return httplib::Server::HandlerResponse::Unhandled;
@@ -100,36 +102,37 @@ LogReceiver::LogReceiver(std::filesystem::path run_dir, const Forwarding& forwar
         response.set_content("{}", "application/json");
         return httplib::Server::HandlerResponse::Handled;
       });
-  const auto answered = [](const auto& act) {
-    return [act](const httplib::Request& request, httplib::Response& response) {
+  const auto json_handler = [](const auto& handle) {
+    return [handle](const httplib::Request& request, httplib::Response& response) {
       const auto node = parse_number<int>(request.get_header_value("Lockstep-Node"));
-      const auto answer = node ? act(request, *node) : Answer{.status = 400, .body = "{}"};
-      response.status = answer.status;
-      response.set_content(answer.body, "application/json");
+      const auto result = node ? handle(request, *node) : Response{.status = 400, .body = "{}"};
+      response.status = result.status;
+      response.set_content(result.body, "application/json");
     };
   };
-  server_->Get(R"(/logs/([^/]+))", answered([this](const httplib::Request& request, int node) {
-                 return take(request.matches[1], node, nullptr, 0);
+  server_->Get(R"(/logs/([^/]+))", json_handler([this](const httplib::Request& request, int node) {
+                 return handle_log(request.matches[1], node, nullptr, 0);
                }));
-  server_->Post(R"(/logs/([^/]+))", answered([this](const httplib::Request& request, int node) {
+  server_->Post(R"(/logs/([^/]+))", json_handler([this](const httplib::Request& request, int node) {
                   const auto offset = parse_number<uint64_t>(request.get_param_value("offset"));
-                  return offset ? take(request.matches[1], node, &request.body, *offset)
-                                : Answer{.status = 400, .body = "{}"};
+                  return offset ? handle_log(request.matches[1], node, &request.body, *offset)
+                                : Response{.status = 400, .body = "{}"};
                 }));
-  server_->Post("/end", answered([this](const httplib::Request&, int node) { return end(node); }));
+  server_->Post(
+      "/end", json_handler([this](const httplib::Request&, int node) { return handle_end(node); }));
   server_->listen_on(forwarding.listener->get(), forwarding.from_nodes.size());
 }
 
 LogReceiver::~LogReceiver() = default;
 
-bool LogReceiver::hear(int node) {
+bool LogReceiver::mark_seen(int node) {
   const auto found = nodes_.find(node);
   if (found == nodes_.end()) return false;
-  found->second = {.heard = Clock::now(), .ended = false};
+  found->second = {.last_seen = Clock::now(), .ended = false};
   return true;
 }
 
-// The lock is how readers know that a log still grows: that of its first segment.
+// Readers recognize a growing log by the lock on its first segment.
 LogReceiver::Copy& LogReceiver::copy_of(const std::string& name, int node) {
   auto& copy = copies_[name];
   if (copy.file.is_open()) return copy;
@@ -138,7 +141,7 @@ LogReceiver::Copy& LogReceiver::copy_of(const std::string& name, int node) {
       ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644));
   if (!file.is_open()) throw errno_error(fmt::format("cannot open {}", path.string()));
   if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0)
-    throw errno_error(fmt::format("another process writes {}", path.string()));
+    throw errno_error(fmt::format("another process is writing {}", path.string()));
   const auto size = ::lseek(file.get(), 0, SEEK_END);
   if (size < 0) throw errno_error(fmt::format("cannot read {}", path.string()));
   const auto begin = bytes_at_begin(file.get(), static_cast<uint64_t>(size));
@@ -148,10 +151,10 @@ LogReceiver::Copy& LogReceiver::copy_of(const std::string& name, int node) {
   return copy;
 }
 
-LogReceiver::Answer LogReceiver::take(const std::string& name, int node, const std::string* bytes,
-                                      uint64_t offset) {
+LogReceiver::Response LogReceiver::handle_log(const std::string& name, int node,
+                                              const std::string* bytes, uint64_t offset) {
   const MutexLock lock(mutex_);
-  if (!is_event_log_name(name) || !hear(node)) return {.status = 404, .body = "{}"};
+  if (!is_event_log_name(name) || !mark_seen(node)) return {.status = 404, .body = "{}"};
   try {
     auto& copy = copy_of(name, node);
     auto& [size, begin_crc] = copy.content;
@@ -167,17 +170,17 @@ LogReceiver::Answer LogReceiver::take(const std::string& name, int node, const s
     }
     return {.body = to_json(copy.content).dump()};
   } catch (const Error& error) {
-    copies_.erase(name);  // how much of it was written is seen when it is opened again
+    copies_.erase(name);  // reopening determines how much was written
     return {.status = 507, .body = nlohmann::json{{"problem", error.what()}}.dump()};
   }
 }
 
-LogReceiver::Answer LogReceiver::end(int node) {
+LogReceiver::Response LogReceiver::handle_end(int node) {
   std::vector<FileDescriptor> files;
   {
     const MutexLock lock(mutex_);
-    if (!hear(node)) return {.status = 404, .body = "{}"};
-    files = let_go(node);
+    if (!mark_seen(node)) return {.status = 404, .body = "{}"};
+    files = release_copies(node);
   }
   for (const auto& file : files) ::fdatasync(file.get());
   files.clear();
@@ -186,13 +189,13 @@ LogReceiver::Answer LogReceiver::end(int node) {
   return {.body = "{}"};
 }
 
-// Their locks go with the descriptors.
-std::vector<FileDescriptor> LogReceiver::let_go(int node) {
+// Closing the descriptors releases the locks.
+std::vector<FileDescriptor> LogReceiver::release_copies(int node) {
   std::vector<FileDescriptor> files;
   for (auto it = copies_.begin(); it != copies_.end();) {
-    const bool is_its = it->second.node == node;
-    if (is_its) files.push_back(std::move(it->second.file));
-    it = is_its ? copies_.erase(it) : std::next(it);
+    const bool matches = it->second.node == node;
+    if (matches) files.push_back(std::move(it->second.file));
+    it = matches ? copies_.erase(it) : std::next(it);
   }
   return files;
 }
@@ -202,8 +205,8 @@ bool LogReceiver::is_over() {
   bool all = true;
   for (auto& [number, node] : nodes_) {
     if (node.ended) continue;
-    if (Clock::now() - node.heard > silence_)
-      let_go(number);
+    if (Clock::now() - node.last_seen > node_timeout_)
+      release_copies(number);
     else
       all = false;
   }

@@ -19,9 +19,9 @@ class NodeRecorder {
   // One row of system metrics; steps count the rows of the log.
   void sample(const std::vector<std::pair<std::string, double>>& values);
   void alert(const Alert& alert) { log_.alert(alert); }
-  // Beyond 256 MiB of lines in a log they are dropped: they are in the files of the launcher.
+  // Drops lines beyond 256 MiB per log; the files of the launcher have all of them.
   void console(const ConsoleLine& line);
-  // Lines that the log had when it was opened.
+  // The number of lines that the log had when it was opened.
   const ConsoleWatch::Counts& console_lines() const { return console_lines_; }
   void heartbeat();
   void close() { log_.close(); }

@@ -15,7 +15,7 @@ NodeWatch::NodeWatch(std::filesystem::path run_dir, int node_rank)
   world_size_ = job ? job->world_size : std::numeric_limits<int>::max();
 }
 
-bool NodeWatch::takes_part(const WatchedLog& log) const {
+bool NodeWatch::is_in_job(const WatchedLog& log) const {
   return log.has_writer || log.rank() < world_size_;
 }
 
@@ -24,7 +24,7 @@ void NodeWatch::poll(const OnRow& on_row) {
     for (const auto& path : logs_of_nodes(run_dir_, std::set{node_rank_}))
       if (!logs_.contains(path)) logs_[path] = std::make_unique<WatchedLog>(path);
   for (auto& [path, log] : logs_) {
-    log->has_writer = has_writer(path);  // first: when there is none, what is read next is final
+    log->has_writer = has_writer(path);  // first: without a writer, the next read is final
     read(*log, on_row);
   }
 }
@@ -51,14 +51,14 @@ bool NodeWatch::all_closed() const {
 bool NodeWatch::all_finished() const {
   return std::ranges::all_of(logs_, [this](const auto& item) {
     const auto& log = *item.second;
-    if (!takes_part(log)) return true;
+    if (!is_in_job(log)) return true;
     return log.end && log.end->state == RunState::Finished && !log.has_writer;
   });
 }
 
 const WatchedLog* NodeWatch::first_silent() const {
   for (const auto& [path, log] : logs_)
-    if (takes_part(*log) && !log->has_writer && !log->end) return log.get();
+    if (is_in_job(*log) && !log->has_writer && !log->end) return log.get();
   return nullptr;
 }
 

@@ -1,4 +1,5 @@
-// Watches the event logs of one node's ranks: what they say, who still writes, and how they ended.
+// Follows the event logs of one node's ranks: new records, which logs have a writer, and how each
+// ended.
 #pragma once
 
 #include <filesystem>
@@ -17,39 +18,39 @@ struct WatchedLog {
   int rank() const { return tail.identity() ? tail.identity()->rank : 0; }
 
   LogTail tail;
-  std::optional<RunEnd> end;  // of the last process that wrote it, as far as it could say so itself
+  std::optional<RunEnd> end;  // as recorded by the last process that wrote the log
   bool has_writer = true;
 };
 
 // Thread: one thread at a time.
 class NodeWatch {
  public:
-  // `node_rank`: whose logs count.
+  // `node_rank`: the node whose logs are followed.
   NodeWatch(std::filesystem::path run_dir, int node_rank);
 
   using OnRow = std::function<void(const LoggedRow&, const WatchedLog&)>;
-  // Looks for new logs and reads what was added to the known ones; rows are shown to `on_row`.
+  // Finds new logs and reads what was appended to the known ones; passes rows to `on_row`.
   void poll(const OnRow& on_row);
 
-  // In the order of ranks.
+  // Ordered by rank.
   const std::map<std::filesystem::path, std::unique_ptr<WatchedLog>>& logs() const { return logs_; }
   std::vector<int64_t> process_ids() const;
 
-  // Nobody writes any of the logs.
+  // No log has a writer.
   bool all_closed() const;
-  // Every log has an end that is a success.
+  // Every log of the job has ended successfully.
   bool all_finished() const;
-  // The first log whose writer is gone without a word; nullptr when there is none.
+  // The first log whose writer exited without recording an end; nullptr if there is none.
   const WatchedLog* first_silent() const;
 
  private:
   void read(WatchedLog& log, const OnRow& on_row);
 
-  bool takes_part(const WatchedLog& log) const;
+  bool is_in_job(const WatchedLog& log) const;
 
   std::filesystem::path run_dir_;
   int node_rank_;
-  int world_size_;  // of the run; more ranks may have left logs, in an earlier part of it
+  int world_size_;  // of the run; an earlier part of it may have left logs of more ranks
   std::map<std::filesystem::path, std::unique_ptr<WatchedLog>> logs_;
 };
 

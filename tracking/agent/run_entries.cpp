@@ -60,7 +60,7 @@ std::vector<EntryPlan> plan_entries(const fs::path& run_dir, const TrackingConfi
     if (!is_wanted(logs[0].info, nodes)) return {};
     return {shared_entry(run_dir, logs)};
   }
-  const bool takes_all_nodes =
+  const bool has_all_nodes =
       config.ranks.kind == RankSelection::Kind::Main && config.system_nodes == SystemNodes::All;
   std::vector<EntryPlan> plans;
   std::set<int> seen;
@@ -69,10 +69,10 @@ std::vector<EntryPlan> plan_entries(const fs::path& run_dir, const TrackingConfi
     plan.is_first = shows_progress(config.ranks, log.info.rank);
     const bool is_first_of_node = seen.insert(log.info.node_rank).second;
     plan.others = {node_log_path(run_dir, log.info.node_rank)};
-    if (takes_all_nodes) plan.others = node_logs(run_dir);
+    if (has_all_nodes) plan.others = node_logs(run_dir);
     if (!is_first_of_node) plan.only_consoles = {log.info.rank};
     for (const auto& other : logs)
-      if (other.path != log.path) plan.others_consoles.push_back(other.info.rank);
+      if (other.path != log.path) plan.excluded_consoles.push_back(other.info.rank);
     if (is_wanted(log.info, nodes)) plans.push_back(std::move(plan));
   }
   return plans;

@@ -8,8 +8,8 @@ namespace lockstep::tracking {
 namespace {
 
 constexpr auto kPollLogsEvery = std::chrono::milliseconds(500);  // sinks flush once a second
-constexpr auto kFirstPause = std::chrono::milliseconds(500);
-constexpr auto kMaxPause = std::chrono::milliseconds(30'000);
+constexpr auto kMinBackoff = std::chrono::milliseconds(500);
+constexpr auto kMaxBackoff = std::chrono::milliseconds(30'000);
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
@@ -29,89 +29,90 @@ SinkThread::~SinkThread() {
 
 void SinkThread::add(const EntryPlan& plan) {
   const MutexLock lock(mutex_);
-  if (works_.contains(plan.id)) return;
-  works_[plan.id] = std::make_shared<Work>(std::make_unique<Feed>(part_, plan, environment_));
+  if (entries_.contains(plan.id)) return;
+  entries_[plan.id] = std::make_shared<Entry>(std::make_unique<Feed>(part_, plan, environment_));
   changed_.notify_all();
 }
 
-void SinkThread::set_end(const std::string& entry, const std::optional<RunEnd>& end) {
+void SinkThread::set_end(const std::string& id, const std::optional<RunEnd>& end) {
   const MutexLock lock(mutex_);
-  const auto it = works_.find(entry);
-  if (it == works_.end()) return;
+  const auto it = entries_.find(id);
+  if (it == entries_.end()) return;
   it->second->end = end;
   it->second->done = false;
-  it->second->next_try = {};
+  it->second->next_retry = {};
   changed_.notify_all();
 }
 
 SinkStatus SinkThread::status() const {
   const MutexLock lock(mutex_);
   SinkStatus status{.name = part_.name(), .complete = true};
-  for (const auto& [id, work] : works_) {
-    status.complete &= work->done;
-    status.gave_up |= work->gave_up;
-    status.backlog += work->backlog;
-    if (!work->problem.empty()) status.problem = work->problem;
+  for (const auto& [id, entry] : entries_) {
+    status.complete &= entry->done;
+    status.gave_up |= entry->gave_up;
+    status.backlog += entry->backlog;
+    if (!entry->problem.empty()) status.problem = entry->problem;
   }
   return status;
 }
 
 void SinkThread::run() {
   while (true) {
-    const bool more = turn();
+    const bool more = pump_all();
     MutexLock lock(mutex_);
     if (!more) changed_.wait_for(lock.native(), kPollLogsEvery);
     if (stop_) return;
   }
 }
 
-// One look at every entry. Returns whether there is more to do at once.
-bool SinkThread::turn() {
-  std::vector<std::shared_ptr<Work>> due;
+// Pumps each entry that is due once. Returns whether more records are available already.
+bool SinkThread::pump_all() {
+  std::vector<std::shared_ptr<Entry>> due;
   {
     const MutexLock lock(mutex_);
-    for (const auto& [id, work] : works_)
-      if (!work->done && !work->gave_up && Clock::now() >= work->next_try) due.push_back(work);
+    for (const auto& [id, entry] : entries_)
+      if (!entry->done && !entry->gave_up && Clock::now() >= entry->next_retry)
+        due.push_back(entry);
   }
   bool more = false;
-  for (const auto& work : due) {
-    more |= pump(*work) == FeedState::More;
+  for (const auto& entry : due) {
+    more |= pump(*entry) == FeedState::More;
     const MutexLock lock(mutex_);
     if (stop_) return false;
   }
   return more;
 }
 
-FeedState SinkThread::pump(Work& work) {
+FeedState SinkThread::pump(Entry& entry) {
   std::optional<RunEnd> end;
   {
     const MutexLock lock(mutex_);
-    end = work.end;
+    end = entry.end;
   }
   try {
-    const auto state = work.feed->pump(end);
+    const auto state = entry.feed->pump(end);
     const MutexLock lock(mutex_);
-    work.done = state == FeedState::Done;
-    work.problem.clear();
-    work.pause = {};
-    work.backlog = work.feed->backlog();
+    entry.done = state == FeedState::Done;
+    entry.problem.clear();
+    entry.backoff = {};
+    entry.backlog = entry.feed->backlog();
     return state;
   } catch (const Error& error) {
-    failed(work, error.what(), error.kind() == ErrorKind::Config);
+    record_failure(entry, error.what(), error.kind() == ErrorKind::Config);
   } catch (const std::exception& error) {
-    failed(work, error.what(), false);
+    record_failure(entry, error.what(), false);
   }
   return FeedState::Waiting;
 }
 
-void SinkThread::failed(Work& work, const std::string& problem, bool is_final) {
-  const auto backlog = work.feed->backlog();
+void SinkThread::record_failure(Entry& entry, const std::string& problem, bool is_final) {
+  const auto backlog = entry.feed->backlog();
   const MutexLock lock(mutex_);
-  work.problem = first_line(problem);
-  work.gave_up = is_final;
-  work.backlog = backlog;
-  work.pause = std::clamp(work.pause * 2, kFirstPause, kMaxPause);
-  work.next_try = Clock::now() + work.pause;
+  entry.problem = first_line(problem);
+  entry.gave_up = is_final;
+  entry.backlog = backlog;
+  entry.backoff = std::clamp(entry.backoff * 2, kMinBackoff, kMaxBackoff);
+  entry.next_retry = Clock::now() + entry.backoff;
 }
 
 }  // namespace lockstep::tracking

@@ -1,5 +1,5 @@
-// One sink, fed on a thread of its own with every entry of a job: it may be slow, fail or hang
-// without anyone else noticing.
+// Feeds one sink with every entry of a job on its own thread, so that a slow, failing or hanging
+// sink does not affect others.
 #pragma once
 
 #include <chrono>
@@ -17,53 +17,53 @@ namespace lockstep::tracking {
 
 struct SinkStatus {
   std::string name;
-  bool complete = false;  // every entry is delivered, its end included
-  bool gave_up = false;   // what is not delivered will not be tried again before `lockstep sync`
+  bool complete = false;  // every entry is delivered, including its end
+  bool gave_up = false;   // the rest is not retried until `lockstep sync`
   uint64_t backlog = 0;   // bytes of event logs that are not delivered
-  std::string problem;    // the last failure that still stands, one line; empty when none
+  std::string problem;    // the current failure, one line; empty if none
 };
 
-// Thread: any; the object's own thread calls the sink.
+// Thread: any; an internal thread calls the sink.
 class SinkThread {
  public:
   SinkThread(const Feed::SinkPart& part, Environment environment);
-  // Waits for a call of the sink that is under way. A process that cannot wait ends without it
-  // (std::_Exit): what was delivered is noted.
+  // Waits for a sink call in progress. A process that cannot wait exits with std::_Exit: delivered
+  // positions are stored.
   ~SinkThread();
   SinkThread(const SinkThread&) = delete;
   SinkThread& operator=(const SinkThread&) = delete;
 
-  // Begins to feed the entry, unless it does already.
+  // Starts to feed the entry. Does nothing if it is fed already.
   void add(const EntryPlan& plan);
-  // Nothing more will be written to the logs of the entry. nullopt: the run goes on after all.
+  // Nothing more will be written to the logs of the entry. nullopt: the run continues.
   void set_end(const std::string& entry, const std::optional<RunEnd>& end);
 
   SinkStatus status() const;
 
  private:
   using Clock = std::chrono::steady_clock;
-  struct Work {
-    explicit Work(std::unique_ptr<Feed> made) : feed(std::move(made)) {}
-    std::unique_ptr<Feed> feed;  // used by the thread only
+  struct Entry {
+    explicit Entry(std::unique_ptr<Feed> entry_feed) : feed(std::move(entry_feed)) {}
+    std::unique_ptr<Feed> feed;  // used only by the thread
     // Under mutex_:
     std::optional<RunEnd> end;
     bool done = false, gave_up = false;
     uint64_t backlog = 0;
     std::string problem;
-    Clock::time_point next_try;
-    std::chrono::milliseconds pause{0};
+    Clock::time_point next_retry;
+    std::chrono::milliseconds backoff{0};
   };
 
   void run();
-  bool turn();
-  FeedState pump(Work& work);
-  void failed(Work& work, const std::string& problem, bool is_final);
+  bool pump_all();
+  FeedState pump(Entry& entry);
+  void record_failure(Entry& entry, const std::string& problem, bool is_final);
 
   const Feed::SinkPart part_;
   const Environment environment_;
   mutable Mutex mutex_;
   std::condition_variable changed_;
-  std::map<std::string, std::shared_ptr<Work>> works_ GUARDED_BY(mutex_);
+  std::map<std::string, std::shared_ptr<Entry>> entries_ GUARDED_BY(mutex_);
   bool stop_ GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };

@@ -13,17 +13,17 @@
 namespace lockstep::tracking {
 namespace {
 
-constexpr auto kLastWordsWithin = std::chrono::seconds(10);
+constexpr auto kAgentExitTimeout = std::chrono::seconds(10);
 constexpr int kSyncTickMs = 200;
 
 bool at_rest(const SinkStatus& sink) { return sink.complete || sink.gave_up; }
 
-// The agent of a run that has just ended may still write its last words, behind which a sink gets
-// the end.
-void wait_for_last_words(const std::filesystem::path& run_dir) {
-  const auto latest = std::chrono::steady_clock::now() + kLastWordsWithin;
+// The agent of a run that has just ended may still write its last records. Sinks must receive them
+// before the end.
+void wait_for_node_logs(const std::filesystem::path& run_dir) {
+  const auto deadline = std::chrono::steady_clock::now() + kAgentExitTimeout;
   const auto logs = node_logs(run_dir);
-  while (std::ranges::any_of(logs, has_writer) && std::chrono::steady_clock::now() < latest)
+  while (std::ranges::any_of(logs, has_writer) && std::chrono::steady_clock::now() < deadline)
     ::poll(nullptr, 0, kSyncTickMs);
 }
 
@@ -44,7 +44,7 @@ TrackingConfig read_tracking_config(const std::filesystem::path& run_dir) {
 }
 
 std::vector<SinkStatus> sync_run(const SyncOptions& options) {
-  wait_for_last_words(options.run_dir);
+  wait_for_node_logs(options.run_dir);
   std::vector<std::unique_ptr<SinkThread>> sinks;
   for (const auto& part : options.config.sinks.parts()) {
     if (part.name() == kConsoleSink) continue;
@@ -55,12 +55,13 @@ std::vector<SinkStatus> sync_run(const SyncOptions& options) {
         sinks.back()->set_end(plan.id, end->second);
     }
   }
-  const auto latest = std::chrono::steady_clock::now() + options.timeout;
+  const auto deadline = std::chrono::steady_clock::now() + options.timeout;
   std::vector<SinkStatus> statuses;
   while (true) {
     statuses.clear();
     for (const auto& sink : sinks) statuses.push_back(sink->status());
-    if (std::ranges::all_of(statuses, at_rest) || std::chrono::steady_clock::now() >= latest) break;
+    if (std::ranges::all_of(statuses, at_rest) || std::chrono::steady_clock::now() >= deadline)
+      break;
     if (options.on_progress) options.on_progress(statuses);
     ::poll(nullptr, 0, kSyncTickMs);
   }

@@ -1,5 +1,5 @@
-// Feeds sinks with a run that is over: after a crash, without a network at the time, or a sink that
-// was added later.
+// Delivers a finished run to sinks: after a crash, after a network outage, or to a sink that was
+// added later.
 #pragma once
 
 #include <chrono>
@@ -13,23 +13,24 @@
 
 namespace lockstep::tracking {
 
-// The `tracking:` section of a recorded run, from its config.yaml; its plugins are loaded. The
-// defaults where there is no such file. Throws Config when it cannot be read.
+// Reads the `tracking:` section from the config.yaml of a recorded run, and loads its plugins.
+// Returns the defaults if the file does not exist. Throws Config if it cannot be read.
 TrackingConfig read_tracking_config(const std::filesystem::path& run_dir);
 
 struct SyncOptions {
   std::filesystem::path run_dir;
-  TrackingConfig config;  // with the sinks to feed; the console is passed over
+  TrackingConfig config;  // with the sinks to feed; the console sink is skipped
   Environment environment;
-  std::map<std::string, RunEnd> ends;  // of its entries, by id (catalog/run_list.h)
+  std::map<std::string, RunEnd> ends;  // of the run's entries, by id (catalog/run_list.h)
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
-  // Called about five times a second, from the calling thread.
+  // Called on the calling thread, about five times a second.
   std::function<void(const std::vector<SinkStatus>&)> on_progress;
 };
 
-// Works until every sink has everything, gave up, or `timeout` has passed. What a sink has already
-// is not sent again. When the result is not complete the process must end without static
-// destruction (std::_Exit): a sink may hang in a call. The run must be over.
+// Delivers records until every sink has received everything or gave up, or `timeout` has passed.
+// Records that a sink has already are not sent again. If the result is not complete, the process
+// must exit without static destruction (std::_Exit), because a sink may hang in a call. Requires a
+// run that is over.
 std::vector<SinkStatus> sync_run(const SyncOptions& options);
 
 }  // namespace lockstep::tracking

@@ -9,12 +9,12 @@ constexpr size_t kMaxAlertCauses = 1'000;
 
 }  // namespace
 
-bool AlertCauses::is_news(const std::string& cause) {
+bool AlertCauses::mark_active(const std::string& cause) {
   const auto known = last_seen_s_.find(cause);
   if (known != last_seen_s_.end()) {
-    const bool was_gone = now_s_ - known->second >= pause_s_;
+    const bool was_absent = now_s_ - known->second >= pause_s_;
     known->second = now_s_;
-    return was_gone;
+    return was_absent;
   }
   if (last_seen_s_.size() >= kMaxAlertCauses)
     std::erase_if(last_seen_s_, [&](const auto& item) { return now_s_ - item.second >= pause_s_; });

@@ -1,4 +1,4 @@
-// Which causes of alerts are at work, so that each is told once and not at every step.
+// Tracks which causes of alerts are active, so that each is reported once and not at every step.
 #pragma once
 
 #include <map>
@@ -8,22 +8,22 @@
 
 namespace lockstep::tracking {
 
-// Memory: at most 1,000 causes; while as many are at work, further ones are not told.
+// Memory: at most 1,000 causes. While that many are active, further causes are not reported.
 class AlertCauses {
  public:
-  // `pause_s`: how long a cause must be gone before it counts as new, so that there is at most one
-  // alert per cause in this time.
+  // `pause_s`: how long a cause must be absent before it counts as new. Limits alerts to one per
+  // cause in this time.
   explicit AlertCauses(double pause_s) : pause_s_(pause_s) {}
 
-  // Time goes on. Requires seconds >= 0.
+  // Advances the clock. Requires seconds >= 0.
   void advance(double seconds) { now_s_ += seconds; }
 
-  // The cause is at work now. True when that is new.
-  bool is_news(const std::string& cause);
+  // Marks the cause as active now. Returns whether it is new.
+  bool mark_active(const std::string& cause);
 
-  // {cause: seconds since it was last at work}, for a process that goes on with the same run.
+  // {cause: seconds since it was last active}, for a process that continues the run.
   Json state() const;
-  // `passed_s`: time since state() was called. Causes of another form are passed over.
+  // `passed_s`: time since state() was called. Skips malformed causes.
   void restore(const Json& state, double passed_s);
 
  private:

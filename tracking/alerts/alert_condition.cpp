@@ -25,19 +25,19 @@ constexpr std::array<std::pair<std::string_view, Comparison>, 6> kComparisons = 
      {"==", Comparison::Equal},
      {"!=", Comparison::NotEqual}}};
 
-// Reads a condition from left to right. The steps return false at the first mistake.
+// Parses a condition from left to right. Each step returns false on an error.
 class ConditionParser {
  public:
   explicit ConditionParser(std::string_view text) : text_(text) { condition_.text = text; }
 
   std::variant<AlertCondition, ConditionError> parse() {
-    if (read_metric() && read_comparison() && read_limit() && read_additions()) return condition_;
-    return mistake_;
+    if (read_metric() && read_comparison() && read_limit() && read_clauses()) return condition_;
+    return error_;
   }
 
  private:
   bool fail(size_t at, std::string expected) {
-    mistake_ = {.column = at + 1, .expected = std::move(expected)};
+    error_ = {.column = at + 1, .expected = std::move(expected)};
     return false;
   }
 
@@ -76,7 +76,7 @@ class ConditionParser {
     return true;
   }
 
-  bool read_additions() {
+  bool read_clauses() {
     bool after = false, values = false;
     for (auto word = read_word(); !word.empty(); word = read_word()) {
       if (word == "after" && !std::exchange(after, true)) {
@@ -84,13 +84,13 @@ class ConditionParser {
       } else if (word == "for" && !std::exchange(values, true)) {
         if (!read_count(condition_.for_values, kMaxAlertValues, "value")) return false;
       } else {
-        return fail(begin_, expected_addition(word, after, values));
+        return fail(begin_, expected_clause(word, after, values));
       }
     }
     return true;
   }
 
-  static std::string expected_addition(std::string_view word, bool after, bool values) {
+  static std::string expected_clause(std::string_view word, bool after, bool values) {
     std::string expected = "the end";
     if (!values) expected = "'for N values' or " + expected;
     if (!after) expected = "'after N steps', " + expected;
@@ -100,19 +100,19 @@ class ConditionParser {
   }
 
   // "1000 steps"
-  bool read_count(int64_t& count, int64_t most, std::string_view unit) {
+  bool read_count(int64_t& count, int64_t max, std::string_view unit) {
     count = parse_number<int64_t>(read_word()).value_or(0);
-    if (count < 1 || count > most)
-      return fail(begin_, fmt::format("a whole number of {}s, 1 to {}", unit, most));
+    if (count < 1 || count > max)
+      return fail(begin_, fmt::format("a whole number of {}s, 1 to {}", unit, max));
     const auto given = read_word();
     if (given == unit || given == fmt::format("{}s", unit)) return true;
     return fail(begin_, fmt::format("'{}s'", unit));
   }
 
   std::string_view text_;
-  size_t at_ = 0, begin_ = 0;  // where reading goes on; where the last word began
+  size_t at_ = 0, begin_ = 0;  // next character; start of the last word
   AlertCondition condition_;
-  ConditionError mistake_;
+  ConditionError error_;
 };
 
 }  // namespace
@@ -121,7 +121,7 @@ std::variant<AlertCondition, ConditionError> parse_condition(std::string_view te
   return ConditionParser(text).parse();
 }
 
-// The usual walk with one place to come back to: behind the last '*'.
+// Greedy matching that backtracks to the last '*'.
 bool AlertCondition::matches(std::string_view name) const {
   size_t i = 0, j = 0, star = std::string::npos, retry = 0;
   while (i < name.size()) {
@@ -164,11 +164,11 @@ tracking::AlertCondition ConfigValue<tracking::AlertCondition>::read(const Confi
     throw bad_value(node, path, "a condition such as 'train/loss > 5 for 3 values'");
   const auto parsed = tracking::parse_condition(node.scalar);
   if (const auto* condition = std::get_if<tracking::AlertCondition>(&parsed)) return *condition;
-  const auto& mistake = std::get<tracking::ConditionError>(parsed);
-  const auto rest = std::string_view(node.scalar).substr(mistake.column - 1);
+  const auto& error = std::get<tracking::ConditionError>(parsed);
+  const auto rest = std::string_view(node.scalar).substr(error.column - 1);
   throw config_error(fmt::format("{}: {}: column {} of the condition: expected {}, got {}",
-                                 node.origin, path, mistake.column, mistake.expected,
-                                 rest.empty() ? "its end" : "'" + printable(rest) + "'"));
+                                 node.origin, path, error.column, error.expected,
+                                 rest.empty() ? "the end" : "'" + printable(rest) + "'"));
 }
 
 }  // namespace lockstep

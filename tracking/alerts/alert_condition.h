@@ -1,4 +1,4 @@
-// A condition of a user's own on a metric, as the run file writes it:
+// A user-defined condition on a metric, as written in the run file:
 //
 //   eval/accuracy < 0.5 after 1000 steps
 //   train/loss > 5 for 3 values
@@ -8,7 +8,7 @@
 //   metric    = characters other than blanks and < > = !; '*' stands for any of them but '/'
 //   comparison = "<" | "<=" | ">" | ">=" | "==" | "!="
 //
-// The two additions may come in either order, and their units in the singular.
+// The two optional clauses may appear in either order, with units in the singular or plural.
 #pragma once
 
 #include <cstdint>
@@ -27,11 +27,11 @@ struct AlertCondition {
   std::string metric;  // may hold '*'
   Comparison comparison = Comparison::Less;
   double limit = 0;
-  int64_t after_steps = 0;  // values of earlier steps are not looked at
-  int64_t for_values = 1;   // how many in a row must be so
+  int64_t after_steps = 0;  // values of earlier steps are ignored
+  int64_t for_values = 1;   // how many values in a row must satisfy it
 
   bool matches(std::string_view name) const;
-  // False for NaN, which is neither less nor greater nor different.
+  // False for NaN, also with `!=`.
   bool holds(double value) const;
 };
 
@@ -40,7 +40,7 @@ struct ConditionError {
   std::string expected;  // what is valid there
 };
 
-// Never throws for any text.
+// Does not throw, whatever the text.
 std::variant<AlertCondition, ConditionError> parse_condition(std::string_view text);
 
 }  // namespace lockstep::tracking
@@ -55,5 +55,3 @@ struct ConfigValue<tracking::AlertCondition> {
 };
 
 }  // namespace lockstep
-
-namespace lockstep::tracking {}  // namespace lockstep::tracking

@@ -1,4 +1,4 @@
-// The `tracking.alerts:` section of a run file: what the user wants to be told about.
+// The `tracking.alerts:` section of a run file.
 #pragma once
 
 #include <chrono>

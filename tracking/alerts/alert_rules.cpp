@@ -24,10 +24,10 @@ double seconds_of(const Duration& duration) {
 void verify_factor(const char* key, double factor) {
   if (factor > 0 && factor <= 1)
     throw config_error(fmt::format(
-        "tracking.alerts.{}: expected a factor above 1, or 0 for none, got {}", key, factor));
+        "tracking.alerts.{}: expected a factor above 1, or 0 to disable, got {}", key, factor));
 }
 
-// Metrics that each node or rank has of its own: the same trouble elsewhere is another one.
+// Metrics that differ by node or rank: each rank counts as a separate cause.
 bool is_per_rank(std::string_view name) {
   return name.starts_with("system/") || name.starts_with("rank/");
 }
@@ -50,26 +50,26 @@ AlertRules::History* AlertRules::history(int rank) {
 }
 
 void AlertRules::report(const std::string& cause, Alert alert) {
-  if (causes_.is_news(cause)) news_.push_back(std::move(alert));
+  if (causes_.mark_active(cause)) alerts_.push_back(std::move(alert));
 }
 
 std::vector<Alert> AlertRules::scalars(const ScalarRow& row, int rank) {
-  news_.clear();
+  alerts_.clear();
   for (const auto& metric : row.values) {
-    look_at(metric, row, rank);
-    look_at_conditions(metric, row, rank);
+    check_metric(metric, row, rank);
+    check_conditions(metric, row, rank);
   }
-  return std::exchange(news_, {});
+  return std::exchange(alerts_, {});
 }
 
-void AlertRules::look_at(const Metric& metric, const ScalarRow& row, int rank) {
-  const bool of_system = metric.name.starts_with("system/");
-  const bool of_training = metric.name.starts_with("train/") || metric.name.starts_with("eval/");
-  auto* past = of_system ? nullptr : history(rank);
+void AlertRules::check_metric(const Metric& metric, const ScalarRow& row, int rank) {
+  const bool is_system = metric.name.starts_with("system/");
+  const bool is_training = metric.name.starts_with("train/") || metric.name.starts_with("eval/");
+  auto* past = is_system ? nullptr : history(rank);
   if (past) past->logged = true;
   if (past && metric.name == "rank/step_time_s" && std::isfinite(metric.value))
     past->step_times.add(metric.value);
-  if (config_.nan && of_training && !std::isfinite(metric.value)) {
+  if (config_.nan && is_training && !std::isfinite(metric.value)) {
     const auto name = printable(metric.name, kMaxMetricNameLength);
     report("nan " + std::string(metric.name),
            {.time = row.time,
@@ -79,47 +79,46 @@ void AlertRules::look_at(const Metric& metric, const ScalarRow& row, int rank) {
                                 without_nan_sign(metric.value), row.step, rank),
             .step = row.step});
   }
-  if (metric.name == "train/loss") look_for_spike(metric.value, row, rank);
+  if (metric.name == "train/loss") check_loss_spike(metric.value, row, rank);
   if (metric.name == "system/disk.percent" && config_.disk_percent < 100 &&
       metric.value > config_.disk_percent)
-    report(
-        fmt::format("disk {}", rank),
-        {.time = row.time,
-         .title = fmt::format("The disk of rank {} is almost full", rank),
-         .text = fmt::format("{:.1f} % of the disk of the run directory are used (limit: {:g} %)",
-                             metric.value, config_.disk_percent),
-         .step = row.step});
+    report(fmt::format("disk {}", rank),
+           {.time = row.time,
+            .title = fmt::format("The disk of rank {} is almost full", rank),
+            .text = fmt::format("{:.1f} % of the disk of the run directory is used (limit: {:g} %)",
+                                metric.value, config_.disk_percent),
+            .step = row.step});
 }
 
-void AlertRules::look_for_spike(double loss, const ScalarRow& row, int rank) {
+void AlertRules::check_loss_spike(double loss, const ScalarRow& row, int rank) {
   auto* past = history(rank);
-  if (!past || !std::isfinite(loss)) return;  // the rule for NaN is another one
+  if (!past || !std::isfinite(loss)) return;  // NaN has a separate rule
   const auto enough = past->losses.size() >= kMinLosses;
   const auto median = enough ? past->losses.median() : 0;
   past->losses.add(loss);
   if (config_.loss_spike <= 0 || median <= 0 || loss <= config_.loss_spike * median) return;
   report("spike",
          {.time = row.time,
-          .title = "train/loss jumped",
+          .title = "train/loss spiked",
           .text = fmt::format("train/loss is {:.6g} at step {} (rank {}), {:.3g} times the "
-                              "median of its last values, {:.6g}",
+                              "median of its last values ({:.6g})",
                               loss, row.step, rank, loss / median, median),
           .step = row.step});
 }
 
-void AlertRules::look_at_conditions(const Metric& metric, const ScalarRow& row, int rank) {
+void AlertRules::check_conditions(const Metric& metric, const ScalarRow& row, int rank) {
   for (size_t i = 0; i < config_.conditions.size(); ++i) {
     const auto& condition = config_.conditions[i];
     if (!condition.matches(metric.name) || row.step < condition.after_steps) continue;
     const std::tuple key(i, std::string(metric.name), rank);
     if (!condition.holds(metric.value)) {
-      in_a_row_.erase(key);
+      consecutive_.erase(key);
       continue;
     }
     int64_t count = 1;
     if (condition.for_values > 1) {
-      if (in_a_row_.size() >= kMaxValueRows && !in_a_row_.contains(key)) continue;
-      count = std::min(++in_a_row_[key], condition.for_values);
+      if (consecutive_.size() >= kMaxValueRows && !consecutive_.contains(key)) continue;
+      count = std::min(++consecutive_[key], condition.for_values);
     }
     if (count < condition.for_values) continue;
     const auto name = printable(metric.name, kMaxMetricNameLength);
@@ -128,46 +127,46 @@ void AlertRules::look_at_conditions(const Metric& metric, const ScalarRow& row, 
         fmt::format("condition {} {}{}", i, metric.name, where),
         {.time = row.time,
          .title = printable(condition.text, kMaxMetricNameLength) + where,
-         .text = fmt::format("{} is {:.6g} at step {} (rank {}); asked for: {}", name, metric.value,
+         .text = fmt::format("{} is {:.6g} at step {} (rank {}); condition: {}", name, metric.value,
                              row.step, rank, printable(condition.text, kMaxMetricNameLength)),
          .step = row.step});
   }
 }
 
 std::vector<Alert> AlertRules::tick(double now, std::span<const RankState> ranks) {
-  news_.clear();
+  alerts_.clear();
   const auto seconds = std::clamp(now - last_tick_.value_or(now), 0.0, kMaxTick_s);
   last_tick_ = now;
   causes_.advance(seconds);
-  for (const auto& state : ranks) look_at_rank(state, seconds, now);
-  look_for_slow_ranks(ranks, seconds, now);
-  return std::exchange(news_, {});
+  for (const auto& state : ranks) check_rank(state, seconds, now);
+  check_slow_ranks(ranks, seconds, now);
+  return std::exchange(alerts_, {});
 }
 
-void AlertRules::look_at_rank(const RankState& state, double seconds, double now) {
+void AlertRules::check_rank(const RankState& state, double seconds, double now) {
   auto* past = history(state.rank);
   if (!past) return;
-  const bool works = state.alive && !state.ended;
-  past->idle_s = std::exchange(past->logged, false) || !works ? 0 : past->idle_s + seconds;
+  const bool is_running = state.alive && !state.ended;
+  past->idle_s = std::exchange(past->logged, false) || !is_running ? 0 : past->idle_s + seconds;
   if (config_.lost_rank && !state.alive && !state.ended)
     report(fmt::format("lost {}", state.rank),
            {.time = now,
             .level = TextLevel::Error,
             .title = fmt::format("Rank {} is lost", state.rank),
-            .text = fmt::format("The process of rank {} is gone and did not say how it ended{}{}",
+            .text = fmt::format("The process of rank {} exited without reporting an outcome{}{}",
                                 state.rank, state.note.empty() ? "" : ": ",
                                 printable(state.note, kMaxMetricNameLength)),
             .step = std::nullopt});
-  if (works && config_.stall && past->idle_s >= seconds_of(*config_.stall))
+  if (is_running && config_.stall && past->idle_s >= seconds_of(*config_.stall))
     report(fmt::format("stall {}", state.rank),
            {.time = now,
             .title = fmt::format("Rank {} has stalled", state.rank),
-            .text = fmt::format("Rank {} lives, but has logged nothing for {:.0f} s", state.rank,
+            .text = fmt::format("Rank {} is alive but has logged nothing for {:.0f} s", state.rank,
                                 past->idle_s),
             .step = std::nullopt});
 }
 
-void AlertRules::look_for_slow_ranks(std::span<const RankState> ranks, double seconds, double now) {
+void AlertRules::check_slow_ranks(std::span<const RankState> ranks, double seconds, double now) {
   if (config_.slow_rank <= 0) return;
   std::vector<std::pair<int, double>> means;
   std::vector<double> values;
@@ -188,7 +187,7 @@ void AlertRules::look_for_slow_ranks(std::span<const RankState> ranks, double se
              {.time = now,
               .title = fmt::format("Rank {} is slow", rank),
               .text = fmt::format("Rank {} takes {:.4g} s per step, {:.3g} times the median of {} "
-                                  "ranks, {:.4g} s",
+                                  "ranks ({:.4g} s)",
                                   rank, mean, mean / median, means.size(), median),
               .step = std::nullopt});
   }

@@ -17,7 +17,7 @@ bool means_version(std::string_view text) {
          text.find_first_not_of("0123456789", 1) == std::string_view::npos;
 }
 
-// C0, DEL and, in UTF-8, C1: what a terminal takes for commands.
+// C0, DEL and, in UTF-8, C1: terminals interpret these as commands.
 bool has_control_characters(std::string_view text) {
   for (size_t i = 0; i < text.size(); ++i) {
     const auto byte = static_cast<unsigned char>(text[i]);

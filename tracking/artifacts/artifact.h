@@ -1,8 +1,8 @@
-// What an artifact is: one version of a named set of files, known by its content.
+// An artifact: one version of a named set of files, identified by its content.
 //
-// Names and aliases are [A-Za-z0-9._-], 1 to 128 characters, and do not begin with '.' or '-'.
-// Paths of files within an artifact are relative, with '/', of at most 1024 bytes, without "." or
-// ".." as a part, and without control characters.
+// Names and aliases are [A-Za-z0-9._-], 1 to 128 characters, and do not start with '.' or '-'.
+// Paths of files in an artifact are relative, separated by '/', at most 1024 bytes, without "." or
+// ".." as a component, and without control characters.
 #pragma once
 
 #include <cstdint>
@@ -28,23 +28,22 @@ struct Artifact {
   int version = 0;                     // from 1, without gaps
   std::string digest;                  // of all files, see artifact_digest()
   std::vector<ArtifactFile> files;     // by path, ascending; at least one
-  Json metadata = Json::object();      // what its maker says about it
+  Json metadata = Json::object();      // set by its producer
   double created = 0;                  // unix seconds
-  std::optional<std::string> made_by;  // the id of an entry in the list of runs
-  std::vector<std::string> used_by;    // such ids, in the order of the first use
-  std::vector<std::string> aliases;    // that mean this version at the moment, ascending
+  std::optional<std::string> made_by;  // the ID of an entry in the list of runs
+  std::vector<std::string> used_by;    // IDs of entries, in the order of first use
+  std::vector<std::string> aliases;    // that currently refer to this version, ascending
 
   uint64_t size() const;          // bytes of all files
   std::string reference() const;  // "mnist-model:v3"
 };
 
 bool is_artifact_name(std::string_view text);
-// As a name, but not what means a version ("v3").
+// As a name, but not of the form of a version ("v3").
 bool is_artifact_alias(std::string_view text);
 bool is_artifact_path(std::string_view text);
 
-// SHA-256, as hexadecimal digits, of one line "<sha256> <size> <path>\n" per file in the order
-// given.
+// The hex SHA-256 of one line "<sha256> <size> <path>\n" per file, in the given order.
 std::string artifact_digest(const std::vector<ArtifactFile>& files);
 
 }  // namespace lockstep::tracking

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 constexpr auto kBlobTemporary = ".tmp-";
 constexpr unsigned kBlobMode = 0444;
 
-// Removes a temporary file at the end, unless it has become something else by then.
+// Removes a temporary file in the destructor, unless it was renamed.
 class TemporaryBlob {
  public:
   explicit TemporaryBlob(const fs::path& directory)
@@ -35,7 +35,7 @@ class TemporaryBlob {
 
 fs::path Blobs::path_of(const std::string& sha256) const {
   if (!is_sha256(sha256))
-    throw config_error(fmt::format("'{}' is no SHA-256 of a file", printable(sha256)));
+    throw config_error(fmt::format("'{}' is not the SHA-256 of a file", printable(sha256)));
   return directory_ / sha256.substr(0, 2) / sha256;
 }
 
@@ -57,8 +57,9 @@ ArtifactFile Blobs::add(const ArtifactSource& source, ArtifactDraft::Transfer tr
       transfer == ArtifactDraft::Transfer::Link && link_content(source.source, temporary.path());
   if (!linked) copy_content(source.source, temporary.path(), kBlobMode);
   if (read_content(temporary.path()) != content)
-    throw environment_error(fmt::format("{} changed while it was read; publish it when it is done",
-                                        printable(source.source.string(), 200)));
+    throw environment_error(
+        fmt::format("{} was modified while it was read; publish it when it is complete",
+                    printable(source.source.string(), 200)));
   if (::rename(temporary.path().c_str(), path.c_str()) != 0)
     throw errno_error(fmt::format("cannot create {}", path.string()));
   sync_directory(path.parent_path());
@@ -74,7 +75,7 @@ std::optional<std::string> Blobs::problem_of(const ArtifactFile& file) const {
   try {
     const auto content = read_content(path);
     if (content == FileContent{file.sha256, file.size}) return std::nullopt;
-    return fmt::format("its content is damaged: {} has {} bytes with SHA-256 {}", path.string(),
+    return fmt::format("its content is corrupt: {} has {} bytes with SHA-256 {}", path.string(),
                        content.size, content.sha256);
   } catch (const Error& unreadable) {
     return unreadable.what();

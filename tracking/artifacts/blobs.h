@@ -1,4 +1,5 @@
-// Contents named by their SHA-256, each kept once: <directory>/ab/abcdef...
+// A content-addressed store: files named by their SHA-256, each stored once:
+// <directory>/ab/abcdef...
 #pragma once
 
 #include <filesystem>
@@ -16,17 +17,17 @@ class Blobs {
  public:
   explicit Blobs(std::filesystem::path directory) : directory_(std::move(directory)) {}
 
-  // Takes the content of a file in, durably; nothing is written where it is there already.
+  // Adds the content of a file, durably. Writes nothing if it is already stored.
   ArtifactFile add(const ArtifactSource& source, ArtifactDraft::Transfer transfer) const;
 
-  // Throws Config when `sha256` is none.
+  // Throws Config if `sha256` is not a SHA-256.
   std::filesystem::path path_of(const std::string& sha256) const;
 
-  // Why the content of `file` is not what it should be, or nullopt.
+  // Why the stored content of `file` is missing or corrupt, or nullopt.
   std::optional<std::string> problem_of(const ArtifactFile& file) const;
 
-  // Contents that are not among `needed`, and what interrupted calls left. Other files are not
-  // ours. Nobody adds meanwhile.
+  // Blobs that are not in `needed`, and temporary files of interrupted calls. Ignores other files.
+  // Requires that no process adds blobs.
   std::vector<std::filesystem::path> garbage(const std::set<std::string>& needed) const;
 
  private:

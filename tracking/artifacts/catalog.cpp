@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr auto kArtifactIndex = "aliases.json";
 constexpr size_t kMinDigestDigits = 8;
-// Names of other things in the store, and what would make it look like a run.
+// Names with another meaning in the store, and names that would make it look like a run.
 constexpr std::array<const char*, 4> kReservedNames = {"blobs", "lock", "events", "run.json"};
 
 // The number in "v3", or 0.
@@ -44,20 +44,20 @@ int find_alias(const std::string& name, const ArtifactIndex& index, const std::s
   if (const auto version = version_of(given); version > 0 && version <= newest) return version;
   std::vector<std::string> valid;
   for (const auto& [alias, version] : index.aliases) valid.push_back(alias);
-  throw config_error(fmt::format("artifact '{}' has no version '{}'; there are v1 to v{} and {}",
-                                 name, printable(given), newest, fmt::join(valid, ", ")));
+  throw config_error(fmt::format("artifact '{}' has no version '{}'; it has v1 to v{} and {}", name,
+                                 printable(given), newest, fmt::join(valid, ", ")));
 }
 
 int find_digest(const std::string& name, const ArtifactIndex& index, const std::string& given) {
   if (given.size() < kMinDigestDigits)
-    throw config_error(fmt::format("{}@{}: at least {} digits of the digest are needed", name,
+    throw config_error(fmt::format("{}@{}: expected at least {} digits of the digest", name,
                                    printable(given), kMinDigestDigits));
   int found = 0;
   for (size_t i = 0; i < index.versions.size(); ++i) {
     if (!index.versions[i].starts_with(given)) continue;
     if (found > 0)
-      throw config_error(
-          fmt::format("{}@{} means v{} and v{}; give more digits", name, given, found, i + 1));
+      throw config_error(fmt::format("{}@{} is ambiguous: v{} and v{}; give more digits", name,
+                                     given, found, i + 1));
     found = static_cast<int>(i) + 1;
   }
   if (found == 0)
@@ -70,11 +70,12 @@ int find_digest(const std::string& name, const ArtifactIndex& index, const std::
 
 void verify_artifact_name(const std::string& name) {
   if (!is_artifact_name(name))
-    throw config_error(fmt::format(
-        "'{}' can be no artifact's name: 1 to 128 of A-Z a-z 0-9 . _ -, the first no '.' or '-'",
-        printable(name)));
+    throw config_error(
+        fmt::format("'{}' is not a valid artifact name: expected 1 to 128 of A-Z a-z 0-9 . _ -, "
+                    "not starting with '.' or '-'",
+                    printable(name)));
   if (std::ranges::find(kReservedNames, name) != kReservedNames.end())
-    throw config_error(fmt::format("'{}' can be no artifact's name: it is reserved", name));
+    throw config_error(fmt::format("'{}' is not a valid artifact name: it is reserved", name));
 }
 
 fs::path ArtifactCatalog::directory_of(const std::string& name) const {
@@ -111,7 +112,7 @@ Artifact ArtifactCatalog::read(const std::string& name, const ArtifactIndex& ind
   if (artifact.name != name || artifact.version != version ||
       artifact.digest != index.versions.at(static_cast<size_t>(version) - 1))
     throw environment_error(
-        fmt::format("{}: damaged: it is not the version that the index names", path.string()));
+        fmt::format("{} is corrupt: it differs from the version in the index", path.string()));
   for (const auto& [alias, number] : index.aliases)
     if (number == version) artifact.aliases.push_back(alias);
   return artifact;
@@ -137,7 +138,7 @@ void ArtifactCatalog::write(const Artifact& artifact) const {
     parse_manifest(text, path.string());
   } catch (const Error& error) {
     throw config_error(
-        fmt::format("artifact '{}' cannot be kept: {}", artifact.name, error.what()));
+        fmt::format("artifact '{}' cannot be stored: {}", artifact.name, error.what()));
   }
   make_directories(directory);
   sync_directory(store_);

@@ -1,5 +1,5 @@
-// The names and versions of a store: reads and writes <name>/v3.json and <name>/aliases.json. Locks
-// nothing: who writes holds the store's lock.
+// The names and versions of a store: reads and writes <name>/v3.json and <name>/aliases.json. Does
+// not lock: writers hold the store's lock.
 #pragma once
 
 #include <filesystem>
@@ -16,21 +16,22 @@ class ArtifactCatalog {
  public:
   explicit ArtifactCatalog(std::filesystem::path store) : store_(std::move(store)) {}
 
-  std::vector<std::string> names() const;  // that have a version, ascending
+  std::vector<std::string> names() const;  // with at least one version, ascending
 
-  // nullopt where there is no such name. Throws Config when `name` can be none.
+  // nullopt if there is no such name. Throws Config if `name` is not a valid name.
   std::optional<ArtifactIndex> read_index(const std::string& name) const;
-  // Throws Environment when it cannot be read or is another one than the index says.
+  // Throws Environment if it cannot be read or differs from the index.
   Artifact read(const std::string& name, const ArtifactIndex& index, int version) const;
 
-  // Throws Config with the nearest name.
+  // Throws Config, which suggests the nearest name.
   Artifact find(const std::string& reference) const;
 
-  // Durable. The name's directory is made where there is none.
+  // Durable. Creates the name's directory.
   void write(const Artifact& artifact) const;
   void write_index(const std::string& name, const ArtifactIndex& index) const;
 
-  // Versions that no index knows, and what interrupted calls left. Nobody writes meanwhile.
+  // Versions that are not in an index, and temporary files of interrupted calls. Requires that no
+  // process writes.
   std::vector<std::filesystem::path> garbage() const;
 
  private:
@@ -39,7 +40,7 @@ class ArtifactCatalog {
   std::filesystem::path store_;
 };
 
-// Throws Config when `name` can be no artifact's.
+// Throws Config if `name` is not a valid artifact name.
 void verify_artifact_name(const std::string& name);
 
 }  // namespace lockstep::tracking

@@ -24,19 +24,21 @@ constexpr size_t kContentPiece = 1u << 20;
 
 std::string shown(const fs::path& path) { return printable(path.string(), 200); }
 
-// Not blocking: opening a pipe that nobody writes to would wait for ever.
+// Nonblocking: opening a FIFO without a writer would block.
 FileDescriptor open_regular(const fs::path& path) {
   FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!file.is_open() && errno == ELOOP)
-    throw config_error(fmt::format("{} is a link; an artifact holds files", shown(path)));
+    throw config_error(
+        fmt::format("{} is a symbolic link; an artifact contains only files", shown(path)));
   struct stat status {};
   if (!file.is_open() || ::fstat(file.get(), &status) != 0)
     throw errno_error(fmt::format("cannot read {}", shown(path)));
-  if (!S_ISREG(status.st_mode)) throw config_error(fmt::format("{} is no file", shown(path)));
+  if (!S_ISREG(status.st_mode))
+    throw config_error(fmt::format("{} is not a regular file", shown(path)));
   return file;
 }
 
-// The bytes of the next piece in `buffer`; empty at the end.
+// The next block, in `buffer`; empty at the end.
 std::string_view read_piece(int fd, std::string& buffer, const fs::path& path) {
   buffer.resize(kContentPiece);
   ssize_t got = 0;
@@ -46,7 +48,7 @@ std::string_view read_piece(int fd, std::string& buffer, const fs::path& path) {
   return std::string_view(buffer).substr(0, static_cast<size_t>(got));
 }
 
-// False when the kernel cannot copy between these files; nothing was copied then.
+// False if the kernel cannot copy between these files; nothing was copied then.
 bool copy_in_kernel(int from, int to, const fs::path& destination) {
   for (bool first = true;; first = false) {
     const auto copied = ::copy_file_range(from, nullptr, to, nullptr, size_t{1} << 30, 0);
@@ -75,11 +77,12 @@ void add_directory(const fs::path& directory, std::vector<ArtifactSource>& sourc
     const auto type = it->symlink_status(status_error).type();
     if (type == fs::file_type::symlink)
       throw config_error(
-          fmt::format("{} is a link; an artifact holds files: copy what it leads to, or remove it",
+          fmt::format("{} is a symbolic link; an artifact contains only files: replace it by its "
+                      "target, or remove it",
                       shown(it->path())));
     if (type == fs::file_type::directory) continue;
     if (type != fs::file_type::regular)
-      throw config_error(fmt::format("{} is no file", shown(it->path())));
+      throw config_error(fmt::format("{} is not a regular file", shown(it->path())));
     sources.push_back({it->path().lexically_relative(directory).generic_string(), it->path()});
   }
   if (error)
@@ -90,12 +93,13 @@ void verify_sources(const std::vector<ArtifactSource>& sources) {
   for (size_t i = 0; i < sources.size(); ++i) {
     const auto& path = sources[i].path;
     if (!is_artifact_path(path))
-      throw config_error(fmt::format(
-          "'{}' can be no path within an artifact: relative, without '..' and control characters, "
-          "valid UTF-8, at most 1024 bytes",
-          printable(path, 200)));
+      throw config_error(
+          fmt::format("'{}' is not a valid path in an artifact: expected a relative path without "
+                      "'..' and control characters, "
+                      "valid UTF-8, at most 1024 bytes",
+                      printable(path, 200)));
     if (i > 0 && path == sources[i - 1].path)
-      throw config_error(fmt::format("'{}' is given twice", printable(path, 200)));
+      throw config_error(fmt::format("'{}' appears twice", printable(path, 200)));
   }
 }
 
@@ -142,7 +146,7 @@ std::vector<ArtifactSource> find_sources(const ArtifactDraft& draft) {
   std::error_code error;
   if (!draft.source.empty()) {
     if (!fs::exists(draft.source, error))
-      throw config_error(fmt::format("there is no {}", shown(draft.source)));
+      throw config_error(fmt::format("{} does not exist", shown(draft.source)));
     if (fs::is_directory(draft.source, error))
       add_directory(draft.source, sources);
     else

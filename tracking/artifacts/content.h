@@ -1,4 +1,4 @@
-// Contents of files: finding, hashing and copying them, whatever their size, with little memory.
+// Finds, hashes and copies files of any size in bounded memory.
 #pragma once
 
 #include <filesystem>
@@ -16,22 +16,24 @@ struct FileContent {
   bool operator==(const FileContent&) const = default;
 };
 
-// Throws Config when `path` is a link or no regular file, Environment when it cannot be read.
+// Throws Config if `path` is a symbolic link or not a regular file, Environment if it cannot be
+// read.
 FileContent read_content(const std::filesystem::path& path);
 
-// Makes `destination`, which must not exist, a synced copy with the given mode (less the umask);
-// shares the blocks where the file system can. Throws as above; then `destination` is gone.
+// Copies to `destination`, which must not exist, with the given mode (less the umask), and syncs
+// it; shares blocks if the file system supports that. Throws as above, and then removes
+// `destination`.
 void copy_content(const std::filesystem::path& source, const std::filesystem::path& destination,
                   unsigned mode);
 
-// Makes `destination` another name of the same file. False when the file system does not allow it.
+// Creates `destination` as a hard link. False if the file system does not allow it.
 bool link_content(const std::filesystem::path& source, const std::filesystem::path& destination);
 
-// What `draft` names, by path. Throws Config for links, devices, bad paths, paths given twice, and
-// when there is nothing.
+// The files of `draft`, by path. Throws Config for symbolic links, devices, invalid and duplicate
+// paths, and if there are no files.
 std::vector<ArtifactSource> find_sources(const ArtifactDraft& draft);
 
-// "<prefix><random>": a name that no other process thinks of.
+// "<prefix><random>": a name that is unique across processes.
 std::string unique_name(const std::string& prefix);
 
 }  // namespace lockstep::tracking

@@ -12,7 +12,7 @@
 namespace lockstep::tracking {
 namespace {
 
-// A lock of another host gives no sign when it becomes free, so it is tried again and again.
+// flock() of another host does not signal when it becomes free, so it is polled.
 constexpr int kLockRetryMs = 10;
 
 }  // namespace

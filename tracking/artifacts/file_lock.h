@@ -1,5 +1,4 @@
-// A lock that processes, also of several hosts, agree on: flock() on a file of its own, which
-// stays.
+// A lock across processes and hosts: flock() on a dedicated file, which is not removed.
 #pragma once
 
 #include <chrono>
@@ -13,8 +12,8 @@ class FileLock {
  public:
   enum class Kind { Shared, Exclusive };
 
-  // Waits until the lock is free, and makes the file where there is none. Throws Environment when
-  // that takes longer than `timeout`, or the file cannot be made.
+  // Waits until the lock is free; creates the file if needed. Throws Environment after `timeout`,
+  // or if the file cannot be created.
   FileLock(const std::filesystem::path& path, Kind kind, std::chrono::milliseconds timeout);
 
  private:

@@ -1,4 +1,4 @@
-// SHA-256 of content that comes in pieces.
+// Incremental SHA-256.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ class Sha256 {
   Sha256& operator=(const Sha256&) = delete;
 
   void add(std::string_view bytes);
-  // Of what was added: 64 lower-case hexadecimal digits. The object is used up.
+  // 64 lowercase hex digits. Call once.
   std::string hex();
 
  private:
@@ -27,7 +27,7 @@ class Sha256 {
   std::unique_ptr<evp_md_ctx_st, Free> context_;
 };
 
-// Whether `text` looks like what hex() returns.
+// Whether `text` has the form that hex() returns.
 bool is_sha256(std::string_view text);
 
 }  // namespace lockstep::tracking

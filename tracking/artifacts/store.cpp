@@ -31,33 +31,35 @@ Blobs blobs_of(const fs::path& store) { return Blobs(store / "blobs"); }
 
 void verify_alias(const std::string& alias) {
   if (alias == kLatestAlias)
-    throw config_error("the alias 'latest' moves by itself: it can be neither set nor removed");
+    throw config_error(
+        "the alias 'latest' is maintained automatically: it cannot be set or removed");
   if (!is_artifact_alias(alias))
-    throw config_error(fmt::format(
-        "'{}' can be no alias: 1 to 128 of A-Z a-z 0-9 . _ -, the first no '.' or '-', and no "
-        "version such as v3",
-        printable(alias)));
+    throw config_error(
+        fmt::format("'{}' is not a valid alias: expected 1 to 128 of A-Z a-z 0-9 . _ -, not "
+                    "starting with '.' or '-', and not a "
+                    "version such as v3",
+                    printable(alias)));
 }
 
 void verify_run(const std::string& run_id) {
   if (!is_run_id(run_id))
-    throw config_error(fmt::format("'{}' can be no run's id", printable(run_id)));
+    throw config_error(fmt::format("'{}' is not a valid run ID", printable(run_id)));
 }
 
 void verify_draft(const ArtifactDraft& draft) {
   verify_artifact_name(draft.name);
   if (!is_artifact_name(draft.type))
     throw config_error(
-        fmt::format("'{}' can be no type of artifacts; valid are names such as model, dataset",
+        fmt::format("'{}' is not a valid artifact type; expected a name such as model, dataset",
                     printable(draft.type)));
   for (const auto& alias : draft.aliases)
     if (alias != kLatestAlias) verify_alias(alias);
   if (draft.made_by) verify_run(*draft.made_by);
   if (!draft.metadata.is_object())
-    throw config_error(fmt::format("artifact '{}': its metadata are no map", draft.name));
+    throw config_error(fmt::format("artifact '{}': the metadata is not a map", draft.name));
 }
 
-// The version in `index` that has the content of `made`, written and added where there is none.
+// The version in `index` with the content of `made`; adds it if there is none.
 int add_version(const ArtifactCatalog& catalog, ArtifactIndex& index, Artifact& made) {
   const auto known = std::ranges::find(index.versions, made.digest);
   const auto version = static_cast<int>(known - index.versions.begin()) + 1;
@@ -74,12 +76,12 @@ int add_version(const ArtifactCatalog& catalog, ArtifactIndex& index, Artifact& 
   return version;
 }
 
-// Gives a finished directory its name, where that is free.
+// Renames a finished directory, unless the destination exists.
 void name_directory(const fs::path& temporary, const fs::path& destination) {
   int result =
       ::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, destination.c_str(), RENAME_NOREPLACE);
   std::error_code ignored;
-  const bool unable = result != 0 && errno == EINVAL;  // a network's file system
+  const bool unable = result != 0 && errno == EINVAL;  // a network file system
   if (unable && fs::symlink_status(destination, ignored).type() == fs::file_type::not_found)
     result = ::rename(temporary.c_str(), destination.c_str());
   if (result != 0) throw errno_error(fmt::format("cannot create {}", destination.string()));
@@ -89,13 +91,13 @@ void copy_out(const Blobs& blobs, const Artifact& artifact, const fs::path& dire
   for (const auto& file : artifact.files) {
     if (!is_artifact_path(file.path))
       throw config_error(
-          fmt::format("'{}' is no path within an artifact", printable(file.path, 200)));
+          fmt::format("'{}' is not a valid path in an artifact", printable(file.path, 200)));
     const auto path = directory / file.path;
     make_directories(path.parent_path());
     const auto blob = blobs.path_of(file.sha256);
     copy_content(blob, path, 0666);
     if (read_content(path) != FileContent{file.sha256, file.size})
-      throw environment_error(fmt::format("{}: '{}' is damaged: {} is not what it was",
+      throw environment_error(fmt::format("{}: '{}' is corrupt: {} differs from its SHA-256",
                                           artifact.reference(), file.path, blob.string()));
   }
 }
@@ -192,10 +194,10 @@ fs::path ArtifactStore::blob(const ArtifactFile& file) const {
 
 void ArtifactStore::get(const Artifact& artifact, const fs::path& destination) const {
   auto target = fs::absolute(destination).lexically_normal();
-  if (target.filename().empty()) target = target.parent_path();  // it ended with '/'
+  if (target.filename().empty()) target = target.parent_path();  // it ends with '/'
   std::error_code error;
   if (fs::symlink_status(target, error).type() != fs::file_type::not_found)
-    throw config_error(fmt::format("{} is there already; name a directory that is not",
+    throw config_error(fmt::format("{} already exists; choose a directory that does not exist",
                                    printable(destination.string(), 200)));
   make_directories(target.parent_path());
   const auto temporary =

@@ -16,7 +16,7 @@
 
 namespace lockstep::tracking {
 
-// The sink that works in the trainer; all others are fed by the tracking agent.
+// The sink that runs in the trainer; the tracking agent feeds all others.
 inline constexpr const char* kConsoleSink = "console";
 
 using SinkList = PartList<Sink, const SinkContext&>;

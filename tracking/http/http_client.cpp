@@ -1,6 +1,6 @@
 #include "tracking/http/http_client.h"
 
-// As the library was compiled.
+// Must match the build of the library.
 #ifndef CPPHTTPLIB_OPENSSL_SUPPORT
 #define CPPHTTPLIB_OPENSSL_SUPPORT
 #endif
@@ -25,13 +25,13 @@ namespace lockstep::tracking {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr auto kHttpLongestConnect = std::chrono::milliseconds(10'000);
+constexpr auto kMaxConnectTimeout = std::chrono::milliseconds(10'000);
 
-// Writing to a connection that the other side closed raises SIGPIPE, which would end the process:
-// it is held back in this thread, and taken off again.
-class PipeSignalHeld {
+// Writing to a closed connection raises SIGPIPE, which would terminate the process. Blocks the
+// signal in this thread and discards it.
+class SigpipeBlocker {
  public:
-  PipeSignalHeld() {
+  SigpipeBlocker() {
     ::sigemptyset(&pipe_);
     ::sigaddset(&pipe_, SIGPIPE);
     sigset_t pending;
@@ -39,14 +39,14 @@ class PipeSignalHeld {
     was_pending_ = ::sigismember(&pending, SIGPIPE) == 1;
     ::pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
   }
-  ~PipeSignalHeld() {
-    const timespec at_once{};
+  ~SigpipeBlocker() {
+    const timespec no_wait{};
     if (!was_pending_)
-      while (::sigtimedwait(&pipe_, nullptr, &at_once) > 0) continue;
+      while (::sigtimedwait(&pipe_, nullptr, &no_wait) > 0) continue;
     ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
   }
-  PipeSignalHeld(const PipeSignalHeld&) = delete;
-  PipeSignalHeld& operator=(const PipeSignalHeld&) = delete;
+  SigpipeBlocker(const SigpipeBlocker&) = delete;
+  SigpipeBlocker& operator=(const SigpipeBlocker&) = delete;
 
  private:
   sigset_t pipe_, before_;
@@ -70,19 +70,19 @@ std::string percent_decoded(std::string_view text) {
 }
 
 const char* reason_of(httplib::Error error, bool timed_out) {
-  if (timed_out) return "no answer in time";
+  if (timed_out) return "timed out";
   switch (error) {
     case httplib::Error::Connection: return "cannot connect";
-    case httplib::Error::ConnectionTimeout: return "cannot connect in time";
-    case httplib::Error::Read: return "it broke off before its answer was whole";
-    case httplib::Error::Write: return "it broke off while it was sent to";
-    case httplib::Error::SSLConnection: return "no TLS connection";
-    default: return "the exchange failed";
+    case httplib::Error::ConnectionTimeout: return "timed out while connecting";
+    case httplib::Error::Read: return "connection closed before the response was complete";
+    case httplib::Error::Write: return "connection closed while sending the request";
+    case httplib::Error::SSLConnection: return "TLS handshake failed";
+    default: return "request failed";
   }
 }
 
-// Behind "user:password@", which moves into `address`.
-std::string_view without_user(std::string_view authority, HttpAddress& address) {
+// Moves "user:password@" into `address` and returns the rest.
+std::string_view extract_user(std::string_view authority, HttpAddress& address) {
   const auto at = authority.rfind('@');
   if (at == std::string_view::npos) return authority;
   const auto user = authority.substr(0, at);
@@ -108,24 +108,24 @@ HttpAddress parse_http_address(const std::string& url, const std::string& what) 
   address.tls = rest.starts_with("https://");
   if (!address.tls && !rest.starts_with("http://")) throw bad("neither http:// nor https://");
   if (std::ranges::any_of(rest, [](unsigned char c) { return c <= ' ' || c == 0x7f; }))
-    throw bad("it has a space or a control character");
+    throw bad("contains a space or a control character");
   rest.remove_prefix(address.tls ? 8 : 7);
   const auto slash = std::min(rest.find_first_of("/?#"), rest.size());
   address.path = rest.substr(slash, rest.find('#') - slash);
   while (address.path.ends_with('/')) address.path.pop_back();
   if (address.path.starts_with('?')) address.path.insert(0, "/");
 
-  auto host = without_user(rest.substr(0, slash), address);
+  auto host = extract_user(rest.substr(0, slash), address);
   address.port = address.tls ? 443 : 80;
   const auto colon = host.rfind(':');
   if (colon != std::string_view::npos && host.find(']', colon) == std::string_view::npos) {
     address.port = parse_number<int>(host.substr(colon + 1)).value_or(0);
     if (address.port < 1 || address.port > 65535)
-      throw bad("its port is no number from 1 to 65535");
+      throw bad("the port is not a number from 1 to 65535");
     host = host.substr(0, colon);
   }
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  if (host.empty()) throw bad("it names no host");
+  if (host.empty()) throw bad("the host is missing");
   address.host = host;
   return address;
 }
@@ -143,7 +143,7 @@ std::string percent_encoded(std::string_view text, bool keep_slashes) {
 struct HttpClient::Connection {
   Connection(const HttpAddress& address, HttpOptions given)
       : options(std::move(given)), prefix(address.path), client(address.origin()) {
-    client.set_connection_timeout(std::min(options.timeout, kHttpLongestConnect));
+    client.set_connection_timeout(std::min(options.timeout, kMaxConnectTimeout));
     client.set_read_timeout(options.timeout);
     client.set_write_timeout(options.timeout);
     client.set_keep_alive(true);
@@ -157,7 +157,7 @@ struct HttpClient::Connection {
     for (const auto& [name, value] : options.headers)
       if (std::ranges::any_of(value, [](unsigned char c) { return c < ' ' || c == 0x7f; }))
         throw config_error(
-            fmt::format("{}: its {} header has a control character", options.name, name));
+            fmt::format("{}: header {} contains a control character", options.name, name));
     if (!address.user.empty()) client.set_basic_auth(address.user, address.password);
   }
 
@@ -172,34 +172,34 @@ struct HttpClient::Connection {
   }
 
   HttpResponse send(httplib::Request& request) {
-    HttpResponse answer;
+    HttpResponse result;
     bool too_large = false, too_slow = false;
-    std::optional<Clock::time_point> answered;
+    std::optional<Clock::time_point> first_byte_at;
     request.content_receiver = [&](const char* data, size_t size, uint64_t, uint64_t) {
-      if (!answered) answered = Clock::now();
-      too_slow = Clock::now() - *answered > options.timeout;
-      too_large = answer.body.size() + size > options.max_answer_bytes;
-      if (!too_large) answer.body.append(data, size);
+      if (!first_byte_at) first_byte_at = Clock::now();
+      too_slow = Clock::now() - *first_byte_at > options.timeout;
+      too_large = result.body.size() + size > options.max_response_bytes;
+      if (!too_large) result.body.append(data, size);
       return !too_large && !too_slow;
     };
     const auto began = Clock::now();
     httplib::Response response;
     auto error = httplib::Error::Success;
     {
-      const PipeSignalHeld held;
+      const SigpipeBlocker blocker;
       client.send(request, response, error);
     }
     if (too_large)
-      throw environment_error(fmt::format("{}: an answer of more than {} bytes", options.name,
-                                          options.max_answer_bytes));
+      throw environment_error(fmt::format("{}: the response exceeds {} bytes", options.name,
+                                          options.max_response_bytes));
     if (error == httplib::Error::SSLServerVerification || error == httplib::Error::SSLLoadingCerts)
       throw config_error(options.name + ": its certificate is not trusted");
     if (error != httplib::Error::Success)
       throw environment_error(
-          fmt::format("{} does not answer: {}", options.name,
+          fmt::format("{}: {}", options.name,
                       reason_of(error, too_slow || Clock::now() - began >= options.timeout)));
-    answer.status = response.status;
-    return answer;
+    result.status = response.status;
+    return result;
   }
 
   HttpOptions options;
@@ -211,7 +211,7 @@ HttpClient::HttpClient(const HttpAddress& address, HttpOptions options)
     : connection_(std::make_unique<Connection>(address, std::move(options))) {}
 
 HttpClient::~HttpClient() {
-  const PipeSignalHeld held;  // closing a TLS connection writes
+  const SigpipeBlocker blocker;  // closing a TLS connection writes
   connection_.reset();
 }
 

@@ -1,5 +1,5 @@
-// Requests to one HTTP or HTTPS server. Redirects are not followed: an answer may not send a token
-// elsewhere.
+// A client for one HTTP or HTTPS server. Redirects are not followed: they could send a token to
+// another server.
 #pragma once
 
 #include <chrono>
@@ -15,18 +15,18 @@ struct HttpAddress {
   bool tls = false;
   std::string host;
   int port = 80;
-  std::string path;  // in front of every request's, without a "/" at its end; may have a query
+  std::string path;  // prefix of every request path, without a trailing "/"; may have a query
   std::string user, password;  // "user:password@" of the URL, decoded
 
-  // "https://host:8443", without path, user and password: fit for messages.
+  // "https://host:8443", without path, user and password; safe to show in messages.
   std::string origin() const;
 };
 
-// `url`: http[s]://[user[:password]@]host[:port][/path]. Throws Config, whose message names the URL
-// as `what` only: it may hold secrets.
+// `url`: http[s]://[user[:password]@]host[:port][/path]. Throws Config. The message names the
+// URL only as `what`, because it may contain secrets.
 HttpAddress parse_http_address(const std::string& url, const std::string& what);
 
-// One segment, or with its "/" a path, with everything else than letters, digits and "-._~" as %XX.
+// Encodes everything except letters, digits, "-._~", and "/" if `keep_slashes`, as %XX.
 std::string percent_encoded(std::string_view text, bool keep_slashes = false);
 
 struct HttpResponse {
@@ -37,28 +37,27 @@ struct HttpResponse {
 };
 
 struct HttpOptions {
-  std::string name;  // of the server, as messages begin: "MLflow at http://host:5000"
-  // Each for: to send on, until the answer begins, and for the answer. A connection has at most 10
-  // s.
+  std::string name;  // of the server, prefix of messages: "MLflow at http://host:5000"
+  // Applies separately to sending, to waiting for the response, and to receiving it. Connecting is
+  // limited to 10 s.
   std::chrono::milliseconds timeout{30'000};
   bool verify_certificate = true;
-  std::string ca_file;  // certificates to trust; empty: those of the system
-  size_t max_answer_bytes = 16u << 20;
-  std::map<std::string, std::string> headers;  // of every request; the place for a token
+  std::string ca_file;  // trusted certificates; empty: those of the system
+  size_t max_response_bytes = 16u << 20;
+  std::map<std::string, std::string> headers;  // of every request, for example a token
 };
 
 // Keeps its connection open between requests.
 //
-// Thread: one at a time. Errors: a server that cannot be reached, does not answer in time or breaks
-// off is an Environment error; a certificate that is not trusted is a Config error. What the server
-// says with a status of its own, be it 500, is an answer. No message shows a header, a path's query
-// or a user.
+// Thread: one at a time. Throws Environment if the server cannot be reached, times out or closes
+// the connection early, and Config if its certificate is not trusted. A response with any status,
+// even 500, is returned. Messages contain no headers, queries or users.
 class HttpClient {
  public:
   HttpClient(const HttpAddress& address, HttpOptions options);
   ~HttpClient();
 
-  // `path`: behind that of the address, percent-encoded.
+  // `path`: percent-encoded; appended to that of the address.
   HttpResponse get(const std::string& path);
   HttpResponse post(const std::string& path, std::string body,
                     const std::string& type = "application/json");

@@ -1,5 +1,4 @@
-// Notices that a file is no longer where it was opened: somebody deleted or moved it, or a
-// directory above it, while it is written.
+// Detects that an open file, or a directory above it, was deleted or moved.
 #pragma once
 
 #include <filesystem>
@@ -11,11 +10,11 @@ namespace lockstep::tracking {
 
 class PathWatch {
  public:
-  // `path` exists; else there is nothing to notice.
+  // `path` should exist; otherwise no problem is ever detected.
   explicit PathWatch(std::filesystem::path path);
 
-  // "was deleted" or "was moved to /new/place"; empty while the file is where it was, or where that
-  // cannot be told.
+  // "was deleted" or "was moved to /new/place"; empty if the file is in its place, or if this
+  // cannot be determined.
   std::string problem() const;
 
  private:

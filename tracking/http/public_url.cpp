@@ -10,15 +10,15 @@
 namespace lockstep::tracking {
 namespace {
 
-constexpr size_t kLengthOfSecrets = 16;
+constexpr size_t kMinSecretLength = 16;
 
-bool looks_made_by_a_machine(const std::string& path) {
+bool looks_generated(const std::string& path) {
   size_t length = 0;
   bool has_digit = false;
   for (const unsigned char c : path) {
     length = std::isalnum(c) ? length + 1 : 0;
     has_digit = length > 0 && (has_digit || std::isdigit(c));
-    if (length >= kLengthOfSecrets && has_digit) return true;
+    if (length >= kMinSecretLength && has_digit) return true;
   }
   return false;
 }
@@ -34,13 +34,12 @@ tracking::PublicUrl ConfigValue<tracking::PublicUrl>::read(const ConfigNode& nod
   const auto where = fmt::format("{}: {}", node.origin, path);
   const auto address = tracking::parse_http_address(text, where);
   const bool has_user = !address.user.empty() || !address.password.empty();
-  if (has_user || text.find('?') != std::string::npos ||
-      tracking::looks_made_by_a_machine(address.path))
-    throw config_error(
-        fmt::format("{}: this address holds a secret (a user, a query, or {} letters and digits in "
-                    "a row), and run files are recorded: it belongs in the environment variable of "
-                    "the sink",
-                    where, tracking::kLengthOfSecrets));
+  if (has_user || text.find('?') != std::string::npos || tracking::looks_generated(address.path))
+    throw config_error(fmt::format(
+        "{}: this address contains a secret (a user, a query, or {} letters and digits in "
+        "a row), and run files are recorded; pass it in the environment variable of the "
+        "sink",
+        where, tracking::kMinSecretLength));
   return {text};
 }
 

@@ -1,5 +1,5 @@
-// An address in a run file. Run files are recorded, copied and shown, so an address that holds a
-// secret is refused when it is read: before anything is written, and without showing it.
+// A URL in a run file. Run files are recorded, copied and shown, so a URL that contains a secret is
+// rejected when it is read: before anything is written, and without printing it.
 #pragma once
 
 #include <string>
@@ -16,9 +16,9 @@ struct PublicUrl {
 
 namespace lockstep {
 
-// Refused, as Config: what is no such address, and one with a user, a query, or a part of its path
-// that looks made by a machine (16 letters and digits in a row, a digit among them), as addresses
-// of chat services have.
+// Throws Config for an invalid URL, and for one with a user, a query, or a part of the path that
+// looks generated (16 letters and digits in a row, including a digit), as in webhook URLs of chat
+// services.
 template <>
 struct ConfigValue<tracking::PublicUrl> {
   static tracking::PublicUrl read(const ConfigNode& node, const std::string& path);

@@ -1,4 +1,4 @@
-// Fields of CSV files, as in RFC 4180.
+// CSV fields (RFC 4180).
 #pragma once
 
 #include <string>
@@ -6,10 +6,10 @@
 
 namespace lockstep::tracking {
 
-// In quotes where it has a comma, a quote or a line break.
+// Quoted if it contains a comma, a quote or a line break.
 std::string csv_field(std::string_view text);
 
-// "nan" whatever the sign of a NaN is.
+// NaN is "nan", whatever its sign.
 std::string csv_number(double value);
 
 }  // namespace lockstep::tracking

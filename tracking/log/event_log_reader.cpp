@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kMaxLogBytes = size_t{4} << 30;
 
-// Takes records into a LogContents; those without a place in it are passed over.
+// Collects records into a LogContents; skips those without a field there.
 struct Collector {
   LogContents& log;
 
@@ -44,8 +44,8 @@ bool all_zero(std::string_view bytes) {
   return bytes.find_first_not_of('\0') == std::string_view::npos;
 }
 
-// False when frames must not be read; then `log` says why, unless the file is only empty or cut in
-// its header.
+// False if frames must not be read; `log` then has the reason, unless the file is only empty or cut
+// within its header.
 bool check_header(std::string_view bytes, LogContents& log) {
   if (all_zero(bytes)) return false;
   log.problem = log_header_problem(bytes);
@@ -55,8 +55,8 @@ bool check_header(std::string_view bytes, LogContents& log) {
   return !is_cut;
 }
 
-// The copies are no news, but what was damaged before them is mended. Rows point into `log.keys`,
-// which therefore never become fewer.
+// The copies repeat known state, but restore what was corrupt before them. Rows have indices into
+// `log.keys`, which therefore never shrinks.
 void take_state(LogState&& state, LogContents& log) {
   if (state.info) log.info = std::move(state.info);
   if (!state.config.is_null()) log.config = std::move(state.config);
@@ -124,7 +124,7 @@ LogContents read_event_log(const std::filesystem::path& path) {
   LogContents log;
   uint32_t number = 0;
   while (true) {
-    const auto next = next_segment(path, number);  // first: when there is one, this one is final
+    const auto next = next_segment(path, number);  // first: if there is one, this one is final
     decode_segment(read_file(segment_path(path, number), kMaxLogBytes), log);
     if (!next || !log.problem.empty()) break;
     number = next->beginning.number;

@@ -1,6 +1,6 @@
-// Reads the event log of one process as a whole: of each segment everything up to the first damaged
-// frame, with rewinds applied. Images, histograms, tables and console lines are passed over;
-// log_tail.h has them one by one.
+// Reads the whole event log of one process: each segment up to the first corrupt frame, with
+// rewinds applied. Skips images, histograms, tables and console lines; log_tail.h reads them one by
+// one.
 #pragma once
 
 #include <cstdint>
@@ -16,42 +16,40 @@ namespace lockstep::tracking {
 
 struct LogContents {
   std::optional<RunInfo> info;  // of the last writing process; `created` of the first
-  Json config;                  // null when there is none
+  Json config;                  // null if there is none
   std::vector<std::string> keys;
   std::vector<LoggedRow> rows;  // in the order written
   std::vector<TextLine> texts;
   std::vector<Alert> alerts;
   std::vector<ArtifactUse> artifacts;
   Json summary = Json::object();
-  std::optional<RunEnd>
-      end;  // how the last writing process ended, as far as it could say so itself
+  std::optional<RunEnd> end;  // how the last process ended, if it recorded that
 
-  uint64_t num_frames = 0;  // without what a segment begins with
-  uint64_t good_bytes = 0;  // of all segments that were read. Of one: where a writer continues; 0
-                            // when not even the header is whole
-  bool torn = false;  // something other than zeros follows, e.g. the frame that a kill interrupted,
-                      // or a segment whose beginning is damaged
-  std::string problem;  // why nothing can be read at all: not an event log, or of a later version;
-                        // else empty
+  uint64_t num_frames = 0;  // without the copies at the start of a segment
+  uint64_t good_bytes = 0;  // of all segments read. Of one: where a writer continues; 0 if
+                            // the header is incomplete
+  bool torn = false;        // nonzero bytes follow, e.g. a frame cut off by a kill, or the
+                            // start of a segment is corrupt
+  std::string problem;      // why nothing can be read: not an event log, or a later version;
+                            // otherwise empty
 };
 
-// Why a log with these first bytes cannot be read at all; empty where it can, and where it is only
-// in the making or cut.
+// Why a log with these first bytes cannot be read. Empty if it can be read, or is incomplete.
 std::string log_header_problem(std::string_view bytes);
 
-// The bytes of one segment. Pure and safe for any bytes; never throws for their content.
+// Decodes one segment. Safe for any bytes; never throws because of their content.
 LogContents decode_event_log(std::string_view bytes);
 
-// All segments of a log. Throws Environment when a file cannot be read or has more than 4 GiB. A
-// writer may be at work meanwhile: what it appends later is missing, and `torn` may be set for the
-// frame in the making.
+// All segments of a log. Throws Environment if a file cannot be read or is larger than 4 GiB. If a
+// writer appends at the same time, its new records are missing, and `torn` may be set because of an
+// incomplete frame.
 LogContents read_event_log(const std::filesystem::path& path);
 
-// One segment alone: its records, and what holds there. Throws as read_event_log() does.
+// One segment: its records, and the state copied to its start. Throws as read_event_log() does.
 LogContents read_log_segment(const std::filesystem::path& path);
 
-// Whether a process holds the log open for writing. Ask before reading: when it says no, what is
-// read is final. Does not disturb the writer. False for a file that is not there or not readable.
+// Whether a process has the log open for writing. Call before reading: after false, the content is
+// final. Does not disturb the writer. False for a missing or unreadable file.
 bool has_writer(const std::filesystem::path& path);
 
 }  // namespace lockstep::tracking

@@ -135,8 +135,8 @@ std::optional<OpenSegment> next_segment(const std::filesystem::path& log, uint32
     if (look_at_segment(segment_path(log, last), last, found) == Looked::Missing)
       return std::nullopt;
   }
-  // One that was still in the making when it was passed over may have been begun, filled and left
-  // meanwhile. Now that a later one is begun, those before it are final.
+  // A segment that was incomplete when it was skipped may have been completed and filled since. Now
+  // that a later one exists, those before it are final.
   for (auto between = number + 1; between < last; ++between)
     if (look_at_segment(segment_path(log, between), between, found) == Looked::Begun) break;
   return found;

@@ -18,12 +18,12 @@
 namespace lockstep::tracking {
 namespace {
 
-// Reserved behind every record, so that the end of the run fits on a full disk, too.
+// Reserved after every record, so that the end of the run fits on a full disk too.
 constexpr size_t kEndBytes = 4096;
 constexpr size_t kMaxLastTextLength = 1000;
 constexpr auto kTryAgainEvery = std::chrono::milliseconds(500);
 
-// Where no segment could be begun, it is tried again after this part of the limit.
+// After a failure to create a segment, it is tried again after this fraction of the limit.
 constexpr uint64_t kRetriesPerSegment = 8;
 
 template <class T>
@@ -31,8 +31,8 @@ void put(std::string& payload, const T& value) {
   payload.append(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 
-// A reader that asks has_writer() holds a shared lock for a moment. Only a log that cannot even be
-// locked shared belongs to another writer.
+// A reader that calls has_writer() holds a shared lock for a moment. Only a log that cannot be
+// locked shared either has another writer.
 void lock_for_writing(int fd, const std::filesystem::path& path) {
   for (int attempt = 0; attempt < 1000; ++attempt) {
     if (::flock(fd, LOCK_EX | LOCK_NB) == 0) return;
@@ -42,7 +42,7 @@ void lock_for_writing(int fd, const std::filesystem::path& path) {
     ::sched_yield();
   }
   throw environment_error(fmt::format(
-      "{} is being written by another process: is this run started twice?", path.string()));
+      "{} is being written by another process; was this run started twice?", path.string()));
 }
 
 LogContents read_for_writing(const std::filesystem::path& path) {
@@ -70,14 +70,14 @@ EventLogWriter::EventLogWriter(const std::filesystem::path& path, uint64_t max_b
     begin_bytes_ = next->beginning.bytes;
   }
   continue_segment();
-  // Also for a log that is continued: a disk that is full now is found now.
+  // Also for a log that is continued, so that a full disk is detected now.
   if (!file_->reserve(kFrameHeadBytes, kEndBytes)) {
     if (created) ::unlink(path.c_str());
     throw environment_error(file_->failure());
   }
 }
 
-// What holds in a segment is repeated at its beginning, so the earlier ones need not be read.
+// The start of a segment repeats the state, so earlier ones need not be read.
 void EventLogWriter::continue_segment() {
   const auto path = segment_path(path_, segment_);
   auto log = read_for_writing(path);
@@ -105,7 +105,7 @@ bool EventLogWriter::must_begin_segment(size_t frame_bytes) const {
   return file_->length() + frame_bytes > limit_ && file_->length() > begin_bytes_;
 }
 
-// Readers see the segment by its magic, which is written when the one before is final.
+// Readers see the segment once its magic is written, after the previous one is final.
 void EventLogWriter::begin_segment() {
   if (!file_->is_open()) return;
   FileDescriptor file;
@@ -146,10 +146,10 @@ void EventLogWriter::append_header() {
 bool EventLogWriter::append(FrameType type, std::string_view payload) {
   if (payload.size() >= kMaxFrameLength)
     return drop(fmt::format("a record of {} bytes is too large", payload.size()));
-  if (interruption_ && !go_on(false)) return hold(type, payload);
+  if (outage_ && !end_outage(false)) return hold(type, payload);
   if (write(type, payload, kEndBytes)) return true;
   if (!file_->is_open()) return drop(file_->failure());
-  interrupt();
+  begin_outage();
   return hold(type, payload);
 }
 
@@ -164,35 +164,36 @@ bool EventLogWriter::write(FrameType type, std::string_view payload, size_t spar
   return true;
 }
 
-void EventLogWriter::interrupt() {
-  interruption_ = StopSignals{.why = file_->failure(),
-                              .since = unix_now(),
-                              .next_try = std::chrono::steady_clock::now() + kTryAgainEvery};
-  news_ = TextLine{.time = interruption_->since,
-                   .level = TextLevel::Warning,
-                   .line = fmt::format("event log: {}; records are kept in memory (at most {} MiB) "
-                                       "until there is room",
-                                       interruption_->why, kMaxHeldBytes >> 20)};
+void EventLogWriter::begin_outage() {
+  outage_ = Outage{.reason = file_->failure(),
+                   .since = unix_now(),
+                   .next_try = std::chrono::steady_clock::now() + kTryAgainEvery};
+  notice_ =
+      TextLine{.time = outage_->since,
+               .level = TextLevel::Warning,
+               .line = fmt::format("event log: {}; records are kept in memory (at most {} MiB) "
+                                   "until there is space",
+                                   outage_->reason, kMaxHeldBytes >> 20)};
 }
 
 bool EventLogWriter::hold(FrameType type, std::string_view payload) {
-  auto& held = interruption_->held;
+  auto& held = outage_->held;
   const auto begin = held.size(), size = kFrameHeadBytes + 1 + payload.size();
   if (begin + size > kMaxHeldBytes) {
-    ++interruption_->num_lost;
-    return drop(interruption_->why);
+    ++outage_->num_dropped;
+    return drop(outage_->reason);
   }
   held.resize(begin + size);
   write_frame(reinterpret_cast<std::byte*>(held.data() + begin), type, payload);
-  ++interruption_->num_held;
+  ++outage_->num_held;
   return true;
 }
 
-// Writes what was held, if there is room again. That is tried twice a second: it is a system call.
-bool EventLogWriter::go_on(bool at_once) {
-  auto& [why, since, next_try, held, num_held, num_lost] = *interruption_;
+// Writes the held records if there is space again. Tried twice a second, since it is a system call.
+bool EventLogWriter::end_outage(bool force) {
+  auto& [reason, since, next_try, held, num_held, num_dropped] = *outage_;
   const auto now = std::chrono::steady_clock::now();
-  if (!at_once && now < next_try) return false;
+  if (!force && now < next_try) return false;
   next_try = now + kTryAgainEvery;
   FrameCursor cursor(held, 0);
   size_t written = 0;
@@ -203,24 +204,24 @@ bool EventLogWriter::go_on(bool at_once) {
   }
   held.erase(0, written);
   if (!held.empty()) return false;
-  const auto loss = num_lost > 0 ? fmt::format("{} records were lost", num_lost)
-                                 : std::string("nothing was lost");
-  news_ = TextLine{.time = unix_now(),
-                   .level = num_lost > 0 ? TextLevel::Warning : TextLevel::Info,
-                   .line = fmt::format("event log: there is room again after {:.1f} s; {}",
-                                       unix_now() - since, loss)};
-  interruption_.reset();
-  append(FrameType::Text, encode(*news_));
-  return !interruption_;
+  const auto loss = num_dropped > 0 ? fmt::format("{} records were dropped", num_dropped)
+                                    : std::string("no record was dropped");
+  notice_ = TextLine{.time = unix_now(),
+                     .level = num_dropped > 0 ? TextLevel::Warning : TextLevel::Info,
+                     .line = fmt::format("event log: the disk has space again after {:.1f} s; {}",
+                                         unix_now() - since, loss)};
+  outage_.reset();
+  append(FrameType::Text, encode(*notice_));
+  return !outage_;
 }
 
-// The disk is full to the end.
-void EventLogWriter::lose_held() {
-  const auto lost = *std::exchange(interruption_, std::nullopt);
+// The disk stayed full until the end.
+void EventLogWriter::drop_held() {
+  const auto lost = *std::exchange(outage_, std::nullopt);
   num_dropped_ += lost.num_held;
-  if (failure_.empty()) failure_ = lost.why;
-  const auto line = fmt::format("event log: the last {} records were lost: {}",
-                                lost.num_held + lost.num_lost, lost.why);
+  if (failure_.empty()) failure_ = lost.reason;
+  const auto line = fmt::format("event log: the last {} records were dropped: {}",
+                                lost.num_held + lost.num_dropped, lost.reason);
   write(FrameType::Text,
         encode(TextLine{.time = unix_now(),
                         .level = TextLevel::Warning,
@@ -237,7 +238,7 @@ bool EventLogWriter::drop(const std::string& why) {
 std::optional<uint32_t> EventLogWriter::key_of(std::string_view name) {
   if (const auto it = keys_.find(name); it != keys_.end()) return it->second;
   if (name.empty() || name.size() > kMaxMetricNameBytes) {
-    drop(fmt::format("a metric name of {} bytes, 1 to {} are valid", name.size(),
+    drop(fmt::format("a metric name of {} bytes; 1 to {} are valid", name.size(),
                      kMaxMetricNameBytes));
     return std::nullopt;
   }
@@ -249,14 +250,14 @@ std::optional<uint32_t> EventLogWriter::key_of(std::string_view name) {
   return num_keys_++;
 }
 
-// Most rows have the names of the one before.
-std::optional<uint32_t> EventLogWriter::key_at(size_t place, std::string_view name) {
-  if (!name.empty() && place < row_keys_.size() && row_keys_[place].first == name)
-    return row_keys_[place].second;
+// Most rows have the same names as the previous row.
+std::optional<uint32_t> EventLogWriter::key_at(size_t index, std::string_view name) {
+  if (!name.empty() && index < row_keys_.size() && row_keys_[index].first == name)
+    return row_keys_[index].second;
   const auto id = key_of(name);
   if (!id) return std::nullopt;
-  if (row_keys_.size() <= place) row_keys_.resize(place + 1);
-  row_keys_[place] = {std::string(name), *id};
+  if (row_keys_.size() <= index) row_keys_.resize(index + 1);
+  row_keys_[index] = {std::string(name), *id};
   return id;
 }
 
@@ -300,7 +301,7 @@ void EventLogWriter::summary(const Json& values) {
   append(FrameType::Summary, to_message_pack(values));
 }
 void EventLogWriter::end(const RunEnd& end) {
-  if (interruption_ && !go_on(true)) lose_held();
+  if (outage_ && !end_outage(true)) drop_held();
   if (write(FrameType::End, to_message_pack(to_json(end)), 0) || !file_->is_open()) return;
   auto shorter = end;
   shorter.reason.resize(std::min(shorter.reason.size(), kMaxLastTextLength));
@@ -309,9 +310,9 @@ void EventLogWriter::end(const RunEnd& end) {
 
 void EventLogWriter::close() noexcept {
   try {
-    if (interruption_ && !go_on(true)) lose_held();
+    if (outage_ && !end_outage(true)) drop_held();
   } catch (...) {
-    // Out of memory: what was held is lost.
+    // Out of memory: the held records are lost.
   }
   file_->close(true);
   lock_.close();

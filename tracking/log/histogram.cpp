@@ -9,7 +9,7 @@ namespace lockstep::tracking {
 
 Histogram make_histogram(std::string name, int64_t step, std::span<const float> values,
                          int num_bins) {
-  check(num_bins >= 1, "a histogram has at least one bin");
+  check(num_bins >= 1, "a histogram needs at least one bin");
   double low = INFINITY, high = -INFINITY;
   for (const double value : values) {
     if (!std::isfinite(value)) continue;

@@ -6,21 +6,21 @@
 
 namespace lockstep::tracking {
 
-LineFile::LineFile(Places places, const Json& state, KeepUpTo keep)
-    : places_(std::move(places)), keep_(keep) {
+LineFile::LineFile(Paths paths, const Json& state, KeepUpTo keep)
+    : paths_(std::move(paths)), keep_(keep) {
   uint64_t length = 0;
   if (state.is_object()) {
     rewinds_ = state.at("rewinds");
     length = state.at("length");
     if (const auto noted = noted_length()) length = *noted;
   }
-  file_.emplace(places_.file, length);
+  file_.emplace(paths_.file, length);
 }
 
 std::optional<uint64_t> LineFile::noted_length() {
   std::error_code ignored;
-  if (!std::filesystem::exists(places_.note, ignored)) return std::nullopt;
-  const auto note = Json::parse(read_file(places_.note), nullptr, false);
+  if (!std::filesystem::exists(paths_.note, ignored)) return std::nullopt;
+  const auto note = Json::parse(read_file(paths_.note), nullptr, false);
   noted_ = note.is_object() && note.value("rewinds", int64_t{-1}) == rewinds_;
   return noted_ ? std::optional(note.value("length", uint64_t{0})) : std::nullopt;
 }
@@ -31,7 +31,7 @@ void LineFile::rewind(int64_t step) {
 }
 
 Json LineFile::flush() {
-  if (rewind_to_) take_back(*rewind_to_);
+  if (rewind_to_) rewind_file(*rewind_to_);
   file_->flush();
   rewind_to_.reset();
   if (noted_) ++rewinds_;
@@ -39,15 +39,15 @@ Json LineFile::flush() {
   return {{"length", file_->flushed_length()}, {"rewinds", rewinds_}};
 }
 
-// See Note [Taking back in a file whose length is agreed upon].
-void LineFile::take_back(int64_t step) {
+// See Note [Rewinding a file with a committed length].
+void LineFile::rewind_file(int64_t step) {
   constexpr auto kAnySize = std::numeric_limits<size_t>::max();
-  const auto kept = keep_(read_file(places_.file, kAnySize), step);
+  const auto kept = keep_(read_file(paths_.file, kAnySize), step);
   const auto unflushed = std::move(file_->unflushed());
-  write_file_durably(places_.file, kept);
-  file_.emplace(places_.file, kept.size());
+  write_file_durably(paths_.file, kept);
+  file_.emplace(paths_.file, kept.size());
   file_->append(unflushed);
-  write_file_durably(places_.note, Json{{"rewinds", rewinds_}, {"length", kept.size()}}.dump());
+  write_file_durably(paths_.note, Json{{"rewinds", rewinds_}, {"length", kept.size()}}.dump());
   noted_ = true;
 }
 

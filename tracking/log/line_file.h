@@ -1,16 +1,16 @@
-// A text file of records that a sink appends to, and from which the records behind a step can be
-// taken back. Exactly once: with the state of the last flush() a new object goes on, whatever
+// A text file of records to which a sink appends, with rewind: records after a step can be removed.
+// Exactly once: an object created from the state of the last flush() continues there, whatever
 // happened after it.
 //
-// Note [Taking back in a file whose length is agreed upon]
-// flush() replaces the file by one that has only the records to be kept, and appends what is new.
-// A process that is killed before the agent stored the new state leaves a file that the old length
-// does not fit. So the steps are:
-//   1. what is kept of the flushed part replaces the file. It is at most as long as before: killed
-//      here, a new object goes on behind it, gets the same calls again, and takes back again.
+// Note [Rewinding a file with a committed length]
+// flush() replaces the file by one with only the records to be kept, and appends the new ones. If
+// the process is killed before the agent stored the new state, the old length does not match the
+// file. The steps are therefore:
+//   1. The kept part of the flushed records replaces the file. It is never longer: after a kill here,
+// a new object continues after it, receives the same calls again, and rewinds again.
 //   2. <note> {"rewinds": of the state before, "length": of the kept part} is written.
-//   3. what is new is appended. Killed here, the note says where to cut.
-// A note whose count is not that of the state is of the past.
+//   3. The new records are appended. After a kill here, the note has the length to truncate to.
+// A note whose count differs from that of the state is outdated.
 #pragma once
 
 #include <filesystem>
@@ -23,19 +23,19 @@
 
 namespace lockstep::tracking {
 
-// `text`, whole records, without those of a later step.
+// `text`, complete records, without those of a later step.
 using KeepUpTo = std::string (*)(std::string_view text, int64_t step);
 
 // Thread: one at a time. Every call may throw Environment.
 class LineFile {
  public:
-  struct Places {
+  struct Paths {
     std::filesystem::path file;
     std::filesystem::path note;  // beside the state of the sink
   };
 
-  // `state`: of flush(), or null: the file begins anew.
-  LineFile(Places places, const Json& state, KeepUpTo keep);
+  // `state`: the result of flush(), or null to start a new file.
+  LineFile(Paths paths, const Json& state, KeepUpTo keep);
 
   bool is_empty() const { return file_->length() == 0; }
   void append(std::string_view record) { file_->append(record); }
@@ -44,12 +44,12 @@ class LineFile {
 
  private:
   std::optional<uint64_t> noted_length();
-  void take_back(int64_t step);
+  void rewind_file(int64_t step);
 
-  Places places_;
+  Paths paths_;
   KeepUpTo keep_;
   int64_t rewinds_ = 0;  // of the last state
-  bool noted_ = false;   // the note is about what follows that state
+  bool noted_ = false;   // the note refers to the changes after that state
   std::optional<int64_t> rewind_to_;
   std::optional<CommittedFile> file_;
 };

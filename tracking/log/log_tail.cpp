@@ -19,7 +19,7 @@ uint64_t size_of_open_file(int fd) {
   return ::fstat(fd, &info) == 0 ? static_cast<uint64_t>(info.st_size) : 0;
 }
 
-// The step to which a record belongs, if a rewind can take it back.
+// The step of a record that a rewind can replace.
 struct StepOf {
   std::optional<int64_t> operator()(const LoggedRow& row) const { return row.step; }
   std::optional<int64_t> operator()(const Histogram& value) const { return value.at.step; }
@@ -34,44 +34,44 @@ struct StepOf {
 }  // namespace
 
 LogTail::LogTail(std::filesystem::path path, uint64_t offset)
-    : path_(std::move(path)), offset_(kEventLogHeaderBytes), piece_(kFirstTailPiece) {
+    : path_(std::move(path)), offset_(kEventLogHeaderBytes), read_size_(kFirstTailPiece) {
   skip_segments(offset);
   while (offset_ < offset) {
     const auto record = read();
     if (!record) break;
     note(*record);
   }
-  keep();
+  commit();
 }
 
-void LogTail::keep() {
-  kept_ = {segment_, segment_begin_, offset_,   num_records_, num_passed_over_,
-           has_gap_, keys_.size(),   identity_, config_};
+void LogTail::commit() {
+  committed_ = {segment_, segment_begin_, offset_,   num_records_, num_skipped_,
+                has_gap_, keys_.size(),   identity_, config_};
   std::erase_if(rewinds_, [this](const Rewind& rewind) { return rewind.offset <= offset_; });
 }
 
-void LogTail::go_back() {
-  if (segment_ != kept_.segment) {
+void LogTail::roll_back() {
+  if (segment_ != committed_.segment) {
     file_.close();
     next_.reset();
   }
-  segment_ = kept_.segment;
-  segment_begin_ = kept_.segment_begin;
-  offset_ = kept_.offset;
-  num_records_ = kept_.num_records;
-  num_passed_over_ = kept_.num_passed_over;
-  has_gap_ = kept_.has_gap;
-  keys_.resize(kept_.num_keys);
-  identity_ = kept_.identity;
-  config_ = kept_.config;
-  forget_buffer();
+  segment_ = committed_.segment;
+  segment_begin_ = committed_.segment_begin;
+  offset_ = committed_.offset;
+  num_records_ = committed_.num_records;
+  num_skipped_ = committed_.num_skipped;
+  has_gap_ = committed_.has_gap;
+  keys_.resize(committed_.num_keys);
+  identity_ = committed_.identity;
+  config_ = committed_.config;
+  release_buffer();
 }
 
-// A tail that waits, perhaps for long, needs no memory.
-void LogTail::forget_buffer() {
+// An idle tail holds no buffer.
+void LogTail::release_buffer() {
   std::string().swap(buffer_);
   buffer_begin_ = offset_;
-  piece_ = kFirstTailPiece;
+  read_size_ = kFirstTailPiece;
 }
 
 bool LogTail::open() {
@@ -85,10 +85,10 @@ bool LogTail::open() {
   const auto magic = std::string_view(header).substr(0, kEventLogMagic.size());
   uint32_t version = 0;
   std::memcpy(&version, header.data() + kEventLogMagic.size(), sizeof(version));
-  if (magic.find_first_not_of('\0') == std::string_view::npos) return false;  // in the making
+  if (magic.find_first_not_of('\0') == std::string_view::npos) return false;  // not written yet
   if (magic != kEventLogMagic || version != kEventLogVersion)
     throw config_error(
-        fmt::format("{} is no event log of version {}", path_.string(), kEventLogVersion));
+        fmt::format("{} is not an event log of version {}", path_.string(), kEventLogVersion));
   file_ = std::move(file);
   return true;
 }
@@ -103,7 +103,7 @@ uint64_t LogTail::backlog() const {
   return bytes;
 }
 
-// A quick look, for a tail that waits: false when nothing was appended.
+// A quick check for an idle tail: false if nothing was appended.
 bool LogTail::has_more() {
   if (!open()) return false;
   const auto head = read_log_piece(file_.get(), offset_ - segment_begin_, kFrameHeadBytes);
@@ -112,12 +112,12 @@ bool LogTail::has_more() {
   return next_.has_value();
 }
 
-// Called where this segment has no more. True when it is worth another look: what was appended
-// before the next segment was begun is read first, then the next one follows.
-bool LogTail::go_on() {
+// Called at the end of this segment. True if reading should be tried again: records that were
+// appended before the next segment was created are read first, then the next one is entered.
+bool LogTail::advance() {
   if (next_) {
     has_gap_ = has_gap_ || has_rest();
-    num_passed_over_ += segment_begin_ + size_of_open_file(file_.get()) - offset_;
+    num_skipped_ += segment_begin_ + size_of_open_file(file_.get()) - offset_;
     enter_next();
     return true;
   }
@@ -140,7 +140,7 @@ void LogTail::enter_next() {
 
 bool LogTail::has_rest() const {
   constexpr size_t kRestPiece = 64u << 10;
-  // A file without a whole header was not opened.
+  // A file with an incomplete header was not opened.
   const FileDescriptor other(file_.is_open() ? -1 : ::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
   const int file = file_.is_open() ? file_.get() : other.get();
   if (file < 0) return false;
@@ -151,11 +151,11 @@ bool LogTail::has_rest() const {
   }
 }
 
-bool LogTail::is_damaged() const {
+bool LogTail::is_corrupt() const {
   return has_gap_ || has_rest() || has_log_magic(segment_path(path_, segment_ + 1));
 }
 
-// Of the segments before the one that has `offset` nothing is needed: it repeats what holds.
+// Segments before the one that contains `offset` are not read: it repeats the state.
 void LogTail::skip_segments(uint64_t offset) {
   while (segment_begin_ < offset && open()) {
     next_ = next_segment(path_, segment_);
@@ -164,7 +164,7 @@ void LogTail::skip_segments(uint64_t offset) {
   }
 }
 
-// Makes the buffer hold `wanted` bytes from offset_ on. False when the segment does not have them
+// Fills the buffer with `wanted` bytes from offset_ on. False if the segment does not have them
 // yet.
 bool LogTail::fill(size_t wanted) {
   if (offset_ < buffer_begin_ || offset_ > buffer_begin_ + buffer_.size()) {
@@ -175,14 +175,14 @@ bool LogTail::fill(size_t wanted) {
   buffer_begin_ = offset_;
   const auto have = buffer_.size();
   if (have >= wanted) return true;
-  const auto size = std::max(wanted - have, piece_);
-  piece_ = std::min(2 * piece_, kMaxTailPieceBytes);
+  const auto size = std::max(wanted - have, read_size_);
+  read_size_ = std::min(2 * read_size_, kMaxTailPieceBytes);
   buffer_ += read_log_piece(file_.get(), offset_ - segment_begin_ + have, size);
   return buffer_.size() >= wanted;
 }
 
-// What is in the buffer may be zeros that have become a frame since, so a frame that is not whole
-// there is looked at once more in the file.
+// Zeros in the buffer may have become a frame since, so an incomplete frame in the buffer is read
+// once more from the file.
 std::optional<Frame> LogTail::frame() {
   for (const bool fresh : {false, true}) {
     const auto begin = static_cast<size_t>(offset_ - buffer_begin_);
@@ -210,7 +210,7 @@ std::optional<Record> LogTail::read() {
   if (!open()) return std::nullopt;
   while (true) {
     if (auto record = read_here()) return record;
-    if (!go_on()) return std::nullopt;
+    if (!advance()) return std::nullopt;
   }
 }
 
@@ -220,7 +220,7 @@ std::optional<Record> LogTail::read_here() {
   if (!found) return std::nullopt;
   auto record = decode_record(*found, keys_.size());
   if (!record)
-    offset_ = before;  // damage: the segment ends here
+    offset_ = before;  // corrupt: the segment ends here
   else
     ++num_records_;
   return record;
@@ -236,8 +236,8 @@ void LogTail::note(const Record& record) {
   if (const auto* config = std::get_if<ConfigRecord>(&record)) config_ = config->config;
 }
 
-// Walks from where it last stopped to the present end of the log, once per catching up.
-void LogTail::look_for_rewinds() {
+// Scans from where it last stopped to the current end of the log, each time the tail catches up.
+void LogTail::scan_for_rewinds() {
   LogTail ahead(path_);
   ahead.segment_ = segment_;
   ahead.segment_begin_ = segment_begin_;
@@ -249,11 +249,11 @@ void LogTail::look_for_rewinds() {
       if (const auto record = decode_record(*found, 0))
         rewinds_.push_back({ahead.offset_, std::get<RewindRecord>(*record).step});
     }
-  } while (ahead.go_on());
-  looked_to_ = ahead.offset_;
+  } while (ahead.advance());
+  scanned_to_ = ahead.offset_;
 }
 
-bool LogTail::is_taken_back(const Record& record) const {
+bool LogTail::is_rewound(const Record& record) const {
   const auto step = std::visit(StepOf{}, record);
   return step && std::ranges::any_of(rewinds_, [&](const Rewind& rewind) {
            return offset_ < rewind.offset && rewind.step < *step;
@@ -262,16 +262,16 @@ bool LogTail::is_taken_back(const Record& record) const {
 
 std::optional<Record> LogTail::next() {
   while (true) {
-    const bool has_caught_up = offset_ >= looked_to_;
+    const bool has_caught_up = offset_ >= scanned_to_;
     const bool is_worth_it = !has_caught_up || has_more();
-    if (has_caught_up && is_worth_it) look_for_rewinds();
+    if (has_caught_up && is_worth_it) scan_for_rewinds();
     auto record = is_worth_it ? read() : std::nullopt;
     if (!record) {
-      forget_buffer();
+      release_buffer();
       return std::nullopt;
     }
     note(*record);
-    if (!is_taken_back(*record)) return record;
+    if (!is_rewound(*record)) return record;
   }
 }
 

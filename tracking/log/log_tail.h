@@ -1,5 +1,5 @@
-// Reads an event log record by record while it is written, from any record on and from segment to
-// segment, with bounded memory.
+// Reads an event log record by record while it is written, starting at any record, across segments,
+// in bounded memory.
 #pragma once
 
 #include <cstdint>
@@ -14,38 +14,37 @@
 
 namespace lockstep::tracking {
 
-// Thread: one thread at a time. The writer is not disturbed.
+// Thread: one at a time. Does not disturb the writer.
 class LogTail {
  public:
-  // Begins behind `offset` bytes, as offset() of an earlier tail was; 0: at the beginning. The file
-  // need not exist yet. Records of the same segment before `offset` are read at once for what holds
-  // from there on: names, identity, config.
+  // Starts at `offset`, the offset() of an earlier tail, or 0. The file need not exist yet. Reads
+  // the earlier records of the same segment immediately, for the state that applies: names,
+  // identity, config.
   explicit LogTail(std::filesystem::path path, uint64_t offset = 0);
 
-  // The next record, or nullopt when no whole one has been written yet (or ever will be: a damaged
-  // log ends before the damage). Values that a rewind further on takes back are passed over, as far
-  // as the log had been written when the tail last caught up. Throws Environment when the file
-  // cannot be read.
+  // The next record, or nullopt if no complete one has been written yet (or ever will be: a corrupt
+  // log ends at the corruption). Skips values that a later rewind replaces, as far as the log had
+  // been written when the tail last caught up. Throws Environment if the file cannot be read.
   std::optional<Record> next();
 
-  // What next() returned so far is settled.
-  void keep();
-  // Begins again behind what is settled, without reading what comes before it; at first that is
-  // where the tail began.
-  void go_back();
+  // Commits the records that next() returned so far.
+  void commit();
+  // Returns to the last commit, or to where the tail started, without reading earlier records.
+  void roll_back();
 
-  // Behind the last record that next() returned, counted over all segments of the log.
+  // After the last record that next() returned, counted over all segments of the log.
   uint64_t offset() const { return offset_; }
-  // Bytes that are written and not read yet, zeros behind them included.
+  // Bytes written and not read yet, including trailing zeros.
   uint64_t backlog() const;
 
-  // What a tail that began at 0 has passed: records of all kinds, those that a rewind takes back
-  // included, and their bytes in all segments. Not that of damage, nor of zeros behind a segment.
+  // For a tail that started at 0: the records of all kinds that it read, including those that a
+  // rewind replaces, and their bytes in all segments. Excludes corrupt bytes and trailing zeros of
+  // a segment.
   uint64_t num_records() const { return num_records_; }
-  uint64_t num_good_bytes() const { return file_.is_open() ? offset_ - num_passed_over_ : 0; }
-  // Whether something other than zeros follows what it could read of some segment, or the next
-  // segment's beginning is damaged. Asked when nobody writes the log any more.
-  bool is_damaged() const;
+  uint64_t num_good_bytes() const { return file_.is_open() ? offset_ - num_skipped_ : 0; }
+  // Whether nonzero bytes follow the last valid record of a segment, or the start of the next
+  // segment is corrupt. Valid when no process writes the log any more.
+  bool is_corrupt() const;
 
   const std::filesystem::path& path() const { return path_; }
   const std::vector<std::string>& keys() const { return keys_; }
@@ -55,15 +54,15 @@ class LogTail {
 
  private:
   struct Rewind {
-    uint64_t offset;  // behind its record
+    uint64_t offset;  // after its record
     int64_t step;
   };
 
-  // What holds behind a record.
-  struct Place {
+  // The state after a record.
+  struct Position {
     uint32_t segment = 0;
     uint64_t segment_begin = 0, offset = 0;
-    uint64_t num_records = 0, num_passed_over = 0;
+    uint64_t num_records = 0, num_skipped = 0;
     bool has_gap = false;
     size_t num_keys = 0;
     std::optional<RunInfo> identity;
@@ -72,8 +71,8 @@ class LogTail {
 
   bool open();
   bool has_more();
-  void forget_buffer();
-  bool go_on();
+  void release_buffer();
+  bool advance();
   bool has_rest() const;
   void skip_segments(uint64_t offset);
   void enter_next();
@@ -82,26 +81,26 @@ class LogTail {
   std::optional<Frame> frame();
   bool fill(size_t wanted);
   void note(const Record& record);
-  void look_for_rewinds();
-  bool is_taken_back(const Record& record) const;
+  void scan_for_rewinds();
+  bool is_rewound(const Record& record) const;
 
   std::filesystem::path path_;
   FileDescriptor file_;
-  uint32_t segment_ = 0;             // whose file it is
+  uint32_t segment_ = 0;             // the one that is open
   uint64_t segment_begin_ = 0;       // sizes of the segments before it
-  std::optional<OpenSegment> next_;  // once it is known, this one is final
+  std::optional<OpenSegment> next_;  // if set, this one is final
   uint64_t offset_;
-  uint64_t num_records_ = 0, num_passed_over_ = 0;
-  bool has_gap_ = false;  // damage before a segment that was entered
+  uint64_t num_records_ = 0, num_skipped_ = 0;
+  bool has_gap_ = false;  // corruption before a segment that was entered
   std::string buffer_;    // the bytes of the segment from buffer_begin_ on
   uint64_t buffer_begin_ = 0;
-  size_t piece_;            // how much is read at once: little of a log that grows slowly
-  uint64_t looked_to_ = 0;  // rewinds before this offset are known
+  size_t read_size_;         // small for a log that grows slowly
+  uint64_t scanned_to_ = 0;  // rewinds before this offset are known
   std::vector<Rewind> rewinds_;
   std::vector<std::string> keys_;
   std::optional<RunInfo> identity_;
   Json config_;
-  Place kept_;
+  Position committed_;
 };
 
 }  // namespace lockstep::tracking

@@ -25,7 +25,7 @@ uint64_t page_end(uint64_t offset) { return page_begin(offset + page_size() - 1)
 }  // namespace
 
 MappedAppend::MappedAppend(FileDescriptor file, uint64_t length, const std::filesystem::path& path)
-    : file_(std::move(file)), path_(path), length_(length), piece_(kFirstReservation) {}
+    : file_(std::move(file)), path_(path), length_(length), next_size_(kFirstReservation) {}
 
 MappedAppend::~MappedAppend() { close(false); }
 
@@ -36,17 +36,17 @@ std::byte* MappedAppend::reserve(size_t size, size_t spare) {
   return window_ + (length_ - window_begin_);
 }
 
-// A nearly full disk may still have the few pages that are needed right now.
+// A nearly full disk may still have space for the few pages needed now.
 bool MappedAppend::grow(size_t size) {
   const auto needed = page_end(length_ + size);
-  const auto wanted = std::max(needed, page_end(length_ + piece_));
+  const auto wanted = std::max(needed, page_end(length_ + next_size_));
   const auto end = allocate(wanted) ? wanted : allocate(needed) ? needed : 0;
   if (end == 0) {
     failure_ = fmt::format("cannot reserve {} KiB for {}: {}", (needed - page_begin(length_)) >> 10,
                            path_.string(), std::strerror(errno));
     return false;
   }
-  piece_ = std::min(piece_ * 2, kMaxReservationBytes);
+  next_size_ = std::min(next_size_ * 2, kMaxReservationBytes);
   return map(end);
 }
 
@@ -57,7 +57,7 @@ bool MappedAppend::allocate(uint64_t end) {
     error =
         ::posix_fallocate(file_.get(), static_cast<off_t>(begin), static_cast<off_t>(end - begin));
   if (error == 0) return true;
-  // Some file systems keep what they could allocate before they failed.
+  // Some file systems keep the blocks that they allocated before the failure.
   if (::ftruncate(file_.get(), static_cast<off_t>(std::max(length_, window_end_)))) error = errno;
   errno = error;
   return false;
@@ -87,7 +87,7 @@ void MappedAppend::unmap() noexcept {
 void MappedAppend::close(bool durable) noexcept {
   if (!file_.is_open()) return;
   unmap();
-  // Best effort: a rest of zeros or an unsynced file reads the same.
+  // Best effort: trailing zeros and an unsynced file read the same.
   if (::ftruncate(file_.get(), static_cast<off_t>(length_)) == 0 && durable) ::fsync(file_.get());
   file_.close();
   failure_ = path_.string() + " is closed";

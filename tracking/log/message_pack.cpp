@@ -6,8 +6,8 @@ namespace {
 constexpr int kMaxDepth = 64;
 constexpr std::size_t kMaxKeys = 10'000;
 
-// The library's reader recurses per level and its ordered map is searched per key: refuse before
-// building.
+// The library's reader recurses per level and its ordered map is searched per key: limits are
+// checked before building.
 class LimitCheck final : public nlohmann::json_sax<Json> {
  public:
   bool null() override { return true; }

@@ -11,9 +11,9 @@ namespace lockstep::tracking {
 
 std::string to_message_pack(const Json& json);
 
-// nullopt for anything that is not exactly one value, nests deeper than 64, or has a map of more
-// than 10,000 keys: the bytes may come from a damaged or foreign file, and reading them must cost
-// neither the stack nor minutes.
+// nullopt for anything but exactly one value, for nesting deeper than 64, and for a map of more
+// than 10,000 keys: the bytes may come from a corrupt or foreign file, and decoding must be bounded
+// in stack and time.
 std::optional<Json> from_message_pack(std::string_view bytes);
 
 }  // namespace lockstep::tracking

@@ -144,7 +144,7 @@ std::optional<Record> decode_heartbeat(std::string_view payload) {
   return heartbeat;
 }
 
-// As the list of its members says; nullopt where one is missing or of another type.
+// Decoded by its field list; nullopt if a field is missing or has another type.
 template <class T>
 std::optional<T> decode_members(std::string_view payload) {
   const auto json = from_message_pack(payload);
@@ -161,7 +161,7 @@ std::optional<T> decode_members(std::string_view payload) {
 
 template <class T>
 std::string encode_members(const T& value) {
-  // A writer changes nothing.
+  // A writer does not modify its argument.
   return to_message_pack(FieldWriter<Json>::written(const_cast<T&>(value)));
 }
 
@@ -193,7 +193,7 @@ std::optional<Record> decode_artifact(std::string_view payload) {
   return std::move(*artifact);
 }
 
-// What a MessagePack payload holds, as `make` takes it.
+// The decoded MessagePack payload, passed to `make`.
 template <class Make>
 std::optional<Record> decode_map(std::string_view payload, const Make& make) {
   auto json = from_message_pack(payload);
@@ -230,7 +230,7 @@ std::optional<Record> decode_record(const Frame& frame, size_t num_keys) {
     case FrameType::Artifact: return decode_artifact(payload);
     case FrameType::Console: return decode_console(payload);
     case FrameType::Heartbeat: return decode_heartbeat(payload);
-    case FrameType::Continued: return std::nullopt;  // stands first, and is no record
+    case FrameType::Continued: return std::nullopt;  // the first frame of a segment, not a record
   }
   return UnknownRecord{};
 }

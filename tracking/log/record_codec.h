@@ -1,4 +1,4 @@
-// Records as payloads of event log frames, and back (docs/event_log.md has the grammar).
+// Encodes records as payloads of event log frames and decodes them (grammar: docs/event_log.md).
 #pragma once
 
 #include <optional>
@@ -33,15 +33,15 @@ struct SummaryRecord {
 struct Heartbeat {
   double time = 0;
 };
-// Of a later version of the format; to be passed over.
+// Of a later version of the format; to be skipped.
 struct UnknownRecord {};
 
 using Record = std::variant<UnknownRecord, RunInfo, ConfigRecord, KeyRecord, LoggedRow, TextLine,
                             RewindRecord, SummaryRecord, RunEnd, Histogram, Image, Table, Alert,
                             ArtifactUse, ConsoleLine, Heartbeat>;
 
-// nullopt when the payload does not follow the grammar, which is treated as damage. `num_keys`: how
-// many names were declared before. Any bytes are safe.
+// nullopt if the payload does not follow the grammar, which is treated as corruption. `num_keys`:
+// names declared before. Any bytes are safe.
 std::optional<Record> decode_record(const Frame& frame, size_t num_keys);
 
 std::string encode(const TextLine& text);

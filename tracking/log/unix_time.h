@@ -1,4 +1,4 @@
-// The time of day, as records carry it. Not for measuring how long something takes.
+// Wall-clock time for records. Not for measuring durations.
 #pragma once
 
 #include <chrono>

@@ -39,7 +39,7 @@ EndFacts read_files(const fs::path& run_dir) {
   return facts;
 }
 
-// Witnesses write at the same time: the last one to write end.json has read all facts.
+// Witnesses write concurrently: the last one to write end.json has read all facts.
 void publish(const fs::path& run_dir) {
   EndFacts before, facts = read_files(run_dir);
   do {
@@ -48,7 +48,7 @@ void publish(const fs::path& run_dir) {
         throw errno_error(fmt::format("cannot remove {}", end_path(run_dir).string()));
     } else {
       auto json = to_json(resolve(facts));
-      // Agents of earlier versions wait for it.
+      // Agents of earlier versions wait for this key.
       if (std::ranges::count(facts, Witness::Launcher, &EndFact::by) > 0) json["confirmed"] = true;
       write_json(end_path(run_dir), json);
     }
@@ -126,7 +126,7 @@ void record_end(const fs::path& run_dir, const EndFact& fact) {
   fs::create_directory(facts_path(run_dir), error);
   write_json(facts_path(run_dir) / fmt::format("{}-{:05}.json", name_of(fact.by), fact.number),
              to_json(fact));
-  // There may be as many of these as ranks, and rank 0 has one, too.
+  // There may be one of these per rank, including rank 0.
   const bool is_one_of_many =
       fact.by == Witness::Trainer && fact.is_consequence && !is_main(fact.number);
   if (!is_one_of_many) publish(run_dir);

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 constexpr size_t kMaxRefBytes = 4096, kMaxPackedRefBytes = 64u << 20;
 constexpr std::string_view kHeads = "refs/heads/";
 
-// Without the end of the line; "" where it cannot be read.
+// Without the line break; "" if it cannot be read.
 std::string first_line(const fs::path& path) {
   std::error_code ignored;
   if (!fs::is_regular_file(path, ignored)) return "";
@@ -32,13 +32,13 @@ bool is_commit(const std::string& text) {
          text.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
 
-// Where HEAD is; "" outside a working tree.
+// The directory that contains HEAD; "" outside a working tree.
 fs::path git_directory(fs::path directory) {
   std::error_code ignored;
   for (;; directory = directory.parent_path()) {
     const auto git = directory / ".git";
     if (fs::is_directory(git, ignored)) return git;
-    // A working tree beside the first one.
+    // A linked working tree (git worktree).
     if (const auto elsewhere = after(first_line(git), "gitdir: "); !elsewhere.empty())
       return directory / elsewhere;
     if (directory == directory.parent_path()) return "";

@@ -1,4 +1,4 @@
-// Which commit a program was started from.
+// The commit from which a program was started.
 #pragma once
 
 #include <filesystem>
@@ -9,11 +9,11 @@ namespace lockstep::tracking {
 
 struct GitState {
   std::string commit;  // "" before the first one
-  std::string branch;  // "" where none is checked out
+  std::string branch;  // "" if none is checked out
 };
 
-// Of the working tree that `directory` is in, as git keeps it in files (no program is started, so
-// that nobody waits): nullopt where there is none, or where its files say something else.
+// Of the working tree that contains `directory`, read from git's files; does not start a program,
+// so it does not block. nullopt if there is no working tree, or its files are not as expected.
 std::optional<GitState> read_git_state(const std::filesystem::path& directory);
 
 }  // namespace lockstep::tracking

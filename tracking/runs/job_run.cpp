@@ -12,8 +12,8 @@ std::optional<std::string> run_of_job(const std::filesystem::path& runs_dir,
   std::error_code error;
   if (!std::filesystem::exists(dir / "run.json", error)) return id;
   const auto end = read_run_end(dir);
-  const bool goes_on = job.restarted && !(end && end->state == RunState::Finished);
-  return goes_on ? std::optional(id) : std::nullopt;
+  const bool continues = job.restarted && !(end && end->state == RunState::Finished);
+  return continues ? std::optional(id) : std::nullopt;
 }
 
 }  // namespace lockstep::tracking

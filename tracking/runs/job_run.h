@@ -1,5 +1,5 @@
-// Which run a job of a scheduler is: the same id in every process of it, and again when the
-// scheduler starts it anew (a requeue), so that the run goes on.
+// The run of a scheduler job: the same ID in every process of the job, and again after a requeue,
+// so that the run continues.
 #pragma once
 
 #include <filesystem>
@@ -13,9 +13,9 @@ struct SchedulerJob {
   bool restarted = false;  // by the scheduler
 };
 
-// "<name>-<job id>". nullopt when that run is there already and is not this job's to go on with:
-// job numbers begin again some day, one job step may train one run after another, and a run that
-// has finished is over. Reads only; rank 0 (or the launcher of node 0) decides for all.
+// "<name>-<job id>". nullopt if that run exists and this job must not continue it: schedulers reuse
+// job numbers, a job step may train several runs in a row, and the run may have finished.
+// Read-only; rank 0 (or the launcher of node 0) decides for all.
 std::optional<std::string> run_of_job(const std::filesystem::path& runs_dir,
                                       const std::string& name, const SchedulerJob& job);
 

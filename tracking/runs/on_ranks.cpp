@@ -25,7 +25,7 @@ RankSelection read_list(const ConfigNode& node, const std::string& path) {
     if (rank < 0 || rank > 1'000'000)
       throw bad_value(node.items[i], item_path, "a rank (0 or more)");
     if (std::ranges::count(selection.ranks, static_cast<int>(rank)))
-      throw bad_value(node.items[i], item_path, "each rank once");
+      throw bad_value(node.items[i], item_path, "each rank at most once");
     selection.ranks.push_back(static_cast<int>(rank));
   }
   std::ranges::sort(selection.ranks);
@@ -91,9 +91,9 @@ namespace lockstep::tracking {
 
 bool is_logging(const RankSelection& selection, const RunInfo& process) {
   if (selection.kind == Kind::List && selection.ranks.back() >= process.world_size)
-    throw config_error(fmt::format("tracking.ranks: there is no rank {}: the job has {} (0 to {})",
-                                   selection.ranks.back(), process.world_size,
-                                   process.world_size - 1));
+    throw config_error(
+        fmt::format("tracking.ranks: rank {} does not exist: the job has {} (0 to {})",
+                    selection.ranks.back(), process.world_size, process.world_size - 1));
   switch (selection.kind) {
     case Kind::Main: return is_main(process.rank);
     case Kind::Node: return process.local_rank == 0;

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 fs::path job_path(const fs::path& run_dir) { return run_dir / "run.json"; }
 fs::path config_path(const fs::path& run_dir) { return run_dir / "config.yaml"; }
 
-// `path` and those of its parents that do not exist, the deepest first.
+// `path` and its parents, as far as they do not exist; the deepest first.
 std::vector<fs::path> missing_directories(fs::path path) {
   std::vector<fs::path> missing;
   std::error_code ignored;
@@ -52,7 +52,7 @@ void write_run(const fs::path& run_dir, const RunInfo& job, const Json& config) 
                      json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
-// rank-00003.lsev, but not rank-00003.1.lsev, where it goes on.
+// rank-00003.lsev, but not its continuation rank-00003.1.lsev.
 bool is_first_segment(const fs::path& path) {
   return path.extension() == ".lsev" && !path.stem().has_extension();
 }
@@ -139,8 +139,7 @@ void create_run_directory(const std::filesystem::path& run_dir, const RunInfo& j
     tracking::write_run(run_dir, job, config);
   } catch (...) {
     if (is_new) std::filesystem::remove(tracking::config_path(run_dir), ignored);
-    for (const auto& path : missing)
-      std::filesystem::remove(path, ignored);  // only where it is empty
+    for (const auto& path : missing) std::filesystem::remove(path, ignored);  // only if it is empty
     throw;
   }
 }

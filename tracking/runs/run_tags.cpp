@@ -38,7 +38,7 @@ RunTags tags_of(const Json& json) {
   if (!json.is_object() || !json.contains("tags") || !json["tags"].is_array() ||
       !std::ranges::all_of(json["tags"], valid) || !json.contains("note") ||
       !json["note"].is_string()) {
-    tags.problem = "damaged";
+    tags.problem = "corrupt";
     return tags;
   }
   const auto listed = json["tags"].get<std::set<std::string>>();
@@ -50,16 +50,17 @@ RunTags tags_of(const Json& json) {
 void verify_note(const std::string& note) {
   if (note.size() > kMaxNoteBytes)
     throw config_error(
-        fmt::format("the note has {} bytes, at most {} are allowed", note.size(), kMaxNoteBytes));
+        fmt::format("the note has {} bytes; at most {} are allowed", note.size(), kMaxNoteBytes));
   if (find_invalid_utf8(note) != std::string::npos) throw config_error("the note is not UTF-8");
 }
 
 void apply_change(const std::string& change, std::set<std::string>& tags) {
   const auto tag = change.substr(1);
   if (!is_tag(tag))
-    throw config_error(fmt::format(
-        "'{}' can be no tag: 1 to 64 of A-Z a-z 0-9 . _ : / = -, the first a letter or digit",
-        printable(tag)));
+    throw config_error(
+        fmt::format("'{}' is not a valid tag: expected 1 to 64 of A-Z a-z 0-9 . _ : / = -, "
+                    "starting with a letter or digit",
+                    printable(tag)));
   if (change.front() == '+')
     tags.insert(tag);
   else if (tags.erase(tag) == 0)
@@ -77,7 +78,7 @@ RunTags read_run_tags(const fs::path& run_dir) {
   RunTags tags;
   try {
     tags = tags_of(Json::parse(read_file(path, kMaxTagsFileBytes), nullptr, false));
-    if (!tags.problem.empty()) tags.problem = "tags.json: damaged: remove it, or mend it";
+    if (!tags.problem.empty()) tags.problem = "tags.json is corrupt: repair or remove it";
   } catch (const Error& error) {
     tags.problem = error.what();
   }

@@ -1,4 +1,5 @@
-// What people say about a run, in <run>/tags.json: {"tags": ["baseline"], "note": "the good one"}.
+// Tags and a note that users attach to a run, in <run>/tags.json: {"tags": ["baseline"], "note":
+// "the good one"}.
 #pragma once
 
 #include <filesystem>
@@ -9,18 +10,18 @@
 namespace lockstep::tracking {
 
 struct RunTags {
-  std::vector<std::string> tags;  // ascending, each once
+  std::vector<std::string> tags;  // ascending, without duplicates
   std::string note;               // may be empty
-  std::string problem;            // why the file cannot be read; else empty
+  std::string problem;            // why the file cannot be read; otherwise empty
 };
 
-// Nothing where there is no file. Never throws for its content.
+// Empty if there is no file. Never throws because of its content.
 RunTags read_run_tags(const std::filesystem::path& run_dir);
 
-// `changes`: "+tag" adds, "-tag" removes; a tag is 1 to 64 of [A-Za-z0-9._:/=-] and begins with a
-// letter or digit. `note` replaces the one before; at most 4096 bytes. Durable, and safe beside
-// another process that does the same. Returns what there is now. Throws Config, and Environment
-// when the file is damaged or cannot be written.
+// `changes`: "+tag" adds, "-tag" removes; a tag is 1 to 64 of [A-Za-z0-9._:/=-] and starts with a
+// letter or digit. `note` replaces the previous one; at most 4096 bytes. Durable, and safe if
+// another process does the same. Returns the result. Throws Config, and Environment if the file is
+// corrupt or cannot be written.
 RunTags change_run_tags(const std::filesystem::path& run_dir,
                         const std::vector<std::string>& changes,
                         const std::optional<std::string>& note);

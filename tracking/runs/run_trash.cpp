@@ -16,13 +16,12 @@ namespace fs = std::filesystem;
 
 fs::path trash_path(const fs::path& runs) { return runs / ".trash"; }
 
-// Somebody else's directory is not filled by way of a link.
+// Does not follow a symbolic link into another directory.
 void make_trash(const fs::path& trash) {
   make_directories(trash);
   std::error_code ignored;
   if (fs::symlink_status(trash, ignored).type() != fs::file_type::directory)
-    throw environment_error(
-        fmt::format("{} is no directory of its own; remove it", trash.string()));
+    throw environment_error(fmt::format("{} is not a plain directory; remove it", trash.string()));
 }
 
 // "x.tmp", ".tmp-100-42" (checkpoints), "x.json.tmp-42" (durable files).
@@ -66,7 +65,7 @@ void remove_run(const fs::path& runs, const fs::path& run_dir) {
     throw environment_error(fmt::format("cannot remove {}: {}", run_dir.string(), error.message()));
   sync_directory(runs);
   remove_tree(doomed);
-  fs::remove(trash_path(runs), error);  // only when it is empty
+  fs::remove(trash_path(runs), error);  // only if it is empty
 }
 
 std::vector<fs::path> trash_of(const fs::path& runs) {

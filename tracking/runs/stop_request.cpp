@@ -21,7 +21,7 @@ std::filesystem::path stop_request_path(const std::filesystem::path& run_dir) {
 
 void request_stop(const std::filesystem::path& run_dir, const std::string& reason) {
   if (reason.size() > kMaxReasonBytes)
-    throw config_error(fmt::format("the reason has {} bytes, at most {} are allowed", reason.size(),
+    throw config_error(fmt::format("the reason has {} bytes; at most {} are allowed", reason.size(),
                                    kMaxReasonBytes));
   if (find_invalid_utf8(reason) != std::string::npos) throw config_error("the reason is not UTF-8");
   const Json json = {{"time", unix_now()}, {"reason", reason}};

@@ -1,8 +1,8 @@
-// The console sink. On a terminal: one progress line that is rewritten in place, and a kept line
-// per evaluation. In a file or pipe: lines of progress and a line per evaluation, without control
-// characters. Progress that comes faster than `interval` is shown in part; the last of it before
-// anything else is always shown. (A line per step of 2 ms wakes whoever reads them so often that
-// ranks which use every core lost a tenth of their speed.)
+// The console sink. On a terminal: a progress line that is rewritten in place, and a permanent line
+// per evaluation. In a file or pipe: progress lines and a line per evaluation, without control
+// characters. Progress is limited to one line per `interval`; the last progress before any other
+// line is always shown. (With a line per step of 2 ms, waking the reading process cost ranks that
+// use every core a tenth of their speed.)
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -47,10 +47,10 @@ std::string clock_text(double seconds) {
   return fmt::format("{}:{:02}:{:02}", total / 3600, total / 60 % 60, total % 60);
 }
 
-// A row of its own, in memory that is used again: one that comes every step costs next to nothing.
-class HeldRow {
+// A copy of a row that reuses its memory, so that copying a row per step is cheap.
+class PendingRow {
  public:
-  void hold(const ScalarRow& row) {
+  void set(const ScalarRow& row) {
     step_ = row.step;
     time_ = row.time;
     epoch_ = row.epoch;
@@ -61,10 +61,10 @@ class HeldRow {
       name.assign(metric.name);
       metrics_.push_back({name, metric.value});
     }
-    is_held_ = true;
+    has_row_ = true;
   }
-  void drop() { is_held_ = false; }
-  bool is_held() const { return is_held_; }
+  void reset() { has_row_ = false; }
+  bool has_row() const { return has_row_; }
   ScalarRow row() const {
     return {.step = step_, .time = time_, .epoch = epoch_, .values = metrics_};
   }
@@ -74,7 +74,7 @@ class HeldRow {
   double time_ = 0, epoch_ = 0;
   std::vector<std::string> names_;
   std::vector<Metric> metrics_;  // views of the names
-  bool is_held_ = false;
+  bool has_row_ = false;
 };
 
 class ConsoleSink final : public Sink {
@@ -100,9 +100,9 @@ class ConsoleSink final : public Sink {
       first_time_ = row.time;
       first_step_ = row.step;
     }
-    // A clock that was set back must not silence progress.
+    // abs(): a clock that was set back must not suppress progress.
     const auto passed = std::abs(row.time - shown_time_);
-    if (passed < interval_) return waiting_.hold(row);
+    if (passed < interval_) return pending_.set(row);
     shown_time_ = row.time;
     progress(row);
   }
@@ -146,7 +146,7 @@ class ConsoleSink final : public Sink {
     return text;
   }
 
-  // The loss first, the speed last, the others as they come.
+  // The loss first, the speed last, the others in their order.
   static std::string measurements(const ScalarRow& row) {
     std::string loss, others, speed;
     for (const auto& [name, value] : row.values) {
@@ -184,19 +184,19 @@ class ConsoleSink final : public Sink {
   }
 
   void progress(const ScalarRow& row) {
-    waiting_.drop();
+    pending_.reset();
     auto line = position(row) + measurements(row) + time_left(row);
     if (!console_.terminal) return keep(line);
-    // A line that wraps could not be rewritten.
+    // A wrapped line cannot be rewritten in place.
     line.resize(std::min(line.size(), static_cast<size_t>(std::max(console_.columns - 1, 1))));
     *console_.out << "\r" << line << "\x1b[K" << std::flush;
     open_line_ = true;
   }
 
-  // A line that stays, above the progress line.
+  // Writes a permanent line above the progress line.
   void keep(const std::string& line) {
     if (!console_.out) return;
-    if (waiting_.is_held()) progress(waiting_.row());
+    if (pending_.has_row()) progress(pending_.row());
     if (open_line_) *console_.out << "\r\x1b[K";
     open_line_ = false;
     *console_.out << line << "\n" << std::flush;
@@ -208,7 +208,7 @@ class ConsoleSink final : public Sink {
   double started_ = 0, first_time_ = 0, last_time_ = 0;
   int64_t first_step_ = 0;
   double interval_ = 0, shown_time_ = 0;
-  HeldRow waiting_;  // progress that came too soon after what is shown
+  PendingRow pending_;  // the last progress that was not shown yet
   bool open_line_ = false;
 };
 

@@ -1,5 +1,5 @@
-// The csv sink: every scalar as one row of a file that a spreadsheet or pandas reads as it is,
-// quoted as in RFC 4180 (with "\n" ending a row).
+// The csv sink: writes every scalar as one row, for spreadsheets and pandas. Quoting follows RFC
+// 4180, with "\n" as line end.
 #include <fmt/format.h>
 
 #include <charconv>
@@ -18,13 +18,13 @@ struct CsvConfig {
 template <class V>
 void fields(V& v, CsvConfig& c) {
   v("path", c.path,
-    "file to write, {id} in it stands for the id of the entry; default: metrics.csv in the sink's "
+    "file to write; {id} is replaced by the ID of the entry; default: metrics.csv in the sink's "
     "directory of the run");
 }
 
 constexpr std::string_view kCsvHeader = "step,epoch,time,metric,value\n";
 
-// Behind the row that begins at `begin`; line breaks inside quotes do not end it.
+// The end of the row that begins at `begin`; line breaks inside quotes do not end it.
 size_t csv_row_end(std::string_view text, size_t begin) {
   bool quoted = false;
   for (size_t i = begin; i < text.size(); ++i) {
@@ -61,7 +61,7 @@ class CsvSink final : public Sink {
   }
 
   void run_started(const RunInfo& info, const Json&) override {
-    file_.emplace(LineFile::Places{.file = place(info), .note = dir_ / "rewind.json"}, state_,
+    file_.emplace(LineFile::Paths{.file = place(info), .note = dir_ / "rewind.json"}, state_,
                   csv_up_to);
     if (file_->is_empty()) file_->append(kCsvHeader);
   }

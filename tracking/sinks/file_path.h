@@ -1,4 +1,4 @@
-// Where a sink that writes one file writes it.
+// The path of the output file of a sink.
 #pragma once
 
 #include <filesystem>
@@ -10,8 +10,8 @@
 
 namespace lockstep::tracking {
 
-// `configured` with the id of the entry for every "{id}"; when nothing is configured, `name` in the
-// entry's directory beside `dir`, the sink's for its destination.
+// Returns `configured` with "{id}" replaced by the id of the entry. If not set, returns `name` in
+// the entry's directory next to `dir`, the sink's directory for its destination.
 inline std::filesystem::path sink_file(const std::optional<std::string>& configured,
                                        const std::filesystem::path& dir, const char* name,
                                        const RunInfo& info) {

@@ -1,4 +1,4 @@
-// The jsonl sink: every record as one JSON object on a line of its own, with a `type`.
+// The jsonl sink: writes every record as a JSON object on one line, with a `type`.
 
 #include <cmath>
 
@@ -15,11 +15,11 @@ struct JsonlConfig {
 template <class V>
 void fields(V& v, JsonlConfig& c) {
   v("path", c.path,
-    "file to write, {id} in it stands for the id of the entry; default: records.jsonl in the "
+    "file to write; {id} is replaced by the ID of the entry; default: records.jsonl in the "
     "sink's directory of the run");
 }
 
-// JSON has no NaN and no infinities: they become strings.
+// JSON cannot represent NaN and infinities: they become strings.
 Json jsonl_finite(Json value) {
   if (value.is_structured())
     for (auto& member : value) member = jsonl_finite(std::move(member));
@@ -38,7 +38,7 @@ Json jsonl_moment(const char* type, const Moment& at) {
       {"type", type}, {"name", at.name}, {"step", at.step}, {"epoch", at.epoch}, {"time", at.time}};
 }
 
-// Values of steps are taken back. Texts and alerts tell what happened, whatever came of it.
+// Records with values of steps are removed by a rewind; texts and alerts are kept.
 bool jsonl_belongs_to_step(const Json& record) {
   const auto type = record.value("type", "");
   return type == "scalars" || type == "histogram" || type == "image" || type == "table";
@@ -71,7 +71,7 @@ class JsonlSink final : public Sink {
   }
 
   void run_started(const RunInfo& info, const Json& config) override {
-    file_.emplace(LineFile::Places{.file = place(info), .note = dir_ / "rewind.json"}, state_,
+    file_.emplace(LineFile::Paths{.file = place(info), .note = dir_ / "rewind.json"}, state_,
                   jsonl_up_to);
     if (file_->is_empty()) add({{"type", "config"}, {"run", to_json(info)}, {"config", config}});
   }
@@ -104,7 +104,7 @@ class JsonlSink final : public Sink {
     record["counts"] = histogram.counts;
     add(record);
   }
-  // Without the picture: a line is for reading.
+  // Without the pixels, to keep lines readable.
   void image(const Image& image) override {
     auto record = jsonl_moment("image", image.at);
     record.update({{"width", image.width}, {"height", image.height}, {"caption", image.caption}});

@@ -16,10 +16,10 @@ png_uint_32 png_format(int channels) {
 
 std::string encode_png(int width, int height, int channels, std::span<const uint8_t> pixels) {
   check(width > 0 && height > 0 && (channels == 1 || channels == 3 || channels == 4),
-        "an image has at least one pixel, of 1, 3 or 4 channels");
+        "image has no pixels, or its channels are not 1, 3 or 4");
   check(pixels.size() == static_cast<size_t>(width) * static_cast<size_t>(height) *
                              static_cast<size_t>(channels),
-        "an image has width * height * channels values");
+        "number of values is not width * height * channels");
   png_image image{};
   image.version = PNG_IMAGE_VERSION;
   image.width = static_cast<png_uint_32>(width);
@@ -29,7 +29,7 @@ std::string encode_png(int width, int height, int channels, std::span<const uint
   std::string file(size, '\0');
   const bool written =
       png_image_write_to_memory(&image, file.data(), &size, 0, pixels.data(), 0, nullptr) != 0;
-  check(written, fmt::format("an image cannot be written as PNG: {}", image.message).c_str());
+  check(written, fmt::format("cannot encode image as PNG: {}", image.message).c_str());
   file.resize(size);
   return file;
 }

@@ -1,10 +1,9 @@
-// Writes messages in the wire format of Protocol Buffers, field by field and without their schemas:
-// what TensorBoard and W&B store. Source: https://protobuf.dev/programming-guides/encoding
+// Writes messages in the Protocol Buffers wire format, field by field and without schemas, for
+// TensorBoard and W&B. Source: https://protobuf.dev/programming-guides/encoding
 //
-// Everything given is written. (In proto3 a scalar field that has its default value may be left
-// out; readers take it either way.) A field number is 1 to 2^29 - 1. A number that comes again is a
-// repeated field. Text must be UTF-8 where the field is a string: readers refuse the whole message
-// otherwise.
+// Default values are written too (proto3 permits both). Field numbers are 1 to 2^29 - 1. Writing a
+// field number again adds an element of a repeated field. String fields must be UTF-8: readers
+// reject the whole message otherwise.
 #pragma once
 
 #include <cstdint>
@@ -24,14 +23,14 @@ class ProtobufWriter {
   void float32(int field, float value);           // NaN and infinities are kept
   void float64(int field, double value);          // NaN and infinities are kept
   void bytes(int field, std::string_view value);  // string, bytes
-  // Packed doubles; nothing when empty.
+  // Packed doubles; writes nothing if empty.
   void doubles(int field, std::span<const double> values);
   // One entry of a map is the message {1: key, 2: value}.
   void message(int field, const ProtobufWriter& value);
 
-  // What was written so far; valid until the next call.
+  // The encoded bytes; valid until the next call.
   std::string_view view() const { return out_; }
-  // The same, leaving the writer empty.
+  // Returns the encoded bytes and clears the writer.
   std::string take();
 
  private:

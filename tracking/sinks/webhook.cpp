@@ -1,5 +1,5 @@
-// The webhook sink: alerts, and when asked the end of the run, as JSON to an address of the user's.
-// Its "text" is what chat services with Slack's format show.
+// The webhook sink: posts alerts, and optionally the end of the run, as JSON to a URL. The field
+// "text" is compatible with Slack's format.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -42,7 +42,7 @@ HttpAddress webhook_address(const WebhookConfig& config, const Environment& envi
   const auto url = config.url ? config.url->text : environment("LOCKSTEP_WEBHOOK_URL").value_or("");
   if (url.empty())
     throw config_error(
-        "webhook: where to? Set url or the environment variable LOCKSTEP_WEBHOOK_URL");
+        "webhook: no url configured; set url or the environment variable LOCKSTEP_WEBHOOK_URL");
   return parse_http_address(url, config.url ? "webhook: url" : "LOCKSTEP_WEBHOOK_URL");
 }
 
@@ -50,7 +50,7 @@ bool webhook_sends(const WebhookConfig& config, WebhookEvent event) {
   return std::ranges::find(config.events, event) != config.events.end();
 }
 
-// JSON has no NaN and no infinities.
+// JSON cannot represent NaN and infinities.
 Json webhook_time(double time) { return std::isfinite(time) ? Json(time) : Json(nullptr); }
 
 class WebhookSink final : public Sink {
@@ -103,13 +103,13 @@ class WebhookSink final : public Sink {
   Json flush() override {
     for (; !pending_.empty(); pending_.pop_front()) {
       if (count_ >= delivered_) deliver(pending_.front());
-      ++count_;  // not when the delivery failed: it is the same message that comes next
+      ++count_;  // not reached if delivery fails: the same message is sent next
     }
     return {{"count", count_}};
   }
 
  private:
-  // `id`: the same whenever this message is sent.
+  // The "id" is stable across retries of the message.
   Json begin(const char* event, const std::string& text) {
     const auto number = count_ + static_cast<int64_t>(pending_.size()) + 1;
     const auto link = link_to_run();
@@ -133,14 +133,15 @@ class WebhookSink final : public Sink {
   }
 
   void deliver(const Json& message) {
-    const auto answer =
+    const auto response =
         http_.post("", message.dump(-1, ' ', false, Json::error_handler_t::replace));
-    if (!answer.ok()) {
-      const bool is_passing = answer.status == 408 || answer.status == 429 || answer.status >= 500;
-      const auto problem = fmt::format("{} refuses a message ({})", name_, answer.status);
-      throw is_passing ? environment_error(problem) : config_error(problem);
+    if (!response.ok()) {
+      const auto status = response.status;
+      const bool is_temporary = status == 408 || status == 429 || status >= 500;
+      const auto problem = fmt::format("{} rejected a message ({})", name_, status);
+      throw is_temporary ? environment_error(problem) : config_error(problem);
     }
-    // Told at once: when a later message fails, this one is not sent again.
+    // Stored immediately, so that a failure of a later message does not resend this one.
     delivered_ = count_ + 1;
     write_file_durably(delivered_file_, Json{{"count", delivered_}}.dump() + "\n");
   }
@@ -160,8 +161,8 @@ class WebhookSink final : public Sink {
   HttpClient http_;
   const std::filesystem::path delivered_file_;
   RunInfo info_;
-  int64_t count_ = 0;      // messages that were sent, or would have been again
-  int64_t delivered_ = 0;  // messages that the receiver took, of this object or an earlier one
+  int64_t count_ = 0;      // messages processed, including those already delivered
+  int64_t delivered_ = 0;  // messages accepted by the receiver, also from earlier objects
   std::deque<Json> pending_;
 };
 

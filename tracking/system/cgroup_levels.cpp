@@ -38,10 +38,10 @@ std::vector<std::string> levels_of_group(const std::filesystem::path& root_of_pr
   auto mount = root_of_sys / "fs" / "cgroup";
   if (!unified) mount /= controller;
   auto group = path_of_group(root_of_proc, unified, controller);
-  if (group.find("/..") != std::string::npos) group.clear();  // outside of what is mounted here
+  if (group.find("/..") != std::string::npos) group.clear();  // outside this mount
   std::vector<std::string> levels;
   for (;;) {
-    // In a container the path may be the host's: then only the mount itself is there.
+    // In a container the path may be the host's; then only the mount itself exists.
     const auto level = mount.string() + group;
     if (proc::file_exists(level)) levels.push_back(level);
     if (group.empty()) return levels;

@@ -1,5 +1,5 @@
-// Where the control group of this process is (kernel documentation: admin-guide/cgroup-v2 and
-// cgroup-v1), where groups are usually mounted below /sys/fs/cgroup.
+// Finds the control group of this process below /sys/fs/cgroup (kernel documentation:
+// admin-guide/cgroup-v2 and cgroup-v1).
 #pragma once
 
 #include <filesystem>
@@ -8,11 +8,11 @@
 
 namespace lockstep::tracking {
 
-// Whether groups are those of the second generation.
+// Whether cgroup v2 is mounted.
 bool has_unified_groups(const std::filesystem::path& root_of_sys);
 
-// Directories of the group that `controller`, such as "memory", has this process in: the group's
-// own, its parent's, ...; those that are there.
+// Existing directories of this process's group for `controller`, e.g. "memory": the group, its
+// parent, ...
 std::vector<std::string> levels_of_group(const std::filesystem::path& root_of_proc,
                                          const std::filesystem::path& root_of_sys,
                                          const std::string& controller);

@@ -34,7 +34,7 @@ std::optional<CgroupMemory::Use> CgroupMemory::tightest(uint64_t total) {
   std::optional<Use> found;
   uint64_t least = 0;
   for (const auto& level : levels_) {
-    const auto limit = read_count(level + names_->limit);  // "max": no number
+    const auto limit = read_count(level + names_->limit);  // nullopt for "max"
     if (!limit || *limit >= total) continue;
     const auto usage = read_count(level + names_->usage);
     const auto stat = reader_.read(level + "/memory.stat");

@@ -1,6 +1,6 @@
-// The memory that the control group of this process may use, and the kills of the out-of-memory
-// killer in it. Both generations of cgroups, where they are usually mounted below /sys/fs/cgroup
-// (kernel documentation: admin-guide/cgroup-v2 and cgroup-v1/memory).
+// The memory limit of this process's control group, and the processes that the out-of-memory killer
+// killed in it. Supports cgroup v1 and v2 below /sys/fs/cgroup (kernel documentation:
+// admin-guide/cgroup-v2 and cgroup-v1/memory).
 #pragma once
 
 #include <cstdint>
@@ -17,21 +17,21 @@ class CgroupMemory {
  public:
   struct Use {
     uint64_t limit = 0;  // bytes
-    uint64_t used = 0;   // bytes, without the file cache that would be given back first
+    uint64_t used = 0;   // bytes, without reclaimable file cache
   };
 
   CgroupMemory(const std::filesystem::path& root_of_proc, const std::filesystem::path& root_of_sys);
 
-  // Of the group or its parents, the one that has the least left among those with a limit below
-  // `total` bytes; nullopt when none has.
+  // The group or ancestor with the least free memory among those with a limit below `total` bytes;
+  // nullopt if there is none.
   std::optional<Use> tightest(uint64_t total);
 
-  // Processes killed so far in the group (v2: or below it); where groups do not count that, on the
-  // whole machine.
+  // Processes killed so far in the group (v2: and below); on the whole machine if groups do not
+  // count them.
   std::optional<uint64_t> oom_kills();
 
  private:
-  struct FileNames;  // what the files of a generation are called
+  struct FileNames;  // file names of a cgroup version
   static const FileNames kSecondGeneration, kFirstGeneration;
 
   std::optional<uint64_t> read_count(const std::string& path);

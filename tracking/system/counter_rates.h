@@ -1,5 +1,5 @@
-// Counters that only grow, such as the bytes that each network device received, as growth per
-// second of them all.
+// Converts monotonic counters, such as the bytes that each network device received, to the rate of
+// their sum.
 #pragma once
 
 #include <chrono>
@@ -16,8 +16,8 @@ class CounterRates {
  public:
   using Readings = std::map<Key, uint64_t>;
 
-  // Counts from the second reading of a counter on. nullopt when there is none such, when no time
-  // has passed, or when a counter went backwards (a reset).
+  // A counter contributes from its second reading on. nullopt if none does, if no time has passed,
+  // or if a counter decreased (a reset).
   std::optional<double> per_second(Readings readings, SampleTime now) {
     const auto seconds = std::chrono::duration<double>(now - last_time_).count();
     uint64_t growth = 0;

@@ -5,7 +5,7 @@
 namespace lockstep::tracking {
 namespace {
 
-// The part of the time that was not idle, 0 to 100. Waiting for a disk is idle.
+// The fraction of time that was not idle, 0 to 100. Waiting for I/O is idle.
 template <class Ticks>
 std::optional<double> busy_percent(const Ticks& last, const Ticks& now) {
   constexpr size_t kIdle = 3, kIoWait = 4;

@@ -1,4 +1,4 @@
-// How busy the cores of this machine are, from /proc/stat and /proc/loadavg (proc(5)).
+// CPU usage and load average, from /proc/stat and /proc/loadavg (proc(5)).
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@ class CpuUsage {
  public:
   explicit CpuUsage(const std::filesystem::path& root_of_proc);
 
-  // Percentages are those of the time since the last call, so that the first one has none.
+  // Percentages cover the time since the last call; the first call returns none.
   void sample(SystemValues& values);
 
  private:

@@ -9,7 +9,7 @@
 namespace lockstep::tracking {
 namespace {
 
-constexpr uint64_t kSectorBytes = 512;  // of /proc/diskstats, whatever the device's own
+constexpr uint64_t kSectorBytes = 512;  // unit of /proc/diskstats for every device
 
 struct DiskCounters {
   std::map<std::string, uint64_t> read, written;  // bytes by device
@@ -30,8 +30,8 @@ bool is_device(std::string_view line, dev_t device) {
          parse_number<uint64_t>(proc::nth_word(line, 1)) == minor(device);
 }
 
-// Those of `device` when it is listed, else of all hardware: no partitions, loops and mappings,
-// whose bytes are those of another device.
+// The counters of `device` if it is listed, else of all hardware disks: without partitions, loop
+// devices and mappings, whose bytes count for another device.
 DiskCounters disk_counters(std::string_view text, const std::string& blocks,
                            std::optional<dev_t> device) {
   DiskCounters all;
@@ -67,7 +67,7 @@ void DiskUsage::sample(SampleTime now, SystemValues& values) {
                written_.per_second(std::move(counters.written), now));
 }
 
-// As df does it: what is kept back for root is neither used nor free.
+// As df: blocks reserved for root are neither used nor free.
 void DiskUsage::sample_space(SystemValues& values) const {
   struct statvfs space {};
   if (::statvfs(disk_.c_str(), &space) != 0 || space.f_blocks < space.f_bfree) return;

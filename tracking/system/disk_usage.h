@@ -1,5 +1,5 @@
-// How full the file system of a directory is (statvfs), and how much its disk reads and writes
-// (/proc/diskstats; kernel documentation: admin-guide/iostats).
+// Usage of a directory's file system (statvfs) and I/O rates of its disk (/proc/diskstats; kernel
+// documentation: admin-guide/iostats).
 #pragma once
 
 #include <filesystem>
@@ -16,8 +16,8 @@ class DiskUsage {
   DiskUsage(const std::filesystem::path& root_of_proc, const std::filesystem::path& root_of_sys,
             const std::filesystem::path& disk);
 
-  // Rates are those since the last call, so that the first one has none. They are those of the
-  // device of `disk`; where it has none (a network or layered file system) of all disks.
+  // Rates cover the time since the last call; the first call returns none. They are those of the
+  // device of `disk`, or of all disks if it has none (a network or layered file system).
   void sample(SampleTime now, SystemValues& values);
 
  private:

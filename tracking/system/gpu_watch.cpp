@@ -11,7 +11,7 @@ GpuWatch::GpuWatch(const std::filesystem::path& library, std::chrono::millisecon
   try {
     thread_ = std::thread([shared = shared_] { work(shared); });
   } catch (const std::system_error&) {
-    // No room for a thread: the GPUs are not watched.
+    // Cannot create a thread: the GPUs are not watched.
   }
 }
 
@@ -36,7 +36,7 @@ void GpuWatch::begin_reading(const std::vector<int64_t>& pids) {
   const MutexLock lock(shared_->mutex);
   if (shared_->phase != Phase::Idle && shared_->phase != Phase::Done) return;
   shared_->pids = pids;
-  shared_->phase = Phase::Asked;
+  shared_->phase = Phase::Requested;
   shared_->changed.notify_all();
   begun_ = true;
 }
@@ -52,13 +52,13 @@ std::vector<GpuReading> GpuWatch::end_reading() {
   return std::move(shared_->readings);
 }
 
-// Ends when asked to, or when there is no driver.
+// Returns on request, or if there is no driver.
 void GpuWatch::work(const std::shared_ptr<Shared>& shared) {
   bool started = shared->library->start();
   MutexLock lock(shared->mutex);
   while (started && !shared->stop) {
     shared->changed.wait(lock.native(), [&]() REQUIRES(shared->mutex) {
-      return shared->stop || shared->phase == Phase::Asked;
+      return shared->stop || shared->phase == Phase::Requested;
     });
     if (shared->stop) break;
     shared->phase = Phase::Reading;
@@ -71,7 +71,7 @@ void GpuWatch::work(const std::shared_ptr<Shared>& shared) {
     shared->changed.notify_all();
   }
   lock.unlock();
-  shared->library.reset();  // outside of the lock: it talks to the driver
+  shared->library.reset();  // without the lock: it calls the driver
   lock.lock();
   shared->phase = Phase::Ended;
   shared->changed.notify_all();

@@ -1,4 +1,4 @@
-// Reads the GPUs in a thread of its own, so that a driver that hangs costs one wait and no more.
+// Reads the GPUs on a separate thread, so that a blocked driver delays the caller only once.
 #pragma once
 
 #include <chrono>
@@ -13,27 +13,27 @@
 
 namespace lockstep::tracking {
 
-// Thread: one user. Without the library there is no thread, and nothing is ever read.
+// Thread: one user. Without the library no thread is started, and readings are empty.
 class GpuWatch {
  public:
   // `timeout`: how long end_reading() waits.
   GpuWatch(const std::filesystem::path& library, std::chrono::milliseconds timeout);
-  // A thread that hangs in the driver is left to itself after the timeout.
+  // After the timeout, detaches from a thread that is blocked in the driver.
   ~GpuWatch();
   GpuWatch(GpuWatch&&) = delete;
 
-  // Starts a reading, unless an earlier one is still under way.
+  // Starts a reading, unless an earlier one is in progress.
   void begin_reading(const std::vector<int64_t>& pids);
 
-  // The reading that begin_reading() started. Empty when it did not end within the timeout; at once
-  // when an earlier one is still under way.
+  // The reading that begin_reading() started. Empty after the timeout; immediately if an earlier
+  // one is still in progress.
   std::vector<GpuReading> end_reading();
 
  private:
-  enum class Phase { Idle, Asked, Reading, Done, Ended };
+  enum class Phase { Idle, Requested, Reading, Done, Ended };
   // Shared with the thread, which may outlive this object.
   struct Shared {
-    std::unique_ptr<NvmlLibrary> library;  // the thread's
+    std::unique_ptr<NvmlLibrary> library;  // used by the thread
     Mutex mutex;
     std::condition_variable changed;
     Phase phase GUARDED_BY(mutex) = Phase::Idle;

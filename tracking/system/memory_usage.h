@@ -1,4 +1,4 @@
-// The memory that processes here may use: the machine's, or less where a control group says so
+// The memory available to processes here: the machine's, or the limit of a control group
 // (containers, batch systems). From /proc/meminfo and cgroup_memory.h.
 #pragma once
 
@@ -18,7 +18,7 @@ class MemoryUsage {
   // system/memory.*, system/swap.* and system/oom_kills.
   void sample(SystemValues& values);
 
-  // Processes that the out-of-memory killer ended since this object was made.
+  // Processes that the out-of-memory killer killed since this object was created.
   int64_t oom_kills();
 
  private:

@@ -13,7 +13,7 @@ struct NetworkCounters {
 void add_network_device(std::string_view line, const std::string& devices,
                         NetworkCounters& hardware, NetworkCounters& all) {
   const auto colon = line.find(':');
-  if (colon == std::string_view::npos) return;  // a heading
+  if (colon == std::string_view::npos) return;  // a header line
   const std::string name(proc::nth_word(line.substr(0, colon), 0));
   const auto counts = line.substr(colon + 1);
   const auto received = parse_number<uint64_t>(proc::nth_word(counts, 0));

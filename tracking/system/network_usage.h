@@ -1,4 +1,4 @@
-// What goes through the network devices of this machine, from /proc/net/dev.
+// Traffic of this machine's network devices, from /proc/net/dev.
 #pragma once
 
 #include <filesystem>
@@ -14,8 +14,8 @@ class NetworkUsage {
  public:
   NetworkUsage(const std::filesystem::path& root_of_proc, const std::filesystem::path& root_of_sys);
 
-  // Rates are those since the last call, so that the first one has none. Counted are the devices
-  // that are hardware; where none is (a container) all but the loopback.
+  // Rates cover the time since the last call; the first call returns none. Counts hardware devices;
+  // if there are none (a container), all but loopback.
   void sample(SampleTime now, SystemValues& values);
 
  private:

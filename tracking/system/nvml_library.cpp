@@ -9,7 +9,7 @@
 namespace lockstep::tracking {
 namespace {
 
-// Names and layouts below are NVML's, without its prefix.
+// Names and layouts are NVML's, without its prefix.
 constexpr int kNvmlSuccess = 0;
 constexpr int kTemperatureOfGpu = 0;
 constexpr int kClockSm = 1, kClockMemory = 2;
@@ -41,7 +41,7 @@ bool find_symbol(void* library, const char* name, Function*& function) {
 
 }  // namespace
 
-// Those that a driver lacks are nullptr.
+// Functions that a driver lacks are nullptr.
 struct NvmlLibrary::Functions {
   int (*init)() = nullptr;
   int (*shutdown)() = nullptr;
@@ -72,8 +72,8 @@ struct NvmlLibrary::Functions {
            find_symbol(library, "nvmlDeviceGetHandleByIndex_v2", handle);
   }
 
-  // Bytes that `pids` hold on the device. nullopt when none of them is seen there: in a container
-  // the driver may know them by other ids.
+  // Bytes of device memory that `pids` use. nullopt if none of them is listed: in a container the
+  // driver may have other IDs for them.
   std::optional<double> memory_of(NvmlDevice device, const std::vector<int64_t>& pids) const {
     std::array<NvmlProcessInfo, kMaxGpuProcesses> infos;
     unsigned num_infos = kMaxGpuProcesses;
@@ -123,7 +123,7 @@ std::vector<GpuReading> NvmlLibrary::read(const std::vector<int64_t>& pids) {
   return readings;
 }
 
-// A call that fails (not supported by this GPU, or the GPU is lost) leaves its value out.
+// Omits values whose call fails (not supported by this GPU, or the GPU is lost).
 GpuReading NvmlLibrary::read_gpu(unsigned index, const std::vector<int64_t>& pids) {
   GpuReading reading{.index = index};
   const auto& nvml = *functions_;

@@ -1,6 +1,6 @@
-// NVIDIA's management library, loaded at run time: what every GPU of this machine does. The few
-// functions and structures used are declared here after NVML's documented binary interface
-// (docs.nvidia.com/deploy/nvml-api), so that neither its headers nor a driver are needed to build.
+// NVIDIA's management library, loaded at run time: metrics of every GPU of this machine. The
+// functions and structures used are declared here according to NVML's documented ABI
+// (docs.nvidia.com/deploy/nvml-api), so that building requires neither its headers nor a driver.
 #pragma once
 
 #include <cstdint>
@@ -14,23 +14,23 @@ namespace lockstep::tracking {
 
 struct GpuReading {
   unsigned index = 0;                                  // NVML's, in the order of the PCI bus
-  std::string name;                                    // "NVIDIA H200"; empty when unknown
-  std::vector<std::pair<const char*, double>> values;  // "utilization" and so on, where they can be
-                                                       // had; see docs/system_metrics.md
+  std::string name;                                    // "NVIDIA H200"; empty if unknown
+  std::vector<std::pair<const char*, double>> values;  // "utilization" etc., if available;
+                                                       // see docs/system_metrics.md
 };
 
-// Thread: one at a time. Any call may hang when the driver does.
+// Thread: one at a time. Any call may block if the driver does.
 class NvmlLibrary {
  public:
-  // nullptr when there is no such library, or it is not NVML. Does not yet talk to the driver.
+  // nullptr if there is no such library, or it is not NVML. Does not call the driver.
   static std::unique_ptr<NvmlLibrary> open(const std::filesystem::path& library);
   ~NvmlLibrary();
   NvmlLibrary(NvmlLibrary&&) = delete;
 
-  // Connects to the driver, which can take seconds. False when there is none.
+  // Connects to the driver, which can take seconds. False if there is none.
   bool start();
 
-  // All GPUs that answer. `pids`: whose memory is that of the run.
+  // All GPUs that respond. `pids`: processes whose memory is reported.
   std::vector<GpuReading> read(const std::vector<int64_t>& pids);
 
  private:

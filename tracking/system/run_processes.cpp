@@ -22,13 +22,13 @@ struct CloseProcDirectory {
 };
 using ProcDirectory = std::unique_ptr<DIR, CloseProcDirectory>;
 
-// 0 when there is nothing.
+// 0 if it does not exist.
 uint64_t inode_of(const std::string& path) {
   struct stat status {};
   return ::stat(path.c_str(), &status) == 0 ? status.st_ino : 0;
 }
 
-// Number of entries without "." and ".."; nullopt when they may not be seen.
+// Number of entries without "." and ".."; nullopt without permission.
 std::optional<uint64_t> count_entries(const std::string& path) {
   const ProcDirectory directory(::opendir(path.c_str()));
   if (!directory) return std::nullopt;
@@ -50,12 +50,12 @@ void RunProcesses::sample(SampleTime now, const std::vector<int64_t>& roots, Sys
   if (roots.empty()) return pids_.clear();
   static const auto ticks_per_s = static_cast<double>(::sysconf(_SC_CLK_TCK));
   static const auto page_bytes = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
-  if (roots != std::exchange(roots_, roots)) strangers_.clear();
+  if (roots != std::exchange(roots_, roots)) unrelated_.clear();
   uint64_t threads = 0, rss_bytes = 0;
   CounterRates<Identity>::Readings ticks;
   const auto all = read_all();
   const auto selected = select(all, roots);
-  note_strangers(all);
+  note_unrelated(all);
   pids_.clear();
   for (const auto& process : selected) {
     pids_.push_back(process.identity.first);
@@ -74,7 +74,7 @@ void RunProcesses::sample(SampleTime now, const std::vector<int64_t>& roots, Sys
 
 std::vector<RunProcesses::Process> RunProcesses::read_all() {
   std::vector<Process> processes;
-  Inodes strangers;
+  Inodes unrelated;
   const std::unordered_set<int64_t> ours(pids_.begin(), pids_.end());
   const ProcDirectory directory(::opendir(root_.c_str()));
   while (const auto* entry = directory ? ::readdir(directory.get()) : nullptr) {
@@ -82,19 +82,19 @@ std::vector<RunProcesses::Process> RunProcesses::read_all() {
     if (!number) continue;
     const auto pid = static_cast<int64_t>(*number);
     const auto inode = is_procfs_ && !ours.contains(pid) ? inode_of(root_ + entry->d_name) : 0;
-    const auto known = strangers_.find(pid);
-    if (inode != 0 && known != strangers_.end() && known->second == inode) {
-      strangers.emplace(pid, inode);
+    const auto known = unrelated_.find(pid);
+    if (inode != 0 && known != unrelated_.end() && known->second == inode) {
+      unrelated.emplace(pid, inode);
     } else if (auto process = read_process(pid)) {
       process->inode = inode;
       processes.push_back(*process);
     }
   }
-  strangers_ = std::move(strangers);
+  unrelated_ = std::move(unrelated);
   return processes;
 }
 
-// "pid (name) state ppid ...": the name may hold anything, so that counting begins behind the last
+// "pid (name) state ppid ...": the name may contain anything, so fields are counted after the last
 // ')'. Numbers in comments are those of proc(5), where the state is (3).
 std::optional<RunProcesses::Process> RunProcesses::read_process(int64_t pid) {
   const auto text = reader_.read_piece(root_ + std::to_string(pid) + "/stat");
@@ -103,10 +103,10 @@ std::optional<RunProcesses::Process> RunProcesses::read_process(int64_t pid) {
   auto rest = text->substr(name_end + 1);
   const auto state = proc::next_word(rest);
   if (state == "Z" || state == "X") return std::nullopt;
-  std::array<uint64_t, 21> fields{};  // (4) to (24); those that are negative stay 0
+  std::array<uint64_t, 21> fields{};  // (4) to (24); negative ones stay 0
   for (auto& field : fields) field = parse_number<uint64_t>(proc::next_word(rest)).value_or(0);
   const auto field = [&](size_t number) { return fields[number - 4]; };
-  if (field(22) == 0 && field(20) == 0) return std::nullopt;  // not the whole line
+  if (field(22) == 0 && field(20) == 0) return std::nullopt;  // an incomplete line
   return Process{.identity = {pid, field(22)},
                  .parent = static_cast<int64_t>(field(4)),
                  .cpu_ticks = field(14) + field(15),
@@ -114,18 +114,18 @@ std::optional<RunProcesses::Process> RunProcesses::read_process(int64_t pid) {
                  .rss_pages = field(24)};
 }
 
-// Not of those whose parent was missed: that one may have been of the run.
-void RunProcesses::note_strangers(const std::vector<Process>& all) {
+// Skips processes whose parent was not seen: the parent may belong to the run.
+void RunProcesses::note_unrelated(const std::vector<Process>& all) {
   std::unordered_set<int64_t> seen = {0};
   for (const auto& process : all) seen.insert(process.identity.first);
   Inodes found;
   for (const auto& process : all) {
     const bool parent_is_known =
-        seen.contains(process.parent) || strangers_.contains(process.parent);
+        seen.contains(process.parent) || unrelated_.contains(process.parent);
     if (process.inode != 0 && parent_is_known && !members_.contains(process.identity))
       found.emplace(process.identity.first, process.inode);
   }
-  strangers_.merge(found);
+  unrelated_.merge(found);
 }
 
 std::vector<RunProcesses::Process> RunProcesses::select(const std::vector<Process>& all,
@@ -142,7 +142,7 @@ std::vector<RunProcesses::Process> RunProcesses::select(const std::vector<Proces
         std::find(roots.begin(), roots.end(), process.identity.first) != roots.end())
       take(process);
   }
-  for (size_t i = 0; i < found.size(); ++i) {  // grows meanwhile
+  for (size_t i = 0; i < found.size(); ++i) {  // grows in the loop
     const auto [begin, end] = children.equal_range(found[i]->identity.first);
     for (auto child = begin; child != end; ++child) take(*child->second);
   }

@@ -11,7 +11,7 @@ SystemSampler::SystemSampler(SystemSamplerOptions options)
       processes_(options_.root_of_proc, options_.with_pss),
       gpus_(options_.nvml, options_.gpu_timeout) {}
 
-// The GPUs answer while the rest is read.
+// The GPUs are read concurrently with the rest.
 SystemValues SystemSampler::sample() {
   SystemValues values;
   const auto roots = options_.processes ? options_.processes() : std::vector<int64_t>{};

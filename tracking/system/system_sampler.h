@@ -1,6 +1,6 @@
-// The state of one node while a run goes on: processors, memory, disk, network, the processes of
-// the run, and every GPU. One sample is a list of metrics under system/; all names and units are in
-// docs/system_metrics.md. What cannot be had is left out.
+// Samples the state of one node during a run: CPUs, memory, disk, network, the processes of the
+// run, and every GPU. A sample is a list of metrics under system/; docs/system_metrics.md has all
+// names and units. Values that are not available are omitted.
 #pragma once
 
 #include <chrono>
@@ -23,32 +23,33 @@ namespace lockstep::tracking {
 struct SystemSamplerOptions {
   std::filesystem::path root_of_proc = "/proc";
   std::filesystem::path root_of_sys = "/sys";
-  std::filesystem::path disk = ".";  // whose file system is watched, such as the run directory
-  // The processes that the run began with, asked at every sample. Empty: they are not watched.
+  std::filesystem::path disk = ".";  // a path on the sampled file system, e.g. the run directory
+  // Returns the root processes of the run; called for every sample. Empty: processes are not
+  // sampled.
   std::function<std::vector<int64_t>()> processes;
-  // Also the memory of the processes with shared pages counted in parts. The kernel walks their
-  // page tables for it: about a millisecond per 100 MB.
+  // Also the proportional set size, which divides shared pages among processes. The kernel walks
+  // their page tables for it: about a millisecond per 100 MB.
   bool with_pss = false;
   std::filesystem::path nvml = "libnvidia-ml.so.1";  // empty: GPUs are not watched
-  std::chrono::milliseconds gpu_timeout{500};        // longest wait for them in one sample
+  std::chrono::milliseconds gpu_timeout{500};        // maximum wait in one sample
   std::function<SampleTime()> clock = [] { return std::chrono::steady_clock::now(); };
 };
 
 // Thread: one at a time.
-// Errors: none for what the system says or does not say.
+// Errors: unavailable values are omitted.
 // Cost: docs/system_metrics.md.
 class SystemSampler {
  public:
   explicit SystemSampler(SystemSamplerOptions options = {});
 
-  // Rates and percentages of time are those since the last sample; the first one has none.
+  // Rates and percentages cover the time since the last sample; the first one has none.
   SystemValues sample();
 
-  // Processes in this control group (where there is none: on this machine) that the kernel's
-  // out-of-memory killer ended since this object was made.
+  // Processes in this control group (or on this machine, without one) that the kernel's
+  // out-of-memory killer killed since this object was created.
   int64_t oom_kills() { return memory_.oom_kills(); }
 
-  // What the GPUs of the last sample are called, by index; empty where unknown.
+  // Names of the GPUs of the last sample, by index; empty if unknown.
   const std::vector<std::string>& gpu_names() const { return gpu_names_; }
 
  private:

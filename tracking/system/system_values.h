@@ -1,4 +1,4 @@
-// What a sample of the system consists of. The names and their units: docs/system_metrics.md.
+// A sample of the system. Names and units: docs/system_metrics.md.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@ namespace lockstep::tracking {
 // Metric name, such as "system/memory.percent", and value.
 using SystemValues = std::vector<std::pair<std::string, double>>;
 
-// A value that could not be had is left out.
+// Omits a value that is not available.
 inline void add_if_known(SystemValues& values, const char* name, std::optional<double> value) {
   if (value) values.emplace_back(name, *value);
 }

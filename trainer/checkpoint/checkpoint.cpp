@@ -95,7 +95,7 @@ Json read_manifest(const fs::path& path) {
   const auto json = Json::parse(read_file(path), nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || !json.contains("content") || !json.contains("crc32c") ||
       json["crc32c"] != crc_of(json["content"]))
-    throw environment_error(fmt::format("{}: damaged (its checksum differs)", path.string()));
+    throw environment_error(fmt::format("{}: corrupt (its checksum differs)", path.string()));
   const auto& content = json["content"];
   const auto format = content.value("format", 0);
   if (format < kOldestFormat || format > kFormat)

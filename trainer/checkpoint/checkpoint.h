@@ -71,7 +71,7 @@ void commit_checkpoint(const std::filesystem::path& checkpoints, const Checkpoin
 std::vector<int64_t> list_checkpoints(const std::filesystem::path& checkpoints);
 
 // Reads and verifies a checkpoint. Throws Environment, naming file and tensor, when anything is
-// missing or damaged.
+// missing or corrupt.
 Checkpoint read_checkpoint(const std::filesystem::path& checkpoints, int64_t step);
 
 // Reads the latest valid checkpoint. Adds to `rejected` one line for each later one that is not

@@ -68,7 +68,7 @@ NamedTensors weights_of_index(const std::filesystem::path& path) {
   return tensors;
 }
 
-// A file that the user names is input: a damaged or missing one is Config.
+// A file that the user names is input: a corrupt or missing one is Config.
 NamedTensors weights_in(const std::filesystem::path& path) {
   try {
     return path.string().ends_with(kSafetensorsIndexEnding) ? weights_of_index(path)

@@ -80,7 +80,7 @@ void verify_checksum(const formats::TensorEntry& entry, std::span<const uint8_t>
   const auto expected = checksums.find(entry.name);
   if (expected == checksums.end() ||
       crc32c(file.data() + entry.begin, entry.end - entry.begin) != expected->second)
-    throw environment_error(fmt::format("{}: tensor '{}' is damaged (its checksum differs)",
+    throw environment_error(fmt::format("{}: tensor '{}' is corrupt (its checksum differs)",
                                         path.string(), entry.name));
 }
 

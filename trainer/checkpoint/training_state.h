@@ -30,7 +30,7 @@ Checkpoint live_state(const TrainingState& state);
 Checkpoint capture_state(World& world, const TrainingState& state);
 
 // Collective: rank 0 reads the last good checkpoint and broadcasts it, so that only rank 0 needs to
-// see the files. Returns one line for each checkpoint that was skipped because it is damaged.
+// see the files. Returns one line for each checkpoint that was skipped because it is corrupt.
 // Throws Environment when there are checkpoints but none can be used, Config when the checkpoint
 // does not fit the model or the optimizer. Without any checkpoint, `state` is unchanged. A
 // checkpoint without an average leaves state.average unchanged; an average is ignored if

@@ -29,7 +29,7 @@ constexpr const char* kCheckpointHelp = R"(lockstep ckpt: inspect the checkpoint
   lockstep ckpt list RUN [--dir RUNS] [--json]
         list the checkpoints with epoch, number of ranks, size and evaluation
   lockstep ckpt verify RUN[:STEP] [--dir RUNS] [--json]
-        read every tensor and verify its checksum; exit code 75 if a checkpoint is damaged
+        read every tensor and verify its checksum; exit code 75 if a checkpoint is corrupt
   lockstep ckpt diff RUN[:STEP] RUN[:STEP] [--dir RUNS] [--json]
         compare weights and optimizer state; exit code 0 if bit-identical, 1 otherwise
 
@@ -148,7 +148,7 @@ CommandOutput format_checkpoints(const Json& list, bool as_json,
     if (!problem.is_null()) output.exit_code = static_cast<int>(ErrorKind::Environment);
     output.text += fmt::format(
         "{:>10}  {}\n", checkpoint["step"].get<int64_t>(),
-        problem.is_null() ? text(checkpoint) : "DAMAGED: " + problem.get<std::string>());
+        problem.is_null() ? text(checkpoint) : "CORRUPT: " + problem.get<std::string>());
   }
   if (as_json) output.text = list.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
   return output;

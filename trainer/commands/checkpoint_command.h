@@ -8,9 +8,9 @@
 
 namespace lockstep::trainer {
 
-// `words`: the arguments after `lockstep ckpt`. Exit code of verify: 75 if a checkpoint is damaged;
+// `words`: the arguments after `lockstep ckpt`. Exit code of verify: 75 if a checkpoint is corrupt;
 // of diff: 1 if the checkpoints differ. Throws Config for invalid arguments and for runs and
-// checkpoints that do not exist; Environment if diff is given a damaged one.
+// checkpoints that do not exist; Environment if diff is given a corrupt one.
 CommandOutput checkpoint_command(const std::vector<std::string>& words);
 
 }  // namespace lockstep::trainer

@@ -79,7 +79,7 @@ void MetricsReporter::add_loading_to(NamedValues& values) {
                       static_cast<double>(loading.ready) / static_cast<double>(loading.batches));
   if (max_bad_samples_ == 0) return;
   for (const auto& [name, bad] : {std::pair{"data.train", &bad_train_}, {"data.eval", &bad_eval_}})
-    for (const auto& line : bad->take_news()) warn(fmt::format("{}: {}", name, line));
+    for (const auto& line : bad->take_warnings()) warn(fmt::format("{}: {}", name, line));
   const auto own = static_cast<double>(bad_train_.count() + bad_eval_.count());
   const auto all = distributed::merge_counters(world_, {{"bad_samples", {own, 1}}});
   values.emplace_back("data/bad_samples", all.at("bad_samples").sum);

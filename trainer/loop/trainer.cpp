@@ -1,7 +1,6 @@
 #include "trainer/loop/trainer.h"
 
 #include <ATen/ATen.h>
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
@@ -19,15 +18,6 @@
 namespace lockstep::trainer {
 namespace {
 
-std::shared_ptr<Model> place_model(const TrainerParts& parts) {
-  const auto& model = parts.run.model;
-  model->to(parts.world.device());
-  model->train();
-  // From here on ranks draw different random numbers (dropout), each reproducibly.
-  at::manual_seed(static_cast<uint64_t>(parts.run.config.run.seed + 1 + parts.world.rank()));
-  return model;
-}
-
 SavingOptions saving_options(const TrainerParts& parts) {
   const auto& config = parts.run.config.checkpoint;
   return {.checkpoints = tracking::checkpoints_path(parts.run_dir),
@@ -39,18 +29,7 @@ SavingOptions saving_options(const TrainerParts& parts) {
 }  // namespace
 
 std::unique_ptr<Trainer> Trainer::create(const TrainerParts& parts) {
-  return std::unique_ptr<Trainer>(new Trainer(parts, share_model(parts)));
-}
-
-Trainer::SharedModel Trainer::share_model(const TrainerParts& parts) {
-  const auto& config = parts.run.config;
-  auto model = place_model(parts);
-  auto parameters = trainable_parameters(*model);
-  auto optimizer =
-      OptimizerShard::create(parts.world, parameters, config.distributed.shard,
-                             [&](const auto& tensors) { return config.optimizer.build(tensors); });
-  auto parallel = DataParallel::create(parts.world, *model, config.distributed.data_parallel);
-  return {std::move(model), std::move(parameters), std::move(optimizer), std::move(parallel)};
+  return std::unique_ptr<Trainer>(new Trainer(parts, share_model(parts.world, parts.run)));
 }
 
 Trainer::Trainer(const TrainerParts& parts, SharedModel shared)

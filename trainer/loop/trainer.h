@@ -21,6 +21,7 @@
 #include "trainer/loop/evaluation_media.h"
 #include "trainer/loop/graphed_passes.h"
 #include "trainer/loop/metrics_reporter.h"
+#include "trainer/loop/shared_model.h"
 #include "trainer/loop/step_batches.h"
 #include "trainer/loop/step_times.h"
 #include "trainer/loop/stop_controller.h"
@@ -64,14 +65,6 @@ class Trainer {
   int64_t total_steps() const { return length_.total_steps; }
 
  private:
-  // What all ranks have in common, set up by a collective call.
-  struct SharedModel {
-    std::shared_ptr<Model> model;
-    NamedTensors parameters;
-    OptimizerShard optimizer;
-    std::unique_ptr<DataParallel> parallel;
-  };
-  static SharedModel share_model(const TrainerParts& parts);
   Trainer(const TrainerParts& parts, SharedModel shared);
 
   HookContext& context();

@@ -35,23 +35,23 @@ TrackingConfig recorder_config() {
   return config;
 }
 
-AgentOptions options_for(const std::filesystem::path& run, int expected_logs, int starter_fd = -1) {
+AgentOptions options_for(const std::filesystem::path& run, int expected_logs, int parent_fd = -1) {
   return {.run_dir = run,
           .expected_logs = expected_logs,
-          .starter_fd = starter_fd,
+          .parent_fd = parent_fd,
           .config = recorder_config(),
           .environment = [](const std::string&) { return std::nullopt; }};
 }
 
-// The id of a process that has ended.
-int64_t gone_process() {
+// Returns the id of a process that has exited.
+int64_t exited_process() {
   const auto pid = ::fork();
   if (pid == 0) ::_exit(0);
   ::waitpid(pid, nullptr, 0);
   return pid;
 }
 
-// A job of several ranks whose logs are closed, finished or without an end.
+// Creates a job of several ranks with closed logs, finished or without an end.
 std::filesystem::path make_job(const TemporaryDirectory& dir, int world_size, bool finished = true,
                                const std::string& id = "job") {
   Recorder::shared().reset();
@@ -71,8 +71,7 @@ std::filesystem::path make_job(const TemporaryDirectory& dir, int world_size, bo
 
 }  // namespace
 
-TEST_CASE(
-    "agent: every entry of a finished job is delivered, with its end and the node's metrics") {
+TEST_CASE("agent: delivers every entry of a finished job, with its end and the node's metrics") {
   const TemporaryDirectory dir;
   const auto run = make_job(dir, 3);
   const auto report = run_agent(options_for(run, 3));
@@ -90,7 +89,7 @@ TEST_CASE(
   CHECK(read_sink_status(run, 0).at(0).complete);
 }
 
-TEST_CASE("agent: one that takes over raises no alert a second time") {
+TEST_CASE("agent: an agent that takes over does not repeat alerts") {
   const TemporaryDirectory dir;
   const auto run = make_job(dir, 1, true, "nan");
   for (int agent = 0; agent < 3; ++agent) {
@@ -105,7 +104,7 @@ TEST_CASE("agent: one that takes over raises no alert a second time") {
   CHECK(read_event_log(node_log_path(run, 0)).alerts.size() == 1);
 }
 
-TEST_CASE("agent: waits for the process that started it, and for the logs to be closed") {
+TEST_CASE("agent: waits for its parent, and for the logs to be closed") {
   const TemporaryDirectory dir;
   const auto run = make_job(dir, 1);
   int ends[2];
@@ -120,7 +119,7 @@ TEST_CASE("agent: waits for the process that started it, and for the logs to be 
   log_loss(*log, 2, 7);
   CHECK(agent.wait_for(500ms) == std::future_status::timeout);
   ::close(ends[1]);
-  CHECK(agent.wait_for(500ms) == std::future_status::timeout);  // the log has a writer still
+  CHECK(agent.wait_for(500ms) == std::future_status::timeout);  // the log still has a writer
   log_loss(*log, 3, 8);
   log->end({.state = RunState::Finished});
   log->close();
@@ -132,7 +131,7 @@ TEST_CASE("agent: waits for the process that started it, and for the logs to be 
   ::close(ends[0]);
 }
 
-TEST_CASE("agent: a log whose writer is gone without a word makes the run killed") {
+TEST_CASE("agent: a run whose log has no end and no writer is recorded as killed") {
   const TemporaryDirectory dir;
   const auto run = make_job(dir, 1, false);
   run_agent(options_for(run, 1));
@@ -140,13 +139,13 @@ TEST_CASE("agent: a log whose writer is gone without a word makes the run killed
   REQUIRE(end);
   CHECK(end->state == RunState::Killed);
   CHECK(end->rank == 0);
-  CHECK(end->exit_code == 75);  // as a launcher tells it
+  CHECK(end->exit_code == 75);  // as a launcher reports it
   CHECK(end->signal == 9);
   CHECK(end->reason.find("exited without reporting") != std::string::npos);
   CHECK(Recorder::shared().entry("job-rank-0").end.state == RunState::Killed);
 }
 
-TEST_CASE("agent: without a launcher, a rank that does not log and left no word was killed") {
+TEST_CASE("agent: without a launcher, a rank that neither logs nor reports is recorded as killed") {
   const TemporaryDirectory dir;
   const auto run = make_job(dir, 1, false);
   EventLogWriter log(event_log_path(run, 0));
@@ -154,30 +153,30 @@ TEST_CASE("agent: without a launcher, a rank that does not log and left no word 
   log.end({.state = RunState::Failed, .exit_code = 75, .rank = 0});
   log.close();
   auto options = options_for(run, 1);
-  options.pids = {gone_process(), gone_process()};
+  options.pids = {exited_process(), exited_process()};
   const EndFact lost_peer{.end = {RunState::Failed, 75, {}, 0, "lost a peer"},
                           .is_consequence = true};
-  SECTION("it is the only one without a word") {
+  SECTION("it is the only rank that did not report") {
     record_end(run, lost_peer);
     run_agent(options);
     CHECK(read_run_end(run)->state == RunState::Killed);
     CHECK(read_run_end(run)->signal == 9);
     CHECK(read_run_end(run)->rank == 1);
   }
-  SECTION("it told that it failed") {
+  SECTION("it reported a failure") {
     record_end(run, lost_peer);
-    record_end(run, {.number = 1, .end = {RunState::Failed, 78, {}, 1, "of its own"}});
+    record_end(run, {.number = 1, .end = {RunState::Failed, 78, {}, 1, "its own failure"}});
     run_agent(options);
     CHECK(read_run_end(run)->exit_code == 78);
   }
-  SECTION("no rank says that it lost another") {
-    record_end(run, {.end = {RunState::Failed, 70, {}, 0, "of its own"}});
+  SECTION("no rank reports a lost peer") {
+    record_end(run, {.end = {RunState::Failed, 70, {}, 0, "its own failure"}});
     run_agent(options);
     CHECK(read_run_end(run)->exit_code == 70);
   }
 }
 
-TEST_CASE("agent: what the launcher wrote about the end holds") {
+TEST_CASE("agent: the end that the launcher recorded takes precedence") {
   const TemporaryDirectory dir;
   const auto run = make_job(dir, 2, false);
   record_end(run, {.by = Witness::Launcher,
@@ -189,7 +188,7 @@ TEST_CASE("agent: what the launcher wrote about the end holds") {
   CHECK(end.rank == 1);
 }
 
-TEST_CASE("agent: where a launcher lives, a rank's own word on the end is not the last") {
+TEST_CASE("agent: while the launcher is alive, the report of a rank is not final") {
   const TemporaryDirectory dir;
   const auto run = make_job(dir, 2, false);
   record_end(run, {.end = {.state = RunState::Failed, .exit_code = 75, .rank = 0}});
@@ -205,19 +204,19 @@ TEST_CASE("agent: where a launcher lives, a rank's own word on the end is not th
   CHECK(end.rank == 1);
 }
 
-TEST_CASE("agent: a sink that refuses is told with the reason, and sync completes it later") {
+TEST_CASE("agent: reports why a sink rejected its records") {
   const TemporaryDirectory dir;
   const auto run = make_job(dir, 2, true, "refused");
-  Recorder::shared().flush_with([] { throw config_error("the server refuses the token"); });
+  Recorder::shared().flush_with([] { throw config_error("the server rejected the token"); });
   const auto report = run_agent(options_for(run, 2));
   CHECK_FALSE(report.complete);
   REQUIRE(report.sinks.size() == 1);
   CHECK(report.sinks[0].gave_up);
-  CHECK(describe_incomplete(read_sink_status(run, 0)).find("the server refuses the token") !=
+  CHECK(describe_incomplete(read_sink_status(run, 0)).find("the server rejected the token") !=
         std::string::npos);
 }
 
-TEST_CASE("agent: a sink that is down is tried until the upload timeout, and sync completes it") {
+TEST_CASE("agent: retries a sink that is down until the upload timeout") {
   const TemporaryDirectory dir;
   const auto run = make_job(dir, 2, true, "down");
   {
@@ -230,7 +229,7 @@ TEST_CASE("agent: a sink that is down is tried until the upload timeout, and syn
   }
 }
 
-TEST_CASE("sync: sends a run again and again without doubles, and a sink that is added later") {
+TEST_CASE("sync: repeated syncs of a run deliver no duplicates") {
   const TemporaryDirectory dir;
   const auto run = make_job(dir, 2);
   SyncOptions options{.run_dir = run,
@@ -251,7 +250,7 @@ TEST_CASE("sync: sends a run again and again without doubles, and a sink that is
   }
 }
 
-TEST_CASE("sync: a run that goes on is left to its agent") {
+TEST_CASE("sync: rejects a run that is still running") {
   const TemporaryDirectory dir;
   const auto run = make_job(dir, 1, false);
   const EventLogWriter log(event_log_path(run, 0));

@@ -29,7 +29,7 @@ using Lines = std::vector<std::string>;
 
 }  // namespace
 
-TEST_CASE("console watch: whole lines, as they are added, with their rank and stream") {
+TEST_CASE("console watch: reports whole lines as they are appended, with rank and stream") {
   const TemporaryDirectory dir;
   ConsoleWatch watch(dir.path(), {});
   CHECK(lines_of(watch).empty());
@@ -44,7 +44,7 @@ TEST_CASE("console watch: whole lines, as they are added, with their rank and st
   CHECK(lines_of(watch, true).empty());
 }
 
-TEST_CASE("console watch: begun again it gives what the one before did not") {
+TEST_CASE("console watch: a new watch skips lines that an earlier one reported") {
   const TemporaryDirectory dir;
   append(dir / "attempt_0/0/stdout.log", "a\nb\n");
   append(dir / "attempt_1/0/stdout.log", "c\n");
@@ -52,7 +52,7 @@ TEST_CASE("console watch: begun again it gives what the one before did not") {
   CHECK(lines_of(watch) == Lines{"8 out c"});
 }
 
-TEST_CASE("console watch: a line without an end is cut, and much output is read in pieces") {
+TEST_CASE("console watch: truncates long lines, and reads large output in chunks") {
   const TemporaryDirectory dir;
   append(dir / "attempt_0/0/stdout.log", std::string(3u << 20, 'x') + "\n");
   std::string many;

@@ -12,14 +12,14 @@ using namespace lockstep;
 using namespace lockstep::tracking;
 
 namespace lockstep::tracking {
-REGISTER_SINK("recorder", RecorderSink, "keeps records in memory, for a test");
+REGISTER_SINK("recorder", RecorderSink, "stores records in memory, for tests");
 }
 
 namespace {
 
 const RunEnd kFinished = {.state = RunState::Finished};
 
-// A run directory with the open log of one rank, and a feed of the recorder sink.
+// A run directory with the open log of one rank, and feeds of the recorder sink.
 struct OneRank {
   OneRank() {
     Recorder::shared().reset();
@@ -47,13 +47,13 @@ struct OneRank {
   std::optional<EventLogWriter> log;
 };
 
-// By all read calls of this process, wherever the bytes came from.
+// Bytes read by this process, from any file.
 int64_t bytes_read() {
   std::ifstream file("/proc/self/io");
   std::string name;
   int64_t bytes = 0;
   file >> name >> bytes;
-  if (name != "rchar:") throw std::runtime_error("/proc/self/io has another form");
+  if (name != "rchar:") throw std::runtime_error("unexpected format of /proc/self/io");
   return bytes;
 }
 
@@ -67,7 +67,7 @@ std::vector<std::string> losses(int64_t first, int64_t last) {
 
 }  // namespace
 
-TEST_CASE("feed: a run's records and its end arrive once, and again nothing") {
+TEST_CASE("feed: delivers the records and the end of a run exactly once") {
   OneRank rank;
   for (int step = 1; step <= 3; ++step) log_loss(*rank.log, step, 1);
   auto feed = rank.feed();
@@ -86,7 +86,7 @@ TEST_CASE("feed: a run's records and its end arrive once, and again nothing") {
   CHECK(Recorder::shared().entry("job").num_starts == 1);
 }
 
-TEST_CASE("feed: a run that is over is not ended again by a feeder that learns of its end later") {
+TEST_CASE("feed: a new feed does not deliver the end of a finished run again") {
   OneRank rank;
   log_loss(*rank.log, 1, 1);
   rank.feed()->pump(kFinished);
@@ -103,7 +103,7 @@ TEST_CASE("feed: a run that is over is not ended again by a feeder that learns o
   CHECK(Recorder::shared().entry("job").num_ends == 2);
 }
 
-TEST_CASE("feed: a sink that fails at any record gets everything once in the end") {
+TEST_CASE("feed: a sink that fails at any record still receives each record once") {
   OneRank rank;
   for (int step = 1; step <= 20; ++step) log_loss(*rank.log, step, 1);
   auto feed = rank.feed();
@@ -118,7 +118,7 @@ TEST_CASE("feed: a sink that fails at any record gets everything once in the end
   CHECK(rank.delivered() == losses(1, 20));
 }
 
-TEST_CASE("feed: a feeder that dies behind any flush leaves nothing out and nothing twice") {
+TEST_CASE("feed: a feed that dies after any flush loses and duplicates nothing") {
   OneRank rank;
   for (int step = 1; step <= 30; ++step) {
     log_loss(*rank.log, step, 1);
@@ -126,13 +126,13 @@ TEST_CASE("feed: a feeder that dies behind any flush leaves nothing out and noth
     if (step % 3 == 0)
       feed->pump(kFinished);  // flushes
     else
-      feed->pump(std::nullopt);  // reads, and is gone before the flush
+      feed->pump(std::nullopt);  // reads, and dies before the flush
   }
   rank.feed()->pump(kFinished);
   CHECK(rank.delivered() == losses(1, 30));
 }
 
-TEST_CASE("feed: a second feeder of the same entry waits") {
+TEST_CASE("feed: a second feed of the same entry waits") {
   OneRank rank;
   log_loss(*rank.log, 1, 1);
   auto first = rank.feed(), second = rank.feed();
@@ -143,7 +143,7 @@ TEST_CASE("feed: a second feeder of the same entry waits") {
   CHECK(rank.delivered() == losses(1, 1));
 }
 
-TEST_CASE("feed: a resumed run begins a new sink object with the state of the old one") {
+TEST_CASE("feed: a resumed run creates a new sink object with the state of the old one") {
   OneRank rank;
   for (int step = 1; step <= 3; ++step) log_loss(*rank.log, step, 1);
   auto feed = rank.feed();
@@ -155,7 +155,7 @@ TEST_CASE("feed: a resumed run begins a new sink object with the state of the ol
   rank.log->config({{"lr", 0.1}});
   rank.log->rewind(2);
   log_loss(*rank.log, 3, 1);
-  CHECK(feed->pump(kFinished) == FeedState::More);  // the new process comes with a new sink
+  CHECK(feed->pump(kFinished) == FeedState::More);  // the new process gets a new sink object
   CHECK(feed->pump(kFinished) == FeedState::Done);
   const auto entry = Recorder::shared().entry("job");
   CHECK(entry.num_starts == 2);
@@ -164,7 +164,7 @@ TEST_CASE("feed: a resumed run begins a new sink object with the state of the ol
         std::vector<std::string>{loss(1), loss(2), loss(3), "rewind 2", loss(3)});
 }
 
-TEST_CASE("feed: fed late, a resumed run has each step once") {
+TEST_CASE("feed: a resumed run that is delivered late has each step once") {
   OneRank rank;
   for (int step = 1; step <= 5; ++step) log_loss(*rank.log, step, 2);
   rank.log->rewind(2);
@@ -175,9 +175,7 @@ TEST_CASE("feed: fed late, a resumed run has each step once") {
                                                      loss(4)});
 }
 
-TEST_CASE(
-    "feed: system metrics of the node come with the entry, those of other nodes say whose they "
-    "are") {
+TEST_CASE("feed: system metrics of other nodes are labeled with the node") {
   OneRank rank;
   for (const int node : {0, 1}) {
     EventLogWriter log(node_log_path(rank.run, node));
@@ -192,7 +190,7 @@ TEST_CASE(
                                                      "0 system/node-1/cpu_percent 50.000000"});
 }
 
-TEST_CASE("feed: in a shared run every metric has its rank") {
+TEST_CASE("feed: in a shared run every metric is labeled with its rank") {
   OneRank rank;
   log_loss(*rank.log, 1, 1);
   {
@@ -214,7 +212,7 @@ TEST_CASE("feed: in a shared run every metric has its rank") {
         std::vector<std::string>{"1 train/loss/rank-0 1.000000", "1 train/loss/rank-3 1.000000"});
 }
 
-TEST_CASE("feed: while a sink fails, and while nothing is new, the log is not read again") {
+TEST_CASE("feed: does not read the log again while a sink fails or nothing is new") {
   OneRank rank;
   for (int step = 1; step <= 50'000; ++step) log_loss(*rank.log, step, 1);
   auto feed = rank.feed();
@@ -225,16 +223,16 @@ TEST_CASE("feed: while a sink fails, and while nothing is new, the log is not re
   Recorder::shared().on_flush = [] { throw environment_error("the server is gone"); };
   const auto before = bytes_read();
   for (int i = 0; i < 20; ++i) CHECK_THROWS(feed->pump(kFinished));
-  CHECK(bytes_read() - before < 2'000'000);  // the log has more than that, and was read 20 times
+  CHECK(bytes_read() - before < 2'000'000);  // less than one pass over the log
   Recorder::shared().on_flush = nullptr;
   CHECK(feed->pump(kFinished) == FeedState::Done);
   CHECK(rank.delivered() == losses(1, 50'001));
-  const auto at_rest = bytes_read();
+  const auto when_idle = bytes_read();
   for (int i = 0; i < 1000; ++i) CHECK(feed->pump(std::nullopt) == FeedState::Waiting);
-  CHECK(bytes_read() - at_rest < 100'000);
+  CHECK(bytes_read() - when_idle < 100'000);
 }
 
-TEST_CASE("feed: what one destination has says nothing about another") {
+TEST_CASE("feed: positions of destinations are independent") {
   OneRank rank;
   for (int step = 1; step <= 3; ++step) log_loss(*rank.log, step, 1);
   const auto send = [&](const std::string& place) {
@@ -253,24 +251,24 @@ TEST_CASE("feed: what one destination has says nothing about another") {
   CHECK(Recorder::shared().entry("job at a").delivered == losses(1, 3));
 }
 
-TEST_CASE("feed: what was delivered and is gone is delivered again") {
+TEST_CASE("feed: delivers records again if the sink has lost them") {
   OneRank rank;
   for (int step = 1; step <= 3; ++step) log_loss(*rank.log, step, 1);
   rank.feed()->pump(kFinished);
-  Recorder::shared().entries["job"] = {.is_gone = true};
+  Recorder::shared().entries["job"] = {.is_deleted = true};
   CHECK(rank.feed()->pump(kFinished) == FeedState::Done);
   CHECK(rank.delivered() == losses(1, 3));
 }
 
-TEST_CASE("feed: a damaged position is named with what to do") {
+TEST_CASE("feed: reports a corrupt position file and how to fix it") {
   OneRank rank;
   rank.feed()->pump(kFinished);
   write_file_durably(rank.run / "sinks/recorder/job/position.json", "{\"positions\": 3");
   CHECK_THROWS_WITH(rank.feed()->pump(kFinished),
-                    Catch::Contains("position.json is damaged: remove"));
+                    Catch::Contains("position.json is corrupt: remove"));
 }
 
-TEST_CASE("feed: a log of many files is one run to its sink, also for a feeder that begins again") {
+TEST_CASE("feed: a log of many segments is one run to its sink, also for a new feed") {
   OneRank rank;
   int step = 0;
   for (int process = 1; process <= 3; ++process) {
@@ -280,7 +278,7 @@ TEST_CASE("feed: a log of many files is one run to its sink, also for a feeder t
     rank.log->config({{"lr", 0.1}});
     for (const int last = step + 40; step < last;) {
       log_loss(*rank.log, ++step, 1);
-      if (step % 7 == 0) rank.feed()->pump(kFinished);  // a new feeder, which flushes
+      if (step % 7 == 0) rank.feed()->pump(kFinished);  // a new feed, which flushes
     }
   }
   CHECK(std::filesystem::exists(rank.run / "events/rank-00000.9.lsev"));
@@ -288,7 +286,7 @@ TEST_CASE("feed: a log of many files is one run to its sink, also for a feeder t
   while (feed->pump(kFinished) != FeedState::Done) continue;
   CHECK(rank.delivered() == losses(1, 120));
   const auto num_starts = Recorder::shared().entry("job").num_starts;
-  rank.log->text({.line = std::string(1000, 'x')});  // has a file for itself
+  rank.log->text({.line = std::string(1000, 'x')});  // has its own segment
   CHECK(feed->pump(kFinished) == FeedState::Done);
   CHECK(Recorder::shared().entry("job").num_starts == num_starts);
 }

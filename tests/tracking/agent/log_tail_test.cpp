@@ -25,7 +25,7 @@ size_t count_records(LogTail& tail) {
 
 }  // namespace
 
-TEST_CASE("log tail: every kind of record comes as it was written") {
+TEST_CASE("log tail: every kind of record reads back as written") {
   const TemporaryDirectory dir;
   write_sample_log(dir / "log");
   LogTail tail(dir / "log");
@@ -34,7 +34,7 @@ TEST_CASE("log tail: every kind of record comes as it was written") {
   const auto find = [&]<class T>(const T*) -> T {
     for (const auto& record : records)
       if (const auto* found = std::get_if<T>(&record)) return *found;
-    FAIL("not there");
+    FAIL("record not found");
     return {};
   };
   CHECK(tail.identity()->id == "mnist-1");
@@ -84,7 +84,7 @@ TEST_CASE("log tail: follows a log that does not exist yet and grows") {
   CHECK(tail.backlog() == 0);
 }
 
-TEST_CASE("log tail: begins again behind any record, with the names declared before it") {
+TEST_CASE("log tail: starts after any record, with the names declared before it") {
   const TemporaryDirectory dir;
   write_sample_log(dir / "log");
   LogTail whole(dir / "log");
@@ -98,8 +98,7 @@ TEST_CASE("log tail: begins again behind any record, with the names declared bef
   }
 }
 
-TEST_CASE(
-    "log tail: a log cut anywhere ends at the frame before the cut, and goes on when it is whole") {
+TEST_CASE("log tail: a log truncated anywhere ends at the last complete frame") {
   const TemporaryDirectory dir;
   write_sample_log(dir / "whole");
   const auto bytes = read_file(dir / "whole");
@@ -114,7 +113,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("log tail: values that a rewind takes back are passed over where it is known in time") {
+TEST_CASE("log tail: skips values that a rewind discards, if the rewind is known in time") {
   const TemporaryDirectory dir;
   EventLogWriter log(dir / "log");
   log.identity(sample_info());
@@ -133,7 +132,7 @@ TEST_CASE("log tail: values that a rewind takes back are passed over where it is
   CHECK(steps_of(later) == std::vector<int64_t>{1, 2, 3, 4, 5});
 }
 
-TEST_CASE("log tail: goes back to any record that was settled, over segments and rewinds") {
+TEST_CASE("log tail: returns to any kept record, across segments and rewinds") {
   const TemporaryDirectory dir;
   EventLogWriter log(dir / "log", 600);
   log.identity(sample_info());
@@ -153,18 +152,18 @@ TEST_CASE("log tail: goes back to any record that was settled, over segments and
   REQUIRE(std::filesystem::exists(dir / "log.3"));
   LogTail reference(dir / "log");
   const auto num_records = count_records(reference);
-  for (size_t settled = 0; settled <= num_records; ++settled) {
+  for (size_t kept = 0; kept <= num_records; ++kept) {
     LogTail tail(dir / "log");
-    for (size_t i = 0; i < settled; ++i) tail.next();
+    for (size_t i = 0; i < kept; ++i) tail.next();
     const auto keys = tail.keys();
     const auto offset = tail.offset();
     const auto config = tail.config();
     const auto pid = tail.identity() ? tail.identity()->pid : 0;
-    tail.keep();
+    tail.commit();
     for (int again = 0; again < 2; ++again) {
-      REQUIRE(count_records(tail) == num_records - settled);
+      REQUIRE(count_records(tail) == num_records - kept);
       CHECK(tail.identity()->pid == 99);
-      tail.go_back();
+      tail.roll_back();
       CHECK(tail.keys() == keys);
       CHECK(tail.offset() == offset);
       CHECK(tail.config() == config);
@@ -173,7 +172,7 @@ TEST_CASE("log tail: goes back to any record that was settled, over segments and
   }
 }
 
-TEST_CASE("log tail: records larger than what is read at once") {
+TEST_CASE("log tail: records larger than the read size") {
   const TemporaryDirectory dir;
   EventLogWriter log(dir / "log");
   LogTail tail(dir / "log");
@@ -187,9 +186,9 @@ TEST_CASE("log tail: records larger than what is read at once") {
   }
 }
 
-TEST_CASE("log tail: another kind of file is refused") {
+TEST_CASE("log tail: rejects other files") {
   const TemporaryDirectory dir;
   write_file_durably(dir / "log", "something else altogether");
   LogTail tail(dir / "log");
-  CHECK_THROWS_WITH(tail.next(), Catch::Contains("is no event log of version 1"));
+  CHECK_THROWS_WITH(tail.next(), Catch::Contains("is not an event log of version 1"));
 }

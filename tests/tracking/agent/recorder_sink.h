@@ -1,4 +1,4 @@
-// A sink that keeps what it was given in memory, as a server would, and fails on demand.
+// A sink that stores its records in memory, as a server would, and fails on demand.
 #pragma once
 
 #include <functional>
@@ -18,14 +18,14 @@ struct RecordedEntry {
   std::vector<std::string> delivered;  // flushed, in order
   RunInfo info;
   RunEnd end;
-  bool is_gone = false;  // somebody deleted it
+  bool is_deleted = false;
 };
 
-// What all recorder sinks of the process share.
+// State shared by all recorder sinks of the process.
 struct Recorder {
   std::mutex mutex;
-  std::map<std::string, RecordedEntry> entries;  // by entry id, with a place "id at place"
-  std::function<void(int64_t step)> on_row;      // may throw, in place of a failing server
+  std::map<std::string, RecordedEntry> entries;  // by entry id; with a place, "id at place"
+  std::function<void(int64_t step)> on_row;      // may throw, to simulate a failing server
   std::function<void()> on_flush;
 
   static Recorder& shared() {
@@ -38,7 +38,7 @@ struct Recorder {
     on_row = nullptr;
     on_flush = nullptr;
   }
-  // For sinks in threads of an agent, which may outlive their test.
+  // For sinks on threads of an agent, which may outlive their test.
   void flush_with(std::function<void()> function) {
     const std::lock_guard lock(mutex);
     on_flush = std::move(function);
@@ -62,7 +62,7 @@ struct RecorderConfig {
 };
 template <class V>
 void fields(V& v, RecorderConfig& c) {
-  v("place", c.place, "where the records go");
+  v("place", c.place, "destination of the records");
 }
 
 class RecorderSink final : public Sink {
@@ -74,7 +74,7 @@ class RecorderSink final : public Sink {
 
   Json destination() const override { return place_ ? Json(*place_) : Json(nullptr); }
   bool has_delivered(const RunInfo& info) const override {
-    return !Recorder::shared().entry(name_of(info)).is_gone;
+    return !Recorder::shared().entry(name_of(info)).is_deleted;
   }
 
   void run_started(const RunInfo& info, const Json&) override {
@@ -83,23 +83,23 @@ class RecorderSink final : public Sink {
     auto& entry = Recorder::shared().entries[id_];
     entry.info = info;
     ++entry.num_starts;
-    entry.delivered.resize(committed_);  // as a file that is cut to the length noted
+    entry.delivered.resize(committed_);  // like a file truncated to its recorded length
   }
   void scalars(const ScalarRow& row) override {
     if (const auto on_row = Recorder::shared().row_function()) on_row(row.step);
     for (const auto& metric : row.values)
-      give(std::to_string(row.step) + " " + std::string(metric.name) + " " +
-           std::to_string(metric.value));
+      add(std::to_string(row.step) + " " + std::string(metric.name) + " " +
+          std::to_string(metric.value));
   }
-  void text(const TextLine& text) override { give("text " + text.line); }
-  void alert(const Alert& alert) override { give("alert " + alert.title); }
-  void rewind(int64_t step) override { give("rewind " + std::to_string(step)); }
+  void text(const TextLine& text) override { add("text " + text.line); }
+  void alert(const Alert& alert) override { add("alert " + alert.title); }
+  void rewind(int64_t step) override { add("rewind " + std::to_string(step)); }
   Json flush() override {
     if (const auto on_flush = Recorder::shared().flush_function()) on_flush();
     const std::lock_guard lock(Recorder::shared().mutex);
     auto& entry = Recorder::shared().entries[id_];
-    entry.delivered.insert(entry.delivered.end(), given_.begin(), given_.end());
-    given_.clear();
+    entry.delivered.insert(entry.delivered.end(), pending_.begin(), pending_.end());
+    pending_.clear();
     committed_ = entry.delivered.size();
     return committed_;
   }
@@ -113,12 +113,12 @@ class RecorderSink final : public Sink {
   std::string name_of(const RunInfo& info) const {
     return place_ ? info.id + " at " + *place_ : info.id;
   }
-  void give(std::string text) { given_.push_back(std::move(text)); }
+  void add(std::string text) { pending_.push_back(std::move(text)); }
 
   std::optional<std::string> place_;
   std::string id_;
   size_t committed_;
-  std::vector<std::string> given_;
+  std::vector<std::string> pending_;
 };
 
 }  // namespace lockstep::tracking

@@ -11,7 +11,7 @@
 using namespace lockstep;
 using namespace lockstep::tracking;
 
-TEST_CASE("histogram: every finite value is in one bin") {
+TEST_CASE("histogram: every finite value falls into one bin") {
   const std::vector<float> values = {-1, 0, 0.5F, 1, 1, NAN, INFINITY};
   const auto histogram = make_histogram("w", 3, values, 4);
   CHECK(histogram.edges == std::vector<double>{-1, -0.5, 0, 0.5, 1});
@@ -20,7 +20,7 @@ TEST_CASE("histogram: every finite value is in one bin") {
   CHECK(make_histogram("w", 0, std::vector<float>{NAN}).counts == std::vector<double>{0});
 }
 
-TEST_CASE("png: what is written reads back pixel by pixel") {
+TEST_CASE("png: an encoded image decodes to the same pixels") {
   for (const int channels : {1, 3, 4}) {
     std::vector<uint8_t> pixels(static_cast<size_t>(5 * 3 * channels));
     std::iota(pixels.begin(), pixels.end(), uint8_t{1});

@@ -27,7 +27,7 @@ std::string error_of(const std::string& yaml) {
 
 }  // namespace
 
-TEST_CASE("alerts: what the run file says") {
+TEST_CASE("alerts: reads the run file section") {
   const auto config = read_alerts(
       "nan: false\nloss_spike: 4\nstall: null\nslow_rank: 0\nlost_rank: false\ndisk_percent: 80\n"
       "repeat_after: 1 h\nconditions:\n  - train/loss > 5 for 3 values\n  - '*/loss < 0'\n");
@@ -43,7 +43,7 @@ TEST_CASE("alerts: what the run file says") {
   CHECK(config.conditions[1].metric == "*/loss");
 }
 
-TEST_CASE("alerts: defaults, which are read back as they are dumped") {
+TEST_CASE("alerts: dumped defaults read back unchanged") {
   auto config = read_alerts("{conditions: ['a > 1 after 5 steps']}");
   CHECK(config.nan);
   CHECK(config.stall->text() == "10 min");
@@ -52,18 +52,18 @@ TEST_CASE("alerts: defaults, which are read back as they are dumped") {
   CHECK(yaml.find("a > 1 after 5 steps") != std::string::npos);
 }
 
-TEST_CASE("alerts: bad input says where and what is valid") {
+TEST_CASE("alerts: errors name the place and the valid values") {
   CHECK(error_of("conditions:\n  - a > 1\n  - train/loss => 5\n") ==
         "config: run.yaml:3: tracking.alerts.conditions[1]: column 12 of the condition: expected "
         "one of < <= > >= == !=, got '=> 5'");
   CHECK(error_of("conditions: ['a >']") ==
         "config: run.yaml:1: tracking.alerts.conditions[0]: column 4 of the condition: expected a "
-        "number, got its end");
+        "number, got the end");
   CHECK(error_of("conditions: [[1]]").find("expected a condition such as") != std::string::npos);
   CHECK(error_of("loss_spike: 0.5") ==
-        "config: tracking.alerts.loss_spike: expected a factor above 1, or 0 for none, got 0.5");
+        "config: tracking.alerts.loss_spike: expected a factor above 1, or 0 to disable, got 0.5");
   CHECK(error_of("slow_rank: 1") ==
-        "config: tracking.alerts.slow_rank: expected a factor above 1, or 0 for none, got 1");
+        "config: tracking.alerts.slow_rank: expected a factor above 1, or 0 to disable, got 1");
   CHECK(error_of("disk_percent: 101").find("tracking.alerts.disk_percent") != std::string::npos);
   CHECK(error_of("stall: never").find("a duration such as") != std::string::npos);
   CHECK(error_of("stal: 5 min").find("did you mean 'stall'?") != std::string::npos);

@@ -16,7 +16,7 @@ constexpr double kNoon = 1'800'000'000;
 
 using Titles = std::vector<std::string>;
 
-// Rules, with the clock and the ranks that they are told.
+// Rules with a simulated clock and rank states.
 class Watched {
  public:
   explicit Watched(AlertConfig config = {}) : config_(config), rules_(config) { tick(0); }
@@ -25,12 +25,12 @@ class Watched {
     const Metric values[] = {{metric, value}};
     return keep(rules_.scalars({.step = step, .time = now, .values = values}, rank));
   }
-  // The clock goes on by `seconds`, and there is a tick.
+  // Advances the clock by `seconds` and ticks once.
   Titles tick(double seconds) {
     now += seconds;
     return keep(rules_.tick(now, ranks));
   }
-  // So many ticks, a second from each other.
+  // Ticks `count` times, one second apart.
   Titles ticks(int count) {
     Titles titles;
     for (int i = 0; i < count; ++i)
@@ -42,7 +42,7 @@ class Watched {
   std::vector<RankState> ranks;
   Alert last;
 
-  // Another process goes on, `passed_s` later.
+  // Another process takes over, `passed_s` later.
   void replace(double passed_s) {
     const auto causes = rules_.causes();
     rules_ = AlertRules(config_);
@@ -89,10 +89,10 @@ TEST_CASE("alerts: a NaN or infinite metric of training or evaluation") {
   CHECK(Watched(off).log("train/loss", kNan) == Titles{});
 }
 
-TEST_CASE("alerts: a cause is told once, and again only when it was gone for a while") {
+TEST_CASE("alerts: a cause is reported once, and again only after it was absent for a while") {
   Watched run;
-  const Titles told = {"train/loss is not a finite number"};
-  CHECK(run.log("train/loss", kNan) == told);
+  const Titles reported = {"train/loss is not a finite number"};
+  CHECK(run.log("train/loss", kNan) == reported);
   for (int minute = 0; minute < 60; ++minute) {  // it lasts
     CHECK(run.ticks(60) == Titles{});
     CHECK(run.log("train/loss", kNan, minute) == Titles{});
@@ -100,14 +100,14 @@ TEST_CASE("alerts: a cause is told once, and again only when it was gone for a w
   }
   run.log("train/loss", 1);
   run.ticks(300);
-  CHECK(run.log("train/loss", kNan) == Titles{});  // gone for 5 minutes only
+  CHECK(run.log("train/loss", kNan) == Titles{});  // absent for only 5 minutes
   run.ticks(599);
   CHECK(run.log("train/loss", kNan) == Titles{});
   run.ticks(600);
-  CHECK(run.log("train/loss", kNan) == told);
+  CHECK(run.log("train/loss", kNan) == reported);
 }
 
-TEST_CASE("alerts: clocks that jump neither repeat an alert nor hold one back") {
+TEST_CASE("alerts: clock jumps neither repeat nor delay an alert") {
   Watched run;
   run.ranks = {{.rank = 0, .alive = true}};
   CHECK(run.log("train/loss", kNan).size() == 1);
@@ -119,27 +119,27 @@ TEST_CASE("alerts: clocks that jump neither repeat an alert nor hold one back") 
   CHECK(run.log("train/loss", kNan).size() == 1);
 }
 
-TEST_CASE("alerts: a loss that jumps over its running median") {
+TEST_CASE("alerts: a loss far above its running median") {
   Watched run;
   int64_t step = 0;
   for (int i = 0; i < 19; ++i) CHECK(run.log("train/loss", 2, ++step) == Titles{});
-  CHECK(run.log("train/loss", 100, ++step) == Titles{});  // too few to know
+  CHECK(run.log("train/loss", 100, ++step) == Titles{});  // too few values
   CHECK(run.log("train/loss", 19.9, ++step) == Titles{});
-  CHECK(run.log("train/loss", 21, 5) == Titles{"train/loss jumped"});  // an earlier step
+  CHECK(run.log("train/loss", 21, 5) == Titles{"train/loss spiked"});  // an earlier step
   CHECK(run.last.text ==
-        "train/loss is 21 at step 5 (rank 0), 10.5 times the median of its last values, 2");
+        "train/loss is 21 at step 5 (rank 0), 10.5 times the median of its last values (2)");
   CHECK(run.last.step == 5);
-  CHECK(run.log("train/loss", 22, ++step) == Titles{});  // told already
+  CHECK(run.log("train/loss", 22, ++step) == Titles{});  // reported already
 }
 
-TEST_CASE("alerts: the median follows the loss, per rank, and knows no sign") {
+TEST_CASE("alerts: the median follows the loss of each rank, and must be positive") {
   AlertConfig config;
   config.loss_spike = 3;
   Watched run(config);
   for (int i = 0; i < 1000; ++i) CHECK(run.log("train/loss", 1 + i * 0.01, i) == Titles{});
   CHECK(run.log("train/loss", 31, 1001) == Titles{});  // the last 100 are about 10.5
   for (int i = 0; i < 100; ++i) run.log("train/loss", 1, i, 1);
-  CHECK(run.log("train/loss", 3.5, 100, 1) == Titles{"train/loss jumped"});
+  CHECK(run.log("train/loss", 3.5, 100, 1) == Titles{"train/loss spiked"});
 
   Watched negative(config);
   for (int i = 0; i < 50; ++i) CHECK(negative.log("train/loss", -5, i) == Titles{});
@@ -152,7 +152,7 @@ TEST_CASE("alerts: the median follows the loss, per rank, and knows no sign") {
   CHECK(off.log("train/loss", 1e9) == Titles{});
 }
 
-TEST_CASE("alerts: a rank that lives and logs nothing") {
+TEST_CASE("alerts: a rank that is alive but logs nothing") {
   AlertConfig config;
   config.stall = Duration{std::chrono::seconds(60)};
   Watched run(config);
@@ -163,14 +163,14 @@ TEST_CASE("alerts: a rank that lives and logs nothing") {
     run.log("system/cpu_percent", 1, i, 5);  // the node's, not the rank's
   }
   CHECK(run.tick(1) == Titles{"Rank 5 has stalled"});
-  CHECK(run.last.text == "Rank 5 lives, but has logged nothing for 60 s");
+  CHECK(run.last.text == "Rank 5 is alive but has logged nothing for 60 s");
   CHECK_FALSE(run.last.step.has_value());
   CHECK(run.ticks(30) == Titles{});
   run.log("train/loss", 1, 1, 5);
   CHECK(run.ticks(28) == Titles{});
 }
 
-TEST_CASE("alerts: no stall is seen in clocks that jump, nor in ranks that ended") {
+TEST_CASE("alerts: clock jumps and ended ranks are not stalls") {
   AlertConfig config;
   config.stall = Duration{std::chrono::seconds(60)};
   Watched run(config);
@@ -198,13 +198,13 @@ TEST_CASE("alerts: a rank that is slower than the others") {
     for (int rank = 0; rank < 4; ++rank) run.log("rank/step_time_s", seconds[rank], 1, rank);
   };
   for (int i = 0; i < 4; ++i) step(9);
-  CHECK(run.ticks(20) == Titles{});  // too few to know
+  CHECK(run.ticks(20) == Titles{});  // too few values
   for (int i = 0; i < 20; ++i) step(0.14);
   CHECK(run.ticks(20) == Titles{});
   for (int i = 0; i < 20; ++i) step(0.16);
   CHECK(run.ticks(9) == Titles{});
   CHECK(run.tick(1) == Titles{"Rank 2 is slow"});
-  CHECK(run.last.text == "Rank 2 takes 0.16 s per step, 1.6 times the median of 4 ranks, 0.1 s");
+  CHECK(run.last.text == "Rank 2 takes 0.16 s per step, 1.6 times the median of 4 ranks (0.1 s)");
   CHECK(run.ticks(20) == Titles{});
 
   Watched two;
@@ -224,7 +224,7 @@ TEST_CASE("alerts: a rank that is slower than the others") {
   CHECK(alone.ticks(20) == Titles{});
 }
 
-TEST_CASE("alerts: short steps, and ranks that are slow in turn, are no slow rank") {
+TEST_CASE("alerts: short steps, and ranks that are slow alternately, do not count as slow") {
   Watched run;
   run.ranks = {{.rank = 0, .alive = true}, {.rank = 1, .alive = true}};
   const auto steps = [&](double of_rank_0, double of_rank_1) {
@@ -235,7 +235,7 @@ TEST_CASE("alerts: short steps, and ranks that are slow in turn, are no slow ran
   };
   steps(0.001, 0.004);
   CHECK(run.ticks(60) == Titles{});
-  for (int turn = 0; turn < 5; ++turn) {
+  for (int repeat = 0; repeat < 5; ++repeat) {
     steps(0.1, 0.5);
     CHECK(run.ticks(5) == Titles{});
     steps(0.5, 0.1);
@@ -243,11 +243,11 @@ TEST_CASE("alerts: short steps, and ranks that are slow in turn, are no slow ran
   }
 }
 
-TEST_CASE("alerts: a process that takes over does not tell again what was told") {
+TEST_CASE("alerts: a process that takes over does not repeat alerts") {
   Watched run(with_condition("train/loss > 5"));
   CHECK(run.log("train/loss", 6) == Titles{"train/loss > 5"});
   CHECK(run.log("eval/loss", kNan) == Titles{"eval/loss is not a finite number"});
-  for (int kill = 0; kill < 3; ++kill) {
+  for (int restart = 0; restart < 3; ++restart) {
     run.replace(4);
     CHECK(run.log("train/loss", 6) == Titles{});
     CHECK(run.log("eval/loss", -kNan) == Titles{});
@@ -258,14 +258,14 @@ TEST_CASE("alerts: a process that takes over does not tell again what was told")
   CHECK(run.log("train/loss", 6) == Titles{"train/loss > 5"});
 }
 
-TEST_CASE("alerts: a rank that is gone without an end") {
+TEST_CASE("alerts: a rank that exits without recording an end") {
   Watched run;
   run.ranks = {{.rank = 0, .alive = true}, {.rank = 1, .alive = false, .ended = true}};
   CHECK(run.tick(1) == Titles{});
   run.ranks[0] = {.rank = 0, .alive = false, .note = "killed by the out-of-memory killer"};
   CHECK(run.tick(1) == Titles{"Rank 0 is lost"});
   CHECK(run.last.text ==
-        "The process of rank 0 is gone and did not say how it ended: killed by the out-of-memory "
+        "The process of rank 0 exited without reporting an outcome: killed by the out-of-memory "
         "killer");
   CHECK(run.ticks(1000) == Titles{});
   run.ranks[0].alive = true;  // started again
@@ -284,7 +284,7 @@ TEST_CASE("alerts: a disk that is almost full, on each node") {
   Watched run;
   CHECK(run.log("system/disk.percent", 95) == Titles{});
   CHECK(run.log("system/disk.percent", 95.1, 4) == Titles{"The disk of rank 0 is almost full"});
-  CHECK(run.last.text == "95.1 % of the disk of the run directory are used (limit: 95 %)");
+  CHECK(run.last.text == "95.1 % of the disk of the run directory is used (limit: 95 %)");
   CHECK(run.log("system/disk.percent", 96, 5) == Titles{});
   CHECK(run.log("system/disk.percent", 96, 5, 8) == Titles{"The disk of rank 8 is almost full"});
   AlertConfig off;
@@ -292,20 +292,20 @@ TEST_CASE("alerts: a disk that is almost full, on each node") {
   CHECK(Watched(off).log("system/disk.percent", 100.5) == Titles{});
 }
 
-TEST_CASE("alerts: own conditions look at values from a step on") {
+TEST_CASE("alerts: user conditions ignore values before a step") {
   Watched run(with_condition("eval/accuracy < 0.5 after 1000 steps"));
   CHECK(run.log("eval/accuracy", 0.1, 999) == Titles{});
   CHECK(run.log("eval/accuracy", 0.6, 1000) == Titles{});
   CHECK(run.log("eval/accuracy", 0.4, 1500) == Titles{"eval/accuracy < 0.5 after 1000 steps"});
   CHECK(run.last.text ==
-        "eval/accuracy is 0.4 at step 1500 (rank 0); asked for: eval/accuracy < 0.5 after 1000 "
+        "eval/accuracy is 0.4 at step 1500 (rank 0); condition: eval/accuracy < 0.5 after 1000 "
         "steps");
   CHECK(run.last.level == TextLevel::Warning);
   CHECK(run.log("eval/accuracy", 0.3, 2000) == Titles{});
   CHECK(run.log("eval/other", 0.3, 2000) == Titles{});
 }
 
-TEST_CASE("alerts: own conditions count values in a row, of each rank") {
+TEST_CASE("alerts: user conditions count consecutive values per rank") {
   Watched run(with_condition("train/loss > 5 for 3 values"));
   CHECK(run.log("train/loss", 6, 1) == Titles{});
   CHECK(run.log("train/loss", 6, 2) == Titles{});
@@ -316,7 +316,7 @@ TEST_CASE("alerts: own conditions count values in a row, of each rank") {
   CHECK(run.log("train/loss", 6, 5) == Titles{"train/loss > 5 for 3 values"});
 }
 
-TEST_CASE("alerts: own conditions on metrics of nodes are told for each, others once") {
+TEST_CASE("alerts: user conditions on node metrics are reported per node, others once") {
   Watched run(with_condition("system/gpu.*.temperature_celsius > 90"));
   CHECK(run.log("system/gpu.0.temperature_celsius", 91) ==
         Titles{"system/gpu.*.temperature_celsius > 90 (rank 0)"});
@@ -330,11 +330,11 @@ TEST_CASE("alerts: own conditions on metrics of nodes are told for each, others 
   CHECK(other.log("train/loss", 6, 1, 1) == Titles{});
 }
 
-TEST_CASE("alerts: thousands of causes are bounded, and make room when they are gone") {
+TEST_CASE("alerts: the number of causes is bounded, and absent ones make room") {
   Watched run;
-  size_t told = 0;
-  for (int i = 0; i < 5000; ++i) told += run.log(fmt::format("train/{}", i), kNan).size();
-  CHECK(told == 1000);
+  size_t reported = 0;
+  for (int i = 0; i < 5000; ++i) reported += run.log(fmt::format("train/{}", i), kNan).size();
+  CHECK(reported == 1000);
   run.ticks(600);
   CHECK(run.log("train/4000", kNan).size() == 1);
 }

@@ -20,7 +20,7 @@ namespace {
 
 constexpr int kMaxVersionsOfChild = 10000;
 
-// Publishes new versions until it is killed. True when it was, rather than done or failed.
+// Publishes new versions until it is killed. True if it was killed, rather than finished or failed.
 bool publish_until_killed(const SampleStore& lab, int round, std::chrono::nanoseconds after) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -46,7 +46,7 @@ bool publish_until_killed(const SampleStore& lab, int round, std::chrono::nanose
 
 }  // namespace
 
-TEST_CASE("artifacts: a kill at any point leaves whole versions, and gc the rest") {
+TEST_CASE("artifacts: a kill at any point leaves complete versions, and gc removes the rest") {
   SampleStore lab;
   const auto start = std::chrono::steady_clock::now();
   lab.publish(std::string(200'000, 'x'), {"best"});
@@ -78,7 +78,7 @@ TEST_CASE("artifacts: a kill at any point leaves whole versions, and gc the rest
   CHECK(lab.publish("after all").version == before + 1);
 }
 
-TEST_CASE("artifacts: a full disk leaves what was there") {
+TEST_CASE("artifacts: a full disk leaves existing versions unchanged") {
   SampleStore lab;
   const auto made = lab.publish("one");
   write_text(lab.path("big"), std::string(200'000, 'x'));

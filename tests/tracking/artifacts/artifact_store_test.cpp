@@ -31,7 +31,7 @@ mode_t mode_of(const fs::path& path) {
 
 }  // namespace
 
-TEST_CASE("artifacts: what was published is found again, with its files by their SHA-256") {
+TEST_CASE("artifacts: published artifacts are found, with their files by SHA-256") {
   SampleStore lab;
   const auto made = lab.store.publish({.name = "net",
                                        .type = "model",
@@ -64,7 +64,7 @@ TEST_CASE("artifacts: the digest is the SHA-256 of one line per file") {
         "8400f4b98c8ea789a7d0173130a803453bab459d1c51965991992278c365a996");
 }
 
-TEST_CASE("artifacts: new content is a new version, known content is the old one") {
+TEST_CASE("artifacts: new content is a new version, existing content is not") {
   SampleStore lab;
   CHECK(lab.publish("one").version == 1);
   CHECK(lab.publish("two", {"best"}).version == 2);
@@ -81,7 +81,7 @@ TEST_CASE("artifacts: new content is a new version, known content is the old one
   CHECK(lab.store.find("net").version == 1);
 }
 
-TEST_CASE("artifacts: the same content is kept once, whatever its name") {
+TEST_CASE("artifacts: the same content is stored once, under any name") {
   SampleStore lab;
   write_text(lab.path("a"), "one");
   write_text(lab.path("b"), "one");
@@ -94,7 +94,8 @@ TEST_CASE("artifacts: the same content is kept once, whatever its name") {
 }
 
 TEST_CASE(
-    "artifacts: files are copied, or linked where the draft says so; the user's stay as they are") {
+    "artifacts: files are copied, or linked if the draft asks for it; the originals are "
+    "unchanged") {
   SampleStore lab;
   write_text(lab.path("copied"), "to be copied");
   write_text(lab.path("linked"), "to be linked");
@@ -120,15 +121,15 @@ TEST_CASE(
   CHECK(read_file(other.blob(moved.files[0])) == "far away");
 }
 
-TEST_CASE("artifacts: get makes a directory that can be written to, or nothing") {
+TEST_CASE("artifacts: get creates a writable directory, or nothing") {
   SampleStore lab;
   const auto made = lab.publish("one");
   lab.store.get(made, lab.path("out/net/"));
   CHECK(read_file(lab.path("out/net/weights.bin")) == "one");
   CHECK(read_file(lab.path("out/net/conf/model.json")) == "{}");
   CHECK((mode_of(lab.path("out/net/weights.bin")) & 0600) == 0600);
-  const auto there =
-      "config: " + lab.path("out/net").string() + " is there already; name a directory that is not";
+  const auto there = "config: " + lab.path("out/net").string() +
+                     " already exists; choose a directory that does not exist";
   CHECK(error_of([&] { lab.store.get(made, lab.path("out/net")); }) == there);
   fs::create_symlink(lab.path("nowhere"), lab.path("link"));
   CHECK(error_of([&] { lab.store.get(made, lab.path("link")); }).starts_with("config: "));
@@ -137,12 +138,12 @@ TEST_CASE("artifacts: get makes a directory that can be written to, or nothing")
   auto hostile = made;
   hostile.files[0].path = "../../escaped";
   CHECK(error_of([&] { lab.store.get(hostile, lab.path("out/hostile")); }) ==
-        "config: '../../escaped' is no path within an artifact");
+        "config: '../../escaped' is not a valid path in an artifact");
   CHECK_FALSE(fs::exists(lab.path("escaped")));
   CHECK(std::distance(fs::directory_iterator(lab.path("out")), {}) == 1);
 }
 
-TEST_CASE("artifacts: aliases move and go, 'latest' by itself") {
+TEST_CASE("artifacts: aliases can be moved and removed, 'latest' moves automatically") {
   SampleStore lab;
   const auto one = lab.publish("one"), two = lab.publish("two");
   lab.store.set_alias(one, "best");
@@ -152,16 +153,16 @@ TEST_CASE("artifacts: aliases move and go, 'latest' by itself") {
   CHECK(lab.store.find("net:v1").aliases.empty());
   lab.store.remove_alias("net", "best");
   CHECK(error_of([&] { lab.store.find("net:best"); }) ==
-        "config: artifact 'net' has no version 'best'; there are v1 to v2 and latest");
+        "config: artifact 'net' has no version 'best'; it has v1 to v2 and latest");
   CHECK(error_of([&] { lab.store.set_alias(one, "latest"); }) ==
-        "config: the alias 'latest' moves by itself: it can be neither set nor removed");
+        "config: the alias 'latest' is maintained automatically: it cannot be set or removed");
   CHECK(error_of([&] { lab.store.remove_alias("net", "latest"); }).starts_with("config: "));
   CHECK(error_of([&] {
           lab.store.set_alias(one, "v7");
-        }).starts_with("config: 'v7' can be no alias"));
+        }).starts_with("config: 'v7' is not a valid alias"));
 }
 
-TEST_CASE("artifacts: who used a version is kept, once each") {
+TEST_CASE("artifacts: users of a version are recorded once each") {
   SampleStore lab;
   const auto made = lab.publish("one");
   lab.store.record_use(made, "eval-1");
@@ -169,7 +170,7 @@ TEST_CASE("artifacts: who used a version is kept, once each") {
   lab.store.record_use(made, "eval-1");
   CHECK(lab.store.find("net").used_by == std::vector<std::string>{"eval-1", "eval-2"});
   CHECK(error_of([&] { lab.store.record_use(made, "../x"); }) ==
-        "config: '../x' can be no run's id");
+        "config: '../x' is not a valid run ID");
 }
 
 TEST_CASE("artifacts: bad names, paths and sources are Config errors that name them") {
@@ -179,47 +180,48 @@ TEST_CASE("artifacts: bad names, paths and sources are Config errors that name t
     return error_of([&] { lab.store.publish({.name = name, .source = lab.path("file")}); });
   };
   for (const std::string name : {"", ".a", "-a", "a/b", "..", "a:b", "a@b", "a b", "\n"})
-    CHECK(of_name(name).find("can be no artifact's name") != std::string::npos);
+    CHECK(of_name(name).find("is not a valid artifact name") != std::string::npos);
   CHECK(of_name(std::string(129, 'a')).starts_with("config: "));
   CHECK(of_name(std::string(128, 'a')) == "no error");
-  CHECK(of_name("blobs") == "config: 'blobs' can be no artifact's name: it is reserved");
+  CHECK(of_name("blobs") == "config: 'blobs' is not a valid artifact name: it is reserved");
   const auto of_path = [&](const std::string& path) {
     return error_of([&] { lab.store.publish({.name = "p", .files = {{path, lab.path("file")}}}); });
   };
   for (const std::string path : {"", "/etc/passwd", "..", "a/../b", "a//b", "./a", "a/", "a\nb",
                                  "\x1b[2J", "\xff", "\xc2\x9b"})
-    CHECK(of_path(path).find("can be no path within an artifact") != std::string::npos);
+    CHECK(of_path(path).find("is not a valid path in an artifact") != std::string::npos);
   CHECK(of_path(std::string(1025, 'a')).starts_with("config: "));
   CHECK(of_path(std::string(1024, 'a')) == "no error");
   CHECK(of_path("..a") == "no error");
   CHECK(error_of([&] {
           lab.store.publish(
               {.name = "p", .files = {{"a", lab.path("file")}, {"a", lab.path("file")}}});
-        }) == "config: 'a' is given twice");
+        }) == "config: 'a' appears twice");
   CHECK(error_of([&] {
           lab.store.publish(
               {.name = "p", .files = {{"a", lab.path("file")}, {"a/b", lab.path("file")}}});
-        }).find("'a' is a file and a directory") != std::string::npos);
+        }).find("'a' is both a file and a directory") != std::string::npos);
   CHECK(error_of([&] { lab.store.publish({.name = "p", .source = lab.path("none")}); }) ==
-        "config: there is no " + lab.path("none").string());
+        "config: " + lab.path("none").string() + " does not exist");
   fs::create_directories(lab.path("empty/dir"));
   CHECK(error_of([&] { lab.store.publish({.name = "p", .source = lab.path("empty")}); }) ==
         "config: artifact 'p' would have no files");
 }
 
-TEST_CASE("artifacts: links, pipes and other types are refused") {
+TEST_CASE("artifacts: symbolic links, FIFOs and other types are rejected") {
   SampleStore lab;
   const auto model = lab.model("one");
   fs::create_symlink("/etc/passwd", model / "conf/secret");
   const auto publish = [&](const fs::path& source) {
     return error_of([&] { lab.store.publish({.name = "net", .source = source}); });
   };
-  CHECK(publish(model).starts_with("config: " + (model / "conf/secret").string() + " is a link"));
+  CHECK(publish(model).starts_with("config: " + (model / "conf/secret").string() +
+                                   " is a symbolic link"));
   CHECK(publish(model / "conf/secret")
-            .starts_with("config: " + (model / "conf/secret").string() + " is a link"));
+            .starts_with("config: " + (model / "conf/secret").string() + " is a symbolic link"));
   fs::remove(model / "conf/secret");
   REQUIRE(::mkfifo((model / "pipe").c_str(), 0600) == 0);
-  CHECK(publish(model) == "config: " + (model / "pipe").string() + " is no file");
+  CHECK(publish(model) == "config: " + (model / "pipe").string() + " is not a regular file");
   fs::remove(model / "pipe");
   CHECK(publish(model) == "no error");
   CHECK(error_of([&] { lab.publish("two"); }) ==
@@ -227,7 +229,7 @@ TEST_CASE("artifacts: links, pipes and other types are refused") {
   CHECK(lab.store.list().size() == 1);
 }
 
-TEST_CASE("artifacts: what is not there is a Config error with what is") {
+TEST_CASE("artifacts: a missing artifact is a Config error that lists existing ones") {
   SampleStore lab;
   CHECK(lab.store.list().empty());
   CHECK(lab.store.gc(false).paths.empty());
@@ -238,20 +240,20 @@ TEST_CASE("artifacts: what is not there is a Config error with what is") {
   lab.publish("one");
   CHECK(error_of([&] { lab.store.find("nett"); }).ends_with("did you mean 'net'?"));
   CHECK(error_of([&] { lab.store.find("net:v2"); }) ==
-        "config: artifact 'net' has no version 'v2'; there are v1 to v1 and latest");
+        "config: artifact 'net' has no version 'v2'; it has v1 to v1 and latest");
   CHECK(error_of([&] {
           lab.store.find("net:v99999999999");
         }).starts_with("config: artifact 'net' has"));
   CHECK(error_of([&] { lab.store.find("net@1234567"); }) ==
-        "config: net@1234567: at least 8 digits of the digest are needed");
+        "config: net@1234567: expected at least 8 digits of the digest");
   CHECK(error_of([&] { lab.store.find("net@12345678"); }) ==
         "config: artifact 'net' has no version with digest 12345678");
   CHECK(error_of([&] {
           lab.store.find("../net");
-        }).starts_with("config: '../net' can be no artifact's name"));
+        }).starts_with("config: '../net' is not a valid artifact name"));
 }
 
-TEST_CASE("artifacts: a file of many megabytes is copied and verified whole") {
+TEST_CASE("artifacts: a file of many megabytes is copied and verified") {
   SampleStore lab;
   std::string big((5u << 20) + 17, '\0');
   std::iota(big.begin(), big.end(), '\0');
@@ -262,7 +264,7 @@ TEST_CASE("artifacts: a file of many megabytes is copied and verified whole") {
   CHECK(read_file(lab.path("out/big")) == big);
 }
 
-TEST_CASE("artifacts: many publish at once, and every version is there once") {
+TEST_CASE("artifacts: concurrent publishers: every version exists once") {
   SampleStore lab;
   constexpr int kThreads = 4, kEach = 6;
   std::vector<std::string> errors(kThreads);

@@ -77,7 +77,7 @@ TEST_CASE("artifacts get: a new directory with the files") {
   CHECK(shelf({"get", "net:best", "-o", out}) == "copied net:v1 to " + out + "\n");
   CHECK(read_file(shelf.path("out/weights.bin")) == "one");
   CHECK(shelf.error({"get", "net", "-o", out}) ==
-        "config: " + out + " is there already; name a directory that is not");
+        "config: " + out + " already exists; choose a directory that does not exist");
   CHECK(Json::parse(shelf({"get", "net", "-o", out + "2", "--json"})) ==
         Json{{"artifact", "net:v2"}, {"directory", out + "2"}});
 }
@@ -96,7 +96,7 @@ TEST_CASE("artifacts alias: sets and removes") {
         "config: lockstep artifacts alias: missing alias-name; see lockstep artifacts --help");
 }
 
-TEST_CASE("artifacts verify: says which file is damaged, and exits with 75") {
+TEST_CASE("artifacts verify: names the corrupt file and exits with 75") {
   Shelf shelf;
   const auto one = shelf.publish("one");
   shelf.publish("two");
@@ -106,20 +106,20 @@ TEST_CASE("artifacts verify: says which file is damaged, and exits with 75") {
   fs::permissions(blob, fs::perms(0644));
   write_text(blob, "0ne");
   CHECK(shelf({"verify"})
-            .starts_with("net:v1: 'weights.bin': its content is damaged: " + blob.string()));
+            .starts_with("net:v1: 'weights.bin': its content is corrupt: " + blob.string()));
   CHECK(shelf.code() == 75);
-  CHECK(shelf({"verify", "net:v2"}) == "verified 1 versions: no problems\n");
+  CHECK(shelf({"verify", "net:v2"}) == "verified 1 version: no problems\n");
   CHECK(shelf.code() == 0);
   const auto json = Json::parse(shelf({"verify", "net:v1", "--json"}));
   CHECK(shelf.code() == 75);
   CHECK(json["problems"].size() == 1);
   const auto manifest = shelf.store.directory() / "net/v2.json";
   write_text(manifest, "{");
-  CHECK(shelf({"verify"}).starts_with(manifest.string() + ": damaged: it is no JSON object\n"));
+  CHECK(shelf({"verify"}).starts_with(manifest.string() + ": corrupt: it is not a JSON object\n"));
   CHECK(shelf.code() == 75);
   CHECK(shelf({"list"}).find("net:v1") != std::string::npos);
   CHECK(shelf.code() == 75);
-  CHECK(shelf.notes() == "note: " + manifest.string() + ": damaged: it is no JSON object\n");
+  CHECK(shelf.notes() == "note: " + manifest.string() + ": corrupt: it is not a JSON object\n");
 }
 
 TEST_CASE("artifacts gc: removes files without a version") {
@@ -132,7 +132,7 @@ TEST_CASE("artifacts gc: removes files without a version") {
   CHECK(shelf({"gc"}) == "removed: 0 B in 0\n");
 }
 
-TEST_CASE("artifacts: bad words are one Config error; help names every command") {
+TEST_CASE("artifacts: bad arguments are one Config error; help lists every command") {
   Shelf shelf;
   shelf.publish("one");
   CHECK(shelf.error({"shw"}).starts_with(

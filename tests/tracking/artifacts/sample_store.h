@@ -1,4 +1,4 @@
-// A store in a directory of its own, and files to put there.
+// A store in a temporary directory, and files to publish.
 #pragma once
 
 #include <fstream>

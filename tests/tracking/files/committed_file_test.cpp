@@ -8,7 +8,7 @@
 
 using namespace lockstep;
 
-TEST_CASE("committed file: nothing is in it before a flush, and all of it after") {
+TEST_CASE("committed file: empty before a flush, complete after it") {
   TemporaryDirectory directory;
   const auto path = directory / "a/b/file";
   CommittedFile file(path, 0);
@@ -23,7 +23,8 @@ TEST_CASE("committed file: nothing is in it before a flush, and all of it after"
   CHECK(read_file(path) == "one two");
 }
 
-TEST_CASE("committed file: what is behind the agreed length is cut, a shorter file stays") {
+TEST_CASE(
+    "committed file: bytes after the committed length are truncated, a shorter file is unchanged") {
   TemporaryDirectory directory;
   const auto path = directory / "file";
   write_file_durably(path, "agreed|torn");
@@ -52,7 +53,7 @@ TEST_CASE("committed file: flushed bytes can be replaced in place") {
   CHECK(read_file(file.path()) == "012abc6789x");
 }
 
-TEST_CASE("committed file: a second writer, a directory and a place below a file are refused") {
+TEST_CASE("committed file: a second writer, a directory and a path below a file are rejected") {
   TemporaryDirectory directory;
   const auto path = directory / "file";
   CommittedFile first(path, 0);

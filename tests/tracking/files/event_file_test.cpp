@@ -10,7 +10,7 @@ using namespace lockstep;
 using namespace lockstep::tracking;
 using namespace std::string_literals;
 
-TEST_CASE("event file: a record as TensorBoard's own writer makes it") {
+TEST_CASE("event file: a record equals that of TensorBoard's writer") {
   // Of an empty event, and of one with step 1.
   CHECK(tensorboard::framed("") == "\0\0\0\0\0\0\0\0\x29\x03\x98\x07\xd8\xea\x82\xa2"s);
   CHECK(tensorboard::framed("\x10\x01") ==
@@ -25,7 +25,7 @@ TEST_CASE("event file: the end of a run takes the same number of bytes for every
   CHECK(size(RunState::Finished) == size(RunState::Running));
 }
 
-TEST_CASE("event file: a value behind an end that is not flushed makes that void, too") {
+TEST_CASE("event file: a value after an unflushed end also overwrites the end") {
   TemporaryDirectory directory;
   RunInfo info;
   info.host = "a/b";
@@ -37,14 +37,14 @@ TEST_CASE("event file: a value behind an end that is not flushed makes that void
   CHECK(state["file"] == "events.out.tfevents.0000000000.a-b.0.0");
 }
 
-TEST_CASE("tensorboard text: bytes that are no UTF-8 are shown as such") {
+TEST_CASE("tensorboard text: bytes that are not UTF-8 are escaped") {
   CHECK(tensorboard::as_utf8("") == "");
   CHECK(tensorboard::as_utf8("a\xc3\xa4\n") == "a\xc3\xa4\n");
   CHECK(tensorboard::as_utf8("\xff\xc3") == "\\xff\\xc3");
   CHECK(tensorboard::as_utf8("x\x80y") == "x\\x80y");
 }
 
-TEST_CASE("tensorboard histogram: fewer edges than bins, or none, is no crash") {
+TEST_CASE("tensorboard histogram: fewer edges than bins, or none, does not crash") {
   const auto is_empty = [](std::vector<double> edges, std::vector<double> counts) {
     Histogram histogram;
     histogram.edges = std::move(edges);

@@ -1,4 +1,4 @@
-"""Feeds a sink with the calls of a script, for tests that read what it wrote."""
+"""Feeds a sink with the calls of a script, for tests that read its output."""
 import json
 
 from sink_calls import CREATED, JOB, Entry, Process, SinkError, plain
@@ -44,7 +44,7 @@ def finish(state="finished", code=0):
 
 
 class Feeding:
-    """One sink, whose state is kept in a file as the agent does, so that the next process goes on from it."""
+    """One sink, whose state is stored in a file, as the agent does, so that the next process continues from it."""
 
     def __init__(self, process, run_dir, sink, config):
         self.process, self.run_dir, self.sink, self.config = process, run_dir, sink, config or {}
@@ -65,7 +65,7 @@ class Feeding:
 
 
 def feed(run_dir, sink, calls, config=None, limit=None):
-    """Returns the exit code that a failure stands for, and what it says. `limit`: the most bytes that a file may have."""
+    """Returns the exit code of a failure and its message. `limit`: maximum size of a file in bytes."""
     with Process(most_bytes=limit) as process:
         feeding = Feeding(process, run_dir, sink, config)
         try:
@@ -82,5 +82,5 @@ def must_feed(*arguments, **options):
 
 
 def crash_everywhere(calls):
-    """The same calls with a crash behind each of them, in front of the next; the first call starts."""
+    """The same calls with a crash between each two of them; the first call starts."""
     return [call for one in calls for call in ((one, CRASH) if one["call"] != "start" else (one,))]

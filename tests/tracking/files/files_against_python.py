@@ -1,4 +1,4 @@
-"""What the csv and jsonl sinks write, read by Python's modules for these formats."""
+"""Reads the output of the csv and jsonl sinks with Python's modules for these formats."""
 import csv
 import json
 import math
@@ -83,7 +83,7 @@ def test_jsonl_has_every_record(tmp_path):
 
 
 def rewound():
-    """Rewinds in front of, behind and between flushes, to a step before and within what is not flushed."""
+    """Rewinds before, after and between flushes, to a step before and within the unflushed records."""
     return [start(), *[scalars(step, a=step) for step in (1, 2, 3, 4)], FLUSH, scalars(5, a=5.0), scalars(2, b=2.5), rewind(3),
             row(4, [("a\n,", 40.0)]), FLUSH, scalars(5, a=50.0), {"call": "alert", "time": 1.0, "level": "info", "title": "t",
             "text": "", "step": 5}, rewind(4), rewind(2), scalars(3, a=300.0), FLUSH, FLUSH, scalars(4, a=400.0), rewind(3), FLUSH,
@@ -105,13 +105,13 @@ def left(path, sink):
 
 
 @pytest.mark.parametrize("sink", ["csv", "jsonl"])
-def test_a_rewind_takes_later_values_back(tmp_path, sink):
+def test_a_rewind_removes_later_values(tmp_path, sink):
     must_feed(tmp_path, sink, rewound())
     assert left(place(tmp_path, sink), sink) == LEFT
 
 
 @pytest.mark.parametrize("sink", ["csv", "jsonl"])
-def test_the_same_is_there_once_whatever_object_died_in_between(tmp_path, sink):
+def test_every_record_exists_once_after_any_crash(tmp_path, sink):
     for number, calls in enumerate((everything(), rewound())):
         must_feed(tmp_path / f"{number}a", sink, calls)
         must_feed(tmp_path / f"{number}b", sink, crash_everywhere(calls))
@@ -120,8 +120,8 @@ def test_the_same_is_there_once_whatever_object_died_in_between(tmp_path, sink):
 
 
 @pytest.mark.parametrize("sink", ["csv", "jsonl"])
-def test_a_process_that_died_anywhere_leaves_what_the_next_one_needs(tmp_path, sink):
-    """The state of a flush is lost each time: as if killed between the flush and its state being stored."""
+def test_a_new_process_continues_after_a_crash_at_any_point(tmp_path, sink):
+    """The state of a flush is lost each time, as if the process was killed between the flush and storing its state."""
     calls = rewound()
     must_feed(tmp_path / "whole", sink, calls)
     for cut in range(2, len(calls)):
@@ -140,7 +140,7 @@ def test_a_process_that_died_anywhere_leaves_what_the_next_one_needs(tmp_path, s
 
 
 @pytest.mark.parametrize("sink", ["csv", "jsonl"])
-def test_a_full_disk_keeps_what_was_flushed_whole(tmp_path, sink):
+def test_a_full_disk_keeps_flushed_records_complete(tmp_path, sink):
     must_feed(tmp_path, sink, [start(), scalars(1, a=1.0), FLUSH])
     path = place(tmp_path, sink)
     whole = path.read_bytes()

@@ -20,13 +20,13 @@ std::string digits_up_to(std::string_view text, int64_t step) {
 
 struct Lines {
   TemporaryDirectory directory;
-  LineFile::Places places{directory / "lines", directory / "note"};
+  LineFile::Paths paths{directory / "lines", directory / "note"};
 
-  LineFile open(const Json& state) const { return {places, state, digits_up_to}; }
-  std::string content() const { return read_file(places.file); }
+  LineFile open(const Json& state) const { return {paths, state, digits_up_to}; }
+  std::string content() const { return read_file(paths.file); }
 };
 
-// What is given behind the last state, each time again.
+// The records after the last state, given again.
 void give(LineFile& file) {
   file.append("5\n2\n");
   file.rewind(3);
@@ -41,8 +41,8 @@ struct Interrupted : Lines {
     file.append("1\n2\n3\n4\n");
     state = file.flush();
   }
-  // A new object with the old state, which gets everything again.
-  void go_on() {
+  // A new object with the old state, which receives everything again.
+  void resume() {
     {
       auto file = open(state);
       give(file);
@@ -58,18 +58,18 @@ struct Interrupted : Lines {
 
 }  // namespace
 
-TEST_CASE("line file: a rewind takes back what was flushed and what was not") {
+TEST_CASE("line file: a rewind removes flushed and unflushed records") {
   Interrupted run;
-  run.go_on();
+  run.resume();
 }
 
-TEST_CASE("line file: killed when the kept part had replaced the file") {
+TEST_CASE("line file: killed after the kept part had replaced the file") {
   Interrupted run;
-  write_file_durably(run.places.file, "1\n2\n3\n");
-  run.go_on();
+  write_file_durably(run.paths.file, "1\n2\n3\n");
+  run.resume();
 }
 
-TEST_CASE("line file: killed when the note was written, and while new records were") {
+TEST_CASE("line file: killed after writing the note, and while writing new records") {
   for (const auto* content : {"1\n2\n3\n", "1\n2\n3\n2", "1\n2\n3\n2\n4\n"}) {
     Interrupted run;
     {
@@ -77,12 +77,12 @@ TEST_CASE("line file: killed when the note was written, and while new records we
       give(file);
       file.flush();
     }
-    write_file_durably(run.places.file, content);
-    run.go_on();
+    write_file_durably(run.paths.file, content);
+    run.resume();
   }
 }
 
-TEST_CASE("line file: a flush between what comes again, and then a kill") {
+TEST_CASE("line file: a flush between repeated records, and then a kill") {
   Interrupted run;
   {
     auto file = run.open(run.state);
@@ -104,10 +104,10 @@ TEST_CASE("line file: a flush between what comes again, and then a kill") {
   CHECK(run.content() == kExpected);
 }
 
-TEST_CASE("line file: without a state it begins anew, whatever is there") {
+TEST_CASE("line file: without a state it starts a new file, even if one exists") {
   Lines lines;
-  write_file_durably(lines.places.file, "9\n9\n");
-  write_file_durably(lines.places.note, R"({"rewinds": 0, "length": 2})");
+  write_file_durably(lines.paths.file, "9\n9\n");
+  write_file_durably(lines.paths.note, R"({"rewinds": 0, "length": 2})");
   auto file = lines.open(nullptr);
   CHECK(file.is_empty());
   file.append("1\n");

@@ -9,7 +9,7 @@ using namespace lockstep;
 using namespace lockstep::tracking;
 using namespace std::string_literals;
 
-TEST_CASE("protobuf writer: the examples of the format's description") {
+TEST_CASE("protobuf writer: the examples of the format's specification") {
   ProtobufWriter writer;
   writer.varint(1, 150);
   CHECK(writer.take() == "\x08\x96\x01");

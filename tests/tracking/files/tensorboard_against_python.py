@@ -1,4 +1,4 @@
-"""What the tensorboard sink writes, read by TensorBoard itself."""
+"""Reads the output of the tensorboard sink with TensorBoard."""
 import contextlib
 import io
 import json
@@ -68,7 +68,7 @@ def same(got, expected):
 
 
 def multiplexer(logdir):
-    """The reader inside the server, which migrates old forms and purges in its own way."""
+    """The server's reader, which migrates old formats and purges."""
     found = plugin_event_multiplexer.EventMultiplexer(size_guidance=SIZES, tensor_size_guidance={
         name: EVERYTHING for name in ("scalars", "text", "images", "histograms", "hparams", "custom_scalars")})
     found.AddRunsFromDirectory(str(logdir)).Reload()
@@ -129,7 +129,7 @@ def check_run(run_dir):
     same(points(board, "summary/epochs"), [(6, t(6), 3.0)])
     assert set(board.Tags()["scalars"]) == {"train/loss", "lr", "bad \xff name", "\\x80\\xfe", "\xe4", "eval/loss", "eval/loss/min",
                                            "eval/loss/max", "lone/min", "summary/eval/accuracy", "summary/epochs"}
-    # a step of its own for each
+    # a separate step for each
     assert texts(board, "log") == [(2, t(2), "first | *line*\nand more"), (3, t(2) + 0.1, "warning: second"),
                                    (4, t(3), "error: \\xffA")]
     assert texts(board, "alerts") == [(2, t(4), "**error: loss is NaN**\n\nat *step* 2"),
@@ -168,7 +168,7 @@ def check_hparams(board, status, ended):
     assert (end.status, end.end_time_secs) == (status, ended)
 
 
-def test_every_kind_of_record_is_read_as_it_was_logged(tmp_path):
+def test_every_kind_of_record_round_trips(tmp_path):
     must_feed(tmp_path, "tensorboard", RUN)
     assert events_file(tmp_path).name == "events.out.tfevents.1795241000.node-a.4711.0"
     check_run(tmp_path)
@@ -176,13 +176,13 @@ def test_every_kind_of_record_is_read_as_it_was_logged(tmp_path):
 
 @contextlib.contextmanager
 def tensorboard_server(logdir):
-    """The address of TensorBoard's own server."""
+    """The URL of a TensorBoard server."""
     command = [sys.executable, "-m", "tensorboard.main", "--logdir", logdir, "--host", "127.0.0.1", "--port", "0", "--load_fast", "false"]
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     try:
         said = b""
         while not (found := re.search(rb"(http://127.0.0.1:\d+)/", said)):
-            # Not by lines: those that a reader had taken already would not wake select().
+            # Not by lines: already buffered lines would not wake select().
             assert select.select([server.stderr], [], [], 60)[0] and (piece := os.read(server.stderr.fileno(), 1 << 16)), said
             said += piece
         yield found.group(1).decode()
@@ -207,7 +207,7 @@ def test_the_server_shows_the_run(tmp_path):
             assert [item["step"] for item in ask("plugin/text/text", run=ENTRY, tag="log")] == [2, 3, 4]
             assert "eval/loss" in json.dumps(ask("plugin/custom_scalars/layout"))
 
-        deadline = time.monotonic() + 180  # it reads while it serves already: some of it may not be there yet
+        deadline = time.monotonic() + 180  # it serves while it is still reading
         while True:
             try:
                 return check()
@@ -216,7 +216,7 @@ def test_the_server_shows_the_run(tmp_path):
                     raise
 
 
-def test_the_same_is_there_once_whatever_object_died_in_between(tmp_path):
+def test_every_record_exists_once_after_any_crash(tmp_path):
     must_feed(tmp_path / "a", "tensorboard", RUN)
     must_feed(tmp_path / "b", "tensorboard", crash_everywhere(RUN))
     check_run(tmp_path / "b")
@@ -232,7 +232,7 @@ def test_a_process_that_died_before_its_first_flush_leaves_no_second_file(tmp_pa
     check_run(tmp_path)
 
 
-def test_what_was_written_behind_the_last_state_is_cut(tmp_path):
+def test_records_after_the_last_state_are_truncated(tmp_path):
     must_feed(tmp_path, "tensorboard", [start(), scalars(1, a=1.0), FLUSH])
     with events_file(tmp_path).open("ab") as out:
         out.write(b"\x18\0\0\0torn")
@@ -245,7 +245,7 @@ REWOUND = [start(), *[scalars(step, a=step) for step in range(1, 6)],
            rewind(3), scalars(4, a=40.0), {"call": "text", "time": time_of(4), "level": "info", "line": "here"}, FLUSH]
 
 
-def test_readers_forget_what_came_after_a_rewind(tmp_path):
+def test_readers_discard_records_after_a_rewind(tmp_path):
     must_feed(tmp_path, "tensorboard", REWOUND)
     expected = [(1, time_of(1), 1.0), (2, time_of(2), 2.0), (3, time_of(3), 3.0), (4, time_of(4), 40.0)]
     same(points(read(tmp_path), "a"), expected)
@@ -255,10 +255,10 @@ def test_readers_forget_what_came_after_a_rewind(tmp_path):
     assert metadata.SESSION_START_INFO_TAG in server.PluginRunToTagToContent("hparams")[ENTRY]
 
 
-def test_a_run_that_goes_on_has_only_its_last_end(tmp_path):
+def test_a_continued_run_has_only_its_last_end(tmp_path):
     must_feed(tmp_path, "tensorboard", [start(), scalars(1, a=1.0), finish("failed", 1), FLUSH])
     length = events_file(tmp_path).stat().st_size
-    # Looking at it again changes nothing.
+    # Reading it again changes nothing.
     must_feed(tmp_path, "tensorboard", [start(), FLUSH])
     assert events_file(tmp_path).stat().st_size == length
     follower = RawEventFileLoader(str(events_file(tmp_path)))
@@ -268,7 +268,7 @@ def test_a_run_that_goes_on_has_only_its_last_end(tmp_path):
     board = read(tmp_path)
     same(points(board, "a"), [(s, time_of(s), s) for s in (1, 2, 3)])
     check_hparams(board, api_pb2.STATUS_SUCCESS, time_of(3))
-    # A reader that had the file open goes on where it was.
+    # A reader that has the file open continues at its position.
     steps = [event_pb2.Event.FromString(raw).step for raw in follower.Load()]
     assert steps == [2, 3, 0]
 
@@ -302,14 +302,14 @@ def test_a_metric_with_min_and_max_gets_a_margin_chart(tmp_path, crash):
         (name, [{"value": name, "lower": f"{name}/min", "upper": f"{name}/max"}]) for name in ("b", "a")]
 
 
-def test_dir_is_where_entries_get_directories_of_their_own(tmp_path):
+def test_dir_contains_a_directory_per_entry(tmp_path):
     for entry in ("one", "two"):
         must_feed(tmp_path / "run", "tensorboard", [start(entry), scalars(1, a=1.0)], {"dir": str(tmp_path / "board")})
         (tmp_path / "run/sinks/tensorboard/entry/state.json").unlink(missing_ok=True)
     assert sorted(path.parent.name for path in tmp_path.glob("board/*/events.out.tfevents.*")) == ["one", "two"]
 
 
-def test_a_full_disk_keeps_what_was_flushed_whole(tmp_path):
+def test_a_full_disk_keeps_flushed_records_complete(tmp_path):
     must_feed(tmp_path, "tensorboard", [start(), scalars(1, a=1.0), FLUSH])
     whole = events_file(tmp_path).read_bytes()
     rows = [scalars(step, a=step) for step in range(2, 200)]
@@ -320,12 +320,12 @@ def test_a_full_disk_keeps_what_was_flushed_whole(tmp_path):
     same(points(read(tmp_path), "a"), [(step, time_of(step), step) for step in range(1, 200)])
 
 
-def test_a_file_that_lost_its_end_is_not_written_to(tmp_path):
+def test_a_truncated_file_is_not_written_to(tmp_path):
     must_feed(tmp_path, "tensorboard", [start(), scalars(1, a=1.0), FLUSH])
     with events_file(tmp_path).open("r+b") as out:
         out.truncate(100)
     code, said = feed(tmp_path, "tensorboard", [start(), scalars(2, a=2.0), FLUSH])
-    assert code == 78 and "is shorter than what was written to it" in said
+    assert code == 78 and "is shorter than its stored length" in said
     events_file(tmp_path).unlink()
     must_feed(tmp_path, "tensorboard", [start(), scalars(2, a=2.0), FLUSH])
     same(points(read(tmp_path), "a"), [(2, time_of(2), 2.0)])

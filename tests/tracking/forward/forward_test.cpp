@@ -22,7 +22,7 @@ namespace {
 
 constexpr auto kSoon = 60s;
 
-// Two nodes: `there` receives from node 0, whose logs are `here`.
+// Two nodes: `there` receives the logs that node 0 has `here`.
 struct TwoNodes {
   TwoNodes() {
     sockaddr_in address{};
@@ -30,7 +30,7 @@ struct TwoNodes {
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     socklen_t size = sizeof(address);
     auto* bytes = reinterpret_cast<sockaddr*>(&address);
-    // A second time by number: a port that the kernel chose is gone with the first receiver's end.
+    // Binds again by number: the kernel frees a port that it chose when the first receiver stops.
     FileDescriptor socket;
     for (int i = 0; i < 2; ++i) {
       socket = FileDescriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -80,7 +80,7 @@ void write_log_of_node(const std::filesystem::path& run_dir, int rank, int node)
   log_loss(log, 1, 1);
 }
 
-bool takes(HttpClient& client, const std::string& path, const std::string& body) {
+bool accepts(HttpClient& client, const std::string& path, const std::string& body) {
   try {
     return client.post(path, body).ok();
   } catch (const Error&) {
@@ -94,7 +94,7 @@ size_t rows_in(const std::filesystem::path& log) {
 
 }  // namespace
 
-TEST_CASE("forwarding: a log arrives while it is written, and byte for byte", "[tracking]") {
+TEST_CASE("forwarding: an identical log arrives while it is written", "[tracking]") {
   TwoNodes nodes;
   LogReceiver receiver(nodes.there, nodes.receiving);
   LogForwarder forwarder(nodes.here, 0, nodes.sending);
@@ -119,7 +119,7 @@ TEST_CASE("forwarding: a log arrives while it is written, and byte for byte", "[
   CHECK(std::filesystem::exists(segment_path(copy, 1)));
 }
 
-TEST_CASE("forwarding: either side may die and come back, and nothing comes twice", "[tracking]") {
+TEST_CASE("forwarding: a restart of either side duplicates nothing", "[tracking]") {
   TwoNodes nodes;
   const auto log_path = event_log_path(nodes.here, 2), copy = event_log_path(nodes.there, 2);
   EventLogWriter log(log_path);
@@ -151,7 +151,7 @@ TEST_CASE("forwarding: either side may die and come back, and nothing comes twic
   CHECK(read_file(log_path) == read_file(copy));
 }
 
-TEST_CASE("forwarding: half a record is not sent", "[tracking]") {
+TEST_CASE("forwarding: an incomplete record is not sent", "[tracking]") {
   TwoNodes nodes;
   const auto path = event_log_path(nodes.here, 2);
   write_sample_log(path);
@@ -165,7 +165,7 @@ TEST_CASE("forwarding: half a record is not sent", "[tracking]") {
   CHECK(read_file(event_log_path(nodes.there, 2)) == bytes.substr(0, good));
 }
 
-TEST_CASE("forwarding: a log of another run by the same name is left alone", "[tracking]") {
+TEST_CASE("forwarding: a log of another run with the same name is not changed", "[tracking]") {
   TwoNodes nodes;
   std::filesystem::create_directories(nodes.there / "events");
   write_sample_log(event_log_path(nodes.there, 2));
@@ -180,12 +180,12 @@ TEST_CASE("forwarding: a log of another run by the same name is left alone", "[t
   LogForwarder forwarder(nodes.here, 0, nodes.sending);
   CHECK(becomes_true([&] { return rows_in(event_log_path(nodes.there, 3)) > 0; }));
   CHECK(becomes_true([&] { return !forwarder.status().problem.empty(); }));
-  CHECK(forwarder.status().problem.find("another log by the name of rank-00002.lsev") !=
+  CHECK(forwarder.status().problem.find("a different log named rank-00002.lsev") !=
         std::string::npos);
   CHECK(read_file(event_log_path(nodes.there, 2)) == before);
 }
 
-TEST_CASE("forwarding: logs of other nodes' ranks stay where they are", "[tracking]") {
+TEST_CASE("forwarding: logs of other nodes' ranks are not sent", "[tracking]") {
   TwoNodes nodes;
   write_log_of_node(nodes.here, 0, 1);
   write_log_of_node(nodes.here, 2, 0);
@@ -197,7 +197,7 @@ TEST_CASE("forwarding: logs of other nodes' ranks stay where they are", "[tracki
   CHECK_FALSE(std::filesystem::exists(event_log_path(nodes.there, 0)));
 }
 
-TEST_CASE("forwarding: a node that falls silent is not waited for", "[tracking]") {
+TEST_CASE("forwarding: does not wait for a node that timed out", "[tracking]") {
   TwoNodes nodes;
   LogReceiver receiver(nodes.there, nodes.receiving, 100ms);
   auto client = nodes.client(nodes.receiving.token);
@@ -207,7 +207,7 @@ TEST_CASE("forwarding: a node that falls silent is not waited for", "[tracking]"
   CHECK_FALSE(has_writer(event_log_path(nodes.there, 2)));
 }
 
-TEST_CASE("forwarding: what is no log of this job is refused", "[tracking]") {
+TEST_CASE("forwarding: rejects anything that is not a log of this job", "[tracking]") {
   TwoNodes nodes;
   LogReceiver receiver(nodes.there, nodes.receiving);
   const auto& token = nodes.receiving.token;
@@ -225,13 +225,13 @@ TEST_CASE("forwarding: what is no log of this job is refused", "[tracking]") {
   CHECK(client.post(log + "?offset=-1", "bytes").status == 400);
   CHECK(client.post(log + "?offset=0", "bytes").ok());
   CHECK(client.post(log + "?offset=0", "bytes").status == 409);
-  // Refused before it is read: the client may see no more than that.
-  CHECK_FALSE(takes(client, log + "?offset=5", std::string(kForwardedPiece + 1, 'x')));
+  // Rejected before the body is read, so the client may only see a closed connection.
+  CHECK_FALSE(accepts(client, log + "?offset=5", std::string(kMaxForwardedBytes + 1, 'x')));
   CHECK(std::distance(std::filesystem::recursive_directory_iterator(nodes.there), {}) == 2);
 
   nodes.sending.token = "another";
-  LogForwarder stranger(nodes.here, 0, nodes.sending);
+  LogForwarder unauthorized(nodes.here, 0, nodes.sending);
   write_sample_log(event_log_path(nodes.here, 3));
-  CHECK(becomes_true([&] { return stranger.status().gave_up; }));
-  CHECK(stranger.status().problem.find("token") != std::string::npos);
+  CHECK(becomes_true([&] { return unauthorized.status().gave_up; }));
+  CHECK(unauthorized.status().problem.find("token") != std::string::npos);
 }

@@ -6,7 +6,7 @@
 using namespace lockstep;
 using namespace lockstep::tracking;
 
-TEST_CASE("exposition: what a name says of rank, node and GPU becomes a label") {
+TEST_CASE("exposition: rank, node and GPU in a name become labels") {
   struct Row {
     std::string metric, family;
     PrometheusLabels labels;
@@ -36,7 +36,7 @@ TEST_CASE("exposition: what a name says of rank, node and GPU becomes a label") 
   }
 }
 
-TEST_CASE("exposition: the samples of a family stand together, labels are escaped") {
+TEST_CASE("exposition: samples are grouped by family, labels are escaped") {
   const auto inf = std::numeric_limits<double>::infinity();
   const PrometheusEntry one{.labels = {{"rank", "0"}, {"run", "a"}},
                             .info = {{"name", "say \"hi\"\\\n"}},

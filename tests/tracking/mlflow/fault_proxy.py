@@ -1,4 +1,4 @@
-"""A proxy in front of a server that fails on request: a rule of the test decides about every request."""
+"""A fault-injecting proxy in front of a server: a rule of the test decides about every request."""
 import http.client
 import http.server
 import threading
@@ -8,13 +8,13 @@ PASS, HANG, DROP_BEFORE, DROP_AFTER = "pass", "hang", "drop before", "drop after
 
 
 class FaultProxy:
-    """`rule(path, body)` returns a status to answer with, PASS, HANG (until the proxy ends), DROP_BEFORE (closes the
-    connection), or DROP_AFTER (closes it once the server has processed the request). `log`: what came, with the rule's answer.
+    """`rule(path, body)` returns a status to respond with, PASS, HANG (until the proxy exits), DROP_BEFORE (closes the
+    connection), or DROP_AFTER (closes it once the server has processed the request). `log`: the requests and the rule's decisions.
     `down`: connections are refused until come_up()."""
 
     def __init__(self, server, rule=lambda path, body: PASS, tls=None, down=False):
         self.rule, self.log, self.over = rule, [], threading.Event()
-        self.error = b'{"error_code": "INTERNAL_ERROR", "message": "as the test asked"}'  # with a status of the rule's
+        self.error = b'{"error_code": "INTERNAL_ERROR", "message": "injected by the test"}'  # body of the rule's status
         target = urllib.parse.urlsplit(server).netloc
         proxy = self
 
@@ -31,22 +31,22 @@ class FaultProxy:
                     self.close_connection = True
                     return
                 if isinstance(fault, int):
-                    self.answer(fault, proxy.error)
+                    self.respond(fault, proxy.error)
                     return
                 connection = http.client.HTTPConnection(target, timeout=30)
                 headers = {key: value for key, value in self.headers.items() if key.lower() not in ("host", "connection")}
                 connection.request(self.command, self.path, body, headers)
-                answer = connection.getresponse()
-                content = answer.read()
+                response = connection.getresponse()
+                content = response.read()
                 connection.close()
                 if fault == DROP_AFTER:
                     self.close_connection = True
                 else:
-                    self.answer(answer.status, content)
+                    self.respond(response.status, content)
 
             do_GET = do_POST = do_PUT = handle_any
 
-            def answer(self, status, content):
+            def respond(self, status, content):
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(content)))
                 self.end_headers()
@@ -81,7 +81,7 @@ class FaultProxy:
 
 
 def first(count, fault, part):
-    """The first `count` requests whose path has `part` get `fault`."""
+    """The first `count` requests whose path has `part` get `fault`; later ones PASS."""
     left = [count]
 
     def rule(path, _):

@@ -29,14 +29,14 @@ TEST_CASE("http address: parts of a URL") {
   }
 }
 
-TEST_CASE("http address: what is none is a config error that does not show it") {
+TEST_CASE("http address: an invalid address is a config error that does not contain it") {
   for (const std::string url : {"", "host:5000", "ftp://secret", "http://", "http://:80",
                                 "http://secret:0", "http://secret:65536", "http://secret:8o",
                                 "http://secret/ x", "http://secret\r\nX: y", "file:///secret"}) {
     CAPTURE(url);
     try {
       parse_http_address(url, "MY_URL");
-      FAIL("it is taken");
+      FAIL("the address was accepted");
     } catch (const Error& error) {
       const std::string text = error.what();
       CHECK(error.kind() == ErrorKind::Config);

@@ -16,7 +16,7 @@ TOKEN = "s3cret-t0ken"
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     with mlflow_server(tmp_path_factory.mktemp("mlflow")) as url:
-        # The first request of a kind takes long on a busy machine: a run, a batch, an artifact.
+        # The first request of each kind (run, batch, artifact) is slow on a busy machine.
         with Process() as process:
             one = entry_of(process, url, tmp_path_factory.mktemp("first"), timeout="100 s").open()
             one.scalars(1, loss=0.5)
@@ -32,7 +32,7 @@ def proxy(server):
         yield made
 
 
-IN_TIME = 4  # seconds that a server that hangs is given: enough for one that answers
+IN_TIME = 4  # timeout for a hanging server, in seconds; enough for a healthy one
 
 
 def entry_of(process, url, run_dir, entry=None, repeats=0, timeout="30 s", **environment):
@@ -41,15 +41,15 @@ def entry_of(process, url, run_dir, entry=None, repeats=0, timeout="30 s", **env
                  environment={"MLFLOW_HTTP_REQUEST_MAX_RETRIES": str(repeats), **environment})
 
 
-def until_it_works(call):
-    """As the agent: again after an Environment error, which the caller counts."""
+def retry_until_success(call):
+    """Retries after Environment errors, as the tracking agent does; returns their number."""
     for failures in range(20):
         try:
             call()
             return failures
         except SinkError as error:
             assert error.kind == "environment", error
-    raise AssertionError("no end of failures")
+    raise AssertionError("still failing after 20 attempts")
 
 
 def milliseconds(step):
@@ -62,7 +62,7 @@ FAULTS = [(part, fault) for part in CALLS for fault in (500, DROP_BEFORE, DROP_A
 
 
 @pytest.mark.parametrize("part, fault", FAULTS)
-def test_everything_is_there_once_in_the_end(process, server, proxy, tmp_path, part, fault):
+def test_everything_is_stored_exactly_once(process, server, proxy, tmp_path, part, fault):
     one = entry_of(process, proxy.url, tmp_path, info(0, 1), **({"timeout": f"{IN_TIME} s"} if fault == HANG else {}))
     proxy.rule = first(2, fault, part)
     began = time.monotonic()
@@ -74,13 +74,13 @@ def test_everything_is_there_once_in_the_end(process, server, proxy, tmp_path, p
             one.call(call, **more)
         one.flush()
 
-    failures = until_it_works(again)
+    failures = retry_until_success(again)
     one.since = [("scalars", {"step": 1, "time": time_of(1), "values": [["loss", 0.5], ["acc", "nan"]]}),
                  ("text", {"time": time_of(1), "level": "info", "line": "hello"}),
                  ("finish", {"end": {"state": "finished", "exit": 0, "reason": ""}})]
-    failures += until_it_works(again)
+    failures += retry_until_success(again)
     assert failures == 2
-    assert time.monotonic() - began < 50  # and did not wait until the proxy, after 60, lets go
+    assert time.monotonic() - began < 50  # did not wait until the proxy gives up after 60 s
 
     assert len(runs_of(server, tmp_path.name)) == 2
     run = run_tagged(server, tmp_path.name, run_id=f"{JOB}-rank-0")
@@ -92,7 +92,7 @@ def test_everything_is_there_once_in_the_end(process, server, proxy, tmp_path, p
     assert artifact(server, run, "logs/console.txt") == b"hello\n"
 
 
-def test_requests_that_can_be_repeated_are_at_once(process, server, proxy, tmp_path):
+def test_idempotent_requests_are_retried_immediately(process, server, proxy, tmp_path):
     one = entry_of(process, proxy.url, tmp_path, repeats=2).open()
     proxy.rule = first(2, 502, "log-batch")
     one.scalars(1, loss=0.5)
@@ -103,13 +103,13 @@ def test_requests_that_can_be_repeated_are_at_once(process, server, proxy, tmp_p
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_refused_credentials_are_told_without_them(process, proxy, tmp_path, status):
+def test_rejected_credentials_are_reported_without_the_credentials(process, proxy, tmp_path, status):
     proxy.rule = lambda *_: status
     for secrets in ({"MLFLOW_TRACKING_TOKEN": TOKEN}, {"MLFLOW_TRACKING_USERNAME": "ada", "MLFLOW_TRACKING_PASSWORD": TOKEN}):
         with pytest.raises(SinkError) as caught:
             entry_of(process, proxy.url, tmp_path, **secrets).open()
         assert caught.value.kind == "config"
-        assert caught.value.text.startswith(f"MLflow at {proxy.url} refuses us ({status}): check MLFLOW_TRACKING_TOKEN")
+        assert caught.value.text.startswith(f"MLflow at {proxy.url} rejected the credentials ({status}): check MLFLOW_TRACKING_TOKEN")
         assert TOKEN not in caught.value.text and "\n" not in caught.value.text
     with pytest.raises(SinkError) as caught:
         one = entry_of(process, proxy.url, tmp_path)
@@ -117,7 +117,7 @@ def test_refused_credentials_are_told_without_them(process, proxy, tmp_path, sta
         one.environment["MLFLOW_TRACKING_URI"] = proxy.url.replace("http://", f"http://ada:{TOKEN}@")
         one.open()
     assert caught.value.kind == "config" and TOKEN not in caught.value.text
-    assert len(proxy.log) == 3  # a refusal is not asked for twice
+    assert len(proxy.log) == 3  # a rejected request is not retried
 
 
 def test_a_server_that_is_down(process, tmp_path):
@@ -126,30 +126,30 @@ def test_a_server_that_is_down(process, tmp_path):
         url = f"http://127.0.0.1:{closed.getsockname()[1]}"
         with pytest.raises(SinkError) as caught:
             entry_of(process, url, tmp_path).open()
-    assert (caught.value.kind, caught.value.text) == ("environment", f"MLflow at {url} does not answer: cannot connect")
+    assert (caught.value.kind, caught.value.text) == ("environment", f"MLflow at {url}: cannot connect")
 
 
-def test_a_server_that_hangs_is_left_in_time(process, proxy, tmp_path):
+def test_a_hanging_server_times_out(process, proxy, tmp_path):
     proxy.rule = lambda *_: HANG
     began = time.monotonic()
     with pytest.raises(SinkError) as caught:
         entry_of(process, proxy.url, tmp_path, repeats=5, timeout=f"{IN_TIME} s").open()
-    assert (caught.value.kind, caught.value.text) == ("environment", f"MLflow at {proxy.url} does not answer: no answer in time")
+    assert (caught.value.kind, caught.value.text) == ("environment", f"MLflow at {proxy.url}: timed out")
     assert time.monotonic() - began > 0.9 * IN_TIME
-    assert [fault for *_, fault in proxy.log] == [HANG]  # the time is up: none of the repeats
+    assert [fault for *_, fault in proxy.log] == [HANG]  # no retries after the timeout
 
 
 @pytest.mark.parametrize("status", [302, 404])
-def test_something_that_is_no_mlflow_server(process, proxy, tmp_path, status):
+def test_a_server_that_is_not_mlflow(process, proxy, tmp_path, status):
     proxy.rule = lambda *_: status
     proxy.error = b"<html>"
     with pytest.raises(SinkError) as caught:
         entry_of(process, proxy.url, tmp_path).open()
     assert caught.value.kind == "config"
-    assert caught.value.text == f"MLflow at {proxy.url}: no MLflow server answers there (status {status})"
+    assert caught.value.text == f"MLflow at {proxy.url}: not an MLflow server (status {status})"
 
 
-def test_a_metric_that_a_stricter_server_refuses(process, server, proxy, tmp_path):
+def test_a_metric_that_a_stricter_server_rejects(process, server, proxy, tmp_path):
     one = entry_of(process, proxy.url, tmp_path).open()
     proxy.rule = lambda path, body: 400 if "log-batch" in path and b'"bad:' in body else PASS
     for step in range(600):
@@ -160,7 +160,7 @@ def test_a_metric_that_a_stricter_server_refuses(process, server, proxy, tmp_pat
     assert history(server, run, "good") == [(i, milliseconds(i), float(i)) for i in range(600)]
     assert {metric["key"] for metric in run["data"]["metrics"]} == {"good"}
     assert pairs(run, "tags")["lockstep.rejected"] == "2 records, the last one of bad:two"
-    assert len([1 for _, path, _ in proxy.log if "log-batch" in path]) < 50  # found by halving
+    assert len([1 for _, path, _ in proxy.log if "log-batch" in path]) < 50  # found by bisection
 
 
 def test_an_artifact_that_is_too_large_for_a_proxy(process, server, proxy, tmp_path):
@@ -172,11 +172,11 @@ def test_an_artifact_that_is_too_large_for_a_proxy(process, server, proxy, tmp_p
     one.flush()
     run = run_tagged(server, tmp_path.name, run_id=JOB)
     assert run["info"]["status"] == "FINISHED"
-    assert pairs(run, "tags")["lockstep.artifacts_note"] == "tables/large.json was not uploaded: the server answered 413"
+    assert pairs(run, "tags")["lockstep.artifacts_note"] == "tables/large.json was not uploaded: the server returned status 413"
     assert b'"x' in artifact(server, run, "tables/small.json")
 
 
-def test_tls_takes_a_certificate_that_is_trusted(process, server, tmp_path):
+def test_tls_requires_a_trusted_certificate(process, server, tmp_path):
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
     subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=127.0.0.1", "-addext",
                     "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate], check=True, capture_output=True)

@@ -1,10 +1,10 @@
-"""What the mlflow sink stores, read back from MLflow's own server."""
+"""Records of the mlflow sink, read back from a real MLflow server."""
 import json
 import math
 
 import pytest
 
-from mlflow_server import (artifact, artifact_paths, ask, history, mlflow_server, pairs, run_tagged, runs_of)
+from mlflow_server import (artifact, artifact_paths, call_api, history, mlflow_server, pairs, run_tagged, runs_of)
 from sink_calls import CREATED, JOB, Entry, Process, SinkError, info, time_of
 
 PNG = bytes(range(256)) * 5
@@ -17,7 +17,7 @@ def server(tmp_path_factory):
 
 
 def entry_of(process, server, run_dir, entry=None, **more):
-    """Every test has an experiment of its own: the name of its directory."""
+    """Every test has a separate experiment, named after its directory."""
     more.setdefault("config", {"tracking_uri": server, "experiment": run_dir.name})
     return Entry(process, "mlflow", run_dir, entry or info(), **more)
 
@@ -49,10 +49,10 @@ def test_values_params_and_tags(process, server, tmp_path):
     assert history(server, run, "lr") == [(i, milliseconds(i), 1e-300 * i) for i in range(1500)]
 
     names = {metric["key"] for metric in run["data"]["metrics"]}
-    taken = f"a_b_0_-{crc32c(b'a_b_0_'):08x}"
+    with_checksum = f"a_b_0_-{crc32c(b'a_b_0_'):08x}"
     cut = f"{'n' * 241}-{crc32c(b'n' * 300):08x}"
-    assert names == {"train/loss", "lr", "a_b_0_", taken, "x/_/__", cut, "odd", "high", "low", "summary/best"}
-    assert [history(server, run, name)[0][2] for name in ("a_b_0_", taken, "x/_/__", cut)] == [1.5, 2.5, 3.0, 4.0]
+    assert names == {"train/loss", "lr", "a_b_0_", with_checksum, "x/_/__", cut, "odd", "high", "low", "summary/best"}
+    assert [history(server, run, name)[0][2] for name in ("a_b_0_", with_checksum, "x/_/__", cut)] == [1.5, 2.5, 3.0, 4.0]
     assert history(server, run, "odd") == [(1501, milliseconds(1501), "NaN")]
     assert history(server, run, "high")[0][2] == 1.7976931348623157e308
     assert history(server, run, "low")[0][2] == -1.7976931348623157e308
@@ -86,7 +86,7 @@ def crc32c(data):
     return crc ^ 0xFFFFFFFF
 
 
-def test_several_images_of_a_name_and_step_are_all_there(process, server, tmp_path):
+def test_several_images_of_a_name_and_step_are_all_stored(process, server, tmp_path):
     def give(step, *numbers, name="samples"):
         for number in numbers:
             one.give("image", time=time_of(step), step=step, name=name, width=8, height=8, caption=f"{name} {step} {number}",
@@ -128,7 +128,7 @@ def test_artifacts(process, server, tmp_path):
     run = run_tagged(server, tmp_path.name, run_id=JOB)
     images = ["images/samples/grid _1/step-4.png", "images/samples/grid _1/step-4.txt"]
     tables = ["histograms/weights/step-4.json", "tables/errors.json"]
-    assert artifact_paths(server, run) == sorted(images + tables)  # the console's is for later
+    assert artifact_paths(server, run) == sorted(images + tables)  # the console is uploaded later
     one.give("console", time=time_of(7), rank=0, is_error=False, line="last")
     one.finish("failed", 70, "loss is nan")
     one.flush()
@@ -197,7 +197,7 @@ def test_ranks_are_nested_runs_of_one_parent(process, server, tmp_path):
 
 def test_the_parent_is_found_without_its_file(process, server, tmp_path):
     entry_of(process, server, tmp_path, info(0, 2)).open()
-    (tmp_path / "sinks/mlflow/parent.json").unlink()  # as on a node with a disk of its own
+    (tmp_path / "sinks/mlflow/parent.json").unlink()  # as on a node without a shared disk
     entry_of(process, server, tmp_path, info(1, 2)).open()
     assert len(runs_of(server, tmp_path.name)) == 3
     parent = run_tagged(server, tmp_path.name, role="group")["info"]["run_id"]
@@ -207,7 +207,7 @@ def test_the_parent_is_found_without_its_file(process, server, tmp_path):
 
 
 @pytest.mark.parametrize("flushed", [False, True])
-def test_after_a_crash_nothing_is_there_twice(process, server, tmp_path, flushed):
+def test_a_crash_leaves_no_duplicates(process, server, tmp_path, flushed):
     one = entry_of(process, server, tmp_path, info(0, 1)).open()
     one.scalars(1, loss=1.0)
     one.give("text", time=time_of(1), level="info", line="one")
@@ -237,7 +237,7 @@ def test_after_a_crash_nothing_is_there_twice(process, server, tmp_path, flushed
     assert alerts == {"lockstep.alerts": "2", "lockstep.alert.1": "info: a: b", "lockstep.alert.2": "info: c: d"}
 
 
-def test_a_run_that_goes_on_runs_again_and_keeps_its_first_params(process, server, tmp_path):
+def test_a_resumed_run_is_running_again_and_keeps_its_first_params(process, server, tmp_path):
     one = entry_of(process, server, tmp_path, run_config={"lr": 0.1, "seed": 1}).open()
     for step in range(4):
         one.scalars(step, loss=float(step))
@@ -256,7 +256,7 @@ def test_a_run_that_goes_on_runs_again_and_keeps_its_first_params(process, serve
     tags = pairs(run, "tags")
     assert tags["lockstep.param_changed.lr"] == "0.2"
     assert "lockstep.param_changed.seed" not in tags
-    assert (tags["lockstep.rewound_to_step"], tags["lockstep.end"]) == ("2", "none: it goes on")
+    assert (tags["lockstep.rewound_to_step"], tags["lockstep.end"]) == ("2", "none: resumed")
     late = (3, round((CREATED + 100) * 1000), 30.0)
     assert history(server, run, "loss") == [(i, milliseconds(i), float(i)) for i in range(4)] + [late]
     one.finish()
@@ -264,8 +264,8 @@ def test_a_run_that_goes_on_runs_again_and_keeps_its_first_params(process, serve
     assert run_tagged(server, tmp_path.name, run_id=JOB)["info"]["status"] == "FINISHED"
 
 
-def test_what_the_server_refuses_is_left_out_alone(process, server, tmp_path):
-    config = {**{f"p{i}": i for i in range(30)}, "a=": "first", "a+": "second"}  # two that become the param "a_"
+def test_only_rejected_records_are_skipped(process, server, tmp_path):
+    config = {**{f"p{i}": i for i in range(30)}, "a=": "first", "a+": "second"}  # both become the param "a_"
     one = entry_of(process, server, tmp_path, run_config=config).open()
     one.scalars(1, loss=0.5)
     one.flush()
@@ -283,8 +283,8 @@ def test_files_of_artifacts(process, server, tmp_path):
         (source / path).write_bytes(content)
     one = entry_of(process, server, run_dir, config={"tracking_uri": server, "experiment": tmp_path.name}).open()
     made = one.call("publish", run_dir=str(run_dir), name="mnist-model", artifact_type="model", source=str(source))
-    told = {"time": time_of(1), "name": "mnist-model", "artifact_type": "model", "aliases": [], "metadata": {}, "made": True}
-    one.give("artifact", **told, **made)
+    artifact_version = {"time": time_of(1), "name": "mnist-model", "artifact_type": "model", "aliases": [], "metadata": {}, "made": True}
+    one.give("artifact", **artifact_version, **made)
     one.flush()
     run = run_tagged(server, tmp_path.name, run_id=JOB)
     assert pairs(run, "tags").get("lockstep.artifacts_note") is None
@@ -293,13 +293,13 @@ def test_files_of_artifacts(process, server, tmp_path):
         assert artifact(server, run, f"artifacts/mnist-model/v1/{path}") == content
     assert pairs(run, "tags")["lockstep.artifact.mnist-model"] == f"model:v1 {made['digest']}"
 
-    one.give("artifact", **told, version=7, digest="abc")  # which the store does not have
+    one.give("artifact", **artifact_version, version=7, digest="abc")  # not in the store
     one.flush()
     note = pairs(run_tagged(server, tmp_path.name, run_id=JOB), "tags")["lockstep.artifacts_note"]
     assert note.startswith("mnist-model:v7 was not uploaded: ")
 
 
-def test_a_server_that_does_not_take_artifacts(process, tmp_path):
+def test_a_server_that_does_not_accept_artifacts(process, tmp_path):
     with mlflow_server(tmp_path, "--default-artifact-root", str(tmp_path / "elsewhere"), "--no-serve-artifacts") as plain:
         one = entry_of(process, plain, tmp_path / "run").open()
         one.scalars(1, loss=1.0)
@@ -309,15 +309,15 @@ def test_a_server_that_does_not_take_artifacts(process, tmp_path):
         run = run_tagged(plain, "run", run_id=JOB)
         assert run["info"]["status"] == "FINISHED"
         assert history(plain, run, "loss") == [(1, milliseconds(1), 1.0)]
-        assert pairs(run, "tags")["lockstep.artifacts_note"].startswith("tables/t.json was not uploaded: this server keeps")
+        assert pairs(run, "tags")["lockstep.artifacts_note"].startswith("tables/t.json was not uploaded: this server stores")
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_a_deleted_run_is_told(process, server, tmp_path):
+def test_a_deleted_run_is_reported(process, server, tmp_path):
     one = entry_of(process, server, tmp_path).open()
     one.flush()
     run = run_tagged(server, tmp_path.name, run_id=JOB)["info"]["run_id"]
-    ask(server, "runs/delete", {"run_id": run})
+    call_api(server, "runs/delete", {"run_id": run})
     one.scalars(1, loss=1.0)
     with pytest.raises(SinkError) as caught:
         one.flush()

@@ -1,4 +1,4 @@
-"""MLflow's own server on a free port of the loopback interface, and what it has stored."""
+"""A real MLflow server on a free port of the loopback interface, and queries of its contents."""
 import contextlib
 import json
 import os
@@ -33,7 +33,7 @@ def mlflow_server(directory, *options):
 
 
 def wait_until_healthy(server, port, log):
-    deadline = time.monotonic() + 300  # it takes a minute on a busy machine
+    deadline = time.monotonic() + 300  # startup takes a minute on a busy machine
     while True:
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5):
@@ -43,19 +43,19 @@ def wait_until_healthy(server, port, log):
             time.sleep(0.1)
 
 
-def ask(server, path, body=None):
+def call_api(server, path, body=None):
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(f"{server}/api/2.0/mlflow/{path}", data, {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        return json.loads(answer.read())
+    with urllib.request.urlopen(request, timeout=30) as response:
+        return json.loads(response.read())
 
 
 def experiment_id(server, name):
-    return ask(server, f"experiments/get-by-name?experiment_name={urllib.parse.quote(name)}")["experiment"]["experiment_id"]
+    return call_api(server, f"experiments/get-by-name?experiment_name={urllib.parse.quote(name)}")["experiment"]["experiment_id"]
 
 
 def runs_of(server, experiment):
-    found = ask(server, "runs/search", {"experiment_ids": [experiment_id(server, experiment)], "max_results": 1000})
+    found = call_api(server, "runs/search", {"experiment_ids": [experiment_id(server, experiment)], "max_results": 1000})
     return found.get("runs", [])
 
 
@@ -74,19 +74,19 @@ def run_tagged(server, experiment, **tags):
 def history(server, run, metric):
     """(step, timestamp in ms, value) of every point, in order."""
     query = urllib.parse.urlencode({"run_id": run["info"]["run_id"], "metric_key": metric, "max_results": 25000})
-    found = ask(server, f"metrics/get-history?{query}").get("metrics", [])
+    found = call_api(server, f"metrics/get-history?{query}").get("metrics", [])
     return sorted((int(point.get("step", 0)), int(point["timestamp"]), point["value"]) for point in found)
 
 
 def artifact_paths(server, run, path=""):
     query = urllib.parse.urlencode({"run_id": run["info"]["run_id"], "path": path})
     paths = []
-    for item in ask(server, f"artifacts/list?{query}").get("files", []):
+    for item in call_api(server, f"artifacts/list?{query}").get("files", []):
         paths += artifact_paths(server, run, item["path"]) if item["is_dir"] else [item["path"]]
     return sorted(paths)
 
 
 def artifact(server, run, path):
     query = urllib.parse.urlencode({"run_uuid": run["info"]["run_id"], "path": path})
-    with urllib.request.urlopen(f"{server}/get-artifact?{query}", timeout=30) as answer:
-        return answer.read()
+    with urllib.request.urlopen(f"{server}/get-artifact?{query}", timeout=30) as response:
+        return response.read()

@@ -19,7 +19,7 @@ MlflowSettings settings_of(const MlflowConfig& config, const Variables& variable
   });
 }
 
-std::string refusal(const MlflowConfig& config, const Variables& variables) {
+std::string config_error_of(const MlflowConfig& config, const Variables& variables) {
   try {
     settings_of(config, variables);
   } catch (const Error& error) {
@@ -31,7 +31,7 @@ std::string refusal(const MlflowConfig& config, const Variables& variables) {
 
 }  // namespace
 
-TEST_CASE("mlflow settings: the config comes before the environment") {
+TEST_CASE("mlflow settings: the config takes precedence over the environment") {
   const Variables variables = {{"MLFLOW_TRACKING_URI", "http://elsewhere:1"},
                                {"MLFLOW_EXPERIMENT_NAME", "theirs"},
                                {"MLFLOW_HTTP_REQUEST_TIMEOUT", "7"},
@@ -60,7 +60,7 @@ TEST_CASE("mlflow settings: the config comes before the environment") {
   CHECK(plain.http.verify_certificate);
 }
 
-TEST_CASE("mlflow settings: who we are") {
+TEST_CASE("mlflow settings: credentials") {
   const MlflowConfig config{.tracking_uri = PublicUrl{"http://h"}};
   const auto token = settings_of(config, {{"MLFLOW_TRACKING_TOKEN", "t"}});
   CHECK(token.http.headers.at("Authorization") == "Bearer t");
@@ -75,12 +75,13 @@ TEST_CASE("mlflow settings: who we are") {
   CHECK(url.http.name == "MLflow at http://h:80");
 }
 
-TEST_CASE("mlflow settings: what cannot be") {
-  CHECK(refusal({}, {}) ==
-        "mlflow: which server? Set tracking_uri or the environment variable MLFLOW_TRACKING_URI");
-  CHECK(refusal({}, {{"MLFLOW_TRACKING_URI", "sqlite:///secret"}}) ==
+TEST_CASE("mlflow settings: invalid settings are config errors") {
+  CHECK(config_error_of({}, {}) ==
+        "mlflow: no server configured; set tracking_uri or the environment variable "
+        "MLFLOW_TRACKING_URI");
+  CHECK(config_error_of({}, {{"MLFLOW_TRACKING_URI", "sqlite:///secret"}}) ==
         "MLFLOW_TRACKING_URI: neither http:// nor https://; expected http[s]://host[:port][/path]");
-  CHECK(
-      refusal({.tracking_uri = PublicUrl{"http://h"}}, {{"MLFLOW_HTTP_REQUEST_TIMEOUT", "soon"}}) ==
-      "MLFLOW_HTTP_REQUEST_TIMEOUT: expected a number, got \"soon\"");
+  CHECK(config_error_of({.tracking_uri = PublicUrl{"http://h"}},
+                        {{"MLFLOW_HTTP_REQUEST_TIMEOUT", "soon"}}) ==
+        "MLFLOW_HTTP_REQUEST_TIMEOUT: expected a number, got \"soon\"");
 }

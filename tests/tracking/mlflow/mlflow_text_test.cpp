@@ -5,7 +5,7 @@
 using namespace lockstep;
 using namespace lockstep::tracking;
 
-TEST_CASE("mlflow text: names are made of what MLflow takes") {
+TEST_CASE("mlflow text: names contain only characters that MLflow accepts") {
   const std::vector<std::pair<std::string, std::string>> rows = {
       {"train/loss", "train/loss"},
       {"A z_-.:9", "A z_-.:9"},
@@ -25,7 +25,7 @@ TEST_CASE("mlflow text: names are made of what MLflow takes") {
   CHECK(cut != mlflow_name(std::string(252, 'n')));
 }
 
-TEST_CASE("mlflow text: two metrics never become one, nor after a restart") {
+TEST_CASE("mlflow text: metric names stay distinct, also after a restart") {
   MlflowMetricNames names(nullptr);
   CHECK(names.of("a=") == "a_");
   CHECK(names.of("b") == "b");
@@ -41,7 +41,7 @@ TEST_CASE("mlflow text: two metrics never become one, nor after a restart") {
   CHECK_FALSE(names.state().contains("b"));
 }
 
-TEST_CASE("mlflow text: values are cut between characters, with a mark") {
+TEST_CASE("mlflow text: values are truncated between characters and marked") {
   CHECK(mlflow_value("short", 20) == "short");
   CHECK(mlflow_value(std::string("a\0b", 3), 20) == "ab");
   CHECK(mlflow_value("x\xff", 20) == "x\xef\xbf\xbd");

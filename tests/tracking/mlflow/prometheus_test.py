@@ -1,4 +1,4 @@
-"""What the prometheus sink serves, read by Prometheus' own parser."""
+"""Responses of the prometheus sink, read by Prometheus' own parser."""
 import concurrent.futures
 import math
 import socket
@@ -21,13 +21,13 @@ def endpoint(one):
 
 def get(url, token=None):
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
-    with urllib.request.urlopen(request, timeout=10) as answer:
-        assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
-        return answer.read().decode()
+    with urllib.request.urlopen(request, timeout=10) as response:
+        assert response.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+        return response.read().decode()
 
 
 def scrape(url, token=None):
-    """{family: {labels as a sorted tuple: value}}; every family is there once and is a gauge."""
+    """{family: {labels as a sorted tuple: value}}; every family occurs once and is a gauge."""
     families = {}
     for family in text_string_to_metric_families(get(url, token)):
         assert family.type == "gauge" and family.name not in families
@@ -40,7 +40,7 @@ def labels(**names):
     return tuple(sorted(names.items()))
 
 
-def test_every_entry_of_the_process_is_served_at_one_address(process, tmp_path):
+def test_all_entries_of_a_process_are_served_at_one_address(process, tmp_path):
     entries = [entry_of(process, tmp_path, info(rank, 2, name=f'the "first" \\ {rank}')).open() for rank in range(2)]
     url = endpoint(entries[0])
     assert url == endpoint(entries[1]) and url.startswith("http://127.0.0.1:")
@@ -76,7 +76,7 @@ def test_every_entry_of_the_process_is_served_at_one_address(process, tmp_path):
         get(url)
 
 
-def test_a_scrape_during_the_run_is_never_half(process, tmp_path):
+def test_a_scrape_during_the_run_is_never_partial(process, tmp_path):
     one = entry_of(process, tmp_path).open()
     url = endpoint(one)
     with concurrent.futures.ThreadPoolExecutor(6) as pool:
@@ -101,7 +101,7 @@ def test_a_token(process, tmp_path):
         caught.value.close()
 
 
-def test_beyond_loopback_takes_a_token(process, tmp_path):
+def test_a_non_loopback_address_requires_a_token(process, tmp_path):
     for address in ("0.0.0.0", "::", "10.0.0.1", "node-a"):
         with pytest.raises(SinkError) as caught:
             entry_of(process, tmp_path, address=address).open()
@@ -117,11 +117,11 @@ def test_a_port_in_use(process, tmp_path):
             second.open()
         assert caught.value.kind == "environment" and f"port {port}" in caught.value.text
         first.call("close")
-        second.open()  # as the agent does later
+        second.open()  # as the tracking agent does on a retry
         assert endpoint(second) == f"http://127.0.0.1:{port}/metrics"
 
 
-def test_clients_that_say_nothing_do_not_hold_up_the_end(process, tmp_path):
+def test_silent_clients_do_not_block_shutdown(process, tmp_path):
     one = entry_of(process, tmp_path).open()
     address = endpoint(one).removeprefix("http://").removesuffix("/metrics").split(":")
     silent = [socket.create_connection((address[0], int(address[1])), timeout=5) for _ in range(3)]
@@ -132,7 +132,7 @@ def test_clients_that_say_nothing_do_not_hold_up_the_end(process, tmp_path):
         client.close()
 
 
-def test_starting_and_stopping_again_and_again(process, tmp_path):
+def test_repeated_start_and_stop(process, tmp_path):
     for _ in range(50):
         one = entry_of(process, tmp_path).open()
         one.call("close")

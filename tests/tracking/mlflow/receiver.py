@@ -1,4 +1,4 @@
-"""Who messages of the webhook sink are for, on the loopback interface."""
+"""A receiver of webhook messages on the loopback interface."""
 import http.server
 import json
 import threading
@@ -7,17 +7,17 @@ SECRET = "T0000-s3cret"
 
 
 class Receiver:
-    """Keeps what it gets in `got`; `answers`: the statuses to give before it begins to take messages."""
+    """Records messages in `received`; `statuses`: the statuses to return before it accepts messages."""
 
     def __init__(self):
-        self.got, self.answers = [], []
+        self.received, self.statuses = [], []
         receiver = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_POST(self):
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                status = receiver.answers.pop(0) if receiver.answers else 200
-                receiver.got.append((self.path, self.headers["Content-Type"], status, body))
+                status = receiver.statuses.pop(0) if receiver.statuses else 200
+                receiver.received.append((self.path, self.headers["Content-Type"], status, body))
                 self.send_response(status)
                 self.end_headers()
 

@@ -1,4 +1,4 @@
-"""Messages of the webhook sink, as a receiver gets them."""
+"""Messages of the webhook sink, as received."""
 import socket
 import threading
 
@@ -31,9 +31,9 @@ def test_an_alert(process, receiver, tmp_path):
     one.scalars(1, loss=1.0)
     alert(one, "diverged", step=2)
     one.flush()
-    one.finish()  # which was not asked for
+    one.finish()  # not in `events`
     one.flush()
-    assert receiver.got == [(f"/services/{SECRET}?key={SECRET}", "application/json", 200, {
+    assert receiver.received == [(f"/services/{SECRET}?key={SECRET}", "application/json", 200, {
         "text": "mnist-rank-1: error: diverged\nthe loss is nan\nat once (step 2)", "id": f"{JOB}-rank-1/1", "link": None,
         "event": "alert", "run": RUN, "level": "error", "title": "diverged", "message": "the loss is nan\nat once",
         "step": 2, "time": CREATED + 0.5})]
@@ -41,10 +41,10 @@ def test_an_alert(process, receiver, tmp_path):
 
 def test_the_end(process, receiver, tmp_path):
     one = entry_of(process, receiver, tmp_path, events=["end"]).open()
-    alert(one, "diverged")  # which was not asked for
+    alert(one, "diverged")  # not in `events`
     one.finish("failed", 70, "rank 1 fell over")
     one.flush()
-    assert [body for *_, body in receiver.got] == [{
+    assert [body for *_, body in receiver.received] == [{
         "text": "mnist-rank-1: failed: rank 1 fell over", "id": f"{JOB}-rank-1/1", "event": "end", "run": RUN, "link": None,
         "state": "failed", "exit": 70, "reason": "rank 1 fell over"}]
 
@@ -55,18 +55,18 @@ def test_messages_link_to_the_dashboard(process, receiver, tmp_path):
     one.finish()
     one.flush()
     link = f"http://node1:8391/#/run/{JOB}"
-    assert [body["link"] for *_, body in receiver.got] == [link, link]
-    assert all(body["text"].endswith("\n" + link) for *_, body in receiver.got)
+    assert [body["link"] for *_, body in receiver.received] == [link, link]
+    assert all(body["text"].endswith("\n" + link) for *_, body in receiver.received)
 
 
-def test_what_was_taken_is_not_sent_again(process, receiver, tmp_path):
+def test_delivered_messages_are_not_sent_again(process, receiver, tmp_path):
     one = entry_of(process, receiver, tmp_path, events=["alerts", "end"]).open()
     for title in ("a", "b", "c"):
         alert(one, title)
-    receiver.answers = [200, 500]
+    receiver.statuses = [200, 500]
     with pytest.raises(SinkError) as caught:
         one.flush()
-    assert (caught.value.kind, caught.value.text) == ("environment", f"webhook at {receiver.host} refuses a message (500)")
+    assert (caught.value.kind, caught.value.text) == ("environment", f"webhook at {receiver.host} rejected a message (500)")
     one.crash()
     one.flush()
     alert(one, "d")
@@ -74,24 +74,24 @@ def test_what_was_taken_is_not_sent_again(process, receiver, tmp_path):
     one.crash()
     one.finish()
     one.flush()
-    sent = [(status, body["id"].rpartition("/")[2], body.get("title")) for *_, status, body in receiver.got]
+    sent = [(status, body["id"].rpartition("/")[2], body.get("title")) for *_, status, body in receiver.received]
     assert sent == [(200, "1", "a"), (500, "2", "b"), (200, "2", "b"), (200, "3", "c"), (200, "4", "d"), (200, "5", None)]
 
 
 @pytest.mark.parametrize("status, kind", [(429, "environment"), (503, "environment"), (403, "config"), (404, "config"),
                                           (302, "config")])
-def test_a_refusal_is_told_without_the_address(process, receiver, tmp_path, status, kind):
+def test_a_rejection_is_reported_without_the_address(process, receiver, tmp_path, status, kind):
     one = entry_of(process, receiver, tmp_path).open()
     alert(one, "a")
-    receiver.answers = [status]
+    receiver.statuses = [status]
     with pytest.raises(SinkError) as caught:
         one.flush()
-    assert (caught.value.kind, caught.value.text) == (kind, f"webhook at {receiver.host} refuses a message ({status})")
+    assert (caught.value.kind, caught.value.text) == (kind, f"webhook at {receiver.host} rejected a message ({status})")
     left = [path.read_text() for path in tmp_path.rglob("*") if path.is_file()]
     assert not any(SECRET in text for text in left)
 
 
-def test_no_address_is_a_config_error(process, receiver, tmp_path):
+def test_a_missing_address_is_a_config_error(process, receiver, tmp_path):
     one = entry_of(process, receiver, tmp_path)
     one.environment = {}
     with pytest.raises(SinkError) as caught:
@@ -110,11 +110,11 @@ def test_a_receiver_that_is_down(process, receiver, tmp_path):
     alert(one, "a")
     with pytest.raises(SinkError) as caught:
         one.flush()
-    assert (caught.value.kind, caught.value.text) == ("environment", f"webhook at {receiver.host} does not answer: cannot connect")
+    assert (caught.value.kind, caught.value.text) == ("environment", f"webhook at {receiver.host}: cannot connect")
 
 
-def test_a_receiver_that_closes_while_it_is_sent_to(process, tmp_path):
-    """The process lives on, although writing to a closed connection raises SIGPIPE."""
+def test_a_receiver_that_closes_during_a_send(process, tmp_path):
+    """The process survives, although writing to a closed connection raises SIGPIPE."""
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         server.listen()
@@ -132,5 +132,5 @@ def test_a_receiver_that_closes_while_it_is_sent_to(process, tmp_path):
         with pytest.raises(SinkError) as caught:
             one.flush()
         closer.join(timeout=10)
-    assert caught.value.kind == "environment" and "broke off" in caught.value.text
+    assert caught.value.kind == "environment" and "connection closed" in caught.value.text
     one.call("close")

@@ -1,4 +1,4 @@
-// A directory of runs, and `lockstep runs` about it.
+// A directory of runs, and `lockstep runs` on it.
 #pragma once
 
 #include <sstream>

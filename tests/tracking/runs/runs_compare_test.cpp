@@ -25,7 +25,7 @@ void add_run(const LabWithRuns& lab, const std::string& id, const Json& config, 
 
 }  // namespace
 
-TEST_CASE("runs compare: only what differs, side by side, and the metrics") {
+TEST_CASE("runs compare: shows differences side by side, and the metrics") {
   LabWithRuns lab;
   add_run(lab, "a", {{"optimizer", {{"lr", 0.1}, {"name", "sgd"}}}, {"sizes", {1, 2}}, {"seed", 1}},
           0.25);
@@ -63,7 +63,7 @@ TEST_CASE("runs compare: only what differs, side by side, and the metrics") {
         "train/loss max      4    4\n");
 }
 
-TEST_CASE("runs compare: three runs, and runs that were set up alike") {
+TEST_CASE("runs compare: three runs, and runs with equal settings") {
   LabWithRuns lab;
   for (const char* id : {"a", "b", "c"}) add_run(lab, id, {{"seed", 1}}, 0.5);
   CHECK(lab.json({"compare", "a", "b", "c"})["config"].empty());
@@ -74,7 +74,7 @@ TEST_CASE("runs compare: three runs, and runs that were set up alike") {
   CHECK(json["metrics"]["train/loss"]["d"]["last"] == "nan");
 }
 
-TEST_CASE("runs compare: two different runs are needed") {
+TEST_CASE("runs compare: requires two different runs") {
   LabWithRuns lab;
   lab.add("mnist-1");
   CHECK(lab.error_of({"compare"}) ==

@@ -18,7 +18,7 @@ void write_text(const fs::path& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
-// Everything at and below `path` was last changed so many seconds ago.
+// Sets the modification time of everything at and below `path` to that many seconds ago.
 void make_older(const fs::path& path, double seconds) {
   const timespec then{.tv_sec = std::time(nullptr) - static_cast<std::time_t>(seconds)};
   const std::array<timespec, 2> times = {then, then};
@@ -35,7 +35,7 @@ const cli::AskUser kNo = [](const std::string&) { return false; };
 
 }  // namespace
 
-TEST_CASE("runs delete: asks, or is told not to") {
+TEST_CASE("runs delete: asks for confirmation, unless --yes") {
   LabWithRuns lab;
   lab.add("a");
   lab.add("b");
@@ -60,7 +60,7 @@ TEST_CASE("runs delete: asks, or is told not to") {
   CHECK(fs::is_empty(lab.path()));
 }
 
-TEST_CASE("runs delete: refuses a run at work and one rank of several") {
+TEST_CASE("runs delete: rejects a running run, and one rank of several") {
   LabWithRuns lab;
   lab.add_all_ranks("job");
   CHECK(lab.error_of({"delete", "job-rank-1", "--yes"}) ==
@@ -74,14 +74,14 @@ TEST_CASE("runs delete: refuses a run at work and one rank of several") {
   {
     const EventLogWriter agent(node_log_path(lab / "job", 0));
     CHECK(lab.error_of({"delete", "job", "--yes"}) ==
-          "config: lockstep runs delete: run 'job' is in use: its tracking agent is at work");
+          "config: lockstep runs delete: run 'job' is in use: its tracking agent is running");
   }
   CHECK(lab.ids().size() == 2);
   lab({"delete", "job", "--yes"});
   CHECK(lab.ids().empty());
 }
 
-TEST_CASE("runs delete: links are removed, what they lead to stays") {
+TEST_CASE("runs delete: symbolic links are removed, their targets are not") {
   LabWithRuns lab;
   const TemporaryDirectory elsewhere;
   write_text(elsewhere / "precious/file", "x");
@@ -100,11 +100,11 @@ TEST_CASE("runs delete: links are removed, what they lead to stays") {
   lab.add("b");
   fs::create_directory_symlink(elsewhere.path(), lab / ".trash");
   CHECK(lab.error_of({"delete", "b", "--yes"}) ==
-        "environment: " + (lab / ".trash").string() + " is no directory of its own; remove it");
+        "environment: " + (lab / ".trash").string() + " is not a plain directory; remove it");
   CHECK(lab.ids() == std::vector<std::string>{"b"});
 }
 
-TEST_CASE("runs gc: without a choice of runs, only what was left behind") {
+TEST_CASE("runs gc: without a selection of runs, only leftover files") {
   LabWithRuns lab;
   lab.add("a");
   lab.add("live");
@@ -142,7 +142,7 @@ TEST_CASE("runs gc: without a choice of runs, only what was left behind") {
   CHECK(lab.ids().size() == 2);
 }
 
-TEST_CASE("runs gc: runs of a state and an age, by when they last wrote") {
+TEST_CASE("runs gc: selects runs by state and by the time of their last write") {
   LabWithRuns lab;
   const auto now = static_cast<double>(std::time(nullptr));
   const auto add = [&](const std::string& id, RunState state, double days) {
@@ -159,8 +159,8 @@ TEST_CASE("runs gc: runs of a state and an age, by when they last wrote") {
   const auto of = [&](std::vector<std::string> words) {
     words.insert(words.begin(), "gc");
     std::vector<std::string> ids;
-    const auto told = lab.json(std::move(words));
-    for (const auto& entry : told["removed"])
+    const auto result = lab.json(std::move(words));
+    for (const auto& entry : result["removed"])
       ids.push_back(fs::path(entry["path"].get<std::string>()).filename().string());
     return ids;
   };
@@ -180,7 +180,7 @@ TEST_CASE("runs gc: runs of a state and an age, by when they last wrote") {
   CHECK(lab.ids().size() == 2);
 }
 
-TEST_CASE("runs gc: a run at work stays, whatever is asked") {
+TEST_CASE("runs gc: a running run is never removed") {
   LabWithRuns lab;
   lab.add("live");
   record_end(lab / "live", {.state = RunState::Failed, .exit_code = 1});
@@ -189,7 +189,7 @@ TEST_CASE("runs gc: a run at work stays, whatever is asked") {
   CHECK(lab.ids() == std::vector<std::string>{"live"});
 }
 
-TEST_CASE("runs gc: what cannot be removed is a note and exit code 75, the rest is removed") {
+TEST_CASE("runs gc: a failed removal is a note and exit code 75, the rest is removed") {
   LabWithRuns lab;
   lab.add("a");
   const ArtifactStore store(lab / "artifacts");
@@ -198,8 +198,8 @@ TEST_CASE("runs gc: what cannot be removed is a note and exit code 75, the rest 
   write_text(lab / "artifacts/net/v1.json", "{");
   CHECK(lab({"gc", "--older-than", "0s"}).starts_with("run  "));
   CHECK(lab.code() == 75);
-  CHECK(lab.notes() ==
-        "note: " + (lab / "artifacts/net/v1.json").string() + ": damaged: it is no JSON object\n");
+  CHECK(lab.notes() == "note: " + (lab / "artifacts/net/v1.json").string() +
+                           ": corrupt: it is not a JSON object\n");
   CHECK(lab.ids().empty());
 }
 

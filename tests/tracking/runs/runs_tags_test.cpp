@@ -36,7 +36,7 @@ TEST_CASE("runs tag: added, removed, shown, and searched for") {
   CHECK(lab({"tag", "mnist-2"}) == "mnist-2: good\n");
 }
 
-TEST_CASE("runs tag: a tag is the whole job's") {
+TEST_CASE("runs tag: a tag applies to the whole job") {
   LabWithRuns lab;
   lab.add_all_ranks("job");
   CHECK(lab({"tag", "job-rank-1", "+x"}) == "job: x\n");
@@ -48,34 +48,35 @@ TEST_CASE("runs tag: bad tags and notes are Config errors, and change nothing") 
   lab.add("a");
   lab({"tag", "a", "+good"});
   CHECK(lab.error_of({"tag", "a", "+new", "+no way"}) ==
-        "config: 'no way' can be no tag: 1 to 64 of A-Z a-z 0-9 . _ : / = -, the first a letter or "
+        "config: 'no way' is not a valid tag: expected 1 to 64 of A-Z a-z 0-9 . _ : / = -, "
+        "starting with a letter or "
         "digit");
-  CHECK(lab.error_of({"tag", "a", "+"}).starts_with("config: '' can be no tag"));
+  CHECK(lab.error_of({"tag", "a", "+"}).starts_with("config: '' is not a valid tag"));
   CHECK(lab.error_of({"tag", "a", "+" + std::string(65, 'x')}).starts_with("config: "));
   CHECK(lab.error_of({"tag", "a", "-bad"}) == "config: the run has no tag 'bad'; it has good");
   CHECK(lab.error_of({"tag", "a", "--note", "\xff"}) == "config: the note is not UTF-8");
   CHECK(lab.error_of({"tag", "a", "--note", std::string(4097, 'x')}) ==
-        "config: the note has 4097 bytes, at most 4096 are allowed");
+        "config: the note has 4097 bytes; at most 4096 are allowed");
   CHECK(lab.error_of({"tag", "a", "b"}) == "config: lockstep runs tag: unexpected argument 'b'");
   CHECK(lab({"tag", "a"}) == "a: good\n");
   CHECK(lab({"tag", "a", "--note", "-2 is\nodd"}) == "a: good; note: -2 is\\nodd\n");
 }
 
-TEST_CASE("runs tag: a damaged tags.json is a note in the list and is not overwritten") {
+TEST_CASE("runs tag: a corrupt tags.json is a note in the list and is not overwritten") {
   LabWithRuns lab;
   lab.add("a");
   for (const std::string text :
        {"{", "[]", R"({"tags": [1], "note": ""})", R"({"tags": ["\u001b"], "note": ""})"}) {
     write_file_durably(lab / "a/tags.json", text);
-    CHECK(lab.json({"list"})[0]["notes"] == Json{"tags.json: damaged: remove it, or mend it"});
-    CHECK(lab({"show", "a"}).ends_with("note: tags.json: damaged: remove it, or mend it\n"));
+    CHECK(lab.json({"list"})[0]["notes"] == Json{"tags.json is corrupt: repair or remove it"});
+    CHECK(lab({"show", "a"}).ends_with("note: tags.json is corrupt: repair or remove it\n"));
     CHECK(lab.error_of({"tag", "a", "+x"}) ==
-          "environment: " + (lab / "a").string() + ": tags.json: damaged: remove it, or mend it");
+          "environment: " + (lab / "a").string() + ": tags.json is corrupt: repair or remove it");
     CHECK(read_file(lab / "a/tags.json") == text);
   }
 }
 
-TEST_CASE("runs tag: several processes' tags are all kept") {
+TEST_CASE("runs tag: concurrent changes are all kept") {
   LabWithRuns lab;
   lab.add("a");
   constexpr int kThreads = 4;

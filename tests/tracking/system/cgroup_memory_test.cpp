@@ -28,7 +28,7 @@ NamedValues sample(MadeSystem& system) { return by_name(SystemSampler(system.opt
 
 }  // namespace
 
-TEST_CASE("cgroup: the limit of the second generation is the memory there is") {
+TEST_CASE("cgroup: the limit of cgroup v2 is the total memory") {
   MadeSystem system;
   write_machine(system);
   system.write("sys/fs/cgroup/cgroup.controllers", "cpu memory\n");
@@ -37,12 +37,12 @@ TEST_CASE("cgroup: the limit of the second generation is the memory there is") {
   write_second_generation(system, "/job", "512000", 150, 50);
   const auto values = sample(system);
   CHECK(values.at("system/memory.total_bytes") == 500 * kKiB);
-  CHECK(values.at("system/memory.used_bytes") == 100 * kKiB);  // the file cache left out
+  CHECK(values.at("system/memory.used_bytes") == 100 * kKiB);  // without the file cache
   CHECK(values.at("system/memory.available_bytes") == 400 * kKiB);
   CHECK(values.at("system/memory.percent") == Approx(20));
 }
 
-TEST_CASE("cgroup: of several limits the one with the least left counts, the machine's too") {
+TEST_CASE("cgroup: the limit with the least free memory counts, including the machine's") {
   MadeSystem system;
   write_machine(system);
   system.write("sys/fs/cgroup/cgroup.controllers", "memory\n");
@@ -61,7 +61,7 @@ TEST_CASE("cgroup: of several limits the one with the least left counts, the mac
   CHECK(sample(system).at("system/memory.total_bytes") == 1000 * kKiB);
 }
 
-TEST_CASE("cgroup: a container sees its own group at the mount, whatever its path on the host") {
+TEST_CASE("cgroup: a container sees its group at the mount, for any path on the host") {
   for (const std::string path : {"0::/\n", "0::/docker/abc\n", "0::/../other\n"}) {
     MadeSystem system;
     write_machine(system);
@@ -72,7 +72,7 @@ TEST_CASE("cgroup: a container sees its own group at the mount, whatever its pat
   }
 }
 
-TEST_CASE("cgroup: the limit of the first generation") {
+TEST_CASE("cgroup: the limit of cgroup v1") {
   MadeSystem system;
   write_machine(system);
   system.write("proc/self/cgroup", "5:cpu,cpuacct:/x\n4:memory:/job\n0::/\n");
@@ -88,7 +88,7 @@ TEST_CASE("cgroup: the limit of the first generation") {
   CHECK(values.at("system/memory.used_bytes") == 100 * kKiB);
 }
 
-TEST_CASE("cgroup: kills of the out-of-memory killer are counted from the start") {
+TEST_CASE("cgroup: kills of the out-of-memory killer are counted since the start") {
   MadeSystem system;
   system.write("sys/fs/cgroup/cgroup.controllers", "memory\n");
   system.write("proc/self/cgroup", "0::/job\n");
@@ -102,7 +102,7 @@ TEST_CASE("cgroup: kills of the out-of-memory killer are counted from the start"
   CHECK(by_name(sampler.sample()).at("system/oom_kills") == 3);
 }
 
-TEST_CASE("cgroup: kills where groups are of the first generation, and where there are none") {
+TEST_CASE("cgroup: kills with cgroup v1, and without cgroups") {
   MadeSystem first;
   first.write("proc/self/cgroup", "4:memory:/job\n");
   first.write("sys/fs/cgroup/memory/job/memory.oom_control",

@@ -13,7 +13,7 @@ using namespace lockstep::tracking;
 
 namespace {
 
-// The fake library and what it is told.
+// The fake library and its configuration.
 class Vendor {
  public:
   Vendor() : library_(::dlopen(FAKE_NVML, RTLD_NOW | RTLD_LOCAL)) {
@@ -36,7 +36,7 @@ SystemSamplerOptions with_gpus(MadeSystem& system) {
   return options;
 }
 
-// A thread that the sampler left to itself counts a moment later.
+// A thread from which the sampler detached counts a moment later.
 bool becomes(const std::atomic<int>& count, int value) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (count != value && std::chrono::steady_clock::now() < end) std::this_thread::yield();
@@ -51,7 +51,7 @@ NamedValues gpu_values(SystemSampler& sampler) {
 
 }  // namespace
 
-TEST_CASE("gpu: what every GPU does, in the units of the documentation") {
+TEST_CASE("gpu: metrics of every GPU, in the documented units") {
   Vendor vendor;
   MadeSystem system;
   system.write({.pid = 4242});
@@ -80,7 +80,7 @@ TEST_CASE("gpu: what every GPU does, in the units of the documentation") {
   CHECK(vendor.nvml->num_shutdowns == 1);
 }
 
-TEST_CASE("gpu: memory of the run is left out where its processes are not seen") {
+TEST_CASE("gpu: memory of the run is omitted if its processes are not listed") {
   Vendor vendor;
   MadeSystem system;
   SystemSampler sampler(with_gpus(system));
@@ -89,7 +89,7 @@ TEST_CASE("gpu: memory of the run is left out where its processes are not seen")
   CHECK_FALSE(values.contains("system/gpu.0.run_memory_bytes"));
 }
 
-TEST_CASE("gpu: one that falls off, and values that a GPU does not have, are left out") {
+TEST_CASE("gpu: a lost GPU, and values that a GPU does not support, are omitted") {
   Vendor vendor;
   MadeSystem system;
   SystemSampler sampler(with_gpus(system));
@@ -107,7 +107,7 @@ TEST_CASE("gpu: one that falls off, and values that a GPU does not have, are lef
   CHECK(gpu_values(sampler).empty());
 }
 
-TEST_CASE("gpu: no driver, no library, or a library that is something else") {
+TEST_CASE("gpu: no driver, no library, or another library") {
   Vendor vendor;
   MadeSystem system;
   system.write("proc/loadavg", "1 2 3 4/5 6\n");
@@ -125,7 +125,7 @@ TEST_CASE("gpu: no driver, no library, or a library that is something else") {
   CHECK(vendor.nvml->num_shutdowns == 0);
 }
 
-TEST_CASE("gpu: a driver that hangs costs one wait, and nothing else") {
+TEST_CASE("gpu: a blocked driver costs one wait, and nothing else") {
   Vendor vendor;
   MadeSystem system;
   system.write("proc/loadavg", "1 2 3 4/5 6\n");
@@ -140,7 +140,7 @@ TEST_CASE("gpu: a driver that hangs costs one wait, and nothing else") {
       CHECK(by_name(sampler.sample()).at("system/load_average_1m") == 1);
     CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(20));
     vendor.nvml->hang = false;
-    // It comes back by itself: the reading that hung ends, and a later one is taken.
+    // It recovers: the blocked reading ends, and a later one is returned.
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     size_t found = 0;
     while (found == 0 && std::chrono::steady_clock::now() < end) found = gpu_values(sampler).size();
@@ -149,7 +149,7 @@ TEST_CASE("gpu: a driver that hangs costs one wait, and nothing else") {
   CHECK(becomes(vendor.nvml->num_shutdowns, 1));
 }
 
-TEST_CASE("gpu: a sampler can be destroyed while the driver hangs") {
+TEST_CASE("gpu: a sampler can be destroyed while the driver is blocked") {
   Vendor vendor;
   MadeSystem system;
   auto options = with_gpus(system);
@@ -158,7 +158,8 @@ TEST_CASE("gpu: a sampler can be destroyed while the driver hangs") {
   {
     SystemSampler sampler(options);
     sampler.sample();
-    REQUIRE(becomes(vendor.nvml->num_hanging, 1));  // a busy machine may come to it after the wait
+    REQUIRE(
+        becomes(vendor.nvml->num_hanging, 1));  // on a busy machine this may happen after the wait
   }
   CHECK(vendor.nvml->num_shutdowns == 0);
   vendor.nvml->hang = false;

@@ -1,4 +1,4 @@
-// A made /proc and /sys in a temporary directory, and a clock that a test moves.
+// A fake /proc and /sys in a temporary directory, and a simulated clock.
 #pragma once
 
 #include <fmt/format.h>
@@ -24,7 +24,7 @@ class MadeSystem {
   std::filesystem::path sys() const { return directory_ / "sys"; }
   std::filesystem::path disk() const { return directory_.path(); }
 
-  // `file` is below proc/ or sys/; its directories are made.
+  // `file` is below proc/ or sys/; creates its directories.
   void write(const std::string& file, const std::string& text) const {
     const auto path = directory_ / file;
     std::filesystem::create_directories(path.parent_path());

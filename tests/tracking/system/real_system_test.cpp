@@ -1,4 +1,4 @@
-// On the machine that runs the tests.
+// Tests on the real system.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,7 +19,7 @@ using namespace lockstep::tracking;
 
 namespace {
 
-// Processes that wait until this object is gone.
+// Processes that wait until this object is destroyed.
 class Children {
  public:
   explicit Children(int count) {
@@ -59,12 +59,12 @@ SystemSamplerOptions real_options() {
 
 }  // namespace
 
-TEST_CASE("system: the real one is plausible") {
+TEST_CASE("system: values of the real system are plausible") {
   SystemSampler sampler(real_options());
   const std::vector<char> memory(64u << 20, 'x');
   NamedValues values;
   std::chrono::duration<double> took{};
-  // The kernel's time of waiting for disks may go backwards, and then there is no value.
+  // The kernel's iowait counter may decrease, and then there is no value.
   for (int i = 0; i < 10 && !values.contains("system/cpu_percent"); ++i) {
     const auto begin = std::chrono::steady_clock::now();
     sampler.sample();
@@ -87,7 +87,7 @@ TEST_CASE("system: the real one is plausible") {
   CHECK(values.at("system/processes.cpu_percent") > 0.5 * 20 / took.count());
   CHECK(values.at("system/processes.cpu_percent") < 500);
   CHECK(values.at("system/processes.open_fds") >= 3);
-  // A container may have neither of them.
+  // A container may have none of them.
   for (const auto* name : {"system/network.receive_bytes_per_s", "system/disk.write_bytes_per_s"})
     if (values.contains(name))
       CHECK(values.at(name) >= 0);
@@ -96,8 +96,8 @@ TEST_CASE("system: the real one is plausible") {
   CHECK(sampler.oom_kills() == 0);
 }
 
-TEST_CASE("system: processes that come and go are followed, and those of others never counted") {
-  Children strangers(3);  // of this process too, which is not the run's
+TEST_CASE("system: starting and exiting processes are tracked, and unrelated ones never counted") {
+  Children unrelated(3);  // also children of this process, which does not belong to the run
   std::vector<int64_t> roots = {::getpid()};
   SystemSampler all(real_options());
   const auto count = [](SystemSampler& sampler) {
@@ -113,7 +113,7 @@ TEST_CASE("system: processes that come and go are followed, and those of others 
   CHECK(count(all) == 9);
 }
 
-TEST_CASE("system: a process that becomes a root later is found, though it was seen before") {
+TEST_CASE("system: a process that becomes a root later is found, even if it was seen before") {
   std::array<int, 2> ends{};
   REQUIRE(::pipe(ends.data()) == 0);
   const auto other = ::fork();
@@ -137,7 +137,7 @@ TEST_CASE("system: a process that becomes a root later is found, though it was s
   ::waitpid(other, nullptr, 0);
 }
 
-TEST_CASE("system: sampling goes on while processes vanish under it") {
+TEST_CASE("system: sampling continues while processes exit") {
   SystemSampler sampler(real_options());
   std::atomic<bool> stop = false;
   std::thread forker([&] {
@@ -153,7 +153,7 @@ TEST_CASE("system: sampling goes on while processes vanish under it") {
   stop = true;
   forker.join();
   CHECK(most >= 1);
-  // There are two at any time, but the list of processes is not of one moment: beside a child that
-  // is gone since, the next one may be in it.
+  // There are always two, but the process list is not a snapshot: it may contain a child that has
+  // exited and its successor.
   CHECK(most <= 3);
 }

@@ -23,14 +23,14 @@ SystemSampler sampler_of(MadeSystem& system, std::vector<int64_t> roots) {
 
 }  // namespace
 
-TEST_CASE("processes: those of the run and all below them are summed up") {
+TEST_CASE("processes: processes of the run and their descendants are summed") {
   MadeSystem system;
   system.write({.pid = 1, .parent = 0, .threads = 9, .pages = 5000});
   system.write({.pid = 10, .threads = 4, .pages = 100});
   system.write({.pid = 11, .parent = 10, .pages = 20, .name = "a) R (b"});
   system.write({.pid = 12, .parent = 11, .threads = 2, .pages = 3});
   system.write({.pid = 20, .pages = 1});                  // the other root
-  system.write({.pid = 30, .parent = 1, .pages = 7000});  // of somebody else
+  system.write({.pid = 30, .parent = 1, .pages = 7000});  // unrelated
   system.write({.pid = 13, .parent = 10, .state = "Z"});  // ended, not yet waited for
   system.open_files(10, 5);
   system.open_files(12, 2);
@@ -46,7 +46,7 @@ TEST_CASE("processes: those of the run and all below them are summed up") {
   CHECK_FALSE(values.contains("system/processes.cpu_percent"));
 }
 
-TEST_CASE("processes: CPU time of those that are there twice, 100 percent per core") {
+TEST_CASE("processes: CPU time of processes in two samples, 100 percent per core") {
   MadeSystem system;
   const auto ticks = [](double seconds) { return static_cast<int>(seconds * kTicksPerSecond); };
   system.write({.pid = 10, .user = ticks(100), .system = ticks(50)});
@@ -54,15 +54,18 @@ TEST_CASE("processes: CPU time of those that are there twice, 100 percent per co
   auto sampler = sampler_of(system, {10});
   sampler.sample();
   system.advance(10);
-  system.write({.pid = 10, .user = ticks(112), .system = ticks(53)});        // 15 s
-  system.write({.pid = 11, .parent = 10, .start = 900, .user = ticks(60)});  // another one by now
+  system.write({.pid = 10, .user = ticks(112), .system = ticks(53)});  // 15 s
+  system.write(
+      {.pid = 11, .parent = 10, .start = 900, .user = ticks(60)});  // another process by now
   CHECK(by_name(sampler.sample()).at("system/processes.cpu_percent") == Approx(150));
   system.advance(10);
   system.write({.pid = 11, .parent = 10, .start = 900, .user = ticks(65)});
   CHECK(by_name(sampler.sample()).at("system/processes.cpu_percent") == Approx(50));
 }
 
-TEST_CASE("processes: one whose parent ended stays of the run, a new one with its id does not") {
+TEST_CASE(
+    "processes: a process whose parent exited still belongs to the run, a new one with its ID does "
+    "not") {
   MadeSystem system;
   system.write({.pid = 10});
   system.write({.pid = 11, .parent = 10, .start = 200});
@@ -78,7 +81,7 @@ TEST_CASE("processes: one whose parent ended stays of the run, a new one with it
   CHECK(by_name(sampler.sample()).at("system/processes.count") == 0);
 }
 
-TEST_CASE("processes: nothing is said where none are watched") {
+TEST_CASE("processes: no values if none are watched") {
   MadeSystem system;
   system.write({.pid = 10});
   auto sampler = sampler_of(system, {});

@@ -38,7 +38,7 @@ TEST_CASE("system: percent of the time that all cores and each of them were busy
   CHECK(values.at("system/cpu.0.percent") == Approx(40));
   CHECK(values.at("system/cpu.7.percent") == Approx(60));
 
-  // A counter that goes backwards (iowait does) gives no value, that time.
+  // A counter that decreases (iowait does) gives no value for that sample.
   system.write("proc/stat", "cpu  140 10 120 880 20 15 5 20 0 0\n");
   CHECK_FALSE(by_name(sampler.sample()).contains("system/cpu_percent"));
   system.write("proc/stat", "cpu  150 10 120 890 20 15 5 20 0 0\n");
@@ -66,7 +66,7 @@ TEST_CASE("system: memory and swap of a machine without limits") {
   CHECK_FALSE(values.contains("system/swap.percent"));
 }
 
-TEST_CASE("system: bytes per second of the disk that is watched") {
+TEST_CASE("system: bytes per second of the watched disk") {
   MadeSystem system;
   struct stat status {};
   REQUIRE(::stat(system.disk().c_str(), &status) == 0);
@@ -93,7 +93,7 @@ TEST_CASE("system: bytes per second of the disk that is watched") {
   CHECK(values.at("system/disk.write_bytes_per_s") == Approx(20 * 512 / 4.0));
 }
 
-TEST_CASE("system: where the watched disk has no device, all hardware counts once") {
+TEST_CASE("system: if the watched disk has no device, all hardware disks count once") {
   MadeSystem system;
   for (const std::string disk : {"sda", "nvme0n1"})
     system.write("sys/block/" + disk + "/device/model", "");
@@ -135,7 +135,7 @@ TEST_CASE("system: bytes per second of the network") {
   CHECK(values.at("system/network.receive_bytes_per_s") == Approx(1000));
   CHECK(values.at("system/network.transmit_bytes_per_s") == Approx(200));
 
-  // In a container no device is hardware: all count, but for the loopback.
+  // In a container no device is hardware: all but loopback count.
   system.remove("sys/class/net/eth0");
   SystemSampler container(system.options());
   container.sample();
@@ -144,7 +144,7 @@ TEST_CASE("system: bytes per second of the network") {
   CHECK(by_name(container.sample()).at("system/network.receive_bytes_per_s") == Approx(400));
 }
 
-TEST_CASE("system: no rate where a counter or the clock does not go forward") {
+TEST_CASE("system: no rate if a counter or the clock does not advance") {
   MadeSystem system;
   const auto name = "system/network.receive_bytes_per_s";
   const auto write = [&](int bytes) {
@@ -166,7 +166,7 @@ TEST_CASE("system: no rate where a counter or the clock does not go forward") {
   CHECK(by_name(sampler.sample()).at(name) == Approx(50));
 }
 
-TEST_CASE("system: an empty, foreign or missing tree gives what is left, and never throws") {
+TEST_CASE("system: an empty, foreign or missing tree gives the available values and never throws") {
   MadeSystem empty;
   auto options = empty.options();
   options.processes = [] { return std::vector<int64_t>{1}; };

@@ -16,14 +16,14 @@ namespace {
 constexpr size_t kBlock = 32'768;
 const std::string kHeader("\x3aW&B\xe1\xbe\x00", 7);
 
-// One chunk as it stands in the file.
+// One chunk as stored in the file.
 struct Chunk {
   size_t offset;
   int type;
   std::string data;
 };
 
-// Reads the file as its description says, by other means than it was written.
+// An independent reader of the documented format.
 std::vector<Chunk> chunks_of(const std::string& content) {
   REQUIRE(content.substr(0, 7) == kHeader);
   std::vector<Chunk> chunks;
@@ -71,7 +71,7 @@ std::string bytes(size_t size, char seed = 'a') {
 
 }  // namespace
 
-TEST_CASE("wandb file: a small record has the bytes of the description") {
+TEST_CASE("wandb file: a small record is encoded as documented") {
   TemporaryDirectory directory;
   WandbFile file(directory / "a.wandb", 0);
   file.append("abc");
@@ -98,7 +98,7 @@ TEST_CASE("wandb file: records of all sizes around the end of a block are read b
   }
 }
 
-TEST_CASE("wandb file: a long record is cut into first, middle and last parts") {
+TEST_CASE("wandb file: a long record is split into first, middle and last parts") {
   TemporaryDirectory directory;
   WandbFile file(directory / "a.wandb", 0);
   file.append(bytes(100'000));
@@ -108,7 +108,7 @@ TEST_CASE("wandb file: a long record is cut into first, middle and last parts") 
   CHECK(types == std::vector<int>{2, 3, 3, 4});
 }
 
-TEST_CASE("wandb file: it goes on at any length and cuts off what follows") {
+TEST_CASE("wandb file: it continues at any length and truncates the rest") {
   TemporaryDirectory directory;
   const auto path = directory / "a.wandb";
   std::vector<uint64_t> lengths;
@@ -132,7 +132,7 @@ TEST_CASE("wandb file: it goes on at any length and cuts off what follows") {
   }
 }
 
-TEST_CASE("wandb file: one that is shorter than it was is refused") {
+TEST_CASE("wandb file: a file that is shorter than its stored length is rejected") {
   TemporaryDirectory directory;
   write_file_durably(directory / "a.wandb", "short");
   try {

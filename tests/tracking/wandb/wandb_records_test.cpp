@@ -1,5 +1,5 @@
-// Texts and records of a .wandb file whatever the names and values are. What W&B's programs make of
-// them is tested by wandb_upload_test.py.
+// Texts and records of a .wandb file for arbitrary names and values. wandb_upload_test.py tests how
+// W&B's programs read them.
 #include "tracking/sinks/wandb/wandb_records.h"
 
 #include <catch2/catch.hpp>
@@ -17,7 +17,7 @@
 
 namespace lockstep::tracking {
 
-TEST_CASE("wandb text: any bytes become UTF-8, and valid text stays") {
+TEST_CASE("wandb text: any bytes become UTF-8, and valid text is unchanged") {
   CHECK(wandb_text("größe") == "größe");
   CHECK(wandb_text("a\xff\xfe"
                    "b") ==
@@ -30,7 +30,7 @@ TEST_CASE("wandb text: any bytes become UTF-8, and valid text stays") {
   CHECK(wandb_text(std::string_view("a\0b", 3)) == std::string("a\0b", 3));
 }
 
-TEST_CASE("wandb key: names that the history uses itself are moved away") {
+TEST_CASE("wandb key: names reserved by the history get a prefix") {
   CHECK(wandb_key("train/loss") == "train/loss");
   CHECK(wandb_key("step") == "metric/step");
   CHECK(wandb_key("epoch") == "metric/epoch");
@@ -48,7 +48,7 @@ TEST_CASE("wandb number: reads back as the same value") {
   CHECK(wandb_number(3) == "3");
 }
 
-TEST_CASE("wandb json: bytes that are no UTF-8 are replaced") {
+TEST_CASE("wandb json: invalid UTF-8 bytes are replaced") {
   CHECK(wandb_json({{"a", "\xff"}}) == "{\"a\":\"\xef\xbf\xbd\"}");
   CHECK(wandb_json(Json(std::nan(""))) == "NaN");
 }
@@ -71,7 +71,7 @@ TEST_CASE("wandb client id: 128 lower-case characters, the same for the same art
   CHECK(id != wandb_client_id("run/model/v2"));
 }
 
-TEST_CASE("wandb digests: those of the empty and of a known content") {
+TEST_CASE("wandb digests: empty and known contents") {
   TemporaryDirectory directory;
   write_file_durably(directory / "hello", "hello");
   write_file_durably(directory / "empty", "");
@@ -80,7 +80,7 @@ TEST_CASE("wandb digests: those of the empty and of a known content") {
   CHECK_THROWS_AS(md5_base64(directory / "absent"), Error);
 }
 
-TEST_CASE("wandb record: number, body, and the request for an answer that old versions need") {
+TEST_CASE("wandb record: number, body, and the request for a response that old versions need") {
   const auto record = wandb_record(7, WandbRecord::Exit, wandb_exit({}, 2.9));
   ProtobufReader reader(record);
   CHECK(reader.next()->value == 7);
@@ -93,7 +93,7 @@ TEST_CASE("wandb record: number, body, and the request for an answer that old ve
   CHECK(!reader.next());
 }
 
-TEST_CASE("protobuf reader: whatever the bytes are, an error or fields, and never beyond the end") {
+TEST_CASE("protobuf reader: any bytes give fields or an error, never a read beyond the end") {
   const auto good = wandb_record(1, WandbRecord::Alert, wandb_alert({.title = "a", .text = "b"}));
   for (size_t size = 0; size < good.size(); ++size) {
     ProtobufReader reader(std::string_view(good).substr(0, size));

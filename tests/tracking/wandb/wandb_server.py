@@ -1,6 +1,6 @@
 """A W&B server on the loopback interface, as far as wandb-core uploads runs to it: GraphQL, file_stream and uploads.
 
-It keeps what it was sent: lines of a stream by their number, as the real server does. `trouble` makes it misbehave.
+It stores the lines of a stream by their number, as the real server does. `trouble` selects a failure.
 """
 import base64
 import json
@@ -51,7 +51,7 @@ class Run:
 class QuietServer(ThreadingHTTPServer):
     def handle_error(self, *arguments):
         if not isinstance(sys.exc_info()[1], ConnectionError):
-            super().handle_error(*arguments)  # else a client was killed
+            super().handle_error(*arguments)  # otherwise a client was killed
 
 
 class WandbServer:
@@ -59,7 +59,7 @@ class WandbServer:
         self.trouble = trouble  # None, "500", "401", "hang", "stream 500", "no project"
         self.runs, self.files, self.artifacts, self.operations = {}, {}, [], []
         self.committed = set()  # ids of artifacts
-        self.num_refused = 0  # requests that were answered with 500, or hang
+        self.num_failed_requests = 0  # requests that got status 500 or hang
         self.changed = threading.Condition()
         self.stopped = threading.Event()
         handler = type("Handler", (Handler,), {"owner": self})
@@ -87,14 +87,14 @@ class WandbServer:
                 (name,) = self.runs
             return self.runs.setdefault(name, Run())
 
-    def count_refused(self):
+    def count_failed_request(self):
         with self.changed:
-            self.num_refused += 1
+            self.num_failed_requests += 1
             self.changed.notify_all()
 
     def wait_for(self, condition, timeout=120):
         with self.changed:
-            assert self.changed.wait_for(condition, timeout), "it did not happen in time"
+            assert self.changed.wait_for(condition, timeout), "timed out waiting for a condition"
 
     def graphql(self, operation, variables):
         self.operations.append(operation)
@@ -105,12 +105,12 @@ class WandbServer:
         return {"serverInfo": {"features": []}}
 
     def Viewer(self, _):
-        return {"viewer": {"id": "u", "entity": "someone", "flags": "{}", "teams": {"edges": []}}}
+        return {"viewer": {"id": "u", "entity": "default-user", "flags": "{}", "teams": {"edges": []}}}
 
     def UpsertBucket(self, variables):
         run = self.runs.setdefault(variables["name"], Run())
         run.bucket.update({key: value for key, value in variables.items() if value is not None})
-        project = {"id": "p", "name": variables["project"], "entity": {"id": "e", "name": variables["entity"] or "someone"}}
+        project = {"id": "p", "name": variables["project"], "entity": {"id": "e", "name": variables["entity"] or "default-user"}}
         bucket = {"id": "b", "name": variables["name"], "displayName": run.bucket.get("displayName"), "config": "{}",
                   "project": project, "historyLineCount": 0}
         return {"upsertBucket": {"bucket": bucket, "inserted": True}}
@@ -125,14 +125,14 @@ class WandbServer:
         return {"notifyScriptableRunAlert": {"success": True}}
 
     def CreateArtifact(self, variables):
-        """As W&B's: a version is its collection's content, so one that is asked for again is the one that is there."""
-        wanted = variables["input"]
-        which = [(made["artifactCollectionName"], made["digest"]) for made in self.artifacts]
-        key = (wanted["artifactCollectionName"], wanted["digest"])
-        if key not in which:
-            self.artifacts.append(wanted)
-            which.append(key)
-        name = f"a{which.index(key) + 1}"
+        """As in W&B: identical content in a collection is the same version, so a repeated request returns the existing one."""
+        requested = variables["input"]
+        versions = [(made["artifactCollectionName"], made["digest"]) for made in self.artifacts]
+        key = (requested["artifactCollectionName"], requested["digest"])
+        if key not in versions:
+            self.artifacts.append(requested)
+            versions.append(key)
+        name = f"a{versions.index(key) + 1}"
         state = "COMMITTED" if name in self.committed else "PENDING"
         return {"createArtifact": {"artifact": {"id": name, "state": state, "artifactSequence": {"latestArtifact": None}}}}
 
@@ -174,7 +174,7 @@ class Handler(BaseHTTPRequestHandler):
     def log_message(self, *_):
         pass
 
-    def answer(self, status, body):
+    def respond(self, status, body):
         content = json.dumps(body).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
@@ -185,42 +185,42 @@ class Handler(BaseHTTPRequestHandler):
     def body(self):
         return self.rfile.read(int(self.headers.get("Content-Length", 0)))
 
-    def is_refused(self):
-        """Answers, or never does, where the server is in trouble."""
+    def handle_trouble(self):
+        """Handles the request, or leaves it unanswered, if the server is set to fail; returns whether it did."""
         trouble, is_stream = self.owner.trouble, self.path.endswith("/file_stream")
         if trouble == "hang":
-            self.owner.count_refused()
+            self.owner.count_failed_request()
             self.owner.stopped.wait()
             return True
         if trouble == "500" or (trouble == "stream 500" and is_stream):
-            self.answer(500, {"error": "broken"})
-            self.owner.count_refused()
+            self.respond(500, {"error": "broken"})
+            self.owner.count_failed_request()
             return True
         expected = "Basic " + base64.b64encode(b"api:" + KEY.encode()).decode()
         if trouble == "no project" and not is_stream:
-            self.answer(200, {"data": None, "errors": [{"message": "project not found"}]})
+            self.respond(200, {"data": None, "errors": [{"message": "project not found"}]})
             return True
         if trouble == "401" or self.headers.get("Authorization") != expected:
-            self.answer(401, {"errors": [{"message": "user is not logged in"}]})
+            self.respond(401, {"errors": [{"message": "user is not logged in"}]})
             return True
         return False
 
     def do_POST(self):
         body = self.body()
-        if self.is_refused():
+        if self.handle_trouble():
             return
         request = json.loads(body)
         with self.owner.changed:
             if self.path == "/graphql":
-                answer = {"data": self.owner.graphql(request["operationName"], request.get("variables") or {})}
+                response = {"data": self.owner.graphql(request["operationName"], request.get("variables") or {})}
             else:
-                answer = self.owner.file_stream(self.path.split("/")[-2], request)
+                response = self.owner.file_stream(self.path.split("/")[-2], request)
             self.owner.changed.notify_all()
-        self.answer(200, answer)
+        self.respond(200, response)
 
     def do_PUT(self):
         body = self.body()
         with self.owner.changed:
             self.owner.files[self.path.removeprefix("/upload/")] = body
             self.owner.changed.notify_all()
-        self.answer(200, {})
+        self.respond(200, {})

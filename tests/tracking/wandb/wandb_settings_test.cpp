@@ -29,7 +29,7 @@ void make_program(const std::filesystem::path& path) {
 
 }  // namespace
 
-TEST_CASE("wandb settings: nothing given is W&B's cloud, online") {
+TEST_CASE("wandb settings: the defaults are W&B's cloud, online") {
   const auto settings = wandb_settings({}, environment_of({}));
   CHECK(settings.mode == WandbMode::Online);
   CHECK(settings.base_url == "https://api.wandb.ai");
@@ -39,7 +39,7 @@ TEST_CASE("wandb settings: nothing given is W&B's cloud, online") {
   CHECK(settings.tags.empty());
 }
 
-TEST_CASE("wandb settings: the configuration wins over the environment") {
+TEST_CASE("wandb settings: the configuration takes precedence over the environment") {
   const auto environment = environment_of({{"WANDB_MODE", "dryrun"},
                                            {"WANDB_BASE_URL", "https://wandb.lab//"},
                                            {"WANDB_PROJECT", "theirs"},
@@ -76,14 +76,14 @@ TEST_CASE("wandb key: WANDB_API_KEY, else the server's entry in netrc") {
 }
 
 TEST_CASE(
-    "wandb-core: configured, in PATH, in the virtual environment, beside a python3, in that "
+    "wandb-core: configured, in PATH, in the virtual environment, next to a python3, in that "
     "order") {
   TemporaryDirectory directory;
   const std::string below = "lib/python3.11/site-packages/wandb/bin/wandb-core";
-  const auto configured = directory / "mine", in_path = directory / "bin" / "wandb-core",
-             in_venv = directory / "venv" / below, beside = directory / "py" / below;
+  const auto configured = directory / "configured", in_path = directory / "bin" / "wandb-core",
+             in_venv = directory / "venv" / below, next_to_python = directory / "py" / below;
   for (const auto& program :
-       {configured, in_path, in_venv, beside, directory / "py" / "bin" / "python3"})
+       {configured, in_path, in_venv, next_to_python, directory / "py" / "bin" / "python3"})
     make_program(program);
   const auto path = (directory / "bin").string() + ":" + (directory / "py/bin").string();
   const auto environment =
@@ -93,12 +93,12 @@ TEST_CASE(
   std::filesystem::remove(in_path);
   CHECK(find_wandb_core(std::nullopt, environment) == in_venv);
   std::filesystem::remove(in_venv);
-  CHECK(find_wandb_core(std::nullopt, environment) == beside);
-  std::filesystem::remove(beside);
+  CHECK(find_wandb_core(std::nullopt, environment) == next_to_python);
+  std::filesystem::remove(next_to_python);
   CHECK_THROWS_WITH(find_wandb_core(std::nullopt, environment),
                     Catch::Contains("pip install wandb"));
-  CHECK_THROWS_WITH(find_wandb_core(beside.string(), environment),
-                    Catch::Contains("is no program"));
+  CHECK_THROWS_WITH(find_wandb_core(next_to_python.string(), environment),
+                    Catch::Contains("is not an executable file"));
 }
 
 }  // namespace lockstep::tracking

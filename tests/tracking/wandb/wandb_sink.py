@@ -1,4 +1,4 @@
-"""The wandb sink under test, driven call by call, and what it leaves behind."""
+"""The wandb sink under test, driven call by call, and its output files and processes."""
 import importlib.util
 from pathlib import Path
 
@@ -12,7 +12,7 @@ CONFIG = {"model": {"name": "mlp", "hidden": [256, 64]}, "seed": 7}
 
 
 class Sink:
-    """With the environment of a user who has W&B's package, its server and a key. `calls`: of another one, to share."""
+    """A sink in the environment of a user with W&B's package, server and key. `calls`: the process of another sink, to share."""
 
     def __init__(self, run_dir, url=None, timeout=120, calls=None, **environment):
         self.run_dir, self.state = Path(run_dir), None
@@ -34,7 +34,7 @@ class Sink:
         return self.entry.call(call, **arguments)
 
     def start(self, **how):
-        """A new object with the state of the last flush()."""
+        """Recreates the sink with the state of the last flush()."""
         self.entry = self.entry_of(**how)
         self.entry.state = self.state
         self.entry.open()

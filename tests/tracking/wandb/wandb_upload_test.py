@@ -1,4 +1,4 @@
-"""What the wandb sink was given arrives at a W&B server, through the real wandb-core and the real `wandb sync`."""
+"""Records of the wandb sink reach a W&B server through the real wandb-core and the real `wandb sync`."""
 import base64
 import hashlib
 import json
@@ -34,7 +34,7 @@ def steps(run):
     return [row["step"] for row in run.history]
 
 
-def test_every_value_arrives_as_it_was_given(server, run_dir):
+def test_every_value_arrives_unchanged(server, run_dir):
     with Sink(run_dir, server.url) as sink:
         sink.start(info={"group": "sweep", "job_type": "rank"})
         sink.scalars(1, {"train/loss": 0.1, "a": "nan", "b": "inf", "c": "-inf", "system/gpu.0.utilization": 87.5}, epoch=0.25)
@@ -45,7 +45,7 @@ def test_every_value_arrives_as_it_was_given(server, run_dir):
         sink.call("console", time=START + 4, rank=0, is_error=True, line="a warning \u00e9")
         sink.call("summary", values={"test/accuracy": 0.97, "note": "best", "nested": {"deep": [1, 2]}})
         sink.call("alert", time=START, level="error", title="NaN", text="the loss is NaN")
-        sink.scalars(1, {"train/loss": 0.3})  # after going back
+        sink.scalars(1, {"train/loss": 0.3})  # after a rewind
         sink.finish()
     run = server.run(INFO["id"])
     places = [{key: row[key] for key in ("step", "epoch", "_step", "_timestamp", "_runtime")} for row in run.history]
@@ -73,7 +73,7 @@ def test_every_value_arrives_as_it_was_given(server, run_dir):
     assert run.complete and run.exit_code == 0 and not run.preempting
 
 
-def test_rows_arrive_while_the_run_goes_on(server, run_dir):
+def test_rows_arrive_during_the_run(server, run_dir):
     with Sink(run_dir, server.url) as sink:
         sink.start()
         for step in range(3):
@@ -95,7 +95,7 @@ def test_rows_arrive_while_the_run_goes_on(server, run_dir):
     ({"state": "killed", "exit": 137, "signal": 9}, 137, False),
     ({"state": "killed", "exit": 0, "signal": 15}, 143, False),
     ({"state": "preempted", "exit": 75}, 75, True)])
-def test_the_end_is_told_as_it_was(server, run_dir, end, exit_code, preempting):
+def test_the_outcome_is_uploaded(server, run_dir, end, exit_code, preempting):
     with Sink(run_dir, server.url) as sink:
         sink.start()
         sink.scalars(1, {"loss": 1})
@@ -104,7 +104,7 @@ def test_the_end_is_told_as_it_was(server, run_dir, end, exit_code, preempting):
     assert (run.complete, run.exit_code, run.preempting) == (True, exit_code, preempting)
 
 
-def test_a_lost_run_is_not_called_complete(server, run_dir):
+def test_a_lost_run_is_not_marked_complete(server, run_dir):
     with Sink(run_dir, server.url) as sink:
         sink.start()
         sink.scalars(1, {"loss": 1})
@@ -112,7 +112,7 @@ def test_a_lost_run_is_not_called_complete(server, run_dir):
     assert steps(server.run()) == [1] and not server.run().complete
 
 
-def test_media_are_files_that_the_history_names(server, run_dir):
+def test_media_are_files_referenced_by_the_history(server, run_dir):
     table = {"columns": ["label", "p"], "data": [["7", 0.5], [None, "x"]]}
     with Sink(run_dir, server.url) as sink:
         sink.start()
@@ -137,7 +137,7 @@ def test_media_are_files_that_the_history_names(server, run_dir):
         "sha256": hashlib.sha256(content).hexdigest()}
 
 
-def test_artifacts_that_the_run_made_are_uploaded_with_their_files(server, run_dir):
+def test_artifacts_of_the_run_are_uploaded_with_their_files(server, run_dir):
     files = {"weights.bin": b"\x00\x01" * 5000, "meta/info.json": b"{}"}
     for path, content in files.items():
         (run_dir / "model" / path).parent.mkdir(parents=True, exist_ok=True)
@@ -147,7 +147,7 @@ def test_artifacts_that_the_run_made_are_uploaded_with_their_files(server, run_d
                            source=str(run_dir / "model"))["digest"]
         known = {"time": START, "artifact_type": "model", "version": 1, "digest": digest, "aliases": ["best"], "metadata": {"acc": 0.9}}
         for _ in range(2):
-            sink.state = None  # the second time as if the first had never been noted
+            sink.state = None  # repeat as if the first upload had not been recorded
             sink.start()
             sink.call("artifact", name="mnist-model", made=True, **known)
             sink.call("artifact", name="removed-model", made=True, **known)
@@ -168,7 +168,7 @@ def test_artifacts_that_the_run_made_are_uploaded_with_their_files(server, run_d
     assert server.run().config == {**CONFIG, "made_artifact/removed-model": fact, "used_artifact/mnist-data": fact}
 
 
-def test_the_environment_fills_in_what_the_configuration_leaves_open(server, run_dir):
+def test_unset_config_values_come_from_the_environment(server, run_dir):
     names = {"WANDB_ENTITY": "team", "WANDB_PROJECT": "from env", "WANDB_RUN_GROUP": "g", "WANDB_TAGS": "a, b,",
              "WANDB_NOTES": "from env", "WANDB_NAME": "fast", "WANDB_JOB_TYPE": "train"}
     with Sink(run_dir, server.url, **names) as sink:
@@ -179,7 +179,7 @@ def test_the_environment_fills_in_what_the_configuration_leaves_open(server, run
     assert [bucket[key] for key in given] == ["team", "mine", "g", ["a", "b"], "from config", "fast-rank-1", "rank"]
 
 
-def test_the_key_may_come_from_netrc_and_the_server_from_the_configuration(server, run_dir):
+def test_the_key_can_come_from_netrc_and_the_server_from_the_config(server, run_dir):
     netrc = run_dir.parent / ".netrc"
     netrc.write_text(f"machine api.wandb.ai\n  login user\n  password {'x' * 40}\nmachine 127.0.0.1 login user password {KEY}\n")
     with Sink(run_dir, WANDB_API_KEY=None) as sink:
@@ -189,7 +189,7 @@ def test_the_key_may_come_from_netrc_and_the_server_from_the_configuration(serve
     assert steps(server.run()) == [1]
 
 
-def test_an_id_that_wandb_does_not_take_becomes_one(server, run_dir):
+def test_an_invalid_id_is_converted_to_a_valid_one(server, run_dir):
     with Sink(run_dir, server.url) as sink:
         sink.start(info={"id": "ResNet.50-" + "x" * 90})
         sink.finish()
@@ -197,7 +197,7 @@ def test_an_id_that_wandb_does_not_take_becomes_one(server, run_dir):
     assert re.fullmatch(r"resnet-50-x+-[0-9a-f]{8}", name) and len(name) == 64
 
 
-def test_the_runs_of_many_ranks_share_one_program(server, run_dir):
+def test_the_runs_of_many_ranks_share_one_wandb_core(server, run_dir):
     with Sink(run_dir, server.url) as first:
         sinks = [first, *(Sink(run_dir, server.url, calls=first.calls) for _ in range(7))]
         for rank, sink in enumerate(sinks):
@@ -216,7 +216,7 @@ def test_the_runs_of_many_ranks_share_one_program(server, run_dir):
         assert run.complete and run.exit_code == rank
 
 
-def test_a_long_path_of_the_run_directory_is_no_trouble(server, tmp_path):
+def test_a_long_run_directory_path_works(server, tmp_path):
     run_dir = tmp_path / ("deep" * 50) / ("deeper" * 30)
     run_dir.mkdir(parents=True)
     with Sink(run_dir, server.url) as sink:
@@ -235,7 +235,7 @@ def wandb_sync(directory, server, home):
     return result.stderr + result.stdout
 
 
-def test_the_file_of_an_offline_run_is_taken_by_wandb_sync(server, run_dir, tmp_path):
+def test_wandb_sync_uploads_the_file_of_an_offline_run(server, run_dir, tmp_path):
     with Sink(run_dir, server.url, WANDB_MODE="offline") as sink:
         sink.start()
         for step in range(3000):
@@ -253,7 +253,7 @@ def test_the_file_of_an_offline_run_is_taken_by_wandb_sync(server, run_dir, tmp_
     assert len(run.lines(CONSOLE)) == 1 and run.bucket["displayName"] == "mnist"
 
 
-def test_a_continued_run_is_one_file_without_the_first_end(server, run_dir):
+def test_a_resumed_run_is_one_file_without_the_first_end(server, run_dir):
     with Sink(run_dir, server.url) as sink:
         sink.start()
         sink.scalars(1, {"loss": 1})
@@ -270,7 +270,7 @@ def test_a_continued_run_is_one_file_without_the_first_end(server, run_dir):
     assert wandb_records.kinds(sink.file()).count("exit") == 1
 
 
-def test_what_follows_the_last_flush_is_there_once_after_a_crash(server, run_dir):
+def test_records_after_the_last_flush_are_stored_once_after_a_crash(server, run_dir):
     with Sink(run_dir, server.url) as sink:
         sink.start()
         sink.scalars(1, {"loss": 1})
@@ -304,7 +304,7 @@ def test_disabled_writes_nothing(run_dir):
     assert not list(run_dir.rglob("*.wandb"))
 
 
-def test_wandb_dir_says_where_the_file_is(run_dir, tmp_path):
+def test_wandb_dir_sets_the_location_of_the_file(run_dir, tmp_path):
     with Sink(run_dir, WANDB_MODE="offline", WANDB_DIR=str(tmp_path / "there")) as sink:
         sink.start()
         sink.scalars(1, {"loss": 1})

@@ -1,4 +1,4 @@
-// The mlflow sink: a run on an MLflow server, by its REST interface.
+// The mlflow sink: writes a run to an MLflow server through its REST API.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,9 +18,8 @@ namespace {
 
 constexpr auto kMlflowConsoleFile = "logs/console.txt";
 constexpr auto kMlflowConsoleEvery = std::chrono::seconds(30);
-constexpr uint64_t kMlflowConsoleBytes = 8u
-                                         << 20;  // a file so much larger is sent that more seldom
-constexpr int64_t kMlflowMostAlerts = 100;       // as tags
+constexpr uint64_t kMlflowConsoleBytes = 8u << 20;  // the upload interval grows with size / this
+constexpr int64_t kMlflowMaxAlerts = 100;           // stored as tags
 
 const char* mlflow_status(RunState state) {
   switch (state) {
@@ -74,8 +73,8 @@ class MlflowSink final : public Sink {
   void scalars(const ScalarRow& row) override {
     time_ = row.time;
     for (const auto& [name, value] : row.values) {
-      const bool is_of_node = name.starts_with("system/");  // whose steps are not those of the run
-      if (!is_of_node) step_ = row.step;
+      const bool is_system = name.starts_with("system/");  // its steps are not steps of the run
+      if (!is_system) step_ = row.step;
       const auto [theirs, converted] = mlflow_system_metric(name, value);
       batch_.add_metric(names_.of(theirs), converted, milliseconds(row.time), row.step);
     }
@@ -123,7 +122,7 @@ class MlflowSink final : public Sink {
     ++alerts_;
     tag("lockstep.alerts", std::to_string(alerts_));
     const auto where = alert.step ? fmt::format(" (step {})", *alert.step) : "";
-    if (alerts_ <= kMlflowMostAlerts)
+    if (alerts_ <= kMlflowMaxAlerts)
       tag(fmt::format("lockstep.alert.{}", alerts_),
           fmt::format("{}: {}: {}{}", level_name(alert.level), alert.title, alert.text, where));
   }
@@ -147,11 +146,11 @@ class MlflowSink final : public Sink {
     }
   }
 
-  // What the server has of later steps stays: MLflow takes nothing back.
+  // Later steps stay on the server: MLflow cannot delete metrics.
   void rewind(int64_t step) override {
     batch_.rewind(step);
     step_ = std::min(step_, step);
-    for (auto& last : last_files_)  // what follows replaces the files of later steps
+    for (auto& last : last_files_)  // files of later steps will be replaced
       if (last.is_object() && last["step"] > step) last = nullptr;
     tag("lockstep.rewound_to_step", std::to_string(step));
   }
@@ -199,7 +198,7 @@ class MlflowSink final : public Sink {
     batch_.add_tag(mlflow_name(name), mlflow_value(value, kMlflowTagBytes));
   }
 
-  // Several of a name and step are step-5, step-5-2, step-5-3, ...
+  // Several files of the same name and step are named step-5, step-5-2, step-5-3, ...
   std::string path_of(const char* folder, const Moment& moment) {
     const auto name = fmt::format("{}/{}", folder, names_.of(moment.name));
     auto& last = last_files_[name];
@@ -218,7 +217,7 @@ class MlflowSink final : public Sink {
     client_.set_tag(session_.run.id, "lockstep.rejected", mlflow_value(note, kMlflowTagBytes));
   }
 
-  // The whole file each time, for MLflow does not append.
+  // Uploads the whole file each time: MLflow cannot append.
   void send_console() {
     console_->flush();
     const auto now = std::chrono::steady_clock::now();
@@ -232,11 +231,12 @@ class MlflowSink final : public Sink {
     console_sent_at_ = now;
   }
 
-  // Last, so that a run that has ended is complete.
+  // Called last, so that a run with an end status is complete.
   void finish() {
     client_.set_status(session_.run.id, mlflow_status(end_->state), milliseconds(time_));
     if (session_.parent)
-      settle_mlflow_parent(client_, session_.experiment, *session_.parent, milliseconds(time_));
+      update_mlflow_parent_status(client_, session_.experiment, *session_.parent,
+                                  milliseconds(time_));
   }
 
   const MlflowSettings settings_;
@@ -257,8 +257,8 @@ class MlflowSink final : public Sink {
   double time_ = 0;  // of the last record
   int64_t step_ = 0;
   int64_t alerts_ = 0, rejected_ = 0;
-  Json tables_;  // those that the server shows as such
-  // "images/NAME" to the step of its last file, and which of that step it was.
+  Json tables_;  // tables that the server displays
+  // "images/NAME" to the step of its last file and the file's number within the step.
   Json last_files_;
   std::optional<RunEnd> end_;
 };

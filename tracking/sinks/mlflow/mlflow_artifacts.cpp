@@ -23,14 +23,14 @@ std::string mlflow_histogram(const Histogram& histogram) {
 }
 
 void MlflowArtifacts::add(const std::string& path, std::string content, const std::string& type) {
-  artifacts_[path] = {.content = std::move(content), .type = type};
+  pending_[path] = {.content = std::move(content), .type = type};
 }
 
 void MlflowArtifacts::add_file(const std::string& path, const std::filesystem::path& file) {
-  artifacts_[path] = {.file = file};
+  pending_[path] = {.file = file};
 }
 
-// What is not there any more, or damaged, must not hold up the rest.
+// A missing or corrupt version must not block the other artifacts.
 void MlflowArtifacts::add_version(const ArtifactStore& store, const ArtifactUse& artifact) {
   const auto reference = fmt::format("{}:v{}", artifact.name, artifact.version);
   try {
@@ -38,20 +38,20 @@ void MlflowArtifacts::add_version(const ArtifactStore& store, const ArtifactUse&
       add_file(fmt::format("artifacts/{}/v{}/{}", artifact.name, artifact.version, file.path),
                store.blob(file));
   } catch (const Error& error) {
-    note_ = fmt::format("{} was not uploaded: {}", reference, error.what());
+    error_ = fmt::format("{} was not uploaded: {}", reference, error.what());
   }
 }
 
 std::optional<std::string> MlflowArtifacts::send(MlflowClient& client, const MlflowRun& run) {
-  auto note = std::exchange(note_, std::nullopt);
-  for (const auto& [path, artifact] : artifacts_) {
-    const auto refused = artifact.file.empty()
-                             ? client.put_artifact(run, path, artifact.content, artifact.type)
-                             : client.put_artifact(run, path, artifact.file);
-    if (refused) note = fmt::format("{} was not uploaded: {}", path, *refused);
+  auto error = std::exchange(error_, std::nullopt);
+  for (const auto& [path, artifact] : pending_) {
+    const auto reason = artifact.file.empty()
+                            ? client.put_artifact(run, path, artifact.content, artifact.type)
+                            : client.put_artifact(run, path, artifact.file);
+    if (reason) error = fmt::format("{} was not uploaded: {}", path, *reason);
   }
-  artifacts_.clear();
-  return note;
+  pending_.clear();
+  return error;
 }
 
 }  // namespace lockstep::tracking

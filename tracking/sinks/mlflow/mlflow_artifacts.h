@@ -1,4 +1,4 @@
-// Files that are to become artifacts of a run, and what our records look like as such.
+// Uploads artifacts to an MLflow run, and formats tables and histograms as artifacts.
 #pragma once
 
 #include <filesystem>
@@ -12,21 +12,22 @@
 
 namespace lockstep::tracking {
 
-// What mlflow.load_table() and the evaluation view read: {"columns": [...], "data": [[...], ...]}.
+// The format of mlflow.load_table() and the evaluation view:
+// {"columns": [...], "data": [[...], ...]}.
 std::string mlflow_table(const Table& table);
-// The same with the columns from, to and count; a row per bin.
+// Same format, with the columns from, to and count and one row per bin.
 std::string mlflow_histogram(const Histogram& histogram);
 
-// Putting the same path again replaces the artifact, so it may be repeated.
+// Uploading a path again replaces the artifact, so uploads can be repeated.
 class MlflowArtifacts {
  public:
   void add(const std::string& path, std::string content, const std::string& type);
   void add_file(const std::string& path, const std::filesystem::path& file);
-  // Its files, as artifacts/NAME/vN/...
+  // Adds the files of the version as artifacts/NAME/vN/...
   void add_version(const ArtifactStore& store, const ArtifactUse& artifact);
 
-  // Puts all of them, and forgets them. Returns why one or more were not taken, if so. Throws what
-  // the client throws.
+  // Uploads and clears all pending artifacts. Returns the reason if any of them was rejected.
+  // Throws what the client throws.
   std::optional<std::string> send(MlflowClient& client, const MlflowRun& run);
 
  private:
@@ -34,8 +35,8 @@ class MlflowArtifacts {
     std::string content, type;
     std::filesystem::path file;  // empty: `content`
   };
-  std::map<std::string, Content> artifacts_;
-  std::optional<std::string> note_;
+  std::map<std::string, Content> pending_;
+  std::optional<std::string> error_;
 };
 
 }  // namespace lockstep::tracking

@@ -11,10 +11,10 @@
 namespace lockstep::tracking {
 namespace {
 
-// Limits of one request (mlflow/utils/validation.py), the last one with room for the rest of it.
-constexpr size_t kMlflowMostMetrics = 1000;
-constexpr size_t kMlflowMostParams = 100;
-constexpr size_t kMlflowMostBytes = 900'000;
+// Limits of one request (mlflow/utils/validation.py); the size leaves room for the envelope.
+constexpr size_t kMlflowMaxMetrics = 1000;
+constexpr size_t kMlflowMaxParams = 100;
+constexpr size_t kMlflowMaxBytes = 900'000;
 
 std::string mlflow_json_text(std::string_view text) {
   return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -38,11 +38,11 @@ class BatchSender {
               std::vector<std::string>& rejected)
       : client_(client), run_(run), kind_(kind), rejected_(rejected) {}
 
-  void send_all(std::span<const Item> items, size_t most) {
+  void send_all(std::span<const Item> items, size_t max_items) {
     while (!items.empty()) {
       size_t count = 0, bytes = 0;
-      while (count < std::min(items.size(), most) &&
-             (count == 0 || bytes + items[count].json.size() < kMlflowMostBytes))
+      while (count < std::min(items.size(), max_items) &&
+             (count == 0 || bytes + items[count].json.size() < kMlflowMaxBytes))
         bytes += items[count++].json.size() + 1;
       send(items.first(count));
       items = items.subspan(count);
@@ -52,10 +52,10 @@ class BatchSender {
  private:
   void send(std::span<const Item> items) {
     if (client_.log_batch(body(items))) return;
-    if (!run_takes_ && !client_.log_batch(body({})))
+    if (!run_accepts_ && !client_.log_batch(body({})))
       throw config_error(
-          fmt::format("{}: run {} takes no more records; was it deleted?", client_.name(), run_));
-    run_takes_ = true;
+          fmt::format("{}: run {} accepts no records; was it deleted?", client_.name(), run_));
+    run_accepts_ = true;
     if (items.size() == 1) return rejected_.push_back(items.front().name);
     send(items.first(items.size() / 2));
     send(items.subspan(items.size() / 2));
@@ -71,7 +71,7 @@ class BatchSender {
   const std::string& run_;
   const char* kind_;
   std::vector<std::string>& rejected_;
-  bool run_takes_ = false;
+  bool run_accepts_ = false;
 };
 
 }  // namespace
@@ -98,13 +98,13 @@ void MlflowBatch::rewind(int64_t step) {
 
 std::vector<std::string> MlflowBatch::send(MlflowClient& client, const std::string& run) {
   std::vector<std::string> rejected;
-  const auto send_all = [&](const char* kind, Items& items, size_t most) {
-    BatchSender<Item>(client, run, kind, rejected).send_all(items, most);
+  const auto send_all = [&](const char* kind, Items& items, size_t max_items) {
+    BatchSender<Item>(client, run, kind, rejected).send_all(items, max_items);
     items.clear();
   };
-  send_all("params", params_, kMlflowMostParams);
-  send_all("tags", tags_, kMlflowMostParams);
-  send_all("metrics", metrics_, kMlflowMostMetrics);
+  send_all("params", params_, kMlflowMaxParams);
+  send_all("tags", tags_, kMlflowMaxParams);
+  send_all("metrics", metrics_, kMlflowMaxMetrics);
   return rejected;
 }
 

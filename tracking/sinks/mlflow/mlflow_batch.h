@@ -1,6 +1,6 @@
-// What is to be logged to one run, sent in as many requests as MLflow's limits ask for. Repeating a
-// batch is safe: a metric with the same key, time, step and value, or a param or tag with the same
-// value, is stored once.
+// Metrics, params and tags to log to one run, split into requests within MLflow's limits. Sending
+// a batch again is safe: a metric with the same key, time, step and value, or a param or tag with
+// the same value, is stored once.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,17 @@ namespace lockstep::tracking {
 
 class MlflowBatch {
  public:
-  // `name`: ours, which is a name of MLflow's. NaN is stored as such, infinities as the largest
+  // `name` must be a valid MLflow name. NaN is stored as NaN, infinities as the largest finite
   // doubles.
   void add_metric(std::string_view name, double value, int64_t time_ms, int64_t step);
   void add_param(std::string_view name, const std::string& value);
   void add_tag(std::string_view name, const std::string& value);
 
-  // Drops the metrics of a later step.
+  // Drops the metrics of steps after `step`.
   void rewind(int64_t step);
 
-  // Empties the batch. What the server does not take is found by halving its request, and left out;
-  // returns the names. Throws what the client throws; the batch is then to be built anew.
+  // Sends and clears the batch. Items that the server rejects are found by bisection and skipped;
+  // returns their names. Throws what the client throws; the batch must then be rebuilt.
   std::vector<std::string> send(MlflowClient& client, const std::string& run);
 
  private:

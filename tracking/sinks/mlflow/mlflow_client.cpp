@@ -53,7 +53,7 @@ std::string filter_of(const MlflowTags& tags) {
   return filter;
 }
 
-bool is_worth_another_try(int status) {
+bool is_retryable(int status) {
   constexpr int kNotImplemented = 501;
   return status == 408 || status == 429 || (status >= 500 && status != kNotImplemented);
 }
@@ -74,52 +74,52 @@ HttpResponse MlflowClient::send(const Send& request, int repeats) {
       return repeat >= repeats || std::chrono::steady_clock::now() - began >= timeout_;
     };
     try {
-      const auto answer = request();
-      if (answer.status == 401 || answer.status == 403)
-        throw config_error(fmt::format(
-            "{} refuses us ({}): check MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and "
-            "MLFLOW_TRACKING_PASSWORD",
-            name_, answer.status));
-      if (!is_worth_another_try(answer.status)) return answer;
-      throw environment_error(fmt::format("{} cannot serve us now ({})", name_, answer.status));
+      const auto response = request();
+      if (response.status == 401 || response.status == 403)
+        throw config_error(
+            fmt::format("{} rejected the credentials ({}): check MLFLOW_TRACKING_TOKEN, or "
+                        "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD",
+                        name_, response.status));
+      if (!is_retryable(response.status)) return response;
+      throw environment_error(
+          fmt::format("{} is temporarily unavailable ({})", name_, response.status));
     } catch (const Error& error) {
       if (is_last() || error.kind() != ErrorKind::Environment) throw;
     }
   }
 }
 
-MlflowClient::Answer MlflowClient::call(const Send& request, int repeats) {
+MlflowClient::Response MlflowClient::call(const Send& request, int repeats) {
   const auto sent = send(request, repeats);
-  Answer answer{.status = sent.status, .json = Json::parse(sent.body, nullptr, false)};
-  answer.code = mlflow_member(answer.json, "error_code");
-  answer.message = printable(mlflow_member(answer.json, "message"), kMlflowMessageBytes);
+  Response response{.status = sent.status, .json = Json::parse(sent.body, nullptr, false)};
+  response.code = mlflow_member(response.json, "error_code");
+  response.message = printable(mlflow_member(response.json, "message"), kMlflowMessageBytes);
   const bool is_ok = sent.ok();
-  if (answer.json.is_object() && (is_ok || !answer.code.empty())) return answer;
-  throw config_error(
-      fmt::format("{}: no MLflow server answers there (status {})", name_, sent.status));
+  if (response.json.is_object() && (is_ok || !response.code.empty())) return response;
+  throw config_error(fmt::format("{}: not an MLflow server (status {})", name_, sent.status));
 }
 
-MlflowClient::Answer MlflowClient::get(const std::string& path) {
+MlflowClient::Response MlflowClient::get(const std::string& path) {
   return call([&] { return http_.get(kMlflowApi + path); }, repeats_);
 }
 
-MlflowClient::Answer MlflowClient::post(const std::string& path, const Json& body,
-                                        bool can_repeat) {
+MlflowClient::Response MlflowClient::post(const std::string& path, const Json& body,
+                                          bool can_repeat) {
   const auto text = body.dump(-1, ' ', false, Json::error_handler_t::replace);
   return call([&] { return http_.post(kMlflowApi + path, text); }, can_repeat ? repeats_ : 0);
 }
 
-Json MlflowClient::expect(Answer answer, const std::string& what) const {
-  if (!answer.code.empty())
-    throw config_error(fmt::format("{}: {}: {}: {}", name_, what, answer.code, answer.message));
-  return std::move(answer.json);
+Json MlflowClient::expect(Response response, const std::string& what) const {
+  if (!response.code.empty())
+    throw config_error(fmt::format("{}: {}: {}: {}", name_, what, response.code, response.message));
+  return std::move(response.json);
 }
 
-std::string MlflowClient::experiment_of(const Json& answer, const std::string& name) const {
-  const auto experiment = mlflow_object(answer, "experiment");
+std::string MlflowClient::experiment_id(const Json& response, const std::string& name) const {
+  const auto experiment = mlflow_object(response, "experiment");
   if (mlflow_member(experiment, "lifecycle_stage") == "deleted")
     throw config_error(
-        fmt::format("{}: the experiment \"{}\" is deleted; restore it or name another", name_,
+        fmt::format("{}: the experiment \"{}\" was deleted; restore it or choose another", name_,
                     printable(name)));
   return mlflow_member(experiment, "experiment_id");
 }
@@ -129,10 +129,10 @@ std::string MlflowClient::experiment(const std::string& name) {
   const auto what = fmt::format("the experiment \"{}\"", printable(name));
   auto found = get(by_name);
   if (found.code != "RESOURCE_DOES_NOT_EXIST")
-    return experiment_of(expect(std::move(found), what), name);
+    return experiment_id(expect(std::move(found), what), name);
   auto created = post("experiments/create", {{"name", name}});
   if (created.code == "RESOURCE_ALREADY_EXISTS")
-    return experiment_of(expect(get(by_name), what), name);
+    return experiment_id(expect(get(by_name), what), name);
   return mlflow_member(expect(std::move(created), what), "experiment_id");
 }
 
@@ -145,7 +145,7 @@ std::vector<MlflowRun> MlflowClient::runs_with(const std::string& experiment,
                 {"max_results", kMlflowRunsPerPage},
                 {"order_by", Json::array({"attributes.start_time ASC"})}};
   while (true) {
-    const auto page = expect(post("runs/search", query), "looking for a run");
+    const auto page = expect(post("runs/search", query), "searching runs");
     if (page.contains("runs") && page["runs"].is_array())
       for (const auto& run : page["runs"]) runs.push_back(run_of(run));
     const auto next = mlflow_member(page, "next_page_token");
@@ -155,9 +155,9 @@ std::vector<MlflowRun> MlflowClient::runs_with(const std::string& experiment,
 }
 
 std::optional<MlflowRun> MlflowClient::run(const std::string& id) {
-  auto answer = get("runs/get?run_id=" + percent_encoded(id));
-  if (answer.code == "RESOURCE_DOES_NOT_EXIST") return std::nullopt;
-  const auto run = mlflow_object(expect(std::move(answer), "the run " + id), "run");
+  auto response = get("runs/get?run_id=" + percent_encoded(id));
+  if (response.code == "RESOURCE_DOES_NOT_EXIST") return std::nullopt;
+  const auto run = mlflow_object(expect(std::move(response), "the run " + id), "run");
   if (mlflow_member(mlflow_object(run, "info"), "lifecycle_stage") == "deleted")
     return std::nullopt;
   return run_of(run);
@@ -171,8 +171,8 @@ MlflowRun MlflowClient::create_run(const std::string& experiment, const std::str
                      {"run_name", name},
                      {"start_time", start_ms},
                      {"tags", std::move(list)}};
-  const auto answer = expect(post("runs/create", body, false), "creating a run");
-  return run_of(mlflow_object(answer, "run"));
+  const auto response = expect(post("runs/create", body, false), "creating a run");
+  return run_of(mlflow_object(response, "run"));
 }
 
 void MlflowClient::set_status(const std::string& run, const char* status,
@@ -189,10 +189,10 @@ void MlflowClient::set_tag(const std::string& run, const std::string& key,
 }
 
 bool MlflowClient::log_batch(const std::string& body) {
-  auto answer =
+  auto response =
       call([&] { return http_.post(std::string(kMlflowApi) + "runs/log-batch", body); }, repeats_);
-  if (answer.status == 400 || answer.status == 413) return false;
-  expect(std::move(answer), "logging");
+  if (response.status == 400 || response.status == 413) return false;
+  expect(std::move(response), "logging");
   return true;
 }
 
@@ -202,21 +202,21 @@ std::optional<std::string> MlflowClient::put(
   std::string_view root = run.artifact_uri;
   if (!root.starts_with(kMlflowArtifactScheme))
     return fmt::format(
-        "this server keeps artifacts at {}..., where only MLflow's own client can put them",
+        "this server stores artifacts at {}..., to which only MLflow's client can upload",
         root.substr(0, root.find(':') + 1));
   root.remove_prefix(kMlflowArtifactScheme.size());
   if (root.starts_with("//")) {
     root.remove_prefix(2);
     const auto host = root.substr(0, root.find('/'));
-    if (host != authority_) return "this server keeps artifacts at another one";
+    if (host != authority_) return "this server stores artifacts on another server";
     root.remove_prefix(host.size());
   }
   while (root.starts_with('/')) root.remove_prefix(1);
   const auto target =
       kMlflowArtifactApi + percent_encoded(root, true) + "/" + percent_encoded(path, true);
-  const auto answer = send([&] { return request(target); }, repeats_);
-  if (answer.ok()) return std::nullopt;
-  return fmt::format("the server answered {}", answer.status);
+  const auto response = send([&] { return request(target); }, repeats_);
+  if (response.ok()) return std::nullopt;
+  return fmt::format("the server returned status {}", response.status);
 }
 
 std::optional<std::string> MlflowClient::put_artifact(const MlflowRun& run, const std::string& path,

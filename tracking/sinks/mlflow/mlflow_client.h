@@ -1,4 +1,4 @@
-// The calls of MLflow's REST interface that a run needs (MLflow 3.17, /api/2.0/mlflow).
+// Client of MLflow's REST API (MLflow 3.17, /api/2.0/mlflow), as far as runs need it.
 #pragma once
 
 #include <cstdint>
@@ -23,32 +23,31 @@ struct MlflowRun {
 
 using MlflowTags = std::map<std::string, std::string>;
 
-// Thread: one at a time. Errors: no answer, 408, 429 and 5xx are Environment errors; refused
-// credentials and everything else that the server will not take are Config errors.
+// Not thread-safe. Errors: no response, 408, 429 and 5xx are Environment errors; rejected
+// credentials and all other rejected requests are Config errors.
 class MlflowClient {
  public:
   explicit MlflowClient(const MlflowSettings& settings);
 
-  // The id of the experiment, which is created where there is none of that name.
+  // Returns the id of the experiment; creates the experiment if it does not exist.
   std::string experiment(const std::string& name);
 
-  // The runs with these tags, the oldest first; of deleted ones none.
+  // Returns the runs with these tags, oldest first, without deleted runs.
   std::vector<MlflowRun> runs_with(const std::string& experiment, const MlflowTags& tags);
-  // nullopt when there is none, or it was deleted.
+  // Returns nullopt if the run does not exist or was deleted.
   std::optional<MlflowRun> run(const std::string& id);
-  // A call whose answer is lost may have created one: look for it with runs_with() first.
+  // Not idempotent. After a lost response, check with runs_with() before calling it again.
   MlflowRun create_run(const std::string& experiment, const std::string& name, int64_t start_ms,
                        const MlflowTags& tags);
-  // `end_ms`: nullopt leaves it as it is.
+  // Without `end_ms`, the end time is unchanged.
   void set_status(const std::string& run, const char* status, std::optional<int64_t> end_ms = {});
   void set_tag(const std::string& run, const std::string& key, const std::string& value);
 
-  // runs/log-batch with `body`, a JSON object. False when the server says that something in it is
-  // wrong.
+  // Calls runs/log-batch with `body`, a JSON object. Returns false if the server rejects its
+  // contents.
   bool log_batch(const std::string& body);
 
-  // `path`: in the artifacts of the run. Return why the server does not take it, or nullopt when it
-  // did.
+  // Upload to `path` in the artifacts of the run. Return the reason if the server rejects it.
   std::optional<std::string> put_artifact(const MlflowRun& run, const std::string& path,
                                           const std::string& content, const std::string& type);
   std::optional<std::string> put_artifact(const MlflowRun& run, const std::string& path,
@@ -58,26 +57,26 @@ class MlflowClient {
   const std::string& name() const { return name_; }
 
  private:
-  struct Answer {
+  struct Response {
     int status = 0;
     Json json;
-    std::string code, message;  // of an error
+    std::string code, message;  // set on errors
   };
   using Send = std::function<HttpResponse()>;
 
   HttpResponse send(const Send& request, int repeats);
-  Answer call(const Send& request, int repeats);
-  Answer get(const std::string& path);
-  Answer post(const std::string& path, const Json& body, bool can_repeat = true);
-  Json expect(Answer answer, const std::string& what) const;
-  std::string experiment_of(const Json& answer, const std::string& name) const;
+  Response call(const Send& request, int repeats);
+  Response get(const std::string& path);
+  Response post(const std::string& path, const Json& body, bool can_repeat = true);
+  Json expect(Response response, const std::string& what) const;
+  std::string experiment_id(const Json& response, const std::string& name) const;
   std::optional<std::string> put(const MlflowRun& run, const std::string& path,
                                  const std::function<HttpResponse(const std::string&)>& request);
 
   const std::string name_;
   const std::string authority_;  // "host:5000"
   const int repeats_;
-  const std::chrono::milliseconds timeout_;  // no repeat begins later
+  const std::chrono::milliseconds timeout_;  // no retry starts after it
   HttpClient http_;
 };
 

@@ -14,8 +14,8 @@
 namespace lockstep::tracking {
 namespace {
 
-// Held as long as the descriptor is open.
-FileDescriptor lock_of_parent(const std::filesystem::path& path) {
+// The lock is held while the descriptor is open.
+FileDescriptor lock_parent(const std::filesystem::path& path) {
   FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (!file.is_open()) throw errno_error(fmt::format("cannot open {}", path.string()));
   if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
@@ -26,22 +26,22 @@ FileDescriptor lock_of_parent(const std::filesystem::path& path) {
   return file;
 }
 
-// Of this server and experiment, or empty.
-std::string remembered(const std::filesystem::path& file, const Json& place) {
+// The run id stored for this server and experiment, or empty.
+std::string stored_run_id(const std::filesystem::path& file, const Json& place) {
   std::error_code ignored;
   if (!std::filesystem::exists(file, ignored)) return "";
   const auto json = Json::parse(read_file(file), nullptr, false);
-  const bool is_ours = json.is_object() && json.contains("place") && json["place"] == place &&
+  const bool matches = json.is_object() && json.contains("place") && json["place"] == place &&
                        json.contains("run_id") && json["run_id"].is_string();
-  return is_ours ? json["run_id"].get<std::string>() : "";
+  return matches ? json["run_id"].get<std::string>() : "";
 }
 
 MlflowRun find_or_create_parent(MlflowClient& client, const std::string& experiment,
                                 const RunInfo& info, MlflowTags tags) {
-  const MlflowTags known_by = {{"lockstep.job_id", info.job_id}, {"lockstep.role", "group"}};
-  const auto found = client.runs_with(experiment, known_by);
+  const MlflowTags identity = {{"lockstep.job_id", info.job_id}, {"lockstep.role", "group"}};
+  const auto found = client.runs_with(experiment, identity);
   if (!found.empty()) return found.front();
-  tags.insert(known_by.begin(), known_by.end());
+  tags.insert(identity.begin(), identity.end());
   const auto start_ms = static_cast<int64_t>(std::max(info.created, 0.0) * 1000);
   return client.create_run(experiment, *info.group, start_ms, tags);
 }
@@ -52,31 +52,31 @@ bool has_mlflow_parent(const RunInfo& info) {
   return info.group && info.job_type && info.id != info.job_id;
 }
 
-MlflowRun mlflow_parent(MlflowClient& client, const std::filesystem::path& run_dir,
-                        const std::string& experiment, const RunInfo& info, MlflowTags tags) {
+MlflowRun open_mlflow_parent(MlflowClient& client, const std::filesystem::path& run_dir,
+                             const std::string& experiment, const RunInfo& info, MlflowTags tags) {
   const auto dir = run_dir / "sinks" / "mlflow";
   make_directories(dir);
-  const auto lock = lock_of_parent(dir / "parent.lock");
+  const auto lock = lock_parent(dir / "parent.lock");
   const Json place = {{"server", client.name()}, {"experiment_id", experiment}};
   const auto file = dir / "parent.json";
-  if (const auto id = remembered(file, place); !id.empty())
+  if (const auto id = stored_run_id(file, place); !id.empty())
     if (auto run = client.run(id)) return *run;
   auto run = find_or_create_parent(client, experiment, info, std::move(tags));
   write_file_durably(file, Json{{"place", place}, {"run_id", run.id}}.dump(1) + "\n");
   return run;
 }
 
-void settle_mlflow_parent(MlflowClient& client, const std::string& experiment,
-                          const std::string& parent, int64_t end_ms) {
+void update_mlflow_parent_status(MlflowClient& client, const std::string& experiment,
+                                 const std::string& parent, int64_t end_ms) {
   const auto children = client.runs_with(experiment, {{"mlflow.parentRunId", parent}});
-  const auto some = [&](const char* status) {
+  const auto any_has = [&](const char* status) {
     return std::ranges::find(children, status, &MlflowRun::status) != children.end();
   };
-  if (some("RUNNING")) return;
+  if (any_has("RUNNING")) return;
   client.set_status(parent,
-                    some("FAILED")   ? "FAILED"
-                    : some("KILLED") ? "KILLED"
-                                     : "FINISHED",
+                    any_has("FAILED")   ? "FAILED"
+                    : any_has("KILLED") ? "KILLED"
+                                        : "FINISHED",
                     end_ms);
 }
 

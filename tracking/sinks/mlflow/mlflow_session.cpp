@@ -21,7 +21,7 @@ std::string joined_command(const std::vector<std::string>& words) {
   return text;
 }
 
-// What the run of a job and that of an entry have alike.
+// Tags that the runs of a job and of its entries have in common.
 MlflowTags tags_of_job(const MlflowEntry& entry) {
   const auto& info = entry.info;
   MlflowTags tags = {{"lockstep.job_id", info.job_id},
@@ -66,10 +66,10 @@ std::string experiment_name(const MlflowSettings& settings, const MlflowEntry& e
   return has_name ? config["run"]["name"].get<std::string>() : entry.info.name;
 }
 
-void go_on(MlflowClient& client, MlflowRun& run) {
+void mark_running(MlflowClient& client, MlflowRun& run) {
   if (run.status == kMlflowRunning) return;
   client.set_status(run.id, kMlflowRunning);
-  if (run.tags.contains(kMlflowEndTag)) client.set_tag(run.id, kMlflowEndTag, "none: it goes on");
+  if (run.tags.contains(kMlflowEndTag)) client.set_tag(run.id, kMlflowEndTag, "none: resumed");
   run.status = kMlflowRunning;
 }
 
@@ -83,8 +83,8 @@ MlflowRun find_or_create_run(MlflowClient& client, const MlflowSession& session,
                            fit_mlflow_tags(tags_of_entry(entry, session.parent)));
 }
 
-// A run of another server is none of this one.
-std::optional<MlflowSession> remembered_session(MlflowClient& client, const Json& state) {
+// Returns nullopt if there is no stored session or it belongs to another server.
+std::optional<MlflowSession> stored_session(MlflowClient& client, const Json& state) {
   if (!state.is_object() || state.value("server", "") != client.name()) return std::nullopt;
   MlflowSession session{.server = client.name(), .experiment = state.at("experiment_id")};
   const std::string id = state.at("run_id");
@@ -106,19 +106,19 @@ Json MlflowSession::state() const {
 
 MlflowSession begin_mlflow_session(MlflowClient& client, const MlflowSettings& settings,
                                    const MlflowEntry& entry, const Json& state) {
-  auto session = remembered_session(client, state);
+  auto session = stored_session(client, state);
   if (!session) {
     session = MlflowSession{.server = client.name(),
                             .experiment = client.experiment(experiment_name(settings, entry))};
     if (has_mlflow_parent(entry.info))
-      session->parent = mlflow_parent(client, entry.run_dir, session->experiment, entry.info,
-                                      fit_mlflow_tags(tags_of_job(entry)))
+      session->parent = open_mlflow_parent(client, entry.run_dir, session->experiment, entry.info,
+                                           fit_mlflow_tags(tags_of_job(entry)))
                             .id;
     session->run = find_or_create_run(client, *session, entry);
   }
-  go_on(client, session->run);
+  mark_running(client, session->run);
   if (session->parent)
-    if (auto parent = client.run(*session->parent)) go_on(client, *parent);
+    if (auto parent = client.run(*session->parent)) mark_running(client, *parent);
   return *session;
 }
 

@@ -1,4 +1,4 @@
-// The run on the MLflow server that an entry is written to: found again or created, exactly once.
+// Finds or creates the MLflow run of an entry, exactly once.
 #pragma once
 
 #include <filesystem>
@@ -14,11 +14,11 @@ namespace lockstep::tracking {
 class MlflowBatch;
 
 struct MlflowSession {
-  std::string server, experiment;  // of which server, and the experiment's id
+  std::string server, experiment;  // the server's name and the experiment's id
   MlflowRun run;
-  std::optional<std::string> parent;  // the id of the job's run
+  std::optional<std::string> parent;  // the run id of the job's parent run
 
-  // What goes into the state of the sink, and comes back as `state` below.
+  // The part of the sink's state that is passed as `state` below after a restart.
   Json state() const;
 };
 
@@ -26,17 +26,17 @@ struct MlflowEntry {
   const RunInfo& info;
   const Json& config;
   std::filesystem::path run_dir;
-  std::string user;  // empty: not known
+  std::string user;  // empty if unknown
 };
 
-// The run that `state` remembers; else the one with the tag "lockstep.run_id" of the entry; else a
-// new one. It and its parent are RUNNING then. `state`: null, or a session's of before. Throws what
-// the client throws; Config when the remembered run was deleted.
+// Opens the run stored in `state`, else the one with the entry's "lockstep.run_id" tag, else a new
+// one. Sets it and its parent to RUNNING. `state` is null or MlflowSession::state() of an earlier
+// session. Throws what the client throws, and Config if the stored run was deleted.
 MlflowSession begin_mlflow_session(MlflowClient& client, const MlflowSettings& settings,
                                    const MlflowEntry& entry, const Json& state);
 
-// The params that the run lacks. Of those that it has with another value MLflow keeps the first;
-// the new one becomes a tag, "lockstep.param_changed.<param>". For runs/log-batch.
+// Adds the params that the run does not have yet. MLflow params cannot change: a new value of an
+// existing param is added as the tag "lockstep.param_changed.<param>".
 void add_mlflow_params(const Json& config, const MlflowRun& run, MlflowBatch& batch);
 
 }  // namespace lockstep::tracking

@@ -10,7 +10,7 @@ namespace lockstep::tracking {
 namespace {
 
 constexpr auto kMlflowTimeout = std::chrono::seconds(30);
-constexpr int kMlflowMostRepeats = 10;
+constexpr int kMlflowMaxRepeats = 10;
 
 std::string mlflow_variable(const Environment& environment, const char* name) {
   return environment(name).value_or("");
@@ -31,16 +31,17 @@ HttpAddress mlflow_address(const MlflowConfig& config, const Environment& enviro
       configured ? config.tracking_uri->text : mlflow_variable(environment, "MLFLOW_TRACKING_URI");
   if (uri.empty())
     throw config_error(
-        "mlflow: which server? Set tracking_uri or the environment variable MLFLOW_TRACKING_URI");
+        "mlflow: no server configured; set tracking_uri or the environment variable "
+        "MLFLOW_TRACKING_URI");
   auto address =
       parse_http_address(uri, configured ? "mlflow: tracking_uri" : "MLFLOW_TRACKING_URI");
   if (address.path.find('?') != std::string::npos)
-    throw config_error("mlflow: the server's address has a query");
+    throw config_error("mlflow: the server address must not contain a query");
   return address;
 }
 
-// As MLflow's own client: a user comes before a token.
-void sign_in(MlflowSettings& settings, const Environment& environment) {
+// As in MLflow's client, user and password take precedence over a token.
+void set_credentials(MlflowSettings& settings, const Environment& environment) {
   const auto user = mlflow_variable(environment, "MLFLOW_TRACKING_USERNAME");
   const auto password = mlflow_variable(environment, "MLFLOW_TRACKING_PASSWORD");
   const auto token = mlflow_variable(environment, "MLFLOW_TRACKING_TOKEN");
@@ -57,7 +58,7 @@ void sign_in(MlflowSettings& settings, const Environment& environment) {
 
 MlflowSettings mlflow_settings(const MlflowConfig& config, const Environment& environment) {
   MlflowSettings settings{.address = mlflow_address(config, environment)};
-  sign_in(settings, environment);
+  set_credentials(settings, environment);
   auto& http = settings.http;
   http.name = fmt::format("MLflow at {}{}", settings.address.origin(), settings.address.path);
   http.timeout = kMlflowTimeout;
@@ -69,7 +70,7 @@ MlflowSettings mlflow_settings(const MlflowConfig& config, const Environment& en
   http.verify_certificate = !(insecure == "true" || insecure == "True" || insecure == "1");
   http.ca_file = mlflow_variable(environment, "MLFLOW_TRACKING_SERVER_CERT_PATH");
   const auto repeats = mlflow_number(environment, "MLFLOW_HTTP_REQUEST_MAX_RETRIES");
-  settings.repeats = std::min(repeats.value_or(settings.repeats), kMlflowMostRepeats);
+  settings.repeats = std::min(repeats.value_or(settings.repeats), kMlflowMaxRepeats);
 
   settings.experiment = config.experiment;
   if (!settings.experiment) settings.experiment = environment("MLFLOW_EXPERIMENT_NAME");

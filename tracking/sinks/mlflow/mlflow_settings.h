@@ -1,4 +1,4 @@
-// Where the MLflow server is, and who we are to it: the sink's config and MLflow's own environment
+// Address and credentials of the MLflow server, from the sink's config and MLflow's environment
 // variables.
 #pragma once
 
@@ -34,11 +34,11 @@ void fields(V& v, MlflowConfig& c) {
 struct MlflowSettings {
   HttpAddress address;
   HttpOptions http;
-  int repeats = 1;                        // of a request that can be repeated and got no answer
+  int repeats = 1;                        // retries of an idempotent request without a response
   std::optional<std::string> experiment;  // nullopt: named after the run
 };
 
-// Throws Config: no server, one that is not spoken to by HTTP, or a setting that is no number.
+// Throws Config if there is no server, its address is not HTTP, or a setting is not a number.
 MlflowSettings mlflow_settings(const MlflowConfig& config, const Environment& environment);
 
 }  // namespace lockstep::tracking

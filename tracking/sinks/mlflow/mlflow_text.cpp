@@ -21,7 +21,7 @@ struct MlflowSystemName {
 };
 constexpr double kMlflowMegabytes = 1e-6;
 
-// Behind "system/" and the node, if any.
+// Names after "system/" and the optional node.
 constexpr MlflowSystemName kMlflowSystemNames[] = {
     {"cpu_percent", "cpu_utilization_percentage"},
     {"memory.used_bytes", "system_memory_usage_megabytes", kMlflowMegabytes},
@@ -31,7 +31,7 @@ constexpr MlflowSystemName kMlflowSystemNames[] = {
     {"disk.percent", "disk_usage_percentage"},
 };
 
-// Behind "gpu.0." of ours, and "gpu_0_" of MLflow's.
+// Names after our "gpu.0." and MLflow's "gpu_0_".
 constexpr MlflowSystemName kMlflowGpuNames[] = {
     {"utilization", "utilization_percentage"},
     {"memory_used_bytes", "memory_usage_megabytes", kMlflowMegabytes},
@@ -50,7 +50,7 @@ bool is_mlflow_plain(unsigned char c) {
          std::string_view("_-. :/").find(static_cast<char>(c)) != std::string_view::npos;
 }
 
-// A part of a path that cannot be mistaken for another.
+// Replaces parts with a special meaning in paths.
 std::string mlflow_path_part(std::string_view part) {
   if (part.empty()) return "_";
   if (part == "." || part == "..") return std::string(part.size(), '_');
@@ -124,8 +124,8 @@ Json MlflowMetricNames::state() const {
 }
 
 std::pair<std::string, double> mlflow_system_metric(std::string_view name, double value) {
-  const std::pair<std::string, double> as_it_is{name, value};
-  if (!name.starts_with(kMlflowSystem)) return as_it_is;
+  const std::pair<std::string, double> unchanged{name, value};
+  if (!name.starts_with(kMlflowSystem)) return unchanged;
   auto rest = name.substr(kMlflowSystem.size());
   std::string_view node;
   if (rest.starts_with("node-") && rest.find('/') != std::string_view::npos) {
@@ -135,17 +135,17 @@ std::pair<std::string, double> mlflow_system_metric(std::string_view name, doubl
   if (const auto* found = mlflow_equivalent(kMlflowSystemNames, rest))
     return {fmt::format("{}{}{}", kMlflowSystem, node, found->theirs), value * found->factor};
   constexpr std::string_view kGpu = "gpu.";
-  if (!rest.starts_with(kGpu)) return as_it_is;
+  if (!rest.starts_with(kGpu)) return unchanged;
   const auto dot = rest.find('.', kGpu.size());
-  if (dot == std::string_view::npos) return as_it_is;
+  if (dot == std::string_view::npos) return unchanged;
   const auto index = rest.substr(kGpu.size(), dot - kGpu.size());
   const auto* found = mlflow_equivalent(kMlflowGpuNames, rest.substr(dot + 1));
-  if (!found) return as_it_is;
+  if (!found) return unchanged;
   return {fmt::format("{}{}gpu_{}_{}", kMlflowSystem, node, index, found->theirs),
           value * found->factor};
 }
 
-std::string mlflow_value(std::string_view text, size_t longest) {
+std::string mlflow_value(std::string_view text, size_t max_bytes) {
   std::string whole;
   for (auto rest = text; !rest.empty();) {
     const auto good = std::min(find_invalid_utf8(rest), rest.size());
@@ -153,9 +153,9 @@ std::string mlflow_value(std::string_view text, size_t longest) {
     if (good < rest.size()) whole += "\uFFFD";
     rest.remove_prefix(std::min(good + 1, rest.size()));
   }
-  std::erase(whole, '\0');  // which some of MLflow's databases refuse
-  if (whole.size() <= longest) return whole;
-  auto end = longest - kMlflowCut.size();
+  std::erase(whole, '\0');  // rejected by some databases of MLflow
+  if (whole.size() <= max_bytes) return whole;
+  auto end = max_bytes - kMlflowCut.size();
   while (end > 0 && (static_cast<unsigned char>(whole[end]) & 0xC0) == 0x80) --end;
   return whole.substr(0, end).append(kMlflowCut);
 }

@@ -1,9 +1,9 @@
-// How names and values of ours become those of MLflow.
+// Converts names and values to what MLflow accepts.
 //
 // Names (of metrics, params and tags) have ASCII letters, digits, "_", "-", ".", " ", ":" and "/".
-// Every other character becomes one "_". MLflow takes names for paths: a part that is empty, "." or
-// ".." has "_" for each of its dots, or one. A name of more than 250 bytes is cut, and "-" with the
-// CRC-32C of the whole name (8 hex digits) is appended.
+// Every other character is replaced by "_". MLflow treats names as paths: an empty part becomes
+// "_", and the dots of "." and ".." become "_". A name of more than 250 bytes is truncated, and "-"
+// and the CRC-32C of the whole name (8 hex digits) are appended.
 #pragma once
 
 #include <map>
@@ -17,20 +17,20 @@
 namespace lockstep::tracking {
 
 inline constexpr size_t kMlflowParamBytes = 6000;
-inline constexpr size_t kMlflowTagBytes = 5000;  // older servers take no more
+inline constexpr size_t kMlflowTagBytes = 5000;  // the limit of older servers
 
 std::string mlflow_name(std::string_view name);
 
-// The names of a run's metrics. Two of ours never become one of MLflow's: the second one gets the
-// checksum of its own name behind it.
+// Maps the metric names of a run to MLflow's. The mapping is one-to-one: on a collision, the
+// checksum of the second name is appended to it.
 class MlflowMetricNames {
  public:
-  // `state`: of state(), or null.
+  // `state` is the result of state(), or null.
   explicit MlflowMetricNames(const Json& state);
 
   const std::string& of(std::string_view name);
 
-  // The changed names, MLflow's to ours, so that a later object changes them alike.
+  // The changed names, MLflow's to ours; a later object restores the mapping from it.
   Json state() const;
 
  private:
@@ -38,16 +38,15 @@ class MlflowMetricNames {
   std::map<std::string, std::string, std::less<>> owners_;  // MLflow's to ours
 };
 
-// A metric of the node under the name and in the unit of MLflow's "System metrics" tab, where it
-// has an equivalent; any other one as it is. "system/node-1/cpu_percent" keeps its node.
+// Converts a system metric to the name and unit of MLflow's "System metrics" tab if it has an
+// equivalent there; otherwise returns it unchanged. "system/node-1/cpu_percent" keeps its node.
 std::pair<std::string, double> mlflow_system_metric(std::string_view name, double value);
 
-// At most `longest` bytes of well-formed UTF-8; a longer one ends with " ... (cut)".
-std::string mlflow_value(std::string_view text, size_t longest);
+// Returns valid UTF-8 of at most `max_bytes`; truncated text ends with " ... (cut)".
+std::string mlflow_value(std::string_view text, size_t max_bytes);
 
 // The run's config as params: maps are flattened ("optimizer.lr"), lists are JSON unless they hold
-// maps ("layers.0.size"). Without the section "tracking": who records what is no
-// hyperparameter.
+// maps ("layers.0.size"). The section "tracking" is excluded: it holds no hyperparameters.
 std::vector<std::pair<std::string, std::string>> mlflow_params(const Json& config);
 
 }  // namespace lockstep::tracking

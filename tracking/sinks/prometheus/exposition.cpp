@@ -10,9 +10,9 @@
 namespace lockstep::tracking {
 namespace {
 
-// Takes the digits behind `before` out of `name`, with one of the separators around them, where
-// they end with `after` (nothing: where the name ends). "gpu.0.utilization", "gpu.", ".":
-// "gpu.utilization".
+// Removes and returns the number between `before` and `after` in `name`, with one of the
+// separators; an empty `after` matches the end of the name. Example: "gpu.0.utilization", "gpu.",
+// "." leaves "gpu.utilization".
 std::string take_number(std::string& name, std::string_view before, std::string_view after) {
   const auto at = after.empty() ? name.rfind(before) : name.find(before);
   if (at == std::string::npos) return "";
@@ -76,7 +76,7 @@ PrometheusSeries prometheus_series(std::string_view metric) {
 }
 
 std::string prometheus_text(const std::vector<PrometheusEntry>& entries) {
-  std::map<std::string, std::string> families;  // a family's samples stand together
+  std::map<std::string, std::string> families;  // samples are grouped by family
   for (const auto& entry : entries) {
     const auto add = [&](const std::string& family, const PrometheusLabels& more, double value) {
       auto labels = more;

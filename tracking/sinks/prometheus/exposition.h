@@ -1,4 +1,4 @@
-// The text that Prometheus scrapes (text exposition format 0.0.4).
+// The Prometheus text exposition format 0.0.4.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,12 @@ namespace lockstep::tracking {
 
 using PrometheusLabels = std::map<std::string, std::string>;
 
-// A metric of ours as one of Prometheus': a family per metric, "lockstep_" and the name with "_"
-// for everything that is no ASCII letter or digit. What ours say inside their name is a label
-// there:
+// Maps a metric to a Prometheus family and labels. The family is "lockstep_" and the name, with "_"
+// for every character that is not an ASCII letter or digit. Ranks, nodes and GPUs become labels:
 //   train/loss/rank-3                    lockstep_train_loss{rank="3"}
 //   system/node-1/gpu.0.utilization      lockstep_system_gpu_utilization{node="1",gpu="0"}
-// The label "metric" has the name as it is, so that two names that look alike there stay two
-// series.
+// The label "metric" holds the original name, so that names that map to the same family remain
+// separate series.
 struct PrometheusSeries {
   std::string family;
   PrometheusLabels labels;
@@ -26,14 +25,14 @@ PrometheusSeries prometheus_series(std::string_view metric);
 
 // One entry in the list of runs.
 struct PrometheusEntry {
-  PrometheusLabels labels;                            // of all its series: run, rank
-  PrometheusLabels info;                              // what else there is to know of the run
-  std::map<std::string, double, std::less<>> values;  // by our names, the last ones
+  PrometheusLabels labels;                            // of all series of the entry: run, rank
+  PrometheusLabels info;                              // further labels of lockstep_run_info
+  std::map<std::string, double, std::less<>> values;  // the last value of each metric
   int64_t step = 0;
   double time = 0;  // of the last record, unix seconds
 };
 
-// Every value as a gauge, and lockstep_run_info, lockstep_step and
+// Formats every value as a gauge, plus lockstep_run_info, lockstep_step and
 // lockstep_last_record_timestamp_seconds.
 std::string prometheus_text(const std::vector<PrometheusEntry>& entries);
 

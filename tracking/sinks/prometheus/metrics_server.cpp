@@ -1,6 +1,6 @@
 #include "tracking/sinks/prometheus/metrics_server.h"
 
-// As the library was compiled.
+// Must match how the library was compiled.
 #ifndef CPPHTTPLIB_OPENSSL_SUPPORT
 #define CPPHTTPLIB_OPENSSL_SUPPORT
 #endif
@@ -11,20 +11,20 @@
 
 #include "core/system/mutex.h"
 #include "lockstep/error.h"
-#include "tracking/http/http_serving.h"
+#include "tracking/http/http_server_thread.h"
 
 namespace lockstep::tracking {
 namespace {
 
 constexpr size_t kScrapeThreads = 4;
 constexpr time_t kScrapeTimeoutSeconds = 5;
-constexpr size_t kScrapeMostBytes = 4096;  // of a request's body, which has none
+constexpr size_t kScrapeMaxBytes = 4096;  // request body; scrapes have none
 
 }  // namespace
 
 struct MetricsServer::Listener {
   httplib::Server server;
-  std::optional<HttpServing> serving;
+  std::optional<HttpServerThread> serving;
 };
 
 std::shared_ptr<MetricsServer> MetricsServer::shared(const MetricsEndpoint& endpoint) {
@@ -46,10 +46,10 @@ MetricsServer::MetricsServer(const MetricsEndpoint& endpoint)
   server.set_read_timeout(kScrapeTimeoutSeconds);
   server.set_write_timeout(kScrapeTimeoutSeconds);
   server.set_keep_alive_timeout(kScrapeTimeoutSeconds);
-  server.set_payload_max_length(kScrapeMostBytes);
+  server.set_payload_max_length(kScrapeMaxBytes);
   server.Get("/metrics", [this, token = endpoint.token](const httplib::Request& request,
                                                         httplib::Response& response) {
-    if (token.empty() || brings_token(request.get_header_value("Authorization"), token))
+    if (token.empty() || has_bearer_token(request.get_header_value("Authorization"), token))
       return response.set_content(text(), "text/plain; version=0.0.4; charset=utf-8");
     response.status = 401;
     response.set_header("WWW-Authenticate", "Bearer");
@@ -60,8 +60,8 @@ MetricsServer::MetricsServer(const MetricsEndpoint& endpoint)
                                   : server.bind_to_port(endpoint.address, port);
   if (!is_bound)
     throw environment_error(fmt::format(
-        "prometheus: cannot listen on {} port {}: in use by another run, or no address of this "
-        "host; `port: 0` takes any that is free",
+        "prometheus: cannot listen on {} port {}: in use by another run, or not an address of this "
+        "host; `port: 0` selects any free port",
         endpoint.address, endpoint.port));
   const bool is_v6 = endpoint.address.find(':') != std::string::npos;
   url_ = fmt::format("http://{}:{}/metrics",

@@ -1,5 +1,5 @@
-// The HTTP server that Prometheus scrapes: GET /metrics. The entries of a process that are
-// configured alike share one.
+// The HTTP server that Prometheus scrapes: GET /metrics. Entries of a process with the same
+// endpoint share a server.
 #pragma once
 
 #include <map>
@@ -13,17 +13,17 @@ namespace lockstep::tracking {
 
 struct MetricsEndpoint {
   std::string address = "127.0.0.1";
-  int port = 9464;    // 0: any that is free
-  std::string token;  // what a scrape has to bring; empty: nothing
+  int port = 9464;    // 0: any free port
+  std::string token;  // required bearer token; empty: none
 
   auto operator<=>(const MetricsEndpoint&) const = default;
 };
 
-// Thread: any; it serves on threads of its own.
+// Thread-safe. Requests are served on the server's threads.
 class MetricsServer {
  public:
-  // The one of this endpoint; it lives as long as somebody holds it. Throws Environment when the
-  // address cannot be listened on (in use, not of this host).
+  // Returns the server of this endpoint, created on first use and destroyed with its last
+  // reference. Throws Environment if it cannot listen on the address (in use, not of this host).
   static std::shared_ptr<MetricsServer> shared(const MetricsEndpoint& endpoint);
 
   explicit MetricsServer(const MetricsEndpoint& endpoint);
@@ -34,7 +34,7 @@ class MetricsServer {
   // "http://127.0.0.1:9464/metrics".
   const std::string& url() const { return url_; }
 
-  // What is served from now on of the entry `id`.
+  // Replaces the published values of the entry `id`.
   void set(const std::string& id, PrometheusEntry entry);
   void remove(const std::string& id);
 

@@ -1,4 +1,4 @@
-// The prometheus sink: the last value of every metric, for a Prometheus server to scrape.
+// The prometheus sink: serves the last value of every metric to a Prometheus server.
 #include <fmt/format.h>
 
 #include "core/system/durable_file.h"
@@ -29,9 +29,8 @@ MetricsEndpoint metrics_endpoint(const PrometheusConfig& config, const Environme
   const auto token = environment("LOCKSTEP_PROMETHEUS_TOKEN").value_or("");
   if (token.empty() && !is_loopback(config.address))
     throw config_error(
-        fmt::format("prometheus: {} can be reached from other hosts, which takes a token: set "
-                    "LOCKSTEP_PROMETHEUS_TOKEN, "
-                    "or listen on 127.0.0.1",
+        fmt::format("prometheus: {} can be reached from other hosts, which requires a token: set "
+                    "LOCKSTEP_PROMETHEUS_TOKEN, or listen on 127.0.0.1",
                     config.address));
   return {.address = config.address, .port = static_cast<int>(config.port), .token = token};
 }
@@ -66,8 +65,8 @@ class PrometheusSink final : public Sink {
     entry_.time = row.time;
     for (const auto& [name, value] : row.values) {
       entry_.values.insert_or_assign(std::string(name), value);
-      const bool is_of_node = name.starts_with("system/");  // whose steps are not those of the run
-      if (!is_of_node) entry_.step = row.step;
+      const bool is_system = name.starts_with("system/");  // its steps are not steps of the run
+      if (!is_system) entry_.step = row.step;
     }
   }
 
@@ -81,7 +80,7 @@ class PrometheusSink final : public Sink {
 
  private:
   std::shared_ptr<MetricsServer> server_;
-  std::filesystem::path file_;  // tells the address
+  std::filesystem::path file_;  // contains the URL
   std::string id_;
   PrometheusEntry entry_;
 };

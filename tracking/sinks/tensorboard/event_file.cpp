@@ -13,7 +13,7 @@ namespace {
 
 // Members of Event.
 constexpr int kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5, kSessionLog = 7;
-constexpr int kUnknownMember = 15;  // which readers skip
+constexpr int kUnknownMember = 15;  // skipped by readers
 constexpr uint64_t kStartStatus = 1;
 constexpr std::string_view kEventFilePrefix = "events.out.tfevents.";
 constexpr size_t kFrameBytes = 16;
@@ -45,7 +45,7 @@ ProtobufWriter summary_event(double time, int64_t step, const ProtobufWriter& va
 std::string event_file_name(const std::filesystem::path& directory, const RunInfo& info,
                             const Json& state) {
   if (state.is_object()) return state.at("file");
-  // Of a process that was killed before anything was agreed upon.
+  // Left by a process that was killed before its first flush.
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
     auto name = entry.path().filename().string();
@@ -77,7 +77,7 @@ EventFile::EventFile(const std::filesystem::path& directory, const RunInfo& info
   }
   if (file_.length() > 0)
     throw config_error(fmt::format(
-        "{} is shorter than what was written to it: remove it to go on without what it had",
+        "{} is shorter than its stored length: remove it to continue without its contents",
         file_.path().string()));
   is_new_ = true;
   tracking::ProtobufWriter version;
@@ -112,17 +112,17 @@ Json EventFile::flush() {
 }
 
 void EventFile::append(const ProtobufWriter& event) {
-  if (end_bytes_ > 0) void_end();
+  if (end_bytes_ > 0) overwrite_end();
   file_.append(framed(event.view()));
 }
 
-// A record of the same size takes its place.
-void EventFile::void_end() {
+// Replaces the end event with an empty record of the same size.
+void EventFile::overwrite_end() {
   constexpr size_t kMemberHead = 2;
-  tracking::ProtobufWriter nothing;
-  nothing.bytes(kUnknownMember, std::string(end_bytes_ - kFrameBytes - kMemberHead, ' '));
-  const auto record = framed(nothing.view());
-  check(record.size() == end_bytes_, "the end of a run takes few bytes");
+  tracking::ProtobufWriter padding;
+  padding.bytes(kUnknownMember, std::string(end_bytes_ - kFrameBytes - kMemberHead, ' '));
+  const auto record = framed(padding.view());
+  check(record.size() == end_bytes_, "size of the replaced end event does not match");
   file_.flush();
   file_.overwrite(file_.length() - end_bytes_, record);
   end_bytes_ = 0;

@@ -1,6 +1,5 @@
-// The file of events that TensorBoard reads: records of length:u64 crc(length):u32 event
-// crc(event):u32, little endian, with masked CRC-32C; an event is a message of
-// tensorboard/compat/proto/event.proto.
+// TensorBoard event file: records of length:u64 crc(length):u32 event crc(event):u32, little
+// endian, with masked CRC-32C. An event is a message of tensorboard/compat/proto/event.proto.
 #pragma once
 
 #include <filesystem>
@@ -13,27 +12,27 @@
 
 namespace lockstep::tracking::tensorboard {
 
-// An event as a record of the file.
+// Frames an event as a record of the file.
 std::string framed(std::string_view event);
 
-// Thread: one at a time. Every call may throw Environment.
+// Not thread-safe. Every call may throw Environment.
 class EventFile {
  public:
-  // `directory`: of this file alone, for TensorBoard takes it for a run. `state`: of flush(), or
-  // null: the file begins anew, under the name that it has if it is there.
+  // `directory` must hold only this file: TensorBoard treats each directory as a run. `state` is
+  // the result of flush(); null truncates an existing file or creates a new one.
   EventFile(const std::filesystem::path& directory, const RunInfo& info, const Json& state);
 
-  // Whether nothing but the beginning of every file is in it.
+  // Whether the file contains only its header event.
   bool is_new() const { return is_new_; }
 
-  // `value`: a Summary.Value. `time`: unix seconds.
+  // `value` is a Summary.Value, `time` in unix seconds.
   void add(double time, int64_t step, const ProtobufWriter& value);
 
-  // Makes readers forget what has `step` or a later one.
+  // Makes readers discard values of `step` and later.
   void restart(double time, int64_t step);
 
-  // The last one, unless the run goes on: then it is made void. Readers keep the first end they
-  // see, and one that is reading must find the next record where the file ended.
+  // Adds the last event. If the run is resumed, the event is overwritten with an empty one of the
+  // same size: readers keep the first end event, and expect the next record where the file ended.
   void add_end(double time, const ProtobufWriter& value);
 
   // Returns {"file": name, "length": bytes, "end": bytes of the end or 0}.
@@ -41,7 +40,7 @@ class EventFile {
 
  private:
   void append(const ProtobufWriter& event);
-  void void_end();
+  void overwrite_end();
 
   CommittedFile file_;
   uint64_t end_bytes_ = 0;

@@ -17,7 +17,7 @@ ProtobufWriter hparams_value(const char* tag, int kind, const ProtobufWriter& in
   return metadata_value(tag, "hparams", data);
 }
 
-// A google.protobuf.Value.
+// Encodes a google.protobuf.Value.
 ProtobufWriter hyperparameter(const Json& value) {
   ProtobufWriter message;
   if (value.is_number()) {
@@ -32,7 +32,7 @@ ProtobufWriter hyperparameter(const Json& value) {
   return message;
 }
 
-// What is null or empty is no hyperparameter.
+// Null and empty values are skipped.
 void add_hyperparameters(tracking::ProtobufWriter& session, const std::string& name,
                          const Json& value) {
   if (value.is_object()) {

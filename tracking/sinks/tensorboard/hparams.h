@@ -1,9 +1,9 @@
-// The run as a session of TensorBoard's HParams tab: its config, and how it ended.
+// The config and outcome of a run as a session of TensorBoard's HParams tab.
 // Source: tensorboard/plugins/hparams/plugin_data.proto, as in TensorBoard 2.21.
 //
-// There is no `_hparams_/experiment`: TensorBoard takes that of any one run for all the runs that
-// it shows, which would hide the columns of the others. Without one it finds hyperparameters and
-// metrics (every scalar) by itself.
+// `_hparams_/experiment` is not written: TensorBoard applies that of one run to all displayed runs,
+// which hides the columns of the others. Without it, TensorBoard derives hyperparameters and
+// metrics (every scalar) itself.
 #pragma once
 
 #include "lockstep/config_value.h"
@@ -12,11 +12,11 @@
 
 namespace lockstep::tracking::tensorboard {
 
-// The config flattened, "optimizer.lr". Entries of one job are one session group, in which
-// TensorBoard takes the mean of their metrics.
+// The flattened config, e.g. "optimizer.lr". Entries of a job form a session group; TensorBoard
+// shows the mean of its metrics.
 ProtobufWriter session_start_value(const RunInfo& info, const Json& config);
 
-// Takes the same number of bytes for every end.
+// The encoded size is the same for every outcome.
 ProtobufWriter session_end_value(const RunEnd& end, double time);
 
 }  // namespace lockstep::tracking::tensorboard

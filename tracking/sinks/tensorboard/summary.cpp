@@ -24,7 +24,7 @@ ProtobufWriter plugin_metadata(std::string_view plugin, const ProtobufWriter& co
   return metadata;
 }
 
-// A tensor of one string.
+// Encodes a tensor of one string.
 ProtobufWriter string_value(std::string_view tag, std::string_view plugin, std::string_view text) {
   ProtobufWriter tensor, value;
   tensor.varint(1, kDtString);
@@ -45,8 +45,8 @@ struct Moments {
   double min = 0, max = 0, num = 0, sum = 0, sum_of_squares = 0;
 };
 
-// TensorBoard leaves out empty bins at the ends, and draws the others from min to max. An edge at
-// infinity says nothing about the values: the other edge of its bin does.
+// TensorBoard omits empty bins at the ends and draws the others from min to max. For an infinite
+// edge, the other edge of its bin is used.
 Moments moments_of(const Histogram& histogram) {
   Moments moments;
   for (size_t i = 0; i < num_bins(histogram); ++i) {

@@ -1,8 +1,8 @@
-// What TensorBoard shows, as messages of its formats: each function makes one `Summary.Value`.
+// Encodes values for TensorBoard: each function returns one `Summary.Value`.
 // Source of the field numbers: tensorboard/compat/proto/{summary,tensor,tensor_shape}.proto,
 // tensorboard/plugins/{text,custom_scalar}/*.proto, as in TensorBoard 2.21.
 //
-// Tags and texts of any bytes are taken: what is no UTF-8 is shown as "\xff".
+// Tags and texts may contain any bytes: invalid UTF-8 is shown as "\xff".
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@
 
 namespace lockstep::tracking::tensorboard {
 
-// Kept as a 32-bit number, NaN and infinities included.
+// Stored as a 32-bit float, including NaN and infinities.
 ProtobufWriter scalar_value(std::string_view tag, double value);
 
 // `markdown` is rendered.
@@ -25,17 +25,17 @@ ProtobufWriter histogram_value(const Histogram& histogram);
 
 ProtobufWriter image_value(const Image& image);
 
-// A margin chart for each of `names`: the curve of "name" between "name/min" and "name/max".
+// A margin chart for each of `names`: "name" between "name/min" and "name/max".
 ProtobufWriter layout_value(const std::vector<std::string>& names);
 
-// A value that is all in the metadata of its tag, for the plugin that reads it there.
+// A value stored entirely in the metadata of its tag, for `plugin`.
 ProtobufWriter metadata_value(std::string_view tag, std::string_view plugin,
                               const ProtobufWriter& content);
 
 std::string markdown(const Table& table);
 std::string markdown(const Alert& alert);
 
-// `text` with "\xff" for bytes that are no UTF-8.
+// Returns `text` with invalid UTF-8 bytes written as "\xff".
 std::string as_utf8(std::string_view text);
 
 }  // namespace lockstep::tracking::tensorboard

@@ -1,4 +1,4 @@
-// The tensorboard sink: event files that `tensorboard --logdir runs` shows while the run goes on.
+// The tensorboard sink: event files for `tensorboard --logdir runs`, updated during the run.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -83,7 +83,7 @@ class TensorboardSink final : public Sink {
     add_text("alerts", alert.step.value_or(step_), tensorboard::markdown(alert));
   }
 
-  // As scalars, which the HParams tab shows as metrics.
+  // Written as scalars, which the HParams tab shows as metrics.
   void summary(const Json& values) override {
     for (const auto& [name, value] : values.items())
       if (value.is_number())
@@ -117,14 +117,14 @@ class TensorboardSink final : public Sink {
     file_->add(at.time, at.step, value);
   }
 
-  // TensorBoard shows one text per step: each gets one of its own, at or behind `step`.
+  // TensorBoard shows one text per step, so each gets a unique step, `step` or a later one.
   void add_text(const char* tag, int64_t step, std::string_view markdown) {
     if (text_steps_.contains(tag)) step = std::max(step, text_steps_[tag].get<int64_t>() + 1);
     text_steps_[tag] = step;
     file_->add(time_, step, tensorboard::text_value(tag, markdown));
   }
 
-  // A metric that comes as "name", "name/min" and "name/max" gets a chart that shows it as a band.
+  // A metric with "name", "name/min" and "name/max" gets a chart that shows it as a band.
   void chart_bands(const ScalarRow& row) {
     constexpr std::string_view kMin = "/min";
     const auto has = [&](const std::string& name) {

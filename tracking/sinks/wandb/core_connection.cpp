@@ -25,11 +25,11 @@ constexpr char kCoreMagic = 'W';
 constexpr size_t kCoreFrameHeader = 5;
 constexpr size_t kMaxCoreResponseBytes = 64u << 20;
 
-Error core_is_gone() {
-  return environment_error("wandb-core ended before the upload was complete");
+Error core_exited_error() {
+  return environment_error("wandb-core exited before the upload was complete");
 }
 
-// False when `events` did not come until the deadline.
+// Returns false if `events` did not occur before the deadline.
 bool wait_for_socket(int fd, short events, Clock::time_point deadline) {
   pollfd request = {.fd = fd, .events = events, .revents = 0};
   for (;;) {
@@ -46,12 +46,12 @@ void connect_core(int fd, const sockaddr* address, socklen_t size) {
 
 FileDescriptor core_socket(int family) {
   FileDescriptor socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!socket.is_open()) throw errno_error("cannot make a socket");
+  if (!socket.is_open()) throw errno_error("cannot create a socket");
   return socket;
 }
 
-// A relative path is below the process's directory, whose own path may be too long for a socket's
-// address.
+// A relative path is resolved against `directory`, whose absolute path may exceed the limit of
+// socket addresses.
 FileDescriptor connect_unix(const std::string& path, const std::filesystem::path& directory) {
   FileDescriptor base(::open(directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!base.is_open()) throw errno_error(fmt::format("cannot open {}", directory.string()));
@@ -59,7 +59,7 @@ FileDescriptor connect_unix(const std::string& path, const std::filesystem::path
       path.starts_with('/') ? path : fmt::format("/proc/self/fd/{}/{}", base.get(), path);
   sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
   if (full.size() >= sizeof address.sun_path)
-    throw environment_error(fmt::format("the socket of wandb-core has too long a path: {}", full));
+    throw environment_error(fmt::format("the path of wandb-core's socket is too long: {}", full));
   std::ranges::copy(full, address.sun_path);
   auto socket = core_socket(AF_UNIX);
   connect_core(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
@@ -97,22 +97,22 @@ void CoreConnection::send(std::string_view request) {
     if (count > 0)
       sent += static_cast<size_t>(count);
     else if (errno == EPIPE || errno == ECONNRESET)
-      throw core_is_gone();
+      throw core_exited_error();
     else if (errno != EAGAIN && errno != EINTR)
       throw errno_error("cannot write to wandb-core");
     else if (!wait_for_socket(socket_.get(), POLLOUT, deadline))
-      throw environment_error("wandb-core does not answer");
+      throw environment_error("wandb-core does not respond");
   }
 }
 
 std::optional<std::string> CoreConnection::receive(std::chrono::milliseconds timeout) {
   const auto deadline = Clock::now() + timeout;
   for (;;) {
-    if (auto answer = take_answer()) return answer;
+    if (auto response = next_response()) return response;
     if (!wait_for_socket(socket_.get(), POLLIN, deadline)) return std::nullopt;
     std::array<char, 1 << 16> buffer;
     const auto count = ::recv(socket_.get(), buffer.data(), buffer.size(), 0);
-    if (count == 0 || (count < 0 && errno == ECONNRESET)) throw core_is_gone();
+    if (count == 0 || (count < 0 && errno == ECONNRESET)) throw core_exited_error();
     if (count > 0)
       received_.append(buffer.data(), static_cast<size_t>(count));
     else if (errno != EAGAIN && errno != EINTR)
@@ -120,17 +120,17 @@ std::optional<std::string> CoreConnection::receive(std::chrono::milliseconds tim
   }
 }
 
-std::optional<std::string> CoreConnection::take_answer() {
+std::optional<std::string> CoreConnection::next_response() {
   if (received_.size() < kCoreFrameHeader) return std::nullopt;
   size_t size = 0;
   for (size_t i = 0; i < 4; ++i)
     size |= static_cast<size_t>(static_cast<unsigned char>(received_[1 + i])) << (8 * i);
   if (received_.front() != kCoreMagic || size > kMaxCoreResponseBytes)
-    throw environment_error("wandb-core sent something that is no answer");
+    throw environment_error("wandb-core sent a malformed response");
   if (received_.size() < kCoreFrameHeader + size) return std::nullopt;
-  auto answer = received_.substr(kCoreFrameHeader, size);
+  auto response = received_.substr(kCoreFrameHeader, size);
   received_.erase(0, kCoreFrameHeader + size);
-  return answer;
+  return response;
 }
 
 }  // namespace lockstep::tracking

@@ -1,5 +1,5 @@
-// Requests to wandb-core and its answers. Both ways: 'W', length:u32 little endian, that many bytes
-// of a message (ServerRequest, ServerResponse).
+// Connection to wandb-core. Frames in both directions: 'W', length:u32 little endian, and a message
+// of that many bytes (ServerRequest, ServerResponse).
 #pragma once
 
 #include <chrono>
@@ -17,15 +17,14 @@ class CoreConnection {
   // Throws Environment when it cannot connect.
   explicit CoreConnection(const CoreProcess& process);
 
-  // Throws Environment when wandb-core ended, or does not read for some seconds.
+  // Throws Environment if wandb-core exited, or does not read for several seconds.
   void send(std::string_view request);
 
-  // The next answer, or nullopt when none came until `timeout` is over. Throws Environment when
-  // wandb-core ended.
+  // Returns the next response, or nullopt after `timeout`. Throws Environment if wandb-core exited.
   std::optional<std::string> receive(std::chrono::milliseconds timeout);
 
  private:
-  std::optional<std::string> take_answer();
+  std::optional<std::string> next_response();
 
   FileDescriptor socket_;
   std::string received_;

@@ -19,10 +19,10 @@ namespace {
 
 using namespace std::chrono_literals;
 constexpr auto kCoreStartTimeout = 15s;
-constexpr auto kCoreLookEvery = 10ms;
+constexpr auto kCorePollInterval = 10ms;
 constexpr const char* kCorePortFile = "port";
 
-// What reaches W&B's program: where things are, and the way to the server.
+// Environment variables passed to wandb-core: paths, and access to the server.
 constexpr std::array kCoreVariables = {"PATH",       "HOME",          "USER",         "LANG",
                                        "TZ",         "SSL_CERT_FILE", "SSL_CERT_DIR", "HTTP_PROXY",
                                        "NO_PROXY",   "http_proxy",    "HTTPS_PROXY",  "no_proxy",
@@ -30,8 +30,8 @@ constexpr std::array kCoreVariables = {"PATH",       "HOME",          "USER",   
 
 std::vector<std::string> core_environment(const std::string& scratch,
                                           const Environment& environment) {
-  // The socket's path has to be short, so that it is relative.
-  // On large machines Go would collect its garbage with a quarter of all processors.
+  // TMPDIR is relative to keep the path of the socket short. GOMAXPROCS limits Go's garbage
+  // collector, which otherwise uses a quarter of all processors.
   std::vector<std::string> variables = {"TMPDIR=.", "GOMAXPROCS=2", "XDG_CACHE_HOME=" + scratch,
                                         "WANDB_CACHE_DIR=" + scratch, "WANDB_DATA_DIR=" + scratch};
   for (const auto* name : kCoreVariables)
@@ -57,7 +57,7 @@ std::shared_ptr<CoreProcess> CoreProcess::shared(const std::filesystem::path& pr
   std::erase_if(all, [](const auto& process) { return process.expired(); });
   for (const auto& item : all) {
     const auto process = item.lock();
-    if (process && process->is_trusted_ && process->program_ == program &&
+    if (process && !process->has_failed_ && process->program_ == program &&
         process->thread_ == std::this_thread::get_id() && !process->wait(0ms))
       return process;
   }
@@ -70,7 +70,7 @@ CoreProcess::CoreProcess(const std::filesystem::path& program, std::filesystem::
                          const Environment& environment)
     : scratch_(std::move(scratch)), program_(program) {
   std::error_code ignored;
-  std::filesystem::remove_all(scratch_, ignored);  // of one that was killed
+  std::filesystem::remove_all(scratch_, ignored);  // left by a killed process
   make_directories(scratch_);
   try {
     start(program, environment);
@@ -95,12 +95,12 @@ void CoreProcess::start(const std::filesystem::path& program, const Environment&
   if (!handle_.is_open()) throw errno_error("cannot watch wandb-core");
 }
 
-// It writes the file under another name and renames it, and ends it with "EOF".
+// wandb-core creates the port file by renaming a complete one.
 void CoreProcess::wait_for_address() {
   const auto deadline = std::chrono::steady_clock::now() + kCoreStartTimeout;
   std::error_code ignored;
   while (!std::filesystem::exists(scratch_ / kCorePortFile, ignored)) {
-    if (wait(kCoreLookEvery)) throw environment_error("wandb-core ended when it was started");
+    if (wait(kCorePollInterval)) throw environment_error("wandb-core exited during startup");
     if (std::chrono::steady_clock::now() > deadline)
       throw environment_error(
           fmt::format("wandb-core did not listen within {} s", kCoreStartTimeout.count()));
@@ -108,7 +108,7 @@ void CoreProcess::wait_for_address() {
   const auto text = read_file(scratch_ / kCorePortFile, 4096);
   address_ = text.substr(0, text.find('\n'));
   if (!address_.starts_with("unix=") && !address_.starts_with("sock="))
-    throw environment_error("wandb-core does not say where it listens: another version may help");
+    throw environment_error("wandb-core reported no listening address; try another version");
 }
 
 bool CoreProcess::wait(std::chrono::milliseconds timeout) const {
@@ -125,7 +125,7 @@ void CoreProcess::kill() {
   std::error_code ignored;
   const std::string_view path =
       std::string_view(address_).substr(std::min<size_t>(5, address_.size()));
-  // Where the scratch directory cannot hold a socket, wandb-core makes
+  // If the scratch directory cannot hold a socket, wandb-core creates
   // /tmp/wandb-PID-PID-RANDOM/socket.
   if (path.starts_with("/tmp/wandb-") && path.ends_with("/socket"))
     std::filesystem::remove_all(std::filesystem::path(path).parent_path(), ignored);

@@ -1,5 +1,5 @@
-// One run of wandb-core, which ends with this object at the latest. It takes any number of uploads
-// at once: the runs of many ranks need no more than one.
+// A wandb-core child process, killed at the latest when this object is destroyed. One process
+// handles any number of concurrent uploads, so the runs of many ranks share it.
 #pragma once
 
 #include <atomic>
@@ -16,35 +16,35 @@
 
 namespace lockstep::tracking {
 
-// Thread: the kernel kills wandb-core when the thread that made the object ends, whatever ended it.
+// Thread: the kernel kills wandb-core when the thread that created the object terminates.
 class CoreProcess {
  public:
-  // The one that this thread uses already for another upload, or a new one: see the constructor.
+  // Returns the process that this thread already uses, or starts a new one.
   static std::shared_ptr<CoreProcess> shared(const std::filesystem::path& program,
                                              std::filesystem::path scratch,
                                              const Environment& environment);
 
-  // Starts `program` and waits until it listens. It works in `scratch`, which is made anew and
-  // removed in the end: its socket, its caches and its logs are there. It gets the proxy and
-  // certificate variables of `environment`, and no key. Throws Config when the program cannot be
-  // executed, Environment when it does not come up.
+  // Starts `program` and waits until it listens. `scratch`, its working directory with its socket,
+  // caches and logs, is recreated and finally removed. The program gets the proxy and certificate
+  // variables of `environment`, but no key. Throws Config if the program cannot be executed,
+  // Environment if it does not start listening.
   CoreProcess(const std::filesystem::path& program, std::filesystem::path scratch,
               const Environment& environment);
   CoreProcess(const CoreProcess&) = delete;
   CoreProcess& operator=(const CoreProcess&) = delete;
-  // Kills it if it still runs.
+  // Kills the process if it is still running.
   ~CoreProcess();
 
-  // Where it listens: "unix=PATH" (relative to scratch, or absolute) or "sock=PORT" on the loopback
-  // interface.
+  // The listening address: "unix=PATH" (absolute, or relative to scratch) or "sock=PORT" on the
+  // loopback interface.
   const std::string& address() const { return address_; }
   const std::filesystem::path& scratch() const { return scratch_; }
 
-  // Waits until it ended; false when it still runs after `timeout`.
+  // Waits for the process to exit; returns false if it is still running after `timeout`.
   bool wait(std::chrono::milliseconds timeout) const;
 
-  // It failed an upload: shared() gives it to no other.
-  void distrust() { is_trusted_ = false; }
+  // Called after a failed upload: shared() no longer returns this process.
+  void mark_failed() { has_failed_ = true; }
 
  private:
   void start(const std::filesystem::path& program, const Environment& environment);
@@ -57,7 +57,7 @@ class CoreProcess {
   std::string address_;
   const std::filesystem::path program_;
   const std::thread::id thread_ = std::this_thread::get_id();
-  std::atomic<bool> is_trusted_ = true;
+  std::atomic<bool> has_failed_ = false;
 };
 
 }  // namespace lockstep::tracking

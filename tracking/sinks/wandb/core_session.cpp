@@ -14,16 +14,17 @@ namespace lockstep::tracking {
 namespace {
 
 using namespace std::chrono_literals;
-constexpr auto kCoreAnswerTimeout = 15s;
+constexpr auto kCoreResponseTimeout = 15s;
 constexpr auto kCoreStatusEvery = std::chrono::milliseconds(500);
-constexpr auto kCoreGoodbye = 2s;
+constexpr auto kCoreTeardownTimeout = 2s;
 constexpr uint64_t kCoreSeverityError = 40;
 constexpr size_t kMaxCoreMessageLength = 300;
 
 // Fields of ServerRequest (wandb_server.proto).
 constexpr int kInformTeardown = 7, kRequestId = 10, kInitSync = 11, kSync = 12, kSyncStatus = 13;
 // Fields of ServerResponse.
-constexpr int kInitSyncAnswer = 11, kSyncAnswer = 12, kSyncStatusAnswer = 13, kErrorAnswer = 200;
+constexpr int kInitSyncResponse = 11, kSyncResponse = 12, kSyncStatusResponse = 13;
+constexpr int kErrorResponse = 200;
 
 std::string core_request(int kind, const ProtobufWriter& body) {
   ProtobufWriter request;
@@ -81,7 +82,7 @@ CoreSession::CoreSession(const UploadTarget& target, const Environment& environm
   try {
     start(target);
   } catch (const Error&) {
-    process_->distrust();
+    process_->mark_failed();
     throw;
   }
 }
@@ -95,66 +96,66 @@ void CoreSession::start(const UploadTarget& target) {
   init.varint(6, 1);  // live
   init.bytes(7, place.string());
   connection_.send(core_request(kInitSync, init));
-  const auto deadline = Clock::now() + kCoreAnswerTimeout;
+  const auto deadline = Clock::now() + kCoreResponseTimeout;
   while (id_.empty()) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-    const auto answer = connection_.receive(std::max(left, 0ms));
-    if (!answer) throw environment_error("wandb-core does not answer");
-    id_ = core_field(core_field(*answer, kInitSyncAnswer), 1);
+    const auto response = connection_.receive(std::max(left, 0ms));
+    if (!response) throw environment_error("wandb-core does not respond");
+    id_ = core_field(core_field(*response, kInitSyncResponse), 1);
   }
   auto sync = core_id(id_);
   sync.varint(2, 1);  // one file at a time
   connection_.send(core_request(kSync, sync));
 }
 
-void CoreSession::ask_status() {
-  if (asked_) return;
+void CoreSession::request_status() {
+  if (requested_at_) return;
   connection_.send(core_request(kSyncStatus, core_id(id_)));
-  asked_ = Clock::now();
+  requested_at_ = Clock::now();
 }
 
 bool CoreSession::wait(std::chrono::milliseconds timeout) {
   try {
     return has_ended(timeout);
   } catch (const Error&) {
-    if (!is_done_) process_->distrust();  // else it tells of the server
+    if (!is_done_) process_->mark_failed();  // else the error is the server's
     throw;
   }
 }
 
 bool CoreSession::has_ended(std::chrono::milliseconds timeout) {
   const auto deadline = Clock::now() + timeout;
-  ask_status();
+  request_status();
   while (!is_done_) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-    const auto answer = connection_.receive(std::clamp(left, 0ms, kCoreStatusEvery));
-    if (answer)
-      read_answer(*answer);
+    const auto response = connection_.receive(std::clamp(left, 0ms, kCoreStatusEvery));
+    if (response)
+      read_response(*response);
     else if (left <= 0ms)
       break;
     else
-      ask_status();
-    if (asked_ && Clock::now() - *asked_ > kCoreAnswerTimeout)
-      throw environment_error("wandb-core does not answer");
+      request_status();
+    if (requested_at_ && Clock::now() - *requested_at_ > kCoreResponseTimeout)
+      throw environment_error("wandb-core does not respond");
   }
   if (is_done_ && !error_.empty()) fail();
   if (!is_done_) return false;
   if (process_.use_count() == 1) {
     connection_.send(core_request(kInformTeardown, {}));
-    process_->wait(kCoreGoodbye);
+    process_->wait(kCoreTeardownTimeout);
   }
   return true;
 }
 
-void CoreSession::read_answer(std::string_view answer) {
-  ProtobufReader reader(answer);
+void CoreSession::read_response(std::string_view response) {
+  ProtobufReader reader(response);
   while (const auto field = reader.next()) {
-    if (field->number == kErrorAnswer) {
+    if (field->number == kErrorResponse) {
       error_ = core_field(field->bytes, 1);
       is_done_ = true;
     }
-    if (field->number == kSyncStatusAnswer) read_status(field->bytes);
-    if (field->number != kSyncAnswer) continue;
+    if (field->number == kSyncStatusResponse) read_status(field->bytes);
+    if (field->number != kSyncResponse) continue;
     is_done_ = true;
     ProtobufReader messages(field->bytes);
     while (const auto message = messages.next())
@@ -165,7 +166,7 @@ void CoreSession::read_answer(std::string_view answer) {
 // ServerSyncStatusResponse: stats = 1 {operations = 1 {desc = 1, error_status = 4}}, new_messages
 // = 2.
 void CoreSession::read_status(std::string_view status) {
-  asked_.reset();
+  requested_at_.reset();
   activity_.clear();
   ProtobufReader reader(status);
   while (const auto field = reader.next()) {
@@ -193,18 +194,18 @@ void CoreSession::read_message(std::string_view message) {
     if (field->number == 2) content = field->bytes;
   }
   const bool is_error = severity >= kCoreSeverityError;
-  is_accepted_ = is_accepted_ || !is_error;  // the first message has the address of the run's page
+  is_accepted_ = is_accepted_ || !is_error;  // the first message is the URL of the run
   if (is_error && error_.empty()) error_ = content;
 }
 
-// wandb-core tells no reasons apart. It tries again, for hours, what may succeed later: an error at
-// once, before the run is known to the server, is a refusal.
+// wandb-core does not classify errors. It retries temporary failures for hours, so an immediate
+// error before the server has accepted the run means that the run was rejected.
 void CoreSession::fail() const {
   const auto reason = printable(error_, kMaxCoreMessageLength);
   if (is_accepted_ || was_retrying_)
     throw environment_error(fmt::format("W&B at {}: {}", base_url_, reason));
   throw config_error(
-      fmt::format("W&B at {} refused the run ({}): check WANDB_API_KEY, the entity and the project",
+      fmt::format("W&B at {} rejected the run ({}): check WANDB_API_KEY, entity and project",
                   base_url_, reason));
 }
 

@@ -1,9 +1,8 @@
-// One upload of a .wandb file by wandb-core: it reads the file while it grows, and ends behind the
-// exit record.
+// One upload of a .wandb file by wandb-core, which reads the file while it grows, up to the exit
+// record.
 //
-// Several uploads of one file leave each value once at the server: wandb-core numbers the lines of
-// the history, of the system metrics and of the console from 0, and the server keeps one line per
-// number.
+// Uploading a file again is idempotent: wandb-core numbers the lines of the history, system metrics
+// and console from 0, and the server stores one line per number.
 #pragma once
 
 #include <chrono>
@@ -19,26 +18,24 @@
 namespace lockstep::tracking {
 
 struct UploadTarget {
-  std::filesystem::path core;  // the program
-  std::filesystem::path file;  // absolute
-  std::filesystem::path
-      scratch;  // a directory of its own for the program, if it starts it; is removed
+  std::filesystem::path core;     // the program
+  std::filesystem::path file;     // absolute
+  std::filesystem::path scratch;  // directory for a new wandb-core process; removed at exit
   std::string base_url, app_url, api_key;
-  int64_t upload_every = 15;  // seconds: wandb-core takes whole ones
+  int64_t upload_every = 15;  // seconds; wandb-core accepts only integers
 };
 
 class CoreSession {
  public:
-  // Starts the upload, and wandb-core where this thread has none yet. Throws Config or Environment.
+  // Starts the upload, and wandb-core if this thread has none. Throws Config or Environment.
   CoreSession(const UploadTarget& target, const Environment& environment);
 
-  // Waits up to `timeout` for the end of the upload, and reads what wandb-core reports. True once
-  // everything is at the server. Throws Config when the server refused the run, Environment when
-  // wandb-core ended, hangs or gave up.
+  // Waits up to `timeout` for the end of the upload and processes status reports. Returns true once
+  // everything is uploaded. Throws Config if the server rejected the run, Environment if wandb-core
+  // exited, hangs or gave up.
   bool wait(std::chrono::milliseconds timeout);
 
-  // What it was busy with when it was last asked: "retrying HTTP 500", "uploading history"; may be
-  // empty.
+  // Activity at the last status poll: "retrying HTTP 500", "uploading history"; may be empty.
   const std::string& activity() const { return activity_; }
 
  private:
@@ -46,8 +43,8 @@ class CoreSession {
 
   void start(const UploadTarget& target);
   bool has_ended(std::chrono::milliseconds timeout);
-  void ask_status();
-  void read_answer(std::string_view answer);
+  void request_status();
+  void read_response(std::string_view response);
   void read_status(std::string_view status);
   void read_operation(std::string_view operation);
   void read_message(std::string_view message);
@@ -56,8 +53,8 @@ class CoreSession {
   std::string base_url_;
   std::shared_ptr<CoreProcess> process_;
   CoreConnection connection_;
-  std::string id_;                          // of the upload
-  std::optional<Clock::time_point> asked_;  // an answer is due since then
+  std::string id_;                                 // of the upload
+  std::optional<Clock::time_point> requested_at_;  // of the pending status request
   bool is_done_ = false, is_accepted_ = false, was_retrying_ = false;
   std::string activity_, error_;
 };

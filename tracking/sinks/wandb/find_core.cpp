@@ -27,8 +27,7 @@ std::vector<CorePath> directories_of(const Environment& environment) {
   return directories;
 }
 
-// The package of a Python that is installed below `prefix`:
-// PREFIX/lib/python3.11/site-packages/wandb.
+// Searches the Python packages installed in `prefix`: PREFIX/lib/python3.11/site-packages/wandb.
 std::optional<CorePath> core_below(const CorePath& prefix) {
   std::vector<CorePath> found;
   for (const auto* lib : {"lib", "lib64"}) {
@@ -65,13 +64,12 @@ std::filesystem::path find_wandb_core(const std::optional<std::string>& configur
                                       const Environment& environment) {
   if (configured) {
     if (is_core_program(*configured)) return std::filesystem::absolute(*configured);
-    throw config_error(fmt::format("core: {} is no program", *configured));
+    throw config_error(fmt::format("core: {} is not an executable file", *configured));
   }
   if (const auto program = search_core(environment)) return std::filesystem::absolute(*program);
   throw config_error(
-      "wandb-core was not found, which uploads runs to W&B: `pip install wandb` (0.25 or newer) "
-      "and "
-      "name it with `core:`, or choose `mode: offline` and upload later with `lockstep sync RUN "
+      "wandb-core, which uploads runs to W&B, was not found: run `pip install wandb` (0.25 or "
+      "newer) and set `core:`, or set `mode: offline` and upload later with `lockstep sync RUN "
       "--sink wandb`");
 }
 

@@ -9,10 +9,10 @@
 
 namespace lockstep::tracking {
 
-// `configured` when given. Else the first of: wandb-core in a directory of PATH; the package wandb
-// of the virtual environment (VIRTUAL_ENV); the package beside a `python3` in a directory of PATH;
-// the user's own (~/.local). No Python is started. Throws Config, saying what can be done, when
-// there is none, or `configured` is no program.
+// Returns `configured` if set. Else the first of: wandb-core in a directory of PATH; the package
+// wandb of the virtual environment (VIRTUAL_ENV), next to a `python3` in a directory of PATH, or of
+// the user (~/.local). Does not start Python. Throws Config with instructions if none is found, or
+// `configured` is not a program.
 std::filesystem::path find_wandb_core(const std::optional<std::string>& configured,
                                       const Environment& environment);
 

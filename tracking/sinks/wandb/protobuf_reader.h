@@ -1,5 +1,5 @@
-// Reads messages in the wire format of Protocol Buffers, field by field, without their schemas: the
-// answers of wandb-core.
+// Reads messages in the Protocol Buffers wire format, field by field and without schemas: the
+// responses of wandb-core.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +16,15 @@ struct ProtobufField {
 
 class ProtobufReader {
  public:
-  // A view: `message` outlives the reader and the fields.
+  // `message` must outlive the reader and the fields.
   explicit ProtobufReader(std::string_view message) : rest_(message) {}
 
-  // The next field, or nullopt at the end. Throws Environment when the message is malformed.
+  // Returns the next field, or nullopt at the end. Throws Environment if the message is malformed.
   std::optional<ProtobufField> next();
 
  private:
   uint64_t varint();
-  std::string_view take(uint64_t size);
+  std::string_view read_bytes(uint64_t size);
   uint64_t fixed(size_t size);
 
   std::string_view rest_;

@@ -1,6 +1,6 @@
-// The wandb sink: writes the run as W&B's own programs do, a .wandb file, and has their program
-// wandb-core upload it while the run goes on. Whatever happens to the upload, the file is whole:
-// `wandb sync` and `lockstep sync` take it later.
+// The wandb sink: writes the run to a .wandb file, as W&B's programs do, and uploads it with
+// wandb-core during the run. If the upload fails, the file is still complete and can be uploaded
+// later with `wandb sync` or `lockstep sync`.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,8 +19,7 @@
 namespace lockstep::tracking {
 namespace {
 
-// The tracking configuration wins over the environment, which one entry of several shares with the
-// others.
+// The tracking config takes precedence over the environment, which several entries may share.
 WandbRun wandb_run_of(const RunInfo& info, const WandbSettings& settings) {
   WandbRun run{.id = wandb_run_id(info.id),
                .entity = settings.entity,
@@ -32,14 +31,14 @@ WandbRun wandb_run_of(const RunInfo& info, const WandbSettings& settings) {
                .host = info.host,
                .tags = settings.tags,
                .started = info.created};
-  const bool is_alone = info.id == info.job_id;
+  const bool is_single = info.id == info.job_id;
   if (!settings.name.empty())
-    run.name = is_alone ? settings.name : fmt::format("{}-rank-{}", settings.name, info.rank);
+    run.name = is_single ? settings.name : fmt::format("{}-rank-{}", settings.name, info.rank);
   return run;
 }
 
-// Where the files of a version are. None when it was removed from the store meanwhile, or is
-// damaged: that must not hold up the rest.
+// Returns the files of a version; empty if the version was removed from the store or is corrupt,
+// which must not block other records.
 std::vector<WandbArtifactFile> stored_files(const ArtifactUse& use,
                                             const std::filesystem::path& run_dir) {
   const ArtifactStore store(std::filesystem::absolute(run_dir).parent_path() / "artifacts");
@@ -74,7 +73,7 @@ class WandbSink final : public Sink {
   }
   bool has_delivered(const RunInfo&) const override {
     std::error_code ignored;
-    return settings_.mode != WandbMode::Offline ||  // a server has it
+    return settings_.mode != WandbMode::Offline ||  // stored on a server
            std::filesystem::exists(context_.state.at("file").get<std::string>(), ignored);
   }
 
@@ -133,7 +132,7 @@ class WandbSink final : public Sink {
     if (is_finished_)
       upload_->finish(std::chrono::ceil<std::chrono::milliseconds>(timeout));
     else
-      upload_->look();
+      upload_->poll();
     return state;
   }
 

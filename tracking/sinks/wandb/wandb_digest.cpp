@@ -13,7 +13,7 @@
 namespace lockstep::tracking {
 namespace {
 
-// MD5 of OpenSSL, or no memory: nothing that a caller could do about.
+// Fails only if OpenSSL lacks the digest or memory is exhausted; callers cannot handle either.
 void check_md5(int result) { check(result == 1, "OpenSSL computes MD5"); }
 
 }  // namespace

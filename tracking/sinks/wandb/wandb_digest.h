@@ -1,4 +1,4 @@
-// Checksums of what is uploaded, in the forms that W&B's server compares.
+// Checksums of uploads, in the formats that W&B's server compares.
 #pragma once
 
 #include <filesystem>
@@ -10,7 +10,7 @@ namespace lockstep::tracking {
 // SHA-256 as 64 hexadecimal digits.
 std::string sha256_text(std::string_view content);
 
-// MD5 of a file's content in base64. Throws Environment when it cannot be read.
+// MD5 of a file's content in base64. Throws Environment if it cannot be read.
 std::string md5_base64(const std::filesystem::path& file);
 
 }  // namespace lockstep::tracking

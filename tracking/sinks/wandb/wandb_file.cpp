@@ -34,7 +34,7 @@ WandbFile::WandbFile(std::filesystem::path path, uint64_t length) : file_(std::m
   if (file_.length() < length)
     throw config_error(fmt::format(
         "{} has {} bytes, but {} were written: restore it, or remove sinks/wandb in the run's "
-        "directory to upload the run anew",
+        "directory to upload the run again",
         file_.path().string(), file_.length(), length));
   if (length == 0) file_.append(kWandbHeader);
 }

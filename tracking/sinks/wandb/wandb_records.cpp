@@ -10,9 +10,9 @@
 namespace lockstep::tracking {
 namespace {
 
-// What W&B's own programs send: one alert of a title per minute.
+// As in W&B's programs: one alert per title and minute.
 constexpr int64_t kWandbAlertPauseMs = 60'000;
-constexpr int kKilledBySignal = 128;  // as shells count
+constexpr int kKilledBySignal = 128;  // the convention of shells
 
 void add_text(ProtobufWriter& message, int field, std::string_view text) {
   if (!text.empty()) message.bytes(field, wandb_text(text));
@@ -26,7 +26,7 @@ void add_time(ProtobufWriter& message, int field, double time) {
   message.message(field, timestamp);
 }
 
-// The key is one name, whatever dots it has.
+// The key is a single name, even if it contains dots.
 void add_nested_items(ProtobufWriter& message, int field, const std::vector<WandbItem>& items) {
   for (const auto& [key, json] : items) {
     ProtobufWriter item;
@@ -63,7 +63,7 @@ std::string wandb_record(int64_t number, WandbRecord kind, const ProtobufWriter&
   record.int64(1, number);
   record.message(static_cast<int>(kind), body);
   if (kind == WandbRecord::Run || kind == WandbRecord::Exit) {
-    // wandb-core 0.27 uploads a file only when these two ask for an answer.
+    // wandb-core 0.27 uploads a file only if these two request a response.
     ProtobufWriter control;
     control.bytes(4, kind == WandbRecord::Run ? "lockstep-run" : "lockstep-exit");
     record.message(16, control);
@@ -173,7 +173,7 @@ ProtobufWriter wandb_exit(const RunEnd& end, double runtime_s) {
   ProtobufWriter record;
   record.int64(1, exit_code_of(end));
   record.int64(2, static_cast<int64_t>(std::max(runtime_s, 0.0)));
-  // Nobody saw the end: the server calls the run crashed once it is silent.
+  // The end is unknown: the server marks the run as crashed once it stops sending.
   if (end.state == RunState::Lost) record.varint(3, 1);
   return record;
 }

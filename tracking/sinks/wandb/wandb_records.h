@@ -1,5 +1,5 @@
-// The records of a .wandb file, as serialized bodies. Field numbers are those of W&B's
-// wandb_internal.proto (wandb 0.31), which has not changed the meaning of one since 0.17.
+// Serializes the records of a .wandb file. Field numbers are those of W&B's wandb_internal.proto
+// (wandb 0.31); none has changed its meaning since 0.17.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace lockstep::tracking {
 
-// Which field of `Record` a body belongs to.
+// The field of `Record` that holds the body.
 enum class WandbRecord {
   History = 2,
   Summary = 3,
@@ -36,14 +36,14 @@ struct WandbItem {
   std::string key, json;
 };
 
-// How a run is named at W&B; an empty text is not written, and W&B chooses.
+// Identity of a run at W&B. Empty fields are not written; W&B then uses its defaults.
 struct WandbRun {
   std::string id, entity, project, group, job_type, name, notes, host;
   std::vector<std::string> tags;
   double started = 0;  // unix seconds
 };
 
-// The record itself: `number` counts 1, 2, 3, ... in the file.
+// Wraps `body` in a record; `number` counts 1, 2, 3, ... in the file.
 std::string wandb_record(int64_t number, WandbRecord kind, const ProtobufWriter& body);
 
 ProtobufWriter wandb_header();
@@ -56,7 +56,7 @@ ProtobufWriter wandb_stats(double time, const std::vector<WandbItem>& items);
 ProtobufWriter wandb_metric(std::string_view key);
 ProtobufWriter wandb_console(double time, bool is_error, std::string_view line);
 ProtobufWriter wandb_alert(const Alert& alert);
-// A file below files/, to be uploaded at once.
+// A file below files/, to be uploaded immediately.
 ProtobufWriter wandb_files(std::string_view path);
 ProtobufWriter wandb_exit(const RunEnd& end, double runtime_s);
 
@@ -65,7 +65,7 @@ struct WandbArtifactFile {
   std::string path;    // in the artifact
   std::string md5;     // of its content, base64
   int64_t size = 0;    // bytes
-  std::string source;  // absolute path of the file on this machine
+  std::string source;  // absolute local path
 };
 
 struct WandbArtifact {
@@ -77,8 +77,7 @@ struct WandbArtifact {
 };
 ProtobufWriter wandb_artifact(const WandbArtifact& artifact);
 
-// The name that a program gives an artifact before the server has given it one: always the same for
-// the same text.
+// The client-side id of an artifact, before the server assigns one. Deterministic in `text`.
 std::string wandb_client_id(const std::string& text);
 
 }  // namespace lockstep::tracking

@@ -15,7 +15,7 @@ namespace lockstep::tracking {
 namespace {
 
 constexpr std::string_view kSystemMetric = "system/";
-constexpr size_t kMediaDigits = 20;  // of the digest in a file's name, as W&B's own programs do
+constexpr size_t kMediaDigits = 20;  // of the digest in a file's name, as in W&B's programs
 
 uint32_t sum_of(const Json& config) {
   const auto text = wandb_json(config);
@@ -32,7 +32,7 @@ std::string numbers(const std::vector<double>& values) {
   return fmt::format("[{}]", text);
 }
 
-// A member of a state that this program wrote. Throws Config when it is none.
+// Returns a member of a stored state. Throws Config if it is missing or malformed.
 template <class T>
 T state_member(const Json& state, const char* name) {
   try {
@@ -213,7 +213,7 @@ Json WandbRunFile::state() const {
 Json WandbRunFile::flush() {
   write_summary();
   file_->flush();
-  // The mark of `wandb sync` that it has the whole file.
+  // The marker with which `wandb sync` records a complete upload.
   std::error_code ignored;
   std::filesystem::remove(path().string() + ".synced", ignored);
   return state_at_end_.is_null() ? state() : state_at_end_;

@@ -1,11 +1,11 @@
-// Writes the records of one entry to its .wandb file, and the files that these name beside it:
+// Writes the records of one entry to its .wandb file, and the files that they reference:
 //
-//   offline-run-20261121_060309-ID/run-ID.wandb         ; what `wandb sync` takes
+//   offline-run-20261121_060309-ID/run-ID.wandb         ; input of `wandb sync`
 //   offline-run-20261121_060309-ID/files/media/...      ; images and tables
 //
-// Every row is a line of the history with a number of its own, "_step": W&B takes back nothing, and
-// wants it to grow. The columns "step" and "epoch" say where it belongs; charts have "step" as
-// their axis. Metrics below "system/" are system metrics.
+// Every row is a history line with a unique, increasing "_step", because W&B cannot delete lines.
+// The columns "step" and "epoch" hold its position in training; charts use "step" as their axis.
+// Metrics below "system/" are system metrics.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ namespace lockstep::tracking {
 
 class WandbRunFile {
  public:
-  // `root`: where the directory of the run is made. `state`: what flush() returned, or null.
+  // Creates the run's directory in `root`. `state` is the result of flush(), or null.
   WandbRunFile(const std::filesystem::path& root, WandbRun run, const Json& config,
                const Json& state);
 
@@ -34,13 +34,13 @@ class WandbRunFile {
   void image(const Image& image);
   void table(const Table& table);
   void alert(const Alert& alert);
-  // `files`: on this machine. None: the run's configuration at W&B names the artifact, which is not
-  // uploaded: one that the run used, or that the store does not have.
+  // `files` are local. Without files the artifact is not uploaded, only named in the run's config
+  // at W&B: an artifact that the run used, or that the store does not have.
   void artifact(const ArtifactUse& artifact, std::vector<WandbArtifactFile> files);
   void summary(const Json& values);
   void finish(const RunEnd& end);
 
-  // Writes what was given. The state never covers the exit record: a run that goes on writes over
+  // Writes all pending records. The state never includes the exit record: a resumed run overwrites
   // it. Throws Environment.
   Json flush();
 
@@ -50,11 +50,11 @@ class WandbRunFile {
   void open(const std::filesystem::path& root, const Json& config, const Json& state);
   void put(WandbRecord kind, const ProtobufWriter& body);
   void row(int64_t step, double time, double epoch, const std::vector<WandbItem>& items);
-  // One value at a moment, as JSON.
+  // One JSON value at a step.
   void value(const Moment& at, const std::string& json);
   void define(const std::string& key);
   void write_summary();
-  // Writes a file below files/ and the record that has it uploaded.
+  // Writes a file below files/ and the record that requests its upload.
   void store(const std::string& path, const std::string& content);
   std::string media_path(const char* folder, const std::string& name, const std::string& digest,
                          const char* ending) const;
@@ -65,8 +65,8 @@ class WandbRunFile {
   int64_t num_records_ = 0, num_rows_ = 0;
   uint32_t config_sum_ = 0;
   double last_time_ = 0;
-  std::set<std::string> defined_;               // keys whose axis is known
-  std::map<std::string, std::string> summary_;  // what changed since the last flush(): key to JSON
+  std::set<std::string> defined_;               // keys whose axis is defined
+  std::map<std::string, std::string> summary_;  // changes since the last flush(): key to JSON
   Json state_at_end_;                           // null until finish()
 };
 

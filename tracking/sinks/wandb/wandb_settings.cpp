@@ -36,17 +36,18 @@ WandbMode wandb_mode(const std::string& mode) {
   if (mode == "offline" || mode == "dryrun") return WandbMode::Offline;
   if (mode == "disabled") return WandbMode::Disabled;
   throw config_error(
-      fmt::format("WANDB_MODE is '{}': valid are online, offline and disabled", printable(mode)));
+      fmt::format("WANDB_MODE is '{}': expected online, offline or disabled", printable(mode)));
 }
 
 std::string wandb_base_url(std::string url) {
   while (url.ends_with('/')) url.pop_back();
   const auto scheme = url.find("://");
   const bool is_http = url.starts_with("http://") || url.starts_with("https://");
-  if (!is_http || url.size() <= scheme + 3 || url.find('@') != std::string::npos)
+  if (url.find('@') != std::string::npos)
+    throw config_error("the address of the W&B server must not contain a user or password");
+  if (!is_http || url.size() <= scheme + 3)
     throw config_error(fmt::format(
-        "the W&B server '{}' is no address such as https://api.wandb.ai",
-        url.find('@') == std::string::npos ? printable(url) : "with a user or password in it"));
+        "the W&B server '{}' is not an address such as https://api.wandb.ai", printable(url)));
   return url;
 }
 
@@ -56,16 +57,16 @@ std::string host_of(const std::string& url) {
   return url.substr(begin, url.find_first_of(":/", begin) - begin);
 }
 
-// The password that a netrc file has for `host`, or empty.
+// Returns the password for `host` in a netrc file, or an empty string.
 std::string netrc_password(const std::string& text, const std::string& host) {
   std::istringstream words(text);
-  bool is_ours = false;
+  bool matches = false;
   for (std::string word, value; words >> word;) {
     if (word == "default")
-      is_ours = true;
+      matches = true;
     else if (word == "machine" && words >> value)
-      is_ours = value == host;
-    else if (word == "password" && words >> value && is_ours)
+      matches = value == host;
+    else if (word == "password" && words >> value && matches)
       return value;
     else if (word == "login" || word == "account")
       words >> value;
@@ -115,11 +116,11 @@ std::string wandb_api_key(const std::string& base_url, const Environment& enviro
   if (key.empty()) key = key_from_netrc(host_of(base_url), environment);
   if (key.empty())
     throw config_error(fmt::format(
-        "no key for the W&B server {}: set WANDB_API_KEY (or run `wandb login`), or choose `mode: "
+        "no key for the W&B server {}: set WANDB_API_KEY (or run `wandb login`), or set `mode: "
         "offline` and upload later with `lockstep sync RUN --sink wandb`",
         base_url));
   if (!std::ranges::all_of(key, [](unsigned char c) { return c > 0x20 && c < 0x7f; }))
-    throw config_error("WANDB_API_KEY (or its entry in netrc) holds a character that no key has");
+    throw config_error("WANDB_API_KEY (or its entry in netrc) contains an invalid character");
   return key;
 }
 

@@ -1,5 +1,5 @@
-// Where a run goes at W&B and as what, from the sink's configuration and the environment variables
-// of W&B's own programs.
+// Destination and identity of a run at W&B, from the sink's config and the environment variables of
+// W&B's programs.
 #pragma once
 
 #include <optional>
@@ -14,20 +14,20 @@
 namespace lockstep::tracking {
 
 enum class WandbMode { Online, Offline, Disabled };
-// WANDB_MODE alone can say Disabled.
+// Disabled can be set only by WANDB_MODE.
 constexpr auto choices(WandbMode) { return std::array{"online", "offline"}; }
 
-// What is not set here is taken from the environment.
+// Values that are not set are taken from the environment.
 struct WandbConfig {
   std::optional<std::string> project;  // else WANDB_PROJECT, else "lockstep"
   std::optional<std::string> entity;   // else WANDB_ENTITY, else the default of the key's user
   std::optional<WandbMode> mode;       // else WANDB_MODE, else "online"
   std::optional<PublicUrl> base_url;   // else WANDB_BASE_URL, else https://api.wandb.ai
-  std::vector<std::string> tags;       // else WANDB_TAGS, with commas between them
+  std::vector<std::string> tags;       // else WANDB_TAGS, separated by commas
   std::optional<std::string> notes;    // else WANDB_NOTES
-  std::optional<std::string> core;     // the program wandb-core; else it is searched (find_core.h)
+  std::optional<std::string> core;     // path of wandb-core, else see find_core.h
   int64_t upload_every = 15;           // seconds between two requests of a live run
-  double finish_timeout = 60;          // seconds that the end of the run waits for the upload
+  double finish_timeout = 60;          // seconds to wait for the upload at the end of the run
 };
 template <class V>
 void fields(V& v, WandbConfig& c) {
@@ -47,19 +47,19 @@ void fields(V& v, WandbConfig& c) {
 
 struct WandbSettings {
   WandbMode mode = WandbMode::Online;
-  std::string base_url, app_url;  // without a slash at the end
+  std::string base_url, app_url;  // without trailing slash
   std::string project, entity, notes;
   std::vector<std::string> tags;
   std::string group, job_type, name;  // WANDB_RUN_GROUP, WANDB_JOB_TYPE, WANDB_NAME
-  std::optional<std::string> root;  // WANDB_DIR: where the file goes instead of the run's directory
+  std::optional<std::string> root;    // WANDB_DIR: output directory instead of the run's directory
 };
 
-// Throws Config when a variable has a value that means nothing.
+// Throws Config if a variable has an invalid value.
 WandbSettings wandb_settings(const WandbConfig& config, const Environment& environment);
 
-// WANDB_API_KEY, else what the netrc file (NETRC, else ~/.netrc) has for the server's host. Throws
-// Config, saying what can be done, when there is none or it cannot be a key; a message never has a
-// part of it.
+// Returns WANDB_API_KEY, else the key for the server's host from the netrc file (NETRC, else
+// ~/.netrc). Throws Config with instructions if there is no key or it is malformed; messages never
+// contain any part of the key.
 std::string wandb_api_key(const std::string& base_url, const Environment& environment);
 
 }  // namespace lockstep::tracking

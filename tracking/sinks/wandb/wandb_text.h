@@ -1,5 +1,5 @@
-// Names, texts and numbers in the form that W&B takes. Its records hold UTF-8 and JSON: one invalid
-// byte would make wandb-core refuse the whole file.
+// Converts names, texts and numbers to the form that W&B accepts. Records hold UTF-8 and JSON; one
+// invalid byte makes wandb-core reject the whole file.
 #pragma once
 
 #include <string>
@@ -9,24 +9,25 @@
 
 namespace lockstep::tracking {
 
-// `text` with U+FFFD for every byte that is no part of UTF-8.
+// Returns `text` with U+FFFD for every invalid UTF-8 byte.
 std::string wandb_text(std::string_view text);
 
-// A metric's name in the history. Names that W&B or this sink use themselves ("_step", "step",
-// "epoch", ...) and the empty name get "metric/" in front.
+// Returns a metric's name in the history. Names reserved by W&B or this sink ("_step", "step",
+// "epoch", ...) and the empty name get the prefix "metric/".
 std::string wandb_key(std::string_view name);
 
 // The shortest text that reads back as `value`; NaN, Infinity and -Infinity as W&B writes them.
 std::string wandb_number(double value);
 
-// Any value; what is no UTF-8 becomes U+FFFD.
+// Any value; invalid UTF-8 bytes become U+FFFD.
 std::string wandb_json(const Json& value);
 
-// The id of the entry `id` at W&B: the same where it has at most 64 characters of [a-z0-9_-], else
-// like it, with a checksum of the whole.
+// The id of the entry `id` at W&B: unchanged if it has at most 64 characters of [a-z0-9_-], else
+// sanitized and truncated, with a checksum of the original.
 std::string wandb_run_id(const std::string& id);
 
-// `name` as part of a file name: what is not in [A-Za-z0-9_.-] becomes '_'; at most 80 characters.
+// `name` as part of a file name: other characters than [A-Za-z0-9_.-] become '_'; at most 80
+// characters.
 std::string wandb_file_name(std::string_view name);
 
 }  // namespace lockstep::tracking

@@ -12,7 +12,7 @@ constexpr int kMaxCoreFailures = 3;
 
 }  // namespace
 
-// True once the upload is complete. A failure that another wandb-core may make good is none yet.
+// Returns true once the upload is complete. Failures before the retry limit return false.
 bool WandbUpload::wait(std::chrono::milliseconds timeout) {
   try {
     if (!session_) session_ = std::make_unique<CoreSession>(target_, environment_);
@@ -24,8 +24,8 @@ bool WandbUpload::wait(std::chrono::milliseconds timeout) {
   }
 }
 
-void WandbUpload::look() {
-  // Complete before the end of the run: it read an exit record that has been cut off since.
+void WandbUpload::poll() {
+  // The upload completed too early: it read an exit record that was truncated afterwards.
   if (wait(0ms)) session_.reset();
 }
 
@@ -37,7 +37,7 @@ void WandbUpload::finish(std::chrono::milliseconds timeout) {
   const auto activity = session_ ? session_->activity() : "";
   session_.reset();
   throw environment_error(fmt::format(
-      "W&B at {} did not have the whole run within {:.0f} s{}{}", target_.base_url,
+      "W&B at {}: upload timed out after {:.0f} s{}{}", target_.base_url,
       std::chrono::duration<double>(timeout).count(), activity.empty() ? "" : ": ", activity));
 }
 

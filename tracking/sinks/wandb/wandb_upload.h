@@ -1,5 +1,5 @@
-// Keeps a .wandb file on its way to the server while the run goes on: one wandb-core after another,
-// as long as that helps.
+// Uploads a .wandb file during the run. Restarts wandb-core when it fails, a limited number of
+// times.
 #pragma once
 
 #include <chrono>
@@ -15,14 +15,14 @@ class WandbUpload {
   WandbUpload(UploadTarget target, Environment environment)
       : target_(std::move(target)), environment_(std::move(environment)) {}
 
-  // While the run goes on: starts wandb-core where none runs, and sees how it fares. Does not wait
-  // for the server. Throws Config when the server refused the run, Environment when wandb-core
+  // Called during the run: starts wandb-core if it is not running and checks the upload. Does not
+  // wait for the server. Throws Config if the server rejected the run, Environment if wandb-core
   // failed several times.
-  void look();
+  void poll();
 
-  // After the exit record: waits until the server has everything. Throws Config when it refused the
-  // run, Environment when it takes longer than `timeout` or wandb-core failed several times;
-  // wandb-core is gone then.
+  // Called after the exit record: waits until everything is uploaded. Throws Config if the server
+  // rejected the run, Environment after `timeout` or if wandb-core failed several times; wandb-core
+  // has exited then.
   void finish(std::chrono::milliseconds timeout);
 
  private:

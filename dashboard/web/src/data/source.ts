@@ -3,7 +3,7 @@
 import type { Planned } from "../progress";
 import type { WireNumber } from "../format";
 
-export type RunState = "running" | "finished" | "failed" | "killed" | "preempted" | "lost" | "damaged";
+export type RunState = "running" | "finished" | "failed" | "killed" | "preempted" | "lost" | "corrupt";
 export type Axis = "step" | "epoch" | "time";
 export type Range = [number, number];
 
@@ -12,7 +12,7 @@ export interface RunRow {
   name: string;
   group: string | null;
   job_type: string | null;
-  state: Exclude<RunState, "damaged">;
+  state: Exclude<RunState, "corrupt">;
   exit: number | null;
   signal: number | null;
   failed_rank: number | null;
@@ -198,7 +198,7 @@ export class ApiError extends Error {
   }
 }
 
-/** "damaged" takes precedence over the outcome. */
+/** "corrupt" takes precedence over the outcome. */
 export function shownState(run: Pick<RunRow, "state" | "problems">): RunState {
-  return run.problems.length > 0 && run.state !== "running" ? "damaged" : run.state;
+  return run.problems.length > 0 && run.state !== "running" ? "corrupt" : run.state;
 }

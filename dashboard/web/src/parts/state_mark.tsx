@@ -9,7 +9,7 @@ const SHAPES = {
   killed: <path d="M8 1 3 8h3l-.8 5 5-7.2H7L8 1Z" fill="currentColor" />,
   preempted: <path d="M4.6 3v8M9.4 3v8" fill="none" stroke="currentColor" stroke-width="2.2" stroke-linecap="round" />,
   lost: <><circle cx="7" cy="7" r="5.2" fill="none" stroke="currentColor" stroke-width="1.5" stroke-dasharray="2.6 2" /><path d="M7 9.7v.1M5.7 5.6a1.4 1.4 0 1 1 1.9 1.4c-.4.2-.6.4-.6.8" fill="none" stroke="currentColor" stroke-width="1.3" stroke-linecap="round" /></>,
-  damaged: <path d="M7 1.8 13 12H8.4L7 9.4 8.2 7.2 6.4 5.6M5.6 12H1L5.4 4.4" fill="none" stroke="currentColor" stroke-width="1.5" stroke-linecap="round" stroke-linejoin="round" />,
+  corrupt: <path d="M7 1.8 13 12H8.4L7 9.4 8.2 7.2 6.4 5.6M5.6 12H1L5.4 4.4" fill="none" stroke="currentColor" stroke-width="1.5" stroke-linecap="round" stroke-linejoin="round" />,
 };
 
 export interface Outcome {

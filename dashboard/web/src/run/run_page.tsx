@@ -133,7 +133,7 @@ function Facts({ run }: { run: Run }) {
         </span>
       </div>
       {run.note && <p class="run-note" onDblClick={() => canEdit && editNote(run.id, run.note)}>{run.note}</p>}
-      {run.problems.map((problem) => <p key={problem} class="notice warn"><Icon name="warn" /><span>Damaged: {problem}</span></p>)}
+      {run.problems.map((problem) => <p key={problem} class="notice warn"><Icon name="warn" /><span>Corrupt: {problem}</span></p>)}
       {run.reason && <p class={`notice ${run.state === "failed" || run.state === "killed" ? "bad" : run.state === "finished" ? "" : "warn"}`}><Icon name={run.state === "finished" ? "note" : "warn"} /><span>{run.failed_rank !== null && !/rank/i.test(run.reason) ? `Rank ${run.failed_rank}: ` : ""}{run.reason}{run.failed_rank !== null && source().live && <> <a class="link" href={link(["run", run.id, "console"], { rank: String(run.failed_rank), kind: "stderr" })}>Show its last output</a></>}</span></p>}
     </section>
   );

@@ -1,4 +1,4 @@
-#include "tracking/agent/agent_turn.h"
+#include "tracking/agent/agent_lock.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -15,13 +15,13 @@
 namespace lockstep::tracking {
 namespace {
 
-constexpr int kLookEveryMs = 200, kLookForEndEveryMs = 50;
+constexpr int kAcquirePollMs = 200, kWaitPollMs = 50;
 
 std::filesystem::path lock_path(const std::filesystem::path& run_dir, int node_rank) {
   return sinks_path(run_dir) / fmt::format("agent-{:05}.lock", node_rank);
 }
 
-// Held by an agent that waits for its turn.
+// Locked by an agent that waits for the lock.
 std::filesystem::path waiting_path(const std::filesystem::path& run_dir, int node_rank) {
   return sinks_path(run_dir) / fmt::format("agent-{:05}.next", node_rank);
 }
@@ -34,19 +34,19 @@ FileDescriptor open_lock(const std::filesystem::path& path) {
 
 }  // namespace
 
-std::optional<FileDescriptor> take_agent_turn(const std::filesystem::path& run_dir, int node_rank,
-                                              int starter_fd) {
+std::optional<FileDescriptor> acquire_agent_lock(const std::filesystem::path& run_dir,
+                                                 int node_rank, int parent_fd) {
   make_directories(sinks_path(run_dir));
   const auto path = lock_path(run_dir, node_rank);
   auto file = open_lock(path);
-  const auto waits = open_lock(waiting_path(run_dir, node_rank));
+  const auto waiting = open_lock(waiting_path(run_dir, node_rank));
   while (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK && errno != EINTR)
       throw errno_error(fmt::format("cannot lock {}", path.string()));
-    ::flock(waits.get(), LOCK_EX | LOCK_NB);
-    pollfd starter{.fd = starter_fd, .events = POLLIN, .revents = 0};
-    const auto gone = ::poll(&starter, 1, kLookEveryMs);
-    if (gone > 0 || starter_fd < 0) return std::nullopt;
+    ::flock(waiting.get(), LOCK_EX | LOCK_NB);
+    pollfd parent{.fd = parent_fd, .events = POLLIN, .revents = 0};
+    const auto gone = ::poll(&parent, 1, kAcquirePollMs);
+    if (gone > 0 || parent_fd < 0) return std::nullopt;
   }
   return file;
 }
@@ -57,10 +57,10 @@ bool is_agent_waiting(const std::filesystem::path& run_dir, int node_rank) {
 
 bool wait_for_agent(const std::filesystem::path& run_dir, int node_rank,
                     std::chrono::milliseconds timeout) {
-  const auto latest = std::chrono::steady_clock::now() + timeout;
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
   while (has_writer(lock_path(run_dir, node_rank))) {
-    if (std::chrono::steady_clock::now() >= latest) return false;
-    ::poll(nullptr, 0, kLookForEndEveryMs);
+    if (std::chrono::steady_clock::now() >= deadline) return false;
+    ::poll(nullptr, 0, kWaitPollMs);
   }
   return true;
 }

@@ -1,0 +1,23 @@
+#include "trainer/loop/shared_model.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <utility>
+
+namespace lockstep::trainer {
+
+SharedModel share_model(World& world, const PreparedRun& run) {
+  const auto& config = run.config;
+  auto model = run.model;
+  model->to(world.device());
+  model->train();
+  at::manual_seed(static_cast<uint64_t>(config.run.seed + 1 + world.rank()));
+  auto parameters = trainable_parameters(*model);
+  auto optimizer =
+      OptimizerShard::create(world, parameters, config.distributed.shard,
+                             [&](const auto& tensors) { return config.optimizer.build(tensors); });
+  auto parallel = DataParallel::create(world, *model, config.distributed.data_parallel);
+  return {std::move(model), std::move(parameters), std::move(optimizer), std::move(parallel)};
+}
+
+}  // namespace lockstep::trainer

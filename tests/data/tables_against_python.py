@@ -175,7 +175,7 @@ def test_too_many_distinct_strings_are_rejected(tmp_path, write):
     rows = pa.table({"name": [f"w{i:03}" for i in range(300)], "x": np.arange(300)})
     train = write(tmp_path, rows)
     message = refused(tmp_path, {"train": train})
-    assert "column 'name' holds 300 distinct strings" in message and "max_words: 100" in message, message
+    assert "column 'name' has 300 distinct strings" in message and "max_words: 100" in message, message
     assert all_of(tmp_path, {**train, "max_words": 300})["features"].shape == (300, 301)
     assert all_of(tmp_path, {**train, "one_hot": False})["categories"].shape == (300, 1)
     assert all_of(tmp_path, {**train, "columns": ["x"]})["features"].shape == (300, 1)

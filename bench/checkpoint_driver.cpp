@@ -44,9 +44,8 @@ class Training {
       parameters.emplace_back(item.key(), item.value());
     Part<Optimizer, const NamedTensors&> part(optimizer_registry());
     part.read(parse_config("o: {name: adamw}", "bench").find("o")[0], "optimizer");
-    optimizer_.emplace(trainer::OptimizerShard::create(
-        world, parameters, trainer::ShardStrategy::None,
-        [&](const NamedTensors& tensors) { return part.build(tensors); }));
+    optimizer_.emplace(world, parameters, nullptr,
+                       [&](const NamedTensors& tensors) { return part.build(tensors); });
     parallel_ = DataParallel::create(world, *model_, {});
     batch_.indices = at::arange(4, at::kLong);
     batch_.fields = {{"image", at::rand({4, 1, 28, 28})}, {"label", at::arange(4, at::kLong)}};

@@ -1,5 +1,6 @@
 #include "distributed/collectives.h"
 
+#include <ATen/ops/from_blob.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 
 #include "distributed/backends/process_groups.h"
 #include "distributed/fence.h"
+#include "lockstep/error.h"
 
 namespace lockstep::distributed {
 namespace {
@@ -93,6 +95,19 @@ at::Tensor shared_empty(World& world, at::IntArrayRef sizes, at::ScalarType type
   return fenced(world, "shared memory", [&] {
     return shared->allocateTensor(c10::multiply_integers(sizes), type).view(sizes);
   });
+}
+
+at::Tensor per_host_zeros(World& world, at::IntArrayRef sizes, at::ScalarType type) {
+  const auto& shared = world.groups().shared;
+  check(shared != nullptr, "ranks do not share memory");
+  const auto bytes = static_cast<size_t>(c10::multiply_integers(sizes)) * c10::elementSize(type);
+  auto memory =
+      fenced(world, "shared memory", [&] { return shared->allocate_per_host(bytes); });
+  if (!memory)
+    throw environment_error(fmt::format(
+        "distributed.shard: a rank cannot reserve its part of {} bytes of shared memory", bytes));
+  auto* const data = memory->data();
+  return at::from_blob(data, sizes, [memory = std::move(memory)](void*) {}, type);
 }
 
 at::Tensor all_gather(World& world, const at::Tensor& tensor, std::string_view name) {

@@ -29,6 +29,10 @@ void broadcast(World& world, at::Tensor& tensor, int root, std::string_view name
 // symmetric buffer then, if it has at least 256 KiB. Otherwise an ordinary tensor.
 at::Tensor shared_empty(World& world, at::IntArrayRef sizes, at::ScalarType type);
 
+// Collective. A zeroed CPU tensor with one copy for all ranks, which all of them have mapped.
+// Requires: ranks that share memory. Throws Environment on all ranks when memory is insufficient.
+at::Tensor per_host_zeros(World& world, at::IntArrayRef sizes, at::ScalarType type);
+
 // Returns [world_size, ...tensor.sizes()], rank by rank.
 at::Tensor all_gather(World& world, const at::Tensor& tensor, std::string_view name);
 

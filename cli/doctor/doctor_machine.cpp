@@ -16,7 +16,7 @@
 #include "core/system/file_descriptor.h"
 #include "launch/workers/worker_env.h"
 #include "tracking/system/cgroup_levels.h"
-#include "tracking/system/cgroup_memory.h"
+#include "tracking/system/free_memory.h"
 #include "tracking/system/proc_file.h"
 
 namespace lockstep::cli {
@@ -76,19 +76,11 @@ Finding check_cores() {
 }
 
 Finding check_memory() {
-  tracking::proc::FileReader reader;
-  const auto text = reader.read("/proc/meminfo");
-  constexpr uint64_t kKilo = 1024;
-  const auto total = text ? tracking::proc::count_of(*text, "MemTotal:").value_or(0) * kKilo : 0;
-  auto free = text ? tracking::proc::count_of(*text, "MemAvailable:").value_or(0) * kKilo : 0;
-  std::string where = "of this machine's " + size_text(total);
-  if (const auto group = tracking::CgroupMemory("/proc", "/sys").tightest(total)) {
-    const auto left = group->limit > group->used ? group->limit - group->used : 0;
-    if (left < free) where = "of the cgroup's " + size_text(group->limit);
-    free = std::min(free, left);
-  }
-  const auto found = fmt::format("{} free, {}", size_text(free), where);
-  if (free >= kLowMemory) return {"memory", Health::Good, found};
+  const auto memory = tracking::free_memory();
+  const auto found = fmt::format("{} free, of {} {}", size_text(memory.bytes),
+                                 memory.group_limit ? "the cgroup's" : "this machine's",
+                                 size_text(memory.group_limit.value_or(memory.total)));
+  if (memory.bytes >= kLowMemory) return {"memory", Health::Good, found};
   return {"memory", Health::Warning,
           found + ": low; a rank needs 250 MB plus several times its model"};
 }

@@ -321,6 +321,11 @@ std::shared_ptr<shm::SymmetricBuffer> ShmBackend::allocate(size_t bytes) {
   return group_->allocate(bytes, deadline(c10d::kUnsetTimeout));
 }
 
+std::shared_ptr<const shm::Segment> ShmBackend::allocate_per_host(size_t bytes) {
+  const std::lock_guard lock(one_at_a_time_);
+  return shm::allocate_per_host(*group_, bytes, deadline(c10d::kUnsetTimeout));
+}
+
 at::Tensor ShmBackend::allocateTensor(long size, at::TensorOptions options) {
   const auto bytes = static_cast<size_t>(size) * options.dtype().itemsize();
   const auto buffer = bytes < kMinSymmetricBytes ? nullptr : allocate(bytes);

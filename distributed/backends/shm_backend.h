@@ -63,6 +63,9 @@ class ShmBackend final : public c10d::Backend {
   // Collective. For c10d::Reducer's buckets; ordinary memory if they are small or allocation fails.
   at::Tensor allocateTensor(long size, at::TensorOptions options) override;
 
+  // Collective. Zeroed memory with one copy for all ranks (shm::allocate_per_host()), or null.
+  std::shared_ptr<const shm::Segment> allocate_per_host(size_t bytes);
+
   // For collectives that c10d does not have: calls body(group, deadline) with exclusive access.
   template <class Body>
   void with_group(const Body& body) {

@@ -12,6 +12,7 @@
 #include "distributed/gradients/gradient_buckets.h"
 #include "distributed/gradients/gradient_synchronizer.h"
 #include "distributed/objects.h"
+#include "distributed/sharding/shard_strategy.h"
 #include "lockstep/error.h"
 
 namespace lockstep {
@@ -46,7 +47,8 @@ void verify_same_model(World& world, const torch::nn::Module& module) {
 }
 
 void broadcast_from_main(World& world, const std::vector<at::Tensor>& tensors) {
-  c10d::broadcast_coalesced(world.groups().device, tensors, kBroadcastBucketBytes, 0);
+  if (!tensors.empty())
+    c10d::broadcast_coalesced(world.groups().device, tensors, kBroadcastBucketBytes, 0);
 }
 
 }  // namespace
@@ -60,27 +62,29 @@ std::unique_ptr<DataParallel> DataParallel::create(World& world, torch::nn::Modu
   auto parameters = trainable_parameters(module);
   if (parameters.empty()) throw config_error("the model has no trainable parameters");
   std::unique_ptr<DataParallel> parallel(new DataParallel(world));
-  const auto make_synchronizer = [&] {
-    parallel->synchronizer_ =
-        distributed::make_gradient_synchronizer(world, std::move(parameters), config);
-  };
-  if (!world.is_distributed()) {
-    make_synchronizer();
-    return parallel;
+  if (world.is_distributed()) {
+    verify_same_model(world, module);
+    distributed::fenced(world, "initial broadcast", [&] {
+      parallel->flat_ = distributed::shard_parameters(world, module, config);
+      parallel->broadcast_model(module, config);
+    });
   }
-  verify_same_model(world, module);
-  distributed::fenced(world, "initial broadcast", [&] {
-    const at::NoGradGuard no_grad;
-    std::vector<at::Tensor> states;
-    for (const auto& tensor : module.parameters()) states.push_back(tensor.detach());
-    for (const auto& tensor : module.buffers()) {
-      states.push_back(tensor.detach());
-      if (config.broadcast_buffers) parallel->buffers_.push_back(states.back());
-    }
-    broadcast_from_main(world, states);
-    make_synchronizer();
-  });
+  parallel->synchronizer_ = distributed::make_gradient_synchronizer(
+      world, std::move(parameters), config, parallel->flat_.get());
   return parallel;
+}
+
+// Parameters that all ranks share are rank 0's already.
+void DataParallel::broadcast_model(torch::nn::Module& module, const DataParallelConfig& config) {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> states;
+  if (!flat_ || flat_->copies() == distributed::Copies::PerRank)
+    for (const auto& tensor : module.parameters()) states.push_back(tensor.detach());
+  for (const auto& tensor : module.buffers()) {
+    states.push_back(tensor.detach());
+    if (config.broadcast_buffers) buffers_.push_back(states.back());
+  }
+  broadcast_from_main(world_, states);
 }
 
 std::vector<std::string> DataParallel::gradient_order() const {

@@ -4,17 +4,17 @@
 
 #include "distributed/backends/process_groups.h"
 #include "distributed/gradients/local_gradients.h"
+#include "distributed/gradients/per_host_gradients.h"
 #include "distributed/gradients/reducer_gradients.h"
 #include "distributed/gradients/shared_memory_gradients.h"
+#include "distributed/sharding/shard_strategy.h"
 
 namespace lockstep::distributed {
 namespace {
 
 bool can_share_gradients(World& world, const NamedTensors& parameters,
                          const DataParallelConfig& config) {
-  if (!world.groups().shared || config.find_unused_parameters || config.static_graph ||
-      config.gradient_as_bucket_view || config.gradient_compression != GradientCompression::None)
-    return false;
+  if (!world.groups().shared || reducer_option(config)) return false;
   return std::ranges::all_of(parameters, [](const auto& item) {
     return item.second.is_cpu() && item.second.is_floating_point();
   });
@@ -28,8 +28,12 @@ void GradientSynchronizer::zero_gradients() {
 
 std::unique_ptr<GradientSynchronizer> make_gradient_synchronizer(World& world,
                                                                  NamedTensors parameters,
-                                                                 const DataParallelConfig& config) {
+                                                                 const DataParallelConfig& config,
+                                                                 const FlatParameters* flat) {
   if (!world.is_distributed()) return std::make_unique<LocalGradients>(std::move(parameters));
+  if (shards_gradients(config.shard))
+    return std::make_unique<PerHostGradients>(
+        world, std::move(parameters), flat->allocate_per_host(), bucket_caps(config));
   if (can_share_gradients(world, parameters, config))
     return std::make_unique<SharedMemoryGradients>(world, std::move(parameters),
                                                    bucket_caps(config));

@@ -17,6 +17,8 @@
 
 namespace lockstep::distributed {
 
+class FlatParameters;
+
 class GradientSynchronizer {
  public:
   explicit GradientSynchronizer(NamedTensors parameters) : parameters_(std::move(parameters)) {}
@@ -56,10 +58,12 @@ class GradientSynchronizer {
   NamedTensors parameters_;
 };
 
-// Collective. LocalGradients with one rank; SharedMemoryGradients where ranks share memory and no
-// option needs a c10d::Reducer; else ReducerGradients.
+// Collective. LocalGradients with one rank; PerHostGradients with sharded gradients; else
+// SharedMemoryGradients where ranks share memory and no option needs a c10d::Reducer; else
+// ReducerGradients. `flat`: where the parameters are; null without sharding.
 std::unique_ptr<GradientSynchronizer> make_gradient_synchronizer(World& world,
                                                                  NamedTensors parameters,
-                                                                 const DataParallelConfig& config);
+                                                                 const DataParallelConfig& config,
+                                                                 const FlatParameters* flat = nullptr);
 
 }  // namespace lockstep::distributed

@@ -2,19 +2,13 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-#include <fmt/format.h>
-#include <torch/csrc/autograd/function_hook.h>
-#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <cstring>
-#include <functional>
 #include <span>
 #include <utility>
 
-#include "distributed/backends/process_groups.h"
 #include "distributed/fence.h"
-#include "lockstep/error.h"
 
 namespace lockstep::distributed {
 namespace {
@@ -22,15 +16,6 @@ namespace {
 // Smaller models reduce through the slots.
 constexpr size_t kMinSymmetricBytes = size_t{32} << 10;
 constexpr size_t kCacheLineBytes = 64;
-
-class GradientReadyHook final : public torch::autograd::PostAccumulateGradHook {
- public:
-  explicit GradientReadyHook(std::function<void()> callback) : callback_(std::move(callback)) {}
-  void operator()(const torch::autograd::Variable&) override { callback_(); }
-
- private:
-  std::function<void()> callback_;
-};
 
 // Includes padding to align each bucket to a cache line.
 size_t bytes_of_gradients(const NamedTensors& parameters) {
@@ -43,19 +28,13 @@ size_t bytes_of_gradients(const NamedTensors& parameters) {
 
 SharedMemoryGradients::SharedMemoryGradients(World& world, NamedTensors parameters,
                                              const BucketCaps& caps)
-    : GradientSynchronizer(std::move(parameters)),
-      world_(world),
-      backend_(*world.groups().shared),
-      caps_(caps),
-      buckets_(unordered_buckets(this->parameters())) {
+    : OrderedGradients(world, std::move(parameters), caps) {
   const auto bytes = bytes_of_gradients(this->parameters());
-  if (bytes >= kMinSymmetricBytes) buffer_ = backend_.allocate(bytes);
+  if (bytes >= kMinSymmetricBytes) buffer_ = backend().allocate(bytes);
   if (!buffer_) return;
   layout_buckets();
-  register_hooks();
+  keep_hooks();
 }
-
-SharedMemoryGradients::~SharedMemoryGradients() { remove_hooks(); }
 
 void SharedMemoryGradients::backward(const at::Tensor& loss, bool synchronize) {
   if (synchronize) record_ready_order();
@@ -71,56 +50,20 @@ void SharedMemoryGradients::add_gradients(const std::shared_ptr<GivenGradients>&
   average();
 }
 
-// Records the order in the first synchronized autograd backward pass.
-void SharedMemoryGradients::record_ready_order() {
-  if (!order_.empty() || is_recording_order_) return;
-  is_recording_order_ = true;
-  register_hooks();
-}
-
-// For a first step without autograd: the order is from the last parameter to the first.
-void SharedMemoryGradients::set_reverse_ready_order() {
-  if (!order_.empty()) return;
-  stop_recording_order();
-  ready_order_.clear();
-  for (auto i = static_cast<int64_t>(parameters().size()); i > 0; --i)
-    ready_order_.push_back(i - 1);
-}
-
-void SharedMemoryGradients::stop_recording_order() {
-  is_recording_order_ = false;
-  if (!buffer_) remove_hooks();
-}
-
-void SharedMemoryGradients::register_hooks() {
-  if (has_hooks_) return;
-  has_hooks_ = true;
-  for (size_t i = 0; i < parameters().size(); ++i)
-    torch::autograd::impl::set_post_acc_grad_hooks(
-        parameter(i), std::make_unique<GradientReadyHook>([this, i] { on_gradient_ready(i); }));
-}
-
-void SharedMemoryGradients::remove_hooks() {
-  if (!has_hooks_) return;
-  has_hooks_ = false;
-  for (const auto& [name, parameter] : parameters())
-    torch::autograd::impl::set_post_acc_grad_hooks(parameter, nullptr);
-}
-
 void SharedMemoryGradients::on_gradient_ready(size_t index) {
-  if (is_recording_order_) ready_order_.push_back(static_cast<int64_t>(index));
   if (buffer_) move_to_buffer(index);
 }
 
 // Assigns each bucket a range of the buffer. Keeps the values of gradients that are already in it.
 void SharedMemoryGradients::layout_buckets() {
+  if (!buffer_) return;
   std::vector<at::Tensor> moved(parameters().size());
   for (size_t i = 0; i < gradient_views_.size(); ++i)
     if (parameter(i).grad().is_same(gradient_views_[i])) moved[i] = gradient_views_[i].clone();
   gradient_views_.resize(parameters().size());
   bucket_ranges_.clear();
   size_t offset = 0;
-  for (const auto& bucket : buckets_) {
+  for (const auto& bucket : buckets()) {
     offset = (offset + kCacheLineBytes - 1) / kCacheLineBytes * kCacheLineBytes;
     const auto type = parameter(bucket.front()).scalar_type();
     bucket_ranges_.push_back({offset, 0, element_type_of(type)});
@@ -148,33 +91,20 @@ void SharedMemoryGradients::move_to_buffer(size_t index) {
   gradient = view;
 }
 
-void SharedMemoryGradients::restore_order(const std::vector<int64_t>& order) {
-  order_ = order;
-  buckets_ = buckets_in_order(parameters(), order_, caps_);
-  if (buffer_) layout_buckets();
-}
-
-void SharedMemoryGradients::throw_missing_gradient(size_t index) const {
-  throw config_error(fmt::format(
-      "parameter '{}' got no gradient in this step; models that do not use every parameter in "
-      "every step need distributed.find_unused_parameters=true",
-      parameters()[index].first));
-}
-
 void SharedMemoryGradients::average() {
   const auto ready = std::chrono::steady_clock::now();
-  fenced(world_, "gradient all_reduce", [&] {
+  fenced(world(), "gradient all_reduce", [&] {
     if (pending_average_.valid()) pending_average_.get();
     average_from(0);
     next_bucket_ = 0;
-    if (order_.empty()) rebuild_buckets();
+    update_buckets();
   });
-  exposed_wait_ = std::chrono::steady_clock::now() - ready;
+  set_exposed_wait(std::chrono::steady_clock::now() - ready);
 }
 
 // Starts average_from() on another thread: shared-memory collectives block the thread they run on.
 void SharedMemoryGradients::start_average(size_t first) {
-  fenced(world_, "gradient all_reduce", [&] {
+  fenced(world(), "gradient all_reduce", [&] {
     if (pending_average_.valid()) pending_average_.get();
     pending_average_ = std::async(std::launch::async, [this, first] { average_from(first); });
   });
@@ -186,7 +116,7 @@ void SharedMemoryGradients::average_from(size_t first) {
   const at::NoGradGuard no_grad;
   const auto is_ready = [first](size_t index) { return index >= first; };
   auto end = next_bucket_;
-  while (end < buckets_.size() && std::ranges::all_of(buckets_[end], is_ready)) ++end;
+  while (end < buckets().size() && std::ranges::all_of(buckets()[end], is_ready)) ++end;
   if (buffer_)
     average_in_symmetric_buffer(end);
   else
@@ -196,12 +126,12 @@ void SharedMemoryGradients::average_from(size_t first) {
 
 void SharedMemoryGradients::average_in_symmetric_buffer(size_t end) {
   for (auto bucket = next_bucket_; bucket < end; ++bucket)
-    for (const auto index : buckets_[bucket]) {
+    for (const auto index : buckets()[bucket]) {
       if (!parameter(index).grad().defined()) throw_missing_gradient(index);
       move_to_buffer(index);  // gradients that are not from autograd
     }
   const auto ranges = std::span(bucket_ranges_).subspan(next_bucket_, end - next_bucket_);
-  backend_.with_group([&](shm::Group& group, shm::Clock::time_point deadline) {
+  backend().with_group([&](shm::Group& group, shm::Clock::time_point deadline) {
     group.average_in_buffer(*buffer_, ranges, 1.0 / group.num_ranks(), deadline);
   });
 }
@@ -210,7 +140,7 @@ void SharedMemoryGradients::average_through_slots(size_t end) {
   for (auto bucket = next_bucket_; bucket < end; ++bucket) {
     parts_.clear();
     size_t count = 0;
-    for (const auto index : buckets_[bucket]) {
+    for (const auto index : buckets()[bucket]) {
       auto& gradient = parameter(index).mutable_grad();
       if (!gradient.defined()) throw_missing_gradient(index);
       if (!gradient.is_contiguous()) gradient = gradient.contiguous();
@@ -219,26 +149,10 @@ void SharedMemoryGradients::average_through_slots(size_t end) {
                         element_type_of(gradient.scalar_type())});
       count += parts_.back().count;
     }
-    backend_.with_group([&](shm::Group& group, shm::Clock::time_point deadline) {
+    backend().with_group([&](shm::Group& group, shm::Clock::time_point deadline) {
       group.average_parts(parts_, count, 1.0 / group.num_ranks(), deadline);
     });
   }
-}
-
-// Collective. Rebuilds the buckets in rank 0's order.
-void SharedMemoryGradients::rebuild_buckets() {
-  // A gradient may be left over from an earlier backward pass.
-  for (size_t i = 0; i < parameters().size(); ++i)
-    if (std::ranges::find(ready_order_, static_cast<int64_t>(i)) == ready_order_.end())
-      throw_missing_gradient(i);
-  check(ready_order_.size() == parameters().size(), "a gradient became ready more than once");
-  stop_recording_order();
-  backend_.with_group([&](shm::Group& group, shm::Clock::time_point deadline) {
-    group.broadcast({reinterpret_cast<std::byte*>(ready_order_.data()), ready_order_.size(),
-                     shm::ElementType::Int64},
-                    0, deadline);
-  });
-  restore_order(ready_order_);
 }
 
 }  // namespace lockstep::distributed

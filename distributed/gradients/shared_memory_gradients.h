@@ -9,60 +9,36 @@
 // them. Smaller models keep gradients where autograd put them and reduce through the slots of the
 // group, which takes one barrier instead of two.
 //
-// The order of sums is that of Python's DistributedDataParallel (Note [Order of sums] in
-// distributed/shm/reduction.h), so parameters are grouped as its buckets
-// (distributed/gradients/gradient_buckets.h). Only files of distributed/ include this.
+// Only files of distributed/ include this.
 #pragma once
 
 #include <future>
 
-#include "distributed/backends/shm_backend.h"
-#include "distributed/gradients/gradient_buckets.h"
-#include "distributed/gradients/gradient_synchronizer.h"
+#include "distributed/gradients/ordered_gradients.h"
 
 namespace lockstep::distributed {
 
-class SharedMemoryGradients final : public GradientSynchronizer {
+class SharedMemoryGradients final : public OrderedGradients {
  public:
-  // Requires: a world that shares memory, floating-point parameters on the CPU.
+  // As OrderedGradients().
   SharedMemoryGradients(World& world, NamedTensors parameters, const BucketCaps& caps);
-  ~SharedMemoryGradients() override;
 
   // Throws Config when a parameter has no gradient.
   void backward(const at::Tensor& loss, bool synchronize) override;
   void add_gradients(const std::shared_ptr<GivenGradients>& gradients, bool synchronize) override;
-  std::chrono::duration<double> exposed_wait() const override { return exposed_wait_; }
-  std::vector<int64_t> order() const override { return order_; }
-  void restore_order(const std::vector<int64_t>& order) override;
 
  private:
-  const at::Tensor& parameter(size_t index) const { return parameters()[index].second; }
-  void register_hooks();
-  void remove_hooks();
-  void record_ready_order();
-  void set_reverse_ready_order();
-  void stop_recording_order();
-  void on_gradient_ready(size_t index);
-  void layout_buckets();
+  void on_gradient_ready(size_t index) override;
+  void layout_buckets() override;
   void move_to_buffer(size_t index);
   void average();
   void start_average(size_t first);
   void average_from(size_t first);
   void average_in_symmetric_buffer(size_t end);
   void average_through_slots(size_t end);
-  void rebuild_buckets();
-  [[noreturn]] void throw_missing_gradient(size_t index) const;
 
-  World& world_;
-  ShmBackend& backend_;
-  BucketCaps caps_;
-  std::vector<GradientBucket> buckets_;  // each of one type
-  size_t next_bucket_ = 0;               // the first one that is not averaged yet
-  std::vector<int64_t> ready_order_;     // of this rank, in the first step
-  std::vector<int64_t> order_;           // rank 0's; empty until the buckets are rebuilt
-  bool has_hooks_ = false, is_recording_order_ = false;
+  size_t next_bucket_ = 0;         // the first one that is not averaged yet
   std::vector<shm::Array> parts_;  // of one bucket; a member to reuse its memory
-  std::chrono::duration<double> exposed_wait_{0};
 
   std::shared_ptr<shm::SymmetricBuffer> buffer_;  // null: small gradients, or allocation failed
   std::vector<at::Tensor> gradient_views_;        // into the buffer, one per parameter

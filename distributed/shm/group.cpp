@@ -69,20 +69,6 @@ std::byte* Group::slot(int rank) const {
   return segment_.data() + front_bytes(num_ranks_) + number * slot_bytes_;
 }
 
-template <class Write, class Read>
-void Group::for_each_window(const Call& call, const Pass& pass, const Write& write,
-                            const Read& read) {
-  size_t begin = 0;
-  do {  // an empty array has one empty window
-    ++window_number_;
-    const Window window{begin, std::min(pass.window, pass.bytes - begin)};
-    write(slot(rank_), window);
-    barrier_.arrive_and_wait(call, pass.deadline);
-    read(window);
-    begin += window.size;
-  } while (begin < pass.bytes);
-}
-
 void Group::barrier(Clock::time_point deadline) { barrier_.arrive_and_wait({}, deadline); }
 
 void Group::broadcast(const Array& array, int root, Clock::time_point deadline) {
@@ -216,62 +202,6 @@ void Group::average_in_buffer(const SymmetricBuffer& buffer, std::span<const Buf
 
 bool Group::in_one_pass(size_t bytes) const {
   return num_ranks_ <= kMaxOnePassRanks || bytes <= kMaxOnePassBytes;
-}
-
-namespace {
-
-// Iterates over the concatenation of `parts` in consecutive windows.
-class Pieces {
- public:
-  explicit Pieces(std::span<const Array> parts) : parts_(parts) {}
-
-  // Calls visit(data, offset, size) for each piece of the next `size` bytes. `offset`: within them.
-  template <class Visit>
-  void next(size_t size, const Visit& visit) {
-    for (size_t offset = 0; offset < size;) {
-      const auto& part = parts_[part_];
-      const auto piece = std::min(size - offset, part.bytes() - within_);
-      visit(part.data + within_, offset, piece);
-      offset += piece;
-      within_ += piece;
-      if (within_ == part.bytes()) {
-        ++part_;
-        within_ = 0;
-      }
-    }
-  }
-
- private:
-  std::span<const Array> parts_;
-  size_t part_ = 0, within_ = 0;
-};
-
-}  // namespace
-
-void Group::average_parts(std::span<const Array> parts, size_t count, double factor,
-                          Clock::time_point deadline) {
-  const auto type = parts.empty() ? ElementType::Float32 : parts.front().type;
-  const auto bytes = count * size_of(type);
-  const Call call{Collective::AllReduce, type, Reduction::Sum, 0, count};
-  const Sum sum{call, {num_ranks_, count, size_of(type)}};
-  Pieces to_write(parts), to_read(parts);
-  for_each_window(
-      call, {bytes, slot_bytes_, deadline},
-      [&](std::byte* slot, const Window& window) {
-        to_write.next(window.size, [&](const std::byte* data, size_t offset, size_t size) {
-          scale(slot + offset, data, size / size_of(type), type, factor);
-        });
-      },
-      [&](const Window& window) {
-        const bool one_pass = in_one_pass(bytes);
-        if (!one_pass) reduce_own_slice(sum, window, deadline);
-        to_read.next(window.size, [&](std::byte* data, size_t offset, size_t size) {
-          // reduce_window adds the offset in the window to `out`.
-          if (one_pass)
-            return reduce_window(sum, window, {offset, size}, slot(rank_), data - offset);
-          copy_slices(window, {offset, size}, data);
-        });
-      });
 }
 
 // Copies `part` of `window` from the slices that the ranks reduced.

@@ -11,6 +11,7 @@
 // writes it to all ranks.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -78,6 +79,18 @@ class Group {
   void average_in_buffer(const SymmetricBuffer& buffer, std::span<const BufferRange> ranges,
                          double factor, Clock::time_point deadline);
 
+  // Part of a larger array, and where the averages of its elements go.
+  struct PerHostPart {
+    Array in;
+    std::byte* out;        // memory that all ranks have mapped
+    size_t offset, whole;  // elements: position in the larger array, and its size
+  };
+  // Like average_parts() of the larger arrays, for some of their elements; each average is written
+  // once, to `out`. Other ranks' results are complete after the next barrier. Requires: parts of one
+  // floating-point type.
+  void average_per_host(std::span<const PerHostPart> parts, double factor,
+                        Clock::time_point deadline);
+
   // In place on `root`; the arrays of the other ranks are unchanged.
   void reduce(const Array& array, Reduction reduction, int root, Clock::time_point deadline);
 
@@ -126,6 +139,7 @@ class Group {
                                  const ReduceBlock& reduce_block);
   void gather_arrays(const Call& call, const Array& in, std::span<std::byte* const> out,
                      Clock::time_point deadline);
+  void reduce_per_host(const PerHostPart& part, const Window& bytes, size_t in_slot);
   void copy_slices(const Window& window, const Window& part, std::byte* out) const;
   Window slice(const Window& window, int rank) const;
   bool in_one_pass(size_t bytes) const;
@@ -141,6 +155,20 @@ class Group {
   std::vector<const std::byte*> sources_;  // of one reduction
   SymmetricBuffers symmetric_buffers_;
 };
+
+template <class Write, class Read>
+void Group::for_each_window(const Call& call, const Pass& pass, const Write& write,
+                            const Read& read) {
+  size_t begin = 0;
+  do {  // an empty array has one empty window
+    ++window_number_;
+    const Window window{begin, std::min(pass.window, pass.bytes - begin)};
+    write(slot(rank_), window);
+    barrier_.arrive_and_wait(call, pass.deadline);
+    read(window);
+    begin += window.size;
+  } while (begin < pass.bytes);
+}
 
 // Parts of a segment.
 SegmentHeader& header_of(const Segment& segment);

@@ -51,6 +51,7 @@ std::string open_segment(Segment& segment, const json& where, const HostRank& se
   try {
     segment = Segment::open(where["pid"].get<pid_t>(), where["fd"].get<int>(),
                             Group::segment_bytes(self.num_ranks));
+    segment.close_file();
     if (token_of(header_of(segment)) != where["token"]) return "another segment was found";
   } catch (const Error& error) {
     return error.what();

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -20,14 +21,27 @@ Segment::Segment(FileDescriptor file, size_t bytes) : file_(std::move(file)), by
 }
 
 Segment Segment::create(size_t bytes) {
+  auto segment = create_sparse(bytes);
+  segment.reserve(0, bytes);
+  return segment;
+}
+
+Segment Segment::create_sparse(size_t bytes) {
   FileDescriptor file(::memfd_create("lockstep", MFD_CLOEXEC));
   if (!file.is_open()) throw errno_error("cannot create shared memory");
-  // Reserved now: running out of memory on first use would raise SIGBUS.
-  if (const int error = ::posix_fallocate(file.get(), 0, static_cast<off_t>(bytes))) {
-    errno = error;
-    throw errno_error(fmt::format("cannot reserve {} bytes of shared memory", bytes));
-  }
+  if (::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0)
+    throw errno_error(fmt::format("cannot create {} bytes of shared memory", bytes));
   return {std::move(file), bytes};
+}
+
+// Running out of memory on first use would raise SIGBUS.
+void Segment::reserve(size_t begin, size_t bytes) const {
+  if (bytes == 0) return;
+  const int error =
+      ::posix_fallocate(file_.get(), static_cast<off_t>(begin), static_cast<off_t>(bytes));
+  if (error == 0) return;
+  errno = error;
+  throw errno_error(fmt::format("cannot reserve {} bytes of shared memory", bytes));
 }
 
 Segment Segment::open(pid_t pid, int fd, size_t bytes) {
@@ -38,9 +52,7 @@ Segment Segment::open(pid_t pid, int fd, size_t bytes) {
   if (::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode) ||
       static_cast<size_t>(status.st_size) != bytes)
     throw environment_error(fmt::format("{} is not the shared memory of this group", path));
-  Segment segment(std::move(file), bytes);
-  segment.close_file();
-  return segment;
+  return {std::move(file), bytes};
 }
 
 void Segment::prefault() const {

@@ -16,6 +16,9 @@ class Segment {
   // Creates a segment of `bytes` zero bytes. Throws Environment when memory is insufficient.
   static Segment create(size_t bytes);
 
+  // Like create(), without reserving memory: call reserve() for a range before using it.
+  static Segment create_sparse(size_t bytes);
+
   // Maps the segment behind descriptor `fd` of process `pid`. Throws Environment: no such process
   // on this host, permission denied, or the size differs.
   static Segment open(pid_t pid, int fd, size_t bytes);
@@ -25,13 +28,17 @@ class Segment {
   Segment& operator=(Segment&& other) noexcept;
   ~Segment();
 
+  // Reserves the memory of a range, which counts as this process's (its control group's). Throws
+  // Environment when memory is insufficient. Call before close_file().
+  void reserve(size_t begin, size_t bytes) const;
+
   // Faults in all pages, so that the first use does not wait for the kernel.
   void prefault() const;
 
   std::byte* data() const { return data_; }
   size_t bytes() const { return bytes_; }
 
-  // For open() in other processes, until close_file(), which keeps the mapping.
+  // For open() in other processes and reserve(), until close_file(), which keeps the mapping.
   int fd() const { return file_.get(); }
   void close_file() { file_.close(); }
 

@@ -21,16 +21,21 @@ struct PartAddress {
   std::array<uint64_t, 2> token{};
 };
 
+// Writes the address and marks `part` with its token.
+bool publish_part(const Segment& part, PartAddress& address) {
+  const auto size = sizeof(address.token);
+  if (::getrandom(address.token.data(), size, 0) != static_cast<ssize_t>(size)) return false;
+  std::memcpy(part.data(), address.token.data(), size);
+  address.pid = ::getpid();
+  address.fd = part.fd();
+  return true;
+}
+
 Segment make_part(size_t bytes, PartAddress& address) {
   try {
     auto part = Segment::create(bytes);
     part.prefault();
-    const auto size = sizeof(address.token);
-    if (::getrandom(address.token.data(), size, 0) != static_cast<ssize_t>(size)) return {};
-    std::memcpy(part.data(), address.token.data(), size);
-    address.pid = ::getpid();
-    address.fd = part.fd();
-    return part;
+    return publish_part(part, address) ? std::move(part) : Segment();
   } catch (const Error&) {
     return {};  // the caller falls back to the slots
   }
@@ -58,6 +63,38 @@ std::vector<T> all_gather_values(Group& group, T value, Clock::time_point deadli
   return all;
 }
 
+// Whether `has_it` on every rank.
+bool is_unanimous(Group& group, bool has_it, Clock::time_point deadline) {
+  const auto votes = all_gather_values(group, static_cast<uint8_t>(has_it), deadline);
+  return std::count(votes.begin(), votes.end(), 1) == group.num_ranks();
+}
+
+// Rank 0's part.
+Segment make_sparse(size_t bytes, PartAddress& address) {
+  try {
+    auto whole = Segment::create_sparse(bytes);
+    whole.reserve(0, sizeof(address.token));
+    return publish_part(whole, address) ? std::move(whole) : Segment();
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+// Reserves and faults in this rank's chunk. Returns false when memory is insufficient.
+bool reserve_chunk(const Segment& whole, const Group& group) {
+  if (whole.data() == nullptr) return false;
+  const auto num_ranks = static_cast<size_t>(group.num_ranks());
+  const auto rank = static_cast<size_t>(group.rank());
+  const auto begin = whole.bytes() / num_ranks * rank;
+  const auto end = rank + 1 == num_ranks ? whole.bytes() : whole.bytes() / num_ranks * (rank + 1);
+  try {
+    whole.reserve(begin, end - begin);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 }  // namespace
 
 SymmetricBuffer::SymmetricBuffer(std::vector<Segment> segments, int rank, uint64_t number)
@@ -73,13 +110,27 @@ std::shared_ptr<SymmetricBuffer> SymmetricBuffers::make(Group& group, size_t byt
   for (size_t rank = 0; rank < parts.size(); ++rank)
     if (&parts[rank] != &own) parts[rank] = open_part(addresses[rank], bytes);
   const auto is_mapped = [](const Segment& part) { return part.data() != nullptr; };
-  const uint8_t has_all = std::all_of(parts.begin(), parts.end(), is_mapped) ? 1 : 0;
-  const auto votes = all_gather_values(group, has_all, deadline);
-  if (std::count(votes.begin(), votes.end(), 1) != group.num_ranks()) return nullptr;
-  own.close_file();
+  if (!is_unanimous(group, std::all_of(parts.begin(), parts.end(), is_mapped), deadline))
+    return nullptr;
+  for (auto& part : parts) part.close_file();
   auto buffer = std::make_shared<SymmetricBuffer>(std::move(parts), group.rank(), ++num_made_);
   buffers_.push_back(buffer);
   return buffer;
+}
+
+std::shared_ptr<const Segment> allocate_per_host(Group& group, size_t bytes,
+                                                 Clock::time_point deadline) {
+  PartAddress address;
+  Segment whole;
+  if (group.rank() == 0) whole = make_sparse(bytes, address);
+  address = all_gather_values(group, address, deadline).front();
+  if (group.rank() != 0) whole = open_part(address, bytes);
+  const bool has_it = is_unanimous(group, reserve_chunk(whole, group), deadline);
+  if (!has_it) return nullptr;
+  if (group.rank() == 0) std::memset(whole.data(), 0, sizeof(address.token));
+  group.barrier(deadline);  // the token is gone
+  whole.close_file();
+  return std::make_shared<const Segment>(std::move(whole));
 }
 
 std::shared_ptr<const SymmetricBuffer> SymmetricBuffers::find(const std::byte* data, size_t size) {

@@ -1,4 +1,6 @@
-// Symmetric memory: a buffer of equal size on each rank of a group, which all ranks have mapped.
+// Memory that all ranks of a group have mapped.
+//
+// Symmetric memory: a buffer of equal size on each rank.
 // Arrays at the same offset on every rank are reduced in place, without copies. Created by
 // Group::allocate().
 #pragma once
@@ -52,5 +54,11 @@ class SymmetricBuffers {
   std::vector<std::weak_ptr<const SymmetricBuffer>> buffers_;
   uint64_t num_made_ = 0;
 };
+
+// Collective. Memory of which there is one copy for all ranks of `group`, zeroed. Each rank reserves
+// an equal part of it, in rank order, so that the control groups of the ranks share the charge.
+// Returns null on every rank if one cannot reserve or map it.
+std::shared_ptr<const Segment> allocate_per_host(Group& group, size_t bytes,
+                                                 std::chrono::steady_clock::time_point deadline);
 
 }  // namespace lockstep::distributed::shm

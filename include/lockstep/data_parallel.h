@@ -34,7 +34,15 @@
 namespace lockstep {
 
 namespace distributed {
+class FlatParameters;
 class GradientSynchronizer;
+}
+
+// What each rank keeps only its share of: the state of the optimizer (ZeRO-1), averaged gradients
+// too (ZeRO-2), and weights too (ZeRO-3). Auto: chosen before training starts.
+enum class ShardStrategy { None, Optimizer, Gradients, Full, Auto };
+constexpr auto choices(ShardStrategy) {
+  return std::array{"none", "optimizer", "gradients", "full", "auto"};
 }
 
 enum class GradientCompression { None, Fp16, Bf16 };
@@ -48,6 +56,7 @@ struct DataParallelConfig {
   bool gradient_as_bucket_view = false;
   bool broadcast_buffers = true;
   GradientCompression gradient_compression = GradientCompression::None;
+  ShardStrategy shard = ShardStrategy::None;
 };
 
 template <class V>
@@ -64,13 +73,18 @@ void fields(V& v, DataParallelConfig& c) {
   v("gradient_compression", c.gradient_compression,
     "send gradients as 16-bit floats, like Python's fp16_compress_hook and bf16_compress_hook: "
     "half the traffic between hosts, less precise sums");
+  v("shard", c.shard,
+    "what each rank keeps only its share of, with the same bits: optimizer: the optimizer's state "
+    "(ZeRO-1); gradients: averaged gradients too (ZeRO-2); full: weights too (ZeRO-3); the last two "
+    "on CPUs of one host, in shared memory; auto: full there, optimizer elsewhere, none if the "
+    "optimizer cannot be sharded");
 }
 
 class DataParallel {
  public:
   // Collective. Verifies that all ranks have the same number, shapes and types of parameters, then
   // broadcasts rank 0's parameters and buffers. `module` must outlive this object. Throws Config,
-  // naming the first difference, when the models differ.
+  // naming the first difference, when the models differ, and when config.shard is not possible.
   static std::unique_ptr<DataParallel> create(World& world, torch::nn::Module& module,
                                               const DataParallelConfig& config);
   ~DataParallel();
@@ -104,6 +118,10 @@ class DataParallel {
   // Zeroes or frees all gradients, depending on where they are stored.
   void zero_gradients();
 
+  // How the trainable parameters are divided between ranks; null: not at all. With sharding, each
+  // rank updates its slices only, then publishes them (distributed/sharding/flat_parameters.h).
+  distributed::FlatParameters* flat_parameters() const { return flat_.get(); }
+
   // Parameter names in the order in which rank 0's gradients became ready in the first step. The
   // order determines the buckets and thus, on three or more ranks, the rounding of sums. Valid on
   // rank 0 after one synchronized step (two with static_graph). Empty with one rank or with
@@ -116,9 +134,11 @@ class DataParallel {
 
  private:
   explicit DataParallel(World& world);
+  void broadcast_model(torch::nn::Module& module, const DataParallelConfig& config);
 
   World& world_;
   std::vector<at::Tensor> buffers_;  // broadcast before forward passes
+  std::unique_ptr<distributed::FlatParameters> flat_;  // null: not sharded
   std::unique_ptr<distributed::GradientSynchronizer> synchronizer_;
   bool last_was_synchronized_ = true;
 };

@@ -54,6 +54,8 @@ TEST_CASE(
     "ranks") {
   for (const auto& config :
        {DataParallelConfig{}, DataParallelConfig{.gradient_as_bucket_view = true},
+        DataParallelConfig{.shard = ShardStrategy::Gradients},
+        DataParallelConfig{.shard = ShardStrategy::Full},
         DataParallelConfig{.static_graph = true}}) {
     const auto results = run_ranks(2, [&](World& world) {
       Net net(4);
@@ -85,14 +87,15 @@ TEST_CASE(
 TEST_CASE("data parallel: shared-memory averages are bit-identical to the Reducer over Gloo") {
   for (const BitsCase& with : {BitsCase{2, 4001}, BitsCase{3, 4001}, BitsCase{4, 4001},
                                BitsCase{2, kWideEnough}, BitsCase{3, kWideEnough}}) {
-    const auto gradients = [&](BackendChoice backend) {
+    const auto gradients = [&](BackendChoice backend, ShardStrategy shard = ShardStrategy::None) {
       return run_ranks(
           with.world_size,
           [&](World& world) {
             Net net(with.width);
             fill(net, 0.25);
             // Several buckets, so that the order matters.
-            const auto parallel = DataParallel::create(world, net, {.bucket_cap_mb = 0.001});
+            const auto parallel =
+                DataParallel::create(world, net, {.bucket_cap_mb = 0.001, .shard = shard});
             std::vector<at::Tensor> seen;
             for (int step = 0; step < 3; ++step) {
               parallel->zero_gradients();
@@ -105,10 +108,14 @@ TEST_CASE("data parallel: shared-memory averages are bit-identical to the Reduce
           },
           backend);
     };
-    const auto shared = gradients(BackendChoice::Shm), reduced = gradients(BackendChoice::Gloo);
-    for (size_t rank = 0; rank < shared.size(); ++rank)
-      for (size_t i = 0; i < shared[rank].size(); ++i)
-        CHECK(at::equal(shared[rank][i], reduced[0][i]));
+    const auto reduced = gradients(BackendChoice::Gloo);
+    for (const auto shard : {ShardStrategy::None, ShardStrategy::Gradients, ShardStrategy::Full}) {
+      CAPTURE(name_of(shard));
+      const auto shared = gradients(BackendChoice::Shm, shard);
+      for (size_t rank = 0; rank < shared.size(); ++rank)
+        for (size_t i = 0; i < shared[rank].size(); ++i)
+          CHECK(at::equal(shared[rank][i], reduced[0][i]));
+    }
   }
 }
 
@@ -141,10 +148,11 @@ TEST_CASE("data parallel: gradients in the symmetric buffer accumulate in place 
   const auto expected = gradients(BackendChoice::Gloo, {.bucket_cap_mb = 0.001});
   for (const auto& config :
        {DataParallelConfig{.bucket_cap_mb = 0.001},
-        DataParallelConfig{.bucket_cap_mb = 0.001, .gradient_as_bucket_view = true}}) {
+        DataParallelConfig{.bucket_cap_mb = 0.001, .gradient_as_bucket_view = true},
+        DataParallelConfig{.bucket_cap_mb = 0.001, .shard = ShardStrategy::Gradients}}) {
     const auto found = gradients(BackendChoice::Shm, config);
     for (size_t rank = 0; rank < 2; ++rank) {
-      CHECK(found[rank].second);
+      CHECK((found[rank].second || config.shard != ShardStrategy::None));
       for (size_t i = 0; i < expected[rank].first.size(); ++i)
         CHECK(at::equal(found[rank].first[i], expected[rank].first[i]));
     }

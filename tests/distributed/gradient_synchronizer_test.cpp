@@ -6,8 +6,10 @@
 #include <catch2/catch.hpp>
 
 #include "distributed/gradients/local_gradients.h"
+#include "distributed/gradients/per_host_gradients.h"
 #include "distributed/gradients/reducer_gradients.h"
 #include "distributed/gradients/shared_memory_gradients.h"
+#include "distributed/sharding/shard_strategy.h"
 #include "tests/distributed/run_ranks.h"
 
 using namespace lockstep;
@@ -26,8 +28,12 @@ struct Weights : torch::nn::Module {
 
 // The implementation chosen for gradients of `world`.
 std::string chosen_for(World& world, const DataParallelConfig& config) {
-  const Weights weights;
-  const auto made = make_gradient_synchronizer(world, trainable_parameters(weights), config);
+  Weights weights;
+  const auto flat =
+      world.is_distributed() ? shard_parameters(world, weights, config) : nullptr;
+  const auto made =
+      make_gradient_synchronizer(world, trainable_parameters(weights), config, flat.get());
+  if (dynamic_cast<const PerHostGradients*>(made.get())) return "per host";
   if (dynamic_cast<const LocalGradients*>(made.get())) return "local";
   if (dynamic_cast<const SharedMemoryGradients*>(made.get())) return "shared memory";
   return dynamic_cast<const ReducerGradients*>(made.get()) ? "reducer" : "another";
@@ -44,6 +50,21 @@ TEST_CASE("gradient synchronizer: shared memory if ranks share it, else the Redu
   const std::vector<std::string> shared(2, "shared memory"), reducer(2, "reducer");
   CHECK(chosen_by_two(BackendChoice::Shm, {}) == shared);
   CHECK(chosen_by_two(BackendChoice::Gloo, {}) == reducer);
+}
+
+TEST_CASE("gradient synchronizer: sharded gradients exist once per host") {
+  const std::vector<std::string> per_host(2, "per host"), shared(2, "shared memory");
+  CHECK(chosen_by_two(BackendChoice::Shm, {.shard = ShardStrategy::Optimizer}) == shared);
+  CHECK(chosen_by_two(BackendChoice::Shm, {.shard = ShardStrategy::Gradients}) == per_host);
+  CHECK(chosen_by_two(BackendChoice::Shm, {.shard = ShardStrategy::Full}) == per_host);
+  CHECK_THROWS_WITH(
+      chosen_by_two(BackendChoice::Gloo, {.shard = ShardStrategy::Full}),
+      "distributed.shard: full: distributed.backend: gloo does not share memory; use "
+      "distributed.shard: optimizer");
+  CHECK_THROWS_WITH(chosen_by_two(BackendChoice::Shm, {.find_unused_parameters = true,
+                                                       .shard = ShardStrategy::Gradients}),
+                    "distributed.shard: gradients: distributed.find_unused_parameters is not "
+                    "supported with it; use distributed.shard: optimizer");
 }
 
 TEST_CASE("gradient synchronizer: options of the Reducer select it even with shared memory") {

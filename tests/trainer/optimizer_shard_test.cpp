@@ -48,17 +48,21 @@ struct Result {
 };
 
 OptimizerShard make_shard(World& world, const NamedTensors& parameters,
-                          const std::string& optimizer, ShardStrategy strategy) {
+                          const std::string& optimizer, distributed::FlatParameters* flat) {
   Part<Optimizer, const NamedTensors&> part(optimizer_registry());
   part.read(parse_config("o: " + optimizer, "test").find("o")[0], "optimizer");
-  return OptimizerShard::create(world, parameters, strategy,
-                                [&](const NamedTensors& tensors) { return part.build(tensors); });
+  return {world, parameters, flat,
+          [&](const NamedTensors& tensors) { return part.build(tensors); }};
 }
 
-Result train(World& world, const std::string& optimizer, ShardStrategy strategy,
+// `copies`: nullopt: not sharded.
+Result train(World& world, const std::string& optimizer,
+             std::optional<distributed::Copies> copies = std::nullopt,
              const NamedTensors& resume_from = {}) {
   auto parameters = parameters_of_a_model();
-  auto shard = make_shard(world, parameters, optimizer, strategy);
+  std::optional<distributed::FlatParameters> flat;
+  if (copies) flat.emplace(distributed::FlatParameters::create(world, parameters, *copies));
+  auto shard = make_shard(world, parameters, optimizer, flat ? &*flat : nullptr);
   const at::NoGradGuard no_grad;
   if (!resume_from.empty()) {
     NamedTensors kept;
@@ -89,15 +93,16 @@ void check_equal(const NamedTensors& found, const NamedTensors& expected) {
 }  // namespace
 
 TEST_CASE("optimizer shard: any number of ranks has the bits of the whole optimizer") {
+  const auto copies = GENERATE(distributed::Copies::PerRank, distributed::Copies::PerHost);
   for (const auto& optimizer : kOptimizers) {
     CAPTURE(optimizer);
     const auto connected = World::connect({.device = DeviceChoice::Cpu});
     auto& alone = *connected;
-    const auto whole = train(alone, optimizer, ShardStrategy::None);
+    const auto whole = train(alone, optimizer);
     for (const int num_ranks : {2, 3, 4}) {
       CAPTURE(num_ranks);
       for (const auto& result : distributed::run_ranks(num_ranks, [&](World& world) {
-             return train(world, optimizer, ShardStrategy::Optimizer);
+             return train(world, optimizer, copies);
            })) {
         check_equal(result.parameters, whole.parameters);
         check_equal(result.state, whole.state);
@@ -112,11 +117,11 @@ TEST_CASE(
     CAPTURE(optimizer);
     const auto connected = World::connect({.device = DeviceChoice::Cpu});
     auto& alone = *connected;
-    const auto first = train(alone, optimizer, ShardStrategy::None);
+    const auto first = train(alone, optimizer);
     if (first.state.empty()) continue;
-    const auto whole = train(alone, optimizer, ShardStrategy::None, first.state);
+    const auto whole = train(alone, optimizer, std::nullopt, first.state);
     for (const auto& result : distributed::run_ranks(3, [&](World& world) {
-           return train(world, optimizer, ShardStrategy::Optimizer, first.state);
+           return train(world, optimizer, distributed::Copies::PerRank, first.state);
          })) {
       check_equal(result.parameters, whole.parameters);
       check_equal(result.state, whole.state);
@@ -130,12 +135,11 @@ TEST_CASE("optimizer shard: a rank has its share of the state, also where it has
     size_t own = 0;
     Part<Optimizer, const NamedTensors&> part(optimizer_registry());
     part.read(parse_config("o: {name: adam}", "test").find("o")[0], "optimizer");
-    auto shard = OptimizerShard::create(world, parameters, ShardStrategy::Optimizer,
-                                        [&](const NamedTensors& tensors) {
-                                          for (const auto& [name, tensor] : tensors)
-                                            own += tensor.nbytes();
-                                          return part.build(tensors);
-                                        });
+    auto flat = distributed::FlatParameters::create(world, parameters, distributed::Copies::PerRank);
+    OptimizerShard shard(world, parameters, &flat, [&](const NamedTensors& tensors) {
+      for (const auto& [name, tensor] : tensors) own += tensor.nbytes();
+      return part.build(tensors);
+    });
     parameters[0].second.mutable_grad() = at::ones({40});
     const at::NoGradGuard no_grad;
     shard.step(0.5);
@@ -146,17 +150,4 @@ TEST_CASE("optimizer shard: a rank has its share of the state, also where it has
     CHECK(bytes[rank].first == 0);
     CHECK(at::equal(bytes[rank].second, bytes[0].second));
   }
-}
-
-TEST_CASE("optimizer shard: an optimizer that is not elementwise is refused") {
-  struct Whole final : Optimizer {
-    double base_lr() const override { return 1; }
-    void step(double) override {}
-    NamedTensors state() const override { return {}; }
-    void load_state(const NamedTensors&) override {}
-  };
-  CHECK_NOTHROW(verify_shardable(Whole(), ShardStrategy::None, "whole"));
-  CHECK_THROWS_WITH(verify_shardable(Whole(), ShardStrategy::Optimizer, "whole"),
-                    "distributed.shard: optimizer 'whole' is not elementwise, so it cannot update "
-                    "slices of the parameters; use distributed.shard: none");
 }

@@ -169,8 +169,8 @@ TEST_CASE("gradients: every target has the same weight") {
 TEST_CASE("gradients: clipping scales to the limit and leaves smaller gradients unchanged") {
   auto parameters = parameters_with_gradients();  // norm sqrt(8 * 0.25)
   const double norm = std::sqrt(2.0);
-  CHECK(clip_gradients(parameters, 10).item<double>() == Approx(norm));
+  CHECK(clip_gradients(StepGradients(parameters), 10).item<double>() == Approx(norm));
   CHECK(at::equal(parameters[0].second.grad(), at::full({4}, 0.5)));
-  CHECK(clip_gradients(parameters, norm / 2).item<double>() == Approx(norm));
+  CHECK(clip_gradients(StepGradients(parameters), norm / 2).item<double>() == Approx(norm));
   CHECK(parameters[1].second.grad()[0].item<double>() == Approx(0.25).epsilon(1e-5));
 }

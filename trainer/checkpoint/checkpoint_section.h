@@ -12,8 +12,8 @@
 namespace lockstep::trainer {
 
 // Which ranks write a checkpoint.
-enum class WritingRanks { Main, All };
-constexpr auto choices(WritingRanks) { return std::array{"main", "all"}; }
+enum class WritingRanks { Auto, Main, All };
+constexpr auto choices(WritingRanks) { return std::array{"auto", "main", "all"}; }
 
 enum class ResumePolicy { Auto, Never };
 constexpr auto choices(ResumePolicy) { return std::array{"auto", "never"}; }
@@ -24,7 +24,7 @@ struct CheckpointSection {
   KeepBestConfig keep_best;
   std::optional<Period> keep_every;
   bool async = true;
-  WritingRanks writers = WritingRanks::Main;
+  WritingRanks writers = WritingRanks::Auto;
   ResumePolicy resume = ResumePolicy::Auto;
 };
 
@@ -41,7 +41,8 @@ void fields(V& v, CheckpointSection& c) {
     "rank; false: training waits for the disk");
   v("writers", c.writers,
     "main: rank 0 writes the whole checkpoint; all: every rank that sees rank 0's directory writes "
-    "its share of model and optimizer, to separate files");
+    "its share of model and optimizer, to separate files; auto: all with distributed.shard: full, "
+    "else main");
   v("resume", c.resume,
     "auto: a restarted run resumes from its last good checkpoint; never: it starts from scratch");
 }

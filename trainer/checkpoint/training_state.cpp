@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 
 #include <functional>
+#include <set>
+#include <utility>
 
 #include "distributed/collectives.h"
 #include "distributed/objects.h"
@@ -30,32 +32,12 @@ std::string rng_name(int rank, const std::string& ending) {
   return fmt::format("rank.{}{}", rank, ending);
 }
 
-void load_tensors(const NamedTensors& tensors, const NamedTensors& loaded) {
-  for (const auto& [name, tensor] : tensors) {
-    const auto* found = find_tensor(loaded, name);
-    if (!found)
-      throw config_error(
-          fmt::format("the checkpoint has no '{}': was it saved with another model?", name));
-    if (found->sizes() != tensor.sizes())
-      throw config_error(fmt::format("'{}' is {} in the checkpoint and {} in the model", name,
-                                     nlohmann::json(found->sizes().vec()).dump(),
-                                     nlohmann::json(tensor.sizes().vec()).dump()));
-    at::Tensor(tensor).copy_(*found);
-  }
-  if (loaded.size() != tensors.size())
-    throw config_error(
-        fmt::format("the checkpoint has {} tensors, the model {}: was it saved with another model?",
-                    loaded.size(), tensors.size()));
-}
+using Receive = std::function<void(const std::string& name, const at::Tensor& tensor)>;
 
-using Keep = std::function<at::Tensor(const std::string& name, const at::Tensor& tensor)>;
-
-// Broadcasts rank 0's list: first names, shapes and types as one object, then each tensor. Returns
-// what `keep` makes of the tensors, without those for which it returns an undefined one. Only one
-// whole tensor at a time is in memory.
-NamedTensors broadcast_tensors(World& world, NamedTensors tensors, const std::string& name,
-                               const Keep& keep = {}) {
-  if (!world.is_distributed()) return tensors;
+// Broadcasts rank 0's list: first names, shapes and types as one object, then each tensor, which
+// `receive` gets. Other ranks have one whole tensor at a time in memory.
+void broadcast_each(World& world, NamedTensors tensors, const std::string& name,
+                    const Receive& receive) {
   auto description = nlohmann::json::array();
   for (const auto& [key, tensor] : tensors)
     description.push_back({key, tensor.sizes().vec(), static_cast<int>(tensor.scalar_type())});
@@ -67,10 +49,46 @@ NamedTensors broadcast_tensors(World& world, NamedTensors tensors, const std::st
     const auto type = static_cast<at::ScalarType>(description[i][2].get<int>());
     if (!tensor.defined()) tensor = at::empty(description[i][1].get<std::vector<int64_t>>(), type);
     distributed::broadcast(world, tensor, 0, name + " " + key);
-    if (keep) tensor = keep(key, tensor);
+    receive(key, tensor);
+    tensor.reset();
   }
-  std::erase_if(tensors, [](const auto& item) { return !item.second.defined(); });
-  return tensors;
+}
+
+// Collective: copies rank 0's `loaded` into `tensors`.
+void load_tensors(World& world, const NamedTensors& tensors, NamedTensors loaded,
+                  const std::string& list) {
+  std::set<std::string> received;
+  broadcast_each(world, std::move(loaded), list, [&](const auto& name, const auto& tensor) {
+    received.insert(name);
+    const auto* target = find_tensor(tensors, name);
+    if (!target) return;
+    if (target->sizes() != tensor.sizes())
+      throw config_error(fmt::format("'{}' is {} in the checkpoint and {} in the model", name,
+                                     nlohmann::json(tensor.sizes().vec()).dump(),
+                                     nlohmann::json(target->sizes().vec()).dump()));
+    at::Tensor(*target).copy_(tensor);
+  });
+  for (const auto& [name, tensor] : tensors)
+    if (!received.contains(name))
+      throw config_error(
+          fmt::format("the checkpoint has no '{}': was it saved with another model?", name));
+  if (received.size() != tensors.size())
+    throw config_error(
+        fmt::format("the checkpoint has {} tensors, the model {}: was it saved with another model?",
+                    received.size(), tensors.size()));
+}
+
+using Keep = std::function<at::Tensor(const std::string& name, const at::Tensor& tensor)>;
+
+// Collective: returns what `keep` makes of rank 0's tensors, without those for which it returns an
+// undefined one.
+NamedTensors broadcast_tensors(World& world, NamedTensors tensors, const std::string& list,
+                               const Keep& keep) {
+  NamedTensors kept;
+  broadcast_each(world, std::move(tensors), list, [&](const auto& name, const auto& tensor) {
+    if (auto part = keep(name, tensor); part.defined()) kept.emplace_back(name, std::move(part));
+  });
+  return kept;
 }
 
 void restore_rng(const World& world, const Checkpoint& checkpoint) {
@@ -128,21 +146,22 @@ std::vector<std::string> restore_state(World& world, const TrainingState& state,
     verify_no_checkpoint_elsewhere(world, checkpoints);
     return rejected;
   }
-  load_tensors(tensors_of(state.model),
-               broadcast_tensors(world, std::move(checkpoint.model), "model"));
+  load_tensors(world, tensors_of(state.model), std::move(checkpoint.model), "model");
   const auto keep = [&](const auto& name, const auto& tensor) {
     return state.optimizer.keep(name, tensor);
   };
   state.optimizer.load_state(
       broadcast_tensors(world, std::move(checkpoint.optimizer), "optimizer", keep));
-  checkpoint.rng = broadcast_tensors(world, std::move(checkpoint.rng), "random states");
+  const auto keep_whole = [](const auto&, const auto& tensor) { return tensor; };
+  checkpoint.rng =
+      broadcast_tensors(world, std::move(checkpoint.rng), "random states", keep_whole);
   restore_rng(world, checkpoint);
   state.head = read_head(result["head"]);
   state.parallel.restore_gradient_order(state.head.gradient_order);
   if (state.average && state.head.ema_updates > 0) {
     state.average->restore(state.head.ema_updates);
-    load_tensors(state.average->tensors(),
-                 broadcast_tensors(world, std::move(checkpoint.ema), "average of the weights"));
+    load_tensors(world, state.average->tensors(), std::move(checkpoint.ema),
+                 "average of the weights");
   }
   return rejected;
 }
@@ -160,7 +179,7 @@ RestoredWeights restore_weights(World& world, Model& model,
                            .averaged = averaged && head.ema_updates > 0,
                            .rejected = result["rejected"].get<std::vector<std::string>>()};
   auto& weights = restored.averaged ? checkpoint.ema : checkpoint.model;
-  load_tensors(tensors_of(model), broadcast_tensors(world, std::move(weights), "weights"));
+  load_tensors(world, tensors_of(model), std::move(weights), "weights");
   return restored;
 }
 

@@ -9,13 +9,19 @@
 
 #include "core/config/size_text.h"
 #include "distributed/gradients/gradient_buckets.h"
+#include "distributed/sharding/shard_strategy.h"
 #include "lockstep/named_tensors.h"
+#include "tracking/system/free_memory.h"
 #include "trainer/checkpoint/safetensors.h"
 #include "trainer/config/run_length.h"
 #include "trainer/loop/trial.h"
+#include "trainer/prepared/shard_choice.h"
 
 namespace lockstep::trainer {
 namespace {
+
+// Gradients are exchanged in units of about a bucket.
+constexpr size_t kUnitBytes = size_t{25} << 20;
 
 Json plan_data(const PreparedRun& run) {
   const auto& plan = run.plan;
@@ -66,8 +72,6 @@ int64_t count_numbers(const NamedTensors& tensors) {
   return count;
 }
 
-bool is_sharded(const RunConfig& config) { return config.distributed.shard != ShardStrategy::None; }
-
 // Measured after a step with learning rate 0: some optimizers allocate state in the first step.
 size_t bytes_of_state(Optimizer& optimizer, const NamedTensors& parameters) {
   const at::NoGradGuard no_grad;
@@ -77,29 +81,83 @@ size_t bytes_of_state(Optimizer& optimizer, const NamedTensors& parameters) {
   return bytes_of(optimizer.state());
 }
 
-Json plan_memory(const RunConfig& config, const Model& model, const NamedTensors& trained,
-                 Optimizer& optimizer, int64_t world) {
-  const auto weights = bytes_of(tensors_of(model));
-  const auto state = bytes_of_state(optimizer, trained);
-  const auto average = config.train.ema.decay ? weights : 0;
-  const auto checkpoint = weights + state + average;
-  return {{"weights", weights},
-          {"gradients", bytes_of(trained)},
-          {"optimizer", is_sharded(config) ? state / static_cast<size_t>(world) : state},
-          {"average", average},
-          {"snapshot", config.checkpoint.async ? checkpoint : 0},
-          {"checkpoint", checkpoint}};
+// Bytes of the whole run, and what divides them.
+struct Sizes {
+  size_t weights = 0, trained = 0, state = 0, average = 0;
+  size_t world = 1, writers = 1;
+  bool has_snapshot = false;
+
+  size_t checkpoint() const { return weights + state + average; }
+};
+
+Sizes sizes_of(const PreparedRun& run, const NamedTensors& trained, Optimizer& optimizer) {
+  const auto& config = run.config;
+  const auto world = static_cast<size_t>(run.ranks.world_size);
+  const auto weights = bytes_of(tensors_of(*run.model));
+  return {.weights = weights,
+          .trained = bytes_of(trained),
+          .state = bytes_of_state(optimizer, trained),
+          .average = config.train.ema.decay ? weights : 0,
+          .world = world,
+          .writers = config.checkpoint.writers == WritingRanks::All ? world : 1,
+          .has_snapshot = config.checkpoint.async};
+}
+
+// Per rank. With shared memory, a rank's part of what all ranks of a host have once.
+Json plan_memory(const Sizes& sizes, ShardStrategy strategy) {
+  const auto share_if = [&](bool is_sharded, size_t bytes) {
+    return is_sharded ? (bytes + sizes.world - 1) / sizes.world : bytes;
+  };
+  const bool is_full = strategy == ShardStrategy::Full;
+  const bool has_units = distributed::shards_gradients(strategy) && sizes.world > 1;
+  return {{"weights", share_if(is_full, sizes.weights)},
+          {"gradients", share_if(has_units, sizes.trained)},
+          {"in_flight", has_units ? std::min(sizes.trained, 2 * kUnitBytes) : 0},
+          {"optimizer", share_if(strategy != ShardStrategy::None, sizes.state)},
+          {"average", share_if(is_full, sizes.average)},
+          {"snapshot", sizes.has_snapshot ? sizes.checkpoint() / sizes.writers : 0},
+          {"checkpoint", sizes.checkpoint()}};
+}
+
+size_t total_of(const Json& memory) {
+  size_t total = 0;
+  for (const auto* part : {"weights", "gradients", "in_flight", "optimizer", "average", "snapshot"})
+    total += memory[part].get<size_t>();
+  return total;
+}
+
+// The memory that each strategy needs per rank, and why it is not possible.
+Json plan_strategies(const PreparedRun& run, const Sizes& sizes, const Optimizer& optimizer) {
+  const auto free = tracking::free_memory().bytes / static_cast<size_t>(run.ranks.local_world_size);
+  Json result = {{"free", free}, {"fits", nullptr}, {"strategies", Json::array()}};
+  for (const auto strategy : {ShardStrategy::None, ShardStrategy::Optimizer,
+                              ShardStrategy::Gradients, ShardStrategy::Full}) {
+    auto its = sizes;
+    if (strategy == ShardStrategy::Full) its.writers = its.world;
+    const auto bytes = total_of(plan_memory(its, strategy));
+    const auto refused = refuse_shards(run, optimizer, strategy);
+    result["strategies"].push_back(
+        {{"name", name_of(strategy)},
+         {"bytes", bytes},
+         {"refused", refused ? Json(refused->reason) : Json(nullptr)}});
+    if (!refused && bytes <= free && result["fits"].is_null()) result["fits"] = name_of(strategy);
+  }
+  return result;
 }
 
 Json plan_gradients(const RunConfig& config, const NamedTensors& trained, int64_t world) {
-  const auto buckets =
-      distributed::expected_bucket_bytes(trained, config.distributed.data_parallel);
+  const auto& parallel = config.distributed.data_parallel;
+  const auto buckets = distributed::expected_bucket_bytes(trained, parallel);
   size_t bytes = 0;
   for (const auto bucket : buckets) bytes += bucket;
-  if (config.distributed.data_parallel.gradient_compression != GradientCompression::None)
-    bytes /= 2;
-  // An all-reduce sends gradients twice; with shards, updated parameters are gathered once.
-  const auto sent = 2 * bytes + (is_sharded(config) ? bytes_of(trained) : 0);
+  if (parallel.gradient_compression != GradientCompression::None) bytes /= 2;
+  // An all-reduce sends gradients twice, a reduce-scatter once; with a sharded optimizer, updated
+  // parameters are gathered once, unless ranks share them.
+  const auto sent = (distributed::shards_gradients(parallel.shard) ? 1 : 2) * bytes +
+                    (parallel.shard == ShardStrategy::Optimizer ||
+                             parallel.shard == ShardStrategy::Gradients
+                         ? bytes_of(trained)
+                         : 0);
   const auto others = static_cast<double>(world - 1);
   return {{"buckets", buckets},
           {"sent_per_rank",
@@ -157,17 +215,29 @@ std::string render_gradients(const Json& gradients) {
 std::string render_memory(const Json& memory) {
   auto parts = fmt::format("{} weights, {} gradients, {} optimizer", size_of(memory["weights"]),
                            size_of(memory["gradients"]), size_of(memory["optimizer"]));
-  auto total = memory["weights"].get<uint64_t>() + memory["gradients"].get<uint64_t>() +
-               memory["optimizer"].get<uint64_t>();
-  for (const auto& [name, text] :
-       {std::pair{"average", "average"}, {"snapshot", "checkpoint being written"}})
-    if (const auto bytes = memory[name].get<uint64_t>(); bytes > 0) {
+  for (const auto& [name, text] : {std::pair{"in_flight", "gradients being exchanged"},
+                                   {"average", "average"},
+                                   {"snapshot", "checkpoint being written"}})
+    if (memory[name].get<uint64_t>() > 0)
       parts += fmt::format(", {} {}", size_of(memory[name]), text);
-      total += bytes;
-    }
-  return plan_line("memory",
-                   fmt::format("{} per rank, without activations: {}", size_text(total), parts)) +
+  return plan_line("memory", fmt::format("{} per rank, without activations: {}",
+                                         size_text(total_of(memory)), parts)) +
          plan_line("checkpoint", size_of(memory["checkpoint"]));
+}
+
+std::string render_sharding(const Json& sharding) {
+  std::vector<std::string> needs;
+  for (const auto& strategy : sharding["strategies"])
+    if (strategy["refused"].is_null())
+      needs.push_back(fmt::format("{} {}", strategy["name"].get<std::string>(),
+                                  size_of(strategy["bytes"])));
+  const auto& fits = sharding["fits"];
+  return plan_line(
+      "sharding",
+      fmt::format("{} per rank; {} free here: {}", fmt::join(needs, ", "), size_of(sharding["free"]),
+                  fits.is_null() ? "no strategy fits, use more ranks or hosts"
+                                 : "distributed.shard: " + fits.get<std::string>() +
+                                       " is the first that fits"));
 }
 
 }  // namespace
@@ -185,8 +255,12 @@ Json plan_run(const PreparedRun& run) {
   result["model"] = {{"name", config.model.name()},
                      {"parameters", num_parameters(*run.model)},
                      {"trained", count_numbers(trained)}};
-  result["memory"] = plan_memory(config, *run.model, trained, *optimizer, world);
-  if (world > 1) result["gradients"] = plan_gradients(config, trained, world);
+  const auto sizes = sizes_of(run, trained, *optimizer);
+  result["memory"] = plan_memory(sizes, config.distributed.data_parallel.shard);
+  if (world > 1) {
+    result["sharding"] = plan_strategies(run, sizes, *optimizer);
+    result["gradients"] = plan_gradients(config, trained, world);
+  }
   return result;
 }
 
@@ -223,6 +297,7 @@ std::string render_plan(const Json& plan) {
                                              : fmt::format(", {} of them trained",
                                                            model["trained"].get<int64_t>())));
   text += render_memory(plan["memory"]);
+  if (plan.contains("sharding")) text += render_sharding(plan["sharding"]);
   return plan.contains("gradients") ? text + render_gradients(plan["gradients"]) : text;
 }
 

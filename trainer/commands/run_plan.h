@@ -5,8 +5,8 @@
 
 namespace lockstep::trainer {
 
-// Returns {"ranks", "data", "steps", "learning_rate", "model", "memory", "gradients"}: numbers and
-// names only. `run`: prepared for training. Builds an optimizer but does not train. Throws Config
+// Returns {"ranks", "data", "steps", "learning_rate", "model", "memory"} and, with several ranks,
+// "sharding" and "gradients": numbers and names only. `run`: prepared for training. Builds an optimizer but does not train. Throws Config
 // where training would before its first step.
 Json plan_run(const PreparedRun& run);
 

@@ -18,7 +18,6 @@
 #include "trainer/config/non_finite.h"
 #include "trainer/config/precision.h"
 #include "trainer/state/early_stop.h"
-#include "trainer/state/optimizer_shard.h"
 #include "trainer/state/weight_average.h"
 
 namespace lockstep::trainer {
@@ -53,7 +52,6 @@ struct DistributedSection {
   DeviceChoice device = DeviceChoice::Auto;
   BackendChoice backend = BackendChoice::Auto;
   DataParallelConfig data_parallel;  // its keys are in `distributed:` itself
-  ShardStrategy shard = ShardStrategy::None;
   Duration timeout{std::chrono::minutes(30)};
   Duration step_timeout{std::chrono::minutes(10)};
   Duration hang_warning{std::chrono::seconds(3)};
@@ -114,9 +112,6 @@ void fields(V& v, DistributedSection& c) {
     "one host, else gloo; hierarchical: shared memory within a host and gloo between hosts, with "
     "bits that depend on which ranks share a host");
   fields(v, c.data_parallel);
-  v("shard", c.shard,
-    "what each rank keeps only its share of; optimizer: the optimizer's state (ZeRO-1), with the "
-    "same bits as none");
   v("timeout", c.timeout,
     "how long a rank waits for the others at startup, in evaluations and for checkpoints");
   v("step_timeout", c.step_timeout, "how long a rank waits for the others in a training step");

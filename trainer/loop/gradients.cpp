@@ -22,14 +22,11 @@ std::vector<at::Tensor> target_divisors(World& world, const std::vector<at::Tens
   return (total.clamp_min(1).to(at::kDouble) / shares).unbind();
 }
 
-at::Tensor clip_gradients(const NamedTensors& parameters, double max_norm) {
-  std::vector<at::Tensor> gradients;
-  for (const auto& [name, parameter] : parameters)
-    if (parameter.grad().defined()) gradients.push_back(parameter.grad());
+at::Tensor clip_gradients(const StepGradients& gradients, double max_norm) {
   if (gradients.empty()) return {};
-  const auto norm = at::linalg_vector_norm(at::stack(at::_foreach_norm(gradients, 2)), 2);
+  const auto norm = at::linalg_vector_norm(gradients.norms(), 2);
   const auto factor = at::clamp_max(max_norm / (norm + 1e-6), 1.0);
-  at::_foreach_mul_(gradients, factor);
+  if (!gradients.own().empty()) at::_foreach_mul_(gradients.own(), factor);
   return norm;
 }
 

@@ -5,8 +5,8 @@
 
 #include <vector>
 
-#include "lockstep/optimizer.h"
 #include "lockstep/world.h"
+#include "trainer/state/step_gradients.h"
 
 namespace lockstep::trainer {
 
@@ -28,7 +28,8 @@ std::vector<at::Tensor> target_divisors(World& world, const std::vector<at::Tens
 
 // Scales all gradients so that their total 2-norm is at most `max_norm`. Returns the norm before
 // clipping, a scalar on their device, without waiting for it; undefined if there are no gradients.
-// Same arithmetic as Python's clip_grad_norm_ (torch/nn/utils/clip_grad.py).
-at::Tensor clip_gradients(const NamedTensors& parameters, double max_norm);
+// Same arithmetic as Python's clip_grad_norm_ (torch/nn/utils/clip_grad.py). Collective if they are
+// shared.
+at::Tensor clip_gradients(const StepGradients& gradients, double max_norm);
 
 }  // namespace lockstep::trainer

@@ -13,11 +13,11 @@ SharedModel share_model(World& world, const PreparedRun& run) {
   model->train();
   at::manual_seed(static_cast<uint64_t>(config.run.seed + 1 + world.rank()));
   auto parameters = trainable_parameters(*model);
-  auto optimizer =
-      OptimizerShard::create(world, parameters, config.distributed.shard,
-                             [&](const auto& tensors) { return config.optimizer.build(tensors); });
   auto parallel = DataParallel::create(world, *model, config.distributed.data_parallel);
-  return {std::move(model), std::move(parameters), std::move(optimizer), std::move(parallel)};
+  OptimizerShard optimizer(
+      world, parameters, parallel->flat_parameters(),
+      [&](const auto& tensors) { return config.optimizer.build(tensors); });
+  return {std::move(model), std::move(parameters), std::move(parallel), std::move(optimizer)};
 }
 
 }  // namespace lockstep::trainer

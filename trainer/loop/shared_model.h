@@ -15,8 +15,8 @@ namespace lockstep::trainer {
 struct SharedModel {
   std::shared_ptr<Model> model;  // on the device, in training mode
   NamedTensors parameters;       // the trainable ones
-  OptimizerShard optimizer;
   std::unique_ptr<DataParallel> parallel;
+  OptimizerShard optimizer;
 };
 
 // Collective: broadcasts rank 0's model. Afterwards the ranks draw different random numbers

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "distributed/sharding/shard_strategy.h"
 #include "lockstep/error.h"
 #include "tracking/runs/run_directory.h"
 #include "trainer/checkpoint/training_state.h"
@@ -43,9 +44,9 @@ Trainer::Trainer(const TrainerParts& parts, SharedModel shared)
       model_title_(parts.run.model_title()),
       model_(std::move(shared.model)),
       parameters_(std::move(shared.parameters)),
+      parallel_(std::move(shared.parallel)),
       optimizer_(std::move(shared.optimizer)),
       schedule_(config_.schedule.build(length_)),
-      parallel_(std::move(shared.parallel)),
       sampler_(data_.train->size(), {parts.world.rank(), parts.world.world_size()},
                std::move(parts.run.order)),
       log_due_(parts.world, config_.train.log_every),
@@ -63,7 +64,7 @@ Trainer::Trainer(const TrainerParts& parts, SharedModel shared)
   if (config_.train.cuda_graph)
     graphed_.emplace(*model_,
                      GraphedPassesOptions{config_.train.precision, config_.train.accumulate > 1});
-  if (config_.train.ema.decay) hooks_.push_back(&average_.emplace(config_.train.ema, *model_));
+  if (config_.train.ema.decay) hooks_.push_back(&average_.emplace(config_.train.ema, *model_, parallel_->flat_parameters()));
   hooks_.insert(hooks_.end(), {&early_stop_, &metrics_});
   for (const auto& hook : parts.run.hooks) hooks_.push_back(hook.get());
 }
@@ -263,15 +264,21 @@ Outputs Trainer::unguarded_pass(const Batch& batch, const StepBatches& batches, 
   return outputs;
 }
 
+StepGradients Trainer::step_gradients() {
+  const auto strategy = config_.distributed.data_parallel.shard;
+  return {world_, parameters_,
+          distributed::shards_gradients(strategy) ? parallel_->flat_parameters() : nullptr};
+}
+
 void Trainer::optimize() {
   const at::NoGradGuard no_grad;
   last_lr_ = optimizer_.base_lr() * schedule_->factor(position_.step);
-  if (scaler_ && !scaler_->unscale(parameters_)) return non_finite_.clear();
+  if (scaler_ && !scaler_->unscale(step_gradients())) return non_finite_.clear();
   if (non_finite_.skips() && (flags_ & kNonFinite))
     return non_finite_.count_skipped(position_.step + 1);
   non_finite_.count_taken();
   if (const auto limit = config_.train.clip_grad_norm)
-    last_grad_norm_ = clip_gradients(parameters_, *limit);
+    last_grad_norm_ = clip_gradients(step_gradients(), *limit);
   if (non_finite_.stops())
     non_finite_.observe("gradient norm", last_grad_norm_, position_.step + 1);
   optimizer_.step(last_lr_);

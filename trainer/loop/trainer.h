@@ -30,6 +30,7 @@
 #include "trainer/state/early_stop.h"
 #include "trainer/state/loss_scaler.h"
 #include "trainer/state/position.h"
+#include "trainer/state/step_gradients.h"
 #include "trainer/state/weight_average.h"
 
 namespace lockstep::trainer {
@@ -76,6 +77,7 @@ class Trainer {
   Outputs unguarded_pass(const Batch& batch, const StepBatches& batches, bool synchronize);
   void vote_on_step();
   void verify_finite();
+  StepGradients step_gradients();
   void optimize();
   void after_step(bool epoch_ended);
   void log_training();
@@ -100,9 +102,9 @@ class Trainer {
   const std::string model_title_;  // for messages
   std::shared_ptr<Model> model_;
   NamedTensors parameters_;
+  std::unique_ptr<DataParallel> parallel_;
   OptimizerShard optimizer_;
   std::shared_ptr<Schedule> schedule_;
-  std::unique_ptr<DataParallel> parallel_;
   std::optional<WeightAverage> average_;  // with train.ema
   data::DistributedSampler sampler_;
   Trigger log_due_, eval_due_, save_due_;

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <tuple>
 
 #include "core/config/run_file.h"
 #include "data/sampling/sampling.h"
@@ -17,6 +16,7 @@
 #include "trainer/checkpoint/initial_weights.h"
 #include "trainer/config/precision.h"
 #include "trainer/prepared/model_faults.h"
+#include "trainer/prepared/shard_choice.h"
 
 namespace lockstep::trainer {
 namespace {
@@ -138,9 +138,11 @@ PreparedRun prepare_training(const RunConfig& config, const RankEnv& ranks) {
   auto run = prepare_data(config, ranks);
   run.is_logging = logs;
   build_model_to_train(run);
-  const auto& [optimizer, strategy] = std::tie(config.optimizer, config.distributed.shard);
-  if (strategy != ShardStrategy::None)
-    verify_shardable(*optimizer.build({}), strategy, optimizer.name());
+  auto& shard = run.config.distributed.data_parallel.shard;
+  shard = choose_shards(run);
+  auto& writers = run.config.checkpoint.writers;
+  if (writers == WritingRanks::Auto)
+    writers = shard == ShardStrategy::Full ? WritingRanks::All : WritingRanks::Main;
   for (const auto& hook : config.train.hooks.parts()) run.hooks.push_back(hook.build());
   return run;
 }

@@ -17,7 +17,7 @@
 namespace lockstep::trainer {
 
 struct PreparedRun {
-  RunConfig config;
+  RunConfig config;  // for training, without distributed.shard: auto and checkpoint.writers: auto
   RankEnv ranks;
   Json resolved;  // `config` with all defaults, as stored with the run
   data::TrainAndEval data;

@@ -21,14 +21,13 @@ double grown(double scale) {
 
 at::Tensor LossScaler::scaled(const at::Tensor& loss) const { return loss * state_.scale; }
 
-bool LossScaler::unscale(const NamedTensors& parameters) {
-  std::vector<at::Tensor> gradients;
-  for (const auto& [name, parameter] : parameters)
-    if (parameter.grad().defined()) gradients.push_back(parameter.grad());
+bool LossScaler::unscale(const StepGradients& gradients) {
   if (gradients.empty()) return true;
-  auto found_inf = at::zeros({1}, gradients[0].options().dtype(at::kFloat));
+  auto found_inf = at::zeros({1}, at::device(gradients.device()).dtype(at::kFloat));
   const auto inverse = at::full({1}, 1 / state_.scale, found_inf.options());
-  at::_amp_foreach_non_finite_check_and_unscale_(gradients, found_inf, inverse);
+  if (!gradients.own().empty())
+    at::_amp_foreach_non_finite_check_and_unscale_(gradients.own(), found_inf, inverse);
+  found_inf = gradients.max_of_ranks(found_inf);
   if (found_inf.item<float>() != 0) {
     state_ = {state_.scale * kBackoff, 0};
     ++skipped_;

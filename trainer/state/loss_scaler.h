@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "lockstep/optimizer.h"
+#include "trainer/state/step_gradients.h"
 
 namespace lockstep::trainer {
 
@@ -23,8 +23,9 @@ class LossScaler {
   at::Tensor scaled(const at::Tensor& loss) const;
 
   // Divides all gradients by the scale, then updates the scale for the next step. Returns false if
-  // a gradient is inf or nan: the step must be skipped. Waits for the device.
-  bool unscale(const NamedTensors& parameters);
+  // a gradient is inf or nan: the step must be skipped. Waits for the device. Collective if they are
+  // shared.
+  bool unscale(const StepGradients& gradients);
 
   const LossScaleState& state() const { return state_; }
   void restore(const LossScaleState& state) { state_ = state; }

@@ -30,28 +30,18 @@ struct OptimizerShard::Entry {
   std::vector<Owner> owners;
 };
 
-void verify_shardable(const Optimizer& optimizer, ShardStrategy strategy, const std::string& name) {
-  if (strategy == ShardStrategy::None || optimizer.is_elementwise()) return;
-  throw config_error(fmt::format(
-      "distributed.shard: optimizer '{}' is not elementwise, so it cannot update slices of the "
-      "parameters; use distributed.shard: none",
-      name));
-}
-
-OptimizerShard OptimizerShard::create(World& world, NamedTensors parameters, ShardStrategy strategy,
-                                      const Build& build) {
-  OptimizerShard shard(world, std::move(parameters));
-  if (strategy == ShardStrategy::None || !world.is_distributed()) {
-    shard.optimizer_ = build(shard.parameters_);
-    return shard;
+OptimizerShard::OptimizerShard(World& world, NamedTensors parameters,
+                               distributed::FlatParameters* flat, const Build& build)
+    : world_(world), parameters_(std::move(parameters)), flat_(flat) {
+  if (!flat_) {
+    optimizer_ = build(parameters_);
+    return;
   }
-  shard.flat_.emplace(distributed::FlatParameters::create(world, shard.parameters_));
-  for (const auto& slice : shard.flat_->slices()) {
-    const auto& [name, parameter] = shard.parameters_[slice.parameter];
-    shard.slices_.emplace_back(name, distributed::slice_of(parameter, slice));
+  for (const auto& slice : flat_->slices()) {
+    const auto& [name, parameter] = parameters_[slice.parameter];
+    slices_.emplace_back(name, distributed::slice_of(parameter, slice));
   }
-  shard.optimizer_ = build(shard.slices_);
-  return shard;
+  optimizer_ = build(slices_);
 }
 
 void OptimizerShard::step(double lr) {
@@ -67,7 +57,7 @@ void OptimizerShard::step(double lr) {
   }
   optimizer_->step(lr);
   for (auto& [name, slice] : slices_) slice.mutable_grad().reset();
-  flat_->all_gather("updated parameters");
+  flat_->publish("updated parameters");
 }
 
 const ParameterSlice* OptimizerShard::find_slice(const std::string& state_name) const {

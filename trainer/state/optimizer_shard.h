@@ -1,15 +1,13 @@
-// The part of the optimizer that this rank runs: all of it, or, with distributed.shard: optimizer
-// (ZeRO-1), the update of its share of the parameters, whose state it alone has. The bits are those
+// The part of the optimizer that this rank runs: all of it, or, with distributed.shard, the update
+// of its share of the parameters, whose state it alone has. The bits are those
 // of the whole optimizer, since only elementwise ones are cut (Optimizer::is_elementwise) and where
 // it does not show (Note [Chunks] in distributed/sharding/flat_parameters.h).
 //
 // Checkpoints do not depend on it: they hold whole tensors, under the names of the whole optimizer.
 #pragma once
 
-#include <array>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,24 +18,21 @@
 
 namespace lockstep::trainer {
 
-enum class ShardStrategy { None, Optimizer };
-constexpr auto choices(ShardStrategy) { return std::array{"none", "optimizer"}; }
-
-// Throws Config when `optimizer` cannot be sharded like that. `name`: of the optimizer.
-void verify_shardable(const Optimizer& optimizer, ShardStrategy strategy, const std::string& name);
-
 // Thread: the training thread.
 class OptimizerShard {
  public:
   using Build = std::function<std::shared_ptr<Optimizer>(const NamedTensors& parameters)>;
 
-  // Collective with a strategy other than None: moves the parameters into memory that is cut into
-  // chunks. `build` gets the parameters, or this rank's slices of them under the same names.
-  static OptimizerShard create(World& world, NamedTensors parameters, ShardStrategy strategy,
-                               const Build& build);
+  // `flat`: of `parameters`, outlives this; null: not sharded. `build` gets the parameters, or this
+  // rank's slices of them under the same names.
+  OptimizerShard(World& world, NamedTensors parameters, distributed::FlatParameters* flat,
+                 const Build& build);
 
   double base_lr() const { return optimizer_->base_lr(); }
-  bool is_sharded() const { return flat_.has_value(); }
+  bool is_sharded() const { return flat_ != nullptr; }
+
+  // Null: not sharded.
+  distributed::FlatParameters* flat_parameters() const { return flat_; }
 
   // Collective when sharded: as Optimizer::step() of the whole.
   void step(double lr);
@@ -58,9 +53,6 @@ class OptimizerShard {
   void load_state(const NamedTensors& kept);
 
  private:
-  OptimizerShard(World& world, NamedTensors parameters)
-      : world_(world), parameters_(std::move(parameters)) {}
-
   // A tensor of the state, on the ranks that have a part of it.
   struct Entry;
   std::vector<Entry> entries();
@@ -68,7 +60,7 @@ class OptimizerShard {
 
   World& world_;
   NamedTensors parameters_;
-  std::optional<distributed::FlatParameters> flat_;
+  distributed::FlatParameters* flat_;
   NamedTensors slices_;  // of flat_->slices()
   std::shared_ptr<Optimizer> optimizer_;
 };

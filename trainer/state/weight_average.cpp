@@ -16,21 +16,46 @@ void copy_each(const std::vector<at::Tensor>& to, const std::vector<at::Tensor>&
 
 }  // namespace
 
-WeightAverage::WeightAverage(const EmaConfig& config, const Model& model)
-    : config_(config), model_(tensors_of(model)) {
+WeightAverage::WeightAverage(const EmaConfig& config, const Model& model,
+                             distributed::FlatParameters* flat)
+    : config_(config),
+      shared_(flat && flat->copies() == distributed::Copies::PerHost ? flat : nullptr),
+      model_(tensors_of(model)),
+      averages_(model_.size()) {
   const at::NoGradGuard no_grad;
-  for (const auto& [name, tensor] : model_) {
-    averages_.push_back(tensor.clone());
-    auto* place = &copied_;
-    if (tensor.is_floating_point() || tensor.is_complex()) {
-      const auto same = std::find_if(averaged_.begin(), averaged_.end(), [&](const SameType& each) {
-        return each.model.front().scalar_type() == tensor.scalar_type();
-      });
-      place = same == averaged_.end() ? &averaged_.emplace_back() : &*same;
-    }
-    place->average.push_back(averages_.back());
-    place->model.push_back(tensor);
+  if (shared_) share_parameters(model);
+  for (size_t i = 0; i < model_.size(); ++i) {
+    if (averages_[i].defined()) continue;
+    averages_[i] = model_[i].second.clone();
+    add(averages_[i], model_[i].second);
   }
+}
+
+// Places the averages of the trainable parameters in shared memory.
+void WeightAverage::share_parameters(const Model& model) {
+  const auto parameters = trainable_parameters(model);
+  auto averages = shared_->allocate_per_host();
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const auto& [name, parameter] = parameters[i];
+    averages[i] = averages[i].as_strided(parameter.sizes(), parameter.strides());
+    const auto found = std::ranges::find(model_, name, &NamedTensors::value_type::first);
+    averages_[static_cast<size_t>(found - model_.begin())] = averages[i];
+  }
+  for (const auto& slice : shared_->slices())
+    add(distributed::slice_of(averages[slice.parameter], slice),
+        distributed::slice_of(parameters[slice.parameter].second, slice));
+}
+
+void WeightAverage::add(const at::Tensor& average, const at::Tensor& tensor) {
+  auto* place = &copied_;
+  if (tensor.is_floating_point() || tensor.is_complex()) {
+    const auto same = std::ranges::find_if(averaged_, [&](const SameType& each) {
+      return each.model.front().scalar_type() == tensor.scalar_type();
+    });
+    place = same == averaged_.end() ? &averaged_.emplace_back() : &*same;
+  }
+  place->average.push_back(average);
+  place->model.push_back(tensor);
 }
 
 double WeightAverage::decay_now() const {
@@ -61,12 +86,17 @@ NamedTensors WeightAverage::tensors() const {
 void WeightAverage::exchange() {
   if (num_updates_ == 0) return;
   const at::NoGradGuard no_grad;
-  for (size_t i = 0; i < model_.size(); ++i) {
-    auto& tensor = model_[i].second;
-    const auto kept = tensor.clone();
-    tensor.copy_(averages_[i]);
-    averages_[i].copy_(kept);
-  }
+  const auto swap = [](const SameType& lists) {
+    for (size_t i = 0; i < lists.model.size(); ++i) {
+      const auto kept = lists.model[i].clone();
+      at::Tensor(lists.model[i]).copy_(lists.average[i]);
+      at::Tensor(lists.average[i]).copy_(kept);
+    }
+  };
+  if (shared_) shared_->publish("average of the weights");  // no rank reads the weights now
+  std::ranges::for_each(averaged_, swap);
+  swap(copied_);
+  if (shared_) shared_->publish("average of the weights");
 }
 
 }  // namespace lockstep::trainer

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "distributed/sharding/flat_parameters.h"
 #include "lockstep/config_fields.h"
 #include "lockstep/hook.h"
 #include "lockstep/model.h"
@@ -32,18 +33,22 @@ void fields(V& v, EmaConfig& c) {
 
 // Averages parameters and floating-point buffers (e.g. of BatchNorm) on their device; integer
 // buffers are copied. The first update copies the weights. No communication: parameters are the
-// same on all ranks; each rank averages its own buffers, and those of rank 0 are used.
+// same on all ranks; each rank averages its own buffers, and those of rank 0 are used. With
+// parameters that all ranks share, so is their average: each rank averages its slices.
 //
 // Thread: the training thread.
 class WeightAverage final : public Hook {
  public:
   // `model` outlives this; its tensors must keep their addresses. Uses as much memory as the model.
-  WeightAverage(const EmaConfig& config, const Model& model);
+  // `flat`: of its trainable parameters, outlives this; null: not sharded. Collective if ranks share
+  // the parameters.
+  WeightAverage(const EmaConfig& config, const Model& model,
+                distributed::FlatParameters* flat = nullptr);
 
   // Updates the average if it is due. One foreach operation per dtype.
   void after_step(HookContext& run) override;
 
-  // Evaluations use the average, if it exists yet.
+  // Evaluations use the average, if it exists yet. Collective if ranks share the parameters.
   void before_evaluation(HookContext&) override { exchange(); }
   void after_evaluation(HookContext&, const EvaluationResult&) override { exchange(); }
 
@@ -60,14 +65,18 @@ class WeightAverage final : public Hook {
   struct SameType {
     std::vector<at::Tensor> average, model;
   };
+  void add(const at::Tensor& average, const at::Tensor& tensor);
+  void share_parameters(const Model& model);
   double decay_now() const;
   void exchange();  // swaps average and weights; exact
 
   EmaConfig config_;
-  NamedTensors model_;                // parameters, then buffers
-  std::vector<at::Tensor> averages_;  // of each of them
-  std::vector<SameType> averaged_;    // those that are not integers
-  SameType copied_;                   // the others
+  distributed::FlatParameters* shared_;  // null: this rank has its own parameters
+  NamedTensors model_;                   // parameters, then buffers
+  std::vector<at::Tensor> averages_;     // of each of them
+  // What this rank updates: whole tensors, or its slices of shared ones.
+  std::vector<SameType> averaged_;  // those that are not integers
+  SameType copied_;                 // the others
   int64_t num_updates_ = 0;
 };
 

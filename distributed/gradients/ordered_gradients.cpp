@@ -1,0 +1,109 @@
+#include "distributed/gradients/ordered_gradients.h"
+
+#include <fmt/format.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "distributed/backends/process_groups.h"
+#include "lockstep/error.h"
+
+namespace lockstep::distributed {
+namespace {
+
+class GradientReadyHook final : public torch::autograd::PostAccumulateGradHook {
+ public:
+  explicit GradientReadyHook(std::function<void()> callback) : callback_(std::move(callback)) {}
+  void operator()(const torch::autograd::Variable&) override { callback_(); }
+
+ private:
+  std::function<void()> callback_;
+};
+
+}  // namespace
+
+OrderedGradients::OrderedGradients(World& world, NamedTensors parameters, const BucketCaps& caps)
+    : GradientSynchronizer(std::move(parameters)),
+      world_(world),
+      backend_(*world.groups().shared),
+      caps_(caps),
+      buckets_(unordered_buckets(this->parameters())) {}
+
+OrderedGradients::~OrderedGradients() { remove_hooks(); }
+
+void OrderedGradients::keep_hooks() {
+  keeps_hooks_ = true;
+  register_hooks();
+}
+
+void OrderedGradients::record_ready_order() {
+  if (!order_.empty() || is_recording_order_) return;
+  is_recording_order_ = true;
+  register_hooks();
+}
+
+void OrderedGradients::set_reverse_ready_order() {
+  if (!order_.empty()) return;
+  stop_recording_order();
+  ready_order_.clear();
+  for (auto i = static_cast<int64_t>(parameters().size()); i > 0; --i)
+    ready_order_.push_back(i - 1);
+}
+
+void OrderedGradients::stop_recording_order() {
+  is_recording_order_ = false;
+  if (!keeps_hooks_) remove_hooks();
+}
+
+void OrderedGradients::register_hooks() {
+  if (has_hooks_) return;
+  has_hooks_ = true;
+  for (size_t i = 0; i < parameters().size(); ++i)
+    torch::autograd::impl::set_post_acc_grad_hooks(
+        parameter(i), std::make_unique<GradientReadyHook>([this, i] {
+          if (is_recording_order_) ready_order_.push_back(static_cast<int64_t>(i));
+          on_gradient_ready(i);
+        }));
+}
+
+void OrderedGradients::remove_hooks() {
+  if (!has_hooks_) return;
+  has_hooks_ = false;
+  for (const auto& [name, parameter] : parameters())
+    torch::autograd::impl::set_post_acc_grad_hooks(parameter, nullptr);
+}
+
+void OrderedGradients::restore_order(const std::vector<int64_t>& order) {
+  order_ = order;
+  buckets_ = buckets_in_order(parameters(), order_, caps_);
+  layout_buckets();
+}
+
+void OrderedGradients::update_buckets() {
+  if (!order_.empty()) return;
+  // A gradient may be left over from an earlier backward pass.
+  for (size_t i = 0; i < parameters().size(); ++i)
+    if (std::ranges::find(ready_order_, static_cast<int64_t>(i)) == ready_order_.end())
+      throw_missing_gradient(i);
+  check(ready_order_.size() == parameters().size(), "a gradient became ready more than once");
+  stop_recording_order();
+  backend_.with_group([&](shm::Group& group, shm::Clock::time_point deadline) {
+    group.broadcast({reinterpret_cast<std::byte*>(ready_order_.data()), ready_order_.size(),
+                     shm::ElementType::Int64},
+                    0, deadline);
+  });
+  restore_order(ready_order_);
+}
+
+void OrderedGradients::throw_missing_gradient(size_t index) const {
+  throw config_error(fmt::format(
+      "parameter '{}' got no gradient in this step; models that do not use every parameter in "
+      "every step need distributed.find_unused_parameters=true",
+      parameters()[index].first));
+}
+
+}  // namespace lockstep::distributed

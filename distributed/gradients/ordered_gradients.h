@@ -1,0 +1,65 @@
+// Base class of synchronizers that average in shared memory. Records the order in which gradients
+// become ready in the first step, which determines the buckets and thus the order of sums (Note
+// [Order of sums] in distributed/shm/reduction.h). Only files of distributed/ include this.
+#pragma once
+
+#include "distributed/backends/shm_backend.h"
+#include "distributed/gradients/gradient_buckets.h"
+#include "distributed/gradients/gradient_synchronizer.h"
+
+namespace lockstep::distributed {
+
+class OrderedGradients : public GradientSynchronizer {
+ public:
+  // Requires: a world that shares memory, floating-point parameters on the CPU.
+  OrderedGradients(World& world, NamedTensors parameters, const BucketCaps& caps);
+  ~OrderedGradients() override;
+
+  std::chrono::duration<double> exposed_wait() const override { return exposed_wait_; }
+  std::vector<int64_t> order() const final { return order_; }
+  void restore_order(const std::vector<int64_t>& order) override;
+
+ protected:
+  // Called when autograd has accumulated the gradient of a parameter, if hooks are registered.
+  virtual void on_gradient_ready(size_t index) = 0;
+  // The buckets have changed.
+  virtual void layout_buckets() = 0;
+
+  World& world() const { return world_; }
+  ShmBackend& backend() const { return backend_; }
+  const BucketCaps& caps() const { return caps_; }
+  const at::Tensor& parameter(size_t index) const { return parameters()[index].second; }
+  const std::vector<GradientBucket>& buckets() const { return buckets_; }  // each of one type
+  void set_exposed_wait(std::chrono::duration<double> wait) { exposed_wait_ = wait; }
+
+  // From now on, on_gradient_ready() is called in every backward pass, else only while recording.
+  void keep_hooks();
+
+  // Records the order in the first synchronized autograd backward pass.
+  void record_ready_order();
+
+  // For a first step without autograd: the order is from the last parameter to the first.
+  void set_reverse_ready_order();
+
+  // Collective, at the end of a synchronized pass: the first time, rebuilds the buckets in rank 0's
+  // order.
+  void update_buckets();
+
+  [[noreturn]] void throw_missing_gradient(size_t index) const;
+
+ private:
+  void register_hooks();
+  void remove_hooks();
+  void stop_recording_order();
+
+  World& world_;
+  ShmBackend& backend_;
+  BucketCaps caps_;
+  std::vector<GradientBucket> buckets_;
+  std::vector<int64_t> ready_order_;  // of this rank, in the first step
+  std::vector<int64_t> order_;        // rank 0's; empty until the buckets are rebuilt
+  bool has_hooks_ = false, keeps_hooks_ = false, is_recording_order_ = false;
+  std::chrono::duration<double> exposed_wait_{0};
+};
+
+}  // namespace lockstep::distributed

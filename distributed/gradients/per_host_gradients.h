@@ -1,0 +1,47 @@
+// Averages gradients into memory of which there is one copy for all ranks of a host (the sharded
+// gradients of ZeRO-2). Gradients are exchanged in units of about one bucket while the backward pass
+// runs, and a rank's own gradients are freed after that. Each rank averages an equal part of every
+// unit. Sums and buckets are those of SharedMemoryGradients, with the same bits.
+//
+// After a synchronized pass, gradients are views of the shared memory: complete and equal on all
+// ranks until the next one. To change them, a rank writes its own slices only
+// (distributed/sharding/flat_parameters.h). Only files of distributed/ include this.
+#pragma once
+
+#include "distributed/gradients/ordered_gradients.h"
+
+namespace lockstep::distributed {
+
+class PerHostGradients final : public OrderedGradients {
+ public:
+  // As OrderedGradients(). `averages`: of each parameter, contiguous, in memory of per_host_zeros().
+  PerHostGradients(World& world, NamedTensors parameters, std::vector<at::Tensor> averages,
+                   const BucketCaps& caps);
+
+  // Throws Config when a parameter has no gradient.
+  void backward(const at::Tensor& loss, bool synchronize) override;
+  void add_gradients(const std::shared_ptr<GivenGradients>& gradients, bool synchronize) override;
+
+ private:
+  void on_gradient_ready(size_t index) override;
+  void layout_buckets() override;
+  void begin_pass(bool synchronize);
+  void exchange_ready_units();
+  void exchange(size_t begin, size_t end);
+  void finish_pass();
+
+  std::vector<at::Tensor> averages_;
+  struct Place {
+    size_t offset = 0, bucket_size = 0;  // elements
+  };
+  std::vector<Place> places_;      // of each parameter, in its bucket
+  std::vector<size_t> sequence_;   // parameters in the order of their exchange, equal on all ranks
+  std::vector<size_t> unit_ends_;  // in sequence_
+
+  bool is_synchronizing_ = false;
+  std::vector<bool> is_ready_;  // of each parameter, in this pass
+  size_t next_unit_ = 0;
+  std::chrono::duration<double> waited_{0};  // in this pass
+};
+
+}  // namespace lockstep::distributed

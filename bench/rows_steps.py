@@ -60,7 +60,7 @@ def model_and_data(job, directory):
             {"name": "idx", "path": path, "split": "train"})
 
 
-def trainer(job, ranks, settings, tuned):
+def trainer(job, ranks, settings, tuned, shard="none"):
     directory = settings["directory"]
     interval = job["steps"] // 8
     file = directory / "bench.yaml"
@@ -71,7 +71,7 @@ def trainer(job, ranks, settings, tuned):
         "data": {"train": data, "per_rank_batch_size": job["batch"]},
         "optimizer": {"name": job["optimizer"], "lr": job["lr"]},
         "train": {"epochs": 1000, "max_steps": job["steps"], "log_every": f"{interval} steps"},
-        "distributed": {"gradient_as_bucket_view": tuned},
+        "distributed": {"gradient_as_bucket_view": tuned, "shard": shard},
         "checkpoint": {"every": "1000 epochs", "keep_last": 1},
         "tracking": {"sinks": []}}))
     output_of([BIN / "lockstep", "launch", "-n", str(ranks), file], directory, 600, OMP_NUM_THREADS="1")
@@ -91,14 +91,14 @@ def neighbours(job, ranks, settings, tuned):
             "loss": results[0]["loss"]}
 
 
-def peer(job, ranks, settings, tuned):
+def peer(job, ranks, settings, tuned, *options):
     command = [sys.executable] if ranks == 1 else TORCHRUN
     model = ["--gpt", json.dumps(job["gpt"])] if "gpt" in job else \
         ["--inputs", SIDE * SIDE, "--hidden", ",".join(map(str, job["hidden"]))]
     command = [*command, SOURCE / "bench" / "step_peer.py", "--data", write_data(job, settings["directory"]), *model,
                "--optimizer", job["optimizer"], "--lr", job["lr"], "--batch-size", job["batch"], "--steps", job["steps"],
                "--interval", job["steps"] // 8]
-    return last_json(output_of([*command, *(["--tuned"] if tuned else [])], settings["directory"], 600,
+    return last_json(output_of([*command, *options, *(["--tuned"] if tuned else [])], settings["directory"], 600,
                                OMP_NUM_THREADS="1"))
 
 

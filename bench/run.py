@@ -20,12 +20,14 @@ import rows_checkpoint
 import rows_collectives
 import rows_links
 import rows_logging
+import rows_sharding
 import rows_steps
 import table
 from measuring import SOURCE
 
 RESULTS = SOURCE / "bench" / "results" / "run.json"
 GROUPS = {"start": rows_collectives.start_rows, "collectives": rows_collectives.rows, "steps": rows_steps.rows,
+          "sharding": rows_sharding.rows,
           "logging": rows_logging.rows, "checkpoint": rows_checkpoint.rows, "links": rows_links.rows}
 
 

@@ -19,6 +19,8 @@ import tokens
 import torch
 import torch.distributed as dist
 from lockstep import models
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DistributedSampler
@@ -35,7 +37,9 @@ def parse_arguments():
     parser.add_argument("--batch-size", type=int, required=True, help="per rank")
     parser.add_argument("--steps", type=int, required=True)
     parser.add_argument("--interval", type=int, required=True)
-    parser.add_argument("--tuned", action="store_true", help="gradient_as_bucket_view, static_graph, fused optimizer")
+    parser.add_argument("--tuned", action="store_true", help="gradient_as_bucket_view, static_graph, fused optimizer; "
+                        "with --fsdp, one unit that is not resharded after the forward pass")
+    parser.add_argument("--fsdp", action="store_true", help="FSDP2 (fully_shard of each layer) instead of DDP")
     parser.add_argument("--compile", action="store_true", help="torch.compile around DDP; prints seconds of the first step")
     parser.add_argument("--compile-mode", default="default", help="of torch.compile")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="cuda: all data are on it; one rank only")
@@ -56,9 +60,20 @@ def load(args):
 def wrap(args, module, world):
     if world == 1:
         return module
+    if args.fsdp:
+        return shard(args, module, world)
     if args.tuned:
         return DistributedDataParallel(module, gradient_as_bucket_view=True, static_graph=True)
     return DistributedDataParallel(module)
+
+
+def shard(args, module, world):
+    mesh = init_device_mesh("cpu", (world,))
+    if not args.tuned:
+        for child in module.modules():
+            if child is not module and next(child.parameters(recurse=False), None) is not None:
+                fully_shard(child, mesh=mesh)
+    return fully_shard(module, mesh=mesh, reshard_after_forward=not args.tuned)
 
 
 def make_optimizer(args, parameters):

@@ -1,6 +1,7 @@
 #include "distributed/sharding/shard_strategy.h"
 
 #include <fmt/format.h>
+#include <malloc.h>
 
 #include <utility>
 
@@ -58,8 +59,10 @@ std::unique_ptr<FlatParameters> shard_parameters(World& world, torch::nn::Module
   for (const auto& item : module.named_parameters())
     if (!item.value().requires_grad()) frozen.emplace_back(item.key(), item.value());
   FlatParameters::create(world, frozen, Copies::PerHost);  // the parameters own the memory
-  return std::make_unique<FlatParameters>(
+  auto flat = std::make_unique<FlatParameters>(
       FlatParameters::create(world, parameters, Copies::PerHost));
+  ::malloc_trim(0);  // this rank's copy of the weights
+  return flat;
 }
 
 }  // namespace lockstep::distributed

@@ -78,6 +78,34 @@ struct ModelUse {
   std::function<std::vector<Batch>()> first_samples = {};
 };
 
+// A part of a model that can be computed twice to save memory (train.recompute), e.g. a layer of a
+// transformer. Its forward() calls run().
+//
+// Example:
+//   struct Layer final : lockstep::Block {
+//     at::Tensor forward(const at::Tensor& x) {
+//       return run(x, [this](const at::Tensor& input) { return linear->forward(input).relu() + input; });
+//     }
+//     torch::nn::Linear linear{register_module("linear", torch::nn::Linear(8, 8))};
+//   };
+class Block : public torch::nn::Module {
+ public:
+  using Forward = std::function<at::Tensor(const at::Tensor& x)>;
+
+  // Whether run() keeps no activations in training and computes them again in the backward pass.
+  void set_recomputes(bool recomputes) { recomputes_ = recomputes; }
+
+ protected:
+  // Returns forward(x), which uses no other tensors that need gradients than `x` and the parameters
+  // of this block. May call it again in the backward pass, with the same random numbers and autocast
+  // settings, and the same result; buffers then change only once. `forward` must be copyable and
+  // valid until then.
+  at::Tensor run(const at::Tensor& x, const Forward& forward);
+
+ private:
+  bool recomputes_ = false;
+};
+
 class Model : public torch::nn::Module {
  public:
   // Respects the train()/eval() mode. Throws Config when the batch does not match the model.

@@ -115,15 +115,19 @@ struct Perceptron final : torch::nn::Module {
   std::shared_ptr<Projection> c_fc, c_proj;
 };
 
-struct Block final : torch::nn::Module {
-  explicit Block(const GptConfig& config)
+struct Layer final : lockstep::Block {
+  explicit Layer(const GptConfig& config)
       : dropout(config.dropout),
         ln_1(register_module("ln_1", std::make_shared<Norm>(config.width))),
         attn(register_module("attn", std::make_shared<Attention>(config))),
         ln_2(register_module("ln_2", std::make_shared<Norm>(config.width))),
         mlp(register_module("mlp", std::make_shared<Perceptron>(config.width))) {}
 
-  at::Tensor forward(const at::Tensor& x_NC, int64_t num_samples) const {
+  at::Tensor forward(const at::Tensor& x_NC, int64_t num_samples) {
+    return run(x_NC, [this, num_samples](const at::Tensor& x) { return layer(x, num_samples); });
+  }
+
+  at::Tensor layer(const at::Tensor& x_NC, int64_t num_samples) const {
     const auto kept = [&](const at::Tensor& x) {
       return dropout > 0 ? at::dropout(x, dropout, is_training()) : x;
     };
@@ -145,7 +149,7 @@ struct Transformer final : torch::nn::Module {
         wpe(register_module("wpe", std::make_shared<Table>(config.context, config.width))),
         h(register_module("h", std::make_shared<torch::nn::Module>())) {
     for (int64_t i = 0; i < config.layers; ++i)
-      blocks.push_back(h->register_module(std::to_string(i), std::make_shared<Block>(config)));
+      blocks.push_back(h->register_module(std::to_string(i), std::make_shared<Layer>(config)));
     ln_f = register_module("ln_f", std::make_shared<Norm>(config.width));
   }
 
@@ -161,7 +165,7 @@ struct Transformer final : torch::nn::Module {
   double dropout;
   std::shared_ptr<Table> wte, wpe;
   std::shared_ptr<torch::nn::Module> h;
-  std::vector<std::shared_ptr<Block>> blocks;
+  std::vector<std::shared_ptr<Layer>> blocks;
   std::shared_ptr<Norm> ln_f;
 };
 

@@ -71,7 +71,7 @@ torch::nn::Conv2d convolution(int64_t in, int64_t out, int64_t kernel, int64_t s
 }
 
 // Two 3x3 convolutions, or 1x1, 3x3 and 1x1 convolutions, with a shortcut connection.
-struct ResidualBlock final : torch::nn::Module {
+struct ResidualBlock final : Block {
   ResidualBlock(int64_t in, int64_t width, int64_t stride, bool is_bottleneck) {
     const auto out = is_bottleneck ? kBottleneckExpansion * width : width;
     torch::nn::Sequential way_round{nullptr};
@@ -90,6 +90,13 @@ struct ResidualBlock final : torch::nn::Module {
   }
 
   at::Tensor forward(const at::Tensor& x) {
+    return run(x, [this](const at::Tensor& input) { return layers(input); });
+  }
+
+  torch::nn::BatchNorm2d& last_norm() { return norms_.back(); }
+
+ private:
+  at::Tensor layers(const at::Tensor& x) {
     auto y = x;
     for (size_t i = 0; i + 1 < convs_.size(); ++i)
       y = norms_[i]->forward(convs_[i]->forward(y)).relu_();
@@ -98,9 +105,6 @@ struct ResidualBlock final : torch::nn::Module {
     return y.relu_();
   }
 
-  torch::nn::BatchNorm2d& last_norm() { return norms_.back(); }
-
- private:
   void add(int64_t in, int64_t out, int64_t kernel, int64_t stride) {
     const auto number = convs_.size() + 1;
     convs_.push_back(

@@ -126,7 +126,7 @@ struct TwoLayers final : torch::nn::Module {
   std::shared_ptr<Linear> first, second;
 };
 
-struct EncoderBlock final : torch::nn::Module {
+struct EncoderBlock final : Block {
   explicit EncoderBlock(const VitConfig& config)
       : dropout(config.dropout),
         ln_1(register_module("ln_1", norm_of(config.width))),
@@ -135,6 +135,10 @@ struct EncoderBlock final : torch::nn::Module {
         mlp(register_module("mlp", std::make_shared<TwoLayers>(config))) {}
 
   at::Tensor forward(const at::Tensor& x_BTE) {
+    return run(x_BTE, [this](const at::Tensor& x) { return layer(x); });
+  }
+
+  at::Tensor layer(const at::Tensor& x_BTE) {
     const auto seen_BTE =
         at::dropout(self_attention->forward(ln_1->forward(x_BTE)), dropout, is_training()) + x_BTE;
     return seen_BTE + mlp->forward(ln_2->forward(seen_BTE));

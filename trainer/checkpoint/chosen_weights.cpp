@@ -34,13 +34,13 @@ bool is_chosen(const std::string& weight, const std::vector<std::string>& names)
 }
 
 void verify_chosen(const std::string& key, const std::vector<std::string>& names,
-                   const std::vector<std::string>& weights) {
+                   const std::vector<std::string>& weights, const std::string& kind) {
   for (const auto& name : names) {
     if (std::any_of(weights.begin(), weights.end(),
                     [&](const std::string& weight) { return matches(name, weight); }))
       continue;
     const auto near = nearest_name(name, choices(weights));
-    throw config_error(fmt::format("{}: no weight or module is named '{}'{}", key,
+    throw config_error(fmt::format("{}: no {} is named '{}'{}", key, kind,
                                    printable(name, 200),
                                    near ? fmt::format("; did you mean '{}'?", *near)
                                         : fmt::format("; a valid name is '{}'", weights.at(0))));

@@ -8,7 +8,9 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdint>
 #include <cstring>
+#include <memory>
 
 #include "core/system/crc32c.h"
 #include "core/system/durable_file.h"
@@ -47,7 +49,7 @@ std::vector<formats::TensorEntry> lay_out(const NamedTensors& tensors) {
   return entries;
 }
 
-// A read-only mapping of a whole file.
+// A private mapping of a whole file: writing to it changes this process's copy only.
 class MappedFile {
  public:
   explicit MappedFile(const std::filesystem::path& path)
@@ -57,7 +59,7 @@ class MappedFile {
       throw errno_error(fmt::format("cannot read {}", path.string()));
     size_ = static_cast<size_t>(status.st_size);
     if (size_ == 0) return;
-    data_ = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file_.get(), 0);
+    data_ = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE, file_.get(), 0);
     if (data_ == MAP_FAILED) throw errno_error(fmt::format("cannot map {}", path.string()));
   }
   ~MappedFile() {
@@ -66,13 +68,26 @@ class MappedFile {
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
 
-  std::span<const uint8_t> bytes() const { return {static_cast<const uint8_t*>(data_), size_}; }
+  uint8_t* data() const { return static_cast<uint8_t*>(data_); }
+  std::span<const uint8_t> bytes() const { return {data(), size_}; }
 
  private:
   FileDescriptor file_;
   void* data_ = nullptr;
   size_t size_ = 0;
 };
+
+// The tensor of `entry`, in the mapping itself unless the file does not align it.
+at::Tensor tensor_in(const std::shared_ptr<const MappedFile>& file,
+                     const formats::TensorEntry& entry) {
+  const auto type = scalar_type(entry.dtype);
+  auto* const data = file->data() + entry.begin;
+  if (entry.end > entry.begin && reinterpret_cast<uintptr_t>(data) % c10::elementSize(type) == 0)
+    return at::from_blob(data, entry.shape, [file](void*) {}, type);
+  auto tensor = at::empty(entry.shape, type);
+  if (tensor.nbytes() > 0) std::memcpy(tensor.mutable_data_ptr(), data, tensor.nbytes());
+  return tensor;
+}
 
 void verify_checksum(const formats::TensorEntry& entry, std::span<const uint8_t> file,
                      const std::map<std::string, uint32_t>& checksums,
@@ -114,18 +129,15 @@ std::map<std::string, uint32_t> write_safetensors(const std::filesystem::path& p
 
 NamedTensors read_safetensors(const std::filesystem::path& path,
                               const std::optional<std::map<std::string, uint32_t>>& checksums) {
-  const MappedFile file(path);
-  const auto entries = formats::parse_safetensors(file.bytes(), path.string());
+  const auto file = std::make_shared<const MappedFile>(path);
+  const auto entries = formats::parse_safetensors(file->bytes(), path.string());
   if (checksums && entries.size() != checksums->size())
     throw environment_error(fmt::format("{}: has {} tensors, expected {}", path.string(),
                                         entries.size(), checksums->size()));
   NamedTensors tensors;
   for (const auto& entry : entries) {
-    if (checksums) verify_checksum(entry, file.bytes(), *checksums, path);
-    auto tensor = at::empty(entry.shape, scalar_type(entry.dtype));
-    if (tensor.nbytes() > 0)
-      std::memcpy(tensor.data_ptr(), file.bytes().data() + entry.begin, tensor.nbytes());
-    tensors.emplace_back(entry.name, std::move(tensor));
+    if (checksums) verify_checksum(entry, file->bytes(), *checksums, path);
+    tensors.emplace_back(entry.name, tensor_in(file, entry));
   }
   return tensors;
 }

@@ -19,7 +19,8 @@ const char* dtype_name(at::ScalarType type);
 std::map<std::string, uint32_t> write_safetensors(const std::filesystem::path& path,
                                                   const NamedTensors& tensors);
 
-// Reads all tensors into CPU memory, in the order of their data. `checksums`: if given, each tensor
+// Reads all tensors, in the order of their data. They are in a private mapping of the file, which
+// takes memory only for pages that are written. `checksums`: if given, each tensor
 // must match its checksum, and none may be missing. Throws Environment, naming file and tensor.
 NamedTensors read_safetensors(
     const std::filesystem::path& path,

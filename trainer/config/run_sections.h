@@ -17,6 +17,7 @@
 #include "lockstep/world.h"
 #include "trainer/config/non_finite.h"
 #include "trainer/config/precision.h"
+#include "trainer/config/recompute.h"
 #include "trainer/state/early_stop.h"
 #include "trainer/state/weight_average.h"
 
@@ -41,6 +42,7 @@ struct TrainSection {
   std::optional<double> clip_grad_norm;
   NonFinitePolicy non_finite = NonFinitePolicy::Stop;
   bool cuda_graph = false;
+  Recompute recompute;
   Period eval_every{1, Period::Unit::Epochs};
   Period log_every{10, Period::Unit::Steps};
   EarlyStopConfig early_stop;
@@ -95,6 +97,10 @@ void fields(V& v, TrainSection& c) {
   v("cuda_graph", c.cuda_graph,
     "capture the forward and backward pass as a CUDA graph, once per batch shape, and replay it: "
     "same results, faster where kernels are small");
+  v("recompute", c.recompute,
+    "blocks that keep no activations and compute them again in the backward pass: less memory, about "
+    "a third more computation, same bits; blocks: all of them, or a list of names, e.g. "
+    "[transformer.h.0]");
   v("eval_every", c.eval_every, "how often to evaluate; always also at the end",
     needs("data.eval", "data.split.eval"));
   v("log_every", c.log_every, "how often to record training metrics");

@@ -73,6 +73,11 @@ void verify_graph(bool cuda_graph, const std::string& device) {
         device));
 }
 
+void verify_recompute(const TrainSection& train) {
+  if (train.cuda_graph && train.recompute.is_on())
+    throw config_error("train.recompute cannot be combined with train.cuda_graph; remove one");
+}
+
 void freeze(Model& model, const std::vector<std::string>& names) {
   if (names.empty()) return;
   if (model.has_backward())
@@ -102,8 +107,10 @@ void build_model_to_train(PreparedRun& run) {
   at::manual_seed(static_cast<uint64_t>(config.run.seed));
   make_model(run);
   freeze(*run.model, config.train.freeze);
+  set_recompute(*run.model, config.train.recompute);
   auto use = use_of_model(run);
   verify_graph(config.train.cuda_graph, use.device);
+  verify_recompute(config.train);
   describe_batches(use, run);
   use.may_skip_samples = config.data.loader.max_bad_samples > 0;
   use.first_samples =

@@ -1,11 +1,11 @@
-"""How long training stands still for a checkpoint of 512 MiB, and how long until it is on the disk, in turn with Python.
+"""Measures the stall of training for a 512 MiB checkpoint, and the time until it is on disk, alternating with Python.
 
     .venv/bin/python bench/checkpoint.py [--rounds 3] [--width 6300] [--directory .] [--out bench/results/checkpoint.json]
 
-An MLP with AdamW: parameters and two averages of each. Checkpoints go below --directory, so that is the disk that is
-measured. The peers: torch.save (which leaves its bytes to the kernel, so a crash may lose them), torch.save and fsync,
-and torch.distributed.checkpoint.async_save. Lockstep's are synced, checksummed and renamed in every row.
-Goal: a stall of at most a sixth of torch.save's. Needs: cmake --build build --target lockstep_bench_checkpoint
+An MLP with AdamW: parameters and two averages of each. Checkpoints are written below --directory, whose disk is measured.
+Peers: torch.save (which leaves the data in the page cache, so a crash may lose it), torch.save followed by fsync, and
+torch.distributed.checkpoint.async_save. Lockstep's checkpoints are synced, checksummed and renamed in every row.
+Goal: a stall of at most one sixth of torch.save's. Needs: cmake --build build --target lockstep_bench_checkpoint
 """
 
 import argparse
@@ -20,7 +20,7 @@ DRIVER = BIN / "lockstep_bench_checkpoint"
 TWO_RANKS = [BIN / "lockstep", "launch", "-n", 2, "--program", DRIVER, "--"]
 PEER = pathlib.Path(__file__).with_name("checkpoint_peer.py")
 PYTHON = SOURCE / ".venv" / "bin" / "python"
-SAVES = 3  # of each process; the first one of a peer allocates, so it counts in its minimum and maximum only
+SAVES = 3  # per process; a peer's first save allocates memory, so it affects only the minimum and maximum
 SETTINGS = {
     "lockstep": [DRIVER, "background"],
     "torch.save": [PYTHON, PEER, "save"],
@@ -37,7 +37,7 @@ def measure(words, directory, options):
     with tempfile.TemporaryDirectory(dir=directory) as scratch:
         command = [*program, scratch, options.width, options.steps, SAVES, how]
         text = output_of(command, scratch, 600, OMP_NUM_THREADS="1")
-        return json.loads(text[text.index("{"):])  # the launcher says first which rank it is
+        return json.loads(text[text.index("{"):])  # skips the rank label printed by the launcher
 
 
 def rows_of(name, results):
@@ -48,14 +48,14 @@ def rows_of(name, results):
     yield row(f"{name}: until written", "ms", median("written_ms"), 1)
     yield row(f"{name}: step", "ms", median("idle_step_ms"), 1)
     if writing := median("writing_step_ms"):
-        yield row(f"{name}: step beside writing", "ms", writing, 1)
+        yield row(f"{name}: step while writing", "ms", writing, 1)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=10, help="between two checkpoints")
-    parser.add_argument("--width", type=int, default=6300, help="of the hidden layers")
+    parser.add_argument("--steps", type=int, default=10, help="steps between two checkpoints")
+    parser.add_argument("--width", type=int, default=6300, help="width of the hidden layers")
     parser.add_argument("--directory", type=pathlib.Path, default=pathlib.Path.cwd())
     parser.add_argument("--out", type=pathlib.Path)
     options = parser.parse_args()

@@ -1,9 +1,9 @@
-// What bench/checkpoint.py runs: an MLP trained with AdamW on noise, and checkpoints of it.
+// Driver of bench/checkpoint.py: trains an MLP with AdamW on noise and saves checkpoints.
 //   lockstep_bench_checkpoint DIRECTORY WIDTH STEPS ROUNDS background|waiting|shares
-// One checkpoint after every STEPS steps, ROUNDS times. Prints one line of JSON: the state's bytes,
-// how long training stood still for each save, from each save until it was on the disk, and the
-// steps: beside writing, and without. With several ranks (`lockstep launch`) those of rank 0;
-// "shares": in the background, each rank its share.
+// Saves after every STEPS steps, ROUNDS times. Prints one line of JSON: bytes of the state, stall
+// per save, time from each save until it is on disk, and step times while writing and while idle.
+// With several ranks (`lockstep launch`): those of rank 0. shares: in the background, each rank
+// writes its share.
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
@@ -72,7 +72,7 @@ class Training {
     return sum;
   }
 
-  // Whether a rank writes in the background; as the vote of a step would tell.
+  // Whether any rank is writing in the background; replaces the vote of a step.
   bool is_any_rank_writing(const trainer::CheckpointSaver& saving) {
     auto busy = at::full({1}, saving.is_busy() ? 1 : 0, at::kLong);
     if (world.is_distributed()) all_reduce(world, busy, distributed::ReduceOp::Max, "busy");

@@ -1,9 +1,9 @@
-"""What bench/checkpoint.py compares with: the same model and optimizer in Python, and its checkpoints.
+"""Python peer of bench/checkpoint.py: saves checkpoints of the same model and optimizer.
 
     checkpoint_peer.py DIRECTORY WIDTH STEPS ROUNDS save|synced|async
 
-save: torch.save, which leaves the bytes to the kernel. synced: and then fsync, so that they survive a crash.
-async: torch.distributed.checkpoint.async_save of one rank. Prints the same line of JSON as the driver.
+save: torch.save, which leaves the data in the page cache. synced: torch.save followed by fsync.
+async: torch.distributed.checkpoint.async_save with one rank. Prints the same line of JSON as the driver.
 """
 
 import json
@@ -64,20 +64,20 @@ def main():
     for number in range(rounds):
         path = f"{directory}/{number}.pt"
         begin = time.perf_counter()
-        under_way = writer({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, path)
+        pending = writer({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, path)
         result["stall_ms"].append((time.perf_counter() - begin) * 1e3)
         written = result["stall_ms"][-1]
         for _ in range(steps):
-            was_writing = under_way is not None and not under_way.done()
+            was_writing = pending is not None and not pending.done()
             step_ms = step()
             if not was_writing:
                 result["idle_step_ms"].append(step_ms)
             else:
                 written = (time.perf_counter() - begin) * 1e3
-                if not under_way.done():
+                if not pending.done():
                     result["writing_step_ms"].append(step_ms)
-        if under_way is not None and not under_way.done():
-            under_way.result()
+        if pending is not None and not pending.done():
+            pending.result()
             written = (time.perf_counter() - begin) * 1e3
         result["written_ms"].append(written)
         if number:

@@ -1,8 +1,8 @@
-// One rank of the collective rows: times all-reduces in the control group of a World, as users have
-// it. Started by bench/run.py under `lockstep launch`; rank 0 prints one JSON object.
-//   lockstep_bench_collectives BACKEND first   only the first all-reduce, and when it was done
-//   lockstep_bench_collectives BACKEND SCALE   SCALE: how many repetitions, 1 for all
-// All-reduces are of ordinary tensors, then ("placed") of those that shared_empty() gives.
+// One rank of the collective benchmarks: times all-reduces in the control group of a World. Started
+// by bench/run.py under `lockstep launch`; rank 0 prints one JSON object.
+//   lockstep_bench_collectives BACKEND first   only the time until the first all-reduce completes
+//   lockstep_bench_collectives BACKEND SCALE   SCALE: factor on the number of repetitions
+// Measures ordinary tensors, then ("placed") tensors from shared_empty().
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
@@ -23,7 +23,7 @@ namespace {
 using namespace lockstep;
 using Clock = std::chrono::steady_clock;
 
-// `prepare` is not timed.
+// `prepare` is excluded from the time.
 template <class Body, class Prepare>
 double median_us(int rounds, const Body& body, const Prepare& prepare) {
   std::vector<double> times;
@@ -42,9 +42,9 @@ double median_us(int rounds, const Body& body) {
   return median_us(rounds, body, [] {});
 }
 
-// `make`: of a number of elements. Each rank writes its tensor before each all-reduce, as a
-// backward pass does: otherwise what a rank reduced last time is in its caches, and nothing has to
-// travel.
+// `make`: creates a tensor with the given number of elements. Each rank writes its tensor before
+// each all-reduce, as a backward pass does: otherwise the data of the previous all-reduce would
+// still be in its caches.
 template <class Make>
 nlohmann::json all_reduces(World& world, double scale, const Make& make) {
   nlohmann::json rows;

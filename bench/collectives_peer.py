@@ -1,6 +1,6 @@
-"""The peer of the collective rows: torch.distributed over Gloo from Python. Rank 0 prints one JSON object of medians in µs.
+"""Python peer of the collective benchmarks: torch.distributed with Gloo. Rank 0 prints one JSON object of medians in µs.
 
-With --first it only meets, makes one all-reduce and prints when that was.
+--first: only initializes the group, runs one all-reduce and prints the time.
 """
 
 import json

@@ -1,9 +1,9 @@
-"""Compiled steps against C++ eager, Python DDP and DDP under torch.compile, side by side in one run.
+"""Compares compiled steps with C++ eager, Python DDP, and DDP with torch.compile, in one run.
 
     .venv/bin/python bench/compiled.py [--rounds 5] [--out bench/results/compiled.json]
 
-An MLP 64 wide of four hidden layers, 32 samples per rank, and a GPT of 4 layers x 128, 12 samples of 64 tokens per rank; one
-thread per rank. About eight minutes for five rounds. Needs the driver:
+An MLP with four hidden layers of width 64, 32 samples per rank; and a GPT with 4 layers of width 128, 12 samples of 64 tokens per
+rank; one thread per rank. Takes about eight minutes for five rounds. Needs the driver:
 cmake --build build --target lockstep_bench_compiled.
 """
 
@@ -24,7 +24,7 @@ from rows_steps import SIDE, write_images, write_text
 DRIVER = BIN / "lockstep_bench_compiled"
 COMPILE = pathlib.Path(sys.executable).parent / "lockstep-compile"
 HIDDEN = [64] * 4
-GPT = {"vocab_size": 257, "context": 64, "layers": 4, "heads": 4, "width": 128}  # nanoGPT's sizes for a CPU, over bytes
+GPT = {"vocab_size": 257, "context": 64, "layers": 4, "heads": 4, "width": 128}  # nanoGPT's sizes for a CPU, with bytes as tokens
 JOBS = {
     "mlp": {"config": {"hidden": HIDDEN, "inputs": SIDE * SIDE}, "batch": 32, "optimizer": {"name": "sgd", "lr": 0.05}, "steps": 4000,
             "peer": ["--inputs", SIDE * SIDE, "--hidden", ",".join(map(str, HIDDEN))]},
@@ -37,7 +37,7 @@ def data_of(kind, directory):
 
 
 def write_run_file(kind, directory, steps):
-    """For `directory`/KIND.ls2, which is also compiled with its data."""
+    """The run file for `directory`/KIND.ls2, whose data is also used to compile it."""
     job, path = JOBS[kind], data_of(kind, directory)
     data = {"name": "idx", "path": path, "split": "train"} if kind == "mlp" else {"name": "tokens", "path": path, "length": GPT["context"]}
     file = directory / f"{kind}.yaml"
@@ -53,7 +53,7 @@ def write_run_file(kind, directory, steps):
 
 
 def compile_package(kind, directory):
-    """Seconds that it took."""
+    """Returns the seconds it took."""
     arguments = [f"{name}={json.dumps(value)}" for name, value in JOBS[kind]["config"].items()]
     begin = time.monotonic()
     output_of([COMPILE, f"lockstep.models:{kind}", *arguments, "--loss", "cross_entropy", "--batch", write_run_file(kind, directory, 1),
@@ -62,7 +62,7 @@ def compile_package(kind, directory):
 
 
 def compared(name, unit, ours, other, peer, goal):
-    """`goal`: how many times faster than the peer."""
+    """`goal`: required speedup over the peer."""
     middle, against = statistics.median(ours), statistics.median(other)
     return {"row": name, "unit": unit, "compiled": round(middle, 4), "peer": peer, "peer's": round(against, 4),
             "ratio": round(against / middle, 2), "goal": goal, "rounds": {"compiled": ours, "peer": other}}
@@ -75,7 +75,7 @@ def alone(rounds, directory):
 
 
 def trainer(kind, ranks, steps, directory):
-    """Seconds of the command, and per step of each eighth of the run."""
+    """Seconds of the command, and seconds per step for each eighth of the run."""
     file = write_run_file(kind, directory, steps)
     begin = time.monotonic()
     output_of([BIN / "lockstep", "launch", "-n", str(ranks), file], directory, 600, OMP_NUM_THREADS="1")
@@ -86,7 +86,7 @@ def trainer(kind, ranks, steps, directory):
 
 
 def peer(kind, ranks, directory, *options, cache=None):
-    """`cache`: torch.compile's from an earlier round; None: it begins cold."""
+    """`cache`: torch.compile's cache from an earlier round; None: a cold start."""
     job = JOBS[kind]
     command = [*([sys.executable] if ranks == 1 else TORCHRUN), SOURCE / "bench" / "step_peer.py", "--data", data_of(kind, directory),
                *job["peer"], "--optimizer", job["optimizer"]["name"], "--lr", job["optimizer"]["lr"], "--batch-size", job["batch"],

@@ -1,8 +1,8 @@
-// What bench/compiled.py runs: forward and backward of an MLP in C++ and of the same MLP compiled,
-// in turn, one thread.
+// Driver of bench/compiled.py: alternates forward and backward passes of an eager MLP in C++ and of
+// the same MLP compiled, with one thread.
 //   lockstep_bench_compiled PACKAGE MODEL ROUNDS REPETITIONS
-// MODEL: the eager model as a run file says it, e.g. '{name: mlp, inputs: 64, hidden: [64]}'.
-// Prints one line of JSON: microseconds of a pass, one number per round.
+// MODEL: the eager model as in a run file, e.g. '{name: mlp, inputs: 64, hidden: [64]}'.
+// Prints one line of JSON: microseconds per pass, one number per round.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 

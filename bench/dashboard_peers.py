@@ -1,4 +1,4 @@
-"""TensorBoard and MLflow with the points that bench/dashboard.py has: how long until they show the same curve."""
+"""Peers of bench/dashboard.py: the time until TensorBoard and MLflow show the same curve."""
 
 import http.client
 import json
@@ -36,7 +36,7 @@ def free_port():
 
 
 def megabytes(process):
-    """Of the process and its children, at most so far."""
+    """Peak memory of the process and its children so far."""
     total = 0
     for status in pathlib.Path("/proc").glob("[0-9]*/status"):
         try:
@@ -57,8 +57,8 @@ def tensorboard(points, place, rounds):
         for step in range(points):
             writer.add_scalar(TAG, 1 / (step + 1), step)
     port, begin = free_port(), time.perf_counter()
-    # Its default: 1,000 points that it chose by chance. To keep a million of them (--samples_per_plugin scalars=0) it
-    # needed more than a quarter of an hour here.
+    # Its default: 1,000 randomly sampled points. To keep a million of them (--samples_per_plugin scalars=0) it
+    # needed more than 15 minutes on this machine.
     process = subprocess.Popen([pathlib.Path(sys.executable).parent / "tensorboard", "--logdir", directory, "--port", str(port)],
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=measuring.environment(place))
     try:
@@ -69,9 +69,9 @@ def tensorboard(points, place, rounds):
         measuring.wait_until("the end of the curve in TensorBoard", curve, 600)
         first = time.perf_counter() - begin
         again = [1000 * ask(port, "/data/plugin/scalars/scalars", run="bench", tag=TAG)[0] for _ in range(rounds)]
-        return [measuring.row("TensorBoard, 1,000 points chosen by chance: start to the end of the curve", "ms", [1000 * first]),
+        return [measuring.row("TensorBoard, 1,000 sampled points: start to the end of the curve", "ms", [1000 * first]),
                 measuring.row("TensorBoard: the curve again (a zoom shows no other points)", "ms", again),
-                measuring.row("TensorBoard: largest memory", "MB", [megabytes(process)], 1)]
+                measuring.row("TensorBoard: peak memory", "MB", [megabytes(process)], 1)]
     finally:
         process.terminate()
         process.wait(60)
@@ -104,7 +104,7 @@ def mlflow(points, place, rounds):
                  for i in range(rounds)]
         return [measuring.row("MLflow, 320 points chosen: start to the curve", "ms", [1000 * first]),
                 measuring.row("MLflow: zoom into a tenth", "ms", zooms),
-                measuring.row("MLflow: largest memory", "MB", [megabytes(process)], 1)]
+                measuring.row("MLflow: peak memory", "MB", [megabytes(process)], 1)]
     finally:
         os.killpg(process.pid, 15)
         process.wait(60)

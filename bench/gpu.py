@@ -1,11 +1,11 @@
-"""One GPU: training steps of Lockstep, eager and compiled, with and without CUDA graphs, against PyTorch eager, fused and torch.compile, in one run.
+"""Compares training steps on one GPU: Lockstep (eager, compiled, CUDA graphs) and PyTorch (eager, fused, torch.compile), in one run.
 
     bench/gpu.sh [--rounds 5] [--only gpt2 mlp ...]
-    .venv/bin/python bench/gpu.py --device cpu --quick         # the harness itself, with small models, anywhere
+    .venv/bin/python bench/gpu.py --device cpu --quick         # tests the harness with small models, without a GPU
 
-gpt2: GPT-2 124M under autocast to bfloat16, 32 samples of 1,024 tokens. mlp: three layers of 256, 64 samples, where launching
-kernels is what takes the time. Python's batches come from tensors on the GPU; Lockstep's come through its loader. "first step"
-is how long the command takes, less the steps after the first.
+gpt2: GPT-2 124M with autocast to bfloat16, 32 samples of 1,024 tokens. mlp: three layers of width 256, 64 samples: bound by
+kernel launches. Python's batches are tensors on the GPU; Lockstep uses its loader. "first step" is the time of the command
+without the steps after the first.
 """
 
 import argparse
@@ -28,12 +28,12 @@ SMALL_GPT = {"vocab_size": 257, "context": 32, "layers": 2, "heads": 2, "width":
 MLP = {"hidden": [256] * 3, "inputs": SIDE * SIDE}
 PEERS = {"eager": [], "fused": ["--tuned"], "torch.compile": ["--tuned", "--compile"]}
 MODES = {"gpt2": "max-autotune", "mlp": "reduce-overhead"}
-# How many times faster than which peer.
+# Required speedup over each peer.
 GOALS = {"gpt2": {"eager": 1.05, "torch.compile": 1}, "mlp": {"eager": 5, "torch.compile, reduce-overhead": 1.2}}
 
 
 def jobs(quick):
-    """By name; tolerance: of the mean loss of the last steps."""
+    """Jobs by name. tolerance: of the mean loss of the last steps."""
     return {
         "gpt2": {"kind": "gpt", "model": SMALL_GPT if quick else GPT2, "batch": 4 if quick else 32, "lr": 6e-4,
                  "steps": 16 if quick else 64, "precision": "bf16", "unit": "tokens/s", "per_sample": (SMALL_GPT if quick else GPT2)["context"],
@@ -75,7 +75,7 @@ def compile_package(name, job, settings):
 
 
 def later_steps(job, seconds):
-    """How long all steps but the first took, by the means of each eighth of the run; the first eighth warms up."""
+    """Estimated seconds of all steps but the first, from the mean of each eighth of the run; the first eighth is warm-up."""
     return (sum(seconds[1:]) + seconds[1]) * (job["steps"] // 8) - seconds[1]
 
 
@@ -102,7 +102,7 @@ def peer(job, settings, *options):
 
 
 def rows(name, job, settings):
-    """Each of ours against each of Python's; the first step too."""
+    """Compares each variant of Lockstep with each of Python, including the first step."""
     package = compile_package(name, job, settings)
     mode = MODES[name]
     ours = {"lockstep": {}, "lockstep compiled": {"package": package}}
@@ -120,7 +120,7 @@ def rows(name, job, settings):
             first[side].append(result["first_step"])
             loss[side].append(result["loss"])
     wrong = {side: values for side, values in loss.items() if abs(values[-1] - loss["eager"][-1]) > job["tolerance"]}
-    assert not wrong, f"{name}: the loss of {wrong} is not that of eager, {loss['eager']}"
+    assert not wrong, f"{name}: the loss of {wrong} differs from eager, {loss['eager']}"
     for way in ours:
         for other in list(sides)[len(ours):]:
             yield compared(f"{name}: {way} against {other}", job["unit"], speed[way], speed[other],
@@ -144,7 +144,7 @@ def gpu_name(device):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", nargs="+", choices=jobs(True), help="only these")
+    parser.add_argument("--only", nargs="+", choices=jobs(True), help="run only these jobs")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda")
     parser.add_argument("--quick", action="store_true", help="small models, few steps: no measurement")
     parser.add_argument("--out", type=pathlib.Path, help="also write the result as JSON")

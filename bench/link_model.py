@@ -1,13 +1,13 @@
-"""What an all-reduce costs on paper: calibrated with two ranks of this machine, checked with four, spelled out up to 100,000 ranks.
+"""Models the cost of an all-reduce: calibrated with two ranks of this machine, validated with four, extrapolated to 100,000 ranks.
 
     .venv/bin/python bench/link_model.py [--network-us 5] [--network-gb-s 12.5] [--mb 500] [--per-host 8]
 
-Within a host: t = a + bytes * passes(W) / B, with a and B fitted to two ranks (4 B and 25 MiB), and all of it longer by
-ranks / cores where ranks share cores. passes(W), of arrays in the shared segment, where gradients are: a rank reads its slice
-of all W arrays and writes it to all W, two passes. Below 256 KiB: copying into the slot, reducing W slots (a slice of them
-from 4 ranks on) and copying the slices back. Between hosts, which cannot be measured here: ring 2(n-1)a + 2(n-1)/n * S/B and tree
-2 log2(n) a + 2S/B, between one leader per host; the network's latency and bandwidth are assumptions, given by the caller.
-Predictions for more ranks than were measured are modelled, not measured.
+Within a host: t = a + bytes * passes(W) / B, with a and B fitted to two ranks (4 B and 25 MiB), multiplied by ranks / cores
+if ranks share cores. passes(W) for arrays in the shared segment, where gradients are stored: a rank reads its slice of all W
+arrays and writes it to all W: two passes. Below 256 KiB: copy into the slot, reduce W slots (a slice of them
+from 4 ranks on) and copy the slices back. Between hosts, which cannot be measured here: ring 2(n-1)a + 2(n-1)/n * S/B and tree
+2 log2(n) a + 2S/B, between one leader per host; latency and bandwidth of the network are arguments.
+Predictions for more ranks than were measured are modeled, not measured.
 """
 
 import argparse
@@ -30,12 +30,12 @@ def measure(ranks, scale):
 
 
 def medians(rounds):
-    """Of several measure()s."""
+    """Medians over several results of measure()."""
     return {size: statistics.median(rows[size] for rows in rounds) for size in rounds[0]}
 
 
 def passes(ranks, size):
-    """How often a rank goes through its bytes, reads and writes counted alike."""
+    """Number of passes of a rank over its bytes; reads and writes count equally."""
     if size >= 256 << 10:
         return 2
     copy_in = 2
@@ -59,7 +59,7 @@ def between_hosts(hosts, size, network):
     return {"ring": ring, "tree": tree} if hosts > 1 else {"ring": 0.0, "tree": 0.0}
 
 
-def spelled_out(host, ranks, size, per_host, network=(5, 1e-3 / 12.5)):
+def predict_all_reduce(host, ranks, size, per_host, network=(5, 1e-3 / 12.5)):
     """In ms: (a ring over all ranks, as Gloo's; shared memory within hosts and the better of ring and tree between leaders)."""
     hosts = max(1, ranks // per_host)
     flat = between_hosts(ranks, size, network)["ring"] if hosts > 1 else host.all_reduce(ranks, size, per_host)
@@ -88,7 +88,7 @@ def main():
     check(host, 2, two)
     check(host, 4, measure(4, arguments.scale))
     size, network = arguments.mb * 1e6, (arguments.network_us, 1e-3 / arguments.network_gb_s)
-    print(f"modelled: {arguments.mb:g} MB, {arguments.per_host} ranks per host, network {arguments.network_us:g} us and "
+    print(f"modeled: {arguments.mb:g} MB, {arguments.per_host} ranks per host, network {arguments.network_us:g} us and "
           f"{arguments.network_gb_s:g} GB/s")
     local = host.all_reduce(arguments.per_host, size, arguments.per_host)
     for ranks in (8, 64, 256, 1024, 16384, 100_000):

@@ -1,14 +1,14 @@
-"""How fast batches come, Lockstep's loader against torch's DataLoader, from the same files, in turn.
+"""Compares the throughput of Lockstep's loader and torch's DataLoader on the same files, in alternating rounds.
 
     .venv/bin/python bench/loader.py [--rounds 3] [--seconds 4] [--only memory|jpeg|tokens|parquet] [--out bench/results/loader.json]
 
-memory: the 60,000 training images of MNIST as 784 floats each, shuffled, 64 at a time. They are stored as bytes, "floats" as floats.
-jpeg:   300 JPEG files of 500 x 375 pixels, cropped by chance to 224 x 224, mirrored, normalised, 32 at a time.
-tokens: windows of 1,024 of 50 million uint16 tokens, shuffled, 8 at a time.
-parquet: 400,000 rows of 12 columns in 20 row groups, shuffled group by group, 256 at a time. The peer reads "row groups" likewise, or
-         has all in memory.
-The peer's "gathered" settings are datasets that give whole batches, chosen by a tensor of indices: the best that a DataLoader can do.
-`limit` is what the machine gives below a loader: memcpy of batches of that size, libjpeg-turbo alone on as many threads.
+memory: the 60,000 training images of MNIST as 784 floats each, shuffled, batches of 64, stored as bytes; "floats": stored as floats.
+jpeg:   300 JPEG files of 500 x 375 pixels, randomly cropped to 224 x 224, mirrored, normalized, batches of 32.
+tokens: windows of 1,024 tokens from 50 million uint16 tokens, shuffled, batches of 8.
+parquet: 400,000 rows of 12 columns in 20 row groups, shuffled by group, batches of 256. The peer either does the same ("row groups")
+         or keeps all rows in memory.
+The peer's "gathered" settings are datasets that return whole batches for a tensor of indices: the fastest use of DataLoader.
+`limit` is the machine's limit for any loader: memcpy of batches of that size, or libjpeg-turbo alone on as many threads.
 Needs: cmake --build build --target lockstep_bench_loader
 """
 
@@ -30,7 +30,7 @@ CROP = [{"name": "random_resized_crop", "size": [224]}, {"name": "random_horizon
 
 
 def make_images(directory, count):
-    """Photos, as far as a decoder can tell: smooth areas, edges and some noise."""
+    """Synthetic photos for decoding: smooth areas, edges and noise."""
     import numpy as np
     from PIL import Image
 
@@ -120,7 +120,7 @@ def parquet_settings(scratch, seconds, place):
 
 
 def measure(settings, limit, rounds):
-    """Alternating rounds, so that a busy machine is busy for all."""
+    """Alternates rounds, so that other load affects all variants."""
     rates, peaks, limits = {}, {}, []
     for _ in range(rounds):
         for name, run in settings:
@@ -133,7 +133,7 @@ def measure(settings, limit, rounds):
 
 
 def compare(rows):
-    """Each way of ours, with its best number of workers, against each setting of the peer."""
+    """Compares each variant of Lockstep, with its best number of workers, with each setting of the peer."""
     median = {line["row"]: line["median"] for line in rows}
     theirs = {name: value for name, value in median.items() if name.startswith("torch")}
     ways = {}
@@ -148,7 +148,7 @@ def compare(rows):
 
 
 def copies(scratch, bytes_per_sample, batch):
-    """Samples per second that memcpy would give."""
+    """Samples per second of memcpy."""
     return lambda: driver(scratch, "copy", bytes_per_sample * batch, 1)["mb_per_s"] * 1e6 / bytes_per_sample
 
 

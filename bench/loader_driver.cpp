@@ -1,8 +1,7 @@
-// What bench/loader.py runs: the loader alone, and the limits of the machine below it.
+// Driver of bench/loader.py: measures the loader, and the limits of the machine.
 //   lockstep_bench_loader load YAML BATCH WORKERS SECONDS   shuffled epochs of the dataset in YAML
-//   lockstep_bench_loader decode THREADS SECONDS FILE...    JPEG files in memory to pixels
-//   lockstep_bench_loader copy BYTES SECONDS                memcpy of so many bytes, again and
-//   again
+//   lockstep_bench_loader decode THREADS SECONDS FILE...    decodes JPEG files that are in memory
+//   lockstep_bench_loader copy BYTES SECONDS                repeated memcpy of BYTES bytes
 // Each prints one line of JSON.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -31,7 +30,7 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// The largest resident set so far.
+// Peak resident set size.
 double peak_megabytes() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);)
@@ -43,7 +42,7 @@ struct Amount {
   int64_t samples = 0, bytes = 0;
 };
 
-// One epoch, or what fits into the time.
+// One epoch, or less if the time is up.
 Amount run_epoch(const Dataset& dataset, data::LoaderOptions options, Clock::time_point end) {
   data::DistributedSampler sampler(
       dataset.size(), {},
@@ -82,7 +81,7 @@ Json load(const std::vector<std::string>& words) {
   const auto elapsed = seconds_since(begin);
   return {{"samples_per_s", static_cast<double>(total.samples) / elapsed},
           {"mb_per_s", static_cast<double>(total.bytes) / 1e6 / elapsed},
-          // Of all threads: what a sample costs, however busy the machine is otherwise.
+          // Processor time of all threads: independent of other load.
           {"cpu_us_per_sample", static_cast<double>(std::clock() - busy_before) * 1e6 /
                                     CLOCKS_PER_SEC / static_cast<double>(total.samples)},
           {"peak_mb", peak_megabytes()}};
@@ -116,7 +115,7 @@ Json copy(const std::vector<std::string>& words) {
   const auto begin = Clock::now();
   for (; seconds_since(begin) < seconds; ++rounds) {
     std::memcpy(to.data(), from.data(), bytes);
-    from[0] = to[bytes / 2];  // so that no copy can be left out
+    from[0] = to[bytes / 2];  // so that the compiler cannot remove the copy
   }
   return {{"mb_per_s",
            static_cast<double>(rounds) * static_cast<double>(bytes) / 1e6 / seconds_since(begin)}};
@@ -125,7 +124,7 @@ Json copy(const std::vector<std::string>& words) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  disable_malloc_trim();  // as the trainer
+  disable_malloc_trim();  // as in the trainer
   at::set_num_threads(1);
   try {
     const std::vector<std::string> words(argv + std::min(argc, 2), argv + argc);

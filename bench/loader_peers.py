@@ -1,9 +1,9 @@
-"""The Python side of bench/loader.py: one setting of torch's DataLoader for some seconds, in a separate process.
+"""Python peer of bench/loader.py: runs one setting of torch's DataLoader for a few seconds, in a separate process.
 
     python bench/loader_peers.py memory|jpeg|tokens|parquet SETTING SECONDS DATA     prints one line of JSON
 
-SETTING ends with "workers N". "gathered" datasets give whole batches, so that nothing is done per sample in Python; with "threads
-N" torch uses so many for it.
+SETTING ends with "workers N". "gathered" datasets return whole batches, without per-sample work in Python; with "threads
+N", torch uses N threads for it.
 """
 
 import json
@@ -18,7 +18,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, get_worker_info
 
 BATCH = {"memory": 64, "jpeg": 32, "tokens": 8, "parquet": 256}
-LENGTH = 1024  # tokens of a sample
+LENGTH = 1024  # tokens per sample
 
 
 def mnist(directory):
@@ -28,7 +28,7 @@ def mnist(directory):
 
 
 class Shuffled:
-    """A sampler of whole batches as tensors: faster than BatchSampler, whose indices are Python numbers one by one."""
+    """Samples whole batches as tensors: faster than BatchSampler, which yields Python integers."""
 
     def __init__(self, size, batch):
         self.size, self.batch = size, batch
@@ -41,7 +41,7 @@ class Shuffled:
 
 
 class Gathered(Dataset):
-    """Gives whole batches of tensors."""
+    """Returns whole batches of tensors."""
 
     def __init__(self, *tensors):
         self.tensors = tensors
@@ -54,7 +54,7 @@ class Gathered(Dataset):
 
 
 class GatheredBytes(Gathered):
-    """The first tensor is of bytes, which become floats: a quarter of the memory to read."""
+    """Stores the first tensor as bytes and converts it to floats: reads a quarter of the memory."""
 
     def __getitem__(self, indices):
         images, labels = super().__getitem__(indices)
@@ -99,7 +99,7 @@ def jpeg_loader(setting, directory):
 
 
 class Windows(Dataset):
-    """As nanoGPT reads: a window of a memory map, converted."""
+    """Like nanoGPT: converts a window of a memory map."""
 
     def __init__(self, file):
         self.tokens = np.memmap(file, np.uint16, "r")
@@ -113,7 +113,7 @@ class Windows(Dataset):
 
 
 class GatheredWindows(Windows):
-    """All windows of a batch with one gather and one conversion."""
+    """Reads all windows of a batch with one gather and one conversion."""
 
     def __init__(self, file):
         super().__init__(file)
@@ -137,7 +137,7 @@ def tensors_of(table):
 
 
 class RowGroups(IterableDataset):
-    """One row group after the other in a random order, shuffled within, as whole batches: for files larger than memory."""
+    """Reads row groups in random order, shuffles each, and returns whole batches: for files larger than memory."""
 
     def __init__(self, file):
         self.file, self.epoch = file, 0
@@ -156,7 +156,7 @@ class RowGroups(IterableDataset):
 
 
 def parquet_loader(setting, directory):
-    """Row groups as Lockstep reads them, or all of them in memory, read once, which is not counted; then rows as samples."""
+    """Reads row groups as Lockstep does, or keeps all rows in memory; loading them is not timed."""
     import pyarrow.parquet
 
     if setting.startswith("row groups"):
@@ -177,13 +177,13 @@ def threads_of(setting):
 
 
 def processes():
-    """This one and its workers."""
+    """This process and its workers."""
     children = pathlib.Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
     return [os.getpid(), *map(int, children)]
 
 
 def memory_mb():
-    """Of all of them together; what they share counts once."""
+    """Memory of all processes; shared pages count once."""
     total = 0
     for pid in processes():
         for line in pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
@@ -207,10 +207,10 @@ def main():
                 peak, looked = max(peak, memory_mb()), time.monotonic()
             if now > end:
                 elapsed = now - begin
-                # Of this process: without workers, what a sample costs, however busy the machine is otherwise.
+                # Processor time of this process: without workers, independent of other load.
                 cpu_us = (time.process_time() - busy) * 1e6 / samples
                 print(json.dumps({"samples_per_s": samples / elapsed, "cpu_us_per_sample": cpu_us, "peak_mb": peak}), flush=True)
-                os._exit(0)  # the workers end with their pipes
+                os._exit(0)  # workers exit when their pipes close
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-// A training that logs: steps of an MLP in blocks, by turns with and without logging four scalars a
-// step, so that both see the same machine.
+// Measures the cost of logging in training: alternates blocks of MLP steps with and without logging
+// four scalars per step, so that other load affects both.
 //   lockstep_bench_logging RUN_DIR NUM_SCALARS
-// Prints one JSON object: µs per step of each kind of block (medians), the median over pairs of
-// neighbouring blocks of what logging adds in %, µs per scalar in the calls, and how many were
-// dropped. The reader of the event log checks that it is complete.
+// Prints one JSON object: µs per step of each kind of block (medians), the median overhead in %
+// over pairs of adjacent blocks, µs per scalar in the calls, and the number of dropped scalars.
+// The caller verifies that the event log is complete.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
@@ -98,7 +98,7 @@ class Logging {
   std::ofstream console_{"/dev/null"};
   Tracker tracker_;
   std::vector<std::string> names_;
-  std::vector<Metric> metrics_;  // views of the names
+  std::vector<Metric> metrics_;  // refer to the names
   double spent_us_ = 0;
 };
 

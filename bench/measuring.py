@@ -1,4 +1,4 @@
-"""What the measurements of tracking share: rows of results, the facts of the machine, processes without traces."""
+"""Utilities of the benchmarks: rows of results, machine information, isolated child processes."""
 
 import concurrent.futures
 import json
@@ -14,7 +14,7 @@ BIN = pathlib.Path(os.environ.get("LOCKSTEP_BIN", SOURCE / "build" / "bin"))
 
 
 def copy_speed(size, threads):
-    """Bytes read and written per second where so many threads copy arrays of `size` bytes at a time: the best of several."""
+    """Bytes read and written per second when `threads` threads copy arrays of `size` bytes; the best of several runs."""
     import numpy
     pairs = [(numpy.ones(size, numpy.uint8), numpy.zeros(size, numpy.uint8)) for _ in range(threads)]
     times = []
@@ -27,7 +27,7 @@ def copy_speed(size, threads):
 
 
 def row(name, unit, values, digits=3, **more):
-    """`values`: one per round."""
+    """`values`: one value per round."""
     return {"row": name, "unit": unit, "median": round(statistics.median(values), digits),
             "min": round(min(values), digits), "max": round(max(values), digits), **more,
             "rounds": [round(value, digits) for value in values]}
@@ -47,7 +47,7 @@ def show(value):
 
 
 def environment(directory, **more):
-    """Environment of a child: its files are below `directory`, and it does not use the network."""
+    """Environment of a child process that keeps its files below `directory` and does not use the network."""
     kept = {name: value for name, value in os.environ.items()
             if not name.startswith(("WANDB_", "MLFLOW_", "LOCKSTEP_", "OMP_")) and not name.lower().endswith("_proxy")}
     for name in ("HOME", "TMPDIR", "WANDB_DIR", "WANDB_CACHE_DIR", "WANDB_CONFIG_DIR", "WANDB_DATA_DIR"):
@@ -57,7 +57,7 @@ def environment(directory, **more):
 
 
 def output_of(command, directory, timeout, **more):
-    """What `command` printed; it is killed with all its children when it takes longer."""
+    """Returns the output of `command`; kills it and its children after the timeout."""
     process = subprocess.Popen([str(word) for word in command], cwd=directory, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True, env=environment(directory, **more), start_new_session=True)
     try:
@@ -72,7 +72,7 @@ def output_of(command, directory, timeout, **more):
 
 
 def newest_run(runs):
-    """{metric: its values, in their order} of the run in the folder `runs` that was written to last."""
+    """{metric: values in order} of the most recently modified run in `runs`."""
     newest = max(pathlib.Path(runs).iterdir(), key=lambda path: path.stat().st_mtime)
     text = subprocess.run([BIN / "lockstep", "runs", "export", newest.name, "--format", "jsonl", "--dir", runs],
                           check=True, capture_output=True, text=True).stdout
@@ -98,7 +98,7 @@ def machine(directory):
 
 
 def commit():
-    """Of the sources; with "+" where files differ from it."""
+    """The commit of the sources, with "+" if files differ from it."""
     def git(*words):
         return subprocess.run(["git", "-C", SOURCE, *words], capture_output=True, text=True).stdout.strip()
     return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--untracked-files=no") else "")

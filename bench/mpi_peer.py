@@ -1,8 +1,8 @@
-"""All-reduces of OpenMPI, for docs/decisions/0005: medians in µs, one JSON object from rank 0. Needs Debian's openmpi-bin.
+"""Times all-reduces of Open MPI for docs/decisions/0005. Rank 0 prints one JSON object of medians in µs. Needs openmpi-bin.
 
     mpirun.openmpi --allow-run-as-root -n 2 .venv/bin/python bench/mpi_peer.py 1
 
-Calls libmpi through ctypes, so no compiler and no headers; the call costs about 1 µs.
+Calls libmpi through ctypes, which needs no compiler or headers and adds about 1 µs per call.
 """
 
 import ctypes

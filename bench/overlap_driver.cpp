@@ -1,12 +1,12 @@
-// How much of the communication a backward pass hides: eight layers, a bucket each, over a network
-// on paper (tests/distributed/delay_backend.h), so that no core is needed for the communication.
+// Measures how much communication overlaps with a backward pass: eight layers, a bucket each, over
+// a simulated network (tests/distributed/delay_backend.h), so that communication needs no core.
 //   lockstep_bench_overlap DIRECTORY ROUNDS
-// Each round has one step without communication and one for each link, in turn. Rank 1 is a thread
-// that only takes part in making the group. Prints one JSON object; times in ms, medians.
+// Each round has one step without communication and one for each link. Rank 1 is a thread that only
+// joins the process group. Prints one JSON object of medians in ms.
 //
-// The ideal schedule: bucket i leaves when it is ready and the link is free,
-// end(i) = max(ready(i), end(i - 1)) + time(i); the step ends at the later of the last bucket's end
-// and that of a step without communication. `ready` is measured without communication.
+// The ideal schedule: bucket i is sent when it is ready and the link is free,
+// end(i) = max(ready(i), end(i - 1)) + time(i); the step ends when the last bucket ends, but not
+// before a step without communication would. `ready` is measured without communication.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <torch/nn/module.h>
@@ -49,7 +49,7 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-// What steps over one link took, and when their buckets were ready.
+// Times of steps over one link, and when their buckets were ready.
 struct Steps {
   DelayBackend::Link link;
   std::vector<double> whole;
@@ -90,8 +90,8 @@ double ideal(const Steps& alone, const DelayBackend::Link& link) {
   return std::max(median(alone.whole), end);
 }
 
-// A link on which all buckets together take `share` of the time between the first bucket and the
-// end of the backward pass; a fifth of it latency.
+// A link that is busy for `share` of the time between the first bucket and the end of the backward
+// pass; a fifth of that is latency.
 DelayBackend::Link link_with(const Steps& alone, double share) {
   const double window = median(alone.whole) - median(alone.ready[0]);
   const DelayBackend::Seconds each(share * window / kLayers * 1e-3);
@@ -121,7 +121,7 @@ nlohmann::json measure(World& world, int rounds) {
                     {"link_ms", link_ms},
                     {"measured_ms", median(linked[i].whole)},
                     {"ideal_ms", ideal(alone, linked[i].link)},
-                    {"in_turn_ms", median(alone.whole) + link_ms}});
+                    {"sequential_ms", median(alone.whole) + link_ms}});
   }
   return {{"buckets", alone.ready.size()},
           {"alone_ms", median(alone.whole)},

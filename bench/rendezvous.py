@@ -1,6 +1,6 @@
-"""How long the rendezvous of many launchers, a vote, and continuing without one of them take: without workers.
+"""Times the rendezvous of many launchers, a vote, and continuing after a lost node, without workers.
 
-Usage: .venv/bin/python bench/rendezvous.py     (builds what it needs; result in bench/results/rendezvous.json)
+Usage: .venv/bin/python bench/rendezvous.py     (builds the driver; writes bench/results/rendezvous.json)
 """
 
 import json
@@ -31,7 +31,7 @@ def main():
                 per_node = round(sorted(values)[ROUNDS // 2] / count, 4)
                 rows.append(measuring.row(f"{count} nodes {what[:-2]}", "ms", values, per_node_ms=per_node))
             memory = [one["coordinator_mb"] for one in rounds]
-            rows.append(measuring.row(f"{count} nodes memory of the one that serves", "MB", memory, 1))
+            rows.append(measuring.row(f"{count} nodes, memory of the coordinator", "MB", memory, 1))
     measuring.print_table("rendezvous", rows)
     result = {"command": "bench/rendezvous.py", "commit": measuring.commit(), "machine": machine, "rows": rows}
     path = measuring.SOURCE / "bench" / "results" / "rendezvous.json"

@@ -1,5 +1,5 @@
-// Launchers without workers: one process that serves the rendezvous, one that is all the nodes.
-// They meet, vote once, lose one, and meet again (without the time that the last call takes).
+// Launchers without workers: one process runs the coordinator, one simulates all nodes. They form a
+// job, vote once, lose a node, and form the job again (the last-call period is not counted).
 // Usage: lockstep_bench_rendezvous NODES. Prints JSON.
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -17,7 +17,7 @@ namespace {
 using Clock = PollSet::Clock;
 
 constexpr std::chrono::seconds kPatience{300};
-constexpr std::chrono::milliseconds kLastCall{5000};  // so long the rest waits for a lost one
+constexpr std::chrono::milliseconds kLastCall{5000};  // how long other nodes wait for a lost one
 
 launch::LaunchOptions make_options(int num_nodes) {
   launch::LaunchOptions options;
@@ -27,7 +27,7 @@ launch::LaunchOptions make_options(int num_nodes) {
   rendezvous.min_nodes = num_nodes - 1;
   rendezvous.max_nodes = num_nodes;
   rendezvous.host = "127.0.0.1";
-  rendezvous.token = "a token of the measurement";
+  rendezvous.token = "benchmark token";
   rendezvous.port = launch::local_address(launch::listen_everywhere(0).get()).port();
   return options;
 }
@@ -42,7 +42,7 @@ double peak_megabytes() {
   return static_cast<double>(usage.ru_maxrss) / 1024;
 }
 
-// Asks for something once all nodes have voted.
+// Requests a restart once all nodes have voted.
 struct Vote : launch::StatusJudge {
   explicit Vote(int num_nodes_) : num_nodes(static_cast<size_t>(num_nodes_)) {}
   void begin_attempt() override {}
@@ -54,7 +54,7 @@ struct Vote : launch::StatusJudge {
   size_t num_nodes;
 };
 
-// The nodes of one process, as far as they meet.
+// Simulates the rendezvous of all nodes in one process.
 class Nodes {
  public:
   Nodes(std::vector<std::unique_ptr<launch::RendezvousClient>> clients,
@@ -63,7 +63,7 @@ class Nodes {
     for (auto& client : clients_) client->set_ready();
   }
 
-  // Until every node got an order of this kind.
+  // Waits until every node has received a message of this type.
   template <class T>
   void await() {
     std::vector<bool> has(clients_.size());
@@ -81,7 +81,7 @@ class Nodes {
     }
   }
   void turn() {
-    if (Clock::now() >= latest_) throw environment_error("the nodes did not meet in time");
+    if (Clock::now() >= latest_) throw environment_error("the rendezvous timed out");
     PollSet polls;
     if (coordinator_) coordinator_->watch(polls);
     for (auto& client : clients_) client->watch(polls);

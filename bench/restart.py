@@ -1,10 +1,10 @@
-"""From the SIGKILL of one of two ranks to the next optimizer step: Lockstep against torchrun with Python DDP, in turn.
+"""Time from SIGKILL of one of two ranks to the next optimizer step: Lockstep and torchrun with Python DDP, alternating.
 
     .venv/bin/python bench/restart.py [--rounds 5] [--out bench/results/restart.json]
 
-Both train the same MLP on MNIST, keep a checkpoint every 20 steps, and have one restart (--max-restarts 1). A restart after which
-no step comes within PATIENCE_S counts as that many seconds and is reported: Gloo's ranks under torchrun sometimes wait for each
-other's connection until its timeout of 30 minutes.
+Both train the same MLP on MNIST, save a checkpoint every 20 steps, and allow one restart (--max-restarts 1). If no step follows
+a restart within PATIENCE_S, that time is counted and reported: Gloo ranks under torchrun sometimes wait for each other's
+connection until the timeout of 30 minutes.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def torchrun_command(directory):
 
 
 def second_rank(directory):
-    """The process of rank 1 that works for `directory`."""
+    """The process of rank 1 that runs in `directory`."""
     for entry in pathlib.Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
@@ -60,7 +60,7 @@ def checkpoints(directory):
 
 
 def next_lockstep_step(process, directory):
-    """By the run's own log: every step is logged with its time."""
+    """Uses the run's event log, which records the time of every step."""
     measuring.wait_until("a checkpoint", lambda: max(checkpoints(directory), default=0) >= KILL_AFTER_STEP, PATIENCE_S)
     victim, before, killed = second_rank(directory), max(checkpoints(directory)), time.time()
     os.kill(victim, signal.SIGKILL)
@@ -74,11 +74,11 @@ def next_lockstep_step(process, directory):
 
 
 class GaveUp(Exception):
-    """The peer ended: its new processes now and then ask each other at ports of the dead ones."""
+    """The peer exited: its new processes sometimes connect to ports of the killed ones."""
 
 
 def lines_of(process, directory):
-    """What it prints, line by line; TimeoutError when it says nothing for too long."""
+    """Yields the lines of its output; raises TimeoutError after a long silence."""
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)
         text = ""
@@ -93,7 +93,7 @@ def lines_of(process, directory):
 
 
 def next_torchrun_step(process, directory):
-    """By the lines of the peer's rank 0: after the restart it begins at a checkpoint that lies behind."""
+    """Uses the output of the peer's rank 0: after the restart, step numbers go back to the checkpoint."""
     killed, last = None, 0
     for line in lines_of(process, directory):
         if not line.startswith("step "):

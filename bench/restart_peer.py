@@ -1,7 +1,7 @@
-"""What a torchrun user writes to survive a restart: an MLP under DistributedDataParallel that saves its state every 20 steps
-and loads it when it starts. Prints "step N" after each optimizer step on rank 0.
+"""A typical torchrun script that supports restarts: an MLP with DistributedDataParallel that saves its state every 20 steps
+and loads it at startup. Rank 0 prints "step N" after each optimizer step.
 
-The images are the IDX file of MNIST's training set, read once, as Lockstep does.
+Reads the IDX file of MNIST's training set once, as Lockstep does.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The row about checkpoints: how long training stands still for one, against torch.save. More in checkpoint.py."""
+"""Row of the checkpoint stall, compared with torch.save. See checkpoint.py for more."""
 
 import argparse
 import statistics
@@ -9,10 +9,10 @@ from rows_collectives import compared
 
 
 def rows(settings):
-    """512 MiB of an MLP with AdamW on the disk of the sources; --quick takes 64 MiB."""
+    """Saves 512 MiB (an MLP with AdamW) to the disk of the sources; 64 MiB with --quick."""
     options = argparse.Namespace(width=6300 if settings["scale"] == 1 else 2040, steps=4)
     stalls, size = {"lockstep": [], "torch.save": []}, 0
-    for _ in range(min(3, settings["rounds"])):  # each of them writes the checkpoint six times
+    for _ in range(min(3, settings["rounds"])):  # each writes the checkpoint six times
         for name, found in stalls.items():
             result = checkpoint.measure(checkpoint.SETTINGS[name], SOURCE, options)
             found.append(statistics.median(result["stall_ms"]))

@@ -1,4 +1,4 @@
-"""Rows about starting and about collectives alone: two ranks, one thread each."""
+"""Rows of start-up and of collectives: two ranks, one thread each."""
 
 import json
 import re
@@ -17,7 +17,7 @@ GOALS = {"4": 20, "4096": 20, "65536": 20, "26214400": 8}
 
 
 def last_json(text):
-    return json.loads(re.findall(r"{.*}", text)[-1])  # behind the name of the rank
+    return json.loads(re.findall(r"{.*}", text)[-1])  # after the rank label
 
 
 def run(command, settings):
@@ -63,7 +63,7 @@ def rows(settings):
         more = {"goal": GOALS[size]} if size in GOALS else {}
         yield compared(f"all-reduce, {label}", "µs", times["shm"], times["python"], "Gloo from Python", **more,
                        gloo_from_cpp=times["gloo"], limit=limit_of(int(size)))
-        if int(size) >= 1 << 20:  # where gradients are
+        if int(size) >= 1 << 20:  # the size of gradient buckets
             placed = [round_["placed_all_reduce_us"][size] for round_ in results["shm"]]
             yield compared(f"all-reduce, {label}, in the shared segment", "µs", placed, times["python"],
                            "Gloo from Python", **more,
@@ -80,7 +80,7 @@ def rows(settings):
 
 def limit_of(size):
     if size <= 65536:
-        return "0.2 µs: a cache line there and back"
+        return "0.2 µs: one cache-line round trip"
     return copy_limit(2 * size, size, 1, "read and write once")
 
 

@@ -1,4 +1,4 @@
-"""Rows about what logging costs a training."""
+"""Rows of the cost of logging in training."""
 
 import json
 import shutil
@@ -20,7 +20,7 @@ def train(settings, scalars):
     shutil.rmtree(run)
     recorded = sum(line.startswith("train/metric-") for line in text.splitlines())
     if result["dropped"] or recorded != result["scalars"]:
-        raise RuntimeError(f"of {result['scalars']} scalars {recorded} are in the log, {result['dropped']} were dropped")
+        raise RuntimeError(f"the log has {recorded} of {result['scalars']} scalars; {result['dropped']} were dropped")
     return result
 
 
@@ -34,7 +34,7 @@ def peer(settings):
 
 
 def rows(settings):
-    """A million scalars over all rounds; --quick a twentieth."""
+    """Logs a million scalars over all rounds, or 50,000 with --quick."""
     scalars = int((1e6 if settings["scale"] == 1 else 5e4) / settings["rounds"])
     results, peers = [], []
     for _ in range(settings["rounds"]):

@@ -1,4 +1,4 @@
-"""Rows about whole training steps: lockstep-trainer as users run it against DDP scripts on the same data and seed."""
+"""Rows of training steps: lockstep-trainer compared with DDP scripts on the same data and seed."""
 
 import concurrent.futures
 import json
@@ -18,7 +18,7 @@ JOBS = {
     "MLP 512 wide": {"hidden": [512] * 4, "batch": 32, "optimizer": "sgd", "lr": 0.05, "steps": 800, "goal": 2, "alone": 1.4},
     "10 M parameters, AdamW": {"hidden": [1815] * 4, "batch": 16, "optimizer": "adamw", "lr": 1e-4, "steps": 80,
                                "goal": 1.5, "goal_default": 3},
-    # nanoGPT's sizes for a CPU, over bytes.
+    # nanoGPT's sizes for a CPU, with bytes as tokens.
     "small GPT": {"gpt": {"vocab_size": 257, "context": 64, "layers": 4, "heads": 4, "width": 128}, "batch": 12,
                   "optimizer": "adamw", "lr": 1e-3, "steps": 80, "goal": 1.3,
                   "profile": "matrix products 63 %, GELU 13 %, attention 10 %, by the same kernels as Python's"},
@@ -60,7 +60,7 @@ def model_and_data(job, directory):
             {"name": "idx", "path": path, "split": "train"})
 
 
-def trainer(job, ranks, settings, tuned, shard="none"):
+def trainer(job, ranks, settings, tuned, shard="none", backend="auto"):
     directory = settings["directory"]
     interval = job["steps"] // 8
     file = directory / "bench.yaml"
@@ -71,7 +71,7 @@ def trainer(job, ranks, settings, tuned, shard="none"):
         "data": {"train": data, "per_rank_batch_size": job["batch"]},
         "optimizer": {"name": job["optimizer"], "lr": job["lr"]},
         "train": {"epochs": 1000, "max_steps": job["steps"], "log_every": f"{interval} steps"},
-        "distributed": {"gradient_as_bucket_view": tuned, "shard": shard},
+        "distributed": {"gradient_as_bucket_view": tuned, "shard": shard, "backend": backend},
         "checkpoint": {"every": "1000 epochs", "keep_last": 1},
         "tracking": {"sinks": []}}))
     output_of([BIN / "lockstep", "launch", "-n", str(ranks), file], directory, 600, OMP_NUM_THREADS="1")
@@ -79,10 +79,10 @@ def trainer(job, ranks, settings, tuned, shard="none"):
     return {"seconds": [job["batch"] * ranks / speed for speed in values["train/samples_per_s"]], "loss": values["train/loss"][-1]}
 
 
-def neighbours(job, ranks, settings, tuned):
-    """So many runs of one rank beside each other, which have nothing to do with each other but the machine."""
+def concurrent_jobs(job, ranks, settings, tuned):
+    """Runs `ranks` independent one-rank jobs concurrently."""
     def one(number):
-        directory = settings["directory"] / f"neighbour-{number}"
+        directory = settings["directory"] / f"job-{number}"
         directory.mkdir(exist_ok=True)
         return trainer(job, 1, {**settings, "directory": directory}, tuned)
     with concurrent.futures.ThreadPoolExecutor(ranks) as pool:
@@ -108,7 +108,7 @@ def rows(settings):
         sides = {"lockstep": (trainer, 2, False), "default": (peer, 2, False), "tuned": (peer, 2, True),
                  "alone": (trainer, 1, False), "python alone": (peer, 1, False)}
         if "alone" in job:
-            sides["neighbours"] = (neighbours, 2, False)
+            sides["concurrent_jobs"] = (concurrent_jobs, 2, False)
         times, losses = {side: [] for side in sides}, {}
         for _ in range(settings["rounds"]):
             for side, (run, ranks, tuned) in sides.items():
@@ -124,8 +124,8 @@ def rows(settings):
         yield compared(f"{name}, 2 ranks, step (default)", "ms", times["lockstep"], times["default"], "default DDP",
                        **default_goal)
         if "alone" in job:
-            row = compared(f"{name}, 2 ranks against one alone", "ms", times["lockstep"], times["alone"], "one rank of Lockstep")
-            apart = statistics.median(times["neighbours"])
-            limit = f"two runs of one rank next to each other, without communication: {apart:.3g} ms"
+            row = compared(f"{name}, 2 ranks against one rank", "ms", times["lockstep"], times["alone"], "one rank of Lockstep")
+            apart = statistics.median(times["concurrent_jobs"])
+            limit = f"two concurrent one-rank runs, without communication: {apart:.3g} ms"
             yield {**row, "ratio": 1 / row["ratio"], "goal": job["alone"], "higher_is_better": False, "limit": limit,
-                   "neighbours_ms": times["neighbours"]}
+                   "concurrent_jobs_ms": times["concurrent_jobs"]}

@@ -1,9 +1,9 @@
-"""Lockstep against Python from the same wheel, side by side, in one run on this machine.
+"""Compares Lockstep and Python with the same LibTorch, in one run on this machine.
 
     .venv/bin/python bench/run.py [--quick] [--rounds 5] [--only NAME ...] [--no-table]
 
-Every row runs Lockstep and its peers in turn, round after round, so that a busy machine is busy for all. Prints a table,
-writes bench/results/run.json and renews the table of bench/README.md. Needs the drivers lockstep_bench_collectives,
+Every row alternates Lockstep and its peers, round by round, so that other load affects all of them. Prints a table, writes
+bench/results/run.json and updates the table in bench/README.md. Needs the drivers lockstep_bench_collectives,
 _overlap, _logging and _checkpoint (`make bench` builds them).
 """
 
@@ -32,13 +32,13 @@ GROUPS = {"start": rows_collectives.start_rows, "collectives": rows_collectives.
 
 
 def cpu_times():
-    """(busy, all) of all cores since the machine started, in ticks."""
+    """(busy, total) ticks of all cores since boot."""
     fields = [int(field) for field in open("/proc/stat").readline().split()[1:9]]
     return sum(fields) - fields[3] - fields[4], sum(fields)
 
 
 def others_busy(seconds=1.0):
-    """How much of the machine others use while this program waits, in %."""
+    """Load of other processes while this program sleeps, in %."""
     before = cpu_times()
     time.sleep(seconds)
     after = cpu_times()
@@ -62,7 +62,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one round and fewer repetitions: under 5 minutes")
     parser.add_argument("--rounds", type=int, help="how often each side runs (5; with --quick 1)")
-    parser.add_argument("--only", nargs="+", choices=GROUPS, help="only these groups of rows")
+    parser.add_argument("--only", nargs="+", choices=GROUPS, help="measure only these groups of rows")
     parser.add_argument("--no-table", action="store_true", help="write no files, only print")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:

@@ -1,8 +1,8 @@
-"""Start-up and memory of two ranks, Lockstep against torchrun with Python DDP, from the same wheel, in turn.
+"""Compares start-up time and memory of two ranks: Lockstep and torchrun with Python DDP, alternating.
 
     .venv/bin/python bench/start_up.py [--rounds 5] [--out bench/results/start_up.json]
 
-Both train 20 steps of the same MLP on the same MNIST images and end. Prints medians and their ratio.
+Both train the same MLP on the same MNIST images for 20 steps. Prints medians and their ratio.
 """
 
 import argparse
@@ -35,7 +35,7 @@ def torchrun_command(directory):
 
 
 def run(command):
-    """Seconds from start to end, and the largest resident set of any process below it in MB."""
+    """Seconds from start to exit, and the peak resident set in MB of any of its processes."""
     begin = time.monotonic()
     subprocess.run([str(word) for word in command], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                    timeout=300, env={**os.environ, "OMP_NUM_THREADS": "1"})
@@ -43,7 +43,7 @@ def run(command):
 
 
 def largest_process_mb(command):
-    """In a separate process, since the maximum covers all children."""
+    """Runs in a separate process, because ru_maxrss covers all children."""
     code = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stdout=-3, stderr=-3);" \
            "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024)"
     words = [sys.executable, "-c", code, *[str(word) for word in command]]
@@ -52,7 +52,7 @@ def largest_process_mb(command):
 
 
 def measure(rounds):
-    """Alternating rounds, so that a busy machine is busy for both."""
+    """Alternates rounds, so that other load affects both."""
     times = {"lockstep": [], "torchrun": []}
     with tempfile.TemporaryDirectory() as directory:
         commands = {"lockstep": lockstep_command(directory), "torchrun": torchrun_command(directory)}

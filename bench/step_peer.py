@@ -1,7 +1,7 @@
-"""The peer of the step rows: Python's DistributedDataParallel over Gloo on the job that lockstep-trainer runs.
+"""Python peer of the step rows: runs the job of lockstep-trainer with DistributedDataParallel and Gloo.
 
-The batches come from tensors in memory by index, without a DataLoader, and the loss is added up without waiting for it:
-the quickest way that a Python user would write. Rank 0 prints one JSON object: seconds per step, one number per interval,
+Batches are indexed from tensors in memory, without a DataLoader, and the loss is accumulated without synchronization: the
+fastest way to write it in Python. Rank 0 prints one JSON object: seconds per step, one number per interval,
 seconds of the first step, and the mean loss of the last interval.
 """
 
@@ -69,7 +69,10 @@ def wrap(args, module, world):
 
 def shard(args, module, world):
     mesh = init_device_mesh("cpu", (world,))
-    if not args.tuned:
+    if args.gpt and not args.tuned:
+        for layer in module.transformer.h:
+            fully_shard(layer, mesh=mesh)
+    elif not args.tuned:
         for child in module.modules():
             if child is not module and next(child.parameters(recurse=False), None) is not None:
                 fully_shard(child, mesh=mesh)

@@ -1,4 +1,4 @@
-"""How results become lines, and the lines the table of bench/README.md."""
+"""Formats results as the table in bench/README.md."""
 
 import json
 
@@ -36,7 +36,7 @@ def line(row):
 
 
 def merged(path, result):
-    """A run of some groups only keeps the rows of the others, each with the facts of its run."""
+    """Merges results: groups that were not measured keep their previous rows, with the information of their run."""
     facts = {name: value for name, value in result.items() if name != "rows"}
     rows = {row["row"]: {**row, "run": facts} for row in result["rows"]}
     kept = json.loads(path.read_text())["rows"] if path.exists() else []
@@ -47,7 +47,7 @@ def renew(readme, result):
     head = "| row | Lockstep, median (least–most) | peer, median | ratio | goal | limit |\n|---|---|---|---|---|---|"
     runs = sorted({(row["run"]["date"], row["run"]["commit"][:10], row["run"]["rounds"],
                     row["others_busy_before"]) for row in result["rows"]})
-    notes = [f"{date}, commit {commit}, {rounds} rounds, {busy} % of the machine in use by others before"
+    notes = [f"{date}, commit {commit}, {rounds} rounds, {busy} % load by other processes before"
              for date, commit, rounds, busy in runs]
     machine = result["rows"][0]["run"]["machine"]
     body = "\n".join([BEGIN, head, *map(line, result["rows"]), "", f"{machine['cores']} cores of {machine['cpu']}. "

@@ -1,10 +1,10 @@
-"""What tracking costs: a scalar, a training step, and the agent that feeds the sinks of many ranks.
+"""Measures the cost of tracking: per scalar, per training step, and of the agent that feeds the sinks of many ranks.
 
     cmake --build build --target lockstep_bench_tracking
     .venv/bin/python bench/tracking.py [--quick] [--only cost,step,ranks] [--rounds 5] [--out bench/results/tracking.json]
 
-Everything takes turns within each round, so that a busy machine is busy for all. Prints tables, and writes JSON with
---out. --quick shows in less than a minute that it works; its numbers mean nothing.
+Variants alternate within each round, so that other load affects all of them. Prints tables; writes JSON with --out.
+--quick only verifies in less than a minute that the benchmark works; its numbers are meaningless.
 """
 
 import argparse
@@ -57,7 +57,7 @@ def parse_arguments():
         parser.set_defaults(**QUICK)
     arguments = parser.parse_args()
     if unknown := set(arguments.only) - set(PARTS):
-        parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+        parser.error(f"unknown part: {', '.join(sorted(unknown))}; valid: {', '.join(PARTS)}")
     arguments.driver = arguments.driver.resolve()
     if not arguments.driver.exists():
         parser.error(f"{arguments.driver} is missing: cmake --build build --target lockstep_bench_tracking")

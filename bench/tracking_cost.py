@@ -1,4 +1,4 @@
-"""What a scalar costs the thread that logs it: Tracker::log with its event log on disk, against what its peers offer."""
+"""Measures the cost of a scalar on the logging thread: Tracker::log with its event log on disk, compared with peers."""
 
 import json
 import pathlib
@@ -9,7 +9,7 @@ import measuring
 
 UNIT = "us per scalar"
 PEERS = pathlib.Path(__file__).resolve().parent / "tracking_peers.py"
-SHARES = {"tensorboard": 1, "wandb": 1, "mlflow": 0.005}  # of --peer-scalars: a cost per call needs no million of slow ones
+SHARES = {"tensorboard": 1, "wandb": 1, "mlflow": 0.005}  # of --peer-scalars: slow calls need fewer repetitions
 
 
 def lockstep(driver, directory, num_scalars):
@@ -30,13 +30,13 @@ def peer(name, directory, num_scalars):
     own.mkdir(exist_ok=True)
     count = max(int(num_scalars * SHARES[name]), 20)
     results = json.loads(measuring.output_of([sys.executable, PEERS, name, own, count], own, timeout=3600).splitlines()[-1])
-    if name != "mlflow":  # whose database is long to make, and made once
+    if name != "mlflow":  # creating its database is slow, so it is reused
         shutil.rmtree(own)
     return results
 
 
 def measure(options, directory):
-    """Rounds in which each variant runs once."""
+    """Runs each variant once per round."""
     found = {}
     for _ in range(options.rounds):
         results = lockstep(options.driver, directory, options.scalars)

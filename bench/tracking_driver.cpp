@@ -1,10 +1,9 @@
-// What bench/tracking.py measures of the tracker itself, without a training around it. Prints one
-// JSON object.
+// Driver of bench/tracking.py: measures the tracker without a training. Prints one JSON object.
 //   lockstep_bench_tracking scalars RUN_DIR NUM_SCALARS PER_CALL
-//     one rank logs NUM_SCALARS values, PER_CALL of them in each call, into its event log
+//     one rank logs NUM_SCALARS values, PER_CALL of them in each call, to its event log
 //   lockstep_bench_tracking ranks RUN_DIR NUM_RANKS NUM_METRICS NUM_STEPS NUM_THREADS CONFIG
-//     NUM_RANKS ranks of one job (`ranks: all`) log as fast as they can; CONFIG is the run's, as
-//     JSON. Says "ready" once all logs are open, and begins when stdin has a line.
+//     NUM_RANKS ranks of one job (`ranks: all`) log as fast as possible; CONFIG: the configuration
+//     of the run, as JSON. Prints "ready" once all logs are open; starts at a line on stdin.
 #include <chrono>
 #include <iostream>
 #include <thread>
@@ -45,13 +44,13 @@ std::vector<Metric> metrics_of(const std::vector<std::string>& names) {
   return metrics;
 }
 
-// Values that differ, as those of a training do.
+// Varying values, as in a training.
 void log_step(Tracker& tracker, int64_t step, std::vector<Metric>& metrics) {
   for (auto& metric : metrics) metric.value = 1 / static_cast<double>(step + 1);
   tracker.log(step, 0, metrics);
 }
 
-// Finishes `tracker` and returns how many records it had to drop.
+// Finishes `tracker` and returns the number of dropped records.
 uint64_t finish(Tracker& tracker) {
   const auto report = tracker.finish({.state = RunState::Finished});
   if (!report.problem.empty()) std::cerr << report.problem << "\n";
@@ -91,7 +90,7 @@ std::vector<Tracker> open_ranks(const std::filesystem::path& run_dir, const Rank
   return trackers;
 }
 
-// The ranks first, first + stride, ... log step by step, side by side.
+// The ranks first, first + stride, ... log the same step before the next one.
 uint64_t log_ranks(std::vector<Tracker>& trackers, size_t first, const Ranks& ranks) {
   const auto names = metric_names(ranks.num_metrics);
   auto metrics = metrics_of(names);

@@ -1,7 +1,7 @@
-"""tracking_peers.py LIBRARY DIRECTORY NUM_SCALARS: logs scalars as users of LIBRARY do, in each way that it has.
+"""tracking_peers.py LIBRARY DIRECTORY NUM_SCALARS: logs scalars with each API of LIBRARY.
 
-Prints a JSON list of {way, per_call, scalars, calling_s, closed_s}: seconds in the calls, and until all is on the disk.
-Making a run is not part of it.
+Prints a JSON list of {way, per_call, scalars, calling_s, closed_s}: seconds in the calls, and until all data is on disk.
+Creating the run is not timed.
 """
 
 import json
@@ -69,7 +69,7 @@ def mlflow(directory, num_scalars):
                 lambda step: client.log_metric(run, "bench/metric-0", 1 / (step + 1), step=step), lambda: None)
     run = client.create_run(experiment).info.run_id
     yield timed("mlflow log_metric, asynchronous", 1, num_scalars, log_later, lambda: last[0].wait())
-    for per_call in (10, 1000):  # no more than 1000 are allowed
+    for per_call in (10, 1000):  # the maximum is 1000
         run = client.create_run(experiment).info.run_id
         tags = names(per_call)
         yield timed("mlflow log_batch", per_call, max(num_scalars, 5 * per_call), lambda step: client.log_batch(

@@ -1,6 +1,6 @@
-"""Many ranks of one job that log as fast as they can, and the one tracking agent of their node that feeds three sinks.
+"""Many ranks of one job log as fast as possible, and the tracking agent of their node feeds three sinks.
 
-The clock runs from the first record until the agent ended, which is when every sink has everything.
+The time is measured from the first record until the agent exits, when every sink is complete.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ import time
 import measuring
 
 SINKS = ("csv", "jsonl", "tensorboard")
-PREFIX = b"bench/metric-"  # every metric is named so, and nothing else contains it
+PREFIX = b"bench/metric-"  # prefix of all metric names; occurs nowhere else
 
 
 def start(command, directory, **streams):
@@ -31,7 +31,7 @@ def killed_at_last(process):
 
 
 def peak_mb(process):
-    """The largest resident set so far (VmHWM), or 0 when it is over."""
+    """Peak resident set size (VmHWM), or 0 after the process exited."""
     try:
         status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
     except OSError:
@@ -40,7 +40,7 @@ def peak_mb(process):
 
 
 def watch(agent, latest):
-    """Its largest resident set in MB, once it ended."""
+    """Waits for the agent; returns its peak resident set in MB."""
     peak = 0
     while agent.poll() is None:
         peak = max(peak, peak_mb(agent))
@@ -48,12 +48,12 @@ def watch(agent, latest):
             raise RuntimeError("the agent did not deliver everything in time")
         time.sleep(0.02)
     if agent.returncode != 0:
-        raise RuntimeError(f"the agent ended with {agent.returncode}")
+        raise RuntimeError(f"the agent exited with {agent.returncode}")
     return peak
 
 
 def occurrences(path):
-    """Of metrics in a file, which no line of text and no event of TensorBoard's has in two pieces."""
+    """Counts metrics in a file; no line and no TensorBoard event splits a name."""
     count, rest = 0, b""
     with open(path, "rb") as file:
         while piece := file.read(1 << 24):
@@ -64,19 +64,19 @@ def occurrences(path):
 
 
 def delivered(run, sink):
-    """Values in each entry's files of a sink."""
+    """Number of values in the files of each entry of a sink."""
     place = run / "tensorboard" if sink == "tensorboard" else run / "sinks" / sink
     pattern = {"csv": "metrics.csv", "jsonl": "records.jsonl", "tensorboard": "*tfevents*"}[sink]
     return {entry.name: sum(occurrences(path) for path in entry.glob(pattern)) for entry in place.iterdir()}
 
 
 def check_complete(run, sink, options):
-    """Every rank has every value of every step, once."""
+    """Verifies that the sink has each value of each rank and step exactly once."""
     expected = {f"bench-rank-{rank}": options.metrics * options.steps for rank in range(options.ranks)}
     found = delivered(run, sink)
     if found != expected:
         wrong = {entry: count for entry, count in found.items() if expected.get(entry) != count}
-        raise RuntimeError(f"{sink}: {len(found)} entries, of {len(expected)}; wrong: {wrong}")
+        raise RuntimeError(f"{sink}: {len(found)} of {len(expected)} entries; wrong: {wrong}")
     return sum(found.values())
 
 

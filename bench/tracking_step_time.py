@@ -1,9 +1,9 @@
-"""What tracking adds to a training step: sinks that work, and sinks whose servers fail in every way.
+"""Measures how much tracking adds to a training step, with working sinks and with failing servers.
 
-Within one run, the agent is at work in every other window of a quarter of a second, and stopped in between (SIGSTOP, with
-what it started): two runs differ by more than what is to be seen. After a stop it has to catch up, so that the windows in
-which it works hold all of its work. A step's time is that between two records of the training's own event log, which is
-written in any case.
+The agent of a run is active in every other window of 250 ms, and stopped (SIGSTOP, with its children) in between, because the
+difference between two runs is larger than the effect. After a stop the agent catches up, so the active windows contain all
+of its work. The time of a step is the difference between two records in the event log, which is always
+written.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ UNIT = "ms per step"
 GOAL = 1.01
 WINDOW_S, START_S, LONGEST_S = 0.25, 1, 600
 KEY = "0" * 40  # not a real key
-# Answers every question of a sink of ours, whichever it is.
+# A response that every sink accepts.
 ANSWER = {
     "experiment": {"experiment_id": "1"},
     "run": {"info": {"run_id": "1", "experiment_id": "1", "artifact_uri": "mlflow-artifacts:/1/1/artifacts"}},
@@ -42,7 +42,7 @@ ANSWER = {
 
 
 class Server:
-    """On a free port of the loopback interface: "down", "hanging", "slow" (a second per answer) or "answering 500"."""
+    """On a free port of the loopback interface: "down", "hanging", "slow" (one second per response) or "answering 500"."""
 
     def __init__(self, way):
         self.way, self.over, self.num_requests = way, threading.Event(), 0
@@ -70,7 +70,7 @@ class Server:
                 with contextlib.suppress(ConnectionError):
                     if server.way == "hanging":
                         server.num_requests += 1
-                        server.over.wait()  # accepted, and never answered
+                        server.over.wait()  # accepts the connection but never responds
                     else:
                         super().handle()
 
@@ -94,12 +94,12 @@ class Server:
 
 
 def variants(servers):
-    """What the agent has to do: overrides of the run file."""
+    """Workloads of the agent, as overrides of the run file."""
     found = {"console": {"tracking.sinks": "[console]"}, "files": {"tracking.sinks": "[console, csv, jsonl, tensorboard]"}}
     for way, server in servers.items():
         sinks = ["console", {"name": "mlflow", "tracking_uri": server.url}, {"name": "wandb", "base_url": server.url},
                  {"name": "webhook", "url": server.url}]
-        # An alert at the first step, so that the webhook has something to send.
+        # Raises an alert at the first step, so that the webhook sends a message.
         found[f"servers {way}"] = {"tracking.sinks": json.dumps(sinks),
                                    "tracking.alerts.conditions": '["train/lr > 0"]'}
     return found
@@ -129,14 +129,14 @@ def agent_ended(run):
 
 
 def step_ends(directory, run_id):
-    """When each step was recorded, in seconds of the system's clock."""
+    """Unix times at which steps were recorded."""
     command = [measuring.BIN / "lockstep", "runs", "export", run_id, "--format", "csv", "--dir", directory / "runs"]
     rows = csv.DictReader(io.StringIO(measuring.output_of(command, directory, timeout=60)))
     return [float(row["time"]) for row in rows if row["metric"] == "train/loss"]
 
 
 def agent_of(run):
-    """The agent of a run and the programs that it started."""
+    """The agent of a run and its child processes."""
     parents = {}
     for path in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -155,11 +155,11 @@ def signal_all(pids, number):
 
 
 def alternate(run, trains, works):
-    """Lets the agent work in every other window and stops it in between (never, unless it `works`: stopped all the time).
-    Returns the windows, as (begin, end, at work)."""
+    """Stops the agent in every other window (in all windows unless `works`).
+    Returns the windows as (begin, end, is_active)."""
     windows = []
     measuring.wait_until("the tracking agent", lambda: agent_of(run) or not trains(), timeout=60)
-    time.sleep(START_S)  # wandb-core starts, files are made
+    time.sleep(START_S)  # wandb-core starts, files are created
     try:
         at_work, latest = False, time.monotonic() + LONGEST_S
         while trains():
@@ -172,11 +172,11 @@ def alternate(run, trains, works):
             windows.append((begin, time.time(), at_work))
     finally:
         signal_all(agent_of(run), signal.SIGCONT)
-    return windows[:-1]  # the last one may have seen the end of the training
+    return windows[:-1]  # the last window may contain the end of the training
 
 
 def mean_step(ends, every, begin, end):
-    """In ms, between the first and the last of the records in the window, which come `every` steps."""
+    """Mean step time in ms within a window that has a record every `every` steps."""
     inside = [at for at in ends if begin <= at <= end]
     if len(inside) <= 10 // every + 2:
         return None
@@ -184,7 +184,7 @@ def mean_step(ends, every, begin, end):
 
 
 def train(directory, ranks, options, every, overrides, works=True):
-    """The mean step in ms of each pair of neighbouring windows, agent at work and stopped."""
+    """Mean step times in ms of each pair of adjacent windows, with the agent active and stopped."""
     run_id = "bench"
     run = directory / "runs" / run_id
     command = command_of(directory, run_id, ranks, options, every, overrides)
@@ -200,7 +200,7 @@ def train(directory, ranks, options, every, overrides, works=True):
             os.killpg(process.pid, signal.SIGKILL)
             raise
     if process.returncode != 0:
-        raise RuntimeError(f"the training ended with {process.returncode}: {(directory / 'launch.log').read_text()[-2000:]}")
+        raise RuntimeError(f"the training exited with {process.returncode}: {(directory / 'launch.log').read_text()[-2000:]}")
     measuring.wait_until("the end of the tracking agent", lambda: agent_ended(run), timeout=60)
     ends = step_ends(directory, run_id)
     if len(ends) != options.train_steps // every:
@@ -211,7 +211,7 @@ def train(directory, ranks, options, every, overrides, works=True):
 
 
 def row_of(name, pairs):
-    """The ratio of the mean of both windows to the one without, and its standard error from the spread of the pairs."""
+    """The ratio of the mean step time to that with the agent stopped, and its standard error over the pairs."""
     logs = [math.log((at_work + stopped) / 2 / stopped) for at_work, stopped in pairs]
     ratio = math.exp(statistics.mean(logs))
     error = statistics.stdev(logs) / math.sqrt(len(logs)) if len(logs) > 1 else math.inf
@@ -241,5 +241,5 @@ def measure(options, directory):
                 rows += measure_world(options, directory, ranks, every, servers)
         for way, server in servers.items():
             if way != "down" and server.num_requests == 0:
-                raise RuntimeError(f"the server {way} was never asked: nothing was measured")
+                raise RuntimeError(f"the server {way} got no requests: nothing was measured")
         return rows

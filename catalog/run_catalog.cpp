@@ -33,7 +33,7 @@ RunCatalog::RunCatalog(fs::path runs, ColumnSpool& spool, CatalogReading reading
       reading_(reading),
       number_(static_cast<uint64_t>(tracking::unix_now() * 1000)),
       first_number_(number_) {
-  if (reading != CatalogReading::Asked) thread_ = std::jthread([this] { work(); });
+  if (reading != CatalogReading::OnRequest) thread_ = std::jthread([this] { work(); });
 }
 
 RunCatalog::~RunCatalog() { stop(); }
@@ -213,10 +213,10 @@ void RunCatalog::drop_unused() {
   }
 }
 
-// Reads new records of a run, or all of it. `anew`: even if nothing seems to have changed.
-void RunCatalog::read(const std::string& id, bool with_columns, bool anew) {
+// Reads new records of a run, or all of it. `force`: even if nothing seems to have changed.
+void RunCatalog::read(const std::string& id, bool with_columns, bool force) {
   std::shared_ptr<RunLogs> logs;
-  std::shared_ptr<std::mutex> turn;
+  std::shared_ptr<Mutex> turn;
   {
     const MutexLock lock(mutex_);
     const auto it = jobs_.find(id);
@@ -229,14 +229,14 @@ void RunCatalog::read(const std::string& id, bool with_columns, bool anew) {
   }
   // Results of an earlier read never replace those of a later one. Locked before mutex_, so that
   // only readers of the same run wait.
-  const std::lock_guard read_order(*turn);
+  const MutexLock read_order(*turn);
   RunSnapshot before;
   uint64_t stamp_before = 0;
   {
     const MutexLock lock(mutex_);
     const auto it = jobs_.find(id);
     if (it == jobs_.end()) return;
-    if (anew) it->second.stamp = 0;
+    if (force) it->second.stamp = 0;
     if (it->second.checked) before = it->second.snapshot;
     stamp_before = it->second.stamp;
   }

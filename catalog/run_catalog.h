@@ -9,7 +9,6 @@
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -24,9 +23,9 @@ struct CatalogProgress {
   size_t done = 0, total = 0;  // of the runs found: read, or verified to match the index
 };
 
-// Asked: reads runs on request only. All: reads all runs, using an existing index
+// OnRequest: reads runs on request only. All: reads all runs, using an existing index
 // (catalog/index/catalog_index.h). AllAndKeep: also writes the index for the next start.
-enum class CatalogReading { Asked, All, AllAndKeep };
+enum class CatalogReading { OnRequest, All, AllAndKeep };
 
 struct CatalogChanges {
   uint64_t number = 0;               // argument of the next changes_since()
@@ -75,7 +74,7 @@ class RunCatalog {
     double modified = 0;            // of the directory; newest are read first
     bool live = false;
     bool checked = true;  // false: snapshot from the index, not yet verified
-    std::shared_ptr<std::mutex> turn = std::make_shared<std::mutex>();  // one reader
+    std::shared_ptr<Mutex> turn = std::make_shared<Mutex>();  // one reader
 
     bool is_known() const { return snapshot && checked; }
   };
@@ -90,7 +89,7 @@ class RunCatalog {
   void check_some();
   void drop_unused();
   void check(const std::string& id, bool with_columns);
-  void read(const std::string& id, bool with_columns = false, bool anew = false);
+  void read(const std::string& id, bool with_columns = false, bool force = false);
   void set_snapshot(Job& job, RunSummary summary) REQUIRES(mutex_);
   void forget(const std::string& id);
   bool was_removed_since(uint64_t number, const std::string& id) const REQUIRES(mutex_);

@@ -19,8 +19,8 @@ struct FileEntry {
 };
 
 // Regular files below `directory` without hidden ones, by path; links are neither followed nor
-// listed. At most `most`; `more` is set if there are others.
-std::vector<FileEntry> list_files(const std::filesystem::path& directory, size_t most, bool& more);
+// listed. At most `limit`; `more` is set if there are others.
+std::vector<FileEntry> list_files(const std::filesystem::path& directory, size_t limit, bool& more);
 
 // Whether `path` is a valid path within a directory: relative, of at most 1024 bytes,
 // without empty parts, parts that begin with '.', control characters or '\'.

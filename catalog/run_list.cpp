@@ -144,9 +144,8 @@ std::vector<RunEntry> entries_of(const RunSnapshot& run, const NameTable& names)
 void verify_runs_directory(const fs::path& runs) {
   std::error_code ignored;
   if (!fs::is_directory(runs, ignored))
-    throw config_error(fmt::format(
-        "there is no runs directory at '{}': train first, or set --dir",
-        runs.string()));
+    throw config_error(fmt::format("there is no runs directory at '{}': train first, or set --dir",
+                                   runs.string()));
 }
 
 RunList::RunList(fs::path runs) : directory_(std::move(runs)) { verify_runs_directory(directory_); }

@@ -12,6 +12,7 @@ namespace lockstep::catalog {
 namespace {
 
 namespace fs = std::filesystem;
+using Logs = std::vector<std::unique_ptr<LogIndex>>;
 
 constexpr size_t kLogsPerThread = 4, kMaxReaders = 4;
 
@@ -72,6 +73,19 @@ void add_end(RunSummary& run) {
   if (has_ended(run.state)) run.end = std::move(worst);
 }
 
+bool is_among(const Logs& logs, const LogName& name) {
+  return std::ranges::any_of(logs, [&](const auto& log) { return log->name().path == name.path; });
+}
+
+// Returns whether any of them changed.
+bool catch_up_on(const Logs& logs, size_t num_threads) {
+  std::atomic<bool> changed = false;
+  parallel_for(logs.size(), num_threads, [&](size_t i) {
+    if (logs[i]->catch_up()) changed = true;
+  });
+  return changed;
+}
+
 }  // namespace
 
 RunEnd end_of_rank(const RunSummary& run, const SourceSummary* rank) {
@@ -112,17 +126,13 @@ size_t RunLogs::num_logs() const {
 
 bool RunLogs::find_logs() {
   const auto names = log_names(run_dir_, links_);
-  const auto is_there = [&](const LogName& name) {
-    return std::ranges::any_of(logs_,
-                               [&](const auto& log) { return log->name().path == name.path; });
-  };
   const auto gone = std::erase_if(logs_, [&](const auto& log) {
     return std::ranges::none_of(names,
                                 [&](const LogName& name) { return name.path == log->name().path; });
   });
   bool changed = gone > 0;
   for (const auto& name : names) {
-    if (is_there(name)) continue;
+    if (is_among(logs_, name)) continue;
     logs_.push_back(std::make_unique<LogIndex>(name, names_, spool_));
     changed = true;
   }
@@ -135,16 +145,11 @@ bool RunLogs::find_logs() {
 
 // Reads many logs in parallel.
 bool RunLogs::catch_up_all() {
-  std::atomic<bool> changed = false;
-  const auto num_threads = was_read_ ? 1 : std::min(logs_.size() / kLogsPerThread, kMaxReaders);
-  parallel_for(logs_.size(), num_threads, [&](size_t i) {
-    if (logs_[i]->catch_up()) changed = true;
-  });
-  return changed;
+  return catch_up_on(logs_, was_read_ ? 1 : std::min(logs_.size() / kLogsPerThread, kMaxReaders));
 }
 
 bool RunLogs::catch_up() {
-  const std::unique_lock lock(mutex_);
+  const WriterLock lock(mutex_);
   const bool found = find_logs();
   const bool changed = catch_up_all();
   was_read_ = true;
@@ -153,10 +158,10 @@ bool RunLogs::catch_up() {
 
 void RunLogs::read_once() {
   {
-    const std::shared_lock lock(mutex_);
+    const ReaderLock lock(mutex_);
     if (was_read_) return;
   }
-  const std::unique_lock lock(mutex_);
+  const WriterLock lock(mutex_);
   if (was_read_) return;
   find_logs();
   catch_up_all();

@@ -3,10 +3,10 @@
 
 #include <filesystem>
 #include <memory>
-#include <shared_mutex>
 #include <vector>
 
 #include "catalog/index/log_index.h"
+#include "core/system/mutex.h"
 
 namespace lockstep::catalog {
 
@@ -37,7 +37,7 @@ class RunLogs {
   // Calls `visit` with the logs, ranks in order and then nodes. They do not change during the call.
   template <class Visit>
   auto look(const Visit& visit) const {
-    const std::shared_lock lock(mutex_);
+    const ReaderLock lock(mutex_);
     return visit(logs_);
   }
 
@@ -46,16 +46,16 @@ class RunLogs {
   const std::filesystem::path& run_dir() const { return run_dir_; }
 
  private:
-  bool find_logs();
-  bool catch_up_all();
+  bool find_logs() REQUIRES(mutex_);
+  bool catch_up_all() REQUIRES(mutex_);
 
   std::filesystem::path run_dir_;
   NameTable& names_;
   ColumnSpool* spool_;
   Links links_;
-  mutable std::shared_mutex mutex_;  // guards what follows
-  std::vector<std::unique_ptr<LogIndex>> logs_;
-  bool was_read_ = false;
+  mutable SharedMutex mutex_;
+  std::vector<std::unique_ptr<LogIndex>> logs_ GUARDED_BY(mutex_);
+  bool was_read_ GUARDED_BY(mutex_) = false;
 };
 
 // How a rank ended, or for nullptr, a job without an event log: tracking/runs/end_facts.h decides,

@@ -155,7 +155,7 @@ int track_command(int argc, char** argv) {
   }
   if (!parsed.count("run"))
     throw config_error("lockstep track: missing run directory; see lockstep track --help");
-  if (parsed.count("attached")) lower_thread_priority();  // beside a training
+  if (parsed.count("attached")) lower_thread_priority();  // runs next to a training
   const auto run_dir = existing_run(parsed["run"].as<std::string>());
   const auto report =
       tracking::run_agent({.run_dir = run_dir,

@@ -1,4 +1,4 @@
-"""Pages of the C++ API, made of the comments of include/lockstep/*.h.
+"""Pages of the C++ API, generated from the comments in include/lockstep/*.h.
 
 A page has the comment and the example at the top of its header, then each declaration at namespace level with the comment
 above it. Private members, forward declarations and includes are left out.

@@ -1,6 +1,6 @@
 """embed_assets.py DIRECTORY OUT.cpp: the files of DIRECTORY as a C++ source that holds them and their gzip variants.
 
-The bytes are taken in by the assembler (.incbin) from files beside OUT.cpp, so that nothing large is compiled.
+The assembler includes the bytes (.incbin) from files next to OUT.cpp, so that no large source is compiled.
 """
 import gzip
 import hashlib

@@ -113,7 +113,7 @@ ArrayDataset::ArrayDataset(std::string name, const ArrayDatasetConfig& config, A
       path_(printable(config.path, 400)),
       files_(std::move(shards)),
       open_([this](size_t number, SharedWork&) { return reopen(number); }) {
-  check(!files_.files.empty(), "a dataset of arrays needs a file");
+  check(!files_.files.empty(), "an array dataset must have at least one file");
   for (size_t number = 0; number < files_.files.size(); ++number) {
     if (files_.files.size() > 1)
       identities_.push_back(formats::MappedFile::identity_of(files_.files[number]));

@@ -7,8 +7,8 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 
+#include "core/system/mutex.h"
 #include "core/system/shared_work.h"
 #include "lockstep/error.h"
 
@@ -26,39 +26,34 @@ class BlockCache {
   using Load = std::function<T(size_t block, SharedWork& work)>;
   explicit BlockCache(Load load) : load_(std::move(load)) {}
 
-  // Calls `read` with block `number`. `keep`: blocks that the caller uses in turn. Throws what
+  // Calls `read` with block `number`. `keep`: blocks that the caller uses alternately. Throws what
   // loading threw; the next call retries, except after Config: corrupt data stays corrupt.
   template <class Read>
   void use(size_t number, int64_t keep, const Read& read) {
-    std::unique_lock lock(mutex_);
-    max_inside_ = std::max(max_inside_, ++inside_);
-    keep_ = std::max(keep_, keep);
-    // Leaves in any case, also when loading or reading throws.
     std::shared_ptr<Block> block;
+    // Runs even if loading or reading throws.
     const auto leave = [&](void*) {
-      if (!lock.owns_lock()) lock.lock();
+      const MutexLock lock(mutex_);
       if (block) --block->users;
       --inside_;
     };
     const std::unique_ptr<void, decltype(leave)> inside(this, leave);
-    block = enter(number, lock);
-    block->used_at = ++uses_;
-    lock.unlock();
+    block = enter(number, keep);
     read(static_cast<const T&>(*block->content));
   }
 
   // Statistics: blocks loaded, and the maximum number of blocks in memory.
   int64_t loads() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return loads_;
   }
   int64_t max_blocks() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return max_blocks_;
   }
 
  private:
-  struct Block {
+  struct Block {  // mutex_ guards all members except `work` and, while loading, `content`
     int64_t users = 0;
     bool loading = true;
     SharedWork work;
@@ -66,8 +61,12 @@ class BlockCache {
     std::unique_ptr<T> content;
   };
 
-  // The block, loaded and with this thread among its users.
-  std::shared_ptr<Block> enter(size_t number, std::unique_lock<std::mutex>& lock) {
+  // The block, loaded and with this thread among its users. Counts the thread as inside even if
+  // loading throws.
+  std::shared_ptr<Block> enter(size_t number, int64_t keep) {
+    MutexLock lock(mutex_);
+    max_inside_ = std::max(max_inside_, ++inside_);
+    keep_ = std::max(keep_, keep);
     for (;;) {
       if (const auto error = corrupt_.find(number); error != corrupt_.end()) throw error->second;
       const auto known = blocks_.find(number);
@@ -75,6 +74,7 @@ class BlockCache {
       const auto block = known->second;
       if (!block->loading) {
         ++block->users;
+        block->used_at = ++uses_;
         return block;
       }
       lock.unlock();
@@ -88,10 +88,17 @@ class BlockCache {
     ++loads_;
     max_blocks_ = std::max(max_blocks_, static_cast<int64_t>(blocks_.size()));
     lock.unlock();
+    load(number, block.get());
+    return block;
+  }
+
+  // Called without the lock.
+  void load(size_t number, Block* block) {
     bool succeeded = false;
     const auto finish = [&](void*) {
-      lock.lock();
+      const MutexLock lock(mutex_);
       block->loading = false;
+      block->used_at = ++uses_;
       if (!succeeded) blocks_.erase(number);
       block->work.close();
     };
@@ -99,16 +106,15 @@ class BlockCache {
     try {
       block->content = std::make_unique<T>(load_(number, block->work));
     } catch (const Error& error) {
-      const std::lock_guard remembering(mutex_);
+      const MutexLock lock(mutex_);
       if (error.kind() == ErrorKind::Config) corrupt_.emplace(number, error);
       throw;
     }
     succeeded = true;
-    return block;
   }
 
   // Evicts unused blocks to make room for one more.
-  void make_room() {
+  void make_room() REQUIRES(mutex_) {
     while (static_cast<int64_t>(blocks_.size()) >= std::max(max_inside_, keep_)) {
       auto oldest = blocks_.end();
       for (auto at = blocks_.begin(); at != blocks_.end(); ++at) {
@@ -122,11 +128,13 @@ class BlockCache {
   }
 
   const Load load_;
-  mutable std::mutex mutex_;  // guards what follows
-  std::map<size_t, std::shared_ptr<Block>> blocks_;
-  std::map<size_t, Error> corrupt_;  // what loading them threw
-  int64_t inside_ = 0, max_inside_ = 0, keep_ = 0, loads_ = 0, max_blocks_ = 0;
-  uint64_t uses_ = 0;
+  mutable Mutex mutex_;
+  std::map<size_t, std::shared_ptr<Block>> blocks_ GUARDED_BY(mutex_);
+  std::map<size_t, Error> corrupt_ GUARDED_BY(mutex_);  // what loading them threw
+  int64_t inside_ GUARDED_BY(mutex_) = 0, max_inside_ GUARDED_BY(mutex_) = 0;
+  int64_t keep_ GUARDED_BY(mutex_) = 0, loads_ GUARDED_BY(mutex_) = 0;
+  int64_t max_blocks_ GUARDED_BY(mutex_) = 0;
+  uint64_t uses_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace lockstep::data

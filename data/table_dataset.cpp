@@ -44,8 +44,7 @@ std::vector<fs::path> table_files(const std::string& path,
   if (files.empty()) {
     std::string valid;
     for (const auto& ending : endings) valid += (valid.empty() ? "*" : ", *") + ending;
-    throw config_error(
-        fmt::format("{}: no files of a table in this folder; valid: {}", name, valid));
+    throw config_error(fmt::format("{}: no table files in this folder; valid: {}", name, valid));
   }
   std::ranges::sort(files);
   return files;
@@ -128,7 +127,7 @@ std::vector<double> TableDataset::labels() const {
   if (!encoding().has_label()) return {};
   std::vector<double> labels;
   if (!is_sharded()) add_labels(encoding(), rows_, labels);
-  // Of shards: takes one more pass over the files.
+  // Shards require another pass over the files.
   for (size_t file = 0; is_sharded() && file < files_.files.size(); ++file)
     add_labels(encoding(), encoding().encode(reread(file)), labels);
   return labels;
@@ -146,7 +145,7 @@ formats::DataTable TableDataset::reread(size_t file) const {
 }
 
 const formats::TableEncoding& TableDataset::encoding() const {
-  check(encoding_.has_value(), "fit() comes before the first batch");
+  check(encoding_.has_value(), "fit() must be called before the first batch");
   return *encoding_;
 }
 

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <numeric>
 #include <string_view>
 #include <utility>
 
@@ -101,13 +102,13 @@ at::Tensor per_host_zeros(World& world, at::IntArrayRef sizes, at::ScalarType ty
   const auto& shared = world.groups().shared;
   check(shared != nullptr, "ranks do not share memory");
   const auto bytes = static_cast<size_t>(c10::multiply_integers(sizes)) * c10::elementSize(type);
-  auto memory =
-      fenced(world, "shared memory", [&] { return shared->allocate_per_host(bytes); });
+  auto memory = fenced(world, "shared memory", [&] { return shared->allocate_per_host(bytes); });
   if (!memory)
     throw environment_error(fmt::format(
         "distributed.shard: a rank cannot reserve its part of {} bytes of shared memory", bytes));
   auto* const data = memory->data();
-  return at::from_blob(data, sizes, [memory = std::move(memory)](void*) {}, type);
+  return at::from_blob(
+      data, sizes, [memory = std::move(memory)](void*) {}, type);
 }
 
 at::Tensor all_gather(World& world, const at::Tensor& tensor, std::string_view name) {
@@ -135,6 +136,21 @@ void all_gather_chunks(World& world, at::Tensor& whole, std::string_view name) {
   run(
       world, "all_gather", name,
       [&] { return world.groups().of(whole)._allgather_base(whole, own); }, describe(whole));
+}
+
+at::Tensor all_to_all(World& world, const at::Tensor& tensor, const Exchange& exchange,
+                      std::string_view name) {
+  auto sent = exchange.sent, received = exchange.received;
+  auto input = tensor;
+  auto output =
+      at::empty({received.empty() ? tensor.numel()
+                                  : std::accumulate(received.begin(), received.end(), int64_t{0})},
+                tensor.options());
+  run(
+      world, "all_to_all", name,
+      [&] { return world.groups().of(tensor).alltoall_base(output, input, received, sent); },
+      describe(tensor));
+  return output;
 }
 
 void barrier(World& world, std::string_view name,

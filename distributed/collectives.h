@@ -9,6 +9,7 @@
 #include <chrono>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "lockstep/world.h"
 
@@ -29,7 +30,7 @@ void broadcast(World& world, at::Tensor& tensor, int root, std::string_view name
 // symmetric buffer then, if it has at least 256 KiB. Otherwise an ordinary tensor.
 at::Tensor shared_empty(World& world, at::IntArrayRef sizes, at::ScalarType type);
 
-// Collective. A zeroed CPU tensor with one copy for all ranks, which all of them have mapped.
+// Collective. A zeroed CPU tensor in memory that all ranks share.
 // Requires: ranks that share memory. Throws Environment on all ranks when memory is insufficient.
 at::Tensor per_host_zeros(World& world, at::IntArrayRef sizes, at::ScalarType type);
 
@@ -39,6 +40,16 @@ at::Tensor all_gather(World& world, const at::Tensor& tensor, std::string_view n
 // In place: `whole` is contiguous and has world_size equal chunks; chunk r is received from rank r.
 // Copied directly if `whole` is from shared_empty().
 void all_gather_chunks(World& world, at::Tensor& whole, std::string_view name);
+
+// How many elements go to each rank and come from it. Empty: equal parts.
+struct Exchange {
+  std::vector<int64_t> sent = {}, received = {};
+};
+
+// Rank r gets the r-th part of `tensor`, which is flat. Returns the parts of all ranks, rank by
+// rank. Requires: ranks that do not share memory.
+at::Tensor all_to_all(World& world, const at::Tensor& tensor, const Exchange& exchange,
+                      std::string_view name);
 
 // Returns when every rank has called it. `timeout`: default is the world's.
 void barrier(World& world, std::string_view name,

@@ -46,6 +46,12 @@ void check_backend(const WorldOptions& options, const at::Device& device) {
                     device.is_cuda() ? "'nccl'" : "'shm', 'gloo', 'hierarchical'"));
 }
 
+// Whether LibTorch's message says that the port is in use.
+bool is_about_port(const std::string& text) {
+  return text.find("EADDRINUSE") != std::string::npos ||
+         text.find("ddress already in use") != std::string::npos;
+}
+
 c10::intrusive_ptr<c10d::Store> open_store(const WorldOptions& options, const TcpRendezvous& tcp) {
   c10d::TCPStoreOptions store;
   store.port = tcp.port;
@@ -57,11 +63,12 @@ c10::intrusive_ptr<c10d::Store> open_store(const WorldOptions& options, const Tc
   try {
     return c10::make_intrusive<c10d::TCPStore>(tcp.host, store);
   } catch (const std::exception& error) {
-    const std::string text = error.what();
-    if (store.isServer)
+    if (store.isServer) {
+      auto cause = message_of(error);
+      if (is_about_port(cause)) cause = fmt::format("is it in use? ({})", cause);
       throw environment_error(
-          fmt::format("rank 0 cannot serve the rendezvous on port {}: is it in use? ({})", tcp.port,
-                      text.substr(0, std::min<size_t>(text.find('\n'), 200))));
+          fmt::format("rank 0 cannot serve the rendezvous on port {}: {}", tcp.port, cause));
+    }
     throw PeerError(fmt::format("rank {} cannot reach the rendezvous at {}:{} within {} s",
                                 options.rank, tcp.host, tcp.port, store.timeout.count() / 1000));
   }

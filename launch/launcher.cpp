@@ -92,11 +92,11 @@ class NodeLauncher {
         continue;
       }
       const auto now = PollSet::Clock::now();
-      if (std::exchange(signalled_by_, signalled_by_.value_or(*signal))) {
-        if (group_ && now - signalled_at_ > kSameSignal) group_->kill();
+      if (std::exchange(signaled_by_, signaled_by_.value_or(*signal))) {
+        if (group_ && now - signaled_at_ > kSameSignal) group_->kill();
         continue;
       }
-      signalled_at_ = now;
+      signaled_at_ = now;
       if (coordinator_) coordinator_->forbid_restart();
       if (group_ && group_->is_stopping()) continue;  // stopping for another reason
       interrupted_ = true;
@@ -123,7 +123,7 @@ class NodeLauncher {
   }
 
   void handle(const NodePlace& place) {
-    if (signalled_by_ || finish_) return report_attempt({});
+    if (signaled_by_ || finish_) return report_attempt({});
     node_rank_ = place.node_rank;
     try {
       start_error_ = nullptr;
@@ -150,9 +150,9 @@ class NodeLauncher {
   }
 
   void report_attempt(LaunchReport report) {
-    const bool leaves = signalled_by_ && !coordinator_;
+    const bool leaves = signaled_by_ && !coordinator_;
     interrupted_ = interrupted_ || leaves;
-    if (leaves) report.interrupted_by = signalled_by_;
+    if (leaves) report.interrupted_by = signaled_by_;
     last_report_ = std::move(report);
     client_->report_attempt(last_report_, leaves);
     if (leaves && !finish_) finish_ = FinishMessage{.report = last_report_};
@@ -196,11 +196,11 @@ class NodeLauncher {
       // A scheduler signals all processes of a job: a worker may die of it before the launcher
       // receives it.
       const auto* cause = report.cause();
-      if (cause && signalled_by_ && cause->exit.signal == signalled_by_)
-        report.interrupted_by = signalled_by_;
+      if (cause && signaled_by_ && cause->exit.signal == signaled_by_)
+        report.interrupted_by = signaled_by_;
       return report;
     }
-    last_report_.interrupted_by = signalled_by_;
+    last_report_.interrupted_by = signaled_by_;
     last_report_.restarts = report.restarts;
     last_report_.run_id = report.run_id;
     last_report_.node_rank = node_rank_;
@@ -218,8 +218,8 @@ class NodeLauncher {
   std::optional<WorkerGroup> group_;
   int node_rank_ = 0;
 
-  std::optional<int> signalled_by_;
-  PollSet::Clock::time_point signalled_at_;
+  std::optional<int> signaled_by_;
+  PollSet::Clock::time_point signaled_at_;
   bool interrupted_ = false;
   LaunchReport last_report_;        // of the workers of this node
   std::exception_ptr start_error_;  // why they could not be started

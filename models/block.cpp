@@ -1,4 +1,6 @@
 // Activation checkpointing: the arithmetic of torch.utils.checkpoint with use_reentrant=True.
+#include "lockstep/model.h"
+
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
@@ -9,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/model.h"
 #include "models/autocast.h"
 
 namespace lockstep {
@@ -51,7 +52,7 @@ class KeptBuffers {
   std::vector<at::Tensor> buffers_, before_;
 };
 
-// One forward pass of a block, with what it takes to repeat it.
+// One forward pass of a block, with the state to repeat it.
 struct Pass : torch::CustomClassHolder {
   Pass(Block& the_block, Forward the_forward, const at::Tensor& x)
       : block(the_block),
@@ -103,6 +104,14 @@ struct Recompute : torch::autograd::Function<Recompute> {
 }  // namespace
 
 at::Tensor Block::run(const at::Tensor& x, const Forward& forward) {
+  if (!observer_) return run_once_or_twice(x, forward);
+  observer_->before_forward(*this);
+  auto output = run_once_or_twice(x, forward);
+  observer_->after_forward(*this, output);
+  return output;
+}
+
+at::Tensor Block::run_once_or_twice(const at::Tensor& x, const Forward& forward) {
   if (!recomputes_ || !at::GradMode::is_enabled() || !is_training()) return forward(x);
   for (const auto& parameter : parameters())
     if (parameter.requires_grad()) {

@@ -26,9 +26,9 @@ constexpr auto kLookEvery = std::chrono::seconds(1);
 }  // namespace
 
 struct Tracker::State {
-  // The tracking fence: errors in tracking do not reach the training.
+  // The error boundary: errors in tracking do not reach the training.
   template <class Call>
-  void fenced(const std::string& what, const Call& call) noexcept {
+  void contain_errors(const std::string& what, const Call& call) noexcept {
     try {
       try {
         call();
@@ -44,7 +44,7 @@ struct Tracker::State {
   template <class Call>
   void record(const Call& call) noexcept {
     check_health();
-    if (log) fenced("event log", [&] { call(*log); });
+    if (log) contain_errors("event log", [&] { call(*log); });
     if (log)
       if (const auto notice = log->take_notice()) show([&](Sink& sink) { sink.text(*notice); });
   }
@@ -56,7 +56,7 @@ struct Tracker::State {
   void show(const Call& call) noexcept {
     if (!console) return;
     bool done = false;
-    fenced("console", [&] {
+    contain_errors("console", [&] {
       call(*console);
       done = true;
     });
@@ -91,7 +91,7 @@ struct Tracker::State {
 
   std::filesystem::path log_path;
   std::optional<int64_t> resume_step;
-  // What the log had of resume_step when this process began; read when it is asked for.
+  // Metrics of resume_step that the log had when this process started; read on first use.
   std::optional<std::set<std::string, std::less<>>> known;
   std::vector<Metric> unknown;  // reused
 };
@@ -103,13 +103,13 @@ void Tracker::State::check_health() noexcept {
   if (now - looked_at < kLookEvery) return;
   looked_at = now;
   check_log();
-  if (agent && lost.empty()) fenced("tracking agent", [&] { agent->keep_alive(); });
+  if (agent && lost.empty()) contain_errors("tracking agent", [&] { agent->keep_alive(); });
 }
 
 // Writing to a deleted file does not fail.
 void Tracker::State::check_log() noexcept {
   if (!lost.empty() || !watch) return;
-  fenced("event log", [&] {
+  contain_errors("event log", [&] {
     const auto found = watch->problem();
     if (found.empty()) return;
     lost = fmt::format("the {} of this run ({}) {} during the run", log ? "event log" : "directory",
@@ -190,7 +190,8 @@ Tracker tracking::open_tracker(const TrackerOptions& options, const TrackingConf
     state->console = start_console(options.console, config, info->rank);
     state->show([&](Sink& sink) { sink.run_started(*info, options.run_config); });
   }
-  state->fenced("tracking agent", [&] { state->agent = start_agent(options, config, forwarding); });
+  state->contain_errors("tracking agent",
+                        [&] { state->agent = start_agent(options, config, forwarding); });
   if (!state->log && !state->agent) return {};
   state->watch.emplace(state->log ? state->log_path : state->run_dir);
   return Tracker(std::move(state));
@@ -225,7 +226,7 @@ void Tracker::log(int64_t step, double epoch, std::span<const Metric> metrics) n
 
 void Tracker::text(TextLevel level, std::string_view line) noexcept {
   if (!state_) return;
-  state_->fenced("text", [&] {
+  state_->contain_errors("text", [&] {
     const TextLine text{.time = tracking::unix_now(), .level = level, .line = std::string(line)};
     state_->record([&](tracking::EventLogWriter& log) { log.text(text); });
     state_->show([&](Sink& sink) { sink.text(text); });
@@ -296,9 +297,9 @@ TrackingReport Tracker::finish(const RunEnd& end) noexcept {
   state->show([&](Sink& sink) { sink.run_finished(end); });
   // A failed rank must not delay the others, or the launcher.
   if (state->agent && end.state == RunState::Finished && state->lost.empty())
-    state->fenced("tracking agent", [&] { state->wait_for_agent(); });
+    state->contain_errors("tracking agent", [&] { state->wait_for_agent(); });
   TrackingReport report;
-  state->fenced("report", [&] { report = state->report(); });
+  state->contain_errors("report", [&] { report = state->report(); });
   return report;
 }
 

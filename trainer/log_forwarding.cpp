@@ -20,7 +20,7 @@ namespace {
 constexpr int kForwardingTokenBytes = 32;
 constexpr auto kProbeTimeout = std::chrono::seconds(2);
 
-// A file with a unique name: a node that sees it sees this very directory, not one of the same name
+// A file with a unique name: a node that sees it sees this directory, not one of the same name
 // that an earlier part of the run left.
 class Probe {
  public:

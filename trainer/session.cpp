@@ -11,7 +11,6 @@
 #include "trainer/handshake.h"
 #include "trainer/loop/stop_signals.h"
 #include "trainer/loop/trainer.h"
-#include "trainer/loop/trial.h"
 #include "trainer/observed_session.h"
 #include "trainer/recorded_run.h"
 
@@ -69,8 +68,8 @@ SessionResult train(World& world, const SessionOptions& options, trainer::Prepar
     const bool continues =
         options.resume_id || run.config.checkpoint.resume == trainer::ResumePolicy::Auto;
     const auto resumed = continues ? trainer->resume() : 0;
-    if (resumed == 0) load_initial_weights(world, run);
-    try_model(run, world.device());
+    if (resumed == 0) trainer->start_new();
+    trainer->try_model();
     record.open({trainer->total_steps(), static_cast<double>(run.config.train.epochs)}, resumed);
     record_data_info(*run.data.train, record.tracker(), world, record.dir());
     SessionResult result{.run_id = record.id(), .run_dir = record.dir()};

@@ -44,8 +44,8 @@ std::string header_problem_of(const std::filesystem::path& path) {
 std::string corruption_of(const tracking::LogTail& log) {
   const auto problem = header_problem_of(log.path());
   if (!problem.empty()) return problem;
-  return fmt::format("corrupt after {} records ({} bytes), which is what is shown",
-                     log.num_records(), log.num_good_bytes());
+  return fmt::format("corrupt after {} records ({} bytes); only those are shown", log.num_records(),
+                     log.num_good_bytes());
 }
 
 }  // namespace
@@ -56,14 +56,14 @@ std::string LogName::source() const {
 
 LogIndex::LogIndex(LogName log, NameTable& names, ColumnSpool* spool)
     : name_(std::move(log)), names_(names), spool_(spool) {
-  begin_anew();
+  restart();
 }
 
 LogIndex::~LogIndex() {
   for (const auto& block : blocks_) spool_->release(block.offset, block.num_bytes);
 }
 
-void LogIndex::begin_anew() {
+void LogIndex::restart() {
   for (const auto& block : blocks_) spool_->release(block.offset, block.num_bytes);
   blocks_.clear();
   open_ = {};
@@ -88,7 +88,7 @@ bool LogIndex::catch_up() {
   const auto state = summary_.state;
   const auto problem = summary_.problem;
   const bool replaced = was_replaced();
-  if (replaced) begin_anew();
+  if (replaced) restart();
   const auto before = tail_ ? tail_->offset() : 0;
   const bool alive = tracking::has_writer(name_.path);  // first: see has_writer()
   summary_.problem.clear();
@@ -121,7 +121,7 @@ void LogIndex::read_appended() {
       begin = tail_->offset();
     }
     if (!went_back) break;
-    begin_anew();
+    restart();
   }
   if (open_.num_values < kBlockValues) return;
   flush_block();

@@ -100,7 +100,7 @@ class LogIndex {
     size_t num_values = 0;
   };
 
-  void begin_anew();
+  void restart();
   bool was_replaced();
   void read_appended();
   void finish_state(bool alive);

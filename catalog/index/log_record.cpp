@@ -90,8 +90,8 @@ void RecordedConsole::add(const ConsoleLine& line, uint64_t begin, uint64_t end)
   modified = std::max(modified, line.time);
 }
 
-std::string RecordedConsole::read(uint64_t from, size_t most_bytes) const {
-  const auto end = std::min<uint64_t>(bytes, from + most_bytes);
+std::string RecordedConsole::read(uint64_t from, size_t max_bytes) const {
+  const auto end = std::min<uint64_t>(bytes, from + max_bytes);
   std::string text;
   if (from >= end) return text;
   auto part = std::ranges::upper_bound(parts, from, {}, &Part::at) - 1;

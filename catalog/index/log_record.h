@@ -39,9 +39,9 @@ struct RecordedConsole {
   }
   // The line's record lies between `begin` and `end` of the log.
   void add(const ConsoleLine& line, uint64_t begin, uint64_t end);
-  // At most `most_bytes` of the output from byte `from` on. Throws Environment if the log cannot
+  // At most `max_bytes` of the output from byte `from` on. Throws Environment if the log cannot
   // be read.
-  std::string read(uint64_t from, size_t most_bytes) const;
+  std::string read(uint64_t from, size_t max_bytes) const;
 };
 
 }  // namespace lockstep::catalog

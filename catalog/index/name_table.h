@@ -4,11 +4,11 @@
 
 #include <cstdint>
 #include <deque>
-#include <mutex>
-#include <shared_mutex>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+
+#include "core/system/mutex.h"
 
 namespace lockstep::catalog {
 
@@ -19,7 +19,7 @@ class NameTable {
 
   uint32_t add(std::string_view text) {
     if (const auto known = find(text); known != kNone) return known;
-    const std::unique_lock lock(mutex_);
+    const WriterLock lock(mutex_);
     if (const auto it = numbers_.find(text); it != numbers_.end()) return it->second;
     const auto number = static_cast<uint32_t>(texts_.size());
     numbers_.emplace(texts_.emplace_back(text), number);
@@ -28,21 +28,22 @@ class NameTable {
 
   // kNone if it was never added.
   uint32_t find(std::string_view text) const {
-    const std::shared_lock lock(mutex_);
+    const ReaderLock lock(mutex_);
     const auto it = numbers_.find(text);
     return it == numbers_.end() ? kNone : it->second;
   }
 
   // Valid for the lifetime of the table.
   const std::string& text(uint32_t number) const {
-    const std::shared_lock lock(mutex_);
+    const ReaderLock lock(mutex_);
     return texts_.at(number);
   }
 
  private:
-  mutable std::shared_mutex mutex_;  // guards both
-  std::deque<std::string> texts_;
-  std::unordered_map<std::string_view, uint32_t> numbers_;  // views into texts_
+  mutable SharedMutex mutex_;
+  std::deque<std::string> texts_ GUARDED_BY(mutex_);
+  // Views into texts_.
+  std::unordered_map<std::string_view, uint32_t> numbers_ GUARDED_BY(mutex_);
 };
 
 }  // namespace lockstep::catalog

@@ -56,7 +56,7 @@ std::string try_to_write(const fs::path& directory, double& seconds) {
   const auto file = open_unlinked_file(directory);
   if (!file.is_open()) return std::string("cannot be written: ") + std::strerror(errno);
   if (const int error = ::posix_fallocate(file.get(), 0, kTestBytes))
-    return std::string("cannot take a file of 1 MiB: ") + std::strerror(error);
+    return std::string("cannot store a file of 1 MiB: ") + std::strerror(error);
   void* const mapped =
       ::mmap(nullptr, kTestBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
   if (mapped == MAP_FAILED)

@@ -175,7 +175,7 @@ tracking::EndFact end_of(const launch::LaunchReport& report) {
                          .time = tracking::unix_now()};
   auto& end = fact.end;
   if (const auto* cause = report.cause()) {
-    end.rank = cause->rank;
+    if (!report.all_failed_alike()) end.rank = cause->rank;
     end.signal = cause->fatal_signal();
     if (end.signal && !is_crash(*end.signal)) end.state = RunState::Killed;
     if (const auto detail = cause->detail(); cause->error && cause->hang.empty() && !detail.empty())

@@ -61,6 +61,7 @@ std::chrono::milliseconds to_duration(const std::string& what, const std::string
   const auto seconds = parse_number<double>(text);
   if (seconds && *seconds >= 0 && *seconds <= kMaxSeconds)
     return std::chrono::milliseconds(std::llround(*seconds * 1000));
+  if (const auto duration = parse_time_span(text)) return *duration;
   ConfigNode node;
   node.kind = ConfigNode::Kind::Scalar;
   node.scalar = text;

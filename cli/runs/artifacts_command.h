@@ -8,9 +8,8 @@
 namespace lockstep::cli {
 
 // `words`: the arguments after `lockstep artifacts`. Returns the exit code, 75 if verify finds
-// damage;
-// throws Config (unknown command, option or artifact) and Environment (a corrupt store, a full
-// disk, the output cannot be written).
+// corruption; throws Config (unknown command, option or artifact) and Environment (a corrupt store,
+// a full disk, the output cannot be written).
 int run_artifacts_command(const std::vector<std::string>& words, std::ostream& out,
                           std::ostream& notes);
 

@@ -35,7 +35,7 @@ int write_report(const std::vector<std::string>& words, std::ostream& out) {
   }
   catalog::ColumnSpool spool({dir, "/var/tmp", "/tmp"});
   catalog::RunCatalog catalog(std::filesystem::canonical(dir), spool,
-                              catalog::CatalogReading::Asked);
+                              catalog::CatalogReading::OnRequest);
   dashboard::Dashboard dashboard{
       .catalog = catalog, .actions = false, .schema = [] {
         return dashboard::program_output({trainer_program(), "--schema"}, std::chrono::seconds(20));

@@ -5,6 +5,7 @@
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -106,13 +107,17 @@ void refuse_binary(const std::string& text, const OriginOf& origin_of) {
   };
   const auto control =
       static_cast<size_t>(std::find_if(text.begin(), text.end(), is_binary) - text.begin());
-  const auto at = std::min(control, find_invalid_utf8(text));
+  const auto invalid = find_invalid_utf8(text);
+  const auto at = std::min(control, invalid);
   if (at >= text.size()) return;
   YAML::Mark mark;
   mark.line =
       static_cast<int>(std::count(text.begin(), text.begin() + static_cast<ptrdiff_t>(at), '\n'));
-  throw config_error(fmt::format("{}: not UTF-8 text (byte {})", origin_of(mark),
-                                 printable(std::string_view(text).substr(at, 1))));
+  const auto byte = printable(std::string_view(text).substr(at, 1));
+  if (invalid == std::string::npos)
+    throw config_error(
+        fmt::format("{}: control character {} is not allowed", origin_of(mark), byte));
+  throw config_error(fmt::format("{}: not UTF-8 text (byte {})", origin_of(mark), byte));
 }
 
 // yaml-cpp accepts an unclosed quote if the text ends with a line break, and so silently consumes
@@ -164,6 +169,31 @@ std::string hint_about_tabs(const std::string& text, const OriginOf& origin_of) 
   return "";
 }
 
+// The key of a line "key:{...}" or "key:[...]", which YAML reads as one word; empty: another line.
+std::string key_without_space(const std::string& line) {
+  const auto begin = std::min(line.find_first_not_of(' '), line.size());
+  const auto is_part_of_key = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-' || c == '.';
+  };
+  const auto end = static_cast<size_t>(
+      std::find_if_not(line.begin() + static_cast<ptrdiff_t>(begin), line.end(), is_part_of_key) -
+      line.begin());
+  const bool is_joined = end > begin && end + 1 < line.size() && line[end] == ':' &&
+                         (line[end + 1] == '{' || line[end + 1] == '[');
+  return is_joined ? line.substr(begin, end - begin) : "";
+}
+
+// Names a key without a space after its colon, in the line `number` (from 0) of the error or in the
+// one before, if the parser noticed it only at the next key; empty: none.
+std::string hint_about_space(const std::string& text, int number) {
+  std::istringstream lines(text);
+  std::string line, key, previous;
+  for (int i = 0; i <= number && std::getline(lines, line); ++i)
+    previous = std::exchange(key, key_without_space(line));
+  if (key.empty()) key = previous;
+  return key.empty() ? "" : fmt::format("; write a space after '{}:'", key);
+}
+
 ConfigNode convert_text(const std::string& text, const std::string& name,
                         const OriginOf& origin_of) {
   refuse_binary(text, origin_of);
@@ -173,8 +203,9 @@ ConfigNode convert_text(const std::string& text, const std::string& name,
     return Converter(origin_of).convert(YAML::Load(ended));
   } catch (const YAML::Exception& error) {
     const auto where = error.mark.is_null() ? name : origin_of(error.mark);
-    throw config_error(fmt::format("{}: not valid YAML: {}{}", where, error.msg,
-                                   hint_about_tabs(text, origin_of)));
+    throw config_error(fmt::format("{}: not valid YAML: {}{}{}", where, error.msg,
+                                   hint_about_tabs(text, origin_of),
+                                   hint_about_space(text, error.mark.line)));
   }
 }
 

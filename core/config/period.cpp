@@ -38,13 +38,11 @@ struct Span {
   std::string unit;
 };
 
-// "10 steps" or "10steps": a positive integer, then a word.
-std::optional<Span> parse_span(const ConfigNode& node) {
-  if (node.kind != ConfigNode::Kind::Scalar) return std::nullopt;
-  const auto& text = node.scalar;
+// "10 steps" or "10steps": an integer that is not negative, then a word.
+std::optional<Span> parse_span(const std::string& text) {
   Span span{};
   const auto result = std::from_chars(text.data(), text.data() + text.size(), span.count);
-  if (result.ec != std::errc{} || span.count < 1 || span.count > kMaxCount) return std::nullopt;
+  if (result.ec != std::errc{} || span.count < 0 || span.count > kMaxCount) return std::nullopt;
   auto unit = std::string(result.ptr, text.data() + text.size());
   unit.erase(0, unit.find_first_not_of(' '));
   span.unit = unit;
@@ -56,6 +54,14 @@ std::optional<int64_t> milliseconds_of(const Span& span) {
     if (span.unit == unit.name && span.count <= kMaxMilliseconds / unit.milliseconds)
       return span.count * unit.milliseconds;
   return std::nullopt;
+}
+
+// The span in `node`. Throws Config for zero; nullopt: it is none.
+std::optional<Span> read_span(const ConfigNode& node, const std::string& path) {
+  if (node.kind != ConfigNode::Kind::Scalar) return std::nullopt;
+  const auto span = parse_span(node.scalar);
+  if (span && span->count == 0) throw bad_value(node, path, "more than 0");
+  return span;
 }
 
 std::string time_text(int64_t milliseconds) {
@@ -78,9 +84,16 @@ std::string Period::text() const {
 
 std::string Duration::text() const { return time_text(value.count()); }
 
+std::optional<std::chrono::milliseconds> parse_time_span(const std::string& text) {
+  const auto span = parse_span(text);
+  const auto milliseconds = span ? milliseconds_of(*span) : std::nullopt;
+  if (!milliseconds) return std::nullopt;
+  return std::chrono::milliseconds(*milliseconds);
+}
+
 Period ConfigValue<Period>::read(const ConfigNode& node, const std::string& path) {
   constexpr auto kExpected = "a period such as '10 steps', '1 epoch' or '5 min'";
-  const auto span = parse_span(node);
+  const auto span = read_span(node, path);
   if (!span) throw bad_value(node, path, kExpected);
   if (span->unit == "step" || span->unit == "steps") return {span->count, Period::Unit::Steps};
   if (span->unit == "epoch" || span->unit == "epochs") return {span->count, Period::Unit::Epochs};
@@ -96,7 +109,7 @@ Json ConfigValue<Period>::schema() {
 }
 
 Duration ConfigValue<Duration>::read(const ConfigNode& node, const std::string& path) {
-  const auto span = parse_span(node);
+  const auto span = read_span(node, path);
   const auto milliseconds = span ? milliseconds_of(*span) : std::nullopt;
   if (!milliseconds) throw bad_value(node, path, "a duration such as '30 s', '10 min' or '2 h'");
   return {std::chrono::milliseconds(*milliseconds)};

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "lockstep/config_value.h"
@@ -27,6 +28,9 @@ struct Duration {
   std::string text() const;
   bool operator==(const Duration&) const = default;
 };
+
+// "30 s" or "0 s"; nullopt: not a duration.
+std::optional<std::chrono::milliseconds> parse_time_span(const std::string& text);
 
 template <>
 struct ConfigValue<Period> {

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "core/system/file_descriptor.h"
+#include "core/thread_limit.h"
 #include "lockstep/error.h"
 
 namespace lockstep {
@@ -76,10 +77,11 @@ int wait_for_exec(int status_fd) {
   return ::read(status_fd, &reason, sizeof reason) == sizeof reason ? reason : 0;
 }
 
-std::string exec_message(const std::string& program, int reason) {
+std::string start_message(const std::string& program, int reason) {
   if (reason == ENOENT && program.find('/') == std::string::npos)
     return fmt::format("cannot start '{}': not found in PATH", program);
-  return fmt::format("cannot start '{}': {}", program, std::strerror(reason));
+  auto text = fmt::format("cannot start '{}': {}", program, std::strerror(reason));
+  return reason == EAGAIN ? text + "; " + describe_thread_limit() : text;
 }
 
 // A process that hangs in the kernel cannot be killed: after the timeout it is left to init.
@@ -109,7 +111,7 @@ ChildProcess::ChildProcess(const ChildCommand& command) {
   FileDescriptor read_end(ends[0]), write_end(ends[1]);
   start.status_fd = write_end.get();
   pid_ = ::fork();
-  if (pid_ < 0) throw errno_error(fmt::format("cannot start '{}'", command.program));
+  if (pid_ < 0) throw environment_error(start_message(command.program, errno));
   if (pid_ == 0) run_child(start);
   ::setpgid(pid_, pid_);  // parent and child both call it to avoid a race
   write_end.close();
@@ -118,7 +120,7 @@ ChildProcess::ChildProcess(const ChildCommand& command) {
   reap();
   const bool no_resources = reason == ENOMEM || reason == EAGAIN || reason == ETIMEDOUT;
   throw Error(no_resources ? ErrorKind::Environment : ErrorKind::Config,
-              exec_message(command.program, reason));
+              start_message(command.program, reason));
 }
 
 ChildProcess::~ChildProcess() { reap(); }

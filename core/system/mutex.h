@@ -11,6 +11,7 @@
 #pragma once
 
 #include <mutex>
+#include <shared_mutex>
 
 #ifdef __clang__
 #define LOCKSTEP_THREAD_SAFETY(x) __attribute__((x))
@@ -48,6 +49,48 @@ class LOCKSTEP_THREAD_SAFETY(scoped_lockable) MutexLock {
 
  private:
   std::unique_lock<std::mutex> lock_;
+};
+
+// Held by several readers or by one writer.
+class LOCKSTEP_THREAD_SAFETY(capability("mutex")) SharedMutex {
+ public:
+  void lock() LOCKSTEP_THREAD_SAFETY(acquire_capability()) { mutex_.lock(); }
+  void unlock() LOCKSTEP_THREAD_SAFETY(release_capability()) { mutex_.unlock(); }
+  void lock_shared() LOCKSTEP_THREAD_SAFETY(acquire_shared_capability()) { mutex_.lock_shared(); }
+  void unlock_shared() LOCKSTEP_THREAD_SAFETY(release_shared_capability()) {
+    mutex_.unlock_shared();
+  }
+
+ private:
+  std::shared_mutex mutex_;
+};
+
+class LOCKSTEP_THREAD_SAFETY(scoped_lockable) WriterLock {
+ public:
+  explicit WriterLock(SharedMutex& mutex) LOCKSTEP_THREAD_SAFETY(acquire_capability(mutex))
+      : mutex_(mutex) {
+    mutex_.lock();
+  }
+  ~WriterLock() LOCKSTEP_THREAD_SAFETY(release_capability()) { mutex_.unlock(); }
+  WriterLock(const WriterLock&) = delete;
+  WriterLock& operator=(const WriterLock&) = delete;
+
+ private:
+  SharedMutex& mutex_;
+};
+
+class LOCKSTEP_THREAD_SAFETY(scoped_lockable) ReaderLock {
+ public:
+  explicit ReaderLock(SharedMutex& mutex) LOCKSTEP_THREAD_SAFETY(acquire_shared_capability(mutex))
+      : mutex_(mutex) {
+    mutex_.lock_shared();
+  }
+  ~ReaderLock() LOCKSTEP_THREAD_SAFETY(release_capability()) { mutex_.unlock_shared(); }
+  ReaderLock(const ReaderLock&) = delete;
+  ReaderLock& operator=(const ReaderLock&) = delete;
+
+ private:
+  SharedMutex& mutex_;
 };
 
 }  // namespace lockstep

@@ -91,7 +91,7 @@ class ProgressPage {
   ProgressSnapshot snapshot() const;
   std::string failure() const;  // empty: none was reported
 
-  // Which signal ended the launch: ranks are stopped with SIGTERM whatever it was. 0: none yet.
+  // The signal that ended the launch; ranks get SIGTERM regardless. 0: none yet.
   void set_launch_signal(int signal);
   int launch_signal() const;
 

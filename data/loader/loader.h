@@ -28,7 +28,7 @@ namespace lockstep::data {
 // in place, in memory that is reused when no longer referenced; with more workers than batches to
 // load ahead, several workers share a batch.
 //
-// Thread: next() and take_stats() belong to one thread. The destructor may come at any time.
+// Thread: next() and take_stats() belong to one thread. The destructor may run at any time.
 class Loader {
  public:
   // `dataset` must outlive the loader. Throws Bug for options outside their range.

@@ -15,8 +15,8 @@
 
 namespace lockstep::data {
 
-// Thread: take(), num_ready() and next_is_ready() belong to one thread. The destructor may come at
-// any time: it stops the workers after what each of them is reading.
+// Thread: take(), num_ready() and next_is_ready() belong to one thread. The destructor may run at
+// any time: it waits until each worker has finished its current read.
 class PrefetchQueue {
  public:
   // `reader` must outlive this and is used exclusively. Requires at least one batch and one worker.

@@ -18,8 +18,8 @@ int64_t global_batch_size(const LoaderConfig& config, int64_t world) {
                     *config.batch_size, *config.per_rank_batch_size));
   if (config.per_rank_batch_size && config.batch_remainder == BatchRemainder::Pad)
     throw config_error(
-        "data.batch_remainder: pad has no effect with data.per_rank_batch_size: all ranks have as "
-        "many samples");
+        "data.batch_remainder: pad has no effect with data.per_rank_batch_size: all ranks have the "
+        "same number of samples");
   if (config.per_rank_batch_size) return *config.per_rank_batch_size * world;
   const auto size = config.batch_size.value_or(kDefaultBatchSize);
   if (config.batch_remainder == BatchRemainder::Refuse) {

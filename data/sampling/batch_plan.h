@@ -57,8 +57,8 @@ void fields(V& v, LoaderConfig& c) {
     "samples together; for data larger than memory",
     at_least(1), at_most(int64_t{1} << 40), needs("data.shuffle: true"));
   v("shuffle_lanes", c.shuffle_lanes,
-    "number of shuffle streams read side by side: each rank reads its own shards if the number of "
-    "ranks divides it, in an order that does not depend on that number (default: ranks at start)",
+    "number of interleaved shuffle lanes: each rank reads its own shards if the number of ranks "
+    "divides it, in an order that does not depend on that number (default: ranks at start)",
     at_least(1), at_most(1 << 20), needs("data.shuffle: true"), needs("data.sampling: uniform"));
   v("max_bad_samples", c.max_bad_samples,
     "skip up to this many samples per rank that cannot be loaded; one more is an error",

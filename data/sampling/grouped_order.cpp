@@ -22,7 +22,7 @@ void shuffle(std::span<T> items, SampleRandom random) {
 GroupedOrder::GroupedOrder(std::span<const int64_t> ends, GroupedOrderOptions options)
     : options_(options) {
   check(!ends.empty() && options.lanes >= 1 && options.buffer >= 1 && options.kept >= 1,
-        "an order of groups needs groups, lanes and a buffer");
+        "GroupedOrder: groups, lanes and buffer must not be empty");
   size_ = ends.back();
   for (size_t i = 0; i < ends.size(); ++i) {
     const auto begin = i == 0 ? 0 : ends[i - 1];

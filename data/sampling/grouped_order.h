@@ -24,8 +24,8 @@ struct GroupedOrderOptions {
 // result is cut into `lanes` equal parts that are interleaved: sample p of the order belongs to
 // lane p % lanes. So each of `lanes` ranks, which takes every lanes-th sample, reads its own
 // groups, window by window. If `lanes` does not divide the samples, the remainder comes last. The
-// order depends on `ends` and the options only; an epoch must be resumed with the lanes it was
-// begun with.
+// order depends on `ends` and the options only; an epoch must be resumed with the lanes with which
+// it began.
 //
 // Thread: any; const.
 class GroupedOrder {

@@ -50,12 +50,12 @@ void fields(V& v, CsvConfig& c) {
   v("header", c.header, "whether the first line has the names of the columns");
   v("names", c.names, "the names of the columns, if there is no header");
   v("types", c.types,
-    "column: number or text, for those whose type is not to be inferred (number when all cells "
-    "are numbers, truth values, or dates and times)");
+    "types of columns, {column: number or text}; other types are inferred (number if all cells are "
+    "numbers, booleans, or dates and times)");
   v("missing_values", c.missing_values, "cells that mark a missing value");
   v("max_bad_samples", c.max_bad_samples,
     "skip up to this many rows that cannot be read; one more is an error", at_least(0));
-  v("limit", c.limit, "use only this many rows, from the first on", at_least(1));
+  v("limit", c.limit, "use only the first N rows", at_least(1));
 }
 
 // A tab for files with such an extension, a comma for others.
@@ -121,7 +121,7 @@ class CsvDataset final : public TableDataset {
                       .limit = config.limit}) {}
 };
 
-REGISTER_DATASET("csv", CsvDataset, "a table in a text file: numbers, texts, missing values");
+REGISTER_DATASET("csv", CsvDataset, "a table in a text file: numbers, strings, missing values");
 
 }  // namespace
 }  // namespace lockstep::data

@@ -40,7 +40,7 @@ void fields(V& v, IdxConfig& c) {
   v("labels", c.labels, "file of the labels in path, instead of the split's");
   v("mean", c.mean, "subtracted from the pixels, which are 0 to 1; together with std");
   v("std", c.std, "divisor of the pixels after that", above(0));
-  v("limit", c.limit, "use only this many samples, from the first on", at_least(1));
+  v("limit", c.limit, "use only the first N samples", at_least(1));
 }
 
 fs::path find_file(const IdxConfig& config, const std::optional<std::string>& given,
@@ -58,7 +58,7 @@ fs::path find_file(const IdxConfig& config, const std::optional<std::string>& gi
     std::error_code error;
     if (fs::exists(candidate, error)) return candidate;
     if (error == std::errc::too_many_symbolic_link_levels)
-      throw config_error(fmt::format("dataset idx: {}: symbolic links that lead in a circle",
+      throw config_error(fmt::format("dataset idx: {}: symbolic links that form a loop",
                                      printable(candidate.string(), 400)));
     if (error)
       throw environment_error(

@@ -195,8 +195,7 @@ class ImageFolder final : public Dataset {
   std::vector<std::string> classes_;
 };
 
-REGISTER_DATASET("image_folder", ImageFolder,
-                 "JPEG, PNG and WebP images, a directory for each class");
+REGISTER_DATASET("image_folder", ImageFolder, "JPEG, PNG and WebP images, one directory per class");
 
 }  // namespace
 }  // namespace lockstep::data

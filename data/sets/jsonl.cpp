@@ -29,7 +29,7 @@ void fields(V& v, JsonlConfig& c) {
   fields(v, c.table);
   v("max_bad_samples", c.max_bad_samples,
     "skip up to this many lines that cannot be read; one more is an error", at_least(0));
-  v("limit", c.limit, "use only this many rows, from the first on", at_least(1));
+  v("limit", c.limit, "use only the first N rows", at_least(1));
 }
 
 formats::DataTable read_lines(const JsonlConfig& config, const fs::path& file,

@@ -31,7 +31,7 @@ void fields(V& v, NpyConfig& c) {
   v("fields", c.fields,
     "fields of a batch: field: {from: array, dtype, divide_by, mean, std} (default: every array, "
     "unchanged)");
-  v("limit", c.limit, "use only this many samples, from the first on", at_least(1));
+  v("limit", c.limit, "use only the first N samples", at_least(1));
 }
 
 std::string without_ending(const std::string& name) {
@@ -67,7 +67,7 @@ std::vector<formats::StoredArray> unpack_npz(const NpyConfig& config,
   for (const auto& member : members)
     if (member.ends_with("/data.pkl"))
       throw config_error(
-          fmt::format("{}: it is a file of torch.save; save the tensors with numpy.savez(path, "
+          fmt::format("{}: it was saved by torch.save; save the tensors with numpy.savez(path, "
                       "x=x.numpy(), ...) or safetensors.torch.save_file instead",
                       file.name()));
   for (size_t i = 0; i < members.size(); ++i) {
@@ -128,7 +128,7 @@ class NpyDataset final : public ArrayDataset {
   explicit NpyDataset(const Config& config) : ArrayDataset("npy", config, npy_shards(config)) {}
 };
 
-REGISTER_DATASET("npy", NpyDataset, "numpy's arrays, in an .npz file or a folder of .npy files");
+REGISTER_DATASET("npy", NpyDataset, "NumPy arrays, in an .npz file or a folder of .npy files");
 
 }  // namespace
 }  // namespace lockstep::data

@@ -57,7 +57,7 @@ class RowGroups {
     for (size_t file = 0; file < files_.size(); ++file) add(file);
     if (ends_.empty())
       throw config_error(
-          fmt::format("dataset parquet: {}: no row is left", printable(config.path, 400)));
+          fmt::format("dataset parquet: {}: no rows remain", printable(config.path, 400)));
   }
 
   // The ends of the groups in the order of all used rows.

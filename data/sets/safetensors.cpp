@@ -22,7 +22,7 @@ void fields(V& v, SafetensorsConfig& c) {
   v("fields", c.fields,
     "fields of a batch: field: {from: tensor, dtype, divide_by, mean, std} (default: every tensor, "
     "unchanged)");
-  v("limit", c.limit, "use only this many samples, from the first on", at_least(1));
+  v("limit", c.limit, "use only the first N samples", at_least(1));
 }
 
 constexpr std::array<std::pair<const char*, formats::ElementType>, 10> kSafetensorsTypes = {

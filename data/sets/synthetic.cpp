@@ -189,7 +189,7 @@ class SyntheticDataset final : public Dataset {
   std::vector<NumberSource> sources_;
 };
 
-REGISTER_DATASET("synthetic", SyntheticDataset, "numbers of any shape and type, without a file");
+REGISTER_DATASET("synthetic", SyntheticDataset, "generated numbers of any shape and type");
 
 }  // namespace
 }  // namespace lockstep::data

@@ -52,7 +52,7 @@ void fields(V& v, TokensConfig& c) {
     "length to which shorter documents are padded: length, or the longest sample of the batch");
   v("vocab_size", c.vocab_size, "tokens must be below this", at_least(1));
   v("dtype", c.dtype, "type of the tokens in files without a header");
-  v("limit", c.limit, "use only this many samples, from the first on", at_least(1));
+  v("limit", c.limit, "use only the first N samples", at_least(1));
 }
 
 formats::ElementType element_type_of(TokenDtype dtype) {

@@ -20,7 +20,7 @@ struct CountedWord {
   int64_t count;
 };
 
-// The learning of merges: which pairs there are, how often and in which words.
+// Counts adjacent token pairs, and the words that contain them, while merges are learned.
 class PairCounts {
  public:
   explicit PairCounts(std::vector<CountedWord> words) : words_(std::move(words)) {
@@ -30,7 +30,7 @@ class PairCounts {
     for (const auto& [pair, count] : counts_) queue_.push({count, pair});
   }
 
-  // The most frequent pair; a count of 0 when there is none.
+  // Removes and returns the most frequent pair; the count is 0 if there are no pairs.
   std::pair<int64_t, TokenPair> take() {
     while (!queue_.empty()) {
       const auto top = queue_.top();
@@ -54,7 +54,7 @@ class PairCounts {
   struct Candidate {
     int64_t count;
     TokenPair pair;
-    // The queue gives the greatest: more often first, then lower numbers.
+    // Order of the queue: higher count first, then lower token ids.
     bool operator<(const Candidate& other) const {
       return count != other.count ? count < other.count : pair > other.pair;
     }
@@ -132,11 +132,11 @@ std::vector<int32_t> BytePairEncoder::merge(std::string_view word) const {
   if (whole_words_)
     if (const auto whole = pairs_.numbers.find(std::string(word)); whole != pairs_.numbers.end())
       return {whole->second};
-  // A linked list of tokens, and a queue of the merges that are possible, the earliest learned
-  // first, of equal ones the leftmost.
+  // A linked list of tokens, and a queue of candidate merges: the earliest learned first, then the
+  // leftmost.
   const auto size = static_cast<int32_t>(word.size());
   std::vector<int32_t> token(word.size()), next(word.size()), before(word.size());
-  using Possible = std::tuple<int32_t, int32_t, TokenPair>;  // rank, place, what was there
+  using Possible = std::tuple<int32_t, int32_t, TokenPair>;  // rank, position, pair at that time
   std::priority_queue<Possible, std::vector<Possible>, std::greater<>> queue;
   const auto offer = [&](int32_t at) {
     const auto behind = at < 0 ? size : next[static_cast<size_t>(at)];

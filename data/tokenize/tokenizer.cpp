@@ -23,10 +23,10 @@ class TokenizerFile {
     root_ = Json::parse(text, nullptr, /*allow_exceptions=*/false);
     if (!root_.is_object()) throw refused("it is not a JSON object");
     if (type_of(member(root_, "model")) != "BPE")
-      throw refused(fmt::format("its model is '{}': only BPE can be used",
+      throw refused(fmt::format("its model is '{}': only BPE is supported",
                                 printable(type_of(member(root_, "model")))));
     if (!member(root_, "normalizer").is_null())
-      throw refused("it has a normalizer: only byte-level BPE without one can be used");
+      throw refused("it has a normalizer: only byte-level BPE without a normalizer is supported");
   }
 
   Error refused(const std::string& why) const {
@@ -56,7 +56,7 @@ class TokenizerFile {
     if (!vocabulary.is_object()) throw refused("its model has no vocab");
     for (const auto& [token, number] : vocabulary.items()) {
       const auto bytes = from_byte_alphabet(token);
-      // What is not made of the alphabet of bytes is a special token.
+      // A token outside the byte alphabet is a special token.
       if (bytes) place(pairs, *bytes, number);
     }
     const auto& merges = member(model, "merges");
@@ -76,7 +76,7 @@ class TokenizerFile {
     return tokens;
   }
 
-  // The patterns to cut a text with, one after the other.
+  // The patterns that split a text, applied in this order.
   std::vector<std::string> patterns(bool& prefix_blank) const {
     std::vector<std::string> patterns;
     bool is_byte_level = false;
@@ -92,10 +92,10 @@ class TokenizerFile {
         const auto& pattern = member(member(part, "pattern"), "Regex");
         if (!pattern.is_string() || member(part, "behavior") != "Isolated" ||
             flag(part, "invert", false))
-          throw refused("its Split is not one by a regular expression with Isolated behavior");
+          throw refused("its Split does not use a regular expression with Isolated behavior");
         patterns.push_back(pattern.get<std::string>());
       } else {
-        throw refused(fmt::format("its pre_tokenizer is '{}': ByteLevel, after Splits, can be used",
+        throw refused(fmt::format("its pre_tokenizer is '{}': supported: Split, then ByteLevel",
                                   printable(type_of(part))));
       }
     }
@@ -108,7 +108,7 @@ class TokenizerFile {
  private:
   int32_t number_of(const Json& json) const {
     if (!json.is_number_unsigned() || json.get<uint64_t>() >= kMaxTokens)
-      throw refused("a token has no number, or one that is too large");
+      throw refused("a token id is missing or too large");
     return json.get<int32_t>();
   }
 
@@ -116,13 +116,13 @@ class TokenizerFile {
     const auto number = number_of(json);
     const auto at = static_cast<size_t>(number);
     if (pairs.tokens.size() <= at) {
-      // Numbers have few gaps: a vocabulary of three tokens does not take the memory of millions.
+      // Bounds the memory: a vocabulary of three tokens must not allocate millions of entries.
       if (at > 2 * member(member(root_, "model"), "vocab").size() + 1024)
-        throw refused("the numbers of its tokens have large gaps");
+        throw refused("its token ids have large gaps");
       pairs.tokens.resize(at + 1);
     }
     if (!pairs.tokens[at].empty() || bytes.empty())
-      throw refused(fmt::format("two tokens have the number {}", number));
+      throw refused(fmt::format("two tokens have the id {}", number));
     pairs.tokens[at] = bytes;
     pairs.numbers[bytes] = number;
   }
@@ -181,7 +181,7 @@ Tokenizer Tokenizer::learn(const std::map<std::string, int64_t>& words, size_t s
 
 void Tokenizer::encode(std::string_view text, std::vector<int32_t>& out) {
   while (!text.empty()) {
-    // The special token that comes first, of several at one place the longest.
+    // The first special token in the text; the longest one if several begin there.
     size_t first = text.size();
     const std::pair<const std::string, int32_t>* found = nullptr;
     for (const auto& token : special_) {

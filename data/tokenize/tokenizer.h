@@ -29,9 +29,9 @@ class Tokenizer {
   // Config if it cannot be split into words.
   void encode(std::string_view text, std::vector<int32_t>& out);
 
-  // One more than the largest token.
+  // One more than the largest token id.
   size_t vocabulary_size() const;
-  // The number of a vocabulary or special token.
+  // The id of a vocabulary or special token.
   std::optional<int32_t> find(const std::string& token) const;
 
   // The text of a tokenizer.json for the tokenizers library.

@@ -66,7 +66,7 @@ void WordSplitter::split(std::string_view text,
                                      printable(onig_message(static_cast<int>(found), nullptr))));
     const auto first = static_cast<size_t>(pattern_->region->beg[0]);
     const auto last = static_cast<size_t>(pattern_->region->end[0]);
-    if (last == first) {  // a match of nothing is none
+    if (last == first) {  // ignore empty matches
       from = last + 1;
       continue;
     }

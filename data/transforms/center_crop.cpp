@@ -1,4 +1,4 @@
-// Transform "center_crop": torchvision's CenterCrop; an image that is too small gets black edges.
+// Transform "center_crop": torchvision's CenterCrop; images that are too small are padded black.
 #include <cmath>
 
 #include "data/images/resample.h"
@@ -17,8 +17,8 @@ void fields(V& v, CenterCropConfig& c) {
   v("size", c.size, "[side] or [height, width]", required(), at_least(1), at_most(16384));
 }
 
-// Where a crop of `wanted` pixels begins: half of what is left over, halves to even as Python
-// rounds; of what is missing, the smaller half lies before the image.
+// Where a crop of `wanted` pixels begins: half of the excess, with halves rounded to even as in
+// Python; if the image is too small, the smaller half of the padding comes first.
 int crop_begin(int available, int wanted) {
   if (available < wanted) return -((wanted - available) / 2);
   return static_cast<int>(std::nearbyint((available - wanted) / 2.0));
@@ -41,7 +41,7 @@ class CenterCrop final : public ImageTransform {
   ImageSize size_;
 };
 
-REGISTER_IMAGE_TRANSFORM("center_crop", CenterCrop, "the middle of the image");
+REGISTER_IMAGE_TRANSFORM("center_crop", CenterCrop, "crops the center of the image");
 
 }  // namespace
 }  // namespace lockstep::data

@@ -25,7 +25,7 @@ uint8_t gray_of(const uint8_t* rgb) {
   return static_cast<uint8_t>((rgb[0] * 19595u + rgb[1] * 38470u + rgb[2] * 7471u + 0x8000u) >> 16);
 }
 
-// Between `from` (factor 0) and `to` (factor 1), or beyond.
+// Interpolates from `from` (factor 0) to `to` (factor 1); extrapolates beyond.
 uint8_t blend(int from, int to, float factor) {
   const float value = static_cast<float>(from) + factor * static_cast<float>(to - from);
   return static_cast<uint8_t>(std::clamp(value, 0.0f, 255.0f));
@@ -49,12 +49,12 @@ void change_saturation(RgbImage& image, float factor) {
   }
 }
 
-// Hue and saturation in 256 steps each, as PIL's mode HSV keeps them; value is the largest channel.
+// Hue and saturation in 256 steps each, as in PIL's HSV mode; value is the largest channel.
 void turn_pixel(uint8_t* rgb, uint8_t turn) {
   const int red = rgb[0], green = rgb[1], blue = rgb[2];
   const int most = std::max({red, green, blue}), least = std::min({red, green, blue});
   if (most == least) return;
-  // Which of these are float and which double decides between neighboring steps.
+  // The types below (float or double) decide how values are rounded, as in PIL.
   const auto range = static_cast<float>(most - least);
   const float r = static_cast<float>(most - red) / range;
   const float g = static_cast<float>(most - green) / range;
@@ -122,7 +122,7 @@ class ColorJitter final : public ImageTransform {
 };
 
 REGISTER_IMAGE_TRANSFORM("color_jitter", ColorJitter,
-                         "changes brightness, contrast, saturation and hue by chance");
+                         "randomly changes brightness, contrast, saturation and hue");
 
 }  // namespace
 }  // namespace lockstep::data

@@ -38,7 +38,7 @@ class Normalize final : public ImageTransform {
 };
 
 REGISTER_IMAGE_TRANSFORM("normalize", Normalize,
-                         "subtracts a mean and divides by a deviation, per channel (last)");
+                         "normalizes each channel: (pixel - mean) / std; must be last");
 
 }  // namespace
 }  // namespace lockstep::data

@@ -47,7 +47,7 @@ class RandomCrop final : public ImageTransform {
   int padding_;
 };
 
-REGISTER_IMAGE_TRANSFORM("random_crop", RandomCrop, "a part of the image, anywhere in it");
+REGISTER_IMAGE_TRANSFORM("random_crop", RandomCrop, "crops the image at a random position");
 
 }  // namespace
 }  // namespace lockstep::data

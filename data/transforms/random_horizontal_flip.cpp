@@ -34,7 +34,7 @@ class RandomHorizontalFlip final : public ImageTransform {
 };
 
 REGISTER_IMAGE_TRANSFORM("random_horizontal_flip", RandomHorizontalFlip,
-                         "mirrors some of the images");
+                         "mirrors images horizontally with probability p");
 
 }  // namespace
 }  // namespace lockstep::data

@@ -28,8 +28,7 @@ void fields(V& v, RandomResizedCropConfig& c) {
 
 std::array<double, 2> least_and_most(const std::vector<double>& values, const char* what) {
   if (values.size() != 2 || values[0] > values[1])
-    throw config_error(std::string("transform random_resized_crop: ") + what +
-                       " takes [least, most]");
+    throw config_error(std::string("transform random_resized_crop: ") + what + " takes [min, max]");
   return {values[0], values[1]};
 }
 
@@ -69,7 +68,7 @@ class RandomResizedCrop final : public ImageTransform {
     return middle(image);
   }
 
-  // The largest part in the middle whose proportions are allowed.
+  // The largest centered box with an allowed aspect ratio.
   ImageBox middle(ImageSize image) const {
     auto size = image;
     const double ratio = static_cast<double>(image.width) / image.height;
@@ -80,7 +79,7 @@ class RandomResizedCrop final : public ImageTransform {
     return {(image.width - size.width) / 2, (image.height - size.height) / 2, size};
   }
 
-  // The chosen part of the original in the pixels that were decoded.
+  // Maps `box` from the original image to the decoded pixels.
   static ImageBox decoded_part(const RgbImage& image, const ImageBox& box) {
     const auto& covered = image.covered;
     const double x = static_cast<double>(image.size.width) / covered.size.width;
@@ -98,7 +97,7 @@ class RandomResizedCrop final : public ImageTransform {
 };
 
 REGISTER_IMAGE_TRANSFORM("random_resized_crop", RandomResizedCrop,
-                         "a random part of the image, scaled to one size");
+                         "crops a random part of the image and scales it to a fixed size");
 
 }  // namespace
 }  // namespace lockstep::data

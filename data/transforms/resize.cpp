@@ -1,4 +1,4 @@
-// Transform "resize": torchvision's Resize on PIL images (bilinear, antialiased), to the bit.
+// Transform "resize": torchvision's Resize on PIL images (bilinear, antialiased), bit-identical.
 #include "data/images/resample.h"
 #include "lockstep/error.h"
 #include "lockstep/image_transform.h"

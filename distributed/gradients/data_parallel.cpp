@@ -13,6 +13,7 @@
 #include "distributed/gradients/gradient_synchronizer.h"
 #include "distributed/objects.h"
 #include "distributed/sharding/shard_strategy.h"
+#include "distributed/sharding/sharded_weights.h"
 #include "lockstep/error.h"
 
 namespace lockstep {
@@ -58,27 +59,30 @@ DataParallel::DataParallel(World& world) : world_(world) {}
 DataParallel::~DataParallel() = default;
 
 std::unique_ptr<DataParallel> DataParallel::create(World& world, torch::nn::Module& module,
-                                                   const DataParallelConfig& config) {
+                                                   const DataParallelConfig& config,
+                                                   const std::vector<ShardUnit>& units) {
   auto parameters = trainable_parameters(module);
   if (parameters.empty()) throw config_error("the model has no trainable parameters");
   std::unique_ptr<DataParallel> parallel(new DataParallel(world));
   if (world.is_distributed()) {
     verify_same_model(world, module);
     distributed::fenced(world, "initial broadcast", [&] {
-      parallel->flat_ = distributed::shard_parameters(world, module, config);
       parallel->broadcast_model(module, config);
+      parallel->sharding_ = distributed::shard_model(
+          world, module, config,
+          {.units = units, .gradient_bytes = distributed::bucket_caps(config).bytes});
     });
   }
   parallel->synchronizer_ = distributed::make_gradient_synchronizer(
-      world, std::move(parameters), config, parallel->flat_.get());
+      world, std::move(parameters), config, parallel->sharding_.get());
   return parallel;
 }
 
-// Parameters that all ranks share are rank 0's already.
+// Shared and sharded weights become rank 0's when they are moved.
 void DataParallel::broadcast_model(torch::nn::Module& module, const DataParallelConfig& config) {
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> states;
-  if (!flat_ || flat_->copies() == distributed::Copies::PerRank)
+  if (config.shard != ShardStrategy::Full)
     for (const auto& tensor : module.parameters()) states.push_back(tensor.detach());
   for (const auto& tensor : module.buffers()) {
     states.push_back(tensor.detach());
@@ -107,6 +111,7 @@ void DataParallel::restore_gradient_order(const std::vector<std::string>& names)
 
 void DataParallel::before_forward(bool synchronize) {
   if (synchronize) synchronizer_->before_forward();
+  gather_weights();
   // As in Python: buffers are broadcast if the previous step was synchronized.
   if (last_was_synchronized_) broadcast_buffers();
   last_was_synchronized_ = synchronize;
@@ -118,8 +123,28 @@ void DataParallel::broadcast_buffers() {
   distributed::fenced(world_, "buffer broadcast", [&] { broadcast_from_main(world_, buffers_); });
 }
 
+bool DataParallel::gathers_weights() const { return sharding_ && sharding_->weights; }
+
+void DataParallel::gather_weights() {
+  if (gathers_weights())
+    distributed::fenced(world_, "weights", [&] { sharding_->weights->begin_pass(); });
+}
+
+void DataParallel::release_weights() {
+  if (gathers_weights()) sharding_->weights->end_pass();
+}
+
+void DataParallel::before_unit(size_t unit) {
+  if (gathers_weights()) sharding_->weights->before_unit(unit + 1);
+}
+
+void DataParallel::after_unit(size_t unit, const at::Tensor& output) {
+  if (gathers_weights()) sharding_->weights->after_unit(unit + 1, output);
+}
+
 void DataParallel::backward(const at::Tensor& loss, bool synchronize) {
   synchronizer_->backward(loss, synchronize);
+  release_weights();
 }
 
 void DataParallel::add_gradients(

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "distributed/backends/process_groups.h"
+#include "distributed/gradients/exchanged_gradients.h"
 #include "distributed/gradients/local_gradients.h"
 #include "distributed/gradients/per_host_gradients.h"
 #include "distributed/gradients/reducer_gradients.h"
@@ -29,14 +30,16 @@ void GradientSynchronizer::zero_gradients() {
 std::unique_ptr<GradientSynchronizer> make_gradient_synchronizer(World& world,
                                                                  NamedTensors parameters,
                                                                  const DataParallelConfig& config,
-                                                                 const FlatParameters* flat) {
+                                                                 Sharding* sharding) {
   if (!world.is_distributed()) return std::make_unique<LocalGradients>(std::move(parameters));
-  if (shards_gradients(config.shard))
+  if (sharding && sharding->has_shared_gradients)
     return std::make_unique<PerHostGradients>(
-        world, std::move(parameters), flat->allocate_per_host(), bucket_caps(config));
+        world, std::move(parameters), sharding->trained->allocate_per_host(), bucket_caps(config));
+  if (sharding && sharding->trained->has_own_gradients())
+    return std::make_unique<ExchangedGradients>(world, *sharding->trained, sharding->weights.get(),
+                                                bucket_caps(config));
   if (can_share_gradients(world, parameters, config))
-    return std::make_unique<SharedMemoryGradients>(world, std::move(parameters),
-                                                   bucket_caps(config));
+    return SharedMemoryGradients::create(world, std::move(parameters), bucket_caps(config));
   return std::make_unique<ReducerGradients>(world, std::move(parameters), config);
 }
 

@@ -17,7 +17,7 @@
 
 namespace lockstep::distributed {
 
-class FlatParameters;
+struct Sharding;
 
 class GradientSynchronizer {
  public:
@@ -58,12 +58,12 @@ class GradientSynchronizer {
   NamedTensors parameters_;
 };
 
-// Collective. LocalGradients with one rank; PerHostGradients with sharded gradients; else
-// SharedMemoryGradients where ranks share memory and no option needs a c10d::Reducer; else
-// ReducerGradients. `flat`: where the parameters are; null without sharding.
+// Collective. LocalGradients with one rank; with sharded gradients PerHostGradients where ranks
+// share memory, else ExchangedGradients; otherwise SharedMemoryGradients where ranks share memory
+// and no option needs a c10d::Reducer, else ReducerGradients. `sharding`: null without.
 std::unique_ptr<GradientSynchronizer> make_gradient_synchronizer(World& world,
                                                                  NamedTensors parameters,
                                                                  const DataParallelConfig& config,
-                                                                 const FlatParameters* flat = nullptr);
+                                                                 Sharding* sharding = nullptr);
 
 }  // namespace lockstep::distributed

@@ -1,5 +1,6 @@
 #include "distributed/gradients/ordered_gradients.h"
 
+#include <ATen/ops/from_blob.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
@@ -10,6 +11,7 @@
 #include <utility>
 
 #include "distributed/backends/process_groups.h"
+#include "distributed/collectives.h"
 #include "lockstep/error.h"
 
 namespace lockstep::distributed {
@@ -27,13 +29,26 @@ class GradientReadyHook final : public torch::autograd::PostAccumulateGradHook {
 }  // namespace
 
 OrderedGradients::OrderedGradients(World& world, NamedTensors parameters, const BucketCaps& caps)
-    : GradientSynchronizer(std::move(parameters)),
-      world_(world),
-      backend_(*world.groups().shared),
-      caps_(caps),
-      buckets_(unordered_buckets(this->parameters())) {}
+    : GradientSynchronizer(std::move(parameters)), world_(world), caps_(caps) {
+  set_buckets(unordered_buckets(this->parameters()));
+}
 
 OrderedGradients::~OrderedGradients() { remove_hooks(); }
+
+ShmBackend& OrderedGradients::backend() const { return *world_.groups().shared; }
+
+void OrderedGradients::set_buckets(std::vector<GradientBucket> buckets) {
+  buckets_ = std::move(buckets);
+  places_.resize(parameters().size());
+  for (const auto& bucket : buckets_) {
+    size_t size = 0;
+    for (const auto index : bucket) {
+      places_[index].offset = size;
+      size += static_cast<size_t>(parameter(index).numel());
+    }
+    for (const auto index : bucket) places_[index].bucket_size = size;
+  }
+}
 
 void OrderedGradients::keep_hooks() {
   keeps_hooks_ = true;
@@ -79,7 +94,7 @@ void OrderedGradients::remove_hooks() {
 
 void OrderedGradients::restore_order(const std::vector<int64_t>& order) {
   order_ = order;
-  buckets_ = buckets_in_order(parameters(), order_, caps_);
+  set_buckets(buckets_in_order(parameters(), order_, caps_));
   layout_buckets();
 }
 
@@ -91,11 +106,8 @@ void OrderedGradients::update_buckets() {
       throw_missing_gradient(i);
   check(ready_order_.size() == parameters().size(), "a gradient became ready more than once");
   stop_recording_order();
-  backend_.with_group([&](shm::Group& group, shm::Clock::time_point deadline) {
-    group.broadcast({reinterpret_cast<std::byte*>(ready_order_.data()), ready_order_.size(),
-                     shm::ElementType::Int64},
-                    0, deadline);
-  });
+  auto order = at::from_blob(ready_order_.data(), {std::ssize(ready_order_)}, at::kLong);
+  broadcast(world_, order, 0, "order of gradients");
   restore_order(ready_order_);
 }
 

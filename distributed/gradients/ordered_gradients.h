@@ -1,6 +1,7 @@
-// Base class of synchronizers that average in shared memory. Records the order in which gradients
-// become ready in the first step, which determines the buckets and thus the order of sums (Note
-// [Order of sums] in distributed/shm/reduction.h). Only files of distributed/ include this.
+// Base class of synchronizers that add gradients themselves, without c10d::Reducer. Records the
+// order in which gradients become ready in the first step, which determines the buckets and thus
+// the order of sums (Note [Order of sums] in distributed/shm/reduction.h). Only files of
+// distributed/ include this.
 #pragma once
 
 #include "distributed/backends/shm_backend.h"
@@ -11,7 +12,7 @@ namespace lockstep::distributed {
 
 class OrderedGradients : public GradientSynchronizer {
  public:
-  // Requires: a world that shares memory, floating-point parameters on the CPU.
+  // Requires: floating-point parameters.
   OrderedGradients(World& world, NamedTensors parameters, const BucketCaps& caps);
   ~OrderedGradients() override;
 
@@ -23,13 +24,19 @@ class OrderedGradients : public GradientSynchronizer {
   // Called when autograd has accumulated the gradient of a parameter, if hooks are registered.
   virtual void on_gradient_ready(size_t index) = 0;
   // The buckets have changed.
-  virtual void layout_buckets() = 0;
+  virtual void layout_buckets() {}
+
+  // Where the gradient of a parameter is in its bucket, in elements.
+  struct Place {
+    size_t offset = 0, bucket_size = 0;
+  };
 
   World& world() const { return world_; }
-  ShmBackend& backend() const { return backend_; }
+  ShmBackend& backend() const;  // requires ranks that share memory
   const BucketCaps& caps() const { return caps_; }
   const at::Tensor& parameter(size_t index) const { return parameters()[index].second; }
   const std::vector<GradientBucket>& buckets() const { return buckets_; }  // each of one type
+  const Place& place(size_t index) const { return places_[index]; }
   void set_exposed_wait(std::chrono::duration<double> wait) { exposed_wait_ = wait; }
 
   // From now on, on_gradient_ready() is called in every backward pass, else only while recording.
@@ -48,14 +55,15 @@ class OrderedGradients : public GradientSynchronizer {
   [[noreturn]] void throw_missing_gradient(size_t index) const;
 
  private:
+  void set_buckets(std::vector<GradientBucket> buckets);
   void register_hooks();
   void remove_hooks();
   void stop_recording_order();
 
   World& world_;
-  ShmBackend& backend_;
   BucketCaps caps_;
   std::vector<GradientBucket> buckets_;
+  std::vector<Place> places_;         // of each parameter
   std::vector<int64_t> ready_order_;  // of this rank, in the first step
   std::vector<int64_t> order_;        // rank 0's; empty until the buckets are rebuilt
   bool has_hooks_ = false, keeps_hooks_ = false, is_recording_order_ = false;

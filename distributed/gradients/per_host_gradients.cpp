@@ -18,15 +18,6 @@ PerHostGradients::PerHostGradients(World& world, NamedTensors parameters,
 }
 
 void PerHostGradients::layout_buckets() {
-  places_.resize(parameters().size());
-  for (const auto& bucket : buckets()) {
-    size_t size = 0;
-    for (const auto index : bucket) {
-      places_[index].offset = size;
-      size += static_cast<size_t>(parameter(index).numel());
-    }
-    for (const auto index : bucket) places_[index].bucket_size = size;
-  }
   // Before the order is known, the last parameter is usually ready first.
   const auto known = order();
   sequence_.assign(known.begin(), known.end());
@@ -102,12 +93,12 @@ void PerHostGradients::exchange(size_t begin, size_t end) {
     const auto index = sequence_[i];
     if (!parameter(index).grad().defined()) throw_missing_gradient(index);
     const auto& gradient = gradients.emplace_back(parameter(index).grad().contiguous());
-    parts.push_back({{static_cast<std::byte*>(gradient.mutable_data_ptr()),
-                      static_cast<size_t>(gradient.numel()),
-                      element_type_of(gradient.scalar_type())},
-                     static_cast<std::byte*>(averages_[index].mutable_data_ptr()),
-                     places_[index].offset,
-                     places_[index].bucket_size});
+    parts.push_back(
+        {{static_cast<std::byte*>(gradient.mutable_data_ptr()),
+          static_cast<size_t>(gradient.numel()), element_type_of(gradient.scalar_type())},
+         static_cast<std::byte*>(averages_[index].mutable_data_ptr()),
+         place(index).offset,
+         place(index).bucket_size});
   }
   fenced(world(), "gradient reduce_scatter", [&] {
     backend().with_group([&](shm::Group& group, shm::Clock::time_point deadline) {

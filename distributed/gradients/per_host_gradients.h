@@ -1,7 +1,7 @@
-// Averages gradients into memory of which there is one copy for all ranks of a host (the sharded
-// gradients of ZeRO-2). Gradients are exchanged in units of about one bucket while the backward pass
-// runs, and a rank's own gradients are freed after that. Each rank averages an equal part of every
-// unit. Sums and buckets are those of SharedMemoryGradients, with the same bits.
+// Averages gradients into memory that all ranks of a host share (the sharded gradients of ZeRO-2).
+// Gradients are exchanged in units of about one bucket during the backward pass, and a rank's own
+// gradients are freed after that. Each rank averages an equal part of every unit. Sums and buckets
+// are bit-identical to those of SharedMemoryGradients.
 //
 // After a synchronized pass, gradients are views of the shared memory: complete and equal on all
 // ranks until the next one. To change them, a rank writes its own slices only
@@ -14,7 +14,7 @@ namespace lockstep::distributed {
 
 class PerHostGradients final : public OrderedGradients {
  public:
-  // As OrderedGradients(). `averages`: of each parameter, contiguous, in memory of per_host_zeros().
+  // `averages`: one contiguous tensor per parameter, in memory from per_host_zeros().
   PerHostGradients(World& world, NamedTensors parameters, std::vector<at::Tensor> averages,
                    const BucketCaps& caps);
 
@@ -31,10 +31,6 @@ class PerHostGradients final : public OrderedGradients {
   void finish_pass();
 
   std::vector<at::Tensor> averages_;
-  struct Place {
-    size_t offset = 0, bucket_size = 0;  // elements
-  };
-  std::vector<Place> places_;      // of each parameter, in its bucket
   std::vector<size_t> sequence_;   // parameters in the order of their exchange, equal on all ranks
   std::vector<size_t> unit_ends_;  // in sequence_
 

@@ -8,6 +8,7 @@
 #include <span>
 #include <utility>
 
+#include "distributed/backends/process_groups.h"
 #include "distributed/fence.h"
 
 namespace lockstep::distributed {
@@ -26,11 +27,20 @@ size_t bytes_of_gradients(const NamedTensors& parameters) {
 
 }  // namespace
 
+std::unique_ptr<SharedMemoryGradients> SharedMemoryGradients::create(World& world,
+                                                                     NamedTensors parameters,
+                                                                     const BucketCaps& caps) {
+  const auto bytes = bytes_of_gradients(parameters);
+  std::shared_ptr<shm::SymmetricBuffer> buffer;
+  if (bytes >= kMinSymmetricBytes) buffer = world.groups().shared->allocate(bytes);
+  return std::unique_ptr<SharedMemoryGradients>(
+      new SharedMemoryGradients(world, std::move(parameters), caps, std::move(buffer)));
+}
+
 SharedMemoryGradients::SharedMemoryGradients(World& world, NamedTensors parameters,
-                                             const BucketCaps& caps)
-    : OrderedGradients(world, std::move(parameters), caps) {
-  const auto bytes = bytes_of_gradients(this->parameters());
-  if (bytes >= kMinSymmetricBytes) buffer_ = backend().allocate(bytes);
+                                             const BucketCaps& caps,
+                                             std::shared_ptr<shm::SymmetricBuffer> buffer)
+    : OrderedGradients(world, std::move(parameters), caps), buffer_(std::move(buffer)) {
   if (!buffer_) return;
   layout_buckets();
   keep_hooks();

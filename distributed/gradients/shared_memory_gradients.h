@@ -20,14 +20,17 @@ namespace lockstep::distributed {
 
 class SharedMemoryGradients final : public OrderedGradients {
  public:
-  // As OrderedGradients().
-  SharedMemoryGradients(World& world, NamedTensors parameters, const BucketCaps& caps);
+  // Collective. As OrderedGradients().
+  static std::unique_ptr<SharedMemoryGradients> create(World& world, NamedTensors parameters,
+                                                       const BucketCaps& caps);
 
   // Throws Config when a parameter has no gradient.
   void backward(const at::Tensor& loss, bool synchronize) override;
   void add_gradients(const std::shared_ptr<GivenGradients>& gradients, bool synchronize) override;
 
  private:
+  SharedMemoryGradients(World& world, NamedTensors parameters, const BucketCaps& caps,
+                        std::shared_ptr<shm::SymmetricBuffer> buffer);
   void on_gradient_ready(size_t index) override;
   void layout_buckets() override;
   void move_to_buffer(size_t index);

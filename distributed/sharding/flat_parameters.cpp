@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
+#include <set>
 
 #include "distributed/collectives.h"
 #include "lockstep/error.h"
@@ -18,10 +20,6 @@ constexpr int64_t round_up(int64_t value, int64_t multiple) {
 
 }  // namespace
 
-at::Tensor flat_view(const at::Tensor& tensor) {
-  return at::as_strided(tensor.detach(), {tensor.numel()}, {1});
-}
-
 at::Tensor slice_of(const at::Tensor& whole, const ParameterSlice& slice) {
   if (slice.begin == 0 && slice.numel == whole.numel()) return whole.detach();
   std::vector<int64_t> sizes(static_cast<size_t>(whole.dim()), 1);
@@ -30,53 +28,49 @@ at::Tensor slice_of(const at::Tensor& whole, const ParameterSlice& slice) {
 }
 
 FlatParameters FlatParameters::create(World& world, const NamedTensors& parameters,
-                                      Copies copies) {
-  std::vector<at::ScalarType> types;
-  for (const auto& [name, parameter] : parameters) {
+                                      FlatLayout layout) {
+  if (layout.units.empty()) layout.units.resize(parameters.size());
+  std::set<std::pair<size_t, at::ScalarType>> kinds;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const auto& [name, parameter] = parameters[i];
     if (!parameter.is_non_overlapping_and_dense())
       throw config_error(fmt::format(
           "distributed.shard: parameter '{}' is not dense in memory; use distributed.shard: none",
           name));
-    if (std::ranges::find(types, parameter.scalar_type()) == types.end())
-      types.push_back(parameter.scalar_type());
+    kinds.emplace(layout.units[i], parameter.scalar_type());
   }
-  FlatParameters flat(world, parameters, copies);
-  for (const auto type : types) flat.lay_out(type);
-  std::ranges::sort(flat.slices_, {}, &ParameterSlice::parameter);
-  if (copies == Copies::PerHost) barrier(world, "parameters");
+  FlatParameters flat(world, parameters, std::move(layout));
+  for (const auto& [unit, type] : kinds) flat.lay_out(unit, type);
+  flat.find_slices();
+  if (flat.copies() == Copies::PerHost) barrier(world, "parameters");
   return flat;
 }
 
-void FlatParameters::lay_out(at::ScalarType type) {
-  Flat flat;
+void FlatParameters::lay_out(size_t unit, at::ScalarType type) {
+  Flat flat{.unit = unit};
   int64_t end = 0;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const auto& parameter = parameters_[i].second;
-    if (parameter.scalar_type() != type) continue;
+    if (layout_.units[i] != unit || parameter.scalar_type() != type) continue;
     flat.places.emplace_back(i, end);
+    flat_of_[i] = flats_.size();
     end += round_up(parameter.numel(), kChunkAlignment);
   }
   const int64_t num_ranks = world_.world_size();
   flat.chunk = round_up((end + num_ranks - 1) / num_ranks, kChunkAlignment);
   flat.memory = allocate(flat, type);
   move_parameters(flat);
-  const auto own_begin = world_.rank() * flat.chunk, own_end = own_begin + flat.chunk;
-  for (const auto& [index, first] : flat.places) {
-    owners_[index] = static_cast<int>(std::min(first / std::max<int64_t>(flat.chunk, 1),
-                                               num_ranks - 1));
-    const auto begin = std::max(first, own_begin);
-    const auto count = std::min(first + parameters_[index].second.numel(), own_end) - begin;
-    if (count > 0) slices_.push_back({index, begin - first, count});
-  }
+  keep_own_chunk(flat);
   flats_.push_back(std::move(flat));
 }
 
 at::Tensor FlatParameters::allocate(const Flat& flat, at::ScalarType type) const {
   const auto size = world_.world_size() * flat.chunk;
-  if (copies_ == Copies::PerHost) return per_host_zeros(world_, {size}, type);
+  if (copies() == Copies::PerHost) return per_host_zeros(world_, {size}, type);
   const auto& device = parameters_[flat.places.front().first].second.device();
-  auto memory = device.is_cpu() ? shared_empty(world_, {size}, type)
-                                : at::empty({size}, at::device(device).dtype(type));
+  auto memory = device.is_cpu() && copies() == Copies::PerRank
+                    ? shared_empty(world_, {size}, type)
+                    : at::empty({size}, at::device(device).dtype(type));
   return memory.zero_();
 }
 
@@ -85,13 +79,103 @@ void FlatParameters::move_parameters(const Flat& flat) {
   for (const auto& [index, first] : flat.places) {
     at::Tensor parameter = parameters_[index].second;
     const auto moved = at::as_strided(flat.memory, parameter.sizes(), parameter.strides(), first);
-    if (copies_ == Copies::PerRank || world_.rank() == 0) moved.copy_(parameter);
+    if (copies() == Copies::PerRank || world_.rank() == 0) moved.copy_(parameter);
     parameter.set_data(moved);
   }
 }
 
+void FlatParameters::keep_own_chunk(Flat& flat) {
+  flat.own = flat.memory.narrow(0, world_.rank() * flat.chunk, flat.chunk);
+  if (copies() == Copies::Sharded) {
+    broadcast(world_, flat.memory, 0, "initial broadcast");
+    flat.own = flat.own.clone();
+    auto& storage = *flat.memory.storage().unsafeGetStorageImpl();
+    storage.set_data_ptr_noswap({nullptr, flat.memory.device()});
+    storage.set_nbytes(0);
+  }
+  if (layout_.has_gradients) flat.gradient = at::zeros_like(flat.own);
+}
+
+void FlatParameters::find_slices() {
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const auto& flat = flats_[flat_of_[i]];
+    const auto first = first_element(i), end = first + parameters_[i].second.numel();
+    const auto chunk = std::max<int64_t>(flat.chunk, 1);
+    owners_[i] = static_cast<int>(std::min<int64_t>(first / chunk, world_.world_size() - 1));
+    const auto own_begin = world_.rank() * flat.chunk;
+    const auto begin = std::max(first, own_begin);
+    const auto count = std::min(end, own_begin + flat.chunk) - begin;
+    if (count <= 0) continue;
+    slices_.push_back({i, begin - first, count});
+    slice_places_.push_back({flat_of_[i], begin - own_begin});
+  }
+}
+
+int64_t FlatParameters::first_element(size_t parameter) const {
+  const auto& places = flats_[flat_of_[parameter]].places;
+  return std::ranges::find(places, parameter, &std::pair<size_t, int64_t>::first)->second;
+}
+
+bool FlatParameters::owns(size_t parameter) const { return owners_[parameter] == world_.rank(); }
+
+// `elements`: of `slice`, one after the other.
+at::Tensor FlatParameters::shaped(const at::Tensor& elements, const ParameterSlice& slice) const {
+  const auto& parameter = parameters_[slice.parameter].second;
+  if (slice.numel == parameter.numel())
+    return at::as_strided(elements, parameter.sizes(), parameter.strides());
+  std::vector<int64_t> sizes(static_cast<size_t>(parameter.dim()), 1);
+  sizes.back() = slice.numel;
+  return elements.view(sizes);
+}
+
+at::Tensor FlatParameters::slice(size_t i) const {
+  const auto& slice = slices_[i];
+  if (copies() != Copies::Sharded) return slice_of(parameters_[slice.parameter].second, slice);
+  const auto& place = slice_places_[i];
+  return shaped(flats_[place.flat].own.narrow(0, place.in_chunk, slice.numel), slice);
+}
+
+at::Tensor FlatParameters::slice_gradient(size_t i) const {
+  const auto& slice = slices_[i];
+  if (layout_.has_gradients) {
+    const auto& place = slice_places_[i];
+    return shaped(flats_[place.flat].gradient.narrow(0, place.in_chunk, slice.numel), slice);
+  }
+  const auto& parameter = parameters_[slice.parameter].second;
+  auto gradient = parameter.grad();
+  if (!gradient.defined()) return gradient;
+  if (gradient.strides() != parameter.strides())
+    gradient = at::empty_like(parameter).copy_(gradient);
+  return slice_of(gradient, slice);
+}
+
+DividedTensor FlatParameters::divide(size_t parameter, const at::Tensor& own) const {
+  const auto& tensor = parameters_[parameter].second;
+  DividedTensor divided{
+      .whole = at::empty_strided(tensor.sizes(), tensor.strides(),
+                                 at::device(at::kMeta).dtype(tensor.scalar_type())),
+      .parts = {},
+      .own = own};
+  const auto chunk = flats_[flat_of_[parameter]].chunk;
+  const auto first = first_element(parameter), end = first + tensor.numel();
+  for (auto begin = first; begin < end;) {
+    const auto rank = begin / chunk;
+    const auto stop = std::min(end, (rank + 1) * chunk);
+    divided.parts.push_back({static_cast<int>(rank), begin - first, stop - begin});
+    begin = stop;
+  }
+  return divided;
+}
+
+int64_t FlatParameters::find_slice(size_t parameter) const {
+  const auto found = std::ranges::lower_bound(slices_, parameter, {}, &ParameterSlice::parameter);
+  if (found == slices_.end() || found->parameter != parameter) return -1;
+  return found - slices_.begin();
+}
+
 void FlatParameters::publish(std::string_view name) {
-  if (copies_ == Copies::PerHost) return barrier(world_, name);
+  if (copies() == Copies::Sharded) return;  // gathered when they are used
+  if (copies() == Copies::PerHost) return barrier(world_, name);
   for (auto& flat : flats_) all_gather_chunks(world_, flat.memory, name);
 }
 
@@ -105,6 +189,55 @@ std::vector<at::Tensor> FlatParameters::allocate_per_host() const {
     }
   }
   return tensors;
+}
+
+void FlatParameters::visit_owned_gradients(const VisitGradient& visit) {
+  const auto num_ranks = static_cast<size_t>(world_.world_size());
+  for (size_t f = 0; f < flats_.size(); ++f) {
+    const auto& flat = flats_[f];
+    // The parts that this rank sends to owners, and receives as one, in the order of parameters.
+    std::vector<int64_t> sent(num_ranks), received(num_ranks);
+    std::vector<at::Tensor> parts;
+    bool is_exchanged = false;
+    for (const auto& [index, first] : flat.places) {
+      const auto owner = owners_[index];
+      for (const auto& part : divide(index, {}).parts) {
+        if (part.rank == owner) continue;
+        is_exchanged = true;
+        if (part.rank == world_.rank()) {
+          sent[static_cast<size_t>(owner)] += part.numel;
+          parts.push_back(flat_view(slice_gradient(static_cast<size_t>(find_slice(index)))));
+        }
+        if (owner == world_.rank()) received[static_cast<size_t>(part.rank)] += part.numel;
+      }
+    }
+    at::Tensor incoming;
+    if (is_exchanged)
+      incoming = all_to_all(world_, parts.empty() ? flat.gradient.narrow(0, 0, 0) : at::cat(parts),
+                            {.sent = sent, .received = received}, "gradient norms");
+    std::vector<int64_t> next(num_ranks, 0);  // in `incoming`
+    std::exclusive_scan(received.begin(), received.end(), next.begin(), int64_t{0});
+    for (const auto& [index, first] : flat.places) {
+      if (owners_[index] != world_.rank()) continue;
+      const auto& parameter = parameters_[index].second;
+      const auto own = slice_gradient(static_cast<size_t>(find_slice(index)));
+      const auto all_parts = divide(index, {}).parts;
+      if (all_parts.size() == 1) {
+        visit(index, own);
+        continue;
+      }
+      auto whole = at::empty_strided(parameter.sizes(), parameter.strides(), parameter.options());
+      for (const auto& part : all_parts) {
+        auto& place = next[static_cast<size_t>(part.rank)];
+        flat_view(whole)
+            .narrow(0, part.begin, part.numel)
+            .copy_(part.rank == world_.rank() ? flat_view(own)
+                                              : incoming.narrow(0, place, part.numel));
+        if (part.rank != world_.rank()) place += part.numel;
+      }
+      visit(index, whole);
+    }
+  }
 }
 
 }  // namespace lockstep::distributed

@@ -3,12 +3,121 @@
 #include <fmt/format.h>
 #include <malloc.h>
 
+#include <map>
+#include <set>
 #include <utility>
 
 #include "distributed/backends/process_groups.h"
+#include "distributed/sharding/sharded_weights.h"
 #include "lockstep/error.h"
 
 namespace lockstep::distributed {
+namespace {
+
+// Units of about one bucket, in the order of the parameters.
+std::vector<size_t> units_by_size(const NamedTensors& parameters, size_t bytes_of_unit) {
+  std::vector<size_t> units;
+  size_t unit = 0, bytes = 0;
+  for (const auto& [name, parameter] : parameters) {
+    if (bytes > 0 && bytes + parameter.nbytes() > bytes_of_unit) {
+      ++unit;
+      bytes = 0;
+    }
+    bytes += parameter.nbytes();
+    units.push_back(unit);
+  }
+  return units;
+}
+
+NamedTensors frozen_parameters(const torch::nn::Module& module) {
+  NamedTensors frozen;
+  for (const auto& item : module.named_parameters())
+    if (!item.value().requires_grad()) frozen.emplace_back(item.key(), item.value());
+  return frozen;
+}
+
+void verify_floating_point(const NamedTensors& parameters, ShardStrategy strategy) {
+  for (const auto& [key, parameter] : parameters)
+    if (!parameter.is_floating_point())
+      throw config_error(
+          fmt::format("distributed.shard: {}: parameter '{}' is not a floating-point tensor; use "
+                      "distributed.shard: optimizer",
+                      name_of(strategy), key));
+}
+
+void shard_per_host(World& world, torch::nn::Module& module, bool is_full, Sharding& sharding) {
+  const auto copies = is_full ? Copies::PerHost : Copies::PerRank;
+  const auto flat = [&](const NamedTensors& parameters) {
+    return std::make_unique<FlatParameters>(
+        FlatParameters::create(world, parameters, {.copies = copies, .units = {}}));
+  };
+  if (is_full) sharding.frozen = flat(frozen_parameters(module));
+  sharding.trained = flat(trainable_parameters(module));
+  sharding.has_shared_gradients = true;
+}
+
+// The unit of each parameter; 0: it is in none. `problem`: set if one is in two.
+std::map<const c10::TensorImpl*, size_t> units_of(const torch::nn::Module& module,
+                                                  const std::vector<ShardUnit>& units,
+                                                  std::string& problem) {
+  std::map<const c10::TensorImpl*, size_t> unit_of;
+  const auto add = [&](const torch::nn::Module& part, const std::string& name, size_t unit) {
+    for (const auto& item : part.named_parameters(/*recurse=*/false)) {
+      const auto [found, is_new] = unit_of.emplace(item.value().unsafeGetTensorImpl(), unit);
+      if (!is_new && found->second != unit)
+        problem = fmt::format("parameter '{}' of {} is also used outside of it", item.key(), name);
+    }
+  };
+  std::set<const torch::nn::Module*> inside;
+  for (size_t i = 0; i < units.size(); ++i)
+    units[i].module->apply([&](torch::nn::Module& part) {
+      inside.insert(&part);
+      add(part, units[i].name, i + 1);
+    });
+  for (const auto& part : module.modules())
+    if (!inside.contains(part.get())) add(*part, "a unit", 0);
+  return unit_of;
+}
+
+void shard_weights(World& world, torch::nn::Module& module, const std::vector<ShardUnit>& units,
+                   Sharding& sharding) {
+  if (const auto reason = reason_against_units(module, units))
+    throw config_error(
+        fmt::format("distributed.shard: full: {}; use distributed.shard: gradients", *reason));
+  std::string problem;
+  const auto unit_of = units_of(module, units, problem);
+  const auto flat = [&](const NamedTensors& parameters, bool is_trained) {
+    FlatLayout layout{.copies = Copies::Sharded, .units = {}, .has_gradients = is_trained};
+    for (const auto& [name, parameter] : parameters)
+      layout.units.push_back(unit_of.at(parameter.unsafeGetTensorImpl()));
+    return std::make_unique<FlatParameters>(
+        FlatParameters::create(world, parameters, std::move(layout)));
+  };
+  sharding.frozen = flat(frozen_parameters(module), false);
+  sharding.trained = flat(trainable_parameters(module), true);
+  std::vector<std::string> names = {"the weights outside of units"};
+  for (const auto& unit : units) names.push_back(unit.name);
+  sharding.weights = std::make_unique<ShardedWeights>(
+      world, names, std::vector<FlatParameters*>{sharding.trained.get(), sharding.frozen.get()});
+}
+
+}  // namespace
+
+Sharding::Sharding() = default;
+Sharding::~Sharding() = default;
+
+std::vector<std::pair<std::string, DividedTensor>> Sharding::divided_weights() const {
+  std::vector<std::pair<std::string, DividedTensor>> divided;
+  if (!weights) return divided;
+  for (const auto* flat : {trained.get(), frozen.get()})
+    for (size_t i = 0; i < flat->parameters().size(); ++i) {
+      const auto slice = flat->find_slice(i);
+      divided.emplace_back(
+          flat->parameters()[i].first,
+          flat->divide(i, slice < 0 ? at::Tensor() : flat->slice(static_cast<size_t>(slice))));
+    }
+  return divided;
+}
 
 std::optional<std::string> reducer_option(const DataParallelConfig& config) {
   if (config.find_unused_parameters) return "distributed.find_unused_parameters";
@@ -19,50 +128,52 @@ std::optional<std::string> reducer_option(const DataParallelConfig& config) {
   return std::nullopt;
 }
 
-std::optional<std::string> reason_against_per_host(const SharingRanks& ranks,
-                                                   const DataParallelConfig& config) {
-  if (!ranks.on_cpu) return "it is available on CPUs only";
-  if (!ranks.on_one_host) return "the ranks are on several hosts";
-  if (ranks.backend != BackendChoice::Auto && ranks.backend != BackendChoice::Shm)
-    return fmt::format("distributed.backend: {} does not share memory",
-                       name_of(ranks.backend));
+std::optional<std::string> reason_against_gradients(const RankLayout& ranks,
+                                                    const DataParallelConfig& config) {
   if (const auto option = reducer_option(config))
     return fmt::format("{} is not supported with it", *option);
+  if (ranks.backend == BackendChoice::Hierarchical)
+    return "distributed.backend: hierarchical is not supported with it";
   return std::nullopt;
 }
 
-std::unique_ptr<FlatParameters> shard_parameters(World& world, torch::nn::Module& module,
-                                                 const DataParallelConfig& config) {
+std::optional<std::string> reason_against_units(const torch::nn::Module& module,
+                                                const std::vector<ShardUnit>& units) {
+  if (units.empty())
+    return "the model has no blocks (lockstep::Block) whose weights can be gathered one at a time";
+  std::string problem;
+  units_of(module, units, problem);
+  return problem.empty() ? std::nullopt : std::optional(problem);
+}
+
+std::unique_ptr<Sharding> shard_model(World& world, torch::nn::Module& module,
+                                      const DataParallelConfig& config,
+                                      const UnitOptions& options) {
   const auto strategy = config.shard;
   check(strategy != ShardStrategy::Auto, "distributed.shard: auto is not resolved");
   if (strategy == ShardStrategy::None) return nullptr;
-  const auto* const name = name_of(strategy);
   if (shards_gradients(strategy)) {
-    auto reason = reason_against_per_host(
-        {.on_cpu = world.device().is_cpu(), .backend = world.backend()}, config);
-    if (!reason && !world.groups().shared) reason = "the ranks do not share memory";
-    if (reason)
-      throw config_error(fmt::format(
-          "distributed.shard: {}: {}; use distributed.shard: optimizer", name, *reason));
+    verify_floating_point(trainable_parameters(module), strategy);
+    if (const auto reason = reason_against_gradients(
+            {.on_cpu = world.device().is_cpu(), .backend = world.backend()}, config))
+      throw config_error(fmt::format("distributed.shard: {}: {}; use distributed.shard: optimizer",
+                                     name_of(strategy), *reason));
   }
+  auto sharding = std::make_unique<Sharding>();
   const auto parameters = trainable_parameters(module);
-  for (const auto& [key, parameter] : parameters)
-    if (shards_gradients(strategy) && !parameter.is_floating_point())
-      throw config_error(fmt::format(
-          "distributed.shard: {}: parameter '{}' is not a floating-point tensor; use "
-          "distributed.shard: optimizer",
-          name, key));
-  if (strategy != ShardStrategy::Full)
-    return std::make_unique<FlatParameters>(
-        FlatParameters::create(world, parameters, Copies::PerRank));
-  NamedTensors frozen;
-  for (const auto& item : module.named_parameters())
-    if (!item.value().requires_grad()) frozen.emplace_back(item.key(), item.value());
-  FlatParameters::create(world, frozen, Copies::PerHost);  // the parameters own the memory
-  auto flat = std::make_unique<FlatParameters>(
-      FlatParameters::create(world, parameters, Copies::PerHost));
+  if (strategy == ShardStrategy::Optimizer)
+    sharding->trained =
+        std::make_unique<FlatParameters>(FlatParameters::create(world, parameters, {}));
+  else if (world.groups().shared && world.device().is_cpu())
+    shard_per_host(world, module, strategy == ShardStrategy::Full, *sharding);
+  else if (strategy == ShardStrategy::Full)
+    shard_weights(world, module, options.units, *sharding);
+  else
+    sharding->trained = std::make_unique<FlatParameters>(FlatParameters::create(
+        world, parameters,
+        {.units = units_by_size(parameters, options.gradient_bytes), .has_gradients = true}));
   ::malloc_trim(0);  // this rank's copy of the weights
-  return flat;
+  return sharding;
 }
 
 }  // namespace lockstep::distributed

@@ -1,9 +1,11 @@
-// distributed.shard: which strategy is possible where, and the start of a sharded model.
+// distributed.shard: validates the strategy, and sets up a sharded model.
 #pragma once
 
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "distributed/sharding/flat_parameters.h"
 #include "lockstep/data_parallel.h"
@@ -11,26 +13,60 @@
 
 namespace lockstep::distributed {
 
+class ShardedWeights;
+
 constexpr bool shards_gradients(ShardStrategy strategy) {
   return strategy == ShardStrategy::Gradients || strategy == ShardStrategy::Full;
 }
 
-// The name of an option that only c10d::Reducer has, if it is set.
+// The name of a set option that only c10d::Reducer supports.
 std::optional<std::string> reducer_option(const DataParallelConfig& config);
 
-// Why ranks cannot shard gradients or weights: they do not share memory, or an option excludes it.
-// nullopt: they can.
-struct SharingRanks {
+// How ranks communicate, as far as it is known before they connect.
+struct RankLayout {
   bool on_cpu = true, on_one_host = true;
   BackendChoice backend = BackendChoice::Auto;
-};
-std::optional<std::string> reason_against_per_host(const SharingRanks& ranks,
-                                                   const DataParallelConfig& config);
 
-// Collective. Moves the trainable parameters of `module` into flat memory; with Full, the frozen
-// ones too. Returns null with None. Throws Config when the ranks cannot share memory as the strategy
-// requires. Requires: a distributed world, a strategy other than Auto.
-std::unique_ptr<FlatParameters> shard_parameters(World& world, torch::nn::Module& module,
-                                                 const DataParallelConfig& config);
+  // Whether ranks share memory, so that there is one copy of the weights and of the gradients.
+  bool shares_memory() const {
+    return on_cpu && on_one_host &&
+           (backend == BackendChoice::Auto || backend == BackendChoice::Shm);
+  }
+};
+
+// Why gradients cannot be sharded. nullopt: they can.
+std::optional<std::string> reason_against_gradients(const RankLayout& ranks,
+                                                    const DataParallelConfig& config);
+
+// A model of which each rank keeps a share.
+struct Sharding {
+  std::unique_ptr<FlatParameters> trained;
+  std::unique_ptr<FlatParameters> frozen;   // with Full, if there are any
+  std::unique_ptr<ShardedWeights> weights;  // with Full, on ranks that do not share memory
+  bool has_shared_gradients = false;        // one copy of the gradients for all ranks
+
+  Sharding();
+  ~Sharding();
+
+  // The weights that are not whole on any rank. `own` of the results: the live chunks.
+  std::vector<std::pair<std::string, DividedTensor>> divided_weights() const;
+};
+
+// What is gathered and exchanged together on ranks that do not share memory.
+struct UnitOptions {
+  std::vector<ShardUnit> units = {};  // with Full
+  size_t gradient_bytes = 25 << 20;   // with Gradients
+};
+
+// Why the weights of `module` cannot be gathered in `units`. nullopt: they can.
+std::optional<std::string> reason_against_units(const torch::nn::Module& module,
+                                                const std::vector<ShardUnit>& units);
+
+// Collective. Moves the parameters of `module` into flat memory. They are equal on all ranks,
+// except with Full: only rank 0's are used then. Returns null with None. Throws Config when the
+// strategy is not possible. Requires: a distributed world, a strategy other than Auto.
+std::unique_ptr<Sharding> shard_model(World& world, torch::nn::Module& module,
+                                      const DataParallelConfig& config,
+                                      const UnitOptions& options = {});
 
 }  // namespace lockstep::distributed

@@ -57,4 +57,13 @@ std::string describe(const Call& call);
 
 size_t size_of(ElementType type);
 
+// A view of contiguous elements of one type.
+struct Array {
+  std::byte* data = nullptr;
+  size_t count = 0;
+  ElementType type = ElementType::Bytes;
+
+  size_t bytes() const { return count * size_of(type); }
+};
+
 }  // namespace lockstep::distributed::shm

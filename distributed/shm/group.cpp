@@ -1,4 +1,5 @@
 #include "distributed/shm/group.h"
+#include "distributed/shm/group_windows.h"
 
 #include <algorithm>
 #include <cstring>

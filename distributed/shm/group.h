@@ -11,7 +11,6 @@
 // writes it to all ranks.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -25,15 +24,6 @@
 #include "distributed/shm/symmetric_buffer.h"
 
 namespace lockstep::distributed::shm {
-
-// A view of contiguous elements of one type.
-struct Array {
-  std::byte* data = nullptr;
-  size_t count = 0;
-  ElementType type = ElementType::Bytes;
-
-  size_t bytes() const { return count * size_of(type); }
-};
 
 class Group {
  public:
@@ -75,7 +65,8 @@ class Group {
     size_t offset, count;
     ElementType type;
   };
-  // Like average_parts() for each range of `buffer` in turn. Requires: floating-point types.
+  // Like average_parts() for each range of `buffer` one after another. Requires: floating-point
+  // types.
   void average_in_buffer(const SymmetricBuffer& buffer, std::span<const BufferRange> ranges,
                          double factor, Clock::time_point deadline);
 
@@ -86,8 +77,8 @@ class Group {
     size_t offset, whole;  // elements: position in the larger array, and its size
   };
   // Like average_parts() of the larger arrays, for some of their elements; each average is written
-  // once, to `out`. Other ranks' results are complete after the next barrier. Requires: parts of one
-  // floating-point type.
+  // once, to `out`. Other ranks' results are complete after the next barrier. Requires: parts of
+  // one floating-point type.
   void average_per_host(std::span<const PerHostPart> parts, double factor,
                         Clock::time_point deadline);
 
@@ -155,23 +146,5 @@ class Group {
   std::vector<const std::byte*> sources_;  // of one reduction
   SymmetricBuffers symmetric_buffers_;
 };
-
-template <class Write, class Read>
-void Group::for_each_window(const Call& call, const Pass& pass, const Write& write,
-                            const Read& read) {
-  size_t begin = 0;
-  do {  // an empty array has one empty window
-    ++window_number_;
-    const Window window{begin, std::min(pass.window, pass.bytes - begin)};
-    write(slot(rank_), window);
-    barrier_.arrive_and_wait(call, pass.deadline);
-    read(window);
-    begin += window.size;
-  } while (begin < pass.bytes);
-}
-
-// Parts of a segment.
-SegmentHeader& header_of(const Segment& segment);
-RankState* rank_states_of(const Segment& segment);
 
 }  // namespace lockstep::distributed::shm

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "distributed/shm/copying.h"
-#include "distributed/shm/group.h"
+#include "distributed/shm/group_windows.h"
 #include "distributed/shm/reduction.h"
 
 namespace lockstep::distributed::shm {

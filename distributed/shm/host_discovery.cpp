@@ -1,4 +1,5 @@
 #include "distributed/shm/host_discovery.h"
+#include "distributed/shm/group_windows.h"
 
 #include <fmt/format.h>
 #include <sys/random.h>

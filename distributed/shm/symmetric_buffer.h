@@ -1,6 +1,6 @@
-// Memory that all ranks of a group have mapped.
+// Memory that all ranks of a group have mapped: symmetric buffers, which have equal size on each
+// rank, and buffers with one copy per host.
 //
-// Symmetric memory: a buffer of equal size on each rank.
 // Arrays at the same offset on every rank are reduced in place, without copies. Created by
 // Group::allocate().
 #pragma once
@@ -55,7 +55,7 @@ class SymmetricBuffers {
   uint64_t num_made_ = 0;
 };
 
-// Collective. Memory of which there is one copy for all ranks of `group`, zeroed. Each rank reserves
+// Collective. Zeroed memory that all ranks of `group` share. Each rank reserves
 // an equal part of it, in rank order, so that the control groups of the ranks share the charge.
 // Returns null on every rank if one cannot reserve or map it.
 std::shared_ptr<const Segment> allocate_per_host(Group& group, size_t bytes,

@@ -34,12 +34,12 @@
 namespace lockstep {
 
 namespace distributed {
-class FlatParameters;
 class GradientSynchronizer;
-}
+struct Sharding;
+}  // namespace distributed
 
-// What each rank keeps only its share of: the state of the optimizer (ZeRO-1), averaged gradients
-// too (ZeRO-2), and weights too (ZeRO-3). Auto: chosen before training starts.
+// What is sharded across ranks: optimizer state (ZeRO-1), also averaged gradients (ZeRO-2), also
+// weights (ZeRO-3). Auto: chosen before training starts.
 enum class ShardStrategy { None, Optimizer, Gradients, Full, Auto };
 constexpr auto choices(ShardStrategy) {
   return std::array{"none", "optimizer", "gradients", "full", "auto"};
@@ -62,7 +62,8 @@ struct DataParallelConfig {
 template <class V>
 void fields(V& v, DataParallelConfig& c) {
   v("bucket_cap_mb", c.bucket_cap_mb,
-    "size of a gradient bucket in MiB (empty: 25, the first one 1)", above(0), at_most(1 << 20));
+    "size of a gradient bucket in MiB (default: 1 for the first bucket, then 25)", above(0),
+    at_most(1 << 20));
   v("find_unused_parameters", c.find_unused_parameters, "find parameters that a step did not use");
   v("static_graph", c.static_graph,
     "assert that every step uses the same parameters in the same way");
@@ -74,19 +75,30 @@ void fields(V& v, DataParallelConfig& c) {
     "send gradients as 16-bit floats, like Python's fp16_compress_hook and bf16_compress_hook: "
     "half the traffic between hosts, less precise sums");
   v("shard", c.shard,
-    "what each rank keeps only its share of, with the same bits: optimizer: the optimizer's state "
-    "(ZeRO-1); gradients: averaged gradients too (ZeRO-2); full: weights too (ZeRO-3); the last two "
-    "on CPUs of one host, in shared memory; auto: full there, optimizer elsewhere, none if the "
-    "optimizer cannot be sharded");
+    "state to shard across ranks, with bit-identical results: optimizer: the optimizer's state "
+    "(ZeRO-1); gradients: also averaged gradients (ZeRO-2); full: also weights (ZeRO-3, FSDP), "
+    "which "
+    "ranks of one host share in memory and others gather block by block; auto: full on CPUs of one "
+    "host, optimizer elsewhere, none if the optimizer cannot be sharded");
 }
+
+// A part of a model, e.g. a layer of a transformer, whose weights are gathered together with
+// ShardStrategy::Full on ranks that do not share memory.
+struct ShardUnit {
+  std::string name;
+  torch::nn::Module* module = nullptr;
+};
 
 class DataParallel {
  public:
   // Collective. Verifies that all ranks have the same number, shapes and types of parameters, then
   // broadcasts rank 0's parameters and buffers. `module` must outlive this object. Throws Config,
   // naming the first difference, when the models differ, and when config.shard is not possible.
+  // `units`: disjoint; call before_unit() and after_unit() around their forward passes, which run
+  // in the same order on all ranks.
   static std::unique_ptr<DataParallel> create(World& world, torch::nn::Module& module,
-                                              const DataParallelConfig& config);
+                                              const DataParallelConfig& config,
+                                              const std::vector<ShardUnit>& units = {});
   ~DataParallel();
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
@@ -118,9 +130,19 @@ class DataParallel {
   // Zeroes or frees all gradients, depending on where they are stored.
   void zero_gradients();
 
-  // How the trainable parameters are divided between ranks; null: not at all. With sharding, each
-  // rank updates its slices only, then publishes them (distributed/sharding/flat_parameters.h).
-  distributed::FlatParameters* flat_parameters() const { return flat_.get(); }
+  // How the parameters are divided between ranks; null: not at all. With sharding, each rank
+  // updates its slices only, then publishes them (distributed/sharding/shard_strategy.h).
+  distributed::Sharding* sharding() const { return sharding_.get(); }
+
+  // Whether weights are gathered unit by unit: forward passes are collective then, in evaluations
+  // too. Call gather_weights() before and release_weights() after those of an evaluation. Otherwise
+  // these functions have no effect. Collective, except for release_weights(). `unit`: an index of
+  // `units`.
+  bool gathers_weights() const;
+  void gather_weights();
+  void release_weights();
+  void before_unit(size_t unit);
+  void after_unit(size_t unit, const at::Tensor& output);
 
   // Parameter names in the order in which rank 0's gradients became ready in the first step. The
   // order determines the buckets and thus, on three or more ranks, the rounding of sums. Valid on
@@ -137,8 +159,8 @@ class DataParallel {
   void broadcast_model(torch::nn::Module& module, const DataParallelConfig& config);
 
   World& world_;
-  std::vector<at::Tensor> buffers_;  // broadcast before forward passes
-  std::unique_ptr<distributed::FlatParameters> flat_;  // null: not sharded
+  std::vector<at::Tensor> buffers_;                  // broadcast before forward passes
+  std::unique_ptr<distributed::Sharding> sharding_;  // null: not sharded
   std::unique_ptr<distributed::GradientSynchronizer> synchronizer_;
   bool last_was_synchronized_ = true;
 };

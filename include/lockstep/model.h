@@ -78,8 +78,9 @@ struct ModelUse {
   std::function<std::vector<Batch>()> first_samples = {};
 };
 
-// A part of a model that can be computed twice to save memory (train.recompute), e.g. a layer of a
-// transformer. Its forward() calls run().
+// A part of a model, e.g. a layer of a transformer, that saves memory: it can be computed twice
+// (train.recompute), and its weights can be on this rank only while they are used
+// (distributed.shard: full). Its forward() calls run(), once per forward pass of the model.
 //
 // Example:
 //   struct Layer final : lockstep::Block {
@@ -92,18 +93,31 @@ class Block : public torch::nn::Module {
  public:
   using Forward = std::function<at::Tensor(const at::Tensor& x)>;
 
-  // Whether run() keeps no activations in training and computes them again in the backward pass.
+  // Whether run() discards activations in training and recomputes them in the backward pass.
   void set_recomputes(bool recomputes) { recomputes_ = recomputes; }
 
+  // Notified around forward().
+  class Observer {
+   public:
+    virtual ~Observer() = default;
+    virtual void before_forward(Block& block) = 0;
+    virtual void after_forward(Block& block, const at::Tensor& output) = 0;
+  };
+  // `observer`: null for none; outlives the calls of run().
+  void set_observer(Observer* observer) { observer_ = observer; }
+
  protected:
-  // Returns forward(x), which uses no other tensors that need gradients than `x` and the parameters
-  // of this block. May call it again in the backward pass, with the same random numbers and autocast
-  // settings, and the same result; buffers then change only once. `forward` must be copyable and
-  // valid until then.
+  // Returns forward(x). Of the tensors that require gradients, it may use only `x` and this block's
+  // parameters. May call it again in the backward pass, with the same random numbers and autocast
+  // settings; it must return the same result, and buffers are updated only once. `forward` must be
+  // copyable and valid until then.
   at::Tensor run(const at::Tensor& x, const Forward& forward);
 
  private:
+  at::Tensor run_once_or_twice(const at::Tensor& x, const Forward& forward);
+
   bool recomputes_ = false;
+  Observer* observer_ = nullptr;
 };
 
 class Model : public torch::nn::Module {

@@ -50,7 +50,7 @@ class Optimizer {
   virtual void step(double lr) = 0;
 
   // Whether step() updates each element only from its own value, gradient and state. If so,
-  // `distributed.shard: optimizer` can run it on slices of the parameters with bit-identical
+  // `distributed.shard` can run it on slices of the parameters with bit-identical
   // results.
   virtual bool is_elementwise() const { return false; }
 

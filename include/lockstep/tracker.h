@@ -36,7 +36,7 @@ struct TrackerOptions;
 namespace tracking {
 struct TrackingConfig;
 struct Forwarding;
-Tracker open_tracker(const TrackerOptions&, const TrackingConfig&, const Forwarding&);
+Tracker open_tracker(const TrackerOptions&, const tracking::TrackingConfig&, const Forwarding&);
 }  // namespace tracking
 
 struct TrackerOptions {
@@ -101,8 +101,8 @@ class Tracker {
   TrackingReport finish(const RunEnd& end) noexcept;
 
  private:
-  friend Tracker tracking::open_tracker(const TrackerOptions&, const TrackingConfig&,
-                                        const Forwarding&);
+  friend Tracker tracking::open_tracker(const TrackerOptions&, const tracking::TrackingConfig&,
+                                        const tracking::Forwarding&);
   struct State;
   explicit Tracker(std::unique_ptr<State> state);
 

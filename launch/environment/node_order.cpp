@@ -28,7 +28,7 @@ NodeOrder parse_node_order(std::string_view line) {
     return order;
   } catch (const nlohmann::json::exception&) {
     throw config_error(
-        "launch-node: expected an order of 'lockstep launch --hostfile' on standard input");
+        "launch-node: expected a start request of 'lockstep launch --hostfile' on stdin");
   }
 }
 

@@ -146,7 +146,7 @@ RankEnv read_rank_env() {
       fmt::format("{}{}attempt_{}", found.key, found.key.empty() ? "" : "/", env.restart_count);
   env.listen_fd = launch::read_int_variable("LOCKSTEP_MASTER_LISTEN_FD");
   env.run_id = environment("LOCKSTEP_RUN_ID");
-  if (environment("LOCKSTEP_PROGRESS_FD")) env.launcher = ::getppid();  // it gives each rank one
+  if (environment("LOCKSTEP_PROGRESS_FD")) env.launcher = ::getppid();  // set by lockstep launch
   env.error_file = environment("TORCHELASTIC_ERROR_FILE");
   return env;
 }

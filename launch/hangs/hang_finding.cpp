@@ -169,7 +169,7 @@ std::string describe_hang(const HangFinding& finding, const std::vector<RankView
   for (size_t i = 0; i < finding.culprits.size() && i < kMaxDescribed; ++i) {
     const auto* view = find_rank(views, finding.culprits[i]);
     if (!view) continue;
-    text += fmt::format("{} keeps the others waiting for {:.1f} s{}\n  it is at {}\n",
+    text += fmt::format("{} has kept the others waiting for {:.1f} s{}\n  it is at {}\n",
                         describe_process(*view), finding.waited_s, describe_state(*view),
                         describe_place(*view));
   }

@@ -75,8 +75,8 @@ std::string stack_of(int thread) {
   requested_thread = thread;
   if (::syscall(SYS_tgkill, ::getpid(), thread, stack_signal()) != 0) return {};
   if (!is_walked_within(kResponseTimeout)) {
-    auto cancelled = thread;
-    const bool has_begun = !requested_thread.compare_exchange_strong(cancelled, 0);
+    auto canceled = thread;
+    const bool has_begun = !requested_thread.compare_exchange_strong(canceled, 0);
     is_lost = has_begun && !is_walked_within(kWalkTimeout);
     if (!has_begun || is_lost) return "      (no response)\n";
   }

@@ -37,9 +37,9 @@ constexpr const char* type_word(Of<StackRequest>) { return "answer"; }
 constexpr const char* type_word(Of<EndedMessage>) { return "ended"; }
 constexpr const char* type_word(Of<FinishMessage>) { return "finish"; }
 constexpr const char* type_word(Of<ProbeMessage>) { return "probe"; }
-constexpr const char* type_word(Of<HereMessage>) { return "here"; }
+constexpr const char* type_word(Of<ProbeReplyMessage>) { return "here"; }
 constexpr const char* type_word(Of<DroppedMessage>) { return "dropped"; }
-constexpr const char* type_word(Of<AliveMessage>) { return "alive"; }
+constexpr const char* type_word(Of<HeartbeatMessage>) { return "alive"; }
 
 }  // namespace
 
@@ -213,6 +213,7 @@ void fields(V& v, LaunchReport& report) {
   v.list("workers", report.workers);
   v.list("node_failures", report.node_failures);
   v("notes", report.notes);
+  v.given("failed_alike", report.failed_alike);
 }
 
 template <class V>
@@ -273,6 +274,7 @@ std::optional<CoordinatorMessage> decode_coordinator_message(std::string_view co
 }
 
 LaunchReport outline_of(LaunchReport report) {
+  report.failed_alike = report.all_failed_alike();
   const auto* kept = report.cause();
   // One preempted rank is enough to convey the preemption and its exit code.
   if (!kept && report.preempted_by())

@@ -86,17 +86,18 @@ struct FinishMessage {
   std::optional<ErrorReport> error;
 };
 
-struct ProbeMessage {};    // requests a HereMessage
-struct HereMessage {};     // the response to a probe
-struct DroppedMessage {};  // the coordinator has dropped this node
-struct AliveMessage {};    // heartbeat, from either side
+struct ProbeMessage {};       // requests a ProbeReplyMessage
+struct ProbeReplyMessage {};  // the response to a probe
+struct DroppedMessage {};     // the coordinator has dropped this node
+struct HeartbeatMessage {};   // heartbeat, from either side
 
 using NodeMessage = std::variant<NodeProofMessage, JoinMessage, ReadyMessage, StatusMessage,
-                                 EndedMessage, HereMessage, AliveMessage>;
+                                 EndedMessage, ProbeReplyMessage, HeartbeatMessage>;
 // NodePlace: the node must start its workers of an attempt.
-using CoordinatorMessage = std::variant<ChallengeMessage, CoordinatorProofMessage, RefusedMessage,
-                                        WelcomeMessage, NodePlace, StopOrder, StackRequest,
-                                        ProbeMessage, DroppedMessage, FinishMessage, AliveMessage>;
+using CoordinatorMessage =
+    std::variant<ChallengeMessage, CoordinatorProofMessage, RefusedMessage, WelcomeMessage,
+                 NodePlace, StopOrder, StackRequest, ProbeMessage, DroppedMessage, FinishMessage,
+                 HeartbeatMessage>;
 
 std::string encode(NodeMessage message);
 std::string encode(CoordinatorMessage message);

@@ -14,8 +14,8 @@ constexpr size_t kMaxShownValueLength = 40;
 
 Error difference(const std::string& what, const NodeNames& names) {
   return config_error(
-      fmt::format("{} is not the same on {} and {}, which serves the rendezvous: it must be the "
-                  "same on every node",
+      fmt::format("{} differs between {} and {}, which serves the rendezvous: it must be the same "
+                  "on every node",
                   what, names.newcomer, names.server));
 }
 
@@ -47,7 +47,7 @@ void require_same(const std::vector<Agreement>& servers, const std::vector<Agree
                   const NodeNames& names) {
   for (size_t i = 0; i < std::max(servers.size(), newcomers.size()); ++i) {
     if (i >= servers.size() || i >= newcomers.size() || servers[i].what != newcomers[i].what)
-      throw difference("what must be the same", names);
+      throw difference("the list of settings that must match", names);
     const auto &ours = servers[i].value, &theirs = newcomers[i].value;
     if (ours == theirs) continue;
     if (std::max(ours.size(), theirs.size()) > kMaxShownValueLength)

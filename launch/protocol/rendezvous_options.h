@@ -30,7 +30,7 @@ struct RendezvousOptions {
   std::chrono::milliseconds join_timeout = std::chrono::minutes(10);  // until min_nodes joined
   std::chrono::milliseconds last_call = std::chrono::seconds(30);     // then for more nodes
   std::chrono::milliseconds keep_alive = std::chrono::seconds(5);
-  int keep_alive_attempts = 3;  // a node that is silent for so many intervals is lost
+  int keep_alive_attempts = 3;  // a node that is silent for this many intervals is lost
   // How long a disconnected node tries to reconnect.
   std::chrono::milliseconds read_timeout = std::chrono::seconds(60);
 

@@ -129,7 +129,7 @@ void Coordinator::handle(Node& node, const JoinMessage& join) {
   if (phase_ == Phase::Finished)
     node.connection.send(encode(FinishMessage{.report = outline_of(finish_->report)}));
   if (phase_ == Phase::Running)
-    add_note(node.label + " joined: it takes part from the next restart");
+    add_note(node.label + " joined: it will take part after the next restart");
 }
 
 void Coordinator::verify_node_rank(const JoinMessage& join) const {
@@ -245,7 +245,7 @@ void Coordinator::keep_alive() {
   const auto now = Clock::now();
   if (now - last_alive_ < options_.rendezvous.keep_alive) return;
   last_alive_ = now;
-  const auto alive = encode(CoordinatorMessage(AliveMessage{}));
+  const auto alive = encode(CoordinatorMessage(HeartbeatMessage{}));
   for (auto& node : nodes_) node.connection.send(alive);
   for (auto& arrival : deferred_) arrival.connection.send(alive);
 }

@@ -78,8 +78,8 @@ class Coordinator {
   void handle(Node& node, const ReadyMessage& ready);
   void handle(Node& node, const StatusMessage& status);
   void handle(Node& node, const EndedMessage& ended);
-  void handle(Node& node, const HereMessage&) { node.has_responded = true; }
-  void handle(Node&, const AliveMessage&) {}
+  void handle(Node& node, const ProbeReplyMessage&) { node.has_responded = true; }
+  void handle(Node&, const HeartbeatMessage&) {}
   void handle(Node&, const NodeProofMessage&) {}  // handled by the acceptor
   void judge_status();
   void drop_silent_nodes();

@@ -81,7 +81,7 @@ void RendezvousClient::update() {
   if (since_last > limit / 2) connection_->reset_silence();
   if (now - last_alive_ >= timing.keep_alive) {
     last_alive_ = now;
-    connection_->send(encode(NodeMessage(AliveMessage{})));
+    connection_->send(encode(NodeMessage(HeartbeatMessage{})));
   }
   if (now - connection_->last_received() >= limit)
     lose_coordinator(fmt::format("no message for {:g} s", seconds_of(limit)), true);

@@ -73,9 +73,9 @@ class RendezvousClient {
   void handle(const FinishMessage& finish);
   void handle(const StopOrder& order) { commands_.push_back(order); }
   void handle(const StackRequest& request) { commands_.push_back(request); }
-  void handle(const ProbeMessage&) { connection_->send(encode(HereMessage{})); }
+  void handle(const ProbeMessage&) { connection_->send(encode(ProbeReplyMessage{})); }
   void handle(const DroppedMessage&) { lose_coordinator("it dropped this node", true); }
-  void handle(const AliveMessage&) {}
+  void handle(const HeartbeatMessage&) {}
   void join();
   void send_ready();
   void fail_attempt(const std::string& problem);

@@ -15,11 +15,11 @@
 namespace lockstep::launch {
 namespace {
 
-constexpr uint64_t kDescriptorsBesides = 1024;
+constexpr uint64_t kReservedDescriptors = 1024;
 
 // The coordinator needs a descriptor per node.
 void raise_limit_for_nodes(int num_nodes) {
-  raise_descriptor_limit(kDescriptorsBesides + 2 * static_cast<uint64_t>(num_nodes));
+  raise_descriptor_limit(kReservedDescriptors + 2 * static_cast<uint64_t>(num_nodes));
 }
 
 // The endpoint's name resolves to loopback here, but not on other nodes (Debian's 127.0.1.1).

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <csignal>
 #include <sstream>
 #include <tuple>
@@ -59,8 +60,8 @@ std::string others_text(const LaunchReport& report, const WorkerEnd* cause) {
     if (worker.failed() && (!cause || worker.rank != cause->rank))
       (worker.stopped ? stopped : failed).push_back(worker.rank);
   std::string text;
-  if (!failed.empty()) text += fmt::format("  failed after it: {}\n", ranks_text(failed));
-  if (!stopped.empty()) text += fmt::format("  stopped because of it: {}\n", ranks_text(stopped));
+  if (!failed.empty()) text += fmt::format("  failed later: {}\n", ranks_text(failed));
+  if (!stopped.empty()) text += fmt::format("  stopped as a result: {}\n", ranks_text(stopped));
   return text;
 }
 
@@ -69,6 +70,14 @@ std::optional<int> pending_exit_code(const WorkerEnd& worker) {
   if (!worker.error || (worker.exit.signal != SIGTERM && worker.exit.signal != SIGKILL))
     return std::nullopt;
   return exit_code_of(*worker.error);
+}
+
+bool is_same_failure(const WorkerEnd& worker, const WorkerEnd& other) {
+  for (const auto* end : {&worker, &other})
+    if (!end->failed() || end->stopped || !end->hang.empty() || end->fatal_signal() ||
+        !end->error || end->error->message.empty())
+      return false;
+  return worker.error->message == other.error->message && worker.exit_code() == other.exit_code();
 }
 
 }  // namespace
@@ -141,6 +150,15 @@ const WorkerEnd* LaunchReport::cause() const {
   return only_waited && !node_failures.empty() ? nullptr : worker;
 }
 
+bool LaunchReport::all_failed_alike() const {
+  const auto* first = cause();
+  if (!first || world_size < 2) return false;
+  return failed_alike || (workers.size() == static_cast<size_t>(world_size) &&
+                          std::ranges::all_of(workers, [&](const WorkerEnd& worker) {
+                            return is_same_failure(worker, *first);
+                          }));
+}
+
 const NodeFailure* LaunchReport::node_cause() const {
   return interrupted_by || cause() || node_failures.empty() ? nullptr : &node_failures.front();
 }
@@ -167,6 +185,7 @@ std::string LaunchReport::summary() const {
   if (const auto* node = node_cause()) return node->what();
   const auto* first = cause();
   if (!first) return "";
+  if (all_failed_alike()) return fmt::format("all {} ranks failed: {}", world_size, first->what());
   return fmt::format("rank {} (of {}){} {}{}", first->rank, world_size,
                      first->host.empty() ? "" : " on " + first->host,
                      first->hang.empty() ? "failed first: " : "", first->what());
@@ -179,7 +198,7 @@ std::string LaunchReport::text() const {
     for (const auto& line : first->detail()) text += fmt::format("  {}\n", line);
   for (const auto& node : node_failures)
     if (&node != node_cause()) text += fmt::format("  {}\n", node.what());
-  if (first || node_cause()) text += others_text(*this, first);
+  if ((first || node_cause()) && !all_failed_alike()) text += others_text(*this, first);
   if (restarts > 0 && !succeeded())
     text += fmt::format("  after {} restart{}\n", restarts, restarts == 1 ? "" : "s");
   for (const auto& note : notes) text += fmt::format("  note: {}\n", note);

@@ -72,10 +72,14 @@ struct LaunchReport {
   bool serves = true;                 // this node is the coordinator's: has all workers' results
   std::string run_id;                 // of all nodes
   std::vector<std::string> notes;     // other problems, e.g. a log file that could not be written
+  bool failed_alike = false;          // all_failed_alike() of a report whose workers were left out
 
   // The worker that failed first and not only because of a peer; nullptr if none failed, if the
   // failure of a node is the cause, or if the launch was interrupted.
   const WorkerEnd* cause() const;
+  // All ranks of several ended with the same error message and exit code, as for invalid input:
+  // then none of them is the culprit.
+  bool all_failed_alike() const;
   // The node whose failure is the cause: other workers failed only because they lost a peer.
   const NodeFailure* node_cause() const;
   // The signal on which the job exited gracefully: no rank failed otherwise.
@@ -83,7 +87,8 @@ struct LaunchReport {
   bool succeeded() const { return !interrupted_by && !preempted_by() && !cause() && !node_cause(); }
   // 0, 128 + the interrupting or preempting signal, or the cause's.
   int exit_code() const;
-  // One line: "rank 1 (of 4) on hostB failed first: killed by ...". Empty when succeeded.
+  // One line: "rank 1 (of 4) on hostB failed first: killed by ...", or "all 4 ranks failed: exited
+  // with code 78 ...". Empty when succeeded.
   std::string summary() const;
   // Several lines: the summary, the error of the cause, and how the others ended. Notes are
   // included even when succeeded.

@@ -116,13 +116,13 @@ void verify_distinct(const std::vector<Host>& hosts, const std::string& origin) 
   std::sort(sorted.begin(), sorted.end(), [&](const Host& a, const Host& b) {
     return std::tuple_cat(key(a), std::tie(a.line)) < std::tuple_cat(key(b), std::tie(b.line));
   });
-  const auto twin = std::adjacent_find(
+  const auto duplicate = std::adjacent_find(
       sorted.begin(), sorted.end(), [&](const Host& a, const Host& b) { return key(a) == key(b); });
-  if (twin == sorted.end()) return;
-  const auto& later = *std::next(twin);
+  if (duplicate == sorted.end()) return;
+  const auto& later = *std::next(duplicate);
   throw config_error(
       fmt::format("{}:{}: {} is already listed in line {}; set its number of ranks with slots=N",
-                  origin, later.line, later.name, twin->line));
+                  origin, later.line, later.name, duplicate->line));
 }
 
 }  // namespace

@@ -41,8 +41,8 @@ std::string read_order_line() {
   while (line.size() < kMaxOrderBytes) {
     pollfd request = {.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
     if (::poll(&request, 1, poll_timeout_ms(deadline)) < 0 && errno != EINTR)
-      throw errno_error("cannot wait for the order on standard input");
-    if (Clock::now() >= deadline) throw environment_error("no order on standard input");
+      throw errno_error("cannot wait for the start request on standard input");
+    if (Clock::now() >= deadline) throw environment_error("no start request on standard input");
     if (!request.revents) continue;
     char c = 0;
     const auto got = ::read(STDIN_FILENO, &c, 1);

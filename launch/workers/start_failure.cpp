@@ -52,7 +52,7 @@ Error start_failure(const std::string& host, const std::string& program, const P
   if (exit.code == kNotFound || exit.code == kNotExecutable)
     return config_error(fmt::format(
         "cannot start on {}: {} {} there; install the same Lockstep on every host, or "
-        "say where it is with --remote-lockstep PATH",
+        "give its path with --remote-lockstep PATH",
         host, program, exit.code == kNotFound ? "was not found" : "cannot be executed"));
   return environment_error(fmt::format("cannot start on {}: {} exited with code {}{}{}", host,
                                        program, exit.code, last_line.empty() ? "" : ": ",

@@ -27,7 +27,7 @@ constexpr std::chrono::milliseconds kPreemptTime{5000};
 constexpr std::chrono::milliseconds kKillTimeout{10'000};
 
 // Per worker: its two outputs with their files, its progress page, its process.
-constexpr uint64_t kDescriptorsOfWorker = 8, kDescriptorsBesides = 256;
+constexpr uint64_t kDescriptorsOfWorker = 8, kReservedDescriptors = 256;
 
 // Without it (because of a limit on file sizes, ...) only hang reports are not available.
 FileDescriptor try_to_share_memory() {
@@ -65,7 +65,7 @@ WorkerGroup::WorkerGroup(const LaunchOptions& options, const NodePlace& place,
                          const std::filesystem::path& log_dir, MasterSocket master,
                          Consoles consoles)
     : options_(options), place_(place), consoles_(consoles) {
-  raise_descriptor_limit(kDescriptorsBesides +
+  raise_descriptor_limit(kReservedDescriptors +
                          kDescriptorsOfWorker * static_cast<uint64_t>(options_.num_workers));
   attempt_ = claim_attempt(log_dir);
   for (int local_rank = 0; local_rank < options_.num_workers; ++local_rank)

@@ -21,7 +21,7 @@ constexpr uint64_t kMaxManifestBytes = uint64_t{64} << 20;
 constexpr uint64_t kMaxGraphBytes = uint64_t{4} << 30;
 constexpr const char* kManifest = "manifest.json";
 constexpr const char* kWeights = "weights.safetensors";
-constexpr const char* kAgain = "copy it again or recompile the model";
+constexpr const char* kReplaceHint = "copy it again or recompile the model";
 
 // Accepts "a/b", but not "", "/a", "../a" or "a/../b". Members are not extracted to these paths,
 // but an archive with such names is malicious.
@@ -108,7 +108,7 @@ void CompiledPackage::read(std::span<const uint8_t> bytes) {
   try {
     archive_ = std::make_unique<formats::ZipFile>(bytes, name_);
   } catch (const Error& error) {
-    throw config_error(fmt::format("{} (is it truncated?); {}", error.what(), kAgain));
+    throw config_error(fmt::format("{} (is it truncated?); {}", error.what(), kReplaceHint));
   }
   members_ = archive_->members();
   verify_paths(members_, name_);
@@ -137,18 +137,18 @@ std::vector<uint8_t> CompiledPackage::member(const std::string& name) const {
   const auto at = index_of(members_, name);
   const auto expected = manifest_.members.find(name);
   if (!at || expected == manifest_.members.end())
-    throw config_error(fmt::format("{}: has no {}; {}", name_, name, kAgain));
+    throw config_error(fmt::format("{}: has no {}; {}", name_, name, kReplaceHint));
   std::vector<uint8_t> content;
   try {
     content = archive_->read(*at, expected->second.bytes);
   } catch (const Error& error) {
-    throw config_error(fmt::format("{}; {}", error.what(), kAgain));
+    throw config_error(fmt::format("{}; {}", error.what(), kReplaceHint));
   }
   const auto crc = ::crc32_z(0, content.data(), content.size());
   if (content.size() != expected->second.bytes || crc != expected->second.crc32)
     throw config_error(
         fmt::format("{}: {} does not match its manifest (checksum {:08x}, expected {:08x}); {}",
-                    name_, name, crc, expected->second.crc32, kAgain));
+                    name_, name, crc, expected->second.crc32, kReplaceHint));
   return content;
 }
 
@@ -210,7 +210,8 @@ GraphFiles CompiledPackage::graph(const std::string& kind) const {
   };
   const auto library = std::find_if(members.begin(), members.end(), ends(".so"));
   if (library == members.end() || std::count_if(members.begin(), members.end(), ends(".so")) != 1)
-    throw config_error(fmt::format("{}: does not contain exactly one library; {}", name, kAgain));
+    throw config_error(
+        fmt::format("{}: does not contain exactly one library; {}", name, kReplaceHint));
   GraphFiles files;
   files.library = archive.read(static_cast<size_t>(library - members.begin()), kMaxGraphBytes);
   auto operators = *library;

@@ -38,8 +38,9 @@ def cache_folder() -> Path:
 def key_of(program: torch.export.ExportedProgram, settings: dict[str, object], compiler: str, sources: list[str]) -> str:
     """`sources`: Python files that generate the code. `compiler`: the C++ compiler."""
     found = hashlib.sha256()
-    facts = [torch.__version__, torch.version.git_version, settings, cpu_flags(), facts_of_compiler(compiler),
-             torch._inductor.config.save_config_portable(), gpu_facts()]
+    with torch._inductor.config.patch({"aot_inductor.metadata": {}}):  # the first compilation of a process sets it
+        config = torch._inductor.config.save_config_portable()
+    facts = [torch.__version__, torch.version.git_version, settings, cpu_flags(), facts_of_compiler(compiler), config, gpu_facts()]
     found.update(json.dumps(facts, sort_keys=True, default=str).encode())
     for source in sources:
         found.update(Path(source).read_bytes())

@@ -130,4 +130,7 @@ def text_of(error: Exception) -> str:
     if "_local_scalar_dense" in str(error) or "data-dependent" in str(error).lower():
         return ("its Python control flow depends on tensor data (a branch on a tensor, item(), F.one_hot without num_classes), "
                 "which a graph cannot represent: use torch.where, or specify the number")
-    return one_line(error)
+    text = one_line(error)
+    if text.startswith("aten."):  # torch's message is only the name
+        return f"the operator {text.split()[0]} has no form that can be traced: compute it outside of the loss, or use another"
+    return text

@@ -50,6 +50,34 @@ def test_crowded_folders_and_cycles_are_found():
                                           "data/b/b.h:1: data/c.h: a cycle of data/b/ and data/"]
 
 
+def test_no_folder_includes_headers_that_are_private_to_another():
+    texts = {path: (ROOT / path).read_text() for path in SOURCES}
+    assert "distributed/fence.h" in rules.marked_private(texts)
+    assert not rules.includes_of_marked(texts), "\n" + "\n".join(rules.includes_of_marked(texts))
+    for folder in rules.PRIVATE_FOLDERS:
+        assert any(path.startswith(folder + "/") for path in texts), f"{folder} is gone"
+
+
+def test_an_include_of_a_private_header_is_found():
+    texts = {"distributed/a.h": "// Averages over all ranks, in one call. Only files of distributed/\n// include this.\n#pragma once\n",
+             "distributed/b.h": "// Only files of launch/ include this.\n#pragma once\n",
+             "distributed/c.cpp": '#include "distributed/a.h"\n',
+             "trainer/c.cpp": '#include "distributed/b.h"\n#include "distributed/a.h"\n'}
+    assert rules.marked_private(texts) == {"distributed/a.h"}
+    assert rules.includes_of_marked(texts) == ["trainer/c.cpp:2: distributed/a.h is private to distributed/"]
+
+
+def test_each_folder_has_a_short_readme():
+    paths = {ROOT / folder / "README.md" for folder in set(rules.LAYERS) | {"include", "python"}}
+    texts = {path.relative_to(ROOT).as_posix(): path.read_text() if path.exists() else None for path in paths}
+    assert not rules.readme_problems(texts)
+
+
+def test_a_long_or_missing_readme_is_found():
+    texts = {"a/README.md": "line\n" * 20, "b/README.md": "line\n" * 21, "c/README.md": None}
+    assert rules.readme_problems(texts) == ["b/README.md: 21 lines, at most 20", "c/README.md: no such file"]
+
+
 def test_the_public_headers_are_those_of_the_table():
     public = {path: (ROOT / path).read_text() for path in SOURCES if path.startswith("include/")}
     names = {path.removeprefix("include/").removesuffix(".in") for path in public}
@@ -68,7 +96,7 @@ def types_of(text):
 
 
 def test_no_two_headers_define_the_same_type():
-    """The linker would take one destructor for both, and say nothing."""
+    """The linker would silently use one destructor for both."""
     owners = {}
     for path in SOURCES:
         if path.endswith(".h") and not path.startswith("examples/"):
@@ -79,7 +107,7 @@ def test_no_two_headers_define_the_same_type():
 
 
 def test_only_documented_folders():
-    """A source archive has no git: there the folders themselves are looked at, without what builds leave behind."""
+    """Without git (in a source archive), lists the folders on disk except build outputs."""
     listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, text=True,
                             capture_output=True)
     names = ({line.split("/")[0] for line in listed.stdout.splitlines() if "/" in line} if listed.returncode == 0 else
@@ -114,7 +142,7 @@ def test_exceptions_are_still_needed():
             rules.EXCEPTIONS[(path, rule)] = reason
 
 
-# Below: the checkers find what they are for, and nothing in what is right.
+# Below: each checker reports bad code, and accepts good code.
 
 BAD = [
     ("core/a.cpp", '#include "launch/launcher.h"\n', "core/ may not include launch/launcher.h"),
@@ -131,6 +159,10 @@ BAD = [
     ("include/lockstep/a.h", '#pragma once\n#include "core/printable.h"\n', "core/printable.h is private"),
     ("include/lockstep/sink.h", '#pragma once\n#include "lockstep/batch.h"\n', "torch-free"),
     ("cli/a.cpp", '#include "lockstep/session.h"\n', "cli/ may not include lockstep/session.h"),
+    ("trainer/a.cpp", '#include "distributed/shm/group.h"\n', "distributed/shm/group.h is private to distributed/"),
+    ("data/a.cpp", '#include "formats/parquet/arrow_parquet.h"\n', "formats/parquet/arrow_parquet.h is private to formats/"),
+    ("trainer/a.cpp", '#include "models/compiled/compiled.h"\n', "models/compiled/compiled.h is private to models/"),
+    ("cli/a.cpp", '#include "tracking/sinks/wandb/wandb.h"\n', "tracking/sinks/wandb/wandb.h is private to tracking/"),
     ("core/a.h", "#pragma once\n#include <torch/version.h>\n", "torch-free"),
     ("cli/a.cpp", "#include <ATen/ATen.h>\n", "torch-free"),
     ("formats/gzip.cpp", "#include <c10/core/Device.h>\n", "torch-free"),
@@ -140,9 +172,9 @@ BAD = [
     ("distributed/world.cpp", "#include <gloo/context.h>\n", "gloo_backend.cpp only"),
     ("trainer/a.cpp", 'auto x = std::getenv("RANK");\n', "getenv"),
     ("trainer/a.cpp", 'setenv("RANK", "1", 1);\n', "environ"),
-    ("launch/a.cpp", "std::this_thread::sleep_for(1s);\n", "no synchronization"),
-    ("launch/a.cpp", "::usleep(10);\n", "no synchronization"),
-    ("trainer/a.cpp", "sleep (1);\n", "no synchronization"),
+    ("launch/a.cpp", "std::this_thread::sleep_for(1s);\n", "not synchronization"),
+    ("launch/a.cpp", "::usleep(10);\n", "not synchronization"),
+    ("trainer/a.cpp", "sleep (1);\n", "not synchronization"),
     ("trainer/a.cpp", "std::cout << 1;\n", "printing"),
     ("data/a.cpp", 'fmt::print("x");\n', "printing"),
     ("core/a.cpp", 'std::fprintf(stderr, "x");\n', "printing"),
@@ -168,6 +200,8 @@ BAD = [
 GOOD = [
     ("models/a.cpp", '#include "lockstep/batch.h"\n#include "lockstep/model.h"\n#include <torch/nn/module.h>\n'),
     ("cli/a.cpp", '#include "launch/launcher.h"\n#include "catalog/run_list.h"\n'),
+    ("distributed/world.cpp", '#include "distributed/shm/group.h"\n#include "distributed/backends/backends.h"\n'),
+    ("tracking/sinks/wandb.cpp", '#include "tracking/sinks/wandb/wandb_file.h"\n'),
     ("examples/a/a.cpp", "#include <lockstep/model.h>\n"),
     ("distributed/backends/gloo_backend.cpp", "#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>\n"),
     ("data/loader/loader.cpp", "#include <ATen/ATen.h>\n"),
@@ -188,12 +222,12 @@ GOOD = [
 
 
 @pytest.mark.parametrize("path, text, expected", BAD, ids=[f"{path}: {expected}" for path, _, expected in BAD])
-def test_a_checker_finds(path, text, expected):
+def test_checkers_report_bad_code(path, text, expected):
     assert any(expected in problem for problem in rules.problems(path, text)), rules.problems(path, text)
 
 
 @pytest.mark.parametrize("path, text", GOOD)
-def test_no_checker_minds(path, text):
+def test_checkers_accept_good_code(path, text):
     assert rules.problems(path, text) == []
 
 

@@ -1,7 +1,7 @@
-"""What the code may look like: the table of layers, the owners of special things, and the sizes of the house.
+"""Rules of the code: layers, owners of restricted functions, and size limits.
 
-Every checker takes the path of a file below the root and its text, and yields "path:line: what is wrong". They read C++
-by line and by brace: enough for code of one style, and quick.
+Every checker takes a path relative to the root and the text, and yields "path:line: problem". They parse C++
+by line and by brace, which is sufficient for formatted code, and fast.
 """
 import collections
 import re
@@ -35,7 +35,16 @@ PUBLIC = {
 }
 OWNER_OF_PUBLIC = {f"lockstep/{name}.h": folder for folder, names in PUBLIC.items() for name in names}
 PUBLIC_HEADERS = 25
-PUBLIC_COMMENT = (0.30, 0.45)
+PUBLIC_COMMENT = (0.30, 0.45)  # of the lines of all public headers in total, not of each: short ones have a higher share
+
+# Sub-folders whose headers are seen by their own top folder only. The rest of a folder may use them through its other headers.
+PRIVATE_FOLDERS = (
+    "distributed/backends", "distributed/shm", "formats/parquet", "models/compiled", "models/package", "data/images",
+    "data/tokenize", "dashboard/curves", "dashboard/filter", "tracking/sinks/wandb", "tracking/sinks/mlflow",
+    "tracking/sinks/prometheus", "tracking/sinks/tensorboard",
+)
+# Single headers outside of these folders are marked private by their first comment.
+PRIVATE_MARK = re.compile(r"Only files of (\w+)/ include this\.")
 
 # Named exceptions: (file, rule) and the reason. Rules: those of OWNED, "file size", "function size".
 EXCEPTIONS = {}
@@ -53,7 +62,7 @@ OWNED = {
                 r"^launch/(environment/rank_env|workers/worker_env)\.cpp$|^tracking/agent/agent_process\.cpp$",
                 "the environment of ranks is made in launch/workers/worker_env.cpp, the agent gets its parent's"),
     "sleep": (r"\b(sleep_for|sleep_until|u?sleep|nanosleep)\s*\(", r"^$",
-              "sleeping is no synchronization: wait for the event, with a timeout"),
+              "sleeping is not synchronization: wait for the event, with a timeout"),
     "printing": (r"\bstd::(cout|cerr|clog)\b|\b(std::)?(f?printf|f?puts|v?printf)\s*\(|\b(fmt|std)::print(ln)?\s*\(",
                  r"^(launch/|cli/|tracking/sinks/console[^/]*\.(h|cpp)$|trainer/commands/trainer_main\.cpp$|data/tokenize/main\.cpp$)",
                  "printing belongs to launch, cli, the console sink and main"),
@@ -67,6 +76,7 @@ SIZES = {".h": 150, ".cpp": 400}
 PUBLIC_HEADER_LINES = 220  # with their comments and examples
 FUNCTION_LINES = 80
 MAIN_LINES = 60
+README_LINES = 20
 
 
 def is_excepted(path, rule):
@@ -114,6 +124,31 @@ def check_layers(path, text):
             yield f"{path}:{number}: {folder}/ may not include {target}"
         if bracket == "<":
             yield f"{path}:{number}: our own '{target}' is included with quotes"
+
+
+def check_private(path, text):
+    """Headers of private sub-folders are included only by files of the same top folder."""
+    for number, _, target in includes_of(text):
+        if target.startswith(tuple(f"{folder}/" for folder in PRIVATE_FOLDERS)) and not in_folder_of(target, path):
+            yield f"{path}:{number}: {target} is private to {target.split('/')[0]}/"
+
+
+def in_folder_of(target, path):
+    return path.split("/")[0] == target.split("/")[0]
+
+
+def marked_private(texts):
+    """Paths of the headers that say that only files of the same folder include them; texts: {path: text}."""
+    marks = {path: PRIVATE_MARK.search(re.sub(r"\n// ?", " ", text.split("#pragma once")[0])) for path, text in texts.items()
+             if path.endswith(".h")}
+    return {path for path, mark in marks.items() if mark and mark[1] == path.split("/")[0]}
+
+
+def includes_of_marked(texts):
+    """Includes of the headers that say so, from other folders."""
+    private = marked_private(texts)
+    return [f"{path}:{number}: {target} is private to {target.split('/')[0]}/" for path, text in sorted(texts.items())
+            for number, _, target in includes_of(text) if target in private and not in_folder_of(target, path)]
 
 
 def check_torch(path, text):
@@ -224,6 +259,12 @@ def folder_of(path):
     return path.rsplit("/", 1)[0]
 
 
+def readme_problems(texts):
+    """The README of a folder is a page that is read in a minute; texts: {path: text, or None if there is no such file}."""
+    return [f"{path}: no such file" if text is None else f"{path}: {text.count(chr(10))} lines, at most {README_LINES}"
+            for path, text in sorted(texts.items()) if text is None or text.count("\n") > README_LINES]
+
+
 def crowded_folders(paths):
     """Folders with more files than a listing shows at a glance."""
     counts = collections.Counter(folder_of(path) for path in paths)
@@ -259,7 +300,7 @@ def folder_cycles(texts):
             for other, include in sorted(edges[source].items()) if source in reach.get(other, ())]
 
 
-CHECKERS = [check_layers, check_torch, check_owned, check_namespaces, check_words, check_sizes]
+CHECKERS = [check_layers, check_private, check_torch, check_owned, check_namespaces, check_words, check_sizes]
 
 
 def problems(path, text, checkers=None):

@@ -9,9 +9,10 @@ import subprocess
 import sys
 
 GLOSSARY = "docs/glossary.md"
-CODE = (".h", ".cpp", ".in", ".cu", ".py", ".sh", ".cmake", ".ts", ".tsx", ".mjs", ".css", ".md", ".yaml", ".txt")
-
-EXCLUDED = re.compile(rf"^{re.escape(GLOSSARY)}$|^docs/decisions/|^tests/architecture/|^tests/golden/|^bench/results/|package-lock")
+CODE = (".h", ".cpp", ".in", ".cu", ".py", ".sh", ".cmake", ".ts", ".tsx", ".mjs", ".js", ".css", ".html", ".md", ".yaml", ".yml", ".toml",
+        ".cff", ".sbatch", ".txt", ".clang-tidy", ".gitignore", "CMakePresets.json", "Makefile", "package.json")
+EXCLUDED = {GLOSSARY}
+ERRORS = re.compile(r"(?!tests/|bench/|examples/|cmake/|docs/).*\.(h|cpp|py|ts|tsx)$")  # the files whose errors users see
 
 
 def normalized(text):
@@ -21,7 +22,7 @@ def normalized(text):
 
 
 class Phrase:
-    """`bad (except one, two)`: bad is not used, except within `one` and `two`."""
+    """`bad (except one, two)`: bad is not used, except within `one` and `two`. `bad...`: nor are words that begin with bad."""
 
     def __init__(self, text):
         match = re.fullmatch(r"(.*?)(?: \(except (.*)\))?", text.strip())
@@ -31,7 +32,8 @@ class Phrase:
 
     @staticmethod
     def pattern(words):
-        return re.compile(r"\b" + re.escape(normalized(words).strip()).replace(r"\ ", " ") + r"\b")
+        text = re.escape(normalized(words.removesuffix("...")).strip()).replace(r"\ ", " ")
+        return re.compile(rf"\b{text}\w*\b" if words.endswith("...") else rf"\b{text}\b")
 
     def places(self, text):
         for allowed in self.allowed:
@@ -39,21 +41,32 @@ class Phrase:
         return [match.start() for match in self.bad.finditer(text)]
 
 
-def phrases(glossary):
-    """Those of the last column of each table."""
-    found = []
+def rows(glossary):
+    """The three cells of each row of the tables."""
     for line in glossary.splitlines():
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
         if line.startswith("|") and len(cells) == 3 and cells[0] != "term" and not set(cells[0]) <= set("- "):
-            found += [Phrase(each) for each in re.split(r", (?![^(]*\))", cells[2]) if each]
-    return found
+            yield cells
+
+
+def terms(glossary):
+    return [term for term, meaning, _ in rows(glossary) if meaning]
+
+
+def phrases(glossary):
+    """Those of the last column of each table."""
+    return [Phrase(each) for _, _, bad in rows(glossary) for each in re.split(r", (?![^(]*\))", bad) if each]
 
 
 def files(root):
     root = pathlib.Path(root)
     listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=root, capture_output=True, text=True, check=True).stdout
     return [path for path in listed.split("\0")
-            if path.endswith(CODE) and not EXCLUDED.search(path) and (root / path).is_file()]
+            if path.endswith(CODE) and path not in EXCLUDED and (root / path).is_file()]
+
+
+def error_files(root):
+    return [path for path in files(root) if ERRORS.match(path)]
 
 
 def findings(text, bad):
@@ -65,35 +78,6 @@ def findings(text, bad):
     for phrase in bad:
         for at in phrase.places(whole):
             yield bisect.bisect_right(begins, at), phrase.text, 1
-
-
-ERROR_CALL = re.compile(r'\b(?:config_error|environment_error|errno_error|bad_request|forward_error|column_of_error|tee_error|\w*Error)'
-                        r'\s*\(\s*(?:ErrorKind::\w+,\s*)?(?:fmt::format\(\s*)?((?:"(?:[^"\\]|\\.)*"\s*)+)([,)+;]?)')
-
-
-def error_texts(code):
-    """(line, text) of each error whose text is written where it is made; a text that is continued with + ends in '...'."""
-    for match in ERROR_CALL.finditer(code):
-        text = "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', match[1])).replace('\\"', '"').replace("\\n", "\n")
-        yield code[:match.start(1)].count("\n") + 1, text + ("..." if match[2] == "+" else "")
-
-
-def text_problems(text):
-    """What is wrong with the text of an error: it is empty, not finished, or names what only the code knows."""
-    problems = []
-    if not text.strip("."):
-        problems.append("empty")
-    if "\n" in text:
-        problems.append("more than one line")
-    if re.search(r"[\s:,;(\[]$", text):
-        problems.append("not finished")
-    quoted = re.sub(r"(?<=\w)'(?=\w)", "", text)  # without apostrophes
-    unquoted, quotes = re.sub(r"'[^']*'", "", quoted), quoted.count("'")
-    if not text.endswith("...") and (quotes % 2 or any(unquoted.count(a) != unquoted.count(b) for a, b in ("()", "[]"))):
-        problems.append("not closed")
-    if re.search(r"\b(TODO|FIXME|nullptr|assert\w*|std::|\w+_(?![\w*{]))", text):
-        problems.append("internal")
-    return problems
 
 
 def main(root):

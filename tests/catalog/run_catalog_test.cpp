@@ -18,7 +18,7 @@ TEST_CASE("catalog: a change is never overwritten by an older read") {
   tracking::EventLogWriter log(run / "events" / "rank-00000.lsev");
   log.identity(tracking::sample_info("run"));
   ColumnSpool spool({directory.path()});
-  RunCatalog catalog(directory.path(), spool, CatalogReading::Asked);
+  RunCatalog catalog(directory.path(), spool, CatalogReading::OnRequest);
   REQUIRE(catalog.find("run"));
   // As the catalog's thread does with a running run.
   std::atomic<bool> is_over = false;
@@ -53,7 +53,7 @@ TEST_CASE("catalog: the outcome does not depend on the order of the recorded fac
     log.end({.state = RunState::Failed, .exit_code = 75, .rank = 0});
   }
   ColumnSpool spool({directory.path()});
-  RunCatalog catalog(directory.path(), spool, CatalogReading::Asked);
+  RunCatalog catalog(directory.path(), spool, CatalogReading::OnRequest);
   const auto is_reported = [&](const tracking::EndFact& fact, const RunEnd& expected) {
     record_end(run, fact);
     catalog.refresh("run");

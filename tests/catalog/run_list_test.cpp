@@ -255,7 +255,7 @@ TEST_CASE("runs: the step is that of the values, even if an image was logged bef
   CHECK(list_runs(runs.path()).at(0).step() == 9);
 }
 
-TEST_CASE("runs: damage in a segment before the last one, and in a node's log, is noted") {
+TEST_CASE("runs: corruption in a segment before the last one, and in a node's log, is reported") {
   const TemporaryDirectory runs;
   add_job(runs.path(), "job", kMain, 1, 1.7e9);
   const auto path = tracking::event_log_path(runs / "job", 0);
@@ -274,10 +274,10 @@ TEST_CASE("runs: damage in a segment before the last one, and in a node's log, i
   const auto log = tracking::read_event_log(path);
   REQUIRE(log.torn);
   auto listed = list_runs(runs.path());
-  CHECK(listed.at(0).notes() ==
-        Ids{fmt::format(
-            "rank-00000.lsev: corrupt after {} records ({} bytes), which is what is shown",
-            log.num_frames, log.good_bytes)});
+  CHECK(
+      listed.at(0).notes() ==
+      Ids{fmt::format("rank-00000.lsev: corrupt after {} records ({} bytes); only those are shown",
+                      log.num_frames, log.good_bytes)});
   CHECK(listed.at(0).metrics().at("train/loss")->count == log.rows.size());
   write_file_durably(tracking::node_log_path(runs / "job", 0), "no log at all");
   CHECK(list_runs(runs.path()).at(0).notes().back() == "node-00000.lsev: not an event log");

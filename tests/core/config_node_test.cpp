@@ -36,6 +36,18 @@ TEST_CASE("config node: an error names a line that is indented with a tab") {
   CHECK(error_of_text("a: [1\n").find("tab") == std::string::npos);
 }
 
+TEST_CASE("config node: a syntax error on a line without a space after the colon says so") {
+  CHECK(error_of_text("model: {name: mlp}\nrun:{name: e, seed: 0}\n")
+            .ends_with("; write a space after 'run:'"));
+  // Noticed at the next key.
+  CHECK(error_of_text("model:\n  name: mlp\n  hidden_sizes:[32, 64]\n  bias: true\n")
+            .ends_with("; write a space after 'hidden_sizes:'"));
+  for (const auto* text : {"a: 1\nb: c: d\n", "run: {name: e, seed: {\n", "a: [1\n", "a: 'x:{\n"}) {
+    INFO(text);
+    CHECK(error_of_text(text).find("a space after") == std::string::npos);
+  }
+}
+
 TEST_CASE("config node: maps, lists and scalars have their line numbers") {
   const auto root = parse("run: {name: mnist}\n\nmodel:\n  hidden: [1, 2]\n  bias:\n");
   REQUIRE(root.kind == Kind::Map);
@@ -129,9 +141,13 @@ TEST_CASE("config node: bytes that are not UTF-8 text are an error with their li
   CHECK(error_of_text("a: 1\nb: gr\xf6\xdf"
                       "e\n") == "config: run.yaml:2: not UTF-8 text (byte \\xf6)");
   CHECK(error_of_text(std::string("a: 1\nb: x\0y\n", 12)) ==
-        "config: run.yaml:2: not UTF-8 text (byte \\x00)");
+        "config: run.yaml:2: control character \\x00 is not allowed");
   // 0x04 ends the input for the YAML parser: what follows would be ignored.
-  CHECK(error_of_text("a: 1\n\x04\nlr: 3\n") == "config: run.yaml:2: not UTF-8 text (byte \\x04)");
+  CHECK(error_of_text("a: 1\n\x04\nlr: 3\n") ==
+        "config: run.yaml:2: control character \\x04 is not allowed");
+  CHECK(error_of_text("a: gr\xc3\xbc\x1b[1m\n") ==
+        "config: run.yaml:1: control character \\x1b is not allowed");
+  CHECK(error_of_text("a: \x1b\xff\n") == "config: run.yaml:1: not UTF-8 text (byte \\x1b)");
   CHECK(error_of_text("\xff\xfe"
                       "a")
             .starts_with("config: run.yaml:1: not UTF-8 text"));  // UTF-16

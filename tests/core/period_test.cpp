@@ -46,9 +46,9 @@ TEST_CASE("period: its text is read back unchanged") {
 
 TEST_CASE("period: other text is an error that shows the format") {
   for (const std::string text :
-       {"", " ", "10", "steps", "0 steps", "-1 steps", "+1 steps", "1.5 epochs", "10 stepz",
-        "1 step 2", "1 Step", "1e3 steps", "500 ms", "9999999999999 steps",
-        "99999999999999999999 steps", "40000 d", "1\tstep"}) {
+       {"", " ", "10", "steps", "-1 steps", "+1 steps", "1.5 epochs", "10 stepz", "1 step 2",
+        "1 Step", "1e3 steps", "500 ms", "9999999999999 steps", "99999999999999999999 steps",
+        "40000 d", "1\tstep"}) {
     INFO(text);
     CHECK(error_of([&] { period(text); })
               .starts_with("config: run.yaml:3: eval.every: expected a period such as '10 steps', "
@@ -68,9 +68,22 @@ TEST_CASE("duration: units from milliseconds to days") {
   CHECK(Duration{90min}.text() == "90 min");
 }
 
-TEST_CASE("duration: steps, zero and centuries are errors") {
+TEST_CASE("duration: zero is an error of a run file, but not of parse_time_span()") {
+  using namespace std::chrono_literals;
+  for (const std::string text : {"0 s", "0s", "0 min"}) {
+    CHECK(error_of([&] { duration(text); }) ==
+          "config: run.yaml:3: timeout: expected more than 0, got '" + text + "'");
+    CHECK(parse_time_span(text) == 0ms);
+  }
+  CHECK(error_of([] { period("0 steps"); }).ends_with(": expected more than 0, got '0 steps'"));
+  CHECK(parse_time_span("250 ms") == 250ms);
+  for (const std::string text : {"-1 s", "0", "0 fortnights", ""})
+    CHECK_FALSE(parse_time_span(text));
+}
+
+TEST_CASE("duration: steps, units and centuries are errors") {
   for (const std::string text :
-       {"10 steps", "0 s", "30", "-1 s", "1000000000000 d", "36501 d", "1 fortnight"}) {
+       {"10 steps", "30", "-1 s", "1000000000000 d", "36501 d", "1 fortnight"}) {
     INFO(text);
     CHECK(error_of([&] { duration(text); }) ==
           "config: run.yaml:3: timeout: expected a duration such as '30 s', "

@@ -294,7 +294,7 @@ def test_actions(runs, writer, start):
     assert read_only.get("/api/server")["actions"] is False
 
 
-def test_corrupt_runs_are_listed_and_readable_up_to_the_damage(runs, writer, start):
+def test_corrupt_runs_are_listed_and_readable_up_to_the_corruption(runs, writer, start):
     for name in ("cut", "flipped", "foreign", "short", "empty"):
         writer.finished_run(name)
     writer.close()

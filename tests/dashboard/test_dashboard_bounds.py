@@ -6,6 +6,7 @@ import os
 import re
 import resource
 import select
+import signal
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +17,7 @@ from conftest import TIMEOUT
 
 HEAD = b"GET /api/server HTTP/1.1\r\nHost: localhost\r\n"
 SLOW = 8  # the request timeout of 5 s, with a margin for a busy machine
-FAST = 3  # seconds for a response: less than the request timeout
+FAST = 3  # seconds for a response, and for an exit: less than the request timeout
 
 
 def connect(dashboard):
@@ -197,3 +198,17 @@ def test_streams_of_disconnected_clients_are_freed(writer, start):
     for connection, _ in streams:
         connection.close()
     dashboard.wait_for("a free stream", lambda: (again := stream())[1].status == 200 and again)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_dashboard_exits_promptly_on_a_signal(writer, start, number):
+    writer.finished_run("one")
+    dashboard = start()
+    stream = http.client.HTTPConnection(dashboard.address, timeout=TIMEOUT)
+    stream.request("GET", "/api/events")
+    assert stream.getresponse().status == 200
+    with connect(dashboard) as half:  # an incomplete request
+        half.sendall(b"GET / HT")
+        assert dashboard.end(number) < FAST
+    assert dashboard.process.returncode == 0
+    stream.close()

@@ -1,10 +1,9 @@
-"""Access control, request limits and shutdown of the dashboard."""
+"""Access control and request limits of the dashboard. Tests with limits on times are in test_dashboard_bounds.py."""
 
 import gzip
 import http.client
 import os
 import random
-import signal
 import socket
 import subprocess
 
@@ -209,22 +208,6 @@ def test_large_and_malformed_requests(writer, start):
         response = dashboard.request("POST", "/api/runs/one/tags", body=body, headers={
             "X-Lockstep-Request": "1", "Content-Type": "application/json"})
         assert response.status == 400, body[:20]
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_dashboard_exits_promptly_on_a_signal(writer, start, number):
-    writer.finished_run("one")
-    dashboard = start()
-    stream = http.client.HTTPConnection(dashboard.address, timeout=TIMEOUT)
-    stream.request("GET", "/api/events")
-    assert stream.getresponse().status == 200
-    host, port = dashboard.address.rsplit(":", 1)
-    with socket.create_connection((host, int(port))) as half:  # an incomplete request
-        half.sendall(b"GET / HT")
-        # Without waiting for the request timeout of 5 s; with a margin for a busy machine.
-        assert dashboard.end(number) < 4
-    assert dashboard.process.returncode == 0
-    stream.close()
 
 
 def test_a_killed_dashboard_leaves_no_files(runs, writer, start):

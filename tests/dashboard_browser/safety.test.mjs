@@ -35,7 +35,7 @@ function plant() {
   plantArtifacts();
 }
 
-/** Written directly, because the program rejects such names of artifacts, types, runs and aliases: they are reported as damage. */
+/** Written directly, because the program rejects such names of artifacts, types, runs and aliases: they are reported as corrupt. */
 function plantArtifacts() {
   const artifacts = join(runs, "artifacts");
   const copied = (name, file, members) => {

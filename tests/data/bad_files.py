@@ -105,7 +105,7 @@ FILES = {
     "parquet other": ("parquet", "x.parquet", b"hello" * 100, {}, ["x.parquet", "Parquet"]),
     "parquet list": ("parquet", "x.parquet", LIST_PARQUET, {}, ["x.parquet", "'a'"]),
     "npz that is npy": ("npy", "x.npz", GOOD_NPY, {}, ["x.npz: it is a single array", "numpy.savez"]),
-    "npz of torch": ("npy", "x.npz", torch_file(), {}, ["x.npz: it is a file of torch.save", "numpy.savez"]),
+    "npz of torch": ("npy", "x.npz", torch_file(), {}, ["x.npz: it was saved by torch.save", "numpy.savez"]),
     "parquet missing": ("parquet", "x.parquet", GOOD_PARQUET, {"columns": ["b"]}, ["row group", "'b' has no value"]),
     "parquet no column": ("parquet", "x.parquet", GOOD_PARQUET, {"columns": ["mnth"]}, ["did you mean 'month'"]),
     "parquet filter": (
@@ -115,7 +115,7 @@ FILES = {
         "parquet", "x.parquet", GOOD_PARQUET, {"columns": ["a"], "filter": ["a > x"]}, ["'a' has numbers"],
     ),
     "parquet nothing left": (
-        "parquet", "x.parquet", GOOD_PARQUET, {"columns": ["a"], "filter": ["month > 99"]}, ["no row is left"],
+        "parquet", "x.parquet", GOOD_PARQUET, {"columns": ["a"], "filter": ["month > 99"]}, ["no rows remain"],
     ),
     "tokens empty": ("tokens", "x.bin", b"", {}, ["x.bin", "no tokens"]),
     "tokens odd": ("tokens", "x.bin", b"abc", {}, ["x.bin", "3 bytes"]),

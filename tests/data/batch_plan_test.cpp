@@ -106,7 +106,7 @@ TEST_CASE("batch plan: errors name valid values") {
         "start fewer ranks, or set at least 3");
   CHECK(plan("{per_rank_batch_size: 2, batch_remainder: pad}", 1000, 3) ==
         "config: data.batch_remainder: pad has no effect with data.per_rank_batch_size: all ranks "
-        "have as many samples");
+        "have the same number of samples");
   CHECK(plan("{batch_size: 8, per_rank_batch_size: 4}", 1000, 2) ==
         "config: data.batch_size (8, over all ranks) and data.per_rank_batch_size (4) are mutually "
         "exclusive: set one");

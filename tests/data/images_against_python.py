@@ -102,7 +102,7 @@ def folder(tmp_path_factory):
         directory.mkdir(parents=True, exist_ok=True)
         (directory / name).write_bytes(content)
     (root / "ant" / "notes.txt").write_text("not an image")
-    (root / "a file.jpg").write_bytes(b"beside the classes")
+    (root / "a file.jpg").write_bytes(b"not in a class")
     return root
 
 
@@ -274,7 +274,7 @@ BAD = {
     "truncated png": (GOOD_PNG[:-500], "corrupt PNG: truncated file"),
     "png header only": (GOOD_PNG[:20], "corrupt PNG"),
     "png with a wrong bit": (corrupt_middle(GOOD_PNG), "corrupt PNG"),
-    "png of another size than it says": (HUGE_PNG, "corrupt PNG"),
+    "png with a wrong size in its header": (HUGE_PNG, "corrupt PNG"),
 }
 
 

@@ -5,6 +5,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "distributed/gradients/exchanged_gradients.h"
 #include "distributed/gradients/local_gradients.h"
 #include "distributed/gradients/per_host_gradients.h"
 #include "distributed/gradients/reducer_gradients.h"
@@ -29,11 +30,11 @@ struct Weights : torch::nn::Module {
 // The implementation chosen for gradients of `world`.
 std::string chosen_for(World& world, const DataParallelConfig& config) {
   Weights weights;
-  const auto flat =
-      world.is_distributed() ? shard_parameters(world, weights, config) : nullptr;
+  const auto sharding = world.is_distributed() ? shard_model(world, weights, config) : nullptr;
   const auto made =
-      make_gradient_synchronizer(world, trainable_parameters(weights), config, flat.get());
+      make_gradient_synchronizer(world, trainable_parameters(weights), config, sharding.get());
   if (dynamic_cast<const PerHostGradients*>(made.get())) return "per host";
+  if (dynamic_cast<const ExchangedGradients*>(made.get())) return "exchanged";
   if (dynamic_cast<const LocalGradients*>(made.get())) return "local";
   if (dynamic_cast<const SharedMemoryGradients*>(made.get())) return "shared memory";
   return dynamic_cast<const ReducerGradients*>(made.get()) ? "reducer" : "another";
@@ -52,15 +53,16 @@ TEST_CASE("gradient synchronizer: shared memory if ranks share it, else the Redu
   CHECK(chosen_by_two(BackendChoice::Gloo, {}) == reducer);
 }
 
-TEST_CASE("gradient synchronizer: sharded gradients exist once per host") {
+TEST_CASE("gradient synchronizer: sharded gradients exist once per host, or on their owner") {
   const std::vector<std::string> per_host(2, "per host"), shared(2, "shared memory");
   CHECK(chosen_by_two(BackendChoice::Shm, {.shard = ShardStrategy::Optimizer}) == shared);
   CHECK(chosen_by_two(BackendChoice::Shm, {.shard = ShardStrategy::Gradients}) == per_host);
   CHECK(chosen_by_two(BackendChoice::Shm, {.shard = ShardStrategy::Full}) == per_host);
-  CHECK_THROWS_WITH(
-      chosen_by_two(BackendChoice::Gloo, {.shard = ShardStrategy::Full}),
-      "distributed.shard: full: distributed.backend: gloo does not share memory; use "
-      "distributed.shard: optimizer");
+  const std::vector<std::string> exchanged(2, "exchanged");
+  CHECK(chosen_by_two(BackendChoice::Gloo, {.shard = ShardStrategy::Gradients}) == exchanged);
+  CHECK_THROWS_WITH(chosen_by_two(BackendChoice::Gloo, {.shard = ShardStrategy::Full}),
+                    "distributed.shard: full: the model has no blocks (lockstep::Block) whose "
+                    "weights can be gathered one at a time; use distributed.shard: gradients");
   CHECK_THROWS_WITH(chosen_by_two(BackendChoice::Shm, {.find_unused_parameters = true,
                                                        .shard = ShardStrategy::Gradients}),
                     "distributed.shard: gradients: distributed.find_unused_parameters is not "

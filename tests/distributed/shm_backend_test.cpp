@@ -82,7 +82,7 @@ TEST_CASE("shm backend: every type and operation agrees with a brute-force refer
   }
 }
 
-TEST_CASE("shm backend: sums have the bits of Gloo's, for any number of ranks") {
+TEST_CASE("shm backend: sums are bit-identical to Gloo's, for any number of ranks") {
   for (const int world_size : {2, 3, 4, 5}) {
     const auto sums = [&](BackendChoice backend) {
       return run_ranks(

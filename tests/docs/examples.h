@@ -1,4 +1,4 @@
-// What the examples of the public headers include besides their own header.
+// Headers that the examples in public headers need in addition to their own header.
 #pragma once
 
 #ifndef LOCKSTEP_WITHOUT_TORCH

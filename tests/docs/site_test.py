@@ -65,6 +65,15 @@ def test_keys_that_pages_name_exist():
     assert len(known) > 300 and not is_known("train.nope", known) and not is_known("model.nope", known)
 
 
+def test_the_pages_of_this_version_name_its_plugin_interface():
+    current = re.search(r"LOCKSTEP_PLUGIN_INTERFACE (\d+)", (ROOT / "include" / "lockstep" / "version.h.in").read_text())[1]
+    version = re.search(r"project\(lockstep\s+VERSION (\d+\.\d+)", (ROOT / "CMakeLists.txt").read_text(), re.I)[1]
+    latest = (ROOT / "CHANGELOG.md").read_text().split("\n## ")[1]
+    for text in (latest, (ROOT / "docs" / "release_notes" / f"{version}.md").read_text()):
+        named = re.findall(r"plugin\s+interface\s+\(?(\d+)", text, re.I)
+        assert named and set(named) == {current}
+
+
 PROGRAMS = {  # where the options of a program are read
     "lockstep": ("cli", "launch", "trainer/commands"), "lockstep-trainer": ("trainer/commands",),
     "lockstep-data": ("data/tokenize",), "lockstep-compile": ("python",)}
@@ -123,8 +132,7 @@ def test_every_public_header_has_a_page():
 
 def test_the_site_builds_without_a_warning(tmp_path):
     mkdocs = ROOT / ".venv-docs" / "bin" / "mkdocs"
-    if not mkdocs.exists():
-        pytest.skip("mkdocs is not installed: cmake/setup.sh --docs")
+    assert mkdocs.exists(), "mkdocs is not installed: run cmake/setup.sh --docs"  # --peers, which the tests need, installs it too
     # Not --quiet: warnings that are not shown do not count for --strict.
     ended = subprocess.run([mkdocs, "build", "--strict", "-f", ROOT / "mkdocs.yml", "-d", tmp_path / "site"],
                            env=os.environ | {"NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True)

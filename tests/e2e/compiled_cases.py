@@ -513,6 +513,13 @@ def contrastive_loss(model, batch):
     return F.cross_entropy(scores, torch.arange(scores.shape[0]))
 
 
+def ctc_loss(model, batch):
+    """One label of 1 to 3 in a sequence of five."""
+    rows = batch["x"].shape[0]
+    scores = F.pad(model(batch["x"]), (1, 0)).log_softmax(-1).transpose(0, 1)  # class 0: blank
+    return F.ctc_loss(scores, 1 + batch["label"].unsqueeze(1), torch.full((rows,), 5), torch.ones(rows, dtype=torch.int64))
+
+
 def many_labels_loss(model, batch):
     return F.binary_cross_entropy_with_logits(model(batch["x"]), F.one_hot(batch["label"], CLASSES).float())
 
@@ -643,6 +650,7 @@ REFUSED = {
     "a custom operator": Case(CustomOperator, vectors, refused=("the operator lockstep_cases::double", "compiled_cases.py:")),
     "an operator of this process": Case(OperatorOfThisProcess, vectors, refused=("the operator quantized::lockstep_cases_double, which is not",)),
     "an operator that torch has in Python": Case(OperatorOfTorchInPython, vectors, refused=("the operator prims::fft_r2c, which is not",)),
+    "ctc_loss": Case(lambda: nn.Linear(8, CLASSES), sequences, ctc_loss, refused=("the operator aten._ctc_loss", "no form that can be traced: compute it outside of the loss")),
     "a branch on a tensor": Case(Branch, vectors, refused=("a branch on a tensor", "compiled_cases.py", "if x.mean() > 0")),
     "a batch of one size": Case(FixedRows, vectors, refused=("for batches of any size in evaluation", "compiled_cases.py", "x.reshape(16, 16)")),
 }

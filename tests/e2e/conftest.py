@@ -118,7 +118,7 @@ def network(request):
 
 @pytest.fixture
 def cluster(job, network, request):
-    """As many hosts as the parameter says (default: two), with RANKS_PER_HOST ranks each (see the test file; default: one)."""
+    """A cluster of `param` hosts (default: two), each with RANKS_PER_HOST ranks (from the test module; default: one)."""
     ranks = getattr(request.module, "RANKS_PER_HOST", 1)
     cluster = Cluster(job, network, getattr(request, "param", 2), ranks)
     yield cluster

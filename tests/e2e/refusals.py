@@ -1,5 +1,7 @@
 """Format of rejections: one error line per rank, then the launcher's report."""
 
+import re
+
 import pytest
 
 ALONE_AND_LAUNCHED = pytest.mark.parametrize("ranks", [None, 2], ids=["alone", "launched"])
@@ -23,7 +25,7 @@ def error_lines(ended, ranks):
         errors[rank] = text
     assert errors, ended.err
     report = lines[begin:]
-    assert "failed first: exited with code" in report[0]
+    assert re.match(r"lockstep: (rank \d+ \(of \d+\).* failed first|all \d+ ranks failed): exited with code", report[0])
     assert report[1].strip() in errors.values(), ended.err
     return list(errors.values())
 

@@ -1,4 +1,4 @@
-"""Corrupt, swapped and missing data files are refused before anything is written."""
+"""Corrupt, swapped and missing data files are rejected before anything is written."""
 
 import gzip
 
@@ -87,5 +87,5 @@ def test_label_out_of_range_for_model(job, small_data, ranks):
 
 
 def test_small_data_is_valid(job, small_data):
-    """The failures above are caused only by the damage."""
+    """The failures above are caused only by the corruption."""
     job.train("train.max_steps=1", ranks=2)

@@ -226,7 +226,7 @@ def build_plugin(directory, source):
 @ALONE_AND_LAUNCHED
 def test_plugin_of_another_build(job, ranks):
     """Its code must not run: it would silently exit the process."""
-    stamp = 'const char s[] = "lockstep-plugin-stamp{interface=5 torch=1.0 cxx11_abi=1}";'
+    stamp = 'const char s[] = "lockstep-plugin-stamp{interface=6 torch=1.0 cxx11_abi=1}";'
     trap = "__attribute__((constructor)) static void run(void) { __builtin_trap(); }"
     path = build_plugin(job.directory, f"{stamp}\n{trap}\n")
     refuse(job, [f"plugins=[{path}]"], [str(path), "torch=1.0", "rebuild the plugin"], ranks)
@@ -251,7 +251,7 @@ def test_device_cuda(job, ranks):
 def test_data_file_links_to_itself(job):
     for name in ["train-images-idx3-ubyte", "train-labels-idx1-ubyte"]:
         (job.directory / name).symlink_to(name)
-    texts = [f"{job.directory}/train-", "-ubyte: symbolic links that lead in a circle"]
+    texts = [f"{job.directory}/train-", "-ubyte: symbolic links that form a loop"]
     refuse(job, [f"data.train.path={job.directory}"], texts, None)
 
 
@@ -374,10 +374,10 @@ def test_single_array_is_not_a_dataset(job):
     refuse(job, [f"data.train.path={path}"], [f"{path}: it is a single array: set path to its folder", "numpy.savez"], None)
 
 
-def use_data_with_nan(job):
-    """Sample 40 of 64 is nan: step 3 of 4, the second half of its batch: rank 0 or 1 of two."""
+def use_data_with_nan(job, sample=40):
+    """One sample of 64 is nan. 40 and 41 are in step 3 of 4; of two ranks, 40 is read by rank 0 and 41 by rank 1."""
     inputs = INPUTS.astype("float32")
-    inputs[40] = float("nan")
+    inputs[sample] = float("nan")
     use_arrays(job, image=inputs, label=LABELS)
     job.config["checkpoint"] = {"every": "1 step", "keep_last": 99}
     job.write()
@@ -396,6 +396,17 @@ def test_nan_loss_stops_the_run(job, ranks):
     assert "the loss is nan" in json.loads(job.query("show", run["id"], "--json"))["reason"]
     steps = [int(path.name) for path in (job.only_run() / "checkpoints").iterdir() if path.name.isdigit()]
     assert max(steps) == 2, "a checkpoint has unusable weights"
+
+
+@pytest.mark.parametrize("sample, rank", [(40, 0), (41, 1)])
+def test_nan_loss_of_one_rank_names_its_step_and_rank(job, sample, rank):
+    """Without a checkpoint after each step: the other rank has a step with wrong weights before the run stops."""
+    use_data_with_nan(job, sample)
+    ended = job.run("checkpoint.every=1000 steps", "train.log_every=1000 steps", ranks=2)
+    assert ended.code == 78
+    for line in error_lines(ended, 2):
+        assert line.startswith(f"step 3, rank {rank}: the loss is nan (train.non_finite: stop)")
+    assert "lockstep: all 2 ranks failed: exited with code 78 (the input is wrong)\n" in ended.err
 
 
 @pytest.mark.parametrize("agent", ["true", "false"])

@@ -672,7 +672,7 @@ WRONG = {
     "other sums in evaluation": (["mlp", "--loss", "sums_of_training"], ["in training (steps) than in evaluation (none)"]),
     "targets that do not count": (["mlp", "--batch", "padded", "--loss", "model"], ["'label' of the example batch has targets of -100"]),
     "targets of the model": (["mlp", "--loss", "targets_of_the_model"], ["the 'targets' of the loss function depend on the model"]),
-    "targets that are no number of them": (["mlp", "--loss", "half_a_target"], ["'targets' of torch.float32: it must be an integer"]),
+    "targets that are not a count": (["mlp", "--loss", "half_a_target"], ["'targets' of torch.float32: it must be an integer"]),
     "more segments than gradients": (["mlp", "--segments", "9"], ["--segments 9: the model has only 4 trainable parameters"]),
     "segments for any size": (["mlp", "--segments", "2", "--dynamic-batch", "--seed=1"], ["--segments cannot be combined with --dynamic-batch"]),
     "a run file that is not there": (["mlp", "--batch", "nowhere.yaml"], ["--batch nowhere.yaml: ", "nowhere.yaml"]),
@@ -774,11 +774,13 @@ def compiled_before(packages, monkeypatch, tmp_path_factory):
 
     def compile_again(program, settings):
         given.append(program)
+        torch._inductor.config.aot_inductor.metadata = {"AOTI_DEVICE_KEY": "cpu"}  # as the compiler does
         return Code(list(content.values())[(len(given) - 1) % 2], [])
 
     monkeypatch.setattr(compiler, "_compiled", compile_again)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-    return given
+    with torch._inductor.config.patch({"aot_inductor.metadata": {}}):
+        yield given
 
 
 def test_miscompiled_code_is_detected(capsys, tmp_path, compiled_before):

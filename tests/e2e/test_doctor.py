@@ -64,7 +64,7 @@ def test_runs_on_a_full_disk(tmp_path, disk):  # noqa: F811
     disk.mount("size=2m")
     disk.fill()
     health, text = doctor(tmp_path, "--dir", disk.path, code=75)["runs"]
-    assert health == "problem" and "cannot take a file of 1 MiB: No space left on device" in text
+    assert health == "problem" and "cannot store a file of 1 MiB: No space left on device" in text
 
 
 def test_runs_in_memory(tmp_path, disk):  # noqa: F811

@@ -239,7 +239,7 @@ def test_new_node_joins_at_the_next_restart(job, cluster):
     cluster.streams = {}
     cluster.wait_for_checkpoint()
     cluster.start(beta, *endless, nodes="1:2", options=options)
-    joined = f"beta ({beta.address}) joined: it takes part from the next restart"
+    joined = f"beta ({beta.address}) joined: it will take part after the next restart"
     wait_until(lambda: joined in log.read_text(), TIMEOUT_S, "beta has joined")
     assert not cluster.ranks_on(beta)
     cluster.kill_rank(alpha)
@@ -282,7 +282,7 @@ def test_silent_node_is_reported_without_blaming_its_ranks(job, cluster):
     finally:
         cluster.network.restore(beta)
     assert "no message from beta for" in text
-    assert "keeps the others waiting" not in text
+    assert "kept the others waiting" not in text
 
 
 def test_disconnected_node_rejoins(cluster, undisturbed):

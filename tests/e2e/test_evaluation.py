@@ -51,6 +51,15 @@ def test_more_ranks_than_evaluation_batches(job, limit):
     assert evaluate(job, *overrides, world_size=3) == alone
 
 
+def test_run_without_evaluation_prints_no_results(job):
+    del job.config["data"]["eval"], job.config["data"]["eval_batch_size"]
+    job.write()
+    ended = job.run("train.max_steps=1")
+    assert ended.code == 0, ended.err
+    assert f"done\nrun: {job.only_run()}\n" in ended.out
+    assert "done:" not in ended.out
+
+
 def test_accuracy_is_a_count_over_all_samples(job):
     """With 301 samples it is k / 301 for a whole k: no sample was padded or dropped."""
     metrics = evaluate(job, *EVALUATION, world_size=3)

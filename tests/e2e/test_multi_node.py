@@ -164,7 +164,7 @@ def test_failure_on_another_host_is_reported_everywhere(cluster):
     beta = f"beta ({cluster.hosts[1].address})"
     assert (first.code, second.code) == (5, 5)
     assert f"rank 3 (of 4) on {beta} failed first: exited with code 5\n  no more paper\n" in first.err
-    assert "stopped because of it: ranks 0, 1, 2\n" in first.err
+    assert "stopped as a result: ranks 0, 1, 2\n" in first.err
     assert f"logs: {beta}: " in first.err
     assert f"rank 3 (of 4) on {beta} failed first" in second.err
 

@@ -71,7 +71,7 @@ CUDA_HEADERS = ["nccl/include/nccl.h", *(f"cu13/include/{name}" for name in ("cu
 
 @pytest.mark.parametrize("missing", [None, "cu13/include/crt/host_defines.h"])
 def test_missing_cuda_headers_are_reported(tmp_path, libtorch, missing):
-    """The ordinary wheel of PyPI brings cuda_runtime.h, and not what that includes."""
+    """The PyPI wheel contains cuda_runtime.h, but not the headers that it includes."""
     for header in CUDA_HEADERS:
         file = libtorch.parent / "nvidia" / header
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -32,7 +32,7 @@ def resume(job, run_dir, *overrides, ranks=None):
 
 
 def assert_same_checkpoint(one, other):
-    """Weights, optimizer and random states of the last checkpoints have the same bits."""
+    """Weights, optimizer and random states of the last checkpoints are bit-identical."""
     assert checkpoints(one)[-1] == checkpoints(other)[-1]
     for name in ("model", "optimizer", "rng"):
         file = f"{name}.safetensors"
@@ -141,7 +141,7 @@ def test_a_resume_with_invalid_input_leaves_the_outcome(job):
 
 
 def test_on_another_number_of_ranks(job):
-    """Position and weights do not depend on the ranks; the bits of what follows do."""
+    """Position and weights do not depend on the number of ranks; later results are not bit-identical."""
     stopped = job.train("train.max_steps=8", ranks=1)
     resume(job, stopped, ranks=2)
     assert checkpoints(stopped)[-1] == 21

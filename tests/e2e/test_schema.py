@@ -58,7 +58,7 @@ def validator(schema):
     return validator(schema)
 
 
-def test_names_its_draft(schema):
+def test_declares_its_json_schema_draft(schema):
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
 
 

@@ -1,6 +1,10 @@
 """Runs with any sharding strategy are bit-identical to runs without."""
 
 import json
+import os
+import random
+import signal
+import time
 
 import pytest
 
@@ -8,6 +12,7 @@ import processes
 from conftest import Job
 from processes import BIN
 from safetensors_file import assert_same_bits, assert_usable, checkpoints, last_weights, read_raw
+from test_recompute import use_model
 from test_resume import assert_same_checkpoint, resume
 
 SHARDED = "distributed.shard=optimizer"
@@ -57,11 +62,73 @@ def test_bit_identical_with_other_features(job, whole, settings):
         settings.append("checkpoint.writers=main")
     expected = whole.train(*settings, ranks=3)
     files = sorted(path.name for path in last_weights(expected).parent.glob("*.safetensors"))
-    for strategy in STRATEGIES[:1] if "distributed.backend=gloo" in settings else STRATEGIES:
+    for strategy in STRATEGIES[:2] if "distributed.backend=gloo" in settings else STRATEGIES:
         sharded = job.train(f"distributed.shard={strategy}", *settings, ranks=3)
         assert sorted(path.name for path in last_weights(sharded).parent.glob("*.safetensors")) == files
         for file in files:
             assert_same_bits(last_weights(sharded).parent / file, last_weights(expected).parent / file)
+
+
+GLOO = "distributed.backend=gloo"
+# Of models with blocks, whose weights are gathered one block at a time over Gloo.
+NETWORK_SETTINGS = {
+    "adamw": ("gpt", [OPTIMIZERS["adamw"]]),
+    "sgd": ("gpt", [OPTIMIZERS["sgd"]]),
+    "clipping": ("gpt", ["train.clip_grad_norm=0.5"]),
+    "accumulation": ("gpt", ["train.accumulate=2"]),
+    "recompute": ("gpt", ["train.recompute=blocks"]),
+    "frozen": ("gpt", ["train.freeze=[transformer.h.1, transformer.wpe]"]),
+    "small buckets": ("gpt", ["distributed.bucket_cap_mb=0.01"]),
+    "evaluation and average": ("vit", ["train.ema.decay=0.9", "train.eval_every=5 steps", "train.clip_grad_norm=1"]),
+    "bf16": ("vit", ["train.precision=bf16"]),
+    "fp16": ("vit", ["train.precision=fp16", "train.clip_grad_norm=0.5"]),
+    "skip": ("vit", ["train.non_finite=skip"]),
+    "batch norm": ("resnet", []),
+    "shares": ("gpt", ["checkpoint.writers=all", "checkpoint.every=5 steps"]),
+}
+
+
+@pytest.mark.parametrize("model, settings", NETWORK_SETTINGS.values(), ids=NETWORK_SETTINGS)
+def test_bit_identical_over_a_network(job, whole, model, settings):
+    for each in (job, whole):
+        use_model(each, model)
+    if "checkpoint.writers=all" not in settings:
+        settings = [*settings, "checkpoint.writers=main"]
+    for ranks in (2,) if model == "resnet" else (2, 3):
+        expected = whole.train(GLOO, *settings, ranks=ranks)
+        files = sorted(path.name for path in last_weights(expected).parent.glob("*.safetensors"))
+        for strategy in ("gradients", "full"):
+            sharded = job.train(GLOO, f"distributed.shard={strategy}", *settings, ranks=ranks)
+            assert sorted(path.name for path in last_weights(sharded).parent.glob("*.safetensors")) == files
+            for file in files:
+                assert_same_bits(last_weights(sharded).parent / file, last_weights(expected).parent / file)
+            assert job.series(sharded.name, "eval/loss") == whole.series(expected.name, "eval/loss")
+
+
+def test_resume_with_another_strategy_over_a_network(job, whole):
+    for each in (job, whole):
+        use_model(each, "gpt")
+    settings = [OPTIMIZERS["adamw"], GLOO, "checkpoint.every=4 steps", "checkpoint.keep_last=10", "checkpoint.writers=main",
+                "train.ema.decay=0.9"]
+    expected = whole.train("train.max_steps=16", *settings, ranks=3)
+    changing = job.train("train.max_steps=4", "distributed.shard=full", *settings, ranks=3)
+    for steps, shard in ((8, "gradients"), (12, "full"), (16, "none")):
+        resume(job, changing, f"train.max_steps={steps}", f"distributed.shard={shard}", *settings, ranks=3)
+    assert checkpoints(changing) == checkpoints(expected)
+    assert_same_checkpoint(changing, expected)
+
+
+@pytest.mark.parametrize("settings, reason, nearest", [
+    (["model={name: mlp, hidden: [8]}"], "the model has no blocks (lockstep::Block)", "gradients"),
+    (["tracking.media.histograms=true", "tracking.media.every=1"], "tracking.media.histograms needs whole weights and gradients", "optimizer"),
+    (["distributed.static_graph=true"], "distributed.static_graph is not supported with it", "optimizer"),
+])
+def test_unsupported_combinations_over_a_network_are_rejected_before_ranks_connect(job, settings, reason, nearest):
+    ended = job.run(GLOO, "distributed.shard=full", *settings, ranks=2)
+    assert ended.code == 78, ended.err
+    assert f"distributed.shard: full: {reason}" in ended.err
+    assert f"use distributed.shard: {nearest}" in ended.err
+    assert not job.runs.exists()
 
 
 def frozen_weight(whole):
@@ -110,3 +177,41 @@ def test_optimizer_that_needs_whole_parameters_is_rejected_before_ranks_connect(
     assert "use distributed.shard: none" in ended.err
     assert not job.runs.exists()
     assert job.run(ranks=2).code == 0
+
+
+KILLS = int(os.environ.get("LOCKSTEP_KILLS", 12))
+MAX_DELAY_S = 0.1  # from the first checkpoint to the kill; a step takes most of its time to save
+
+
+@pytest.mark.parametrize("backend", ["auto", "gloo"])
+def test_killed_in_any_phase_of_a_sharded_save(job, whole, backend):
+    """Resumed after each of the kills, the run ends with the weights of an undisturbed one."""
+    for each in (job, whole):
+        use_model(each, "gpt")
+    settings = [OPTIMIZERS["adamw"], f"distributed.backend={backend}", "distributed.shard=full", "checkpoint.writers=all",
+                "train.epochs=10000"]
+    frequent = [*settings, "train.max_steps=100000", "checkpoint.every=1 step", "checkpoint.async=false"]
+    rng = random.Random(1)
+    run_dir, reached = None, 0
+    for _ in range(KILLS):
+        started = job.start(*frequent, ranks=2, options=["--resume", run_dir.name] if run_dir else [])
+
+        def saved():
+            for run in job.runs.glob("*/checkpoints"):
+                if [step for step in checkpoints(run.parent) if step > reached]:
+                    return run.parent
+
+        run_dir = processes.wait_until(saved, processes.TIMEOUT_S, "a checkpoint")
+        time.sleep(rng.uniform(0, MAX_DELAY_S))  # the time of the kill is the parameter of the test
+        victim = processes.ranks_of(job.directory).get(rng.randrange(2))
+        if victim:
+            os.kill(victim, signal.SIGKILL)
+        ended = processes.finish(started)
+        assert ended.code in (75, 0), ended.err
+        assert "cannot be used" not in ended.out + ended.err
+        reached = checkpoints(run_dir)[-1]
+    resume(job, run_dir, *settings, f"train.max_steps={reached + 5}", ranks=2)
+    expected = whole.train(*settings, f"train.max_steps={reached + 5}", ranks=2)
+    for file in last_weights(expected).parent.glob("*.safetensors"):
+        assert_same_bits(last_weights(run_dir).parent / file.name, file)
+    assert not list((run_dir / "checkpoints").glob(".tmp-*"))

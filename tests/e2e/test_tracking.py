@@ -268,6 +268,7 @@ def test_deleted_run_directory_is_reported_immediately(job):
     assert ended.code == 75
     assert f"{warning}; the last checkpoint is {run_dir}/checkpoints/" in ended.err
     assert "runs show" not in printed and "runs show" not in ended.err
+    assert "done" not in printed
 
 
 def test_run_without_an_agent_is_completed_by_sync(job):

@@ -98,9 +98,9 @@ std::vector<std::string> fuzz_seeds() {
           launch::FinishMessage{.report = report, .error = launch::ErrorReport{.message = "gone"}}),
       encode(launch::StopOrder{}),
       encode(launch::ProbeMessage{}),
-      encode(launch::HereMessage{}),
+      encode(launch::ProbeReplyMessage{}),
       encode(launch::DroppedMessage{}),
-      encode(launch::NodeMessage(launch::AliveMessage{}))};
+      encode(launch::NodeMessage(launch::HeartbeatMessage{}))};
   std::vector<std::string> seeds;
   std::string all;
   for (const auto& message : messages) {

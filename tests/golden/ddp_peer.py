@@ -128,7 +128,7 @@ def autocast(args):
 def train_step(args, model, optimizer, scaler, group):
     """One optimizer step on the mean over all samples of `group`.
 
-    Only the last backward pass synchronises gradients. Gradients that live in the buckets are set
+    Only the last backward pass synchronizes gradients. Gradients that live in the buckets are set
     to zero there: without them DistributedDataParallel would copy new ones in after every step.
     """
     optimizer.zero_grad(set_to_none=not args.gradient_as_bucket_view)

@@ -45,7 +45,7 @@ TEST_CASE("hang: the missing rank is named, with its phase") {
   REQUIRE(finding);
   CHECK(finding->culprits == std::vector{1});
   const auto text = describe_hang(*finding, views);
-  CHECK_THAT(text, Contains("rank 1 (node0, process 1001) keeps the others waiting for 3.2 s"));
+  CHECK_THAT(text, Contains("rank 1 (node0, process 1001) has kept the others waiting for 3.2 s"));
   CHECK_THAT(text, Contains("step 120 of 1000, waiting for data for 3.3 s"));
   CHECK_THAT(text, Contains("rank 0: step 120 of 1000, backward: in gradient all_reduce"));
 }

@@ -105,6 +105,17 @@ TEST_CASE("lockstep launch: invalid options are input errors on one line") {
   CHECK_FALSE(shell.has("runs"));
 }
 
+TEST_CASE("lockstep launch: zero is a duration, with or without a unit") {
+  Shell shell;
+  for (const char* zero : {"0", "0s", "'0 s'", "0min"}) {
+    INFO(zero);
+    const auto result = shell.lockstep(std::string("launch --restart-delay ") + zero +
+                                       " --stop-grace " + zero + " --program true");
+    CHECK(result.exit_code == 0);
+    CHECK(result.err.empty());
+  }
+}
+
 TEST_CASE("lockstep launch: torchrun's options in both spellings and as environment variables") {
   Shell shell;
   // The message for an invalid value does not depend on where it is set.
@@ -244,6 +255,26 @@ TEST_CASE("lockstep launch: a run that failed is recorded with its cause") {
   CHECK(end->signal == SIGSEGV);
   CHECK(end->rank == 1);
   CHECK(end->reason == "rank 1 (of 2) failed first: killed by SIGSEGV (invalid memory access)");
+}
+
+TEST_CASE("lockstep launch: if all ranks failed alike, none is reported or recorded as the cause") {
+  Shell shell;
+  shell.write("worker.sh", R"(touch runs/r/run.json
+echo '{"message": {"message": "no", "extraInfo": {"timestamp_us": 1000, "kind": "config"}}}' \
+  > $TORCHELASTIC_ERROR_FILE
+touch $RANK.ready
+while [ ! -e 0.ready ] || [ ! -e 1.ready ]; do sleep 0.01; done
+exit 78
+)");
+  const auto result = shell.lockstep("launch -n 2 --run-id r --program sh -- worker.sh");
+  CHECK(result.exit_code == 78);
+  CHECK(result.err.starts_with(
+      "lockstep: all 2 ranks failed: exited with code 78 (the input is wrong)\n  no\nlogs: "));
+  const auto end = tracking::read_run_end(shell.directory.path() / "runs/r");
+  REQUIRE(end);
+  CHECK(end->exit_code == 78);
+  CHECK_FALSE(end->rank);
+  CHECK(end->reason == "no");
 }
 
 TEST_CASE("lockstep launch: a run that was stopped from outside is recorded as killed") {

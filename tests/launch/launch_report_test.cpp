@@ -29,7 +29,7 @@ TEST_CASE("launch report: without a failure there is no cause") {
   CHECK(report.text().empty());
 }
 
-TEST_CASE("launch report: a rank that lost its peer is not the cause, however early it ended") {
+TEST_CASE("launch report: a rank that lost its peer is not the cause, even if it ended first") {
   const std::vector<WorkerEnd> workers = {with_error(exited(0, 75, 10), "rank 1 is gone", true, 9),
                                           killed(1, SIGKILL, 20)};
   REQUIRE(find_cause(workers));
@@ -53,7 +53,7 @@ TEST_CASE("launch report: if all other ranks timed out, the rank that they waite
   CHECK(report.text() ==
         "rank 1 (of 2) kept the others waiting until they gave up after 8 s: it is stopped\n"
         "  it was at x\n"
-        "  failed after it: rank 0\n");
+        "  failed later: rank 0\n");
   SECTION("a later signal is ignored") {
     report.workers[1].exit = {.signal = SIGSEGV};
     CHECK(report.exit_code() == 75);
@@ -104,6 +104,47 @@ TEST_CASE("launch report: a rank that reported an error before it was stopped co
   CHECK(killed(0, SIGKILL, 20).fatal_signal() == SIGKILL);
 }
 
+TEST_CASE("launch report: if all ranks failed with the same error, none of them is blamed") {
+  const auto rejected = [](int rank, const std::string& message, int64_t time_us) {
+    auto end = with_error(exited(rank, 78, time_us), message, false, time_us);
+    end.error->kind = "config";
+    return end;
+  };
+  const std::string message = "step 3, rank 0: the loss is nan";
+  LaunchReport report{
+      .world_size = 3,
+      .workers = {rejected(0, message, 9), rejected(1, message, 5), rejected(2, message, 7)}};
+  const std::string alike = "all 3 ranks failed: exited with code 78 (the input is wrong)";
+  CHECK(report.all_failed_alike());
+  CHECK(report.exit_code() == 78);
+  CHECK(report.summary() == alike);
+  CHECK(report.text() == alike + "\n  step 3, rank 0: the loss is nan\n");
+  SECTION("also if one exits only after the launcher stopped it") {
+    report.workers[2].exit = {.signal = SIGTERM};
+    CHECK(report.summary() == alike);
+  }
+  SECTION("another message") {
+    report.workers[2].error->message = "step 4";
+    CHECK(report.text() ==
+          "rank 1 (of 3) failed first: exited with code 78 (the input is wrong)\n"
+          "  step 3, rank 0: the loss is nan\n  failed later: ranks 0, 2\n");
+  }
+  SECTION("a rank that a signal killed") {
+    report.workers[2].exit = {.signal = SIGSEGV};
+    CHECK(report.summary().starts_with("rank 1 (of 3) failed first: "));
+  }
+  SECTION("a rank that was stopped, or has no message") {
+    report.workers[2].stopped = true;
+    CHECK_FALSE(report.all_failed_alike());
+    report.workers[2] = exited(2, 78, 7);
+    CHECK_FALSE(report.all_failed_alike());
+  }
+  SECTION("a job of one rank") {
+    const LaunchReport alone{.world_size = 1, .workers = {rejected(0, message, 5)}};
+    CHECK(alone.summary().starts_with("rank 0 (of 1) failed first: "));
+  }
+}
+
 TEST_CASE("launch report: the text has the rank, the reason, and how the others ended") {
   auto stopped = killed(2, SIGTERM, 30);
   stopped.stopped = true;
@@ -114,8 +155,8 @@ TEST_CASE("launch report: the text has the rank, the reason, and how the others 
   CHECK(report.text() ==
         "rank 1 (of 3) failed first: exited with code 78 (the input is wrong)\n"
         "  a.yaml:3: unknown key 'lrr'\n"
-        "  failed after it: rank 0\n"
-        "  stopped because of it: rank 2\n");
+        "  failed later: rank 0\n"
+        "  stopped as a result: rank 2\n");
 }
 
 TEST_CASE("launch report: a rank without an error message is described by its last lines") {

@@ -84,7 +84,7 @@ TEST_CASE(
   CHECK(report.workers[0].stopped);
   CHECK(report.workers[0].exit.signal == SIGTERM);
   CHECK(report.text() ==
-        "rank 1 (of 2) failed first: exited with code 3\n  no such file\n  stopped because of it: "
+        "rank 1 (of 2) failed first: exited with code 3\n  no such file\n  stopped as a result: "
         "rank 0\n");
 }
 

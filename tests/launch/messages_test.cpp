@@ -43,10 +43,25 @@ TEST_CASE("messages: the wire format does not change") {
   CHECK(encode(StackRequest{.ranks = {1, 2}}) == R"({"type":"answer","value":{"stacks":[1,2]}})");
   CHECK(encode(StackRequest{.dump = true}) == R"({"type":"answer","value":{"dump":true}})");
   CHECK(encode(ProbeMessage{}) == R"({"type":"probe"})");
-  CHECK(encode(HereMessage{}) == R"({"type":"here"})");
+  CHECK(encode(ProbeReplyMessage{}) == R"({"type":"here"})");
   CHECK(encode(DroppedMessage{}) == R"({"type":"dropped"})");
-  CHECK(encode(NodeMessage(AliveMessage{})) == R"({"type":"alive"})");
-  CHECK(encode(CoordinatorMessage(AliveMessage{})) == R"({"type":"alive"})");
+  CHECK(encode(NodeMessage(HeartbeatMessage{})) == R"({"type":"alive"})");
+  CHECK(encode(CoordinatorMessage(HeartbeatMessage{})) == R"({"type":"alive"})");
+}
+
+TEST_CASE("messages: the outline of a job whose ranks failed alike blames none of them") {
+  const auto rejected = [](int rank) {
+    return WorkerEnd{.rank = rank,
+                     .exit = {.code = 78},
+                     .error = ErrorReport{.message = "no", .kind = "config", .timestamp_us = 5}};
+  };
+  const LaunchReport report{.world_size = 2, .workers = {rejected(0), rejected(1)}};
+  const auto outline = outline_of(report);
+  CHECK(outline.workers.size() == 1);
+  const auto read = decode_coordinator_message(encode(FinishMessage{.report = outline}));
+  REQUIRE(read);
+  CHECK(std::get<FinishMessage>(*read).report.summary() ==
+        "all 2 ranks failed: exited with code 78 (the input is wrong)");
 }
 
 TEST_CASE("messages: encoding and decoding round-trip") {
@@ -72,8 +87,8 @@ TEST_CASE("messages: encoding and decoding round-trip") {
   node(ReadyMessage{.address = "10.0.0.1", .port = 7});
   node(StatusMessage{.ranks = {RankView{.progress = {.rank = 7}, .stacks = "    main\n"}}});
   node(EndedMessage{.report = report, .time_us = 5, .leaves = true});
-  node(HereMessage{});
-  node(AliveMessage{});
+  node(ProbeReplyMessage{});
+  node(HeartbeatMessage{});
   coordinator(ChallengeMessage{.version = "1", .challenge = "b"});
   coordinator(CoordinatorProofMessage{.proof = "c"});
   coordinator(RefusedMessage{.kind = ErrorKind::Config, .message = "m"});
@@ -85,7 +100,7 @@ TEST_CASE("messages: encoding and decoding round-trip") {
   coordinator(ProbeMessage{});
   coordinator(DroppedMessage{});
   coordinator(FinishMessage{.report = report, .error = ErrorReport{.message = "gone"}});
-  coordinator(AliveMessage{});
+  coordinator(HeartbeatMessage{});
 }
 
 TEST_CASE("messages: received bytes are validated") {

@@ -256,7 +256,7 @@ TEST_CASE("rendezvous: a new node waits for the next restart, a surviving one ke
   job.add_node();
   job.next<NodePlace>(0);
   job.add_node();
-  job.await_note("host1 (127.0.0.1) joined: it takes part from the next restart");
+  job.await_note("host1 (127.0.0.1) joined: it will take part after the next restart");
   job.end(0, 75);
   CHECK(job.next<NodePlace>(0).node_rank == 0);
   CHECK(job.next<NodePlace>(1).node_rank == 1);

@@ -31,7 +31,7 @@ TEST_CASE("start failure: a missing program is reported with its path") {
   CHECK(missing.kind() == ErrorKind::Config);
   CHECK(missing.what() ==
         std::string("cannot start on gpu2: /opt/lockstep was not found there; install the same "
-                    "Lockstep on every host, or say where it is with --remote-lockstep PATH"));
+                    "Lockstep on every host, or give its path with --remote-lockstep PATH"));
   CHECK(failure_of(126, "").kind() == ErrorKind::Config);
 }
 

@@ -185,7 +185,7 @@ def train_step(model_class, arguments):
 
 
 @pytest.mark.parametrize("case", TWINS)
-def test_the_twins_are_torchvisions(case):
+def test_reference_modules_match_torchvision(case):
     torch.set_num_threads(1)
     twin, arguments, original, original_arguments = TWINS[case]
     ours, theirs = train_step(twin, arguments), train_step(original, original_arguments)

@@ -58,7 +58,7 @@ void check_end(const EndFacts& facts, const RunEnd& expected) {
 
 }  // namespace
 
-TEST_CASE("end facts: the greatest authority decides, whatever else is recorded") {
+TEST_CASE("end facts: the record with the highest authority decides") {
   for (unsigned chosen = 0; chosen < 1u << kByAuthority.size(); ++chosen) {
     EndFacts facts;
     for (size_t i = 0; i < kByAuthority.size(); ++i)

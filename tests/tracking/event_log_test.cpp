@@ -169,7 +169,7 @@ TEST_CASE("event log: other files are rejected with a reason") {
   auto later = header();
   later[8] = 9;
   CHECK(decode_event_log(later).problem ==
-        "event log of format version 9, this program reads version 1");
+        "written by a later version of Lockstep (event log format 9; this one reads 1)");
   CHECK(error_of(dir / "missing/log")
             .starts_with("environment: cannot open event log " + (dir / "missing/log").string()));
 }

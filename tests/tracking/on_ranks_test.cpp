@@ -85,7 +85,7 @@ TEST_CASE("ranks: exactly one rank shows progress") {
   CHECK_FALSE(shows_progress(read("ranks: [3, 1]").ranks, 0));
 }
 
-TEST_CASE("ranks: errors about bad input say what is valid") {
+TEST_CASE("ranks: errors about bad input list valid values") {
   const std::string valid = "expected main, node, all, or a list of ranks such as [0, 3], got ";
   CHECK(error_of("ranks: mian") == "config: run.yaml:1: tracking.ranks: " + valid + "'mian'");
   CHECK(error_of("ranks: []").find(valid) != std::string::npos);

@@ -234,7 +234,7 @@ TEST_CASE("runs: control characters in names and reasons are escaped") {
   CHECK(lab({"show", "job"}).find("evil\\x1b]0;title\\x07") != std::string::npos);
 }
 
-TEST_CASE("runs: bad input is one Config error that says what is valid") {
+TEST_CASE("runs: bad input is one Config error that lists valid values") {
   Lab lab;
   add_job(lab.path(), "mnist-1", kMain, 1, 1700000000);
   CHECK(lab.error_of({"lsit"}) ==

@@ -126,7 +126,7 @@ TEST_CASE("checkpoint: same step is replaced, leftovers of a kill are removed") 
   CHECK(entries == 1);
 }
 
-TEST_CASE("checkpoint: the latest valid one is used, and damage is reported") {
+TEST_CASE("checkpoint: the latest valid one is used, and corruption is reported") {
   const TemporaryDirectory directory;
   const auto checkpoints = directory / "checkpoints";
   for (const int64_t step : {10, 20, 30}) write_checkpoint(checkpoints, sample(step));

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "tests/data/error_of.h"
+#include "tests/distributed/run_ranks.h"
 
 using namespace lockstep;
 using namespace lockstep::trainer;
@@ -14,12 +15,6 @@ namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInf = std::numeric_limits<double>::infinity();
-
-NamedTensors with_gradient(const at::Tensor& gradient) {
-  at::Tensor parameter = at::zeros_like(gradient).requires_grad_();
-  parameter.mutable_grad() = gradient;
-  return {{"weight", parameter}};
-}
 
 }  // namespace
 
@@ -38,6 +33,23 @@ TEST_CASE("non-finite: stop reports the first value with its step and rank", "[t
         }).starts_with("config: step 2, rank 0: the loss is nan (train.non_finite: stop); "));
 }
 
+TEST_CASE("non-finite: stop names the rank of the first value, not the lowest rank", "[trainer]") {
+  const auto texts_of = [](const char* what_0, int64_t step_0, const char* what_1, int64_t step_1) {
+    return distributed::run_ranks(2, [&](World& world) {
+      NonFiniteWatch watch(NonFinitePolicy::Stop);
+      const bool is_first = world.rank() == 0;
+      watch.note(is_first ? what_0 : what_1, kNan, is_first ? step_0 : step_1);
+      return error_of([&] { watch.stop(world); });
+    });
+  };
+  for (const auto& text : texts_of("loss", 4, "loss", 3))
+    CHECK(text.starts_with("config: step 3, rank 1: the loss is nan "));
+  for (const auto& text : texts_of("loss", 3, "loss", 3))
+    CHECK(text.starts_with("config: step 3, rank 0: the loss is nan "));
+  for (const auto& text : texts_of("gradient norm", 3, "loss", 3))
+    CHECK(text.starts_with("config: step 3, rank 1: the loss is nan "));
+}
+
 TEST_CASE("non-finite: ignore checks nothing", "[trainer]") {
   NonFiniteWatch watch(NonFinitePolicy::Ignore);
   CHECK(watch.observe("loss", at::scalar_tensor(kNan), 1));
@@ -46,11 +58,11 @@ TEST_CASE("non-finite: ignore checks nothing", "[trainer]") {
 
 TEST_CASE("non-finite: skip accepts finite gradients whose norm overflows", "[trainer]") {
   NonFiniteWatch watch(NonFinitePolicy::Skip);
-  watch.observe_gradients(with_gradient(at::full({3}, 1e30)), 1);
+  watch.observe_gradients({at::full({3}, 1e30)}, 1);
   CHECK_FALSE(watch.has_observed());
   auto gradient = at::ones({3});
   gradient[1] = kNan;
-  watch.observe_gradients(with_gradient(gradient), 2);
+  watch.observe_gradients({gradient}, 2);
   CHECK(watch.has_observed());
   watch.count_skipped(2);
   CHECK_FALSE(watch.has_observed());

@@ -43,7 +43,7 @@ void step(Optimizer& optimizer, int times) {
 
 }  // namespace
 
-TEST_CASE("optimizers: restored state continues with the same bits") {
+TEST_CASE("optimizers: restored state continues bit-identically") {
   for (const auto* yaml : {"{name: sgd, lr: 0.1, momentum: 0.9, nesterov: true}",
                            "{name: sgd, lr: 0.1}", "{name: adamw, lr: 0.1, weight_decay: 0.1}"}) {
     auto first = parameters_with_gradients(), second = parameters_with_gradients();

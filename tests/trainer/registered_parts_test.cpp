@@ -27,7 +27,7 @@ void check_registry(const RegistryType& registry) {
       INFO("field " << name);
       CHECK_FALSE(field["description"].template get<std::string>().empty());
     }
-    if (schema.contains("required")) continue;  // its defaults are no complete configuration
+    if (schema.contains("required")) continue;  // the defaults are not a complete configuration
     // The resolved configuration reads back unchanged.
     const auto node = parse_config("part: " + Json(defaults).dump(), entry.name);
     const auto again = entry.make();

@@ -35,7 +35,8 @@ struct Training {
     Part<Optimizer, const NamedTensors&> part(optimizer_registry());
     part.read(parse_config("o: {name: adamw}", "test").find("o")[0], "optimizer");
     optimizer = std::make_unique<OptimizerShard>(
-        world, parameters, nullptr, [&](const NamedTensors& tensors) { return part.build(tensors); });
+        world, parameters, nullptr,
+        [&](const NamedTensors& tensors) { return part.build(tensors); });
     parallel = DataParallel::create(world, *model, {});
   }
   TrainingState at_step(int64_t step) {
@@ -119,7 +120,7 @@ TEST_CASE("checkpoint saver: shares are committed as the main rank's state once 
       return lists;
     });
     using Steps = std::vector<int64_t>;
-    if (in_background)  // the one under way is none yet
+    if (in_background)  // the save in progress is not listed yet
       CHECK(seen[1] == std::vector<Steps>{{}, {1}, {1, 2}});
     else
       CHECK(seen[1].back() == Steps{2, 3});

@@ -38,9 +38,10 @@ void fields(V& v, AlertConfig& c) {
     "the disk of the run directory (system/disk.percent) is fuller than this; 100 = off",
     at_least(0), at_most(100));
   v("conditions", c.conditions,
-    "such as 'eval/accuracy < 0.5 after 1000 steps' or 'train/loss > 5 for 3 values'");
+    "user-defined conditions, e.g. "
+    "'eval/accuracy < 0.5 after 1000 steps' or 'train/loss > 5 for 3 values'");
   v("repeat_after", c.repeat_after,
-    "a reported cause is reported again only after it was absent for this long");
+    "time for which a cause must be absent before it is reported again");
 }
 
 }  // namespace lockstep::tracking

@@ -18,7 +18,7 @@ template <class V>
 void fields(V& v, MediaConfig& c) {
   v("every", c.every, "record them in every Nth evaluation", at_least(1));
   v("confusion", c.confusion,
-    "of a classifier: the tables eval/confusion (actual, predicted, count) and eval/classes "
+    "for a classifier: the tables eval/confusion (actual, predicted, count) and eval/classes "
     "(precision, recall and F1 of each class), and their means over the classes as eval/precision, "
     "eval/recall and eval/f1");
   v("histograms", c.histograms,

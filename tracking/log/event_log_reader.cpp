@@ -110,8 +110,10 @@ std::string log_header_problem(std::string_view bytes) {
   if (bytes.size() >= kEventLogHeaderBytes)
     PayloadReader(bytes.substr(kEventLogMagic.size())).take(version);
   if (version == kEventLogVersion) return "";
-  return fmt::format("event log of format version {}, this program reads version {}", version,
-                     kEventLogVersion);
+  if (version < kEventLogVersion) return "not an event log";  // there was no such version
+  return fmt::format(
+      "written by a later version of Lockstep (event log format {}; this one reads {})", version,
+      kEventLogVersion);
 }
 
 LogContents decode_event_log(std::string_view bytes) {

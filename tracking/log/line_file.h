@@ -31,7 +31,7 @@ class LineFile {
  public:
   struct Paths {
     std::filesystem::path file;
-    std::filesystem::path note;  // beside the state of the sink
+    std::filesystem::path note;  // next to the sink's state file
   };
 
   // `state`: the result of flush(), or null to start a new file.

@@ -8,6 +8,7 @@
 #include <cerrno>
 
 #include "lockstep/error.h"
+#include "tracking/log/event_log_reader.h"
 
 namespace lockstep::tracking {
 namespace {
@@ -83,12 +84,9 @@ bool LogTail::open() {
   const auto header = read_log_piece(file.get(), 0, kEventLogHeaderBytes);
   if (header.size() < kEventLogHeaderBytes) return false;
   const auto magic = std::string_view(header).substr(0, kEventLogMagic.size());
-  uint32_t version = 0;
-  std::memcpy(&version, header.data() + kEventLogMagic.size(), sizeof(version));
   if (magic.find_first_not_of('\0') == std::string_view::npos) return false;  // not written yet
-  if (magic != kEventLogMagic || version != kEventLogVersion)
-    throw config_error(
-        fmt::format("{} is not an event log of version {}", path_.string(), kEventLogVersion));
+  if (const auto problem = log_header_problem(header); !problem.empty())
+    throw config_error(fmt::format("{}: {}", path_.string(), problem));
   file_ = std::move(file);
   return true;
 }

@@ -53,7 +53,8 @@ uint64_t tree_bytes(const fs::path& path) {
 double changed_at(const fs::path& path) {
   struct stat status {};
   if (::lstat(path.c_str(), &status) != 0) return 0;
-  return static_cast<double>(status.st_mtim.tv_sec);
+  return static_cast<double>(status.st_mtim.tv_sec) +
+         1e-9 * static_cast<double>(status.st_mtim.tv_nsec);
 }
 
 void remove_run(const fs::path& runs, const fs::path& run_dir) {

@@ -107,8 +107,8 @@ Json read_manifest(const fs::path& path) {
 
 }  // namespace
 
-Json write_share(const fs::path& checkpoints, const Checkpoint& share,
-                 const ShareOptions& options) {
+Json write_share(const fs::path& checkpoints, const Checkpoint& share, const ShareOptions& options,
+                 const FetchListed& fetch) {
   const auto [index, count, attempt] = options;
   const auto temporary = temporary_of(checkpoints, share.head.position.step, attempt);
   try {
@@ -119,7 +119,10 @@ Json write_share(const fs::path& checkpoints, const Checkpoint& share,
       if (index >= num_files(file, count) || !is_in(share.head, file)) continue;
       const auto& tensors = share.*file.tensors;
       const auto name = file_name(file, index, count);
-      files[name] = {{"checksums", write_safetensors(temporary / name, tensors)},
+      files[name] = {{"checksums", write_safetensors(temporary / name, tensors,
+                                                     [&](const std::string& tensor) {
+                                                       return fetch(file.name, tensor);
+                                                     })},
                      {"bytes", bytes_of(tensors)}};
     }
     return files;

@@ -15,6 +15,7 @@
 
 #include <array>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -22,6 +23,7 @@
 
 #include "lockstep/optimizer.h"
 #include "trainer/checkpoint/checkpoint_head.h"
+#include "trainer/checkpoint/safetensors.h"
 
 namespace lockstep::trainer {
 
@@ -34,7 +36,7 @@ struct Checkpoint {
   std::set<std::string> main_only;
 };
 
-// The files beside the manifest: each list of tensors has its own.
+// The tensor files of a checkpoint, one per list of tensors.
 struct TensorFile {
   const char* name;
   NamedTensors Checkpoint::*tensors;
@@ -54,11 +56,15 @@ struct ShareOptions {
   std::string attempt;  // a unique name, common to the writers of this checkpoint
 };
 
-// Writes and syncs the tensors of one share, made by take_share(). The first share removes
-// leftovers of interrupted saves. Returns the input of commit_checkpoint(). Throws Environment
-// (full disk, ...), after removing what the other shares have written too.
+// Returns the content of a tensor of the meta device, in the list kTensorFiles.name.
+using FetchListed = std::function<at::Tensor(const std::string& list, const std::string& name)>;
+
+// Writes and syncs the tensors of one share, made by take_share(). The first share removes leftovers
+// of interrupted saves. Returns the input of commit_checkpoint(). Throws Environment (full disk,
+// ...), after removing what the other shares have written too.
 nlohmann::ordered_json write_share(const std::filesystem::path& checkpoints,
-                                   const Checkpoint& share, const ShareOptions& options);
+                                   const Checkpoint& share, const ShareOptions& options,
+                                   const FetchListed& fetch = {});
 
 // Turns the shares into a checkpoint, once all are written. `written`: the results of
 // write_share(), in the order of the shares. A checkpoint of the same step is replaced atomically.

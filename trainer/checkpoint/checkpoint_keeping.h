@@ -22,8 +22,9 @@ template <class V>
 void fields(V& v, KeepBestConfig& c) {
   v("count", c.count, "number of checkpoints with the best evaluation to keep (empty: none)",
     at_least(1));
-  v("metric", c.metric, "the evaluation metric to compare, e.g. 'accuracy' for eval/accuracy");
-  v("mode", c.mode, "whether smaller or larger is better");
+  v("metric", c.metric, "the evaluation metric to compare, e.g. 'accuracy' for eval/accuracy",
+    needs("checkpoint.keep_best.count"));
+  v("mode", c.mode, "whether smaller or larger is better", needs("checkpoint.keep_best.count"));
 }
 
 struct KeepOptions {

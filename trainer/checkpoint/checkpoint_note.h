@@ -17,7 +17,7 @@ struct CheckpointNote {
 // Collective: returns where the main rank writes its `checkpoints`.
 CheckpointNote locate_checkpoints(World& world, const std::filesystem::path& checkpoints);
 
-// Writes the note beside `checkpoints` of this node, unless this node sees the checkpoints. Throws
+// Writes the note next to `checkpoints` of this node, unless this node sees the checkpoints. Throws
 // Environment.
 void write_checkpoint_note(const std::filesystem::path& checkpoints, const CheckpointNote& note,
                            int64_t step);

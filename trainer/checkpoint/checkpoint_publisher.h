@@ -1,4 +1,4 @@
-// Publishes checkpoints as artifacts: versions of `<run name>-model` in the store beside the runs,
+// Publishes checkpoints as artifacts: versions of `<run name>-model` in the store next to the runs,
 // which users find by alias and sinks upload.
 #pragma once
 

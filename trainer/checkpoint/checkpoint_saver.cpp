@@ -59,17 +59,22 @@ void CheckpointSaver::save(const TrainingState& state,
                            std::optional<CheckpointToPublish> to_publish, bool is_last) {
   complete(options_.in_background);
   agree_on_writers();
-  const auto checkpoint = capture_state(world_, state);
+  auto [checkpoint, divided] = capture_state(world_, state);
   pending_ = {.head = checkpoint.head, .to_publish = std::move(to_publish)};
   if (first_step_ < 0) first_step_ = checkpoint.head.position.step;
   const bool in_background = options_.in_background && !is_last;
   const auto& [index, count, attempt] = writers_->share;
   auto share = writers_->is_writer ? take_share(checkpoint, index, count) : Checkpoint();
-  share.optimizer = state.optimizer.collect(share.optimizer);
-  if (writers_->is_writer)
-    write(std::move(share), in_background);
-  else if (count > 1)
-    state_ = State::AwaitingShares;
+  try {
+    if (writers_->is_writer) write(std::move(share), divided, in_background);
+  } catch (const PeerError&) {
+    throw;
+  } catch (const Error&) {
+    divided.finish();  // the other ranks still write
+    throw;
+  }
+  divided.finish();
+  if (!writers_->is_writer && count > 1) state_ = State::AwaitingShares;
   if (in_background) return;
   complete(/*in_background=*/false);
   distributed::barrier(world_, "checkpoint");
@@ -84,14 +89,21 @@ void CheckpointSaver::work(State state, bool in_background, std::function<void()
     act();
 }
 
-void CheckpointSaver::write(Checkpoint share, bool in_background) {
+void CheckpointSaver::write(Checkpoint share, StateStream& divided, bool in_background) {
+  FetchListed fetch = [&divided](const std::string& list, const std::string& name) {
+    return divided.take(list, name);
+  };
   if (in_background) {
-    share.model = model_.copy(share.model);
-    share.optimizer = optimizer_.copy(share.optimizer);
-    share.ema = ema_.copy(share.ema);
+    const auto fetch_from = [&fetch](const char* list) {
+      return [&fetch, list](const std::string& name) { return fetch(list, name); };
+    };
+    share.model = model_.copy(share.model, fetch_from("model"));
+    share.ema = ema_.copy(share.ema, fetch_from("ema"));
+    share.optimizer = optimizer_.copy(share.optimizer, fetch_from("optimizer"));
+    fetch = {};
   }
-  work(State::Writing, in_background, [this, share = std::move(share)] {
-    pending_.written = write_share(options_.checkpoints, share, writers_->share);
+  work(State::Writing, in_background, [this, share = std::move(share), fetch = std::move(fetch)] {
+    pending_.written = write_share(options_.checkpoints, share, writers_->share, fetch);
     if (writers_->share.count == 1) commit({pending_.written});
   });
 }

@@ -79,7 +79,7 @@ class CheckpointSaver {
 
   void agree_on_writers();
   void work(State state, bool in_background, std::function<void()> act);
-  void write(Checkpoint share, bool in_background);
+  void write(Checkpoint share, StateStream& divided, bool in_background);
   void commit(const std::vector<nlohmann::ordered_json>& written);
   void combine_shares(bool in_background);
   void complete(bool in_background);

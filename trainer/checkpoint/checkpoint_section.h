@@ -30,9 +30,9 @@ struct CheckpointSection {
 
 template <class V>
 void fields(V& v, CheckpointSection& c) {
-  v("every", c.every, "how often to save; always also at the end");
+  v("every", c.every, "checkpoint interval; a checkpoint is also saved at the end");
   v("keep_last", c.keep_last, "number of latest checkpoints to keep", at_least(1));
-  v("keep_best", c.keep_best, "checkpoints to keep for their evaluation",
+  v("keep_best", c.keep_best, "best checkpoints to keep, by an evaluation metric",
     needs("data.eval", "data.split.eval"));
   v("keep_every", c.keep_every,
     "checkpoints to keep as milestones, e.g. '10 epochs' (empty: none)");

@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
+#include <map>
 #include <set>
 #include <utility>
 
@@ -85,32 +86,47 @@ NamedTensors without(const NamedTensors& tensors, const std::vector<std::string>
   return kept;
 }
 
-void fill_from(const std::filesystem::path& path, const NamedTensors& all_of_model,
-               const std::vector<std::string>& except) {
-  const auto all_loaded = weights_in(path);
+// The tensors of a file, by those of the model without `except`. Throws Config if they do not match.
+NamedTensors weights_for(const NamedTensors& all_of_model, const std::filesystem::path& path,
+                         const std::vector<std::string>& except) {
+  auto all_loaded = weights_in(path);
   auto names = names_of_tensors(all_of_model);
   for (const auto& [name, tensor] : all_loaded) names.push_back(name);
   verify_chosen("train.init_except", except, names);
-  const auto model = without(all_of_model, except), loaded = without(all_loaded, except);
-  const auto problem = misfit(model, loaded);
+  auto loaded = without(all_loaded, except);
+  const auto problem = misfit(without(all_of_model, except), loaded);
   if (!problem.empty())
     throw config_error(
         fmt::format("train.init_from: {}: {}", printable(path.string(), 400), problem));
-  for (const auto& [name, tensor] : model) tensor.copy_(*find_tensor(loaded, name));
+  return loaded;
 }
 
 }  // namespace
 
 void load_initial_weights(World& world, Model& model, const std::filesystem::path& path,
-                          const std::vector<std::string>& except) {
+                          const std::vector<std::string>& except,
+                          const distributed::Sharding* sharding) {
   const at::NoGradGuard no_grad;
-  auto tensors = tensors_of(model);
+  const auto tensors = tensors_of(model);
+  NamedTensors loaded;  // on rank 0
   distributed::act_on_main(world, "initial weights", [&] {
-    fill_from(path, tensors, except);
+    loaded = weights_for(tensors, path, except);
     return true;
   });
-  for (auto& [name, tensor] : tensors)
+  std::map<std::string, distributed::DividedTensor> divided;
+  if (sharding)
+    for (auto& [name, tensor] : sharding->divided_weights()) divided.emplace(name, tensor);
+  for (const auto& [name, listed] : tensors) {
+    const bool is_kept = is_chosen(name, except);
+    const auto found = divided.find(name);
+    if (found != divided.end() && is_kept) continue;
+    auto tensor =
+        found == divided.end() ? listed : at::empty_like(found->second.whole, world.device());
+    if (const auto* const value = find_tensor(loaded, name); value && !is_kept)
+      tensor.copy_(*value);
     distributed::broadcast(world, tensor, 0, "initial weights " + name);
+    if (found != divided.end()) load_part(world, found->second, tensor);
+  }
 }
 
 }  // namespace lockstep::trainer

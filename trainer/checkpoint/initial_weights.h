@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "distributed/sharding/shard_strategy.h"
 #include "lockstep/model.h"
 #include "lockstep/world.h"
 
@@ -14,10 +15,12 @@ namespace lockstep::trainer {
 // (trainer/checkpoint/safetensors_index.h), and broadcasts the tensors to all ranks' `model`, so
 // that only rank 0 needs to see the files. Names and shapes must be exactly those of the model's
 // parameters and buffers; values are converted to the model's dtypes. `except`: tensors that are
-// unchanged in the model and ignored in the file (trainer/checkpoint/chosen_weights.h). Throws
+// unchanged in the model and ignored in the file (trainer/checkpoint/chosen_weights.h). `sharding`: of
+// the model; null: none. Throws
 // Config on every rank when they do not match, or when the file cannot be read; the model is then
 // unchanged.
 void load_initial_weights(World& world, Model& model, const std::filesystem::path& path,
-                          const std::vector<std::string>& except = {});
+                          const std::vector<std::string>& except = {},
+                          const distributed::Sharding* sharding = nullptr);
 
 }  // namespace lockstep::trainer

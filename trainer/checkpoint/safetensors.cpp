@@ -83,7 +83,8 @@ at::Tensor tensor_in(const std::shared_ptr<const MappedFile>& file,
   const auto type = scalar_type(entry.dtype);
   auto* const data = file->data() + entry.begin;
   if (entry.end > entry.begin && reinterpret_cast<uintptr_t>(data) % c10::elementSize(type) == 0)
-    return at::from_blob(data, entry.shape, [file](void*) {}, type);
+    return at::from_blob(
+        data, entry.shape, [file](void*) {}, type);
   auto tensor = at::empty(entry.shape, type);
   if (tensor.nbytes() > 0) std::memcpy(tensor.mutable_data_ptr(), data, tensor.nbytes());
   return tensor;
@@ -109,14 +110,15 @@ const char* dtype_name(at::ScalarType type) {
 }
 
 std::map<std::string, uint32_t> write_safetensors(const std::filesystem::path& path,
-                                                  const NamedTensors& tensors) {
+                                                  const NamedTensors& tensors,
+                                                  const FetchTensor& fetch) {
   FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
   if (!file.is_open()) throw errno_error(fmt::format("cannot create {}", path.string()));
   const auto header = make_safetensors_header(lay_out(tensors));
   write_all(file.get(), header, path);
   std::map<std::string, uint32_t> checksums;
   for (const auto& [name, tensor] : tensors) {
-    const auto plain = tensor.detach().cpu().contiguous();
+    const auto plain = (tensor.is_meta() ? fetch(name) : tensor).detach().cpu().contiguous();
     const std::string_view bytes(static_cast<const char*>(plain.const_data_ptr()), plain.nbytes());
     checksums[name] = crc32c(bytes.data(), bytes.size());
     write_all(file.get(), bytes, path);

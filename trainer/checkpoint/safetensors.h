@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -13,11 +14,15 @@ namespace lockstep::trainer {
 // The safetensors name of a dtype, e.g. "F32". Throws Bug for a dtype without one.
 const char* dtype_name(at::ScalarType type);
 
+// Returns the content of a tensor.
+using FetchTensor = std::function<at::Tensor(const std::string& name)>;
+
 // Writes `tensors` (any device) in the given order and syncs the file. `path` must not exist.
-// Returns the CRC-32C of each tensor's bytes. Throws Environment (full disk, ...), Bug for a dtype
-// without a safetensors name.
+// `fetch`: for tensors of the meta device. Returns the CRC-32C of each tensor's bytes. Throws
+// Environment (full disk, ...), Bug for a dtype without a safetensors name.
 std::map<std::string, uint32_t> write_safetensors(const std::filesystem::path& path,
-                                                  const NamedTensors& tensors);
+                                                  const NamedTensors& tensors,
+                                                  const FetchTensor& fetch = {});
 
 // Reads all tensors, in the order of their data. They are in a private mapping of the file, which
 // takes memory only for pages that are written. `checksums`: if given, each tensor

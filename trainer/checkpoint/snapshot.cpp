@@ -41,17 +41,18 @@ void Snapshot::reserve(const NamedTensors& tensors) {
   if (bytes == 0 || (memory_.defined() && memory_.nbytes() >= bytes)) return;
   memory_.reset();
   const bool on_cpu = std::all_of(tensors.begin(), tensors.end(),
-                                  [](const auto& item) { return item.second.is_cpu(); });
+                                  [](const auto& item) { return !item.second.is_cuda(); });
   memory_ = on_cpu ? pageable_memory(bytes)
                    : at::empty({static_cast<int64_t>(bytes)},
                                at::TensorOptions(at::kByte).pinned_memory(true));
 }
 
-NamedTensors Snapshot::copy(const NamedTensors& tensors) {
+NamedTensors Snapshot::copy(const NamedTensors& tensors, const FetchTensor& fetch) {
   reserve(tensors);
   NamedTensors copies;
   size_t used = 0;
-  for (const auto& [name, tensor] : tensors) {
+  for (const auto& [name, listed] : tensors) {
+    const auto tensor = listed.is_meta() ? fetch(name) : listed;
     auto* const place = memory_.defined() ? memory_.mutable_data_ptr<uint8_t>() + used : nullptr;
     copies.emplace_back(
         name, at::from_blob(place, tensor.sizes(), at::TensorOptions(tensor.scalar_type())));

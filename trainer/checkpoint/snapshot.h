@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "lockstep/optimizer.h"
+#include "trainer/checkpoint/safetensors.h"
 
 namespace lockstep::trainer {
 
@@ -16,8 +17,8 @@ class Snapshot {
   void reserve(const NamedTensors& tensors);
 
   // Returns contiguous copies of `tensors` with their names, valid until the next call. Reserves
-  // memory if necessary.
-  NamedTensors copy(const NamedTensors& tensors);
+  // memory if necessary. `fetch`: for tensors of the meta device.
+  NamedTensors copy(const NamedTensors& tensors, const FetchTensor& fetch = {});
 
  private:
   at::Tensor memory_;  // bytes

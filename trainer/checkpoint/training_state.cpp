@@ -7,11 +7,13 @@
 #include <fmt/format.h>
 
 #include <functional>
+#include <map>
 #include <set>
 #include <utility>
 
 #include "distributed/collectives.h"
 #include "distributed/objects.h"
+#include "distributed/sharding/shard_strategy.h"
 #include "lockstep/error.h"
 #include "trainer/checkpoint/checkpoint_note.h"
 
@@ -54,9 +56,24 @@ void broadcast_each(World& world, NamedTensors tensors, const std::string& name,
   }
 }
 
-// Collective: copies rank 0's `loaded` into `tensors`.
+// By name: those of the tensors that are divided between ranks.
+using Divided = std::map<std::string, distributed::DividedTensor>;
+
+Divided divided_weights(const DataParallel& parallel) {
+  if (!parallel.sharding()) return {};
+  const auto weights = parallel.sharding()->divided_weights();
+  return {weights.begin(), weights.end()};
+}
+
+Divided divided_average(const WeightAverage& average) {
+  Divided divided;
+  for (const auto& state : average.divided_state()) divided.emplace(state.name, state.tensor);
+  return divided;
+}
+
+// Collective: copies rank 0's `loaded` into `tensors`, or this rank's part of them.
 void load_tensors(World& world, const NamedTensors& tensors, NamedTensors loaded,
-                  const std::string& list) {
+                  const std::string& list, const Divided& divided = {}) {
   std::set<std::string> received;
   broadcast_each(world, std::move(loaded), list, [&](const auto& name, const auto& tensor) {
     received.insert(name);
@@ -66,6 +83,8 @@ void load_tensors(World& world, const NamedTensors& tensors, NamedTensors loaded
       throw config_error(fmt::format("'{}' is {} in the checkpoint and {} in the model", name,
                                      nlohmann::json(tensor.sizes().vec()).dump(),
                                      nlohmann::json(target->sizes().vec()).dump()));
+    if (const auto found = divided.find(name); found != divided.end())
+      return load_part(world, found->second, tensor);
     at::Tensor(*target).copy_(tensor);
   });
   for (const auto& [name, tensor] : tensors)
@@ -80,8 +99,7 @@ void load_tensors(World& world, const NamedTensors& tensors, NamedTensors loaded
 
 using Keep = std::function<at::Tensor(const std::string& name, const at::Tensor& tensor)>;
 
-// Collective: returns what `keep` makes of rank 0's tensors, without those for which it returns an
-// undefined one.
+// Collective. Applies `keep` to rank 0's tensors; returns the defined results.
 NamedTensors broadcast_tensors(World& world, NamedTensors tensors, const std::string& list,
                                const Keep& keep) {
   NamedTensors kept;
@@ -121,18 +139,31 @@ Checkpoint live_state(const TrainingState& state) {
   return checkpoint;
 }
 
-Checkpoint capture_state(World& world, const TrainingState& state) {
+CapturedState capture_state(World& world, const TrainingState& state) {
   auto checkpoint = live_state(state);
-  if (state.optimizer.is_sharded()) checkpoint.optimizer = state.optimizer.state();
   checkpoint.head.world_size = world.world_size();
   checkpoint.head.gradient_order = state.parallel.gradient_order();
   if (checkpoint.head.ema_updates == 0) checkpoint.ema.clear();  // nothing averaged yet
+  std::vector<DividedState> divided;
+  const auto add = [&](const char* list, NamedTensors& tensors, const Divided& all) {
+    for (auto& [name, tensor] : tensors)
+      if (const auto found = all.find(name); found != all.end()) {
+        tensor = found->second.whole;
+        divided.push_back({.list = list, .name = name, .tensor = found->second});
+      }
+  };
+  add("model", checkpoint.model, divided_weights(state.parallel));
+  if (state.average) add("ema", checkpoint.ema, divided_average(*state.average));
+  for (auto& tensor : state.optimizer.divided_state()) {
+    checkpoint.optimizer.emplace_back(tensor.name, tensor.tensor.whole);
+    divided.push_back(std::move(tensor));
+  }
   for (const auto& [ending, generator] : generators_of(world)) {
     const auto states = distributed::all_gather(world, generator.get_state(), "random states");
     for (int rank = 0; rank < world.world_size(); ++rank)
       checkpoint.rng.emplace_back(rng_name(rank, ending), states[static_cast<size_t>(rank)]);
   }
-  return checkpoint;
+  return {std::move(checkpoint), StateStream(world, std::move(divided))};
 }
 
 std::vector<std::string> restore_state(World& world, const TrainingState& state,
@@ -146,22 +177,22 @@ std::vector<std::string> restore_state(World& world, const TrainingState& state,
     verify_no_checkpoint_elsewhere(world, checkpoints);
     return rejected;
   }
-  load_tensors(world, tensors_of(state.model), std::move(checkpoint.model), "model");
+  load_tensors(world, tensors_of(state.model), std::move(checkpoint.model), "model",
+               divided_weights(state.parallel));
   const auto keep = [&](const auto& name, const auto& tensor) {
     return state.optimizer.keep(name, tensor);
   };
   state.optimizer.load_state(
       broadcast_tensors(world, std::move(checkpoint.optimizer), "optimizer", keep));
   const auto keep_whole = [](const auto&, const auto& tensor) { return tensor; };
-  checkpoint.rng =
-      broadcast_tensors(world, std::move(checkpoint.rng), "random states", keep_whole);
+  checkpoint.rng = broadcast_tensors(world, std::move(checkpoint.rng), "random states", keep_whole);
   restore_rng(world, checkpoint);
   state.head = read_head(result["head"]);
   state.parallel.restore_gradient_order(state.head.gradient_order);
   if (state.average && state.head.ema_updates > 0) {
     state.average->restore(state.head.ema_updates);
     load_tensors(world, state.average->tensors(), std::move(checkpoint.ema),
-                 "average of the weights");
+                 "average of the weights", divided_average(*state.average));
   }
   return rejected;
 }

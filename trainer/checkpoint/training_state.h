@@ -10,6 +10,7 @@
 #include "lockstep/world.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/state/optimizer_shard.h"
+#include "trainer/state/state_stream.h"
 #include "trainer/state/weight_average.h"
 
 namespace lockstep::trainer {
@@ -22,12 +23,17 @@ struct TrainingState {
   WeightAverage* average = nullptr;  // null: weights are not averaged
 };
 
-// Returns a checkpoint of `state` without the random states. The tensors are the live ones.
+// Returns a checkpoint of `state` without the random states and what is divided between ranks. The
+// tensors are the live ones.
 Checkpoint live_state(const TrainingState& state);
 
-// Collective: returns a checkpoint of `state`, complete on rank 0. Model and optimizer are the live
-// tensors.
-Checkpoint capture_state(World& world, const TrainingState& state);
+struct CapturedState {
+  Checkpoint checkpoint;  // the live tensors; divided ones are on the meta device
+  StateStream divided;    // the content of those
+};
+
+// Collective: returns the state of all ranks, complete on rank 0.
+CapturedState capture_state(World& world, const TrainingState& state);
 
 // Collective: rank 0 reads the last good checkpoint and broadcasts it, so that only rank 0 needs to
 // see the files. Returns one line for each checkpoint that was skipped because it is corrupt.

@@ -136,28 +136,36 @@ Json plan_strategies(const PreparedRun& run, const Sizes& sizes, const Optimizer
     if (strategy == ShardStrategy::Full) its.writers = its.world;
     const auto bytes = total_of(plan_memory(its, strategy));
     const auto refused = refuse_shards(run, optimizer, strategy);
-    result["strategies"].push_back(
-        {{"name", name_of(strategy)},
-         {"bytes", bytes},
-         {"refused", refused ? Json(refused->reason) : Json(nullptr)}});
+    result["strategies"].push_back({{"name", name_of(strategy)},
+                                    {"bytes", bytes},
+                                    {"refused", refused ? Json(refused->reason) : Json(nullptr)}});
     if (!refused && bytes <= free && result["fits"].is_null()) result["fits"] = name_of(strategy);
   }
   return result;
 }
 
-Json plan_gradients(const RunConfig& config, const NamedTensors& trained, int64_t world) {
+// Per rank and step, times W / (W - 1). An all-reduce sends gradients twice, a reduce-scatter once.
+// With sharding, updated weights are gathered once, unless ranks share them; before the forward and
+// before the backward pass if they are gathered block by block.
+size_t bytes_sent(ShardStrategy strategy, bool shares_memory, size_t gradients, size_t weights) {
+  switch (strategy) {
+    case ShardStrategy::Optimizer: return 2 * gradients + weights;
+    case ShardStrategy::Gradients: return gradients + weights;
+    case ShardStrategy::Full: return gradients + (shares_memory ? 0 : 2 * weights);
+    default: return 2 * gradients;
+  }
+}
+
+Json plan_gradients(const PreparedRun& run, const NamedTensors& trained) {
+  const auto& config = run.config;
+  const int64_t world = run.ranks.world_size;
   const auto& parallel = config.distributed.data_parallel;
   const auto buckets = distributed::expected_bucket_bytes(trained, parallel);
   size_t bytes = 0;
   for (const auto bucket : buckets) bytes += bucket;
   if (parallel.gradient_compression != GradientCompression::None) bytes /= 2;
-  // An all-reduce sends gradients twice, a reduce-scatter once; with a sharded optimizer, updated
-  // parameters are gathered once, unless ranks share them.
-  const auto sent = (distributed::shards_gradients(parallel.shard) ? 1 : 2) * bytes +
-                    (parallel.shard == ShardStrategy::Optimizer ||
-                             parallel.shard == ShardStrategy::Gradients
-                         ? bytes_of(trained)
-                         : 0);
+  const auto sent =
+      bytes_sent(parallel.shard, layout_of(run).shares_memory(), bytes, bytes_of(trained));
   const auto others = static_cast<double>(world - 1);
   return {{"buckets", buckets},
           {"sent_per_rank",
@@ -179,7 +187,7 @@ std::string render_data(const Json& data, const Json& steps) {
   auto samples = fmt::format("{}, {} per rank and epoch", data["samples"].get<int64_t>(),
                              data["samples_per_rank"].get<int64_t>());
   if (data["repeated"] > 0)
-    samples += fmt::format("; {} repeated to make ranks even", data["repeated"].get<int64_t>());
+    samples += fmt::format("; {} repeated to balance the ranks", data["repeated"].get<int64_t>());
   if (data["left_out"] > 0)
     samples += fmt::format("; {} dropped (drop_last)", data["left_out"].get<int64_t>());
   auto batch = fmt::format("{} samples, {} per rank{}", data["batch_size"].get<int64_t>(),
@@ -229,15 +237,15 @@ std::string render_sharding(const Json& sharding) {
   std::vector<std::string> needs;
   for (const auto& strategy : sharding["strategies"])
     if (strategy["refused"].is_null())
-      needs.push_back(fmt::format("{} {}", strategy["name"].get<std::string>(),
-                                  size_of(strategy["bytes"])));
+      needs.push_back(
+          fmt::format("{} {}", strategy["name"].get<std::string>(), size_of(strategy["bytes"])));
   const auto& fits = sharding["fits"];
-  return plan_line(
-      "sharding",
-      fmt::format("{} per rank; {} free here: {}", fmt::join(needs, ", "), size_of(sharding["free"]),
-                  fits.is_null() ? "no strategy fits, use more ranks or hosts"
-                                 : "distributed.shard: " + fits.get<std::string>() +
-                                       " is the first that fits"));
+  return plan_line("sharding",
+                   fmt::format("{} per rank; {} free here: {}", fmt::join(needs, ", "),
+                               size_of(sharding["free"]),
+                               fits.is_null() ? "no strategy fits, use more ranks or hosts"
+                                              : "distributed.shard: " + fits.get<std::string>() +
+                                                    " is the first that fits"));
 }
 
 }  // namespace
@@ -259,7 +267,7 @@ Json plan_run(const PreparedRun& run) {
   result["memory"] = plan_memory(sizes, config.distributed.data_parallel.shard);
   if (world > 1) {
     result["sharding"] = plan_strategies(run, sizes, *optimizer);
-    result["gradients"] = plan_gradients(config, trained, world);
+    result["gradients"] = plan_gradients(run, trained);
   }
   return result;
 }

@@ -5,6 +5,8 @@
 #include <torch/version.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <csignal>
 #include <cstdio>
 #include <iostream>
@@ -20,6 +22,7 @@
 #include "launch/hangs/stack_reporter.h"
 #include "launch/report/crash_report.h"
 #include "launch/report/error_file.h"
+#include "lockstep/config_value.h"
 #include "lockstep/error.h"
 #include "lockstep/record.h"
 #include "lockstep/version.h"
@@ -66,12 +69,27 @@ constexpr const char* kUsage =
     "\n"
     "Keys of a run file:\n";
 
+enum class Command {
+  Train,
+  Predict,
+  InspectData,
+  DryRun,
+  FirstBatch,
+  Checkpoints,
+  Plan,
+  Help,
+  Schema,
+  Version
+};
+constexpr auto choices(Command) {
+  return std::array{"train",       "predict", "inspect-data", "dry-run", "first-batch",
+                    "checkpoints", "plan",    "help",         "schema",  "version"};
+}
+
 struct Arguments {
   std::vector<std::string> positional;
   std::optional<std::string> resume_id;
-  // train | predict | inspect-data | dry-run | first-batch | checkpoints | plan | help | schema |
-  // version
-  std::string action = "train";
+  Command command = Command::Train;
   std::string sheet, file;  // file: of predict and first-batch
 
   std::string run_file() const;
@@ -80,10 +98,18 @@ struct Arguments {
 
 std::string Arguments::run_file() const {
   if (!positional.empty()) return positional.front();
-  if (action == "train") throw config_error("no run file given; see lockstep-trainer --help");
-  const bool has_file = action == "predict" || action == "first-batch";
-  throw config_error(fmt::format("no run file given: lockstep-trainer --{}{} CONFIG", action,
-                                 has_file ? " FILE" : ""));
+  if (command == Command::Train)
+    throw config_error("no run file given; see lockstep-trainer --help");
+  const bool has_file = command == Command::Predict || command == Command::FirstBatch;
+  throw config_error(fmt::format("no run file given: lockstep-trainer --{}{} CONFIG",
+                                 name_of(command), has_file ? " FILE" : ""));
+}
+
+// The command that `option` selects.
+Command command_of(const std::string& option) {
+  constexpr auto kNames = choices(Command{});
+  const auto found = std::ranges::find(kNames, std::string_view(option).substr(2));
+  return static_cast<Command>(found - kNames.begin());
 }
 
 Arguments parse_arguments(int argc, char** argv) {
@@ -95,13 +121,13 @@ Arguments parse_arguments(int argc, char** argv) {
       return argv[++i];
     };
     if (argument == "--help" || argument == "-h") {
-      arguments.action = "help";
+      arguments.command = Command::Help;
     } else if (argument == "--schema" || argument == "--version" || argument == "--inspect-data" ||
                argument == "--dry-run") {
-      arguments.action = argument.substr(2);
+      arguments.command = command_of(argument);
     } else if (argument == "--checkpoints" || argument == "--plan") {
       // Started by `lockstep ckpt` and `lockstep plan`: the remaining arguments are theirs.
-      arguments.action = argument.substr(2);
+      arguments.command = command_of(argument);
       arguments.positional.assign(argv + i + 1, argv + argc);
       return arguments;
     } else if (argument == "--resume") {
@@ -111,7 +137,7 @@ Arguments parse_arguments(int argc, char** argv) {
     } else if (argument == "--sheet") {
       arguments.sheet = value("a file");
     } else if (argument == "--predict" || argument == "--first-batch") {
-      arguments.action = argument.substr(2);
+      arguments.command = command_of(argument);
       arguments.file = value("a file");
     } else if (argument.starts_with("-")) {
       throw config_error(fmt::format(
@@ -137,7 +163,7 @@ ConsoleOptions console_options() {
 }
 
 // Returns an empty path when there is none.
-std::filesystem::path program_beside(const char* name) {
+std::filesystem::path sibling_program(const char* name) {
   std::error_code error;
   const auto path = std::filesystem::read_symlink("/proc/self/exe", error).parent_path() / name;
   return std::filesystem::exists(path, error) ? path : std::filesystem::path();
@@ -146,7 +172,7 @@ std::filesystem::path program_beside(const char* name) {
 // How a user calls the `lockstep` program next to this one: its name if PATH finds it, else its
 // path.
 std::string lockstep_command() {
-  const auto own = program_beside("lockstep");
+  const auto own = sibling_program("lockstep");
   if (own.empty()) return "lockstep";
   std::error_code error;
   std::istringstream folders(environment("PATH").value_or(""));
@@ -169,16 +195,14 @@ void print_result(const SessionResult& result, const RankEnv& ranks) {
     return;
   }
   if (!result.reason.empty()) std::cout << result.reason << "\n";
+  if (!result.lost.empty()) throw environment_error(result.lost);
   std::string values;
   for (const auto& [name, value] : result.evaluation)
-    values += fmt::format("  eval/{} {:.4f}", name, without_nan_sign(value));
-  if (!result.lost.empty()) {
-    std::cout << fmt::format("done:{}\n", values) << std::flush;
-    throw environment_error(result.lost);
-  }
+    values +=
+        fmt::format("{}  eval/{} {:.4f}", values.empty() ? ":" : "", name, without_nan_sign(value));
   const auto runs = shell_word(result.run_dir.parent_path().string());
   std::cout << fmt::format(
-                   "done:{0}\nrun: {1}\ninspect with: {2} runs show {3} --dir {4}\n"
+                   "done{0}\nrun: {1}\ninspect with: {2} runs show {3} --dir {4}\n"
                    "              {2} ui --dir {4}   (in a browser)\n",
                    values, result.run_dir.string(), shell_word(lockstep_command()), result.run_id,
                    runs)
@@ -206,7 +230,7 @@ int train(const Arguments& arguments, int argc, char** argv, const RankEnv& rank
                                                      .ranks = ranks,
                                                      .command = {argv, argv + argc},
                                                      .console = console_options(),
-                                                     .agent_program = program_beside("lockstep"),
+                                                     .agent_program = sibling_program("lockstep"),
                                                      .handle_signals = true},
                                                     progress);
   print_result(result, ranks);
@@ -225,9 +249,19 @@ std::string predict(const Arguments& arguments, const RankEnv& ranks, ProgressPa
   return tracking::is_main(ranks.rank) ? report : "";
 }
 
-int act(const Arguments& arguments, int argc, char** argv, const RankEnv& ranks,
-        ProgressPage& progress) {
-  const auto& action = arguments.action;
+// The schema of run files, with the parts of plugins: those that run files name, or, for the schema,
+// the plugins themselves.
+Json schema_with_plugins(const Arguments& arguments) {
+  for (const auto& path : arguments.positional)
+    if (is_run_file(path))
+      trainer::load_plugins_of(path);
+    else if (arguments.command == Command::Schema)
+      load_plugin(path, TORCH_VERSION);
+  return trainer::run_config_schema();
+}
+
+int run_command(const Arguments& arguments, int argc, char** argv, const RankEnv& ranks,
+                ProgressPage& progress) {
   const auto config = [&] {
     const auto file = arguments.run_file();
     return trainer::load_run_config(file, arguments.overrides());
@@ -236,31 +270,29 @@ int act(const Arguments& arguments, int argc, char** argv, const RankEnv& ranks,
     std::cout << text << std::flush;
     return 0;
   };
-  if (action == "train") return train(arguments, argc, argv, ranks, progress);
-  if (action == "predict") return print(predict(arguments, ranks, progress));
-  if (action == "inspect-data")
-    return print(trainer::inspect_data(trainer::prepare_data(config(), ranks), arguments.sheet));
-  if (action == "dry-run")
-    return print(trainer::dry_run(trainer::prepare_training(config(), ranks)));
-  if (action == "first-batch") {
-    trainer::write_first_batch(trainer::prepare_data(config(), ranks), arguments.file);
-    return 0;
-  }
-  if (action == "checkpoints" || action == "plan") {
-    const auto command = action == "plan" ? trainer::plan_command : trainer::checkpoint_command;
-    const auto output = command(arguments.positional);
+  const auto print_output = [&](const trainer::CommandOutput& output) {
     print(output.text);
     return output.exit_code;
+  };
+  switch (arguments.command) {
+    case Command::Train: return train(arguments, argc, argv, ranks, progress);
+    case Command::Predict: return print(predict(arguments, ranks, progress));
+    case Command::InspectData:
+      return print(trainer::inspect_data(trainer::prepare_data(config(), ranks), arguments.sheet));
+    case Command::DryRun:
+      return print(trainer::dry_run(trainer::prepare_training(config(), ranks)));
+    case Command::FirstBatch:
+      trainer::write_first_batch(trainer::prepare_data(config(), ranks), arguments.file);
+      return 0;
+    case Command::Checkpoints:
+      return print_output(trainer::checkpoint_command(arguments.positional));
+    case Command::Plan: return print_output(trainer::plan_command(arguments.positional));
+    case Command::Help: return print(kUsage + render_help(schema_with_plugins(arguments)));
+    case Command::Schema: return print(schema_with_plugins(arguments).dump(2) + "\n");
+    case Command::Version:
+      return print(fmt::format("lockstep-trainer {} (LibTorch {})\n", kVersion, TORCH_VERSION));
   }
-  if (action == "version")
-    return print(fmt::format("lockstep-trainer {} (LibTorch {})\n", kVersion, TORCH_VERSION));
-  for (const auto& path : arguments.positional)
-    if (is_run_file(path))
-      trainer::load_plugins_of(path);
-    else if (action == "schema")
-      load_plugin(path, TORCH_VERSION);
-  const auto schema = trainer::run_config_schema();
-  return print(action == "schema" ? schema.dump(2) + "\n" : kUsage + render_help(schema));
+  return 0;
 }
 
 // Exits without static destructors: after a failure, they and LibTorch's threads may wait for peers
@@ -293,7 +325,7 @@ int trainer_main(int argc, char** argv) {
   const auto progress = open_progress_page();
   try {
     const auto arguments = parse_arguments(argc, argv);
-    return act(arguments, argc, argv, read_rank_env(), *progress);
+    return run_command(arguments, argc, argv, read_rank_env(), *progress);
   } catch (const std::exception& error) {
     fail(error, *progress, error_file);
   }

@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <limits>
+#include <tuple>
 #include <utility>
 
 #include "distributed/objects.h"
@@ -24,10 +24,7 @@ void NonFiniteWatch::note(const char* what, double value, int64_t step) {
   if (!seen_ && !std::isfinite(value)) seen_ = Seen{what, value, step};
 }
 
-void NonFiniteWatch::observe_gradients(const NamedTensors& parameters, int64_t step) {
-  std::vector<at::Tensor> gradients;
-  for (const auto& [name, parameter] : parameters)
-    if (parameter.grad().defined()) gradients.push_back(parameter.grad());
+void NonFiniteWatch::observe_gradients(const std::vector<at::Tensor>& gradients, int64_t step) {
   if (gradients.empty()) return;
   // The infinity norm of each: unlike a sum of squares, it is finite if all elements are.
   const auto norms = at::_foreach_norm(gradients, std::numeric_limits<double>::infinity());
@@ -53,16 +50,22 @@ void NonFiniteWatch::stop(World& world) const {
            {"value", std::isnan(seen_->value) ? "nan" : fmt::format("{}", seen_->value)},
            {"step", seen_->step}};
   const auto all = distributed::all_gather_object(world, own, "non-finite values");
+  // A value that is not finite reaches the other ranks with the gradients: the first one is the
+  // cause, and a loss comes before the gradients of its step.
+  const auto order = [&](size_t rank) {
+    const auto& seen = all[rank];
+    return std::make_tuple(seen["step"].get<int64_t>(), seen["what"] != "loss", rank);
+  };
+  std::optional<size_t> first;
   for (size_t rank = 0; rank < all.size(); ++rank)
-    if (const auto& seen = all[rank]; !seen.is_null())
-      throw config_error(fmt::format(
-          "step {}, rank {}: the {} is {} (train.non_finite: stop); check the data for such "
-          "values, lower optimizer.lr or set train.clip_grad_norm; train.non_finite=skip skips "
-          "such steps",
-          seen["step"].get<int64_t>(), rank, seen["what"].get<std::string>(),
-          seen["value"].get<std::string>()));
-  check(false, "a rank voted that a value is not finite, but no rank has recorded one");
-  std::abort();
+    if (!all[rank].is_null() && (!first || order(rank) < order(*first))) first = rank;
+  check(first.has_value(), "a rank voted that a value is not finite, but no rank has recorded one");
+  const auto& seen = all[*first];
+  throw config_error(fmt::format(
+      "step {}, rank {}: the {} is {} (train.non_finite: stop); check the data for such values, "
+      "lower optimizer.lr or set train.clip_grad_norm; train.non_finite=skip skips such steps",
+      seen["step"].get<int64_t>(), *first, seen["what"].get<std::string>(),
+      seen["value"].get<std::string>()));
 }
 
 }  // namespace lockstep::trainer

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "lockstep/config_value.h"
 #include "lockstep/optimizer.h"
@@ -40,7 +41,7 @@ class NonFiniteWatch {
   // Records `value` if it is not finite and nothing is recorded yet.
   void note(const char* what, double value, int64_t step);
   // With `skip`: records a gradient that is not finite. Waits for the device.
-  void observe_gradients(const NamedTensors& parameters, int64_t step);
+  void observe_gradients(const std::vector<at::Tensor>& gradients, int64_t step);
 
   // Whether this rank has something to report in the next vote.
   bool has_observed() const { return seen_.has_value(); }
@@ -53,7 +54,8 @@ class NonFiniteWatch {
   int64_t take_skipped();
 
   // Collective, when the vote carries kNonFinite: throws Config on all ranks, with the same
-  // message, naming the lowest rank that observed a value.
+  // message, naming the first step with such a value and, of the ranks that observed it in that
+  // step, the lowest one; a loss precedes the gradients of the same step.
   [[noreturn]] void stop(World& world) const;
 
  private:

@@ -31,7 +31,7 @@ void set_recompute(Model& model, const Recompute& choice) {
   if (!choice.is_on()) return;
   if (model.has_backward())
     throw config_error(
-        "train.recompute has no effect on a compiled model: what its backward pass keeps is fixed "
+        "train.recompute has no effect on a compiled model: which activations it saves is fixed "
         "when it is compiled");
   std::vector<std::string> blocks;
   for (const auto& module : model.named_modules())
@@ -39,7 +39,7 @@ void set_recompute(Model& model, const Recompute& choice) {
   if (blocks.empty())
     throw config_error(
         "train.recompute: the model has no blocks (lockstep::Block) that can be recomputed; gpt, "
-        "vit and resnet have");
+        "vit and resnet have blocks");
   verify_chosen("train.recompute", choice.names, blocks, "block");
   for (const auto& module : model.named_modules())
     if (auto* const block = module.value()->as<Block>())

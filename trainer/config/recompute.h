@@ -17,7 +17,7 @@ struct Recompute {
   bool is_on() const { return all || !names.empty(); }
 };
 
-// Selects the blocks of `model` (lockstep::Block) that compute their activations again in the
+// Selects the blocks of `model` (lockstep::Block) that recompute their activations in the
 // backward pass. Throws Config when it has no blocks, or when a name matches none.
 void set_recompute(Model& model, const Recompute& choice);
 

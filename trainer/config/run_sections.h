@@ -85,9 +85,9 @@ void fields(V& v, TrainSection& c) {
   v("freeze", c.freeze, "weights or modules that are not trained, e.g. [conv1, bn1, layer1]");
   v("accumulate", c.accumulate, "batches per optimizer step (gradient accumulation)", at_least(1));
   v("precision", c.precision,
-    "of the forward and backward pass; bf16, fp16: mixed precision as with torch.autocast, where "
-    "parameters, gradients and loss stay float32; fp16 scales the loss as torch.amp.GradScaler "
-    "does");
+    "number format of the forward and backward pass; bf16, fp16: mixed precision as with "
+    "torch.autocast: parameters, gradients and loss stay float32; fp16 scales the loss like "
+    "torch.amp.GradScaler");
   v("clip_grad_norm", c.clip_grad_norm, "clip gradients to this norm, over all parameters",
     above(0));
   v("non_finite", c.non_finite,
@@ -98,12 +98,12 @@ void fields(V& v, TrainSection& c) {
     "capture the forward and backward pass as a CUDA graph, once per batch shape, and replay it: "
     "same results, faster where kernels are small");
   v("recompute", c.recompute,
-    "blocks that keep no activations and compute them again in the backward pass: less memory, about "
-    "a third more computation, same bits; blocks: all of them, or a list of names, e.g. "
-    "[transformer.h.0]");
-  v("eval_every", c.eval_every, "how often to evaluate; always also at the end",
+    "activation checkpointing: blocks whose activations are recomputed in the backward pass: less "
+    "memory, about a third more computation, bit-identical results; blocks: all of them, or a list "
+    "of names, e.g. [transformer.h.0]");
+  v("eval_every", c.eval_every, "evaluation interval; an evaluation also runs at the end",
     needs("data.eval", "data.split.eval"));
-  v("log_every", c.log_every, "how often to record training metrics");
+  v("log_every", c.log_every, "interval at which training metrics are recorded");
   v("early_stop", c.early_stop, "stop when an evaluation metric no longer improves",
     needs("data.eval", "data.split.eval"));
   v("ema", c.ema, "exponential moving average of the weights, which evaluations then use");

@@ -4,6 +4,9 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
+#include <array>
+#include <functional>
+
 #include "data/loader/loader.h"
 #include "distributed/collectives.h"
 #include "distributed/objects.h"
@@ -17,20 +20,25 @@ namespace {
 constexpr int64_t kBatchesPerStopCheck = 50;
 
 // Returns nullopt if canceled. `max_batches`: the maximum over ranks, so that all ranks check for a
-// stop equally often.
+// stop equally often. `spare`: for a rank without a batch.
 std::optional<std::vector<Measured>> run_batches(World& world, Model& model, data::Loader& loader,
                                                  int64_t max_batches,
-                                                 const EvaluationOptions& options) {
+                                                 const EvaluationOptions& options,
+                                                 const std::function<Batch()>& spare) {
   const auto& should_stop = options.should_stop;
   std::vector<Measured> results;
   Meter meter;
+  Batch last;
   for (int64_t i = 0; i < max_batches; ++i) {
     if (should_stop && i % kBatchesPerStopCheck == kBatchesPerStopCheck - 1 && should_stop())
       return std::nullopt;
     const auto batch = loader.next();
-    if (!batch) continue;
-    const auto here = batch->to(world.device());
+    if (!batch && !options.is_collective) continue;
+    if (!batch && i == 0) last = spare().to(world.device());
+    const auto here = batch ? batch->to(world.device()) : last;
     const auto outputs = forward_in(options.precision, model, here);
+    if (!batch) continue;
+    if (options.is_collective) last = here;
     if (options.on_batch) options.on_batch(here, outputs);
     meter.add(outputs);
     results.push_back(meter.take());
@@ -52,7 +60,10 @@ std::map<std::string, double> evaluate(World& world, Model& model, const Dataset
                        .name = "data.eval",
                        .bad_samples = options.bad_samples});
   model.eval();
-  const auto finished = run_batches(world, model, loader, max_batches, options);
+  const auto finished = run_batches(world, model, loader, max_batches, options, [&] {
+    constexpr std::array<int64_t, 1> kFirst = {0};
+    return dataset.get_batch(kFirst);
+  });
   model.train();
   if (!finished) return {};
   const auto& results = *finished;

@@ -21,6 +21,9 @@ struct EvaluationOptions {
   data::BadSamples* bad_samples = nullptr;  // as of a Loader
   // Called with each batch of this rank; may be empty.
   std::function<void(const Batch&, const Outputs&)> on_batch = {};
+  // Whether forward passes are collective. Each rank then runs as many as the others, repeating its
+  // last batch if necessary.
+  bool is_collective = false;
   // Collective: called by all ranks every few batches; true cancels the evaluation. May be empty.
   std::function<bool()> should_stop;
 };

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "distributed/sharding/shard_strategy.h"
+
 namespace lockstep::trainer {
 
 SharedModel share_model(World& world, const PreparedRun& run) {
@@ -13,11 +15,15 @@ SharedModel share_model(World& world, const PreparedRun& run) {
   model->train();
   at::manual_seed(static_cast<uint64_t>(config.run.seed + 1 + world.rank()));
   auto parameters = trainable_parameters(*model);
-  auto parallel = DataParallel::create(world, *model, config.distributed.data_parallel);
-  OptimizerShard optimizer(
-      world, parameters, parallel->flat_parameters(),
-      [&](const auto& tensors) { return config.optimizer.build(tensors); });
-  return {std::move(model), std::move(parameters), std::move(parallel), std::move(optimizer)};
+  const auto units = shard_units(*model);
+  auto parallel = DataParallel::create(world, *model, config.distributed.data_parallel, units);
+  auto observer =
+      parallel->gathers_weights() ? std::make_unique<BlockUnits>(units, *parallel) : nullptr;
+  OptimizerShard optimizer(world, parameters,
+                           parallel->sharding() ? parallel->sharding()->trained.get() : nullptr,
+                           [&](const auto& tensors) { return config.optimizer.build(tensors); });
+  return {std::move(model), std::move(parameters), std::move(parallel), std::move(observer),
+          std::move(optimizer)};
 }
 
 }  // namespace lockstep::trainer

@@ -7,6 +7,7 @@
 #include "lockstep/model.h"
 #include "lockstep/named_tensors.h"
 #include "lockstep/world.h"
+#include "trainer/prepared/block_units.h"
 #include "trainer/prepared/prepared_run.h"
 #include "trainer/state/optimizer_shard.h"
 
@@ -16,6 +17,7 @@ struct SharedModel {
   std::shared_ptr<Model> model;  // on the device, in training mode
   NamedTensors parameters;       // the trainable ones
   std::unique_ptr<DataParallel> parallel;
+  std::unique_ptr<BlockUnits> units;  // null: weights are not gathered in units
   OptimizerShard optimizer;
 };
 

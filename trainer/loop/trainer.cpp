@@ -7,12 +7,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "distributed/sharding/shard_strategy.h"
 #include "lockstep/error.h"
 #include "tracking/runs/run_directory.h"
 #include "trainer/checkpoint/training_state.h"
 #include "trainer/config/precision.h"
-#include "trainer/loop/evaluation.h"
 #include "trainer/loop/gradients.h"
 #include "trainer/prepared/model_faults.h"
 
@@ -30,11 +28,19 @@ SavingOptions saving_options(const TrainerParts& parts) {
 }  // namespace
 
 std::unique_ptr<Trainer> Trainer::create(const TrainerParts& parts) {
-  return std::unique_ptr<Trainer>(new Trainer(parts, share_model(parts.world, parts.run)));
+  auto shared = share_model(parts.world, parts.run);
+  std::optional<WeightAverage> average;
+  if (const auto& ema = parts.run.config.train.ema; ema.decay) {
+    const auto* const sharding = shared.parallel->sharding();
+    average.emplace(ema, *shared.model, sharding, shared_averages(sharding));
+  }
+  return std::unique_ptr<Trainer>(new Trainer(parts, std::move(shared), std::move(average)));
 }
 
-Trainer::Trainer(const TrainerParts& parts, SharedModel shared)
+Trainer::Trainer(const TrainerParts& parts, SharedModel shared,
+                 std::optional<WeightAverage> average)
     : world_(parts.world),
+      run_(parts.run),
       tracker_(parts.tracker),
       run_dir_(parts.run_dir),
       config_(parts.run.config),
@@ -45,8 +51,10 @@ Trainer::Trainer(const TrainerParts& parts, SharedModel shared)
       model_(std::move(shared.model)),
       parameters_(std::move(shared.parameters)),
       parallel_(std::move(shared.parallel)),
+      units_(std::move(shared.units)),
       optimizer_(std::move(shared.optimizer)),
       schedule_(config_.schedule.build(length_)),
+      average_(std::move(average)),
       sampler_(data_.train->size(), {parts.world.rank(), parts.world.world_size()},
                std::move(parts.run.order)),
       log_due_(parts.world, config_.train.log_every),
@@ -64,7 +72,7 @@ Trainer::Trainer(const TrainerParts& parts, SharedModel shared)
   if (config_.train.cuda_graph)
     graphed_.emplace(*model_,
                      GraphedPassesOptions{config_.train.precision, config_.train.accumulate > 1});
-  if (config_.train.ema.decay) hooks_.push_back(&average_.emplace(config_.train.ema, *model_, parallel_->flat_parameters()));
+  if (average_) hooks_.push_back(&*average_);
   hooks_.insert(hooks_.end(), {&early_stop_, &metrics_});
   for (const auto& hook : parts.run.hooks) hooks_.push_back(hook.get());
 }
@@ -77,9 +85,8 @@ HookContext& Trainer::context() {
   return context_;
 }
 
-template <class Function, class... Arguments>
-void Trainer::call(Function function, const Arguments&... arguments) {
-  for (auto* hook : hooks_) (hook->*function)(context(), arguments...);
+// By a hook.
+void Trainer::stop_if_requested() {
   const auto reason = std::exchange(context_.stop, std::nullopt);
   if (reason && !is_finished()) stop_.stop_early(*reason);
 }
@@ -99,6 +106,8 @@ int64_t Trainer::resume() {
   }
   return position_.step;
 }
+
+void Trainer::start_new() { load_initial_weights(world_, run_, parallel_->sharding()); }
 
 EvaluationResult Trainer::run() {
   for (const auto& line : warnings_) tracker_.text(TextLevel::Warning, line);
@@ -222,7 +231,7 @@ void Trainer::train_step(data::Loader& loader, const data::BatchShares& shares) 
 // value that is not finite. The gradients are the same on all ranks.
 void Trainer::vote_on_step() {
   clock_.enter(Phase::Optimizer);
-  if (!scaler_) non_finite_.observe_gradients(parameters_, position_.step + 1);
+  if (!scaler_) non_finite_.observe_gradients(step_gradients().own(), position_.step + 1);
   clock_.enter(Phase::Voting);
   vote_.begin(step_flags());
   flags_ = vote_.finish();
@@ -264,11 +273,7 @@ Outputs Trainer::unguarded_pass(const Batch& batch, const StepBatches& batches, 
   return outputs;
 }
 
-StepGradients Trainer::step_gradients() {
-  const auto strategy = config_.distributed.data_parallel.shard;
-  return {world_, parameters_,
-          distributed::shards_gradients(strategy) ? parallel_->flat_parameters() : nullptr};
-}
+StepGradients Trainer::step_gradients() { return {world_, parameters_, parallel_->sharding()}; }
 
 void Trainer::optimize() {
   const at::NoGradGuard no_grad;
@@ -321,51 +326,6 @@ std::optional<int64_t> Trainer::take_skipped() {
                     "gradient was not finite",
                     count, position_.step));
   return count + (scaler_ ? scaler_->take_skipped() : 0);
-}
-
-// For the evaluation that begins; null: it records metrics only.
-std::unique_ptr<EvaluationMedia> Trainer::next_media() {
-  const auto& config = config_.tracking.media;
-  if (++num_evaluations_ % config.every != 0) return nullptr;
-  if (config.histograms) record_histograms(world_, tracker_, moment(), parameters_);
-  if (!config.confusion && config.worst_samples == 0) return nullptr;
-  return std::make_unique<EvaluationMedia>(config, world_, *data_.eval);
-}
-
-void Trainer::evaluate_now() {
-  verify_finite();
-  const auto begin = std::chrono::steady_clock::now();
-  enter_phase(Phase::Evaluating);
-  const auto media = next_media();
-  parallel_->broadcast_buffers();
-  call(&Hook::before_evaluation);
-  if (average_) parallel_->broadcast_buffers();  // the averages of buffers too
-  EvaluationOptions options{.batch_size = config_.data.eval_batch_size,
-                            .workers = plan_.workers_per_rank,
-                            .precision = config_.train.precision,
-                            .bad_samples = metrics_.bad_eval()};
-  if (media)
-    options.on_batch = [&](const auto& batch, const auto& outputs) {
-      media->add_batch(batch, outputs);
-    };
-  options.should_stop = [this] {
-    vote_.begin(step_flags());
-    stop_.agree(vote_.finish());
-    return stop_.is_stopping();
-  };
-  const auto result = evaluate(world_, *model_, *data_.eval, options);
-  if (!result.empty()) {
-    evaluation_ = result;
-    evaluated_step_ = position_.step;
-    evaluation_is_due_ = false;
-  }
-  call(&Hook::after_evaluation, result);
-  if (result.empty()) return;
-  if (const auto& best = config_.checkpoint.keep_best; best.count)
-    metric_of(evaluation_, best.metric, "checkpoint.keep_best.metric");
-  if (media) media->record(tracker_, moment());
-  enter_phase(Phase::Logging);
-  metrics_.exclude(std::chrono::steady_clock::now() - begin);
 }
 
 void Trainer::save_now() {

@@ -52,6 +52,13 @@ class Trainer {
   // Collective: resumes from the run's last good checkpoint, if it has one. Returns its step, or 0.
   int64_t resume();
 
+  // Collective: loads the initial weights of a new run (train.init_from). Throws Config when they do
+  // not fit.
+  void start_new();
+
+  // Collective: evaluates a few samples, to find problems before the run is recorded. Throws Config.
+  void try_model();
+
   // Collective: trains to the end, evaluates and saves; or, when a stop was requested on a rank,
   // saves at the end of a step that is the same on all ranks. Throws what its parts throw.
   EvaluationResult run();
@@ -66,11 +73,15 @@ class Trainer {
   int64_t total_steps() const { return length_.total_steps; }
 
  private:
-  Trainer(const TrainerParts& parts, SharedModel shared);
+  Trainer(const TrainerParts& parts, SharedModel shared, std::optional<WeightAverage> average);
 
   HookContext& context();
   template <class Function, class... Arguments>
-  void call(Function function, const Arguments&... arguments);
+  void call(Function function, const Arguments&... arguments) {
+    for (auto* hook : hooks_) (hook->*function)(context(), arguments...);
+    stop_if_requested();
+  }
+  void stop_if_requested();
   void train_epoch();
   void train_step(data::Loader& loader, const data::BatchShares& shares);
   Outputs pass(const Batch& batch, const StepBatches& batches, bool synchronize);
@@ -93,6 +104,7 @@ class Trainer {
   bool is_finished() const;
 
   World& world_;
+  const PreparedRun& run_;
   Tracker& tracker_;
   const std::filesystem::path run_dir_;
   const RunConfig& config_;
@@ -103,6 +115,7 @@ class Trainer {
   std::shared_ptr<Model> model_;
   NamedTensors parameters_;
   std::unique_ptr<DataParallel> parallel_;
+  std::unique_ptr<BlockUnits> units_;
   OptimizerShard optimizer_;
   std::shared_ptr<Schedule> schedule_;
   std::optional<WeightAverage> average_;  // with train.ema

@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "core/config/run_file.h"
+#include "core/system/malloc_tuning.h"
 #include "data/sampling/sampling.h"
 #include "distributed/cuda/cuda.h"
 #include "lockstep/error.h"
@@ -17,6 +19,7 @@
 #include "trainer/config/precision.h"
 #include "trainer/prepared/model_faults.h"
 #include "trainer/prepared/shard_choice.h"
+#include "trainer/prepared/skipped_init.h"
 
 namespace lockstep::trainer {
 namespace {
@@ -102,10 +105,21 @@ ModelUse use_of_model(const PreparedRun& run) {
   return use;
 }
 
+bool may_shard_weights(const PreparedRun& run) {
+  const auto shard = run.config.distributed.data_parallel.shard;
+  return run.ranks.world_size > 1 && (shard == ShardStrategy::Full || shard == ShardStrategy::Auto);
+}
+
 void build_model_to_train(PreparedRun& run) {
   const auto& config = run.config;
   at::manual_seed(static_cast<uint64_t>(config.run.seed));
-  make_model(run);
+  if (may_shard_weights(run)) return_large_allocations();
+  {
+    // The main rank's weights will replace those of the others before they are used.
+    std::optional<SkippedInit> without_values;
+    if (may_shard_weights(run) && !tracking::is_main(run.ranks.rank)) without_values.emplace();
+    make_model(run);
+  }
   freeze(*run.model, config.train.freeze);
   set_recompute(*run.model, config.train.recompute);
   auto use = use_of_model(run);
@@ -165,9 +179,11 @@ PreparedRun prepare_prediction(const RunConfig& config, const RankEnv& ranks) {
   return run;
 }
 
-void load_initial_weights(World& world, const PreparedRun& run) {
+void load_initial_weights(World& world, const PreparedRun& run,
+                          const distributed::Sharding* sharding) {
   const auto& train = run.config.train;
-  if (train.init_from) load_initial_weights(world, *run.model, *train.init_from, train.init_except);
+  if (train.init_from)
+    load_initial_weights(world, *run.model, *train.init_from, train.init_except, sharding);
 }
 
 }  // namespace lockstep::trainer

@@ -10,6 +10,7 @@
 #include "data/sampling/batch_plan.h"
 #include "data/sampling/sampler.h"
 #include "data/sampling/split.h"
+#include "distributed/sharding/shard_strategy.h"
 #include "lockstep/model.h"
 #include "lockstep/rank_env.h"
 #include "trainer/config/run_config.h"
@@ -39,8 +40,9 @@ PreparedRun prepare_training(const RunConfig& config, const RankEnv& ranks);
 // For the samples of data.eval, with a model that is not trained.
 PreparedRun prepare_prediction(const RunConfig& config, const RankEnv& ranks);
 
-// Collective: for a new run, loads the weights of train.init_from, if set. Throws Config when they
-// do not fit.
-void load_initial_weights(World& world, const PreparedRun& run);
+// Collective: for a new run, loads the weights of train.init_from, if set. `sharding`: of the model;
+// null: none. Throws Config when they do not fit.
+void load_initial_weights(World& world, const PreparedRun& run,
+                          const distributed::Sharding* sharding = nullptr);
 
 }  // namespace lockstep::trainer

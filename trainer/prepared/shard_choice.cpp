@@ -2,27 +2,44 @@
 
 #include <fmt/format.h>
 
-#include "distributed/sharding/shard_strategy.h"
 #include "lockstep/error.h"
+#include "trainer/prepared/block_units.h"
 
 namespace lockstep::trainer {
+
+distributed::RankLayout layout_of(const PreparedRun& run) {
+  const auto& config = run.config.distributed;
+  return {.on_cpu = !selects_gpu(config.device),
+          .on_one_host = run.ranks.local_world_size == run.ranks.world_size,
+          .backend = config.backend};
+}
 
 std::optional<ShardRefusal> refuse_shards(const PreparedRun& run, const Optimizer& optimizer,
                                           ShardStrategy strategy) {
   if (strategy == ShardStrategy::None) return std::nullopt;
   const auto& config = run.config.distributed;
   if (!optimizer.is_elementwise())
-    return ShardRefusal{fmt::format("optimizer '{}' is not elementwise, so it cannot update slices "
-                                    "of the parameters",
-                                    run.config.optimizer.name())};
+    return ShardRefusal{
+        fmt::format("optimizer '{}' is not elementwise, so it cannot update slices "
+                    "of the parameters",
+                    run.config.optimizer.name())};
   if (!distributed::shards_gradients(strategy) || run.ranks.world_size == 1) return std::nullopt;
-  const auto reason = distributed::reason_against_per_host(
-      {.on_cpu = !selects_gpu(config.device),
-       .on_one_host = run.ranks.local_world_size == run.ranks.world_size,
-       .backend = config.backend},
-      config.data_parallel);
-  if (!reason) return std::nullopt;
-  return ShardRefusal{*reason, ShardStrategy::Optimizer};
+  const auto ranks = layout_of(run);
+  if (const auto reason = distributed::reason_against_gradients(ranks, config.data_parallel))
+    return ShardRefusal{*reason, ShardStrategy::Optimizer};
+  if (ranks.shares_memory()) return std::nullopt;
+  if (run.config.train.cuda_graph)
+    return ShardRefusal{"train.cuda_graph is not supported with it", ShardStrategy::Optimizer};
+  if (run.config.tracking.media.histograms)
+    return ShardRefusal{"tracking.media.histograms needs whole weights and gradients",
+                        ShardStrategy::Optimizer};
+  if (strategy == ShardStrategy::Gradients) return std::nullopt;
+  if (run.model->has_backward())
+    return ShardRefusal{"a compiled model needs all of its weights at once",
+                        ShardStrategy::Gradients};
+  if (const auto reason = distributed::reason_against_units(*run.model, shard_units(*run.model)))
+    return ShardRefusal{*reason, ShardStrategy::Gradients};
+  return std::nullopt;
 }
 
 ShardStrategy choose_shards(const PreparedRun& run) {
@@ -30,8 +47,10 @@ ShardStrategy choose_shards(const PreparedRun& run) {
   if (wanted == ShardStrategy::None) return wanted;
   const auto optimizer = run.config.optimizer.build({});
   if (wanted == ShardStrategy::Auto) {
-    const auto refused = refuse_shards(run, *optimizer, ShardStrategy::Full);
-    return refused ? refused->nearest : ShardStrategy::Full;
+    const bool is_possible = !refuse_shards(run, *optimizer, ShardStrategy::Full);
+    if (is_possible && layout_of(run).shares_memory()) return ShardStrategy::Full;
+    return refuse_shards(run, *optimizer, ShardStrategy::Optimizer) ? ShardStrategy::None
+                                                                    : ShardStrategy::Optimizer;
   }
   if (const auto refused = refuse_shards(run, *optimizer, wanted))
     throw config_error(fmt::format("distributed.shard: {}: {}; use distributed.shard: {}",

@@ -1,11 +1,15 @@
 // The sharding strategy of a run: known before the ranks connect.
 #pragma once
 
+#include "distributed/sharding/shard_strategy.h"
 #include "lockstep/data_parallel.h"
 #include "lockstep/optimizer.h"
 #include "trainer/prepared/prepared_run.h"
 
 namespace lockstep::trainer {
+
+// How the ranks of a run communicate.
+distributed::RankLayout layout_of(const PreparedRun& run);
 
 // Why a strategy is not possible for a run, with the nearest one that is.
 struct ShardRefusal {

@@ -22,9 +22,11 @@ template <class V>
 void fields(V& v, EarlyStopConfig& c) {
   v("patience", c.patience, "stop after this many evaluations without improvement (empty: never)",
     at_least(1));
-  v("metric", c.metric, "the evaluation metric to watch, e.g. 'loss' for eval/loss");
-  v("mode", c.mode, "whether smaller or larger is better");
-  v("min_delta", c.min_delta, "smallest change that counts as an improvement", at_least(0));
+  v("metric", c.metric, "the evaluation metric to watch, e.g. 'loss' for eval/loss",
+    needs("train.early_stop.patience"));
+  v("mode", c.mode, "whether smaller or larger is better", needs("train.early_stop.patience"));
+  v("min_delta", c.min_delta, "smallest change that counts as an improvement", at_least(0),
+    needs("train.early_stop.patience"));
 }
 
 // Stored in checkpoints.

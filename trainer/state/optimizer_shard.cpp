@@ -9,26 +9,12 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "distributed/collectives.h"
 #include "distributed/objects.h"
 #include "lockstep/error.h"
 
 namespace lockstep::trainer {
 
 using distributed::ParameterSlice;
-
-// One tensor of the whole state: a slice on each owner, or the same scalar on all of them.
-struct OptimizerShard::Entry {
-  struct Owner {
-    int rank = 0;
-    int64_t begin = 0, numel = 0;
-  };
-  std::string name;
-  size_t parameter = 0;
-  at::ScalarType type = at::kFloat;
-  bool is_sliced = false;
-  std::vector<Owner> owners;
-};
 
 OptimizerShard::OptimizerShard(World& world, NamedTensors parameters,
                                distributed::FlatParameters* flat, const Build& build)
@@ -37,24 +23,15 @@ OptimizerShard::OptimizerShard(World& world, NamedTensors parameters,
     optimizer_ = build(parameters_);
     return;
   }
-  for (const auto& slice : flat_->slices()) {
-    const auto& [name, parameter] = parameters_[slice.parameter];
-    slices_.emplace_back(name, distributed::slice_of(parameter, slice));
-  }
+  for (size_t i = 0; i < flat_->slices().size(); ++i)
+    slices_.emplace_back(parameters_[flat_->slices()[i].parameter].first, flat_->slice(i));
   optimizer_ = build(slices_);
 }
 
 void OptimizerShard::step(double lr) {
   if (!flat_) return optimizer_->step(lr);
-  for (size_t i = 0; i < slices_.size(); ++i) {
-    const auto& slice = flat_->slices()[i];
-    const auto& parameter = parameters_[slice.parameter].second;
-    auto gradient = parameter.grad();
-    if (!gradient.defined()) continue;
-    if (gradient.strides() != parameter.strides())
-      gradient = at::empty_like(parameter).copy_(gradient);
-    slices_[i].second.mutable_grad() = distributed::slice_of(gradient, slice);
-  }
+  for (size_t i = 0; i < slices_.size(); ++i)
+    slices_[i].second.mutable_grad() = flat_->slice_gradient(i);
   optimizer_->step(lr);
   for (auto& [name, slice] : slices_) slice.mutable_grad().reset();
   flat_->publish("updated parameters");
@@ -71,78 +48,51 @@ const ParameterSlice* OptimizerShard::find_slice(const std::string& state_name) 
   return nullptr;
 }
 
-// Collective. In the order of the parameters, and for each in the order of the optimizer.
-std::vector<OptimizerShard::Entry> OptimizerShard::entries() {
+// In the order of the parameters, and for each in the order of the optimizer.
+std::vector<DividedState> OptimizerShard::divided_state() {
+  if (!flat_) return {};
+  const auto own = optimizer_->state();
   auto mine = nlohmann::json::array();
-  for (const auto& [name, tensor] : optimizer_->state()) {
+  for (const auto& [name, tensor] : own) {
     const auto* slice = find_slice(name);
     check(slice != nullptr, "an optimizer's state is not called '<kind>.<parameter>'");
-    mine.push_back({name, slice->parameter, static_cast<int>(tensor.scalar_type()),
-                    tensor.numel() == slice->numel && tensor.dim() > 0, slice->begin,
-                    slice->numel});
+    const bool is_sliced = tensor.numel() == slice->numel && tensor.dim() > 0;
+    mine.push_back({name, slice->parameter, static_cast<int>(tensor.scalar_type()), is_sliced,
+                    is_sliced ? slice->begin : 0, tensor.numel()});
   }
   const auto all = distributed::all_gather_object(world_, mine, "optimizer state");
-  std::map<size_t, std::vector<Entry>> by_parameter;
+  std::map<size_t, std::vector<DividedState>> by_parameter;
   for (size_t rank = 0; rank < all.size(); ++rank)
     for (const auto& item : all[rank]) {
-      auto& list = by_parameter[item[1].get<size_t>()];
+      const auto index = item[1].get<size_t>();
+      auto& list = by_parameter[index];
       const auto name = item[0].get<std::string>();
-      auto found = std::ranges::find(list, name, &Entry::name);
+      const bool is_sliced = item[3];
+      auto found = std::ranges::find(list, name, &DividedState::name);
       if (found == list.end()) {
-        list.push_back({.name = name,
-                        .parameter = item[1].get<size_t>(),
-                        .type = static_cast<at::ScalarType>(item[2].get<int>()),
-                        .is_sliced = item[3].get<bool>()});
+        const auto& parameter = parameters_[index].second;
+        const auto options =
+            at::device(at::kMeta).dtype(static_cast<at::ScalarType>(item[2].get<int>()));
+        const auto* const tensor = find_tensor(own, name);
+        list.push_back(
+            {.list = "optimizer",
+             .name = name,
+             .tensor = {.whole = is_sliced ? at::empty_strided(parameter.sizes(),
+                                                               parameter.strides(), options)
+                                           : at::empty({}, options),
+                        .parts = {},
+                        .own = tensor ? *tensor : at::Tensor()}});
         found = list.end() - 1;
       }
-      found->owners.push_back(
-          {static_cast<int>(rank), item[4].get<int64_t>(), item[5].get<int64_t>()});
+      // A scalar is the same on all ranks that have it.
+      if (is_sliced || found->tensor.parts.empty())
+        found->tensor.parts.push_back(
+            {static_cast<int>(rank), item[4].get<int64_t>(), item[5].get<int64_t>()});
     }
-  std::vector<Entry> entries;
+  std::vector<DividedState> state;
   for (auto& [parameter, list] : by_parameter)
-    std::move(list.begin(), list.end(), std::back_inserter(entries));
-  return entries;
-}
-
-NamedTensors OptimizerShard::state() {
-  if (!flat_) return optimizer_->state();
-  NamedTensors state;
-  for (const auto& entry : entries()) {
-    const auto& parameter = parameters_[entry.parameter].second;
-    const auto options = at::device(at::kMeta).dtype(entry.type);
-    state.emplace_back(entry.name, entry.is_sliced ? at::empty_strided(parameter.sizes(),
-                                                                       parameter.strides(), options)
-                                                   : at::empty({}, options));
-  }
+    std::move(list.begin(), list.end(), std::back_inserter(state));
   return state;
-}
-
-NamedTensors OptimizerShard::collect(const NamedTensors& wanted) {
-  if (!flat_) return wanted;
-  const at::NoGradGuard no_grad;
-  const auto own = optimizer_->state();
-  NamedTensors collected;
-  for (const auto& entry : entries()) {
-    const auto& parameter = parameters_[entry.parameter].second;
-    const auto options = parameter.options().dtype(entry.type);
-    at::Tensor whole;
-    if (find_tensor(wanted, entry.name))
-      whole = entry.is_sliced ? at::empty_strided(parameter.sizes(), parameter.strides(), options)
-                              : at::empty({}, options);
-    for (const auto& owner : entry.owners) {
-      const bool is_own = owner.rank == world_.rank();
-      auto part = is_own ? distributed::flat_view(*find_tensor(own, entry.name))
-                         : at::empty({entry.is_sliced ? owner.numel : 1}, options);
-      distributed::broadcast(world_, part, owner.rank, "optimizer state");
-      if (whole.defined())
-        distributed::flat_view(whole)
-            .narrow(0, entry.is_sliced ? owner.begin : 0, part.numel())
-            .copy_(part);
-      if (!entry.is_sliced) break;  // the others have the same
-    }
-    if (whole.defined()) collected.emplace_back(entry.name, whole);
-  }
-  return collected;
 }
 
 at::Tensor OptimizerShard::keep(const std::string& name, const at::Tensor& whole) const {

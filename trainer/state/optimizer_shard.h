@@ -1,7 +1,7 @@
-// The part of the optimizer that this rank runs: all of it, or, with distributed.shard, the update
-// of its share of the parameters, whose state it alone has. The bits are those
-// of the whole optimizer, since only elementwise ones are cut (Optimizer::is_elementwise) and where
-// it does not show (Note [Chunks] in distributed/sharding/flat_parameters.h).
+// The part of the optimizer that runs on this rank: all of it, or, with distributed.shard, the
+// update of its shard of the parameters, whose state only this rank stores. Bit-identical to the
+// unsharded optimizer: only elementwise optimizers are sharded (Optimizer::is_elementwise()), at
+// aligned positions (Note [Chunks] in distributed/sharding/flat_parameters.h).
 //
 // Checkpoints do not depend on it: they hold whole tensors, under the names of the whole optimizer.
 #pragma once
@@ -15,6 +15,7 @@
 #include "distributed/sharding/flat_parameters.h"
 #include "lockstep/optimizer.h"
 #include "lockstep/world.h"
+#include "trainer/state/state_stream.h"
 
 namespace lockstep::trainer {
 
@@ -31,31 +32,25 @@ class OptimizerShard {
   double base_lr() const { return optimizer_->base_lr(); }
   bool is_sharded() const { return flat_ != nullptr; }
 
-  // Null: not sharded.
-  distributed::FlatParameters* flat_parameters() const { return flat_; }
-
   // Collective when sharded: as Optimizer::step() of the whole.
   void step(double lr);
 
-  // The state of the whole optimizer. Not sharded: the live tensors. Sharded, and collective then: names,
-  // types and sizes, as tensors of the meta device, whose content collect() brings.
-  NamedTensors state();
+  // The live state of the whole optimizer. Not for sharded ones.
+  NamedTensors state() const { return optimizer_->state(); }
 
-  // Collective when sharded: the content of `wanted`, some of state(), which may differ between ranks.
-  NamedTensors collect(const NamedTensors& wanted);
+  // Collective when sharded: the state of the whole optimizer, in its order, in the list "optimizer".
+  // Not sharded: empty.
+  std::vector<DividedState> divided_state();
 
-  // What this rank keeps of a tensor of the whole state, read from a checkpoint: `whole` itself, a copy
-  // of a slice, or an undefined tensor.
+  // The part of `whole`, a tensor from a checkpoint, that this rank stores: `whole` itself, a copy of a
+  // slice, or an undefined tensor.
   at::Tensor keep(const std::string& name, const at::Tensor& whole) const;
 
-  // `kept`: of all tensors of the checkpoint, what keep() returned and is defined. Throws Config when
-  // they do not fit.
+  // `kept`: the defined results of keep() for all tensors of the checkpoint. Throws Config if they do
+  // not fit.
   void load_state(const NamedTensors& kept);
 
  private:
-  // A tensor of the state, on the ranks that have a part of it.
-  struct Entry;
-  std::vector<Entry> entries();
   const distributed::ParameterSlice* find_slice(const std::string& state_name) const;
 
   World& world_;

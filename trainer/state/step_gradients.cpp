@@ -13,31 +13,40 @@ StepGradients::StepGradients(const NamedTensors& parameters) {
 }
 
 StepGradients::StepGradients(World& world, const NamedTensors& parameters,
-                             const distributed::FlatParameters* shared)
+                             const distributed::Sharding* sharding)
     : StepGradients(parameters) {
-  if (!shared) return;
+  if (!sharding) return;
+  auto& flat = *sharding->trained;
+  if (!sharding->has_shared_gradients && !flat.has_own_gradients()) return;
   world_ = &world;
+  if (flat.has_own_gradients()) divided_ = &flat;
   own_.clear();
+  for (size_t i = 0; i < flat.slices().size(); ++i)
+    if (const auto gradient = flat.slice_gradient(i); gradient.defined()) own_.push_back(gradient);
+  if (divided_) return;
   for (size_t i = 0; i < parameters.size(); ++i)
-    if (parameters[i].second.grad().defined())
-      is_measured_here_.push_back(shared->owner_of(i) == world.rank());
-  for (const auto& slice : shared->slices())
-    if (const auto& gradient = parameters[slice.parameter].second.grad(); gradient.defined())
-      own_.push_back(distributed::slice_of(gradient, slice));
+    if (parameters[i].second.grad().defined()) is_measured_here_.push_back(flat.owns(i));
+}
+
+at::Device StepGradients::device() const {
+  return world_ ? world_->device() : gradients_.front().device();
+}
+
+void StepGradients::visit_measured(const distributed::FlatParameters::VisitGradient& visit) const {
+  if (divided_) return divided_->visit_owned_gradients(visit);
+  for (size_t i = 0; i < gradients_.size(); ++i)
+    if (is_measured_here_[i]) visit(i, gradients_[i]);
 }
 
 at::Tensor StepGradients::norms() const {
   if (!world_) return at::stack(at::_foreach_norm(gradients_, 2));
-  std::vector<at::Tensor> measured;
-  for (size_t i = 0; i < gradients_.size(); ++i)
-    if (is_measured_here_[i]) measured.push_back(gradients_[i]);
-  const auto found = measured.empty() ? std::vector<at::Tensor>() : at::_foreach_norm(measured, 2);
-  auto type = gradients_.front().scalar_type();
-  for (const auto& gradient : gradients_) type = at::promote_types(type, gradient.scalar_type());
-  auto norms = at::zeros({static_cast<int64_t>(gradients_.size())}, at::dtype(type));
-  auto next = found.begin();
-  for (size_t i = 0; i < gradients_.size(); ++i)
-    if (is_measured_here_[i]) norms[static_cast<int64_t>(i)] = *next++;
+  const auto like = divided_ ? values_of(divided_->parameters()) : gradients_;
+  auto type = like.front().scalar_type();
+  for (const auto& tensor : like) type = at::promote_types(type, tensor.scalar_type());
+  auto norms = at::zeros({static_cast<int64_t>(like.size())}, at::device(device()).dtype(type));
+  visit_measured([&](size_t index, const at::Tensor& gradient) {
+    norms[static_cast<int64_t>(index)] = at::_foreach_norm({gradient}, 2).front();
+  });
   // Exact: one rank has the value, the others 0.
   distributed::all_reduce(*world_, norms, distributed::ReduceOp::Sum, "gradient norms");
   return norms;

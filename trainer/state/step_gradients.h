@@ -1,19 +1,19 @@
-// The gradients of a step after they are averaged: what this rank reads and what it writes of them.
+// The averaged gradients of a step, and the parts of them that this rank may modify.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <vector>
 
-#include "distributed/sharding/flat_parameters.h"
+#include "distributed/sharding/shard_strategy.h"
 #include "lockstep/named_tensors.h"
 #include "lockstep/world.h"
 
 namespace lockstep::trainer {
 
-// With distributed.shard: gradients or full there is one copy of them for all ranks. Each rank then
-// scales its own slices, and norms of whole tensors are divided between the ranks; both have the
-// bits of a rank that does it alone.
+// With distributed.shard: gradients or full there is one copy of them for all ranks, or each rank
+// has its slices only. Each rank then scales its own slices, and norms of whole tensors are divided
+// between the ranks; both have the bits of a rank that does it alone.
 //
 // Thread: the training thread.
 class StepGradients {
@@ -21,28 +21,33 @@ class StepGradients {
   // Gradients of this rank alone.
   explicit StepGradients(const NamedTensors& parameters);
 
-  // `shared`: how `parameters` are divided if all ranks share one copy of their gradients, else null.
+  // `sharding`: of a model with these trainable `parameters`; null: none.
   StepGradients(World& world, const NamedTensors& parameters,
-                const distributed::FlatParameters* shared);
+                const distributed::Sharding* sharding);
 
-  bool empty() const { return gradients_.empty(); }
-  at::Device device() const { return gradients_.front().device(); }
+  // Whether no parameter has a gradient, on any rank.
+  bool empty() const { return gradients_.empty() && !divided_; }
+  at::Device device() const;
 
   // What this rank scales: whole gradients, or its slices of them.
   const std::vector<at::Tensor>& own() const { return own_; }
 
-  // The 2-norm of each gradient, in one tensor on their device. Collective if shared: no rank scales
+  // The 2-norm of each gradient, in one tensor on their device. Collective if sharded: no rank scales
   // a gradient before all have measured theirs.
   at::Tensor norms() const;
 
-  // The largest `value`, a scalar tensor, of all ranks. Collective if shared, else `value` itself:
+  // The largest `value`, a scalar tensor, of all ranks. Collective if sharded, else `value` itself:
   // ranks with equal gradients agree without communication.
   at::Tensor max_of_ranks(at::Tensor value) const;
 
  private:
-  World* world_ = nullptr;  // null: not shared
-  std::vector<at::Tensor> gradients_, own_;
-  std::vector<bool> is_measured_here_;  // of each of gradients_; empty: all
+  // Calls visit(index, gradient) for each gradient that is measured on this rank.
+  void visit_measured(const distributed::FlatParameters::VisitGradient& visit) const;
+
+  World* world_ = nullptr;                          // null: not sharded
+  distributed::FlatParameters* divided_ = nullptr;  // if a rank has its slices only
+  std::vector<at::Tensor> gradients_, own_;         // whole; unless divided
+  std::vector<bool> is_measured_here_;              // of each of gradients_
 };
 
 }  // namespace lockstep::trainer

@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "lockstep/named_tensors.h"
 
@@ -17,13 +18,13 @@ void copy_each(const std::vector<at::Tensor>& to, const std::vector<at::Tensor>&
 }  // namespace
 
 WeightAverage::WeightAverage(const EmaConfig& config, const Model& model,
-                             distributed::FlatParameters* flat)
-    : config_(config),
-      shared_(flat && flat->copies() == distributed::Copies::PerHost ? flat : nullptr),
-      model_(tensors_of(model)),
-      averages_(model_.size()) {
+                             const distributed::Sharding* sharding, std::vector<at::Tensor> shared)
+    : config_(config), sharding_(sharding), model_(tensors_of(model)), averages_(model_.size()) {
   const at::NoGradGuard no_grad;
-  if (shared_) share_parameters(model);
+  if (!shared.empty())
+    share_parameters(model, std::move(shared));
+  else if (sharding_ && sharding_->weights)
+    divide_parameters();
   for (size_t i = 0; i < model_.size(); ++i) {
     if (averages_[i].defined()) continue;
     averages_[i] = model_[i].second.clone();
@@ -31,19 +32,39 @@ WeightAverage::WeightAverage(const EmaConfig& config, const Model& model,
   }
 }
 
+at::Tensor& WeightAverage::average_of(const std::string& name) {
+  const auto found = std::ranges::find(model_, name, &NamedTensors::value_type::first);
+  return averages_[static_cast<size_t>(found - model_.begin())];
+}
+
 // Places the averages of the trainable parameters in shared memory.
-void WeightAverage::share_parameters(const Model& model) {
+void WeightAverage::share_parameters(const Model& model, std::vector<at::Tensor> averages) {
+  shared_ = sharding_->trained.get();
   const auto parameters = trainable_parameters(model);
-  auto averages = shared_->allocate_per_host();
   for (size_t i = 0; i < parameters.size(); ++i) {
     const auto& [name, parameter] = parameters[i];
     averages[i] = averages[i].as_strided(parameter.sizes(), parameter.strides());
-    const auto found = std::ranges::find(model_, name, &NamedTensors::value_type::first);
-    averages_[static_cast<size_t>(found - model_.begin())] = averages[i];
+    average_of(name) = averages[i];
   }
-  for (const auto& slice : shared_->slices())
-    add(distributed::slice_of(averages[slice.parameter], slice),
-        distributed::slice_of(parameters[slice.parameter].second, slice));
+  for (size_t i = 0; i < shared_->slices().size(); ++i) {
+    const auto& slice = shared_->slices()[i];
+    add(distributed::slice_of(averages[slice.parameter], slice), shared_->slice(i));
+  }
+}
+
+// Averages this rank's slices of divided weights. Frozen ones are their own average.
+void WeightAverage::divide_parameters() {
+  for (auto& [name, tensor] : sharding_->divided_weights()) {
+    average_of(name) = tensor.whole;
+    const auto& trained = sharding_->trained->parameters();
+    const bool is_trained = find_tensor(trained, name) != nullptr;
+    if (is_trained && tensor.own.defined()) {
+      auto average = tensor.own.clone();
+      add(average, tensor.own);
+      tensor.own = average;
+    }
+    divided_.push_back({.list = "ema", .name = name, .tensor = std::move(tensor)});
+  }
 }
 
 void WeightAverage::add(const at::Tensor& average, const at::Tensor& tensor) {
@@ -97,6 +118,11 @@ void WeightAverage::exchange() {
   std::ranges::for_each(averaged_, swap);
   swap(copied_);
   if (shared_) shared_->publish("average of the weights");
+}
+
+std::vector<at::Tensor> shared_averages(const distributed::Sharding* sharding) {
+  if (!sharding || sharding->trained->copies() != distributed::Copies::PerHost) return {};
+  return sharding->trained->allocate_per_host();
 }
 
 }  // namespace lockstep::trainer

@@ -7,11 +7,12 @@
 #include <optional>
 #include <vector>
 
-#include "distributed/sharding/flat_parameters.h"
+#include "distributed/sharding/shard_strategy.h"
 #include "lockstep/config_fields.h"
 #include "lockstep/hook.h"
 #include "lockstep/model.h"
 #include "lockstep/optimizer.h"
+#include "trainer/state/state_stream.h"
 
 namespace lockstep::trainer {
 
@@ -33,17 +34,18 @@ void fields(V& v, EmaConfig& c) {
 
 // Averages parameters and floating-point buffers (e.g. of BatchNorm) on their device; integer
 // buffers are copied. The first update copies the weights. No communication: parameters are the
-// same on all ranks; each rank averages its own buffers, and those of rank 0 are used. With
-// parameters that all ranks share, so is their average: each rank averages its slices.
+// same on all ranks; each rank averages its own buffers, and those of rank 0 are used. If ranks share
+// or shard the parameters (distributed.shard: full), each rank averages its slices.
 //
 // Thread: the training thread.
 class WeightAverage final : public Hook {
  public:
   // `model` outlives this; its tensors must keep their addresses. Uses as much memory as the model.
-  // `flat`: of its trainable parameters, outlives this; null: not sharded. Collective if ranks share
-  // the parameters.
+  // `sharding`: of the model, outlives this; null: none. `shared`: with parameters that all ranks
+  // share, memory for the averages of the trainable ones (shared_averages()).
   WeightAverage(const EmaConfig& config, const Model& model,
-                distributed::FlatParameters* flat = nullptr);
+                const distributed::Sharding* sharding = nullptr,
+                std::vector<at::Tensor> shared = {});
 
   // Updates the average if it is due. One foreach operation per dtype.
   void after_step(HookContext& run) override;
@@ -55,8 +57,12 @@ class WeightAverage final : public Hook {
   // Updates so far; with 0, the average is the model itself.
   int64_t num_updates() const { return num_updates_; }
 
-  // The live tensors of the average, with the names and in the order of the model's tensors.
+  // The live tensors of the average, with the names and in the order of the model's tensors. Those of
+  // divided weights are on the meta device.
   NamedTensors tensors() const;
+
+  // The average of divided weights, in the list "ema".
+  std::vector<DividedState> divided_state() const { return divided_; }
 
   // Sets the number of updates; the caller has filled tensors().
   void restore(int64_t num_updates) { num_updates_ = num_updates; }
@@ -66,18 +72,25 @@ class WeightAverage final : public Hook {
     std::vector<at::Tensor> average, model;
   };
   void add(const at::Tensor& average, const at::Tensor& tensor);
-  void share_parameters(const Model& model);
+  at::Tensor& average_of(const std::string& name);
+  void share_parameters(const Model& model, std::vector<at::Tensor> averages);
+  void divide_parameters();
   double decay_now() const;
   void exchange();  // swaps average and weights; exact
 
   EmaConfig config_;
-  distributed::FlatParameters* shared_;  // null: this rank has its own parameters
-  NamedTensors model_;                   // parameters, then buffers
-  std::vector<at::Tensor> averages_;     // of each of them
-  // What this rank updates: whole tensors, or its slices of shared ones.
+  const distributed::Sharding* sharding_;
+  distributed::FlatParameters* shared_ = nullptr;  // of parameters that all ranks share
+  std::vector<DividedState> divided_;
+  NamedTensors model_;                // parameters, then buffers
+  std::vector<at::Tensor> averages_;  // of each of them
+  // What this rank updates: whole tensors, or its slices of shared and divided ones.
   std::vector<SameType> averaged_;  // those that are not integers
   SameType copied_;                 // the others
   int64_t num_updates_ = 0;
 };
+
+// Collective. Memory for the averages of parameters that all ranks share; empty if they do not.
+std::vector<at::Tensor> shared_averages(const distributed::Sharding* sharding);
 
 }  // namespace lockstep::trainer

@@ -9,6 +9,7 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 
+#include "distributed/shm/group_windows.h"
 #include "tests/distributed/shm/host_ranks.h"
 
 using namespace lockstep;

@@ -95,7 +95,7 @@ TEST_CASE("group: average_parts is bit-identical to one array, at any part bound
   }
 }
 
-TEST_CASE("group: arrays in a symmetric buffer are reduced in place, with the same bits") {
+TEST_CASE("group: arrays in a symmetric buffer are reduced in place, bit-identically") {
   constexpr size_t kOffset = 192;
   for (const int num_ranks : {1, 2, 3, 4, 5})
     for (const size_t count : {size_t{65'536}, size_t{100'003}, size_t{600'001}}) {

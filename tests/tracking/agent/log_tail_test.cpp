@@ -190,5 +190,13 @@ TEST_CASE("log tail: rejects other files") {
   const TemporaryDirectory dir;
   write_file_durably(dir / "log", "something else altogether");
   LogTail tail(dir / "log");
-  CHECK_THROWS_WITH(tail.next(), Catch::Contains("is not an event log of version 1"));
+  CHECK_THROWS_WITH(tail.next(), Catch::EndsWith("log: not an event log"));
+}
+
+TEST_CASE("log tail: rejects a log of a later version") {
+  const TemporaryDirectory dir;
+  write_file_durably(dir / "log", std::string(kEventLogMagic) + std::string("\7\0\0\0\0\0\0\0", 8));
+  LogTail tail(dir / "log");
+  CHECK_THROWS_WITH(tail.next(), Catch::EndsWith("log: written by a later version of Lockstep "
+                                                 "(event log format 7; this one reads 1)"));
 }

@@ -130,15 +130,13 @@ TEST_CASE("gpu: a blocked driver costs one wait, and nothing else") {
   MadeSystem system;
   system.write("proc/loadavg", "1 2 3 4/5 6\n");
   auto options = with_gpus(system);
-  options.gpu_timeout = std::chrono::milliseconds(50);
+  options.gpu_timeout = std::chrono::seconds(1);
   {
     SystemSampler sampler(options);
     vendor.nvml->hang = true;
-    CHECK(by_name(sampler.sample()).at("system/load_average_1m") == 1);
-    const auto begin = std::chrono::steady_clock::now();
+    // With a wait each, these would exceed the time limit of the test.
     for (int i = 0; i < 1000; ++i)
       CHECK(by_name(sampler.sample()).at("system/load_average_1m") == 1);
-    CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(20));
     vendor.nvml->hang = false;
     // It recovers: the blocked reading ends, and a later one is returned.
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);

@@ -14,7 +14,7 @@ namespace lockstep::tracking {
 namespace {
 
 // Fails only if OpenSSL lacks the digest or memory is exhausted; callers cannot handle either.
-void check_md5(int result) { check(result == 1, "OpenSSL computes MD5"); }
+void check_md5(int result) { check(result == 1, "OpenSSL cannot compute MD5"); }
 
 }  // namespace
 

@@ -105,7 +105,7 @@ function Curves({ comparison, isGroup }: { comparison: Comparison; isGroup: bool
   );
 }
 
-/** The list of runs beside the charts, or collapsed above them in a narrow window. */
+/** The list of runs next to the charts, or collapsed above them in a narrow window. */
 function RunLegend(props: Parameters<typeof Legend>[0]) {
   return useNarrow(1000)
     ? <details class="legend-fold card"><summary>{plural(props.runs.length, "run")} and their colors</summary><Legend {...props} /></details>

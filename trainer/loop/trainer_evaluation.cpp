@@ -1,0 +1,64 @@
+// The evaluations of a Trainer.
+#include <utility>
+
+#include "trainer/loop/evaluation.h"
+#include "trainer/loop/trainer.h"
+#include "trainer/loop/trial.h"
+
+namespace lockstep::trainer {
+
+void Trainer::try_model() {
+  parallel_->gather_weights();
+  trainer::try_model(run_, world_.device());
+  parallel_->release_weights();
+}
+
+// For the evaluation that begins; null: it records metrics only.
+std::unique_ptr<EvaluationMedia> Trainer::next_media() {
+  const auto& config = config_.tracking.media;
+  if (++num_evaluations_ % config.every != 0) return nullptr;
+  if (config.histograms) record_histograms(world_, tracker_, moment(), parameters_);
+  if (!config.confusion && config.worst_samples == 0) return nullptr;
+  return std::make_unique<EvaluationMedia>(config, world_, *data_.eval);
+}
+
+void Trainer::evaluate_now() {
+  verify_finite();
+  const auto begin = std::chrono::steady_clock::now();
+  enter_phase(Phase::Evaluating);
+  const auto media = next_media();
+  parallel_->broadcast_buffers();
+  call(&Hook::before_evaluation);
+  if (average_) parallel_->broadcast_buffers();  // the averages of buffers too
+  EvaluationOptions options{.batch_size = config_.data.eval_batch_size,
+                            .workers = plan_.workers_per_rank,
+                            .precision = config_.train.precision,
+                            .bad_samples = metrics_.bad_eval(),
+                            .is_collective = parallel_->gathers_weights()};
+  if (media)
+    options.on_batch = [&](const auto& batch, const auto& outputs) {
+      media->add_batch(batch, outputs);
+    };
+  options.should_stop = [this] {
+    vote_.begin(step_flags());
+    stop_.agree(vote_.finish());
+    return stop_.is_stopping();
+  };
+  parallel_->gather_weights();
+  const auto result = evaluate(world_, *model_, *data_.eval, options);
+  parallel_->release_weights();
+  if (!result.empty()) {
+    evaluation_ = result;
+    evaluated_step_ = position_.step;
+    evaluation_is_due_ = false;
+  }
+  call(&Hook::after_evaluation, result);
+  if (result.empty()) return;
+  if (const auto& best = config_.checkpoint.keep_best; best.count)
+    metric_of(evaluation_, best.metric, "checkpoint.keep_best.metric");
+  if (media) media->record(tracker_, moment());
+  enter_phase(Phase::Logging);
+  metrics_.exclude(std::chrono::steady_clock::now() - begin);
+}
+
+}  // namespace lockstep::trainer

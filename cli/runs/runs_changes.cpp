@@ -5,7 +5,6 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <ctime>
 #include <map>
 #include <ostream>
 #include <set>
@@ -20,6 +19,7 @@
 #include "core/printable.h"
 #include "lockstep/error.h"
 #include "tracking/artifacts/store.h"
+#include "tracking/log/unix_time.h"
 #include "tracking/runs/run_trash.h"
 
 namespace lockstep::cli {
@@ -177,7 +177,7 @@ int collect_garbage(const CollectGarbage& request, const RunsStreams& streams) {
   const bool choose = request.older_than || request.state;
   const auto age = request.older_than ? parse_age(*request.older_than) : kMinIdleSeconds;
   const auto states = request.state ? parse_states(*request.state) : std::set<RunState>();
-  const auto now = static_cast<double>(std::time(nullptr));
+  const auto now = tracking::unix_now();
   catalog::RunList runs(request.runs);
   Removals removals(request.dry_run, streams.notes);
   for (const auto& path : tracking::trash_of(request.runs))

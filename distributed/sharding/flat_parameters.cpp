@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 #include <set>
 
 #include "distributed/collectives.h"
@@ -191,51 +190,53 @@ std::vector<at::Tensor> FlatParameters::allocate_per_host() const {
   return tensors;
 }
 
-void FlatParameters::visit_owned_gradients(const VisitGradient& visit) {
+// Collective. Sends this rank's slices of gradients in `flat` to their owners. Returns those that it
+// owns, rank by rank, each in the order of the parameters.
+std::vector<at::Tensor> FlatParameters::receive_slices(const Flat& flat) const {
   const auto num_ranks = static_cast<size_t>(world_.world_size());
-  for (size_t f = 0; f < flats_.size(); ++f) {
-    const auto& flat = flats_[f];
-    // The parts that this rank sends to owners, and receives as one, in the order of parameters.
-    std::vector<int64_t> sent(num_ranks), received(num_ranks);
-    std::vector<at::Tensor> parts;
-    bool is_exchanged = false;
-    for (const auto& [index, first] : flat.places) {
+  Exchange exchange{.sent = std::vector<int64_t>(num_ranks),
+                    .received = std::vector<int64_t>(num_ranks)};
+  std::vector<at::Tensor> sent = {flat.gradient.narrow(0, 0, 0)};
+  bool is_needed = false;
+  for (const auto& [index, first] : flat.places)
+    for (const auto& part : divide(index, {}).parts) {
       const auto owner = owners_[index];
-      for (const auto& part : divide(index, {}).parts) {
-        if (part.rank == owner) continue;
-        is_exchanged = true;
-        if (part.rank == world_.rank()) {
-          sent[static_cast<size_t>(owner)] += part.numel;
-          parts.push_back(flat_view(slice_gradient(static_cast<size_t>(find_slice(index)))));
-        }
-        if (owner == world_.rank()) received[static_cast<size_t>(part.rank)] += part.numel;
+      if (part.rank == owner) continue;
+      is_needed = true;
+      if (part.rank == world_.rank()) {
+        exchange.sent[static_cast<size_t>(owner)] += part.numel;
+        sent.push_back(flat_view(slice_gradient(static_cast<size_t>(find_slice(index)))));
       }
+      if (owns(index)) exchange.received[static_cast<size_t>(part.rank)] += part.numel;
     }
-    at::Tensor incoming;
-    if (is_exchanged)
-      incoming = all_to_all(world_, parts.empty() ? flat.gradient.narrow(0, 0, 0) : at::cat(parts),
-                            {.sent = sent, .received = received}, "gradient norms");
-    std::vector<int64_t> next(num_ranks, 0);  // in `incoming`
-    std::exclusive_scan(received.begin(), received.end(), next.begin(), int64_t{0});
+  if (!is_needed) return {};
+  return all_to_all(world_, at::cat(sent), exchange, "gradient norms")
+      .split_with_sizes(exchange.received);
+}
+
+void FlatParameters::visit_owned_gradients(const VisitGradient& visit) {
+  for (const auto& flat : flats_) {
+    const auto received = receive_slices(flat);
+    std::vector<int64_t> next(static_cast<size_t>(world_.world_size()), 0);  // in `received`
     for (const auto& [index, first] : flat.places) {
-      if (owners_[index] != world_.rank()) continue;
-      const auto& parameter = parameters_[index].second;
+      if (!owns(index) || parameters_[index].second.numel() == 0) continue;
       const auto own = slice_gradient(static_cast<size_t>(find_slice(index)));
-      const auto all_parts = divide(index, {}).parts;
-      if (all_parts.size() == 1) {
+      const auto parts = divide(index, {}).parts;
+      if (parts.size() == 1) {
         visit(index, own);
         continue;
       }
-      auto whole = at::empty_strided(parameter.sizes(), parameter.strides(), parameter.options());
-      for (const auto& part : all_parts) {
-        auto& place = next[static_cast<size_t>(part.rank)];
-        flat_view(whole)
-            .narrow(0, part.begin, part.numel)
-            .copy_(part.rank == world_.rank() ? flat_view(own)
-                                              : incoming.narrow(0, place, part.numel));
-        if (part.rank != world_.rank()) place += part.numel;
+      const auto& parameter = parameters_[index].second;
+      const auto whole = flat_view(
+          at::empty_strided(parameter.sizes(), parameter.strides(), parameter.options()));
+      whole.narrow(0, 0, own.numel()).copy_(flat_view(own));
+      for (size_t i = 1; i < parts.size(); ++i) {
+        const auto rank = static_cast<size_t>(parts[i].rank);
+        whole.narrow(0, parts[i].begin, parts[i].numel)
+            .copy_(received[rank].narrow(0, next[rank], parts[i].numel));
+        next[rank] += parts[i].numel;
       }
-      visit(index, whole);
+      visit(index, at::as_strided(whole, parameter.sizes(), parameter.strides()));
     }
   }
 }

@@ -116,6 +116,7 @@ class FlatParameters {
   void move_parameters(const Flat& flat);
   void keep_own_chunk(Flat& flat);
   void find_slices();
+  std::vector<at::Tensor> receive_slices(const Flat& flat) const;
   int64_t first_element(size_t parameter) const;
   at::Tensor shaped(const at::Tensor& elements, const ParameterSlice& slice) const;
 

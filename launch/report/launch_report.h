@@ -77,8 +77,8 @@ struct LaunchReport {
   // The worker that failed first and not only because of a peer; nullptr if none failed, if the
   // failure of a node is the cause, or if the launch was interrupted.
   const WorkerEnd* cause() const;
-  // All ranks of several ended with the same error message and exit code, as for invalid input:
-  // then none of them is the culprit.
+  // All ranks rejected the input with the same error message: none of them is the culprit. Other
+  // failures occur on one rank, which reports them to the others.
   bool all_failed_alike() const;
   // The node whose failure is the cause: other workers failed only because they lost a peer.
   const NodeFailure* node_cause() const;

@@ -406,7 +406,6 @@ def test_nan_loss_of_one_rank_names_its_step_and_rank(job, sample, rank):
     assert ended.code == 78
     for line in error_lines(ended, 2):
         assert line.startswith(f"step 3, rank {rank}: the loss is nan (train.non_finite: stop)")
-    assert "lockstep: all 2 ranks failed: exited with code 78 (the input is wrong)\n" in ended.err
 
 
 @pytest.mark.parametrize("agent", ["true", "false"])

@@ -227,7 +227,7 @@ def test_mismatched_job_id(cluster):
 
 def test_mismatched_arguments(cluster):
     rest = ["--program", "sh", "--", "-c", "echo something else that is rather long, forty or more"]
-    assert "the list of overrides and arguments is not the same on beta" in refused(cluster, second_rest=rest)
+    assert "the list of overrides and arguments differs between beta" in refused(cluster, second_rest=rest)
 
 
 def test_wrong_token(cluster):
@@ -271,7 +271,7 @@ def test_mismatched_run_file_or_build(job, cluster, change):
     env = processes.environment(LOCKSTEP_RDZV_TOKEN=TOKEN)
     ended = processes.finish(beta.start([*command, "train.max_steps=2"], job.directory, env))
     assert ended.code == 78
-    assert f"the {change}{' of lockstep-trainer' if change == 'build' else ''} is not the same on" in ended.err
+    assert f"the {change}{' of lockstep-trainer' if change == 'build' else ''} differs between" in ended.err
     cluster.start(beta, "train.max_steps=2")
     assert [cluster.finish(host).code for host in (alpha, beta)] == [0, 0]
 

@@ -45,8 +45,8 @@ def test_sizes(job, optimizer, state):
     weights = 4 * PARAMETERS
     assert planned["model"] == {"name": "mlp", "parameters": PARAMETERS, "trained": PARAMETERS}
     whole = 2 * weights + state
-    assert planned["memory"] == {"weights": weights, "gradients": weights, "optimizer": state, "average": weights,
-                                 "snapshot": whole, "checkpoint": whole}
+    assert planned["memory"] == {"weights": weights, "gradients": weights, "in_flight": 0, "optimizer": state,
+                                 "average": weights, "snapshot": whole, "checkpoint": whole}
     run_dir = job.train(f"optimizer={optimizer}", "train.ema.decay=0.9")
     (last,) = (run_dir / "checkpoints").iterdir()
     files = [last / f"{name}.safetensors" for name in ("model", "ema", "optimizer")]

@@ -153,7 +153,7 @@ const WorkerEnd* LaunchReport::cause() const {
 bool LaunchReport::all_failed_alike() const {
   const auto* first = cause();
   if (!first || world_size < 2) return false;
-  if (first->exit.code != static_cast<int>(ErrorKind::Config)) return false;
+  if (first->exit_code() != static_cast<int>(ErrorKind::Config)) return false;
   return failed_alike || (workers.size() == static_cast<size_t>(world_size) &&
                           std::ranges::all_of(workers, [&](const WorkerEnd& worker) {
                             return is_same_failure(worker, *first);

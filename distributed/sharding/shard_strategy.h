@@ -41,7 +41,7 @@ std::optional<std::string> reason_against_gradients(const RankLayout& ranks,
 // A model of which each rank keeps a share.
 struct Sharding {
   std::unique_ptr<FlatParameters> trained;
-  std::unique_ptr<FlatParameters> frozen;   // with Full, if there are any
+  std::unique_ptr<FlatParameters> frozen;   // with Full; may have no parameters
   std::unique_ptr<ShardedWeights> weights;  // with Full, on ranks that do not share memory
   bool has_shared_gradients = false;        // one copy of the gradients for all ranks
 

@@ -12,6 +12,9 @@ static_assert(std::endian::native == std::endian::little,
 
 void write_frame(std::byte* target, FrameType type, std::string_view payload) {
   const auto length = static_cast<uint32_t>(1 + payload.size());
+  const auto unfinished = length | kUnfinishedFrame;
+  std::memcpy(target, &unfinished, sizeof(unfinished));
+  std::atomic_thread_fence(std::memory_order_release);
   auto* body = target + kFrameHeadBytes;
   body[0] = static_cast<std::byte>(type);
   if (!payload.empty()) std::memcpy(body + 1, payload.data(), payload.size());
@@ -19,6 +22,13 @@ void write_frame(std::byte* target, FrameType type, std::string_view payload) {
   std::memcpy(target + sizeof(length), &checksum, sizeof(checksum));
   std::atomic_thread_fence(std::memory_order_release);
   std::memcpy(target, &length, sizeof(length));
+}
+
+size_t unfinished_frame_bytes(std::string_view head) {
+  uint32_t length = 0;
+  if (!PayloadReader(head).take(length) || (length & kUnfinishedFrame) == 0) return 0;
+  length &= ~kUnfinishedFrame;
+  return length > 0 && length <= kMaxFrameLength ? kFrameHeadBytes + length : 0;
 }
 
 std::optional<Frame> FrameCursor::next() {

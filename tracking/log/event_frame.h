@@ -1,7 +1,7 @@
 // Byte format of an event log (grammar: docs/event_log.md): a header, then frames of
 //   u32 length | u32 CRC32C of type and payload | u8 type | payload
 // Little endian; length = 1 + payload. The space after the last frame is reserved and zero, so a
-// length of 0 marks the end.
+// length of 0 marks the end. A frame that is being written has kUnfinishedFrame in its length.
 #pragma once
 
 #include <cstddef>
@@ -17,6 +17,7 @@ constexpr uint32_t kEventLogVersion = 1;
 constexpr size_t kEventLogHeaderBytes = 16;  // magic, u32 version, u32 zero
 constexpr size_t kFrameHeadBytes = 8;
 constexpr uint32_t kMaxFrameLength = 16u << 20;  // type and payload
+constexpr uint32_t kUnfinishedFrame = 1u << 31;
 constexpr size_t kMaxMetricNameBytes = 512;
 
 // Stored in files: values never change and are never reused. Readers skip unknown types.
@@ -45,9 +46,13 @@ struct Frame {
   std::string_view payload;
 };
 
-// Writes a frame to `target`, which has space for kFrameHeadBytes + 1 + the payload. The length is
-// written last: if the process is killed before that, the frame does not exist.
+// Writes a frame to `target`, which has space for kFrameHeadBytes + 1 + the payload. Its length is
+// unfinished until all other bytes are written: readers ignore the frame of a process that is
+// killed before that.
 void write_frame(std::byte* target, FrameType type, std::string_view payload);
+
+// The bytes of the frame that starts with `head` if its writer did not finish it, else 0.
+size_t unfinished_frame_bytes(std::string_view head);
 
 // Iterates over frames in memory. Any bytes are safe.
 class FrameCursor {

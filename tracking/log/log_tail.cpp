@@ -142,7 +142,9 @@ bool LogTail::has_rest() const {
   const FileDescriptor other(file_.is_open() ? -1 : ::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
   const int file = file_.is_open() ? file_.get() : other.get();
   if (file < 0) return false;
-  for (auto at = file_.is_open() ? offset_ - segment_begin_ : 0;; at += kRestPiece) {
+  auto at = file_.is_open() ? offset_ - segment_begin_ : 0;
+  at += unfinished_frame_bytes(read_log_piece(file, at, kFrameHeadBytes));
+  for (;; at += kRestPiece) {
     const auto bytes = read_log_piece(file, at, kRestPiece);
     if (bytes.find_first_not_of('\0') != std::string::npos) return true;
     if (bytes.size() < kRestPiece) return false;

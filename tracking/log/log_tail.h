@@ -42,8 +42,9 @@ class LogTail {
   // a segment.
   uint64_t num_records() const { return num_records_; }
   uint64_t num_good_bytes() const { return file_.is_open() ? offset_ - num_skipped_ : 0; }
-  // Whether nonzero bytes follow the last valid record of a segment, or the start of the next
-  // segment is corrupt. Valid when no process writes the log any more.
+  // Whether nonzero bytes follow the last valid record of a segment, other than a record that a
+  // killed process did not finish, or the start of the next segment is corrupt. Valid when no
+  // process writes the log any more.
   bool is_corrupt() const;
 
   const std::filesystem::path& path() const { return path_; }

@@ -1,6 +1,12 @@
 #include "tracking/log/log_tail.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
+#include <csignal>
 
 #include "tests/temporary_directory.h"
 #include "tests/tracking/sample_log.h"
@@ -21,6 +27,28 @@ size_t count_records(LogTail& tail) {
   size_t count = 0;
   while (tail.next()) ++count;
   return count;
+}
+
+// Appends a frame to `log` in a process that is killed before it writes the byte at `end` of the log.
+void write_and_die(const std::filesystem::path& log, std::string_view payload, size_t end) {
+  const auto size = std::filesystem::file_size(log);
+  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const FileDescriptor file(::open(log.c_str(), O_RDWR | O_CLOEXEC));
+  REQUIRE(::ftruncate(file.get(), static_cast<off_t>(end + page)) == 0);
+  auto* memory = static_cast<std::byte*>(
+      ::mmap(nullptr, end + page, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0));
+  REQUIRE(memory != MAP_FAILED);
+  REQUIRE(::mprotect(memory + end, page, PROT_NONE) == 0);
+  const auto process = ::fork();
+  if (process == 0) {
+    std::signal(SIGSEGV, SIG_DFL);
+    write_frame(memory + size, FrameType::Summary, payload);
+    ::_exit(0);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(process, &status, 0) == process);
+  REQUIRE(WIFSIGNALED(status));
+  ::munmap(memory, end + page);
 }
 
 }  // namespace
@@ -110,6 +138,41 @@ TEST_CASE("log tail: a log truncated anywhere ends at the last complete frame") 
     LogTail tail(dir / "log");
     const auto expected = std::ranges::count_if(ends, [&](uint64_t end) { return end <= cut; });
     REQUIRE(count_records(tail) == static_cast<size_t>(expected));
+  }
+}
+
+TEST_CASE("log tail: a record that a killed process did not finish is not corruption") {
+  const TemporaryDirectory dir;
+  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  for (const size_t before : {4u, 6u, 8u, 9u, 30u, 2000u}) {
+    INFO(before << " bytes of the record precede the page that it dies at");
+    const auto path = dir / std::to_string(before);
+    EventLogWriter(path).close();
+    const auto head = std::filesystem::file_size(path);
+    {
+      EventLogWriter log(path);
+      log.text({.line = std::string(page - head - before - kFrameHeadBytes - 1 - 9, 'x')});
+      log.close();
+    }
+    REQUIRE(std::filesystem::file_size(path) == page - before);
+    write_and_die(path, std::string(5000, 'y'), page);
+    LogTail tail(path);
+    CHECK(count_records(tail) == 1);
+    CHECK_FALSE(tail.is_corrupt());
+    auto bytes = read_file(path);
+    bytes[page + page - 1] = 1;  // within the unfinished record
+    write_file_durably(path, bytes);
+    CHECK_FALSE(tail.is_corrupt());
+    write_file_durably(path, bytes + std::string(5000, '\0') + "z");
+    LogTail corrupt(path);
+    CHECK(count_records(corrupt) == 1);
+    CHECK(corrupt.is_corrupt());
+    EventLogWriter log(path);
+    log_loss(log, 1, 1);
+    log.close();
+    LogTail continued(path);
+    CHECK(count_records(continued) == 3);
+    CHECK_FALSE(continued.is_corrupt());
   }
 }
 

@@ -140,6 +140,6 @@ FileDescriptor listen_everywhere(int port) {
 }
 
 SocketAddress local_address(int fd) { return address_from(fd, ::getsockname); }
-SocketAddress peer_address(int fd) { return address_from(fd, ::getpeername); }
+SocketAddress remote_address(int fd) { return address_from(fd, ::getpeername); }
 
 }  // namespace lockstep::launch

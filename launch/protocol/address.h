@@ -36,6 +36,6 @@ FileDescriptor listen_everywhere(int port);
 
 // Of a connected or bound socket. Dual-stack sockets report IPv4 addresses as IPv4.
 SocketAddress local_address(int fd);
-SocketAddress peer_address(int fd);
+SocketAddress remote_address(int fd);
 
 }  // namespace lockstep::launch

@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kPieceBytes = 64u << 10;
 constexpr int kMaxPieces = 16;                  // per call, for fairness and bounded memory
-constexpr size_t kMaxPendingBytes = 16u << 20;  // the peer does not read
+constexpr size_t kMaxPendingBytes = 16u << 20;  // the other end does not read
 
 }  // namespace
 
@@ -43,7 +43,7 @@ bool Connection::write_some() {
     } else if (errno == EAGAIN || errno == ENOTCONN) {
       return true;
     } else if (errno != EINTR) {
-      // Messages that the peer sent before it disconnected are still read.
+      // Messages that the other end sent before it disconnected are still read.
       const auto reason = fmt::format("the connection failed: {}", std::strerror(errno));
       pending_.clear();
       read_some();
@@ -88,7 +88,7 @@ std::optional<std::string> Connection::next() {
 void Connection::send(std::string_view message) {
   if (!is_open()) return;
   pending_ += outgoing_ ? make_frame(outgoing_->seal(message)) : make_frame(message);
-  if (pending_.size() > kMaxPendingBytes) return close("the peer does not read its messages");
+  if (pending_.size() > kMaxPendingBytes) return close("the other end does not read its messages");
   write_some();
 }
 

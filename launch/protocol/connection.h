@@ -28,7 +28,7 @@ class Connection {
   bool is_open() const { return fd_.is_open(); }
   int fd() const { return fd_.get(); }
   pollfd poll_request() const;
-  // Writes and reads without blocking. If the peer has disconnected or sent a malformed frame, the
+  // Writes and reads without blocking. If the other end has disconnected or sent a malformed frame, the
   // connection is closed and problem() has the reason.
   void transfer();
   // The next received message, also after the connection was closed. nullopt: none.
@@ -42,7 +42,7 @@ class Connection {
   void trust(Side own, const std::string& token, const Challenges& challenges);
 
   const std::string& problem() const { return problem_; }
-  // The peer sent a malformed frame: it is not a launcher.
+  // The other end sent a malformed frame: it is not a launcher.
   bool has_protocol_error() const { return has_protocol_error_; }
   // When bytes were last received.
   Clock::time_point last_received() const { return last_received_; }

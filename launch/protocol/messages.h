@@ -17,7 +17,7 @@
 
 namespace lockstep::launch {
 
-// Version of this set of messages. Challenge and proof can be read from peers of any version.
+// Version of this set of messages. Challenge and proof can be read from launchers of any version.
 inline constexpr int kRendezvousProtocol = 1;
 
 // Coordinator to every new connection.

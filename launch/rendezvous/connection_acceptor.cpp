@@ -40,9 +40,9 @@ void ConnectionAcceptor::watch(PollSet& polls) {
   if (listener_.is_open() && PollSet::Clock::now() >= paused_until_)
     polls.watch({.fd = listener_.get(), .events = POLLIN, .revents = 0},
                 [this](short) { accept_ready_ = true; });
-  for (auto& peer : unauthenticated_) {
-    polls.watch(peer.connection.poll_request(), [&](short) { peer.is_ready = true; });
-    polls.wake_at(peer.deadline);
+  for (auto& client : unauthenticated_) {
+    polls.watch(client.connection.poll_request(), [&](short) { client.is_ready = true; });
+    polls.wake_at(client.deadline);
   }
   if (unauthenticated_.size() >= kMaxUnauthenticated) polls.wake_at(paused_until_);
 }
@@ -61,7 +61,7 @@ void ConnectionAcceptor::make_room() {
   if (unauthenticated_.size() < kMaxUnauthenticated) return;
   const auto now = PollSet::Clock::now();
   const auto oldest = std::find_if(unauthenticated_.begin(), unauthenticated_.end(),
-                                   [](const auto& peer) { return !peer.proved; });
+                                   [](const auto& client) { return !client.proved; });
   const auto drop_at = oldest == unauthenticated_.end()
                            ? now + kHandshakeTimeoutWhenFull
                            : oldest->deadline - kHandshakeTimeout + kHandshakeTimeoutWhenFull;
@@ -82,71 +82,71 @@ void ConnectionAcceptor::accept_some() {
 }
 
 void ConnectionAcceptor::start_handshake(FileDescriptor fd) {
-  auto host = peer_address(fd.get()).host();
-  auto& peer = unauthenticated_.emplace_back(
-      UnauthenticatedPeer{.connection = Connection(std::move(fd)),
-                          .challenges = {.coordinator = random_hex(kChallengeBytes)},
-                          .deadline = PollSet::Clock::now() + kHandshakeTimeout,
-                          .host = std::move(host)});
-  peer.connection.send(
-      encode(ChallengeMessage{.version = kVersion, .challenge = peer.challenges.coordinator}));
+  auto host = remote_address(fd.get()).host();
+  auto& client = unauthenticated_.emplace_back(
+      Client{.connection = Connection(std::move(fd)),
+             .challenges = {.coordinator = random_hex(kChallengeBytes)},
+             .deadline = PollSet::Clock::now() + kHandshakeTimeout,
+             .host = std::move(host)});
+  client.connection.send(
+      encode(ChallengeMessage{.version = kVersion, .challenge = client.challenges.coordinator}));
 }
 
-bool ConnectionAcceptor::receive(UnauthenticatedPeer& peer) {
-  if (PollSet::Clock::now() >= peer.deadline) {
-    note(peer.host, "it is not a Lockstep launcher", "it did not authenticate in time");
+bool ConnectionAcceptor::receive(Client& client) {
+  if (PollSet::Clock::now() >= client.deadline) {
+    note(client.host, "it is not a Lockstep launcher", "it did not authenticate in time");
     return false;
   }
-  if (!std::exchange(peer.is_ready, false)) return true;
-  peer.connection.transfer();
+  if (!std::exchange(client.is_ready, false)) return true;
+  client.connection.transfer();
   try {
-    while (const auto content = peer.connection.next())
-      if (!handle(peer, *content)) return false;
+    while (const auto content = client.connection.next())
+      if (!handle(client, *content)) return false;
   } catch (const Error& error) {
-    if (peer.proved) {
-      reject(peer, error);
+    if (client.proved) {
+      reject(client, error);
       return false;
     }
-    peer.connection.close(error.what());
+    client.connection.close(error.what());
   }
-  if (!peer.connection.is_open())
-    note(peer.host, "it is not a Lockstep launcher", peer.connection.problem());
-  return peer.connection.is_open();
+  if (!client.connection.is_open())
+    note(client.host, "it is not a Lockstep launcher", client.connection.problem());
+  return client.connection.is_open();
 }
 
-bool ConnectionAcceptor::handle(UnauthenticatedPeer& peer, std::string_view content) {
+bool ConnectionAcceptor::handle(Client& client, std::string_view content) {
   auto message = decode_node_message(content);
-  if (!peer.proved) {
+  if (!client.proved) {
     const auto* proof = message ? std::get_if<NodeProofMessage>(&*message) : nullptr;
-    return verify_proof(peer, proof ? *proof : NodeProofMessage{.protocol = 0});
+    return verify_proof(client, proof ? *proof : NodeProofMessage{.protocol = 0});
   }
   auto* join = message ? std::get_if<JoinMessage>(&*message) : nullptr;
   if (!join) throw environment_error("message received before it joined");
-  arrivals_.push_back({std::move(peer.connection), std::move(*join)});
+  arrivals_.push_back({std::move(client.connection), std::move(*join)});
   return false;
 }
 
-bool ConnectionAcceptor::verify_proof(UnauthenticatedPeer& peer, const NodeProofMessage& proof) {
+bool ConnectionAcceptor::verify_proof(Client& client, const NodeProofMessage& proof) {
   if (proof.protocol != kRendezvousProtocol) {
-    reject(peer, other_version(proof.version));
+    reject(client, other_version(proof.version));
     return false;
   }
-  peer.challenges.node = proof.challenge;
-  if (!is_same_proof(proof_of(Side::Node, token_, peer.challenges), proof.proof)) {
-    reject(peer, config_error("this node does not have the job's token: use the same "
-                              "--rdzv-token-file or LOCKSTEP_RDZV_TOKEN on every node"));
+  client.challenges.node = proof.challenge;
+  if (!is_same_proof(proof_of(Side::Node, token_, client.challenges), proof.proof)) {
+    reject(client, config_error("this node does not have the job's token: use the same "
+                                "--rdzv-token-file or LOCKSTEP_RDZV_TOKEN on every node"));
     return false;
   }
-  peer.connection.send(encode(
-      CoordinatorProofMessage{.proof = proof_of(Side::Coordinator, token_, peer.challenges)}));
-  peer.connection.trust(Side::Coordinator, token_, peer.challenges);
-  peer.proved = true;
+  client.connection.send(encode(
+      CoordinatorProofMessage{.proof = proof_of(Side::Coordinator, token_, client.challenges)}));
+  client.connection.trust(Side::Coordinator, token_, client.challenges);
+  client.proved = true;
   return true;
 }
 
-void ConnectionAcceptor::reject(UnauthenticatedPeer& peer, const Error& error) {
-  peer.connection.send(encode(RefusedMessage{.kind = error.kind(), .message = error.what()}));
-  note(peer.host, error.what());
+void ConnectionAcceptor::reject(Client& client, const Error& error) {
+  client.connection.send(encode(RefusedMessage{.kind = error.kind(), .message = error.what()}));
+  note(client.host, error.what());
 }
 
 // `detail` may differ between connections (a port scanner): only the first one is reported.

@@ -32,7 +32,7 @@ class ConnectionAcceptor {
   std::vector<std::string> take_notes() { return std::exchange(notes_, {}); }
 
  private:
-  struct UnauthenticatedPeer {
+  struct Client {
     Connection connection;
     Challenges challenges;
     PollSet::Clock::time_point deadline;
@@ -44,18 +44,18 @@ class ConnectionAcceptor {
   void make_room();
   void accept_some();
   void start_handshake(FileDescriptor fd);
-  // These return whether the peer stays in unauthenticated_.
-  bool receive(UnauthenticatedPeer& peer);
-  bool handle(UnauthenticatedPeer& peer, std::string_view content);
-  bool verify_proof(UnauthenticatedPeer& peer, const NodeProofMessage& proof);
-  void reject(UnauthenticatedPeer& peer, const Error& error);
+  // These return whether the client stays in unauthenticated_.
+  bool receive(Client& client);
+  bool handle(Client& client, std::string_view content);
+  bool verify_proof(Client& client, const NodeProofMessage& proof);
+  void reject(Client& client, const Error& error);
   void note(const std::string& host, const std::string& problem, const std::string& detail = {});
 
   FileDescriptor listener_;
   std::string token_;
   bool accept_ready_ = false;
-  PollSet::Clock::time_point paused_until_{};       // no descriptors or places were left
-  std::list<UnauthenticatedPeer> unauthenticated_;  // the oldest first
+  PollSet::Clock::time_point paused_until_{};  // no descriptors or places were left
+  std::list<Client> unauthenticated_;          // the oldest first
   std::vector<Arrival> arrivals_;
   std::vector<std::string> notes_, noted_;
 };

@@ -119,7 +119,7 @@ void Coordinator::admit(ConnectionAcceptor::Arrival arrival) {
 void Coordinator::handle(Node& node, const JoinMessage& join) {
   if (node.join) return;
   const auto address =
-      node.is_own ? options_.rendezvous.local_addr : peer_address(node.connection.fd()).host();
+      node.is_own ? options_.rendezvous.local_addr : remote_address(node.connection.fd()).host();
   node.label = address.empty() ? join.host : fmt::format("{} ({})", join.host, address);
   require_same(options_.rendezvous.agreements, join.agreements, {node.label, options_.host});
   verify_node_rank(join);

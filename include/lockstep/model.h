@@ -30,6 +30,7 @@
 #include <torch/nn/module.h>
 #include <torch/nn/modules/linear.h>
 
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <string>
@@ -143,6 +144,14 @@ class Model : public torch::nn::Module {
   virtual StepOutputs forward_backward(const Batch& /*batch*/, const at::Tensor& /*weight*/) {
     return {};
   }
+
+  // A safetensors file, or the index of several, with the weights of a new run, unless
+  // train.init_from names another; empty: the model has them.
+  virtual std::filesystem::path initial_weights() const { return {}; }
+
+  // Files that other programs need to read the weights, e.g. a configuration and a tokenizer.
+  // Copied into each checkpoint.
+  virtual std::vector<std::filesystem::path> companion_files() const { return {}; }
 
   // Throws Config if the model cannot be used this way. Called on every rank before the ranks
   // connect.

@@ -67,11 +67,13 @@ nlohmann::ordered_json write_share(const std::filesystem::path& checkpoints,
                                    const FetchListed& fetch = {});
 
 // Turns the shares into a checkpoint, once all are written. `written`: the results of
-// write_share(), in the order of the shares. A checkpoint of the same step is replaced atomically.
-// Throws Environment, leaving existing checkpoints unchanged.
+// write_share(), in the order of the shares. `companions`: files to copy into it
+// (Model::companion_files()). A checkpoint of the same step is replaced atomically. Throws
+// Environment, leaving existing checkpoints unchanged.
 void commit_checkpoint(const std::filesystem::path& checkpoints, const CheckpointHead& head,
                        const std::vector<nlohmann::ordered_json>& written,
-                       const ShareOptions& options);
+                       const ShareOptions& options,
+                       const std::vector<std::filesystem::path>& companions = {});
 
 // Steps that have a checkpoint, ascending; empty when the directory does not exist.
 std::vector<int64_t> list_checkpoints(const std::filesystem::path& checkpoints);

@@ -152,7 +152,10 @@ void verify_options(const PredictionOptions& options, const RunConfig& config) {
   if (!config.data.eval.is_set() && !config.data.split.eval)
     throw config_error(
         "--predict needs evaluation data: set data.eval or data.split.eval in the run file");
-  if (!options.run_id && !config.train.init_from)
+}
+
+void verify_weights(const PredictionOptions& options, const PreparedRun& run) {
+  if (!options.run_id && !run.config.train.init_from)
     throw config_error(
         "--predict needs weights: --resume RUN_ID uses the last checkpoint of a run, "
         "train.init_from a file");
@@ -164,6 +167,7 @@ std::string write_predictions(const PredictionOptions& options) {
   const auto config = trainer::load_run_config(options.config_path, options.overrides);
   trainer::verify_options(options, config);
   const auto run = trainer::prepare_prediction(config, options.ranks);
+  trainer::verify_weights(options, run);
   const auto connected =
       World::connect(world_options(options.ranks, config.distributed, options.progress));
   auto& world = *connected;

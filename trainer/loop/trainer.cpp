@@ -22,7 +22,8 @@ SavingOptions saving_options(const TrainerParts& parts) {
   return {.checkpoints = tracking::checkpoints_path(parts.run_dir),
           .keep = {config.keep_last, config.keep_best, config.keep_every},
           .in_background = config.async,
-          .all_write = config.writers == WritingRanks::All};
+          .all_write = config.writers == WritingRanks::All,
+          .companions = parts.run.model->companion_files()};
 }
 
 }  // namespace

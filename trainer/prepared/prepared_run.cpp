@@ -69,6 +69,13 @@ void make_model(PreparedRun& run) {
   verify_precision(*run.model, run.config.train.precision);
 }
 
+// A model that names a file with its weights is loaded as with train.init_from.
+void find_initial_weights(PreparedRun& run) {
+  auto& file = run.config.train.init_from;
+  const auto of_model = run.model->initial_weights();
+  if (!file && !of_model.empty()) file = of_model.string();
+}
+
 void verify_graph(bool cuda_graph, const std::string& device) {
   if (cuda_graph && device != "cuda")
     throw config_error(fmt::format(
@@ -159,6 +166,7 @@ PreparedRun prepare_training(const RunConfig& config, const RankEnv& ranks) {
   auto run = prepare_data(config, ranks);
   run.is_logging = logs;
   build_model_to_train(run);
+  find_initial_weights(run);
   auto& shard = run.config.distributed.data_parallel.shard;
   shard = choose_shards(run);
   auto& writers = run.config.checkpoint.writers;
@@ -173,6 +181,7 @@ PreparedRun prepare_prediction(const RunConfig& config, const RankEnv& ranks) {
   if (run.data.eval->size() == 0)
     throw config_error("data.eval: the dataset is empty: there is nothing to predict");
   make_model(run);
+  find_initial_weights(run);
   auto use = use_of_model(run);
   use.first_samples = first_samples_of({run.data.eval.get()}, /*may_skip_samples=*/false);
   run.model->verify(use);

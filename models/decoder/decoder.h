@@ -1,0 +1,45 @@
+// A decoder-only transformer with a language-model loss. Needs "tokens" int64 [B, T]; the loss is
+// the mean over the "targets" (int64 [B, T]) that are not -100.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/model.h"
+#include "models/decoder/decoder_layer.h"
+
+namespace lockstep::models {
+
+// Random: weights are drawn from N(0, init_deviation^2); biases are 0, norms the identity. Later: the
+// trainer loads initial_weights().
+enum class DecoderInit { Random, Later };
+
+class Decoder : public Model {
+ public:
+  // `name`: of the model, for messages. Throws Config.
+  Decoder(DecoderConfig config, std::string name, DecoderInit init = DecoderInit::Random);
+
+  // Predictions are logits [B, T, vocabulary].
+  Outputs forward(const Batch& batch) override;
+  void verify(const ModelUse& use) const override;
+  std::string target_name() const override { return "tokens"; }
+  at::Tensor count_targets(const Batch& batch) const override;
+
+ private:
+  void initialize();
+  void verify_text(const Batch& batch) const;
+  std::shared_ptr<const AttentionContext> context_of(bool is_sliding, int64_t tokens,
+                                                     at::Device device) const;
+  at::Tensor logits_of(const at::Tensor& tokens_BT) const;
+
+  DecoderConfig config_;
+  std::string name_;
+  std::shared_ptr<torch::nn::Module> root_;
+  at::Tensor embedding_;
+  std::vector<std::shared_ptr<DecoderLayer>> layers_;
+  std::shared_ptr<DecoderNorm> norm_;
+  std::shared_ptr<Projection> head_;  // null: tied to the embedding
+};
+
+}  // namespace lockstep::models

@@ -1,0 +1,101 @@
+// A layer of a decoder-only transformer: attention and an MLP or a mixture of experts, each added to
+// its input. Shapes: B samples, T tokens, C width, H heads, D elements of a head.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "lockstep/model.h"
+#include "models/decoder/decoder_config.h"
+#include "models/decoder/rotary.h"
+
+namespace lockstep::models {
+
+// What all layers of one kind share in a forward pass.
+struct AttentionContext {
+  RotaryTable rotary;
+  at::Tensor mask;  // bool [T, T]: which keys a query sees; undefined: all up to its own position
+};
+
+// y = x W^T + b
+struct Projection final : torch::nn::Module {
+  Projection(int64_t in, int64_t out, bool has_bias);
+  at::Tensor forward(const at::Tensor& x) const;
+
+  at::Tensor weight, bias;
+};
+
+struct DecoderNorm final : torch::nn::Module {
+  DecoderNorm(int64_t width, const DecoderConfig& config);
+  at::Tensor forward(const at::Tensor& x) const;
+
+  NormKind kind;
+  double epsilon;
+  at::Tensor weight, bias;
+};
+
+class DecoderAttention final : public torch::nn::Module {
+ public:
+  explicit DecoderAttention(const DecoderConfig& config);
+  at::Tensor forward(const at::Tensor& x_BTC, const AttentionContext& context) const;
+
+ private:
+  std::vector<at::Tensor> project(const at::Tensor& x_BTC) const;
+  at::Tensor attend(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                    const at::Tensor& mask) const;
+
+  int64_t heads_, kv_heads_, head_dim_;
+  double dropout_, scale_;
+  std::optional<double> cap_;
+  QkvLayout layout_;
+  QkNorm qk_norm_;
+  std::vector<std::shared_ptr<Projection>> inputs_;  // of query, key, value, or one of all
+  std::shared_ptr<DecoderNorm> q_norm_, k_norm_;
+  std::shared_ptr<Projection> out_;
+};
+
+// The MLP, or an expert.
+class FeedForward final : public torch::nn::Module {
+ public:
+  FeedForward(const DecoderConfig& config, int64_t hidden);
+  at::Tensor forward(const at::Tensor& x) const;
+
+ private:
+  at::Tensor activate(const at::Tensor& x) const;
+
+  Activation activation_;
+  std::shared_ptr<Projection> gate_, up_, down_;  // gate_: null without; of both if fused
+  bool is_fused_;
+};
+
+// A mixture of experts: each token is processed by the experts that a router chooses for it.
+class Experts final : public torch::nn::Module {
+ public:
+  explicit Experts(const DecoderConfig& config);
+  at::Tensor forward(const at::Tensor& x_BTC) const;
+
+ private:
+  ExpertsConfig config_;
+  std::shared_ptr<Projection> router_;
+  std::vector<std::shared_ptr<FeedForward>> experts_;
+};
+
+class DecoderLayer final : public lockstep::Block {
+ public:
+  explicit DecoderLayer(const DecoderConfig& config);
+  at::Tensor forward(const at::Tensor& x_BTC,
+                     const std::shared_ptr<const AttentionContext>& context);
+
+ private:
+  at::Tensor layer(const at::Tensor& x_BTC, const AttentionContext& context) const;
+  at::Tensor feed_forward(const at::Tensor& x_BTC) const;
+
+  NormPlace place_;
+  double dropout_;
+  std::shared_ptr<DecoderAttention> attention_;
+  std::shared_ptr<FeedForward> mlp_;  // or experts_
+  std::shared_ptr<Experts> experts_;
+  std::shared_ptr<DecoderNorm> attention_norm_, attention_out_norm_, mlp_norm_, mlp_out_norm_;
+};
+
+}  // namespace lockstep::models

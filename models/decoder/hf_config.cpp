@@ -1,0 +1,384 @@
+#include "models/decoder/hf_config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "core/printable.h"
+#include "lockstep/error.h"
+
+namespace lockstep::models {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int64_t kMaxSize = int64_t{1} << 31;
+constexpr int kMaxLayers = 10000, kMaxDepth = 20;
+
+// A JSON object with typed access; null counts as missing.
+class HfMap {
+ public:
+  HfMap(const Json& json, std::string where) : json_(json), where_(std::move(where)) {
+    if (!json.is_object()) throw wrong("expected a JSON object");
+  }
+
+  Error wrong(const std::string& problem) const {
+    return config_error(fmt::format("{}: {}", where_, problem));
+  }
+  bool has(const char* key) const { return json_.contains(key) && !json_.at(key).is_null(); }
+
+  int64_t size(const char* key, std::optional<int64_t> fallback = std::nullopt,
+               int64_t min = 1) const {
+    if (!has(key) && fallback) return *fallback;
+    const auto& value = at(key);
+    if (!value.is_number_integer() || value.get<double>() < static_cast<double>(min) ||
+        value.get<double>() > static_cast<double>(kMaxSize))
+      throw wrong(fmt::format("'{}' is {}, expected an integer from {} to {}", key, shown(value),
+                              min, kMaxSize));
+    return value.get<int64_t>();
+  }
+
+  double number(const char* key, std::optional<double> fallback = std::nullopt) const {
+    if (!has(key) && fallback) return *fallback;
+    const auto& value = at(key);
+    if (!value.is_number() || !std::isfinite(value.get<double>()))
+      throw wrong(fmt::format("'{}' is {}, expected a number", key, shown(value)));
+    return value.get<double>();
+  }
+  std::optional<double> optional_number(const char* key) const {
+    return has(key) ? std::optional(number(key)) : std::nullopt;
+  }
+
+  bool flag(const char* key, bool fallback) const {
+    if (!has(key)) return fallback;
+    if (!at(key).is_boolean())
+      throw wrong(fmt::format("'{}' is {}, expected true or false", key, shown(at(key))));
+    return at(key).get<bool>();
+  }
+
+  std::string text(const char* key, std::optional<std::string> fallback = std::nullopt) const {
+    if (!has(key) && fallback) return *fallback;
+    if (!at(key).is_string())
+      throw wrong(fmt::format("'{}' is {}, expected a string", key, shown(at(key))));
+    return at(key).get<std::string>();
+  }
+
+  HfMap map(const char* key) const { return {at(key), fmt::format("{}: {}", where_, key)}; }
+
+  const Json& at(const char* key) const {
+    if (!has(key)) throw wrong(fmt::format("'{}' is missing", key));
+    return json_.at(key);
+  }
+
+ private:
+  static std::string shown(const Json& value) { return printable(value.dump(), 100); }
+
+  const Json& json_;
+  std::string where_;
+};
+
+Activation activation_of(const HfMap& map, const char* key, const char* fallback) {
+  const auto name = map.text(key, fallback);
+  if (name == "silu" || name == "swish") return Activation::Silu;
+  if (name == "gelu") return Activation::Gelu;
+  if (name == "gelu_pytorch_tanh" || name == "gelu_new" || name == "gelu_fast")
+    return Activation::GeluTanh;
+  if (name == "relu") return Activation::Relu;
+  throw map.wrong(fmt::format("'{}' is '{}'; silu, gelu, gelu_pytorch_tanh and relu are supported",
+                              key, printable(name, 100)));
+}
+
+// ---- Rotary embeddings. Since transformers 5, "rope_parameters" has all of their settings; before,
+// "rope_theta" and "rope_scaling".
+
+double yarn_amplitude(const HfMap& map, double factor) {
+  const auto scale = [&](double mscale) {
+    return factor <= 1 ? 1 : 0.1 * mscale * std::log(factor) + 1;
+  };
+  const auto all = map.number("mscale_all_dim", 0), mscale = map.number("mscale", 0);
+  return all != 0 && mscale != 0 ? scale(mscale) / scale(all) : scale(1);
+}
+
+RotaryConfig rotary_of(const HfMap& map, double theta, int64_t context) {
+  RotaryConfig rotary{.theta = map.number("rope_theta", theta)};
+  const auto type = map.text("rope_type", map.text("type", "default"));
+  if (rotary.theta <= 1) throw map.wrong("'rope_theta' must be above 1");
+  if (type == "default") return rotary;
+  if (type != "linear" && type != "llama3" && type != "yarn")
+    throw map.wrong(
+        fmt::format("'rope_type' is '{}'; default, linear, llama3 and yarn are supported",
+                    printable(type, 100)));
+  rotary.original_context = map.size("original_max_position_embeddings", context);
+  const auto ratio = static_cast<double>(context) / static_cast<double>(rotary.original_context);
+  rotary.factor = type == "yarn" ? map.number("factor", ratio) : map.number("factor");
+  if (rotary.factor <= 0) throw map.wrong("'factor' must be positive");
+  if (type == "linear") {
+    rotary.scaling = RotaryScaling::Linear;
+  } else if (type == "llama3") {
+    rotary.scaling = RotaryScaling::Llama3;
+    rotary.low_freq_factor = map.number("low_freq_factor");
+    rotary.high_freq_factor = map.number("high_freq_factor");
+    if (rotary.low_freq_factor <= 0 || rotary.high_freq_factor <= rotary.low_freq_factor)
+      throw map.wrong("'high_freq_factor' must be above 'low_freq_factor', and both positive");
+  } else {
+    rotary.scaling = RotaryScaling::Yarn;
+    rotary.beta_fast = map.number("beta_fast", 32);
+    rotary.beta_slow = map.number("beta_slow", 1);
+    if (rotary.beta_fast <= 0 || rotary.beta_slow <= 0)
+      throw map.wrong("'beta_fast' and 'beta_slow' must be positive");
+    rotary.attention_factor = map.optional_number("attention_factor");
+    if (!rotary.attention_factor) rotary.attention_factor = yarn_amplitude(map, rotary.factor);
+    rotary.truncate = map.flag("truncate", true);
+  }
+  return rotary;
+}
+
+// The map with the settings for all layers, or for one type of layers.
+HfMap rope_settings(const HfMap& config, const char* layer_type) {
+  for (const auto* key : {"rope_parameters", "rope_scaling"})
+    if (config.has(key)) {
+      const auto settings = config.map(key);
+      return settings.has(layer_type) ? settings.map(layer_type) : settings;
+    }
+  return config;
+}
+
+void read_rotary(const HfMap& config, DecoderConfig& c, double part) {
+  const auto settings = rope_settings(config, "full_attention");
+  c.rotary = rotary_of(
+      settings, config.number("rope_theta", config.number("rotary_emb_base", 10000)), c.context);
+  part = config.number("partial_rotary_factor", config.number("rotary_pct", part));
+  part = settings.number("partial_rotary_factor", part);
+  if (part <= 0 || part > 1)
+    throw config.wrong("'partial_rotary_factor' must be above 0, at most 1");
+  c.rotary_dim = static_cast<int64_t>(static_cast<double>(c.head_dim) * part);
+}
+
+// ---- Sliding windows.
+
+// `slides(i)`: whether layer i has a window, if the file has no "layer_types".
+template <class Slides>
+void read_windows(const HfMap& config, DecoderConfig& c, const Slides& slides) {
+  if (!config.has("sliding_window")) return;
+  c.window = config.size("sliding_window");
+  c.slides.resize(static_cast<size_t>(c.layers));
+  if (!config.has("layer_types")) {
+    for (size_t i = 0; i < c.slides.size(); ++i) c.slides[i] = slides(static_cast<int64_t>(i));
+  } else {
+    const auto& types = config.at("layer_types");
+    if (!types.is_array() || types.size() != c.slides.size())
+      throw config.wrong(fmt::format("'layer_types' must be a list of {} types", c.layers));
+    for (size_t i = 0; i < c.slides.size(); ++i) {
+      if (types[i] != "sliding_attention" && types[i] != "full_attention")
+        throw config.wrong(
+            fmt::format("layer type {}; sliding_attention and full_attention are supported",
+                        printable(types[i].dump(), 100)));
+      c.slides[i] = types[i] == "sliding_attention";
+    }
+  }
+  if (std::ranges::count(c.slides, true) == 0) c.slides.clear();
+}
+
+bool always(int64_t) { return true; }
+
+// ---- Families.
+
+void read_llama(const HfMap& config, DecoderConfig& c) {
+  c.qkv_bias = c.out_bias = config.flag("attention_bias", false);
+  c.mlp_bias = config.flag("mlp_bias", false);
+}
+
+void read_mistral(const HfMap& config, DecoderConfig& c) { read_windows(config, c, always); }
+
+void read_qwen_windows(const HfMap& config, DecoderConfig& c) {
+  if (!config.flag("use_sliding_window", false)) return;
+  const auto first = config.size("max_window_layers", 28, 0);
+  read_windows(config, c, [&](int64_t layer) { return layer >= first; });
+}
+
+void read_qwen2(const HfMap& config, DecoderConfig& c) {
+  c.qkv_bias = true;
+  read_qwen_windows(config, c);
+}
+
+void read_qwen3(const HfMap& config, DecoderConfig& c) {
+  c.qkv_bias = c.out_bias = config.flag("attention_bias", false);
+  c.qk_norm = QkNorm::Head;
+  read_qwen_windows(config, c);
+}
+
+void read_gemma(const HfMap& config, DecoderConfig& c) {
+  c.norm = NormKind::RmsPlusOne;
+  c.norm_place = NormPlace::Both;
+  c.names.mlp_norm = "pre_feedforward_layernorm";
+  c.activation = activation_of(config, "hidden_activation", "gelu_pytorch_tanh");
+  c.tied_embeddings = config.flag("tie_word_embeddings", true);
+  c.embedding_scale = std::sqrt(static_cast<double>(c.width));
+  c.qkv_bias = c.out_bias = config.flag("attention_bias", false);
+  const auto scalar = config.number("query_pre_attn_scalar", 256);
+  if (scalar <= 0) throw config.wrong("'query_pre_attn_scalar' must be positive");
+  c.attention_scale = 1 / std::sqrt(scalar);
+  c.attention_cap = config.optional_number("attn_logit_softcapping");
+  c.logit_cap = config.optional_number("final_logit_softcapping");
+  if (config.flag("use_bidirectional_attention", false))
+    throw config.wrong("'use_bidirectional_attention' is not supported");
+}
+
+void read_gemma2(const HfMap& config, DecoderConfig& c) {
+  read_gemma(config, c);
+  read_windows(config, c, [](int64_t layer) { return layer % 2 == 0; });
+}
+
+void read_gemma3(const HfMap& config, DecoderConfig& c) {
+  read_gemma(config, c);
+  c.qk_norm = QkNorm::Head;
+  const auto every =
+      config.size("sliding_window_pattern", config.size("_sliding_window_pattern", 6));
+  read_windows(config, c, [&](int64_t layer) { return (layer + 1) % every != 0; });
+  const auto local = rope_settings(config, "sliding_attention");
+  const auto is_new = config.has("rope_parameters");
+  c.local_rotary = is_new ? rotary_of(local, 10000, c.context)
+                          : RotaryConfig{.theta = config.number("rope_local_base_freq", 10000)};
+  if (!config.has("rope_theta") && !is_new) c.rotary.theta = 1e6;
+}
+
+void read_phi3(const HfMap& config, DecoderConfig& c) {
+  c.qkv_layout = QkvLayout::Concatenated;
+  c.fuses_gate = true;
+  c.attention_dropout = config.number("attention_dropout", 0);
+  c.residual_dropout = config.number("resid_pdrop", 0);
+  read_windows(config, c, always);
+}
+
+void read_olmo2(const HfMap& config, DecoderConfig& c) {
+  c.norm_place = NormPlace::Post;
+  c.qk_norm = QkNorm::Width;
+  c.qkv_bias = c.out_bias = config.flag("attention_bias", false);
+}
+
+void read_neox(const HfMap& config, DecoderConfig& c) {
+  c.norm = NormKind::Layer;
+  c.norm_epsilon = config.number("layer_norm_eps", 1e-5);
+  c.norm_place = config.flag("use_parallel_residual", true) ? NormPlace::Parallel : NormPlace::Pre;
+  c.qkv_layout = QkvLayout::PerHead;
+  c.kv_heads = c.heads;
+  c.qkv_bias = c.out_bias = config.flag("attention_bias", true);
+  c.mlp_bias = true;
+  c.is_gated = false;
+  c.activation = activation_of(config, "hidden_act", "gelu");
+  c.residual_dropout = config.number("hidden_dropout", 0);
+  c.names = {.root = "gpt_neox",
+             .embedding = "embed_in",
+             .final_norm = "final_layer_norm",
+             .head = "embed_out",
+             .attention = "attention",
+             .qkv = "query_key_value",
+             .out = "dense",
+             .up = "dense_h_to_4h",
+             .down = "dense_4h_to_h"};
+  read_rotary(config, c, 0.25);
+}
+
+void read_mixtral(const HfMap& config, DecoderConfig& c) {
+  c.experts = {.count = config.size("num_local_experts", 8),
+               .per_token = config.size("num_experts_per_tok", 2),
+               .hidden = c.hidden,
+               .normalizes = true};
+  c.names.mlp = "block_sparse_moe";
+  c.names.gate = "w1";
+  c.names.up = "w3";
+  c.names.down = "w2";
+  read_windows(config, c, always);
+}
+
+void read_qwen3_moe(const HfMap& config, DecoderConfig& c) {
+  read_qwen3(config, c);
+  if (config.size("decoder_sparse_step", 1) != 1 ||
+      (config.has("mlp_only_layers") && !config.at("mlp_only_layers").empty()))
+    throw config.wrong(
+        "layers without experts ('decoder_sparse_step', 'mlp_only_layers') are not "
+        "supported");
+  c.experts = {.count = config.size("num_experts", config.size("num_local_experts", 128)),
+               .per_token = config.size("num_experts_per_tok", 8),
+               .hidden = config.size("moe_intermediate_size", 768),
+               .normalizes = config.flag("norm_topk_prob", false)};
+}
+
+struct Family {
+  const char* type;  // "model_type"
+  void (*read)(const HfMap&, DecoderConfig&);
+};
+
+constexpr std::array<Family, 11> kFamilies = {{{"llama", read_llama},
+                                               {"mistral", read_mistral},
+                                               {"qwen2", read_qwen2},
+                                               {"qwen3", read_qwen3},
+                                               {"gemma2", read_gemma2},
+                                               {"gemma3_text", read_gemma3},
+                                               {"phi3", read_phi3},
+                                               {"olmo2", read_olmo2},
+                                               {"gpt_neox", read_neox},
+                                               {"mixtral", read_mixtral},
+                                               {"qwen3_moe", read_qwen3_moe}}};
+
+DecoderConfig read_common(const HfMap& config) {
+  DecoderConfig c;
+  c.vocab_size = config.size("vocab_size");
+  c.context = config.size("max_position_embeddings", 2048);
+  c.layers = config.size("num_hidden_layers");
+  if (c.layers > kMaxLayers)
+    throw config.wrong(fmt::format("{} layers, at most {} are valid", c.layers, kMaxLayers));
+  c.width = config.size("hidden_size");
+  c.heads = config.size("num_attention_heads");
+  c.kv_heads = config.size("num_key_value_heads", c.heads);
+  if (!config.has("head_dim") && c.width % c.heads != 0)
+    throw config.wrong(fmt::format("{} heads do not divide a width of {}", c.heads, c.width));
+  c.head_dim = config.size("head_dim", c.width / c.heads);
+  c.hidden = config.size("intermediate_size");
+  c.norm_epsilon = config.number("rms_norm_eps", 1e-6);
+  c.activation =
+      activation_of(config, config.has("hidden_act") ? "hidden_act" : "hidden_activation", "silu");
+  c.tied_embeddings = config.flag("tie_word_embeddings", false);
+  c.attention_dropout = config.number("attention_dropout", 0);
+  c.init_deviation = config.number("initializer_range", 0.02);
+  read_rotary(config, c, 1);
+  return c;
+}
+
+}  // namespace
+
+std::string supported_families() {
+  std::string names;
+  for (const auto& family : kFamilies)
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", family.type);
+  return names;
+}
+
+DecoderConfig parse_hf_config(std::string_view text, const std::string& where) {
+  const auto is_shallow = [](int depth, Json::parse_event_t, Json&) { return depth <= kMaxDepth; };
+  const auto json = Json::parse(text, is_shallow, /*allow_exceptions=*/false);
+  if (json.is_discarded()) throw config_error(fmt::format("{}: not valid JSON", where));
+  const HfMap config(json, where);
+  const auto type = config.text("model_type");
+  const auto* const family =
+      std::ranges::find_if(kFamilies, [&](const Family& f) { return f.type == type; });
+  if (family == kFamilies.end())
+    throw config.wrong(
+        fmt::format("model_type '{}' is not supported; these are: {}. lockstep-compile "
+                    "compiles other models",
+                    printable(type, 100), supported_families()));
+  if (config.has("quantization_config"))
+    throw config.wrong("quantized weights ('quantization_config') are not supported");
+  auto c = read_common(config);
+  family->read(config, c);
+  for (const double dropout : {c.attention_dropout, c.residual_dropout})
+    if (dropout < 0 || dropout >= 1) throw config.wrong("dropout must be at least 0 and below 1");
+  verify_decoder(c, printable(type, 100));
+  return c;
+}
+
+}  // namespace lockstep::models

@@ -3,11 +3,9 @@
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
-#include <string_view>
-#include <typeinfo>
+#include <string>
 
+#include "distributed/backends/backends.h"
 #include "distributed/shm/peers.h"
 
 namespace lockstep::distributed {
@@ -30,25 +28,11 @@ std::string describe_position(const ProgressSnapshot& progress) {
                      phase_name(progress.phase));
 }
 
-// Beginnings of messages of communication failures that LibTorch 2.11 throws as a plain c10::Error:
-// all of FileStore's. Covered by tests/distributed/fence_test.cpp.
-constexpr std::array<std::string_view, 2> kUntypedFailures = {"Wait timeout",
-                                                              "Timeout waiting for key"};
-
-// By type name, because only gloo_backend.cpp may include Gloo's headers.
-bool is_gloo_exception(const std::exception& error) {
-  return std::string_view(typeid(error).name()).starts_with("N4gloo");
-}
-
 }  // namespace
 
 bool is_communication_failure(const std::exception& error) {
-  if (dynamic_cast<const c10::DistError*>(&error) || dynamic_cast<const shm::PeerLost*>(&error) ||
-      is_gloo_exception(error))
-    return true;
-  return std::ranges::any_of(kUntypedFailures, [&](std::string_view prefix) {
-    return std::string_view(error.what()).starts_with(prefix);
-  });
+  return dynamic_cast<const c10::DistError*>(&error) ||
+         dynamic_cast<const shm::PeerLost*>(&error) || is_gloo_exception(error);
 }
 
 PeerError peer_error(const World& world, std::string_view operation,

@@ -13,6 +13,7 @@
 namespace lockstep::distributed {
 
 // True for exceptions from communication, false for those from computation or memory allocation.
+// Decides by the type of the exception only.
 bool is_communication_failure(const std::exception& error);
 
 // Shows an operation in the rank's progress page during its lifetime.

@@ -1,7 +1,6 @@
 #include "lockstep/world.h"
 
 #include <fmt/format.h>
-#include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
@@ -76,7 +75,7 @@ c10::intrusive_ptr<c10d::Store> open_store(const WorldOptions& options, const Tc
 
 c10::intrusive_ptr<c10d::Store> open_store(const WorldOptions& options,
                                            const FileRendezvous& file) {
-  return c10::make_intrusive<c10d::FileStore>(file.path.string(), options.world_size);
+  return distributed::make_file_store(file.path, options.world_size);
 }
 
 std::string gloo_address(c10d::Store& store, const WorldOptions& options) {

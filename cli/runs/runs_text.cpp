@@ -93,10 +93,10 @@ void print_notes(const std::vector<catalog::RunEntry>& entries, std::ostream& ou
 }
 
 void print_table(const std::vector<catalog::RunEntry>& entries, double now, std::ostream& out) {
-  std::vector<TextRow> rows = {{"ID", "STATE", "RANKS", "AGE"}};
+  std::vector<TextRow> rows = {{"ID", "NAME", "STATE", "RANKS", "AGE"}};
   for (const auto& entry : entries) {
     const auto& info = entry.info();
-    rows.push_back({info.id, state_name(entry.end().state), ranks_text(info),
+    rows.push_back({info.id, info.name, state_name(entry.end().state), ranks_text(info),
                     info.created > 0 ? age_text(now - info.created) : "-"});
   }
   // Empty columns are omitted.

@@ -6,6 +6,8 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <chrono>
+#include <exception>
+#include <filesystem>
 #include <string>
 
 #include "distributed/backends/shm_backend.h"
@@ -17,6 +19,13 @@ c10::intrusive_ptr<c10d::Backend> make_gloo_backend(const c10::intrusive_ptr<c10
                                                     int rank, int world_size,
                                                     std::chrono::milliseconds timeout,
                                                     const std::string& address);
+
+// Whether a collective of Gloo threw `error`.
+bool is_gloo_exception(const std::exception& error);
+
+// For ranks that share a file system. A wait that times out throws c10::DistStoreError, as with
+// LibTorch's other stores. `path`: of the store's file.
+c10::intrusive_ptr<c10d::Store> make_file_store(const std::filesystem::path& path, int world_size);
 
 // Collective. If ranks do not share memory, `backend` is null on every rank and `reason` is set.
 struct HostGroup {

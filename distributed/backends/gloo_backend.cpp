@@ -1,7 +1,9 @@
 // The only file that includes ProcessGroupGloo.hpp. Note [Gloo headers]: LibTorch's wheel ships no
 // gloo headers, and Debian's libgloo-dev is older than the gloo inside LibTorch. That is safe as
-// long as gloo's types are only held by pointer and this object defines no gloo symbols, which a
-// test checks.
+// long as gloo's types are only held by pointer and this object defines no gloo symbols except the
+// type information of gloo::Exception, which a test checks.
+#include <gloo/common/error.h>
+#include <gloo/common/logging.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include "distributed/backends/backends.h"
@@ -15,6 +17,11 @@ c10::intrusive_ptr<c10d::Backend> make_gloo_backend(const c10::intrusive_ptr<c10
   auto options = c10d::ProcessGroupGloo::Options::create(timeout);
   options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(address));
   return c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, world_size, options);
+}
+
+bool is_gloo_exception(const std::exception& error) {
+  return dynamic_cast<const gloo::Exception*>(&error) ||
+         dynamic_cast<const gloo::EnforceNotMet*>(&error);
 }
 
 }  // namespace lockstep::distributed

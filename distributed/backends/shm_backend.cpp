@@ -152,7 +152,7 @@ shm::Clock::time_point ShmBackend::deadline(std::chrono::milliseconds timeout) c
 }
 
 ShmBackend::Pending ShmBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
-  const std::lock_guard lock(one_at_a_time_);
+  const MutexLock lock(one_at_a_time_);
   const at::NoGradGuard no_grad;
   Contiguous tensor(only(tensors));
   group_->broadcast(tensor.array(), static_cast<int>(options.rootRank), deadline(options.timeout));
@@ -170,20 +170,20 @@ void ShmBackend::reduce_by(shm::Clock::time_point latest, at::Tensor& tensor,
 }
 
 ShmBackend::Pending ShmBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
-  const std::lock_guard lock(one_at_a_time_);
+  const MutexLock lock(one_at_a_time_);
   reduce_by(deadline(options.timeout), only(tensors), options.reduceOp);
   return done(c10d::OpType::ALLREDUCE, tensors);
 }
 
 ShmBackend::Pending ShmBackend::allreduce_coalesced(
     Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
-  const std::lock_guard lock(one_at_a_time_);
+  const MutexLock lock(one_at_a_time_);
   for (auto& tensor : tensors) reduce_by(deadline(options.timeout), tensor, options.reduceOp);
   return done(c10d::OpType::ALLREDUCE_COALESCED, tensors);
 }
 
 ShmBackend::Pending ShmBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
-  const std::lock_guard lock(one_at_a_time_);
+  const MutexLock lock(one_at_a_time_);
   const at::NoGradGuard no_grad;
   Contiguous tensor(only(tensors));
   group_->reduce(tensor.array(), reduction_of(options.reduceOp, tensors[0]),
@@ -194,7 +194,7 @@ ShmBackend::Pending ShmBackend::reduce(Tensors& tensors, const c10d::ReduceOptio
 
 ShmBackend::Pending ShmBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
                                           const c10d::AllgatherOptions& options) {
-  const std::lock_guard lock(one_at_a_time_);
+  const MutexLock lock(one_at_a_time_);
   const at::NoGradGuard no_grad;
   const Contiguous in(only(inputs));
   auto parts = contiguous(parts_of(outputs, size_), inputs[0]);
@@ -222,14 +222,14 @@ void ShmBackend::gather_rows(at::Tensor& output, const at::Tensor& input,
 
 ShmBackend::Pending ShmBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
                                                 const c10d::AllgatherOptions& options) {
-  const std::lock_guard lock(one_at_a_time_);
+  const MutexLock lock(one_at_a_time_);
   gather_rows(output, input, deadline(options.timeout));
   return done(c10d::OpType::_ALLGATHER_BASE, {output});
 }
 
 ShmBackend::Pending ShmBackend::allgather_into_tensor_coalesced(
     Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
-  const std::lock_guard lock(one_at_a_time_);
+  const MutexLock lock(one_at_a_time_);
   for (size_t i = 0; i < outputs.size(); ++i)
     gather_rows(outputs[i], inputs.at(i), deadline(options.timeout));
   return done(c10d::OpType::COALESCED, outputs);
@@ -237,7 +237,7 @@ ShmBackend::Pending ShmBackend::allgather_into_tensor_coalesced(
 
 ShmBackend::Pending ShmBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
                                        const c10d::GatherOptions& options) {
-  const std::lock_guard lock(one_at_a_time_);
+  const MutexLock lock(one_at_a_time_);
   const at::NoGradGuard no_grad;
   const Contiguous in(only(inputs));
   const bool is_root = options.rootRank == rank_;
@@ -251,7 +251,7 @@ ShmBackend::Pending ShmBackend::gather(std::vector<Tensors>& outputs, Tensors& i
 
 ShmBackend::Pending ShmBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                         const c10d::ScatterOptions& options) {
-  const std::lock_guard lock(one_at_a_time_);
+  const MutexLock lock(one_at_a_time_);
   const at::NoGradGuard no_grad;
   Contiguous out(only(outputs));
   const bool is_root = options.rootRank == rank_;
@@ -275,14 +275,14 @@ void ShmBackend::scatter_sums(at::Tensor& output, const Tensors& inputs, const c
 
 ShmBackend::Pending ShmBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                                const c10d::ReduceScatterOptions& options) {
-  const std::lock_guard lock(one_at_a_time_);
+  const MutexLock lock(one_at_a_time_);
   scatter_sums(only(outputs), parts_of(inputs, size_), options.reduceOp, deadline(options.timeout));
   return done(c10d::OpType::REDUCE_SCATTER, outputs);
 }
 
 ShmBackend::Pending ShmBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                                      const c10d::ReduceScatterOptions& options) {
-  const std::lock_guard lock(one_at_a_time_);
+  const MutexLock lock(one_at_a_time_);
   scatter_sums(output, input.contiguous().view({-1}).chunk(size_), options.reduceOp,
                deadline(options.timeout));
   return done(c10d::OpType::_REDUCE_SCATTER_BASE, {output});
@@ -290,7 +290,7 @@ ShmBackend::Pending ShmBackend::_reduce_scatter_base(at::Tensor& output, at::Ten
 
 ShmBackend::Pending ShmBackend::reduce_scatter_tensor_coalesced(
     Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& options) {
-  const std::lock_guard lock(one_at_a_time_);
+  const MutexLock lock(one_at_a_time_);
   for (size_t i = 0; i < outputs.size(); ++i)
     scatter_sums(outputs[i], inputs.at(i).contiguous().view({-1}).chunk(size_), options.reduceOp,
                  deadline(options.timeout));
@@ -298,18 +298,18 @@ ShmBackend::Pending ShmBackend::reduce_scatter_tensor_coalesced(
 }
 
 ShmBackend::Pending ShmBackend::barrier(const c10d::BarrierOptions& options) {
-  const std::lock_guard lock(one_at_a_time_);
+  const MutexLock lock(one_at_a_time_);
   group_->barrier(deadline(options.timeout));
   return done(c10d::OpType::BARRIER);
 }
 
 void ShmBackend::reduce_to_all(at::Tensor& tensor, const c10d::ReduceOp& op) {
-  const std::lock_guard lock(one_at_a_time_);
+  const MutexLock lock(one_at_a_time_);
   reduce_by(deadline(c10d::kUnsetTimeout), tensor, op);
 }
 
 void ShmBackend::gather_chunks(at::Tensor& whole) {
-  const std::lock_guard lock(one_at_a_time_);
+  const MutexLock lock(one_at_a_time_);
   group_->all_gather_chunks(
       {static_cast<std::byte*>(whole.mutable_data_ptr()), static_cast<size_t>(whole.numel()),
        element_type_of(whole.scalar_type())},
@@ -317,12 +317,12 @@ void ShmBackend::gather_chunks(at::Tensor& whole) {
 }
 
 std::shared_ptr<shm::SymmetricBuffer> ShmBackend::allocate(size_t bytes) {
-  const std::lock_guard lock(one_at_a_time_);
+  const MutexLock lock(one_at_a_time_);
   return group_->allocate(bytes, deadline(c10d::kUnsetTimeout));
 }
 
 std::shared_ptr<const shm::Segment> ShmBackend::allocate_per_host(size_t bytes) {
-  const std::lock_guard lock(one_at_a_time_);
+  const MutexLock lock(one_at_a_time_);
   return shm::allocate_per_host(*group_, bytes, deadline(c10d::kUnsetTimeout));
 }
 

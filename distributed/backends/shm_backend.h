@@ -7,10 +7,10 @@
 
 #include <chrono>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "core/system/mutex.h"
 #include "distributed/shm/group.h"
 
 namespace lockstep::distributed {
@@ -26,7 +26,10 @@ class ShmBackend final : public c10d::Backend {
   ShmBackend(std::unique_ptr<shm::Group> group, std::chrono::milliseconds timeout);
 
   const std::string getBackendName() const override { return "shm"; }
-  void setTimeout(std::chrono::milliseconds timeout) override { timeout_ = timeout; }
+  void setTimeout(std::chrono::milliseconds timeout) override {
+    const MutexLock lock(one_at_a_time_);
+    timeout_ = timeout;
+  }
 
   Pending broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
   Pending allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
@@ -69,20 +72,22 @@ class ShmBackend final : public c10d::Backend {
   // For collectives that c10d does not have: calls body(group, deadline) with exclusive access.
   template <class Body>
   void with_group(const Body& body) {
-    const std::lock_guard lock(one_at_a_time_);
+    const MutexLock lock(one_at_a_time_);
     body(*group_, deadline(c10d::kUnsetTimeout));
   }
 
  private:
-  shm::Clock::time_point deadline(std::chrono::milliseconds timeout) const;
-  void reduce_by(shm::Clock::time_point latest, at::Tensor& tensor, const c10d::ReduceOp& op);
-  void gather_rows(at::Tensor& output, const at::Tensor& input, shm::Clock::time_point latest);
+  shm::Clock::time_point deadline(std::chrono::milliseconds timeout) const REQUIRES(one_at_a_time_);
+  void reduce_by(shm::Clock::time_point latest, at::Tensor& tensor, const c10d::ReduceOp& op)
+      REQUIRES(one_at_a_time_);
+  void gather_rows(at::Tensor& output, const at::Tensor& input, shm::Clock::time_point latest)
+      REQUIRES(one_at_a_time_);
   void scatter_sums(at::Tensor& output, const Tensors& inputs, const c10d::ReduceOp& op,
-                    shm::Clock::time_point latest);
+                    shm::Clock::time_point latest) REQUIRES(one_at_a_time_);
 
-  std::mutex one_at_a_time_;  // autograd may call from its own threads
-  std::unique_ptr<shm::Group> group_;
-  std::chrono::milliseconds timeout_;
+  Mutex one_at_a_time_;  // autograd may call from its own threads
+  std::unique_ptr<shm::Group> group_ GUARDED_BY(one_at_a_time_);
+  std::chrono::milliseconds timeout_ GUARDED_BY(one_at_a_time_);
 };
 
 }  // namespace lockstep::distributed

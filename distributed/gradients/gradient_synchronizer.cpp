@@ -40,7 +40,7 @@ std::unique_ptr<GradientSynchronizer> make_gradient_synchronizer(World& world,
                                                 bucket_caps(config));
   if (can_share_gradients(world, parameters, config))
     return SharedMemoryGradients::create(world, std::move(parameters), bucket_caps(config));
-  return std::make_unique<ReducerGradients>(world, std::move(parameters), config);
+  return ReducerGradients::create(world, std::move(parameters), config);
 }
 
 }  // namespace lockstep::distributed

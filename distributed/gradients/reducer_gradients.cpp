@@ -25,6 +25,14 @@ c10::intrusive_ptr<c10d::ProcessGroup> gradient_group(
 
 }  // namespace
 
+std::unique_ptr<ReducerGradients> ReducerGradients::create(World& world, NamedTensors parameters,
+                                                           const DataParallelConfig& config) {
+  std::unique_ptr<ReducerGradients> made(
+      new ReducerGradients(world, std::move(parameters), config));
+  made->make_reducer({});
+  return made;
+}
+
 ReducerGradients::ReducerGradients(World& world, NamedTensors parameters,
                                    const DataParallelConfig& config)
     : GradientSynchronizer(std::move(parameters)),
@@ -32,9 +40,7 @@ ReducerGradients::ReducerGradients(World& world, NamedTensors parameters,
       config_(config),
       backend_(c10::make_intrusive<WatchedBackend>(
           world.groups().device->getBackend(world.device().type()), world.progress())),
-      group_(gradient_group(world, backend_)) {
-  make_reducer({});
-}
+      group_(gradient_group(world, backend_)) {}
 
 void ReducerGradients::make_reducer(const std::vector<int64_t>& order) {
   logger_.reset();

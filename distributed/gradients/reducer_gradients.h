@@ -12,7 +12,9 @@ namespace lockstep::distributed {
 
 class ReducerGradients final : public GradientSynchronizer {
  public:
-  ReducerGradients(World& world, NamedTensors parameters, const DataParallelConfig& config);
+  // Collective: ranks that share memory allocate the buckets together.
+  static std::unique_ptr<ReducerGradients> create(World& world, NamedTensors parameters,
+                                                  const DataParallelConfig& config);
 
   void before_forward() override;
   void backward(const at::Tensor& loss, bool synchronize) override;
@@ -25,6 +27,8 @@ class ReducerGradients final : public GradientSynchronizer {
   void restore_order(const std::vector<int64_t>& order) override;
 
  private:
+  ReducerGradients(World& world, NamedTensors parameters, const DataParallelConfig& config);
+  // Collective, as create().
   void make_reducer(const std::vector<int64_t>& order);
   void publish_buckets();
 

@@ -63,6 +63,8 @@ OWNED = {
                 "the environment of ranks is made in launch/workers/worker_env.cpp, the agent gets its parent's"),
     "sleep": (r"\b(sleep_for|sleep_until|u?sleep|nanosleep)\s*\(", r"^$",
               "sleeping is not synchronization: wait for the event, with a timeout"),
+    "mutex": (r"\bstd::(recursive_|shared_|timed_|recursive_timed_|shared_timed_)?mutex\b", r"^core/system/mutex\.h$",
+              "use Mutex of core/system/mutex.h, which lets `make lint` find accesses without the lock"),
     "printing": (r"\bstd::(cout|cerr|clog)\b|\b(std::)?(f?printf|f?puts|v?printf)\s*\(|\b(fmt|std)::print(ln)?\s*\(",
                  r"^(launch/|cli/|tracking/sinks/console[^/]*\.(h|cpp)$|trainer/commands/trainer_main\.cpp$|data/tokenize/main\.cpp$)",
                  "printing belongs to launch, cli, the console sink and main"),

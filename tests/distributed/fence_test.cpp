@@ -4,7 +4,6 @@
 #include <ATen/ATen.h>
 
 #include <catch2/catch.hpp>
-#include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -56,7 +55,7 @@ std::string failure_of_gloo(const Body& body) {
 
 TEST_CASE("fence: waiting for a key that no rank sets is a lost peer, in every store") {
   const RendezvousDirectory directory;
-  const auto file = c10::make_intrusive<c10d::FileStore>(directory.store().string(), 2);
+  const auto file = make_file_store(directory.store(), 2);
   const auto hash = c10::make_intrusive<c10d::HashStore>();
   const auto tcp = tcp_store(true);
   for (const c10::intrusive_ptr<c10d::Store>& store :
@@ -68,6 +67,7 @@ TEST_CASE("fence: waiting for a key that no rank sets is a lost peer, in every s
     CHECK(failure_of([&] { store->wait({"key"}, 50ms); }) == "lost peer");
     c10d::PrefixStore prefixed("attempt", store);
     CHECK(failure_of([&] { prefixed.get("key"); }) == "lost peer");
+    CHECK(failure_of([&] { store->clone()->wait({"key"}, 50ms); }) == "lost peer");
   }
 }
 
@@ -101,6 +101,8 @@ TEST_CASE("fence: an error in a model is not a lost peer") {
   CHECK(failure_of([&] { two.select(0, 5); }) == "other");
   CHECK(failure_of([&] { two.requires_grad_().backward(); }) == "other");
   CHECK(failure_of([] { throw std::runtime_error("Application timeout"); }) == "other");
+  // The text does not matter: a model may use the words of a store.
+  CHECK(failure_of([] { TORCH_CHECK(false, "Wait timeout"); }) == "other");
 }
 
 }  // namespace lockstep::distributed

@@ -4,6 +4,7 @@
 #include <torch/nn/module.h>
 
 #include <catch2/catch.hpp>
+#include <type_traits>
 
 #include "distributed/gradients/exchanged_gradients.h"
 #include "distributed/gradients/local_gradients.h"
@@ -46,6 +47,13 @@ std::vector<std::string> chosen_by_two(BackendChoice backend, const DataParallel
 }
 
 }  // namespace
+
+// What communicates is a function with a name, create(), not a constructor.
+template <class Gradients, class Last>
+constexpr bool is_built_by_create =
+    !std::is_constructible_v<Gradients, World&, NamedTensors, const Last&>;
+static_assert(is_built_by_create<ReducerGradients, DataParallelConfig>);
+static_assert(is_built_by_create<SharedMemoryGradients, BucketCaps>);
 
 TEST_CASE("gradient synchronizer: shared memory if ranks share it, else the Reducer") {
   const std::vector<std::string> shared(2, "shared memory"), reducer(2, "reducer");

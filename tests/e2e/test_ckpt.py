@@ -43,8 +43,9 @@ def test_corrupt_checkpoint(job, trained):
     ckpt(job, "verify", f"{trained.name}:30", code=75)
     manifest = trained / "checkpoints" / "20" / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"epoch": 0', '"epoch": 1'))
-    problems = [line["problem"] for line in json.loads(ckpt(job, "list", trained.name, "--json", code=75).out)]
-    assert [problem is None for problem in problems] == [True, False, True, True, True]
+    lines = json.loads(ckpt(job, "list", trained.name, "--json", code=75).out)
+    assert [line["problem"] is None for line in lines] == [True, False, True, True, True]
+    assert [line["is_corrupt"] for line in lines] == [False, True, False, False, False]
     ended = ckpt(job, "diff", f"{trained.name}:30", trained.name, code=75)
     assert len(ended.err.splitlines()) == 1 and "model.safetensors" in ended.err
 

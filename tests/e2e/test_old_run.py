@@ -106,14 +106,23 @@ def test_an_old_run_is_resumed(job, old_run, tmp_path_factory, number, without):
         assert weights[name] == pytest.approx(expected[name], rel=1e-3, abs=1e-4), name
 
 
-@pytest.mark.parametrize("number", [1, 5])
-def test_a_checkpoint_of_another_version_is_refused(job, old_run, number):
+@pytest.mark.parametrize("number, version", [(1, "an earlier"), (5, "a later")])
+def test_a_checkpoint_of_another_version_is_refused(job, old_run, number, version):
     set_checkpoint_format(old_run, number)
     ended = resume(job, old_run)
-    assert ended.code == 75, ended.err
+    assert ended.code == 78, ended.err
     assert len(ended.err.splitlines()) == 1
-    assert f"{manifest_of(old_run)}: written by another version of Lockstep (format {number}; this one reads 2 to 4)" in ended.err
+    problem = (f"{manifest_of(old_run)}: written by {version} version of Lockstep "
+               f"(checkpoint format {number}; this one reads 2 to 4)")
+    assert problem in ended.err
     assert len(checkpoints(old_run)) == 1, "the checkpoint is kept"
+    (step,) = checkpoints(old_run)
+    for command in ("list", "verify"):
+        ended = processes.run([LOCKSTEP, "ckpt", command, old_run], job.directory)
+        assert (ended.code, ended.err) == (78, ""), ended.out
+        assert ended.out.strip() == f"{step}  OTHER VERSION: {problem}"
+        (line,) = json.loads(processes.run([LOCKSTEP, "ckpt", command, old_run, "--json"], job.directory).out)
+        assert (line["problem"], line["is_corrupt"]) == (problem, False)
 
 
 def test_an_event_log_of_a_later_version_is_refused(job, old_run):

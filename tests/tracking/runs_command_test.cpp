@@ -104,10 +104,10 @@ TEST_CASE("runs list: the table is aligned, newest first; without runs, a hint")
   add_job(lab.path(), "old", kMain, 1, now - 3 * 86400);
   add_job(lab.path(), "mnist-2", kAll, 2, now - 90);
   CHECK(lab({"list"}) ==
-        "ID              STATE     RANKS   AGE     eval/accuracy  train/loss\n"
-        "mnist-2-rank-0  finished  0 of 2  1 min   0.9            1.5\n"
-        "mnist-2-rank-1  finished  1 of 2  1 min   0.9            2.5\n"
-        "old             finished  1       3 days  0.9            1.5\n");
+        "ID              NAME          STATE     RANKS   AGE     eval/accuracy  train/loss\n"
+        "mnist-2-rank-0  mnist-rank-0  finished  0 of 2  1 min   0.9            1.5\n"
+        "mnist-2-rank-1  mnist-rank-1  finished  1 of 2  1 min   0.9            2.5\n"
+        "old             mnist         finished  1       3 days  0.9            1.5\n");
 }
 
 TEST_CASE("runs show: one page with metrics, ranks, checkpoints and config") {

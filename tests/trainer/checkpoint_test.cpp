@@ -109,7 +109,24 @@ TEST_CASE("checkpoint: older formats are read, unknown formats are rejected with
   CHECK_NOTHROW(read_checkpoint(directory / "checkpoints", 40));
   write_with_format(99);
   CHECK_THROWS_WITH(read_checkpoint(directory / "checkpoints", 40),
-                    Catch::Contains("format 99; this one reads 2 to 4"));
+                    Catch::EndsWith("manifest.json: written by a later version of Lockstep "
+                                    "(checkpoint format 99; this one reads 2 to 4)"));
+  write_with_format(1);
+  CHECK_THROWS_WITH(read_checkpoint(directory / "checkpoints", 40),
+                    Catch::Contains("by an earlier version of Lockstep (checkpoint format 1;"));
+  std::vector<std::string> rejected;
+  const auto kind_of_failure = [&] {
+    try {
+      read_last_good_checkpoint(directory / "checkpoints", rejected);
+    } catch (const Error& error) {
+      return kind_name(error.kind());
+    }
+    return "none";
+  };
+  CHECK(kind_of_failure() == std::string("config"));
+  write_checkpoint(directory / "checkpoints", sample(41));
+  flip_byte(directory / "checkpoints/41/model.safetensors", 3);
+  CHECK(kind_of_failure() == std::string("environment"));
 }
 
 TEST_CASE("checkpoint: same step is replaced, leftovers of a kill are removed") {

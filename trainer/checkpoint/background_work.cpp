@@ -15,20 +15,21 @@ BackgroundWork::BackgroundWork(const std::string& name)
 }
 
 void BackgroundWork::start(std::function<void()> work) {
-  const std::lock_guard lock(mutex_);
-  check(!work_, "background work is already in progress");
+  const MutexLock lock(mutex_);
+  check(!is_busy_, "background work is already in progress");
   work_ = std::move(work);
+  is_busy_ = true;
   changed_.notify_all();
 }
 
 bool BackgroundWork::is_busy() const {
-  const std::lock_guard lock(mutex_);
-  return static_cast<bool>(work_);
+  const MutexLock lock(mutex_);
+  return is_busy_;
 }
 
 void BackgroundWork::wait(std::chrono::milliseconds timeout, const std::string& what) {
-  std::unique_lock lock(mutex_);
-  if (!changed_.wait_for(lock, timeout, [&] { return !work_; }))
+  MutexLock lock(mutex_);
+  if (!changed_.wait_for(lock, timeout, [this]() REQUIRES(mutex_) { return !is_busy_; }))
     throw environment_error(
         fmt::format("{} did not finish within {} s", what,
                     std::chrono::duration_cast<std::chrono::seconds>(timeout).count()));
@@ -36,18 +37,21 @@ void BackgroundWork::wait(std::chrono::milliseconds timeout, const std::string& 
 }
 
 void BackgroundWork::run(const std::stop_token& stop) {
-  std::unique_lock lock(mutex_);
-  while (changed_.wait(lock, stop, [&] { return static_cast<bool>(work_); })) {
+  MutexLock lock(mutex_);
+  const auto has_work = [this]() REQUIRES(mutex_) { return static_cast<bool>(work_); };
+  while (changed_.wait(lock, stop, has_work)) {
+    auto work = std::exchange(work_, nullptr);
     lock.unlock();
     std::exception_ptr failure;
     try {
-      work_();  // no other thread accesses it until it is done
+      work();
     } catch (...) {
       failure = std::current_exception();
     }
+    work = nullptr;  // what it holds is freed before wait() returns
     lock.lock();
     failure_ = failure;
-    work_ = nullptr;
+    is_busy_ = false;
     changed_.notify_all();
   }
 }

@@ -5,9 +5,10 @@
 #include <condition_variable>
 #include <exception>
 #include <functional>
-#include <mutex>
 #include <string>
 #include <thread>
+
+#include "core/system/mutex.h"
 
 namespace lockstep::trainer {
 
@@ -31,11 +32,12 @@ class BackgroundWork {
  private:
   void run(const std::stop_token& stop);
 
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   std::condition_variable_any changed_;
-  std::function<void()> work_;  // guarded by mutex_; empty: idle
-  std::exception_ptr failure_;  // guarded by mutex_
-  std::jthread thread_;         // last: joined before what it uses is gone
+  std::function<void()> work_ GUARDED_BY(mutex_);  // not started yet, or empty
+  bool is_busy_ GUARDED_BY(mutex_) = false;        // from start() until the work is done
+  std::exception_ptr failure_ GUARDED_BY(mutex_);
+  std::jthread thread_;  // last: joined before what it uses is gone
 };
 
 }  // namespace lockstep::trainer

@@ -99,9 +99,10 @@ Json read_manifest(const fs::path& path) {
   const auto& content = json["content"];
   const auto format = content.value("format", 0);
   if (format < kOldestFormat || format > kFormat)
-    throw environment_error(fmt::format(
-        "{}: written by another version of Lockstep (format {}; this one reads {} to {})",
-        path.string(), format, kOldestFormat, kFormat));
+    throw config_error(fmt::format(
+        "{}: written by {} version of Lockstep (checkpoint format {}; this one reads {} to {})",
+        path.string(), format > kFormat ? "a later" : "an earlier", format, kOldestFormat,
+        kFormat));
   return content;
 }
 
@@ -192,17 +193,18 @@ Checkpoint read_checkpoint(const fs::path& checkpoints, int64_t step) {
 std::optional<Checkpoint> read_last_good_checkpoint(const fs::path& checkpoints,
                                                     std::vector<std::string>& rejected) {
   auto steps = list_checkpoints(checkpoints);
+  auto kind = ErrorKind::Config;  // if all are of other versions
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
     try {
       return read_checkpoint(checkpoints, *step);
     } catch (const std::exception& error) {  // also JSON's, for a manifest with missing keys
+      if (kind_of(error) != ErrorKind::Config) kind = ErrorKind::Environment;
       rejected.push_back(fmt::format("checkpoint {} cannot be used: {}", *step, error.what()));
     }
   }
   if (steps.empty()) return std::nullopt;
-  throw environment_error(
-      fmt::format("none of the {} checkpoints in {} can be used; the latest: {}", steps.size(),
-                  checkpoints.string(), rejected.front()));
+  throw Error(kind, fmt::format("none of the {} checkpoints in {} can be used; the latest: {}",
+                                steps.size(), checkpoints.string(), rejected.front()));
 }
 
 CheckpointHead read_checkpoint_head(const fs::path& checkpoints, int64_t step) {

@@ -79,15 +79,17 @@ void commit_checkpoint(const std::filesystem::path& checkpoints, const Checkpoin
 std::vector<int64_t> list_checkpoints(const std::filesystem::path& checkpoints);
 
 // Reads and verifies a checkpoint. Throws Environment, naming file and tensor, when anything is
-// missing or corrupt.
+// missing or corrupt; Config if another version of Lockstep wrote it in a format that this one does
+// not read.
 Checkpoint read_checkpoint(const std::filesystem::path& checkpoints, int64_t step);
 
 // Reads the latest valid checkpoint. Adds to `rejected` one line for each later one that is not
-// valid. Returns nullopt when there are no checkpoints; throws Environment when none is valid.
+// valid. Returns nullopt when there are no checkpoints. Throws Environment when none is valid,
+// Config when all are of other versions.
 std::optional<Checkpoint> read_last_good_checkpoint(const std::filesystem::path& checkpoints,
                                                     std::vector<std::string>& rejected);
 
-// Reads the head only; the tensors are not verified. Throws Environment.
+// Reads the head only; the tensors are not verified. Throws as read_checkpoint().
 CheckpointHead read_checkpoint_head(const std::filesystem::path& checkpoints, int64_t step);
 
 // Renames the directory first, so that a kill leaves no partial checkpoint under a step's name.

@@ -29,7 +29,8 @@ constexpr const char* kCheckpointHelp = R"(lockstep ckpt: inspect the checkpoint
   lockstep ckpt list RUN [--dir RUNS] [--json]
         list the checkpoints with epoch, number of ranks, size and evaluation
   lockstep ckpt verify RUN[:STEP] [--dir RUNS] [--json]
-        read every tensor and verify its checksum; exit code 75 if a checkpoint is corrupt
+        read every tensor and verify its checksum; exit code 75 if a checkpoint is corrupt,
+        78 if it was written by a later version of Lockstep
   lockstep ckpt diff RUN[:STEP] RUN[:STEP] [--dir RUNS] [--json]
         compare weights and optimizer state; exit code 0 if bit-identical, 1 otherwise
 
@@ -120,35 +121,45 @@ uint64_t bytes_in(const fs::path& directory) {
 }
 
 // Calls `use` for each checkpoint. Returns what it returns, or the error, as {"step", ...,
-// "problem"}.
+// "problem", "is_corrupt"}; a checkpoint of another version has a problem, but is not corrupt.
 Json each(const ChosenCheckpoints& checkpoints, const std::function<Json(int64_t step)>& use) {
   auto list = Json::array();
   for (const auto step : checkpoints.steps) {
     Json line = {{"step", step}, {"bytes", bytes_in(checkpoints.directory / std::to_string(step))}};
     try {
       line.update(use(step));
-      line["problem"] = nullptr;
+      line.update({{"problem", nullptr}, {"is_corrupt", false}});
     } catch (const std::exception& error) {  // also JSON's, for a manifest with missing keys
       std::error_code ignored;
       if (!fs::exists(checkpoints.directory / std::to_string(step), ignored))
         continue;  // an active run has removed it
       const std::string text = error.what();
       line["problem"] = printable(text.substr(0, text.find('\n')), 400);
+      line["is_corrupt"] = kind_of(error) != ErrorKind::Config;
     }
     list.push_back(std::move(line));
   }
   return list;
 }
 
+// The line of a checkpoint that cannot be read.
+std::string describe_problem(const Json& checkpoint) {
+  return (checkpoint["is_corrupt"].get<bool>() ? "CORRUPT: " : "OTHER VERSION: ") +
+         checkpoint["problem"].get<std::string>();
+}
+
+// The exit code is Environment's if one is corrupt, else Config's if one is of another version.
 CommandOutput format_checkpoints(const Json& list, bool as_json,
                                  const std::function<std::string(const Json&)>& text) {
   CommandOutput output;
   for (const auto& checkpoint : list) {
-    const auto& problem = checkpoint["problem"];
-    if (!problem.is_null()) output.exit_code = static_cast<int>(ErrorKind::Environment);
-    output.text += fmt::format(
-        "{:>10}  {}\n", checkpoint["step"].get<int64_t>(),
-        problem.is_null() ? text(checkpoint) : "CORRUPT: " + problem.get<std::string>());
+    const bool is_read = checkpoint["problem"].is_null();
+    if (checkpoint["is_corrupt"].get<bool>())
+      output.exit_code = static_cast<int>(ErrorKind::Environment);
+    else if (!is_read && output.exit_code == 0)
+      output.exit_code = static_cast<int>(ErrorKind::Config);
+    output.text += fmt::format("{:>10}  {}\n", checkpoint["step"].get<int64_t>(),
+                               is_read ? text(checkpoint) : describe_problem(checkpoint));
   }
   if (as_json) output.text = list.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
   return output;

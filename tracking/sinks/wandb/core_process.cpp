@@ -8,10 +8,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <mutex>
 #include <vector>
 
 #include "core/system/durable_file.h"
+#include "core/system/mutex.h"
 #include "lockstep/error.h"
 
 namespace lockstep::tracking {
@@ -51,9 +51,9 @@ int remaining_ms(std::chrono::steady_clock::time_point deadline) {
 std::shared_ptr<CoreProcess> CoreProcess::shared(const std::filesystem::path& program,
                                                  std::filesystem::path scratch,
                                                  const Environment& environment) {
-  static std::mutex mutex;
-  static std::vector<std::weak_ptr<CoreProcess>> all;  // guarded by mutex
-  const std::lock_guard lock(mutex);
+  static Mutex mutex;
+  static std::vector<std::weak_ptr<CoreProcess>> all GUARDED_BY(mutex);
+  const MutexLock lock(mutex);
   std::erase_if(all, [](const auto& process) { return process.expired(); });
   for (const auto& item : all) {
     const auto process = item.lock();

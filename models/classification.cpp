@@ -53,6 +53,12 @@ at::Tensor float_input(const Batch& batch, const std::string& field) {
       stored.scalar_type() == at::kByte ? ", divide_by: 255" : ""));
 }
 
+Batch example_to_classify(const std::string& input, std::vector<int64_t> shape) {
+  shape.insert(shape.begin(), 1);
+  return {.fields = {{input, at::zeros(shape)}, {"label", at::zeros({1}, at::kLong)}},
+          .indices = at::zeros({1}, at::kLong)};
+}
+
 std::string shape_text(const at::Tensor& tensor) {
   return fmt::format("[{}]", fmt::join(tensor.sizes(), ", "));
 }

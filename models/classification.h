@@ -1,6 +1,10 @@
 // Loss and accuracy of classification models.
 #pragma once
 
+#include <cstdint>
+#include <string>
+#include <vector>
+
 #include "lockstep/model.h"
 
 namespace lockstep::models {
@@ -16,6 +20,9 @@ at::Tensor float_input(const Batch& batch, const std::string& field);
 // Throws Config: labels that are not integers [B], or, on the CPU, a label outside [0, K). (On a
 // GPU, the kernel fails: checking would synchronize with the device in every step.)
 Outputs classification_outputs(const at::Tensor& logits, const Batch& batch);
+
+// One sample for Model::example_sample(): the field `input` with the shape of one sample, and a label.
+Batch example_to_classify(const std::string& input, std::vector<int64_t> shape);
 
 // "[128, 1, 28, 28]", for messages.
 std::string shape_text(const at::Tensor& tensor);

@@ -16,8 +16,10 @@ namespace {
 // Flat memory of `numel` elements in `buffer`, which grows if necessary.
 at::Tensor take_buffer(at::Tensor& buffer, int64_t numel, const at::TensorOptions& options) {
   const auto bytes = numel * static_cast<int64_t>(options.dtype().itemsize());
-  if (!buffer.defined() || buffer.numel() < bytes)
+  if (!buffer.defined() || buffer.numel() < bytes) {
+    buffer.reset();  // before the larger one is allocated
     buffer = at::empty({bytes}, options.dtype(at::kByte));
+  }
   return buffer.narrow(0, 0, bytes).view(c10::typeMetaToScalarType(options.dtype()));
 }
 

@@ -146,6 +146,29 @@ std::optional<std::string> reason_against_units(const torch::nn::Module& module,
   return problem.empty() ? std::nullopt : std::optional(problem);
 }
 
+std::vector<UnitBytes> bytes_of_units(const torch::nn::Module& module,
+                                      const std::vector<ShardUnit>& units) {
+  std::string problem;
+  const auto unit_of = units_of(module, units, problem);
+  std::vector<UnitBytes> bytes(units.size() + 1);
+  for (const auto& parameter : module.parameters()) {
+    auto& unit = bytes[unit_of.at(parameter.unsafeGetTensorImpl())];
+    unit.weights += parameter.nbytes();
+    if (parameter.requires_grad()) unit.trained += parameter.nbytes();
+  }
+  return bytes;
+}
+
+std::vector<UnitBytes> bytes_of_gradient_units(const NamedTensors& trained, size_t bytes) {
+  const auto units = units_by_size(trained, bytes);
+  std::vector<UnitBytes> sums(units.empty() ? 0 : units.back() + 1);
+  for (size_t i = 0; i < units.size(); ++i) {
+    sums[units[i]].weights += trained[i].second.nbytes();
+    sums[units[i]].trained += trained[i].second.nbytes();
+  }
+  return sums;
+}
+
 std::unique_ptr<Sharding> shard_model(World& world, torch::nn::Module& module,
                                       const DataParallelConfig& config,
                                       const UnitOptions& options) {

@@ -62,6 +62,19 @@ struct UnitOptions {
 std::optional<std::string> reason_against_units(const torch::nn::Module& module,
                                                 const std::vector<ShardUnit>& units);
 
+// The bytes of a unit, without the padding of chunks.
+struct UnitBytes {
+  size_t weights = 0, trained = 0;  // all of them; those that have gradients
+};
+
+// What is gathered and exchanged together with Full on ranks that do not share memory. [0]: outside
+// of `units`, each of which follows.
+std::vector<UnitBytes> bytes_of_units(const torch::nn::Module& module,
+                                      const std::vector<ShardUnit>& units);
+
+// The same with Gradients. `bytes`: UnitOptions::gradient_bytes.
+std::vector<UnitBytes> bytes_of_gradient_units(const NamedTensors& trained, size_t bytes);
+
 // Collective. Moves the parameters of `module` into flat memory. They are equal on all ranks,
 // except with Full: only rank 0's are used then. Returns null with None. Throws Config when the
 // strategy is not possible. Requires: a distributed world, a strategy other than Auto.

@@ -153,6 +153,10 @@ class Model : public torch::nn::Module {
   // Copied into each checkpoint.
   virtual std::vector<std::filesystem::path> companion_files() const { return {}; }
 
+  // One sample with the fields that training reads, as large as the model's configuration allows, of
+  // any valid values: for `lockstep plan` where the data are not. No fields: unknown.
+  virtual Batch example_sample() const { return {}; }
+
   // Throws Config if the model cannot be used this way. Called on every rank before the ranks
   // connect.
   virtual void verify(const ModelUse& /*use*/) const {}

@@ -80,6 +80,10 @@ class Cnn final : public Model {
     return classification_outputs(fc2_->forward(hidden), batch);
   }
 
+  Batch example_sample() const override {
+    return example_to_classify("image", {in_channels_, image_size_, image_size_});
+  }
+
  private:
   int64_t in_channels_, image_size_;
   std::vector<torch::nn::Conv2d> convs_;

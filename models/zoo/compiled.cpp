@@ -137,6 +137,16 @@ class CompiledModel final : public Model {
     return computed(batch, [&] { return count_->run(fields); }).at(0);
   }
 
+  Batch example_sample() const override {
+    Batch sample{.fields = {}, .indices = at::zeros({1}, at::kLong)};
+    for (const auto& field : manifest_.fields) {
+      auto shape = field.shape;
+      shape.insert(shape.begin(), 1);
+      sample.fields.emplace_back(field.name, at::zeros(shape, scalar_type_of(field, package_)));
+    }
+    return sample;
+  }
+
   void verify(const ModelUse& use) const override {
     if (use.device != manifest_.device)
       throw config_error(

@@ -50,6 +50,7 @@ class Mlp final : public Model {
   explicit Mlp(const Config& config)
       : input_(config.input),
         inputs_(config.inputs),
+        outputs_(config.outputs.value_or(1)),
         is_regression_(config.loss == MlpLoss::MeanSquaredError) {
     auto width = config.inputs;
     for (const auto hidden : config.hidden) {
@@ -57,8 +58,7 @@ class Mlp final : public Model {
       layers_->push_back(torch::nn::ReLU());
       width = hidden;
     }
-    layers_->push_back(std::make_shared<Linear>(
-        width, is_regression_ ? config.outputs.value_or(1) : config.classes));
+    layers_->push_back(std::make_shared<Linear>(width, is_regression_ ? outputs_ : config.classes));
     register_module("layers", layers_);
   }
 
@@ -76,6 +76,12 @@ class Mlp final : public Model {
                           : classification_outputs(outputs_BK, batch);
   }
 
+  Batch example_sample() const override {
+    auto sample = example_to_classify(input_, {inputs_});
+    if (is_regression_) sample.fields.back().second = at::zeros({1, outputs_});
+    return sample;
+  }
+
  private:
   void verify_has_input(const Batch& batch) const {
     if (batch.find(input_) || batch.fields.empty()) return;
@@ -88,7 +94,7 @@ class Mlp final : public Model {
   }
 
   std::string input_;
-  int64_t inputs_;
+  int64_t inputs_, outputs_;
   bool is_regression_;
   torch::nn::Sequential layers_;
 };

@@ -154,6 +154,12 @@ class Resnet final : public Model {
     return classification_outputs(fc_->forward(features), batch);
   }
 
+  // Of the usual size: the model takes any.
+  Batch example_sample() const override {
+    const auto size = config_.stem == ResnetStem::Small ? 32 : 224;
+    return example_to_classify("image", {config_.in_channels, size, size});
+  }
+
   void verify(const ModelUse& use) const override {
     const auto samples = use.first_samples();
     for (const auto& sample : samples) verify_image(float_input(sample, "image"));

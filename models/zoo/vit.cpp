@@ -207,6 +207,11 @@ class Vit final : public Model {
     return classification_outputs(head_->forward(seen_BE), batch);
   }
 
+  Batch example_sample() const override {
+    return example_to_classify("image",
+                               {config_.in_channels, config_.image_size, config_.image_size});
+  }
+
   void verify(const ModelUse& use) const override {
     for (const auto& sample : use.first_samples()) verify_image(float_input(sample, "image"));
   }

@@ -18,9 +18,13 @@ constexpr const char* kPlanHelp =
   lockstep plan [-n RANKS] [--nnodes NODES] [--json] CONFIG [key.subkey=value ...]
 
 Prints samples and batches per rank, steps, the learning rate over the run, parameters, memory,
-checkpoint size, gradient buckets and the traffic per rank and step. Reports the same errors as
-training on these ranks before its first step. Builds the datasets, the model and the optimizer, so
-it needs as much memory as one rank.
+checkpoint size, gradient buckets, and memory and traffic of each sharding strategy. Reports the same
+errors as training on these ranks before its first step.
+
+Activations are measured in one step of a micro-batch on the CPU, or estimated from batches of 1 and
+2 samples if it is large. Weights and gradients need no memory. If the files of the data are not
+here, samples are assumed to have the largest size that the model allows, and the numbers that
+depend on the data are left out.
 
   -n RANKS        ranks per node, as for lockstep launch (default: 1)
   --nnodes NODES  number of nodes (default: 1); with MIN:MAX the plan is for MAX nodes, and the
@@ -115,9 +119,9 @@ CommandOutput plan_command(const std::vector<std::string>& words) {
                                       {parsed.positional.begin() + 1, parsed.positional.end()});
   verify_batch(config.data.loader, parsed);
   const auto run =
-      prepare_training(config, {.world_size = static_cast<int>(parsed.per_node * parsed.nodes),
-                                .local_world_size = static_cast<int>(parsed.per_node)});
-  const auto plan = plan_run(run);
+      prepare_plan(config, {.world_size = static_cast<int>(parsed.per_node * parsed.nodes),
+                            .local_world_size = static_cast<int>(parsed.per_node)});
+  const auto plan = plan_run(run, measure_activations(run));
   return {parsed.as_json ? plan.dump(2) + "\n" : render_plan(plan)};
 }
 

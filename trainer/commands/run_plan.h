@@ -1,14 +1,15 @@
 // Estimates steps, memory and communication of a run on a given number of ranks.
 #pragma once
 
+#include "trainer/commands/measured_activations.h"
 #include "trainer/prepared/prepared_run.h"
 
 namespace lockstep::trainer {
 
-// Returns {"ranks", "data", "steps", "learning_rate", "model", "memory"} and, with several ranks,
-// "sharding" and "gradients": numbers and names only. `run`: prepared for training. Builds an optimizer but does not train. Throws Config
-// where training would before its first step.
-Json plan_run(const PreparedRun& run);
+// Returns {"ranks", "data", "steps", "learning_rate", "model", "memory", "activations"} and, with
+// several ranks, "sharding" and "gradients": numbers and names, null where they depend on data that
+// are not there. `run`: of prepare_plan() or prepare_training(). Throws Config.
+Json plan_run(const PreparedRun& run, const Activations& activations);
 
 // `lockstep-trainer --dry-run`: checks all that can be checked without starting a run (device, run
 // file, datasets, initial weights, and model and data with one batch of one rank), and returns the

@@ -5,12 +5,18 @@
 #include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
+#include <memory>
 #include <numeric>
 #include <optional>
 
 #include "data/loader/loader.h"
+#include "lockstep/named_tensors.h"
 #include "trainer/config/precision.h"
+#include "trainer/loop/live_memory.h"
 #include "trainer/prepared/model_faults.h"
 #include "trainer/state/meter.h"
 
@@ -70,6 +76,42 @@ Outputs try_batch(const PreparedRun& run, at::Device device, const Batch& batch,
   return outputs;
 }
 
+struct FreeGradient final : torch::autograd::PostAccumulateGradHook {
+  void operator()(const torch::autograd::Variable& parameter) override {
+    parameter.mutable_grad().reset();
+  }
+};
+
+// During its lifetime, a backward pass frees each gradient of a weight as soon as it is complete.
+class FreedGradients {
+ public:
+  explicit FreedGradients(const Model& model) : parameters_(trainable_parameters(model)) {
+    for (const auto& [name, parameter] : parameters_)
+      torch::autograd::impl::set_post_acc_grad_hooks(parameter, std::make_unique<FreeGradient>());
+  }
+  ~FreedGradients() {
+    for (const auto& [name, parameter] : parameters_)
+      torch::autograd::impl::set_post_acc_grad_hooks(parameter, nullptr);
+  }
+  FreedGradients(const FreedGradients&) = delete;
+  FreedGradients& operator=(const FreedGradients&) = delete;
+
+ private:
+  NamedTensors parameters_;
+};
+
+// A compiled pass returns all gradients, which are not counted.
+size_t compiled_pass(const PreparedRun& run, const Batch& batch, LiveMemory& memory) {
+  size_t gradients = 0;
+  for (const auto& [name, parameter] : trainable_parameters(*run.model))
+    gradients += parameter.nbytes();
+  auto step = run.model->forward_backward(batch, at::ones({}, batch.fields[0].second.device()));
+  std::vector<std::vector<at::Tensor>> kept;
+  for (auto& segment : step.remaining_segments) kept.push_back(segment());
+  const auto peak = memory.take_peak();
+  return peak - std::min(peak, gradients);
+}
+
 }  // namespace
 
 void try_model(const PreparedRun& run, at::Device device) {
@@ -91,15 +133,21 @@ void try_model(const PreparedRun& run, at::Device device) {
     metric_of(names, checkpoint.keep_best.metric, "checkpoint.keep_best.metric");
 }
 
-void try_step(const PreparedRun& run, at::Device device) {
-  const auto batch =
-      first_batch_of(run, device, *run.data.train, "data.train", run.plan.per_rank_batch_size);
-  if (!batch) return;
-  in_model(run.model_title(), &*batch, [&] {
-    if (run.model->has_backward())
-      run.model->forward_backward(*batch, at::ones({}, device));
-    else
-      try_batch(run, device, *batch, /*has_gradient=*/true).loss.backward();
+std::optional<PassMemory> try_step(const PreparedRun& run, at::Device device, int64_t num_samples,
+                                   size_t limit) {
+  const auto batch = first_batch_of(run, device, *run.data.train, "data.train", num_samples);
+  if (!batch) return std::nullopt;
+  const FreedGradients freed(*run.model);
+  LiveMemory memory(device, limit);
+  return in_model(run.model_title(), &*batch, [&]() -> PassMemory {
+    if (run.model->has_backward()) {
+      const auto whole = compiled_pass(run, *batch, memory);
+      return {.forward = whole, .whole = whole};
+    }
+    const auto outputs = try_batch(run, device, *batch, /*has_gradient=*/true);
+    const auto forward = memory.take_peak();
+    outputs.loss.backward();
+    return {.forward = forward, .whole = std::max(forward, memory.take_peak())};
   });
 }
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <optional>
 
 #include "core/config/run_file.h"
@@ -17,12 +18,15 @@
 #include "trainer/checkpoint/chosen_weights.h"
 #include "trainer/checkpoint/initial_weights.h"
 #include "trainer/config/precision.h"
+#include "trainer/prepared/example_data.h"
 #include "trainer/prepared/model_faults.h"
 #include "trainer/prepared/shard_choice.h"
 #include "trainer/prepared/skipped_init.h"
 
 namespace lockstep::trainer {
 namespace {
+
+namespace fs = std::filesystem;
 
 // Returns the first sample of each non-empty dataset. With `may_skip_samples`, skips samples that
 // cannot be loaded.
@@ -39,6 +43,8 @@ std::function<std::vector<Batch>()> first_samples_of(std::vector<const Dataset*>
     return samples;
   };
 }
+
+std::vector<Batch> no_samples() { return {}; }
 
 // Sets the batch sizes of the rank with the fewest samples: of full batches and of the last batch
 // of an epoch.
@@ -117,44 +123,95 @@ bool may_shard_weights(const PreparedRun& run) {
   return run.ranks.world_size > 1 && (shard == ShardStrategy::Full || shard == ShardStrategy::Auto);
 }
 
-void build_model_to_train(PreparedRun& run) {
+void build_model_to_train(PreparedRun& run, bool has_values) {
   const auto& config = run.config;
   at::manual_seed(static_cast<uint64_t>(config.run.seed));
-  if (may_shard_weights(run)) return_large_allocations();
+  if (may_shard_weights(run) || !has_values) return_large_allocations();
   {
-    // The main rank's weights will replace those of the others before they are used.
     std::optional<SkippedInit> without_values;
-    if (may_shard_weights(run) && !tracking::is_main(run.ranks.rank)) without_values.emplace();
+    if (!has_values) without_values.emplace();
     make_model(run);
   }
   freeze(*run.model, config.train.freeze);
   set_recompute(*run.model, config.train.recompute);
-  auto use = use_of_model(run);
-  verify_graph(config.train.cuda_graph, use.device);
+  verify_graph(config.train.cuda_graph, use_of_model(run).device);
   verify_recompute(config.train);
+}
+
+void verify_use_of_model(const PreparedRun& run) {
+  auto use = use_of_model(run);
   describe_batches(use, run);
-  use.may_skip_samples = config.data.loader.max_bad_samples > 0;
+  use.may_skip_samples = run.config.data.loader.max_bad_samples > 0;
   use.first_samples =
       first_samples_of({run.data.train.get(), run.data.eval.get()}, use.may_skip_samples);
+  if (run.missing && run.missing->assumed.empty()) use.first_samples = no_samples;
   run.model->verify(use);
 }
 
-PreparedRun prepare(const RunConfig& config, const RankEnv& ranks) {
+// The files of a dataset, if they are not there. Empty: the files are there, or the dataset has none.
+std::string missing_path(const Part<Dataset>& part) {
+  const auto settings = part.dump();
+  if (!settings.is_object() || !settings.contains("path") || !settings["path"].is_string())
+    return "";
+  const auto path = settings["path"].get<std::string>();
+  std::error_code error;
+  const bool is_empty = fs::is_directory(path, error) && fs::is_empty(path, error);
+  return fs::exists(path, error) && !is_empty ? "" : path;
+}
+
+std::optional<MissingData> find_missing(const DataSection& data) {
+  if (const auto path = missing_path(data.train); !path.empty()) return MissingData{.path = path};
+  if (const auto path = missing_path(data.eval); !path.empty())
+    return MissingData{.path = path, .assumed = {}, .has_train = true};
+  return std::nullopt;
+}
+
+// One step of samples that the model could read, in place of those that are not there.
+void assume_data(PreparedRun& run) {
+  const auto& loader = run.config.data.loader;
+  const int64_t world = run.ranks.world_size;
+  const auto size = loader.per_rank_batch_size ? *loader.per_rank_batch_size * world
+                                               : loader.batch_size.value_or(kDefaultBatchSize);
+  const auto data = std::make_shared<ExampleData>(run.model->example_sample(),
+                                                  size * run.config.train.accumulate);
+  run.missing->assumed = data->description();
+  run.data = {data, nullptr};
+}
+
+// Of a run with data, a model, and a plan.
+void choose_strategy(PreparedRun& run) {
+  auto& shard = run.config.distributed.data_parallel.shard;
+  shard = choose_shards(run);
+  auto& writers = run.config.checkpoint.writers;
+  if (writers == WritingRanks::Auto)
+    writers = shard == ShardStrategy::Full ? WritingRanks::All : WritingRanks::Main;
+}
+
+PreparedRun prepare_without_data(const RunConfig& config, const RankEnv& ranks) {
   return {.config = config,
           .ranks = ranks,
-          .resolved = with_escaped_variables(ConfigDumper::dump(config)),
-          .data = build_datasets(config.data.train, config.data.eval, config.data.split)};
+          .resolved = with_escaped_variables(ConfigDumper::dump(config))};
+}
+
+PreparedRun prepare(const RunConfig& config, const RankEnv& ranks) {
+  auto run = prepare_without_data(config, ranks);
+  run.data = build_datasets(config.data.train, config.data.eval, config.data.split);
+  return run;
+}
+
+void plan_data(PreparedRun& run) {
+  const auto& config = run.config;
+  run.plan = plan_batches(config.data.loader, run.data.train->size(),
+                          {run.ranks.world_size, run.ranks.local_world_size});
 }
 
 }  // namespace
 
 PreparedRun prepare_data(const RunConfig& config, const RankEnv& ranks) {
   auto run = prepare(config, ranks);
-  const auto& train_set = *run.data.train;
-  run.plan = plan_batches(config.data.loader, train_set.size(),
-                          {ranks.world_size, ranks.local_world_size});
-  run.order = sampler_options(config.data.loader, train_set, static_cast<uint64_t>(config.run.seed),
-                              run.plan.rule);
+  plan_data(run);
+  run.order = sampler_options(config.data.loader, *run.data.train,
+                              static_cast<uint64_t>(config.run.seed), run.plan.rule);
   return run;
 }
 
@@ -165,14 +222,32 @@ PreparedRun prepare_training(const RunConfig& config, const RankEnv& ranks) {
   tracking::verify_run_name(config.tracking.run_name);
   auto run = prepare_data(config, ranks);
   run.is_logging = logs;
-  build_model_to_train(run);
+  // The main rank's weights will replace those of the others before they are used.
+  build_model_to_train(run,
+                       /*has_values=*/!may_shard_weights(run) || tracking::is_main(ranks.rank));
   find_initial_weights(run);
-  auto& shard = run.config.distributed.data_parallel.shard;
-  shard = choose_shards(run);
-  auto& writers = run.config.checkpoint.writers;
-  if (writers == WritingRanks::Auto)
-    writers = shard == ShardStrategy::Full ? WritingRanks::All : WritingRanks::Main;
+  verify_use_of_model(run);
+  choose_strategy(run);
   for (const auto& hook : config.train.hooks.parts()) run.hooks.push_back(hook.build());
+  return run;
+}
+
+PreparedRun prepare_plan(const RunConfig& config, const RankEnv& ranks) {
+  tracking::verify_run_name(config.tracking.run_name);
+  const auto missing = find_missing(config.data);
+  const bool has_train = !missing || missing->has_train;
+  auto known = config;
+  if (missing) known.data.eval = Part<Dataset>(dataset_registry());
+  auto run = has_train ? prepare_data(known, ranks) : prepare_without_data(known, ranks);
+  run.missing = missing;
+  build_model_to_train(run, /*has_values=*/false);
+  if (!has_train) {
+    assume_data(run);
+    plan_data(run);
+  }
+  verify_use_of_model(run);
+  choose_strategy(run);
+  for (const auto& hook : config.train.hooks.parts()) hook.build();
   return run;
 }
 

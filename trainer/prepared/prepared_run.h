@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,13 @@
 
 namespace lockstep::trainer {
 
+// Files of a dataset that are not there.
+struct MissingData {
+  std::string path;
+  std::string assumed;     // the fields of the samples of ExampleData; empty: unknown
+  bool has_train = false;  // only those of data.eval are missing
+};
+
 struct PreparedRun {
   RunConfig config;  // for training, without distributed.shard: auto and checkpoint.writers: auto
   RankEnv ranks;
@@ -27,6 +35,8 @@ struct PreparedRun {
   bool is_logging = false;                   // whether this rank logs; training only
   std::shared_ptr<Model> model;              // on the CPU; null after prepare_data()
   std::vector<std::shared_ptr<Hook>> hooks;  // of train.hooks; training only
+  // Of a planned run without data: what is not there, and what is assumed instead.
+  std::optional<MissingData> missing;
 
   std::string model_title() const { return "model '" + config.model.name() + "'"; }
 };
@@ -37,6 +47,9 @@ struct PreparedRun {
 // manual_seed, and verified against the run file.
 PreparedRun prepare_data(const RunConfig& config, const RankEnv& ranks);
 PreparedRun prepare_training(const RunConfig& config, const RankEnv& ranks);
+// As prepare_training(), but the weights have no initial values, and so need no memory. If the files
+// of the data are not there (`missing`), data.train is an ExampleData of one step.
+PreparedRun prepare_plan(const RunConfig& config, const RankEnv& ranks);
 // For the samples of data.eval, with a model that is not trained.
 PreparedRun prepare_prediction(const RunConfig& config, const RankEnv& ranks);
 

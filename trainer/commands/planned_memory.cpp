@@ -1,0 +1,126 @@
+// The memory of a rank: what synchronizers and shards allocate (distributed/gradients/,
+// distributed/sharding/), and at which time.
+#include <algorithm>
+#include <string>
+
+#include "trainer/commands/planned_sizes.h"
+
+namespace lockstep::trainer {
+namespace {
+
+using distributed::UnitBytes;
+
+struct UnitMaxima {
+  size_t weights = 0, trained = 0;
+  size_t neighbors = 0;  // weights of two successive units
+};
+
+UnitMaxima largest_of(const std::vector<UnitBytes>& units, size_t first) {
+  UnitMaxima largest;
+  for (size_t i = first; i < units.size(); ++i) {
+    largest.weights = std::max(largest.weights, units[i].weights);
+    largest.trained = std::max(largest.trained, units[i].trained);
+    largest.neighbors = std::max(
+        largest.neighbors, units[i].weights + (i + 1 < units.size() ? units[i + 1].weights : 0));
+  }
+  return largest;
+}
+
+class MemoryOf {
+ public:
+  MemoryOf(const PlannedSizes& sizes, ShardStrategy strategy)
+      : sizes_(sizes),
+        strategy_(strategy),
+        is_full_(strategy == ShardStrategy::Full),
+        shards_gradients_(distributed::shards_gradients(strategy) && sizes.world > 1),
+        is_alone_(sizes.world == 1) {}
+
+  Json result() const {
+    const auto buffers = sizes_.weights - sizes_.parameters;
+    const auto snapshot_writers = is_full_ ? sizes_.world : sizes_.writers;
+    Json memory = {{"weights", buffers + share_if(is_full_, sizes_.parameters)},
+                   {"gradients", share_if(shards_gradients_, sizes_.trained)},
+                   {"optimizer", share_if(strategy_ != ShardStrategy::None, sizes_.state)},
+                   {"average", share_if(is_full_, sizes_.average)},
+                   {"snapshot", sizes_.has_snapshot ? sizes_.checkpoint() / snapshot_writers : 0},
+                   {"gathered", gathered()},
+                   {"in_flight", in_flight()},
+                   {"activations", sizes_.activations},
+                   {"publishing", publishing()},
+                   {"start", start()}};
+    const auto sum = [&](std::initializer_list<const char*> names) {
+      size_t bytes = 0;
+      for (const auto* name : names) bytes += memory[name].get<size_t>();
+      return bytes;
+    };
+    const auto kept = sum({"weights", "gradients", "optimizer", "average", "snapshot"});
+    const auto in_pass = sum({"gathered", "in_flight", "activations"});
+    memory["bytes"] = std::max(kept + std::max(in_pass, publishing()), start());
+    memory["checkpoint"] = sizes_.checkpoint();
+    return memory;
+  }
+
+ private:
+  size_t share_if(bool is_sharded, size_t bytes) const {
+    return is_sharded ? (bytes + sizes_.world - 1) / sizes_.world : bytes;
+  }
+
+  bool is_full_over_network() const { return is_full_ && !sizes_.shares_memory && !is_alone_; }
+
+  // ShardedWeights: what is outside of blocks, the block that is computed, and the next one, which
+  // Gloo receives into a copy.
+  size_t gathered() const {
+    if (!is_full_over_network()) return 0;
+    const auto blocks = largest_of(sizes_.units, 1);
+    return sizes_.units[0].weights + blocks.neighbors +
+           (sizes_.gathers_through_copies ? blocks.weights : 0);
+  }
+
+  // Gradients that are not averaged yet, with the memory to send and receive them.
+  size_t in_flight() const {
+    if (is_alone_) return 0;
+    if (!shards_gradients_) return reducer_buckets();
+    // While micro-batches are accumulated, each rank has whole gradients.
+    const bool accumulates = sizes_.micro_batches > 1;
+    if (sizes_.shares_memory) return accumulates ? sizes_.trained : sizes_.largest_bucket;
+    const auto& units = is_full_ ? sizes_.units : sizes_.gradient_units;
+    auto own = largest_of(units, is_full_ ? 1 : 0).trained;
+    if (is_full_) own += units[0].trained;
+    return (accumulates ? sizes_.trained : own) + 2 * largest_of(units, 0).trained;
+  }
+
+  size_t reducer_buckets() const {
+    if (!sizes_.has_reducer) return 0;
+    return (sizes_.has_bucket_views ? 0 : sizes_.trained) +
+           (sizes_.is_compressed ? sizes_.exchanged : 0);
+  }
+
+  // FlatParameters::publish(): this rank's chunk, and Gloo's copy of all.
+  size_t publishing() const {
+    if (is_alone_ || is_full_ || strategy_ == ShardStrategy::None || sizes_.shares_memory) return 0;
+    const auto unit =
+        shards_gradients_ ? largest_of(sizes_.gradient_units, 0).trained : sizes_.trained;
+    return unit / sizes_.world + (sizes_.gathers_through_copies ? unit : 0);
+  }
+
+  // On rank 0, which builds the model before its weights are moved into flat memory.
+  size_t start() const {
+    if (is_alone_ || strategy_ == ShardStrategy::None) return sizes_.weights;
+    if (is_full_) return sizes_.weights + share_if(true, sizes_.parameters + sizes_.trained);
+    const bool moves_by_unit = shards_gradients_ && !sizes_.shares_memory;
+    return sizes_.weights + share_if(shards_gradients_, shards_gradients_ ? sizes_.trained : 0) +
+           (moves_by_unit ? largest_of(sizes_.gradient_units, 0).trained : sizes_.trained);
+  }
+
+  const PlannedSizes& sizes_;
+  ShardStrategy strategy_;
+  bool is_full_, shards_gradients_, is_alone_;
+};
+
+}  // namespace
+
+Json plan_memory(const PlannedSizes& sizes, ShardStrategy strategy) {
+  return MemoryOf(sizes, strategy).result();
+}
+
+}  // namespace lockstep::trainer

@@ -105,8 +105,8 @@ struct ChosenBackend {
 ChosenBackend make_cpu_backend(const c10::intrusive_ptr<c10d::Store>& store,
                                const WorldOptions& options, distributed::ProcessGroups& groups) {
   if (options.backend == BackendChoice::Hierarchical)
-    return {BackendChoice::Hierarchical, distributed::make_hierarchical_backend(
-                                             store, hierarchical_options(*store, options))};
+    return {BackendChoice::Hierarchical,
+            distributed::make_hierarchical_backend(store, hierarchical_options(*store, options))};
   if (options.backend != BackendChoice::Gloo) {
     auto host =
         distributed::make_shm_backend(store, options.rank, options.world_size, options.timeout);
@@ -194,7 +194,8 @@ World::~World() = default;
 World& World::host() {
   if (backend_ != BackendChoice::Hierarchical) return *this;
   if (!groups_->host)
-    groups_->host = distributed::fenced(*this, "process groups of hosts", [&] { return open_host(); });
+    groups_->host =
+        distributed::fenced(*this, "process groups of hosts", [&] { return open_host(); });
   return *groups_->host;
 }
 

@@ -93,11 +93,11 @@ void verify_equal_hosts(const std::map<int, std::vector<int>>& hosts) {
   const auto size = hosts.begin()->second.size();
   for (const auto& [leader, ranks] : hosts)
     if (ranks.size() != size)
-      throw config_error(
-          fmt::format("distributed.shard: with distributed.backend: hierarchical, each host divides "
-                      "the same state, but the host of rank {} has {} and the host of rank {} has "
-                      "{} ranks that share memory; use distributed.shard: optimizer",
-                      hosts.begin()->first, size, leader, ranks.size()));
+      throw config_error(fmt::format(
+          "distributed.shard: with distributed.backend: hierarchical, each host divides "
+          "the same state, but the host of rank {} has {} and the host of rank {} has "
+          "{} ranks that share memory; use distributed.shard: optimizer",
+          hosts.begin()->first, size, leader, ranks.size()));
   if (size == 1)
     throw config_error(
         "distributed.shard: with distributed.backend: hierarchical, the ranks of a host divide the "
@@ -141,10 +141,10 @@ HostGroups make_host_groups(const Store& store, const HierarchicalOptions& optio
   verify_equal_hosts(hosts);
   HostGroups groups{.local = host.backend, .peers = nullptr};
   if (hosts.size() == 1) return groups;
-  groups.peers = make_gloo_backend(
-      with_prefix(store, fmt::format("peers_{}", host.backend->getRank())),
-      index_of_host(hosts, host.leader), static_cast<int>(hosts.size()), options.timeout,
-      options.address);
+  groups.peers =
+      make_gloo_backend(with_prefix(store, fmt::format("peers_{}", host.backend->getRank())),
+                        index_of_host(hosts, host.leader), static_cast<int>(hosts.size()),
+                        options.timeout, options.address);
   groups.peers->barrier()->wait();  // Note [First calls]
   return groups;
 }

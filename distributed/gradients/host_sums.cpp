@@ -87,8 +87,9 @@ void HostSums::add_own_share(Exchange& exchange) const {
     const auto add = [&](int chunk, size_t chunk_begin, size_t chunk_end) {
       const auto in_share = from - share_begin + (chunk_begin - first) * size;
       for (int i = 0; i < num_hosts; ++i)
-        sources[static_cast<size_t>(i)] = bytes_of(exchange.received) + in_share +
-                                          static_cast<size_t>(order.rank_at(chunk, i)) * exchange.share;
+        sources[static_cast<size_t>(i)] =
+            bytes_of(exchange.received) + in_share +
+            static_cast<size_t>(order.rank_at(chunk, i)) * exchange.share;
       shm::combine(sums + in_share, sources, chunk_end - chunk_begin, array.type,
                    shm::Reduction::Sum);
     };

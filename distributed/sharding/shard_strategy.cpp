@@ -159,9 +159,10 @@ std::unique_ptr<Sharding> shard_model(World& world, torch::nn::Module& module,
   if (shards_gradients(strategy)) {
     verify_floating_point(trainable_parameters(module), strategy);
     if (const auto option = reducer_option(config))
-      throw config_error(fmt::format("distributed.shard: {}: {} is not supported with it; use "
-                                     "distributed.shard: optimizer",
-                                     name_of(strategy), *option));
+      throw config_error(
+          fmt::format("distributed.shard: {}: {} is not supported with it; use "
+                      "distributed.shard: optimizer",
+                      name_of(strategy), *option));
   }
   auto sharding = std::make_unique<Sharding>();
   const auto parameters = trainable_parameters(module);

@@ -85,6 +85,7 @@ size_t bytes_of_state(Optimizer& optimizer, const NamedTensors& parameters) {
 struct Sizes {
   size_t weights = 0, trained = 0, state = 0, average = 0;
   size_t world = 1, writers = 1;
+  RankLayout ranks;
   bool has_snapshot = false;
 
   size_t checkpoint() const { return weights + state + average; }
@@ -100,13 +101,15 @@ Sizes sizes_of(const PreparedRun& run, const NamedTensors& trained, Optimizer& o
           .average = config.train.ema.decay ? weights : 0,
           .world = world,
           .writers = config.checkpoint.writers == WritingRanks::All ? world : 1,
+          .ranks = layout_of(run),
           .has_snapshot = config.checkpoint.async};
 }
 
 // Per rank. With shared memory, a rank's part of what all ranks of a host have once.
 Json plan_memory(const Sizes& sizes, ShardStrategy strategy) {
   const auto share_if = [&](bool is_sharded, size_t bytes) {
-    return is_sharded ? (bytes + sizes.world - 1) / sizes.world : bytes;
+    const auto shares = static_cast<size_t>(sizes.ranks.num_dividing(strategy));
+    return is_sharded ? (bytes + shares - 1) / shares : bytes;
   };
   const bool is_full = strategy == ShardStrategy::Full;
   const bool has_units = distributed::shards_gradients(strategy) && sizes.world > 1;
@@ -164,12 +167,18 @@ Json plan_gradients(const PreparedRun& run, const NamedTensors& trained) {
   size_t bytes = 0;
   for (const auto bucket : buckets) bytes += bucket;
   if (parallel.gradient_compression != GradientCompression::None) bytes /= 2;
-  const auto sent =
-      bytes_sent(parallel.shard, layout_of(run).shares_memory(), bytes, bytes_of(trained));
-  const auto others = static_cast<double>(world - 1);
+  const auto ranks = layout_of(run);
+  auto sent = bytes_sent(parallel.shard, ranks.shares_memory() || ranks.has_copy_per_host(), bytes,
+                         bytes_of(trained));
+  auto ring = world;
+  if (const auto shares = ranks.num_dividing(parallel.shard); shares != world) {
+    ring = world / shares;  // of one rank per host, each with a share of the gradients
+    sent = 2 * bytes / static_cast<size_t>(shares);
+  }
   return {{"buckets", buckets},
           {"sent_per_rank",
-           static_cast<int64_t>(others / static_cast<double>(world) * static_cast<double>(sent))}};
+           static_cast<int64_t>(static_cast<double>(ring - 1) / static_cast<double>(ring) *
+                                static_cast<double>(sent))}};
 }
 
 std::string size_of(const Json& bytes) { return size_text(bytes.get<uint64_t>()); }

@@ -28,7 +28,6 @@ SETTINGS = {
     "bf16": ("vit", ["train.precision=bf16"]),
     "fp16": ("vit", ["train.precision=fp16", "train.clip_grad_norm=0.5"]),
     "skip": ("gpt", ["train.non_finite=skip"]),
-    "batch norm": ("resnet", []),
     "shares": ("gpt", ["checkpoint.writers=all", "checkpoint.every=5 steps"]),
 }
 
@@ -96,7 +95,7 @@ def test_three_hosts_add_in_the_order_of_the_unsharded_run(hosts):
 
 def test_resume_with_another_strategy(hosts):
     settings = [OPTIMIZERS["adamw"], "checkpoint.every=4 steps", "checkpoint.keep_last=10", "checkpoint.writers=main",
-                "train.ema.decay=0.9"]
+                "train.ema.decay=0.9", "train.epochs=3"]
     expected = hosts.train(hosts.cluster("none", "gpt"), "train.max_steps=20", *settings)
     changing = hosts.cluster("changing", "gpt")
     run = hosts.train(changing, "train.max_steps=4", "distributed.shard=full", *settings)
@@ -107,8 +106,7 @@ def test_resume_with_another_strategy(hosts):
     assert_same_checkpoint(run, expected)
 
 
-def test_resume_on_one_host_without_sharding(hosts):
-    """Two hosts add in one order only, but each adds its own ranks first: a run of one host differs, and resumes."""
+def test_resume_on_one_host_with_another_number_of_ranks(hosts):
     cluster = hosts.cluster("run")
     run = hosts.train(cluster, "train.max_steps=4", "distributed.shard=full")
     ended = cluster.job.run("train.max_steps=6", ranks=3, options=["--resume", run.name])
@@ -117,10 +115,24 @@ def test_resume_on_one_host_without_sharding(hosts):
     assert_usable(run)
 
 
+def test_killed_rank_ends_the_run_on_all_hosts_and_it_resumes(hosts):
+    settings = [OPTIMIZERS["adamw"], "distributed.shard=full", "train.epochs=100000", "checkpoint.writers=main"]
+    cluster = hosts.cluster("killed")
+    cluster.start_all(HIERARCHICAL, *settings, "checkpoint.every=1 step", "checkpoint.async=false")
+    cluster.wait_for_checkpoint()
+    cluster.kill_rank(cluster.hosts[1])
+    ended = [cluster.finish(host) for host in cluster.hosts]
+    assert {end.code for end in ended} == {75}, ended
+    run = cluster.run_dir()
+    longer = f"train.max_steps={checkpoints(run)[-1] + 5}"
+    hosts.train(cluster, *settings, longer, options=["--resume", run.name])
+    assert_same_checkpoint(run, hosts.train(hosts.cluster("whole"), *settings, longer))
+
+
 def test_hosts_with_different_numbers_of_ranks_are_refused(hosts):
     cluster = hosts.cluster("uneven")
-    for host, ranks in zip(cluster.hosts, (2, 1)):
-        cluster.start(host, HIERARCHICAL, "distributed.shard=full", ranks=ranks)
+    for host, ranks in zip(cluster.hosts, (3, 2)):
+        cluster.start(host, HIERARCHICAL, "distributed.shard=full", "data.batch_size=60", ranks=ranks)
     ended = [cluster.finish(host) for host in cluster.hosts]
     cluster.stop()
     assert {end.code for end in ended} == {78}, ended

@@ -18,7 +18,7 @@ std::byte* bytes_of(const at::Tensor& tensor) {
 
 }  // namespace
 
-void HostSums::start(std::vector<shm::Group::Reduced> own) {
+void HostSums::start(std::vector<shm::Group::PerHostPart> own) {
   advance();
   if (own.empty()) return;
   Exchange exchange;
@@ -27,9 +27,9 @@ void HostSums::start(std::vector<shm::Group::Reduced> own) {
     free_.pop_back();
   }
   size_t count = 0;
-  for (const auto& each : own) count += each.sums.count;
+  for (const auto& each : own) count += each.in.count;
   const auto num_hosts = static_cast<size_t>(peers_.getSize());
-  exchange.share = (count + num_hosts - 1) / num_hosts * shm::size_of(own.front().sums.type);
+  exchange.share = (count + num_hosts - 1) / num_hosts * shm::size_of(own.front().in.type);
   const auto size = static_cast<int64_t>(num_hosts * exchange.share);
   for (auto* buffer : {&exchange.sent, &exchange.received}) {
     if (!buffer->defined()) *buffer = at::empty({0}, at::kByte);
@@ -37,8 +37,8 @@ void HostSums::start(std::vector<shm::Group::Reduced> own) {
   }
   auto* to = bytes_of(exchange.sent);
   for (const auto& each : own) {
-    std::memcpy(to, each.sums.data, each.sums.bytes());
-    to += each.sums.bytes();
+    std::memcpy(to, each.in.data, each.in.bytes());
+    to += each.in.bytes();
   }
   std::fill(to, bytes_of(exchange.sent) + size, std::byte{0});
   exchange.own = std::move(own);
@@ -55,8 +55,8 @@ void HostSums::advance() {
     exchange.work->wait();
     const auto* from = bytes_of(exchange.received);
     for (const auto& each : exchange.own) {
-      std::memcpy(each.sums.data, from, each.sums.bytes());
-      from += each.sums.bytes();
+      std::memcpy(each.in.data, from, each.in.bytes());
+      from += each.in.bytes();
     }
     free_.push_back(std::move(exchange));
     pending_.pop_front();
@@ -78,23 +78,23 @@ void HostSums::add_own_share(Exchange& exchange) const {
   auto* const sums = bytes_of(exchange.sent) + share_begin;
   std::vector<const std::byte*> sources(static_cast<size_t>(num_hosts));
   size_t begin = 0;  // of the elements in the concatenation, in bytes
-  for (const auto& [array, offset, whole] : exchange.own) {
-    const auto size = shm::size_of(array.type);
+  for (const auto& part : exchange.own) {
+    const auto size = shm::size_of(part.in.type);
     const auto from = std::max(begin, share_begin);
-    const auto to = std::min(begin + array.bytes(), share_begin + exchange.share);
-    const shm::SumOrder order(num_hosts, whole, size);
-    const auto first = offset + (from - begin) / size;  // in the bucket
+    const auto to = std::min(begin + part.in.bytes(), share_begin + exchange.share);
+    const shm::SumOrder order(num_hosts, part.whole, size);
+    const auto first = part.offset + (from - begin) / size;  // in the bucket
     const auto add = [&](int chunk, size_t chunk_begin, size_t chunk_end) {
       const auto in_share = from - share_begin + (chunk_begin - first) * size;
       for (int i = 0; i < num_hosts; ++i)
         sources[static_cast<size_t>(i)] =
             bytes_of(exchange.received) + in_share +
             static_cast<size_t>(order.rank_at(chunk, i)) * exchange.share;
-      shm::combine(sums + in_share, sources, chunk_end - chunk_begin, array.type,
+      shm::combine(sums + in_share, sources, chunk_end - chunk_begin, part.in.type,
                    shm::Reduction::Sum);
     };
     if (from < to) order.for_each_chunk(first, first + (to - from) / size, add);
-    begin += array.bytes();
+    begin += part.in.bytes();
   }
 }
 

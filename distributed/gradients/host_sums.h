@@ -24,16 +24,16 @@ class HostSums {
 
   // Collective between the peers, which pass the same places. Replaces `own`, of one type, by the
   // sums over hosts; they are complete after finish(), and their memory is not used until then.
-  void start(std::vector<shm::Group::Reduced> own);
+  void start(std::vector<shm::Group::PerHostPart> own);
 
   // Collective between the peers.
   void finish();
 
  private:
-  // A started exchange. First `received` has a share of each host's sums, then all shares of the
+  // A started exchange. `received` has this rank's share of the sums of each host, then all shares of the
   // result.
   struct Exchange {
-    std::vector<shm::Group::Reduced> own;
+    std::vector<shm::Group::PerHostPart> own;
     size_t share = 0;           // bytes
     at::Tensor sent, received;  // bytes: a share for each host
     c10::intrusive_ptr<c10d::Work> work;

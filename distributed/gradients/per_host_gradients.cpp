@@ -102,7 +102,7 @@ void PerHostGradients::exchange(size_t begin, size_t end) {
          place(index).offset,
          place(index).bucket_size});
   }
-  std::vector<shm::Group::Reduced> own;
+  std::vector<shm::Group::PerHostPart> own;
   fenced(world().host(), "gradient reduce_scatter", [&] {
     backend().with_group([&](shm::Group& group, shm::Clock::time_point deadline) {
       own = group.average_per_host(parts, 1.0 / world().world_size(), deadline);

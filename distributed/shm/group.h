@@ -76,16 +76,11 @@ class Group {
     std::byte* out;        // memory that all ranks have mapped
     size_t offset, whole;  // elements: position in the larger array, and its size
   };
-  // Elements that this rank has reduced.
-  struct Reduced {
-    Array sums;
-    size_t offset, whole;  // as in PerHostPart, of the first element
-  };
   // Like average_parts() of the larger arrays, for some of their elements; each average is written
-  // once, to `out`. Other ranks' results are complete after the next barrier. Returns this rank's.
-  // Requires: parts of one floating-point type.
-  std::vector<Reduced> average_per_host(std::span<const PerHostPart> parts, double factor,
-                                        Clock::time_point deadline);
+  // once, to `out`; those of other ranks are complete after the next barrier. Returns what this
+  // rank wrote; `in` is the averages. Requires: parts of one floating-point type.
+  std::vector<PerHostPart> average_per_host(std::span<const PerHostPart> parts, double factor,
+                                            Clock::time_point deadline);
 
   // In place on `root`; the arrays of the other ranks are unchanged.
   void reduce(const Array& array, Reduction reduction, int root, Clock::time_point deadline);

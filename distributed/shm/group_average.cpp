@@ -63,8 +63,8 @@ void Group::average_parts(std::span<const Array> parts, size_t count, double fac
       });
 }
 
-std::vector<Group::Reduced> Group::average_per_host(std::span<const PerHostPart> parts,
-                                                    double factor, Clock::time_point deadline) {
+std::vector<Group::PerHostPart> Group::average_per_host(std::span<const PerHostPart> parts,
+                                                        double factor, Clock::time_point deadline) {
   const auto type = parts.empty() ? ElementType::Float32 : parts.front().in.type;
   const auto size = size_of(type);
   std::vector<Array> inputs;
@@ -75,7 +75,7 @@ std::vector<Group::Reduced> Group::average_per_host(std::span<const PerHostPart>
   }
   const Call call{Collective::ReduceScatter, type, Reduction::Sum, 0, count};
   Pieces to_write(inputs);
-  std::vector<Reduced> reduced;
+  std::vector<PerHostPart> written;
   for_each_window(
       call, {count * size, slot_bytes_, deadline},
       [&](std::byte* slot, const Window& window) {
@@ -92,14 +92,16 @@ std::vector<Group::Reduced> Group::average_per_host(std::span<const PerHostPart>
           const auto to = std::min(begin + part.in.bytes(), wanted.begin + wanted.size);
           if (from < to) {
             reduce_per_host(part, {from - begin, to - from}, from - window.begin);
-            reduced.push_back({{part.out + (from - begin), (to - from) / size, type},
+            auto* const out = part.out + (from - begin);
+            written.push_back({{out, (to - from) / size, type},
+                               out,
                                part.offset + (from - begin) / size,
                                part.whole});
           }
           begin += part.in.bytes();
         }
       });
-  return reduced;
+  return written;
 }
 
 // Reduces `bytes` of `part` from the slots, where they begin at `in_slot`.

@@ -30,8 +30,8 @@ class HostSums {
   void finish();
 
  private:
-  // A started exchange. `received` has this rank's share of the sums of each host, then all shares of the
-  // result.
+  // A started exchange. `received` has this rank's share of the sums of each host, then all shares
+  // of the result.
   struct Exchange {
     std::vector<shm::Group::PerHostPart> own;
     size_t share = 0;           // bytes

@@ -68,8 +68,8 @@ struct WorldOptions {
   // Shared memory in which this rank reports its progress to a launcher; must outlive the World.
   // nullptr: private memory.
   ProgressPage* progress = nullptr;
-  // Only ranks with the same value share memory as one host of BackendChoice::Hierarchical. nullopt:
-  // detected. Tests simulate hosts with it.
+  // With BackendChoice::Hierarchical, ranks with different values are on different hosts. nullopt:
+  // detected. For tests.
   std::optional<std::string> host;
 };
 

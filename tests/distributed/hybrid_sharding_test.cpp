@@ -3,8 +3,11 @@
 #include <ATen/ATen.h>
 #include <torch/nn/modules/linear.h>
 
+#include <algorithm>
+
 #include <catch2/catch.hpp>
 
+#include "distributed/collectives.h"
 #include "distributed/sharding/shard_strategy.h"
 #include "lockstep/data_parallel.h"
 #include "lockstep/error.h"

@@ -1,18 +1,21 @@
 """Rows of sharded training: steps with distributed.shard, compared with FSDP2 and with unsharded DataParallel."""
 
+import os
 import statistics
+import sys
 
 from rows_collectives import compared
-from rows_steps import JOBS, peer, trainer
+from rows_steps import JOBS, launch_here, peer, start_here, trainer
+from two_hosts import TwoHosts
 
 RANKS = 2
 TRIES = 3  # FSDP2 over Gloo sometimes aborts
 
 
-def fsdp2(job, settings, tuned):
+def fsdp2(job, ranks, settings, tuned, start):
     for number in range(TRIES):
         try:
-            return peer(job, RANKS, settings, tuned, "--fsdp")
+            return peer(job, ranks, settings, tuned, "--fsdp", start=start)
         except RuntimeError:
             if number + 1 == TRIES:
                 raise
@@ -21,9 +24,11 @@ def fsdp2(job, settings, tuned):
 STRATEGIES = ("full", "gradients", "optimizer", "none")
 
 
-def times_of(job, settings, backend):
-    sides = {strategy: lambda shard=strategy: trainer(job, RANKS, settings, False, shard, backend) for strategy in STRATEGIES}
-    sides |= {"FSDP2": lambda: fsdp2(job, settings, False), "tuned FSDP2": lambda: fsdp2(job, settings, True)}
+def times_of(job, settings, backend, ranks=RANKS, launch=launch_here, start=start_here):
+    sides = {strategy: lambda shard=strategy: trainer(job, ranks, settings, False, shard, backend, launch)
+             for strategy in STRATEGIES}
+    sides |= {"FSDP2": lambda: fsdp2(job, ranks, settings, False, start),
+              "tuned FSDP2": lambda: fsdp2(job, ranks, settings, True, start)}
     times, losses = {side: [] for side in sides}, {}
     for _ in range(settings["rounds"]):
         for side, run in sides.items():
@@ -33,6 +38,20 @@ def times_of(job, settings, backend):
     assert len({losses[side] for side in STRATEGIES}) == 1, losses
     assert abs(losses["full"] - losses["FSDP2"]) <= 1e-3, losses  # AdamW amplifies rounding errors
     return times, {"losses": losses}
+
+
+def host_rows(settings):
+    """Hybrid sharding on two hosts of two ranks; FSDP2 divides over all ranks."""
+    hosts = TwoHosts()
+    try:
+        times, more = times_of(JOBS["small GPT"], settings, "hierarchical", 2 * RANKS, hosts.launch, hosts.torchrun)
+    finally:
+        hosts.close()
+    name = "small GPT, 2 hosts of 2 ranks, hierarchical"
+    for side in ("FSDP2", "tuned FSDP2"):
+        yield compared(f"{name}, shard: full, step ({side})", "ms", times["full"], times[side], side, **more)
+    for strategy in STRATEGIES[:3]:
+        yield compared(f"{name}, shard: {strategy}, step", "ms", times[strategy], times["none"], "shard: none")
 
 
 def rows(settings):
@@ -50,3 +69,7 @@ def rows(settings):
             wanted = {"goal": 1.18} if strategy == "full" and job is large else {}
             yield compared(f"{name}, 2 ranks, shard: {strategy}, step", "ms", times[strategy], times["none"], "shard: none",
                            **wanted)
+    if os.geteuid() == 0:
+        yield from host_rows(settings)
+    else:
+        print("rows of two hosts need root: skipped", file=sys.stderr)

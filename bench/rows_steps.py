@@ -60,7 +60,11 @@ def model_and_data(job, directory):
             {"name": "idx", "path": path, "split": "train"})
 
 
-def trainer(job, ranks, settings, tuned, shard="none", backend="auto"):
+def launch_here(ranks, file, directory):
+    output_of([BIN / "lockstep", "launch", "-n", ranks, file], directory, 600, OMP_NUM_THREADS="1")
+
+
+def trainer(job, ranks, settings, tuned, shard="none", backend="auto", launch=launch_here):
     directory = settings["directory"]
     interval = job["steps"] // 8
     file = directory / "bench.yaml"
@@ -74,7 +78,7 @@ def trainer(job, ranks, settings, tuned, shard="none", backend="auto"):
         "distributed": {"gradient_as_bucket_view": tuned, "shard": shard, "backend": backend},
         "checkpoint": {"every": "1000 epochs", "keep_last": 1},
         "tracking": {"sinks": []}}))
-    output_of([BIN / "lockstep", "launch", "-n", str(ranks), file], directory, 600, OMP_NUM_THREADS="1")
+    launch(ranks, file, directory)
     values = newest_run(directory / "runs")
     return {"seconds": [job["batch"] * ranks / speed for speed in values["train/samples_per_s"]], "loss": values["train/loss"][-1]}
 
@@ -91,15 +95,17 @@ def concurrent_jobs(job, ranks, settings, tuned):
             "loss": results[0]["loss"]}
 
 
-def peer(job, ranks, settings, tuned, *options):
-    command = [sys.executable] if ranks == 1 else TORCHRUN
+def start_here(ranks, script, directory):
+    return output_of([*([sys.executable] if ranks == 1 else TORCHRUN), *script], directory, 600, OMP_NUM_THREADS="1")
+
+
+def peer(job, ranks, settings, tuned, *options, start=start_here):
     model = ["--gpt", json.dumps(job["gpt"])] if "gpt" in job else \
         ["--inputs", SIDE * SIDE, "--hidden", ",".join(map(str, job["hidden"]))]
-    command = [*command, SOURCE / "bench" / "step_peer.py", "--data", write_data(job, settings["directory"]), *model,
-               "--optimizer", job["optimizer"], "--lr", job["lr"], "--batch-size", job["batch"], "--steps", job["steps"],
-               "--interval", job["steps"] // 8]
-    return last_json(output_of([*command, *options, *(["--tuned"] if tuned else [])], settings["directory"], 600,
-                               OMP_NUM_THREADS="1"))
+    script = [SOURCE / "bench" / "step_peer.py", "--data", write_data(job, settings["directory"]), *model,
+              "--optimizer", job["optimizer"], "--lr", job["lr"], "--batch-size", job["batch"], "--steps", job["steps"],
+              "--interval", job["steps"] // 8, *options, *(["--tuned"] if tuned else [])]
+    return last_json(start(ranks, script, settings["directory"]))
 
 
 def rows(settings):

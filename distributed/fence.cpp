@@ -6,6 +6,7 @@
 #include <string>
 
 #include "distributed/backends/backends.h"
+#include "distributed/backends/process_groups.h"
 #include "distributed/shm/peers.h"
 
 namespace lockstep::distributed {
@@ -38,9 +39,10 @@ bool is_communication_failure(const std::exception& error) {
 PeerError peer_error(const World& world, std::string_view operation,
                      std::chrono::steady_clock::time_point begin, const std::exception& error) {
   const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
-  return PeerError(fmt::format("{}: rank {} of {} waited {:.1f} s for its peers: {}{}", operation,
-                               world.rank(), world.world_size(), waited.count(), first_line(error),
-                               describe_position(world.progress().snapshot())));
+  return PeerError(fmt::format("{}: rank {} of {}{} waited {:.1f} s for its peers: {}{}", operation,
+                               world.rank(), world.world_size(),
+                               world.groups().is_of_host ? " on this host" : "", waited.count(),
+                               first_line(error), describe_position(world.progress().snapshot())));
 }
 
 }  // namespace lockstep::distributed

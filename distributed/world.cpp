@@ -86,6 +86,15 @@ std::string gloo_address(c10d::Store& store, const WorldOptions& options) {
                                           .timeout = options.timeout});
 }
 
+distributed::HierarchicalOptions hierarchical_options(c10d::Store& store,
+                                                      const WorldOptions& options) {
+  return {.rank = options.rank,
+          .world_size = options.world_size,
+          .timeout = options.timeout,
+          .address = gloo_address(store, options),
+          .host = options.host.value_or(distributed::shm::host_identity())};
+}
+
 struct ChosenBackend {
   BackendChoice choice;
   c10::intrusive_ptr<c10d::Backend> backend;
@@ -95,11 +104,8 @@ struct ChosenBackend {
 ChosenBackend make_cpu_backend(const c10::intrusive_ptr<c10d::Store>& store,
                                const WorldOptions& options, distributed::ProcessGroups& groups) {
   if (options.backend == BackendChoice::Hierarchical)
-    return {BackendChoice::Hierarchical, distributed::make_hierarchical_backend(
-                                             store, {.rank = options.rank,
-                                                     .world_size = options.world_size,
-                                                     .timeout = options.timeout,
-                                                     .address = gloo_address(*store, options)})};
+    return {BackendChoice::Hierarchical,
+            distributed::make_hierarchical_backend(store, hierarchical_options(*store, options))};
   if (options.backend != BackendChoice::Gloo) {
     auto host =
         distributed::make_shm_backend(store, options.rank, options.world_size, options.timeout);
@@ -184,9 +190,38 @@ void World::open_groups() {
 
 World::~World() = default;
 
+World& World::host() {
+  if (backend_ != BackendChoice::Hierarchical) return *this;
+  if (!groups_->host)
+    groups_->host =
+        distributed::fenced(*this, "process groups of hosts", [&] { return open_host(); });
+  return *groups_->host;
+}
+
+std::unique_ptr<World> World::open_host() {
+  const auto store = c10::make_intrusive<c10d::PrefixStore>("hosts", groups_->store);
+  auto made = distributed::make_host_groups(store, hierarchical_options(*store, options_));
+  auto options = options_;
+  options.rank = options.local_rank = made.local->getRank();
+  options.world_size = options.local_world_size = made.local->getSize();
+  options.backend = BackendChoice::Shm;
+  std::unique_ptr<World> host(new World(options));
+  host->backend_ = BackendChoice::Shm;
+  auto& groups = *host->groups_;
+  groups.store = store;
+  groups.shared = made.local;
+  groups.control = make_group(store, options, "host", {BackendChoice::Shm, made.local});
+  groups.device = groups.control;
+  groups.is_of_host = true;
+  groups_->peers = made.peers;
+  return host;
+}
+
 void World::set_timeout(std::chrono::milliseconds timeout) {
   options_.timeout = timeout;
   if (!is_distributed()) return;
+  if (groups_->host) groups_->host->set_timeout(timeout);
+  if (groups_->peers) groups_->peers->setTimeout(timeout);
   groups_->control->setTimeout(timeout);
   if (groups_->device != groups_->control) groups_->device->setTimeout(timeout);
 }

@@ -47,6 +47,19 @@ struct HierarchicalOptions {
 c10::intrusive_ptr<c10d::Backend> make_hierarchical_backend(
     const c10::intrusive_ptr<c10d::Store>& store, const HierarchicalOptions& options);
 
+// How state is divided within each host and replicated between hosts.
+struct HostGroups {
+  c10::intrusive_ptr<ShmBackend> local;  // the ranks of this host
+  // The ranks with the same rank in `local`, one of each host, in the order of the leaders of the
+  // hierarchical backend. Null with one host.
+  c10::intrusive_ptr<c10d::Backend> peers;
+};
+
+// Collective, with the hosts of make_hierarchical_backend(). Throws Config on all ranks if hosts
+// have different numbers of ranks, or one rank each.
+HostGroups make_host_groups(const c10::intrusive_ptr<c10d::Store>& store,
+                            const HierarchicalOptions& options);
+
 // Throws what use_gpu() throws.
 c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const c10::intrusive_ptr<c10d::Store>& store,
                                                     int rank, int world_size,

@@ -2,6 +2,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include <algorithm>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "distributed/backends/hierarchical_backend.h"
 #include "distributed/backends/shm_backend.h"
 #include "distributed/shm/host_discovery.h"
+#include "lockstep/error.h"
 
 namespace lockstep::distributed {
 namespace {
@@ -49,21 +51,57 @@ int index_of(const std::vector<int>& ranks, int rank) {
   return static_cast<int>(std::ranges::find(ranks, rank) - ranks.begin());
 }
 
-// Collective. The backend of the ranks of this host; null if this rank forms a group of one.
-c10::intrusive_ptr<ShmBackend> make_host_backend(const Store& store, C10dStore& values,
-                                                 const HierarchicalOptions& options) {
+// The ranks of a host.
+struct Host {
+  c10::intrusive_ptr<ShmBackend> backend;  // null: one rank
+  int leader = 0;                          // its lowest rank
+};
+
+// Collective.
+Host find_host(const Store& store, C10dStore& values, const HierarchicalOptions& options) {
   values.set(fmt::format("host/{}", options.rank), options.host);
   const auto ranks =
       ranks_where(values, "host", options.world_size, [&](int rank, const std::string& host) {
         return rank == options.rank || (host == options.host && !host.empty());
       });
-  if (ranks.size() == 1) return nullptr;
+  const Host alone{nullptr, options.rank};
+  if (ranks.size() == 1) return alone;
   C10dStore local(with_prefix(store, fmt::format("host_of_{}", ranks.front())), options.timeout);
   auto found = shm::discover_host_group(local, {.rank = index_of(ranks, options.rank),
                                                 .num_ranks = static_cast<int>(ranks.size()),
                                                 .host = options.host});
-  if (!found.group) return nullptr;
-  return c10::make_intrusive<ShmBackend>(std::move(found.group), options.timeout);
+  if (!found.group) return alone;
+  return {c10::make_intrusive<ShmBackend>(std::move(found.group), options.timeout), ranks.front()};
+}
+
+// Collective. The ranks of each host, by leader.
+std::map<int, std::vector<int>> gather_hosts(C10dStore& values, const HierarchicalOptions& options,
+                                             int leader) {
+  values.set(fmt::format("leader_of/{}", options.rank), std::to_string(leader));
+  std::map<int, std::vector<int>> hosts;
+  for (int rank = 0; rank < options.world_size; ++rank)
+    hosts[std::stoi(values.get(fmt::format("leader_of/{}", rank)))].push_back(rank);
+  return hosts;
+}
+
+int index_of_host(const std::map<int, std::vector<int>>& hosts, int leader) {
+  return static_cast<int>(std::distance(hosts.begin(), hosts.find(leader)));
+}
+
+// Throws if the hosts cannot have the same parts of the state.
+void verify_equal_hosts(const std::map<int, std::vector<int>>& hosts) {
+  const auto size = hosts.begin()->second.size();
+  for (const auto& [leader, ranks] : hosts)
+    if (ranks.size() != size)
+      throw config_error(fmt::format(
+          "distributed.shard: with distributed.backend: hierarchical, each host divides "
+          "the same state, but the host of rank {} has {} and the host of rank {} has "
+          "{} ranks that share memory; use distributed.shard: optimizer",
+          hosts.begin()->first, size, leader, ranks.size()));
+  if (size == 1)
+    throw config_error(
+        "distributed.shard: with distributed.backend: hierarchical, the ranks of a host divide the "
+        "state, but no two ranks share memory; use distributed.shard: optimizer");
 }
 
 }  // namespace
@@ -80,15 +118,13 @@ c10::intrusive_ptr<c10d::Backend> make_hierarchical_backend(const Store& store,
                                                             const HierarchicalOptions& options) {
   C10dStore values(store, options.timeout);
   HostLevels levels;
-  levels.local = make_host_backend(store, values, options);
-  const bool leads = !levels.local || levels.local->getRank() == 0;
-  values.set(fmt::format("leads/{}", options.rank), leads ? "yes" : "no");
-  const auto leaders = ranks_where(values, "leads", options.world_size,
-                                   [](int, const std::string& yes) { return yes == "yes"; });
-  if (leads && leaders.size() > 1)
+  const auto host = find_host(store, values, options);
+  levels.local = host.backend;
+  const auto hosts = gather_hosts(values, options, host.leader);
+  if (host.leader == options.rank && hosts.size() > 1)
     levels.leaders =
-        make_gloo_backend(with_prefix(store, "leaders"), index_of(leaders, options.rank),
-                          static_cast<int>(leaders.size()), options.timeout, options.address);
+        make_gloo_backend(with_prefix(store, "leaders"), index_of_host(hosts, host.leader),
+                          static_cast<int>(hosts.size()), options.timeout, options.address);
   levels.flat = make_gloo_backend(with_prefix(store, "flat"), options.rank, options.world_size,
                                   options.timeout, options.address);
   // Note [First calls]: LibTorch's flight recorder registers a group at its first call, which is
@@ -96,6 +132,21 @@ c10::intrusive_ptr<c10d::Backend> make_hierarchical_backend(const Store& store,
   for (const auto& group : {levels.leaders, levels.flat})
     if (group) group->barrier()->wait();
   return c10::make_intrusive<HierarchicalBackend>(std::move(levels));
+}
+
+HostGroups make_host_groups(const Store& store, const HierarchicalOptions& options) {
+  C10dStore values(store, options.timeout);
+  const auto host = find_host(store, values, options);
+  const auto hosts = gather_hosts(values, options, host.leader);
+  verify_equal_hosts(hosts);
+  HostGroups groups{.local = host.backend, .peers = nullptr};
+  if (hosts.size() == 1) return groups;
+  groups.peers =
+      make_gloo_backend(with_prefix(store, fmt::format("peers_{}", host.backend->getRank())),
+                        index_of_host(hosts, host.leader), static_cast<int>(hosts.size()),
+                        options.timeout, options.address);
+  groups.peers->barrier()->wait();  // Note [First calls]
+  return groups;
 }
 
 }  // namespace lockstep::distributed

@@ -4,9 +4,11 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include <memory>
 #include <string>
 
 #include "distributed/backends/shm_backend.h"
+#include "lockstep/world.h"
 
 namespace lockstep::distributed {
 
@@ -19,6 +21,12 @@ struct ProcessGroups {
       device;  // gradients; the same object as `control` when those are on the CPU
 
   c10::intrusive_ptr<ShmBackend> shared;  // backend of `control`; null if ranks share no memory
+
+  // Set by World::host() with a hierarchical backend.
+  std::unique_ptr<World> host;
+  c10::intrusive_ptr<c10d::Backend> peers;  // see HostGroups; null with one host
+
+  bool is_of_host = false;  // whether these are the groups of World::host()
 
   c10d::ProcessGroup& of(const at::Tensor& tensor) { return tensor.is_cpu() ? *control : *device; }
 };

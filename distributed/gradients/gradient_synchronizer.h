@@ -59,8 +59,9 @@ class GradientSynchronizer {
 };
 
 // Collective. LocalGradients with one rank; with sharded gradients PerHostGradients where ranks
-// share memory, else ExchangedGradients; otherwise SharedMemoryGradients where ranks share memory
-// and no option needs a c10d::Reducer, else ReducerGradients. `sharding`: null without.
+// share memory and with a hierarchical backend, else ExchangedGradients; otherwise
+// SharedMemoryGradients where ranks share memory and no option needs a c10d::Reducer, else
+// ReducerGradients. `sharding`: null without.
 std::unique_ptr<GradientSynchronizer> make_gradient_synchronizer(World& world,
                                                                  NamedTensors parameters,
                                                                  const DataParallelConfig& config,

@@ -35,7 +35,7 @@ OrderedGradients::OrderedGradients(World& world, NamedTensors parameters, const 
 
 OrderedGradients::~OrderedGradients() { remove_hooks(); }
 
-ShmBackend& OrderedGradients::backend() const { return *world_.groups().shared; }
+ShmBackend& OrderedGradients::backend() const { return *world_.host().groups().shared; }
 
 void OrderedGradients::set_buckets(std::vector<GradientBucket> buckets) {
   buckets_ = std::move(buckets);

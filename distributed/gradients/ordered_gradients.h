@@ -32,7 +32,7 @@ class OrderedGradients : public GradientSynchronizer {
   };
 
   World& world() const { return world_; }
-  ShmBackend& backend() const;  // requires ranks that share memory
+  ShmBackend& backend() const;  // of world().host(); requires ranks that share memory
   const BucketCaps& caps() const { return caps_; }
   const at::Tensor& parameter(size_t index) const { return parameters()[index].second; }
   const std::vector<GradientBucket>& buckets() const { return buckets_; }  // each of one type

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "distributed/backends/process_groups.h"
 #include "distributed/fence.h"
 
 namespace lockstep::distributed {
@@ -13,6 +14,7 @@ namespace lockstep::distributed {
 PerHostGradients::PerHostGradients(World& world, NamedTensors parameters,
                                    std::vector<at::Tensor> averages, const BucketCaps& caps)
     : OrderedGradients(world, std::move(parameters), caps), averages_(std::move(averages)) {
+  if (const auto& peers = world.groups().peers) hosts_.emplace(*peers);
   layout_buckets();
   keep_hooks();
 }
@@ -100,11 +102,13 @@ void PerHostGradients::exchange(size_t begin, size_t end) {
          place(index).offset,
          place(index).bucket_size});
   }
-  fenced(world(), "gradient reduce_scatter", [&] {
+  std::vector<shm::Group::PerHostPart> own;
+  fenced(world().host(), "gradient reduce_scatter", [&] {
     backend().with_group([&](shm::Group& group, shm::Clock::time_point deadline) {
-      group.average_per_host(parts, 1.0 / group.num_ranks(), deadline);
+      own = group.average_per_host(parts, 1.0 / world().world_size(), deadline);
     });
   });
+  if (hosts_) fenced(world(), "gradient exchange of hosts", [&] { hosts_->start(std::move(own)); });
   for (auto i = begin; i < end; ++i)
     parameter(sequence_[i]).mutable_grad() = averages_[sequence_[i]];
   waited_ += std::chrono::steady_clock::now() - started;
@@ -115,12 +119,13 @@ void PerHostGradients::finish_pass() {
   std::fill(is_ready_.begin(), is_ready_.end(), true);
   exchange_ready_units();
   const auto started = std::chrono::steady_clock::now();
-  fenced(world(), "gradient reduce_scatter", [&] {
+  if (hosts_) fenced(world(), "gradient exchange of hosts", [&] { hosts_->finish(); });
+  fenced(world().host(), "gradient reduce_scatter", [&] {
     backend().with_group([](shm::Group& group, shm::Clock::time_point deadline) {
       group.barrier(deadline);  // the other ranks' averages are complete, and their backward pass
     });
-    update_buckets();
   });
+  update_buckets();
   set_exposed_wait(waited_ + (std::chrono::steady_clock::now() - started));
 }
 

@@ -1,20 +1,26 @@
 // Averages gradients into memory that all ranks of a host share (the sharded gradients of ZeRO-2).
 // Gradients are exchanged in units of about one bucket during the backward pass, and a rank's own
 // gradients are freed after that. Each rank averages an equal part of every unit. Sums and buckets
-// are bit-identical to those of SharedMemoryGradients.
+// are bit-identical to those of SharedMemoryGradients. With a hierarchical backend, each rank then
+// adds its part to those of the other hosts (distributed/gradients/host_sums.h), with the bits of
+// the backend's all-reduce.
 //
 // After a synchronized pass, gradients are views of the shared memory: complete and equal on all
 // ranks until the next one. To change them, a rank writes its own slices only
 // (distributed/sharding/flat_parameters.h). Only files of distributed/ include this.
 #pragma once
 
+#include <optional>
+
+#include "distributed/gradients/host_sums.h"
 #include "distributed/gradients/ordered_gradients.h"
 
 namespace lockstep::distributed {
 
 class PerHostGradients final : public OrderedGradients {
  public:
-  // `averages`: one contiguous tensor per parameter, in memory from per_host_zeros().
+  // `averages`: one contiguous tensor per parameter, in memory from per_host_zeros() of
+  // world.host().
   PerHostGradients(World& world, NamedTensors parameters, std::vector<at::Tensor> averages,
                    const BucketCaps& caps);
 
@@ -37,6 +43,7 @@ class PerHostGradients final : public OrderedGradients {
   bool is_synchronizing_ = false;
   std::vector<bool> is_ready_;  // of each parameter, in this pass
   size_t next_unit_ = 0;
+  std::optional<HostSums> hosts_;            // with several hosts
   std::chrono::duration<double> waited_{0};  // in this pass
 };
 

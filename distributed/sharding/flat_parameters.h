@@ -56,6 +56,7 @@ class FlatParameters {
   // parameter has gaps or overlaps in memory, Environment if memory is insufficient.
   static FlatParameters create(World& world, const NamedTensors& parameters, FlatLayout layout);
 
+  World& ranks() const { return world_; }  // that divide the parameters
   Copies copies() const { return layout_.copies; }
   const NamedTensors& parameters() const { return parameters_; }
   std::vector<Flat>& flats() { return flats_; }

@@ -45,11 +45,24 @@ void verify_floating_point(const NamedTensors& parameters, ShardStrategy strateg
                       name_of(strategy), key));
 }
 
+// Copies the weights of rank 0's host to the other hosts; each rank sends its chunks.
+void copy_to_hosts(World& world, FlatParameters& parameters) {
+  const auto& peers = world.groups().peers;
+  if (!peers) return;
+  for (auto& flat : parameters.flats()) {
+    std::vector<at::Tensor> chunk = {flat.own};
+    peers->broadcast(chunk, {})->wait();
+  }
+  parameters.publish("weights of the first host");
+}
+
 void shard_per_host(World& world, torch::nn::Module& module, bool is_full, Sharding& sharding) {
   const auto copies = is_full ? Copies::PerHost : Copies::PerRank;
   const auto flat = [&](const NamedTensors& parameters) {
-    return std::make_unique<FlatParameters>(
-        FlatParameters::create(world, parameters, {.copies = copies, .units = {}}));
+    auto made = std::make_unique<FlatParameters>(
+        FlatParameters::create(world.host(), parameters, {.copies = copies, .units = {}}));
+    if (is_full) copy_to_hosts(world, *made);
+    return made;
   };
   if (is_full) sharding.frozen = flat(frozen_parameters(module));
   sharding.trained = flat(trainable_parameters(module));
@@ -128,15 +141,6 @@ std::optional<std::string> reducer_option(const DataParallelConfig& config) {
   return std::nullopt;
 }
 
-std::optional<std::string> reason_against_gradients(const RankLayout& ranks,
-                                                    const DataParallelConfig& config) {
-  if (const auto option = reducer_option(config))
-    return fmt::format("{} is not supported with it", *option);
-  if (ranks.backend == BackendChoice::Hierarchical)
-    return "distributed.backend: hierarchical is not supported with it";
-  return std::nullopt;
-}
-
 std::optional<std::string> reason_against_units(const torch::nn::Module& module,
                                                 const std::vector<ShardUnit>& units) {
   if (units.empty())
@@ -177,17 +181,18 @@ std::unique_ptr<Sharding> shard_model(World& world, torch::nn::Module& module,
   if (strategy == ShardStrategy::None) return nullptr;
   if (shards_gradients(strategy)) {
     verify_floating_point(trainable_parameters(module), strategy);
-    if (const auto reason = reason_against_gradients(
-            {.on_cpu = world.device().is_cpu(), .backend = world.backend()}, config))
-      throw config_error(fmt::format("distributed.shard: {}: {}; use distributed.shard: optimizer",
-                                     name_of(strategy), *reason));
+    if (const auto option = reducer_option(config))
+      throw config_error(
+          fmt::format("distributed.shard: {}: {} is not supported with it; use "
+                      "distributed.shard: optimizer",
+                      name_of(strategy), *option));
   }
   auto sharding = std::make_unique<Sharding>();
   const auto parameters = trainable_parameters(module);
   if (strategy == ShardStrategy::Optimizer)
     sharding->trained =
         std::make_unique<FlatParameters>(FlatParameters::create(world, parameters, {}));
-  else if (world.groups().shared && world.device().is_cpu())
+  else if (world.device().is_cpu() && world.host().groups().shared)
     shard_per_host(world, module, strategy == ShardStrategy::Full, *sharding);
   else if (strategy == ShardStrategy::Full)
     shard_weights(world, module, options.units, *sharding);

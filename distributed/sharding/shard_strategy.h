@@ -22,31 +22,19 @@ constexpr bool shards_gradients(ShardStrategy strategy) {
 // The name of a set option that only c10d::Reducer supports.
 std::optional<std::string> reducer_option(const DataParallelConfig& config);
 
-// How ranks communicate, as far as it is known before they connect.
-struct RankLayout {
-  bool on_cpu = true, on_one_host = true;
-  BackendChoice backend = BackendChoice::Auto;
-
-  // Whether ranks share memory, so that there is one copy of the weights and of the gradients.
-  bool shares_memory() const {
-    return on_cpu && on_one_host &&
-           (backend == BackendChoice::Auto || backend == BackendChoice::Shm);
-  }
-};
-
-// Why gradients cannot be sharded. nullopt: they can.
-std::optional<std::string> reason_against_gradients(const RankLayout& ranks,
-                                                    const DataParallelConfig& config);
-
 // A model of which each rank keeps a share.
 struct Sharding {
   std::unique_ptr<FlatParameters> trained;
   std::unique_ptr<FlatParameters> frozen;   // with Full; may have no parameters
   std::unique_ptr<ShardedWeights> weights;  // with Full, on ranks that do not share memory
-  bool has_shared_gradients = false;        // one copy of the gradients for all ranks
+  bool has_shared_gradients = false;        // one copy of the gradients per host
 
   Sharding();
   ~Sharding();
+
+  // The ranks that divide the state: all, or with a hierarchical backend those of this host, unless
+  // only the optimizer is sharded.
+  World& ranks() const { return trained->ranks(); }
 
   // The weights that are not whole on any rank. `own` of the results: the live chunks.
   std::vector<std::pair<std::string, DividedTensor>> divided_weights() const;

@@ -77,10 +77,10 @@ class Group {
     size_t offset, whole;  // elements: position in the larger array, and its size
   };
   // Like average_parts() of the larger arrays, for some of their elements; each average is written
-  // once, to `out`. Other ranks' results are complete after the next barrier. Requires: parts of
-  // one floating-point type.
-  void average_per_host(std::span<const PerHostPart> parts, double factor,
-                        Clock::time_point deadline);
+  // once, to `out`; those of other ranks are complete after the next barrier. Returns what this
+  // rank wrote; `in` is the averages. Requires: parts of one floating-point type.
+  std::vector<PerHostPart> average_per_host(std::span<const PerHostPart> parts, double factor,
+                                            Clock::time_point deadline);
 
   // In place on `root`; the arrays of the other ranks are unchanged.
   void reduce(const Array& array, Reduction reduction, int root, Clock::time_point deadline);

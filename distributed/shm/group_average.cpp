@@ -63,8 +63,8 @@ void Group::average_parts(std::span<const Array> parts, size_t count, double fac
       });
 }
 
-void Group::average_per_host(std::span<const PerHostPart> parts, double factor,
-                             Clock::time_point deadline) {
+std::vector<Group::PerHostPart> Group::average_per_host(std::span<const PerHostPart> parts,
+                                                        double factor, Clock::time_point deadline) {
   const auto type = parts.empty() ? ElementType::Float32 : parts.front().in.type;
   const auto size = size_of(type);
   std::vector<Array> inputs;
@@ -75,6 +75,7 @@ void Group::average_per_host(std::span<const PerHostPart> parts, double factor,
   }
   const Call call{Collective::ReduceScatter, type, Reduction::Sum, 0, count};
   Pieces to_write(inputs);
+  std::vector<PerHostPart> written;
   for_each_window(
       call, {count * size, slot_bytes_, deadline},
       [&](std::byte* slot, const Window& window) {
@@ -89,10 +90,18 @@ void Group::average_per_host(std::span<const PerHostPart> parts, double factor,
         for (const auto& part : parts) {
           const auto from = std::max(begin, wanted.begin);
           const auto to = std::min(begin + part.in.bytes(), wanted.begin + wanted.size);
-          if (from < to) reduce_per_host(part, {from - begin, to - from}, from - window.begin);
+          if (from < to) {
+            reduce_per_host(part, {from - begin, to - from}, from - window.begin);
+            auto* const out = part.out + (from - begin);
+            written.push_back({{out, (to - from) / size, type},
+                               out,
+                               part.offset + (from - begin) / size,
+                               part.whole});
+          }
           begin += part.in.bytes();
         }
       });
+  return written;
 }
 
 // Reduces `bytes` of `part` from the slots, where they begin at `in_slot`.

@@ -68,6 +68,9 @@ struct WorldOptions {
   // Shared memory in which this rank reports its progress to a launcher; must outlive the World.
   // nullptr: private memory.
   ProgressPage* progress = nullptr;
+  // With BackendChoice::Hierarchical, ranks with different values are on different hosts. nullopt:
+  // detected. For tests.
+  std::optional<std::string> host;
 };
 
 // The process group of a job, as seen by one rank. Not a singleton: one process can host several
@@ -108,11 +111,18 @@ class World {
   std::optional<std::string> get_value(const std::string& key);
   void set_value(const std::string& key, const std::string& value);
 
+  // The ranks of this host as a separate World, with BackendChoice::Hierarchical; otherwise this
+  // World. The first call is collective. Lives as long as this one; do not call finish() on it.
+  // Throws Config on all ranks if hosts have different numbers of ranks, or one rank each.
+  World& host();
+
   distributed::ProcessGroups& groups() { return *groups_; }
+  const distributed::ProcessGroups& groups() const { return *groups_; }
 
  private:
   explicit World(const WorldOptions& options);
   void open_groups();
+  std::unique_ptr<World> open_host();
 
   std::unique_ptr<ProgressPage> own_progress_;  // when none was given
   WorldOptions options_;

@@ -9,6 +9,7 @@
 #include <functional>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "lockstep/world.h"
@@ -47,16 +48,16 @@ inline WorldOptions rank_options(int rank, int world_size, const RendezvousDirec
           .timeout = timeout};
 }
 
-// Runs body(world) with one World per rank. Returns the results by rank, or rethrows the first
-// exception.
-template <class Body>
-auto run_ranks(int world_size, Body&& body, BackendChoice backend = BackendChoice::Auto) {
+// Runs body(world) with one World per rank; adapt(options) is called before. Returns the results by
+// rank, or rethrows the first exception.
+template <class Adapt, class Body>
+auto run_adapted_ranks(int world_size, const Adapt& adapt, Body&& body) {
   using Result = std::invoke_result_t<Body, World&>;
   const RendezvousDirectory directory;
   std::vector<Result> results(static_cast<size_t>(world_size));
   const auto errors = run_threads(world_size, [&](int rank) {
     auto options = rank_options(rank, world_size, directory);
-    options.backend = backend;
+    adapt(options);
     const auto connected = World::connect(options);
     auto& world = *connected;
     results[static_cast<size_t>(rank)] = body(world);
@@ -65,6 +66,25 @@ auto run_ranks(int world_size, Body&& body, BackendChoice backend = BackendChoic
   for (const auto& error : errors)
     if (error) std::rethrow_exception(error);
   return results;
+}
+
+template <class Body>
+auto run_ranks(int world_size, Body&& body, BackendChoice backend = BackendChoice::Auto) {
+  return run_adapted_ranks(
+      world_size, [&](WorldOptions& options) { options.backend = backend; },
+      std::forward<Body>(body));
+}
+
+// With a hierarchical backend. `hosts`: the name of each rank's host.
+template <class Body>
+auto run_ranks_of_hosts(const std::vector<std::string>& hosts, Body&& body) {
+  return run_adapted_ranks(
+      static_cast<int>(hosts.size()),
+      [&](WorldOptions& options) {
+        options.backend = BackendChoice::Hierarchical;
+        options.host = hosts[static_cast<size_t>(options.rank)];
+      },
+      std::forward<Body>(body));
 }
 
 // The text of the exception, or "" for none.

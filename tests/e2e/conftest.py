@@ -125,6 +125,7 @@ def cluster(job, network, request):
     cluster.stop()
     for host in network.hosts:
         host.mounts.clear()
+        host.shares_memory = True
 
 
 @pytest.fixture(autouse=True)

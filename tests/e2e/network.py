@@ -28,9 +28,12 @@ class Host:
         self.address = f"10.99.0.{number}"
         self.address6 = f"fd99::{number}"
         self.mounts = {}  # private files and directories: {path: source}
+        self.shares_memory = True  # with the other hosts: as one machine, whose processes can map each other's memory
 
     def command(self, command):
-        """The command line that executes `command` on this host, in the same process."""
+        """The command line that executes `command` on this host, in the same process unless it has its own PIDs."""
+        if not self.shares_memory:
+            command = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", *command]
         if self.mounts:
             mounts = [f"mount --bind '{what}' '{where}'" for where, what in self.mounts.items()]
             script = " && ".join(["mount --make-rprivate /", *mounts, 'exec "$0" "$@"'])

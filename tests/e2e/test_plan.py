@@ -64,6 +64,12 @@ def test_traffic(job):
     assert "gradients" not in plan(job, job.file)
 
 
+def test_hybrid_sharding_divides_within_a_host(job):
+    hybrid = plan(job, "-n", 4, "--nnodes", 3, job.file, "distributed.backend=hierarchical", "distributed.shard=full")
+    assert hybrid["memory"]["weights"] == hybrid["memory"]["gradients"] == PARAMETERS, "a quarter of 4 bytes each"
+    assert hybrid["gradients"]["sent_per_rank"] == 2 * PARAMETERS * 2 // 3, "a ring of three hosts"
+
+
 @pytest.mark.parametrize("rule, repeated", [("uneven", 0), ("pad", 20)])
 def test_batches_not_divisible_by_ranks(job, rule, repeated):
     """Of 1003 samples 20 batches of 50, which are 51 when padded, and one of 3."""

@@ -47,12 +47,11 @@ struct Result {
   NamedTensors parameters, state;
 };
 
-OptimizerShard make_shard(World& world, const NamedTensors& parameters,
-                          const std::string& optimizer, distributed::FlatParameters* flat) {
+OptimizerShard make_shard(const NamedTensors& parameters, const std::string& optimizer,
+                          distributed::FlatParameters* flat) {
   Part<Optimizer, const NamedTensors&> part(optimizer_registry());
   part.read(parse_config("o: " + optimizer, "test").find("o")[0], "optimizer");
-  return {world, parameters, flat,
-          [&](const NamedTensors& tensors) { return part.build(tensors); }};
+  return {parameters, flat, [&](const NamedTensors& tensors) { return part.build(tensors); }};
 }
 
 // `copies`: nullopt: not sharded.
@@ -63,7 +62,7 @@ Result train(World& world, const std::string& optimizer,
   std::optional<distributed::FlatParameters> flat;
   if (copies)
     flat.emplace(distributed::FlatParameters::create(world, parameters, {.copies = *copies}));
-  auto shard = make_shard(world, parameters, optimizer, flat ? &*flat : nullptr);
+  auto shard = make_shard(parameters, optimizer, flat ? &*flat : nullptr);
   const at::NoGradGuard no_grad;
   if (!resume_from.empty()) {
     NamedTensors kept;
@@ -142,7 +141,7 @@ TEST_CASE("optimizer shard: each rank stores its shard of the state, even if it 
     Part<Optimizer, const NamedTensors&> part(optimizer_registry());
     part.read(parse_config("o: {name: adam}", "test").find("o")[0], "optimizer");
     auto flat = distributed::FlatParameters::create(world, parameters, {});
-    OptimizerShard shard(world, parameters, &flat, [&](const NamedTensors& tensors) {
+    OptimizerShard shard(parameters, &flat, [&](const NamedTensors& tensors) {
       for (const auto& [name, tensor] : tensors) own += tensor.nbytes();
       return part.build(tensors);
     });

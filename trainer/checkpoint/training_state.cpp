@@ -163,7 +163,9 @@ CapturedState capture_state(World& world, const TrainingState& state) {
     for (int rank = 0; rank < world.world_size(); ++rank)
       checkpoint.rng.emplace_back(rng_name(rank, ending), states[static_cast<size_t>(rank)]);
   }
-  return {std::move(checkpoint), StateStream(world, std::move(divided))};
+  const auto* const sharding = state.parallel.sharding();
+  return {std::move(checkpoint),
+          StateStream(sharding ? sharding->ranks() : world, std::move(divided))};
 }
 
 std::vector<std::string> restore_state(World& world, const TrainingState& state,

@@ -33,7 +33,9 @@ class MemoryOf {
         strategy_(strategy),
         is_full_(strategy == ShardStrategy::Full),
         shards_gradients_(distributed::shards_gradients(strategy) && sizes.world > 1),
-        is_alone_(sizes.world == 1) {}
+        is_alone_(sizes.world == 1),
+        shares_memory_(sizes.shares_memory || sizes.is_hybrid(strategy)),
+        dividing_(sizes.is_hybrid(strategy) ? sizes.local_world : sizes.world) {}
 
   Json result() const {
     const auto buffers = sizes_.weights - sizes_.parameters;
@@ -62,10 +64,10 @@ class MemoryOf {
 
  private:
   size_t share_if(bool is_sharded, size_t bytes) const {
-    return is_sharded ? (bytes + sizes_.world - 1) / sizes_.world : bytes;
+    return is_sharded ? (bytes + dividing_ - 1) / dividing_ : bytes;
   }
 
-  bool is_full_over_network() const { return is_full_ && !sizes_.shares_memory && !is_alone_; }
+  bool is_full_over_network() const { return is_full_ && !shares_memory_ && !is_alone_; }
 
   // ShardedWeights: what is outside of blocks, the block that is computed, and the next one, which
   // Gloo receives into a copy.
@@ -82,7 +84,7 @@ class MemoryOf {
     if (!shards_gradients_) return reducer_buckets();
     // While micro-batches are accumulated, each rank has whole gradients.
     const bool accumulates = sizes_.micro_batches > 1;
-    if (sizes_.shares_memory) return accumulates ? sizes_.trained : sizes_.largest_bucket;
+    if (shares_memory_) return accumulates ? sizes_.trained : sizes_.largest_bucket;
     const auto& units = is_full_ ? sizes_.units : sizes_.gradient_units;
     auto own = largest_of(units, is_full_ ? 1 : 0).trained;
     if (is_full_) own += units[0].trained;
@@ -97,7 +99,7 @@ class MemoryOf {
 
   // FlatParameters::publish(): this rank's chunk, and Gloo's copy of all.
   size_t publishing() const {
-    if (is_alone_ || is_full_ || strategy_ == ShardStrategy::None || sizes_.shares_memory) return 0;
+    if (is_alone_ || is_full_ || strategy_ == ShardStrategy::None || shares_memory_) return 0;
     const auto unit =
         shards_gradients_ ? largest_of(sizes_.gradient_units, 0).trained : sizes_.trained;
     return unit / sizes_.world + (sizes_.gathers_through_copies ? unit : 0);
@@ -107,7 +109,7 @@ class MemoryOf {
   size_t start() const {
     if (is_alone_ || strategy_ == ShardStrategy::None) return sizes_.weights;
     if (is_full_) return sizes_.weights + share_if(true, sizes_.parameters + sizes_.trained);
-    const bool moves_by_unit = shards_gradients_ && !sizes_.shares_memory;
+    const bool moves_by_unit = shards_gradients_ && !shares_memory_;
     return sizes_.weights + share_if(shards_gradients_, shards_gradients_ ? sizes_.trained : 0) +
            (moves_by_unit ? largest_of(sizes_.gradient_units, 0).trained : sizes_.trained);
   }
@@ -115,6 +117,8 @@ class MemoryOf {
   const PlannedSizes& sizes_;
   ShardStrategy strategy_;
   bool is_full_, shards_gradients_, is_alone_;
+  bool shares_memory_;  // the ranks that divide the state
+  size_t dividing_;     // their number
 };
 
 }  // namespace

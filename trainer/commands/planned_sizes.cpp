@@ -46,6 +46,7 @@ void add_communication(PlannedSizes& sizes, const PreparedRun& run, const NamedT
   sizes.is_compressed = parallel.gradient_compression != GradientCompression::None;
   if (sizes.is_compressed) sizes.exchanged /= 2;
   sizes.shares_memory = layout.shares_memory();
+  sizes.has_copy_per_host = layout.has_copy_per_host();
   sizes.is_hierarchical = layout.backend == BackendChoice::Hierarchical;
   sizes.has_reducer = !sizes.shares_memory || distributed::reducer_option(parallel).has_value();
   sizes.has_bucket_views = parallel.gradient_as_bucket_view;

@@ -26,13 +26,17 @@ struct PlannedSizes {
   size_t world = 1, local_world = 1, writers = 1;
   size_t micro_batches = 1;  // per step
   bool has_snapshot = false;
-  bool shares_memory = false;    // whether all ranks do
-  bool is_hierarchical = false;  // distributed.backend: hierarchical
-  bool has_reducer = false;      // gradients that are not sharded are averaged by c10d::Reducer
+  bool shares_memory = false;      // whether all ranks do
+  bool has_copy_per_host = false;  // sharded gradients and weights are divided within each host
+  bool is_hierarchical = false;    // distributed.backend: hierarchical
+  bool has_reducer = false;        // gradients that are not sharded are averaged by c10d::Reducer
   bool has_bucket_views = false, is_compressed = false;  // of the Reducer
   bool gathers_through_copies = false;                   // Gloo's all-gather
 
   size_t checkpoint() const { return weights + state + average; }
+  bool is_hybrid(ShardStrategy strategy) const {
+    return has_copy_per_host && distributed::shards_gradients(strategy);
+  }
 };
 
 PlannedSizes sizes_of(const PreparedRun& run, const NamedTensors& trained,

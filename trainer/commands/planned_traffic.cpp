@@ -28,6 +28,14 @@ class TrafficOf {
     per_host_ += 2 * (hosts - 1) / hosts * static_cast<double>(bytes);
   }
 
+  // Within hosts in shared memory, then each rank with its part between hosts.
+  void hybrid_reduce(size_t bytes) {
+    const auto hosts = ranks_ / local_;
+    const auto between = 2 * (hosts - 1) / hosts * static_cast<double>(bytes);
+    per_rank_ += (local_ - 1) / local_ * static_cast<double>(bytes) + between / local_;
+    per_host_ += between;
+  }
+
   PlannedTraffic result() const {
     return {.per_rank = static_cast<size_t>(per_rank_),
             .per_host = has_hosts_ ? static_cast<size_t>(per_host_) : 0};
@@ -56,6 +64,10 @@ size_t gathered_bytes(const std::vector<distributed::UnitBytes>& units) {
 
 PlannedTraffic plan_traffic(const PlannedSizes& sizes, ShardStrategy strategy) {
   TrafficOf traffic(sizes);
+  if (sizes.is_hybrid(strategy)) {
+    traffic.hybrid_reduce(sizes.exchanged);
+    return traffic.result();
+  }
   if (distributed::shards_gradients(strategy))
     traffic.all_to_all(sizes.exchanged);
   else if (sizes.is_hierarchical)

@@ -19,7 +19,7 @@ SharedModel share_model(World& world, const PreparedRun& run) {
   auto parallel = DataParallel::create(world, *model, config.distributed.data_parallel, units);
   auto observer =
       parallel->gathers_weights() ? std::make_unique<BlockUnits>(units, *parallel) : nullptr;
-  OptimizerShard optimizer(world, parameters,
+  OptimizerShard optimizer(parameters,
                            parallel->sharding() ? parallel->sharding()->trained.get() : nullptr,
                            [&](const auto& tensors) { return config.optimizer.build(tensors); });
   return {std::move(model), std::move(parameters), std::move(parallel), std::move(observer),

@@ -274,7 +274,7 @@ Outputs Trainer::unguarded_pass(const Batch& batch, const StepBatches& batches, 
   return outputs;
 }
 
-StepGradients Trainer::step_gradients() { return {world_, parameters_, parallel_->sharding()}; }
+StepGradients Trainer::step_gradients() { return {parameters_, parallel_->sharding()}; }
 
 void Trainer::optimize() {
   const at::NoGradGuard no_grad;

@@ -7,10 +7,29 @@
 
 namespace lockstep::trainer {
 
-distributed::RankLayout layout_of(const PreparedRun& run) {
+namespace {
+
+// Why the hosts of a hierarchical backend cannot each divide the same state.
+std::optional<std::string> reason_against_hosts(const RankLayout& ranks) {
+  if (!ranks.has_copy_per_host()) return std::nullopt;
+  if (ranks.local_world_size == 1)
+    return "with distributed.backend: hierarchical, the ranks of a host divide the state, but each "
+           "host has one rank";
+  if (ranks.world_size % ranks.local_world_size != 0)
+    return fmt::format(
+        "with distributed.backend: hierarchical, hosts need equal numbers of ranks, but this one "
+        "has {} of {}",
+        ranks.local_world_size, ranks.world_size);
+  return std::nullopt;
+}
+
+}  // namespace
+
+RankLayout layout_of(const PreparedRun& run) {
   const auto& config = run.config.distributed;
   return {.on_cpu = !selects_gpu(config.device),
-          .on_one_host = run.ranks.local_world_size == run.ranks.world_size,
+          .world_size = run.ranks.world_size,
+          .local_world_size = run.ranks.local_world_size,
           .backend = config.backend};
 }
 
@@ -24,10 +43,13 @@ std::optional<ShardRefusal> refuse_shards(const PreparedRun& run, const Optimize
                     "of the parameters",
                     run.config.optimizer.name())};
   if (!distributed::shards_gradients(strategy) || run.ranks.world_size == 1) return std::nullopt;
+  if (const auto option = distributed::reducer_option(config.data_parallel))
+    return ShardRefusal{fmt::format("{} is not supported with it", *option),
+                        ShardStrategy::Optimizer};
   const auto ranks = layout_of(run);
-  if (const auto reason = distributed::reason_against_gradients(ranks, config.data_parallel))
+  if (const auto reason = reason_against_hosts(ranks))
     return ShardRefusal{*reason, ShardStrategy::Optimizer};
-  if (ranks.shares_memory()) return std::nullopt;
+  if (ranks.shares_memory() || ranks.has_copy_per_host()) return std::nullopt;
   if (run.config.train.cuda_graph)
     return ShardRefusal{"train.cuda_graph is not supported with it", ShardStrategy::Optimizer};
   if (run.config.tracking.media.histograms)

@@ -8,8 +8,22 @@
 
 namespace lockstep::trainer {
 
-// How the ranks of a run communicate.
-distributed::RankLayout layout_of(const PreparedRun& run);
+// How the ranks of a run communicate, as far as it is known before they connect.
+struct RankLayout {
+  bool on_cpu = true;
+  int world_size = 1, local_world_size = 1;
+  BackendChoice backend = BackendChoice::Auto;
+
+  // Whether all ranks share memory, and thus one copy of sharded gradients and weights.
+  bool shares_memory() const {
+    return on_cpu && local_world_size == world_size &&
+           (backend == BackendChoice::Auto || backend == BackendChoice::Shm);
+  }
+  // Whether each host has such a copy, equal to those of the other hosts.
+  bool has_copy_per_host() const { return backend == BackendChoice::Hierarchical; }
+};
+
+RankLayout layout_of(const PreparedRun& run);
 
 // Why a strategy is not possible for a run, with the nearest one that is.
 struct ShardRefusal {

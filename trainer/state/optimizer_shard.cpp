@@ -16,9 +16,9 @@ namespace lockstep::trainer {
 
 using distributed::ParameterSlice;
 
-OptimizerShard::OptimizerShard(World& world, NamedTensors parameters,
-                               distributed::FlatParameters* flat, const Build& build)
-    : world_(world), parameters_(std::move(parameters)), flat_(flat) {
+OptimizerShard::OptimizerShard(NamedTensors parameters, distributed::FlatParameters* flat,
+                               const Build& build)
+    : parameters_(std::move(parameters)), flat_(flat) {
   if (!flat_) {
     optimizer_ = build(parameters_);
     return;
@@ -60,7 +60,7 @@ std::vector<DividedState> OptimizerShard::divided_state() {
     mine.push_back({name, slice->parameter, static_cast<int>(tensor.scalar_type()), is_sliced,
                     is_sliced ? slice->begin : 0, tensor.numel()});
   }
-  const auto all = distributed::all_gather_object(world_, mine, "optimizer state");
+  const auto all = distributed::all_gather_object(flat_->ranks(), mine, "optimizer state");
   std::map<size_t, std::vector<DividedState>> by_parameter;
   for (size_t rank = 0; rank < all.size(); ++rank)
     for (const auto& item : all[rank]) {

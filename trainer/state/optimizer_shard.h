@@ -14,7 +14,6 @@
 
 #include "distributed/sharding/flat_parameters.h"
 #include "lockstep/optimizer.h"
-#include "lockstep/world.h"
 #include "trainer/state/state_stream.h"
 
 namespace lockstep::trainer {
@@ -26,8 +25,7 @@ class OptimizerShard {
 
   // `flat`: of `parameters`, outlives this; null: not sharded. `build` gets the parameters, or this
   // rank's slices of them under the same names.
-  OptimizerShard(World& world, NamedTensors parameters, distributed::FlatParameters* flat,
-                 const Build& build);
+  OptimizerShard(NamedTensors parameters, distributed::FlatParameters* flat, const Build& build);
 
   double base_lr() const { return optimizer_->base_lr(); }
   bool is_sharded() const { return flat_ != nullptr; }
@@ -53,7 +51,6 @@ class OptimizerShard {
  private:
   const distributed::ParameterSlice* find_slice(const std::string& state_name) const;
 
-  World& world_;
   NamedTensors parameters_;
   distributed::FlatParameters* flat_;
   NamedTensors slices_;  // of flat_->slices()

@@ -20,6 +20,7 @@ struct DividedState {
 // finishes. Thread: the training thread.
 class StateStream {
  public:
+  // `world`: the ranks that divide the tensors.
   StateStream(World& world, std::vector<DividedState> tensors)
       : world_(world), tensors_(std::move(tensors)) {}
 

@@ -12,13 +12,12 @@ StepGradients::StepGradients(const NamedTensors& parameters) {
   own_ = gradients_;
 }
 
-StepGradients::StepGradients(World& world, const NamedTensors& parameters,
-                             const distributed::Sharding* sharding)
+StepGradients::StepGradients(const NamedTensors& parameters, const distributed::Sharding* sharding)
     : StepGradients(parameters) {
   if (!sharding) return;
   auto& flat = *sharding->trained;
   if (!sharding->has_shared_gradients && !flat.has_own_gradients()) return;
-  world_ = &world;
+  world_ = &sharding->ranks();
   if (flat.has_own_gradients()) divided_ = &flat;
   own_.clear();
   for (size_t i = 0; i < flat.slices().size(); ++i)

@@ -22,8 +22,7 @@ class StepGradients {
   explicit StepGradients(const NamedTensors& parameters);
 
   // `sharding`: of a model with these trainable `parameters`; null: none.
-  StepGradients(World& world, const NamedTensors& parameters,
-                const distributed::Sharding* sharding);
+  StepGradients(const NamedTensors& parameters, const distributed::Sharding* sharding);
 
   // Whether no parameter has a gradient, on any rank.
   bool empty() const { return gradients_.empty() && !divided_; }
@@ -44,7 +43,7 @@ class StepGradients {
   // Calls visit(index, gradient) for each gradient that is measured on this rank.
   void visit_measured(const distributed::FlatParameters::VisitGradient& visit) const;
 
-  World* world_ = nullptr;                          // null: not sharded
+  World* world_ = nullptr;                          // that divides them; null: not sharded
   distributed::FlatParameters* divided_ = nullptr;  // if a rank has its slices only
   std::vector<at::Tensor> gradients_, own_;         // whole; unless divided
   std::vector<bool> is_measured_here_;              // of each of gradients_

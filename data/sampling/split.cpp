@@ -20,6 +20,12 @@ at::Tensor indices_tensor(std::span<const int64_t> indices) {
   return tensor;
 }
 
+// null if the dataset reads no file.
+Json path_of(const Part<Dataset>& part) {
+  const auto config = part.dump();
+  return config.is_object() ? config.value("path", Json()) : Json();
+}
+
 }  // namespace
 
 Split split_samples(int64_t num_samples, double fraction, int64_t seed) {
@@ -104,6 +110,18 @@ TrainAndEval build_datasets(const Part<Dataset>& train, const Part<Dataset>& eva
   const auto eval_set = eval.is_set() ? eval.build() : nullptr;
   if (eval_set) eval_set->fit(*train_set, {});
   return {train_set, eval_set};
+}
+
+TrainAndEval build_datasets_to_predict(const Part<Dataset>& train, const Part<Dataset>& eval,
+                                       const SplitConfig& split) {
+  const bool is_other_data = split.eval && eval.is_set() && path_of(eval) != path_of(train);
+  if (!is_other_data) return build_datasets(train, eval, split);
+  const auto train_set = train.build();
+  auto parts = split_samples(train_set->size(), *split.eval, split.seed);
+  train_set->fit(*train_set, parts.train);
+  const auto eval_set = eval.build();
+  eval_set->fit(*train_set, parts.train);
+  return {std::make_shared<Subset>(train_set, std::move(parts.train)), eval_set};
 }
 
 }  // namespace lockstep::data

@@ -70,4 +70,9 @@ struct TrainAndEval {
 TrainAndEval build_datasets(const Part<Dataset>& train, const Part<Dataset>& eval,
                             const SplitConfig& split);
 
+// For a prediction. With split.eval, `eval` may name another file: all of its samples are predicted,
+// and it is fitted to the training samples of the split.
+TrainAndEval build_datasets_to_predict(const Part<Dataset>& train, const Part<Dataset>& eval,
+                                       const SplitConfig& split);
+
 }  // namespace lockstep::data

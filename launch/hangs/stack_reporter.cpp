@@ -98,8 +98,9 @@ std::string stacks_of_process(int training_thread) {
   std::error_code error;
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task", error)) {
     const auto name = name_of(task.path());
-    if (name.starts_with("lockstep-"))
-      text += fmt::format("    {}\n{}", name, stack_of(std::atoi(task.path().filename().c_str())));
+    const auto thread = std::atoi(task.path().filename().c_str());
+    if (name.starts_with("lockstep-") && thread != training_thread)
+      text += fmt::format("    {}\n{}", name, stack_of(thread));
   }
   return text;
 }

@@ -23,6 +23,8 @@ using Clock = PollSet::Clock;
 constexpr std::chrono::milliseconds kDrainTime{2000};  // for output of exited workers
 // Between the first rank that exits gracefully and the others.
 constexpr std::chrono::milliseconds kPreemptTime{5000};
+// Between the first rank that rejects its input and the others, which usually reject it too.
+constexpr std::chrono::milliseconds kRejectTime{1000};
 // A process that survives SIGKILL for this long hangs in the kernel.
 constexpr std::chrono::milliseconds kKillTimeout{10'000};
 
@@ -36,6 +38,15 @@ FileDescriptor try_to_share_memory() {
   } catch (const Error&) {
     return {};
   }
+}
+
+// How long the other ranks may continue, because they are expected to exit for the same reason;
+// nullopt: they are stopped at once.
+std::optional<std::chrono::milliseconds> time_for_others(const ProcessExit& exit) {
+  // The others exit at the same step, if they have received the vote.
+  if (preempting_signal(exit)) return kPreemptTime;
+  if (!exit.signal && exit.code == static_cast<int>(ErrorKind::Config)) return kRejectTime;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -117,7 +128,7 @@ void WorkerGroup::watch(PollSet& polls) {
       if (take_output && output->is_open())
         polls.watch(output->poll_request(), [output](short) { output->read_some(); });
   for (const auto& deadline :
-       {preempt_deadline_, kill_deadline_, give_up_deadline_, drain_deadline_})
+       {others_deadline_, kill_deadline_, give_up_deadline_, drain_deadline_})
     if (deadline) polls.wake_at(*deadline);
 }
 
@@ -133,10 +144,9 @@ void WorkerGroup::handle_exits() {
     worker->exit = worker->process->poll_exit();
     if (!worker->exit) continue;
     worker->exit_time_us = unix_time_us();
-    const bool is_preempted = preempting_signal(*worker->exit).has_value();
-    // The others exit at the same step, if they have received the vote.
-    if (is_preempted && !preempt_deadline_) preempt_deadline_ = Clock::now() + kPreemptTime;
-    failed = failed || (!is_preempted && (worker->exit->signal || worker->exit->code != 0));
+    const auto patience = time_for_others(*worker->exit);
+    if (patience && !others_deadline_) others_deadline_ = Clock::now() + *patience;
+    failed = failed || (!patience && (worker->exit->signal || worker->exit->code != 0));
   }
   if (failed) stop();
   if (all_ended() && !drain_deadline_) drain_deadline_ = Clock::now() + kDrainTime;
@@ -169,13 +179,13 @@ void WorkerGroup::kill() {
 void WorkerGroup::enforce_deadlines() {
   const auto now = Clock::now();
   if (all_ended()) {
-    preempt_deadline_.reset();
+    others_deadline_.reset();
     kill_deadline_.reset();
     give_up_deadline_.reset();
     return;
   }
-  if (preempt_deadline_ && now >= *preempt_deadline_) {
-    preempt_deadline_.reset();
+  if (others_deadline_ && now >= *others_deadline_) {
+    others_deadline_.reset();
     stop();
   }
   if (kill_deadline_ && now >= *kill_deadline_) kill();

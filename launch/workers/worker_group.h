@@ -77,7 +77,7 @@ class WorkerGroup {
   std::filesystem::path attempt_;  // where its logs are
   std::vector<std::unique_ptr<Worker>> workers_;
   std::optional<int64_t> stop_time_us_;
-  std::optional<PollSet::Clock::time_point> preempt_deadline_, kill_deadline_, give_up_deadline_,
+  std::optional<PollSet::Clock::time_point> others_deadline_, kill_deadline_, give_up_deadline_,
       drain_deadline_;
   std::vector<int> killed_ranks_;
   std::vector<std::string> notes_;

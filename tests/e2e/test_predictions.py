@@ -1,5 +1,6 @@
 """--predict writes a row per sample, in the order of the dataset, for any number of ranks."""
 
+import json
 import os
 import sys
 
@@ -96,6 +97,27 @@ def test_weights_of_a_file_and_other_data(job, trained):
     assert numpy.allclose(few, in_python(last_weights(trained), images, name="mlp", hidden=[32]), rtol=1e-5, atol=1e-6)
 
 
+def test_other_data_after_a_split(job):
+    """Words and means come from the rows that were trained on, and all rows of the other file are predicted."""
+    random = numpy.random.default_rng(0)
+    rows = [f"{random.normal():.3f},{random.choice(['a', 'b', 'c'])},{'yes' if random.random() < 0.5 else 'no'}" for _ in range(60)]
+    parts = torch.utils.data.random_split(range(60), [0.75, 0.25], torch.Generator().manual_seed(0))
+    held_out = sorted(parts[1])
+    rows[held_out[3]] = "0.5,only here,no"  # a word that training does not know
+    write = lambda name, lines: (job.directory / name).write_text("\n".join(["size,kind,label", *lines]) + "\n")  # noqa: E731
+    write("all.csv", rows)
+    write("others.csv", [rows[i] for i in held_out])
+    table = {"name": "csv", "label": "label", "standardize": True}
+    job.config["data"] = {"train": {**table, "path": str(job.directory / "all.csv")}, "split": {"eval": 0.25}, "batch_size": 5}
+    job.config["model"] = {"name": "mlp", "input": "features", "inputs": 4, "classes": 2, "hidden": [8]}
+    job.write()
+    run_dir = job.train()
+    expected, _ = predicted(job, resume=run_dir.name)
+    other = json.dumps({**table, "path": str(job.directory / "others.csv")})
+    found, _ = predicted(job, f"data.eval={other}", resume=run_dir.name, ranks=2)
+    assert found.shape == (15, 2) and found.tobytes() == expected.tobytes()
+
+
 def test_predictions_for_tokens(job, tmp_path):
     """The logits of every token of every sample are written."""
     numpy.random.default_rng(0).integers(0, 61, 40 * 8 + 1).astype(numpy.uint16).tofile(tmp_path / "text.bin")
@@ -126,8 +148,8 @@ def refuse_prediction(job, code, texts, *overrides, ranks=None, **how):
 
 def test_no_weights(job):
     refuse_prediction(job, 78, ["--predict needs weights: --resume RUN_ID", "train.init_from"])
-    refuse_prediction(job, 78, ["--resume nowhere: ", "has no checkpoint to predict with"], resume="nowhere")
-    refuse_prediction(job, 78, ["--resume nowhere: ", "has no checkpoint to predict with"], resume="nowhere", ranks=2)
+    for ranks in (None, 2):
+        refuse_prediction(job, 78, ["--resume nowhere: there is no such run in ", "`lockstep runs list`"], resume="nowhere", ranks=ranks)
     refuse_prediction(job, 78, ["train.init_from: ", "nowhere.safetensors"], "train.init_from=nowhere.safetensors")
 
 

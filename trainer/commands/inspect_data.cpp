@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "core/printable.h"
 #include "core/system/durable_file.h"
 #include "data/contact_sheet.h"
 #include "data/loader/loader.h"
@@ -49,6 +50,18 @@ std::string describe_fields(const Batch& batch) {
   return text;
 }
 
+// Their numbers, for a dataset without names.
+std::vector<std::string> class_names(const Dataset& dataset, size_t count) {
+  const auto metadata = dataset.metadata();
+  const auto known = metadata.is_object() ? metadata.value("classes", Json()) : Json();
+  std::vector<std::string> names;
+  for (size_t i = 0; i < count; ++i)
+    names.push_back(known.is_array() && i < known.size() && known[i].is_string()
+                        ? printable(known[i].get<std::string>(), 40)
+                        : std::to_string(i));
+  return names;
+}
+
 std::string describe_classes(const Dataset& dataset) {
   const auto labels = dataset.sample_info().labels();
   if (labels.empty()) return {};
@@ -57,12 +70,13 @@ std::string describe_classes(const Dataset& dataset) {
     return line("labels", fmt::format("values from {:.4g} to {:.4g}", *low, *high));
   }
   const auto counts = data::count_classes(labels);
+  const auto names = class_names(dataset, counts.size());
   const auto [least, most] = std::ranges::minmax_element(counts);
   auto text =
       line("classes", fmt::format("{}, with {} to {} samples", counts.size(), *least, *most));
   for (size_t i = 0; i < std::min(counts.size(), kClassesShown); ++i) {
     const auto share = static_cast<double>(counts[i]) / static_cast<double>(labels.size());
-    text += line("", fmt::format("{:>4}  {:>9}  {:5.1f} %  {}", i, counts[i], 100 * share,
+    text += line("", fmt::format("{:>4}  {:>9}  {:5.1f} %  {}", names[i], counts[i], 100 * share,
                                  std::string(static_cast<size_t>(share * 50), '#')));
   }
   if (counts.size() > kClassesShown)

@@ -122,6 +122,12 @@ RowLayout predict_all(World& world, const PreparedRun& run, RowsFile* file) {
 
 void verify_run(const fs::path& run_dir, const std::string& id) {
   if (!is_run_id(id)) throw config_error(fmt::format("'{}' is not a run id", id));
+  std::error_code ignored;
+  if (!fs::exists(run_dir, ignored))
+    throw config_error(
+        fmt::format("--resume {}: there is no such run in {}; `lockstep runs list` "
+                    "lists the runs",
+                    id, run_dir.parent_path().string()));
   if (list_checkpoints(tracking::checkpoints_path(run_dir)).empty())
     throw config_error(
         fmt::format("--resume {}: {} has no checkpoint to predict with", id, run_dir.string()));

@@ -193,12 +193,6 @@ PreparedRun prepare_without_data(const RunConfig& config, const RankEnv& ranks) 
           .resolved = with_escaped_variables(ConfigDumper::dump(config))};
 }
 
-PreparedRun prepare(const RunConfig& config, const RankEnv& ranks) {
-  auto run = prepare_without_data(config, ranks);
-  run.data = build_datasets(config.data.train, config.data.eval, config.data.split);
-  return run;
-}
-
 void plan_data(PreparedRun& run) {
   const auto& config = run.config;
   run.plan = plan_batches(config.data.loader, run.data.train->size(),
@@ -208,7 +202,8 @@ void plan_data(PreparedRun& run) {
 }  // namespace
 
 PreparedRun prepare_data(const RunConfig& config, const RankEnv& ranks) {
-  auto run = prepare(config, ranks);
+  auto run = prepare_without_data(config, ranks);
+  run.data = build_datasets(config.data.train, config.data.eval, config.data.split);
   plan_data(run);
   run.order = sampler_options(config.data.loader, *run.data.train,
                               static_cast<uint64_t>(config.run.seed), run.plan.rule);
@@ -252,7 +247,8 @@ PreparedRun prepare_plan(const RunConfig& config, const RankEnv& ranks) {
 }
 
 PreparedRun prepare_prediction(const RunConfig& config, const RankEnv& ranks) {
-  auto run = prepare(config, ranks);
+  auto run = prepare_without_data(config, ranks);
+  run.data = build_datasets_to_predict(config.data.train, config.data.eval, config.data.split);
   if (run.data.eval->size() == 0)
     throw config_error("data.eval: the dataset is empty: there is nothing to predict");
   make_model(run);

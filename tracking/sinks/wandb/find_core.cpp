@@ -69,7 +69,8 @@ std::filesystem::path find_wandb_core(const std::optional<std::string>& configur
   if (const auto program = search_core(environment)) return std::filesystem::absolute(*program);
   throw config_error(
       "wandb-core, which uploads runs to W&B, was not found: run `pip install wandb` (0.25 or "
-      "newer) and set `core:`, or set `mode: offline` and upload later with `lockstep sync RUN "
+      "newer) in an active environment, or set `core:` to the program, or set `mode: offline` and "
+      "upload later with `lockstep sync RUN "
       "--sink wandb`");
 }
 

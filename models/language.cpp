@@ -15,6 +15,12 @@ at::Tensor count_token_targets(const Batch& batch) {
   return batch.at("targets").ne(kIgnoredTarget).sum();
 }
 
+Batch example_text(int64_t tokens) {
+  const auto tokens_BT = at::zeros({1, tokens}, at::kLong);
+  return {.fields = {{"tokens", tokens_BT}, {"targets", tokens_BT.clone()}},
+          .indices = at::zeros({1}, at::kLong)};
+}
+
 void verify_tokens(const std::string& name, const at::Tensor& tokens, const TokenRange& range) {
   if (tokens.dim() != 2 || tokens.scalar_type() != at::kLong)
     throw config_error(

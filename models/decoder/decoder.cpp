@@ -5,6 +5,7 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "lockstep/error.h"
@@ -85,6 +86,11 @@ void Decoder::verify(const ModelUse& use) const {
 }
 
 at::Tensor Decoder::count_targets(const Batch& batch) const { return count_token_targets(batch); }
+
+Batch Decoder::example_sample() const {
+  constexpr int64_t kUsualContext = 4096;  // many models allow more than fits any memory
+  return example_text(std::min(config_.context, kUsualContext));
+}
 
 void Decoder::verify_text(const Batch& batch) const {
   const auto& tokens_BT = batch.at("tokens");

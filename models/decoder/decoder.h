@@ -25,6 +25,7 @@ class Decoder : public Model {
   void verify(const ModelUse& use) const override;
   std::string target_name() const override { return "tokens"; }
   at::Tensor count_targets(const Batch& batch) const override;
+  Batch example_sample() const override;  // of at most 4096 tokens
 
  private:
   void initialize();

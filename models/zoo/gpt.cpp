@@ -201,11 +201,7 @@ class Gpt final : public Model {
   std::string target_name() const override { return "tokens"; }
   at::Tensor count_targets(const Batch& batch) const override { return count_token_targets(batch); }
 
-  Batch example_sample() const override {
-    const auto tokens_BT = at::zeros({1, context_}, at::kLong);
-    return {.fields = {{"tokens", tokens_BT}, {"targets", tokens_BT.clone()}},
-            .indices = at::zeros({1}, at::kLong)};
-  }
+  Batch example_sample() const override { return example_text(context_); }
 
  private:
   void verify_text(const Batch& batch) const {

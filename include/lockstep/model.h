@@ -121,6 +121,19 @@ class Block : public torch::nn::Module {
   Observer* observer_ = nullptr;
 };
 
+struct InitialWeights {
+  std::filesystem::path file;       // safetensors, or the index of several; empty: none
+  std::vector<std::string> except;  // modules and weights that are not in it
+};
+
+// Files in the directory of a checkpoint, next to those of the trainer.
+struct ExportedFiles {
+  std::vector<std::filesystem::path> copies;  // e.g. of a configuration and a tokenizer
+  std::map<std::string, std::string> texts;   // file name, content
+  // Safetensors files: file name, then the name of each tensor in the model and in the file.
+  std::map<std::string, std::map<std::string, std::string>> tensors;
+};
+
 class Model : public torch::nn::Module {
  public:
   // Respects the train()/eval() mode. Throws Config when the batch does not match the model.
@@ -145,13 +158,11 @@ class Model : public torch::nn::Module {
     return {};
   }
 
-  // A safetensors file, or the index of several, with the weights of a new run, unless
-  // train.init_from names another; empty: the model has them.
-  virtual std::filesystem::path initial_weights() const { return {}; }
+  // The file with the weights of a new run, unless train.init_from names another.
+  virtual InitialWeights initial_weights() const { return {}; }
 
-  // Files that other programs need to read the weights, e.g. a configuration and a tokenizer.
-  // Copied into each checkpoint.
-  virtual std::vector<std::filesystem::path> companion_files() const { return {}; }
+  // What checkpoints contain for other programs.
+  virtual ExportedFiles exported_files() const { return {}; }
 
   // One sample with the fields that training reads, as large as the model's configuration allows, of
   // any valid values: for `lockstep plan` where the data are not. No fields: unknown.

@@ -14,7 +14,7 @@
 
 namespace lockstep::models {
 
-Decoder::Decoder(DecoderConfig config, std::string name, DecoderInit init)
+Decoder::Decoder(DecoderConfig config, std::string name, const DecoderOptions& options)
     : config_(std::move(config)), name_(std::move(name)) {
   verify_decoder(config_, name_);
   const auto& names = config_.names;
@@ -30,7 +30,8 @@ Decoder::Decoder(DecoderConfig config, std::string name, DecoderInit init)
   if (!config_.tied_embeddings)
     head_ = register_module(names.head,
                             std::make_shared<Projection>(config_.width, config_.vocab_size, false));
-  if (init == DecoderInit::Random) initialize();
+  if (options.init == DecoderInit::Random) initialize();
+  if (options.lora.rank > 0) adapted_ = add_lora(*this, options.lora, name_);
 }
 
 void Decoder::initialize() {
@@ -179,7 +180,7 @@ DecoderConfig resolved(const DecoderModelConfig& c) {
 class ConfiguredDecoder final : public Decoder {
  public:
   using Config = DecoderModelConfig;
-  explicit ConfiguredDecoder(const Config& config) : Decoder(resolved(config), "decoder") {}
+  explicit ConfiguredDecoder(const Config& config) : Decoder(resolved(config), "decoder", {}) {}
 };
 
 REGISTER_MODEL("decoder", ConfiguredDecoder,

@@ -15,10 +15,15 @@ namespace lockstep::models {
 // trainer loads initial_weights().
 enum class DecoderInit { Random, Later };
 
+struct DecoderOptions {
+  DecoderInit init = DecoderInit::Random;
+  LoraConfig lora = {};
+};
+
 class Decoder : public Model {
  public:
   // `name`: of the model, for messages. Throws Config.
-  Decoder(DecoderConfig config, std::string name, DecoderInit init = DecoderInit::Random);
+  Decoder(DecoderConfig config, std::string name, const DecoderOptions& options);
 
   // Predictions are logits [B, T, vocabulary].
   Outputs forward(const Batch& batch) override;
@@ -26,6 +31,10 @@ class Decoder : public Model {
   std::string target_name() const override { return "tokens"; }
   at::Tensor count_targets(const Batch& batch) const override;
   Batch example_sample() const override;  // of at most 4096 tokens
+
+ protected:
+  // The projections with adapters, by name.
+  const std::vector<std::string>& adapted() const { return adapted_; }
 
  private:
   void initialize();
@@ -41,6 +50,7 @@ class Decoder : public Model {
   std::vector<std::shared_ptr<DecoderLayer>> layers_;
   std::shared_ptr<DecoderNorm> norm_;
   std::shared_ptr<Projection> head_;  // null: tied to the embedding
+  std::vector<std::string> adapted_;
 };
 
 }  // namespace lockstep::models

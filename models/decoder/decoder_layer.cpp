@@ -1,6 +1,7 @@
 #include "models/decoder/decoder_layer.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <cmath>
 #include <string>
@@ -24,7 +25,26 @@ Projection::Projection(int64_t in, int64_t out, bool has_bias)
   if (has_bias) bias = register_parameter("bias", at::empty({out}));
 }
 
-at::Tensor Projection::forward(const at::Tensor& x) const { return at::linear(x, weight, bias); }
+void Projection::add_lora(const LoraConfig& config) {
+  const at::NoGradGuard no_grad;
+  const auto add = [&](const std::string& name, at::IntArrayRef sizes) {
+    const auto module = register_module(name, std::make_shared<torch::nn::Module>());
+    return module->register_parameter("weight", at::zeros(sizes));
+  };
+  lora_a = add("lora_A", {config.rank, weight.size(1)});
+  lora_b = add("lora_B", {weight.size(0), config.rank});
+  const auto bound = 1 / std::sqrt(static_cast<double>(weight.size(1)));
+  lora_a.uniform_(-bound, bound);
+  lora_scale = config.scale();
+  lora_dropout = config.dropout;
+}
+
+at::Tensor Projection::forward(const at::Tensor& x) const {
+  const auto y = at::linear(x, weight, bias);
+  if (!lora_a.defined()) return y;
+  const auto reduced = at::linear(dropped(x, lora_dropout, is_training()), lora_a);
+  return y + at::linear(reduced, lora_b) * lora_scale;
+}
 
 DecoderNorm::DecoderNorm(int64_t width, const DecoderConfig& config)
     : kind(config.norm),

@@ -7,6 +7,7 @@
 
 #include "lockstep/model.h"
 #include "models/decoder/decoder_config.h"
+#include "models/decoder/lora.h"
 #include "models/decoder/rotary.h"
 
 namespace lockstep::models {
@@ -17,12 +18,17 @@ struct AttentionContext {
   at::Tensor mask;  // bool [T, T]: which keys a query sees; undefined: all up to its own position
 };
 
-// y = x W^T + b
+// y = x W^T + b, plus a low-rank adapter if it has one.
 struct Projection final : torch::nn::Module {
   Projection(int64_t in, int64_t out, bool has_bias);
   at::Tensor forward(const at::Tensor& x) const;
 
+  // The adapter is initialized so that it adds 0.
+  void add_lora(const LoraConfig& config);
+
   at::Tensor weight, bias;
+  at::Tensor lora_a, lora_b;  // [rank, in], [out, rank]; undefined: no adapter
+  double lora_scale = 0, lora_dropout = 0;
 };
 
 struct DecoderNorm final : torch::nn::Module {
@@ -72,6 +78,7 @@ class FeedForward final : public torch::nn::Module {
 class Experts final : public torch::nn::Module {
  public:
   explicit Experts(const DecoderConfig& config);
+  const Projection* router() const { return router_.get(); }
   at::Tensor forward(const at::Tensor& x_BTC) const;
 
  private:

@@ -34,6 +34,7 @@ constexpr std::array kCompanions = {"config.json",
 struct HfModelConfig {
   std::string path;
   bool weights = true;
+  LoraConfig lora;
 };
 
 template <class V>
@@ -42,6 +43,7 @@ void fields(V& v, HfModelConfig& c) {
     required());
   v("weights", c.weights,
     "whether to start with the weights of the directory; false: with random ones, for pretraining");
+  v("lora", c.lora, "trains low-rank adapters, which are saved as PEFT reads them");
 }
 
 DecoderConfig read_config(const fs::path& directory) {
@@ -61,18 +63,28 @@ class HfModel final : public Decoder {
 
   explicit HfModel(const Config& config)
       : Decoder(read_config(config.path), "hf",
-                config.weights ? DecoderInit::Later : DecoderInit::Random),
-        directory_(config.path) {
+                {.init = config.weights ? DecoderInit::Later : DecoderInit::Random,
+                 .lora = config.lora}),
+        directory_(config.path),
+        lora_(config.lora) {
     if (config.weights) weights_ = find_weights();
   }
 
-  fs::path initial_weights() const override { return weights_; }
+  InitialWeights initial_weights() const override {
+    InitialWeights weights{.file = weights_};
+    for (const auto& projection : adapted())
+      for (const auto* matrix : {".lora_A", ".lora_B"})
+        weights.except.push_back(projection + matrix);
+    return weights;
+  }
 
-  std::vector<fs::path> companion_files() const override {
-    std::vector<fs::path> files;
+  ExportedFiles exported_files() const override {
+    if (lora_.rank > 0) return peft_files(lora_, adapted(), fs::absolute(directory_).string());
+    ExportedFiles files;
     std::error_code ignored;
     for (const auto* name : kCompanions)
-      if (fs::is_regular_file(directory_ / name, ignored)) files.push_back(directory_ / name);
+      if (fs::is_regular_file(directory_ / name, ignored))
+        files.copies.push_back(directory_ / name);
     return files;
   }
 
@@ -89,6 +101,7 @@ class HfModel final : public Decoder {
   }
 
   fs::path directory_, weights_;
+  LoraConfig lora_;
 };
 
 REGISTER_MODEL("hf", HfModel, "a language model in Hugging Face's layout");

@@ -289,3 +289,87 @@ def test_tokens_outside_the_vocabulary_are_rejected(job):
     save_file(save, job.directory / "outside.safetensors")
     data = json.dumps({"name": "safetensors", "path": str(job.directory / "outside.safetensors")})
     refuse(job, [f"data.train={data}"], [f"has token {VOCABULARY}", f"tokens 0 to {VOCABULARY - 1} are valid"], None)
+
+
+def adapted_in_python(directory, targets, rslora):
+    import peft
+
+    base = transformers.AutoModelForCausalLM.from_pretrained(directory, attn_implementation="eager")
+    torch.manual_seed(1)
+    config = peft.LoraConfig(r=4, lora_alpha=8, target_modules=targets, use_rslora=rslora, task_type="CAUSAL_LM")
+    model = peft.get_peft_model(base, config)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "lora_B" in name:
+                parameter.normal_(0, 0.02)  # so that the first steps train A too
+    return model
+
+
+def names_here(model):
+    """The state of a model of PEFT, with the names of the checkpoints here."""
+    tied = model.config.tie_word_embeddings
+    names = {name: name.removeprefix("base_model.model.").replace(".base_layer", "").replace(".default", "") for name in model.state_dict()}
+    return {names[name]: value.clone() for name, value in model.state_dict().items() if not (tied and names[name] == "lm_head.weight")}
+
+
+@pytest.mark.parametrize(
+    "name, targets, rslora, ranks",
+    [("llama 3", ["q_proj", "v_proj"], False, None), ("qwen 2", ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"], True, 2),
+     ("phi 3", ["qkv_proj", "down_proj"], False, 2)],
+)
+def test_adapters_have_the_losses_of_peft(job, name, targets, rslora, ranks):
+    import peft
+
+    directory = job.directory / "hf"
+    make(name, directory)
+    model = adapted_in_python(directory, targets, rslora).train()
+    save_file(names_here(model), job.directory / "start.safetensors")
+    inputs, targets_BT = configure(job, directory, max_steps=200, log_every="1 step", eval_every="1000 epochs")
+    job.config["model"]["lora"] = {"rank": 4, "alpha": 8, "targets": targets, "rslora": rslora}
+    job.write()
+    run_dir = job.train(f"train.init_from={job.directory}/start.safetensors", ranks=ranks)
+    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-3, weight_decay=0.1)
+    expected = []
+    for step in range(200):
+        rows = slice(step % 6 * 8, step % 6 * 8 + 8)
+        loss = F.cross_entropy(model(inputs[rows]).logits.flatten(0, 1), targets_BT[rows].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        expected.append(loss.item())
+    losses = [value for _, value in job.series(run_dir.name, "train/loss")]
+    assert losses == pytest.approx(expected, abs=1e-4)
+    assert expected[0] - expected[-1] > 0.1
+    # The checkpoint is an adapter that PEFT reads.
+    base = transformers.AutoModelForCausalLM.from_pretrained(directory, attn_implementation="eager")
+    read = peft.PeftModel.from_pretrained(base, last_weights(run_dir).parent).eval()
+    out = job.directory / "logits.safetensors"
+    ended = job.run(options=["--predict", out, "--resume", run_dir.name])
+    assert ended.code == 0, ended.err
+    assert (load_file(out)["predictions"] - logits_of(read, inputs)).abs().max() < 1e-5
+    assert (logits_of(read, inputs) - logits_of(model.eval(), inputs)).abs().max() < 1e-2
+
+
+def test_adapters_start_at_the_base_model_and_leave_it_unchanged(job):
+    directory = job.directory / "hf"
+    model = make("mixtral", directory)
+    inputs, targets = configure(job, directory, max_steps=3, log_every="1 step")
+    job.config["model"]["lora"] = {"rank": 2, "dropout": 0.1}
+    job.write()
+    assert (logits_here(job) - logits_of(model, inputs)).abs().max() < 1e-5
+    run_dir = job.train(ranks=2)
+    before, after = load_file(directory / "model.safetensors"), load_weights(run_dir)
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    added = {name for name in after if name not in before}
+    assert all(".lora_A.weight" in name or ".lora_B.weight" in name for name in added)
+    assert "model.layers.0.block_sparse_moe.experts.0.w1.lora_A.weight" in added
+    assert not any(".gate.lora" in name or "lm_head" in name for name in added)
+    assert any(after[name].abs().max() > 0 for name in added if "lora_B" in name)
+
+
+def test_targets_that_do_not_exist_are_rejected(job):
+    make("llama 2", job.directory / "hf")
+    configure(job, job.directory / "hf")
+    job.config["model"]["lora"] = {"rank": 2, "targets": ["query"]}
+    job.write()
+    refuse(job, [], ["model hf: lora.targets: no projection is called 'query'; there are ", "q_proj"], None)

@@ -136,7 +136,7 @@ Json write_share(const fs::path& checkpoints, const Checkpoint& share, const Sha
 
 void commit_checkpoint(const fs::path& checkpoints, const CheckpointHead& head,
                        const std::vector<Json>& written, const ShareOptions& options,
-                       const std::vector<fs::path>& companions) {
+                       const ExportedFiles& exported) {
   const auto temporary = temporary_of(checkpoints, head.position.step, options.attempt);
   try {
     Json content = {{"format", kFormat}, {"shares", options.count}};
@@ -148,8 +148,7 @@ void commit_checkpoint(const fs::path& checkpoints, const CheckpointHead& head,
     for (const auto& file : kTensorFiles)
       if (const auto count = num_files(file, options.count); count > 1 && is_in(head, file))
         write_index(temporary, file, files, count);
-    for (const auto& file : companions)
-      write_file_durably(temporary / file.filename(), read_file(file));
+    write_exported_files(temporary, exported, files);
     const Json manifest = {{"crc32c", crc_of(content)}, {"content", content}};
     write_file_durably(temporary / kManifest, manifest.dump(1) + "\n");
     rename_into_place(temporary, directory_of(checkpoints, head.position.step));

@@ -21,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/model.h"
 #include "lockstep/optimizer.h"
 #include "trainer/checkpoint/checkpoint_head.h"
 #include "trainer/checkpoint/safetensors.h"
@@ -67,13 +68,17 @@ nlohmann::ordered_json write_share(const std::filesystem::path& checkpoints,
                                    const FetchListed& fetch = {});
 
 // Turns the shares into a checkpoint, once all are written. `written`: the results of
-// write_share(), in the order of the shares. `companions`: files to copy into it
-// (Model::companion_files()). A checkpoint of the same step is replaced atomically. Throws
+// write_share(), in the order of the shares. `exported`: what it contains for other
+// programs. A checkpoint of the same step is replaced atomically. Throws
 // Environment, leaving existing checkpoints unchanged.
 void commit_checkpoint(const std::filesystem::path& checkpoints, const CheckpointHead& head,
                        const std::vector<nlohmann::ordered_json>& written,
-                       const ShareOptions& options,
-                       const std::vector<std::filesystem::path>& companions = {});
+                       const ShareOptions& options, const ExportedFiles& exported = {});
+
+// Part of commit_checkpoint(): writes what other programs read, from the tensors of the model that
+// are in `directory`. `files`: the results of write_share() by file.
+void write_exported_files(const std::filesystem::path& directory, const ExportedFiles& exported,
+                          const nlohmann::ordered_json& files);
 
 // Steps that have a checkpoint, ascending; empty when the directory does not exist.
 std::vector<int64_t> list_checkpoints(const std::filesystem::path& checkpoints);

@@ -110,7 +110,7 @@ void CheckpointSaver::write(Checkpoint share, StateStream& divided, bool in_back
 
 void CheckpointSaver::commit(const std::vector<nlohmann::ordered_json>& written) {
   const auto& head = pending_.head;
-  commit_checkpoint(options_.checkpoints, head, written, writers_->share, options_.companions);
+  commit_checkpoint(options_.checkpoints, head, written, writers_->share, options_.exported);
   prune_checkpoints(options_.checkpoints, head.position.step, options_.keep);
   if (pending_.to_publish) pending_.published = publish_checkpoint(*pending_.to_publish);
 }

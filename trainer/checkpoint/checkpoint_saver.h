@@ -24,7 +24,7 @@ struct SavingOptions {
   KeepOptions keep;
   bool in_background = true;
   bool all_write = false;
-  std::vector<std::filesystem::path> companions;  // files that are copied into each checkpoint
+  ExportedFiles exported;
 };
 
 // Thread: the training thread.

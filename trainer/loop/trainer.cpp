@@ -23,7 +23,7 @@ SavingOptions saving_options(const TrainerParts& parts) {
           .keep = {config.keep_last, config.keep_best, config.keep_every},
           .in_background = config.async,
           .all_write = config.writers == WritingRanks::All,
-          .companions = parts.run.model->companion_files()};
+          .exported = parts.run.model->exported_files()};
 }
 
 }  // namespace

@@ -77,9 +77,11 @@ void make_model(PreparedRun& run) {
 
 // A model that names a file with its weights is loaded as with train.init_from.
 void find_initial_weights(PreparedRun& run) {
-  auto& file = run.config.train.init_from;
-  const auto of_model = run.model->initial_weights();
-  if (!file && !of_model.empty()) file = of_model.string();
+  auto& train = run.config.train;
+  auto of_model = run.model->initial_weights();
+  if (train.init_from || of_model.file.empty()) return;
+  train.init_from = of_model.file.string();
+  train.init_except = std::move(of_model.except);
 }
 
 void verify_graph(bool cuda_graph, const std::string& device) {

@@ -18,6 +18,7 @@
 #include "trainer/checkpoint/initial_weights.h"
 #include "trainer/config/precision.h"
 #include "trainer/prepared/model_faults.h"
+#include "trainer/prepared/openmp_threads.h"
 #include "trainer/prepared/shard_choice.h"
 #include "trainer/prepared/skipped_init.h"
 
@@ -133,6 +134,7 @@ void build_model_to_train(PreparedRun& run) {
 }
 
 PreparedRun prepare(const RunConfig& config, const RankEnv& ranks) {
+  start_openmp_threads();
   return {.config = config,
           .ranks = ranks,
           .resolved = with_escaped_variables(ConfigDumper::dump(config)),

@@ -10,6 +10,7 @@
 #include "distributed/backends/backends.h"
 #include "distributed/backends/own_address.h"
 #include "distributed/backends/process_groups.h"
+#include "distributed/backends/quiet_setup.h"
 #include "distributed/collectives.h"
 #include "distributed/cuda/cuda.h"
 #include "distributed/fence.h"
@@ -51,6 +52,13 @@ bool is_about_port(const std::string& text) {
          text.find("ddress already in use") != std::string::npos;
 }
 
+// Why `host` cannot be reached, or empty if it can be.
+std::string why_unreachable(const std::string& host) {
+  if (!numeric_address_of(host)) return fmt::format(": the name '{}' cannot be resolved", host);
+  if (!local_address_for(host)) return fmt::format(": this machine has no route to {}", host);
+  return "";
+}
+
 c10::intrusive_ptr<c10d::Store> open_store(const WorldOptions& options, const TcpRendezvous& tcp) {
   c10d::TCPStoreOptions store;
   store.port = tcp.port;
@@ -68,8 +76,9 @@ c10::intrusive_ptr<c10d::Store> open_store(const WorldOptions& options, const Tc
       throw environment_error(
           fmt::format("rank 0 cannot serve the rendezvous on port {}: {}", tcp.port, cause));
     }
-    throw PeerError(fmt::format("rank {} cannot reach the rendezvous at {}:{} within {} s",
-                                options.rank, tcp.host, tcp.port, store.timeout.count() / 1000));
+    throw PeerError(fmt::format("rank {} cannot reach the rendezvous at {}:{} within {} s{}",
+                                options.rank, tcp.host, tcp.port, store.timeout.count() / 1000,
+                                why_unreachable(tcp.host)));
   }
 }
 
@@ -179,6 +188,7 @@ std::unique_ptr<World> World::connect(const WorldOptions& options) {
 }
 
 void World::open_groups() {
+  const distributed::QuietSetup quiet;
   groups_->base_store =
       std::visit([&](const auto& how) { return open_store(options_, how); }, options_.rendezvous);
   const auto* tcp = std::get_if<TcpRendezvous>(&options_.rendezvous);

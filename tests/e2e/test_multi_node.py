@@ -76,6 +76,34 @@ def test_ranks_without_a_launcher_with_loopback_host_name(job, cluster, debian):
     assert [entry["world_size"] for entry in job.list()] == [2]
 
 
+def test_ranks_print_no_warnings_while_they_connect(job, cluster):
+    """No DNS knows the addresses, about which c10d warns unless the user asks for its log."""
+    for level in (None, "INFO"):
+        changes = {"TORCH_CPP_LOG_LEVEL": level} if level else {}
+        for rank, host in enumerate(cluster.hosts):
+            env = processes.environment(RANK=rank, WORLD_SIZE=2, MASTER_ADDR=cluster.hosts[0].address,
+                                        MASTER_PORT=29555, **changes)
+            command = [processes.TRAINER, job.file, "train.max_steps=3"]
+            cluster.launchers[host.name] = host.start(command, job.directory, env)
+        ended = [cluster.finish(host) for host in cluster.hosts]
+        assert [end.code for end in ended] == [0, 0], ended
+        assert [("[c10d]" in end.err) for end in ended] == [level is not None] * 2, ended
+
+
+@pytest.mark.parametrize("address, reason", [
+    ("no-such-host", "the name 'no-such-host' cannot be resolved"),
+    ("192.0.2.1", "this machine has no route to 192.0.2.1"),
+])
+def test_ranks_without_a_launcher_and_an_unreachable_rendezvous(job, cluster, address, reason):
+    host = cluster.hosts[0]
+    env = processes.environment(RANK=1, WORLD_SIZE=2, MASTER_ADDR=address, MASTER_PORT=29555)
+    cluster.launchers[host.name] = host.start([processes.TRAINER, job.file, "distributed.timeout=1s"], job.directory, env)
+    ended = cluster.finish(host)
+    assert ended.code == 75, ended.err
+    problem = f"rank 1 cannot reach the rendezvous at {address}:29555 within 1 s: {reason}"
+    assert ended.err.endswith(f"lockstep-trainer: error: {problem}\n"), ended.err
+
+
 def test_loopback_host_name_without_token_is_local(cluster, debian):
     alpha = cluster.hosts[0]
     endpoint = ["--rdzv-endpoint", f"alpha:{PORT}", "--rdzv-timeout", "4s"]

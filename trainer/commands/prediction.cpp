@@ -138,8 +138,11 @@ std::string load_weights(World& world, const PreparedRun& run,
                          const std::optional<std::string>& run_id) {
   const auto& config = run.config;
   if (!run_id) {
-    load_initial_weights(world, *run.model, *config.train.init_from);
-    return *config.train.init_from;
+    const auto& file = *config.train.init_from;
+    const auto of_model = run.model->initial_weights();
+    load_initial_weights(world, *run.model, file,
+                         of_model.file == file ? of_model.except : std::vector<std::string>());
+    return file;
   }
   const auto run_dir = fs::path(config.run.dir) / *run_id;
   distributed::act_on_main(world, "run to predict with", [&] {
@@ -154,7 +157,7 @@ std::string load_weights(World& world, const PreparedRun& run,
   return text;
 }
 
-void verify_options(const PredictionOptions& options, const RunConfig& config) {
+void verify_evaluation_data(const RunConfig& config) {
   if (!config.data.eval.is_set() && !config.data.split.eval)
     throw config_error(
         "--predict needs evaluation data: set data.eval or data.split.eval in the run file");
@@ -171,7 +174,7 @@ void verify_weights(const PredictionOptions& options, const PreparedRun& run) {
 
 std::string write_predictions(const PredictionOptions& options) {
   const auto config = trainer::load_run_config(options.config_path, options.overrides);
-  trainer::verify_options(options, config);
+  trainer::verify_evaluation_data(config);
   const auto run = trainer::prepare_prediction(config, options.ranks);
   trainer::verify_weights(options, run);
   const auto connected =

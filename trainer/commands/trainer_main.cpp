@@ -1,5 +1,6 @@
 #include "lockstep/session.h"
 
+#include <c10/util/Logging.h>
 #include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <torch/version.h>
@@ -318,6 +319,7 @@ int run_command(const Arguments& arguments, int argc, char** argv, const RankEnv
 
 int trainer_main(int argc, char** argv) {
   disable_malloc_trim();
+  c10::initLogging();  // reads TORCH_CPP_LOG_LEVEL
   // Writing to a closed connection is reported as an error instead.
   std::signal(SIGPIPE, SIG_IGN);
   launch::report_crashes("lockstep-trainer");

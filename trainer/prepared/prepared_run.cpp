@@ -20,6 +20,7 @@
 #include "trainer/config/precision.h"
 #include "trainer/prepared/example_data.h"
 #include "trainer/prepared/model_faults.h"
+#include "trainer/prepared/openmp_threads.h"
 #include "trainer/prepared/shard_choice.h"
 #include "trainer/prepared/skipped_init.h"
 
@@ -190,6 +191,7 @@ void choose_strategy(PreparedRun& run) {
 }
 
 PreparedRun prepare_without_data(const RunConfig& config, const RankEnv& ranks) {
+  start_openmp_threads();
   return {.config = config,
           .ranks = ranks,
           .resolved = with_escaped_variables(ConfigDumper::dump(config))};

@@ -41,7 +41,7 @@ struct PreparedRun {
   std::string model_title() const { return "model '" + config.model.name() + "'"; }
 };
 
-// None of these needs another rank. All throw Config.
+// None of these needs another rank. All throw Config, and what start_openmp_threads() throws.
 //
 // Models are built on the CPU, seeded with run.seed, so they equal the same Python module after
 // manual_seed, and verified against the run file.

@@ -18,10 +18,10 @@ using namespace lockstep::distributed;
 
 namespace {
 
-using Hosts = std::vector<std::string>;
+using HostNames = std::vector<std::string>;
 
-struct Net : torch::nn::Module {
-  explicit Net(int64_t width)
+struct TwoLayers : torch::nn::Module {
+  explicit TwoLayers(int64_t width)
       : first(register_module("first", torch::nn::Linear(width, 2))),
         second(register_module("second", torch::nn::Linear(2, 3))) {}
   at::Tensor loss(const at::Tensor& x) { return second->forward(first->forward(x)).pow(2).mean(); }
@@ -33,27 +33,27 @@ struct Net : torch::nn::Module {
 };
 
 // Values whose sum depends on the order of summation.
-at::Tensor waves(int rank, int step, int64_t width) {
+at::Tensor sines(int rank, int step, int64_t width) {
   return (at::arange(2 * width, at::kFloat).view({2, width}) * (0.37 * (rank + 1) + step)).sin();
 }
 
-DataParallelConfig with(ShardStrategy strategy) {
+DataParallelConfig bucketed(ShardStrategy strategy) {
   return {.bucket_cap_mb = 0.001, .shard = strategy};  // several buckets, so that the order matters
 }
 
 // The gradients of each rank in a few steps, the second of which accumulates.
-std::vector<std::vector<at::Tensor>> gradients_of(const Hosts& hosts, int64_t width,
+std::vector<std::vector<at::Tensor>> gradients_on(const HostNames& hosts, int64_t width,
                                                   ShardStrategy strategy) {
   return run_ranks_of_hosts(hosts, [&](World& world) {
-    Net net(width);
+    TwoLayers net(width);
     net.fill(0.25);
-    const auto parallel = DataParallel::create(world, net, with(strategy));
+    const auto parallel = DataParallel::create(world, net, bucketed(strategy));
     std::vector<at::Tensor> seen;
     for (int step = 0; step < 4; ++step) {
       if (step != 2) parallel->zero_gradients();
       const bool synchronize = step != 1;
       parallel->before_forward(synchronize);
-      parallel->backward(net.loss(waves(world.rank(), step, width)), synchronize);
+      parallel->backward(net.loss(sines(world.rank(), step, width)), synchronize);
       for (const auto& parameter : net.parameters()) seen.push_back(parameter.grad().clone());
     }
     return seen;
@@ -64,15 +64,15 @@ std::vector<std::vector<at::Tensor>> gradients_of(const Hosts& hosts, int64_t wi
 
 TEST_CASE("hybrid sharding: gradients have the bits of the hierarchical all-reduce") {
   const auto hosts =
-      GENERATE(Hosts{"a", "a", "b", "b"}, Hosts{"a", "b", "a", "b"},
-               Hosts{"a", "a", "b", "b", "c", "c"}, Hosts{"a", "b", "c", "c", "b", "a"},
-               Hosts{"a", "a", "a"}, Hosts{"a", "a", "b", "b", "c", "c", "d", "d"});
+      GENERATE(HostNames{"a", "a", "b", "b"}, HostNames{"a", "b", "a", "b"},
+               HostNames{"a", "a", "b", "b", "c", "c"}, HostNames{"a", "b", "c", "c", "b", "a"},
+               HostNames{"a", "a", "a"}, HostNames{"a", "a", "b", "b", "c", "c", "d", "d"});
   for (const int64_t width : {5, 4001, 200'003}) {
     CAPTURE(hosts, width);
-    const auto expected = gradients_of(hosts, width, ShardStrategy::None);
+    const auto expected = gradients_on(hosts, width, ShardStrategy::None);
     for (const auto strategy : {ShardStrategy::Gradients, ShardStrategy::Full}) {
       CAPTURE(name_of(strategy));
-      const auto found = gradients_of(hosts, width, strategy);
+      const auto found = gradients_on(hosts, width, strategy);
       for (size_t rank = 0; rank < hosts.size(); ++rank)
         for (size_t i = 0; i < found[rank].size(); ++i)
           CHECK(at::equal(found[rank][i], expected[rank][i]));
@@ -81,11 +81,11 @@ TEST_CASE("hybrid sharding: gradients have the bits of the hierarchical all-redu
 }
 
 TEST_CASE("hybrid sharding: each host has one copy of rank 0's weights, which its ranks divide") {
-  for (const auto& hosts : {Hosts{"a", "a", "b", "b"}, Hosts{"b", "a", "a", "b"}}) {
+  for (const auto& hosts : {HostNames{"a", "a", "b", "b"}, HostNames{"b", "a", "a", "b"}}) {
     const auto results = run_ranks_of_hosts(hosts, [](World& world) {
-      Net net(1000);
+      TwoLayers net(1000);
       net.fill(world.rank() == 0 ? 0.5 : 9);
-      const auto parallel = DataParallel::create(world, net, with(ShardStrategy::Full));
+      const auto parallel = DataParallel::create(world, net, bucketed(ShardStrategy::Full));
       int64_t own = 0;
       for (const auto& slice : parallel->sharding()->trained->slices()) own += slice.numel;
       const auto sum = net.first->weight.sum().item<double>();
@@ -112,11 +112,11 @@ TEST_CASE("hybrid sharding: each host has one copy of rank 0's weights, which it
 }
 
 TEST_CASE("hybrid sharding: hosts that cannot divide the same state are refused on all ranks") {
-  const auto refuse = [](const Hosts& hosts) {
+  const auto refuse = [](const HostNames& hosts) {
     for (const auto& text : run_ranks_of_hosts(hosts, [](World& world) {
-           Net net(4);
+           TwoLayers net(4);
            try {
-             DataParallel::create(world, net, with(ShardStrategy::Gradients));
+             DataParallel::create(world, net, bucketed(ShardStrategy::Gradients));
            } catch (const Error& error) {
              return std::string(error.kind() == ErrorKind::Config ? error.what() : "");
            }
@@ -133,13 +133,13 @@ TEST_CASE("hybrid sharding: hosts that cannot divide the same state are refused 
 
 TEST_CASE("hybrid sharding: a missing rank is an error on every rank, not a hang") {
   const auto texts = run_ranks_of_hosts({"a", "a", "b", "b"}, [](World& world) {
-    Net net(4);
-    const auto parallel = DataParallel::create(world, net, with(ShardStrategy::Gradients));
+    TwoLayers net(4);
+    const auto parallel = DataParallel::create(world, net, bucketed(ShardStrategy::Gradients));
     world.set_timeout(std::chrono::milliseconds(300));
     std::string text;
     if (world.rank() != 1) try {
         parallel->before_forward(true);
-        parallel->backward(net.loss(waves(0, 0, 4)), true);
+        parallel->backward(net.loss(sines(0, 0, 4)), true);
       } catch (const PeerError& error) {
         text = error.what();
       }

@@ -35,7 +35,7 @@ void write_exported_files(const fs::path& directory, const ExportedFiles& export
     NamedTensors tensors;
     for (const auto& [in_model, in_file] : names) {
       const auto* const tensor = find_tensor(saved, in_model);
-      check(tensor != nullptr, "an exported tensor is not in the model: " + in_model);
+      check(tensor != nullptr, "an exported tensor is not in the model");
       tensors.emplace_back(in_file, *tensor);
     }
     write_safetensors(directory / file, tensors);

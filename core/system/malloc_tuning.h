@@ -9,8 +9,8 @@ namespace lockstep {
 // Call before other threads are started.
 void disable_malloc_trim();
 
-// From now on, allocations of at least 32 MiB return their memory when they are freed, at the cost
-// of page faults for the next one.
-void return_large_allocations();
+// From now on, allocations of at least `bytes` (at most 32 MiB) return their memory when they are
+// freed, at the cost of page faults for the next one.
+void return_large_allocations(int bytes);
 
 }  // namespace lockstep

@@ -13,13 +13,9 @@
 namespace lockstep::distributed {
 namespace {
 
-// Flat memory of `numel` elements in `buffer`, which grows if necessary.
-at::Tensor take_buffer(at::Tensor& buffer, int64_t numel, const at::TensorOptions& options) {
+// Flat memory of `numel` elements in `buffer`.
+at::Tensor part_of(const at::Tensor& buffer, int64_t numel, const at::TensorOptions& options) {
   const auto bytes = numel * static_cast<int64_t>(options.dtype().itemsize());
-  if (!buffer.defined() || buffer.numel() < bytes) {
-    buffer.reset();  // before the larger one is allocated
-    buffer = at::empty({bytes}, options.dtype(at::kByte));
-  }
   return buffer.narrow(0, 0, bytes).view(c10::typeMetaToScalarType(options.dtype()));
 }
 
@@ -31,11 +27,17 @@ ExchangedGradients::ExchangedGradients(World& world, FlatParameters& flat, Shard
       flat_(flat),
       weights_(weights),
       unit_of_(parameters().size()) {
+  int64_t bytes = 0;
   for (const auto& each : flat_.flats()) {
+    bytes = std::max(bytes, world.world_size() * static_cast<int64_t>(each.own.nbytes()));
     unit_sizes_.resize(std::max(unit_sizes_.size(), each.unit + 1));
     unit_sizes_[each.unit] += each.places.size();
     for (const auto& [index, first] : each.places) unit_of_[index] = each.unit;
   }
+  // Now, because memory that is kept between activations would divide what they leave free.
+  const auto options = flat_.flats().front().own.options().dtype(at::kByte);
+  send_buffer_ = at::empty({bytes}, options);
+  receive_buffer_ = at::empty({bytes}, options);
   keep_hooks();
 }
 
@@ -91,8 +93,8 @@ void ExchangedGradients::start_exchange(FlatParameters::Flat& flat) {
   const auto options = flat.own.options();
   Pending next{.flat = &flat,
                .work = {},
-               .sent = take_buffer(send_buffer_, size, options),
-               .received = take_buffer(receive_buffer_, size, options)};
+               .sent = part_of(send_buffer_, size, options),
+               .received = part_of(receive_buffer_, size, options)};
   for (const auto& [index, first] : flat.places) {
     auto& gradient = parameter(index).mutable_grad();
     if (!gradient.defined()) throw_missing_gradient(index);

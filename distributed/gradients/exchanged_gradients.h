@@ -54,7 +54,7 @@ class ExchangedGradients final : public OrderedGradients {
   std::vector<size_t> num_missing_;  // gradients of each unit, in this pass
   size_t num_exchanged_ = 0;         // units, from the last to the first
   std::optional<Pending> pending_;
-  at::Tensor send_buffer_, receive_buffer_;  // bytes, reused
+  at::Tensor send_buffer_, receive_buffer_;  // bytes, for the largest exchange
   std::chrono::duration<double> waited_{0};  // in this pass
 };
 

@@ -1,11 +1,12 @@
 """`lockstep plan` estimates steps, samples and sizes as in the run, and rejects what the run would reject."""
 
 import json
+import sys
 
 import pytest
 
 import processes
-from processes import LOCKSTEP
+from processes import LOCKSTEP, TRAINER
 
 PARAMETERS = 784 * 32 + 32 + 32 * 10 + 10
 TENSORS = 4
@@ -45,8 +46,11 @@ def test_sizes(job, optimizer, state):
     weights = 4 * PARAMETERS
     assert planned["model"] == {"name": "mlp", "parameters": PARAMETERS, "trained": PARAMETERS}
     whole = 2 * weights + state
-    assert planned["memory"] == {"weights": weights, "gradients": weights, "in_flight": 0, "optimizer": state,
-                                 "average": weights, "snapshot": whole, "checkpoint": whole}
+    memory = planned["memory"]
+    activations = memory["activations"]
+    kept = {"weights": weights, "gradients": weights, "optimizer": state, "average": weights, "snapshot": whole}
+    assert memory == {**kept, "activations": activations, "gathered": 0, "in_flight": 0, "publishing": 0, "start": weights,
+                      "bytes": sum(kept.values()) + activations, "checkpoint": whole}
     run_dir = job.train(f"optimizer={optimizer}", "train.ema.decay=0.9")
     (last,) = (run_dir / "checkpoints").iterdir()
     files = [last / f"{name}.safetensors" for name in ("model", "ema", "optimizer")]
@@ -67,7 +71,127 @@ def test_traffic(job):
 def test_hybrid_sharding_divides_within_a_host(job):
     hybrid = plan(job, "-n", 4, "--nnodes", 3, job.file, "distributed.backend=hierarchical", "distributed.shard=full")
     assert hybrid["memory"]["weights"] == hybrid["memory"]["gradients"] == PARAMETERS, "a quarter of 4 bytes each"
-    assert hybrid["gradients"]["sent_per_rank"] == 2 * PARAMETERS * 2 // 3, "a ring of three hosts"
+    whole = 4 * PARAMETERS
+    assert hybrid["gradients"]["sent_per_host"] == 2 * whole * 2 // 3, "a ring of three hosts"
+    assert hybrid["gradients"]["sent_per_rank"] == whole * 3 // 4 + whole // 3, "in shared memory, and a quarter of the ring"
+
+
+SMALL_GPT = {"name": "gpt", "vocab_size": 61, "context": 16, "layers": 3, "heads": 2, "width": 32}
+GPT_BLOCK = 4 * (12 * 32 * 32 + 13 * 32)  # bytes
+GPT_TABLES = 4 * (61 + 16 + 2) * 32  # embeddings and the last norm
+
+
+def use_small_gpt(job, path="nowhere.bin"):
+    job.config["model"] = SMALL_GPT
+    job.config["data"] = {"train": {"name": "tokens", "path": path, "length": 16}, "per_rank_batch_size": 2}
+    job.config["train"] = {"max_steps": 12}
+    job.write()
+
+
+def strategies(planned):
+    return {each["name"]: each for each in planned["sharding"]["strategies"]}
+
+
+def test_traffic_of_each_strategy_with_two_hosts(job):
+    """Rings of 6 ranks cross from a host to the other once; each rank sends 3 of 6 slices to the other host."""
+    use_small_gpt(job)
+    whole = GPT_TABLES + 3 * GPT_BLOCK
+    gathered = GPT_TABLES + 5 * GPT_BLOCK  # the last block stays gathered until its backward pass
+    for micro_batches in (1, 2):
+        planned = strategies(plan(job, "-n", 3, "--nnodes", 2, job.file, f"train.accumulate={micro_batches}"))
+        assert {name: (each["sent_per_rank"], each["sent_per_host"]) for name, each in planned.items()} == {
+            "none": (2 * whole * 5 // 6, 2 * whole * 5 // 6),
+            "optimizer": (3 * whole * 5 // 6, 3 * whole * 5 // 6),
+            "gradients": (2 * whole * 5 // 6, int(whole * 5 / 6 + whole * 3 / 2)),
+            "full": (int((whole + micro_batches * gathered) * 5 / 6),
+                     int(whole * 3 / 2 + micro_batches * gathered * 5 / 6)),
+        }
+    one_host = strategies(plan(job, "-n", 2, job.file))
+    assert one_host["full"]["sent_per_rank"] == whole // 2 and one_host["full"]["sent_per_host"] == 0
+    hierarchical = plan(job, "-n", 3, "--nnodes", 2, job.file, "distributed.backend=hierarchical")["gradients"]
+    assert (hierarchical["sent_per_rank"], hierarchical["sent_per_host"]) == (2 * whole * 2 // 3, whole)
+
+
+def test_memory_of_full_over_a_network(job):
+    """Weights outside of blocks, two blocks, Gloo's copy of one, and what is exchanged."""
+    use_small_gpt(job)
+    memory = plan(job, "-n", 2, "--nnodes", 2, job.file, "distributed.shard=full")["memory"]
+    largest = max(GPT_BLOCK, GPT_TABLES)
+    assert memory["weights"] == memory["gradients"] == (GPT_TABLES + 3 * GPT_BLOCK) / 4
+    assert memory["gathered"] == GPT_TABLES + 3 * GPT_BLOCK
+    assert memory["in_flight"] == GPT_TABLES + GPT_BLOCK + 2 * largest
+
+
+def test_plan_without_data(job):
+    """All that does not depend on the data is as with them."""
+    text = job.directory / "text.bin"
+    text.write_bytes(bytes(2 * (400 * 16 + 1)))
+    use_small_gpt(job, str(text))
+    with_data = plan(job, "-n", 2, job.file)
+    text.unlink()
+    without = plan(job, "-n", 2, job.file)
+    assert without["data"]["missing"] == str(text)
+    assert without["data"]["assumed"] == "tokens int64 [16], targets int64 [16]"
+    assert without["steps"] == {"per_epoch": None, "total": 12} and without["data"]["samples"] is None
+    for key in ("model", "memory", "activations", "gradients", "learning_rate"):
+        assert without[key] == with_data[key]
+    shown = processes.run([LOCKSTEP, "plan", "-n", 2, job.file, "train.max_steps=null"], job.directory)
+    assert (shown.code, shown.err) == (0, "")
+    assert f"data        {text}: no such file; assumed: samples of tokens int64 [16], targets int64 [16]" in shown.out
+    assert "steps       unknown without the data; set train.max_steps" in shown.out
+
+
+@pytest.mark.parametrize("model, fields", [
+    ({"name": "mlp", "hidden": [8]}, "image float32 [784], label int64"),
+    ({"name": "mlp", "inputs": 3, "input": "features", "loss": "mse", "outputs": 2}, "features float32 [3], label float32 [2]"),
+    ({"name": "cnn", "in_channels": 3, "image_size": 20}, "image float32 [3, 20, 20], label int64"),
+    ({"name": "vit", "image_size": 28, "patch_size": 7, "layers": 1, "heads": 1, "width": 8, "mlp_width": 8},
+     "image float32 [3, 28, 28], label int64"),
+    ({"name": "resnet", "depth": 18, "stem": "small"}, "image float32 [3, 32, 32], label int64"),
+], ids=lambda value: value["name"] if isinstance(value, dict) else "")
+def test_samples_that_models_assume(job, model, fields):
+    job.config["model"] = model
+    job.config["data"]["train"]["path"] = job.config["data"]["eval"]["path"] = "nowhere"
+    job.config["data"]["batch_size"] = 4
+    job.write()
+    planned = plan(job, "-n", 2, job.file)
+    assert planned["data"]["assumed"] == fields
+    assert planned["activations"]["measured"] and planned["activations"]["bytes"] > 0
+
+
+def test_only_the_evaluation_data_are_missing(job):
+    planned = plan(job, "-n", 2, job.file, "data.eval.path=nowhere")
+    assert planned["data"]["samples"] == 1003 and planned["data"]["evaluation_samples"] is None
+    assert planned["data"]["missing"] == "nowhere"
+
+
+def test_activations_are_measured_or_estimated(job):
+    """The estimate of a large batch is in line with the measurement of a smaller one; recomputation needs less."""
+    use_small_gpt(job)
+    wide = ["model.width=128", "model.context=128", "model.layers=6"]
+
+    def activations(batch, *overrides):
+        return plan(job, job.file, *wide, f"data.per_rank_batch_size={batch}", *overrides)["activations"]
+
+    small, large = activations(16), activations(256)
+    assert small["note"] == "measured in a step of 16 samples" and small["measured"]
+    assert large["note"] == "estimated from batches of 1 and 2 samples for one of 256" and not large["measured"]
+    assert large["bytes"] == pytest.approx(16 * small["bytes"], rel=0.05)
+    assert activations(16, "train.recompute=blocks")["bytes"] < small["bytes"] / 2
+
+
+def test_a_large_model_is_planned_in_little_memory(job):
+    """24 GB with gradients and the state of adamw."""
+    use_small_gpt(job)
+    sizes = ["model.width=2048", "model.layers=29", "model.heads=16", "optimizer={name: adamw}", "data.per_rank_batch_size=1"]
+    command = [TRAINER, "--plan", "--json", str(job.file), *sizes]
+    script = ("import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True);"
+              "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, file=sys.stderr)")
+    ended = processes.run([sys.executable, "-c", script, *command], job.directory)
+    assert ended.code == 0, ended.err
+    memory = json.loads(ended.out)["memory"]
+    assert memory["bytes"] > 23e9 and memory["activations"] > 0
+    assert int(ended.err) * 1024 < 1.5e9
 
 
 @pytest.mark.parametrize("rule, repeated", [("uneven", 0), ("pad", 20)])

@@ -103,7 +103,7 @@ Activations measured_in_step(const std::optional<PassMemory>& memory, int64_t nu
 }
 
 Activations measure_activations(const PreparedRun& run) {
-  if (run.missing && !run.missing->has_train && run.missing->assumed.empty())
+  if (run.missing && run.missing->has_unknown_samples())
     return {.bytes = {},
             .note = "not measured: the data are not here, and the model has no example_sample()"};
   if (selects_gpu(run.config.distributed.device) && run.model->has_backward())

@@ -57,7 +57,8 @@ class MemoryOf {
     };
     const auto kept = sum({"weights", "gradients", "optimizer", "average", "snapshot"});
     const auto in_pass = sum({"gathered", "in_flight", "activations"});
-    memory["bytes"] = std::max(kept + std::max(in_pass, publishing()), start());
+    const auto in_update = exchange_buffers() + publishing();
+    memory["bytes"] = std::max(kept + std::max(in_pass, in_update), start());
     memory["checkpoint"] = sizes_.checkpoint();
     return memory;
   }
@@ -69,14 +70,15 @@ class MemoryOf {
 
   bool is_full_over_network() const { return is_full_ && !shares_memory_ && !is_alone_; }
 
-  // ShardedWeights: what is outside of blocks, the block that is computed, and the next one, which
-  // Gloo receives into a copy.
+  // ShardedWeights: what is outside of blocks, the block that is computed, and the next one.
   size_t gathered() const {
     if (!is_full_over_network()) return 0;
     const auto blocks = largest_of(sizes_.units, 1);
-    return sizes_.units[0].weights + blocks.neighbors +
-           (sizes_.gathers_through_copies ? blocks.weights : 0);
+    return sizes_.units[0].weights + blocks.neighbors + copy_of(blocks.weights);
   }
+
+  // Gloo gathers into a copy.
+  size_t copy_of(size_t bytes) const { return sizes_.gathers_through_copies ? bytes : 0; }
 
   // Gradients that are not averaged yet, with the memory to send and receive them.
   size_t in_flight() const {
@@ -88,7 +90,13 @@ class MemoryOf {
     const auto& units = is_full_ ? sizes_.units : sizes_.gradient_units;
     auto own = largest_of(units, is_full_ ? 1 : 0).trained;
     if (is_full_) own += units[0].trained;
-    return (accumulates ? sizes_.trained : own) + 2 * largest_of(units, 0).trained;
+    return (accumulates ? sizes_.trained : own) + exchange_buffers();
+  }
+
+  // ExchangedGradients: to send and to receive the largest unit.
+  size_t exchange_buffers() const {
+    if (!shards_gradients_ || sizes_.shares_memory) return 0;
+    return 2 * largest_of(is_full_ ? sizes_.units : sizes_.gradient_units, 0).trained;
   }
 
   size_t reducer_buckets() const {
@@ -102,7 +110,7 @@ class MemoryOf {
     if (is_alone_ || is_full_ || strategy_ == ShardStrategy::None || shares_memory_) return 0;
     const auto unit =
         shards_gradients_ ? largest_of(sizes_.gradient_units, 0).trained : sizes_.trained;
-    return unit / sizes_.world + (sizes_.gathers_through_copies ? unit : 0);
+    return unit / sizes_.world + copy_of(unit);
   }
 
   // On rank 0, which builds the model before its weights are moved into flat memory.

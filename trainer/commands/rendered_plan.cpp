@@ -38,7 +38,7 @@ std::string render_samples(const Json& data) {
 // What is assumed in place of data that are not here.
 std::string render_missing(const Json& data) {
   if (data["missing"].is_null()) return "";
-  const auto path = printable(data["missing"].get<std::string>());
+  const auto path = printable(data["missing"].get<std::string>(), 400);
   if (data["assumed"].is_null())
     return plan_line("data", fmt::format("{}: no such file; planned without evaluation", path));
   const auto assumed = data["assumed"].get<std::string>();
@@ -116,14 +116,20 @@ std::string for_each_strategy(const Json& sharding, const char* number) {
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
-std::string render_sharding(const Json& sharding) {
-  const auto& fits = sharding["fits"];
+// What to do with the memory of a rank that is free here.
+std::string advice(const Json& sharding, const Json& memory) {
+  if (const auto& fits = sharding["fits"]; !fits.is_null())
+    return "distributed.shard: " + fits.get<std::string>() + " is the first that fits";
+  const bool has_too_large_pass =
+      memory["activations"].get<uint64_t>() > sharding["free"].get<uint64_t>();
+  return has_too_large_pass ? "no strategy fits, use train.recompute or smaller batches"
+                            : "no strategy fits, use more ranks or hosts";
+}
+
+std::string render_sharding(const Json& sharding, const Json& memory) {
   return plan_line(
       "sharding", fmt::format("{} per rank; {} free here: {}", for_each_strategy(sharding, "bytes"),
-                              size_of(sharding["free"]),
-                              fits.is_null() ? "no strategy fits, use more ranks or hosts"
-                                             : "distributed.shard: " + fits.get<std::string>() +
-                                                   " is the first that fits"));
+                              size_of(sharding["free"]), advice(sharding, memory)));
 }
 
 std::string render_traffic(const Json& sharding, const Json& gradients, bool has_hosts) {
@@ -160,7 +166,7 @@ std::string render_plan(const Json& plan) {
   text += render_memory(plan["memory"], plan["activations"]);
   if (!plan.contains("sharding")) return text;
   const auto& sharding = plan["sharding"];
-  return text + render_sharding(sharding) + render_gradients(plan["gradients"]) +
+  return text + render_sharding(sharding, plan["memory"]) + render_gradients(plan["gradients"]) +
          render_traffic(sharding, plan["gradients"], world > per_node);
 }
 

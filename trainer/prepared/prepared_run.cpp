@@ -45,7 +45,7 @@ std::function<std::vector<Batch>()> first_samples_of(std::vector<const Dataset*>
   };
 }
 
-std::vector<Batch> no_samples() { return {}; }
+std::vector<Batch> no_first_samples() { return {}; }
 
 // Sets the batch sizes of the rank with the fewest samples: of full batches and of the last batch
 // of an epoch.
@@ -126,10 +126,24 @@ bool may_shard_weights(const PreparedRun& run) {
   return run.ranks.world_size > 1 && (shard == ShardStrategy::Full || shard == ShardStrategy::Auto);
 }
 
+// Units of weights and gradients that a network gathers and exchanges between activations leave gaps
+// in the heap, a quarter of it.
+bool exchanges_units(const PreparedRun& run) {
+  return run.ranks.world_size > 1 && !layout_of(run).shares_memory() &&
+         distributed::shards_gradients(run.config.distributed.data_parallel.shard);
+}
+
+void tune_memory(const PreparedRun& run, bool has_values) {
+  if (exchanges_units(run))
+    return_large_allocations(4 << 20);
+  else if (may_shard_weights(run) || !has_values)
+    return_large_allocations(32 << 20);
+}
+
 void build_model_to_train(PreparedRun& run, bool has_values) {
   const auto& config = run.config;
   at::manual_seed(static_cast<uint64_t>(config.run.seed));
-  if (may_shard_weights(run) || !has_values) return_large_allocations();
+  tune_memory(run, has_values);
   {
     std::optional<SkippedInit> without_values;
     if (!has_values) without_values.emplace();
@@ -147,7 +161,7 @@ void verify_use_of_model(const PreparedRun& run) {
   use.may_skip_samples = run.config.data.loader.max_bad_samples > 0;
   use.first_samples =
       first_samples_of({run.data.train.get(), run.data.eval.get()}, use.may_skip_samples);
-  if (run.missing && run.missing->assumed.empty()) use.first_samples = no_samples;
+  if (run.missing && run.missing->has_unknown_samples()) use.first_samples = no_first_samples;
   run.model->verify(use);
 }
 
@@ -197,7 +211,7 @@ PreparedRun prepare_without_data(const RunConfig& config, const RankEnv& ranks) 
           .resolved = with_escaped_variables(ConfigDumper::dump(config))};
 }
 
-void plan_data(PreparedRun& run) {
+void share_data(PreparedRun& run) {
   const auto& config = run.config;
   run.plan = plan_batches(config.data.loader, run.data.train->size(),
                           {run.ranks.world_size, run.ranks.local_world_size});
@@ -208,7 +222,7 @@ void plan_data(PreparedRun& run) {
 PreparedRun prepare_data(const RunConfig& config, const RankEnv& ranks) {
   auto run = prepare_without_data(config, ranks);
   run.data = build_datasets(config.data.train, config.data.eval, config.data.split);
-  plan_data(run);
+  share_data(run);
   run.order = sampler_options(config.data.loader, *run.data.train,
                               static_cast<uint64_t>(config.run.seed), run.plan.rule);
   return run;
@@ -242,7 +256,7 @@ PreparedRun prepare_plan(const RunConfig& config, const RankEnv& ranks) {
   build_model_to_train(run, /*has_values=*/false);
   if (!has_train) {
     assume_data(run);
-    plan_data(run);
+    share_data(run);
   }
   verify_use_of_model(run);
   choose_strategy(run);

@@ -23,6 +23,8 @@ struct MissingData {
   std::string path;
   std::string assumed;     // the fields of the samples of ExampleData; empty: unknown
   bool has_train = false;  // only those of data.eval are missing
+
+  bool has_unknown_samples() const { return !has_train && assumed.empty(); }
 };
 
 struct PreparedRun {

@@ -7,11 +7,13 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <utility>
 
 #include "core/config/run_file.h"
 #include "core/system/malloc_tuning.h"
 #include "data/sampling/sampling.h"
 #include "distributed/cuda/cuda.h"
+#include "distributed/objects.h"
 #include "lockstep/error.h"
 #include "tracking/runs/on_ranks.h"
 #include "trainer/checkpoint/chosen_weights.h"
@@ -19,7 +21,6 @@
 #include "trainer/config/precision.h"
 #include "trainer/prepared/model_faults.h"
 #include "trainer/prepared/shard_choice.h"
-#include "trainer/prepared/skipped_init.h"
 
 namespace lockstep::trainer {
 namespace {
@@ -62,11 +63,12 @@ void verify_precision(const Model& model, Precision precision) {
                                        : "lockstep-compile supports fp32 and bf16; "));
 }
 
-void make_model(PreparedRun& run) {
+std::shared_ptr<Model> make_model(const PreparedRun& run) {
   const auto title = run.model_title();
-  run.model = in_model(title, nullptr, [&] { return run.config.model.build(); });
-  verify_has_values(title, *run.model);
-  verify_precision(*run.model, run.config.train.precision);
+  auto model = in_model(title, nullptr, [&] { return run.config.model.build(); });
+  verify_has_values(title, *model);
+  verify_precision(*model, run.config.train.precision);
+  return model;
 }
 
 void verify_graph(bool cuda_graph, const std::string& device) {
@@ -110,16 +112,23 @@ bool may_shard_weights(const PreparedRun& run) {
   return run.ranks.world_size > 1 && (shard == ShardStrategy::Full || shard == ShardStrategy::Auto);
 }
 
+void make_model_to_train(PreparedRun& run) {
+  const auto seed = static_cast<uint64_t>(run.config.run.seed);
+  if (!may_shard_weights(run)) {
+    at::manual_seed(seed);
+    run.model = make_model(run);
+    return;
+  }
+  return_allocations_from(size_t{1} << 20);
+  run.returns_allocations = true;
+  auto [model, deferred] = DeferredInit::build(seed, [&] { return make_model(run); });
+  run.model = std::move(model);
+  run.deferred = std::move(deferred);
+}
+
 void build_model_to_train(PreparedRun& run) {
   const auto& config = run.config;
-  at::manual_seed(static_cast<uint64_t>(config.run.seed));
-  if (may_shard_weights(run)) return_large_allocations();
-  {
-    // The main rank's weights will replace those of the others before they are used.
-    std::optional<SkippedInit> without_values;
-    if (may_shard_weights(run) && !tracking::is_main(run.ranks.rank)) without_values.emplace();
-    make_model(run);
-  }
+  make_model_to_train(run);
   freeze(*run.model, config.train.freeze);
   set_recompute(*run.model, config.train.recompute);
   auto use = use_of_model(run);
@@ -132,11 +141,40 @@ void build_model_to_train(PreparedRun& run) {
   run.model->verify(use);
 }
 
+// Computes what is deferred, unless the parameters will be sharded first. The values of other ranks
+// than the main rank are replaced before they are used.
+void compute_unless_sharded(PreparedRun& run) {
+  const auto& config = run.config.distributed;
+  const bool is_sharded =
+      config.data_parallel.shard == ShardStrategy::Full && !selects_gpu(config.device);
+  if (!run.deferred || is_sharded) return;
+  if (tracking::is_main(run.ranks.rank))
+    run.deferred->compute([](const auto&) { return true; }, [](const auto&, const auto&) {});
+  run.deferred.reset();
+}
+
 PreparedRun prepare(const RunConfig& config, const RankEnv& ranks) {
   return {.config = config,
           .ranks = ranks,
           .resolved = with_escaped_variables(ConfigDumper::dump(config)),
           .data = build_datasets(config.data.train, config.data.eval, config.data.split)};
+}
+
+// Collective: computes the needed parameters on rank 0, one at a time, and divides them between the
+// ranks. `deferred`: null: they have their values.
+void compute_sharded(World& world, DeferredInit* deferred, const DeferredInit::IsWanted& is_needed,
+                     const distributed::Sharding& sharding) {
+  const bool is_main = tracking::is_main(world.rank());
+  if (deferred && !is_main) deferred->discard();
+  const auto names = distributed::broadcast_object(
+      world, deferred ? deferred->names(is_needed) : DeferredInit::Names(), 0, "initial weights");
+  if (deferred && is_main)
+    deferred->compute(is_needed, [&](const auto& name, const auto& values) {
+      sharding.set_weight(name, values);
+    });
+  else
+    for (const auto& name : names) sharding.set_weight(name.get<std::string>(), {});
+  sharding.publish_weights();
 }
 
 }  // namespace
@@ -161,6 +199,7 @@ PreparedRun prepare_training(const RunConfig& config, const RankEnv& ranks) {
   build_model_to_train(run);
   auto& shard = run.config.distributed.data_parallel.shard;
   shard = choose_shards(run);
+  compute_unless_sharded(run);
   auto& writers = run.config.checkpoint.writers;
   if (writers == WritingRanks::Auto)
     writers = shard == ShardStrategy::Full ? WritingRanks::All : WritingRanks::Main;
@@ -172,7 +211,7 @@ PreparedRun prepare_prediction(const RunConfig& config, const RankEnv& ranks) {
   auto run = prepare(config, ranks);
   if (run.data.eval->size() == 0)
     throw config_error("data.eval: the dataset is empty: there is nothing to predict");
-  make_model(run);
+  run.model = make_model(run);
   auto use = use_of_model(run);
   use.first_samples = first_samples_of({run.data.eval.get()}, /*may_skip_samples=*/false);
   run.model->verify(use);
@@ -182,8 +221,20 @@ PreparedRun prepare_prediction(const RunConfig& config, const RankEnv& ranks) {
 void load_initial_weights(World& world, const PreparedRun& run,
                           const distributed::Sharding* sharding) {
   const auto& train = run.config.train;
+  const auto is_needed = [&](const std::string& name) {
+    return !train.init_from || is_chosen(name, train.init_except);
+  };
+  if (sharding && sharding->is_full())
+    compute_sharded(world, run.deferred.get(), is_needed, *sharding);
+  else if (run.deferred)
+    run.deferred->compute(is_needed, [](const auto&, const auto&) {});
   if (train.init_from)
     load_initial_weights(world, *run.model, *train.init_from, train.init_except, sharding);
+}
+
+void end_start(PreparedRun& run) {
+  if (run.returns_allocations) return_allocations_from(size_t{32} << 20);
+  run.returns_allocations = false;
 }
 
 }  // namespace lockstep::trainer

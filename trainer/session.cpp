@@ -70,6 +70,7 @@ SessionResult train(World& world, const SessionOptions& options, trainer::Prepar
     const auto resumed = continues ? trainer->resume() : 0;
     if (resumed == 0) trainer->start_new();
     trainer->try_model();
+    trainer::end_start(run);
     record.open({trainer->total_steps(), static_cast<double>(run.config.train.epochs)}, resumed);
     record_data_info(*run.data.train, record.tracker(), world, record.dir());
     SessionResult result{.run_id = record.id(), .run_dir = record.dir()};

@@ -1,6 +1,8 @@
 // Tuning of malloc for training.
 #pragma once
 
+#include <cstddef>
+
 namespace lockstep {
 
 // Keeps freed memory in the process for reuse instead of returning it to the kernel. Every step
@@ -9,8 +11,8 @@ namespace lockstep {
 // Call before other threads are started.
 void disable_malloc_trim();
 
-// From now on, allocations of at least `bytes` (at most 32 MiB) return their memory when they are
+// From now on, allocations of at least `bytes`, at most 32 MiB, return their memory when they are
 // freed, at the cost of page faults for the next one.
-void return_large_allocations(int bytes);
+void return_allocations_from(size_t bytes);
 
 }  // namespace lockstep

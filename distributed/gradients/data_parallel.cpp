@@ -60,7 +60,8 @@ DataParallel::~DataParallel() = default;
 
 std::unique_ptr<DataParallel> DataParallel::create(World& world, torch::nn::Module& module,
                                                    const DataParallelConfig& config,
-                                                   const std::vector<ShardUnit>& units) {
+                                                   const std::vector<ShardUnit>& units,
+                                                   bool has_values) {
   auto parameters = trainable_parameters(module);
   if (parameters.empty()) throw config_error("the model has no trainable parameters");
   std::unique_ptr<DataParallel> parallel(new DataParallel(world));
@@ -68,9 +69,11 @@ std::unique_ptr<DataParallel> DataParallel::create(World& world, torch::nn::Modu
     verify_same_model(world, module);
     distributed::fenced(world, "initial broadcast", [&] {
       parallel->broadcast_model(module, config);
-      parallel->sharding_ = distributed::shard_model(
-          world, module, config,
-          {.units = units, .gradient_bytes = distributed::bucket_caps(config).bytes});
+      parallel->sharding_ =
+          distributed::shard_model(world, module, config,
+                                   {.units = units,
+                                    .gradient_bytes = distributed::bucket_caps(config).bytes,
+                                    .has_values = has_values});
     });
   }
   parallel->synchronizer_ = distributed::make_gradient_synchronizer(

@@ -58,41 +58,76 @@ void FlatParameters::lay_out(size_t unit, at::ScalarType type) {
   const int64_t num_ranks = world_.world_size();
   flat.chunk = round_up((end + num_ranks - 1) / num_ranks, kChunkAlignment);
   flat.memory = allocate(flat, type);
-  move_parameters(flat);
   keep_own_chunk(flat);
   flats_.push_back(std::move(flat));
+  move_parameters(flats_.back());
 }
 
 at::Tensor FlatParameters::allocate(const Flat& flat, at::ScalarType type) const {
   const auto size = world_.world_size() * flat.chunk;
   if (copies() == Copies::PerHost) return per_host_zeros(world_, {size}, type);
   const auto& device = parameters_[flat.places.front().first].second.device();
-  auto memory = device.is_cpu() && copies() == Copies::PerRank
-                    ? shared_empty(world_, {size}, type)
-                    : at::empty({size}, at::device(device).dtype(type));
-  return memory.zero_();
-}
-
-void FlatParameters::move_parameters(const Flat& flat) {
-  const at::NoGradGuard no_grad;
-  for (const auto& [index, first] : flat.places) {
-    at::Tensor parameter = parameters_[index].second;
-    const auto moved = at::as_strided(flat.memory, parameter.sizes(), parameter.strides(), first);
-    if (copies() == Copies::PerRank || world_.rank() == 0) moved.copy_(parameter);
-    parameter.set_data(moved);
-  }
+  const auto options = at::device(device).dtype(type);
+  if (copies() == Copies::Sharded) return at::empty({size}, options);  // freed before it is used
+  if (device.is_cpu()) return shared_empty(world_, {size}, type).zero_();
+  return at::zeros({size}, options);
 }
 
 void FlatParameters::keep_own_chunk(Flat& flat) {
   flat.own = flat.memory.narrow(0, world_.rank() * flat.chunk, flat.chunk);
-  if (copies() == Copies::Sharded) {
-    broadcast(world_, flat.memory, 0, "initial broadcast");
-    flat.own = flat.own.clone();
-    auto& storage = *flat.memory.storage().unsafeGetStorageImpl();
-    storage.set_data_ptr_noswap({nullptr, flat.memory.device()});
-    storage.set_nbytes(0);
-  }
+  if (copies() == Copies::Sharded) flat.own = at::zeros_like(flat.own);
   if (layout_.has_gradients) flat.gradient = at::zeros_like(flat.own);
+}
+
+void FlatParameters::move_parameters(Flat& flat) {
+  const at::NoGradGuard no_grad;
+  for (const auto& [index, first] : flat.places) {
+    at::Tensor parameter = parameters_[index].second;
+    const auto values = parameter.detach();
+    parameter.set_data(at::as_strided(flat.memory, parameter.sizes(), parameter.strides(), first));
+    if (layout_.has_values) set_values(index, values);
+  }
+  if (copies() != Copies::Sharded) return;
+  auto& storage = *flat.memory.storage().unsafeGetStorageImpl();
+  storage.set_data_ptr_noswap({nullptr, flat.memory.device()});
+  storage.set_nbytes(0);
+}
+
+void FlatParameters::set_values(size_t parameter, const at::Tensor& whole) {
+  const at::NoGradGuard no_grad;
+  if (copies() == Copies::Sharded) return send_slices(parameter, whole);
+  if (whole.defined() && (copies() == Copies::PerRank || world_.rank() == 0))
+    parameters_[parameter].second.detach().copy_(whole);
+}
+
+// Collective. Sends each rank its slice of rank 0's `whole`.
+void FlatParameters::send_slices(size_t parameter, const at::Tensor& whole) {
+  const auto& [name, like] = parameters_[parameter];
+  const auto num_ranks = static_cast<size_t>(world_.world_size());
+  const auto rank = world_.rank();
+  Exchange exchange{.sent = std::vector<int64_t>(num_ranks),
+                    .received = std::vector<int64_t>(num_ranks)};
+  int64_t begin = -1;  // of this rank's slice
+  const auto parts = divide(parameter, {}).parts;
+  for (const auto& part : parts) {
+    if (rank == 0) exchange.sent[static_cast<size_t>(part.rank)] = part.numel;
+    if (part.rank != rank) continue;
+    begin = part.begin;
+    exchange.received[0] = part.numel;
+  }
+  auto sent = at::empty({0}, like.options());
+  if (rank == 0) {
+    const bool is_laid_out =
+        whole.strides() == like.strides() && whole.options().type_equal(like.options());
+    sent = flat_view(
+        is_laid_out ? whole
+                    : at::empty_strided(like.sizes(), like.strides(), like.options()).copy_(whole));
+  }
+  const auto received = all_to_all(world_, sent, exchange, "initial weights " + name);
+  if (begin < 0) return;
+  auto& flat = flats_[flat_of_[parameter]];
+  flat.own.narrow(0, first_element(parameter) + begin - rank * flat.chunk, received.numel())
+      .copy_(received);
 }
 
 void FlatParameters::find_slices() {
@@ -227,8 +262,8 @@ void FlatParameters::visit_owned_gradients(const VisitGradient& visit) {
         continue;
       }
       const auto& parameter = parameters_[index].second;
-      const auto whole = flat_view(
-          at::empty_strided(parameter.sizes(), parameter.strides(), parameter.options()));
+      const auto whole =
+          flat_view(at::empty_strided(parameter.sizes(), parameter.strides(), parameter.options()));
       whole.narrow(0, 0, own.numel()).copy_(flat_view(own));
       for (size_t i = 1; i < parts.size(); ++i) {
         const auto rank = static_cast<size_t>(parts[i].rank);

@@ -34,6 +34,7 @@ struct FlatLayout {
   Copies copies = Copies::PerRank;
   std::vector<size_t> units;   // of each parameter; units are cut separately. Empty: one unit
   bool has_gradients = false;  // whether a rank has memory for the gradients of its slices
+  bool has_values = true;      // false: the parameters have none until set_values()
 };
 
 class FlatParameters {
@@ -57,6 +58,12 @@ class FlatParameters {
   static FlatParameters create(World& world, const NamedTensors& parameters, FlatLayout layout);
 
   World& ranks() const { return world_; }  // that divide the parameters
+
+  // Collective. Sets the content of a parameter to `whole`, converted to its type and strides.
+  // PerHost, Sharded: rank 0's `whole`, the others are ignored; each rank keeps its slice only.
+  // PerHost: call publish() before the parameter is read; an undefined `whole` changes nothing.
+  void set_values(size_t parameter, const at::Tensor& whole);
+
   Copies copies() const { return layout_.copies; }
   const NamedTensors& parameters() const { return parameters_; }
   std::vector<Flat>& flats() { return flats_; }
@@ -114,8 +121,9 @@ class FlatParameters {
         flat_of_(parameters_.size()) {}
   void lay_out(size_t unit, at::ScalarType type);
   at::Tensor allocate(const Flat& flat, at::ScalarType type) const;
-  void move_parameters(const Flat& flat);
   void keep_own_chunk(Flat& flat);
+  void move_parameters(Flat& flat);
+  void send_slices(size_t parameter, const at::Tensor& whole);
   void find_slices();
   std::vector<at::Tensor> receive_slices(const Flat& flat) const;
   int64_t first_element(size_t parameter) const;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <malloc.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <utility>
@@ -56,12 +57,13 @@ void copy_to_hosts(World& world, FlatParameters& parameters) {
   parameters.publish("weights of the first host");
 }
 
-void shard_per_host(World& world, torch::nn::Module& module, bool is_full, Sharding& sharding) {
+void shard_per_host(World& world, torch::nn::Module& module, bool is_full, bool has_values,
+                    Sharding& sharding) {
   const auto copies = is_full ? Copies::PerHost : Copies::PerRank;
   const auto flat = [&](const NamedTensors& parameters) {
-    auto made = std::make_unique<FlatParameters>(
-        FlatParameters::create(world.host(), parameters, {.copies = copies, .units = {}}));
-    if (is_full) copy_to_hosts(world, *made);
+    auto made = std::make_unique<FlatParameters>(FlatParameters::create(
+        world.host(), parameters, {.copies = copies, .units = {}, .has_values = has_values}));
+    if (is_full && has_values) copy_to_hosts(world, *made);
     return made;
   };
   if (is_full) sharding.frozen = flat(frozen_parameters(module));
@@ -92,15 +94,19 @@ std::map<const c10::TensorImpl*, size_t> units_of(const torch::nn::Module& modul
   return unit_of;
 }
 
-void shard_weights(World& world, torch::nn::Module& module, const std::vector<ShardUnit>& units,
+void shard_weights(World& world, torch::nn::Module& module, const ShardOptions& options,
                    Sharding& sharding) {
+  const auto& units = options.units;
   if (const auto reason = reason_against_units(module, units))
     throw config_error(
         fmt::format("distributed.shard: full: {}; use distributed.shard: gradients", *reason));
   std::string problem;
   const auto unit_of = units_of(module, units, problem);
   const auto flat = [&](const NamedTensors& parameters, bool is_trained) {
-    FlatLayout layout{.copies = Copies::Sharded, .units = {}, .has_gradients = is_trained};
+    FlatLayout layout{.copies = Copies::Sharded,
+                      .units = {},
+                      .has_gradients = is_trained,
+                      .has_values = options.has_values};
     for (const auto& [name, parameter] : parameters)
       layout.units.push_back(unit_of.at(parameter.unsafeGetTensorImpl()));
     return std::make_unique<FlatParameters>(
@@ -130,6 +136,24 @@ std::vector<std::pair<std::string, DividedTensor>> Sharding::divided_weights() c
           flat->divide(i, slice < 0 ? at::Tensor() : flat->slice(static_cast<size_t>(slice))));
     }
   return divided;
+}
+
+bool Sharding::set_weight(const std::string& name, const at::Tensor& whole) const {
+  for (auto* const flat : {trained.get(), frozen.get()}) {
+    const auto& parameters = flat->parameters();
+    const auto found = std::ranges::find(parameters, name, &NamedTensors::value_type::first);
+    if (found == parameters.end()) continue;
+    flat->set_values(static_cast<size_t>(found - parameters.begin()), whole);
+    return true;
+  }
+  return false;
+}
+
+void Sharding::publish_weights(World& world) const {
+  for (auto* const flat : {trained.get(), frozen.get()}) {
+    flat->publish("initial weights");
+    if (flat->copies() == Copies::PerHost) copy_to_hosts(world, *flat);
+  }
 }
 
 std::optional<std::string> reducer_option(const DataParallelConfig& config) {
@@ -175,7 +199,7 @@ std::vector<UnitBytes> bytes_of_gradient_units(const NamedTensors& trained, size
 
 std::unique_ptr<Sharding> shard_model(World& world, torch::nn::Module& module,
                                       const DataParallelConfig& config,
-                                      const UnitOptions& options) {
+                                      const ShardOptions& options) {
   const auto strategy = config.shard;
   check(strategy != ShardStrategy::Auto, "distributed.shard: auto is not resolved");
   if (strategy == ShardStrategy::None) return nullptr;
@@ -193,9 +217,9 @@ std::unique_ptr<Sharding> shard_model(World& world, torch::nn::Module& module,
     sharding->trained =
         std::make_unique<FlatParameters>(FlatParameters::create(world, parameters, {}));
   else if (world.device().is_cpu() && world.host().groups().shared)
-    shard_per_host(world, module, strategy == ShardStrategy::Full, *sharding);
+    shard_per_host(world, module, strategy == ShardStrategy::Full, options.has_values, *sharding);
   else if (strategy == ShardStrategy::Full)
-    shard_weights(world, module, options.units, *sharding);
+    shard_weights(world, module, options, *sharding);
   else
     sharding->trained = std::make_unique<FlatParameters>(FlatParameters::create(
         world, parameters,

@@ -29,6 +29,9 @@ struct Sharding {
   std::unique_ptr<ShardedWeights> weights;  // with Full, on ranks that do not share memory
   bool has_shared_gradients = false;        // one copy of the gradients per host
 
+  // Whether weights are shared or divided (Full): no rank has its own copy of all.
+  bool is_full() const { return frozen != nullptr; }
+
   Sharding();
   ~Sharding();
 
@@ -38,12 +41,19 @@ struct Sharding {
 
   // The weights that are not whole on any rank. `own` of the results: the live chunks.
   std::vector<std::pair<std::string, DividedTensor>> divided_weights() const;
+
+  // Collective, with is_full(): sets a parameter of the model to rank 0's `whole`, converted to its
+  // type; other ranks pass none. Returns false if the model has no such parameter. Call
+  // publish_weights() after the last one.
+  bool set_weight(const std::string& name, const at::Tensor& whole) const;
+  void publish_weights(World& world) const;
 };
 
-// What is gathered and exchanged together on ranks that do not share memory.
-struct UnitOptions {
+struct ShardOptions {
+  // What is gathered and exchanged together on ranks that do not share memory.
   std::vector<ShardUnit> units = {};  // with Full
   size_t gradient_bytes = 25 << 20;   // with Gradients
+  bool has_values = true;             // false, with Full: weights have none until set_weight()
 };
 
 // Why the weights of `module` cannot be gathered in `units`. nullopt: they can.
@@ -68,6 +78,6 @@ std::vector<UnitBytes> bytes_of_gradient_units(const NamedTensors& trained, size
 // strategy is not possible. Requires: a distributed world, a strategy other than Auto.
 std::unique_ptr<Sharding> shard_model(World& world, torch::nn::Module& module,
                                       const DataParallelConfig& config,
-                                      const UnitOptions& options = {});
+                                      const ShardOptions& options = {});
 
 }  // namespace lockstep::distributed

@@ -95,10 +95,12 @@ class DataParallel {
   // broadcasts rank 0's parameters and buffers. `module` must outlive this object. Throws Config,
   // naming the first difference, when the models differ, and when config.shard is not possible.
   // `units`: disjoint; call before_unit() and after_unit() around their forward passes, which run
-  // in the same order on all ranks.
+  // in the same order on all ranks. `has_values`: false, with ShardStrategy::Full: the parameters
+  // have no values yet; the caller sets them with sharding()->set_weight().
   static std::unique_ptr<DataParallel> create(World& world, torch::nn::Module& module,
                                               const DataParallelConfig& config,
-                                              const std::vector<ShardUnit>& units = {});
+                                              const std::vector<ShardUnit>& units = {},
+                                              bool has_values = true);
   ~DataParallel();
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;

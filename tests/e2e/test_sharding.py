@@ -131,6 +131,86 @@ def test_unsupported_combinations_over_a_network_are_rejected_before_ranks_conne
     assert not job.runs.exists()
 
 
+BACKENDS = {"shared memory": "distributed.backend=auto", "gloo": GLOO}
+
+
+@pytest.mark.parametrize("backend", BACKENDS.values(), ids=BACKENDS)
+@pytest.mark.parametrize("model", ["gpt", "vit", "resnet"])
+def test_starts_with_the_weights_of_an_unsharded_run(job, whole, model, backend):
+    for each in (job, whole):
+        use_model(each, model)
+    settings = ["train.max_steps=1", "optimizer.lr=1e-3", "checkpoint.writers=main"]
+    for seed in (0, 1, 2147483647) if model == "gpt" else (3,):
+        expected = whole.train(*settings, f"run.seed={seed}", ranks=2)
+        sharded = job.train(*settings, f"run.seed={seed}", "distributed.shard=full", backend, ranks=2)
+        assert_same_checkpoint(sharded, expected)
+
+
+def use_probe(job, **settings):
+    job.config["plugins"] = [str(BIN.parent / "tests" / "bin" / "start_probe.so")]
+    job.config["model"] = {"name": "start_probe", **settings}
+    job.write()
+
+
+@pytest.mark.parametrize("backend", BACKENDS.values(), ids=BACKENDS)
+@pytest.mark.parametrize("way", ["in place", "read", "pointer", "seed"])
+def test_starts_with_the_weights_of_an_unusual_constructor(job, whole, way, backend):
+    for each in (job, whole):
+        use_model(each, "gpt")  # its data
+        use_probe(each, way=way)
+    settings = ["train.max_steps=1", "checkpoint.writers=main"]
+    expected = whole.train(*settings, ranks=2)
+    assert_same_checkpoint(job.train(*settings, "distributed.shard=full", backend, ranks=2), expected)
+
+
+@pytest.mark.parametrize("backend", BACKENDS.values(), ids=BACKENDS)
+def test_starts_from_a_file_except_some_weights(job, whole, backend):
+    for each in (job, whole):
+        use_model(each, "gpt")
+    file = last_weights(whole.train("train.max_steps=1", "run.seed=5"))
+    settings = [f"train.init_from={file}", "train.max_steps=1", "checkpoint.writers=main"]
+    for excepted in ([], ["train.init_except=[transformer.h.1, transformer.wpe]"]):
+        expected = whole.train(*settings, *excepted, ranks=2)
+        sharded = job.train(*settings, *excepted, "distributed.shard=full", backend, ranks=2)
+        assert_same_checkpoint(sharded, expected)
+
+
+PARTS = 40  # equal blocks of 2.5 MB
+
+
+def peaks_at_start(job, parts, *settings, run_dir=None):
+    """The largest resident size of each rank, in bytes, until its first forward pass."""
+    use_probe(job, parts=parts, directory=str(job.directory))
+    settings = ["distributed.shard=full", "checkpoint.writers=main", OPTIMIZERS["sgd"], *settings]
+    if run_dir:
+        resume(job, run_dir, *settings, ranks=4)
+    else:
+        run_dir = job.train(*settings, ranks=4)
+    return [1024 * int((job.directory / f"rank.{rank}").read_text()) for rank in range(4)], run_dir
+
+
+@pytest.mark.parametrize("backend", BACKENDS.values(), ids=BACKENDS)
+def test_no_rank_holds_the_whole_model_at_the_start(job, backend):
+    use_model(job, "gpt")  # its data, which needs little memory
+    one_step = [backend, "train.max_steps=1"]
+    base, _ = peaks_at_start(job, 1, *one_step)
+    seeded, run_dir = peaks_at_start(job, PARTS, *one_step)
+    size = last_weights(run_dir).stat().st_size
+    block = size / PARTS
+    # Over Gloo: a share of the weights and of the gradients, the blocks that are gathered first, and one parameter. In
+    # shared memory: the one copy of all ranks, and one parameter.
+    limit = 2 * size / 4 + 4 * block if backend == GLOO else size + 2 * block
+    loaded, _ = peaks_at_start(job, PARTS, *one_step, f"train.init_from={last_weights(run_dir)}")
+    job.runs.rename(job.directory / "others")
+    _, run_dir = peaks_at_start(job, PARTS, *one_step)
+    resumed, _ = peaks_at_start(job, PARTS, backend, "train.max_steps=2", run_dir=run_dir)
+    for start, peaks in {"seed": seeded, "init_from": loaded, "resume": resumed}.items():
+        more = [peak - least for peak, least in zip(peaks, base)]
+        # A resumed run also has its share of the optimizer's state, and what it read of it.
+        limit_of_start = limit + 2 * size / 4 if start == "resume" else limit
+        assert max(more) < limit_of_start, f"{start}: {more} of {size}, limit {limit_of_start}"
+
+
 def frozen_weight(whole):
     return next(iter(read_raw(last_weights(whole.train("train.max_steps=1")))))
 

@@ -4,7 +4,7 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
-#include <map>
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -101,6 +101,12 @@ NamedTensors weights_for(const NamedTensors& all_of_model, const std::filesystem
   return loaded;
 }
 
+// Removes a tensor, so that its memory is freed after use. Returns an undefined one if there is none.
+at::Tensor take_tensor(NamedTensors& tensors, const std::string& name) {
+  const auto found = std::ranges::find(tensors, name, &NamedTensors::value_type::first);
+  return found == tensors.end() ? at::Tensor() : std::exchange(found->second, {});
+}
+
 }  // namespace
 
 void load_initial_weights(World& world, Model& model, const std::filesystem::path& path,
@@ -113,20 +119,15 @@ void load_initial_weights(World& world, Model& model, const std::filesystem::pat
     loaded = weights_for(tensors, path, except);
     return true;
   });
-  std::map<std::string, distributed::DividedTensor> divided;
-  if (sharding)
-    for (auto& [name, tensor] : sharding->divided_weights()) divided.emplace(name, tensor);
-  for (const auto& [name, listed] : tensors) {
-    const bool is_kept = is_chosen(name, except);
-    const auto found = divided.find(name);
-    if (found != divided.end() && is_kept) continue;
-    auto tensor =
-        found == divided.end() ? listed : at::empty_like(found->second.whole, world.device());
-    if (const auto* const value = find_tensor(loaded, name); value && !is_kept)
-      tensor.copy_(*value);
+  const bool is_full = sharding && sharding->is_full();
+  for (auto [name, tensor] : tensors) {
+    if (is_chosen(name, except)) continue;
+    const auto value = take_tensor(loaded, name);
+    if (is_full && sharding->set_weight(name, value)) continue;
+    if (value.defined()) tensor.copy_(value);
     distributed::broadcast(world, tensor, 0, "initial weights " + name);
-    if (found != divided.end()) load_part(world, found->second, tensor);
   }
+  if (is_full) sharding->publish_weights(world);
 }
 
 }  // namespace lockstep::trainer

@@ -71,6 +71,15 @@ class MappedFile {
   uint8_t* data() const { return static_cast<uint8_t*>(data_); }
   std::span<const uint8_t> bytes() const { return {data(), size_}; }
 
+  // Removes pages from the memory of this process; they are read again when they are used. Changes
+  // are lost.
+  void release(size_t begin, size_t end) const {
+    const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+    begin = (begin + page - 1) / page * page;
+    end = end / page * page;
+    if (begin < end) ::madvise(data() + begin, end - begin, MADV_DONTNEED);
+  }
+
  private:
   FileDescriptor file_;
   void* data_ = nullptr;
@@ -84,7 +93,8 @@ at::Tensor tensor_in(const std::shared_ptr<const MappedFile>& file,
   auto* const data = file->data() + entry.begin;
   if (entry.end > entry.begin && reinterpret_cast<uintptr_t>(data) % c10::elementSize(type) == 0)
     return at::from_blob(
-        data, entry.shape, [file](void*) {}, type);
+        data, entry.shape,
+        [file, begin = entry.begin, end = entry.end](void*) { file->release(begin, end); }, type);
   auto tensor = at::empty(entry.shape, type);
   if (tensor.nbytes() > 0) std::memcpy(tensor.mutable_data_ptr(), data, tensor.nbytes());
   return tensor;
@@ -138,7 +148,10 @@ NamedTensors read_safetensors(const std::filesystem::path& path,
                                         entries.size(), checksums->size()));
   NamedTensors tensors;
   for (const auto& entry : entries) {
-    if (checksums) verify_checksum(entry, file->bytes(), *checksums, path);
+    if (checksums) {
+      verify_checksum(entry, file->bytes(), *checksums, path);
+      file->release(entry.begin, entry.end);
+    }
     tensors.emplace_back(entry.name, tensor_in(file, entry));
   }
   return tensors;

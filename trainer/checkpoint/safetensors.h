@@ -25,7 +25,8 @@ std::map<std::string, uint32_t> write_safetensors(const std::filesystem::path& p
                                                   const FetchTensor& fetch = {});
 
 // Reads all tensors, in the order of their data. They are in a private mapping of the file, which
-// takes memory only for pages that are written. `checksums`: if given, each tensor
+// takes memory only for pages that are written; those that were read are released with the tensor.
+// `checksums`: if given, each tensor
 // must match its checksum, and none may be missing. Throws Environment, naming file and tensor.
 NamedTensors read_safetensors(
     const std::filesystem::path& path,

@@ -34,12 +34,12 @@ std::string rng_name(int rank, const std::string& ending) {
   return fmt::format("rank.{}{}", rank, ending);
 }
 
-using Receive = std::function<void(const std::string& name, const at::Tensor& tensor)>;
+using Visit = std::function<void(const std::string& name, const at::Tensor& tensor)>;
 
-// Broadcasts rank 0's list: first names, shapes and types as one object, then each tensor, which
-// `receive` gets. Other ranks have one whole tensor at a time in memory.
-void broadcast_each(World& world, NamedTensors tensors, const std::string& name,
-                    const Receive& receive) {
+// Calls `visit` on every rank for each tensor of rank 0's list. On the other ranks, the tensor is on
+// the meta device. Tensors are freed one by one.
+void visit_list_of_main(World& world, NamedTensors tensors, const std::string& name,
+                        const Visit& visit) {
   auto description = nlohmann::json::array();
   for (const auto& [key, tensor] : tensors)
     description.push_back({key, tensor.sizes().vec(), static_cast<int>(tensor.scalar_type())});
@@ -49,11 +49,19 @@ void broadcast_each(World& world, NamedTensors tensors, const std::string& name,
     auto& [key, tensor] = tensors[i];
     key = description[i][0];
     const auto type = static_cast<at::ScalarType>(description[i][2].get<int>());
-    if (!tensor.defined()) tensor = at::empty(description[i][1].get<std::vector<int64_t>>(), type);
-    distributed::broadcast(world, tensor, 0, name + " " + key);
-    receive(key, tensor);
+    if (!tensor.defined())
+      tensor = at::empty(description[i][1].get<std::vector<int64_t>>(),
+                         at::device(at::kMeta).dtype(type));
+    visit(key, tensor);
     tensor.reset();
   }
+}
+
+// Collective: returns rank 0's tensor. `tensor`: of visit_list_of_main().
+at::Tensor broadcast_whole(World& world, const at::Tensor& tensor, const std::string& name) {
+  auto whole = tensor.is_meta() ? at::empty(tensor.sizes(), tensor.scalar_type()) : tensor;
+  distributed::broadcast(world, whole, 0, name);
+  return whole;
 }
 
 // By name: those of the tensors that are divided between ranks.
@@ -71,11 +79,15 @@ Divided divided_average(const WeightAverage& average) {
   return divided;
 }
 
-// Collective: copies rank 0's `loaded` into `tensors`, or this rank's part of them.
-void load_tensors(World& world, const NamedTensors& tensors, NamedTensors loaded,
-                  const std::string& list, const Divided& divided = {}) {
+using Load = std::function<void(const std::string& name, const at::Tensor& tensor,
+                                const at::Tensor& target)>;
+
+// Collective: calls `load` for each tensor of rank 0's `loaded`. Throws Config if they are not those of
+// `tensors`.
+void load_each(World& world, const NamedTensors& tensors, NamedTensors loaded,
+               const std::string& list, const Load& load) {
   std::set<std::string> received;
-  broadcast_each(world, std::move(loaded), list, [&](const auto& name, const auto& tensor) {
+  visit_list_of_main(world, std::move(loaded), list, [&](const auto& name, const auto& tensor) {
     received.insert(name);
     const auto* target = find_tensor(tensors, name);
     if (!target) return;
@@ -83,9 +95,7 @@ void load_tensors(World& world, const NamedTensors& tensors, NamedTensors loaded
       throw config_error(fmt::format("'{}' is {} in the checkpoint and {} in the model", name,
                                      nlohmann::json(tensor.sizes().vec()).dump(),
                                      nlohmann::json(target->sizes().vec()).dump()));
-    if (const auto found = divided.find(name); found != divided.end())
-      return load_part(world, found->second, tensor);
-    at::Tensor(*target).copy_(tensor);
+    load(name, tensor, *target);
   });
   for (const auto& [name, tensor] : tensors)
     if (!received.contains(name))
@@ -97,14 +107,40 @@ void load_tensors(World& world, const NamedTensors& tensors, NamedTensors loaded
                     received.size(), tensors.size()));
 }
 
+// Collective: copies rank 0's `loaded` into `tensors`, or this rank's part of them.
+void load_tensors(World& world, const NamedTensors& tensors, NamedTensors loaded,
+                  const std::string& list, const Divided& divided = {}) {
+  load_each(world, tensors, std::move(loaded), list,
+            [&](const auto& name, const auto& tensor, const auto& target) {
+              const auto whole = broadcast_whole(world, tensor, list + " " + name);
+              const auto found = divided.find(name);
+              if (found != divided.end()) return load_part(world, found->second, whole);
+              at::Tensor(target).copy_(whole);
+            });
+}
+
+// Collective: copies rank 0's `loaded` to the parameters and buffers. Each rank gets its slices of
+// sharded weights.
+void load_model(World& world, const TrainingState& state, NamedTensors loaded) {
+  const auto* const sharding = state.parallel.sharding();
+  const bool is_full = sharding && sharding->is_full();
+  load_each(world, tensors_of(state.model), std::move(loaded), "model",
+            [&](const auto& name, const auto& tensor, const auto& target) {
+              if (is_full && sharding->set_weight(name, tensor)) return;
+              at::Tensor(target).copy_(broadcast_whole(world, tensor, "model " + name));
+            });
+  if (is_full) sharding->publish_weights(world);
+}
+
 using Keep = std::function<at::Tensor(const std::string& name, const at::Tensor& tensor)>;
 
 // Collective. Applies `keep` to rank 0's tensors; returns the defined results.
 NamedTensors broadcast_tensors(World& world, NamedTensors tensors, const std::string& list,
                                const Keep& keep) {
   NamedTensors kept;
-  broadcast_each(world, std::move(tensors), list, [&](const auto& name, const auto& tensor) {
-    if (auto part = keep(name, tensor); part.defined()) kept.emplace_back(name, std::move(part));
+  visit_list_of_main(world, std::move(tensors), list, [&](const auto& name, const auto& tensor) {
+    const auto whole = broadcast_whole(world, tensor, list + " " + name);
+    if (auto part = keep(name, whole); part.defined()) kept.emplace_back(name, std::move(part));
   });
   return kept;
 }
@@ -179,8 +215,7 @@ std::vector<std::string> restore_state(World& world, const TrainingState& state,
     verify_no_checkpoint_elsewhere(world, checkpoints);
     return rejected;
   }
-  load_tensors(world, tensors_of(state.model), std::move(checkpoint.model), "model",
-               divided_weights(state.parallel));
+  load_model(world, state, std::move(checkpoint.model));
   const auto keep = [&](const auto& name, const auto& tensor) {
     return state.optimizer.keep(name, tensor);
   };

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "distributed/objects.h"
 #include "distributed/sharding/shard_strategy.h"
 
 namespace lockstep::trainer {
@@ -16,7 +17,10 @@ SharedModel share_model(World& world, const PreparedRun& run) {
   at::manual_seed(static_cast<uint64_t>(config.run.seed + 1 + world.rank()));
   auto parameters = trainable_parameters(*model);
   const auto units = shard_units(*model);
-  auto parallel = DataParallel::create(world, *model, config.distributed.data_parallel, units);
+  const bool has_values =
+      distributed::broadcast_object(world, !run.deferred, 0, "initial weights").get<bool>();
+  auto parallel =
+      DataParallel::create(world, *model, config.distributed.data_parallel, units, has_values);
   auto observer =
       parallel->gathers_weights() ? std::make_unique<BlockUnits>(units, *parallel) : nullptr;
   OptimizerShard optimizer(parameters,

@@ -21,7 +21,8 @@ struct SharedModel {
   OptimizerShard optimizer;
 };
 
-// Collective: broadcasts rank 0's model. Afterwards the ranks draw different random numbers
+// Collective: broadcasts rank 0's model; if run.deferred is not null, without the values of
+// parameters, which load_initial_weights() or a checkpoint sets. Afterwards the ranks draw different random numbers
 // (dropout), each reproducibly. Throws Config or PeerError.
 SharedModel share_model(World& world, const PreparedRun& run);
 

@@ -97,6 +97,7 @@ int64_t Trainer::resume() {
   warnings_ = restore_state(world_, {*model_, optimizer_, *parallel_, head, average()},
                             tracking::checkpoints_path(run_dir_));
   position_ = head.position;
+  if (run_.deferred && position_.step > 0) run_.deferred->discard();
   early_stop_.restore(head.early_stop);
   if (scaler_ && head.loss_scale) scaler_->restore(*head.loss_scale);
   evaluation_is_due_ = head.evaluation_is_due;

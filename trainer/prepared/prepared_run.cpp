@@ -8,11 +8,13 @@
 #include <array>
 #include <filesystem>
 #include <optional>
+#include <utility>
 
 #include "core/config/run_file.h"
 #include "core/system/malloc_tuning.h"
 #include "data/sampling/sampling.h"
 #include "distributed/cuda/cuda.h"
+#include "distributed/objects.h"
 #include "lockstep/error.h"
 #include "tracking/runs/on_ranks.h"
 #include "trainer/checkpoint/chosen_weights.h"
@@ -22,7 +24,6 @@
 #include "trainer/prepared/model_faults.h"
 #include "trainer/prepared/openmp_threads.h"
 #include "trainer/prepared/shard_choice.h"
-#include "trainer/prepared/skipped_init.h"
 
 namespace lockstep::trainer {
 namespace {
@@ -69,11 +70,12 @@ void verify_precision(const Model& model, Precision precision) {
                                        : "lockstep-compile supports fp32 and bf16; "));
 }
 
-void make_model(PreparedRun& run) {
+std::shared_ptr<Model> make_model(const PreparedRun& run) {
   const auto title = run.model_title();
-  run.model = in_model(title, nullptr, [&] { return run.config.model.build(); });
-  verify_has_values(title, *run.model);
-  verify_precision(*run.model, run.config.train.precision);
+  auto model = in_model(title, nullptr, [&] { return run.config.model.build(); });
+  verify_has_values(title, *model);
+  verify_precision(*model, run.config.train.precision);
+  return model;
 }
 
 // A model that names a file with its weights is loaded as with train.init_from.
@@ -133,22 +135,37 @@ bool exchanges_units(const PreparedRun& run) {
          distributed::shards_gradients(run.config.distributed.data_parallel.shard);
 }
 
-void tune_memory(const PreparedRun& run, bool has_values) {
-  if (exchanges_units(run))
-    return_large_allocations(4 << 20);
-  else if (may_shard_weights(run) || !has_values)
-    return_large_allocations(32 << 20);
+// From so many bytes on, allocations return their memory while a run trains.
+size_t returned_bytes(const PreparedRun& run) {
+  return size_t{exchanges_units(run) ? 4u : 32u} << 20;
 }
 
-void build_model_to_train(PreparedRun& run, bool has_values) {
-  const auto& config = run.config;
-  at::manual_seed(static_cast<uint64_t>(config.run.seed));
-  tune_memory(run, has_values);
-  {
-    std::optional<SkippedInit> without_values;
-    if (!has_values) without_values.emplace();
-    make_model(run);
+void make_model_to_train(PreparedRun& run) {
+  const auto seed = static_cast<uint64_t>(run.config.run.seed);
+  if (!may_shard_weights(run)) {
+    if (exchanges_units(run)) return_allocations_from(returned_bytes(run));
+    at::manual_seed(seed);
+    run.model = make_model(run);
+    return;
   }
+  return_allocations_from(size_t{1} << 20);
+  run.returns_allocations = true;
+  auto [model, deferred] = DeferredInit::build(seed, [&] { return make_model(run); });
+  run.model = std::move(model);
+  run.deferred = std::move(deferred);
+}
+
+// Without initial values, so that the weights need no memory.
+void make_model_to_plan(PreparedRun& run) {
+  return_allocations_from(returned_bytes(run));
+  auto [model, deferred] = DeferredInit::build(static_cast<uint64_t>(run.config.run.seed),
+                                               [&] { return make_model(run); });
+  run.model = std::move(model);
+  if (deferred) deferred->discard();
+}
+
+void configure_model(const PreparedRun& run) {
+  const auto& config = run.config;
   freeze(*run.model, config.train.freeze);
   set_recompute(*run.model, config.train.recompute);
   verify_graph(config.train.cuda_graph, use_of_model(run).device);
@@ -204,6 +221,18 @@ void choose_strategy(PreparedRun& run) {
     writers = shard == ShardStrategy::Full ? WritingRanks::All : WritingRanks::Main;
 }
 
+// Computes what is deferred, unless the parameters will be sharded first. The values of other ranks
+// than the main rank are replaced before they are used.
+void compute_unless_sharded(PreparedRun& run) {
+  const auto& config = run.config.distributed;
+  const bool is_sharded =
+      config.data_parallel.shard == ShardStrategy::Full && !selects_gpu(config.device);
+  if (!run.deferred || is_sharded) return;
+  if (tracking::is_main(run.ranks.rank))
+    run.deferred->compute([](const auto&) { return true; }, [](const auto&, const auto&) {});
+  run.deferred.reset();
+}
+
 PreparedRun prepare_without_data(const RunConfig& config, const RankEnv& ranks) {
   start_openmp_threads();
   return {.config = config,
@@ -215,6 +244,23 @@ void share_data(PreparedRun& run) {
   const auto& config = run.config;
   run.plan = plan_batches(config.data.loader, run.data.train->size(),
                           {run.ranks.world_size, run.ranks.local_world_size});
+}
+
+// Collective: computes the needed parameters on rank 0, one at a time, and divides them between the
+// ranks. `deferred`: null: they have their values.
+void compute_sharded(World& world, DeferredInit* deferred, const DeferredInit::IsWanted& is_needed,
+                     const distributed::Sharding& sharding) {
+  const bool is_main = tracking::is_main(world.rank());
+  if (deferred && !is_main) deferred->discard();
+  const auto names = distributed::broadcast_object(
+      world, deferred ? deferred->names(is_needed) : DeferredInit::Names(), 0, "initial weights");
+  if (deferred && is_main)
+    deferred->compute(is_needed, [&](const auto& name, const auto& values) {
+      sharding.set_weight(name, values);
+    });
+  else
+    for (const auto& name : names) sharding.set_weight(name.get<std::string>(), {});
+  sharding.publish_weights(world);
 }
 
 }  // namespace
@@ -235,12 +281,12 @@ PreparedRun prepare_training(const RunConfig& config, const RankEnv& ranks) {
   tracking::verify_run_name(config.tracking.run_name);
   auto run = prepare_data(config, ranks);
   run.is_logging = logs;
-  // The main rank's weights will replace those of the others before they are used.
-  build_model_to_train(run,
-                       /*has_values=*/!may_shard_weights(run) || tracking::is_main(ranks.rank));
+  make_model_to_train(run);
+  configure_model(run);
   find_initial_weights(run);
   verify_use_of_model(run);
   choose_strategy(run);
+  compute_unless_sharded(run);
   for (const auto& hook : config.train.hooks.parts()) run.hooks.push_back(hook.build());
   return run;
 }
@@ -253,7 +299,8 @@ PreparedRun prepare_plan(const RunConfig& config, const RankEnv& ranks) {
   if (missing) known.data.eval = Part<Dataset>(dataset_registry());
   auto run = has_train ? prepare_data(known, ranks) : prepare_without_data(known, ranks);
   run.missing = missing;
-  build_model_to_train(run, /*has_values=*/false);
+  make_model_to_plan(run);
+  configure_model(run);
   if (!has_train) {
     assume_data(run);
     share_data(run);
@@ -269,7 +316,7 @@ PreparedRun prepare_prediction(const RunConfig& config, const RankEnv& ranks) {
   run.data = build_datasets_to_predict(config.data.train, config.data.eval, config.data.split);
   if (run.data.eval->size() == 0)
     throw config_error("data.eval: the dataset is empty: there is nothing to predict");
-  make_model(run);
+  run.model = make_model(run);
   find_initial_weights(run);
   auto use = use_of_model(run);
   use.first_samples = first_samples_of({run.data.eval.get()}, /*may_skip_samples=*/false);
@@ -280,8 +327,20 @@ PreparedRun prepare_prediction(const RunConfig& config, const RankEnv& ranks) {
 void load_initial_weights(World& world, const PreparedRun& run,
                           const distributed::Sharding* sharding) {
   const auto& train = run.config.train;
+  const auto is_needed = [&](const std::string& name) {
+    return !train.init_from || is_chosen(name, train.init_except);
+  };
+  if (sharding && sharding->is_full())
+    compute_sharded(world, run.deferred.get(), is_needed, *sharding);
+  else if (run.deferred)
+    run.deferred->compute(is_needed, [](const auto&, const auto&) {});
   if (train.init_from)
     load_initial_weights(world, *run.model, *train.init_from, train.init_except, sharding);
+}
+
+void end_start(PreparedRun& run) {
+  if (run.returns_allocations) return_allocations_from(returned_bytes(run));
+  run.returns_allocations = false;
 }
 
 }  // namespace lockstep::trainer

@@ -15,6 +15,7 @@
 #include "lockstep/model.h"
 #include "lockstep/rank_env.h"
 #include "trainer/config/run_config.h"
+#include "trainer/prepared/deferred_init.h"
 
 namespace lockstep::trainer {
 
@@ -36,9 +37,12 @@ struct PreparedRun {
   data::SamplerOptions order;                // of the training samples; not for predictions
   bool is_logging = false;                   // whether this rank logs; training only
   std::shared_ptr<Model> model;              // on the CPU; null after prepare_data()
+  std::shared_ptr<DeferredInit> deferred;    // null: the parameters of `model` have their values
   std::vector<std::shared_ptr<Hook>> hooks;  // of train.hooks; training only
   // Of a planned run without data: what is not there, and what is assumed instead.
   std::optional<MissingData> missing;
+  // Whether malloc returns smaller allocations than it should while training; see end_start().
+  bool returns_allocations = false;
 
   std::string model_title() const { return "model '" + config.model.name() + "'"; }
 };
@@ -46,7 +50,8 @@ struct PreparedRun {
 // None of these needs another rank. All throw Config, and what start_openmp_threads() throws.
 //
 // Models are built on the CPU, seeded with run.seed, so they equal the same Python module after
-// manual_seed, and verified against the run file.
+// manual_seed, and verified against the run file. To train with distributed.shard: full, their
+// values are computed by load_initial_weights().
 PreparedRun prepare_data(const RunConfig& config, const RankEnv& ranks);
 PreparedRun prepare_training(const RunConfig& config, const RankEnv& ranks);
 // As prepare_training(), but the weights have no initial values, and so need no memory. If the files
@@ -55,9 +60,15 @@ PreparedRun prepare_plan(const RunConfig& config, const RankEnv& ranks);
 // For the samples of data.eval, with a model that is not trained.
 PreparedRun prepare_prediction(const RunConfig& config, const RankEnv& ranks);
 
-// Collective: for a new run, loads the weights of train.init_from, if set. `sharding`: of the model;
-// null: none. Throws Config when they do not fit.
+// Collective: for a new run, computes the values that are deferred and not in train.init_from, then
+// loads the latter, if set. `sharding`: of the model; null: none. Throws Config when they do not
+// fit.
 void load_initial_weights(World& world, const PreparedRun& run,
                           const distributed::Sharding* sharding = nullptr);
+
+// Call it when the model has its values and before training: from then on, only allocations of 32
+// MiB and more return their memory. Until then, it is 1 MiB if weights may be sharded: tensors of the whole
+// model are freed one by one.
+void end_start(PreparedRun& run);
 
 }  // namespace lockstep::trainer

@@ -116,6 +116,8 @@ class MemoryOf {
   // On rank 0, which builds the model before its weights are moved into flat memory.
   size_t start() const {
     if (is_alone_ || strategy_ == ShardStrategy::None) return sizes_.weights;
+    // On CPUs, initial values are computed one parameter at a time.
+    if (is_full_ && sizes_.is_on_cpu) return 0;
     if (is_full_) return sizes_.weights + share_if(true, sizes_.parameters + sizes_.trained);
     const bool moves_by_unit = shards_gradients_ && !shares_memory_;
     return sizes_.weights + share_if(shards_gradients_, shards_gradients_ ? sizes_.trained : 0) +

@@ -45,6 +45,7 @@ void add_communication(PlannedSizes& sizes, const PreparedRun& run, const NamedT
   sizes.exchanged = sizes.trained;
   sizes.is_compressed = parallel.gradient_compression != GradientCompression::None;
   if (sizes.is_compressed) sizes.exchanged /= 2;
+  sizes.is_on_cpu = layout.on_cpu;
   sizes.shares_memory = layout.shares_memory();
   sizes.has_copy_per_host = layout.has_copy_per_host();
   sizes.is_hierarchical = layout.backend == BackendChoice::Hierarchical;

@@ -44,7 +44,7 @@ class Training {
       parameters.emplace_back(item.key(), item.value());
     Part<Optimizer, const NamedTensors&> part(optimizer_registry());
     part.read(parse_config("o: {name: adamw}", "bench").find("o")[0], "optimizer");
-    optimizer_.emplace(world, parameters, nullptr,
+    optimizer_.emplace(parameters, nullptr,
                        [&](const NamedTensors& tensors) { return part.build(tensors); });
     parallel_ = DataParallel::create(world, *model_, {});
     batch_.indices = at::arange(4, at::kLong);

@@ -35,8 +35,7 @@ struct Training {
     Part<Optimizer, const NamedTensors&> part(optimizer_registry());
     part.read(parse_config("o: {name: adamw}", "test").find("o")[0], "optimizer");
     optimizer = std::make_unique<OptimizerShard>(
-        world, parameters, nullptr,
-        [&](const NamedTensors& tensors) { return part.build(tensors); });
+        parameters, nullptr, [&](const NamedTensors& tensors) { return part.build(tensors); });
     parallel = DataParallel::create(world, *model, {});
   }
   TrainingState at_step(int64_t step) {

@@ -11,7 +11,7 @@ constexpr int64_t kIgnoredTarget = -100;
 // The number of targets in the field "targets" of `batch` that are not kIgnoredTarget.
 at::Tensor count_token_targets(const Batch& batch);
 
-// A sample of so many tokens, for Model::example_sample().
+// A sample of `tokens` tokens, for Model::example_sample().
 Batch example_text(int64_t tokens);
 
 // Computes the outputs for `logits` [B, T, V] of `batch`. If the batch has a field "targets" (int64

@@ -135,7 +135,7 @@ bool exchanges_units(const PreparedRun& run) {
          distributed::shards_gradients(run.config.distributed.data_parallel.shard);
 }
 
-// From so many bytes on, allocations return their memory while a run trains.
+// While a run trains, allocations of this size and above return their memory.
 size_t returned_bytes(const PreparedRun& run) {
   return size_t{exchanges_units(run) ? 4u : 32u} << 20;
 }

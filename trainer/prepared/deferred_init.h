@@ -12,6 +12,7 @@
 //   Unrecordable in the constructor of the model.
 // - Code that writes through a pointer, or uses the generator directly, is detected afterwards: by
 //   checksums of what must not have changed, and by the state of the generator.
+// Not detected: code that reads such a value through a pointer.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -66,9 +66,9 @@ PreparedRun prepare_prediction(const RunConfig& config, const RankEnv& ranks);
 void load_initial_weights(World& world, const PreparedRun& run,
                           const distributed::Sharding* sharding = nullptr);
 
-// Call it when the model has its values and before training: from then on, only allocations of 32
-// MiB and more return their memory. Until then, it is 1 MiB if weights may be sharded: tensors of the whole
-// model are freed one by one.
+// Call it before training, when the model has its values. Until then, if weights may be sharded,
+// allocations of 1 MiB and more return their memory: the tensors of the whole model are freed one
+// by one. Afterwards, those of 32 MiB and more.
 void end_start(PreparedRun& run);
 
 }  // namespace lockstep::trainer

@@ -96,7 +96,8 @@ void FlatParameters::move_parameters(Flat& flat) {
 void FlatParameters::set_values(size_t parameter, const at::Tensor& whole) {
   const at::NoGradGuard no_grad;
   if (copies() == Copies::Sharded) return send_slices(parameter, whole);
-  if (whole.defined() && (copies() == Copies::PerRank || world_.rank() == 0))
+  const bool has_values = whole.defined() && !whole.is_meta();
+  if (has_values && (copies() == Copies::PerRank || world_.rank() == 0))
     parameters_[parameter].second.detach().copy_(whole);
 }
 

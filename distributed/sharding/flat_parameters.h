@@ -61,7 +61,8 @@ class FlatParameters {
 
   // Collective. Sets the content of a parameter to `whole`, converted to its type and strides.
   // PerHost, Sharded: rank 0's `whole`, the others are ignored; each rank keeps its slice only.
-  // PerHost: call publish() before the parameter is read; an undefined `whole` changes nothing.
+  // PerHost: call publish() before the parameter is read; without values, `whole` (undefined, or of
+  // the meta device) changes nothing.
   void set_values(size_t parameter, const at::Tensor& whole);
 
   Copies copies() const { return layout_.copies; }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "distributed/backends/process_groups.h"
+#include "distributed/fence.h"
 #include "distributed/sharding/sharded_weights.h"
 #include "lockstep/error.h"
 
@@ -52,7 +53,7 @@ void copy_to_hosts(World& world, FlatParameters& parameters) {
   if (!peers) return;
   for (auto& flat : parameters.flats()) {
     std::vector<at::Tensor> chunk = {flat.own};
-    peers->broadcast(chunk, {})->wait();
+    fenced(world, "weights of the first host", [&] { peers->broadcast(chunk, {})->wait(); });
   }
   parameters.publish("weights of the first host");
 }

@@ -41,7 +41,7 @@ OVERRIDES = {
     ),
     "unknown model": (
         ["model.name=mpl"],
-        ["model.name: unknown model 'mpl'; did you mean 'mlp'? valid: cnn, compiled, gpt, mlp"],
+        ["model.name: unknown model 'mpl'; did you mean 'mlp'? valid: cnn, compiled, decoder, gpt, hf, mlp"],
     ),
     "unknown dataset": (["data.train.name=idxx"], ["unknown dataset 'idxx'; did you mean 'idx'?"]),
     "unknown optimizer": (["optimizer.name=sdg"], ["unknown optimizer 'sdg'; did you mean 'sgd'?"]),
@@ -117,7 +117,7 @@ OVERRIDES = {
         ["distributed.backend=nccl"],
         ["distributed.backend 'nccl' does not work on device 'cpu'"],
     ),
-    "missing plugin": (["plugins=[/nowhere/plugin.so]"], ["/nowhere/plugin.so", "No such file"]),
+    "missing plugin": (["plugins=[/nowhere/plugin.so]"], ["/nowhere/plugin.so", "no such file"]),
 }
 
 

@@ -49,8 +49,7 @@ def gpt(job):
     return job
 
 
-@pytest.mark.parametrize("recompute", ["none", "blocks"])
-@pytest.mark.parametrize("strategy", ["gradients", "full"])
+@pytest.mark.parametrize("strategy, recompute", [("gradients", "none"), ("full", "blocks")])
 @pytest.mark.parametrize("backend", ["auto", "gloo"])
 def test_ranks_need_the_planned_memory(gpt, backend, strategy, recompute):
     settings = [f"distributed.backend={backend}", f"distributed.shard={strategy}", f"train.recompute={recompute}"]

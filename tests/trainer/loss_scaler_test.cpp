@@ -32,7 +32,8 @@ TEST_CASE("loss scaler: an overflow halves the scale, 2000 good steps double it"
   LossScaler scaler;
   CHECK(scaler.unscale(StepGradients(with_gradient(1))));
   CHECK_FALSE(scaler.unscale(StepGradients(with_gradient(std::numeric_limits<float>::infinity()))));
-  CHECK_FALSE(scaler.unscale(StepGradients(with_gradient(std::numeric_limits<float>::quiet_NaN()))));
+  CHECK_FALSE(
+      scaler.unscale(StepGradients(with_gradient(std::numeric_limits<float>::quiet_NaN()))));
   CHECK(scaler.state() == LossScaleState{16384, 0});
   CHECK(scaler.take_skipped() == 2);
   CHECK(scaler.take_skipped() == 0);

@@ -40,8 +40,7 @@ void verify_chosen(const std::string& key, const std::vector<std::string>& names
                     [&](const std::string& weight) { return matches(name, weight); }))
       continue;
     const auto near = nearest_name(name, choices(weights));
-    throw config_error(fmt::format("{}: no {} is named '{}'{}", key, kind,
-                                   printable(name, 200),
+    throw config_error(fmt::format("{}: no {} is named '{}'{}", key, kind, printable(name, 200),
                                    near ? fmt::format("; did you mean '{}'?", *near)
                                         : fmt::format("; a valid name is '{}'", weights.at(0))));
   }

@@ -8,7 +8,7 @@ Outputs forward_in(Precision precision, Model& model, const Batch& batch) {
   if (precision == Precision::Float32) return model.forward(batch);
   check(!batch.fields.empty(), "batch has no fields");
   const models::Autocast autocast(batch.fields.begin()->second.device().type(),
-                          precision == Precision::Float16 ? at::kHalf : at::kBFloat16);
+                                  precision == Precision::Float16 ? at::kHalf : at::kBFloat16);
   return model.forward(batch);
 }
 

@@ -8,6 +8,7 @@
 #include <cerrno>
 
 #include "core/printable.h"
+#include "core/relative_path_hint.h"
 #include "lockstep/error.h"
 
 namespace lockstep::formats {
@@ -22,18 +23,10 @@ MappedFile::Identity identity_in(const struct stat& status) {
 Error opening_error(const std::filesystem::path& path, const std::string& name) {
   if (errno == ELOOP) return config_error(name + ": is a symbolic link loop");
   if (errno != ENOENT && errno != ENOTDIR) return errno_error(name + ": cannot be opened");
-  return config_error(name + ": no such file" + relative_path_hint(path));
+  return config_error(name + ": no such file" + relative_path_hint(path, "data"));
 }
 
 }  // namespace
-
-std::string relative_path_hint(const std::filesystem::path& path) {
-  std::error_code error;
-  const auto here = std::filesystem::current_path(error);
-  if (path.is_absolute() || error) return {};
-  return fmt::format(" (data paths are relative to the working directory, {})",
-                     printable(here.string(), 400));
-}
 
 MappedFile::MappedFile(const std::filesystem::path& path)
     : name_(printable(path.string(), 400)),

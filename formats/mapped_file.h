@@ -14,9 +14,6 @@
 
 namespace lockstep::formats {
 
-// For messages about a missing file: names the working directory if `path` is relative, else empty.
-std::string relative_path_hint(const std::filesystem::path& path);
-
 // Thread: const functions are safe to call from several threads concurrently.
 class MappedFile {
  public:

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/printable.h"
+#include "core/relative_path_hint.h"
 #include "core/system/durable_file.h"
 #include "lockstep/error.h"
 #include "lockstep/version.h"
@@ -27,19 +28,11 @@ std::vector<std::string>& plugin_names() {
   return names;
 }
 
-std::string relative_hint(const std::filesystem::path& path) {
-  std::error_code error;
-  const auto here = std::filesystem::current_path(error);
-  if (path.is_absolute() || error) return {};
-  return fmt::format(" (plugin paths are relative to the working directory, {})",
-                     printable(here.string(), 400));
-}
-
 std::string find_stamp(const std::filesystem::path& path) {
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored))
-    throw config_error(
-        fmt::format("plugin {}: no such file{}", path.string(), relative_hint(path)));
+    throw config_error(fmt::format("plugin {}: no such file{}", path.string(),
+                                   relative_path_hint(path, "plugin")));
   std::string content;
   try {
     content = read_file(path, kMaxPluginBytes);

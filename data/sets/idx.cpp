@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "core/printable.h"
+#include "core/relative_path_hint.h"
 #include "data/byte_scaling.h"
 #include "data/row_prefetch.h"
 #include "formats/idx_file.h"
@@ -67,7 +68,7 @@ fs::path find_file(const IdxConfig& config, const std::optional<std::string>& gi
   }
   throw config_error(
       fmt::format("dataset idx: no file {}{} (for MNIST: 'make setup' fetches it into .data/mnist)",
-                  looked_for, formats::relative_path_hint(directory)));
+                  looked_for, relative_path_hint(directory, "data")));
 }
 
 formats::IdxArray read_array(const fs::path& file, size_t num_dims, const char* role) {

@@ -11,6 +11,7 @@
 #include <filesystem>
 
 #include "core/printable.h"
+#include "core/relative_path_hint.h"
 #include "core/system/durable_file.h"
 #include "data/images/image_pipeline.h"
 #include "formats/mapped_file.h"
@@ -78,8 +79,7 @@ std::vector<fs::path> list_classes(const fs::path& root) {
     if (it->is_directory(error)) classes.push_back(it->path());
   if (error)
     throw config_error(fmt::format("dataset image_folder: cannot read directory {}: {}{}",
-                                   shown(root), error.message(),
-                                   formats::relative_path_hint(root)));
+                                   shown(root), error.message(), relative_path_hint(root, "data")));
   if (classes.empty())
     throw config_error(
         fmt::format("dataset image_folder: {} has no directories: expected one per class, "

@@ -19,7 +19,9 @@ constexpr int64_t kBatchesOutside = 3;
 
 BatchCut cut_of(const LoaderOptions& options, int64_t samples) {
   check(options.batch_size >= 1, "batch_size must be at least 1");
-  return {samples, options.batch_size, options.drop_last};
+  check(options.equal >= 1 && samples % options.equal == 0,
+        "the samples must be divisible by the number of equal batches");
+  return {samples, options.batch_size, options.drop_last, options.equal};
 }
 
 BatchMemoryOptions memory_options(const LoaderOptions& options, int64_t samples) {
@@ -95,7 +97,7 @@ Batch BatchReader::finish(ReadBatch read) const {
 }
 
 int64_t BatchReader::place_of(const BatchPiece& piece) const {
-  return piece.batch * options_.batch_size + piece.begin;
+  return cut_.begin_of(piece.batch) + piece.begin;
 }
 
 std::vector<int64_t> BatchReader::indices_of(const BatchPiece& piece) const {

@@ -72,18 +72,19 @@ struct RankCounts {
 };
 
 struct BatchPlan {
-  int64_t per_rank_batch_size = 0;  // of the rank with the most samples
+  int64_t per_rank_batch_size = 0;  // of the rank with the most samples; with parts, of each part
   int64_t global_batch_size = 0;    // samples of the epoch's order per step, of all ranks
   int64_t workers_per_rank = 0;     // rounded up, so that every rank has one if the node has any
   int64_t batches_per_epoch = 0;    // of each rank; the last one may be smaller unless drop_last
   BatchRule rule;                   // how the samples of a step are divided
 };
 
-// `num_samples`: of the training set. Requires no process group and no device.
+// `num_samples`: of the training set. `parts`: of BatchRule. Requires no process group and no device.
 //
 // Throws Config: both sizes given; a batch size that the ranks do not divide, unless
 // batch_remainder allows it (suggests the nearest valid sizes); fewer samples than ranks; or
 // drop_last without a complete batch.
-BatchPlan plan_batches(const LoaderConfig& config, int64_t num_samples, RankCounts ranks);
+BatchPlan plan_batches(const LoaderConfig& config, int64_t num_samples, RankCounts ranks,
+                       int64_t parts = 0);
 
 }  // namespace lockstep::data

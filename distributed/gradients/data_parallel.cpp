@@ -1,5 +1,6 @@
 #include "lockstep/data_parallel.h"
 
+#include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 #include <torch/csrc/distributed/c10d/comm.hpp>
@@ -11,6 +12,7 @@
 #include "distributed/fence.h"
 #include "distributed/gradients/gradient_buckets.h"
 #include "distributed/gradients/gradient_synchronizer.h"
+#include "distributed/gradients/part_sums.h"
 #include "distributed/objects.h"
 #include "distributed/sharding/shard_strategy.h"
 #include "distributed/sharding/sharded_weights.h"
@@ -54,7 +56,10 @@ void broadcast_from_main(World& world, const std::vector<at::Tensor>& tensors) {
 
 }  // namespace
 
-DataParallel::DataParallel(World& world) : world_(world) {}
+DataParallel::DataParallel(World& world, const DataParallelConfig& config)
+    : world_(world),
+      virtual_shards_(config.virtual_shards.value_or(0)),
+      part_sums_(std::make_unique<distributed::PartSums>()) {}
 
 DataParallel::~DataParallel() = default;
 
@@ -64,7 +69,7 @@ std::unique_ptr<DataParallel> DataParallel::create(World& world, torch::nn::Modu
                                                    bool has_values) {
   auto parameters = trainable_parameters(module);
   if (parameters.empty()) throw config_error("the model has no trainable parameters");
-  std::unique_ptr<DataParallel> parallel(new DataParallel(world));
+  std::unique_ptr<DataParallel> parallel(new DataParallel(world, config));
   if (world.is_distributed()) {
     verify_same_model(world, module);
     distributed::fenced(world, "initial broadcast", [&] {
@@ -157,6 +162,27 @@ void DataParallel::add_gradients(
       std::make_shared<distributed::GivenGradients>(
           synchronizer_->parameters().size(), std::move(gradients), std::move(remaining_segments)),
       synchronize);
+}
+
+void DataParallel::end_part(bool is_last) {
+  const at::NoGradGuard no_grad;
+  check(virtual_shards_ > 0, "end_part() needs virtual shards");
+  const auto& parameters = synchronizer_->parameters();
+  std::vector<at::Tensor> gradients;
+  for (const auto& [name, parameter] : parameters) {
+    if (!parameter.grad().defined())
+      throw config_error(fmt::format(
+          "parameter '{}' got no gradient in this step; with distributed.virtual_shards, models "
+          "must use every parameter in every step",
+          name));
+    gradients.push_back(parameter.grad());
+  }
+  // A copy: the synchronizer may own the memory of gradients.
+  const auto scale =
+      static_cast<double>(synchronizer_->divisor()) / static_cast<double>(virtual_shards_);
+  part_sums_->add(at::_foreach_mul(gradients, scale));
+  synchronizer_->zero_gradients();
+  if (is_last) add_gradients(part_sums_->take(), /*synchronize=*/true);
 }
 
 std::chrono::duration<double> DataParallel::exposed_wait() const {

@@ -22,8 +22,8 @@ at::Tensor part_of(const at::Tensor& buffer, int64_t numel, const at::TensorOpti
 }  // namespace
 
 ExchangedGradients::ExchangedGradients(World& world, FlatParameters& flat, ShardedWeights* weights,
-                                       const BucketCaps& caps)
-    : OrderedGradients(world, flat.parameters(), caps),
+                                       const DataParallelConfig& config)
+    : OrderedGradients(world, flat.parameters(), config),
       flat_(flat),
       weights_(weights),
       unit_of_(parameters().size()) {
@@ -100,7 +100,7 @@ void ExchangedGradients::start_exchange(FlatParameters::Flat& flat) {
     if (!gradient.defined()) throw_missing_gradient(index);
     auto place =
         at::as_strided(next.sent, parameter(index).sizes(), parameter(index).strides(), first);
-    at::mul_out(place, gradient, at::scalar_tensor(1.0 / world().world_size(), at::kDouble));
+    at::mul_out(place, gradient, at::scalar_tensor(averaging().factor, at::kDouble));
     gradient.reset();
   }
   std::vector<int64_t> equal;
@@ -129,7 +129,7 @@ void ExchangedGradients::average(const FlatParameters::Flat& flat,
     const auto end = std::min(first + parameter(index).numel(), own_begin + flat.chunk);
     if (begin >= end) continue;
     const auto element_size = static_cast<size_t>(flat.own.element_size());
-    const shm::SumOrder order(num_ranks, place(index).bucket_size, element_size);
+    const shm::SumOrder order(num_ranks, place(index).bucket_size, element_size, averaging().kind);
     const auto offset = static_cast<int64_t>(place(index).offset) - first;  // into the bucket
     const auto add = [&](int chunk, size_t from, size_t to) {
       const auto in_chunk = static_cast<int64_t>(from) - offset - own_begin;
@@ -146,9 +146,8 @@ void ExchangedGradients::average(const FlatParameters::Flat& flat,
       for (int i = 0; i < num_ranks; ++i)
         sources[static_cast<size_t>(i)] =
             static_cast<const std::byte*>(summand(i).const_data_ptr());
-      shm::combine(static_cast<std::byte*>(sum.mutable_data_ptr()), sources,
-                   static_cast<size_t>(count), element_type_of(sum.scalar_type()),
-                   shm::Reduction::Sum);
+      order.add(static_cast<std::byte*>(sum.mutable_data_ptr()), sources,
+                static_cast<size_t>(count), element_type_of(sum.scalar_type()));
     };
     order.for_each_chunk(static_cast<size_t>(begin + offset), static_cast<size_t>(end + offset),
                          add);

@@ -23,7 +23,7 @@ class ExchangedGradients final : public OrderedGradients {
   // As OrderedGradients(). `flat`: of `parameters`, with gradients. `weights`: null if each rank
   // has all weights. They outlive this.
   ExchangedGradients(World& world, FlatParameters& flat, ShardedWeights* weights,
-                     const BucketCaps& caps);
+                     const DataParallelConfig& config);
 
   // Throws Config when a parameter has no gradient.
   void backward(const at::Tensor& loss, bool synchronize) override;

@@ -33,13 +33,13 @@ std::unique_ptr<GradientSynchronizer> make_gradient_synchronizer(World& world,
                                                                  Sharding* sharding) {
   if (!world.is_distributed()) return std::make_unique<LocalGradients>(std::move(parameters));
   if (sharding && sharding->has_shared_gradients)
-    return std::make_unique<PerHostGradients>(
-        world, std::move(parameters), sharding->trained->allocate_per_host(), bucket_caps(config));
+    return std::make_unique<PerHostGradients>(world, std::move(parameters),
+                                              sharding->trained->allocate_per_host(), config);
   if (sharding && sharding->trained->has_own_gradients())
     return std::make_unique<ExchangedGradients>(world, *sharding->trained, sharding->weights.get(),
-                                                bucket_caps(config));
+                                                config);
   if (can_share_gradients(world, parameters, config))
-    return SharedMemoryGradients::create(world, std::move(parameters), bucket_caps(config));
+    return SharedMemoryGradients::create(world, std::move(parameters), config);
   return ReducerGradients::create(world, std::move(parameters), config);
 }
 

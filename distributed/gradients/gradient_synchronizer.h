@@ -42,6 +42,10 @@ class GradientSynchronizer {
   // Clears all gradients. The default resets them to undefined tensors.
   virtual void zero_gradients();
 
+  // What a synchronized pass divides the gradients of each rank by, before it adds them: their
+  // number, or 1 if the caller passes gradients that are divided (distributed.virtual_shards).
+  virtual int64_t divisor() const = 0;
+
   // How long the last synchronized pass waited for other ranks after its own gradients were ready.
   virtual std::chrono::duration<double> exposed_wait() const {
     return std::chrono::duration<double>::zero();

@@ -10,6 +10,8 @@ class LocalGradients final : public GradientSynchronizer {
  public:
   using GradientSynchronizer::GradientSynchronizer;
 
+  int64_t divisor() const override { return 1; }
+
   void backward(const at::Tensor& loss, bool /*synchronize*/) override { loss.backward(); }
   void add_gradients(const std::shared_ptr<GivenGradients>& gradients,
                      bool /*synchronize*/) override {

@@ -28,8 +28,14 @@ class GradientReadyHook final : public torch::autograd::PostAccumulateGradHook {
 
 }  // namespace
 
-OrderedGradients::OrderedGradients(World& world, NamedTensors parameters, const BucketCaps& caps)
-    : GradientSynchronizer(std::move(parameters)), world_(world), caps_(caps) {
+// With several virtual shards per rank, the caller has divided the gradients.
+OrderedGradients::OrderedGradients(World& world, NamedTensors parameters,
+                                   const DataParallelConfig& config)
+    : GradientSynchronizer(std::move(parameters)),
+      world_(world),
+      caps_(bucket_caps(config)),
+      divisor_(config.virtual_shards.value_or(0) > world.world_size() ? 1 : world.world_size()),
+      sum_kind_(config.virtual_shards ? shm::SumKind::Tree : shm::SumKind::Ring) {
   set_buckets(unordered_buckets(this->parameters()));
 }
 

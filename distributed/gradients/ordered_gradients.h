@@ -7,16 +7,18 @@
 #include "distributed/backends/shm_backend.h"
 #include "distributed/gradients/gradient_buckets.h"
 #include "distributed/gradients/gradient_synchronizer.h"
+#include "distributed/shm/reduction.h"
 
 namespace lockstep::distributed {
 
 class OrderedGradients : public GradientSynchronizer {
  public:
   // Requires: floating-point parameters.
-  OrderedGradients(World& world, NamedTensors parameters, const BucketCaps& caps);
+  OrderedGradients(World& world, NamedTensors parameters, const DataParallelConfig& config);
   ~OrderedGradients() override;
 
   std::chrono::duration<double> exposed_wait() const override { return exposed_wait_; }
+  int64_t divisor() const final { return divisor_; }
   std::vector<int64_t> order() const final { return order_; }
   void restore_order(const std::vector<int64_t>& order) override;
 
@@ -34,6 +36,7 @@ class OrderedGradients : public GradientSynchronizer {
   World& world() const { return world_; }
   ShmBackend& backend() const;  // of world().host(); requires ranks that share memory
   const BucketCaps& caps() const { return caps_; }
+  shm::Averaging averaging() const { return {1.0 / static_cast<double>(divisor_), sum_kind_}; }
   const at::Tensor& parameter(size_t index) const { return parameters()[index].second; }
   const std::vector<GradientBucket>& buckets() const { return buckets_; }  // each of one type
   const Place& place(size_t index) const { return places_[index]; }
@@ -62,6 +65,8 @@ class OrderedGradients : public GradientSynchronizer {
 
   World& world_;
   BucketCaps caps_;
+  int64_t divisor_;
+  shm::SumKind sum_kind_;
   std::vector<GradientBucket> buckets_;
   std::vector<Place> places_;         // of each parameter
   std::vector<int64_t> ready_order_;  // of this rank, in the first step

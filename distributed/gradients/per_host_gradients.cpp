@@ -12,8 +12,9 @@
 namespace lockstep::distributed {
 
 PerHostGradients::PerHostGradients(World& world, NamedTensors parameters,
-                                   std::vector<at::Tensor> averages, const BucketCaps& caps)
-    : OrderedGradients(world, std::move(parameters), caps), averages_(std::move(averages)) {
+                                   std::vector<at::Tensor> averages,
+                                   const DataParallelConfig& config)
+    : OrderedGradients(world, std::move(parameters), config), averages_(std::move(averages)) {
   if (const auto& peers = world.groups().peers) hosts_.emplace(*peers);
   layout_buckets();
   keep_hooks();
@@ -105,7 +106,7 @@ void PerHostGradients::exchange(size_t begin, size_t end) {
   std::vector<shm::Group::PerHostPart> own;
   fenced(world().host(), "gradient reduce_scatter", [&] {
     backend().with_group([&](shm::Group& group, shm::Clock::time_point deadline) {
-      own = group.average_per_host(parts, 1.0 / world().world_size(), deadline);
+      own = group.average_per_host(parts, averaging(), deadline);
     });
   });
   if (hosts_) fenced(world(), "gradient exchange of hosts", [&] { hosts_->start(std::move(own)); });

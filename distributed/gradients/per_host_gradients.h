@@ -22,7 +22,7 @@ class PerHostGradients final : public OrderedGradients {
   // `averages`: one contiguous tensor per parameter, in memory from per_host_zeros() of
   // world.host().
   PerHostGradients(World& world, NamedTensors parameters, std::vector<at::Tensor> averages,
-                   const BucketCaps& caps);
+                   const DataParallelConfig& config);
 
   // Throws Config when a parameter has no gradient.
   void backward(const at::Tensor& loss, bool synchronize) override;

@@ -17,6 +17,7 @@ class ReducerGradients final : public GradientSynchronizer {
                                                   const DataParallelConfig& config);
 
   void before_forward() override;
+  int64_t divisor() const override { return world_.world_size(); }
   void backward(const at::Tensor& loss, bool synchronize) override;
   void add_gradients(const std::shared_ptr<GivenGradients>& gradients, bool synchronize) override;
   // Gradients that are views of buckets are zeroed in place.

@@ -27,20 +27,19 @@ size_t bytes_of_gradients(const NamedTensors& parameters) {
 
 }  // namespace
 
-std::unique_ptr<SharedMemoryGradients> SharedMemoryGradients::create(World& world,
-                                                                     NamedTensors parameters,
-                                                                     const BucketCaps& caps) {
+std::unique_ptr<SharedMemoryGradients> SharedMemoryGradients::create(
+    World& world, NamedTensors parameters, const DataParallelConfig& config) {
   const auto bytes = bytes_of_gradients(parameters);
   std::shared_ptr<shm::SymmetricBuffer> buffer;
   if (bytes >= kMinSymmetricBytes) buffer = world.groups().shared->allocate(bytes);
   return std::unique_ptr<SharedMemoryGradients>(
-      new SharedMemoryGradients(world, std::move(parameters), caps, std::move(buffer)));
+      new SharedMemoryGradients(world, std::move(parameters), config, std::move(buffer)));
 }
 
 SharedMemoryGradients::SharedMemoryGradients(World& world, NamedTensors parameters,
-                                             const BucketCaps& caps,
+                                             const DataParallelConfig& config,
                                              std::shared_ptr<shm::SymmetricBuffer> buffer)
-    : OrderedGradients(world, std::move(parameters), caps), buffer_(std::move(buffer)) {
+    : OrderedGradients(world, std::move(parameters), config), buffer_(std::move(buffer)) {
   if (!buffer_) return;
   layout_buckets();
   keep_hooks();
@@ -142,7 +141,7 @@ void SharedMemoryGradients::average_in_symmetric_buffer(size_t end) {
     }
   const auto ranges = std::span(bucket_ranges_).subspan(next_bucket_, end - next_bucket_);
   backend().with_group([&](shm::Group& group, shm::Clock::time_point deadline) {
-    group.average_in_buffer(*buffer_, ranges, 1.0 / group.num_ranks(), deadline);
+    group.average_in_buffer(*buffer_, ranges, averaging(), deadline);
   });
 }
 
@@ -160,7 +159,7 @@ void SharedMemoryGradients::average_through_slots(size_t end) {
       count += parts_.back().count;
     }
     backend().with_group([&](shm::Group& group, shm::Clock::time_point deadline) {
-      group.average_parts(parts_, count, 1.0 / group.num_ranks(), deadline);
+      group.average_parts(parts_, count, averaging(), deadline);
     });
   }
 }

@@ -22,14 +22,14 @@ class SharedMemoryGradients final : public OrderedGradients {
  public:
   // Collective. As OrderedGradients().
   static std::unique_ptr<SharedMemoryGradients> create(World& world, NamedTensors parameters,
-                                                       const BucketCaps& caps);
+                                                       const DataParallelConfig& config);
 
   // Throws Config when a parameter has no gradient.
   void backward(const at::Tensor& loss, bool synchronize) override;
   void add_gradients(const std::shared_ptr<GivenGradients>& gradients, bool synchronize) override;
 
  private:
-  SharedMemoryGradients(World& world, NamedTensors parameters, const BucketCaps& caps,
+  SharedMemoryGradients(World& world, NamedTensors parameters, const DataParallelConfig& config,
                         std::shared_ptr<shm::SymmetricBuffer> buffer);
   void on_gradient_ready(size_t index) override;
   void layout_buckets() override;

@@ -97,7 +97,10 @@ void Group::reduce_window(const Sum& sum, const Window& window, const Window& pa
       const auto rank = order.rank_at(chunk, i);
       sources_[static_cast<size_t>(i)] = (rank == rank_ ? own : slot(rank)) + offset;
     }
-    combine(out + offset, sources_, to - from, call.type, call.reduction);
+    if (call.reduction == Reduction::Sum)
+      order.add(out + offset, sources_, to - from, call.type);
+    else
+      combine(out + offset, sources_, to - from, call.type, call.reduction);
   });
 }
 
@@ -154,10 +157,10 @@ void Group::all_reduce(const Array& array, Reduction reduction, Clock::time_poin
 // reduce_block(out, count) reduces sources_.
 template <class ReduceBlock>
 void Group::reduce_own_slice_in_place(const SymmetricBuffer& buffer, const BufferRange& range,
-                                      const ReduceBlock& reduce_block) {
+                                      SumKind kind, const ReduceBlock& reduce_block) {
   const auto size = size_of(range.type);
   const auto own = slice({0, range.count * size}, rank_);
-  const SumOrder order(num_ranks_, range.count, size);
+  const SumOrder order(num_ranks_, range.count, size, kind);
   const auto first = own.begin / size, last = (own.begin + own.size) / size;
   order.for_each_chunk(first, last, [&](int chunk, size_t begin, size_t end) {
     for (size_t stop = begin; begin < end; begin = stop) {
@@ -181,7 +184,7 @@ bool Group::reduce_in_place(const Call& call, const Array& array, Clock::time_po
   addressed.symmetric_address = buffer ? buffer->address_of(offset) : 0;
   if (!barrier_.arrive_and_wait(addressed, deadline)) return false;
   const BufferRange range{offset, array.count, array.type};
-  reduce_own_slice_in_place(*buffer, range, [&](std::byte* out, size_t count) {
+  reduce_own_slice_in_place(*buffer, range, SumKind::Ring, [&](std::byte* out, size_t count) {
     combine(out, sources_, count, call.type, call.reduction);
   });
   barrier_.arrive_and_wait(call, deadline);
@@ -189,14 +192,14 @@ bool Group::reduce_in_place(const Call& call, const Array& array, Clock::time_po
 }
 
 void Group::average_in_buffer(const SymmetricBuffer& buffer, std::span<const BufferRange> ranges,
-                              double factor, Clock::time_point deadline) {
+                              const Averaging& averaging, Clock::time_point deadline) {
   Call call{Collective::AllReduce, ElementType::Float32, Reduction::Sum, 0, 0,
             buffer.address_of(0)};
   for (const auto& range : ranges) call.count += range.count;
   check(barrier_.arrive_and_wait(call, deadline), "ranks passed different symmetric buffers");
   for (const auto& range : ranges)
-    reduce_own_slice_in_place(buffer, range, [&](std::byte* out, size_t count) {
-      add_scaled(out, sources_, count, range.type, factor);
+    reduce_own_slice_in_place(buffer, range, averaging.kind, [&](std::byte* out, size_t count) {
+      add_scaled(out, sources_, count, range.type, averaging.factor, averaging.kind);
     });
   barrier_.arrive_and_wait(call, deadline);
 }

@@ -48,10 +48,10 @@ class Group {
   // In place. For the order of summation see Note [Order of sums].
   void all_reduce(const Array& array, Reduction reduction, Clock::time_point deadline);
 
-  // all_reduce with Sum over the concatenation of `parts`; each element is multiplied by `factor`
+  // all_reduce with Sum over the concatenation of `parts`; each element is multiplied by the factor
   // before it is added. Averages gradients without copying them into a bucket.
   // Requires: parts of one floating-point type, `count` elements in total.
-  void average_parts(std::span<const Array> parts, size_t count, double factor,
+  void average_parts(std::span<const Array> parts, size_t count, const Averaging& averaging,
                      Clock::time_point deadline);
 
   // Allocates a symmetric buffer. all_reduce() reduces arrays in it in place if they have the same
@@ -68,7 +68,7 @@ class Group {
   // Like average_parts() for each range of `buffer` one after another. Requires: floating-point
   // types.
   void average_in_buffer(const SymmetricBuffer& buffer, std::span<const BufferRange> ranges,
-                         double factor, Clock::time_point deadline);
+                         const Averaging& averaging, Clock::time_point deadline);
 
   // Part of a larger array, and where the averages of its elements go.
   struct PerHostPart {
@@ -79,8 +79,8 @@ class Group {
   // Like average_parts() of the larger arrays, for some of their elements; each average is written
   // once, to `out`; those of other ranks are complete after the next barrier. Returns what this
   // rank wrote; `in` is the averages. Requires: parts of one floating-point type.
-  std::vector<PerHostPart> average_per_host(std::span<const PerHostPart> parts, double factor,
-                                            Clock::time_point deadline);
+  std::vector<PerHostPart> average_per_host(std::span<const PerHostPart> parts,
+                                            const Averaging& averaging, Clock::time_point deadline);
 
   // In place on `root`; the arrays of the other ranks are unchanged.
   void reduce(const Array& array, Reduction reduction, int root, Clock::time_point deadline);
@@ -127,10 +127,10 @@ class Group {
   bool reduce_in_place(const Call& call, const Array& array, Clock::time_point deadline);
   template <class ReduceBlock>
   void reduce_own_slice_in_place(const SymmetricBuffer& buffer, const BufferRange& range,
-                                 const ReduceBlock& reduce_block);
+                                 SumKind kind, const ReduceBlock& reduce_block);
   void gather_arrays(const Call& call, const Array& in, std::span<std::byte* const> out,
                      Clock::time_point deadline);
-  void reduce_per_host(const PerHostPart& part, const Window& bytes, size_t in_slot);
+  void reduce_per_host(const PerHostPart& part, const Window& bytes, size_t in_slot, SumKind kind);
   void copy_slices(const Window& window, const Window& part, std::byte* out) const;
   Window slice(const Window& window, int rank) const;
   bool in_one_pass(size_t bytes) const;

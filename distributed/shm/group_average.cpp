@@ -37,18 +37,18 @@ class Pieces {
 
 }  // namespace
 
-void Group::average_parts(std::span<const Array> parts, size_t count, double factor,
+void Group::average_parts(std::span<const Array> parts, size_t count, const Averaging& averaging,
                           Clock::time_point deadline) {
   const auto type = parts.empty() ? ElementType::Float32 : parts.front().type;
   const auto bytes = count * size_of(type);
   const Call call{Collective::AllReduce, type, Reduction::Sum, 0, count};
-  const Sum sum{call, {num_ranks_, count, size_of(type)}};
+  const Sum sum{call, {num_ranks_, count, size_of(type), averaging.kind}};
   Pieces to_write(parts), to_read(parts);
   for_each_window(
       call, {bytes, slot_bytes_, deadline},
       [&](std::byte* slot, const Window& window) {
         to_write.next(window.size, [&](const std::byte* data, size_t offset, size_t size) {
-          scale(slot + offset, data, size / size_of(type), type, factor);
+          scale(slot + offset, data, size / size_of(type), type, averaging.factor);
         });
       },
       [&](const Window& window) {
@@ -64,7 +64,8 @@ void Group::average_parts(std::span<const Array> parts, size_t count, double fac
 }
 
 std::vector<Group::PerHostPart> Group::average_per_host(std::span<const PerHostPart> parts,
-                                                        double factor, Clock::time_point deadline) {
+                                                        const Averaging& averaging,
+                                                        Clock::time_point deadline) {
   const auto type = parts.empty() ? ElementType::Float32 : parts.front().in.type;
   const auto size = size_of(type);
   std::vector<Array> inputs;
@@ -80,7 +81,7 @@ std::vector<Group::PerHostPart> Group::average_per_host(std::span<const PerHostP
       call, {count * size, slot_bytes_, deadline},
       [&](std::byte* slot, const Window& window) {
         to_write.next(window.size, [&](const std::byte* data, size_t offset, size_t bytes) {
-          scale(slot + offset, data, bytes / size, type, factor);
+          scale(slot + offset, data, bytes / size, type, averaging.factor);
         });
       },
       [&](const Window& window) {
@@ -91,7 +92,7 @@ std::vector<Group::PerHostPart> Group::average_per_host(std::span<const PerHostP
           const auto from = std::max(begin, wanted.begin);
           const auto to = std::min(begin + part.in.bytes(), wanted.begin + wanted.size);
           if (from < to) {
-            reduce_per_host(part, {from - begin, to - from}, from - window.begin);
+            reduce_per_host(part, {from - begin, to - from}, from - window.begin, averaging.kind);
             auto* const out = part.out + (from - begin);
             written.push_back({{out, (to - from) / size, type},
                                out,
@@ -105,15 +106,16 @@ std::vector<Group::PerHostPart> Group::average_per_host(std::span<const PerHostP
 }
 
 // Reduces `bytes` of `part` from the slots, where they begin at `in_slot`.
-void Group::reduce_per_host(const PerHostPart& part, const Window& bytes, size_t in_slot) {
+void Group::reduce_per_host(const PerHostPart& part, const Window& bytes, size_t in_slot,
+                            SumKind kind) {
   const auto size = size_of(part.in.type);
-  const SumOrder order(num_ranks_, part.whole, size);
+  const SumOrder order(num_ranks_, part.whole, size, kind);
   const auto first = part.offset + bytes.begin / size, last = first + bytes.size / size;
   order.for_each_chunk(first, last, [&](int chunk, size_t begin, size_t end) {
     const auto done = (begin - first) * size;
     for (int i = 0; i < num_ranks_; ++i)
       sources_[static_cast<size_t>(i)] = slot(order.rank_at(chunk, i)) + in_slot + done;
-    combine(part.out + bytes.begin + done, sources_, end - begin, part.in.type, Reduction::Sum);
+    order.add(part.out + bytes.begin + done, sources_, end - begin, part.in.type);
   });
 }
 

@@ -13,7 +13,8 @@
 namespace lockstep::distributed::shm {
 namespace {
 
-constexpr size_t kBlock = 1024;  // elements: the accumulator of a block stays in the L1 cache
+constexpr size_t kBlock = 1024;        // elements: the accumulator of a block stays in the L1 cache
+constexpr size_t kMaxTreeLevels = 12;  // of sums of up to 2^11 arrays
 
 template <class T>
 T add(T a, T b) {
@@ -243,9 +244,24 @@ void scale_as(std::byte* out, const std::byte* in, size_t count, double factor) 
   }
 }
 
+// Adds arrays of a block in a balanced binary tree, in the order of the arrays. load(values, i)
+// loads array `i`.
+template <class Value, class Load>
+const Value* add_in_tree(size_t num_sources, size_t size, Value (&levels)[kMaxTreeLevels][kBlock],
+                         const Load& load) {
+  size_t depth = 0;
+  for (size_t i = 0; i < num_sources; ++i) {
+    load(levels[depth++], i);
+    // As many pending sums are complete as the number of sources so far has zero bits at its end.
+    for (auto loaded = i + 1; loaded % 2 == 0; loaded /= 2, --depth)
+      fold(levels[depth - 2], levels[depth - 1], size, add<Value>);
+  }
+  return levels[0];
+}
+
 template <class Format>
 void add_scaled_as(std::byte* out, std::span<const std::byte* const> sources, size_t count,
-                   double factor) {
+                   double factor, SumKind kind) {
   using Stored = typename Format::Stored;
   using Value = typename Format::Value;
   const auto by = static_cast<Value>(factor);
@@ -265,6 +281,17 @@ void add_scaled_as(std::byte* out, std::span<const std::byte* const> sources, si
     Format::store(rounded, values, size);
     Format::load(values, rounded, size);
   };
+  if (kind == SumKind::Tree) {
+    Value levels[kMaxTreeLevels][kBlock];
+    for (size_t begin = 0; begin < count; begin += kBlock) {
+      const auto size = std::min(kBlock, count - begin);
+      const auto* const sum = add_in_tree(
+          sources.size(), size, levels,
+          [&](Value* values, size_t source) { load(values, at(sources[source], begin), size); });
+      Format::store(results + begin, sum, size);
+    }
+    return;
+  }
   for (size_t begin = 0; begin < count; begin += kBlock) {
     const auto size = std::min(kBlock, count - begin);
     load(block, at(sources[0], begin), size);
@@ -327,17 +354,26 @@ void scale(std::byte* out, const std::byte* in, size_t count, ElementType type, 
 }
 
 void add_scaled(std::byte* out, std::span<const std::byte* const> sources, size_t count,
-                ElementType type, double factor) {
+                ElementType type, double factor, SumKind kind) {
+  const auto add = [&]<class Format>(Format) {
+    add_scaled_as<Format>(out, sources, count, factor, kind);
+  };
   switch (type) {
-    case ElementType::Float64: return add_scaled_as<Plain<double>>(out, sources, count, factor);
-    case ElementType::Float16: return add_scaled_as<Float16Format>(out, sources, count, factor);
-    case ElementType::BFloat16: return add_scaled_as<BFloat16Format>(out, sources, count, factor);
-    default: return add_scaled_as<Plain<float>>(out, sources, count, factor);
+    case ElementType::Float64: return add(Plain<double>());
+    case ElementType::Float16: return add(Float16Format());
+    case ElementType::BFloat16: return add(BFloat16Format());
+    default: return add(Plain<float>());
   }
 }
 
-SumOrder::SumOrder(int num_ranks, size_t count, size_t element_bytes)
-    : num_ranks_(num_ranks), last_(static_cast<size_t>(num_ranks) - 1) {
+void SumOrder::add(std::byte* out, std::span<const std::byte* const> sources, size_t count,
+                   ElementType type) const {
+  if (kind_ == SumKind::Tree) return add_scaled(out, sources, count, type, 1, kind_);
+  combine(out, sources, count, type, Reduction::Sum);
+}
+
+SumOrder::SumOrder(int num_ranks, size_t count, size_t element_bytes, SumKind kind)
+    : kind_(kind), num_ranks_(num_ranks), last_(static_cast<size_t>(num_ranks) - 1) {
   // As in gloo/allreduce.cc (ring): at least two segments per rank, of at most 1 MiB each.
   constexpr size_t kMaxSegment = size_t{1} << 20;
   const auto ranks = static_cast<size_t>(num_ranks);

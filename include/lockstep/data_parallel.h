@@ -35,6 +35,7 @@ namespace lockstep {
 
 namespace distributed {
 class GradientSynchronizer;
+class PartSums;
 struct Sharding;
 }  // namespace distributed
 
@@ -57,6 +58,7 @@ struct DataParallelConfig {
   bool broadcast_buffers = true;
   GradientCompression gradient_compression = GradientCompression::None;
   ShardStrategy shard = ShardStrategy::None;
+  std::optional<int64_t> virtual_shards;  // see DataParallel::end_part()
 };
 
 template <class V>
@@ -80,6 +82,12 @@ void fields(V& v, DataParallelConfig& c) {
     "which "
     "ranks of one host share in memory and others gather block by block; auto: full on CPUs of one "
     "host, optimizer elsewhere, none if the optimizer cannot be sharded");
+  v("virtual_shards", c.virtual_shards,
+    "train as if on this many ranks, with bits that do not depend on the real number of ranks: "
+    "each global batch is divided into this many parts, whose gradients are added in a fixed "
+    "order; "
+    "both numbers are powers of two",
+    at_least(1), at_most(1024));
 }
 
 // A part of a model, e.g. a layer of a transformer, whose weights are gathered together with
@@ -121,6 +129,13 @@ class DataParallel {
   void add_gradients(std::vector<at::Tensor> gradients, bool synchronize,
                      std::vector<std::function<std::vector<at::Tensor>()>> remaining_segments = {});
 
+  // With virtual_shards, and more than one of them per rank: ends a part of a step, after its last
+  // backward pass; none of the passes of the step synchronizes. Takes the gradients of the part;
+  // after the rank's last part (`is_last`), sets the parameters' gradients to the mean over all
+  // parts of all ranks, added in an order that does not depend on the number of ranks. Collective if
+  // `is_last`. Throws Config for a parameter without a gradient.
+  void end_part(bool is_last);
+
   // Communication time of the last synchronized backward pass that was not overlapped: the wait for
   // other ranks after the local gradients were ready.
   std::chrono::duration<double> exposed_wait() const;
@@ -157,10 +172,12 @@ class DataParallel {
   void restore_gradient_order(const std::vector<std::string>& names);
 
  private:
-  explicit DataParallel(World& world);
+  DataParallel(World& world, const DataParallelConfig& config);
   void broadcast_model(torch::nn::Module& module, const DataParallelConfig& config);
 
   World& world_;
+  const int64_t virtual_shards_;  // 0: none
+  std::unique_ptr<distributed::PartSums> part_sums_;
   std::vector<at::Tensor> buffers_;                  // broadcast before forward passes
   std::unique_ptr<distributed::Sharding> sharding_;  // null: not sharded
   std::unique_ptr<distributed::GradientSynchronizer> synchronizer_;

@@ -89,6 +89,44 @@ TEST_CASE("batch shares: uneven batches repeat only samples that do not count") 
   CHECK(last.counted_by_all(2) == 2);
 }
 
+TEST_CASE("batch shares: a rank loads the parts of several ranks, one after another") {
+  const BatchRule rule = {.batch_size = 12};
+  const BatchRule in_parts = {.batch_size = 12, .parts = 4};
+  const auto indices = [](int64_t rank, int64_t world, const BatchRule& some) {
+    return DistributedSampler(22, {rank, world}, {.shuffle = false, .batches = some}).indices();
+  };
+  std::vector<std::vector<int64_t>> parts;
+  for (int64_t rank = 0; rank < 4; ++rank) parts.push_back(indices(rank, 4, rule));
+  for (const int64_t world : {1, 2, 4})
+    for (int64_t rank = 0; rank < world; ++rank) {
+      std::vector<int64_t> expected;
+      for (const size_t batch : {0, 1})
+        for (auto part = rank * 4 / world; part < (rank + 1) * 4 / world; ++part) {
+          const auto& all = parts[static_cast<size_t>(part)];  // batches of 3
+          const auto begin = all.begin() + static_cast<std::ptrdiff_t>(3 * batch);
+          expected.insert(expected.end(), begin, std::min(begin + 3, all.end()));
+        }
+      CHECK(indices(rank, world, in_parts) == expected);
+      const BatchShares shares(22, {rank, world}, in_parts);
+      CHECK(shares.num_samples() == std::ssize(expected));
+      CHECK(shares.counted_by_all(1) == 12);
+    }
+}
+
+TEST_CASE("batch shares: parts of an order that is shuffled by shards") {
+  const auto indices = [](int64_t rank, int64_t world, int64_t parts) {
+    DistributedSampler sampler(22, {rank, world},
+                               {.batches = {.batch_size = 4, .parts = parts},
+                                .groups = {.ends = {5, 12, 16, 22}, .buffer = 3}});
+    sampler.set_epoch(1, /*lanes=*/4);
+    return sampler.indices();
+  };
+  std::vector<int64_t> expected;  // one sample per batch and part
+  for (size_t batch = 0; batch < 6; ++batch)
+    for (int64_t rank = 0; rank < 4; ++rank) expected.push_back(indices(rank, 4, 0)[batch]);
+  CHECK(indices(0, 1, 4) == expected);
+}
+
 TEST_CASE("batch plan: errors name valid values") {
   const auto plan = [](const char* yaml, int64_t samples, int64_t world) {
     return error_of(

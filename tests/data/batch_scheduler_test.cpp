@@ -28,6 +28,17 @@ TEST_CASE("batch scheduler: a pass is cut into batches, the last one smaller or 
   CHECK(BatchCut{.num_samples = 0, .batch_size = 4}.num_batches() == 0);
 }
 
+TEST_CASE("batch scheduler: the last batches of a pass have the same size") {
+  const BatchCut cut{.num_samples = 20, .batch_size = 4, .equal = 2};  // 4, 4, 4, 4, 2, 2
+  CHECK(cut.num_batches() == 6);
+  CHECK(cut.rows_of(3) == 4);
+  CHECK(cut.rows_of(4) == 2);
+  CHECK(cut.begin_of(3) == 12);
+  CHECK(cut.begin_of(5) == 18);
+  CHECK(BatchCut{.num_samples = 20, .batch_size = 4, .drop_last = true, .equal = 2}.num_batches() ==
+        4);
+}
+
 TEST_CASE("batch scheduler: batches are claimed in order, up to the capacity") {
   BatchScheduler scheduler({.num_samples = 10, .batch_size = 2}, /*rows_per_piece=*/2, /*ahead=*/2);
   CHECK(claim_all(scheduler) == "0:0-2 1:0-2 ");

@@ -43,9 +43,10 @@ Json plan_samples(const PreparedRun& run) {
 Json plan_data(const PreparedRun& run) {
   const auto& plan = run.plan;
   const auto accumulate = run.config.train.accumulate;
+  const auto parts = std::max<int64_t>(1, plan.rule.parts / run.ranks.world_size);  // of a rank
   auto data = plan_samples(run);
   data.update({{"batch_size", plan.global_batch_size},
-               {"batch_size_per_rank", plan.per_rank_batch_size},
+               {"batch_size_per_rank", plan.per_rank_batch_size * parts},
                {"uneven", plan.rule.uneven && plan.global_batch_size % run.ranks.world_size != 0},
                {"accumulate", accumulate},
                {"samples_per_step", plan.global_batch_size * accumulate},

@@ -25,31 +25,40 @@ StepBatches::StepBatches(const Model& model, data::Loader& loader, const StepPla
       loader_(loader),
       shares_(plan.shares),
       title_(plan.model),
-      num_ranks_(plan.num_ranks),
-      first_(loader.position()),
-      num_batches_(std::min(plan.accumulate, loader.num_batches() - first_)),
+      first_(loader.position() / shares_.parts_per_rank()),
+      per_part_(std::min(plan.accumulate, shares_.num_batches() - first_)),
+      num_batches_(per_part_ * shares_.parts_per_rank()),
       has_targets_(!model.target_name().empty()),
       counted_(has_targets_ || plan.may_skip_samples) {
-  for (auto k = first_; k < first_ + num_batches_; ++k) num_samples_ += shares_.counted_by_all(k);
+  for (auto k = first_; k < first_ + per_part_; ++k) num_samples_ += shares_.counted_by_all(k);
+}
+
+// The loader alternates between parts.
+void StepBatches::load_all() {
+  const auto parts = shares_.parts_per_rank();
+  batches_.resize(static_cast<size_t>(num_batches_));
+  for (int64_t i = 0; i < per_part_; ++i)
+    for (int64_t part = 0; part < parts; ++part)
+      batches_[static_cast<size_t>(part * per_part_ + i)] = next_of(loader_);
 }
 
 void StepBatches::agree_on_weights(World& world) {
+  if (counted_ || (per_part_ > 1 && per_part_ < num_batches_)) load_all();
   if (!counted_) return;
   std::vector<at::Tensor> targets;
   for (int64_t i = 0; i < num_batches_; ++i) {
-    batches_.push_back(next_of(loader_));
-    const auto& batch = batches_.back();
+    const auto& batch = batches_[static_cast<size_t>(i)];
     const auto count =
         has_targets_ ? model_.count_targets(batch) : at::scalar_tensor(batch.size(), at::kLong);
     targets.push_back(weight_of(i).part > 0 ? count : at::zeros_like(count));
   }
-  divisors_ = target_divisors(world, targets);
+  divisors_ = target_divisors(world, targets, shares_.num_parts());
 }
 
 Batch StepBatches::next() {
   check(!is_last(), "a step has no more batches");
   const auto number = static_cast<size_t>(returned_++);
-  auto batch = counted_ ? std::exchange(batches_[number], {}) : next_of(loader_);
+  auto batch = batches_.empty() ? next_of(loader_) : std::exchange(batches_[number], {});
   return batch;
 }
 

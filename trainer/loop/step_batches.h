@@ -13,13 +13,13 @@
 namespace lockstep::trainer {
 
 struct StepPlan {
-  int64_t accumulate = 1;  // batches of a step, unless the loader ends earlier
-  int64_t num_ranks = 1;
+  int64_t accumulate = 1;         // batches of a step, unless the loader ends earlier; of each part
   data::BatchShares shares;       // of all of the loader's batches
   bool may_skip_samples = false;  // samples that cannot be loaded are skipped
   std::string_view model = {};    // its name, for messages
 };
 
+// With several parts per rank (BatchRule::parts), the batches of a part come one after another.
 class StepBatches {
  public:
   // Loads nothing. The arguments outlive this. The loader must have a batch left.
@@ -27,12 +27,17 @@ class StepBatches {
 
   // Call before next(). With a model that counts targets (Model::target_name()), or if samples may
   // be missing: collective, and loads all batches, since their weights depend on the targets, or
-  // samples, of all batches of all ranks. Otherwise does nothing: the counts are known.
+  // samples, of all batches of all ranks. Otherwise the counts are known.
   void agree_on_weights(World& world);
 
   // Returns the next batch; at most once per batch of the step.
   Batch next();
   bool is_last() const { return returned_ == num_batches_; }  // next() has returned the last batch
+
+  // The part of the current batch, and whether it is the first or last batch of it.
+  int64_t part() const { return (returned_ - 1) / per_part_; }
+  bool begins_part() const { return (returned_ - 1) % per_part_ == 0; }
+  bool ends_part() const { return returned_ % per_part_ == 0; }
 
   // Whether the current batch, the last one that next() returned, counts: a rank without its own
   // samples in this batch participates with one that does not (data/sampling/batch_shares.h).
@@ -48,22 +53,24 @@ class StepBatches {
   at::Tensor weighted(const at::Tensor& loss) const;
 
  private:
-  // By the samples of the step's batch `number`.
+  // By the samples of the step's batch `number`, in the order of next().
   BatchWeight weight_of(int64_t number) const {
-    return {.part = shares_.counted(first_ + number) * num_ranks_, .whole = num_samples_};
+    const auto counted = shares_.counted(first_ + number % per_part_);
+    return {.part = counted * shares_.num_parts(), .whole = num_samples_};
   }
+  void load_all();
 
   const Model& model_;
   data::Loader& loader_;
   data::BatchShares shares_;
-  std::string_view title_;  // of the model
-  int64_t num_ranks_;
-  int64_t first_;            // of the loader's batches
+  std::string_view title_;   // of the model
+  int64_t first_;            // batch of all parts of the epoch's rest
+  int64_t per_part_;         // batches of the step
   int64_t num_samples_ = 0;  // of all batches on all ranks
   int64_t num_batches_, returned_ = 0;
   bool has_targets_;            // the model counts them
   bool counted_;                // targets or samples are counted
-  std::vector<Batch> batches_;  // if counted
+  std::vector<Batch> batches_;  // in the order of next(), if all are loaded at once
   std::vector<at::Tensor> divisors_;
 };
 

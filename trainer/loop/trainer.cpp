@@ -56,6 +56,8 @@ Trainer::Trainer(const TrainerParts& parts, SharedModel shared,
       optimizer_(std::move(shared.optimizer)),
       schedule_(config_.schedule.build(length_)),
       average_(std::move(average)),
+      shards_(config_.distributed.data_parallel.virtual_shards.value_or(0), config_.run.seed,
+              parts.world, *model_),
       sampler_(data_.train->size(), {parts.world.rank(), parts.world.world_size()},
                std::move(parts.run.order)),
       log_due_(parts.world, config_.train.log_every),
@@ -162,11 +164,13 @@ bool Trainer::is_finished() const {
 
 void Trainer::train_epoch() {
   if (position_.lanes == 0)
-    position_.lanes = config_.data.loader.shuffle_lanes.value_or(world_.world_size());
+    position_.lanes = config_.data.loader.shuffle_lanes.value_or(
+        config_.distributed.data_parallel.virtual_shards.value_or(world_.world_size()));
   sampler_.set_epoch(position_.epoch, position_.lanes);
   const auto shares = sampler_.shares(position_.samples);
   data::Loader loader(*data_.train, sampler_.sequence(position_.samples),
                       {.batch_size = shares.batch_size(),
+                       .equal = shares.parts_per_rank(),
                        .workers = plan_.workers_per_rank,
                        .prefetch = config_.data.loader.prefetch,
                        .seed = static_cast<uint64_t>(config_.run.seed),
@@ -198,9 +202,9 @@ void Trainer::train_step(data::Loader& loader, const data::BatchShares& shares) 
   clock_.enter(Phase::Optimizer);
   parallel_->zero_gradients();
   clock_.enter(Phase::DataWait);
-  StepBatches batches(*model_, loader,
-                      {config_.train.accumulate, world_.world_size(), shares,
-                       config_.data.loader.max_bad_samples > 0, model_title_});
+  StepBatches batches(
+      *model_, loader,
+      {config_.train.accumulate, shares, config_.data.loader.max_bad_samples > 0, model_title_});
   batches.agree_on_weights(world_);
   while (!batches.is_last()) {
     clock_.enter(Phase::DataWait);
@@ -208,12 +212,17 @@ void Trainer::train_step(data::Loader& loader, const data::BatchShares& shares) 
     const bool synchronize = batches.is_last();
     clock_.enter(Phase::Forward);
     parallel_->before_forward(synchronize);
-    const auto outputs = pass(batch, batches, synchronize);
+    if (batches.begins_part()) shards_.begin_part(position_.step, batches.part());
+    const auto outputs = pass(batch, batches, synchronize && !shards_.adds_parts());
+    if (shards_.adds_parts() && batches.ends_part()) parallel_->end_part(synchronize);
     if (synchronize) clock_.add_communication(parallel_->exposed_wait());
     const bool is_usable = non_finite_.observe("loss", outputs.loss, position_.step + 1);
     if (is_usable || !votes_last) metrics_.meter().add(outputs, batches.counts());
-    position_.samples = std::min(position_.samples + plan_.global_batch_size, data_.train->size());
+    if (batches.part() == 0)
+      position_.samples =
+          std::min(position_.samples + plan_.global_batch_size, data_.train->size());
   }
+  shards_.end_step();
   if (votes_last) vote_on_step();
   clock_.enter(Phase::Optimizer);
   optimize();

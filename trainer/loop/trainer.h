@@ -27,6 +27,7 @@
 #include "trainer/loop/stop_controller.h"
 #include "trainer/loop/stop_signals.h"
 #include "trainer/prepared/prepared_run.h"
+#include "trainer/prepared/virtual_shards.h"
 #include "trainer/state/early_stop.h"
 #include "trainer/state/loss_scaler.h"
 #include "trainer/state/position.h"
@@ -68,9 +69,7 @@ class Trainer {
 
   const StopController& stop() const { return stop_; }
   int64_t step() const { return position_.step; }
-
-  // Optimizer steps of the whole run.
-  int64_t total_steps() const { return length_.total_steps; }
+  int64_t total_steps() const { return length_.total_steps; }  // of the whole run
 
  private:
   Trainer(const TrainerParts& parts, SharedModel shared, std::optional<WeightAverage> average);
@@ -119,6 +118,7 @@ class Trainer {
   OptimizerShard optimizer_;
   std::shared_ptr<Schedule> schedule_;
   std::optional<WeightAverage> average_;  // with train.ema
+  VirtualShards shards_;
   data::DistributedSampler sampler_;
   Trigger log_due_, eval_due_, save_due_;
 

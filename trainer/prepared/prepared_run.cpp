@@ -2,6 +2,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
+#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,6 +25,7 @@
 #include "trainer/prepared/model_faults.h"
 #include "trainer/prepared/openmp_threads.h"
 #include "trainer/prepared/shard_choice.h"
+#include "trainer/prepared/virtual_shards.h"
 
 namespace lockstep::trainer {
 namespace {
@@ -219,6 +221,7 @@ void choose_strategy(PreparedRun& run) {
   auto& writers = run.config.checkpoint.writers;
   if (writers == WritingRanks::Auto)
     writers = shard == ShardStrategy::Full ? WritingRanks::All : WritingRanks::Main;
+  verify_virtual_shards(run);
 }
 
 // Computes what is deferred, unless the parameters will be sharded first. The values of other ranks
@@ -234,6 +237,8 @@ void compute_unless_sharded(PreparedRun& run) {
 }
 
 PreparedRun prepare_without_data(const RunConfig& config, const RankEnv& ranks) {
+  // The order of sums within an operator depends on the number of threads.
+  if (config.distributed.data_parallel.virtual_shards) at::set_num_threads(1);
   start_openmp_threads();
   return {.config = config,
           .ranks = ranks,
@@ -243,7 +248,8 @@ PreparedRun prepare_without_data(const RunConfig& config, const RankEnv& ranks) 
 void share_data(PreparedRun& run) {
   const auto& config = run.config;
   run.plan = plan_batches(config.data.loader, run.data.train->size(),
-                          {run.ranks.world_size, run.ranks.local_world_size});
+                          {run.ranks.world_size, run.ranks.local_world_size},
+                          config.distributed.data_parallel.virtual_shards.value_or(0));
 }
 
 // Collective: computes the needed parameters on rank 0, one at a time, and divides them between the

@@ -86,7 +86,7 @@ TEST_CASE("group: average_parts is bit-identical to one array, at any part bound
             {reinterpret_cast<std::byte*>(values.data() + begin), size, ElementType::Float32});
         begin += size;
       }
-      group.average_parts(parts, begin, 0.5, soon());
+      group.average_parts(parts, begin, {.factor = 0.5}, soon());
       results[static_cast<size_t>(group.rank())] = values;
     });
     auto expected = expected_sum(num_ranks, count);
@@ -135,8 +135,13 @@ TEST_CASE("group: arrays at different offsets on different ranks are reduced cor
 
 TEST_CASE("group: average_in_buffer is bit-identical to average_parts") {
   const std::vector<size_t> counts = {7, 300'001, 64};
-  for (const int num_ranks : {2, 3, 5})
-    for (const double factor : {1.0 / num_ranks, 0.3}) {
+  using Case = std::pair<int, SumKind>;
+  for (const auto& [ranks, sum] :
+       {Case{2, SumKind::Ring}, Case{3, SumKind::Ring}, Case{5, SumKind::Ring},
+        Case{2, SumKind::Tree}, Case{4, SumKind::Tree}})
+    for (const double factor : {1.0 / ranks, 0.3}) {
+      const auto num_ranks = ranks;
+      const auto kind = sum;
       std::atomic<int> wrong = 0;
       run_group(num_ranks, [&](Group& group) {
         const auto buffer = group.allocate(size_t{2} << 20, soon());
@@ -148,10 +153,10 @@ TEST_CASE("group: average_in_buffer is bit-identical to average_parts") {
           elsewhere.push_back(values_of<float>(group.rank(), count));
           std::memcpy(buffer->data() + offset, elsewhere.back().data(), 4 * count);
           const auto part = array_of(elsewhere.back());
-          group.average_parts({&part, 1}, count, factor, soon());
+          group.average_parts({&part, 1}, count, {factor, kind}, soon());
           offset += 4 * count + 4;
         }
-        group.average_in_buffer(*buffer, ranges, factor, soon());
+        group.average_in_buffer(*buffer, ranges, {factor, kind}, soon());
         for (size_t i = 0; i < counts.size(); ++i)
           wrong += std::memcmp(buffer->data() + ranges[i].offset, elsewhere[i].data(),
                                4 * counts[i]) != 0;

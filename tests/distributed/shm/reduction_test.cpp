@@ -157,6 +157,36 @@ TEST_CASE("reduction: the sum of chunk c starts at rank c-1 and ends at rank c")
   CHECK(edges == std::vector<size_t>{0, 100, 250, 1, 250, 500, 2, 500, 750, 3, 750, 1000});
 }
 
+TEST_CASE("reduction: in a tree, sums of halves add up to the sum of all, to the bit") {
+  constexpr size_t kCount = 2500;
+  for (const size_t num_sources : {1, 2, 4, 8}) {
+    std::vector<std::vector<float>> sources(num_sources, std::vector<float>(kCount));
+    std::vector<const std::byte*> pointers;
+    for (size_t k = 0; k < num_sources; ++k) {
+      for (size_t i = 0; i < kCount; ++i)
+        sources[k][i] = static_cast<float>((i * 37 + k * k * 411) % 1001) / 7.0f;
+      pointers.push_back(reinterpret_cast<const std::byte*>(sources[k].data()));
+    }
+    const auto sum_of = [&](std::span<const std::byte* const> some, double factor) {
+      std::vector<float> sum(kCount);
+      add_scaled(reinterpret_cast<std::byte*>(sum.data()), some, kCount, ElementType::Float32,
+                 factor, SumKind::Tree);
+      return sum;
+    };
+    const auto whole = sum_of(pointers, 0.125);
+    if (num_sources == 1) {
+      CHECK(whole[3] == sources[0][3] * 0.125f);
+      continue;
+    }
+    const auto half = num_sources / 2;
+    const auto left = sum_of(std::span(pointers).first(half), 0.125);
+    const auto right = sum_of(std::span(pointers).last(half), 0.125);
+    const std::vector<const std::byte*> halves = {reinterpret_cast<const std::byte*>(left.data()),
+                                                  reinterpret_cast<const std::byte*>(right.data())};
+    CHECK(sum_of(halves, 1) == whole);
+  }
+}
+
 TEST_CASE("reduction: add_scaled equals scale, then sum, also in place") {
   const auto check_type = [](auto example, ElementType type) {
     using T = decltype(example);

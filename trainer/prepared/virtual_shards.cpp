@@ -1,0 +1,91 @@
+#include "trainer/prepared/virtual_shards.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Context.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+
+#include <optional>
+#include <string>
+
+#include "distributed/sharding/shard_strategy.h"
+#include "lockstep/error.h"
+#include "lockstep/sample_random.h"
+#include "trainer/prepared/shard_choice.h"
+
+namespace lockstep::trainer {
+namespace {
+
+// The first setting that cannot be combined with virtual shards.
+std::optional<std::string> conflict_of(const RunConfig& config) {
+  const auto& parallel = config.distributed.data_parallel;
+  if (const auto option = distributed::reducer_option(parallel)) return option;
+  if (!parallel.broadcast_buffers) return "distributed.broadcast_buffers: false";
+  if (config.train.cuda_graph) return "train.cuda_graph";
+  if (config.distributed.backend == BackendChoice::Hierarchical)
+    return "distributed.backend: hierarchical";
+  return std::nullopt;
+}
+
+std::vector<at::Tensor> copy_of(const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Tensor> copies;
+  for (const auto& tensor : tensors) copies.push_back(tensor.clone());
+  return copies;
+}
+
+void copy_values(const std::vector<at::Tensor>& to, const std::vector<at::Tensor>& from) {
+  for (size_t i = 0; i < to.size(); ++i) to[i].copy_(from[i]);
+}
+
+}  // namespace
+
+void verify_virtual_shards(const PreparedRun& run) {
+  const auto& parallel = run.config.distributed.data_parallel;
+  if (!parallel.virtual_shards) return;
+  if (const auto conflict = conflict_of(run.config))
+    throw config_error(fmt::format(
+        "distributed.virtual_shards cannot be combined with {}; remove one", *conflict));
+  if (run.ranks.world_size > 2 && !layout_of(run).shares_memory() &&
+      !distributed::shards_gradients(parallel.shard))
+    throw config_error(
+        "distributed.virtual_shards on more than two ranks that do not share memory needs "
+        "distributed.shard: gradients or full, whose order of sums is known");
+  for (const auto& parameter : run.model->named_parameters())
+    if (parameter.value().requires_grad() && parameter.value().element_size() < 4)
+      throw config_error(
+          fmt::format("distributed.virtual_shards needs gradients of 32 or 64 bits, but parameter "
+                      "'{}' has type {}",
+                      parameter.key(), c10::toString(parameter.value().scalar_type())));
+}
+
+VirtualShards::VirtualShards(int64_t num_shards, int64_t seed, const World& world,
+                             const Model& model)
+    : seed_(seed),
+      per_rank_(num_shards / world.world_size()),
+      first_shard_(world.rank() * per_rank_) {
+  if (per_rank_ > 1)
+    for (const auto& buffer : model.buffers()) buffers_.push_back(buffer.detach());
+}
+
+void VirtualShards::begin_part(int64_t step, int64_t part) {
+  if (per_rank_ == 0) return;
+  SampleRandom random(static_cast<uint64_t>(seed_), step, first_shard_ + part);
+  const auto high = static_cast<uint64_t>(random.bits());
+  at::manual_seed(high << 32 | random.bits());
+  if (buffers_.empty()) return;
+  const at::NoGradGuard no_grad;
+  if (part == 0) {
+    begun_ = copy_of(buffers_);
+    return;
+  }
+  if (part == 1 && first_shard_ == 0) of_first_ = copy_of(buffers_);
+  copy_values(buffers_, begun_);
+}
+
+void VirtualShards::end_step() {
+  if (of_first_.empty()) return;
+  const at::NoGradGuard no_grad;
+  copy_values(buffers_, of_first_);
+}
+
+}  // namespace lockstep::trainer

@@ -11,6 +11,7 @@ int artifacts_command(int argc, char** argv);
 int ui_command(int argc, char** argv);
 int track_command(int argc, char** argv);
 int sync_command(int argc, char** argv);
+int verify_command(int argc, char** argv);
 int doctor_command(int argc, char** argv);
 
 }  // namespace lockstep::cli

@@ -23,7 +23,7 @@ struct Command {
   const char* help;  // nullptr: internal, not listed
   int (*run)(int argc, char** argv);
 };
-constexpr std::array<Command, 14> kCommands = {{
+constexpr std::array<Command, 15> kCommands = {{
     {"launch", "train on several ranks: start them, show their output, stop all if one fails",
      launch_command},
     {"launch-node", nullptr, launch_node_command},  // started over ssh by launch --hostfile
@@ -35,6 +35,7 @@ constexpr std::array<Command, 14> kCommands = {{
     {"ui", "serve the dashboard: runs, groups and ranks in a browser", ui_command},
     {"artifacts", "store and retrieve versioned files of runs", artifacts_command},
     {"ckpt", "list, verify and compare the checkpoints of a run", ckpt_command},
+    {"verify", "recompute a stretch of a run from a checkpoint and compare bits", verify_command},
     {"sync", "send a recorded run to its sinks", sync_command},
     {"doctor", "check whether this machine is ready to train", doctor_command},
     {"schema", "print the JSON Schema of the run file", schema_command},

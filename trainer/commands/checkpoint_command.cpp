@@ -206,8 +206,11 @@ bool have_same_bits(const at::Tensor& a, const at::Tensor& b) {
 // Counts equal and different tensors, and finds the largest difference.
 Json compare(const NamedTensors& a, const NamedTensors& b) {
   std::map<std::string, at::Tensor> others(b.begin(), b.end());
-  Json result = {
-      {"same", 0}, {"different", 0}, {"largest", nullptr}, {"only_in_one", Json::array()}};
+  Json result = {{"same", 0},
+                 {"different", 0},
+                 {"first", nullptr},
+                 {"largest", nullptr},
+                 {"only_in_one", Json::array()}};
   double largest = -1;
   for (const auto& [name, tensor] : a) {
     const auto other = others.extract(name);
@@ -218,6 +221,7 @@ Json compare(const NamedTensors& a, const NamedTensors& b) {
     const bool same = have_same_bits(tensor, other.mapped());
     auto& count = result[same ? "same" : "different"];
     count = count.get<int64_t>() + 1;
+    if (!same && result["first"].is_null()) result["first"] = name;
     if (same || tensor.sizes() != other.mapped().sizes() || tensor.numel() == 0) continue;
     const auto apart =
         (tensor.to(at::kDouble) - other.mapped().to(at::kDouble)).abs().max().item<double>();
@@ -245,6 +249,8 @@ CommandOutput diff(const CheckpointArguments& words) {
     if (alone > 0 || different > 0) output.exit_code = 1;
     output.text += fmt::format("{:<10} {} tensors are bit-identical, {} differ", file.name,
                                part["same"].get<int64_t>(), different);
+    if (!part["first"].is_null())
+      output.text += "; first: " + printable(part["first"].get<std::string>());
     if (!part["largest"].is_null())
       output.text += fmt::format("; largest difference: {} ({:.3g})",
                                  printable(part["largest"]["tensor"].get<std::string>()),

@@ -12,6 +12,7 @@ int ui_command(int argc, char** argv);
 int track_command(int argc, char** argv);
 int sync_command(int argc, char** argv);
 int verify_command(int argc, char** argv);
+int verify_setup_command(int argc, char** argv);
 int doctor_command(int argc, char** argv);
 
 }  // namespace lockstep::cli

@@ -23,7 +23,7 @@ struct Command {
   const char* help;  // nullptr: internal, not listed
   int (*run)(int argc, char** argv);
 };
-constexpr std::array<Command, 15> kCommands = {{
+constexpr std::array<Command, 16> kCommands = {{
     {"launch", "train on several ranks: start them, show their output, stop all if one fails",
      launch_command},
     {"launch-node", nullptr, launch_node_command},  // started over ssh by launch --hostfile
@@ -36,6 +36,8 @@ constexpr std::array<Command, 15> kCommands = {{
     {"artifacts", "store and retrieve versioned files of runs", artifacts_command},
     {"ckpt", "list, verify and compare the checkpoints of a run", ckpt_command},
     {"verify", "recompute a stretch of a run from a checkpoint and compare bits", verify_command},
+    {"verify-setup", "check before a long run that its results are reproducible",
+     verify_setup_command},
     {"sync", "send a recorded run to its sinks", sync_command},
     {"doctor", "check whether this machine is ready to train", doctor_command},
     {"schema", "print the JSON Schema of the run file", schema_command},
@@ -51,7 +53,7 @@ int version_command(int, char**) {
 int help_command(int, char**) {
   fmt::print("usage: lockstep COMMAND [OPTION...]\n\ncommands:\n");
   for (const auto& command : kCommands)
-    if (command.help) fmt::print("  {:<12}{}\n", command.name, command.help);
+    if (command.help) fmt::print("  {:<14}{}\n", command.name, command.help);
   fmt::print("\nRun 'lockstep COMMAND --help' for the options of a command.\n");
   return 0;
 }

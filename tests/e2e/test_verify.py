@@ -35,19 +35,43 @@ def test_the_first_different_step_is_found(job, trained):
     assert ended.out.endswith("verify: different at step 20; the checkpoints before it are bit-identical\n")
 
 
-@pytest.mark.parametrize("words, text", [
-    (["RUN", "--steps", "10:25"], "the run has no checkpoint of step 25; there are 10 to 40"),
-    (["RUN", "--steps", "10"], "--steps 10: expected A:B"),
-    (["RUN", "--steps", "20:10"], "the end must be after the begin"),
-    (["nothing-like-it"], "nothing-like-it"),
-    (["RUN", "--stesp", "1:2"], "stesp"),
-], ids=lambda value: " ".join(value) if isinstance(value, list) else "")
-def test_invalid_arguments(job, trained, words, text):
-    ended = verify(job, *[word.replace("RUN", trained.name) for word in words])
-    assert ended.code == 78 and text in ended.err, ended.err
-    assert len(ended.err.splitlines()) == 1
-
-
-def test_a_run_that_cannot_be_recomputed(job, trained):
+def test_invalid_arguments(job, trained):
+    for words, text in [
+        ([trained.name, "--steps", "10:25"], "the run has no checkpoint of step 25; there are 10 to 40"),
+        ([trained.name, "--steps", "10"], "--steps 10: expected A:B"),
+        ([trained.name, "--steps", "20:10"], "the end must be after the begin"),
+        (["nothing-like-it"], "nothing-like-it"),
+        ([trained.name, "--stesp", "1:2"], "'--steps'"),
+    ]:
+        ended = verify(job, *words)
+        assert ended.code == 78 and text in ended.err, ended.err
+        assert len(ended.err.splitlines()) == 1
     ended = verify(job, trained.name, "data.train.path=/nowhere")
-    assert ended.code == 78 and ended.err.splitlines()[-1].endswith("the run could not be recomputed, see above")
+    assert ended.code == 78 and ended.err.splitlines()[-1].endswith("the training failed, see above")
+
+
+def verify_setup(job, *words):
+    ended = processes.run([LOCKSTEP, "verify-setup", *words], job.directory)
+    assert not list(job.runs.glob(".verify-*"))
+    return ended
+
+
+def test_a_run_file_is_checked_before_a_long_run(job):
+    ended = verify_setup(job, "-n", 2, "--steps", 3, job.file, "distributed.virtual_shards=4", "schedule.name=cosine")
+    assert ended.code == 0, ended.err
+    lines = [line for line in ended.out.splitlines() if line.startswith("verify-setup:")]
+    assert lines == ["verify-setup: resumed at step 3: bit-identical", "verify-setup: 1 rank instead of 2: bit-identical"]
+    ended = verify_setup(job, job.file)
+    assert ended.code == 0, ended.err
+    assert "verify-setup: other numbers of ranks: not compared" in ended.out
+
+
+def test_invalid_arguments_of_verify_setup(job):
+    for words, text in [
+        (["--steps", "0", job.file], "must be at least 1"),
+        (["--steps", "50", job.file], "the training ended before step 100"),
+        (["--stesp", "1", job.file], "'--steps'"),
+        (["missing.yaml"], "the training failed, see above"),
+    ]:
+        ended = verify_setup(job, *words)
+        assert ended.code == 78 and text in ended.err, ended.err

@@ -19,6 +19,7 @@
 #include "trainer/config/precision.h"
 #include "trainer/config/recompute.h"
 #include "trainer/state/early_stop.h"
+#include "trainer/state/weight_audit.h"
 #include "trainer/state/weight_average.h"
 
 namespace lockstep::trainer {
@@ -47,6 +48,7 @@ struct TrainSection {
   Period log_every{10, Period::Unit::Steps};
   EarlyStopConfig early_stop;
   EmaConfig ema;
+  AuditConfig audit;
   PartList<Hook> hooks{hook_registry()};
 };
 
@@ -107,6 +109,7 @@ void fields(V& v, TrainSection& c) {
   v("early_stop", c.early_stop, "stop when an evaluation metric no longer improves",
     needs("data.eval", "data.split.eval"));
   v("ema", c.ema, "exponential moving average of the weights, which evaluations then use");
+  v("audit", c.audit, "compares the weights of all ranks");
   v("hooks", c.hooks, "hooks of plugins, called at fixed points of the training, in this order");
 }
 

@@ -294,6 +294,9 @@ PreparedRun prepare_training(const RunConfig& config, const RankEnv& ranks) {
   choose_strategy(run);
   compute_unless_sharded(run);
   for (const auto& hook : config.train.hooks.parts()) run.hooks.push_back(hook.build());
+  if (config.train.audit.every)
+    run.hooks.push_back(std::make_shared<WeightAudit>(config.train.audit,
+                                                      run.config.distributed.data_parallel.shard));
   return run;
 }
 

@@ -1,0 +1,43 @@
+// Compares the weights of all ranks, which are replicas of each other: memory errors, a defective
+// processor and code that is not deterministic change them on one rank only, and no loss shows it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "lockstep/config_fields.h"
+#include "lockstep/data_parallel.h"
+#include "lockstep/hook.h"
+
+namespace lockstep::trainer {
+
+struct AuditConfig {
+  std::optional<int64_t> every;  // steps; nullopt: off
+};
+
+template <class V>
+void fields(V& v, AuditConfig& c) {
+  v("every", c.every,
+    "compare the weights of all ranks every this many steps and before checkpoints, and stop "
+    "with exit code 75 if they differ (empty: never)",
+    at_least(1));
+}
+
+class WeightAudit final : public Hook {
+ public:
+  // Throws Config if the ranks have no replicas.
+  WeightAudit(const AuditConfig& config, ShardStrategy shard);
+
+  // Collective ("audit"). Throw Environment, on all ranks, if the weights differ: with the ranks
+  // that differ from most, and the first tensor.
+  void after_step(HookContext& run) override;
+  void before_checkpoint(HookContext& run) override;
+
+ private:
+  void audit(const HookContext& run);
+
+  AuditConfig config_;
+  int64_t audited_step_ = -1;
+};
+
+}  // namespace lockstep::trainer

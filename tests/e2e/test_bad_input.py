@@ -389,7 +389,7 @@ def test_nan_loss_stops_the_run(job, ranks):
     ended = job.run(ranks=ranks)
     assert ended.code == 78
     for line in error_lines(ended, ranks):
-        assert line.startswith("step 3, rank 0: the loss is nan (train.non_finite: stop)")
+        assert line.startswith("step 3, rank 0: the loss is nan: field 'image' of sample 40 is not finite (train.non_finite: stop)")
     assert "-nan" not in ended.out
     (run,) = job.list()
     assert run["state"] == "failed"
@@ -405,7 +405,7 @@ def test_nan_loss_of_one_rank_names_its_step_and_rank(job, sample, rank):
     ended = job.run("checkpoint.every=1000 steps", "train.log_every=1000 steps", ranks=2)
     assert ended.code == 78
     for line in error_lines(ended, 2):
-        assert line.startswith(f"step 3, rank {rank}: the loss is nan (train.non_finite: stop)")
+        assert line.startswith(f"step 3, rank {rank}: the loss is nan: field 'image' of sample {sample} is not finite (train.non_finite: stop)")
 
 
 @pytest.mark.parametrize("agent", ["true", "false"])
@@ -413,7 +413,7 @@ def test_excessive_learning_rate_stops_the_run(job, agent):
     ended = job.run("optimizer.lr=1e30", f"tracking.agent={agent}")
     assert ended.code == 78
     (line,) = error_lines(ended, None)
-    assert line.startswith("step 2, rank 0: the loss is nan") and "lower optimizer.lr" in line
+    assert line.startswith("step 2, rank 0: the loss is nan: the samples and the weights are finite") and "lower optimizer.lr" in line
     assert "-nan" not in ended.out + ended.err and "finished" not in ended.out
     assert [run["state"] for run in job.list()] == ["failed"]
 

@@ -13,15 +13,18 @@
 
 namespace lockstep::trainer {
 
-bool NonFiniteWatch::observe(const char* what, const at::Tensor& value, int64_t step) {
+bool NonFiniteWatch::observe(const char* what, const at::Tensor& value, int64_t step,
+                             const std::function<std::string()>& find_cause) {
   if (!value.defined() || !(skips() || (stops() && value.is_cpu()))) return true;
   const auto number = value.item<double>();
+  const bool is_first = !seen_;
   note(what, number, step);
+  if (is_first && seen_ && find_cause) seen_->cause = find_cause();
   return std::isfinite(number);
 }
 
 void NonFiniteWatch::note(const char* what, double value, int64_t step) {
-  if (!seen_ && !std::isfinite(value)) seen_ = Seen{what, value, step};
+  if (!seen_ && !std::isfinite(value)) seen_ = Seen{what, value, step, ""};
 }
 
 void NonFiniteWatch::observe_gradients(const std::vector<at::Tensor>& gradients, int64_t step) {
@@ -48,7 +51,8 @@ void NonFiniteWatch::stop(World& world) const {
   if (seen_)
     own = {{"what", seen_->what},
            {"value", std::isnan(seen_->value) ? "nan" : fmt::format("{}", seen_->value)},
-           {"step", seen_->step}};
+           {"step", seen_->step},
+           {"cause", seen_->cause.empty() ? "" : ": " + seen_->cause}};
   const auto all = distributed::all_gather_object(world, own, "non-finite values");
   // A value that is not finite reaches the other ranks with the gradients: the first one is the
   // cause, and a loss comes before the gradients of its step.
@@ -62,10 +66,25 @@ void NonFiniteWatch::stop(World& world) const {
   check(first.has_value(), "a rank voted that a value is not finite, but no rank has recorded one");
   const auto& seen = all[*first];
   throw config_error(fmt::format(
-      "step {}, rank {}: the {} is {} (train.non_finite: stop); check the data for such values, "
+      "step {}, rank {}: the {} is {}{} (train.non_finite: stop); check the data for such values, "
       "lower optimizer.lr or set train.clip_grad_norm; train.non_finite=skip skips such steps",
       seen["step"].get<int64_t>(), *first, seen["what"].get<std::string>(),
-      seen["value"].get<std::string>()));
+      seen["value"].get<std::string>(), seen["cause"].get<std::string>()));
+}
+
+std::string cause_of_loss(const Batch& batch, const NamedTensors& parameters) {
+  for (const auto& [name, field] : batch.fields) {
+    if (!field.is_floating_point() || field.dim() == 0 || field.size(0) != batch.size()) continue;
+    const auto is_finite = at::isfinite(field).reshape({batch.size(), -1}).all(1).cpu();
+    for (int64_t row = 0; row < batch.size(); ++row)
+      if (!is_finite[row].item<bool>())
+        return fmt::format("field '{}' of sample {} is not finite", name,
+                           batch.indices[row].item<int64_t>());
+  }
+  for (const auto& [name, parameter] : parameters)
+    if (!at::isfinite(parameter).all().item<bool>())
+      return fmt::format("weight '{}' is not finite", name);
+  return parameters.empty() ? "the samples are finite" : "the samples and the weights are finite";
 }
 
 }  // namespace lockstep::trainer

@@ -4,11 +4,14 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "lockstep/batch.h"
 #include "lockstep/config_value.h"
+#include "lockstep/named_tensors.h"
 #include "lockstep/optimizer.h"
 #include "lockstep/world.h"
 
@@ -36,8 +39,10 @@ class NonFiniteWatch {
   bool skips() const { return policy_ == NonFinitePolicy::Skip; }
 
   // Records the scalar `value` if it is not finite; with `stop`, a value on a GPU is not checked.
-  // Returns false if it was checked and is not finite.
-  bool observe(const char* what, const at::Tensor& value, int64_t step);
+  // `find_cause` is called then, and its result is part of the message. Returns false if it was
+  // checked and is not finite.
+  bool observe(const char* what, const at::Tensor& value, int64_t step,
+               const std::function<std::string()>& find_cause = nullptr);
   // Records `value` if it is not finite and nothing is recorded yet.
   void note(const char* what, double value, int64_t step);
   // With `skip`: records a gradient that is not finite. Waits for the device.
@@ -63,10 +68,15 @@ class NonFiniteWatch {
     std::string what;
     double value = 0;
     int64_t step = 0;
+    std::string cause;  // empty: unknown
   };
   NonFinitePolicy policy_;
   std::optional<Seen> seen_;  // the first
   int64_t skipped_ = 0, skipped_in_a_row_ = 0;
 };
+
+// Why a loss of `batch` is not finite: "field 'image' of sample 51 is not finite", or the first of
+// the parameters that is not, or neither. `parameters`: none if this rank does not have them.
+std::string cause_of_loss(const Batch& batch, const NamedTensors& parameters);
 
 }  // namespace lockstep::trainer

@@ -216,7 +216,10 @@ void Trainer::train_step(data::Loader& loader, const data::BatchShares& shares) 
     const auto outputs = pass(batch, batches, synchronize && !shards_.adds_parts());
     if (shards_.adds_parts() && batches.ends_part()) parallel_->end_part(synchronize);
     if (synchronize) clock_.add_communication(parallel_->exposed_wait());
-    const bool is_usable = non_finite_.observe("loss", outputs.loss, position_.step + 1);
+    const bool is_usable =
+        non_finite_.observe("loss", outputs.loss, position_.step + 1, [&] {
+          return cause_of_loss(batch, parallel_->gathers_weights() ? NamedTensors() : parameters_);
+        });
     if (is_usable || !votes_last) metrics_.meter().add(outputs, batches.counts());
     if (batches.part() == 0)
       position_.samples =

@@ -99,19 +99,44 @@ void verify_recompute(const TrainSection& train) {
     throw config_error("train.recompute cannot be combined with train.cuda_graph; remove one");
 }
 
-void freeze(Model& model, const std::vector<std::string>& names) {
-  if (names.empty()) return;
+using IsFrozen = std::function<bool(const std::string& parameter)>;
+
+// `key`: of the run file.
+void freeze(Model& model, const std::string& key, const IsFrozen& is_frozen) {
+  bool has_any = false;
+  for (auto& parameter : model.named_parameters()) {
+    if (!is_frozen(parameter.key())) continue;
+    parameter.value().requires_grad_(false);
+    has_any = true;
+  }
+  if (!has_any) return;
   if (model.has_backward())
-    throw config_error(
-        "train.freeze has no effect on a compiled model: which weights have gradients is fixed "
-        "when it is compiled");
-  verify_chosen("train.freeze", names, model.named_parameters().keys());
-  for (auto& parameter : model.named_parameters())
-    if (is_chosen(parameter.key(), names)) parameter.value().requires_grad_(false);
+    throw config_error(key +
+                       " has no effect on a compiled model: which weights have gradients is fixed "
+                       "when it is compiled");
   const auto parameters = model.parameters();
   if (std::none_of(parameters.begin(), parameters.end(),
                    [](const at::Tensor& parameter) { return parameter.requires_grad(); }))
-    throw config_error("train.freeze: no trainable weights remain");
+    throw config_error(key + ": no trainable weights remain");
+}
+
+void freeze(Model& model, const RunConfig& config) {
+  const auto names = model.named_parameters().keys();
+  const auto& frozen = config.train.freeze;
+  if (!frozen.empty() && !model.has_backward()) verify_chosen("train.freeze", frozen, names);
+  freeze(model, "train.freeze", [&](const auto& name) { return is_chosen(name, frozen); });
+  config.optimizer.verify_groups(names);
+  freeze(model, "optimizer.groups: frozen",
+         [&](const auto& name) { return config.optimizer.is_frozen(name); });
+}
+
+// Before the ranks connect: throws what the optimizer's constructor throws.
+void verify_optimizer(const RunConfig& config) {
+  if (config.optimizer.build({})->has_evaluation_weights() && config.train.ema.decay)
+    throw config_error(
+        fmt::format("train.ema cannot be combined with optimizer '{}', which evaluates an average "
+                    "of its own; remove one",
+                    config.optimizer.name()));
 }
 
 // The settings that training and prediction share.
@@ -166,7 +191,8 @@ void make_model_to_plan(PreparedRun& run) {
 
 void configure_model(const PreparedRun& run) {
   const auto& config = run.config;
-  freeze(*run.model, config.train.freeze);
+  freeze(*run.model, config);
+  verify_optimizer(config);
   set_recompute(*run.model, config.train.recompute);
   verify_graph(config.train.cuda_graph, use_of_model(run).device);
   verify_recompute(config.train);

@@ -40,7 +40,7 @@ CASES = {
 
 
 def peer(job):
-    """Runs in a process of its own; prints the seconds of each step."""
+    """Runs in a separate process; prints the seconds of each step."""
     import importlib
     import time
 

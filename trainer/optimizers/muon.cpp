@@ -130,6 +130,7 @@ class Muon final : public ForeachOptimizer {
   void update_matrix(at::Tensor parameter, const at::Tensor& gradient, const at::Tensor& momentum,
                      double lr) const {
     momentum.lerp_(gradient, 1 - config_.momentum);
+    if (lr == 0) return;  // the iterations would take long for nothing, e.g. in a plan
     const auto direction =
         orthogonal(config_.nesterov ? gradient.lerp(momentum, config_.momentum) : momentum);
     const auto rows = static_cast<double>(parameter.size(0));

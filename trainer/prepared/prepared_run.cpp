@@ -134,8 +134,8 @@ void freeze(Model& model, const RunConfig& config) {
 void verify_optimizer(const RunConfig& config) {
   if (config.optimizer.build({})->has_evaluation_weights() && config.train.ema.decay)
     throw config_error(
-        fmt::format("train.ema cannot be combined with optimizer '{}', which evaluates an average "
-                    "of its own; remove one",
+        fmt::format("train.ema cannot be combined with optimizer '{}', which averages the weights "
+                    "itself; remove one",
                     config.optimizer.name()));
 }
 

@@ -43,7 +43,7 @@ NamedTensors GroupedOptimizer::state() const {
   return state;
 }
 
-// Each group gets the state of its own parameters.
+// Each group gets the state of its parameters.
 void GroupedOptimizer::load_state(const NamedTensors& state) {
   for (const auto& group : groups_) {
     NamedTensors own;

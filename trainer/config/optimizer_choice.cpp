@@ -111,9 +111,11 @@ OptimizerChoice::Group OptimizerChoice::read_group(const ConfigNode& node, const
   auto complete = own;
   const auto schema = group.own->schema();
   if (schema.contains("required"))
-    for (const auto& key : schema["required"])
-      if (const auto* value = base.find(key.get<std::string>()); value && !own.find(key))
-        complete.members.push_back({key, *value});
+    for (const auto& item : schema["required"]) {
+      const auto key = item.get<std::string>();
+      const auto* const value = base.find(key);
+      if (value && !own.find(key)) complete.members.push_back({key, *value});
+    }
   group.own->read(complete, path);
   return group;
 }

@@ -77,7 +77,7 @@ class Adafactor final : public ForeachOptimizer {
   }
 
   void update(const Lists& lists, double lr, double weight_decay) override {
-    const auto steps = values_of(lists.states[step_]);
+    const auto steps = doubles_of(lists.states[step_]);
     for (size_t i = 0; i < lists.parameters.size(); ++i) {
       auto parameter = lists.parameters[i];
       const auto& gradient = lists.gradients[i];
@@ -100,8 +100,8 @@ class Adafactor final : public ForeachOptimizer {
       return lists.states[variance_][i].clone();
     }
     const auto &rows = lists.states[row_var_][i], &columns = lists.states[col_var_][i];
-    rows.lerp_(at::norm(gradient, 2, {-1}, true).square_().div_(gradient.size(-1)), weight);
-    columns.lerp_(at::norm(gradient, 2, {-2}, true).square_().div_(gradient.size(-2)), weight);
+    rows.lerp_(gradient.norm(2, {-1}, true).square_().div_(gradient.size(-1)), weight);
+    columns.lerp_(gradient.norm(2, {-2}, true).square_().div_(gradient.size(-2)), weight);
     return at::matmul(rows, columns).div_(rows.mean({-2}, /*keepdim=*/true).clamp_min_(eps1()));
   }
 

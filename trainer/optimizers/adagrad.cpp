@@ -44,7 +44,7 @@ class Adagrad final : public ForeachOptimizer {
 
   void update(const Lists& lists, double lr, double weight_decay) override {
     std::vector<at::Scalar> rates;
-    for (const auto step : values_of(lists.states[step_]))
+    for (const auto step : doubles_of(lists.states[step_]))
       rates.emplace_back(-lr / (1 + (step - 1) * config_.lr_decay));
     auto gradients = lists.gradients;
     if (weight_decay != 0) gradients = at::_foreach_add(gradients, lists.parameters, weight_decay);

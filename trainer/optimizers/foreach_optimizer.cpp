@@ -165,7 +165,7 @@ void ForeachOptimizer::load_state(const NamedTensors& state) {
   }
 }
 
-std::vector<double> values_of(const std::vector<at::Tensor>& scalars) {
+std::vector<double> doubles_of(const std::vector<at::Tensor>& scalars) {
   std::vector<double> values;
   for (const auto& scalar : scalars)
     values.push_back(static_cast<double>(*scalar.const_data_ptr<float>()));

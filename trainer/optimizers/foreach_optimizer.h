@@ -89,7 +89,7 @@ class ForeachOptimizer : public Optimizer {
 };
 
 // The values of float32 scalars on the CPU, e.g. step counts.
-std::vector<double> values_of(const std::vector<at::Tensor>& scalars);
+std::vector<double> doubles_of(const std::vector<at::Tensor>& scalars);
 
 // Throws Config unless there are two.
 void verify_betas(const std::vector<double>& betas);

@@ -36,14 +36,14 @@ class NAdam final : public AdamVariant {
   void begin_step(const Lists& lists, double lr) override {
     AdamVariant::begin_step(lists, lr);
     std::vector<at::Scalar> momenta;
-    for (const auto step : values_of(lists.states[step_])) momenta.emplace_back(momentum(step));
+    for (const auto step : doubles_of(lists.states[step_])) momenta.emplace_back(momentum(step));
     at::_foreach_mul_(lists.states[mu_product_], momenta);
   }
 
   void update(const Lists& lists, double lr, double weight_decay) override {
     const auto gradients = update_averages(lists, lr, weight_decay);
-    const auto steps = values_of(lists.states[step_]);
-    const auto products = values_of(lists.states[mu_product_]);
+    const auto steps = doubles_of(lists.states[step_]);
+    const auto products = doubles_of(lists.states[mu_product_]);
     std::vector<at::Scalar> biases, of_gradient, of_average;
     for (size_t i = 0; i < steps.size(); ++i) {
       const auto next = momentum(steps[i] + 1);

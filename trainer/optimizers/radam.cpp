@@ -24,7 +24,7 @@ class RAdam final : public AdamVariant {
   void update(const Lists& lists, double lr, double weight_decay) override {
     update_averages(lists, lr, weight_decay);
     std::vector<at::Scalar> rectified, plain;  // negative factors of the update
-    for (const auto step : values_of(lists.states[step_])) {
+    for (const auto step : doubles_of(lists.states[step_])) {
       const auto rect = rectification(step);
       const auto bias = 1 - std::pow(beta1(), step);
       plain.emplace_back((lr * (rect > 0 ? 0.0 : 1.0) / bias) * -1);

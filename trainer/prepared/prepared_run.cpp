@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <utility>
 
@@ -101,19 +102,14 @@ void verify_recompute(const TrainSection& train) {
 
 using IsFrozen = std::function<bool(const std::string& parameter)>;
 
-// `key`: of the run file.
+// `key`: of the run file; it chooses some parameters.
 void freeze(Model& model, const std::string& key, const IsFrozen& is_frozen) {
-  bool has_any = false;
-  for (auto& parameter : model.named_parameters()) {
-    if (!is_frozen(parameter.key())) continue;
-    parameter.value().requires_grad_(false);
-    has_any = true;
-  }
-  if (!has_any) return;
   if (model.has_backward())
     throw config_error(key +
                        " has no effect on a compiled model: which weights have gradients is fixed "
                        "when it is compiled");
+  for (auto& parameter : model.named_parameters())
+    if (is_frozen(parameter.key())) parameter.value().requires_grad_(false);
   const auto parameters = model.parameters();
   if (std::none_of(parameters.begin(), parameters.end(),
                    [](const at::Tensor& parameter) { return parameter.requires_grad(); }))
@@ -123,11 +119,13 @@ void freeze(Model& model, const std::string& key, const IsFrozen& is_frozen) {
 void freeze(Model& model, const RunConfig& config) {
   const auto names = model.named_parameters().keys();
   const auto& frozen = config.train.freeze;
-  if (!frozen.empty() && !model.has_backward()) verify_chosen("train.freeze", frozen, names);
-  freeze(model, "train.freeze", [&](const auto& name) { return is_chosen(name, frozen); });
+  if (!frozen.empty()) {
+    if (!model.has_backward()) verify_chosen("train.freeze", frozen, names);
+    freeze(model, "train.freeze", [&](const auto& name) { return is_chosen(name, frozen); });
+  }
   config.optimizer.verify_groups(names);
-  freeze(model, "optimizer.groups: frozen",
-         [&](const auto& name) { return config.optimizer.is_frozen(name); });
+  const auto is_frozen = [&](const auto& name) { return config.optimizer.is_frozen(name); };
+  if (std::ranges::any_of(names, is_frozen)) freeze(model, "optimizer.groups: frozen", is_frozen);
 }
 
 // Before the ranks connect: throws what the optimizer's constructor throws.

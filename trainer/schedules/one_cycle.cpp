@@ -1,5 +1,6 @@
 // One cycle (Smith and Topin, 2018), with the values of torch.optim.lr_scheduler.OneCycleLR; the
 // momentum is constant.
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <vector>

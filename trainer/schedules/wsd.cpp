@@ -1,6 +1,7 @@
 // Warm-up, stable, decay (Hu et al., 2024): the learning rate decays only at the end of the run.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 

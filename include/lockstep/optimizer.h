@@ -54,6 +54,14 @@ class Optimizer {
   // results.
   virtual bool is_elementwise() const { return false; }
 
+  // Whether evaluations and checkpoints use other weights than training, e.g. an average of them. If
+  // so, use_evaluation_weights() sets the parameters to those, and use_training_weights() sets them
+  // back, bit by bit. Called in turns on every rank, with autograd disabled and no step() in between.
+  // `distributed.shard` and `train.ema` are refused.
+  virtual bool has_evaluation_weights() const { return false; }
+  virtual void use_evaluation_weights() {}
+  virtual void use_training_weights() {}
+
   // The state for a checkpoint, named "<kind>.<parameter>", e.g. "exp_avg.layers.0.weight". The
   // tensors share memory with the optimizer.
   virtual NamedTensors state() const = 0;

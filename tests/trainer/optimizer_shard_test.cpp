@@ -19,7 +19,13 @@ const std::vector<std::string> kOptimizers = {
     "{name: sgd, lr: 0.1}",
     "{name: sgd, lr: 0.1, momentum: 0.9, weight_decay: 0.01, nesterov: true}",
     "{name: adam, lr: 0.01, weight_decay: 0.1}",
-    "{name: adamw, lr: 0.01, weight_decay: 0.1, weight_decay_on: matrices}"};
+    "{name: adamw, lr: 0.01, weight_decay: 0.1, weight_decay_on: matrices}",
+    "{name: adamw, state: bf16}",
+    "{name: lion, lr: 0.01, weight_decay: 0.1}",
+    "{name: rmsprop, momentum: 0.9, centered: true}",
+    "{name: adagrad, lr_decay: 0.1}",
+    "{name: nadam, weight_decay: 0.1}",
+    "{name: radam}"};
 
 // Sizes around the alignment of chunks, and one that every rank has a slice of.
 NamedTensors parameters_of_a_model() {

@@ -7,6 +7,7 @@
 
 #include "lockstep/part.h"
 #include "lockstep/schedule.h"
+#include "trainer/config/optimizer_choice.h"
 #include "trainer/loop/gradients.h"
 
 using namespace lockstep;
@@ -45,7 +46,12 @@ void step(Optimizer& optimizer, int times) {
 
 TEST_CASE("optimizers: restored state continues bit-identically") {
   for (const auto* yaml : {"{name: sgd, lr: 0.1, momentum: 0.9, nesterov: true}",
-                           "{name: sgd, lr: 0.1}", "{name: adamw, lr: 0.1, weight_decay: 0.1}"}) {
+                           "{name: sgd, lr: 0.1}", "{name: adamw, lr: 0.1, weight_decay: 0.1}",
+                           "{name: adamw, state: bf16}", "{name: adamw, state: int8}",
+                           "{name: lion}", "{name: rmsprop, momentum: 0.9, centered: true}",
+                           "{name: adagrad}", "{name: nadam}", "{name: radam}",
+                           "{name: adafactor}", "{name: muon}", "{name: adamw_schedule_free}"}) {
+    CAPTURE(yaml);
     auto first = parameters_with_gradients(), second = parameters_with_gradients();
     auto whole = make(yaml, first);
     auto part = make(yaml, second);
@@ -102,6 +108,73 @@ TEST_CASE("optimizers: settings without effect are rejected") {
                     Catch::Contains("expected two numbers"));
 }
 
+TEST_CASE("optimizers: bad settings are rejected") {
+  CHECK_THROWS_WITH(make("{name: lion, betas: [0.9]}", {}), Catch::Contains("two numbers"));
+  CHECK_THROWS_WITH(make("{name: muon, coefficients: [1]}", {}), Catch::Contains("three numbers"));
+  CHECK_THROWS_WITH(make("{name: muon, adamw: {lr: 0}}", {}), Catch::Contains("adamw.lr"));
+  CHECK_THROWS_WITH(make("{name: nadam, decoupled: true}", {}),
+                    Catch::Contains("no effect without weight_decay"));
+  CHECK_THROWS_WITH(make("{name: adamw_schedule_free, betas: [0, 0.9]}", {}),
+                    Catch::Contains("the first must be above 0"));
+  CHECK_THROWS_WITH(make("{name: adamw, state: fp16}", {}), Catch::Contains("fp32, bf16, int8"));
+}
+
+TEST_CASE("optimizers: packed state takes a half and a quarter of the memory") {
+  const auto bytes_with = [](const std::string& type) {
+    const NamedTensors parameters = {{"w", at::zeros({300, 256})}, {"b", at::zeros({256})}};
+    size_t bytes = 0;
+    for (const auto& [name, tensor] : make("{name: adamw, state: " + type + "}", parameters)->state())
+      bytes += tensor.nbytes();
+    return bytes;
+  };
+  const size_t elements = 300 * 256 + 256, steps = 2 * sizeof(float);
+  CHECK(bytes_with("fp32") == 8 * elements + steps);
+  CHECK(bytes_with("bf16") == 4 * elements + steps);
+  // A scale for each 256 elements; small parameters stay in fp32.
+  CHECK(bytes_with("int8") == 2 * (300 * 256 + 300 * 4) + 8 * 256 + steps);
+}
+
+TEST_CASE("optimizers: the evaluation weights of schedule-free are exchanged exactly") {
+  auto parameters = parameters_with_gradients();
+  auto optimizer = make("{name: adamw_schedule_free, lr: 0.1}", parameters);
+  CHECK(optimizer->has_evaluation_weights());
+  step(*optimizer, 3);
+  const at::NoGradGuard no_grad;
+  const auto before = parameters[0].second.clone();
+  optimizer->use_evaluation_weights();
+  CHECK_FALSE(at::equal(parameters[0].second, before));
+  CHECK(at::equal(*find_tensor(optimizer->state(), "y.w"), before));
+  optimizer->use_training_weights();
+  CHECK(at::equal(parameters[0].second, before));
+}
+
+TEST_CASE("optimizers: groups have their own settings, and the first match counts") {
+  OptimizerChoice choice;
+  choice.read(*parse_config("o: {name: sgd, lr: 1, momentum: 0.5, groups: ["
+                            "{match: b, lr: 0.5}, {match: '?', momentum: 0}, "
+                            "{match: '*', frozen: true}]}",
+                            "test")
+                   .find("o"),
+              "optimizer");
+  CHECK_FALSE(choice.is_frozen("b"));
+  CHECK(choice.is_frozen("layer.weight"));
+  CHECK_NOTHROW(choice.verify_groups({"b", "w"}));
+  CHECK_THROWS_WITH(choice.verify_groups({"w", "layer.weight"}),
+                    "test:1: optimizer.groups[0].match: no parameter matches 'b'; did you mean 'w'?");
+  auto parameters = parameters_with_gradients();
+  const auto optimizer = choice.build(parameters);
+  CHECK(optimizer->base_lr() == 1);
+  CHECK(optimizer->is_elementwise());
+  step(*optimizer, 1);
+  CHECK(at::equal(parameters[0].second, at::arange(4, at::kFloat) - 0.5));
+  CHECK(at::equal(parameters[1].second, at::arange(4, at::kFloat) - 0.25));
+  CHECK(optimizer->state().size() == 1);  // momentum of b
+  const auto dumped = choice.dump();
+  OptimizerChoice again;
+  again.read(*parse_config("o: " + dumped.dump(), "dump").find("o"), "optimizer");
+  CHECK(again.dump() == dumped);
+}
+
 TEST_CASE("optimizers: parameters without a gradient are unchanged") {
   auto parameters = parameters_with_gradients();
   parameters[1].second.mutable_grad().reset();
@@ -140,6 +213,25 @@ TEST_CASE("schedules: warm-up with linear decay, and steps at milestones") {
   CHECK_THROWS_WITH(factor("{name: step}", 0, span), Catch::Contains("milestones"));
   CHECK_THROWS_WITH(factor("{name: linear, warmup_steps: 110}", 0, span),
                     Catch::Contains("less than the steps"));
+}
+
+TEST_CASE("schedules: bad settings are rejected") {
+  const ScheduleSpan span{.total_steps = 100, .steps_per_epoch = 10};
+  CHECK_THROWS_WITH(factor("{name: wsd}", 0, span), Catch::Contains("decay_steps: is required"));
+  CHECK_THROWS_WITH(factor("{name: wsd, warmup_steps: 60, decay_steps: 50}", 0, span),
+                    Catch::Contains("at most the steps of the run (100)"));
+  CHECK_THROWS_WITH(factor("{name: one_cycle, rise: 1}", 0, span), Catch::Contains("rise"));
+  CHECK_THROWS_WITH(factor("{name: chained}", 0, span), Catch::Contains("schedules: is required"));
+  CHECK_THROWS_WITH(factor("{name: chained, schedules: []}", 0, span), Catch::Contains("a list such"));
+  CHECK_THROWS_WITH(factor("{name: chained, schedules: [{name: cosine}, {name: linear}]}", 0, span),
+                    Catch::Contains("schedules[0].steps: is required, except for the last"));
+  CHECK_THROWS_WITH(
+      factor("{name: chained, schedules: [{name: cosine, steps: 100}, {name: linear}]}", 0, span),
+      Catch::Contains("have 100 steps, all of the run's 100"));
+  CHECK_THROWS_WITH(factor("{name: chained, schedules: [{name: chained}]}", 0, span),
+                    Catch::Contains("cannot contain another"));
+  CHECK_THROWS_WITH(factor("{name: chained, schedules: [{name: cosine, steps: 0}]}", 0, span),
+                    Catch::Contains("at least 1"));
 }
 
 TEST_CASE("gradients: a batch is weighted by its share of the samples of the step") {

@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "lockstep/model.h"
-#include "lockstep/optimizer.h"
 #include "lockstep/part.h"
 #include "lockstep/schedule.h"
 #include "tracking/config/tracking_config.h"
 #include "trainer/checkpoint/checkpoint_section.h"
+#include "trainer/config/optimizer_choice.h"
 #include "trainer/config/run_sections.h"
 
 namespace lockstep::trainer {
@@ -21,7 +21,7 @@ struct RunConfig {
   std::vector<std::string> plugins;
   Part<Model> model{model_registry()};
   DataSection data;
-  Part<Optimizer, const NamedTensors&> optimizer{optimizer_registry(), "sgd"};
+  OptimizerChoice optimizer;
   Part<Schedule, const ScheduleSpan&> schedule{schedule_registry(), "constant"};
   TrainSection train;
   DistributedSection distributed;

@@ -352,8 +352,10 @@ void Trainer::save_now() {
                       .evaluation_is_due = evaluation_is_due_};
   if (scaler_) head.loss_scale = scaler_->state();
   if (evaluated_step_ == position_.step) head.evaluation = evaluation_;
+  optimizer_.use_evaluation_weights();
   saver_.save({*model_, optimizer_, *parallel_, head, average()}, checkpoint_to_publish(),
               stop_.is_stopping() || is_finished());
+  optimizer_.use_training_weights();
   saved_step_ = position_.step;
   call(&Hook::after_checkpoint);
   enter_phase(Phase::Logging);

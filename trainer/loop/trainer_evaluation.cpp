@@ -44,9 +44,11 @@ void Trainer::evaluate_now() {
     stop_.agree(vote_.finish());
     return stop_.is_stopping();
   };
+  optimizer_.use_evaluation_weights();
   parallel_->gather_weights();
   const auto result = evaluate(world_, *model_, *data_.eval, options);
   parallel_->release_weights();
+  optimizer_.use_training_weights();
   if (!result.empty()) {
     evaluation_ = result;
     evaluated_step_ = position_.step;

@@ -1,9 +1,12 @@
 // Adam and AdamW as one fused kernel call over all parameters, with the bits of Python's
 // torch.optim.Adam(fused=True) and torch.optim.AdamW(fused=True).
+//
+// With adamw's `state: bf16` or `int8`, the averages are unpacked, updated in float32 by the same
+// kernel, and packed again, one parameter or block at a time (packed_state.h).
 #include <ATen/ATen.h>
 
-#include "lockstep/optimizer.h"
-#include "trainer/optimizers/weight_decay.h"
+#include "trainer/optimizers/foreach_optimizer.h"
+#include "trainer/optimizers/packed_state.h"
 
 namespace lockstep::trainer {
 namespace {
@@ -18,6 +21,7 @@ struct AdamConfig {
 
 struct AdamWConfig : AdamConfig {
   AdamWConfig() { weight_decay = 1e-2; }
+  StateType state = StateType::Float32;
 };
 
 template <class V>
@@ -38,81 +42,102 @@ void fields(V& v, AdamConfig& c) {
 template <class V>
 void fields(V& v, AdamWConfig& c) {
   add_fields(v, c, "decoupled weight decay");
+  v("state", c.state,
+    "type of the averages: fp32, bf16 (half the memory), or int8 with a scale per 256 elements (a "
+    "quarter)");
 }
 
-class AdamOptimizer : public Optimizer {
+// Smaller parameters, e.g. biases and norms, are not worth packing in 8 bits.
+constexpr int64_t kLeastPacked = 4096;
+
+class AdamOptimizer : public ForeachOptimizer {
  public:
-  AdamOptimizer(const AdamConfig& config, const NamedTensors& parameters, bool decouples)
-      : config_(config), decouples_(decouples), parameters_(parameters) {
-    if (config.betas.size() != 2) throw config_error("optimizer.betas: expected two numbers");
-    for (const auto& [name, parameter] : parameters) {
-      exp_avg_.push_back(at::zeros_like(parameter, at::MemoryFormat::Preserve).detach());
-      exp_avg_sq_.push_back(at::zeros_like(parameter, at::MemoryFormat::Preserve).detach());
-      steps_.push_back(at::zeros({}, at::device(parameter.device()).dtype(at::kFloat)));
-    }
+  AdamOptimizer(const AdamConfig& config, const NamedTensors& parameters, bool decouples,
+                StateType type = StateType::Float32)
+      : ForeachOptimizer(parameters, config.lr, {config.weight_decay, config.weight_decay_on}),
+        config_(config),
+        kernel_(decouples ? kDecoupled : kPlain),
+        type_(type) {
+    verify_betas(config.betas);
+    exp_avg_ = add_average("exp_avg", at::kChar);
+    exp_avg_sq_ = add_average("exp_avg_sq", at::kByte);
+    step_ = add_scalar("step", 0, /*on_device=*/true);
+    if (type != StateType::Int8) return;
+    scale_ = add_scales("exp_avg_scale");
+    scale_sq_ = add_scales("exp_avg_sq_scale");
   }
 
-  double base_lr() const override { return config_.lr; }
+  bool is_elementwise() const override { return type_ != StateType::Int8; }
 
-  void step(double lr) override {
-    update(lr, config_.weight_decay, true);
-    if (config_.weight_decay_on != WeightDecay::All) update(lr, 0, false);
+ protected:
+  bool uses_blocks() const override { return type_ != StateType::Float32; }
+
+  void begin_step(const Lists& lists, double /*lr*/) override {
+    at::_foreach_add_(lists.states[step_], 1);
   }
 
-  bool is_elementwise() const override { return true; }
-
-  NamedTensors state() const override {
-    NamedTensors state;
-    for (size_t i = 0; i < parameters_.size(); ++i) {
-      state.emplace_back("exp_avg." + parameters_[i].first, exp_avg_[i]);
-      state.emplace_back("exp_avg_sq." + parameters_[i].first, exp_avg_sq_[i]);
-      state.emplace_back("step." + parameters_[i].first, steps_[i]);
-    }
-    return state;
-  }
-
-  void load_state(const NamedTensors& state) override {
-    for (size_t i = 0; i < parameters_.size(); ++i) {
-      const auto& [name, parameter] = parameters_[i];
-      exp_avg_[i].copy_(find_state(state, "exp_avg", name, parameter.sizes()));
-      exp_avg_sq_[i].copy_(find_state(state, "exp_avg_sq", name, parameter.sizes()));
-      steps_[i].copy_(find_state(state, "step", name, {}));
-    }
+  void update(const Lists& lists, double lr, double weight_decay) override {
+    if (type_ == StateType::Float32)
+      return run(lists.parameters, lists.gradients, lists.states[exp_avg_],
+                 lists.states[exp_avg_sq_], lists.states[step_], lr, weight_decay);
+    for (size_t i = 0; i < lists.parameters.size(); ++i) update_packed(lists, i, lr, weight_decay);
   }
 
  private:
-  // Updates the parameters that weight decay applies to, or the others.
-  void update(double lr, double weight_decay, bool decayed) {
-    used_.clear();
-    for (size_t i = 0; i < parameters_.size(); ++i) {
-      const auto& parameter = parameters_[i].second;
-      const auto& gradient = parameter.grad();
-      if (!gradient.defined() || is_decayed(config_.weight_decay_on, parameter) != decayed)
-        continue;
-      used_.parameters.push_back(parameter);
-      used_.gradients.push_back(gradient);
-      used_.averages.push_back(exp_avg_[i]);
-      used_.squares.push_back(exp_avg_sq_[i]);
-      used_.steps.push_back(steps_[i]);
-    }
-    if (used_.parameters.empty()) return;
-    at::_foreach_add_(used_.steps, 1);
-    const auto kernel = decouples_ ? kDecoupled : kPlain;
-    kernel(used_.parameters, used_.gradients, used_.averages, used_.squares,
-           /*max_exp_avg_sqs=*/{}, used_.steps, lr, config_.betas[0], config_.betas[1],
-           weight_decay, config_.eps, /*amsgrad=*/false, /*maximize=*/false,
-           /*grad_scale=*/{}, /*found_inf=*/{});
-    used_.clear();  // gradients must not outlive their step
+  bool is_int8(const at::Tensor& parameter) const {
+    return type_ == StateType::Int8 && parameter.numel() >= kLeastPacked &&
+           parameter.is_contiguous();
   }
 
-  // Arguments of one update; a member to reuse the memory.
-  struct Used {
-    std::vector<at::Tensor> parameters, gradients, averages, squares, steps;
+  size_t add_average(const char* kind, at::ScalarType packed) {
+    return add_state(kind, [&](const auto&, const auto& parameter) {
+      const auto type = is_int8(parameter)             ? packed
+                        : type_ == StateType::BFloat16 ? at::kBFloat16
+                                                       : parameter.scalar_type();
+      return at::zeros_like(parameter, parameter.options().dtype(type), at::MemoryFormat::Preserve)
+          .detach();
+    });
+  }
 
-    void clear() {
-      for (auto* list : {&parameters, &gradients, &averages, &squares, &steps}) list->clear();
+  size_t add_scales(const char* kind) {
+    return add_state(kind, [&](const auto&, const auto& parameter) {
+      if (!is_int8(parameter)) return at::Tensor();
+      const auto count = (parameter.numel() + kElementsPerScale - 1) / kElementsPerScale;
+      return at::zeros({count}, parameter.options().dtype(at::kFloat)).detach();
+    });
+  }
+
+  void run(at::TensorList parameters, at::TensorList gradients, at::TensorList averages,
+           at::TensorList squares, at::TensorList steps, double lr, double weight_decay) const {
+    kernel_(parameters, gradients, averages, squares, /*max_exp_avg_sqs=*/{}, steps, lr,
+            config_.betas[0], config_.betas[1], weight_decay, config_.eps, /*amsgrad=*/false,
+            /*maximize=*/false, /*grad_scale=*/{}, /*found_inf=*/{});
+  }
+
+  // One parameter or block, so that unpacked averages need little memory.
+  void update_packed(const Lists& lists, size_t i, double lr, double weight_decay) const {
+    const auto& parameter = lists.parameters[i];
+    const auto& packed = lists.states[exp_avg_][i];
+    const auto& packed_sq = lists.states[exp_avg_sq_][i];
+    const auto& step = lists.states[step_][i];
+    const auto run_on = [&](const at::Tensor& average, const at::Tensor& square) {
+      run({parameter}, {lists.gradients[i]}, {average}, {square}, {step}, lr, weight_decay);
+    };
+    if (packed.scalar_type() == at::kFloat) return run_on(packed, packed_sq);
+    if (type_ == StateType::BFloat16) {
+      const auto average = packed.to(at::kFloat), square = packed_sq.to(at::kFloat);
+      run_on(average, square);
+      packed.copy_(average);
+      return pack_bf16(packed_sq, square, step);
     }
-  };
+    const auto flat = packed.view(-1), flat_sq = packed_sq.view(-1);
+    const auto &scale = lists.states[scale_][i], &scale_sq = lists.states[scale_sq_][i];
+    const auto average = unpack_signed(flat, scale, kElementsPerScale);
+    const auto square = unpack_squares(flat_sq, scale_sq, kElementsPerScale);
+    run_on(average.view_as(parameter), square.view_as(parameter));
+    pack_signed(flat, scale, average, step, kElementsPerScale);
+    pack_squares(flat_sq, scale_sq, square, step, kElementsPerScale);
+  }
 
   using Kernel = void (*)(at::TensorList, at::TensorList, at::TensorList, at::TensorList,
                           at::TensorList, at::TensorList, double, double, double, double, double,
@@ -121,10 +146,9 @@ class AdamOptimizer : public Optimizer {
   static constexpr Kernel kDecoupled = at::_fused_adamw_, kPlain = at::_fused_adam_;
 
   AdamConfig config_;
-  bool decouples_;
-  NamedTensors parameters_;
-  std::vector<at::Tensor> exp_avg_, exp_avg_sq_, steps_;
-  Used used_;
+  Kernel kernel_;
+  StateType type_;
+  size_t exp_avg_ = 0, exp_avg_sq_ = 0, step_ = 0, scale_ = 0, scale_sq_ = 0;
 };
 
 struct Adam final : AdamOptimizer {
@@ -136,7 +160,7 @@ struct Adam final : AdamOptimizer {
 struct AdamW final : AdamOptimizer {
   using Config = AdamWConfig;
   AdamW(const Config& config, const NamedTensors& parameters)
-      : AdamOptimizer(config, parameters, /*decouples=*/true) {}
+      : AdamOptimizer(config, parameters, /*decouples=*/true, config.state) {}
 };
 
 REGISTER_OPTIMIZER("adam", Adam, "Adam (as torch.optim.Adam(fused=True))");

@@ -37,6 +37,9 @@ std::optional<ShardRefusal> refuse_shards(const PreparedRun& run, const Optimize
                                           ShardStrategy strategy) {
   if (strategy == ShardStrategy::None) return std::nullopt;
   const auto& config = run.config.distributed;
+  if (optimizer.has_evaluation_weights())
+    return ShardRefusal{fmt::format("optimizer '{}' evaluates other weights than it trains",
+                                    run.config.optimizer.name())};
   if (!optimizer.is_elementwise())
     return ShardRefusal{
         fmt::format("optimizer '{}' is not elementwise, so it cannot update slices "

@@ -1,5 +1,5 @@
 // Linear warm-up, then decay from 1 to final_factor: along half a cosine (Loshchilov and Hutter,
-// 2017, without restarts) or linearly.
+// 2017, without restarts), linearly, or as a power of the remaining fraction of the run.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -20,6 +20,16 @@ void fields(V& v, DecayConfig& c) {
     at_least(0));
   v("final_factor", c.final_factor, "learning rate of the last step, as a fraction of optimizer.lr",
     at_least(0), at_most(1));
+}
+
+struct PolynomialConfig : DecayConfig {
+  double power = 1;
+};
+
+template <class V>
+void fields(V& v, PolynomialConfig& c) {
+  fields(v, static_cast<DecayConfig&>(c));
+  v("power", c.power, "power of the remaining fraction of the decay; 1: linear", above(0));
 }
 
 class Decay : public Schedule {
@@ -65,8 +75,22 @@ class LinearDecay final : public Decay {
   double left(double progress) const override { return 1 - progress; }
 };
 
+class Polynomial final : public Decay {
+ public:
+  using Config = PolynomialConfig;
+
+  Polynomial(const Config& config, const ScheduleSpan& span)
+      : Decay(config, span), power_(config.power) {}
+
+ private:
+  double left(double progress) const override { return std::pow(1 - progress, power_); }
+
+  double power_;
+};
+
 REGISTER_SCHEDULE("cosine", Cosine, "linear warm-up, then a cosine decay");
 REGISTER_SCHEDULE("linear", LinearDecay, "linear warm-up, then a linear decay");
+REGISTER_SCHEDULE("polynomial", Polynomial, "linear warm-up, then a polynomial decay");
 
 }  // namespace
 }  // namespace lockstep::trainer

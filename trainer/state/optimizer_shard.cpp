@@ -37,6 +37,16 @@ void OptimizerShard::step(double lr) {
   flat_->publish("updated parameters");
 }
 
+void OptimizerShard::use_evaluation_weights() {
+  const at::NoGradGuard no_grad;
+  optimizer_->use_evaluation_weights();
+}
+
+void OptimizerShard::use_training_weights() {
+  const at::NoGradGuard no_grad;
+  optimizer_->use_training_weights();
+}
+
 const ParameterSlice* OptimizerShard::find_slice(const std::string& state_name) const {
   for (size_t i = 0; i < slices_.size(); ++i) {
     const auto& name = slices_[i].first;

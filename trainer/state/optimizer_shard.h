@@ -33,6 +33,10 @@ class OptimizerShard {
   // Collective when sharded: as Optimizer::step() of the whole.
   void step(double lr);
 
+  // As those of Optimizer. While the evaluation weights are in use, state() is for a checkpoint.
+  void use_evaluation_weights();
+  void use_training_weights();
+
   // The live state of the whole optimizer. Not for sharded ones.
   NamedTensors state() const { return optimizer_->state(); }
 

@@ -1,0 +1,93 @@
+#include "trainer/optimizers/packed_state.h"
+
+#include <ATen/ATen.h>
+
+#include <functional>
+#include <limits>
+
+namespace lockstep::trainer {
+namespace {
+
+constexpr int64_t kRandomBits = 24;
+
+// Random bits for each element, of the bits of a float32 and the step (Note [Stochastic rounding]).
+at::Tensor hash_of(const at::Tensor& values, const at::Tensor& step) {
+  auto hash = values.view(at::kInt).mul(-1640531535);  // 0x9E3779B1
+  hash.add_(step.to(at::kInt).mul_(668265263));
+  hash.bitwise_xor_(hash.bitwise_right_shift(15)).mul_(-2048144777);  // 0x85EBCA77
+  return hash.bitwise_xor_(hash.bitwise_right_shift(13));
+}
+
+// Rounds down or up to integers, in place.
+at::Tensor round_stochastically(at::Tensor scaled, const at::Tensor& values,
+                                const at::Tensor& step) {
+  auto random = hash_of(values, step).bitwise_and_((1 << kRandomBits) - 1).to(at::kFloat);
+  return scaled.add_(random, 1.0 / (1 << kRandomBits)).floor_();
+}
+
+using OnRows = std::function<void(int64_t begin, int64_t rows, int64_t columns, int64_t scale)>;
+
+// Calls `act` for the full blocks, and for the last one if it is smaller.
+void for_rows(int64_t numel, int64_t per_scale, const OnRows& act) {
+  const auto full = numel / per_scale;
+  if (full > 0) act(0, full, per_scale, 0);
+  if (const auto rest = numel % per_scale; rest > 0) act(full * per_scale, 1, rest, full);
+}
+
+at::Tensor rows_of(const at::Tensor& flat, int64_t begin, int64_t rows, int64_t columns) {
+  return flat.narrow(0, begin, rows * columns).view({rows, columns});
+}
+
+// Each block divided by its scale, which is written to `scales`.
+at::Tensor normalized(const at::Tensor& magnitudes, const at::Tensor& scales) {
+  const auto largest = magnitudes.amax({1}, /*keepdim=*/true);
+  scales.copy_(largest.view(-1));
+  return magnitudes.div(largest.clamp_min(std::numeric_limits<float>::min()));
+}
+
+}  // namespace
+
+void pack_bf16(const at::Tensor& packed, const at::Tensor& values, const at::Tensor& step) {
+  auto bits = hash_of(values, step).bitwise_and_(0xffff);
+  bits.add_(values.view(at::kInt)).bitwise_and_(-65536);
+  packed.copy_(bits.view(at::kFloat));
+}
+
+void pack_signed(const at::Tensor& packed, const at::Tensor& scales, const at::Tensor& values,
+                 const at::Tensor& step, int64_t per_scale) {
+  for_rows(values.numel(), per_scale, [&](auto begin, auto rows, auto columns, auto scale) {
+    const auto part = rows_of(values, begin, rows, columns);
+    auto roots = normalized(part.abs(), scales.narrow(0, scale, rows)).sqrt_().mul_(127);
+    round_stochastically(roots, part, step).clamp_max_(127).mul_(part.sign());
+    rows_of(packed, begin, rows, columns).copy_(roots);
+  });
+}
+
+at::Tensor unpack_signed(const at::Tensor& packed, const at::Tensor& scales, int64_t per_scale) {
+  auto values = packed.to(at::kFloat).mul_(1.0 / 127);
+  values.mul_(values.abs());
+  for_rows(values.numel(), per_scale, [&](auto begin, auto rows, auto columns, auto scale) {
+    rows_of(values, begin, rows, columns).mul_(scales.narrow(0, scale, rows).unsqueeze(1));
+  });
+  return values;
+}
+
+void pack_squares(const at::Tensor& packed, const at::Tensor& scales, const at::Tensor& values,
+                  const at::Tensor& step, int64_t per_scale) {
+  for_rows(values.numel(), per_scale, [&](auto begin, auto rows, auto columns, auto scale) {
+    const auto part = rows_of(values, begin, rows, columns);
+    auto roots = normalized(part, scales.narrow(0, scale, rows)).sqrt_().sqrt_().mul_(255);
+    round_stochastically(roots, part, step).clamp_(1, 255);
+    rows_of(packed, begin, rows, columns).copy_(roots);
+  });
+}
+
+at::Tensor unpack_squares(const at::Tensor& packed, const at::Tensor& scales, int64_t per_scale) {
+  auto values = packed.to(at::kFloat).mul_(1.0 / 255).square_().square_();
+  for_rows(values.numel(), per_scale, [&](auto begin, auto rows, auto columns, auto scale) {
+    rows_of(values, begin, rows, columns).mul_(scales.narrow(0, scale, rows).unsqueeze(1));
+  });
+  return values;
+}
+
+}  // namespace lockstep::trainer

@@ -968,7 +968,7 @@ def macros_of(processor):
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="g++ of another architecture does not support x86")
 def test_package_records_all_required_instruction_sets():
-    from lockstep.packing import X86_FLAGS
+    from lockstep.processor import X86_FLAGS
 
     noted = {flag.replace("_", "") for flag in X86_FLAGS}
     base = macros_of("x86-64")

@@ -5,6 +5,7 @@ import contextlib
 import os
 import tempfile
 import time
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Iterator
 
@@ -109,6 +110,7 @@ def compile_model(options: argparse.Namespace, out: Path, directory: ModelDirect
                   progress: Progress) -> None:
     progress.stage("importing torch and transformers")
     from lockstep.compiling import compile_step
+    from lockstep.errors import CompileError
     from lockstep.hf.fields import described, loss_of
     from lockstep.hf.model import import_transformers, load_model, num_parameters
 
@@ -118,9 +120,23 @@ def compile_model(options: argparse.Namespace, out: Path, directory: ModelDirect
     batch = example_of(options, model, task, file)
     progress.report(f"{type(model).__name__}, {task}, {num_parameters(model)} parameters")
     progress.report(f"fields: {described(batch)}")
-    compile_step(model, loss_of(task, model, batch), batch, out, dynamic_batch=options.dynamic_batch, segments=options.segments,
-                 precision=options.precision, device=options.device, threads=options.threads, use_cache=not options.no_cache,
-                 begin=progress.begin, report=progress.report)
+    try:
+        compile_step(model, loss_of(task, model, batch), batch, out, dynamic_batch=options.dynamic_batch, segments=options.segments,
+                     precision=options.precision, device=options.device, threads=options.threads, use_cache=not options.no_cache,
+                     begin=progress.begin, report=progress.report)
+    except CompileError as error:
+        raise CompileError(f"{error}{place_in_model(error)}") from error
+
+
+def place_in_model(error: BaseException) -> str:
+    """The last line of transformers' code of the model that led to the error."""
+    seen: BaseException | None = error
+    while seen is not None:
+        for frame in reversed(traceback.extract_tb(seen.__traceback__)):
+            if f"{os.sep}transformers{os.sep}models{os.sep}" in frame.filename:
+                return f" ({os.path.basename(frame.filename)}:{frame.lineno}: {frame.line})"
+        seen = seen.__cause__ or seen.__context__
+    return ""
 
 
 def example_of(options: argparse.Namespace, model: object, task: str, file: Path | None) -> "Batch":

@@ -39,11 +39,19 @@ class Example:
         mask[1:, -1] = 0
         fields = {"input_ids": tokens, "attention_mask": mask}
         if self.task == "sequence-classification":
-            return {**fields, "labels": self.labels()}
+            return {**self.ended(fields), "labels": self.labels()}
         targets = tokens if self.task != "token-classification" else self.integers(self.config.num_labels, tokens.shape)
         left_out = self.integers(2, tokens.shape).bool() if self.task == "masked-lm" else mask == 0
         left_out[:, 0] = False
         return {**fields, "labels": targets.masked_fill(left_out, IGNORED)}
+
+    def ended(self, fields: Batch) -> Batch:
+        """Encoder-decoder models classify at the last token, which must be the end of the sequence."""
+        end = getattr(self.config, "eos_token_id", None)
+        if getattr(self.config, "is_encoder_decoder", False) and isinstance(end, int):
+            fields["input_ids"][:, -1] = end
+            fields["attention_mask"][:] = 1
+        return fields
 
     def tokens(self) -> torch.Tensor:
         limit = getattr(self.config, "max_position_embeddings", None)

@@ -2,11 +2,13 @@
 
 import inspect
 
+import torch
 from torch import nn
 
 from lockstep.errors import CompileError
 from lockstep.losses import TARGETS, Batch, Loss, find_loss
 
+OF_WHOLE_SAMPLES = ("sequence-classification", "image-classification", "audio-classification")
 INPUTS = {"tokens": "input_ids", "image": "pixel_values"}  # names in Lockstep's datasets
 
 
@@ -41,6 +43,8 @@ def loss_of(task: str, module: nn.Module, batch: Batch) -> Loss:
     """
     arguments = arguments_for(module, list(batch))
     target = arguments["labels"]
+    if task in OF_WHOLE_SAMPLES:
+        set_problem_type(module, batch[target])
     shifted = task == "causal-lm" and target in ("target", "targets")
     renamed = {name: batch[field] for name, field in arguments.items()}
     found = find_loss("cross_entropy" if shifted else "model", module, renamed)
@@ -52,6 +56,15 @@ def loss_of(task: str, module: nn.Module, batch: Batch) -> Loss:
         return arguments.get(name, "")
 
     return Loss(function, found.name, field_of(found.all_count), field_of(found.classes))  # type: ignore[arg-type]
+
+
+def set_problem_type(module: nn.Module, labels: torch.Tensor) -> None:
+    """As the classification models of transformers find it themselves; some branch on the labels for that."""
+    config = getattr(module, "config", None)
+    if config is None or getattr(config, "problem_type", "") is not None:
+        return
+    several = "multi_label_classification" if labels.is_floating_point() else "single_label_classification"
+    config.problem_type = "regression" if config.num_labels == 1 else several
 
 
 def described(batch: Batch) -> str:

@@ -7,19 +7,15 @@ import contextlib
 import hashlib
 import json
 import os
-import secrets
-import shutil
-import subprocess
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from lockstep.packing import cpu_flags
+from lockstep import cache_files
+from lockstep.processor import cpu_flags, facts_of_compiler
 
 MAX_BYTES = 2 << 30
-STALE_S = 24 * 3600  # age at which the writer of a temporary file no longer exists
 
 
 @dataclass
@@ -31,8 +27,7 @@ class Code:
 
 
 def cache_folder() -> Path:
-    home = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(home) if os.path.isabs(home) else Path.home() / ".cache") / "lockstep" / "compiled"
+    return cache_files.folder_of("compiled")
 
 
 def key_of(program: torch.export.ExportedProgram, settings: dict[str, object], compiler: str, sources: list[str]) -> str:
@@ -68,15 +63,6 @@ def add_module(found: "hashlib._Hash", module: torch.fx.GraphModule) -> None:
             add_module(found, child)
 
 
-def facts_of_compiler(compiler: str) -> list[object]:
-    path = shutil.which(compiler) or compiler
-    with contextlib.suppress(OSError):
-        status = os.stat(path)
-        version = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
-        return [os.path.realpath(path), status.st_size, status.st_mtime_ns, version]
-    return [path]
-
-
 def gpu_facts() -> str:
     return str(torch.cuda.get_device_properties(0)) if torch.cuda.is_available() else ""
 
@@ -103,34 +89,5 @@ def load_code(key: str) -> Code | None:
 def store_code(key: str, code: Code) -> None:
     """Writes the entry atomically."""
     head = {"sha256": hashlib.sha256(code.library).hexdigest(), "turning_points": code.turning_points}
-    folder = cache_folder()
-    part = folder / f"{key}.{secrets.token_hex(8)}.part"
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        try:
-            part.write_bytes(json.dumps(head).encode() + b"\n" + code.library)
-            part.replace(folder / key)
-        finally:
-            part.unlink(missing_ok=True)
-        remove_oldest(folder)
-    except OSError:
-        pass
-
-
-def remove_oldest(folder: Path) -> None:
-    """Removes entries until the rest is within MAX_BYTES, and temporary files of killed processes."""
-    entries = []
-    for path in folder.iterdir():
-        with contextlib.suppress(OSError):  # another process may also remove files
-            status = path.stat()
-            if path.suffix == ".part":
-                if time.time() - status.st_mtime > STALE_S:
-                    path.unlink()
-            else:
-                entries.append((status.st_mtime, status.st_size, path))
-    size = sum(entry[1] for entry in entries)
-    for _, bytes_of, path in sorted(entries):
-        if size <= MAX_BYTES:
-            break
-        path.unlink(missing_ok=True)
-        size -= bytes_of
+    with contextlib.suppress(OSError):
+        cache_files.store(cache_folder(), key, [json.dumps(head).encode() + b"\n", code.library], MAX_BYTES)

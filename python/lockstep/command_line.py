@@ -6,20 +6,28 @@ import time
 import warnings
 from pathlib import Path
 
+from lockstep.hf.command import PREFIX, compile_directory
 from lockstep.sources import Refused, Sources, arguments_of, user_code, described
 
 USAGE = """\
 usage: lockstep-compile MODEL.py:FUNCTION [NAME=VALUE ...] --loss LOSS --batch BATCH [-o model.ls2]
+       lockstep-compile hf:DIR [NAME=VALUE ...] [--task TASK] [--batch BATCH] [--length N] [-o model.ls2]
 
 Compiles the model that FUNCTION(NAME=VALUE, ...) returns, with its loss and gradients, into one file, which
 lockstep-trainer trains on any number of ranks without Python: model: {name: compiled, package: model.ls2}
 MODEL.py can also be a module: lockstep.models contains Lockstep's built-in models, e.g. mlp, cnn and gpt.
+hf:DIR is a model directory of transformers: config.json and, optionally, weights. NAME=VALUE change its config.
 
       --loss arg         cross_entropy, mse, model (the model returns its loss), or the name of a function
                          (model, batch) in MODEL.py, or FILE.py:FUNCTION
       --batch arg        example batch: a run file, RUN.yaml, whose first batch is used; an .npz file with one
                          array per field, samples first; or the name of a function in MODEL.py, or
-                         FILE.py:FUNCTION, that returns {field: tensor}
+                         FILE.py:FUNCTION, that returns {field: tensor}; for hf:DIR also a number of samples,
+                         of which an example is made (default: 8)
+      --task arg         for hf:DIR: causal-lm, masked-lm, sequence-classification, token-classification, seq2seq-lm,
+                         image-classification or audio-classification (default: from its config.json)
+      --length arg       for hf:DIR and a number of samples: tokens (default: 128), sound samples or frames of each, or
+                         the side of an image (default: from its config)
       --set KEY=VALUE    override a key of the run file, as for lockstep-trainer; may be repeated
       --ranks arg        number of ranks that share the run file's data.batch_size (default: 1)
   -o, --out arg          output file (default: model.ls2)
@@ -31,8 +39,8 @@ MODEL.py can also be a module: lockstep.models contains Lockstep's built-in mode
       --device arg       cpu, or cuda for the GPU of this machine (default: cpu)
       --threads arg      number of threads of the generated loops on a CPU (default: 1)
       --seed arg         seed of torch.manual_seed before FUNCTION() is called (default: 0)
-      --no-cache         do not use the cache of compiled graphs in ~/.cache/lockstep/compiled (or
-                         $XDG_CACHE_HOME), which has a limit of 2 GB
+      --no-cache         do not use the caches in ~/.cache/lockstep (or $XDG_CACHE_HOME): compiled graphs, up to
+                         2 GB, and packages of hf:DIR, up to 4 GB
       --help             show this help
 
 Fields: the model's forward() receives the fields that it names, otherwise all except the target, in order. The target of
@@ -54,8 +62,10 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser = Parser(add_help=False, allow_abbrev=False)
     parser.add_argument("model")
     parser.add_argument("arguments", nargs="*")
-    parser.add_argument("--loss", required=True)
-    parser.add_argument("--batch", required=True)
+    parser.add_argument("--loss")
+    parser.add_argument("--batch")
+    parser.add_argument("--task")
+    parser.add_argument("--length", type=int)
     parser.add_argument("--set", action="append", default=[])
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("-o", "--out", default="model.ls2")
@@ -67,9 +77,12 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--no-cache", action="store_true")
     options = parser.parse_intermixed_args(arguments)
-    for name in ("ranks", "segments", "threads"):
-        if getattr(options, name) < 1:
+    for name in ("ranks", "segments", "threads", "length"):
+        if getattr(options, name) is not None and getattr(options, name) < 1:
             raise Refused(f"--{name}: expected at least 1")
+    for name, of_directory in (("loss", False), ("batch", False), ("task", True), ("length", True)):
+        if not options.model.startswith(PREFIX) and (getattr(options, name) is None) != of_directory:
+            raise Refused(f"--{name}: only for hf:DIR" if of_directory else f"--{name} is required; see lockstep-compile --help")
     return options
 
 
@@ -79,6 +92,16 @@ def act(options: argparse.Namespace) -> None:
         raise Refused(f"--out {out}: directory {out.resolve().parent} does not exist")
     if out.is_dir():
         raise Refused(f"--out {out}: is a directory")
+    begin = time.monotonic()
+    if options.model.startswith(PREFIX):
+        compile_directory(options, out, begin)
+    else:
+        compile_function(options, out)
+    print(f"done: {out} ({out.stat().st_size / 1e6:.1f} MB, {time.monotonic() - begin:.0f} s)\n"
+          f"train: model: {{name: compiled, package: {out}}} in a run file")
+
+
+def compile_function(options: argparse.Namespace, out: Path) -> None:
     given = arguments_of(options.arguments)
     import torch
     from torch import nn
@@ -87,7 +110,6 @@ def act(options: argparse.Namespace) -> None:
     from lockstep.example_batch import read_batch
     from lockstep.losses import LOSSES
 
-    begin = time.monotonic()
     sources = Sources(options.model)
     make_model = sources.find(options.model)
     torch.manual_seed(options.seed)
@@ -100,8 +122,6 @@ def act(options: argparse.Namespace) -> None:
     compile_step(module, loss, batch, out, dynamic_batch=options.dynamic_batch, segments=options.segments,
                  precision=options.precision, device=options.device, threads=options.threads, use_cache=not options.no_cache,
                  report=lambda line: print(line, flush=True))
-    print(f"done: {out} ({out.stat().st_size / 1e6:.1f} MB, {time.monotonic() - begin:.0f} s)\n"
-          f"train: model: {{name: compiled, package: {out}}} in a run file")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -16,8 +16,9 @@ from lockstep.compiler import verify_compiler
 from lockstep.errors import CompileError
 from lockstep.graphs import Graph, State, Step
 from lockstep.losses import LOSSES, Batch, Loss, LossFunction, find_loss
-from lockstep.packing import cpu_flags, describe, pack_weights, write_package
+from lockstep.packing import describe, pack_weights, write_package
 from lockstep.passes import Pass
+from lockstep.processor import cpu_flags
 from lockstep.running import running
 from lockstep.segments import Part
 from lockstep.trial import try_out, unused_fields, verify_layers
@@ -27,7 +28,7 @@ Report = Callable[[str], None]
 
 def compile_step(
     module: nn.Module,
-    loss: str | LossFunction,
+    loss: str | LossFunction | Loss,
     example_batch: Mapping[str, torch.Tensor],
     path: str | os.PathLike[str] = "model.ls2",
     *,
@@ -38,17 +39,20 @@ def compile_step(
     threads: int = 1,
     name: str | None = None,
     use_cache: bool = True,
+    begin: float | None = None,
     report: Report = lambda line: None,
 ) -> Path:
     """Compiles forward pass, loss and gradients of `module`, and its evaluation, into the file `path`.
 
-    loss: "cross_entropy", "mse", "model" (the module returns its loss) or a function; see lockstep.losses.
+    loss: "cross_entropy", "mse", "model" (the module returns its loss), a function, or what find_loss() returns; see
+    lockstep.losses.
     example_batch: field name to tensor, samples along dimension 0. Training accepts batches of this size, or of any size
     with `dynamic_batch`; evaluation always accepts any size.
     segments: number of segments of the backward pass; gradients of one are averaged over ranks while the next is computed.
     precision: "fp32", or "bf16" for autocast to bfloat16; the type of parameters does not change.
     threads: number of threads of the generated loops on a CPU; matrix products use all threads of the process.
     use_cache: whether to use and update the cache of compiled graphs; see code_cache.
+    begin: time.monotonic() from which progress is reported; default: now.
     Raises CompileError: one line that states what cannot be compiled, and where. OSError: no g++, disk full.
     CompilerFault: g++ failed, or the results of the compiled code differ from those of `module`.
     """
@@ -59,7 +63,7 @@ def compile_step(
         raise CompileError(f"unknown loss '{loss}'; valid: {', '.join(LOSSES)}, or a function")
     if device == "cuda" and not torch.cuda.is_available():
         raise CompileError("device cuda: this machine has no GPU")
-    begin = time.monotonic()
+    begin = time.monotonic() if begin is None else begin
 
     def stage(line: str) -> None:
         report(f"[{time.monotonic() - begin:3.0f} s] {line}")
@@ -71,7 +75,7 @@ def compile_step(
     state = State.of(module)
     if not state.trainable:
         raise CompileError("the model has no trainable parameters")
-    chosen = find_loss(loss, module, batch)
+    chosen = loss if isinstance(loss, Loss) else find_loss(loss, module, batch)
     step = Step(module, chosen.function, list(batch), device if precision == "bf16" else None)
     verify_compiler()
     stage("trying the model in Python")

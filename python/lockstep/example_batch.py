@@ -1,15 +1,19 @@
 """Reads the example batch from a function, an array file, or the data of a run file, which lockstep-trainer reads."""
 
+from __future__ import annotations
+
 import json
 import os
 import shutil
 import subprocess
 import tempfile
 from pathlib import Path
-
-import torch
+from typing import TYPE_CHECKING
 
 from lockstep.sources import Refused, Sources, user_code
+
+if TYPE_CHECKING:
+    import torch
 
 TRAINER = "lockstep-trainer"
 RUN_FILES = (".yaml", ".yml", ".json")
@@ -24,6 +28,8 @@ def read_batch(text: str, sources: Sources, ranks: int, overrides: list[str]) ->
         raise Refused(f"--set {overrides[0]}: --batch {text} is not a run file")
     if text.endswith(".npz"):
         return arrays_of(text)
+    import torch
+
     function = sources.find(text)
     with user_code():
         given = function()
@@ -34,6 +40,7 @@ def read_batch(text: str, sources: Sources, ranks: int, overrides: list[str]) ->
 
 def arrays_of(path: str) -> dict[str, torch.Tensor]:
     import numpy
+    import torch
 
     try:
         with numpy.load(path, allow_pickle=False) as arrays:
@@ -45,20 +52,25 @@ def arrays_of(path: str) -> dict[str, torch.Tensor]:
 
 
 def batch_of_run(path: str, ranks: int, overrides: list[str]) -> dict[str, torch.Tensor]:
-    """The first batch of a rank, read by the trainer with the run's dataset, sampler and transforms."""
+    """The first batch of a rank."""
+    with tempfile.TemporaryDirectory() as directory:
+        file = Path(directory, "batch.safetensors")
+        write_batch_of_run(file, path, ranks, overrides)
+        return in_order(str(file))
+
+
+def write_batch_of_run(file: Path, path: str, ranks: int, overrides: list[str]) -> None:
+    """Writes the first batch of a rank to `file`: the trainer reads it with the run's dataset, sampler and transforms."""
     rank = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks)}
     master = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}  # required variables; no connection is made
     environment = {**os.environ, **rank, **master}
-    with tempfile.TemporaryDirectory() as directory:
-        file = os.path.join(directory, "batch.safetensors")
-        try:
-            ended = subprocess.run([trainer(), "--first-batch", file, path, *overrides], env=environment, text=True,
-                                   stdin=subprocess.DEVNULL, capture_output=True, timeout=READ_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            raise OSError(f"--batch {path}: reading a batch timed out after {READ_TIMEOUT_S} s") from None
-        if ended.returncode != 0:
-            raise trainer_error(path, ended)
-        return in_order(file)
+    try:
+        ended = subprocess.run([trainer(), "--first-batch", file, path, *overrides], env=environment, text=True,
+                               stdin=subprocess.DEVNULL, capture_output=True, timeout=READ_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        raise OSError(f"--batch {path}: reading a batch timed out after {READ_TIMEOUT_S} s") from None
+    if ended.returncode != 0:
+        raise trainer_error(path, ended)
 
 
 def trainer() -> str:

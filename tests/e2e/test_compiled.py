@@ -968,7 +968,7 @@ def macros_of(processor):
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="g++ of another architecture does not support x86")
 def test_package_records_all_required_instruction_sets():
-    from lockstep.packing import X86_FLAGS
+    from lockstep.processor import X86_FLAGS
 
     noted = {flag.replace("_", "") for flag in X86_FLAGS}
     base = macros_of("x86-64")
@@ -981,5 +981,5 @@ def test_package_records_all_required_instruction_sets():
 def test_help_lists_every_option():
     text = subprocess.run([COMPILE, "--help"], capture_output=True, text=True, check=True, timeout=TIMEOUT_S, env=os.environ).stdout
     for option in ("--loss", "--batch", "--set", "--ranks", "--out", "--dynamic-batch", "--segments", "--precision", "--device",
-                   "--threads", "--seed", "--no-cache"):
+                   "--threads", "--seed", "--no-cache", "--task", "--length"):
         assert option in text

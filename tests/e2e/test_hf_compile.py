@@ -1,0 +1,141 @@
+"""`lockstep-compile hf:DIR` compiles model directories of transformers, which then train as in Python.
+
+By default a few architectures; LOCKSTEP_COMPILE_CASES=all, or a part of the names, selects others.
+"""
+
+import numpy
+import pytest
+import torch
+from safetensors.torch import load_file, load_model
+from torch.nn import functional as F
+
+import hf_cases
+from hf_cases import BATCH, CASES, CLASSES, SAMPLES, TOKENS, compile_here, save
+from safetensors_file import last_weights
+from test_compiled_cases import chosen, quick_compiler  # noqa: F401, a fixture
+
+STEPS = 12
+LR = 0.1
+TOLERANCE = 1e-5  # of losses, relative
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quiet_transformers():
+    import transformers
+
+    transformers.utils.logging.disable_progress_bar()
+    torch.set_num_threads(1)  # these models are small
+
+
+def use(job, case, package):
+    path = job.directory / "data.npz"
+    numpy.savez(path, **{name: tensor.numpy() for name, tensor in hf_cases.data_of(case).items()})
+    data = {"name": "npy", "path": str(path)}
+    job.config["model"] = {"name": "compiled", "package": str(package)}
+    job.config["data"] = {"train": data, "eval": data, "per_rank_batch_size": BATCH, "eval_batch_size": SAMPLES, "shuffle": False}
+    job.config["optimizer"] = {"name": "sgd", "lr": LR}
+    job.config["train"] = {"epochs": 1000, "max_steps": STEPS, "log_every": "1 step", "eval_every": "1000 epochs"}
+    job.config["checkpoint"] = {"every": "1000 epochs"}
+    job.write()
+
+
+def eager_loss(model, batch):
+    """`targets` are the next tokens; `labels` are what transformers expects."""
+    batch = dict(batch)
+    if "targets" in batch:
+        return F.cross_entropy(model(input_ids=batch["tokens"]).logits.flatten(0, 1), batch["targets"].flatten())
+    if "image" in batch:
+        batch = {"pixel_values": batch["image"], "labels": batch["label"]}
+    return model(**batch).loss
+
+
+def train_in_python(case, directory):
+    """The model after training, its losses and that of the evaluation."""
+    import transformers
+
+    torch.manual_seed(5)
+    more = {"experts_implementation": "batched_mm"} if "expert" in str(case.options) else {}
+    model = getattr(transformers, case.model).from_pretrained(directory, use_cache=False, **more).train()
+    data = hf_cases.data_of(case)
+    optimizer = torch.optim.SGD(model.parameters(), lr=LR)
+    losses = []
+    for step in range(STEPS):
+        begin = step * BATCH % SAMPLES
+        optimizer.zero_grad()
+        loss = eager_loss(model, {name: tensor[begin : begin + BATCH] for name, tensor in data.items()})
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    with torch.no_grad():
+        return model, losses, eager_loss(model.eval(), data).item()
+
+
+@pytest.mark.parametrize("name", [name for name in chosen(CASES) if not CASES[name].refused])
+def test_trains_like_python(job, capsys, name):
+    """The example batch is that of the run file. A second call takes the package from the cache."""
+    case = CASES[name]
+    directory, package = save(case, job.directory / "hf"), job.directory / "model.ls2"
+    use(job, case, package)
+    command = [f"hf:{directory}", *case.changes, "--batch", job.file, "--out", package]
+    code, lines, errors = compile_here(capsys, *command)
+    assert (code, errors) == (0, [])
+    assert any(line.startswith(f"{case.model}, ") for line in lines)
+    assert any(line.startswith("[") and line.endswith("] exporting training") for line in lines)
+    run_dir = job.train()
+    model, losses, evaluation = train_in_python(case, directory)
+    trained = [value for _, value in job.series(run_dir.name, "train/loss")]
+    print(name, max(abs(a / b - 1) for a, b in zip(trained, losses)))
+    assert trained == pytest.approx(losses, rel=TOLERANCE)
+    assert job.series(run_dir.name, "eval/loss")[-1][1] == pytest.approx(evaluation, rel=TOLERANCE)
+    expected = {key: tensor.clone() for key, tensor in model.state_dict().items()}
+    load_model(model, last_weights(run_dir))  # strict
+    assert all((tensor - expected[key]).abs().max() < 1e-4 for key, tensor in model.state_dict().items() if tensor.is_floating_point())
+
+
+@pytest.mark.parametrize("name", [name for name in chosen(CASES) if CASES[name].refused])
+def test_cannot_be_compiled(job, capsys, name):
+    case = CASES[name]
+    use(job, case, job.directory / "model.ls2")
+    command = [f"hf:{save(case, job.directory / 'hf')}", *case.changes, "--batch", job.file, "-o", job.directory / "model.ls2"]
+    code, _, errors = compile_here(capsys, *command)
+    assert code == 78 and len(errors) == 1, errors
+    for part in case.refused:
+        assert part in errors[0]
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if not CASES[name].refused])
+def test_example_of_a_number_of_samples(name):
+    """It has the fields of the task, of the sizes in config.json, and the model runs on it."""
+    from lockstep.hf.example import Example
+    from lockstep.hf.tasks import task_of
+
+    case = CASES[name]
+    model = hf_cases.build(case)
+    model.config.architectures = [case.model]
+    data = hf_cases.data_of(case)
+    length = {"wav2vec2": 400, "resnet": 32, "whisper": None, "ast": None}.get(name, None if "image" in data else TOKENS)
+    batch = Example(model, task_of(model.config, None, "config.json"), BATCH, length).make()
+    if name != "llama padded" and name != "mixtral":  # their data are not that of the dataset "tokens"
+        assert {key: (value.dtype, value.shape[1:]) for key, value in batch.items()} == {
+            key: (value.dtype, value.shape[1:]) for key, value in data.items()}
+    assert all(len(value) == BATCH for value in batch.values())
+    with torch.no_grad():
+        assert eager_loss(model.eval(), batch).isfinite()
+
+
+def test_a_new_head_starts_from_random_weights(tmp_path):
+    """Of a model of the same kind with other labels, and of another task; the rest is that of the file."""
+    from lockstep.hf.directory import ModelDirectory
+    from lockstep.hf.model import load_model as load_directory
+
+    directory = save(CASES["bert"], tmp_path / "hf")
+    lines = []
+    model, task = load_directory(ModelDirectory(str(directory)), None, {"num_labels": 5}, 3, lines.append)
+    assert task == "sequence-classification" and model.classifier.weight.shape[0] == 5
+    assert lines == ["not in the weights, start from random ones: classifier.bias, classifier.weight"]
+    stored = load_file(directory / "model.safetensors")
+    assert torch.equal(model.bert.pooler.dense.weight, stored["bert.pooler.dense.weight"])
+    again, _ = load_directory(ModelDirectory(str(directory)), None, {"num_labels": 5}, 3, lines.append)
+    assert torch.equal(again.classifier.weight, model.classifier.weight)
+    model, task = load_directory(ModelDirectory(str(directory)), "token-classification", {}, 3, lines.clear and lines.append)
+    assert task == "token-classification" and model.classifier.weight.shape[0] == CLASSES

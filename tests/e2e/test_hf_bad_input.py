@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import hf_cases
-from hf_cases import compile_here, llama
+from hf_cases import CASES, compile_here, llama, save
 
 
 def refused(capsys, tmp_path, *arguments):
@@ -135,6 +135,14 @@ def test_weights_that_do_not_fit(capsys, tmp_path, name):
     line = refused(capsys, tmp_path, f"hf:{directory}", *arguments)
     for text in texts:
         assert text in line
+
+
+def test_weights_without_the_head_of_their_own_task(capsys, tmp_path):
+    directory = save(CASES["distilbert"], tmp_path / "hf")
+    tensors = load_file(directory / "model.safetensors")
+    del tensors["classifier.weight"]
+    save_file(tensors, directory / "model.safetensors", {"format": "pt"})
+    assert "lacks 'classifier.weight', which the model of config.json needs" in refused(capsys, tmp_path, f"hf:{directory}")
 
 
 def test_weights_that_cannot_be_read(capsys, tmp_path):

@@ -55,7 +55,8 @@ def train_in_python(case, directory):
 
     torch.manual_seed(5)
     more = {"experts_implementation": "batched_mm"} if "expert" in str(case.options) else {}
-    model = getattr(transformers, case.model).from_pretrained(directory, use_cache=False, **more).train()
+    model = getattr(transformers, case.model).from_pretrained(directory, **more).train()
+    model.config.use_cache = False
     data = hf_cases.data_of(case)
     optimizer = torch.optim.SGD(model.parameters(), lr=LR)
     losses = []

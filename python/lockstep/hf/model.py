@@ -131,7 +131,8 @@ def verify_weights(directory: ModelDirectory, model: nn.Module, info: dict, othe
     if len(missing) == len(named):
         raise Refused(f"{path}: has none of the tensors of {type(model).__name__}, such as '{missing[0]}'"
                       + (f"; it has '{unexpected[0]}'" if unexpected else ""))
-    lacking = [name for name in missing if name.startswith(body) and not any(part in name for part in MAY_LACK)]
+    same_task = type(model).__name__ in (directory.config.get("architectures") or [])
+    lacking = [name for name in missing if same_task or name.startswith(body) and not any(part in name for part in MAY_LACK)]
     if lacking:
         raise Refused(f"{path}: lacks '{lacking[0]}'{more(lacking)}, which the model of config.json needs")
     random = [*missing, *(name for name, _, _ in mismatched)]

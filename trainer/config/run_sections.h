@@ -18,6 +18,7 @@
 #include "trainer/config/non_finite.h"
 #include "trainer/config/precision.h"
 #include "trainer/config/recompute.h"
+#include "trainer/config/samples_config.h"
 #include "trainer/state/early_stop.h"
 #include "trainer/state/weight_average.h"
 
@@ -47,6 +48,7 @@ struct TrainSection {
   Period log_every{10, Period::Unit::Steps};
   EarlyStopConfig early_stop;
   EmaConfig ema;
+  SamplesConfig samples;
   PartList<Hook> hooks{hook_registry()};
 };
 
@@ -107,6 +109,7 @@ void fields(V& v, TrainSection& c) {
   v("early_stop", c.early_stop, "stop when an evaluation metric no longer improves",
     needs("data.eval", "data.split.eval"));
   v("ema", c.ema, "exponential moving average of the weights, which evaluations then use");
+  v("samples", c.samples, "texts that a language model generates while it is trained");
   v("hooks", c.hooks, "hooks of plugins, called at fixed points of the training, in this order");
 }
 

@@ -68,9 +68,7 @@ class Trainer {
 
   const StopController& stop() const { return stop_; }
   int64_t step() const { return position_.step; }
-
-  // Optimizer steps of the whole run.
-  int64_t total_steps() const { return length_.total_steps; }
+  int64_t total_steps() const { return length_.total_steps; }  // of the whole run
 
  private:
   Trainer(const TrainerParts& parts, SharedModel shared, std::optional<WeightAverage> average);
@@ -94,6 +92,7 @@ class Trainer {
   void log_training();
   std::optional<int64_t> take_skipped();
   void evaluate_now();
+  void sample_now();
   std::unique_ptr<EvaluationMedia> next_media();
   Moment moment() { return {.step = context().step, .epoch = context().epoch}; }
   void save_now();
@@ -120,7 +119,7 @@ class Trainer {
   std::shared_ptr<Schedule> schedule_;
   std::optional<WeightAverage> average_;  // with train.ema
   data::DistributedSampler sampler_;
-  Trigger log_due_, eval_due_, save_due_;
+  Trigger log_due_, eval_due_, save_due_, sample_due_;
 
   Position position_;
   MetricsReporter metrics_;

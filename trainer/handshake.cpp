@@ -59,8 +59,8 @@ std::vector<int64_t> verify_ranks_agree(World& world, const PreparedRun& run) {
   const auto text = run.resolved.dump();
   nlohmann::json own = {{"run_file", crc32c(text.data(), text.size())},
                         {"node", run.ranks.node_rank},
-                        {"pid", ::getpid()},
-                        {"data.train", describe_data(*data.train)}};
+                        {"pid", ::getpid()}};
+  if (data.train) own["data.train"] = describe_data(*data.train);
   if (data.eval) own["data.eval"] = describe_data(*data.eval);
   const auto all = distributed::all_gather_object(world, own, "run file");
   std::vector<int64_t> local_pids;
@@ -71,7 +71,7 @@ std::vector<int64_t> verify_ranks_agree(World& world, const PreparedRun& run) {
     if (all[rank]["node"] == run.ranks.node_rank)
       local_pids.push_back(all[rank]["pid"].get<int64_t>());
   }
-  verify_same_data(all, "data.train");
+  if (data.train) verify_same_data(all, "data.train");
   if (data.eval) verify_same_data(all, "data.eval");
   return local_pids;
 }

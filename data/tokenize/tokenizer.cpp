@@ -212,6 +212,20 @@ void Tokenizer::encode_plain(std::string_view text, std::vector<int32_t>& out) {
   for (const auto word : pieces) encoder_->encode(word, out);
 }
 
+std::string Tokenizer::decode(const std::vector<int32_t>& ids) const {
+  std::string text;
+  for (const auto id : ids) {
+    const auto at = static_cast<size_t>(id);
+    if (id >= 0 && at < pairs_->tokens.size() && !pairs_->tokens[at].empty()) {
+      text += pairs_->tokens[at];
+      continue;
+    }
+    for (const auto& [token, number] : special_)
+      if (number == id) text += token;
+  }
+  return text;
+}
+
 size_t Tokenizer::vocabulary_size() const {
   auto size = pairs_->tokens.size();
   for (const auto& [token, number] : special_)

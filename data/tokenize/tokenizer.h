@@ -29,6 +29,10 @@ class Tokenizer {
   // Config if it cannot be split into words.
   void encode(std::string_view text, std::vector<int32_t>& out);
 
+  // The text of tokens, including special ones. Its last character may be incomplete. Ids that are
+  // not in the vocabulary are left out.
+  std::string decode(const std::vector<int32_t>& ids) const;
+
   // One more than the largest token id.
   size_t vocabulary_size() const;
   // The id of a vocabulary or special token.

@@ -60,26 +60,52 @@ std::shared_ptr<const AttentionContext> Decoder::context_of(bool is_sliding, int
   return context;
 }
 
-at::Tensor Decoder::logits_of(const at::Tensor& tokens_BT) const {
-  const auto length = tokens_BT.size(1);
-  const auto full = context_of(false, length, tokens_BT.device());
-  const auto sliding = config_.slides.empty() ? full : context_of(true, length, tokens_BT.device());
+// Of a pass that is not the first one of its sequences.
+std::shared_ptr<const AttentionContext> Decoder::context_of(bool is_sliding,
+                                                            const KeyValueCache& cache) const {
+  const auto& rotary = is_sliding && config_.local_rotary ? *config_.local_rotary : config_.rotary;
+  const auto table = rotary_table(rotary, config_.rotary_dim, cache.span(), config_.context,
+                                  cache.positions().device());
+  return std::make_shared<AttentionContext>(
+      AttentionContext{table.at(cache.positions()), cache.mask(is_sliding ? config_.window : 0)});
+}
+
+at::Tensor Decoder::layers_of(const at::Tensor& tokens_BT, KeyValueCache* cache) const {
+  const auto context = [&](bool is_sliding) {
+    return cache && !cache->is_first()
+               ? context_of(is_sliding, *cache)
+               : context_of(is_sliding, tokens_BT.size(1), tokens_BT.device());
+  };
+  const auto full = context(false);
+  const auto sliding = config_.slides.empty() ? full : context(true);
   auto x_BTC = at::embedding(embedding_, tokens_BT);
   if (config_.embedding_scale != 1)
     x_BTC = x_BTC * at::scalar_tensor(config_.embedding_scale, x_BTC.options());
   x_BTC = config_.residual_dropout > 0 ? at::dropout(x_BTC, config_.residual_dropout, is_training())
                                        : x_BTC;
   for (size_t i = 0; i < layers_.size(); ++i)
-    x_BTC =
-        layers_[i]->forward(x_BTC, config_.is_sliding(static_cast<int64_t>(i)) ? sliding : full);
-  const auto logits = at::linear(norm_->forward(x_BTC), head_ ? head_->weight : embedding_);
+    x_BTC = layers_[i]->forward(x_BTC, config_.is_sliding(static_cast<int64_t>(i)) ? sliding : full,
+                                {cache, i});
+  return x_BTC;
+}
+
+at::Tensor Decoder::logits_of(const at::Tensor& x) const {
+  const auto logits = at::linear(norm_->forward(x), head_ ? head_->weight : embedding_);
   if (!config_.logit_cap) return logits;
   return at::tanh(logits / *config_.logit_cap) * *config_.logit_cap;
 }
 
 Outputs Decoder::forward(const Batch& batch) {
   verify_text(batch);
-  return language_outputs(logits_of(batch.at("tokens")), batch, /*with_accuracy=*/!is_training());
+  return language_outputs(logits_of(layers_of(batch.at("tokens"), nullptr)), batch,
+                          /*with_accuracy=*/!is_training());
+}
+
+at::Tensor Decoder::next_logits(const at::Tensor& tokens, const std::vector<int64_t>& counts,
+                                KeyValueCache& cache) {
+  cache.begin(counts, tokens.size(1), tokens.device());
+  const auto x_BTC = layers_of(tokens, &cache);
+  return logits_of(cache.end(x_BTC));
 }
 
 void Decoder::verify(const ModelUse& use) const {

@@ -8,6 +8,7 @@
 
 #include "lockstep/model.h"
 #include "models/decoder/decoder_layer.h"
+#include "models/language_model.h"
 
 namespace lockstep::models {
 
@@ -20,7 +21,7 @@ struct DecoderOptions {
   LoraConfig lora = {};
 };
 
-class Decoder : public Model {
+class Decoder : public Model, public LanguageModel {
  public:
   // `name`: of the model, for messages. Throws Config.
   Decoder(DecoderConfig config, std::string name, const DecoderOptions& options);
@@ -31,6 +32,10 @@ class Decoder : public Model {
   std::string target_name() const override { return "tokens"; }
   at::Tensor count_targets(const Batch& batch) const override;
   Batch example_sample() const override;  // of at most 4096 tokens
+  at::Tensor next_logits(const at::Tensor& tokens, const std::vector<int64_t>& counts,
+                         KeyValueCache& cache) override;
+  int64_t context_size() const override { return config_.context; }
+  int64_t vocabulary_size() const override { return config_.vocab_size; }
 
  protected:
   // The projections with adapters, by name.
@@ -41,7 +46,11 @@ class Decoder : public Model {
   void verify_text(const Batch& batch) const;
   std::shared_ptr<const AttentionContext> context_of(bool is_sliding, int64_t tokens,
                                                      at::Device device) const;
-  at::Tensor logits_of(const at::Tensor& tokens_BT) const;
+  std::shared_ptr<const AttentionContext> context_of(bool is_sliding,
+                                                     const KeyValueCache& cache) const;
+  // `cache`: null: none.
+  at::Tensor layers_of(const at::Tensor& tokens_BT, KeyValueCache* cache) const;
+  at::Tensor logits_of(const at::Tensor& x) const;
 
   DecoderConfig config_;
   std::string name_;

@@ -138,11 +138,12 @@ at::Tensor DecoderAttention::attend(const at::Tensor& query, const at::Tensor& k
   return at::matmul(dropped(weights, dropout, true), repeated(value));
 }
 
-at::Tensor DecoderAttention::forward(const at::Tensor& x_BTC,
-                                     const AttentionContext& context) const {
+at::Tensor DecoderAttention::forward(const at::Tensor& x_BTC, const AttentionContext& context,
+                                     const LayerCache& cache) const {
   const auto parts = project(x_BTC);
-  const auto mixed = attend(rotate(parts[0], context.rotary), rotate(parts[1], context.rotary),
-                            parts[2], context.mask);
+  const auto query = rotate(parts[0], context.rotary);
+  const auto [keys, values] = cache.add(rotate(parts[1], context.rotary), parts[2]);
+  const auto mixed = attend(query, keys, values, context.mask);
   return out_->forward(mixed.transpose(1, 2).flatten(2));
 }
 
@@ -226,21 +227,24 @@ DecoderLayer::DecoderLayer(const DecoderConfig& config)
 }
 
 at::Tensor DecoderLayer::forward(const at::Tensor& x_BTC,
-                                 const std::shared_ptr<const AttentionContext>& context) {
-  return run(x_BTC, [this, context](const at::Tensor& x) { return layer(x, *context); });
+                                 const std::shared_ptr<const AttentionContext>& context,
+                                 const LayerCache& cache) {
+  return run(x_BTC,
+             [this, context, cache](const at::Tensor& x) { return layer(x, *context, cache); });
 }
 
 at::Tensor DecoderLayer::feed_forward(const at::Tensor& x_BTC) const {
   return experts_ ? experts_->forward(x_BTC) : mlp_->forward(x_BTC);
 }
 
-at::Tensor DecoderLayer::layer(const at::Tensor& x_BTC, const AttentionContext& context) const {
+at::Tensor DecoderLayer::layer(const at::Tensor& x_BTC, const AttentionContext& context,
+                               const LayerCache& cache) const {
   const auto normalized = [](const std::shared_ptr<DecoderNorm>& norm, const at::Tensor& x) {
     return norm ? norm->forward(x) : x;
   };
   const auto added = [&](const at::Tensor& x) { return dropped(x, dropout_, is_training()); };
   const auto attended = normalized(
-      attention_out_norm_, attention_->forward(normalized(attention_norm_, x_BTC), context));
+      attention_out_norm_, attention_->forward(normalized(attention_norm_, x_BTC), context, cache));
   if (place_ == NormPlace::Parallel)
     return added(feed_forward(mlp_norm_->forward(x_BTC))) + added(attended) + x_BTC;
   const auto seen = x_BTC + added(attended);

@@ -9,13 +9,16 @@
 #include "models/decoder/decoder_config.h"
 #include "models/decoder/lora.h"
 #include "models/decoder/rotary.h"
+#include "models/language_model.h"
 
 namespace lockstep::models {
 
 // What all layers of one kind share in a forward pass.
 struct AttentionContext {
   RotaryTable rotary;
-  at::Tensor mask;  // bool [T, T]: which keys a query sees; undefined: all up to its own position
+  // bool [T, T], or [B, 1, T, S] with a cache of S tokens: which keys a query sees; undefined: all
+  // up to its own position.
+  at::Tensor mask;
 };
 
 // y = x W^T + b, plus a low-rank adapter if it has one.
@@ -43,7 +46,8 @@ struct DecoderNorm final : torch::nn::Module {
 class DecoderAttention final : public torch::nn::Module {
  public:
   explicit DecoderAttention(const DecoderConfig& config);
-  at::Tensor forward(const at::Tensor& x_BTC, const AttentionContext& context) const;
+  at::Tensor forward(const at::Tensor& x_BTC, const AttentionContext& context,
+                     const LayerCache& cache) const;
 
  private:
   std::vector<at::Tensor> project(const at::Tensor& x_BTC) const;
@@ -91,10 +95,12 @@ class DecoderLayer final : public lockstep::Block {
  public:
   explicit DecoderLayer(const DecoderConfig& config);
   at::Tensor forward(const at::Tensor& x_BTC,
-                     const std::shared_ptr<const AttentionContext>& context);
+                     const std::shared_ptr<const AttentionContext>& context,
+                     const LayerCache& cache = {});
 
  private:
-  at::Tensor layer(const at::Tensor& x_BTC, const AttentionContext& context) const;
+  at::Tensor layer(const at::Tensor& x_BTC, const AttentionContext& context,
+                   const LayerCache& cache) const;
   at::Tensor feed_forward(const at::Tensor& x_BTC) const;
 
   NormPlace place_;

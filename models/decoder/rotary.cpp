@@ -78,8 +78,15 @@ RotaryTable rotary_table(const RotaryConfig& config, int64_t dim, int64_t tokens
   return {(both.cos() * amplitude(config)).to(device), (both.sin() * amplitude(config)).to(device)};
 }
 
+RotaryTable RotaryTable::at(const at::Tensor& positions_BT) const {
+  const auto chosen = [&](const at::Tensor& all) {
+    return at::embedding(all, positions_BT).unsqueeze(1);
+  };
+  return {chosen(cosine), chosen(sine)};
+}
+
 at::Tensor rotate(const at::Tensor& x, const RotaryTable& table) {
-  const auto dim = table.cosine.size(1);
+  const auto dim = table.cosine.size(-1);
   const auto rotated = x.size(3) == dim ? x : x.narrow(3, 0, dim);
   const auto halves = rotated.chunk(2, 3);
   const auto turned = rotated * table.cosine.to(x.scalar_type()) +

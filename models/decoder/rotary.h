@@ -8,9 +8,12 @@
 
 namespace lockstep::models {
 
-// Cosines and sines [T, dim] of the angles of positions 0 to T - 1, float32.
+// Cosines and sines [T, dim] of the angles of positions 0 to T - 1, float32; or of any positions,
+// with at() [B, 1, T, dim].
 struct RotaryTable {
   at::Tensor cosine, sine;
+
+  RotaryTable at(const at::Tensor& positions_BT) const;
 };
 
 // `dim`: rotated elements of a head. `context`: for a scaling without original_context.

@@ -16,6 +16,7 @@
 #include "lockstep/error.h"
 #include "models/classification.h"
 #include "models/language.h"
+#include "models/language_model.h"
 
 namespace lockstep::models {
 namespace {
@@ -77,6 +78,12 @@ struct Table final : torch::nn::Module {
   at::Tensor weight;
 };
 
+// What a layer's attention sees besides the tokens of the pass.
+struct Attended {
+  LayerCache cache;
+  std::optional<at::Tensor> mask;  // none: all tokens of the pass up to its own position
+};
+
 struct Attention final : torch::nn::Module {
   explicit Attention(const GptConfig& config)
       : heads(config.heads),
@@ -86,15 +93,16 @@ struct Attention final : torch::nn::Module {
         c_proj(
             register_module("c_proj", std::make_shared<Projection>(config.width, config.width))) {}
 
-  at::Tensor forward(const at::Tensor& x_NC, int64_t num_samples) const {
+  at::Tensor forward(const at::Tensor& x_NC, int64_t num_samples, const Attended& attended) const {
     const auto width = x_NC.size(1);
     const auto parts = c_attn->forward(x_NC).split(width, 1);
     const auto by_head = [&](const at::Tensor& part_NC) {
       return part_NC.view({num_samples, -1, heads, width / heads}).transpose(1, 2);
     };
+    const auto [keys, values] = attended.cache.add(by_head(parts[1]), by_head(parts[2]));
     const auto mixed_BHTD = at::scaled_dot_product_attention(
-        by_head(parts[0]), by_head(parts[1]), by_head(parts[2]), {}, is_training() ? dropout : 0,
-        /*is_causal=*/true);
+        by_head(parts[0]), keys, values, attended.mask, is_training() ? dropout : 0,
+        /*is_causal=*/!attended.mask);
     return c_proj->forward(mixed_BHTD.transpose(1, 2).reshape({-1, width}));
   }
 
@@ -123,15 +131,17 @@ struct Layer final : lockstep::Block {
         ln_2(register_module("ln_2", std::make_shared<Norm>(config.width))),
         mlp(register_module("mlp", std::make_shared<Perceptron>(config.width))) {}
 
-  at::Tensor forward(const at::Tensor& x_NC, int64_t num_samples) {
-    return run(x_NC, [this, num_samples](const at::Tensor& x) { return layer(x, num_samples); });
+  at::Tensor forward(const at::Tensor& x_NC, int64_t num_samples, const Attended& attended) {
+    return run(x_NC, [this, num_samples, attended](const at::Tensor& x) {
+      return layer(x, num_samples, attended);
+    });
   }
 
-  at::Tensor layer(const at::Tensor& x_NC, int64_t num_samples) const {
+  at::Tensor layer(const at::Tensor& x_NC, int64_t num_samples, const Attended& attended) const {
     const auto kept = [&](const at::Tensor& x) {
       return dropout > 0 ? at::dropout(x, dropout, is_training()) : x;
     };
-    const auto seen_NC = kept(attn->forward(ln_1->forward(x_NC), num_samples)) + x_NC;
+    const auto seen_NC = kept(attn->forward(ln_1->forward(x_NC), num_samples, attended)) + x_NC;
     return seen_NC + kept(mlp->forward(ln_2->forward(seen_NC)));
   }
 
@@ -153,12 +163,20 @@ struct Transformer final : torch::nn::Module {
     ln_f = register_module("ln_f", std::make_shared<Norm>(config.width));
   }
 
-  at::Tensor forward(const at::Tensor& tokens_BT) const {
-    const auto places_T = at::arange(tokens_BT.size(1), tokens_BT.options());
-    auto x_NC = (at::embedding(wte->weight, tokens_BT) + at::embedding(wpe->weight, places_T))
-                    .flatten(0, 1);
+  // `cache`: null: none.
+  at::Tensor forward(const at::Tensor& tokens_BT, KeyValueCache* cache) const {
+    const bool continues = cache && !cache->is_first();
+    const auto places =
+        continues ? cache->positions() : at::arange(tokens_BT.size(1), tokens_BT.options());
+    auto x_NC =
+        (at::embedding(wte->weight, tokens_BT) + at::embedding(wpe->weight, places)).flatten(0, 1);
     if (dropout > 0) x_NC = at::dropout(x_NC, dropout, is_training());
-    for (const auto& block : blocks) x_NC = block->forward(x_NC, tokens_BT.size(0));
+    Attended attended{.cache = {cache, 0}};
+    if (continues) attended.mask = cache->mask(0);
+    for (const auto& block : blocks) {
+      x_NC = block->forward(x_NC, tokens_BT.size(0), attended);
+      ++attended.cache.layer;
+    }
     return ln_f->forward(x_NC);
   }
 
@@ -169,7 +187,7 @@ struct Transformer final : torch::nn::Module {
   std::shared_ptr<Norm> ln_f;
 };
 
-class Gpt final : public Model {
+class Gpt final : public Model, public LanguageModel {
  public:
   using Config = GptConfig;
 
@@ -187,9 +205,7 @@ class Gpt final : public Model {
   Outputs forward(const Batch& batch) override {
     verify_text(batch);
     const auto& tokens_BT = batch.at("tokens");
-    const auto x_NC = transformer_->forward(tokens_BT);
-    const auto logits_NV =
-        at::linear(x_NC, lm_head_ ? lm_head_->weight : transformer_->wte->weight);
+    const auto logits_NV = logits_of(transformer_->forward(tokens_BT, nullptr));
     return language_outputs(logits_NV.view({-1, tokens_BT.size(1), vocab_size_}), batch,
                             /*with_accuracy=*/!is_training());
   }
@@ -203,7 +219,21 @@ class Gpt final : public Model {
 
   Batch example_sample() const override { return example_text(context_); }
 
+  at::Tensor next_logits(const at::Tensor& tokens, const std::vector<int64_t>& counts,
+                         KeyValueCache& cache) override {
+    cache.begin(counts, tokens.size(1), tokens.device());
+    const auto x_NC = transformer_->forward(tokens, &cache);
+    return logits_of(cache.end(x_NC.view({tokens.size(0), tokens.size(1), -1})));
+  }
+
+  int64_t context_size() const override { return context_; }
+  int64_t vocabulary_size() const override { return vocab_size_; }
+
  private:
+  at::Tensor logits_of(const at::Tensor& x) const {
+    return at::linear(x, lm_head_ ? lm_head_->weight : transformer_->wte->weight);
+  }
+
   void verify_text(const Batch& batch) const {
     const auto& tokens_BT = batch.at("tokens");
     verify_tokens("tokens", tokens_BT, {vocab_size_, std::nullopt});

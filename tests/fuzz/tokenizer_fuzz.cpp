@@ -33,6 +33,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     tokenizer.encode(kText, tokens);
     for (const auto token : tokens)
       if (token < 0 || static_cast<size_t>(token) >= tokenizer.vocabulary_size()) std::abort();
+    tokenizer.decode(tokens);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::Config) std::abort();
   }

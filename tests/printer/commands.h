@@ -12,6 +12,7 @@ using Arguments = std::vector<std::string>;
 int print_dataset(const Arguments& arguments);
 int print_model(const Arguments& arguments);
 int print_sampler(const Arguments& arguments);
+int print_sampling(const Arguments& arguments);
 int print_split(const Arguments& arguments);
 int check_resume(const Arguments& arguments);
 

@@ -1,4 +1,4 @@
-// lockstep_printer dataset|model|resume|sampler|split ARGUMENT...: one run of a command.
+// lockstep_printer dataset|model|resume|sampler|sampling|split ARGUMENT...: one run of a command.
 // lockstep_printer serve: a run for each line {"arguments": [...], "out": FILE, "err": FILE,
 // "timeout_s": N}, in a child process; responds with its exit code, or minus the signal that
 // terminated it. Loading LibTorch takes a third of a second, a fork a millisecond.
@@ -24,6 +24,7 @@ int run(Arguments arguments) {
       {"model", lockstep::printer::print_model},
       {"resume", lockstep::printer::check_resume},
       {"sampler", lockstep::printer::print_sampler},
+      {"sampling", lockstep::printer::print_sampling},
       {"split", lockstep::printer::print_split}};
   const auto command = commands.find(arguments.empty() ? "" : arguments.front());
   if (command == commands.end()) return 64;

@@ -5,18 +5,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "core/run_id.h"
 #include "data/loader/loader.h"
 #include "data/sampling/sampling.h"
 #include "distributed/collectives.h"
 #include "distributed/objects.h"
 #include "lockstep/error.h"
 #include "tracking/runs/on_ranks.h"
-#include "tracking/runs/run_directory.h"
-#include "trainer/checkpoint/checkpoint.h"
-#include "trainer/checkpoint/initial_weights.h"
-#include "trainer/checkpoint/training_state.h"
 #include "trainer/commands/rows_file.h"
+#include "trainer/commands/trained_weights.h"
 #include "trainer/config/precision.h"
 #include "trainer/handshake.h"
 #include "trainer/loop/round_robin_shard.h"
@@ -24,7 +20,7 @@
 namespace lockstep::trainer {
 namespace {
 
-namespace fs = std::filesystem;
+constexpr WeightUse kPredictionUse{.option = "--predict", .purpose = "predict with"};
 
 // Shape and type of a row of the file, the same for every sample.
 struct RowLayout {
@@ -120,54 +116,10 @@ RowLayout predict_all(World& world, const PreparedRun& run, RowsFile* file) {
   return row;
 }
 
-void verify_run(const fs::path& run_dir, const std::string& id) {
-  if (!is_run_id(id)) throw config_error(fmt::format("'{}' is not a run id", id));
-  std::error_code ignored;
-  if (!fs::exists(run_dir, ignored))
-    throw config_error(
-        fmt::format("--resume {}: there is no such run in {}; `lockstep runs list` "
-                    "lists the runs",
-                    id, run_dir.parent_path().string()));
-  if (list_checkpoints(tracking::checkpoints_path(run_dir)).empty())
-    throw config_error(
-        fmt::format("--resume {}: {} has no checkpoint to predict with", id, run_dir.string()));
-}
-
-// Returns a description of where the weights come from.
-std::string load_weights(World& world, const PreparedRun& run,
-                         const std::optional<std::string>& run_id) {
-  const auto& config = run.config;
-  if (!run_id) {
-    const auto& file = *config.train.init_from;
-    const auto of_model = run.model->initial_weights();
-    load_initial_weights(world, *run.model, file,
-                         of_model.file == file ? of_model.except : std::vector<std::string>());
-    return file;
-  }
-  const auto run_dir = fs::path(config.run.dir) / *run_id;
-  distributed::act_on_main(world, "run to predict with", [&] {
-    verify_run(run_dir, *run_id);
-    return true;
-  });
-  const auto restored = restore_weights(world, *run.model, tracking::checkpoints_path(run_dir),
-                                        config.train.ema.decay.has_value());
-  auto text = fmt::format("{}{} after step {}", restored.averaged ? "averaged, " : "",
-                          run_dir.string(), restored.step);
-  for (const auto& line : restored.rejected) text += "\n         " + line;
-  return text;
-}
-
 void verify_evaluation_data(const RunConfig& config) {
   if (!config.data.eval.is_set() && !config.data.split.eval)
     throw config_error(
         "--predict needs evaluation data: set data.eval or data.split.eval in the run file");
-}
-
-void verify_weights(const PredictionOptions& options, const PreparedRun& run) {
-  if (!options.run_id && !run.config.train.init_from)
-    throw config_error(
-        "--predict needs weights: --resume RUN_ID uses the last checkpoint of a run, "
-        "train.init_from a file");
 }
 
 }  // namespace
@@ -176,7 +128,7 @@ std::string write_predictions(const PredictionOptions& options) {
   const auto config = trainer::load_run_config(options.config_path, options.overrides);
   trainer::verify_evaluation_data(config);
   const auto run = trainer::prepare_prediction(config, options.ranks);
-  trainer::verify_weights(options, run);
+  trainer::verify_has_weights(kPredictionUse, options.run_id, run);
   const auto connected =
       World::connect(world_options(options.ranks, config.distributed, options.progress));
   auto& world = *connected;
@@ -189,7 +141,7 @@ std::string write_predictions(const PredictionOptions& options) {
     return true;
   });
   run.model->to(world.device());
-  const auto weights = trainer::load_weights(world, run, options.run_id);
+  const auto weights = trainer::load_trained_weights(world, kPredictionUse, options.run_id, run);
   const auto row = trainer::predict_all(world, run, file ? &*file : nullptr);
   distributed::act_on_main(world, "predictions file", [&] {
     file->finish();

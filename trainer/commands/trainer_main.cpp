@@ -30,6 +30,7 @@
 #include "tracking/runs/on_ranks.h"
 #include "trainer/commands/checkpoint_command.h"
 #include "trainer/commands/first_batch.h"
+#include "trainer/commands/generation_command.h"
 #include "trainer/commands/inspect_data.h"
 #include "trainer/commands/plan_command.h"
 #include "trainer/commands/prediction.h"
@@ -42,6 +43,7 @@ namespace {
 constexpr const char* kUsage =
     "usage: lockstep-trainer CONFIG [key.subkey=value ...] [--resume RUN_ID]\n"
     "       lockstep-trainer --predict FILE CONFIG [key.subkey=value ...] [--resume RUN_ID]\n"
+    "       lockstep-trainer --generate PROMPTS CONFIG [key.subkey=value ...] [--resume RUN_ID]\n"
     "       lockstep-trainer --inspect-data [--sheet FILE.png] CONFIG [key.subkey=value ...]\n"
     "       lockstep-trainer --dry-run CONFIG [key.subkey=value ...]\n"
     "       lockstep-trainer --first-batch FILE CONFIG [key.subkey=value ...]\n"
@@ -55,6 +57,22 @@ constexpr const char* kUsage =
     "  --predict FILE    do not train: write the model's predictions for the evaluation data of\n"
     "                    CONFIG to FILE, as safetensors, with the weights of the last checkpoint\n"
     "                    of --resume's run or of train.init_from\n"
+    "  --generate PROMPTS, --prompt TEXT\n"
+    "                    do not train: continue prompts with a language model, with weights as "
+    "for\n"
+    "                    --predict. PROMPTS: lines of text, or a .jsonl file with \"prompt\" or\n"
+    "                    \"tokens\". --prompt can be repeated. Options:\n"
+    "      --max-tokens N     maximum length of a text (default: 128)\n"
+    "      --temperature T    randomness of the tokens; 0: the most likely one (default)\n"
+    "      --top-k N          sample from the N most likely tokens\n"
+    "      --top-p P          sample from the most likely tokens that together have probability P\n"
+    "      --stop TEXT        end a text at this string; can be repeated\n"
+    "      --seed N           seed of the sampled tokens (default: 0)\n"
+    "      --tokenizer PATH   a tokenizer.json, a directory with one, or bytes (default: that of\n"
+    "                         model.path)\n"
+    "      --batch-size N     prompts that are continued at a time, per rank (default: 8)\n"
+    "      --out FILE         write the texts to this file, as JSON Lines, instead of printing "
+    "them\n"
     "  --inspect-data    describe the datasets of CONFIG and measure loading throughput; with\n"
     "                    --sheet, write a PNG contact sheet of the first images\n"
     "  --dry-run         check run file, data, model and one batch, and print the plan of the run\n"
@@ -73,6 +91,7 @@ constexpr const char* kUsage =
 enum class Command {
   Train,
   Predict,
+  Generate,
   InspectData,
   DryRun,
   FirstBatch,
@@ -83,8 +102,8 @@ enum class Command {
   Version
 };
 constexpr auto choices(Command) {
-  return std::array{"train",       "predict", "inspect-data", "dry-run", "first-batch",
-                    "checkpoints", "plan",    "help",         "schema",  "version"};
+  return std::array{"train",       "predict", "generate", "inspect-data", "dry-run", "first-batch",
+                    "checkpoints", "plan",    "help",     "schema",       "version"};
 }
 
 struct Arguments {
@@ -92,6 +111,7 @@ struct Arguments {
   std::optional<std::string> resume_id;
   Command command = Command::Train;
   std::string sheet, file;  // file: of predict and first-batch
+  trainer::GenerationArguments generation;
 
   std::string run_file() const;
   std::vector<std::string> overrides() const { return {positional.begin() + 1, positional.end()}; }
@@ -101,7 +121,8 @@ std::string Arguments::run_file() const {
   if (!positional.empty()) return positional.front();
   if (command == Command::Train)
     throw config_error("no run file given; see lockstep-trainer --help");
-  const bool has_file = command == Command::Predict || command == Command::FirstBatch;
+  const bool has_file =
+      command == Command::Predict || command == Command::Generate || command == Command::FirstBatch;
   throw config_error(fmt::format("no run file given: lockstep-trainer --{}{} CONFIG",
                                  name_of(command), has_file ? " FILE" : ""));
 }
@@ -111,6 +132,25 @@ Command command_of(const std::string& option) {
   constexpr auto kNames = choices(Command{});
   const auto found = std::ranges::find(kNames, std::string_view(option).substr(2));
   return static_cast<Command>(found - kNames.begin());
+}
+
+void verify_generation(const Arguments& arguments) {
+  const auto& generation = arguments.generation;
+  if (arguments.command == Command::Help) return;
+  trainer::verify_generation_options(generation);
+  if (generation.has_prompts() &&
+      (arguments.command != Command::Generate || !arguments.file.empty()))
+    throw config_error(fmt::format(
+        "{} cannot be combined with --{}", generation.first_option,
+        arguments.file.empty() ? name_of(arguments.command) : "predict or --first-batch"));
+}
+
+Error unknown_option(const std::string& argument) {
+  std::vector<std::string> names = {"--resume", "--predict", "--inspect-data",
+                                    "--sheet",  "--dry-run", "--schema",
+                                    "--help",   "--version", "--first-batch"};
+  for (const auto& name : trainer::generation_option_names()) names.push_back(name);
+  return config_error(fmt::format("unknown option '{}'{}", argument, suggest(argument, names)));
 }
 
 Arguments parse_arguments(int argc, char** argv) {
@@ -140,15 +180,15 @@ Arguments parse_arguments(int argc, char** argv) {
     } else if (argument == "--predict" || argument == "--first-batch") {
       arguments.command = command_of(argument);
       arguments.file = value("a file");
+    } else if (trainer::read_generation_option(argument, value, arguments.generation)) {
+      if (arguments.generation.has_prompts()) arguments.command = Command::Generate;
     } else if (argument.starts_with("-")) {
-      throw config_error(fmt::format(
-          "unknown option '{}'{}", argument,
-          suggest(argument, {"--resume", "--predict", "--inspect-data", "--sheet", "--dry-run",
-                             "--first-batch", "--schema", "--help", "--version"})));
+      throw unknown_option(argument);
     } else {
       arguments.positional.push_back(argument);
     }
   }
+  verify_generation(arguments);
   return arguments;
 }
 
@@ -250,6 +290,20 @@ std::string predict(const Arguments& arguments, const RankEnv& ranks, ProgressPa
   return tracking::is_main(ranks.rank) ? report : "";
 }
 
+int generate(const Arguments& arguments, const RankEnv& ranks, ProgressPage& progress) {
+  progress.begin(ranks.rank);
+  const launch::StackReporter stack_reporter(progress);
+  trainer::generate_texts({.config_path = arguments.run_file(),
+                           .overrides = arguments.overrides(),
+                           .run_id = arguments.resume_id,
+                           .arguments = arguments.generation,
+                           .ranks = ranks,
+                           .progress = &progress,
+                           .print = [](std::string_view text) { std::cout << text << std::flush; },
+                           .streams = ::isatty(STDOUT_FILENO) == 1});
+  return 0;
+}
+
 // The schema of run files, with the parts of plugins: those that run files name, or, for the schema,
 // the plugins themselves.
 Json schema_with_plugins(const Arguments& arguments) {
@@ -278,6 +332,7 @@ int run_command(const Arguments& arguments, int argc, char** argv, const RankEnv
   switch (arguments.command) {
     case Command::Train: return train(arguments, argc, argv, ranks, progress);
     case Command::Predict: return print(predict(arguments, ranks, progress));
+    case Command::Generate: return generate(arguments, ranks, progress);
     case Command::InspectData:
       return print(trainer::inspect_data(trainer::prepare_data(config(), ranks), arguments.sheet));
     case Command::DryRun:

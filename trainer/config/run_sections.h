@@ -18,6 +18,7 @@
 #include "trainer/config/non_finite.h"
 #include "trainer/config/precision.h"
 #include "trainer/config/recompute.h"
+#include "trainer/config/samples_config.h"
 #include "trainer/state/early_stop.h"
 #include "trainer/state/weight_audit.h"
 #include "trainer/state/weight_average.h"
@@ -49,6 +50,7 @@ struct TrainSection {
   EarlyStopConfig early_stop;
   EmaConfig ema;
   AuditConfig audit;
+  SamplesConfig samples;
   PartList<Hook> hooks{hook_registry()};
 };
 
@@ -110,6 +112,7 @@ void fields(V& v, TrainSection& c) {
     needs("data.eval", "data.split.eval"));
   v("ema", c.ema, "exponential moving average of the weights, which evaluations then use");
   v("audit", c.audit, "compares the weights of all ranks");
+  v("samples", c.samples, "texts that a language model generates while it is trained");
   v("hooks", c.hooks, "hooks of plugins, called at fixed points of the training, in this order");
 }
 

@@ -63,6 +63,7 @@ Trainer::Trainer(const TrainerParts& parts, SharedModel shared,
       log_due_(parts.world, config_.train.log_every),
       eval_due_(parts.world, config_.train.eval_every),
       save_due_(parts.world, config_.checkpoint.every),
+      sample_due_(parts.world, config_.train.samples.every),
       metrics_(parts.world, parts.tracker, config_),
       stop_(parts.world, parts.run_dir, parts.stop_signals),
       clock_(parts.world.progress()),
@@ -315,6 +316,9 @@ void Trainer::after_step(bool epoch_ended) {
   if (log_due_.due(position_, epoch_ended) || is_finished() || stop_.is_stopping()) log_training();
   evaluation_is_due_ = data_.eval && eval_due_.due(position_, epoch_ended);
   if (!stop_.is_stopping() && (evaluation_is_due_ || (data_.eval && is_finished()))) evaluate_now();
+  if (run_.samples && !stop_.is_stopping() &&
+      (sample_due_.due(position_, epoch_ended) || is_finished()))
+    sample_now();
   if (save_due_.due(position_, epoch_ended) || is_finished() || stop_.is_stopping()) save_now();
 }
 

@@ -93,6 +93,7 @@ class Trainer {
   void log_training();
   std::optional<int64_t> take_skipped();
   void evaluate_now();
+  void sample_now();
   std::unique_ptr<EvaluationMedia> next_media();
   Moment moment() { return {.step = context().step, .epoch = context().epoch}; }
   void save_now();
@@ -120,7 +121,7 @@ class Trainer {
   std::optional<WeightAverage> average_;  // with train.ema
   VirtualShards shards_;
   data::DistributedSampler sampler_;
-  Trigger log_due_, eval_due_, save_due_;
+  Trigger log_due_, eval_due_, save_due_, sample_due_;
 
   Position position_;
   MetricsReporter metrics_;

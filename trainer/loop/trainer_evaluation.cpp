@@ -1,9 +1,11 @@
 // The evaluations of a Trainer.
 #include <utility>
 
+#include "distributed/collectives.h"
 #include "trainer/loop/evaluation.h"
 #include "trainer/loop/trainer.h"
 #include "trainer/loop/trial.h"
+#include "trainer/prepared/model_faults.h"
 
 namespace lockstep::trainer {
 
@@ -59,6 +61,22 @@ void Trainer::evaluate_now() {
   if (const auto& best = config_.checkpoint.keep_best; best.count)
     metric_of(evaluation_, best.metric, "checkpoint.keep_best.metric");
   if (media) media->record(tracker_, moment());
+  enter_phase(Phase::Logging);
+  metrics_.exclude(std::chrono::steady_clock::now() - begin);
+}
+
+// Ranks that do not log wait for those that do.
+void Trainer::sample_now() {
+  verify_finite();
+  const auto begin = std::chrono::steady_clock::now();
+  enter_phase(Phase::Evaluating);
+  parallel_->gather_weights();
+  in_model(model_title_, nullptr, [&] {
+    run_.samples->record(*model_, world_.device(), tracker_, moment(),
+                         parallel_->gathers_weights());
+  });
+  parallel_->release_weights();
+  distributed::barrier(world_, "texts of train.samples");
   enter_phase(Phase::Logging);
   metrics_.exclude(std::chrono::steady_clock::now() - begin);
 }

@@ -321,6 +321,8 @@ PreparedRun prepare_training(const RunConfig& config, const RankEnv& ranks) {
   if (config.train.audit.every)
     run.hooks.push_back(std::make_shared<WeightAudit>(config.train.audit,
                                                       run.config.distributed.data_parallel.shard));
+  if (!config.train.samples.prompts.empty())
+    run.samples = std::make_shared<TextSamples>(config, *run.model, run.model_title());
   return run;
 }
 
@@ -354,6 +356,13 @@ PreparedRun prepare_prediction(const RunConfig& config, const RankEnv& ranks) {
   auto use = use_of_model(run);
   use.first_samples = first_samples_of({run.data.eval.get()}, /*may_skip_samples=*/false);
   run.model->verify(use);
+  return run;
+}
+
+PreparedRun prepare_generation(const RunConfig& config, const RankEnv& ranks) {
+  auto run = prepare_without_data(config, ranks);
+  run.model = make_model(run);
+  find_initial_weights(run);
   return run;
 }
 

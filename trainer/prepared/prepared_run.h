@@ -15,6 +15,7 @@
 #include "lockstep/model.h"
 #include "lockstep/rank_env.h"
 #include "trainer/config/run_config.h"
+#include "trainer/generation/text_samples.h"
 #include "trainer/prepared/deferred_init.h"
 
 namespace lockstep::trainer {
@@ -39,6 +40,8 @@ struct PreparedRun {
   std::shared_ptr<Model> model;              // on the CPU; null after prepare_data()
   std::shared_ptr<DeferredInit> deferred;    // null: the parameters of `model` have their values
   std::vector<std::shared_ptr<Hook>> hooks;  // of train.hooks; training only
+  // Of train.samples; null: none. Training only.
+  std::shared_ptr<const TextSamples> samples;
   // Of a planned run without data: what is not there, and what is assumed instead.
   std::optional<MissingData> missing;
   // Whether malloc returns smaller allocations than it should while training; see end_start().
@@ -59,6 +62,8 @@ PreparedRun prepare_training(const RunConfig& config, const RankEnv& ranks);
 PreparedRun prepare_plan(const RunConfig& config, const RankEnv& ranks);
 // For the samples of data.eval, with a model that is not trained.
 PreparedRun prepare_prediction(const RunConfig& config, const RankEnv& ranks);
+// Without data, with a model that is not trained.
+PreparedRun prepare_generation(const RunConfig& config, const RankEnv& ranks);
 
 // Collective: for a new run, computes the values that are deferred and not in train.init_from, then
 // loads the latter, if set. `sharding`: of the model; null: none. Throws Config when they do not

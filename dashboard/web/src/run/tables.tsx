@@ -60,12 +60,15 @@ export function Tables({ run, media }: { run: Run; media: Media }) {
 const formatCell = (value: unknown) => (typeof value === "number" ? number(value, 6) : plain(value));
 const csvValue = (value: unknown) => (typeof value === "number" ? value : value === null ? "" : plain(value));
 
+const LONG_TEXT = 80;
+const cellClass = (value: unknown) => (typeof value === "number" ? "num" : typeof value === "string" && (value.length > LONG_TEXT || value.includes("\n")) ? "long" : "");
+
 function PlainTable({ table }: { table: TablePage }) {
   return (
     <div class="scroll-x tall" tabIndex={0} role="region" aria-label="Table">
       <table class="plain">
         <thead><tr>{table.columns.map((c, k) => <th key={c} class={typeof table.rows[0]?.[k] === "number" ? "num" : ""}>{c}</th>)}</tr></thead>
-        <tbody>{table.rows.map((row, i) => <tr key={i}>{row.map((v, k) => <td key={k} class={typeof v === "number" ? "num" : ""}>{formatCell(v)}</td>)}</tr>)}</tbody>
+        <tbody>{table.rows.map((row, i) => <tr key={i}>{row.map((v, k) => <td key={k} class={cellClass(v)}>{formatCell(v)}</td>)}</tr>)}</tbody>
       </table>
     </div>
   );

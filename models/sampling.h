@@ -1,0 +1,32 @@
+// How the next token is chosen from a model's logits.
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+
+namespace lockstep::models {
+
+struct Sampling {
+  double temperature = 0;  // 0: the most likely token
+  std::optional<int64_t> top_k;
+  std::optional<double> top_p;
+};
+
+// Divides logits [V] by the temperature, which must not be 0, and sets those that may not be chosen
+// to -inf: first all but the largest `top_k` (and those equal to the smallest of them), then the
+// least likely tokens whose probabilities together are at most 1 - top_p. Equals the logits
+// processors of transformers.
+at::Tensor filter_logits(const at::Tensor& logits, const Sampling& sampling);
+
+// The random numbers of one text: a function of the seed and of the number of its prompt, so that a
+// text does not depend on the other prompts. Separate from the random numbers of training.
+at::Generator generator_of(uint64_t seed, int64_t number);
+
+// Chooses a token from logits [V], float32 on the CPU. Logits that are not finite choose the first
+// largest one.
+int64_t choose_token(const at::Tensor& logits, const Sampling& sampling, at::Generator& generator);
+
+}  // namespace lockstep::models

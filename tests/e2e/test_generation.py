@@ -1,0 +1,304 @@
+"""--generate continues prompts as transformers does, and train.samples records texts without an effect on training."""
+
+import json
+import os
+import pty
+import shutil
+import threading
+
+import numpy as np
+import pytest
+import torch
+from lockstep import models
+from safetensors.torch import load_file
+from tokenizers import Tokenizer, decoders, pre_tokenizers, trainers
+from tokenizers import models as kinds
+
+import processes
+from conftest import Job
+from processes import LOCKSTEP, TRAINER
+from refusals import refuse
+from safetensors_file import last_weights
+from test_hugging_face import VOCABULARY, configure, make
+
+torch.set_num_threads(1)  # these models are small
+LENGTHS = [1, 5, 17, 9]
+SENTENCES = ["the cat sat on the mat", "a dog ran in the park", "the bird sang a song", "we saw the sea"] * 30
+GPT = {"name": "gpt", "vocab_size": 257, "context": 64, "layers": 2, "heads": 2, "width": 32}
+
+
+def generate(job, *options, config=(), **how):
+    ended = job.run(*config, options=options, **how)
+    assert (ended.code, ended.err) == (0, ""), ended.err
+    return ended.out
+
+
+def rows_of(job, *options, **how):
+    out = job.directory / "texts.jsonl"
+    generate(job, *options, "--out", out, **how)
+    return [json.loads(line) for line in out.read_text().splitlines()]
+
+
+def write_prompts(job, prompts, name="prompts.jsonl"):
+    file = job.directory / name
+    file.write_text("".join(json.dumps(prompt) + "\n" for prompt in prompts))
+    return file
+
+
+def random_prompts():
+    random = np.random.default_rng(5)
+    return [random.integers(2, VOCABULARY, length).tolist() for length in LENGTHS]
+
+
+@pytest.mark.parametrize("name", ["llama 3", "qwen 2 with windows", "gemma 2", "gpt-neox", "mixtral", "phi 3"])
+def test_greedy_tokens_are_those_of_transformers(job, name):
+    model = make(name, job.directory / "hf")
+    configure(job, job.directory / "hf")
+    prompts = random_prompts()
+    file = write_prompts(job, [{"tokens": prompt} for prompt in prompts])
+    rows = rows_of(job, "--generate", file, "--max-tokens", "24", "--batch-size", "3")
+    assert [row["prompt_tokens"] for row in rows] == prompts
+    for prompt, row in zip(prompts, rows):
+        found = model.generate(torch.tensor([prompt]), do_sample=False, max_new_tokens=24, pad_token_id=0)
+        expected = found[0, len(prompt) :].tolist()
+        assert row["tokens"] == expected
+        assert row["finish"] == ("end" if expected[-1] == 1 else "length")
+    assert len({tuple(row["tokens"]) for row in rows}) > 1
+
+
+def save_tokenizer(directory):
+    """A byte-level tokenizer of VOCABULARY tokens or more; returns it."""
+    tokenizer = Tokenizer(kinds.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    tokenizer.train_from_iterator(SENTENCES, trainers.BpeTrainer(vocab_size=290, initial_alphabet=alphabet, special_tokens=["<|endoftext|>"]))
+    tokenizer.save(str(directory / "tokenizer.json"))
+    return tokenizer
+
+
+def configure_gpt(job, **train):
+    text = job.directory / "text.bin"
+    np.frombuffer("\n".join(SENTENCES).encode(), np.uint8).astype(np.uint16).tofile(text)
+    data = {"name": "tokens", "path": str(text), "length": 32}
+    optimizer = {"name": "adamw", "lr": 0.004}
+    job.config.update(model=GPT, data={"train": data, "batch_size": 16}, optimizer=optimizer, train={"epochs": 100, **train})
+    job.write()
+
+
+@pytest.fixture(scope="module")
+def trained_once(tmp_path_factory):
+    """The directory of a run of a small gpt that has learned the sentences, as bytes."""
+    job = Job(tmp_path_factory.mktemp("trained"))
+    configure_gpt(job, max_steps=250)
+    return job.train()
+
+
+@pytest.fixture
+def trained(job, trained_once):
+    """This run, as one of this job."""
+    configure_gpt(job)
+    return shutil.copytree(trained_once, job.runs / trained_once.name)
+
+
+def gpt_of(run_dir):
+    sizes = dict(GPT)
+    module = models.build(sizes.pop("name"), 0, **sizes).eval()
+    module.load_state_dict(load_file(last_weights(run_dir)), strict=False)
+    return module
+
+
+def in_python(module, prompt, count):
+    tokens = list(prompt)
+    with torch.inference_mode():
+        for _ in range(count):
+            tokens.append(int(module(torch.tensor([tokens]))[0, -1].argmax()))
+    return tokens[len(prompt) :]
+
+
+def test_texts_of_a_run(job, trained):
+    """Greedy, with bytes as tokens: as text, and as JSON Lines, of several prompts at a time and alone."""
+    module = gpt_of(trained)
+    prompts = ["the c", "a dog ran", "we"]
+    bytes_of = ["--tokenizer", "bytes", "--resume", trained.name, "--max-tokens", "20"]
+    (job.directory / "prompts.txt").write_text("\n".join(prompts) + "\n\n")
+    rows = rows_of(job, "--generate", job.directory / "prompts.txt", *bytes_of)
+    for prompt, row in zip(prompts, rows, strict=True):
+        assert row["prompt"] == prompt
+        assert row["tokens"] == in_python(module, prompt.encode(), 20)
+        assert row["text"] == bytes(row["tokens"]).decode()
+        assert generate(job, "--prompt", prompt, *bytes_of) == row["text"] + "\n"
+    assert len(set(rows[0]["text"])) > 4
+    assert "".join(f"> {row['prompt']}\n{row['text']}\n\n" for row in rows) == generate(job, "--generate=prompts.txt", *bytes_of)
+
+
+def test_stop_strings(job, trained):
+    options = ["--tokenizer", "bytes", "--resume", trained.name, "--max-tokens", "40", "--prompt", "the cat"]
+    (whole,) = rows_of(job, *options)
+    stop = whole["text"][9:14]
+    before, _, _ = whole["text"].partition(stop)
+    assert whole["finish"] == "length" and len(before) > 2
+    (cut,) = rows_of(job, *options, "--stop", "never", "--stop", stop)
+    assert (cut["finish"], cut["text"], bytes(cut["tokens"]).decode()) == ("stop", before, before + stop)
+
+
+def test_sampled_texts(job, trained):
+    options = ["--tokenizer", "bytes", "--resume", trained.name, "--max-tokens", "30", "--prompt", "the ", "--prompt", "the "]
+    sampled = [*options, "--temperature", "1.5"]
+    first = rows_of(job, *sampled, "--seed", "4")
+    assert first == rows_of(job, *sampled, "--seed=4", "--batch-size", "1")
+    assert first[0]["text"] != first[1]["text"]  # of equal prompts
+    assert first != rows_of(job, *sampled, "--seed", "5")
+    greedy = rows_of(job, *options)
+    assert greedy == rows_of(job, *sampled, "--top-k", "1") == rows_of(job, *sampled, "--top-p", "0.001")
+
+
+def test_prompts_are_divided_between_ranks(job, trained):
+    prompts = write_prompts(job, [{"prompt": "the " * i} for i in range(1, 6)])
+    options = ["--tokenizer", "bytes", "--resume", trained.name, "--max-tokens", "10", "--generate", prompts]
+    alone = rows_of(job, *options)
+    (job.directory / "texts.jsonl").unlink()
+    command = [LOCKSTEP, "launch", "-n", 2, "--program", TRAINER, "--", *options, "--out", "texts.jsonl", job.file]
+    ended = processes.run(command, job.directory)
+    assert ended.code == 0, ended.err
+    assert "texts: 5 in texts.jsonl" in ended.out and f"weights: {trained} after step 250" in ended.out
+    assert [json.loads(line) for line in (job.directory / "texts.jsonl").read_text().splitlines()] == alone
+
+
+def test_a_text_is_streamed_to_a_terminal(job, trained):
+    """Characters of several bytes are complete in each piece."""
+    command = job.command(options=["--tokenizer", "bytes", "--resume", trained.name, "--prompt", "the cat", "--max-tokens", "25"])
+    expected = processes.run(command, job.directory).out
+    main, other = pty.openpty()
+    process = processes.start(command, job.directory, stdout=other)
+    os.close(other)
+    pieces = []
+
+    def read():
+        try:
+            while piece := os.read(main, 1000):
+                pieces.append(piece)
+        except OSError:  # the terminal is closed
+            pass
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    assert processes.finish(process).code == 0
+    reader.join()
+    os.close(main)
+    assert b"".join(pieces).replace(b"\r\n", b"\n").decode() == expected
+
+
+def test_the_tokenizer_of_the_model(job):
+    directory = job.directory / "hf"
+    model = make("llama 2", directory)
+    tokenizer = save_tokenizer(directory)
+    text = tokenizer.decode([token for token in range(40, 60)])
+    configure(job, directory)
+    tokens = tokenizer.encode(text).ids
+    (row,) = rows_of(job, "--prompt", text, "--max-tokens", "8")
+    found = model.generate(torch.tensor([tokens]), do_sample=False, max_new_tokens=8, pad_token_id=0)
+    assert row["tokens"] == found[0, len(tokens) :].tolist()
+    shown = [token for token in row["tokens"] if token != 1]
+    assert row["text"] == tokenizer.decode(shown, skip_special_tokens=False)
+
+
+def samples_of(run_dir):
+    """{step: rows} of the table, as the dashboard reads it."""
+    found = {}
+    for file in sorted((run_dir / "sinks").glob("**/*.jsonl")):
+        for line in file.read_text().splitlines():
+            row = json.loads(line)
+            if row["type"] == "table":
+                found[row["step"]] = row
+    return found
+
+
+def weights_of(run_dir):
+    tensors = {}
+    for file in sorted((run_dir / "checkpoints" / "8").glob("model*.safetensors")):
+        tensors |= load_file(file)
+    return tensors
+
+
+SAMPLES = {"every": "20 steps", "prompts": ["the ", "a dog"], "max_tokens": 12, "temperature": 0.8, "top_p": 0.9, "tokenizer": "bytes"}
+
+
+@pytest.mark.parametrize("ranks, settings", [
+    (None, [[]]), (2, [[], ["shard=optimizer"], ["shard=gradients", "backend=gloo"], ["shard=full"], ["shard=full", "backend=gloo"]]),
+])
+def test_samples_change_no_bit(job, ranks, settings):
+    configure_gpt(job, max_steps=8)
+    job.config["model"] = {**GPT, "dropout": 0.1}
+    job.write()
+    plain = job.train(ranks=ranks)
+    for chosen in settings:
+        overrides = [f"distributed.{setting}" for setting in chosen]
+        run_dir = job.train(*overrides, f"train.samples={json.dumps({**SAMPLES, 'every': '3 steps'})}", ranks=ranks)
+        before, after = weights_of(plain), weights_of(run_dir)
+        assert before.keys() == after.keys() and all(torch.equal(before[name], after[name]) for name in before), chosen
+        assert job.series(plain.name, "train/loss") == job.series(run_dir.name, "train/loss")
+
+
+def test_samples_are_recorded(job):
+    configure_gpt(job, max_steps=50, samples=SAMPLES)
+    job.config["tracking"] = {"sinks": ["jsonl"]}
+    job.write()
+    tables = samples_of(job.train())
+    assert sorted(tables) == [20, 40, 50]
+    for table in tables.values():
+        assert table["name"] == "samples" and table["columns"] == ["prompt", "text"]
+        assert [row[0] for row in table["rows"]] == SAMPLES["prompts"]
+        assert all(0 < len(row[1]) <= 12 for row in table["rows"])
+
+
+def refused(job, texts, *options, config=()):
+    ended = job.run(*config, options=options)
+    assert ended.code == 78 and ended.err.count("\n") == 1, ended.err
+    for text in texts:
+        assert text in ended.err
+
+
+def test_options_that_are_refused(job, trained):
+    weights = ["--resume", trained.name, "--tokenizer", "bytes"]
+    prompt = ["--prompt", "x", *weights]
+    refused(job, ["--max-tokens has no effect without --generate FILE or --prompt TEXT"], "--max-tokens=4")
+    refused(job, ["--top-p has no effect with --temperature 0"], *prompt, "--top-p", "0.5")
+    refused(job, ["--temperature: '-1': expected a number from 0"], *prompt, "--temperature", "-1")
+    refused(job, ["--top-k: '2x': expected an integer from 1"], *prompt, "--top-k", "2x")
+    refused(job, ["unknown option '--top-q'; did you mean '--top-"], *prompt, "--top-q", "2")
+    refused(job, ["--prompt cannot be combined with --predict"], *prompt, "--predict", "out")
+    refused(job, ["--prompt needs a text"], *weights, "--prompt")
+    refused(job, ["--generate needs weights: --resume RUN_ID"], "--prompt", "x", "--tokenizer", "bytes")
+    refused(job, ["there is no tokenizer for the prompts: set --tokenizer"], "--prompt", "x", "--resume", trained.name)
+    refused(job, ["--tokenizer: there is no file nowhere"], "--prompt", "x", "--resume", trained.name, "--tokenizer", "nowhere")
+    refused(job, ["prompt 1 has 65 tokens, but the model takes up to 64"], "--prompt", "x" * 65, *weights)
+    refused(job, ["--generate: nowhere is not a file"], "--generate", "nowhere", *weights)
+    refused(job, ["--out: there is no directory none"], *prompt, "--out", "none/out.jsonl")
+    refused(job, ["model 'mlp' does not generate text; the models gpt, decoder and hf do"], *prompt, config=["model={name: mlp}"])
+
+
+@pytest.mark.parametrize("name, text, expected", [
+    ("a.jsonl", '{"prompt": "x"}\n{"text": "y"}\n', ["a.jsonl:2: it needs one of both keys; expected an object with"]),
+    ("a.jsonl", '\n{"prompt": 3}\n', ['a.jsonl:2: its "prompt" is not a string']),
+    ("a.jsonl", '{"tokens": [1, -2]}\n', ['a.jsonl:1: its "tokens" are not a list of integers from 0']),
+    ("a.jsonl", '{"tokens": [400]}\n', ["prompt 1 has token 400, but the model has a vocabulary of 257"]),
+    ("a.jsonl", '{"prompt": ""}\n', ["prompt 1 is empty"]),
+    ("a.jsonl", "no\n", ["a.jsonl:1: not a JSON object"]),
+    ("a.txt", "\n \n", ["a.txt: there is no prompt"]),
+])
+def test_prompts_that_are_refused(job, trained, name, text, expected):
+    (job.directory / name).write_text(text)
+    refused(job, expected, "--generate", name, "--resume", trained.name, "--tokenizer", "bytes")
+
+
+@pytest.mark.parametrize("samples, config, expected", [
+    ({"prompts": ["x"]}, [], "train.samples: there is no tokenizer"),
+    ({"prompts": ["x" * 70], "tokenizer": "bytes"}, [], "train.samples.prompts: prompt 1 has 70 tokens"),
+    ({"prompts": ["x"], "tokenizer": "bytes"}, ["model={name: mlp}"], "model 'mlp' does not generate text"),
+    ({"max_tokens": 5}, [], "train.samples.max_tokens: has no effect without train.samples.prompts"),
+    ({"prompts": ["x"], "tokenizer": "bytes", "top_k": 5}, [], "train.samples.top_k: has no effect without train.samples.temperature"),
+])
+def test_samples_that_are_refused(job, samples, config, expected):
+    configure_gpt(job)
+    refuse(job, [*config, f"train.samples={json.dumps(samples)}"], [expected], None)

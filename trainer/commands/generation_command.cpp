@@ -1,0 +1,183 @@
+#include "trainer/commands/generation_command.h"
+
+#include <fmt/format.h>
+
+#include "core/printable.h"
+#include "core/system/durable_file.h"
+#include "distributed/objects.h"
+#include "lockstep/error.h"
+#include "tracking/runs/on_ranks.h"
+#include "trainer/commands/trained_weights.h"
+#include "trainer/generation/prompts.h"
+#include "trainer/handshake.h"
+#include "trainer/prepared/model_faults.h"
+
+namespace lockstep::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr WeightUse kGenerationUse{.option = "--generate", .purpose = "generate with"};
+
+std::vector<GivenPrompt> given_prompts(const GenerationArguments& arguments) {
+  std::vector<GivenPrompt> prompts;
+  if (const auto& file = arguments.prompts_file) {
+    std::error_code error;
+    if (!fs::is_regular_file(*file, error))
+      throw config_error(fmt::format("--generate: {} is not a file", printable(*file, 400)));
+    const auto ending = fs::path(*file).extension();
+    prompts = parse_prompts(read_file(*file), ending == ".jsonl" || ending == ".json",
+                            printable(*file, 400));
+  }
+  for (const auto& text : arguments.prompts) {
+    if (find_invalid_utf8(text) != text.npos)
+      throw config_error("--prompt: the text is not valid UTF-8");
+    prompts.push_back({text, std::nullopt});
+  }
+  return prompts;
+}
+
+void verify_out(const GenerationArguments& arguments) {
+  if (!arguments.out) return;
+  std::error_code error;
+  const fs::path path = *arguments.out;
+  if (fs::is_directory(path, error))
+    throw config_error(fmt::format("--out: {} is a directory", printable(path.string(), 400)));
+  if (path.has_parent_path() && !fs::is_directory(path.parent_path(), error))
+    throw config_error(fmt::format("--out: there is no directory {}",
+                                   printable(path.parent_path().string(), 400)));
+}
+
+// The prompts, and what generates their texts.
+struct Generation {
+  std::unique_ptr<TextCodec> codec;  // null: there is no tokenizer
+  std::vector<Prompt> prompts;
+  GenerationOptions options;
+};
+
+std::unique_ptr<TextCodec> open_codec(const GenerationArguments& arguments,
+                                      const fs::path& directory) {
+  const auto tokenizer = arguments.tokenizer ? arguments.tokenizer : tokenizer_of(directory);
+  return tokenizer ? std::make_unique<TextCodec>(*tokenizer, "--tokenizer") : nullptr;
+}
+
+Generation prepare(const GenerationArguments& arguments, const PreparedRun& run,
+                   std::vector<GivenPrompt> given) {
+  Generation generation;
+  const auto directory = model_directory(run.config);
+  const auto& model = language_model_of(*run.model, run.model_title());
+  auto& codec = generation.codec = open_codec(arguments, directory);
+  if (!codec && !arguments.stops.empty())
+    throw config_error("--stop has no effect without a tokenizer; set --tokenizer");
+  for (auto& [text, tokens] : given) {
+    if (!tokens && !codec)
+      throw config_error(
+          "there is no tokenizer for the prompts: set --tokenizer to a tokenizer.json, or to "
+          "bytes, "
+          "or give prompts as {\"tokens\": [...]} in JSON Lines");
+    auto numbers = tokens ? std::move(*tokens) : codec->encode(text);
+    generation.prompts.push_back(
+        {static_cast<int64_t>(generation.prompts.size()), std::move(text), std::move(numbers)});
+  }
+  verify_prompts(model, generation.prompts, "prompt");
+  generation.options = {.max_tokens = arguments.max_tokens,
+                        .batch_size = arguments.batch_size,
+                        .sampling = arguments.sampling,
+                        .stops = arguments.stops,
+                        .end_tokens = end_tokens_of(directory, codec.get()),
+                        .seed = static_cast<uint64_t>(arguments.seed),
+                        .precision = run.config.train.precision};
+  return generation;
+}
+
+nlohmann::ordered_json row_of(const Prompt& prompt, const GeneratedText& text, bool has_text) {
+  nlohmann::ordered_json row;
+  if (prompt.text.empty())
+    row["prompt_tokens"] = prompt.tokens;
+  else
+    row["prompt"] = prompt.text;
+  if (has_text) row["text"] = text.text;
+  row["tokens"] = text.tokens;
+  row["finish"] = name_of(text.finish);
+  return row;
+}
+
+// The texts of this rank's prompts, by number.
+nlohmann::json own_texts(World& world, const PreparedRun& run, const Generation& generation,
+                         const OnText& on_text) {
+  std::vector<Prompt> own;
+  const auto step = static_cast<size_t>(world.world_size());
+  for (auto i = static_cast<size_t>(world.rank()); i < generation.prompts.size(); i += step)
+    own.push_back(generation.prompts[i]);
+  const auto texts = in_model(run.model_title(), nullptr, [&] {
+    return generate(*run.model, world.device(), generation.codec.get(), own, generation.options,
+                    on_text);
+  });
+  auto rows = nlohmann::json::object();
+  for (size_t i = 0; i < own.size(); ++i)
+    rows[std::to_string(own[i].number)] =
+        row_of(own[i], texts[i], generation.codec != nullptr).dump();
+  return rows;
+}
+
+std::vector<std::string> gather_rows(World& world, const nlohmann::json& own, size_t count) {
+  std::vector<std::string> rows(count);
+  for (const auto& rank : distributed::gather_object(world, own, 0, "generated texts"))
+    for (const auto& [number, row] : rank.items()) rows[std::stoul(number)] = row;
+  return rows;
+}
+
+std::string shown(const std::string& row, bool is_single) {
+  const auto json = nlohmann::json::parse(row);
+  const auto text = json.contains("text") ? json["text"].get<std::string>() : json["tokens"].dump();
+  if (is_single) return text + "\n";
+  const auto prompt =
+      json.contains("prompt") ? json["prompt"].get<std::string>() : json["prompt_tokens"].dump();
+  return fmt::format("> {}\n{}\n\n", prompt, text);
+}
+
+void report(const GenerationRequest& request, const std::vector<std::string>& rows, bool is_printed,
+            const std::string& weights) {
+  if (const auto& out = request.arguments.out) {
+    std::string lines;
+    for (const auto& row : rows) lines += row + "\n";
+    write_file_durably(*out, lines);
+    request.print(fmt::format("texts: {} in {}\nweights: {}\n", rows.size(), *out, weights));
+    return;
+  }
+  if (is_printed) return request.print("\n");
+  for (const auto& row : rows) request.print(shown(row, rows.size() == 1));
+}
+
+}  // namespace
+
+void generate_texts(const GenerationRequest& request) {
+  const auto& arguments = request.arguments;
+  const auto config = load_run_config(request.config_path, request.overrides);
+  verify_out(arguments);
+  auto given = given_prompts(arguments);
+  const auto run = prepare_generation(config, request.ranks);
+  verify_has_weights(kGenerationUse, request.run_id, run);
+  const auto generation = prepare(arguments, run, std::move(given));
+  const auto connected =
+      World::connect(world_options(request.ranks, config.distributed, request.progress));
+  auto& world = *connected;
+  verify_ranks_agree(world, run);
+  world.progress().enter(Phase::Evaluating);
+  world.progress().set_limits(config.distributed.hang_warning.value, world.timeout());
+  run.model->to(world.device());
+  const auto weights = load_trained_weights(world, kGenerationUse, request.run_id, run);
+  const bool is_streamed = request.streams && !arguments.out && generation.codec &&
+                           generation.prompts.size() == 1 && tracking::is_main(world.rank());
+  OnText on_text;
+  if (is_streamed) on_text = [&](size_t, std::string_view part) { request.print(part); };
+  const auto own = own_texts(world, run, generation, on_text);
+  const auto rows = gather_rows(world, own, generation.prompts.size());
+  distributed::act_on_main(world, "generated texts", [&] {
+    report(request, rows, is_streamed, weights);
+    return true;
+  });
+  world.finish();
+}
+
+}  // namespace lockstep::trainer

@@ -1,0 +1,116 @@
+#include "trainer/commands/generation_options.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <map>
+
+#include "core/printable.h"
+#include "lockstep/error.h"
+
+namespace lockstep::trainer {
+namespace {
+
+struct OptionValue {
+  const std::string &option, &text;
+
+  [[noreturn]] void refuse(const std::string& expected) const {
+    throw config_error(fmt::format("{}: '{}': expected {}", option, printable(text), expected));
+  }
+
+  int64_t integer(int64_t low, int64_t high) const {
+    int64_t number = 0;
+    const auto* const end = text.data() + text.size();
+    const auto [rest, error] = std::from_chars(text.data(), end, number);
+    if (error != std::errc() || rest != end || number < low || number > high)
+      refuse(fmt::format("an integer from {} to {}", low, high));
+    return number;
+  }
+
+  // Above `low`, or at least `low` if `includes_low`.
+  double real(double low, bool includes_low, double high, const char* expected) const {
+    double number = 0;
+    const auto* const end = text.data() + text.size();
+    const auto [rest, error] = std::from_chars(text.data(), end, number);
+    const bool is_valid = error == std::errc() && rest == end && std::isfinite(number) &&
+                          number <= high && (number > low || (includes_low && number == low));
+    if (!is_valid) refuse(expected);
+    return number;
+  }
+
+  const std::string& not_empty() const {
+    if (text.empty()) refuse("text that is not empty");
+    return text;
+  }
+};
+
+struct GenerationOption {
+  const char* what;  // its value
+  std::function<void(const OptionValue&, GenerationArguments&)> store;
+};
+
+const std::map<std::string, GenerationOption>& generation_options() {
+  using Value = OptionValue;
+  using Out = GenerationArguments;
+  static const std::map<std::string, GenerationOption> options = {
+      {"--generate", {"a file", [](const Value& v, Out& o) { o.prompts_file = v.not_empty(); }}},
+      {"--prompt", {"a text", [](const Value& v, Out& o) { o.prompts.push_back(v.not_empty()); }}},
+      {"--tokenizer",
+       {"a tokenizer.json", [](const Value& v, Out& o) { o.tokenizer = v.not_empty(); }}},
+      {"--out", {"a file", [](const Value& v, Out& o) { o.out = v.not_empty(); }}},
+      {"--stop", {"a text", [](const Value& v, Out& o) { o.stops.push_back(v.not_empty()); }}},
+      {"--max-tokens",
+       {"a number", [](const Value& v, Out& o) { o.max_tokens = v.integer(1, 1 << 20); }}},
+      {"--batch-size",
+       {"a number", [](const Value& v, Out& o) { o.batch_size = v.integer(1, 1 << 20); }}},
+      {"--seed", {"a number", [](const Value& v, Out& o) { o.seed = v.integer(0, INT64_MAX); }}},
+      {"--top-k",
+       {"a number", [](const Value& v, Out& o) { o.sampling.top_k = v.integer(1, INT32_MAX); }}},
+      {"--temperature",
+       {"a number",
+        [](const Value& v, Out& o) {
+          o.sampling.temperature = v.real(0, true, 1e6, "a number from 0");
+        }}},
+      {"--top-p",
+       {"a number",
+        [](const Value& v, Out& o) {
+          o.sampling.top_p = v.real(0, false, 1, "a number above 0, at most 1");
+        }}},
+  };
+  return options;
+}
+
+}  // namespace
+
+bool read_generation_option(const std::string& argument,
+                            const std::function<std::string(const char* what)>& next,
+                            GenerationArguments& out) {
+  const auto equals = argument.find('=');
+  const auto name = argument.substr(0, equals);
+  const auto found = generation_options().find(name);
+  if (found == generation_options().end()) return false;
+  if (out.first_option.empty()) out.first_option = name;
+  const auto text =
+      equals == argument.npos ? next(found->second.what) : argument.substr(equals + 1);
+  found->second.store({name, text}, out);
+  return true;
+}
+
+void verify_generation_options(const GenerationArguments& arguments) {
+  if (!arguments.has_prompts() && !arguments.first_option.empty())
+    throw config_error(fmt::format("{} has no effect without --generate FILE or --prompt TEXT",
+                                   arguments.first_option));
+  const auto& sampling = arguments.sampling;
+  if (sampling.temperature == 0 && (sampling.top_k || sampling.top_p))
+    throw config_error(fmt::format("{} has no effect with --temperature 0, which is the default",
+                                   sampling.top_k ? "--top-k" : "--top-p"));
+}
+
+std::vector<std::string> generation_option_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, option] : generation_options()) names.push_back(name);
+  return names;
+}
+
+}  // namespace lockstep::trainer

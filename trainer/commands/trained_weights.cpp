@@ -1,0 +1,67 @@
+#include "trainer/commands/trained_weights.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "core/run_id.h"
+#include "distributed/objects.h"
+#include "lockstep/error.h"
+#include "tracking/runs/run_directory.h"
+#include "trainer/checkpoint/checkpoint.h"
+#include "trainer/checkpoint/initial_weights.h"
+#include "trainer/checkpoint/training_state.h"
+
+namespace lockstep::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+
+void verify_run(const fs::path& run_dir, const std::string& id, const WeightUse& use) {
+  if (!is_run_id(id)) throw config_error(fmt::format("'{}' is not a run id", id));
+  std::error_code ignored;
+  if (!fs::exists(run_dir, ignored))
+    throw config_error(
+        fmt::format("--resume {}: there is no such run in {}; `lockstep runs list` "
+                    "lists the runs",
+                    id, run_dir.parent_path().string()));
+  if (list_checkpoints(tracking::checkpoints_path(run_dir)).empty())
+    throw config_error(
+        fmt::format("--resume {}: {} has no checkpoint to {}", id, run_dir.string(), use.purpose));
+}
+
+}  // namespace
+
+void verify_has_weights(const WeightUse& use, const std::optional<std::string>& run_id,
+                        const PreparedRun& run) {
+  if (!run_id && !run.config.train.init_from)
+    throw config_error(
+        fmt::format("{} needs weights: --resume RUN_ID uses the last checkpoint of a run, "
+                    "train.init_from a file",
+                    use.option));
+}
+
+std::string load_trained_weights(World& world, const WeightUse& use,
+                                 const std::optional<std::string>& run_id, const PreparedRun& run) {
+  const auto& config = run.config;
+  if (!run_id) {
+    const auto& file = *config.train.init_from;
+    const auto of_model = run.model->initial_weights();
+    load_initial_weights(world, *run.model, file,
+                         of_model.file == file ? of_model.except : std::vector<std::string>());
+    return file;
+  }
+  const auto run_dir = fs::path(config.run.dir) / *run_id;
+  distributed::act_on_main(world, fmt::format("run to {}", use.purpose), [&] {
+    verify_run(run_dir, *run_id, use);
+    return true;
+  });
+  const auto restored = restore_weights(world, *run.model, tracking::checkpoints_path(run_dir),
+                                        config.train.ema.decay.has_value());
+  auto text = fmt::format("{}{} after step {}", restored.averaged ? "averaged, " : "",
+                          run_dir.string(), restored.step);
+  for (const auto& line : restored.rejected) text += "\n         " + line;
+  return text;
+}
+
+}  // namespace lockstep::trainer

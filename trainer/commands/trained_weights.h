@@ -1,0 +1,28 @@
+// The weights that commands use which do not train: of a run or of a file.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "lockstep/world.h"
+#include "trainer/prepared/prepared_run.h"
+
+namespace lockstep::trainer {
+
+// What is done with the weights, for messages.
+struct WeightUse {
+  const char* option;   // "--predict"
+  const char* purpose;  // "predict with"
+};
+
+// Throws Config if neither `run_id` nor train.init_from is set.
+void verify_has_weights(const WeightUse& use, const std::optional<std::string>& run_id,
+                        const PreparedRun& run);
+
+// Collective: loads the weights of the last good checkpoint of `run_id` (with train.ema: the
+// averaged ones), or those of train.init_from. Returns a description of where they come from.
+// Throws Config, Environment.
+std::string load_trained_weights(World& world, const WeightUse& use,
+                                 const std::optional<std::string>& run_id, const PreparedRun& run);
+
+}  // namespace lockstep::trainer

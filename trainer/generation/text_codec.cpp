@@ -1,0 +1,119 @@
+#include "trainer/generation/text_codec.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "core/printable.h"
+#include "core/system/durable_file.h"
+#include "lockstep/error.h"
+
+namespace lockstep::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMaxTokenizerBytes = 256u << 20, kMaxSettingsBytes = 16u << 20;
+constexpr int64_t kEndOfBytes = 256;
+constexpr const char* kEndOfText = "<|endoftext|>";
+
+data::Tokenizer read_tokenizer(const std::string& path, const std::string& option) {
+  std::error_code error;
+  const auto file =
+      fs::is_directory(path, error) ? fs::path(path) / "tokenizer.json" : fs::path(path);
+  if (!fs::exists(file, error))
+    throw config_error(fmt::format(
+        "{}: there is no file {}; expected a tokenizer.json, a directory with one, or bytes",
+        option, printable(file.string(), 400)));
+  return {read_file(file, kMaxTokenizerBytes), printable(file.string(), 400)};
+}
+
+// An empty object if there is no such file.
+nlohmann::json settings_in(const fs::path& directory, const char* name) {
+  std::error_code error;
+  const auto file = directory / name;
+  if (directory.empty() || !fs::is_regular_file(file, error)) return nlohmann::json::object();
+  auto json = nlohmann::json::parse(read_file(file, kMaxSettingsBytes), nullptr,
+                                    /*allow_exceptions=*/false);
+  if (!json.is_object())
+    throw config_error(fmt::format("{}: not a JSON object", printable(file.string(), 400)));
+  return json;
+}
+
+// A number, or a list of numbers; anything else is none.
+std::vector<int64_t> numbers_in(const nlohmann::json& settings, const char* key) {
+  std::vector<int64_t> numbers;
+  const auto found = settings.find(key);
+  if (found == settings.end()) return numbers;
+  const auto all = found->is_array() ? *found : nlohmann::json::array({*found});
+  for (const auto& number : all)
+    if (number.is_number_integer()) numbers.push_back(number.get<int64_t>());
+  return numbers;
+}
+
+// "</s>", or {"content": "</s>"}.
+std::string token_in(const nlohmann::json& settings, const char* key) {
+  const auto found = settings.find(key);
+  if (found == settings.end()) return "";
+  if (found->is_string()) return found->get<std::string>();
+  const auto content = found->is_object() ? found->find("content") : found->end();
+  return found->is_object() && content != found->end() && content->is_string()
+             ? content->get<std::string>()
+             : "";
+}
+
+}  // namespace
+
+TextCodec::TextCodec(const std::string& tokenizer, const std::string& option) {
+  if (tokenizer != "bytes") tokenizer_.emplace(read_tokenizer(tokenizer, option));
+}
+
+std::vector<int64_t> TextCodec::encode(const std::string& text) {
+  std::vector<int64_t> tokens;
+  if (!tokenizer_) {
+    for (const auto byte : text) tokens.push_back(static_cast<uint8_t>(byte));
+    return tokens;
+  }
+  std::vector<int32_t> narrow;
+  tokenizer_->encode(text, narrow);
+  tokens.assign(narrow.begin(), narrow.end());
+  return tokens;
+}
+
+std::string TextCodec::decode(const std::vector<int64_t>& tokens) const {
+  if (tokenizer_) return tokenizer_->decode({tokens.begin(), tokens.end()});
+  std::string text;
+  for (const auto token : tokens)
+    if (token >= 0 && token < kEndOfBytes) text += static_cast<char>(token);
+  return text;
+}
+
+std::optional<int64_t> TextCodec::find(const std::string& token) const {
+  const auto found = tokenizer_ ? tokenizer_->find(token) : std::nullopt;
+  return found ? std::optional<int64_t>(*found) : std::nullopt;
+}
+
+std::optional<int64_t> TextCodec::separator() const {
+  return tokenizer_ ? find(kEndOfText) : std::optional(kEndOfBytes);
+}
+
+std::optional<std::string> tokenizer_of(const fs::path& model_directory) {
+  std::error_code error;
+  const auto file = model_directory / "tokenizer.json";
+  if (model_directory.empty() || !fs::exists(file, error)) return std::nullopt;
+  return file.string();
+}
+
+std::vector<int64_t> end_tokens_of(const fs::path& model_directory, const TextCodec* codec) {
+  for (const auto* file : {"generation_config.json", "config.json"})
+    if (auto numbers = numbers_in(settings_in(model_directory, file), "eos_token_id");
+        !numbers.empty())
+      return numbers;
+  if (!codec) return {};
+  const auto token = token_in(settings_in(model_directory, "tokenizer_config.json"), "eos_token");
+  auto end = token.empty() ? std::nullopt : codec->find(token);
+  if (!end) end = codec->separator();
+  return end ? std::vector<int64_t>{*end} : std::vector<int64_t>{};
+}
+
+}  // namespace lockstep::trainer

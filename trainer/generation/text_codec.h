@@ -1,0 +1,45 @@
+// Text to tokens and back, for prompts and generated text.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/tokenize/tokenizer.h"
+
+namespace lockstep::trainer {
+
+// Thread: one at a time.
+class TextCodec {
+ public:
+  // `tokenizer`: a tokenizer.json, a directory with one, or "bytes" for bytes as tokens and 256 as
+  // the end of a text. `option`: where it was given, for messages. Throws Config.
+  TextCodec(const std::string& tokenizer, const std::string& option);
+
+  // Throws Config.
+  std::vector<int64_t> encode(const std::string& text);
+  // The last character may be incomplete.
+  std::string decode(const std::vector<int64_t>& tokens) const;
+
+  std::optional<int64_t> find(const std::string& token) const;
+  // The token that `lockstep-data tokenize` writes after a document, if the tokenizer has it.
+  std::optional<int64_t> separator() const;
+
+ private:
+  std::optional<data::Tokenizer> tokenizer_;  // none: bytes
+};
+
+// The tokenizer of the directory of a model, if it has one.
+std::optional<std::string> tokenizer_of(const std::filesystem::path& model_directory);
+
+// The tokens that end a text: "eos_token_id" of generation_config.json or config.json, else
+// "eos_token" of tokenizer_config.json, in the directory of the model; else the separator of
+// `codec`. An empty path: there is no directory. `codec`: null: none. Throws Config: a file that is
+// corrupt.
+std::vector<int64_t> end_tokens_of(const std::filesystem::path& model_directory,
+                                   const TextCodec* codec);
+
+}  // namespace lockstep::trainer

@@ -34,7 +34,7 @@ constexpr std::array<Command, 14> kCommands = {{
     {"runs", "list, show, watch, compare, export, stop, tag and remove runs", runs_command},
     {"ui", "serve the dashboard: runs, groups and ranks in a browser", ui_command},
     {"artifacts", "store and retrieve versioned files of runs", artifacts_command},
-    {"ckpt", "list, verify and compare the checkpoints of a run", ckpt_command},
+    {"ckpt", "list, verify, compare and export the checkpoints of a run", ckpt_command},
     {"sync", "send a recorded run to its sinks", sync_command},
     {"doctor", "check whether this machine is ready to train", doctor_command},
     {"schema", "print the JSON Schema of the run file", schema_command},

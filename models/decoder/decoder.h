@@ -18,6 +18,7 @@ enum class DecoderInit { Random, Later };
 struct DecoderOptions {
   DecoderInit init = DecoderInit::Random;
   LoraConfig lora = {};
+  bool base_is_bf16 = false;  // the parameters that are not trained
 };
 
 class Decoder : public Model {
@@ -33,24 +34,26 @@ class Decoder : public Model {
   Batch example_sample() const override;  // of at most 4096 tokens
 
  protected:
-  // The projections with adapters, by name.
-  const std::vector<std::string>& adapted() const { return adapted_; }
+  const Adapters& adapters() const { return adapters_; }
 
  private:
   void initialize();
+  void add_adapters(const DecoderOptions& options);
   void verify_text(const Batch& batch) const;
   std::shared_ptr<const AttentionContext> context_of(bool is_sliding, int64_t tokens,
                                                      at::Device device) const;
-  at::Tensor logits_of(const at::Tensor& tokens_BT) const;
+  // `loads`: receives those of the layers, if there is a load-balancing loss.
+  at::Tensor logits_of(const at::Tensor& tokens_BT, std::vector<ExpertLoad>& loads) const;
 
   DecoderConfig config_;
   std::string name_;
+  bool base_is_bf16_;
   std::shared_ptr<torch::nn::Module> root_;
   at::Tensor embedding_;
   std::vector<std::shared_ptr<DecoderLayer>> layers_;
   std::shared_ptr<DecoderNorm> norm_;
   std::shared_ptr<Projection> head_;  // null: tied to the embedding
-  std::vector<std::string> adapted_;
+  Adapters adapters_;
 };
 
 }  // namespace lockstep::models

@@ -138,11 +138,8 @@ std::string load_weights(World& world, const PreparedRun& run,
                          const std::optional<std::string>& run_id) {
   const auto& config = run.config;
   if (!run_id) {
-    const auto& file = *config.train.init_from;
-    const auto of_model = run.model->initial_weights();
-    load_initial_weights(world, *run.model, file,
-                         of_model.file == file ? of_model.except : std::vector<std::string>());
-    return file;
+    load_initial_weights(world, *run.model, run.weights);
+    return run.weights.file.string();
   }
   const auto run_dir = fs::path(config.run.dir) / *run_id;
   distributed::act_on_main(world, "run to predict with", [&] {
@@ -150,7 +147,7 @@ std::string load_weights(World& world, const PreparedRun& run,
     return true;
   });
   const auto restored = restore_weights(world, *run.model, tracking::checkpoints_path(run_dir),
-                                        config.train.ema.decay.has_value());
+                                        config.train.ema.decay.has_value(), run.weights.file);
   auto text = fmt::format("{}{} after step {}", restored.averaged ? "averaged, " : "",
                           run_dir.string(), restored.step);
   for (const auto& line : restored.rejected) text += "\n         " + line;

@@ -18,7 +18,6 @@
 #include "models/decoder/hf_files.h"
 #include "models/decoder/lora.h"
 #include "trainer/checkpoint/checkpoint.h"
-#include "trainer/checkpoint/exported_files.h"
 #include "trainer/checkpoint/safetensors.h"
 #include "trainer/checkpoint/safetensors_index.h"
 

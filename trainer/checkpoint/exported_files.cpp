@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <cerrno>
 
 #include "core/system/durable_file.h"
 #include "core/system/file_descriptor.h"

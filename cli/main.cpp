@@ -34,7 +34,7 @@ constexpr std::array<Command, 16> kCommands = {{
     {"runs", "list, show, watch, compare, export, stop, tag and remove runs", runs_command},
     {"ui", "serve the dashboard: runs, groups and ranks in a browser", ui_command},
     {"artifacts", "store and retrieve versioned files of runs", artifacts_command},
-    {"ckpt", "list, verify and compare the checkpoints of a run", ckpt_command},
+    {"ckpt", "list, verify, compare and export the checkpoints of a run", ckpt_command},
     {"verify", "recompute a stretch of a run from a checkpoint and compare bits", verify_command},
     {"verify-setup", "check before a long run that its results are reproducible",
      verify_setup_command},

@@ -121,9 +121,24 @@ class Block : public torch::nn::Module {
   Observer* observer_ = nullptr;
 };
 
+// A weight that is computed from another one.
+struct ComputedWeight {
+  std::string from;  // a name
+  std::function<at::Tensor(const at::Tensor& from)> compute;
+};
+
 struct InitialWeights {
   std::filesystem::path file;       // safetensors, or the index of several; empty: none
   std::vector<std::string> except;  // modules and weights that are not in it
+  // Whether the file is a base model: checkpoints refer to it instead of containing those of its
+  // parameters that are not trained.
+  bool is_base = false;
+  // A second safetensors file, loaded after the first one, and for each of its tensors the name in
+  // the model and in the file.
+  std::filesystem::path adapter = {};
+  std::map<std::string, std::string> adapter_names = {};
+  // By name: weights that are in none of the files.
+  std::map<std::string, ComputedWeight> computed = {};
 };
 
 // Files in the directory of a checkpoint, next to those of the trainer.

@@ -15,7 +15,7 @@
 namespace lockstep::models {
 
 Decoder::Decoder(DecoderConfig config, std::string name, const DecoderOptions& options)
-    : config_(std::move(config)), name_(std::move(name)) {
+    : config_(std::move(config)), name_(std::move(name)), base_is_bf16_(options.base_is_bf16) {
   verify_decoder(config_, name_);
   const auto& names = config_.names;
   root_ = register_module(names.root, std::make_shared<torch::nn::Module>());
@@ -31,7 +31,22 @@ Decoder::Decoder(DecoderConfig config, std::string name, const DecoderOptions& o
     head_ = register_module(names.head,
                             std::make_shared<Projection>(config_.width, config_.vocab_size, false));
   if (options.init == DecoderInit::Random) initialize();
-  if (options.lora.rank > 0) adapted_ = add_lora(*this, options.lora, name_);
+  if (options.lora.rank > 0) add_adapters(options);
+}
+
+void Decoder::add_adapters(const DecoderOptions& options) {
+  const bool has_values = options.init == DecoderInit::Random;
+  adapters_ = add_lora(*this, options.lora, has_values, name_);
+  if (config_.tied_embeddings && embedding_.requires_grad())
+    throw config_error(
+        fmt::format("model {}: lora.modules_to_save: '{}' is also the output projection (tied "
+                    "embeddings), which is not supported",
+                    name_, config_.names.embedding));
+  if (!options.base_is_bf16) return;
+  for (auto& parameter : parameters())
+    if (!parameter.requires_grad())
+      parameter.set_data(has_values ? parameter.to(at::kBFloat16)
+                                    : at::empty_like(parameter, at::kBFloat16));
 }
 
 void Decoder::initialize() {
@@ -70,7 +85,8 @@ std::shared_ptr<const AttentionContext> Decoder::context_of(bool is_sliding,
       AttentionContext{table.at(cache.positions()), cache.mask(is_sliding ? config_.window : 0)});
 }
 
-at::Tensor Decoder::layers_of(const at::Tensor& tokens_BT, KeyValueCache* cache) const {
+at::Tensor Decoder::layers_of(const at::Tensor& tokens_BT, KeyValueCache* cache,
+                              std::vector<ExpertLoad>* loads) const {
   const auto context = [&](bool is_sliding) {
     return cache && !cache->is_first()
                ? context_of(is_sliding, *cache)
@@ -85,20 +101,42 @@ at::Tensor Decoder::layers_of(const at::Tensor& tokens_BT, KeyValueCache* cache)
                                        : x_BTC;
   for (size_t i = 0; i < layers_.size(); ++i)
     x_BTC = layers_[i]->forward(x_BTC, config_.is_sliding(static_cast<int64_t>(i)) ? sliding : full,
-                                {cache, i});
+                                {cache, i}, loads ? &(*loads)[i] : nullptr);
   return x_BTC;
 }
 
 at::Tensor Decoder::logits_of(const at::Tensor& x) const {
-  const auto logits = at::linear(norm_->forward(x), head_ ? head_->weight : embedding_);
+  auto logits = project(norm_->forward(x), head_ ? head_->weight : embedding_);
+  if (base_is_bf16_) logits = logits.to(at::kFloat);
   if (!config_.logit_cap) return logits;
   return at::tanh(logits / *config_.logit_cap) * *config_.logit_cap;
 }
 
+namespace {
+
+// As in transformers: the mean over the layers and tokens of a batch.
+at::Tensor balance_loss(const std::vector<ExpertLoad>& loads, int64_t tokens) {
+  at::Tensor counts = loads.front().counts, probabilities = loads.front().probabilities;
+  for (size_t i = 1; i < loads.size(); ++i) {
+    counts = counts + loads[i].counts;
+    probabilities = probabilities + loads[i].probabilities;
+  }
+  const auto rows = static_cast<double>(tokens) * static_cast<double>(loads.size());
+  return ((counts / rows) * (probabilities / rows)).sum() * static_cast<double>(counts.size(0));
+}
+
+}  // namespace
+
 Outputs Decoder::forward(const Batch& batch) {
   verify_text(batch);
-  return language_outputs(logits_of(layers_of(batch.at("tokens"), nullptr)), batch,
-                          /*with_accuracy=*/!is_training());
+  const auto& tokens_BT = batch.at("tokens");
+  std::vector<ExpertLoad> loads;
+  if (config_.experts.balance > 0 && is_training()) loads.resize(layers_.size());
+  const auto x_BTC = layers_of(tokens_BT, nullptr, loads.empty() ? nullptr : &loads);
+  auto outputs = language_outputs(logits_of(x_BTC), batch, /*with_accuracy=*/!is_training());
+  if (!loads.empty() && outputs.loss.defined())
+    outputs.loss = outputs.loss + balance_loss(loads, tokens_BT.numel()) * config_.experts.balance;
+  return outputs;
 }
 
 at::Tensor Decoder::next_logits(const at::Tensor& tokens, const std::vector<int64_t>& counts,
@@ -140,6 +178,7 @@ struct DecoderModelConfig {
   double rope_theta = 10000, dropout = 0;
   std::optional<int64_t> window;
   int64_t experts = 0, experts_per_token = 2;
+  double router_aux_loss_coef = 0;
 };
 
 template <class V>
@@ -168,6 +207,9 @@ void fields(V& v, DecoderModelConfig& c) {
   v("window", c.window, "tokens that attention sees; default: all", at_least(1));
   v("experts", c.experts, "experts of each layer, instead of one MLP; 0: none", at_least(0));
   v("experts_per_token", c.experts_per_token, "experts that process a token", at_least(1));
+  v("router_aux_loss_coef", c.router_aux_loss_coef,
+    "weight of the load-balancing loss of the experts in the training loss; 0: none", at_least(0),
+    needs("experts"));
 }
 
 DecoderConfig resolved(const DecoderModelConfig& c) {
@@ -198,8 +240,10 @@ DecoderConfig resolved(const DecoderModelConfig& c) {
     config.slides.assign(static_cast<size_t>(c.layers), true);
   }
   if (c.experts > 0)
-    config.experts = {
-        .count = c.experts, .per_token = c.experts_per_token, .hidden = config.hidden};
+    config.experts = {.count = c.experts,
+                      .per_token = c.experts_per_token,
+                      .hidden = config.hidden,
+                      .balance = c.router_aux_loss_coef};
   return config;
 }
 

@@ -19,6 +19,7 @@ enum class DecoderInit { Random, Later };
 struct DecoderOptions {
   DecoderInit init = DecoderInit::Random;
   LoraConfig lora = {};
+  bool base_is_bf16 = false;  // the parameters that are not trained
 };
 
 class Decoder : public Model, public LanguageModel {
@@ -38,28 +39,30 @@ class Decoder : public Model, public LanguageModel {
   int64_t vocabulary_size() const override { return config_.vocab_size; }
 
  protected:
-  // The projections with adapters, by name.
-  const std::vector<std::string>& adapted() const { return adapted_; }
+  const Adapters& adapters() const { return adapters_; }
 
  private:
   void initialize();
+  void add_adapters(const DecoderOptions& options);
   void verify_text(const Batch& batch) const;
   std::shared_ptr<const AttentionContext> context_of(bool is_sliding, int64_t tokens,
                                                      at::Device device) const;
   std::shared_ptr<const AttentionContext> context_of(bool is_sliding,
                                                      const KeyValueCache& cache) const;
-  // `cache`: null: none.
-  at::Tensor layers_of(const at::Tensor& tokens_BT, KeyValueCache* cache) const;
+  // `cache`, `loads`: null: none. `loads`: receives those of the layers, for the load-balancing loss.
+  at::Tensor layers_of(const at::Tensor& tokens_BT, KeyValueCache* cache,
+                       std::vector<ExpertLoad>* loads = nullptr) const;
   at::Tensor logits_of(const at::Tensor& x) const;
 
   DecoderConfig config_;
   std::string name_;
+  bool base_is_bf16_;
   std::shared_ptr<torch::nn::Module> root_;
   at::Tensor embedding_;
   std::vector<std::shared_ptr<DecoderLayer>> layers_;
   std::shared_ptr<DecoderNorm> norm_;
   std::shared_ptr<Projection> head_;  // null: tied to the embedding
-  std::vector<std::string> adapted_;
+  Adapters adapters_;
 };
 
 }  // namespace lockstep::models

@@ -46,8 +46,10 @@ struct RotaryConfig {
 struct ExpertsConfig {
   int64_t count = 0;  // 0: none
   int64_t per_token = 2;
-  int64_t hidden = 0;      // of each expert
-  bool normalizes = true;  // whether the weights of the chosen experts sum to 1
+  int64_t hidden = 0;         // of each expert
+  bool normalizes = true;     // whether the weights of the chosen experts sum to 1
+  int64_t shared_hidden = 0;  // of an expert of all tokens, weighted by a gate; 0: none
+  double balance = 0;         // weight of the load-balancing loss while training
 };
 
 // Names of the modules, as in the checkpoints of the family.

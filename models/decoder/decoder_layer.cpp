@@ -1,6 +1,7 @@
 #include "models/decoder/decoder_layer.h"
 
 #include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 
 #include <cmath>
@@ -20,12 +21,19 @@ at::Tensor dropped(const at::Tensor& x, double probability, bool is_training) {
 
 }  // namespace
 
+at::Tensor project(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  const auto type = weight.scalar_type();
+  const bool is_cast =
+      x.scalar_type() != type && !at::autocast::is_autocast_enabled(x.device().type());
+  return at::linear(is_cast ? x.to(type) : x, weight, bias);
+}
+
 Projection::Projection(int64_t in, int64_t out, bool has_bias)
     : weight(register_parameter("weight", at::empty({out, in}))) {
   if (has_bias) bias = register_parameter("bias", at::empty({out}));
 }
 
-void Projection::add_lora(const LoraConfig& config) {
+void Projection::add_lora(const LoraConfig& config, bool has_values) {
   const at::NoGradGuard no_grad;
   const auto add = [&](const std::string& name, at::IntArrayRef sizes) {
     const auto module = register_module(name, std::make_shared<torch::nn::Module>());
@@ -37,13 +45,25 @@ void Projection::add_lora(const LoraConfig& config) {
   lora_a.uniform_(-bound, bound);
   lora_scale = config.scale();
   lora_dropout = config.dropout;
+  if (!config.dora) return;
+  magnitude = add("lora_magnitude_vector", {weight.size(0)});
+  if (has_values) magnitude.copy_(row_norms(weight, lora_a, lora_b, lora_scale));
 }
 
 at::Tensor Projection::forward(const at::Tensor& x) const {
-  const auto y = at::linear(x, weight, bias);
-  if (!lora_a.defined()) return y;
-  const auto reduced = at::linear(dropped(x, lora_dropout, is_training()), lora_a);
-  return y + at::linear(reduced, lora_b) * lora_scale;
+  const auto y = project(x, weight, bias);
+  return lora_a.defined() ? adapted(x, y).to(y.scalar_type()) : y;
+}
+
+// As in PEFT. `y`: the output without the adapter.
+at::Tensor Projection::adapted(const at::Tensor& x, const at::Tensor& y) const {
+  const auto input = dropped(x, lora_dropout, is_training());
+  const auto added = project(project(input, lora_a), lora_b) * lora_scale;
+  if (!magnitude.defined()) return y + added;
+  const bool drops = lora_dropout > 0 && is_training();
+  const auto without_bias = drops ? project(input, weight) : bias.defined() ? y - bias : y;
+  const auto factor = magnitude / row_norms(weight, lora_a, lora_b, lora_scale);
+  return y + (factor - 1) * without_bias + factor * added;
 }
 
 DecoderNorm::DecoderNorm(int64_t width, const DecoderConfig& config)
@@ -186,6 +206,11 @@ Experts::Experts(const DecoderConfig& config)
   for (int64_t i = 0; i < config_.count; ++i)
     experts_.push_back(list->register_module(
         std::to_string(i), std::make_shared<FeedForward>(config, config_.hidden)));
+  if (config_.shared_hidden == 0) return;
+  shared_ = register_module("shared_expert",
+                            std::make_shared<FeedForward>(config, config_.shared_hidden));
+  shared_gate_ =
+      register_module("shared_expert_gate", std::make_shared<Projection>(config.width, 1, false));
 }
 
 // Every expert runs, also without tokens, so that all of its weights have gradients.
@@ -193,6 +218,11 @@ at::Tensor Experts::forward(const at::Tensor& x_BTC) const {
   const auto x = x_BTC.flatten(0, 1);
   const auto shares = at::softmax(router_->forward(x), -1, at::kFloat);
   auto [weights, chosen] = at::topk(shares, config_.per_token, -1);  // [B T, per_token]
+  if (config_.balance > 0 && is_training()) {
+    const auto experts = at::arange(config_.count, chosen.options());
+    load_ = {.counts = chosen.flatten().unsqueeze(1).eq(experts).sum(0).to(at::kFloat),
+             .probabilities = shares.sum(0)};
+  }
   if (config_.normalizes) weights = weights / weights.sum(-1, /*keepdim=*/true);
   auto sum = at::zeros_like(x);
   for (int64_t i = 0; i < config_.count; ++i) {
@@ -202,6 +232,8 @@ at::Tensor Experts::forward(const at::Tensor& x_BTC) const {
     const auto weight = weights.index({tokens, choices}).unsqueeze(1);
     sum = sum.index_add(0, tokens, (out * weight).to(x.scalar_type()));
   }
+  if (shared_)
+    sum = sum + (at::sigmoid(shared_gate_->forward(x)) * shared_->forward(x)).to(x.scalar_type());
   return sum.view_as(x_BTC);
 }
 
@@ -226,11 +258,24 @@ DecoderLayer::DecoderLayer(const DecoderConfig& config)
   }
 }
 
+// A block has one result. With `load`, the probabilities of the experts follow the output in it, so
+// that their gradient passes through the block's backward pass.
 at::Tensor DecoderLayer::forward(const at::Tensor& x_BTC,
                                  const std::shared_ptr<const AttentionContext>& context,
-                                 const LayerCache& cache) {
-  return run(x_BTC,
-             [this, context, cache](const at::Tensor& x) { return layer(x, *context, cache); });
+                                 const LayerCache& cache, ExpertLoad* load) {
+  if (!load)
+    return run(x_BTC,
+               [this, context, cache](const at::Tensor& x) { return layer(x, *context, cache); });
+  const auto counts = std::make_shared<at::Tensor>();
+  const auto both = run(x_BTC, [this, context, cache, counts](const at::Tensor& x) {
+    const auto y = layer(x, *context, cache);
+    const auto of_layer = experts_->take_load();
+    *counts = of_layer.counts;
+    return at::cat({y.flatten(), of_layer.probabilities.to(y.scalar_type())});
+  });
+  const auto size = x_BTC.numel();
+  *load = {*counts, both.narrow(0, size, both.size(0) - size).to(at::kFloat)};
+  return both.narrow(0, 0, size).view_as(x_BTC);
 }
 
 at::Tensor DecoderLayer::feed_forward(const at::Tensor& x_BTC) const {

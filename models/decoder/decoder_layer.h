@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "lockstep/model.h"
@@ -21,17 +22,25 @@ struct AttentionContext {
   at::Tensor mask;
 };
 
+// x W^T + b in the type of W, or in that of autocast.
+at::Tensor project(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias = {});
+
 // y = x W^T + b, plus a low-rank adapter if it has one.
 struct Projection final : torch::nn::Module {
   Projection(int64_t in, int64_t out, bool has_bias);
   at::Tensor forward(const at::Tensor& x) const;
 
-  // The adapter is initialized so that it adds 0.
-  void add_lora(const LoraConfig& config);
+  // The adapter is initialized so that it adds 0. `has_values`: whether the weight has its values;
+  // otherwise DoRA's magnitudes are computed later, by row_norms().
+  void add_lora(const LoraConfig& config, bool has_values);
 
   at::Tensor weight, bias;
   at::Tensor lora_a, lora_b;  // [rank, in], [out, rank]; undefined: no adapter
+  at::Tensor magnitude;       // [out], with DoRA
   double lora_scale = 0, lora_dropout = 0;
+
+ private:
+  at::Tensor adapted(const at::Tensor& x, const at::Tensor& y) const;
 };
 
 struct DecoderNorm final : torch::nn::Module {
@@ -78,25 +87,39 @@ class FeedForward final : public torch::nn::Module {
   bool is_fused_;
 };
 
+// What the load-balancing loss needs of a layer: per expert, the number of tokens that chose it, and
+// the sum of its probabilities over all tokens, which has a gradient.
+struct ExpertLoad {
+  at::Tensor counts, probabilities;
+};
+
 // A mixture of experts: each token is processed by the experts that a router chooses for it.
 class Experts final : public torch::nn::Module {
  public:
   explicit Experts(const DecoderConfig& config);
-  const Projection* router() const { return router_.get(); }
+  // The projections whose outputs decide which experts are used.
+  std::vector<const Projection*> routers() const { return {router_.get(), shared_gate_.get()}; }
   at::Tensor forward(const at::Tensor& x_BTC) const;
+
+  // Of the last forward pass with a load-balancing loss.
+  ExpertLoad take_load() const { return std::exchange(load_, {}); }
 
  private:
   ExpertsConfig config_;
   std::shared_ptr<Projection> router_;
   std::vector<std::shared_ptr<FeedForward>> experts_;
+  std::shared_ptr<FeedForward> shared_;      // null: none
+  std::shared_ptr<Projection> shared_gate_;  // of shared_
+  mutable ExpertLoad load_;
 };
 
 class DecoderLayer final : public lockstep::Block {
  public:
   explicit DecoderLayer(const DecoderConfig& config);
+  // `load`: receives what the load-balancing loss needs; null: not needed.
   at::Tensor forward(const at::Tensor& x_BTC,
                      const std::shared_ptr<const AttentionContext>& context,
-                     const LayerCache& cache = {});
+                     const LayerCache& cache = {}, ExpertLoad* load = nullptr);
 
  private:
   at::Tensor layer(const at::Tensor& x_BTC, const AttentionContext& context,

@@ -5,81 +5,15 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <nlohmann/json.hpp>
-#include <optional>
 
 #include "core/printable.h"
 #include "lockstep/error.h"
+#include "models/decoder/hf_map.h"
 
 namespace lockstep::models {
 namespace {
 
-using Json = nlohmann::json;
-
-constexpr int64_t kMaxSize = int64_t{1} << 31;
-constexpr int kMaxLayers = 10000, kMaxDepth = 20;
-
-// A JSON object with typed access; null counts as missing.
-class HfMap {
- public:
-  HfMap(const Json& json, std::string where) : json_(json), where_(std::move(where)) {
-    if (!json.is_object()) throw wrong("expected a JSON object");
-  }
-
-  Error wrong(const std::string& problem) const {
-    return config_error(fmt::format("{}: {}", where_, problem));
-  }
-  bool has(const char* key) const { return json_.contains(key) && !json_.at(key).is_null(); }
-
-  int64_t size(const char* key, std::optional<int64_t> fallback = std::nullopt,
-               int64_t min = 1) const {
-    if (!has(key) && fallback) return *fallback;
-    const auto& value = at(key);
-    if (!value.is_number_integer() || value.get<double>() < static_cast<double>(min) ||
-        value.get<double>() > static_cast<double>(kMaxSize))
-      throw wrong(fmt::format("'{}' is {}, expected an integer from {} to {}", key, shown(value),
-                              min, kMaxSize));
-    return value.get<int64_t>();
-  }
-
-  double number(const char* key, std::optional<double> fallback = std::nullopt) const {
-    if (!has(key) && fallback) return *fallback;
-    const auto& value = at(key);
-    if (!value.is_number() || !std::isfinite(value.get<double>()))
-      throw wrong(fmt::format("'{}' is {}, expected a number", key, shown(value)));
-    return value.get<double>();
-  }
-  std::optional<double> optional_number(const char* key) const {
-    return has(key) ? std::optional(number(key)) : std::nullopt;
-  }
-
-  bool flag(const char* key, bool fallback) const {
-    if (!has(key)) return fallback;
-    if (!at(key).is_boolean())
-      throw wrong(fmt::format("'{}' is {}, expected true or false", key, shown(at(key))));
-    return at(key).get<bool>();
-  }
-
-  std::string text(const char* key, std::optional<std::string> fallback = std::nullopt) const {
-    if (!has(key) && fallback) return *fallback;
-    if (!at(key).is_string())
-      throw wrong(fmt::format("'{}' is {}, expected a string", key, shown(at(key))));
-    return at(key).get<std::string>();
-  }
-
-  HfMap map(const char* key) const { return {at(key), fmt::format("{}: {}", where_, key)}; }
-
-  const Json& at(const char* key) const {
-    if (!has(key)) throw wrong(fmt::format("'{}' is missing", key));
-    return json_.at(key);
-  }
-
- private:
-  static std::string shown(const Json& value) { return printable(value.dump(), 100); }
-
-  const Json& json_;
-  std::string where_;
-};
+constexpr int kMaxLayers = 10000;
 
 Activation activation_of(const HfMap& map, const char* key, const char* fallback) {
   const auto name = map.text(key, fallback);
@@ -295,17 +229,35 @@ void read_mixtral(const HfMap& config, DecoderConfig& c) {
   read_windows(config, c, always);
 }
 
-void read_qwen3_moe(const HfMap& config, DecoderConfig& c) {
-  read_qwen3(config, c);
+void verify_all_have_experts(const HfMap& config) {
   if (config.size("decoder_sparse_step", 1) != 1 ||
       (config.has("mlp_only_layers") && !config.at("mlp_only_layers").empty()))
     throw config.wrong(
         "layers without experts ('decoder_sparse_step', 'mlp_only_layers') are not "
         "supported");
+}
+
+void read_qwen3_moe(const HfMap& config, DecoderConfig& c) {
+  read_qwen3(config, c);
+  verify_all_have_experts(config);
   c.experts = {.count = config.size("num_experts", config.size("num_local_experts", 128)),
                .per_token = config.size("num_experts_per_tok", 8),
                .hidden = config.size("moe_intermediate_size", 768),
                .normalizes = config.flag("norm_topk_prob", false)};
+}
+
+void read_qwen2_moe(const HfMap& config, DecoderConfig& c) {
+  c.qkv_bias = config.flag("qkv_bias", true);
+  if (config.flag("use_sliding_window", false)) {
+    const auto last = config.size("max_window_layers", 28, 0);
+    read_windows(config, c, [&](int64_t layer) { return layer % 2 == 0 && layer < last; });
+  }
+  verify_all_have_experts(config);
+  c.experts = {.count = config.size("num_experts", 60),
+               .per_token = config.size("num_experts_per_tok", 4),
+               .hidden = config.size("moe_intermediate_size", 1408),
+               .normalizes = config.flag("norm_topk_prob", false),
+               .shared_hidden = config.size("shared_expert_intermediate_size", 5632)};
 }
 
 struct Family {
@@ -313,7 +265,7 @@ struct Family {
   void (*read)(const HfMap&, DecoderConfig&);
 };
 
-constexpr std::array<Family, 11> kFamilies = {{{"llama", read_llama},
+constexpr std::array<Family, 12> kFamilies = {{{"llama", read_llama},
                                                {"mistral", read_mistral},
                                                {"qwen2", read_qwen2},
                                                {"qwen3", read_qwen3},
@@ -323,6 +275,7 @@ constexpr std::array<Family, 11> kFamilies = {{{"llama", read_llama},
                                                {"olmo2", read_olmo2},
                                                {"gpt_neox", read_neox},
                                                {"mixtral", read_mixtral},
+                                               {"qwen2_moe", read_qwen2_moe},
                                                {"qwen3_moe", read_qwen3_moe}}};
 
 DecoderConfig read_common(const HfMap& config) {
@@ -359,9 +312,7 @@ std::string supported_families() {
 }
 
 DecoderConfig parse_hf_config(std::string_view text, const std::string& where) {
-  const auto is_shallow = [](int depth, Json::parse_event_t, Json&) { return depth <= kMaxDepth; };
-  const auto json = Json::parse(text, is_shallow, /*allow_exceptions=*/false);
-  if (json.is_discarded()) throw config_error(fmt::format("{}: not valid JSON", where));
+  const auto json = HfMap::parse(text, where);
   const HfMap config(json, where);
   const auto type = config.text("model_type");
   const auto* const family =
@@ -375,6 +326,9 @@ DecoderConfig parse_hf_config(std::string_view text, const std::string& where) {
     throw config.wrong("quantized weights ('quantization_config') are not supported");
   auto c = read_common(config);
   family->read(config, c);
+  if (c.experts.count > 0 && config.flag("output_router_logits", false))
+    c.experts.balance = config.number("router_aux_loss_coef", 0.001);
+  if (c.experts.balance < 0) throw config.wrong("'router_aux_loss_coef' must be at least 0");
   for (const double dropout : {c.attention_dropout, c.residual_dropout})
     if (dropout < 0 || dropout >= 1) throw config.wrong("dropout must be at least 0 and below 1");
   verify_decoder(c, printable(type, 100));

@@ -1,6 +1,7 @@
 // Model "hf": a language model in Hugging Face's layout, a directory with config.json and weights in
 // safetensors files, as written by save_pretrained(). Parameters have the same names, so checkpoints
 // can be read by from_pretrained().
+#include <ATen/ATen.h>
 #include <fmt/format.h>
 
 #include <array>
@@ -11,6 +12,7 @@
 #include "lockstep/error.h"
 #include "models/decoder/decoder.h"
 #include "models/decoder/hf_config.h"
+#include "models/decoder/hf_files.h"
 
 namespace lockstep::models {
 namespace {
@@ -19,22 +21,16 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMaxConfigBytes = 1u << 20;
 constexpr std::array kWeightFiles = {"model.safetensors", "model.safetensors.index.json"};
-// Files that transformers reads from a model directory, other than weights.
-constexpr std::array kCompanions = {"config.json",
-                                    "generation_config.json",
-                                    "tokenizer.json",
-                                    "tokenizer_config.json",
-                                    "special_tokens_map.json",
-                                    "added_tokens.json",
-                                    "vocab.json",
-                                    "merges.txt",
-                                    "tokenizer.model",
-                                    "chat_template.jinja"};
+
+enum class BaseType { Float32, BFloat16 };
+constexpr auto choices(BaseType) { return std::array{"fp32", "bf16"}; }
 
 struct HfModelConfig {
   std::string path;
   bool weights = true;
-  LoraConfig lora;
+  LoraSettings lora;
+  BaseType base_dtype = BaseType::Float32;
+  std::optional<double> router_aux_loss_coef;
 };
 
 template <class V>
@@ -44,9 +40,17 @@ void fields(V& v, HfModelConfig& c) {
   v("weights", c.weights,
     "whether to start with the weights of the directory; false: with random ones, for pretraining");
   v("lora", c.lora, "trains low-rank adapters, which are saved as PEFT reads them");
+  v("base_dtype", c.base_dtype,
+    "with lora: the type of the weights that are not trained; adapters are fp32",
+    needs("lora.rank", "lora.path"));
+  v("router_aux_loss_coef", c.router_aux_loss_coef,
+    "weight of the load-balancing loss of the experts in the training loss; default: that of "
+    "config.json if output_router_logits is true there, else 0",
+    at_least(0));
 }
 
-DecoderConfig read_config(const fs::path& directory) {
+DecoderConfig read_config(const HfModelConfig& settings) {
+  const fs::path directory = settings.path;
   const auto file = directory / "config.json";
   std::error_code ignored;
   if (!fs::exists(file, ignored))
@@ -54,41 +58,61 @@ DecoderConfig read_config(const fs::path& directory) {
         fmt::format("model hf: {} has no config.json: expected a directory written by "
                     "save_pretrained()",
                     printable(directory.string(), 400)));
-  return parse_hf_config(read_file(file, kMaxConfigBytes), printable(file.string(), 400));
+  auto config = parse_hf_config(read_file(file, kMaxConfigBytes), printable(file.string(), 400));
+  if (!settings.router_aux_loss_coef) return config;
+  if (config.experts.count == 0)
+    throw config_error("model hf: router_aux_loss_coef has no effect: the model has no experts");
+  config.experts.balance = *settings.router_aux_loss_coef;
+  return config;
 }
 
 class HfModel final : public Decoder {
  public:
   using Config = HfModelConfig;
 
-  explicit HfModel(const Config& config)
-      : Decoder(read_config(config.path), "hf",
-                {.init = config.weights ? DecoderInit::Later : DecoderInit::Random,
-                 .lora = config.lora}),
-        directory_(config.path),
-        lora_(config.lora) {
-    if (config.weights) weights_ = find_weights();
-  }
+  explicit HfModel(const Config& config) : HfModel(config, resolve_lora(config.lora, "hf")) {}
 
   InitialWeights initial_weights() const override {
-    InitialWeights weights{.file = weights_};
-    for (const auto& projection : adapted())
+    InitialWeights weights{.file = weights_, .except = {}};
+    if (lora_.rank < 1 || weights_.empty()) return weights;
+    weights.is_base = true;
+    for (const auto& projection : adapters().projections) {
       for (const auto* matrix : {".lora_A", ".lora_B"})
         weights.except.push_back(projection + matrix);
+      if (!lora_.dora) continue;
+      const auto magnitude = projection + ".lora_magnitude_vector";
+      weights.except.push_back(magnitude);
+      weights.computed[magnitude + ".weight"] = {
+          projection + ".weight",
+          [](const at::Tensor& weight) { return at::linalg_vector_norm(weight, 2, 1); }};
+    }
+    if (adapter_.empty()) return weights;
+    weights.adapter = adapter_;
+    weights.adapter_names = names_in_peft(lora_, adapters());
     return weights;
   }
 
   ExportedFiles exported_files() const override {
-    if (lora_.rank > 0) return peft_files(lora_, adapted(), fs::absolute(directory_).string());
-    ExportedFiles files;
-    std::error_code ignored;
-    for (const auto* name : kCompanions)
-      if (fs::is_regular_file(directory_ / name, ignored))
-        files.copies.push_back(directory_ / name);
-    return files;
+    if (lora_.rank > 0) return peft_files(lora_, adapters(), fs::absolute(directory_).string());
+    return {.copies = companions_of(directory_), .texts = {}, .tensors = {}};
   }
 
  private:
+  HfModel(const Config& config, const LoraConfig& lora)
+      : Decoder(read_config(config), "hf",
+                {.init = config.weights ? DecoderInit::Later : DecoderInit::Random,
+                 .lora = lora,
+                 .base_is_bf16 = config.base_dtype == BaseType::BFloat16}),
+        directory_(config.path),
+        lora_(lora) {
+    if (config.weights) weights_ = find_weights();
+    if (!config.lora.path) return;
+    if (!config.weights)
+      throw config_error(
+          "model hf: lora.path has an adapter of the weights in model.path: remove weights: false");
+    adapter_ = fs::path(*config.lora.path) / kAdapterWeights;
+  }
+
   fs::path find_weights() const {
     std::error_code ignored;
     for (const auto* name : kWeightFiles)
@@ -100,7 +124,7 @@ class HfModel final : public Decoder {
                     printable(directory_.string(), 400), kWeightFiles[0], kWeightFiles[1]));
   }
 
-  fs::path directory_, weights_;
+  fs::path directory_, weights_, adapter_;  // empty: none
   LoraConfig lora_;
 };
 

@@ -6,9 +6,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
-#include <nlohmann/json.hpp>
 #include <set>
+#include <utility>
 
 #include "core/printable.h"
 #include "lockstep/error.h"
@@ -23,13 +22,18 @@ bool is_named(const std::string& module, const std::string& target) {
   return module == target || module.ends_with("." + target);
 }
 
+bool is_one_of(const std::string& module, const std::vector<std::string>& targets) {
+  return std::ranges::any_of(targets,
+                             [&](const std::string& target) { return is_named(module, target); });
+}
+
 // The projections of the layers by name, without the routers of experts.
 std::vector<std::pair<std::string, Projection*>> projections_of(torch::nn::Module& model) {
   std::set<const Projection*> routers;
   std::vector<std::pair<std::string, Projection*>> found;
   for (const auto& item : model.named_modules("", /*include_self=*/false)) {
     if (const auto* experts = dynamic_cast<const Experts*>(item.value().get()))
-      routers.insert(experts->router());
+      for (const auto* router : experts->routers()) routers.insert(router);
     auto* projection = dynamic_cast<Projection*>(item.value().get());
     const bool is_in_layer = item.key().find(".layers.") != std::string::npos;
     if (projection && is_in_layer && !routers.contains(projection))
@@ -38,63 +42,112 @@ std::vector<std::pair<std::string, Projection*>> projections_of(torch::nn::Modul
   return found;
 }
 
+template <class Names>
+void verify_names(const char* key, const std::vector<std::string>& targets, const Names& names,
+                  const char* kind, const std::string& model) {
+  for (const auto& target : targets) {
+    if (std::ranges::any_of(names, [&](const auto& name) { return is_named(name, target); }))
+      continue;
+    std::set<std::string> choices;
+    for (const auto& name : names) choices.insert(last_part(name));
+    throw config_error(fmt::format("model {}: lora.{}: no {} is called '{}'; there are {}", model,
+                                   key, kind, printable(target, 100), fmt::join(choices, ", ")));
+  }
+}
+
+// Modules that directly contain parameters, except adapters and projections that have one.
+std::vector<std::string> modules_with_weights(const torch::nn::Module& model) {
+  std::vector<std::string> names;
+  for (const auto& item : model.named_modules("", /*include_self=*/false)) {
+    const auto* const projection = dynamic_cast<const Projection*>(item.value().get());
+    const bool is_adapter = item.key().find(".lora_") != std::string::npos;
+    if (!is_adapter && !(projection && projection->lora_a.defined()) &&
+        !item.value()->parameters(/*recurse=*/false).empty())
+      names.push_back(item.key());
+  }
+  return names;
+}
+
+std::vector<std::string> train_in_full(torch::nn::Module& model,
+                                       const std::vector<std::string>& targets,
+                                       const std::string& name) {
+  const auto modules = modules_with_weights(model);
+  verify_names("modules_to_save", targets, modules, "module without adapter", name);
+  std::vector<std::string> saved;
+  for (auto& item : model.named_parameters()) {
+    const auto module = item.key().substr(0, item.key().rfind('.'));
+    if (!is_one_of(module, targets) || std::ranges::find(modules, module) == modules.end())
+      continue;
+    item.value().requires_grad_(true);
+    saved.push_back(item.key());
+  }
+  return saved;
+}
+
 }  // namespace
 
-double LoraConfig::scale() const {
-  const auto size = static_cast<double>(rank);
-  return alpha / (rslora ? std::sqrt(size) : size);
-}
-
-std::vector<std::string> add_lora(torch::nn::Module& model, const LoraConfig& config,
-                                  const std::string& name) {
+Adapters add_lora(torch::nn::Module& model, const LoraConfig& config, bool has_values,
+                  const std::string& name) {
   const auto all = projections_of(model);
-  for (const auto& target : config.targets)
-    if (std::ranges::none_of(all, [&](const auto& item) { return is_named(item.first, target); })) {
-      std::set<std::string> names;
-      for (const auto& [path, projection] : all) names.insert(last_part(path));
-      throw config_error(
-          fmt::format("model {}: lora.targets: no projection is called '{}'; there are {}", name,
-                      printable(target, 100), fmt::join(names, ", ")));
-    }
+  std::vector<std::string> names;
+  for (const auto& [path, projection] : all) names.push_back(path);
+  verify_names("targets", config.targets, names, "projection", name);
   for (auto& parameter : model.parameters()) parameter.requires_grad_(false);
-  std::vector<std::string> chosen;
+  Adapters adapters;
   for (const auto& [path, projection] : all) {
-    const auto matches = [&path = path](const std::string& target) {
-      return is_named(path, target);
-    };
-    if (!config.targets.empty() && std::ranges::none_of(config.targets, matches)) continue;
-    projection->add_lora(config);
-    chosen.push_back(path);
+    if (!config.targets.empty() && !is_one_of(path, config.targets)) continue;
+    projection->add_lora(config, has_values);
+    adapters.projections.push_back(path);
   }
-  return chosen;
+  adapters.saved = train_in_full(model, config.modules_to_save, name);
+  return adapters;
 }
 
-ExportedFiles peft_files(const LoraConfig& config, const std::vector<std::string>& projections,
-                         const std::string& base) {
-  std::set<std::string> targets;
-  ExportedFiles files;
-  auto& tensors = files.tensors["adapter_model.safetensors"];
-  for (const auto& path : projections) {
-    targets.insert(last_part(path));
+std::map<std::string, std::string> names_in_peft(const LoraConfig& config,
+                                                 const Adapters& adapters) {
+  constexpr const char* kPrefix = "base_model.model.";
+  std::map<std::string, std::string> names;
+  for (const auto& path : adapters.projections) {
     for (const auto* matrix : {"lora_A", "lora_B"}) {
       const auto weight = fmt::format("{}.{}.weight", path, matrix);
-      tensors[weight] = "base_model.model." + weight;
+      names[weight] = kPrefix + weight;
+    }
+    if (config.dora) {
+      const auto magnitude = path + ".lora_magnitude_vector";
+      names[magnitude + ".weight"] = kPrefix + magnitude;
     }
   }
-  const nlohmann::ordered_json json = {{"peft_type", "LORA"},
-                                       {"task_type", "CAUSAL_LM"},
-                                       {"base_model_name_or_path", base},
-                                       {"r", config.rank},
-                                       {"lora_alpha", config.alpha},
-                                       {"lora_dropout", config.dropout},
-                                       {"use_rslora", config.rslora},
-                                       {"target_modules", targets},
-                                       {"bias", "none"},
-                                       {"fan_in_fan_out", false},
-                                       {"init_lora_weights", true},
-                                       {"inference_mode", true}};
-  files.texts["adapter_config.json"] = json.dump(2) + "\n";
+  for (const auto& name : adapters.saved) names[name] = kPrefix + name;
+  return names;
+}
+
+ExportedFiles peft_files(const LoraConfig& config, const Adapters& adapters,
+                         const std::string& base) {
+  auto targets = config.targets;
+  if (targets.empty()) {
+    std::set<std::string> names;
+    for (const auto& path : adapters.projections) names.insert(last_part(path));
+    targets.assign(names.begin(), names.end());
+  }
+  ExportedFiles files;
+  files.tensors[kAdapterWeights] = names_in_peft(config, adapters);
+  files.texts[kAdapterConfig] = adapter_config_text(config, targets, base);
   return files;
+}
+
+at::Tensor row_norms(const at::Tensor& weight, const at::Tensor& a, const at::Tensor& b,
+                     double scale) {
+  const at::NoGradGuard no_grad;
+  return at::linalg_vector_norm(weight.to(a.scalar_type()) + at::matmul(b, a) * scale, 2, 1);
+}
+
+at::Tensor merged_weight(const at::Tensor& weight, const at::Tensor& a, const at::Tensor& b,
+                         const at::Tensor& magnitude, double scale) {
+  const at::NoGradGuard no_grad;
+  auto merged = weight.to(a.scalar_type()) + at::matmul(b, a) * scale;
+  if (magnitude.defined())
+    merged = merged * (magnitude / row_norms(weight, a, b, scale)).unsqueeze(1);
+  return merged.to(weight.scalar_type());
 }
 
 }  // namespace lockstep::models

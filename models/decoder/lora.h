@@ -1,48 +1,47 @@
 // Low-rank adapters (Hu et al., "LoRA", 2021): a projection computes W x + s B A x, and only A and B
-// are trained. Names and files are those of PEFT.
+// are trained. With DoRA (Liu et al., 2024), each row of W + s B A is scaled to a trained magnitude.
+// Names and files are those of PEFT.
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
 
-#include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
-#include "lockstep/config_fields.h"
 #include "lockstep/model.h"
+#include "models/decoder/lora_config.h"
 
 namespace lockstep::models {
 
-struct LoraConfig {
-  int64_t rank = 0;  // 0: no adapters
-  double alpha = 16, dropout = 0;
-  std::vector<std::string> targets;
-  bool rslora = false;
-
-  double scale() const;  // of the product B A
+// What is trained of a model with adapters, by name.
+struct Adapters {
+  std::vector<std::string> projections;  // with adapters
+  std::vector<std::string> saved;        // parameters that are trained in full
 };
 
-template <class V>
-void fields(V& v, LoraConfig& c) {
-  v("rank", c.rank,
-    "rank of the low-rank adapters that are trained instead of the weights; 0: none", at_least(0));
-  v("alpha", c.alpha, "the adapters' output is scaled by alpha / rank", above(0));
-  v("dropout", c.dropout, "dropout probability of the adapters' input", at_least(0), below(1));
-  v("targets", c.targets,
-    "projections with adapters, by the last parts of their names, e.g. [q_proj, v_proj]; default: "
-    "all in "
-    "the layers");
-  v("rslora", c.rslora, "whether to scale by alpha / sqrt(rank) instead (rank-stabilized LoRA)");
-}
+// Adds adapters to the chosen projections of `model`, and freezes all other parameters except those
+// of config.modules_to_save. `has_values`: whether the weights have their values. Throws Config if a
+// name matches nothing. `name`: of the model, for messages.
+Adapters add_lora(torch::nn::Module& model, const LoraConfig& config, bool has_values,
+                  const std::string& name);
 
-// Adds adapters to the chosen projections of `model`, and freezes all other parameters. Returns the
-// names of the projections. Throws Config if a target names none. `name`: of the model, for messages.
-std::vector<std::string> add_lora(torch::nn::Module& model, const LoraConfig& config,
-                                  const std::string& name);
+// The tensors of an adapter: their names in the model, and in PEFT's file.
+std::map<std::string, std::string> names_in_peft(const LoraConfig& config,
+                                                 const Adapters& adapters);
 
-// The files of an adapter in PEFT's layout. `projections`: from add_lora(). `base`: the directory of
-// the base model.
-ExportedFiles peft_files(const LoraConfig& config, const std::vector<std::string>& projections,
+// The files of an adapter in PEFT's layout. `base`: the directory of the base model.
+ExportedFiles peft_files(const LoraConfig& config, const Adapters& adapters,
                          const std::string& base);
+
+// The weight [out, in] of a projection with its adapter: `b` [out, rank], `a` [rank, in].
+// `magnitude` [out]: with DoRA, else undefined. The type is that of `weight`.
+at::Tensor merged_weight(const at::Tensor& weight, const at::Tensor& a, const at::Tensor& b,
+                         const at::Tensor& magnitude, double scale);
+
+// The norms of the rows of W + s B A [out].
+at::Tensor row_norms(const at::Tensor& weight, const at::Tensor& a, const at::Tensor& b,
+                     double scale);
 
 }  // namespace lockstep::models

@@ -106,14 +106,14 @@ def test_an_old_run_is_resumed(job, old_run, tmp_path_factory, number, without):
         assert weights[name] == pytest.approx(expected[name], rel=1e-3, abs=1e-4), name
 
 
-@pytest.mark.parametrize("number, version", [(1, "an earlier"), (5, "a later")])
+@pytest.mark.parametrize("number, version", [(1, "an earlier"), (6, "a later")])
 def test_a_checkpoint_of_another_version_is_refused(job, old_run, number, version):
     set_checkpoint_format(old_run, number)
     ended = resume(job, old_run)
     assert ended.code == 78, ended.err
     assert len(ended.err.splitlines()) == 1
     problem = (f"{manifest_of(old_run)}: written by {version} version of Lockstep "
-               f"(checkpoint format {number}; this one reads 2 to 4)")
+               f"(checkpoint format {number}; this one reads 2 to 5)")
     assert problem in ended.err
     assert len(checkpoints(old_run)) == 1, "the checkpoint is kept"
     (step,) = checkpoints(old_run)

@@ -24,6 +24,9 @@ std::vector<std::string> fuzz_seeds() {
                                  "sliding_attention": {"rope_theta": 1e4, "rope_type": "default"}}})",
       R"({"model_type": "gpt_neox", "rotary_pct": 0.25, "rotary_emb_base": 1e4, "hidden_act": "gelu", )" +
           sizes + "}",
+      R"({"model_type": "qwen2_moe", "num_experts": 4, "num_experts_per_tok": 2, "use_sliding_window": true,
+          "shared_expert_intermediate_size": 8, "output_router_logits": true, )" +
+          sizes + "}",
       R"({"model_type": "qwen3_moe", "num_experts": 4, "num_experts_per_tok": 2,
           "moe_intermediate_size": 24, "use_sliding_window": true, "max_window_layers": 1, )" +
           sizes + "}"};

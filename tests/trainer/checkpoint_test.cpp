@@ -110,7 +110,7 @@ TEST_CASE("checkpoint: older formats are read, unknown formats are rejected with
   write_with_format(99);
   CHECK_THROWS_WITH(read_checkpoint(directory / "checkpoints", 40),
                     Catch::EndsWith("manifest.json: written by a later version of Lockstep "
-                                    "(checkpoint format 99; this one reads 2 to 4)"));
+                                    "(checkpoint format 99; this one reads 2 to 5)"));
   write_with_format(1);
   CHECK_THROWS_WITH(read_checkpoint(directory / "checkpoints", 40),
                     Catch::Contains("by an earlier version of Lockstep (checkpoint format 1;"));

@@ -23,8 +23,9 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 using Checksums = std::map<std::string, uint32_t>;
 
-constexpr int kFormat = 4;
-constexpr int kOldestFormat = 2;  // had no shares, early_stop, evaluation_is_due, gradient_order
+constexpr int kFormat = 5;
+// 2 had no shares, early_stop, evaluation_is_due, gradient_order; 4 had no base.
+constexpr int kOldestFormat = 2;
 constexpr const char* kManifest = "manifest.json";
 
 fs::path directory_of(const fs::path& checkpoints, int64_t step) {
@@ -187,6 +188,14 @@ Checkpoint read_checkpoint(const fs::path& checkpoints, int64_t step) {
       std::ranges::move(tensors, std::back_inserter(checkpoint.*file.tensors));
     }
   return checkpoint;
+}
+
+void add_base(Checkpoint& checkpoint, const fs::path& elsewhere) {
+  if (checkpoint.head.base.path.empty()) return;
+  for (const auto& item : read_base(checkpoint.head.base, elsewhere)) {
+    checkpoint.model.push_back(item);
+    if (checkpoint.head.ema_updates > 0) checkpoint.ema.push_back(item);
+  }
 }
 
 std::optional<Checkpoint> read_last_good_checkpoint(const fs::path& checkpoints,

@@ -1,5 +1,6 @@
 // Checkpoints on disk: <run dir>/checkpoints/<step>/ with
-//   model.safetensors      parameters, then buffers, in the module's order
+//   model.safetensors      parameters, then buffers, in the module's order; without the base model
+//                          that the manifest refers to (trainer/checkpoint/base_weights.h)
 //   optimizer.safetensors  the optimizer's state
 //   ema.safetensors        with train.ema: the average of model.safetensors, in the same form
 //   rng.safetensors        random generator states of each rank: "rank.0" ..., of the CPU; with
@@ -76,17 +77,28 @@ void commit_checkpoint(const std::filesystem::path& checkpoints, const Checkpoin
                        const ShareOptions& options, const ExportedFiles& exported = {});
 
 // Part of commit_checkpoint(): writes what other programs read, from the tensors of the model that
-// are in `directory`. `files`: the results of write_share() by file.
+// are in `directory`. `files`: the results of write_share() by file. Throws Environment.
 void write_exported_files(const std::filesystem::path& directory, const ExportedFiles& exported,
                           const nlohmann::ordered_json& files);
+
+// Called with the bytes that were written since the last call.
+using OnBytes = std::function<void(uint64_t bytes)>;
+
+// Copies files to `directory`, of any size, and syncs them. Throws Environment.
+void copy_files(const std::vector<std::filesystem::path>& files,
+                const std::filesystem::path& directory, const OnBytes& on_bytes = {});
 
 // Steps that have a checkpoint, ascending; empty when the directory does not exist.
 std::vector<int64_t> list_checkpoints(const std::filesystem::path& checkpoints);
 
-// Reads and verifies a checkpoint. Throws Environment, naming file and tensor, when anything is
+// Reads and verifies a checkpoint, without its base model (read_base()). Throws Environment, naming file and tensor, when anything is
 // missing or corrupt; Config if another version of Lockstep wrote it in a format that this one does
 // not read.
 Checkpoint read_checkpoint(const std::filesystem::path& checkpoints, int64_t step);
+
+// Adds the weights of the base model that a checkpoint refers to, to its model and its average. As
+// read_base(); throws Config.
+void add_base(Checkpoint& checkpoint, const std::filesystem::path& elsewhere = {});
 
 // Reads the latest valid checkpoint. Adds to `rejected` one line for each later one that is not
 // valid. Returns nullopt when there are no checkpoints. Throws Environment when none is valid,

@@ -8,7 +8,7 @@ using HeadJson = nlohmann::ordered_json;
 
 HeadJson describe_head(const CheckpointHead& head) {
   const auto& [position, world_size, early_stop, evaluation_is_due, evaluation, gradient_order,
-               ema_updates, loss_scale] = head;
+               ema_updates, loss_scale, base] = head;
   HeadJson json = {{"step", position.step},
                    {"epoch", position.epoch},
                    {"samples", position.samples},
@@ -25,6 +25,7 @@ HeadJson describe_head(const CheckpointHead& head) {
   json["ema_updates"] = ema_updates;
   if (loss_scale)
     json["loss_scale"] = {{"scale", loss_scale->scale}, {"good_steps", loss_scale->good_steps}};
+  if (!base.path.empty()) json["base"] = describe_base(base);
   return json;
 }
 
@@ -47,6 +48,7 @@ CheckpointHead read_head(const HeadJson& json) {
   head.ema_updates = json.value("ema_updates", int64_t{0});
   if (const auto found = json.find("loss_scale"); found != json.end())
     head.loss_scale = {found->at("scale"), found->at("good_steps")};
+  if (const auto found = json.find("base"); found != json.end()) head.base = parse_base(*found);
   return head;
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "trainer/checkpoint/base_weights.h"
 #include "trainer/state/early_stop.h"
 #include "trainer/state/loss_scaler.h"
 #include "trainer/state/position.h"
@@ -27,6 +28,8 @@ struct CheckpointHead {
   int64_t ema_updates = 0;
   // Of a run in fp16.
   std::optional<LossScaleState> loss_scale;
+  // What the checkpoint refers to instead of containing it.
+  BaseWeights base;
 
   bool operator==(const CheckpointHead&) const = default;
 };

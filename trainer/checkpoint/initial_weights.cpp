@@ -5,19 +5,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 #include <utility>
 
 #include "core/config/nearest_name.h"
 #include "core/printable.h"
-#include "core/system/durable_file.h"
 #include "distributed/collectives.h"
 #include "distributed/objects.h"
 #include "lockstep/error.h"
 #include "lockstep/named_tensors.h"
+#include "trainer/checkpoint/base_weights.h"
 #include "trainer/checkpoint/chosen_weights.h"
-#include "trainer/checkpoint/safetensors.h"
-#include "trainer/checkpoint/safetensors_index.h"
 
 namespace lockstep::trainer {
 namespace {
@@ -52,30 +51,12 @@ std::string misfit(const NamedTensors& model, const NamedTensors& loaded) {
   return {};
 }
 
-// The tensors of all files of an index; each must be in the file that the index names.
-NamedTensors weights_of_index(const std::filesystem::path& path) {
-  const auto file_of = parse_safetensors_index(read_file(path), printable(path.string(), 400));
-  std::set<std::string> files;
-  for (const auto& [tensor, file] : file_of) files.insert(file);
-  NamedTensors tensors;
-  for (const auto& file : files)
-    for (auto& item : read_safetensors(path.parent_path() / file)) {
-      const auto expected = file_of.find(item.first);
-      if (expected == file_of.end() || expected->second != file)
-        throw environment_error(fmt::format("{} contains '{}', which {} does not list there", file,
-                                            printable(item.first, 200), path.string()));
-      tensors.push_back(std::move(item));
-    }
-  return tensors;
-}
-
 // A file that the user names is input: a corrupt or missing one is Config.
-NamedTensors weights_in(const std::filesystem::path& path) {
+NamedTensors weights_in(const std::filesystem::path& path, const char* setting) {
   try {
-    return path.string().ends_with(kSafetensorsIndexEnding) ? weights_of_index(path)
-                                                            : read_safetensors(path);
+    return read_weights(path);
   } catch (const Error& error) {
-    throw config_error(fmt::format("train.init_from: {}", error.what()));
+    throw config_error(fmt::format("{}: {}", setting, error.what()));
   }
 }
 
@@ -87,9 +68,10 @@ NamedTensors without(const NamedTensors& tensors, const std::vector<std::string>
 }
 
 // The tensors of a file, by those of the model without `except`. Throws Config if they do not match.
-NamedTensors weights_for(const NamedTensors& all_of_model, const std::filesystem::path& path,
-                         const std::vector<std::string>& except) {
-  auto all_loaded = weights_in(path);
+NamedTensors weights_for(const NamedTensors& all_of_model, const InitialWeights& weights) {
+  const auto& path = weights.file;
+  const auto& except = weights.except;
+  auto all_loaded = weights_in(path, "train.init_from");
   auto names = names_of_tensors(all_of_model);
   for (const auto& [name, tensor] : all_loaded) names.push_back(name);
   verify_chosen("train.init_except", except, names);
@@ -101,6 +83,71 @@ NamedTensors weights_for(const NamedTensors& all_of_model, const std::filesystem
   return loaded;
 }
 
+// The tensors of an adapter, with their names in the model.
+NamedTensors adapter_for(const NamedTensors& model, const InitialWeights& weights) {
+  const auto refuse = [&](const std::string& problem) {
+    throw config_error(fmt::format("lora.path: {}: {}: is it an adapter of another base model?",
+                                   printable(weights.adapter.string(), 400), problem));
+  };
+  const auto in_file = weights_in(weights.adapter, "lora.path");
+  NamedTensors loaded;
+  for (const auto& [name, name_in_file] : weights.adapter_names) {
+    const auto* const tensor = find_tensor(in_file, name_in_file);
+    const auto* const target = find_tensor(model, name);
+    check(target != nullptr, "an adapter's weight is not in the model");
+    if (!tensor)
+      refuse(fmt::format("has no '{}', which the model needs", printable(name_in_file, 200)));
+    if (tensor->sizes() != target->sizes())
+      refuse(fmt::format("'{}' is {} in the file and {} in the model", printable(name_in_file, 200),
+                         nlohmann::json(tensor->sizes().vec()).dump(),
+                         nlohmann::json(target->sizes().vec()).dump()));
+    loaded.emplace_back(name, *tensor);
+  }
+  if (loaded.size() == in_file.size()) return loaded;
+  std::set<std::string> expected;
+  for (const auto& [name, name_in_file] : weights.adapter_names) expected.insert(name_in_file);
+  for (const auto& [name, tensor] : in_file)
+    if (!expected.contains(name))
+      refuse(fmt::format("has '{}', which the model does not have", printable(name, 200)));
+  return loaded;
+}
+
+// What rank 0 loads into the model.
+struct LoadedWeights {
+  NamedTensors tensors;
+  BaseWeights base;
+};
+
+// The parameters of the first file that are not trained and not replaced by the adapter.
+BaseWeights base_of(const InitialWeights& weights, const NamedTensors& from_file,
+                    const std::set<std::string>& trained) {
+  BaseWeights base{.path = std::filesystem::absolute(weights.file).string(), .checksums = {}};
+  for (const auto& [name, tensor] : from_file)
+    if (!trained.contains(name) && !weights.adapter_names.contains(name))
+      base.checksums[name] = checksum_of(tensor);
+  return base;
+}
+
+LoadedWeights load_files(const NamedTensors& model, const InitialWeights& weights,
+                         const std::set<std::string>& trained) {
+  LoadedWeights loaded{.tensors = weights_for(model, weights), .base = {}};
+  if (weights.is_base) loaded.base = base_of(weights, loaded.tensors, trained);
+  NamedTensors adapter;
+  if (!weights.adapter.empty()) adapter = adapter_for(model, weights);
+  for (auto& item : adapter) {
+    std::erase_if(loaded.tensors, [&](const auto& other) { return other.first == item.first; });
+    loaded.tensors.push_back(std::move(item));
+  }
+  for (const auto& [name, computed] : weights.computed) {
+    if (find_tensor(loaded.tensors, name)) continue;
+    const auto* const from = find_tensor(loaded.tensors, computed.from);
+    const auto* const target = find_tensor(model, name);
+    check(from && target, "a computed weight has no source");
+    loaded.tensors.emplace_back(name, computed.compute(from->to(target->scalar_type())));
+  }
+  return loaded;
+}
+
 // Removes a tensor, so that its memory is freed after use. Returns an undefined one if there is none.
 at::Tensor take_tensor(NamedTensors& tensors, const std::string& name) {
   const auto found = std::ranges::find(tensors, name, &NamedTensors::value_type::first);
@@ -109,25 +156,33 @@ at::Tensor take_tensor(NamedTensors& tensors, const std::string& name) {
 
 }  // namespace
 
-void load_initial_weights(World& world, Model& model, const std::filesystem::path& path,
-                          const std::vector<std::string>& except,
-                          const distributed::Sharding* sharding) {
+bool is_loaded(const std::string& name, const InitialWeights& weights) {
+  return !is_chosen(name, weights.except) || weights.adapter_names.contains(name) ||
+         weights.computed.contains(name);
+}
+
+BaseWeights load_initial_weights(World& world, Model& model, const InitialWeights& weights,
+                                 const distributed::Sharding* sharding) {
   const at::NoGradGuard no_grad;
   const auto tensors = tensors_of(model);
+  std::set<std::string> trained;
+  for (const auto& [name, parameter] : trainable_parameters(model)) trained.insert(name);
   NamedTensors loaded;  // on rank 0
-  distributed::act_on_main(world, "initial weights", [&] {
-    loaded = weights_for(tensors, path, except);
-    return true;
+  const auto base = distributed::act_on_main(world, "initial weights", [&] {
+    auto files = load_files(tensors, weights, trained);
+    loaded = std::move(files.tensors);
+    return nlohmann::json(describe_base(files.base));
   });
   const bool is_full = sharding && sharding->is_full();
   for (auto [name, tensor] : tensors) {
-    if (is_chosen(name, except)) continue;
+    if (!is_loaded(name, weights)) continue;
     const auto value = take_tensor(loaded, name);
     if (is_full && sharding->set_weight(name, value)) continue;
     if (value.defined()) tensor.copy_(value);
     distributed::broadcast(world, tensor, 0, "initial weights " + name);
   }
   if (is_full) sharding->publish_weights(world);
+  return parse_base(base);
 }
 
 }  // namespace lockstep::trainer

@@ -152,12 +152,14 @@ void restore_rng(const World& world, const Checkpoint& checkpoint) {
 }
 
 // Returns {"rejected": [...], "head": {...} or null}.
-nlohmann::json find_checkpoint(const std::filesystem::path& checkpoints, Checkpoint& checkpoint) {
+nlohmann::json find_checkpoint(const std::filesystem::path& checkpoints,
+                               const std::filesystem::path& base, Checkpoint& checkpoint) {
   std::vector<std::string> rejected;
   auto found = read_last_good_checkpoint(checkpoints, rejected);
   nlohmann::json result = {{"rejected", rejected}, {"head", nullptr}};
   if (!found) return result;
   checkpoint = std::move(*found);
+  add_base(checkpoint, base);
   result["head"] = describe_head(checkpoint.head);
   return result;
 }
@@ -172,6 +174,8 @@ Checkpoint live_state(const TrainingState& state) {
     checkpoint.head.ema_updates = state.average->num_updates();
     checkpoint.ema = state.average->tensors();
   }
+  for (auto* list : {&checkpoint.model, &checkpoint.ema})
+    std::erase_if(*list, [&](const auto& item) { return state.head.base.has(item.first); });
   return checkpoint;
 }
 
@@ -208,8 +212,9 @@ std::vector<std::string> restore_state(World& world, const TrainingState& state,
                                        const std::filesystem::path& checkpoints) {
   const at::NoGradGuard no_grad;
   Checkpoint checkpoint;
-  const auto result = distributed::act_on_main(
-      world, "checkpoint to resume", [&] { return find_checkpoint(checkpoints, checkpoint); });
+  const auto result = distributed::act_on_main(world, "checkpoint to resume", [&] {
+    return find_checkpoint(checkpoints, state.base, checkpoint);
+  });
   auto rejected = result["rejected"].get<std::vector<std::string>>();
   if (result["head"].is_null()) {
     verify_no_checkpoint_elsewhere(world, checkpoints);
@@ -235,11 +240,13 @@ std::vector<std::string> restore_state(World& world, const TrainingState& state,
 }
 
 RestoredWeights restore_weights(World& world, Model& model,
-                                const std::filesystem::path& checkpoints, bool averaged) {
+                                const std::filesystem::path& checkpoints, bool averaged,
+                                const std::filesystem::path& base) {
   const at::NoGradGuard no_grad;
   Checkpoint checkpoint;
-  const auto result = distributed::act_on_main(
-      world, "weights of a checkpoint", [&] { return find_checkpoint(checkpoints, checkpoint); });
+  const auto result = distributed::act_on_main(world, "weights of a checkpoint", [&] {
+    return find_checkpoint(checkpoints, base, checkpoint);
+  });
   if (result["head"].is_null())
     throw environment_error(fmt::format("{} no longer has a checkpoint", checkpoints.string()));
   const auto head = read_head(result["head"]);

@@ -21,10 +21,12 @@ struct TrainingState {
   DataParallel& parallel;
   CheckpointHead& head;
   WeightAverage* average = nullptr;  // null: weights are not averaged
+  // Where the file of the base model may be if it is not where the checkpoint says; empty: unknown.
+  std::filesystem::path base = {};
 };
 
-// Returns a checkpoint of `state` without the random states and what is divided between ranks. The
-// tensors are the live ones.
+// Returns a checkpoint of `state` without the random states, what is divided between ranks, and the
+// weights of state.head.base. The tensors are the live ones.
 Checkpoint live_state(const TrainingState& state);
 
 struct CapturedState {
@@ -38,7 +40,8 @@ CapturedState capture_state(World& world, const TrainingState& state);
 // Collective: rank 0 reads the last good checkpoint and broadcasts it, so that only rank 0 needs to
 // see the files. Returns one line for each checkpoint that was skipped because it is corrupt.
 // Throws Environment when there are checkpoints but none can be used, Config when the checkpoint
-// does not fit the model or the optimizer. Without any checkpoint, `state` is unchanged. A
+// does not fit the model or the optimizer, or its base
+// model is missing or has changed. Without any checkpoint, `state` is unchanged. A
 // checkpoint without an average leaves state.average unchanged; an average is ignored if
 // state.average is null.
 std::vector<std::string> restore_state(World& world, const TrainingState& state,
@@ -52,8 +55,9 @@ struct RestoredWeights {
 };
 
 // Collective: restores only the weights, of the last good checkpoint; with `averaged`, the averaged
-// ones if it has them. Throws as restore_state(), and Environment when there is no checkpoint.
+// ones if it has them. `base`: as TrainingState::base. Throws as restore_state(), and Environment when there is no checkpoint.
 RestoredWeights restore_weights(World& world, Model& model,
-                                const std::filesystem::path& checkpoints, bool averaged);
+                                const std::filesystem::path& checkpoints, bool averaged,
+                                const std::filesystem::path& base = {});
 
 }  // namespace lockstep::trainer

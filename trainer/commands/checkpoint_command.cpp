@@ -24,15 +24,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kCheckpointHelp = R"(lockstep ckpt: inspect the checkpoints of a run
+constexpr const char* kCheckpointHelp =
+    R"(lockstep ckpt: inspect and export the checkpoints of a run
 
   lockstep ckpt list RUN [--dir RUNS] [--json]
         list the checkpoints with epoch, number of ranks, size and evaluation
   lockstep ckpt verify RUN[:STEP] [--dir RUNS] [--json]
-        read every tensor and verify its checksum; exit code 75 if a checkpoint is corrupt,
+        read every tensor and verify its checksum, also of the base model that a checkpoint of
+        adapters refers to; exit code 75 if a checkpoint is corrupt or its base model has changed,
         78 if it was written by a later version of Lockstep
   lockstep ckpt diff RUN[:STEP] RUN[:STEP] [--dir RUNS] [--json]
         compare weights and optimizer state; exit code 0 if bit-identical, 1 otherwise
+  lockstep ckpt export RUN[:STEP] --out DIR [--merge] [--dir RUNS]
+        write a directory for from_pretrained() of transformers, or an adapter for PEFT;
+        --merge: a model with the adapters merged into its weights. DIR must be missing or empty
 
 RUN is a run id, the beginning of one, or a run directory; STEP is the step of a checkpoint
 (default: the last one; verify: all). --dir: the directory of the runs (default: runs)
@@ -42,6 +47,8 @@ struct CheckpointArguments {
   std::string command;
   std::vector<std::string> runs;
   std::string dir = kRunsDir;
+  std::string out;  // of export
+  bool merge = false;
   bool as_json = false;
 };
 
@@ -51,22 +58,33 @@ struct ChosenCheckpoints {
 };
 
 CheckpointArguments parse(const std::vector<std::string>& words) {
-  const std::vector<std::string> commands = {"list", "verify", "diff"};
+  const std::vector<std::string> commands = {"list", "verify", "diff", "export"};
   CheckpointArguments parsed{.command = words.front()};
   if (std::ranges::find(commands, parsed.command) == commands.end())
     throw config_error(fmt::format("lockstep ckpt: unknown command '{}'{}",
                                    printable(parsed.command), suggest(parsed.command, commands)));
+  const bool exports = parsed.command == "export";
+  std::vector<std::string> options = {"--dir", exports ? "--out" : "--json"};
+  if (exports) options.emplace_back("--merge");
   for (size_t i = 1; i < words.size(); ++i) {
     const auto& word = words[i];
-    if (word == "--json") {
+    const auto takes_value = [&](const std::string& option, std::string& value) {
+      if (word.starts_with(option + "="))
+        value = word.substr(option.size() + 1);
+      else if (word == option && i + 1 < words.size())
+        value = words[++i];
+      else
+        return false;
+      return true;
+    };
+    if (takes_value("--dir", parsed.dir) || (exports && takes_value("--out", parsed.out))) continue;
+    if (word == "--json" && !exports) {
       parsed.as_json = true;
-    } else if (word == "--dir" && i + 1 < words.size()) {
-      parsed.dir = words[++i];
-    } else if (word.starts_with("--dir=")) {
-      parsed.dir = word.substr(word.find('=') + 1);
+    } else if (word == "--merge" && exports) {
+      parsed.merge = true;
     } else if (word.starts_with("-")) {
       throw config_error(fmt::format("lockstep ckpt {}: unknown option '{}'{}", parsed.command,
-                                     printable(word), suggest(word, {"--dir", "--json"})));
+                                     printable(word), suggest(word, options)));
     } else {
       parsed.runs.push_back(word);
     }
@@ -76,6 +94,8 @@ CheckpointArguments parse(const std::vector<std::string>& words) {
     throw config_error(
         fmt::format("lockstep ckpt {}: expected {}, got {}; see lockstep ckpt --help",
                     parsed.command, expected == 1 ? "one run" : "two runs", parsed.runs.size()));
+  if (exports && parsed.out.empty())
+    throw config_error("lockstep ckpt export: expected --out DIR; see lockstep ckpt --help");
   return parsed;
 }
 
@@ -120,8 +140,14 @@ uint64_t bytes_in(const fs::path& directory) {
   return bytes;
 }
 
+// A base model that is missing or has changed.
+struct BaseProblem {
+  std::string text;
+};
+
 // Calls `use` for each checkpoint. Returns what it returns, or the error, as {"step", ...,
-// "problem", "is_corrupt"}; a checkpoint of another version has a problem, but is not corrupt.
+// "problem", "is_corrupt"}; a checkpoint of another version has a problem, but is not corrupt. With
+// "base_problem": the checkpoint itself can be read.
 Json each(const ChosenCheckpoints& checkpoints, const std::function<Json(int64_t step)>& use) {
   auto list = Json::array();
   for (const auto step : checkpoints.steps) {
@@ -129,6 +155,8 @@ Json each(const ChosenCheckpoints& checkpoints, const std::function<Json(int64_t
     try {
       line.update(use(step));
       line.update({{"problem", nullptr}, {"is_corrupt", false}});
+    } catch (const BaseProblem& base) {
+      line.update({{"problem", base.text}, {"is_corrupt", false}, {"base_problem", true}});
     } catch (const std::exception& error) {  // also JSON's, for a manifest with missing keys
       std::error_code ignored;
       if (!fs::exists(checkpoints.directory / std::to_string(step), ignored))
@@ -142,19 +170,22 @@ Json each(const ChosenCheckpoints& checkpoints, const std::function<Json(int64_t
   return list;
 }
 
-// The line of a checkpoint that cannot be read.
+bool has_base_problem(const Json& checkpoint) { return checkpoint.value("base_problem", false); }
+
+// The line of a checkpoint that cannot be used.
 std::string describe_problem(const Json& checkpoint) {
-  return (checkpoint["is_corrupt"].get<bool>() ? "CORRUPT: " : "OTHER VERSION: ") +
-         checkpoint["problem"].get<std::string>();
+  const auto problem = checkpoint["problem"].get<std::string>();
+  if (has_base_problem(checkpoint)) return "BASE MODEL: " + problem;
+  return (checkpoint["is_corrupt"].get<bool>() ? "CORRUPT: " : "OTHER VERSION: ") + problem;
 }
 
-// The exit code is Environment's if one is corrupt, else Config's if one is of another version.
+// The exit code is Environment's if one is corrupt or its base model has changed, else Config's if one is of another version.
 CommandOutput format_checkpoints(const Json& list, bool as_json,
                                  const std::function<std::string(const Json&)>& text) {
   CommandOutput output;
   for (const auto& checkpoint : list) {
     const bool is_read = checkpoint["problem"].is_null();
-    if (checkpoint["is_corrupt"].get<bool>())
+    if (checkpoint["is_corrupt"].get<bool>() || has_base_problem(checkpoint))
       output.exit_code = static_cast<int>(ErrorKind::Environment);
     else if (!is_read && output.exit_code == 0)
       output.exit_code = static_cast<int>(ErrorKind::Config);
@@ -172,6 +203,7 @@ CommandOutput list(const CheckpointArguments& words) {
     return {{"epoch", head.position.epoch},
             {"ranks", head.world_size},
             {"averaged_weights", head.ema_updates > 0},
+            {"base", head.base.path.empty() ? Json(nullptr) : Json(head.base.path)},
             {"evaluation", head.evaluation}};
   });
   return format_checkpoints(lines, words.as_json, [](const Json& line) {
@@ -180,21 +212,37 @@ CommandOutput list(const CheckpointArguments& words) {
                             size_text(line["bytes"].get<uint64_t>()));
     for (const auto& [name, value] : line["evaluation"].items())
       text += fmt::format("  eval/{} {:.4f}", printable(name), value.get<double>());
+    if (line["base"].is_string())
+      text += fmt::format("  base {}", printable(line["base"].get<std::string>(), 400));
     return text;
   });
 }
 
+void require_base(const BaseWeights& base) {
+  try {
+    read_base(base);
+  } catch (const Error& error) {
+    throw BaseProblem{error.what()};
+  }
+}
+
 CommandOutput verify(const CheckpointArguments& words) {
   const auto checkpoints = choose_checkpoints(words.runs[0], words.dir);
+  BaseWeights verified;
   const auto lines = each(checkpoints, [&](int64_t step) -> Json {
     const auto checkpoint = read_checkpoint(checkpoints.directory, step);
+    const auto& base = checkpoint.head.base;
+    if (!base.path.empty() && base != verified) require_base(base);
+    verified = base;
     size_t tensors = 0;
     for (const auto& file : kTensorFiles) tensors += (checkpoint.*file.tensors).size();
-    return {{"tensors", tensors}};
+    return {{"tensors", tensors}, {"base_tensors", base.checksums.size()}};
   });
   return format_checkpoints(lines, words.as_json, [](const Json& line) {
-    return fmt::format("ok, {} tensors, {}", line["tensors"].get<size_t>(),
-                       size_text(line["bytes"].get<uint64_t>()));
+    const auto base = line["base_tensors"].get<size_t>();
+    return fmt::format("ok, {} tensors, {}{}", line["tensors"].get<size_t>(),
+                       size_text(line["bytes"].get<uint64_t>()),
+                       base > 0 ? fmt::format("; {} of the base model", base) : "");
   });
 }
 
@@ -238,9 +286,17 @@ CommandOutput diff(const CheckpointArguments& words) {
     const auto checkpoints = choose_checkpoints(word, words.dir);
     return read_checkpoint(checkpoints.directory, checkpoints.steps.back());
   };
-  const auto a = read(words.runs[0]), b = read(words.runs[1]);
+  auto a = read(words.runs[0]), b = read(words.runs[1]);
   Json parts = Json::object();
   CommandOutput output;
+  if (a.head.base != b.head.base) {
+    add_base(a);
+    add_base(b);
+  } else if (const auto& base = a.head.base; !base.path.empty()) {
+    parts["base"] = {{"path", base.path}, {"same", base.checksums.size()}};
+    output.text = fmt::format("{:<10} {} tensors of {} in both\n", "base", base.checksums.size(),
+                              printable(base.path, 400));
+  }
   for (const auto& file : kTensorFiles) {
     if (!file.is_shared || ((a.*file.tensors).empty() && (b.*file.tensors).empty())) continue;
     const auto part = parts[file.name] = compare(a.*file.tensors, b.*file.tensors);
@@ -264,14 +320,21 @@ CommandOutput diff(const CheckpointArguments& words) {
 
 }  // namespace
 
-CommandOutput checkpoint_command(const std::vector<std::string>& words) {
+CommandOutput checkpoint_command(const std::vector<std::string>& words, const ShowProgress& show) {
   for (const auto& word : words)
     if (word == "--help" || word == "-h") return {kCheckpointHelp};
   if (words.empty()) return {kCheckpointHelp};
   const auto parsed = parse(words);
   if (parsed.command == "list") return list(parsed);
   if (parsed.command == "verify") return verify(parsed);
-  return diff(parsed);
+  if (parsed.command == "diff") return diff(parsed);
+  const auto checkpoints = choose_checkpoints(parsed.runs[0], parsed.dir);
+  return {export_checkpoint({.checkpoints = checkpoints.directory,
+                             .step = checkpoints.steps.back(),
+                             .out = parsed.out,
+                             .merge = parsed.merge,
+                             .show = show}) +
+          "\n"};
 }
 
 }  // namespace lockstep::trainer

@@ -34,7 +34,7 @@ void verify_run(const fs::path& run_dir, const std::string& id, const WeightUse&
 
 void verify_has_weights(const WeightUse& use, const std::optional<std::string>& run_id,
                         const PreparedRun& run) {
-  if (!run_id && !run.config.train.init_from)
+  if (!run_id && run.weights.file.empty())
     throw config_error(
         fmt::format("{} needs weights: --resume RUN_ID uses the last checkpoint of a run, "
                     "train.init_from a file",
@@ -45,11 +45,8 @@ std::string load_trained_weights(World& world, const WeightUse& use,
                                  const std::optional<std::string>& run_id, const PreparedRun& run) {
   const auto& config = run.config;
   if (!run_id) {
-    const auto& file = *config.train.init_from;
-    const auto of_model = run.model->initial_weights();
-    load_initial_weights(world, *run.model, file,
-                         of_model.file == file ? of_model.except : std::vector<std::string>());
-    return file;
+    load_initial_weights(world, *run.model, run.weights);
+    return run.weights.file.string();
   }
   const auto run_dir = fs::path(config.run.dir) / *run_id;
   distributed::act_on_main(world, fmt::format("run to {}", use.purpose), [&] {
@@ -57,7 +54,7 @@ std::string load_trained_weights(World& world, const WeightUse& use,
     return true;
   });
   const auto restored = restore_weights(world, *run.model, tracking::checkpoints_path(run_dir),
-                                        config.train.ema.decay.has_value());
+                                        config.train.ema.decay.has_value(), run.weights.file);
   auto text = fmt::format("{}{} after step {}", restored.averaged ? "averaged, " : "",
                           run_dir.string(), restored.step);
   for (const auto& line : restored.rejected) text += "\n         " + line;

@@ -341,7 +341,9 @@ int run_command(const Arguments& arguments, int argc, char** argv, const RankEnv
       trainer::write_first_batch(trainer::prepare_data(config(), ranks), arguments.file);
       return 0;
     case Command::Checkpoints:
-      return print_output(trainer::checkpoint_command(arguments.positional));
+      return print_output(trainer::checkpoint_command(
+          arguments.positional,
+          [](const std::string& line) { std::cerr << "lockstep ckpt: " + line + "\n"; }));
     case Command::Plan: return print_output(trainer::plan_command(arguments.positional));
     case Command::Help: return print(kUsage + render_help(schema_with_plugins(arguments)));
     case Command::Schema: return print(schema_with_plugins(arguments).dump(2) + "\n");

@@ -97,9 +97,11 @@ void Trainer::stop_if_requested() {
 
 int64_t Trainer::resume() {
   CheckpointHead head;
-  warnings_ = restore_state(world_, {*model_, optimizer_, *parallel_, head, average()},
-                            tracking::checkpoints_path(run_dir_));
+  warnings_ =
+      restore_state(world_, {*model_, optimizer_, *parallel_, head, average(), run_.weights.file},
+                    tracking::checkpoints_path(run_dir_));
   position_ = head.position;
+  base_ = head.base;
   if (run_.deferred && position_.step > 0) run_.deferred->discard();
   early_stop_.restore(head.early_stop);
   if (scaler_ && head.loss_scale) scaler_->restore(*head.loss_scale);
@@ -112,7 +114,7 @@ int64_t Trainer::resume() {
   return position_.step;
 }
 
-void Trainer::start_new() { load_initial_weights(world_, run_, parallel_->sharding()); }
+void Trainer::start_new() { base_ = load_initial_weights(world_, run_, parallel_->sharding()); }
 
 EvaluationResult Trainer::run() {
   for (const auto& line : warnings_) tracker_.text(TextLevel::Warning, line);
@@ -308,7 +310,7 @@ void Trainer::after_step(bool epoch_ended) {
   if (is_finished()) stop_.complete();
   if (!has_stepped_) {
     enter_phase(Phase::Logging);
-    CheckpointHead head;
+    CheckpointHead head{.base = base_};
     saver_.prepare({*model_, optimizer_, *parallel_, head, average()});  // optimizer state exists
   }
   has_stepped_ = true;
@@ -353,7 +355,8 @@ void Trainer::save_now() {
   call(&Hook::before_checkpoint);
   CheckpointHead head{.position = position_,
                       .early_stop = early_stop_.state(),
-                      .evaluation_is_due = evaluation_is_due_};
+                      .evaluation_is_due = evaluation_is_due_,
+                      .base = base_};
   if (scaler_) head.loss_scale = scaler_->state();
   if (evaluated_step_ == position_.step) head.evaluation = evaluation_;
   optimizer_.use_evaluation_weights();

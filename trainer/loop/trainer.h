@@ -122,7 +122,6 @@ class Trainer {
   VirtualShards shards_;
   data::DistributedSampler sampler_;
   Trigger log_due_, eval_due_, save_due_, sample_due_;
-
   Position position_;
   MetricsReporter metrics_;
   StopController stop_;
@@ -143,6 +142,7 @@ class Trainer {
   std::vector<std::string> warnings_;  // of resume(), logged by run(): the tracker opens in between
   int64_t num_evaluations_ = 0;        // begun by this process
   EvaluationResult evaluation_;
+  BaseWeights base_;                // what checkpoints refer to
   bool evaluation_is_due_ = false;  // at this step, and not done yet
   int64_t evaluated_step_ = -1, saved_step_ = -1;
   CheckpointSaver saver_;  // last: destroyed first, since it may be reading the other members

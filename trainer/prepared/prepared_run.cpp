@@ -84,10 +84,17 @@ std::shared_ptr<Model> make_model(const PreparedRun& run) {
 // A model that names a file with its weights is loaded as with train.init_from.
 void find_initial_weights(PreparedRun& run) {
   auto& train = run.config.train;
-  auto of_model = run.model->initial_weights();
-  if (train.init_from || of_model.file.empty()) return;
-  train.init_from = of_model.file.string();
-  train.init_except = std::move(of_model.except);
+  run.weights = run.model->initial_weights();
+  if (!train.init_from) {
+    if (!run.weights.file.empty()) train.init_from = run.weights.file.string();
+    return;
+  }
+  if (!run.weights.adapter.empty())
+    throw config_error(
+        "train.init_from replaces all weights, but the model continues an adapter: remove "
+        "train.init_from, or lora.path of the model");
+  run.weights.file = *train.init_from;
+  run.weights.except = train.init_except;
 }
 
 void verify_graph(bool cuda_graph, const std::string& device) {
@@ -352,6 +359,7 @@ PreparedRun prepare_prediction(const RunConfig& config, const RankEnv& ranks) {
   if (run.data.eval->size() == 0)
     throw config_error("data.eval: the dataset is empty: there is nothing to predict");
   run.model = make_model(run);
+  if (config.train.init_from) run.config.train.init_except.clear();  // all are needed
   find_initial_weights(run);
   auto use = use_of_model(run);
   use.first_samples = first_samples_of({run.data.eval.get()}, /*may_skip_samples=*/false);
@@ -366,18 +374,18 @@ PreparedRun prepare_generation(const RunConfig& config, const RankEnv& ranks) {
   return run;
 }
 
-void load_initial_weights(World& world, const PreparedRun& run,
-                          const distributed::Sharding* sharding) {
-  const auto& train = run.config.train;
+BaseWeights load_initial_weights(World& world, const PreparedRun& run,
+                                 const distributed::Sharding* sharding) {
+  const auto& weights = run.weights;
   const auto is_needed = [&](const std::string& name) {
-    return !train.init_from || is_chosen(name, train.init_except);
+    return weights.file.empty() || !is_loaded(name, weights);
   };
   if (sharding && sharding->is_full())
     compute_sharded(world, run.deferred.get(), is_needed, *sharding);
   else if (run.deferred)
     run.deferred->compute(is_needed, [](const auto&, const auto&) {});
-  if (train.init_from)
-    load_initial_weights(world, *run.model, *train.init_from, train.init_except, sharding);
+  if (weights.file.empty()) return {};
+  return load_initial_weights(world, *run.model, weights, sharding);
 }
 
 void end_start(PreparedRun& run) {

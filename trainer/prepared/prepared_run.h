@@ -14,6 +14,7 @@
 #include "distributed/sharding/shard_strategy.h"
 #include "lockstep/model.h"
 #include "lockstep/rank_env.h"
+#include "trainer/checkpoint/base_weights.h"
 #include "trainer/config/run_config.h"
 #include "trainer/generation/text_samples.h"
 #include "trainer/prepared/deferred_init.h"
@@ -34,14 +35,14 @@ struct PreparedRun {
   RankEnv ranks;
   Json resolved;  // `config` with all defaults, as stored with the run
   data::TrainAndEval data;
-  data::BatchPlan plan;                      // not for predictions
-  data::SamplerOptions order;                // of the training samples; not for predictions
-  bool is_logging = false;                   // whether this rank logs; training only
-  std::shared_ptr<Model> model;              // on the CPU; null after prepare_data()
-  std::shared_ptr<DeferredInit> deferred;    // null: the parameters of `model` have their values
-  std::vector<std::shared_ptr<Hook>> hooks;  // of train.hooks; training only
-  // Of train.samples; null: none. Training only.
-  std::shared_ptr<const TextSamples> samples;
+  data::BatchPlan plan;                        // not for predictions
+  data::SamplerOptions order;                  // of the training samples; not for predictions
+  bool is_logging = false;                     // whether this rank logs; training only
+  std::shared_ptr<Model> model;                // on the CPU; null after prepare_data()
+  std::shared_ptr<DeferredInit> deferred;      // null: the parameters of `model` have their values
+  std::vector<std::shared_ptr<Hook>> hooks;    // of train.hooks; training only
+  InitialWeights weights;                      // of a new run; no file: the model's own values
+  std::shared_ptr<const TextSamples> samples;  // of train.samples; null: none. Training only
   // Of a planned run without data: what is not there, and what is assumed instead.
   std::optional<MissingData> missing;
   // Whether malloc returns smaller allocations than it should while training; see end_start().
@@ -66,10 +67,10 @@ PreparedRun prepare_prediction(const RunConfig& config, const RankEnv& ranks);
 PreparedRun prepare_generation(const RunConfig& config, const RankEnv& ranks);
 
 // Collective: for a new run, computes the values that are deferred and not in train.init_from, then
-// loads the latter, if set. `sharding`: of the model; null: none. Throws Config when they do not
-// fit.
-void load_initial_weights(World& world, const PreparedRun& run,
-                          const distributed::Sharding* sharding = nullptr);
+// loads the latter, if set. `sharding`: of the model; null: none. Returns what checkpoints refer to.
+// Throws Config when they do not fit.
+BaseWeights load_initial_weights(World& world, const PreparedRun& run,
+                                 const distributed::Sharding* sharding = nullptr);
 
 // Call it before training, when the model has its values. Until then, if weights may be sharded,
 // allocations of 1 MiB and more return their memory: the tensors of the whole model are freed one

@@ -1,0 +1,195 @@
+#include "trainer/commands/checkpoint_export.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <stdio.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "core/config/size_text.h"
+#include "core/printable.h"
+#include "core/system/durable_file.h"
+#include "lockstep/error.h"
+#include "models/decoder/hf_files.h"
+#include "models/decoder/lora.h"
+#include "trainer/checkpoint/checkpoint.h"
+#include "trainer/checkpoint/safetensors.h"
+#include "trainer/checkpoint/safetensors_index.h"
+
+namespace lockstep::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool has_file(const fs::path& directory, const char* name) {
+  std::error_code ignored;
+  return fs::is_regular_file(directory / name, ignored);
+}
+
+// Shows how much is done, every few seconds.
+class ExportProgress {
+ public:
+  ExportProgress(ShowProgress show, uint64_t total) : show_(std::move(show)), total_(total) {}
+  void add(uint64_t bytes) {
+    constexpr std::chrono::seconds kBetween{2};
+    done_ += bytes;
+    if (!show_ || std::chrono::steady_clock::now() < next_) return;
+    next_ = std::chrono::steady_clock::now() + kBetween;
+    show_(fmt::format("{} of {} written", size_text(done_), size_text(total_)));
+  }
+
+ private:
+  ShowProgress show_;
+  uint64_t total_, done_ = 0;
+  std::chrono::steady_clock::time_point next_ =
+      std::chrono::steady_clock::now() + std::chrono::seconds(2);
+};
+
+// The absolute path of the target. Throws Config unless it is missing or empty.
+fs::path verified_target(const fs::path& out) {
+  auto target = fs::absolute(out).lexically_normal();
+  if (!target.has_filename()) target = target.parent_path();
+  const auto text = printable(out.string(), 300);
+  std::error_code error;
+  if (!fs::exists(target, error)) return target;
+  if (!fs::is_directory(target, error))
+    throw config_error(fmt::format("--out: '{}' is not a directory", text));
+  if (!fs::is_empty(target, error) || error)
+    throw config_error(fmt::format("--out: '{}' is not empty", text));
+  return target;
+}
+
+// Writes a directory next to `target`, and renames it when it is complete.
+void write_directory(const fs::path& target, const std::function<void(const fs::path&)>& write) {
+  const auto temporary = target.parent_path() / (kTemporaryPrefix + target.filename().string());
+  std::error_code ignored;
+  fs::remove_all(temporary, ignored);  // of an export that was killed
+  try {
+    make_directories(temporary);
+    write(temporary);
+    sync_directory(temporary);
+    if (::rename(temporary.c_str(), target.c_str()) != 0)
+      throw errno_error(fmt::format("cannot rename {} to {}", temporary.string(), target.string()));
+  } catch (...) {
+    fs::remove_all(temporary, ignored);
+    throw;
+  }
+  sync_directory(target.parent_path());
+}
+
+void copy_directory(const std::vector<fs::path>& files, const ExportOptions& options,
+                    const fs::path& target) {
+  uint64_t total = 0;
+  for (const auto& file : files) total += fs::file_size(file);
+  ExportProgress progress(options.show, total);
+  write_directory(target, [&](const fs::path& directory) {
+    copy_files(files, directory, [&](uint64_t bytes) { progress.add(bytes); });
+  });
+}
+
+// The weights of a checkpoint of all weights, and what belongs to them.
+std::vector<fs::path> model_files(const fs::path& checkpoint) {
+  auto files = models::companions_of(checkpoint);
+  for (const auto& entry : fs::directory_iterator(checkpoint)) {
+    const auto name = entry.path().filename().string();
+    if (name.starts_with("model") &&
+        (name.ends_with(".safetensors") || name.ends_with(kSafetensorsIndexEnding)))
+      files.push_back(entry.path());
+  }
+  return files;
+}
+
+// The directory of the base model's configuration and tokenizer.
+fs::path base_directory(const fs::path& checkpoint, const BaseWeights& base) {
+  const auto json = nlohmann::json::parse(read_file(checkpoint / models::kAdapterConfig));
+  const fs::path named = json.value("base_model_name_or_path", "");
+  for (const auto& directory : {named, fs::path(base.path).parent_path()})
+    if (!directory.empty() && has_file(directory, "config.json")) return directory;
+  throw config_error(fmt::format("{} has no config.json, which belongs to the base model",
+                                 printable(named.string(), 400)));
+}
+
+// Merges adapters into the weights, one at a time.
+class MergedModel {
+ public:
+  // `tensors`: of the base model and of the adapters.
+  MergedModel(const NamedTensors& tensors, const models::LoraConfig& config)
+      : tensors_(tensors.begin(), tensors.end()), scale_(config.scale()) {}
+
+  // On the meta device, with the names of the base model.
+  NamedTensors layout() const {
+    NamedTensors layout;
+    for (const auto& [name, tensor] : tensors_)
+      if (name.find(".lora_") == std::string::npos)
+        layout.emplace_back(name, at::empty(tensor.sizes(), tensor.options().device(at::kMeta)));
+    return layout;
+  }
+
+  at::Tensor merged(const std::string& name) const {
+    const auto& weight = tensors_.at(name);
+    const auto module = name.substr(0, name.rfind('.'));
+    const auto a = tensors_.find(module + ".lora_A.weight");
+    if (a == tensors_.end() || !name.ends_with(".weight")) return weight;
+    const auto magnitude = tensors_.find(module + ".lora_magnitude_vector.weight");
+    return models::merged_weight(weight, a->second, tensors_.at(module + ".lora_B.weight"),
+                                 magnitude == tensors_.end() ? at::Tensor() : magnitude->second,
+                                 scale_);
+  }
+
+ private:
+  std::map<std::string, at::Tensor> tensors_;
+  double scale_;
+};
+
+std::string export_merged(Checkpoint checkpoint, const fs::path& source,
+                          const ExportOptions& options, const fs::path& target) {
+  add_base(checkpoint);
+  const auto file = source / models::kAdapterConfig;
+  const auto config = models::parse_adapter_config(read_file(file), file.string());
+  const auto companions = models::companions_of(base_directory(source, checkpoint.head.base));
+  const MergedModel model(checkpoint.model, config);
+  const auto layout = model.layout();
+  ExportProgress progress(options.show, bytes_of(layout));
+  write_directory(target, [&](const fs::path& directory) {
+    copy_files(companions, directory);
+    write_safetensors(directory / "model.safetensors", layout, [&](const std::string& name) {
+      auto tensor = model.merged(name);
+      progress.add(tensor.nbytes());
+      return tensor;
+    });
+  });
+  return "model with merged adapters";
+}
+
+}  // namespace
+
+std::string export_checkpoint(const ExportOptions& options) {
+  const auto target = verified_target(options.out);
+  const auto source = options.checkpoints / std::to_string(options.step);
+  const bool has_adapters = has_file(source, models::kAdapterConfig);
+  const auto name = printable(source.string(), 300);
+  if (!has_adapters && !has_file(source, "config.json"))
+    throw config_error(fmt::format(
+        "{} has neither config.json nor {}: only models in Hugging Face's layout (model "
+        "hf) are exported",
+        name, models::kAdapterConfig));
+  if (options.merge && !has_adapters)
+    throw config_error(fmt::format("--merge: {} has no adapters", name));
+  auto checkpoint = read_checkpoint(options.checkpoints, options.step);
+  std::string what = has_adapters ? "adapter" : "model";
+  if (options.merge)
+    what = export_merged(std::move(checkpoint), source, options, target);
+  else if (has_adapters)
+    copy_directory({source / models::kAdapterConfig, source / models::kAdapterWeights}, options,
+                   target);
+  else
+    copy_directory(model_files(source), options, target);
+  return fmt::format("{} of step {} in {}", what, options.step, printable(target.string(), 400));
+}
+
+}  // namespace lockstep::trainer

@@ -45,7 +45,6 @@ Trainer::Trainer(const TrainerParts& parts, SharedModel shared,
       tracker_(parts.tracker),
       run_dir_(parts.run_dir),
       config_(parts.run.config),
-      data_(parts.run.data),
       plan_(parts.run.plan),
       length_(length_of_run(config_.train, plan_)),
       model_title_(parts.run.model_title()),
@@ -58,7 +57,7 @@ Trainer::Trainer(const TrainerParts& parts, SharedModel shared,
       average_(std::move(average)),
       shards_(config_.distributed.data_parallel.virtual_shards.value_or(0), config_.run.seed,
               parts.world, *model_),
-      sampler_(data_.train->size(), {parts.world.rank(), parts.world.world_size()},
+      sampler_(run_.data.train->size(), {parts.world.rank(), parts.world.world_size()},
                std::move(parts.run.order)),
       log_due_(parts.world, config_.train.log_every),
       eval_due_(parts.world, config_.train.eval_every),
@@ -120,14 +119,14 @@ EvaluationResult Trainer::run() {
   for (const auto& line : warnings_) tracker_.text(TextLevel::Warning, line);
   call(&Hook::before_run);
   world_.progress().set_step(position_.step, length_.total_steps);
-  if (evaluation_is_due_ && data_.eval) evaluate_now();
+  if (evaluation_is_due_ && run_.data.eval) evaluate_now();
   enter_phase(Phase::Building);  // the first step is a part of it
   while (!is_finished() && !stop_.is_stopping()) {
     call(&Hook::before_epoch);
     if (!stop_.is_stopping()) train_epoch();
     call(&Hook::after_epoch);
   }
-  if (data_.eval && evaluated_step_ != position_.step && !stop_.is_stopping()) evaluate_now();
+  if (run_.data.eval && evaluated_step_ != position_.step && !stop_.is_stopping()) evaluate_now();
   if (saved_step_ != position_.step) save_now();
   enter_phase(Phase::Saving);
   saver_.finish();
@@ -171,7 +170,7 @@ void Trainer::train_epoch() {
         config_.distributed.data_parallel.virtual_shards.value_or(world_.world_size()));
   sampler_.set_epoch(position_.epoch, position_.lanes);
   const auto shares = sampler_.shares(position_.samples);
-  data::Loader loader(*data_.train, sampler_.sequence(position_.samples),
+  data::Loader loader(*run_.data.train, sampler_.sequence(position_.samples),
                       {.batch_size = shares.batch_size(),
                        .equal = shares.parts_per_rank(),
                        .workers = plan_.workers_per_rank,
@@ -219,14 +218,13 @@ void Trainer::train_step(data::Loader& loader, const data::BatchShares& shares) 
     const auto outputs = pass(batch, batches, synchronize && !shards_.adds_parts());
     if (shards_.adds_parts() && batches.ends_part()) parallel_->end_part(synchronize);
     if (synchronize) clock_.add_communication(parallel_->exposed_wait());
-    const bool is_usable =
-        non_finite_.observe("loss", outputs.loss, position_.step + 1, [&] {
-          return cause_of_loss(batch, parallel_->gathers_weights() ? NamedTensors() : parameters_);
-        });
+    const bool is_usable = non_finite_.observe("loss", outputs.loss, position_.step + 1, [&] {
+      return cause_of_loss(batch, parallel_->gathers_weights() ? NamedTensors() : parameters_);
+    });
     if (is_usable || !votes_last) metrics_.meter().add(outputs, batches.counts());
     if (batches.part() == 0)
       position_.samples =
-          std::min(position_.samples + plan_.global_batch_size, data_.train->size());
+          std::min(position_.samples + plan_.global_batch_size, run_.data.train->size());
   }
   shards_.end_step();
   if (votes_last) vote_on_step();
@@ -316,8 +314,9 @@ void Trainer::after_step(bool epoch_ended) {
   has_stepped_ = true;
   saver_.poll(none_is_saving_, is_saved_);
   if (log_due_.due(position_, epoch_ended) || is_finished() || stop_.is_stopping()) log_training();
-  evaluation_is_due_ = data_.eval && eval_due_.due(position_, epoch_ended);
-  if (!stop_.is_stopping() && (evaluation_is_due_ || (data_.eval && is_finished()))) evaluate_now();
+  evaluation_is_due_ = run_.data.eval && eval_due_.due(position_, epoch_ended);
+  if (!stop_.is_stopping() && (evaluation_is_due_ || (run_.data.eval && is_finished())))
+    evaluate_now();
   if (run_.samples && !stop_.is_stopping() &&
       (sample_due_.due(position_, epoch_ended) || is_finished()))
     sample_now();

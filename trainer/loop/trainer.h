@@ -108,7 +108,6 @@ class Trainer {
   Tracker& tracker_;
   const std::filesystem::path run_dir_;
   const RunConfig& config_;
-  const data::TrainAndEval& data_;
   const data::BatchPlan& plan_;
   ScheduleSpan length_;
   const std::string model_title_;  // for messages

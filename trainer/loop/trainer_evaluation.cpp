@@ -21,7 +21,7 @@ std::unique_ptr<EvaluationMedia> Trainer::next_media() {
   if (++num_evaluations_ % config.every != 0) return nullptr;
   if (config.histograms) record_histograms(world_, tracker_, moment(), parameters_);
   if (!config.confusion && config.worst_samples == 0) return nullptr;
-  return std::make_unique<EvaluationMedia>(config, world_, *data_.eval);
+  return std::make_unique<EvaluationMedia>(config, world_, *run_.data.eval);
 }
 
 void Trainer::evaluate_now() {
@@ -48,7 +48,7 @@ void Trainer::evaluate_now() {
   };
   optimizer_.use_evaluation_weights();
   parallel_->gather_weights();
-  const auto result = evaluate(world_, *model_, *data_.eval, options);
+  const auto result = evaluate(world_, *model_, *run_.data.eval, options);
   parallel_->release_weights();
   optimizer_.use_training_weights();
   if (!result.empty()) {

@@ -9,8 +9,9 @@
 #include "core/printable.h"
 #include "core/system/durable_file.h"
 #include "data/tokenize/documents.h"
+#include "data/tokenize/learn_byte_pairs.h"
 #include "data/tokenize/token_writer.h"
-#include "data/tokenize/tokenizer.h"
+#include "formats/tokenizer/tokenizer.h"
 #include "lockstep/error.h"
 
 namespace lockstep::data {
@@ -28,7 +29,6 @@ constexpr const char* kDataUsage =
 
 constexpr const char* kEndOfText = "<|endoftext|>";
 constexpr int32_t kEndOfBytes = 256;  // separator after a document with --bytes
-constexpr size_t kMaxTokenizerBytes = 256u << 20;
 
 cxxopts::Options data_options() {
   cxxopts::Options options("lockstep-data");
@@ -36,7 +36,7 @@ cxxopts::Options data_options() {
       "min-count", "minimum occurrences of a pair that is merged",
       cxxopts::value<int64_t>()->default_value("2"))("out", "output file or folder",
                                                      cxxopts::value<std::string>())(
-      "tokenizer", "a tokenizer.json with byte-level BPE", cxxopts::value<std::string>())(
+      "tokenizer", "a tokenizer.json, or a directory with one", cxxopts::value<std::string>())(
       "bytes", "use bytes as tokens, and 256 as the separator")(
       "documents", "unit of a document: file, line or paragraph",
       cxxopts::value<std::string>()->default_value("file"))(
@@ -79,10 +79,10 @@ int train_tokenizer(const cxxopts::ParseResult& given, std::ostream& out) {
   for_each_document(files_of(given), document_kind(given["documents"].as<std::string>()), true,
                     [&](std::string_view text) { count_words(text, words); });
   if (words.empty()) throw config_error("the files contain no text");
-  const auto tokenizer = Tokenizer::learn(words, static_cast<size_t>(size),
-                                          given["min-count"].as<int64_t>(), {kEndOfText});
-  write_file_durably(target, tokenizer.to_json());
-  out << fmt::format("{}: {} tokens from {} different words\n", target, tokenizer.vocabulary_size(),
+  const auto pairs = learn_byte_pairs(words, static_cast<size_t>(size),
+                                      given["min-count"].as<int64_t>(), {kEndOfText});
+  write_file_durably(target, tokenizer_json(pairs));
+  out << fmt::format("{}: {} tokens from {} different words\n", target, pairs.tokens.size(),
                      words.size());
   return 0;
 }
@@ -95,18 +95,20 @@ class TextEncoder {
     if (has_file == (given.count("bytes") > 0))
       throw config_error("expected exactly one of --tokenizer FILE and --bytes");
     if (!has_file) return;
-    json_ = read_file(given["tokenizer"].as<std::string>(), kMaxTokenizerBytes);
-    tokenizer_.emplace(json_, printable(given["tokenizer"].as<std::string>(), 400));
+    const auto file = formats::tokenizer_file(given["tokenizer"].as<std::string>());
+    json_ = read_file(file, formats::kMaxTokenizerBytes);
+    tokenizer_.emplace(json_, printable(file.string(), 400));
     const auto separator = given["separator"].as<std::string>();
     const auto number = tokenizer_->find(separator);
     if (!number)
       throw config_error(
-          fmt::format("--separator: the tokenizer has no token '{}'", printable(separator)));
+          fmt::format("--separator: the tokenizer has no token '{}'; its special tokens: {}",
+                      printable(separator), special_tokens()));
     separator_ = *number;
     vocabulary_ = tokenizer_->vocabulary_size();
   }
 
-  std::vector<int32_t> encode(std::string_view document) {
+  std::vector<int32_t> encode(std::string_view document) const {
     std::vector<int32_t> tokens;
     if (tokenizer_)
       tokenizer_->encode(document, tokens);
@@ -125,7 +127,14 @@ class TextEncoder {
   }
 
  private:
-  std::optional<Tokenizer> tokenizer_;
+  std::string special_tokens() const {
+    std::string names;
+    for (const auto& token : tokenizer_->special_tokens())
+      if (names.size() < 200) names += (names.empty() ? "" : ", ") + printable(token);
+    return names.empty() ? "none" : names;
+  }
+
+  std::optional<formats::Tokenizer> tokenizer_;
   std::string json_;
   int32_t separator_ = kEndOfBytes;
   size_t vocabulary_ = kEndOfBytes + 1;
@@ -161,7 +170,7 @@ int tokenize(const cxxopts::ParseResult& given, std::ostream& out) {
   };
   write("train", all.first(all.size() - held_out));
   write("eval", all.last(held_out));
-  if (!encoder.takes_bytes()) write_file_durably(folder / "tokenizer.json", encoder.json());
+  if (!encoder.takes_bytes()) write_file_durably(folder / formats::kTokenizerFile, encoder.json());
   out << fmt::format("{} document{}, {} tokens in the vocabulary, separator {}\n", documents,
                      documents == 1 ? "" : "s", encoder.vocabulary(), encoder.separator());
   return 0;

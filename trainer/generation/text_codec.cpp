@@ -13,19 +13,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMaxTokenizerBytes = 256u << 20, kMaxSettingsBytes = 16u << 20;
+constexpr size_t kMaxSettingsBytes = 16u << 20;
 constexpr int64_t kEndOfBytes = 256;
 constexpr const char* kEndOfText = "<|endoftext|>";
 
-data::Tokenizer read_tokenizer(const std::string& path, const std::string& option) {
+formats::Tokenizer read_tokenizer_of(const std::string& path, const std::string& option) {
   std::error_code error;
   const auto file =
-      fs::is_directory(path, error) ? fs::path(path) / "tokenizer.json" : fs::path(path);
+      fs::is_directory(path, error) ? fs::path(path) / formats::kTokenizerFile : fs::path(path);
   if (!fs::exists(file, error))
     throw config_error(fmt::format(
         "{}: there is no file {}; expected a tokenizer.json, a directory with one, or bytes",
         option, printable(file.string(), 400)));
-  return {read_file(file, kMaxTokenizerBytes), printable(file.string(), 400)};
+  return formats::read_tokenizer(file);
 }
 
 // An empty object if there is no such file.
@@ -65,7 +65,7 @@ std::string token_in(const nlohmann::json& settings, const char* key) {
 }  // namespace
 
 TextCodec::TextCodec(const std::string& tokenizer, const std::string& option) {
-  if (tokenizer != "bytes") tokenizer_.emplace(read_tokenizer(tokenizer, option));
+  if (tokenizer != "bytes") tokenizer_.emplace(read_tokenizer_of(tokenizer, option));
 }
 
 std::vector<int64_t> TextCodec::encode(const std::string& text) {
@@ -81,7 +81,9 @@ std::vector<int64_t> TextCodec::encode(const std::string& text) {
 }
 
 std::string TextCodec::decode(const std::vector<int64_t>& tokens) const {
-  if (tokenizer_) return tokenizer_->decode({tokens.begin(), tokens.end()});
+  if (tokenizer_)
+    return tokenizer_->decode(std::vector<int32_t>(tokens.begin(), tokens.end()),
+                              /*skip_special=*/false);
   std::string text;
   for (const auto token : tokens)
     if (token >= 0 && token < kEndOfBytes) text += static_cast<char>(token);
@@ -99,7 +101,7 @@ std::optional<int64_t> TextCodec::separator() const {
 
 std::optional<std::string> tokenizer_of(const fs::path& model_directory) {
   std::error_code error;
-  const auto file = model_directory / "tokenizer.json";
+  const auto file = model_directory / formats::kTokenizerFile;
   if (model_directory.empty() || !fs::exists(file, error)) return std::nullopt;
   return file.string();
 }

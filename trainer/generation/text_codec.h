@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "data/tokenize/tokenizer.h"
+#include "formats/tokenizer/tokenizer.h"
 
 namespace lockstep::trainer {
 
@@ -29,7 +29,7 @@ class TextCodec {
   std::optional<int64_t> separator() const;
 
  private:
-  std::optional<data::Tokenizer> tokenizer_;  // none: bytes
+  std::optional<formats::Tokenizer> tokenizer_;  // none: bytes
 };
 
 // The tokenizer of the directory of a model, if it has one.

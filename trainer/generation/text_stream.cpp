@@ -1,6 +1,7 @@
 #include "trainer/generation/text_stream.h"
 
 #include <algorithm>
+#include <string_view>
 
 #include "core/printable.h"
 
@@ -8,6 +9,7 @@ namespace lockstep::trainer {
 namespace {
 
 constexpr size_t kMaxCharacterBytes = 4;
+constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 
 }  // namespace
 
@@ -40,6 +42,10 @@ size_t TextStream::settled() const {
         end = std::min(end, text_.size() - length);
         break;
       }
+  // A tokenizer decodes a character that is incomplete as this one.
+  while (end >= kReplacement.size() &&
+         std::string_view(text_).substr(0, end).ends_with(kReplacement))
+    end -= kReplacement.size();
   const auto from = std::min(taken_, end);
   const auto invalid = find_invalid_utf8(std::string_view(text_).substr(from, end - from));
   const bool is_incomplete = invalid != text_.npos && from + invalid + kMaxCharacterBytes > end;
@@ -60,7 +66,7 @@ std::string valid_utf8(std::string_view text) {
     const auto invalid = find_invalid_utf8(text);
     valid += text.substr(0, invalid);
     if (invalid == text.npos) return valid;
-    valid += "\xEF\xBF\xBD";
+    valid += kReplacement;
     text.remove_prefix(invalid + 1);
   }
 }

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep::data {
+namespace lockstep::formats {
 
 // The code point of each byte.
 const std::array<char32_t, 256>& byte_alphabet();
@@ -18,4 +18,7 @@ const std::array<char32_t, 256>& byte_alphabet();
 std::string to_byte_alphabet(std::string_view bytes);
 std::optional<std::string> from_byte_alphabet(std::string_view text);
 
-}  // namespace lockstep::data
+// Writes the characters of `bytes` to `out`, at most two bytes for each. Returns their size.
+size_t to_byte_alphabet(std::string_view bytes, char* out);
+
+}  // namespace lockstep::formats

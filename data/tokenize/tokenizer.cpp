@@ -165,7 +165,10 @@ Tokenizer::Tokenizer(std::string_view json, const std::string& name) : name_(nam
   make_encoder();
 }
 
-void Tokenizer::make_encoder() { encoder_.emplace(*pairs_, whole_words_); }
+void Tokenizer::make_encoder() {
+  encoder_.emplace(*pairs_, whole_words_);
+  for (const auto& [text, token] : special_) special_texts_.emplace(token, text);
+}
 
 Tokenizer Tokenizer::learn(const std::map<std::string, int64_t>& words, size_t size, int64_t least,
                            const std::vector<std::string>& special) {
@@ -223,6 +226,18 @@ std::optional<int32_t> Tokenizer::find(const std::string& token) const {
   if (const auto special = special_.find(token); special != special_.end()) return special->second;
   const auto plain = pairs_->numbers.find(token);
   return plain == pairs_->numbers.end() ? std::nullopt : std::optional(plain->second);
+}
+
+std::string Tokenizer::decode(std::span<const int32_t> tokens, bool skip_special) const {
+  std::string text;
+  for (const auto token : tokens) {
+    const auto special = special_texts_.find(token);
+    if (special != special_texts_.end())
+      text += skip_special ? std::string() : special->second;
+    else if (static_cast<size_t>(token) < pairs_->tokens.size())
+      text += pairs_->tokens[static_cast<size_t>(token)];
+  }
+  return text;
 }
 
 std::string Tokenizer::to_json() const {

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,6 +34,8 @@ class Tokenizer {
   size_t vocabulary_size() const;
   // The id of a vocabulary or special token.
   std::optional<int32_t> find(const std::string& token) const;
+  // The text of tokens; numbers without a token are skipped, and special tokens if `skip_special`.
+  std::string decode(std::span<const int32_t> tokens, bool skip_special) const;
 
   // The text of a tokenizer.json for the tokenizers library.
   std::string to_json() const;
@@ -45,6 +48,7 @@ class Tokenizer {
   std::string name_;
   std::shared_ptr<const BytePairs> pairs_;  // the encoder refers to it
   std::map<std::string, int32_t> special_;
+  std::map<int32_t, std::string> special_texts_;
   std::vector<WordSplitter> splitters_;  // applied in order
   bool prefix_blank_ = false;  // adds a space in front of text that does not start with one
   bool whole_words_ = false;

@@ -60,10 +60,13 @@ std::shared_ptr<const AttentionContext> Decoder::context_of(bool is_sliding, int
   return context;
 }
 
-at::Tensor Decoder::logits_of(const at::Tensor& tokens_BT) const {
-  const auto length = tokens_BT.size(1);
-  const auto full = context_of(false, length, tokens_BT.device());
-  const auto sliding = config_.slides.empty() ? full : context_of(true, length, tokens_BT.device());
+at::Tensor Decoder::logits_of(const at::Tensor& tokens_BT, const at::Tensor& documents_BT) const {
+  const auto context = [&](bool is_sliding) {
+    auto one = context_of(is_sliding, tokens_BT.size(1), tokens_BT.device());
+    return documents_BT.defined() ? within_documents(*one, documents_BT) : one;
+  };
+  const auto full = context(false);
+  const auto sliding = config_.slides.empty() ? full : context(true);
   auto x_BTC = at::embedding(embedding_, tokens_BT);
   if (config_.embedding_scale != 1)
     x_BTC = x_BTC * at::scalar_tensor(config_.embedding_scale, x_BTC.options());
@@ -79,7 +82,9 @@ at::Tensor Decoder::logits_of(const at::Tensor& tokens_BT) const {
 
 Outputs Decoder::forward(const Batch& batch) {
   verify_text(batch);
-  return language_outputs(logits_of(batch.at("tokens")), batch, /*with_accuracy=*/!is_training());
+  const auto* documents = batch.find("documents");
+  const auto logits = logits_of(batch.at("tokens"), documents ? *documents : at::Tensor());
+  return language_outputs(logits, batch, /*with_accuracy=*/!is_training());
 }
 
 void Decoder::verify(const ModelUse& use) const {
@@ -101,6 +106,14 @@ void Decoder::verify_text(const Batch& batch) const {
     throw config_error(fmt::format(
         "model {} takes up to {} tokens, but 'tokens' is {}; set the length of the samples", name_,
         config_.context, shape_text(tokens_BT)));
+  const auto* documents_BT = batch.find("documents");
+  if (documents_BT &&
+      (documents_BT->scalar_type() != at::kLong || documents_BT->sizes() != tokens_BT.sizes()))
+    throw config_error(fmt::format(
+        "model {} needs an int64 number of its document for each token: 'documents' is {} {}, "
+        "expected {}",
+        name_, c10::toString(documents_BT->scalar_type()), shape_text(*documents_BT),
+        shape_text(tokens_BT)));
 }
 
 namespace {

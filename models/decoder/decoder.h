@@ -1,5 +1,6 @@
 // A decoder-only transformer with a language-model loss. Needs "tokens" int64 [B, T]; the loss is
-// the mean over the "targets" (int64 [B, T]) that are not -100.
+// the mean over the "targets" (int64 [B, T]) that are not -100. With "documents" (int64 [B, T], in
+// runs of equal numbers), attention stays within a document, and positions restart at each.
 #pragma once
 
 #include <memory>
@@ -41,7 +42,7 @@ class Decoder : public Model {
   void verify_text(const Batch& batch) const;
   std::shared_ptr<const AttentionContext> context_of(bool is_sliding, int64_t tokens,
                                                      at::Device device) const;
-  at::Tensor logits_of(const at::Tensor& tokens_BT) const;
+  at::Tensor logits_of(const at::Tensor& tokens_BT, const at::Tensor& documents_BT) const;
 
   DecoderConfig config_;
   std::string name_;

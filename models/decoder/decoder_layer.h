@@ -15,8 +15,15 @@ namespace lockstep::models {
 // What all layers of one kind share in a forward pass.
 struct AttentionContext {
   RotaryTable rotary;
-  at::Tensor mask;  // bool [T, T]: which keys a query sees; undefined: all up to its own position
+  // bool [T, T], or [B, 1, T, T] with documents: which keys a query sees; undefined: all up to its
+  // own position.
+  at::Tensor mask;
 };
+
+// The same, with attention within documents, and positions that restart at each. `documents`: int64
+// [B, T], in runs of equal numbers.
+std::shared_ptr<const AttentionContext> within_documents(const AttentionContext& context,
+                                                         const at::Tensor& documents);
 
 // y = x W^T + b, plus a low-rank adapter if it has one.
 struct Projection final : torch::nn::Module {

@@ -78,8 +78,16 @@ RotaryTable rotary_table(const RotaryConfig& config, int64_t dim, int64_t tokens
   return {(both.cos() * amplitude(config)).to(device), (both.sin() * amplitude(config)).to(device)};
 }
 
+RotaryTable at_positions(const RotaryTable& table, const at::Tensor& positions) {
+  const auto rows = [&](const at::Tensor& all) {
+    return all.index_select(0, positions.flatten())
+        .view({positions.size(0), 1, positions.size(1), all.size(1)});
+  };
+  return {rows(table.cosine), rows(table.sine)};
+}
+
 at::Tensor rotate(const at::Tensor& x, const RotaryTable& table) {
-  const auto dim = table.cosine.size(1);
+  const auto dim = table.cosine.size(-1);
   const auto rotated = x.size(3) == dim ? x : x.narrow(3, 0, dim);
   const auto halves = rotated.chunk(2, 3);
   const auto turned = rotated * table.cosine.to(x.scalar_type()) +

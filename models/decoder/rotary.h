@@ -8,7 +8,8 @@
 
 namespace lockstep::models {
 
-// Cosines and sines [T, dim] of the angles of positions 0 to T - 1, float32.
+// Cosines and sines [T, dim] of the angles of positions 0 to T - 1, float32; [B, 1, T, dim] if
+// positions differ between samples.
 struct RotaryTable {
   at::Tensor cosine, sine;
 };
@@ -16,6 +17,9 @@ struct RotaryTable {
 // `dim`: rotated elements of a head. `context`: for a scaling without original_context.
 RotaryTable rotary_table(const RotaryConfig& config, int64_t dim, int64_t tokens, int64_t context,
                          at::Device device);
+
+// The rows of `table` [T, dim] for `positions` [B, T].
+RotaryTable at_positions(const RotaryTable& table, const at::Tensor& positions);
 
 // Rotates the first elements of `x` [B, heads, T, head_dim] by the angles of `table`, in the type of
 // x. Element i is paired with element i + dim / 2.

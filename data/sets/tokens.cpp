@@ -2,6 +2,7 @@
 // The files are mapped, so they may be larger than memory. Fields: "tokens" int64 [B, T] and
 // "targets" int64 [B, T], shifted by one; shorter documents are padded with the separator, and
 // their targets with -100, which losses ignore; T is `length`, or the longest sample of the batch.
+// With `pack`, a sample holds several documents, which "documents" int64 [B, T] numbers.
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
@@ -10,6 +11,7 @@
 
 #include "core/printable.h"
 #include "data/block_cache.h"
+#include "data/packing.h"
 #include "data/row_prefetch.h"
 #include "data/sample_runs.h"
 #include "formats/tokens/token_windows.h"
@@ -35,6 +37,7 @@ struct TokensConfig {
   int64_t length = 256;
   std::optional<int64_t> separator;
   PaddedTo pad_to = PaddedTo::Length;
+  bool pack = false;
   std::optional<int64_t> vocab_size;
   TokenDtype dtype = TokenDtype::UInt16;
   std::optional<int64_t> limit;
@@ -50,6 +53,9 @@ void fields(V& v, TokensConfig& c) {
     at_least(0));
   v("pad_to", c.pad_to,
     "length to which shorter documents are padded: length, or the longest sample of the batch");
+  v("pack", c.pack,
+    "whether a sample holds several documents, each with its own positions and attention",
+    needs("separator"));
   v("vocab_size", c.vocab_size, "tokens must be below this", at_least(1));
   v("dtype", c.dtype, "type of the tokens in files without a header");
   v("limit", c.limit, "use only the first N samples", at_least(1));
@@ -80,6 +86,9 @@ class TokensDataset final : public Dataset {
     if (pads_to_longest() && !config.separator)
       throw refused(
           "pad_to: longest has no effect without separator: all samples have the same length");
+    if (pads_to_longest() && config.pack)
+      throw refused("pad_to: longest has no effect with pack: all samples have the same length");
+    if (config.pack) pack_windows();
     if (size_ == 0)
       throw refused(
           fmt::format("no file has the {} tokens that a sample needs", config.length + 1));
@@ -87,8 +96,8 @@ class TokensDataset final : public Dataset {
       throw refused(
           fmt::format("limit {} is larger than the number of samples, {}", *config.limit, size_));
     size_ = config.limit.value_or(size_);
-    for (const auto end : windows_.ends())
-      ends_.push_back(std::min(size_, static_cast<int64_t>(end)));
+    if (!config.pack) ends_.assign(windows_.ends().begin(), windows_.ends().end());
+    for (auto& end : ends_) end = std::min(end, size_);
   }
 
   int64_t size() const override { return size_; }
@@ -99,13 +108,16 @@ class TokensDataset final : public Dataset {
 
   std::vector<FieldLayout> layout() const override {
     if (pads_to_longest()) return {};
-    return {{"tokens", at::kLong, {config_.length}}, {"targets", at::kLong, {config_.length}}};
+    std::vector<FieldLayout> fields = {{"tokens", at::kLong, {config_.length}},
+                                       {"targets", at::kLong, {config_.length}}};
+    if (config_.pack) fields.push_back({"documents", at::kLong, {config_.length}});
+    return fields;
   }
 
   Batch get_batch(std::span<const int64_t> indices) const override {
     if (!pads_to_longest()) return Dataset::get_batch(indices);
     size_t longest = 1;
-    for (const auto index : indices) longest = std::max(longest, window_of(index).tokens - 1);
+    for (const auto index : indices) longest = std::max(longest, windows_of(index)[0].tokens - 1);
     const std::vector<int64_t> shape = {static_cast<int64_t>(indices.size()),
                                         static_cast<int64_t>(longest)};
     const std::vector<at::Tensor> fields = {at::empty(shape, at::kLong),
@@ -117,7 +129,7 @@ class TokensDataset final : public Dataset {
 
   void fill(const SampleRequest& request, std::span<const at::Tensor> fields) const override {
     const auto length = fields[0].size(1);
-    for (const auto index : request.indices) window_of(index);  // verifies it
+    for (const auto index : request.indices) windows_of(index);  // verifies it
     for_each_shard(ends_, request.indices, [&](size_t number, auto rows, auto places) {
       const auto first = number == 0 ? 0 : ends_[number - 1];
       shards_.use(number, kMaxTokenFiles, [&](const formats::TokenShard& shard) {
@@ -127,11 +139,14 @@ class TokensDataset final : public Dataset {
                              static_cast<size_t>(length));
           };
           if (i + kRowsAhead < rows.size()) {
-            const auto next = window_of(first + rows[i + kRowsAhead]);
-            const auto bytes = shard.bytes_at(next.begin, next.tokens);
-            prefetch_bytes(bytes.data(), bytes.size());
+            for (const auto& next : windows_of(first + rows[i + kRowsAhead])) {
+              const auto bytes = shard.bytes_at(next.begin, next.tokens);
+              prefetch_bytes(bytes.data(), bytes.size());
+            }
           }
-          copy(shard, window_of(first + rows[i]), place(fields[0]), place(fields[1]));
+          const auto windows = windows_of(first + rows[i]);
+          copy_all(shard, windows, place(fields[0]), place(fields[1]));
+          if (config_.pack) write_document_numbers(lengths_of(windows), place(fields[2]));
         }
         shard.verify_unchanged();
       });
@@ -141,16 +156,43 @@ class TokensDataset final : public Dataset {
  private:
   std::vector<double> lengths() const {
     std::vector<double> lengths;
-    for (int64_t i = 0; i < size_; ++i)
+    for (int64_t i = 0; i < size_ && !config_.pack; ++i)
       lengths.push_back(static_cast<double>(windows_.at(static_cast<size_t>(i)).tokens - 1));
     return lengths;
   }
 
+  static std::vector<int64_t> lengths_of(const std::vector<formats::TokenWindow>& windows) {
+    std::vector<int64_t> lengths;
+    for (const auto& window : windows) lengths.push_back(static_cast<int64_t>(window.tokens) - 1);
+    return lengths;
+  }
+
+  // Packs the documents of each file, which remains a unit of reading.
+  void pack_windows() {
+    size_ = 0;
+    size_t begin = 0;
+    for (const auto end : windows_.ends()) {
+      std::vector<formats::TokenWindow> windows;
+      for (auto i = begin; i < end; ++i) windows.push_back(windows_.at(i));
+      packed_.emplace_back(lengths_of(windows), config_.length);
+      size_ += static_cast<int64_t>(packed_.back().size());
+      ends_.push_back(size_);
+      begin = end;
+    }
+  }
+
   bool pads_to_longest() const { return config_.pad_to == PaddedTo::Longest; }
 
-  formats::TokenWindow window_of(int64_t index) const {
+  std::vector<formats::TokenWindow> windows_of(int64_t index) const {
     check(index >= 0 && index < size_, "sample index outside the dataset");
-    return windows_.at(static_cast<size_t>(index));
+    if (!config_.pack) return {windows_.at(static_cast<size_t>(index))};
+    const auto file = static_cast<size_t>(std::ranges::upper_bound(ends_, index) - ends_.begin());
+    const auto first_sample = file == 0 ? 0 : ends_[file - 1];
+    const auto first_window = file == 0 ? 0 : windows_.ends()[file - 1];
+    std::vector<formats::TokenWindow> windows;
+    for (const auto item : packed_[file].at(static_cast<size_t>(index - first_sample)))
+      windows.push_back(windows_.at(first_window + static_cast<size_t>(item)));
+    return windows;
   }
 
   // Opens a shard that was closed after it was first read.
@@ -160,6 +202,18 @@ class TokensDataset final : public Dataset {
     });
   }
 
+  // One window after another, then padding.
+  void copy_all(const formats::TokenShard& shard, const std::vector<formats::TokenWindow>& windows,
+                std::span<int64_t> tokens, std::span<int64_t> targets) const {
+    for (const auto& window : windows) {
+      copy(shard, window, tokens, targets);
+      tokens = tokens.subspan(window.tokens - 1);
+      targets = targets.subspan(window.tokens - 1);
+    }
+    std::ranges::fill(tokens, config_.separator.value_or(0));
+    std::ranges::fill(targets, kNoTarget);
+  }
+
   void copy(const formats::TokenShard& shard, const formats::TokenWindow& window,
             std::span<int64_t> tokens, std::span<int64_t> targets) const {
     const auto count = window.tokens - 1;
@@ -167,8 +221,6 @@ class TokensDataset final : public Dataset {
     std::copy_n(tokens.begin() + 1, count - 1, targets.begin());
     shard.copy(window.begin + count, targets.subspan(count - 1, 1));
     verify_vocabulary(shard, window, tokens.first(count), targets[count - 1]);
-    std::ranges::fill(tokens.subspan(count), config_.separator.value_or(0));
-    std::ranges::fill(targets.subspan(count), kNoTarget);
   }
 
   void verify_vocabulary(const formats::TokenShard& shard, const formats::TokenWindow& window,
@@ -188,6 +240,7 @@ class TokensDataset final : public Dataset {
   std::vector<std::filesystem::path> files_;
   std::vector<formats::MappedFile::Identity> identities_;
   formats::TokenWindows windows_;
+  std::vector<PackedWindows> packed_;  // of each file, with `pack`
   int64_t size_ = 0;
   std::vector<int64_t> ends_;  // of the files' samples
   mutable BlockCache<formats::TokenShard> shards_;

@@ -10,6 +10,7 @@
 #include "core/config/nearest_name.h"
 #include "core/printable.h"
 #include "formats/file_kind.h"
+#include "formats/table/json_lines.h"
 #include "formats/unpack.h"
 #include "lockstep/error.h"
 
@@ -17,7 +18,6 @@ namespace lockstep::formats {
 namespace {
 
 constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
-constexpr std::string_view kUtf8Mark = "\xEF\xBB\xBF";
 // Limits the table size if most lines have different keys, so that most cells are missing values.
 constexpr size_t kCellsOfAnyFile = size_t{1} << 26, kCellsPerByte = 8;
 
@@ -62,15 +62,9 @@ class JsonlParser {
   }
 
   DataTable parse() {
-    if (text_.starts_with(kUtf8Mark)) text_.remove_prefix(kUtf8Mark.size());
-    auto rest = text_;
-    for (int64_t line = 1; !rest.empty(); ++line) {
-      const auto end = rest.find('\n');
-      auto one = rest.substr(0, end);
-      rest.remove_prefix(end == rest.npos ? rest.size() : end + 1);
-      if (one.ends_with('\r')) one.remove_suffix(1);
-      if (one.find_first_not_of(" \t") != one.npos) read_line(one, line);
-    }
+    text_ = without_utf8_mark(text_);
+    for_each_json_line(text_,
+                       [&](std::string_view line, int64_t number) { read_line(line, number); });
     if (table_.rows == 0) throw config_error(name_ + ": it has no records");
     for (auto& column : columns_) finish(column);
     return std::move(table_);
@@ -119,9 +113,8 @@ class JsonlParser {
 
   std::string problem_of(const JsonObject& row, std::string_view line) const {
     if (row.is_discarded())
-      return line.starts_with('[') || line == "{"
-                 ? "not one JSON object per line; in pandas, save with df.to_json(path, "
-                   "orient='records', lines=True)"
+      return begins_json_document(line)
+                 ? kNotJsonLines
                  : "not valid JSON (NaN and Infinity are not; null is a missing value)";
     if (!row.is_object())
       return "expected a JSON object with the values of one row, got " +

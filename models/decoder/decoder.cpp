@@ -85,12 +85,12 @@ std::shared_ptr<const AttentionContext> Decoder::context_of(bool is_sliding,
       AttentionContext{table.at(cache.positions()), cache.mask(is_sliding ? config_.window : 0)});
 }
 
-at::Tensor Decoder::layers_of(const at::Tensor& tokens_BT, KeyValueCache* cache,
-                              std::vector<ExpertLoad>* loads) const {
+at::Tensor Decoder::layers_of(const at::Tensor& tokens_BT, const DecoderPass& pass) const {
+  const auto& [cache, documents_BT, loads] = pass;
   const auto context = [&](bool is_sliding) {
-    return cache && !cache->is_first()
-               ? context_of(is_sliding, *cache)
-               : context_of(is_sliding, tokens_BT.size(1), tokens_BT.device());
+    if (cache && !cache->is_first()) return context_of(is_sliding, *cache);
+    auto whole = context_of(is_sliding, tokens_BT.size(1), tokens_BT.device());
+    return documents_BT.defined() ? within_documents(*whole, documents_BT) : whole;
   };
   const auto full = context(false);
   const auto sliding = config_.slides.empty() ? full : context(true);
@@ -130,9 +130,11 @@ at::Tensor balance_loss(const std::vector<ExpertLoad>& loads, int64_t tokens) {
 Outputs Decoder::forward(const Batch& batch) {
   verify_text(batch);
   const auto& tokens_BT = batch.at("tokens");
+  const auto* documents = batch.find("documents");
   std::vector<ExpertLoad> loads;
   if (config_.experts.balance > 0 && is_training()) loads.resize(layers_.size());
-  const auto x_BTC = layers_of(tokens_BT, nullptr, loads.empty() ? nullptr : &loads);
+  const auto x_BTC = layers_of(tokens_BT, {.documents_BT = documents ? *documents : at::Tensor(),
+                                           .loads = loads.empty() ? nullptr : &loads});
   auto outputs = language_outputs(logits_of(x_BTC), batch, /*with_accuracy=*/!is_training());
   if (!loads.empty() && outputs.loss.defined())
     outputs.loss = outputs.loss + balance_loss(loads, tokens_BT.numel()) * config_.experts.balance;
@@ -142,7 +144,7 @@ Outputs Decoder::forward(const Batch& batch) {
 at::Tensor Decoder::next_logits(const at::Tensor& tokens, const std::vector<int64_t>& counts,
                                 KeyValueCache& cache) {
   cache.begin(counts, tokens.size(1), tokens.device());
-  const auto x_BTC = layers_of(tokens, &cache);
+  const auto x_BTC = layers_of(tokens, {.cache = &cache});
   return logits_of(cache.end(x_BTC));
 }
 
@@ -165,6 +167,14 @@ void Decoder::verify_text(const Batch& batch) const {
     throw config_error(fmt::format(
         "model {} takes up to {} tokens, but 'tokens' is {}; set the length of the samples", name_,
         config_.context, shape_text(tokens_BT)));
+  const auto* documents_BT = batch.find("documents");
+  if (documents_BT &&
+      (documents_BT->scalar_type() != at::kLong || documents_BT->sizes() != tokens_BT.sizes()))
+    throw config_error(fmt::format(
+        "model {} needs an int64 number of its document for each token: 'documents' is {} {}, "
+        "expected {}",
+        name_, c10::toString(documents_BT->scalar_type()), shape_text(*documents_BT),
+        shape_text(tokens_BT)));
 }
 
 namespace {

@@ -1,5 +1,6 @@
 // A decoder-only transformer with a language-model loss. Needs "tokens" int64 [B, T]; the loss is
-// the mean over the "targets" (int64 [B, T]) that are not -100.
+// the mean over the "targets" (int64 [B, T]) that are not -100. With "documents" (int64 [B, T], in
+// runs of equal numbers), attention stays within a document, and positions restart at each.
 #pragma once
 
 #include <memory>
@@ -20,6 +21,13 @@ struct DecoderOptions {
   DecoderInit init = DecoderInit::Random;
   LoraConfig lora = {};
   bool base_is_bf16 = false;  // the parameters that are not trained
+};
+
+// What a forward pass uses besides tokens.
+struct DecoderPass {
+  KeyValueCache* cache = nullptr;            // null: none
+  at::Tensor documents_BT = {};              // attention is within documents; undefined: one each
+  std::vector<ExpertLoad>* loads = nullptr;  // receives those of the layers, for the balance loss
 };
 
 class Decoder : public Model, public LanguageModel {
@@ -49,9 +57,7 @@ class Decoder : public Model, public LanguageModel {
                                                      at::Device device) const;
   std::shared_ptr<const AttentionContext> context_of(bool is_sliding,
                                                      const KeyValueCache& cache) const;
-  // `cache`, `loads`: null: none. `loads`: receives those of the layers, for the load-balancing loss.
-  at::Tensor layers_of(const at::Tensor& tokens_BT, KeyValueCache* cache,
-                       std::vector<ExpertLoad>* loads = nullptr) const;
+  at::Tensor layers_of(const at::Tensor& tokens_BT, const DecoderPass& pass) const;
   at::Tensor logits_of(const at::Tensor& x) const;
 
   DecoderConfig config_;

@@ -17,10 +17,15 @@ namespace lockstep::models {
 // What all layers of one kind share in a forward pass.
 struct AttentionContext {
   RotaryTable rotary;
-  // bool [T, T], or [B, 1, T, S] with a cache of S tokens: which keys a query sees; undefined: all
-  // up to its own position.
+  // bool [T, T], [B, 1, T, T] with documents, or [B, 1, T, S] with a cache of S tokens: which keys a
+  // query sees; undefined: all up to its own position.
   at::Tensor mask;
 };
+
+// The same, with attention within documents, and positions that restart at each. `documents`: int64
+// [B, T], in runs of equal numbers.
+std::shared_ptr<const AttentionContext> within_documents(const AttentionContext& context,
+                                                         const at::Tensor& documents);
 
 // x W^T + b in the type of W, or in that of autocast.
 at::Tensor project(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias = {});

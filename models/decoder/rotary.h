@@ -8,11 +8,12 @@
 
 namespace lockstep::models {
 
-// Cosines and sines [T, dim] of the angles of positions 0 to T - 1, float32; or of any positions,
-// with at() [B, 1, T, dim].
+// Cosines and sines [T, dim] of the angles of positions 0 to T - 1, float32; [B, 1, T, dim] if
+// positions differ between samples.
 struct RotaryTable {
   at::Tensor cosine, sine;
 
+  // Of the given positions: [B, 1, T, dim].
   RotaryTable at(const at::Tensor& positions_BT) const;
 };
 

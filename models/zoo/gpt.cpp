@@ -237,6 +237,9 @@ class Gpt final : public Model, public LanguageModel {
   void verify_text(const Batch& batch) const {
     const auto& tokens_BT = batch.at("tokens");
     verify_tokens("tokens", tokens_BT, {vocab_size_, std::nullopt});
+    if (batch.find("documents"))
+      throw config_error(
+          "model gpt does not separate documents; use model hf or decoder, or set pack: false");
     const auto length = tokens_BT.size(1);
     if (length == 0 || length > context_)
       throw config_error(

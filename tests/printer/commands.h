@@ -9,6 +9,7 @@ namespace lockstep::printer {
 
 using Arguments = std::vector<std::string>;
 
+int print_chat(const Arguments& arguments);
 int print_dataset(const Arguments& arguments);
 int print_model(const Arguments& arguments);
 int print_sampler(const Arguments& arguments);

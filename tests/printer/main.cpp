@@ -1,4 +1,4 @@
-// lockstep_printer dataset|model|resume|sampler|sampling|split ARGUMENT...: one run of a command.
+// lockstep_printer chat|dataset|model|resume|sampler|sampling|split ARGUMENT...: one run of a command.
 // lockstep_printer serve: a run for each line {"arguments": [...], "out": FILE, "err": FILE,
 // "timeout_s": N}, in a child process; responds with its exit code, or minus the signal that
 // terminated it. Loading LibTorch takes a third of a second, a fork a millisecond.
@@ -20,6 +20,7 @@ using lockstep::printer::Arguments;
 
 int run(Arguments arguments) {
   static const std::map<std::string, int (*)(const Arguments&)> commands = {
+      {"chat", lockstep::printer::print_chat},
       {"dataset", lockstep::printer::print_dataset},
       {"model", lockstep::printer::print_model},
       {"resume", lockstep::printer::check_resume},

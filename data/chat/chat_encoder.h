@@ -1,0 +1,39 @@
+// Conversations as tokens, with the tokens that are answers. No LibTorch.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string_view>
+#include <vector>
+
+#include "formats/chat/chat_template.h"
+#include "formats/tokenizer/tokenizer.h"
+
+namespace lockstep::data {
+
+struct EncodedChat {
+  std::vector<int32_t> tokens;
+  std::vector<bool> answers;  // of each token: whether it belongs to an answer
+};
+
+// Thread: one at a time.
+class ChatEncoder {
+ public:
+  // `directory`: with tokenizer.json and tokenizer_config.json. Throws Config.
+  ChatEncoder(const std::filesystem::path& directory, formats::ChatTemplateOptions options);
+
+  // The tokens of a conversation are those of its text as a whole. A token belongs to an answer if
+  // it has a byte of it. A plain text is an answer as a whole, and ends with eos_token. Throws
+  // Config, without the place.
+  EncodedChat encode(const formats::Conversation& conversation);
+
+  int64_t vocabulary_size() const { return static_cast<int64_t>(tokenizer_.vocabulary_size()); }
+  // pad_token, or eos_token, or 0.
+  int32_t padding() const;
+
+ private:
+  formats::ChatTemplate template_;
+  formats::Tokenizer tokenizer_;
+};
+
+}  // namespace lockstep::data

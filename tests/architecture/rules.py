@@ -40,7 +40,7 @@ PUBLIC_COMMENT = (0.30, 0.45)  # of the lines of all public headers in total, no
 # Sub-folders whose headers are seen by their own top folder only. The rest of a folder may use them through its other headers.
 PRIVATE_FOLDERS = (
     "distributed/backends", "distributed/shm", "formats/parquet", "models/compiled", "models/package", "data/images",
-    "dashboard/curves", "dashboard/filter", "tracking/sinks/wandb", "tracking/sinks/mlflow",
+    "data/tokenize", "dashboard/curves", "dashboard/filter", "tracking/sinks/wandb", "tracking/sinks/mlflow",
     "tracking/sinks/prometheus", "tracking/sinks/tensorboard",
 )
 # Single headers outside of these folders are marked private by their first comment.

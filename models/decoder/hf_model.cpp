@@ -74,7 +74,7 @@ class HfModel final : public Decoder {
 
   InitialWeights initial_weights() const override {
     InitialWeights weights{.file = weights_, .except = {}};
-    if (lora_.rank == 0 || weights_.empty()) return weights;
+    if (lora_.rank < 1 || weights_.empty()) return weights;
     weights.is_base = true;
     for (const auto& projection : adapters().projections) {
       for (const auto* matrix : {".lora_A", ".lora_B"})

@@ -55,7 +55,7 @@ void verify_names(const char* key, const std::vector<std::string>& targets, cons
   }
 }
 
-// Modules with parameters of their own, except adapters and projections that have one.
+// Modules that directly contain parameters, except adapters and projections that have one.
 std::vector<std::string> modules_with_weights(const torch::nn::Module& model) {
   std::vector<std::string> names;
   for (const auto& item : model.named_modules("", /*include_self=*/false)) {

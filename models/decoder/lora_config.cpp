@@ -63,7 +63,7 @@ std::string value_text(const std::vector<std::string>& names) {
   return printable(fmt::format("[{}]", fmt::join(names, ", ")), 200);
 }
 
-// A setting of a run file beside an adapter that has it too.
+// A setting of a run file next to an adapter that has it too.
 struct Contradiction {
   const std::string& model;
   const std::string& where;

@@ -24,8 +24,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         models::parse_adapter_config({reinterpret_cast<const char*>(data), size}, "input");
     if (config.rank < 1 || config.alpha <= 0 || config.dropout < 0 || config.dropout >= 1)
       std::abort();
-    models::parse_adapter_config(
-        models::adapter_config_text(config, {"q_proj"}, "base"), "the same settings");
+    models::parse_adapter_config(models::adapter_config_text(config, {"q_proj"}, "base"),
+                                 "the same settings");
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::Config) std::abort();
   }

@@ -13,7 +13,6 @@
 #include "core/system/crc32c.h"
 #include "core/system/durable_file.h"
 #include "lockstep/error.h"
-#include "trainer/checkpoint/exported_files.h"
 #include "trainer/checkpoint/safetensors.h"
 #include "trainer/checkpoint/safetensors_index.h"
 

@@ -76,6 +76,18 @@ void commit_checkpoint(const std::filesystem::path& checkpoints, const Checkpoin
                        const std::vector<nlohmann::ordered_json>& written,
                        const ShareOptions& options, const ExportedFiles& exported = {});
 
+// Part of commit_checkpoint(): writes what other programs read, from the tensors of the model that
+// are in `directory`. `files`: the results of write_share() by file. Throws Environment.
+void write_exported_files(const std::filesystem::path& directory, const ExportedFiles& exported,
+                          const nlohmann::ordered_json& files);
+
+// Called with the bytes that were written since the last call.
+using OnBytes = std::function<void(uint64_t bytes)>;
+
+// Copies files to `directory`, of any size, and syncs them. Throws Environment.
+void copy_files(const std::vector<std::filesystem::path>& files,
+                const std::filesystem::path& directory, const OnBytes& on_bytes = {});
+
 // Steps that have a checkpoint, ascending; empty when the directory does not exist.
 std::vector<int64_t> list_checkpoints(const std::filesystem::path& checkpoints);
 

@@ -9,13 +9,13 @@
 
 #include "lockstep/tracker.h"
 #include "lockstep/world.h"
-#include "trainer/checkpoint/background_work.h"
 #include "trainer/checkpoint/checkpoint_keeping.h"
 #include "trainer/checkpoint/checkpoint_note.h"
 #include "trainer/checkpoint/checkpoint_publisher.h"
 #include "trainer/checkpoint/checkpoint_shares.h"
 #include "trainer/checkpoint/snapshot.h"
 #include "trainer/checkpoint/training_state.h"
+#include "trainer/state/background_work.h"
 
 namespace lockstep::trainer {
 

@@ -1,15 +1,15 @@
-#include "trainer/checkpoint/exported_files.h"
-
+// What a checkpoint contains for other programs (Model::exported_files()).
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <cerrno>
 
 #include "core/system/durable_file.h"
 #include "core/system/file_descriptor.h"
 #include "lockstep/error.h"
 #include "lockstep/named_tensors.h"
+#include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/safetensors.h"
 
 namespace lockstep::trainer {

@@ -18,7 +18,6 @@
 #include "models/decoder/hf_files.h"
 #include "models/decoder/lora.h"
 #include "trainer/checkpoint/checkpoint.h"
-#include "trainer/checkpoint/exported_files.h"
 #include "trainer/checkpoint/safetensors.h"
 #include "trainer/checkpoint/safetensors_index.h"
 
@@ -26,7 +25,6 @@ namespace lockstep::trainer {
 namespace {
 
 namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
 
 bool has_file(const fs::path& directory, const char* name) {
   std::error_code ignored;
@@ -34,21 +32,22 @@ bool has_file(const fs::path& directory, const char* name) {
 }
 
 // Shows how much is done, every few seconds.
-class Progress {
+class ExportProgress {
  public:
-  Progress(ShowProgress show, uint64_t total) : show_(std::move(show)), total_(total) {}
+  ExportProgress(ShowProgress show, uint64_t total) : show_(std::move(show)), total_(total) {}
   void add(uint64_t bytes) {
     constexpr std::chrono::seconds kBetween{2};
     done_ += bytes;
-    if (!show_ || Clock::now() < next_) return;
-    next_ = Clock::now() + kBetween;
+    if (!show_ || std::chrono::steady_clock::now() < next_) return;
+    next_ = std::chrono::steady_clock::now() + kBetween;
     show_(fmt::format("{} of {} written", size_text(done_), size_text(total_)));
   }
 
  private:
   ShowProgress show_;
   uint64_t total_, done_ = 0;
-  Clock::time_point next_ = Clock::now() + std::chrono::seconds(2);
+  std::chrono::steady_clock::time_point next_ =
+      std::chrono::steady_clock::now() + std::chrono::seconds(2);
 };
 
 // The absolute path of the target. Throws Config unless it is missing or empty.
@@ -87,7 +86,7 @@ void copy_directory(const std::vector<fs::path>& files, const ExportOptions& opt
                     const fs::path& target) {
   uint64_t total = 0;
   for (const auto& file : files) total += fs::file_size(file);
-  Progress progress(options.show, total);
+  ExportProgress progress(options.show, total);
   write_directory(target, [&](const fs::path& directory) {
     copy_files(files, directory, [&](uint64_t bytes) { progress.add(bytes); });
   });
@@ -155,7 +154,7 @@ std::string export_merged(Checkpoint checkpoint, const fs::path& source,
   const auto companions = models::companions_of(base_directory(source, checkpoint.head.base));
   const MergedModel model(checkpoint.model, config);
   const auto layout = model.layout();
-  Progress progress(options.show, bytes_of(layout));
+  ExportProgress progress(options.show, bytes_of(layout));
   write_directory(target, [&](const fs::path& directory) {
     copy_files(companions, directory);
     write_safetensors(directory / "model.safetensors", layout, [&](const std::string& name) {

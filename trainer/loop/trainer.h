@@ -121,7 +121,6 @@ class Trainer {
   std::optional<WeightAverage> average_;  // with train.ema
   data::DistributedSampler sampler_;
   Trigger log_due_, eval_due_, save_due_;
-
   Position position_;
   MetricsReporter metrics_;
   StopController stop_;

@@ -1,4 +1,4 @@
-#include "trainer/checkpoint/background_work.h"
+#include "trainer/state/background_work.h"
 
 #include <fmt/format.h>
 #include <pthread.h>

@@ -72,7 +72,7 @@ void ExchangedGradients::begin_pass(bool synchronize) {
 void ExchangedGradients::on_gradient_ready(size_t index) {
   const auto unit = unit_of_[index];
   if (num_missing_[unit] > 0 && --num_missing_[unit] > 0) return;
-  if (weights_ && unit != 0) weights_->release(unit);
+  if (weights_ && unit != 0) weights_->gradients_complete(unit);
   if (is_synchronizing_) exchange_ready_units();
 }
 

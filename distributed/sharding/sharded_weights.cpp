@@ -31,7 +31,7 @@ ShardedWeights::ShardedWeights(World& world, const std::vector<std::string>& nam
     for (auto& flat : parameters->flats()) {
       auto& unit = units_[flat.unit];
       unit.flats.push_back(&flat);
-      unit.is_trained |= parameters->parameters()[flat.places.front().first].second.requires_grad();
+      unit.is_frozen |= !parameters->parameters()[flat.places.front().first].second.requires_grad();
     }
   for (size_t unit = 1; unit < units_.size(); ++unit) order_.push_back(unit);
 }
@@ -82,6 +82,10 @@ void ShardedWeights::release(size_t index) {
   units_[index].state = State::Released;
 }
 
+void ShardedWeights::gradients_complete(size_t unit) {
+  if (!units_[unit].is_frozen) release(unit);
+}
+
 void ShardedWeights::begin_pass() {
   if (!knows_order_ && first_pass_.size() == order_.size()) {
     order_ = first_pass_;
@@ -118,7 +122,7 @@ void ShardedWeights::after_unit(size_t unit, const at::Tensor& output) {
 
 void ShardedWeights::before_backward(size_t unit) {
   for (size_t other = 1; other < units_.size(); ++other)
-    if (other != unit && !units_[other].is_trained) release(other);
+    if (other != unit && units_[other].is_frozen) release(other);
   gather(unit);
   prefetch_after(unit, -1);
 }

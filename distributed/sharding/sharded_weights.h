@@ -35,21 +35,23 @@ class ShardedWeights {
   void before_unit(size_t unit);
   void after_unit(size_t unit, const at::Tensor& output);
 
-  // The gradients of a unit are complete.
-  void release(size_t unit);
+  // The gradients of a unit are complete. Frees its weights, unless frozen ones may still be needed:
+  // then they are freed when the backward pass of the next unit begins.
+  void gradients_complete(size_t unit);
 
  private:
   enum class State { Released, Gathering, Gathered };
   struct Unit {
     std::string name;
     std::vector<FlatParameters::Flat*> flats;
-    bool is_trained = false;
+    bool is_frozen = false;  // some of it is
     State state = State::Released;
     std::vector<c10::intrusive_ptr<c10d::Work>> works;  // Gathering
   };
 
   void start(size_t unit);
   void gather(size_t unit);
+  void release(size_t unit);
   void before_backward(size_t unit);
   void prefetch_after(size_t unit, int direction);
 

@@ -137,7 +137,7 @@ def test_weights_that_do_not_fit(capsys, tmp_path, name):
         assert text in line
 
 
-def test_weights_without_the_head_of_their_own_task(capsys, tmp_path):
+def test_weights_that_lack_the_head(capsys, tmp_path):
     directory = save(CASES["distilbert"], tmp_path / "hf")
     tensors = load_file(directory / "model.safetensors")
     del tensors["classifier.weight"]

@@ -13,6 +13,11 @@ namespace {
 
 using Kind = Expression::Kind;
 
+// Steps of looking at all of a value.
+size_t cost_of(const Value& value) {
+  return value.text() ? value.weight() / 16 : value.weight();
+}
+
 void refuse_undefined(const Value& value) {
   if (const auto* missing = value.as<Undefined>())
     throw Problem(fmt::format("'{}' is undefined", printable(missing->name)));
@@ -254,7 +259,7 @@ Value Interpreter::applied(const Expression& expression) {
 
 Value Interpreter::run(const Function& function, const Value& subject, const Values& plain,
                        const Members& named) {
-  charge(subject.weight() / 16);
+  charge(cost_of(subject));
   const bool takes_all = !function.parameters.empty() && function.parameters[0][0] == '.';
   if (!takes_all && plain.size() > function.parameters.size())
     throw Problem(
@@ -265,7 +270,7 @@ Value Interpreter::run(const Function& function, const Value& subject, const Val
       throw Problem(fmt::format("{} has no argument '{}', or it is not supported", function.name,
                                 printable(name)));
   auto result = function.run({*this, function, subject, plain, named});
-  charge(result.weight() / 16);
+  charge(cost_of(result));
   return result;
 }
 
@@ -273,7 +278,7 @@ Value Interpreter::arithmetic(const Expression& expression) {
   const auto a = evaluate(*expression.parts[0]), b = evaluate(*expression.parts[1]);
   if (expression.name == "~") return Value(text_of(a) + text_of(b));
   auto result = combined(a, expression.name, b);
-  charge(result.weight() / 16);
+  charge(cost_of(result));
   return result;
 }
 

@@ -10,7 +10,7 @@
 namespace lockstep::formats::jinja {
 namespace {
 
-constexpr size_t kMaxWork = size_t{1} << 26;
+constexpr size_t kMaxWork = size_t{1} << 24;
 constexpr size_t kMaxCalls = 40;  // of macros, inside of each other
 constexpr size_t kMaxDateBytes = 1024;
 

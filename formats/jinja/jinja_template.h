@@ -38,7 +38,7 @@ class Template {
   Template& operator=(Template&&) = delete;
 
   // `variables`: a map. `date`: what strftime_now() formats. Throws Config, naming the line: an
-  // error in the template, raise_exception(), a loop or text that exceeds the limits (about 64
+  // error in the template, raise_exception(), a loop or text that exceeds the limits (about 16
   // million steps, 16 MiB).
   RenderedText render(const Value& variables, const std::optional<std::tm>& date = {}) const;
 

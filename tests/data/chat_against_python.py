@@ -88,12 +88,12 @@ missing | default('d') ~ '' | default('e', true) ~ missing | length ~ (missing o
 'a-b-c'.rsplit('-', 1) ~ 'aXbX'.replace('X', 'y', 1) ~ 'line\\nother'.splitlines() ~ 'abcb'.find('b') ~ 'abcb'.count('b') ~ '-'.join(['a', 'b'])
 'x' if false
 ('x' if 1 > 2 else 'y') ~ ('a' if messages)
-'3' | int + 4 ~ '2.5' | float ~ 3.7 | int ~ 2.345 | round(2) ~ -3 | abs
+('3' | int + 4) ~ '2.5' | float ~ 3.7 | int ~ 2.345 | round(2) ~ -3 | abs
 'a\\nb\\n\\nc' | indent(2) ~ 'a\\nb' | indent(2, true)
 range(3) | list ~ range(5, 0, -2) | list
 messages[0].role ~ messages[0]['content'] ~ messages[0].missing ~ messages | length
 dict(a=1, b=2).b ~ namespace(x=3).x
-[1, 2] + [3] ~ 'ab' * 2 ~ (1, 2)
+([1, 2] + [3]) ~ 'ab' * 2 ~ (1, 2) ~ (3,) ~ ((1, 2) | tojson)
 'quote\\'s' ~ ["it's", 'say "x"', 'tab\\t']
 {% for a, b in [(1, 2), (3, 4)] %}{{ loop.index }}/{{ loop.length }}:{{ a }}{{ b }}{{ ',' if not loop.last }}{% endfor %}
 {% for i in [1, 2, 3, 4] if i % 2 == 0 %}{{ i }}{{ loop.revindex }}{{ loop.previtem }}{{ loop.nextitem }}{% else %}none{% endfor %}{% for i in [] %}x{% else %}empty{% endfor %}
@@ -143,7 +143,7 @@ def test_expressions_and_tags_are_those_of_jinja(tmp_path):
         ("{{ x | trimm }}", "template: line 1: filter 'trimm' is not supported; did you mean 'trim'?"),
         ("{% if x %}\n", "template: line 1: a tag 'endif' is missing"),
         ("{% call f() %}{% endcall %}", "expected a tag (if, for, set, macro, generation, break and continue are supported), got 'call'"),
-        ("{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}", "takes too many steps"),
+        ("{% for i in range(100000) %}{% for j in range(99999) %}x{% endfor %}{% endfor %}", "takes too many steps"),
         ("{{ range(1000000) }}", "range: it has more than 100000 items"),
         ("{{ 'x' * 99999999 }}", "a text is longer than 16777216 bytes"),
         ("{{ " + "[" * 300 + "]" * 300 + " }}", "more than 200 levels of nesting"),

@@ -15,7 +15,7 @@
 namespace lockstep::models {
 
 Decoder::Decoder(DecoderConfig config, std::string name, const DecoderOptions& options)
-    : config_(std::move(config)), name_(std::move(name)) {
+    : config_(std::move(config)), name_(std::move(name)), z_loss_(options.z_loss) {
   verify_decoder(config_, name_);
   const auto& names = config_.names;
   root_ = register_module(names.root, std::make_shared<torch::nn::Module>());
@@ -79,7 +79,8 @@ at::Tensor Decoder::logits_of(const at::Tensor& tokens_BT) const {
 
 Outputs Decoder::forward(const Batch& batch) {
   verify_text(batch);
-  return language_outputs(logits_of(batch.at("tokens")), batch, /*with_accuracy=*/!is_training());
+  return language_outputs(logits_of(batch.at("tokens")), batch,
+                          {.with_accuracy = !is_training(), .z_loss = is_training() ? z_loss_ : 0});
 }
 
 void Decoder::verify(const ModelUse& use) const {
@@ -114,6 +115,7 @@ struct DecoderModelConfig {
   double rope_theta = 10000, dropout = 0;
   std::optional<int64_t> window;
   int64_t experts = 0, experts_per_token = 2;
+  double z_loss = 0;
 };
 
 template <class V>
@@ -142,6 +144,7 @@ void fields(V& v, DecoderModelConfig& c) {
   v("window", c.window, "tokens that attention sees; default: all", at_least(1));
   v("experts", c.experts, "experts of each layer, instead of one MLP; 0: none", at_least(0));
   v("experts_per_token", c.experts_per_token, "experts that process a token", at_least(1));
+  v("z_loss", c.z_loss, kZLossHelp, at_least(0));
 }
 
 DecoderConfig resolved(const DecoderModelConfig& c) {
@@ -180,7 +183,8 @@ DecoderConfig resolved(const DecoderModelConfig& c) {
 class ConfiguredDecoder final : public Decoder {
  public:
   using Config = DecoderModelConfig;
-  explicit ConfiguredDecoder(const Config& config) : Decoder(resolved(config), "decoder", {}) {}
+  explicit ConfiguredDecoder(const Config& config)
+      : Decoder(resolved(config), "decoder", {.z_loss = config.z_loss}) {}
 };
 
 REGISTER_MODEL("decoder", ConfiguredDecoder,

@@ -18,6 +18,7 @@ enum class DecoderInit { Random, Later };
 struct DecoderOptions {
   DecoderInit init = DecoderInit::Random;
   LoraConfig lora = {};
+  double z_loss = 0;  // models/language.h
 };
 
 class Decoder : public Model {
@@ -45,6 +46,7 @@ class Decoder : public Model {
 
   DecoderConfig config_;
   std::string name_;
+  double z_loss_;
   std::shared_ptr<torch::nn::Module> root_;
   at::Tensor embedding_;
   std::vector<std::shared_ptr<DecoderLayer>> layers_;

@@ -5,147 +5,16 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <nlohmann/json.hpp>
-#include <optional>
 
 #include "core/printable.h"
 #include "lockstep/error.h"
+#include "models/decoder/hf_rotary.h"
+#include "models/hf/hf_map.h"
 
 namespace lockstep::models {
 namespace {
 
-using Json = nlohmann::json;
-
-constexpr int64_t kMaxSize = int64_t{1} << 31;
-constexpr int kMaxLayers = 10000, kMaxDepth = 20;
-
-// A JSON object with typed access; null counts as missing.
-class HfMap {
- public:
-  HfMap(const Json& json, std::string where) : json_(json), where_(std::move(where)) {
-    if (!json.is_object()) throw wrong("expected a JSON object");
-  }
-
-  Error wrong(const std::string& problem) const {
-    return config_error(fmt::format("{}: {}", where_, problem));
-  }
-  bool has(const char* key) const { return json_.contains(key) && !json_.at(key).is_null(); }
-
-  int64_t size(const char* key, std::optional<int64_t> fallback = std::nullopt,
-               int64_t min = 1) const {
-    if (!has(key) && fallback) return *fallback;
-    const auto& value = at(key);
-    if (!value.is_number_integer() || value.get<double>() < static_cast<double>(min) ||
-        value.get<double>() > static_cast<double>(kMaxSize))
-      throw wrong(fmt::format("'{}' is {}, expected an integer from {} to {}", key, shown(value),
-                              min, kMaxSize));
-    return value.get<int64_t>();
-  }
-
-  double number(const char* key, std::optional<double> fallback = std::nullopt) const {
-    if (!has(key) && fallback) return *fallback;
-    const auto& value = at(key);
-    if (!value.is_number() || !std::isfinite(value.get<double>()))
-      throw wrong(fmt::format("'{}' is {}, expected a number", key, shown(value)));
-    return value.get<double>();
-  }
-  std::optional<double> optional_number(const char* key) const {
-    return has(key) ? std::optional(number(key)) : std::nullopt;
-  }
-
-  bool flag(const char* key, bool fallback) const {
-    if (!has(key)) return fallback;
-    if (!at(key).is_boolean())
-      throw wrong(fmt::format("'{}' is {}, expected true or false", key, shown(at(key))));
-    return at(key).get<bool>();
-  }
-
-  std::string text(const char* key, std::optional<std::string> fallback = std::nullopt) const {
-    if (!has(key) && fallback) return *fallback;
-    if (!at(key).is_string())
-      throw wrong(fmt::format("'{}' is {}, expected a string", key, shown(at(key))));
-    return at(key).get<std::string>();
-  }
-
-  HfMap map(const char* key) const { return {at(key), fmt::format("{}: {}", where_, key)}; }
-
-  const Json& at(const char* key) const {
-    if (!has(key)) throw wrong(fmt::format("'{}' is missing", key));
-    return json_.at(key);
-  }
-
- private:
-  static std::string shown(const Json& value) { return printable(value.dump(), 100); }
-
-  const Json& json_;
-  std::string where_;
-};
-
-Activation activation_of(const HfMap& map, const char* key, const char* fallback) {
-  const auto name = map.text(key, fallback);
-  if (name == "silu" || name == "swish") return Activation::Silu;
-  if (name == "gelu") return Activation::Gelu;
-  if (name == "gelu_pytorch_tanh" || name == "gelu_new" || name == "gelu_fast")
-    return Activation::GeluTanh;
-  if (name == "relu") return Activation::Relu;
-  throw map.wrong(fmt::format("'{}' is '{}'; silu, gelu, gelu_pytorch_tanh and relu are supported",
-                              key, printable(name, 100)));
-}
-
-// ---- Rotary embeddings. Since transformers 5, "rope_parameters" has all of their settings; before,
-// "rope_theta" and "rope_scaling".
-
-double yarn_amplitude(const HfMap& map, double factor) {
-  const auto scale = [&](double mscale) {
-    return factor <= 1 ? 1 : 0.1 * mscale * std::log(factor) + 1;
-  };
-  const auto all = map.number("mscale_all_dim", 0), mscale = map.number("mscale", 0);
-  return all != 0 && mscale != 0 ? scale(mscale) / scale(all) : scale(1);
-}
-
-RotaryConfig rotary_of(const HfMap& map, double theta, int64_t context) {
-  RotaryConfig rotary{.theta = map.number("rope_theta", theta)};
-  const auto type = map.text("rope_type", map.text("type", "default"));
-  if (rotary.theta <= 1) throw map.wrong("'rope_theta' must be above 1");
-  if (type == "default") return rotary;
-  if (type != "linear" && type != "llama3" && type != "yarn")
-    throw map.wrong(
-        fmt::format("'rope_type' is '{}'; default, linear, llama3 and yarn are supported",
-                    printable(type, 100)));
-  rotary.original_context = map.size("original_max_position_embeddings", context);
-  const auto ratio = static_cast<double>(context) / static_cast<double>(rotary.original_context);
-  rotary.factor = type == "yarn" ? map.number("factor", ratio) : map.number("factor");
-  if (rotary.factor <= 0) throw map.wrong("'factor' must be positive");
-  if (type == "linear") {
-    rotary.scaling = RotaryScaling::Linear;
-  } else if (type == "llama3") {
-    rotary.scaling = RotaryScaling::Llama3;
-    rotary.low_freq_factor = map.number("low_freq_factor");
-    rotary.high_freq_factor = map.number("high_freq_factor");
-    if (rotary.low_freq_factor <= 0 || rotary.high_freq_factor <= rotary.low_freq_factor)
-      throw map.wrong("'high_freq_factor' must be above 'low_freq_factor', and both positive");
-  } else {
-    rotary.scaling = RotaryScaling::Yarn;
-    rotary.beta_fast = map.number("beta_fast", 32);
-    rotary.beta_slow = map.number("beta_slow", 1);
-    if (rotary.beta_fast <= 0 || rotary.beta_slow <= 0)
-      throw map.wrong("'beta_fast' and 'beta_slow' must be positive");
-    rotary.attention_factor = map.optional_number("attention_factor");
-    if (!rotary.attention_factor) rotary.attention_factor = yarn_amplitude(map, rotary.factor);
-    rotary.truncate = map.flag("truncate", true);
-  }
-  return rotary;
-}
-
-// The map with the settings for all layers, or for one type of layers.
-HfMap rope_settings(const HfMap& config, const char* layer_type) {
-  for (const auto* key : {"rope_parameters", "rope_scaling"})
-    if (config.has(key)) {
-      const auto settings = config.map(key);
-      return settings.has(layer_type) ? settings.map(layer_type) : settings;
-    }
-  return config;
-}
+constexpr int kMaxLayers = 10000;
 
 void read_rotary(const HfMap& config, DecoderConfig& c, double part) {
   const auto settings = rope_settings(config, "full_attention");
@@ -359,9 +228,7 @@ std::string supported_families() {
 }
 
 DecoderConfig parse_hf_config(std::string_view text, const std::string& where) {
-  const auto is_shallow = [](int depth, Json::parse_event_t, Json&) { return depth <= kMaxDepth; };
-  const auto json = Json::parse(text, is_shallow, /*allow_exceptions=*/false);
-  if (json.is_discarded()) throw config_error(fmt::format("{}: not valid JSON", where));
+  const auto json = parse_hf_json(text, where);
   const HfMap config(json, where);
   const auto type = config.text("model_type");
   const auto* const family =

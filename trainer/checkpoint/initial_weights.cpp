@@ -13,11 +13,11 @@
 #include "core/system/durable_file.h"
 #include "distributed/collectives.h"
 #include "distributed/objects.h"
+#include "formats/safetensors_index.h"
 #include "lockstep/error.h"
 #include "lockstep/named_tensors.h"
 #include "trainer/checkpoint/chosen_weights.h"
 #include "trainer/checkpoint/safetensors.h"
-#include "trainer/checkpoint/safetensors_index.h"
 
 namespace lockstep::trainer {
 namespace {
@@ -54,7 +54,8 @@ std::string misfit(const NamedTensors& model, const NamedTensors& loaded) {
 
 // The tensors of all files of an index; each must be in the file that the index names.
 NamedTensors weights_of_index(const std::filesystem::path& path) {
-  const auto file_of = parse_safetensors_index(read_file(path), printable(path.string(), 400));
+  const auto file_of =
+      formats::parse_safetensors_index(read_file(path), printable(path.string(), 400));
   std::set<std::string> files;
   for (const auto& [tensor, file] : file_of) files.insert(file);
   NamedTensors tensors;
@@ -72,8 +73,8 @@ NamedTensors weights_of_index(const std::filesystem::path& path) {
 // A file that the user names is input: a corrupt or missing one is Config.
 NamedTensors weights_in(const std::filesystem::path& path) {
   try {
-    return path.string().ends_with(kSafetensorsIndexEnding) ? weights_of_index(path)
-                                                            : read_safetensors(path);
+    const bool is_index = path.string().ends_with(formats::kSafetensorsIndexEnding);
+    return is_index ? weights_of_index(path) : read_safetensors(path);
   } catch (const Error& error) {
     throw config_error(fmt::format("train.init_from: {}", error.what()));
   }
@@ -86,10 +87,20 @@ NamedTensors without(const NamedTensors& tensors, const std::vector<std::string>
   return kept;
 }
 
+// The tensors that `names` lists, with their names in the model.
+NamedTensors renamed(const NamedTensors& stored, const std::map<std::string, std::string>& names) {
+  NamedTensors tensors;
+  for (const auto& [name, name_in_file] : names)
+    if (const auto* found = find_tensor(stored, name_in_file)) tensors.emplace_back(name, *found);
+  return tensors;
+}
+
 // The tensors of a file, by those of the model without `except`. Throws Config if they do not match.
 NamedTensors weights_for(const NamedTensors& all_of_model, const std::filesystem::path& path,
-                         const std::vector<std::string>& except) {
+                         const std::vector<std::string>& except,
+                         const std::map<std::string, std::string>& names_in_file) {
   auto all_loaded = weights_in(path);
+  if (!names_in_file.empty()) all_loaded = renamed(all_loaded, names_in_file);
   auto names = names_of_tensors(all_of_model);
   for (const auto& [name, tensor] : all_loaded) names.push_back(name);
   verify_chosen("train.init_except", except, names);
@@ -111,12 +122,13 @@ at::Tensor take_tensor(NamedTensors& tensors, const std::string& name) {
 
 void load_initial_weights(World& world, Model& model, const std::filesystem::path& path,
                           const std::vector<std::string>& except,
+                          const std::map<std::string, std::string>& names,
                           const distributed::Sharding* sharding) {
   const at::NoGradGuard no_grad;
   const auto tensors = tensors_of(model);
   NamedTensors loaded;  // on rank 0
   distributed::act_on_main(world, "initial weights", [&] {
-    loaded = weights_for(tensors, path, except);
+    loaded = weights_for(tensors, path, except, names);
     return true;
   });
   const bool is_full = sharding && sharding->is_full();
@@ -128,6 +140,12 @@ void load_initial_weights(World& world, Model& model, const std::filesystem::pat
     distributed::broadcast(world, tensor, 0, "initial weights " + name);
   }
   if (is_full) sharding->publish_weights(world);
+}
+
+std::map<std::string, std::string> names_in_own_file(const Model& model,
+                                                     const std::filesystem::path& file) {
+  auto own = model.initial_weights();
+  return own.file == file ? std::move(own.names) : std::map<std::string, std::string>();
 }
 
 }  // namespace lockstep::trainer

@@ -141,8 +141,11 @@ std::string load_weights(World& world, const PreparedRun& run,
     const auto& file = *config.train.init_from;
     const auto of_model = run.model->initial_weights();
     load_initial_weights(world, *run.model, file,
-                         of_model.file == file ? of_model.except : std::vector<std::string>());
-    return file;
+                         of_model.file == file ? of_model.except : std::vector<std::string>(),
+                         names_in_own_file(*run.model, file));
+    auto text = file;
+    for (const auto& line : run.model->warnings()) text += "\n         " + line;
+    return text;
   }
   const auto run_dir = fs::path(config.run.dir) / *run_id;
   distributed::act_on_main(world, "run to predict with", [&] {

@@ -114,6 +114,16 @@ void freeze(Model& model, const std::vector<std::string>& names) {
     throw config_error("train.freeze: no trainable weights remain");
 }
 
+// The number of tokens that the tokenizers of the datasets can produce; 0: there are none.
+int64_t vocabulary_of(const data::TrainAndEval& data) {
+  int64_t greatest = 0;
+  for (const auto* dataset : {data.train.get(), data.eval.get()}) {
+    const auto metadata = dataset ? dataset->metadata() : Json();
+    if (metadata.is_object()) greatest = std::max(greatest, metadata.value("vocabulary", greatest));
+  }
+  return greatest;
+}
+
 // The settings that training and prediction share.
 ModelUse use_of_model(const PreparedRun& run) {
   ModelUse use{.device = selects_gpu(run.config.distributed.device) ? "cuda" : "cpu"};
@@ -175,6 +185,7 @@ void configure_model(const PreparedRun& run) {
 void verify_use_of_model(const PreparedRun& run) {
   auto use = use_of_model(run);
   describe_batches(use, run);
+  use.vocabulary = vocabulary_of(run.data);
   use.may_skip_samples = run.config.data.loader.max_bad_samples > 0;
   use.first_samples =
       first_samples_of({run.data.train.get(), run.data.eval.get()}, use.may_skip_samples);
@@ -319,6 +330,7 @@ PreparedRun prepare_prediction(const RunConfig& config, const RankEnv& ranks) {
   run.model = make_model(run);
   find_initial_weights(run);
   auto use = use_of_model(run);
+  use.vocabulary = vocabulary_of(run.data);
   use.first_samples = first_samples_of({run.data.eval.get()}, /*may_skip_samples=*/false);
   run.model->verify(use);
   return run;
@@ -335,7 +347,8 @@ void load_initial_weights(World& world, const PreparedRun& run,
   else if (run.deferred)
     run.deferred->compute(is_needed, [](const auto&, const auto&) {});
   if (train.init_from)
-    load_initial_weights(world, *run.model, *train.init_from, train.init_except, sharding);
+    load_initial_weights(world, *run.model, *train.init_from, train.init_except,
+                         names_in_own_file(*run.model, *train.init_from), sharding);
 }
 
 void end_start(PreparedRun& run) {

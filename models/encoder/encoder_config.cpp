@@ -11,7 +11,7 @@
 namespace lockstep::models {
 namespace {
 
-constexpr int64_t kMaxEncoderLayers = 10000, kMaxLabels = 1'000'000;
+constexpr int64_t kMaxEncoderLayers = 10000, kMaxLabels = 100'000;
 
 struct EncoderNames {
   const char* type;  // "model_type"

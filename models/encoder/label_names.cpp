@@ -9,7 +9,7 @@ namespace lockstep {
 
 models::LabelNames ConfigValue<models::LabelNames>::read(const ConfigNode& node,
                                                          const std::string& path) {
-  const auto* const expected = "a number of labels from 1 to 1000000, or a list of different names";
+  const auto* const expected = "a number of labels from 1 to 100000, or a list of different names";
   models::LabelNames labels;
   if (node.kind == ConfigNode::Kind::Null) return labels;
   if (node.kind == ConfigNode::Kind::List) {
@@ -20,7 +20,7 @@ models::LabelNames ConfigValue<models::LabelNames>::read(const ConfigNode& node,
     return labels;
   }
   labels.count = ConfigValue<int64_t>::read(node, path);
-  if (labels.count < 1 || labels.count > 1'000'000) throw bad_value(node, path, expected);
+  if (labels.count < 1 || labels.count > 100'000) throw bad_value(node, path, expected);
   return labels;
 }
 

@@ -33,7 +33,9 @@ def number(value):
 
 def alternatives(schema):
     """The schemas that a value may have, without null."""
-    return [each for each in schema.get("anyOf", [schema]) if each.get("type") != "null"]
+    if "anyOf" in schema and "x-parts" not in schema:
+        return [inner for each in schema["anyOf"] for inner in alternatives(each)]
+    return [] if schema.get("type") == "null" else [schema]
 
 
 def type_name(schema):
@@ -124,6 +126,11 @@ class Reference:
             elif isinstance(values, dict) and "properties" in values:
                 self.lines += [f'{"#" * (level + 1)} <a id="{path}.{name}.values"></a>`{path}.{name}`: each value', ""]
                 self.keys(f"{path}.{name}.values", values, level + 1)
+            elif "anyOf" in each and "x-parts" not in each:
+                for form in alternatives(each):
+                    if "properties" in form:
+                        self.lines += [f'{"#" * (level + 1)} <a id="{path}.{name}.map"></a>`{path}.{name}` as a map', ""]
+                        self.keys(f"{path}.{name}.map", form, level + 1)
 
     def parts(self, kind, title, parts, level):
         if title:

@@ -32,14 +32,61 @@ at::Tensor labels_of(const Batch& batch, int64_t num_samples, int64_t num_classe
                   *smallest < 0 ? *smallest : *greatest, num_classes, num_classes - 1));
 }
 
+// Where there are no weights, the mean is PyTorch's, to the bit.
+at::Tensor class_loss(const at::Tensor& logits_BK, const at::Tensor& label_B,
+                      const ClassLoss& loss) {
+  const std::optional<at::Tensor> weights =
+      loss.class_weights.defined() ? std::optional(loss.class_weights) : std::nullopt;
+  if (loss.gamma == 0) {
+    const auto reduction = weights ? at::Reduction::Sum : at::Reduction::Mean;
+    const auto value = at::cross_entropy_loss(logits_BK, label_B, weights, reduction,
+                                              /*ignore_index=*/-100, loss.label_smoothing);
+    return weights ? value / static_cast<double>(logits_BK.size(0)) : value;
+  }
+  const auto log_p = at::log_softmax(logits_BK, 1, at::kFloat).gather(1, label_B.unsqueeze(1));
+  auto losses = -(1 - log_p.exp()).pow(loss.gamma) * log_p;
+  if (weights) losses = losses * weights->index_select(0, label_B).unsqueeze(1);
+  return losses.mean();
+}
+
+// The labels as float32 [B, K].
+at::Tensor binary_labels_of(const Batch& batch, const at::Tensor& logits_BK) {
+  const auto& stored = batch.at("label");
+  const bool is_column =
+      stored.dim() == 1 && logits_BK.size(1) == 1 && stored.size(0) == logits_BK.size(0);
+  if (!is_column && stored.sizes() != logits_BK.sizes())
+    throw config_error(fmt::format(
+        "with loss: binary the model needs a label of 0 or 1 for each class: 'label' is {} {}, "
+        "expected {}",
+        c10::toString(stored.scalar_type()), shape_text(stored), shape_text(logits_BK)));
+  const auto label = stored.to(at::kFloat).view_as(logits_BK);
+  if (label.is_cpu() && !label.ge(0).logical_and(label.le(1)).all().item<bool>())
+    throw config_error("with loss: binary labels must be 0 or 1, or a probability between");
+  return label;
+}
+
 }  // namespace
 
-Outputs classification_outputs(const at::Tensor& logits_BK, const Batch& batch) {
+Outputs classification_outputs(const at::Tensor& logits_BK, const Batch& batch,
+                               const ClassLoss& loss) {
   Outputs outputs{.loss = {}, .count = logits_BK.size(0), .predictions = logits_BK, .sums = {}};
   if (!batch.find("label")) return outputs;
   const auto label_B = labels_of(batch, logits_BK.size(0), logits_BK.size(1));
-  outputs.loss = at::cross_entropy_loss(logits_BK, label_B);
+  outputs.loss = class_loss(logits_BK, label_B, loss);
   outputs.sums["accuracy"] = logits_BK.detach().argmax(1).eq(label_B).sum();
+  return outputs;
+}
+
+Outputs binary_outputs(const at::Tensor& logits_BK, const Batch& batch,
+                       const at::Tensor& class_weights) {
+  Outputs outputs{.loss = {}, .count = logits_BK.size(0), .predictions = logits_BK, .sums = {}};
+  if (!batch.find("label")) return outputs;
+  const auto label_BK = binary_labels_of(batch, logits_BK);
+  outputs.loss = at::binary_cross_entropy_with_logits(
+      logits_BK.to(at::kFloat), label_BK,
+      class_weights.defined() ? std::optional(class_weights) : std::nullopt);
+  const auto is_right_BK = logits_BK.detach().gt(0).eq(label_BK.gt(0.5));
+  outputs.sums["accuracy"] = is_right_BK.all(1).sum();
   return outputs;
 }
 
@@ -53,9 +100,10 @@ at::Tensor float_input(const Batch& batch, const std::string& field) {
       stored.scalar_type() == at::kByte ? ", divide_by: 255" : ""));
 }
 
-Batch example_to_classify(const std::string& input, std::vector<int64_t> shape) {
+Batch example_to_classify(const std::string& input, std::vector<int64_t> shape,
+                          const at::Tensor& label) {
   shape.insert(shape.begin(), 1);
-  return {.fields = {{input, at::zeros(shape)}, {"label", at::zeros({1}, at::kLong)}},
+  return {.fields = {{input, at::zeros(shape)}, {"label", label}},
           .indices = at::zeros({1}, at::kLong)};
 }
 

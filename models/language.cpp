@@ -41,7 +41,19 @@ void verify_tokens(const std::string& name, const at::Tensor& tokens, const Toke
                   name, *wrong, range.vocab_size, range.vocab_size - 1));
 }
 
-Outputs language_outputs(const at::Tensor& logits_BTV, const Batch& batch, bool with_accuracy) {
+namespace {
+
+// The mean of log(sum exp(logits))^2 over the targets that are not ignored; 0 if there are none.
+at::Tensor mean_square_normalizer(const at::Tensor& logits_NV, const at::Tensor& targets_N) {
+  const auto counts_N = targets_N.ne(kIgnoredTarget).to(at::kFloat);
+  const auto squares_N = at::logsumexp(logits_NV.to(at::kFloat), 1).square();
+  return (squares_N * counts_N).sum() / counts_N.sum().clamp_min(1);
+}
+
+}  // namespace
+
+Outputs language_outputs(const at::Tensor& logits_BTV, const Batch& batch,
+                         const LanguageLoss& loss) {
   Outputs outputs;
   outputs.count = logits_BTV.size(0);
   outputs.predictions = logits_BTV;
@@ -62,7 +74,10 @@ Outputs language_outputs(const at::Tensor& logits_BTV, const Batch& batch, bool 
   const auto sum =
       at::cross_entropy_loss(logits_NV, targets_N, {}, at::Reduction::Sum, kIgnoredTarget);
   outputs.loss = sum / outputs.targets.clamp_min(1).to(sum.scalar_type());
-  if (with_accuracy) outputs.sums["accuracy"] = logits_NV.detach().argmax(1).eq(targets_N).sum();
+  if (loss.z_loss > 0)
+    outputs.loss = outputs.loss + loss.z_loss * mean_square_normalizer(logits_NV, targets_N);
+  if (loss.with_accuracy)
+    outputs.sums["accuracy"] = logits_NV.detach().argmax(1).eq(targets_N).sum();
   return outputs;
 }
 

@@ -27,6 +27,11 @@ void record_data_info(const Dataset& train_set, Tracker& tracker, const World& w
     write_file_durably(run_dir / "data.json", metadata.dump(2) + "\n");
 }
 
+void record_notes(const Model& model, Tracker& tracker, const World& world) {
+  if (!tracking::is_main(world.rank())) return;
+  for (const auto& line : model.warnings()) tracker.text(TextLevel::Warning, line);
+}
+
 RunEnd describe_end(const trainer::Trainer& trainer, const std::filesystem::path& run_dir) {
   const auto& stop = trainer.stop();
   if (!stop.is_stopping()) return {.state = RunState::Finished};
@@ -73,6 +78,7 @@ SessionResult train(World& world, const SessionOptions& options, trainer::Prepar
     trainer::end_start(run);
     record.open({trainer->total_steps(), static_cast<double>(run.config.train.epochs)}, resumed);
     record_data_info(*run.data.train, record.tracker(), world, record.dir());
+    if (resumed == 0) record_notes(*run.model, record.tracker(), world);
     SessionResult result{.run_id = record.id(), .run_dir = record.dir()};
     result.evaluation = trainer->run();
     world.progress().enter(Phase::Finishing);

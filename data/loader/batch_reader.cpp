@@ -119,7 +119,10 @@ std::set<int64_t> BatchReader::read_rows(const BatchPiece& piece, Batch& batch) 
 }
 
 void BatchReader::get_batch(const std::vector<int64_t>& indices, Batch& batch) const {
-  batch = dataset_.get_batch(indices);
+  batch = dataset_.get_samples({.indices = indices,
+                                .seed = options_.seed,
+                                .epoch = options_.epoch,
+                                .nearby_groups = indices_.nearby_groups()});
   if (options_.device.is_cpu()) return;
   for (auto& [name, tensor] : batch.fields) tensor = tensor.pin_memory();
 }
@@ -150,7 +153,8 @@ std::set<int64_t> BatchReader::read_one_by_one(const BatchPiece& piece, Batch& b
       if (is_divisible())
         fill({piece.batch, row, row + 1}, batch);
       else
-        dataset_.get_batch(std::span(&index, 1));
+        dataset_.get_samples(
+            {.indices = std::span(&index, 1), .seed = options_.seed, .epoch = options_.epoch});
       good.push_back(index);
     } catch (const Error& error) {
       options_.bad_samples->add(index, error);

@@ -64,6 +64,15 @@ Batch Subset::get_batch(std::span<const int64_t> indices) const {
   return batch;
 }
 
+Batch Subset::get_samples(const SampleRequest& request) const {
+  const auto members = members_of(request.indices);
+  auto of_whole = request;
+  of_whole.indices = members;
+  auto batch = whole_->get_samples(of_whole);
+  batch.indices = indices_tensor(request.indices);
+  return batch;
+}
+
 void Subset::fill(const SampleRequest& request, std::span<const at::Tensor> fields) const {
   const auto members = members_of(request.indices);
   auto of_whole = request;

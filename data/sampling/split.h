@@ -45,6 +45,7 @@ class Subset final : public Dataset {
   // `indices` of the batch are those of this subset. Random augmentation depends on those of the
   // whole.
   Batch get_batch(std::span<const int64_t> indices) const override;
+  Batch get_samples(const SampleRequest& request) const override;
   std::vector<FieldLayout> layout() const override { return whole_->layout(); }
   void fill(const SampleRequest& request, std::span<const at::Tensor> fields) const override;
   SampleInfo sample_info() const override;

@@ -101,6 +101,12 @@ class Dataset {
   // file and sample, when they cannot be read. The default implementation calls fill().
   virtual Batch get_batch(std::span<const int64_t> indices) const;
 
+  // As get_batch(), for datasets without a layout() whose samples depend on the seed or the epoch. The
+  // default implementation calls get_batch().
+  virtual Batch get_samples(const SampleRequest& request) const {
+    return get_batch(request.indices);
+  }
+
   // The fields of a sample; empty when shapes differ or fill() is not implemented.
   virtual std::vector<FieldLayout> layout() const { return {}; }
 

@@ -75,6 +75,7 @@ struct ModelUse {
   int64_t eval_batch_size = 0;    // the largest; 0: no evaluation
   bool is_uneven = false;         // some ranks have one sample more in some batches
   bool may_skip_samples = false;  // samples that cannot be loaded are missing from batches
+  int64_t vocabulary = 0;         // tokens of the data's tokenizer; 0: unknown
   // Reads the first batch of the training set and, if there is one, of the evaluation set.
   std::function<std::vector<Batch>()> first_samples = {};
 };
@@ -139,6 +140,8 @@ struct InitialWeights {
   std::map<std::string, std::string> adapter_names = {};
   // By name: weights that are in none of the files.
   std::map<std::string, ComputedWeight> computed = {};
+  // The name in the file of each other weight; the file may have more. Empty: equal names.
+  std::map<std::string, std::string> names = {};
 };
 
 // Files in the directory of a checkpoint, next to those of the trainer.
@@ -175,6 +178,9 @@ class Model : public torch::nn::Module {
 
   // The file with the weights of a new run, unless train.init_from names another.
   virtual InitialWeights initial_weights() const { return {}; }
+
+  // Notes for the user about a new run, one line each.
+  virtual std::vector<std::string> warnings() const { return {}; }
 
   // What checkpoints contain for other programs.
   virtual ExportedFiles exported_files() const { return {}; }

@@ -15,7 +15,10 @@
 namespace lockstep::models {
 
 Decoder::Decoder(DecoderConfig config, std::string name, const DecoderOptions& options)
-    : config_(std::move(config)), name_(std::move(name)), base_is_bf16_(options.base_is_bf16) {
+    : config_(std::move(config)),
+      name_(std::move(name)),
+      base_is_bf16_(options.base_is_bf16),
+      z_loss_(options.z_loss) {
   verify_decoder(config_, name_);
   const auto& names = config_.names;
   root_ = register_module(names.root, std::make_shared<torch::nn::Module>());
@@ -135,7 +138,9 @@ Outputs Decoder::forward(const Batch& batch) {
   if (config_.experts.balance > 0 && is_training()) loads.resize(layers_.size());
   const auto x_BTC = layers_of(tokens_BT, {.documents_BT = documents ? *documents : at::Tensor(),
                                            .loads = loads.empty() ? nullptr : &loads});
-  auto outputs = language_outputs(logits_of(x_BTC), batch, /*with_accuracy=*/!is_training());
+  auto outputs =
+      language_outputs(logits_of(x_BTC), batch,
+                       {.with_accuracy = !is_training(), .z_loss = is_training() ? z_loss_ : 0});
   if (!loads.empty() && outputs.loss.defined())
     outputs.loss = outputs.loss + balance_loss(loads, tokens_BT.numel()) * config_.experts.balance;
   return outputs;
@@ -188,7 +193,7 @@ struct DecoderModelConfig {
   double rope_theta = 10000, dropout = 0;
   std::optional<int64_t> window;
   int64_t experts = 0, experts_per_token = 2;
-  double router_aux_loss_coef = 0;
+  double router_aux_loss_coef = 0, z_loss = 0;
 };
 
 template <class V>
@@ -220,6 +225,7 @@ void fields(V& v, DecoderModelConfig& c) {
   v("router_aux_loss_coef", c.router_aux_loss_coef,
     "weight of the load-balancing loss of the experts in the training loss; 0: none", at_least(0),
     needs("experts"));
+  v("z_loss", c.z_loss, kZLossHelp, at_least(0));
 }
 
 DecoderConfig resolved(const DecoderModelConfig& c) {
@@ -260,7 +266,8 @@ DecoderConfig resolved(const DecoderModelConfig& c) {
 class ConfiguredDecoder final : public Decoder {
  public:
   using Config = DecoderModelConfig;
-  explicit ConfiguredDecoder(const Config& config) : Decoder(resolved(config), "decoder", {}) {}
+  explicit ConfiguredDecoder(const Config& config)
+      : Decoder(resolved(config), "decoder", {.z_loss = config.z_loss}) {}
 };
 
 REGISTER_MODEL("decoder", ConfiguredDecoder,

@@ -21,6 +21,7 @@ struct DecoderOptions {
   DecoderInit init = DecoderInit::Random;
   LoraConfig lora = {};
   bool base_is_bf16 = false;  // the parameters that are not trained
+  double z_loss = 0;          // models/language.h
 };
 
 // What a forward pass uses besides tokens.
@@ -63,6 +64,7 @@ class Decoder : public Model, public LanguageModel {
   DecoderConfig config_;
   std::string name_;
   bool base_is_bf16_;
+  double z_loss_;
   std::shared_ptr<torch::nn::Module> root_;
   at::Tensor embedding_;
   std::vector<std::shared_ptr<DecoderLayer>> layers_;

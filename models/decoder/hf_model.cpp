@@ -6,21 +6,15 @@
 
 #include <array>
 #include <filesystem>
+#include <optional>
 
-#include "core/printable.h"
-#include "core/system/durable_file.h"
-#include "lockstep/error.h"
 #include "models/decoder/decoder.h"
 #include "models/decoder/hf_config.h"
-#include "models/decoder/hf_files.h"
+#include "models/hf/hf_directory.h"
+#include "models/language.h"
 
 namespace lockstep::models {
 namespace {
-
-namespace fs = std::filesystem;
-
-constexpr size_t kMaxConfigBytes = 1u << 20;
-constexpr std::array kWeightFiles = {"model.safetensors", "model.safetensors.index.json"};
 
 enum class BaseType { Float32, BFloat16 };
 constexpr auto choices(BaseType) { return std::array{"fp32", "bf16"}; }
@@ -28,6 +22,7 @@ constexpr auto choices(BaseType) { return std::array{"fp32", "bf16"}; }
 struct HfModelConfig {
   std::string path;
   bool weights = true;
+  double z_loss = 0;
   LoraSettings lora;
   BaseType base_dtype = BaseType::Float32;
   std::optional<double> router_aux_loss_coef;
@@ -39,6 +34,7 @@ void fields(V& v, HfModelConfig& c) {
     required());
   v("weights", c.weights,
     "whether to start with the weights of the directory; false: with random ones, for pretraining");
+  v("z_loss", c.z_loss, kZLossHelp, at_least(0));
   v("lora", c.lora, "trains low-rank adapters, which are saved as PEFT reads them");
   v("base_dtype", c.base_dtype,
     "with lora: the type of the weights that are not trained; adapters are fp32",
@@ -50,15 +46,8 @@ void fields(V& v, HfModelConfig& c) {
 }
 
 DecoderConfig read_config(const HfModelConfig& settings) {
-  const fs::path directory = settings.path;
-  const auto file = directory / "config.json";
-  std::error_code ignored;
-  if (!fs::exists(file, ignored))
-    throw config_error(
-        fmt::format("model hf: {} has no config.json: expected a directory written by "
-                    "save_pretrained()",
-                    printable(directory.string(), 400)));
-  auto config = parse_hf_config(read_file(file, kMaxConfigBytes), printable(file.string(), 400));
+  const auto file = HfDirectory{"hf", settings.path}.config();
+  auto config = parse_hf_config(file.text, file.name);
   if (!settings.router_aux_loss_coef) return config;
   if (config.experts.count == 0)
     throw config_error("model hf: router_aux_loss_coef has no effect: the model has no experts");
@@ -93,8 +82,9 @@ class HfModel final : public Decoder {
   }
 
   ExportedFiles exported_files() const override {
-    if (lora_.rank > 0) return peft_files(lora_, adapters(), fs::absolute(directory_).string());
-    return {.copies = companions_of(directory_), .texts = {}, .tensors = {}};
+    if (lora_.rank > 0)
+      return peft_files(lora_, adapters(), std::filesystem::absolute(directory_.path).string());
+    return {.copies = directory_.companions(), .texts = {}, .tensors = {}};
   }
 
  private:
@@ -102,29 +92,20 @@ class HfModel final : public Decoder {
       : Decoder(read_config(config), "hf",
                 {.init = config.weights ? DecoderInit::Later : DecoderInit::Random,
                  .lora = lora,
-                 .base_is_bf16 = config.base_dtype == BaseType::BFloat16}),
-        directory_(config.path),
+                 .base_is_bf16 = config.base_dtype == BaseType::BFloat16,
+                 .z_loss = config.z_loss}),
+        directory_{"hf", config.path},
         lora_(lora) {
-    if (config.weights) weights_ = find_weights();
+    if (config.weights) weights_ = directory_.weights();
     if (!config.lora.path) return;
     if (!config.weights)
       throw config_error(
           "model hf: lora.path has an adapter of the weights in model.path: remove weights: false");
-    adapter_ = fs::path(*config.lora.path) / kAdapterWeights;
+    adapter_ = std::filesystem::path(*config.lora.path) / kAdapterWeights;
   }
 
-  fs::path find_weights() const {
-    std::error_code ignored;
-    for (const auto* name : kWeightFiles)
-      if (fs::exists(directory_ / name, ignored)) return directory_ / name;
-    throw config_error(
-        fmt::format("model hf: {} has neither {} nor {}; other formats of weights are not "
-                    "supported: convert them "
-                    "with save_pretrained(), or set weights: false to start with random ones",
-                    printable(directory_.string(), 400), kWeightFiles[0], kWeightFiles[1]));
-  }
-
-  fs::path directory_, weights_, adapter_;  // empty: none
+  HfDirectory directory_;
+  std::filesystem::path weights_, adapter_;  // empty: none
   LoraConfig lora_;
 };
 

@@ -10,7 +10,7 @@
 
 #include "core/printable.h"
 #include "core/system/durable_file.h"
-#include "models/decoder/hf_map.h"
+#include "models/hf/hf_map.h"
 
 namespace lockstep::models {
 namespace {
@@ -93,7 +93,7 @@ double LoraConfig::scale() const {
 }
 
 LoraConfig parse_adapter_config(std::string_view json, const std::string& where) {
-  const auto parsed = HfMap::parse(json, where);
+  const auto parsed = parse_hf_json(json, where);
   const HfMap map(parsed, where);
   const auto type = map.text("peft_type");
   if (type != "LORA")

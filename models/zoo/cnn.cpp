@@ -9,6 +9,7 @@
 #include "lockstep/error.h"
 #include "lockstep/model.h"
 #include "models/classification.h"
+#include "models/loss.h"
 
 namespace lockstep::models {
 namespace {
@@ -22,6 +23,7 @@ struct CnnConfig {
   int64_t image_size = 28;
   int64_t in_channels = 1;
   int64_t classes = 10;
+  LossConfig loss;
 };
 
 template <class V>
@@ -30,7 +32,8 @@ void fields(V& v, CnnConfig& c) {
   v("hidden", c.hidden, "width of the hidden fully connected layer", at_least(1));
   v("image_size", c.image_size, "height and width of the images in pixels", at_least(1));
   v("in_channels", c.in_channels, "channels of the images: 1 for gray, 3 for color", at_least(1));
-  v("classes", c.classes, "number of classes", at_least(2));
+  v("classes", c.classes, "number of classes, or of values for regression", at_least(1));
+  v("loss", c.loss, kLossHelp);
 }
 
 // Height and width after all convolutions and poolings.
@@ -54,7 +57,9 @@ class Cnn final : public Model {
   using Config = CnnConfig;
 
   explicit Cnn(const Config& config)
-      : in_channels_(config.in_channels), image_size_(config.image_size) {
+      : in_channels_(config.in_channels),
+        image_size_(config.image_size),
+        loss_(config.loss, config.classes, "cnn") {
     const auto size = final_size(config);
     auto channels = config.in_channels;
     for (const auto next : config.channels) {
@@ -77,15 +82,17 @@ class Cnn final : public Model {
                       in_channels_, image_size_, image_size_, shape_text(x)));
     for (auto& conv : convs_) x = at::max_pool2d(at::relu(conv->forward(x)), kPool);
     const auto hidden = at::relu(fc1_->forward(x.flatten(1)));
-    return classification_outputs(fc2_->forward(hidden), batch);
+    return loss_(fc2_->forward(hidden), batch);
   }
 
   Batch example_sample() const override {
-    return example_to_classify("image", {in_channels_, image_size_, image_size_});
+    return example_to_classify("image", {in_channels_, image_size_, image_size_},
+                               loss_.example_label());
   }
 
  private:
   int64_t in_channels_, image_size_;
+  LabelLoss loss_;
   std::vector<torch::nn::Conv2d> convs_;
   std::shared_ptr<Linear> fc1_, fc2_;
 };

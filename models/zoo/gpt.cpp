@@ -32,6 +32,7 @@ struct GptConfig {
   int64_t width = 128;
   double dropout = 0;
   bool tied_embeddings = true;
+  double z_loss = 0;
 };
 
 template <class V>
@@ -45,11 +46,12 @@ void fields(V& v, GptConfig& c) {
     below(1));
   v("tied_embeddings", c.tied_embeddings,
     "whether token embedding and output projection share one matrix");
+  v("z_loss", c.z_loss, kZLossHelp, at_least(0));
 }
 
 // Like Linear, with the transposed weight [in, out], as in GPT-2 checkpoints.
-struct Projection final : torch::nn::Module {
-  Projection(int64_t in, int64_t out)
+struct GptProjection final : torch::nn::Module {
+  GptProjection(int64_t in, int64_t out)
       : weight(register_parameter("weight", at::empty({in, out}))),
         bias(register_parameter("bias", at::empty({out}))) {}
 
@@ -89,9 +91,9 @@ struct Attention final : torch::nn::Module {
       : heads(config.heads),
         dropout(config.dropout),
         c_attn(register_module("c_attn",
-                               std::make_shared<Projection>(config.width, 3 * config.width))),
-        c_proj(
-            register_module("c_proj", std::make_shared<Projection>(config.width, config.width))) {}
+                               std::make_shared<GptProjection>(config.width, 3 * config.width))),
+        c_proj(register_module("c_proj",
+                               std::make_shared<GptProjection>(config.width, config.width))) {}
 
   at::Tensor forward(const at::Tensor& x_NC, int64_t num_samples, const Attended& attended) const {
     const auto width = x_NC.size(1);
@@ -108,19 +110,19 @@ struct Attention final : torch::nn::Module {
 
   int64_t heads;
   double dropout;
-  std::shared_ptr<Projection> c_attn, c_proj;
+  std::shared_ptr<GptProjection> c_attn, c_proj;
 };
 
 struct Perceptron final : torch::nn::Module {
   explicit Perceptron(int64_t width)
-      : c_fc(register_module("c_fc", std::make_shared<Projection>(width, 4 * width))),
-        c_proj(register_module("c_proj", std::make_shared<Projection>(4 * width, width))) {}
+      : c_fc(register_module("c_fc", std::make_shared<GptProjection>(width, 4 * width))),
+        c_proj(register_module("c_proj", std::make_shared<GptProjection>(4 * width, width))) {}
 
   at::Tensor forward(const at::Tensor& x_NC) const {
     return c_proj->forward(at::gelu(c_fc->forward(x_NC), "tanh"));
   }
 
-  std::shared_ptr<Projection> c_fc, c_proj;
+  std::shared_ptr<GptProjection> c_fc, c_proj;
 };
 
 struct Layer final : lockstep::Block {
@@ -191,7 +193,8 @@ class Gpt final : public Model, public LanguageModel {
  public:
   using Config = GptConfig;
 
-  explicit Gpt(const Config& config) : vocab_size_(config.vocab_size), context_(config.context) {
+  explicit Gpt(const Config& config)
+      : vocab_size_(config.vocab_size), context_(config.context), z_loss_(config.z_loss) {
     if (config.width % config.heads != 0)
       throw config_error(fmt::format("model gpt: {} heads do not divide a width of {}",
                                      config.heads, config.width));
@@ -206,8 +209,9 @@ class Gpt final : public Model, public LanguageModel {
     verify_text(batch);
     const auto& tokens_BT = batch.at("tokens");
     const auto logits_NV = logits_of(transformer_->forward(tokens_BT, nullptr));
-    return language_outputs(logits_NV.view({-1, tokens_BT.size(1), vocab_size_}), batch,
-                            /*with_accuracy=*/!is_training());
+    return language_outputs(
+        logits_NV.view({-1, tokens_BT.size(1), vocab_size_}), batch,
+        {.with_accuracy = !is_training(), .z_loss = is_training() ? z_loss_ : 0});
   }
 
   void verify(const ModelUse& use) const override {
@@ -263,6 +267,7 @@ class Gpt final : public Model, public LanguageModel {
   }
 
   int64_t vocab_size_, context_;
+  double z_loss_;
   std::shared_ptr<Transformer> transformer_;
   std::shared_ptr<Table> lm_head_;  // none: tied to the embedding of tokens
 };

@@ -13,20 +13,17 @@
 #include "lockstep/error.h"
 #include "lockstep/model.h"
 #include "models/classification.h"
-#include "models/regression.h"
+#include "models/loss.h"
 
 namespace lockstep::models {
 namespace {
-
-enum class MlpLoss { CrossEntropy, MeanSquaredError };
-constexpr auto choices(MlpLoss) { return std::array{"cross_entropy", "mse"}; }
 
 struct MlpConfig {
   std::string input = "image";
   std::vector<int64_t> hidden = {256, 128};
   int64_t inputs = 784;
   int64_t classes = 10;
-  MlpLoss loss = MlpLoss::CrossEntropy;
+  LossConfig loss = LossName::CrossEntropy;
   std::optional<int64_t> outputs;
 };
 
@@ -36,11 +33,12 @@ void fields(V& v, MlpConfig& c) {
   v("hidden", c.hidden, "width of each hidden layer; an empty list makes a linear classifier",
     at_least(1));
   v("inputs", c.inputs, "input elements per sample, e.g. 28 * 28 pixels", at_least(1));
-  v("classes", c.classes, "number of classes", at_least(2), needs("loss: cross_entropy"));
-  v("loss", c.loss,
-    "cross_entropy: the label is a class; mse: the label is one or more values, and the loss is "
-    "the mean squared error");
-  v("outputs", c.outputs, "values per sample (empty: 1)", at_least(1), needs("loss: mse"));
+  v("classes", c.classes, "number of classes", at_least(1),
+    needs("loss: cross_entropy", "loss.name: cross_entropy", "loss: focal", "loss.name: focal",
+          "loss: binary", "loss.name: binary"));
+  v("loss", c.loss, kLossHelp);
+  v("outputs", c.outputs, "values per sample (empty: 1)", at_least(1),
+    needs("loss: mse", "loss: l1", "loss: huber", "loss.name: huber"));
 }
 
 class Mlp final : public Model {
@@ -50,15 +48,16 @@ class Mlp final : public Model {
   explicit Mlp(const Config& config)
       : input_(config.input),
         inputs_(config.inputs),
-        outputs_(config.outputs.value_or(1)),
-        is_regression_(config.loss == MlpLoss::MeanSquaredError) {
+        outputs_(is_regression(config.loss.values.name) ? config.outputs.value_or(1)
+                                                        : config.classes),
+        loss_(config.loss, outputs_, "mlp") {
     auto width = config.inputs;
     for (const auto hidden : config.hidden) {
       layers_->push_back(std::make_shared<Linear>(width, hidden));
       layers_->push_back(torch::nn::ReLU());
       width = hidden;
     }
-    layers_->push_back(std::make_shared<Linear>(width, is_regression_ ? outputs_ : config.classes));
+    layers_->push_back(std::make_shared<Linear>(width, outputs_));
     register_module("layers", layers_);
   }
 
@@ -72,14 +71,11 @@ class Mlp final : public Model {
           input_, shape_text(image), num_samples > 0 ? image.numel() / num_samples : 0));
     const auto image_BD = image.reshape({num_samples, inputs_});
     const auto outputs_BK = layers_->forward(image_BD);
-    return is_regression_ ? regression_outputs(outputs_BK, batch)
-                          : classification_outputs(outputs_BK, batch);
+    return loss_(outputs_BK, batch);
   }
 
   Batch example_sample() const override {
-    auto sample = example_to_classify(input_, {inputs_});
-    if (is_regression_) sample.fields.back().second = at::zeros({1, outputs_});
-    return sample;
+    return example_to_classify(input_, {inputs_}, loss_.example_label());
   }
 
  private:
@@ -95,12 +91,13 @@ class Mlp final : public Model {
 
   std::string input_;
   int64_t inputs_, outputs_;
-  bool is_regression_;
+  LabelLoss loss_;
   torch::nn::Sequential layers_;
 };
 
 REGISTER_MODEL("mlp", Mlp,
-               "fully connected layers with ReLU, for classification or (loss: mse) regression");
+               "fully connected layers with ReLU, for classification or, with loss: mse, l1 or "
+               "huber, regression");
 
 }  // namespace
 }  // namespace lockstep::models

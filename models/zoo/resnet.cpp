@@ -16,6 +16,7 @@
 #include "lockstep/error.h"
 #include "lockstep/model.h"
 #include "models/classification.h"
+#include "models/loss.h"
 
 namespace lockstep::models {
 namespace {
@@ -28,6 +29,7 @@ constexpr auto choices(ResnetStem) { return std::array{"imagenet", "small"}; }
 struct ResnetConfig {
   int64_t depth = 18;
   int64_t classes = 1000;
+  LossConfig loss;
   int64_t in_channels = 3;
   ResnetStem stem = ResnetStem::ImageNet;
   bool zero_init_residual = false;
@@ -36,7 +38,8 @@ struct ResnetConfig {
 template <class V>
 void fields(V& v, ResnetConfig& c) {
   v("depth", c.depth, "layers with weights: 18, 34, 50, 101 or 152", at_least(18), at_most(152));
-  v("classes", c.classes, "number of classes", at_least(2));
+  v("classes", c.classes, "number of classes, or of values for regression", at_least(1));
+  v("loss", c.loss, kLossHelp);
   v("in_channels", c.in_channels, "channels of the images: 1 for gray, 3 for color", at_least(1));
   v("stem", c.stem,
     "the first layers; imagenet: a 7x7 convolution and max pooling, which reduce height and width "
@@ -121,7 +124,8 @@ class Resnet final : public Model {
  public:
   using Config = ResnetConfig;
 
-  explicit Resnet(const Config& config) : config_(config) {
+  explicit Resnet(const Config& config)
+      : config_(config), loss_(config.loss, config.classes, "resnet") {
     const auto& depth = depth_of(config);
     const bool is_small = config.stem == ResnetStem::Small;
     int64_t channels = 64;
@@ -151,13 +155,13 @@ class Resnet final : public Model {
     if (config_.stem == ResnetStem::ImageNet) x = at::max_pool2d(x, 3, 2, 1);
     for (auto& stage : stages_) x = stage->forward(x);
     const auto features = at::adaptive_avg_pool2d(x, {1, 1}).flatten(1);
-    return classification_outputs(fc_->forward(features), batch);
+    return loss_(fc_->forward(features), batch);
   }
 
   // Of the usual size: the model takes any.
   Batch example_sample() const override {
     const auto size = config_.stem == ResnetStem::Small ? 32 : 224;
-    return example_to_classify("image", {config_.in_channels, size, size});
+    return example_to_classify("image", {config_.in_channels, size, size}, loss_.example_label());
   }
 
   void verify(const ModelUse& use) const override {
@@ -198,6 +202,7 @@ class Resnet final : public Model {
   }
 
   ResnetConfig config_;
+  LabelLoss loss_;
   torch::nn::Conv2d conv1_{nullptr};
   torch::nn::BatchNorm2d bn1_{nullptr};
   std::vector<torch::nn::Sequential> stages_;

@@ -16,6 +16,7 @@
 #include "lockstep/error.h"
 #include "lockstep/model.h"
 #include "models/classification.h"
+#include "models/loss.h"
 
 namespace lockstep::models {
 namespace {
@@ -34,6 +35,7 @@ struct VitConfig {
   double attention_dropout = 0;
   int64_t in_channels = 3;
   int64_t classes = 1000;
+  LossConfig loss;
 };
 
 template <class V>
@@ -48,7 +50,8 @@ void fields(V& v, VitConfig& c) {
   v("attention_dropout", c.attention_dropout, "dropout probability of attention weights",
     at_least(0), below(1));
   v("in_channels", c.in_channels, "channels of the images: 1 for gray, 3 for color", at_least(1));
-  v("classes", c.classes, "number of classes", at_least(2));
+  v("classes", c.classes, "number of classes, or of values for regression", at_least(1));
+  v("loss", c.loss, kLossHelp);
 }
 
 torch::nn::LayerNorm norm_of(int64_t width) {
@@ -181,7 +184,7 @@ class Vit final : public Model {
  public:
   using Config = VitConfig;
 
-  explicit Vit(const Config& config) : config_(config) {
+  explicit Vit(const Config& config) : config_(config), loss_(config.loss, config.classes, "vit") {
     const auto patches = patches_per_side();
     conv_proj_ = register_module(
         "conv_proj", torch::nn::Conv2d(torch::nn::Conv2dOptions(config.in_channels, config.width,
@@ -204,12 +207,13 @@ class Vit final : public Model {
     const auto patches_BTE = conv_proj_->forward(image_BCSS).flatten(2).permute({0, 2, 1});
     const auto x_BTE = at::cat({class_token_.expand({num_samples, -1, -1}), patches_BTE}, 1);
     const auto seen_BE = encoder_->forward(x_BTE).select(1, 0);
-    return classification_outputs(head_->forward(seen_BE), batch);
+    return loss_(head_->forward(seen_BE), batch);
   }
 
   Batch example_sample() const override {
     return example_to_classify("image",
-                               {config_.in_channels, config_.image_size, config_.image_size});
+                               {config_.in_channels, config_.image_size, config_.image_size},
+                               loss_.example_label());
   }
 
   void verify(const ModelUse& use) const override {
@@ -241,6 +245,7 @@ class Vit final : public Model {
   }
 
   VitConfig config_;
+  LabelLoss loss_;
   torch::nn::Conv2d conv_proj_{nullptr};
   at::Tensor class_token_;
   std::shared_ptr<Encoder> encoder_;

@@ -10,12 +10,12 @@
 #include "core/system/crc32c.h"
 #include "core/system/durable_file.h"
 #include "formats/safetensors_header.h"
+#include "formats/safetensors_index.h"
 #include "lockstep/error.h"
 #include "tests/temporary_directory.h"
 #include "trainer/checkpoint/checkpoint_keeping.h"
 #include "trainer/checkpoint/checkpoint_shares.h"
 #include "trainer/checkpoint/safetensors.h"
-#include "trainer/checkpoint/safetensors_index.h"
 
 using namespace lockstep;
 using namespace lockstep::trainer;
@@ -178,7 +178,7 @@ TEST_CASE("checkpoint: several shares read the same as one, with an index of fil
       for (const auto& [name, tensor] : mine) CHECK(at::equal(tensor, theirs.at(name)));
     }
     const auto path = directory / "c/40/model.safetensors.index.json";
-    const auto index = parse_safetensors_index(read_file(path), "index");
+    const auto index = formats::parse_safetensors_index(read_file(path), "index");
     CHECK(index.size() == written.model.size());
     for (const auto& [name, file] : index)
       CHECK(by_name(read_safetensors(directory / "c/40" / file)).contains(name));
@@ -246,7 +246,7 @@ TEST_CASE("checkpoint: shares are balanced; tensors of the main rank are in the 
 
 TEST_CASE("safetensors index: invalid indexes and paths out of the directory are rejected") {
   const auto refuse = [](const std::string& text, const std::string& reason) {
-    CHECK_THROWS_WITH(parse_safetensors_index(text, "x"), Catch::Contains(reason));
+    CHECK_THROWS_WITH(formats::parse_safetensors_index(text, "x"), Catch::Contains(reason));
   };
   refuse("", "not an index of safetensors files");
   refuse(R"({"weight_map": 3})", "not an index of safetensors files");

@@ -9,9 +9,9 @@
 #include "core/printable.h"
 #include "core/system/crc32c.h"
 #include "core/system/durable_file.h"
+#include "formats/safetensors_index.h"
 #include "lockstep/error.h"
 #include "trainer/checkpoint/safetensors.h"
-#include "trainer/checkpoint/safetensors_index.h"
 
 namespace lockstep::trainer {
 namespace {
@@ -20,7 +20,8 @@ namespace fs = std::filesystem;
 
 // The tensors of all files of an index; each must be in the file that the index names.
 NamedTensors weights_of_index(const fs::path& path) {
-  const auto file_of = parse_safetensors_index(read_file(path), printable(path.string(), 400));
+  const auto file_of =
+      formats::parse_safetensors_index(read_file(path), printable(path.string(), 400));
   std::set<std::string> files;
   for (const auto& [tensor, file] : file_of) files.insert(file);
   NamedTensors tensors;
@@ -82,8 +83,8 @@ BaseWeights parse_base(const nlohmann::ordered_json& json) {
 }
 
 NamedTensors read_weights(const fs::path& path) {
-  return path.string().ends_with(kSafetensorsIndexEnding) ? weights_of_index(path)
-                                                          : read_safetensors(path);
+  return path.string().ends_with(formats::kSafetensorsIndexEnding) ? weights_of_index(path)
+                                                                   : read_safetensors(path);
 }
 
 uint32_t checksum_of(const at::Tensor& tensor) {

@@ -12,9 +12,9 @@
 
 #include "core/system/crc32c.h"
 #include "core/system/durable_file.h"
+#include "formats/safetensors_index.h"
 #include "lockstep/error.h"
 #include "trainer/checkpoint/safetensors.h"
-#include "trainer/checkpoint/safetensors_index.h"
 
 namespace lockstep::trainer {
 namespace {
@@ -76,8 +76,8 @@ void write_index(const fs::path& directory, const TensorFile& file, const Json& 
     bytes += written.at("bytes").get<size_t>();
     for (const auto& item : written.at("checksums").items()) file_of[item.key()] = name;
   }
-  write_file_durably(directory / fmt::format("{}{}", file.name, kSafetensorsIndexEnding),
-                     make_safetensors_index(file_of, bytes));
+  write_file_durably(directory / fmt::format("{}{}", file.name, formats::kSafetensorsIndexEnding),
+                     formats::make_safetensors_index(file_of, bytes));
 }
 
 // Gives the finished directory its final name, atomically replacing an older one of the same step.

@@ -9,7 +9,7 @@
 // Written by two ranks, model and optimizer are in two files each, in the usual sharded layout:
 //   model-00001-of-00002.safetensors, model-00002-of-00002.safetensors
 //   model.safetensors.index.json    maps tensors to files
-//   (trainer/checkpoint/safetensors_index.h)
+//   (formats/safetensors_index.h)
 // A directory appears under its final name only once all of it is on disk: a kill at any point
 // leaves the old checkpoints and possibly a directory ".tmp-...", which the next save removes.
 #pragma once

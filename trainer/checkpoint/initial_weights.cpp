@@ -67,11 +67,20 @@ NamedTensors without(const NamedTensors& tensors, const std::vector<std::string>
   return kept;
 }
 
+// The tensors that `names` lists, with their names in the model.
+NamedTensors renamed(const NamedTensors& stored, const std::map<std::string, std::string>& names) {
+  NamedTensors tensors;
+  for (const auto& [name, name_in_file] : names)
+    if (const auto* found = find_tensor(stored, name_in_file)) tensors.emplace_back(name, *found);
+  return tensors;
+}
+
 // The tensors of a file, by those of the model without `except`. Throws Config if they do not match.
 NamedTensors weights_for(const NamedTensors& all_of_model, const InitialWeights& weights) {
   const auto& path = weights.file;
   const auto& except = weights.except;
   auto all_loaded = weights_in(path, "train.init_from");
+  if (!weights.names.empty()) all_loaded = renamed(all_loaded, weights.names);
   auto names = names_of_tensors(all_of_model);
   for (const auto& [name, tensor] : all_loaded) names.push_back(name);
   verify_chosen("train.init_except", except, names);

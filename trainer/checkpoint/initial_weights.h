@@ -14,7 +14,7 @@ namespace lockstep::trainer {
 bool is_loaded(const std::string& name, const InitialWeights& weights);
 
 // Collective: rank 0 reads the safetensors file `weights.file`, or the files of that index
-// (trainer/checkpoint/safetensors_index.h), and broadcasts the tensors to all ranks' `model`, so
+// (formats/safetensors_index.h), and broadcasts the tensors to all ranks' `model`, so
 // that only rank 0 needs to see the files. Names and shapes must be exactly those of the model's
 // parameters and buffers; values are converted to the model's dtypes. `weights.except`: tensors that
 // are unchanged in the model and ignored in the file (trainer/checkpoint/chosen_weights.h).

@@ -14,12 +14,12 @@
 #include "core/config/size_text.h"
 #include "core/printable.h"
 #include "core/system/durable_file.h"
+#include "formats/safetensors_index.h"
 #include "lockstep/error.h"
-#include "models/decoder/hf_files.h"
 #include "models/decoder/lora.h"
+#include "models/hf/hf_directory.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/safetensors.h"
-#include "trainer/checkpoint/safetensors_index.h"
 
 namespace lockstep::trainer {
 namespace {
@@ -94,11 +94,11 @@ void copy_directory(const std::vector<fs::path>& files, const ExportOptions& opt
 
 // The weights of a checkpoint of all weights, and what belongs to them.
 std::vector<fs::path> model_files(const fs::path& checkpoint) {
-  auto files = models::companions_of(checkpoint);
+  auto files = models::HfDirectory{"hf", checkpoint}.companions();
   for (const auto& entry : fs::directory_iterator(checkpoint)) {
     const auto name = entry.path().filename().string();
     if (name.starts_with("model") &&
-        (name.ends_with(".safetensors") || name.ends_with(kSafetensorsIndexEnding)))
+        (name.ends_with(".safetensors") || name.ends_with(formats::kSafetensorsIndexEnding)))
       files.push_back(entry.path());
   }
   return files;
@@ -151,7 +151,8 @@ std::string export_merged(Checkpoint checkpoint, const fs::path& source,
   add_base(checkpoint);
   const auto file = source / models::kAdapterConfig;
   const auto config = models::parse_adapter_config(read_file(file), file.string());
-  const auto companions = models::companions_of(base_directory(source, checkpoint.head.base));
+  const auto companions =
+      models::HfDirectory{"hf", base_directory(source, checkpoint.head.base)}.companions();
   const MergedModel model(checkpoint.model, config);
   const auto layout = model.layout();
   ExportProgress progress(options.show, bytes_of(layout));

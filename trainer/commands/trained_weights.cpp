@@ -46,7 +46,9 @@ std::string load_trained_weights(World& world, const WeightUse& use,
   const auto& config = run.config;
   if (!run_id) {
     load_initial_weights(world, *run.model, run.weights);
-    return run.weights.file.string();
+    auto text = run.weights.file.string();
+    for (const auto& line : run.model->warnings()) text += "\n         " + line;
+    return text;
   }
   const auto run_dir = fs::path(config.run.dir) / *run_id;
   distributed::act_on_main(world, fmt::format("run to {}", use.purpose), [&] {

@@ -93,6 +93,7 @@ void find_initial_weights(PreparedRun& run) {
     throw config_error(
         "train.init_from replaces all weights, but the model continues an adapter: remove "
         "train.init_from, or lora.path of the model");
+  if (run.weights.file != *train.init_from) run.weights.names.clear();  // those of the model's file
   run.weights.file = *train.init_from;
   run.weights.except = train.init_except;
 }
@@ -144,6 +145,16 @@ void verify_optimizer(const RunConfig& config) {
         fmt::format("train.ema cannot be combined with optimizer '{}', which averages the weights "
                     "itself; remove one",
                     config.optimizer.name()));
+}
+
+// The number of tokens that the tokenizers of the datasets can produce; 0: there are none.
+int64_t vocabulary_of(const data::TrainAndEval& data) {
+  int64_t greatest = 0;
+  for (const auto* dataset : {data.train.get(), data.eval.get()}) {
+    const auto metadata = dataset ? dataset->metadata() : Json();
+    if (metadata.is_object()) greatest = std::max(greatest, metadata.value("vocabulary", greatest));
+  }
+  return greatest;
 }
 
 // The settings that training and prediction share.
@@ -208,6 +219,7 @@ void configure_model(const PreparedRun& run) {
 void verify_use_of_model(const PreparedRun& run) {
   auto use = use_of_model(run);
   describe_batches(use, run);
+  use.vocabulary = vocabulary_of(run.data);
   use.may_skip_samples = run.config.data.loader.max_bad_samples > 0;
   use.first_samples =
       first_samples_of({run.data.train.get(), run.data.eval.get()}, use.may_skip_samples);
@@ -362,6 +374,7 @@ PreparedRun prepare_prediction(const RunConfig& config, const RankEnv& ranks) {
   if (config.train.init_from) run.config.train.init_except.clear();  // all are needed
   find_initial_weights(run);
   auto use = use_of_model(run);
+  use.vocabulary = vocabulary_of(run.data);
   use.first_samples = first_samples_of({run.data.eval.get()}, /*may_skip_samples=*/false);
   run.model->verify(use);
   return run;

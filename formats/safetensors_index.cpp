@@ -1,4 +1,4 @@
-#include "trainer/checkpoint/safetensors_index.h"
+#include "formats/safetensors_index.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include "core/printable.h"
 #include "lockstep/error.h"
 
-namespace lockstep::trainer {
+namespace lockstep::formats {
 namespace {
 
 constexpr size_t kMaxNameLength = 200;  // in a message
@@ -43,4 +43,4 @@ std::map<std::string, std::string> parse_safetensors_index(const std::string& te
   return files;
 }
 
-}  // namespace lockstep::trainer
+}  // namespace lockstep::formats

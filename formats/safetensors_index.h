@@ -7,7 +7,7 @@
 #include <map>
 #include <string>
 
-namespace lockstep::trainer {
+namespace lockstep::formats {
 
 inline constexpr const char* kSafetensorsIndexEnding = ".safetensors.index.json";
 
@@ -20,4 +20,4 @@ std::string make_safetensors_index(const std::map<std::string, std::string>& fil
 std::map<std::string, std::string> parse_safetensors_index(const std::string& text,
                                                            const std::string& name);
 
-}  // namespace lockstep::trainer
+}  // namespace lockstep::formats

@@ -147,6 +147,7 @@ class HfEncoder final : public Model {
 
   ExportedFiles exported_files() const override {
     ExportedFiles files{.copies = directory_.companions()};
+    std::erase_if(files.copies, [](const auto& file) { return file.filename() == "config.json"; });
     files.texts["config.json"] = exported_config().dump(2) + "\n";
     return files;
   }

@@ -12,7 +12,7 @@
 namespace lockstep::models {
 namespace {
 
-constexpr int64_t kVocabulary = 31;
+constexpr int64_t kTextVocabulary = 31;
 
 std::shared_ptr<Model> build_language_model(const std::string& yaml) {
   Part<Model> part(model_registry());
@@ -48,8 +48,8 @@ TEST_CASE("language model: passes with a cache have the logits of one pass") {
     const auto model = build_language_model(yaml);
     auto& language = dynamic_cast<LanguageModel&>(*model);
     CHECK(language.context_size() == 24);
-    CHECK(language.vocabulary_size() == kVocabulary);
-    const auto tokens = at::randint(kVocabulary, {2, 20}, at::kLong);
+    CHECK(language.vocabulary_size() == kTextVocabulary);
+    const auto tokens = at::randint(kTextVocabulary, {2, 20}, at::kLong);
     const auto expected = all_logits(*model, tokens);
     CHECK(expected.std().item<double>() > 0.1);
     KeyValueCache cache(2, 20);
@@ -68,7 +68,7 @@ TEST_CASE("language model: sequences of different lengths, of which some are dro
     INFO(yaml);
     const auto model = build_language_model(yaml);
     auto& language = dynamic_cast<LanguageModel&>(*model);
-    const auto tokens = at::randint(kVocabulary, {3, 16}, at::kLong);
+    const auto tokens = at::randint(kTextVocabulary, {3, 16}, at::kLong);
     const auto expected = all_logits(*model, tokens);
     KeyValueCache cache(3, 16);
     std::vector<int64_t> lengths = {3, 9, 6}, rows = {0, 1, 2};

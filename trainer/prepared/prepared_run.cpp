@@ -23,6 +23,7 @@
 #include "trainer/checkpoint/initial_weights.h"
 #include "trainer/config/precision.h"
 #include "trainer/prepared/example_data.h"
+#include "trainer/prepared/frozen_parameters.h"
 #include "trainer/prepared/model_faults.h"
 #include "trainer/prepared/openmp_threads.h"
 #include "trainer/prepared/shard_choice.h"
@@ -110,34 +111,6 @@ void verify_recompute(const TrainSection& train) {
     throw config_error("train.recompute cannot be combined with train.cuda_graph; remove one");
 }
 
-using IsFrozen = std::function<bool(const std::string& parameter)>;
-
-// `key`: of the run file; it chooses some parameters.
-void freeze(Model& model, const std::string& key, const IsFrozen& is_frozen) {
-  if (model.has_backward())
-    throw config_error(key +
-                       " has no effect on a compiled model: which weights have gradients is fixed "
-                       "when it is compiled");
-  for (auto& parameter : model.named_parameters())
-    if (is_frozen(parameter.key())) parameter.value().requires_grad_(false);
-  const auto parameters = model.parameters();
-  if (std::none_of(parameters.begin(), parameters.end(),
-                   [](const at::Tensor& parameter) { return parameter.requires_grad(); }))
-    throw config_error(key + ": no trainable weights remain");
-}
-
-void freeze(Model& model, const RunConfig& config) {
-  const auto names = model.named_parameters().keys();
-  const auto& frozen = config.train.freeze;
-  if (!frozen.empty()) {
-    if (!model.has_backward()) verify_chosen("train.freeze", frozen, names);
-    freeze(model, "train.freeze", [&](const auto& name) { return is_chosen(name, frozen); });
-  }
-  config.optimizer.verify_groups(names);
-  const auto is_frozen = [&](const auto& name) { return config.optimizer.is_frozen(name); };
-  if (std::ranges::any_of(names, is_frozen)) freeze(model, "optimizer.groups: frozen", is_frozen);
-}
-
 // Before the ranks connect: throws what the optimizer's constructor throws.
 void verify_optimizer(const RunConfig& config) {
   if (config.optimizer.build({})->has_evaluation_weights() && config.train.ema.decay)
@@ -209,7 +182,7 @@ void make_model_to_plan(PreparedRun& run) {
 
 void configure_model(const PreparedRun& run) {
   const auto& config = run.config;
-  freeze(*run.model, config);
+  freeze_parameters(*run.model, config);
   verify_optimizer(config);
   set_recompute(*run.model, config.train.recompute);
   verify_graph(config.train.cuda_graph, use_of_model(run).device);

@@ -1,7 +1,7 @@
 // Estimates steps, memory and communication of a run on a given number of ranks.
 #pragma once
 
-#include "trainer/commands/measured_activations.h"
+#include "trainer/commands/plan/measured_activations.h"
 #include "trainer/prepared/prepared_run.h"
 
 namespace lockstep::trainer {

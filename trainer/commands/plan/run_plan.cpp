@@ -1,4 +1,4 @@
-#include "trainer/commands/run_plan.h"
+#include "trainer/commands/plan/run_plan.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -9,7 +9,7 @@
 #include "distributed/gradients/gradient_buckets.h"
 #include "lockstep/named_tensors.h"
 #include "tracking/system/free_memory.h"
-#include "trainer/commands/planned_sizes.h"
+#include "trainer/commands/plan/planned_sizes.h"
 #include "trainer/config/run_length.h"
 #include "trainer/loop/trial.h"
 #include "trainer/prepared/shard_choice.h"

@@ -1,6 +1,6 @@
 // The bytes that a step sends. Ranks of a host are next to each other in the rings of all-reduces
 // and all-gathers, so that one of them sends to another host.
-#include "trainer/commands/planned_sizes.h"
+#include "trainer/commands/plan/planned_sizes.h"
 
 namespace lockstep::trainer {
 namespace {

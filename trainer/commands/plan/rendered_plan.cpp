@@ -8,7 +8,7 @@
 
 #include "core/config/size_text.h"
 #include "core/printable.h"
-#include "trainer/commands/run_plan.h"
+#include "trainer/commands/plan/run_plan.h"
 
 namespace lockstep::trainer {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "trainer/commands/planned_sizes.h"
+#include "trainer/commands/plan/planned_sizes.h"
 
 namespace lockstep::trainer {
 namespace {

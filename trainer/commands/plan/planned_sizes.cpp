@@ -1,4 +1,4 @@
-#include "trainer/commands/planned_sizes.h"
+#include "trainer/commands/plan/planned_sizes.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>

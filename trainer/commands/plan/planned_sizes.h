@@ -6,7 +6,7 @@
 #include "distributed/sharding/shard_strategy.h"
 #include "lockstep/named_tensors.h"
 #include "lockstep/optimizer.h"
-#include "trainer/commands/measured_activations.h"
+#include "trainer/commands/plan/measured_activations.h"
 #include "trainer/prepared/prepared_run.h"
 
 namespace lockstep::trainer {

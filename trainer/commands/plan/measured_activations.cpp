@@ -1,4 +1,4 @@
-#include "trainer/commands/measured_activations.h"
+#include "trainer/commands/plan/measured_activations.h"
 
 #include <fmt/format.h>
 

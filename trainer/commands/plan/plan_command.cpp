@@ -1,4 +1,4 @@
-#include "trainer/commands/plan_command.h"
+#include "trainer/commands/plan/plan_command.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include "core/config/nearest_name.h"
 #include "core/printable.h"
 #include "lockstep/error.h"
-#include "trainer/commands/run_plan.h"
+#include "trainer/commands/plan/run_plan.h"
 
 namespace lockstep::trainer {
 namespace {

@@ -1,4 +1,4 @@
-#include "trainer/commands/plan/plan_command.h"
+#include "trainer/commands/plan_command.h"
 
 #include <fmt/format.h>
 

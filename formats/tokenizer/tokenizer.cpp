@@ -113,11 +113,14 @@ EncodedText Tokenizer::finish(std::vector<EncodedText> texts) const {
 std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special) const {
   std::vector<std::string> parts;
   for (const auto id : ids) {
-    if (skip_special && is_special(id)) continue;
-    if (const auto* added = parts_->added.find(id))
-      parts.push_back(added->decoded);
-    else if (const auto* token = parts_->model->vocabulary().find(id))
-      parts.push_back(*token);
+    const auto* added = parts_->added.find(id);
+    const auto* token = added ? &added->content : parts_->model->vocabulary().find(id);
+    if (!token) continue;
+    if (skip_special) {  // by spelling: several ids may have it
+      const auto* named = parts_->added.find(*token);
+      if (named && named->special) continue;
+    }
+    parts.push_back(added ? added->decoded : *token);
   }
   if (parts_->decoder) parts_->decoder->apply(parts);
   std::string text;

@@ -161,9 +161,9 @@ def test_errors_are_reported_in_one_line(tmp_path, text, tokenizer):
     assert f"{tmp_path}: is a directory, expected a file" in refused("tokenize", "--out", out, "--bytes", tmp_path)
     content = json.loads(tokenizer.read_text())
     for change, expected in (
-        ({"model": {"type": "WordPiece"}}, "only BPE"),
-        ({"normalizer": {"type": "NFC"}}, "normalizer"),
-        ({"pre_tokenizer": {"type": "Whitespace"}}, "'Whitespace'"),
+        ({"model": {"type": "Other"}}, "model: 'Other' is not supported; supported: BPE, Unigram, WordLevel, WordPiece"),
+        ({"normalizer": {"type": "Magic"}}, "normalizer: 'Magic'"),
+        ({"pre_tokenizer": {"type": "UnicodeScripts"}}, "'UnicodeScripts'"),
     ):
         (tmp_path / "other.json").write_text(json.dumps({**content, **change}))
         assert expected in refused("tokenize", "--out", out, "--tokenizer", tmp_path / "other.json", text)

@@ -147,10 +147,17 @@ class MixtureDataset final : public Dataset {
 
   Batch get_batch(std::span<const int64_t> indices) const override {
     if (!layout().empty()) return Dataset::get_batch(indices);
+    return get_samples({.indices = indices});
+  }
+
+  Batch get_samples(const SampleRequest& request) const override {
+    const auto& indices = request.indices;
     std::vector<int64_t> order;  // the place of each row of the joined batches
     std::vector<Batch> batches;
     for_each_part(indices, [&](const Dataset& part, const auto& samples, const auto& places) {
-      batches.push_back(part.get_batch(samples));
+      auto of_part = request;
+      of_part.indices = samples;
+      batches.push_back(part.get_samples(of_part));
       order.insert(order.end(), places.begin(), places.end());
     });
     const auto back = at::tensor(order).argsort();

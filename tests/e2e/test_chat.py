@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 import transformers
-from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from torch.nn import functional as F
 
 from processes import SOURCE
@@ -40,6 +40,7 @@ def write_model(directory, template=chat_templates.CHATML_MARKED):
     """A small Llama and its tokenizer."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
     tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
     trainer = trainers.BpeTrainer(
         vocab_size=400,
@@ -207,7 +208,8 @@ def test_a_mixture_has_exact_shares(job):
     job.config["data"]["train"]["parts"][1]["data"]["length"] = LENGTH + 1
     job.write()
     text = f"dataset mixture: the parts have different fields: parts[0] has tokens Long [{LENGTH}], targets Long [{LENGTH}]; parts[1]"
-    refuse(job, [], [text], None)
+    ended = job.run()
+    assert ended.code == 78 and text in ended.err, ended.err
 
 
 def test_truncated_and_skipped_conversations_are_reported(job):

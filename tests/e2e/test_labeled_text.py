@@ -196,7 +196,7 @@ def test_masked_tokens_do_not_depend_on_ranks_and_workers(job):
         (['{"text": "a", "label": "x"}'], {"classes": ["y"]}, "line 1: class 'x' is not in classes"),
         (['{"text": "a", "label": 1.5}'], {}, "line 1: label 1.5 is not the number of a class"),
         (['{"text": "a", "label": "x"}'], {"kind": "value"}, "line 1: kind: value needs numbers as label"),
-        (['{"text": "a", "label": "x"}'], {"tokenizer": "."}, "tokenizer.json does not exist"),
+        (['{"text": "a", "label": "x"}'], {"tokenizer": "."}, "tokenizer.json: no such file; expected the tokenizer.json of a model"),
         (['{"text": "a", "label": "x"}'], {"mask_share": 0.2}, "kind: masked"),
         ([], {}, "it is empty"),
     ],

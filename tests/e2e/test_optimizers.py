@@ -31,8 +31,8 @@ def test_resumed_with_two_ranks(job, whole, settings):  # noqa: F811
     assert_same_checkpoint(stopped, never_stopped)
 
 
-def test_groups(job):
-    start = job.train(*SHORT, GROUPS, "train.max_steps=1", "optimizer.lr=1e-30", "checkpoint.keep_last=1")
+def test_groups(job, whole):  # noqa: F811
+    start = whole.train(*SHORT, GROUPS, "train.max_steps=1", "optimizer.lr=1e-30", "checkpoint.keep_last=1")
     run_dir = job.train(*SHORT, GROUPS, ranks=2)
     first, last = (read_raw(last_weights(each)) for each in (start, run_dir))
     frozen = [name for name in first if name.endswith("0.weight")]

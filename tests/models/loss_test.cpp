@@ -14,7 +14,7 @@ at::Tensor logits_23() { return at::tensor(std::vector<float>{0.5, -1, 2, 1, 0, 
 at::Tensor label_2() { return at::tensor(std::vector<int64_t>{2, 1}); }
 
 LossConfig loss_config(const std::string& text) {
-  return ConfigValue<LossConfig>::read(parse_config(text, "test"), "loss");
+  return ConfigValue<LossConfig>::read(*parse_config("loss: " + text, "test").find("loss"), "loss");
 }
 
 double loss_with(const std::string& text, const at::Tensor& outputs, const at::Tensor& label) {

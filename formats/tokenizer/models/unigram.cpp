@@ -3,6 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
 #include <limits>
 
 #include "core/printable.h"
@@ -24,6 +28,32 @@ Vocabulary vocabulary_of_list(const JsonPart& json) {
     vocabulary.add(entry[0].get<std::string>());
   }
   return vocabulary;
+}
+
+// A score as the library reads it from the text of the file: its JSON parser rounds the digits to a
+// double, then divides by a power of ten. That bit decides between equal paths.
+double score_of_library(double score) {
+  std::array<char, 40> text{};
+  const auto end =
+      std::to_chars(text.begin(), text.end(), score, std::chars_format::scientific).ptr;
+  uint64_t digits = 0;
+  int exponent = 0, decimals = 0;
+  bool is_fraction = false;
+  for (auto at = text.begin(); at != end; ++at) {
+    if (*at == 'e') {
+      std::from_chars(at[1] == '+' ? at + 2 : at + 1, end, exponent);
+      break;
+    }
+    if (*at == '.') is_fraction = true;
+    if (*at < '0' || *at > '9') continue;
+    digits = digits * 10 + static_cast<uint64_t>(*at - '0');
+    decimals += is_fraction;
+  }
+  exponent -= decimals;
+  const auto power = std::pow(10.0, std::abs(exponent));
+  const auto size =
+      exponent < 0 ? static_cast<double>(digits) / power : static_cast<double>(digits) * power;
+  return std::copysign(size, score);
 }
 
 // The best path that ends at a position.
@@ -86,7 +116,7 @@ Unigram::Unigram(const JsonPart& json)
     : TokenModel(vocabulary_of_list(json.part("vocab"))), trie_(vocabulary()) {
   auto least = std::numeric_limits<double>::infinity();
   for (const auto& entry : json.part("vocab").value()) {
-    scores_.push_back(entry[1].get<double>());
+    scores_.push_back(score_of_library(entry[1].get<double>()));
     least = std::min(least, scores_.back());
   }
   unknown_score_ = least - kUnknownPenalty;

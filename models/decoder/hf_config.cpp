@@ -34,20 +34,11 @@ template <class Slides>
 void read_windows(const HfMap& config, DecoderConfig& c, const Slides& slides) {
   if (!config.has("sliding_window")) return;
   c.window = config.size("sliding_window");
-  c.slides.resize(static_cast<size_t>(c.layers));
-  if (!config.has("layer_types")) {
-    for (size_t i = 0; i < c.slides.size(); ++i) c.slides[i] = slides(static_cast<int64_t>(i));
+  if (auto listed = read_sliding_layers(config, c.layers)) {
+    c.slides = std::move(*listed);
   } else {
-    const auto& types = config.at("layer_types");
-    if (!types.is_array() || types.size() != c.slides.size())
-      throw config.wrong(fmt::format("'layer_types' must be a list of {} types", c.layers));
-    for (size_t i = 0; i < c.slides.size(); ++i) {
-      if (types[i] != "sliding_attention" && types[i] != "full_attention")
-        throw config.wrong(
-            fmt::format("layer type {}; sliding_attention and full_attention are supported",
-                        printable(types[i].dump(), 100)));
-      c.slides[i] = types[i] == "sliding_attention";
-    }
+    c.slides.resize(static_cast<size_t>(c.layers));
+    for (size_t i = 0; i < c.slides.size(); ++i) c.slides[i] = slides(static_cast<int64_t>(i));
   }
   if (std::ranges::count(c.slides, true) == 0) c.slides.clear();
 }

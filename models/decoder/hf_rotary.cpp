@@ -74,4 +74,20 @@ HfMap rope_settings(const HfMap& config, const char* layer_type) {
   return config;
 }
 
+std::optional<std::vector<bool>> read_sliding_layers(const HfMap& config, int64_t layers) {
+  if (!config.has("layer_types")) return std::nullopt;
+  const auto& types = config.at("layer_types");
+  std::vector<bool> slides(static_cast<size_t>(layers));
+  if (!types.is_array() || types.size() != slides.size())
+    throw config.wrong(fmt::format("'layer_types' must be a list of {} types", layers));
+  for (size_t i = 0; i < slides.size(); ++i) {
+    if (types[i] != "sliding_attention" && types[i] != "full_attention")
+      throw config.wrong(
+          fmt::format("layer type {}; sliding_attention and full_attention are supported",
+                      printable(types[i].dump(), 100)));
+    slides[i] = types[i] == "sliding_attention";
+  }
+  return slides;
+}
+
 }  // namespace lockstep::models

@@ -65,22 +65,13 @@ void read_roberta(const HfMap& config, EncoderConfig& c) {
 
 void read_sliding_layers(const HfMap& config, EncoderConfig& c) {
   c.window = config.size("local_attention", 128) / 2;
-  c.slides.resize(static_cast<size_t>(c.layers));
-  if (!config.has("layer_types")) {
-    const auto every = config.size("global_attn_every_n_layers", 3);
-    for (size_t i = 0; i < c.slides.size(); ++i) c.slides[i] = static_cast<int64_t>(i) % every != 0;
+  if (auto slides = read_sliding_layers(config, c.layers)) {
+    c.slides = std::move(*slides);
     return;
   }
-  const auto& types = config.at("layer_types");
-  if (!types.is_array() || types.size() != c.slides.size())
-    throw config.wrong(fmt::format("'layer_types' must be a list of {} types", c.layers));
-  for (size_t i = 0; i < c.slides.size(); ++i) {
-    if (types[i] != "sliding_attention" && types[i] != "full_attention")
-      throw config.wrong(
-          fmt::format("layer type {}; sliding_attention and full_attention are supported",
-                      printable(types[i].dump(), 100)));
-    c.slides[i] = types[i] == "sliding_attention";
-  }
+  c.slides.resize(static_cast<size_t>(c.layers));
+  const auto every = config.size("global_attn_every_n_layers", 3);
+  for (size_t i = 0; i < c.slides.size(); ++i) c.slides[i] = static_cast<int64_t>(i) % every != 0;
 }
 
 void read_modern_bert(const HfMap& config, EncoderConfig& c) {

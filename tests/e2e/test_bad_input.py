@@ -41,7 +41,7 @@ OVERRIDES = {
     ),
     "unknown model": (
         ["model.name=mpl"],
-        ["model.name: unknown model 'mpl'; did you mean 'mlp'? valid: cnn, compiled, decoder, gpt, hf, mlp"],
+        ["model.name: unknown model 'mpl'; did you mean 'mlp'? valid: cnn, compiled, decoder, gpt, hf, hf_encoder, mlp"],
     ),
     "unknown dataset": (["data.train.name=idxx"], ["unknown dataset 'idxx'; did you mean 'idx'?"]),
     "unknown optimizer": (["optimizer.name=sdg"], ["unknown optimizer 'sdg'; did you mean 'sgd'?"]),

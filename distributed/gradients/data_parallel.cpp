@@ -177,10 +177,13 @@ void DataParallel::end_part(bool is_last) {
           name));
     gradients.push_back(parameter.grad());
   }
-  // A copy: the synchronizer may own the memory of gradients.
   const auto scale =
       static_cast<double>(synchronizer_->divisor()) / static_cast<double>(virtual_shards_);
-  part_sums_->add(at::_foreach_mul(gradients, scale));
+  if (world_.is_distributed())
+    gradients = at::_foreach_mul(gradients, scale);  // the synchronizer may own their memory
+  else
+    at::_foreach_mul_(gradients, scale);
+  part_sums_->add(std::move(gradients));
   synchronizer_->zero_gradients();
   if (is_last) add_gradients(part_sums_->take(), /*synchronize=*/true);
 }

@@ -206,8 +206,6 @@ test("images, histograms and tables; names that contain HTML are shown as text",
   await page.getByRole("region", { name: "Confusion matrix" }).getByText("93").waitFor();
   await drawn(page, "eval/precision_recall").waitFor();
   await page.getByRole("region", { name: "Table" }).getByText("<img src=x").waitFor();
-  const text = page.getByRole("cell", { name: /there was step 200/ });
-  assert.deepEqual([await text.evaluate((cell) => getComputedStyle(cell).whiteSpace), await text.textContent()], ["pre-wrap", " a time\n  there was step 200"]);
   for (const part of ["charts", "config", "artifacts", "alerts", "ranks", "console"]) {
     await showView(page, `run/gallery-1/${part}`);
     await page.getByRole("heading", { level: 1, name: /gallery <img/ }).waitFor();

@@ -119,12 +119,6 @@ void record_gallery(const std::filesystem::path& runs) {
     worst.columns = {"sample", "text"};
     worst.rows = {{step, kScript}, {step + 1, "plain"}};
     tracker.table(worst);
-    Table samples;
-    samples.at.name = "samples";
-    samples.at.step = step;
-    samples.columns = {"prompt", "text"};
-    samples.rows = {{"Once upon", fmt::format(" a time\n  there was step {}", step)}};
-    tracker.table(samples);
   }
   tracker.histogram(bell(hostile, 200));
   tracker.alert({.level = TextLevel::Error, .title = kScript, .text = kScript, .step = 100});

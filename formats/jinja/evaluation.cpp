@@ -14,9 +14,7 @@ namespace {
 using Kind = Expression::Kind;
 
 // Steps of looking at all of a value.
-size_t cost_of(const Value& value) {
-  return value.text() ? value.weight() / 16 : value.weight();
-}
+size_t cost_of(const Value& value) { return value.text() ? value.weight() / 16 : value.weight(); }
 
 void refuse_undefined(const Value& value) {
   if (const auto* missing = value.as<Undefined>())

@@ -271,10 +271,10 @@ def test_options_that_are_refused(job, trained):
     refused(job, ["--prompt needs a text"], *weights, "--prompt")
     refused(job, ["--generate needs weights: --resume RUN_ID"], "--prompt", "x", "--tokenizer", "bytes")
     refused(job, ["there is no tokenizer for the prompts: set --tokenizer"], "--prompt", "x", "--resume", trained.name)
-    refused(job, ["--tokenizer: there is no file nowhere"], "--prompt", "x", "--resume", trained.name, "--tokenizer", "nowhere")
+    refused(job, ["--tokenizer: nowhere does not exist"], "--prompt", "x", "--resume", trained.name, "--tokenizer", "nowhere")
     refused(job, ["prompt 1 has 65 tokens, but the model takes up to 64"], "--prompt", "x" * 65, *weights)
     refused(job, ["--generate: nowhere is not a file"], "--generate", "nowhere", *weights)
-    refused(job, ["--out: there is no directory none"], *prompt, "--out", "none/out.jsonl")
+    refused(job, ["--out: the directory none does not exist"], *prompt, "--out", "none/out.jsonl")
     refused(job, ["model 'mlp' does not generate text; the models gpt, decoder and hf do"], *prompt, config=["model={name: mlp}"])
 
 

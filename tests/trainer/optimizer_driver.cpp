@@ -104,8 +104,7 @@ void print_schedule(const nlohmann::ordered_json& job) {
                           .steps_per_epoch = job.at("steps_per_epoch")};
   const auto schedule = part.build(span);
   std::vector<double> factors;
-  for (int64_t step = 0; step < span.total_steps; ++step)
-    factors.push_back(schedule->factor(step));
+  for (int64_t step = 0; step < span.total_steps; ++step) factors.push_back(schedule->factor(step));
   write(job.at("out"), factors.data(), factors.size());
 }
 

@@ -45,12 +45,12 @@ void step(Optimizer& optimizer, int times) {
 }  // namespace
 
 TEST_CASE("optimizers: restored state continues bit-identically") {
-  for (const auto* yaml : {"{name: sgd, lr: 0.1, momentum: 0.9, nesterov: true}",
-                           "{name: sgd, lr: 0.1}", "{name: adamw, lr: 0.1, weight_decay: 0.1}",
-                           "{name: adamw, state: bf16}", "{name: adamw, state: int8}",
-                           "{name: lion}", "{name: rmsprop, momentum: 0.9, centered: true}",
-                           "{name: adagrad}", "{name: nadam}", "{name: radam}",
-                           "{name: adafactor}", "{name: muon}", "{name: adamw_schedule_free}"}) {
+  for (const auto* yaml :
+       {"{name: sgd, lr: 0.1, momentum: 0.9, nesterov: true}", "{name: sgd, lr: 0.1}",
+        "{name: adamw, lr: 0.1, weight_decay: 0.1}", "{name: adamw, state: bf16}",
+        "{name: adamw, state: int8}", "{name: lion}",
+        "{name: rmsprop, momentum: 0.9, centered: true}", "{name: adagrad}", "{name: nadam}",
+        "{name: radam}", "{name: adafactor}", "{name: muon}", "{name: adamw_schedule_free}"}) {
     CAPTURE(yaml);
     auto first = parameters_with_gradients(), second = parameters_with_gradients();
     auto whole = make(yaml, first);
@@ -123,7 +123,8 @@ TEST_CASE("optimizers: packed state takes a half and a quarter of the memory") {
   const auto bytes_with = [](const std::string& type) {
     const NamedTensors parameters = {{"w", at::zeros({300, 256})}, {"b", at::zeros({256})}};
     size_t bytes = 0;
-    for (const auto& [name, tensor] : make("{name: adamw, state: " + type + "}", parameters)->state())
+    for (const auto& [name, tensor] :
+         make("{name: adamw, state: " + type + "}", parameters)->state())
       bytes += tensor.nbytes();
     return bytes;
   };
@@ -159,8 +160,9 @@ TEST_CASE("optimizers: groups have their own settings, and the first match count
   CHECK_FALSE(choice.is_frozen("b"));
   CHECK(choice.is_frozen("layer.weight"));
   CHECK_NOTHROW(choice.verify_groups({"b", "w"}));
-  CHECK_THROWS_WITH(choice.verify_groups({"w", "layer.weight"}),
-                    "test:1: optimizer.groups[0].match: no parameter matches 'b'; did you mean 'w'?");
+  CHECK_THROWS_WITH(
+      choice.verify_groups({"w", "layer.weight"}),
+      "test:1: optimizer.groups[0].match: no parameter matches 'b'; did you mean 'w'?");
   auto parameters = parameters_with_gradients();
   const auto optimizer = choice.build(parameters);
   CHECK(optimizer->base_lr() == 1);
@@ -222,7 +224,8 @@ TEST_CASE("schedules: bad settings are rejected") {
                     Catch::Contains("at most the steps of the run (100)"));
   CHECK_THROWS_WITH(factor("{name: one_cycle, rise: 1}", 0, span), Catch::Contains("rise"));
   CHECK_THROWS_WITH(factor("{name: chained}", 0, span), Catch::Contains("schedules: is required"));
-  CHECK_THROWS_WITH(factor("{name: chained, schedules: []}", 0, span), Catch::Contains("a list such"));
+  CHECK_THROWS_WITH(factor("{name: chained, schedules: []}", 0, span),
+                    Catch::Contains("a list such"));
   CHECK_THROWS_WITH(factor("{name: chained, schedules: [{name: cosine}, {name: linear}]}", 0, span),
                     Catch::Contains("schedules[0].steps: is required, except for the last"));
   CHECK_THROWS_WITH(

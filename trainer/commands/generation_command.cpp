@@ -44,7 +44,7 @@ void verify_out(const GenerationArguments& arguments) {
   if (fs::is_directory(path, error))
     throw config_error(fmt::format("--out: {} is a directory", printable(path.string(), 400)));
   if (path.has_parent_path() && !fs::is_directory(path.parent_path(), error))
-    throw config_error(fmt::format("--out: there is no directory {}",
+    throw config_error(fmt::format("--out: the directory {} does not exist",
                                    printable(path.parent_path().string(), 400)));
 }
 

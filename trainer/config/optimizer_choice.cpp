@@ -46,7 +46,8 @@ Json schema_of_groups(const Json& optimizer) {
   Json properties = {
       {"match",
        {{"type", "string"},
-        {"description", "pattern of parameter names, with * and ?; the first that matches counts"}}},
+        {"description",
+         "pattern of parameter names, with * and ?; the first that matches counts"}}},
       {"frozen",
        {{"type", "boolean"},
         {"default", false},
@@ -79,8 +80,7 @@ void OptimizerChoice::read(const ConfigNode& node, const std::string& path) {
   if (groups->kind != ConfigNode::Kind::List)
     throw bad_value(*groups, path + ".groups", "a list such as [{match: '*.bias', lr: 1e-4}]");
   for (size_t i = 0; i < groups->items.size(); ++i)
-    groups_.push_back(
-        read_group(groups->items[i], base, fmt::format("{}.groups[{}]", path, i)));
+    groups_.push_back(read_group(groups->items[i], base, fmt::format("{}.groups[{}]", path, i)));
 }
 
 OptimizerChoice::Group OptimizerChoice::read_group(const ConfigNode& node, const ConfigNode& base,

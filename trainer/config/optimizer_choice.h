@@ -41,7 +41,7 @@ class OptimizerChoice final : public AnyPart {
   using BlueprintOf = Blueprint<Optimizer, const NamedTensors&>;
 
   struct Group {
-    std::string match, origin;         // a pattern as of the shell; where it is
+    std::string match, origin;  // a pattern as of the shell; where it is
     bool is_frozen = false;
     std::shared_ptr<BlueprintOf> own;  // null: frozen
     std::vector<std::string> keys;     // that it sets

@@ -23,8 +23,8 @@ formats::Tokenizer read_tokenizer_of(const std::string& path, const std::string&
       fs::is_directory(path, error) ? fs::path(path) / formats::kTokenizerFile : fs::path(path);
   if (!fs::exists(file, error))
     throw config_error(fmt::format(
-        "{}: there is no file {}; expected a tokenizer.json, a directory with one, or bytes",
-        option, printable(file.string(), 400)));
+        "{}: {} does not exist; expected a tokenizer.json, a directory with one, or bytes", option,
+        printable(file.string(), 400)));
   return formats::read_tokenizer(file);
 }
 

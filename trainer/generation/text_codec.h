@@ -37,7 +37,7 @@ std::optional<std::string> tokenizer_of(const std::filesystem::path& model_direc
 
 // The tokens that end a text: "eos_token_id" of generation_config.json or config.json, else
 // "eos_token" of tokenizer_config.json, in the directory of the model; else the separator of
-// `codec`. An empty path: there is no directory. `codec`: null: none. Throws Config: a file that is
+// `codec`. The path may be empty, and `codec` null. Throws Config: a file that is
 // corrupt.
 std::vector<int64_t> end_tokens_of(const std::filesystem::path& model_directory,
                                    const TextCodec* codec);

@@ -24,8 +24,8 @@ struct AdafactorConfig {
 template <class V>
 void fields(V& v, AdafactorConfig& c) {
   v("lr", c.lr, "largest relative learning rate; step n uses at most 1 / sqrt(n)", above(0));
-  v("beta2_decay", c.beta2_decay, "the averages of squared gradients take step n with n ^ beta2_decay",
-    at_most(0));
+  v("beta2_decay", c.beta2_decay,
+    "the averages of squared gradients take step n with n ^ beta2_decay", at_most(0));
   v("eps1", c.eps1, "least root of the average of squared gradients (empty: 1.2e-7)", above(0));
   v("eps2", c.eps2, "least root mean square of a parameter, which scales its update", at_least(0));
   v("clip", c.clip, "largest root mean square of an update, before the learning rate", at_least(1));

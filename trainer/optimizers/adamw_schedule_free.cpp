@@ -101,8 +101,7 @@ class ScheduleFreeAdamW final : public ForeachOptimizer {
     const auto warmup = static_cast<double>(config_.warmup_steps);
     step_lr_ = lr * (count <= warmup ? count / warmup : 1.0);
     largest_lr = std::max(step_lr_, largest_lr);
-    const auto weight =
-        std::pow(count, config_.r) * std::pow(largest_lr, config_.weight_lr_power);
+    const auto weight = std::pow(count, config_.r) * std::pow(largest_lr, config_.weight_lr_power);
     weight_sum += weight;
     share_ = weight_sum == 0 ? 0 : weight / weight_sum;
     bias_ = 1 - std::pow(config_.betas[1], count);
@@ -118,7 +117,8 @@ class ScheduleFreeAdamW final : public ForeachOptimizer {
     auto directions = at::_foreach_div(lists.gradients, roots);
     if (weight_decay != 0) at::_foreach_add_(directions, lists.parameters, weight_decay);
     at::_foreach_lerp_(lists.parameters, z, share_);
-    at::_foreach_add_(lists.parameters, directions, step_lr_ * (config_.betas[0] * (1 - share_) - 1));
+    at::_foreach_add_(lists.parameters, directions,
+                      step_lr_ * (config_.betas[0] * (1 - share_) - 1));
     at::_foreach_sub_(z, directions, step_lr_);
   }
 
@@ -126,8 +126,9 @@ class ScheduleFreeAdamW final : public ForeachOptimizer {
   size_t z_ = 0, exp_avg_sq_ = 0;
   // Steps, sum of the weights, and largest learning rate; in checkpoints with the first parameter.
   at::Tensor average_ = at::zeros({3}, at::kDouble);
-  std::vector<at::Tensor> kept_;             // y while the parameters hold x
-  double step_lr_ = 0, share_ = 0, bias_ = 1;  // of the step: share of z in x, correction of squares
+  std::vector<at::Tensor> kept_;  // y while the parameters hold x
+  double step_lr_ = 0, share_ = 0,
+         bias_ = 1;  // of the step: share of z in x, correction of squares
 };
 
 REGISTER_OPTIMIZER("adamw_schedule_free", ScheduleFreeAdamW,

@@ -50,7 +50,8 @@ class Lion final : public ForeachOptimizer {
   size_t exp_avg_ = 0;
 };
 
-REGISTER_OPTIMIZER("lion", Lion, "moves by the sign of an average of gradients; half of Adam's state");
+REGISTER_OPTIMIZER("lion", Lion,
+                   "moves by the sign of an average of gradients; half of Adam's state");
 
 }  // namespace
 }  // namespace lockstep::trainer

@@ -79,7 +79,8 @@ class Muon final : public ForeachOptimizer {
     exp_avg_ = add_state("exp_avg", average);
     exp_avg_sq_ = add_state("exp_avg_sq", average);
     step_ = add_state("step", [&](const auto& name, const auto& parameter) {
-      return is_hidden(name, parameter) ? at::Tensor() : at::zeros({}, parameter.options()).detach();
+      return is_hidden(name, parameter) ? at::Tensor()
+                                        : at::zeros({}, parameter.options()).detach();
     });
   }
 

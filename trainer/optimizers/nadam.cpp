@@ -16,7 +16,8 @@ struct NAdamConfig : AdamVariantConfig {
 template <class V>
 void fields(V& v, NAdamConfig& c) {
   add_variant_fields(v, c);
-  v("momentum_decay", c.momentum_decay, "how fast the momentum reaches the first beta", at_least(0));
+  v("momentum_decay", c.momentum_decay, "how fast the momentum reaches the first beta",
+    at_least(0));
 }
 
 class NAdam final : public AdamVariant {

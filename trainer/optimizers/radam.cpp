@@ -44,7 +44,8 @@ class RAdam final : public AdamVariant {
     const auto decay = std::pow(beta2(), step);
     const auto length = limit - 2 * step * decay / (1 - decay);
     if (length <= 5) return 0;
-    return std::pow((length - 4) * (length - 2) * limit / ((limit - 4) * (limit - 2) * length), 0.5);
+    return std::pow((length - 4) * (length - 2) * limit / ((limit - 4) * (limit - 2) * length),
+                    0.5);
   }
 };
 

@@ -104,8 +104,8 @@ class Chained final : public Schedule {
             fmt::format("schedule.schedules: those before '{}' have {} steps, all of the run's {}",
                         item.schedule.name(), begin, span.total_steps));
       const auto steps = item.steps.value_or(rest);
-      stages_.push_back(
-          {begin, item.schedule.build({.total_steps = steps, .steps_per_epoch = span.steps_per_epoch})});
+      stages_.push_back({begin, item.schedule.build({.total_steps = steps,
+                                                     .steps_per_epoch = span.steps_per_epoch})});
       begin += steps;
     }
   }

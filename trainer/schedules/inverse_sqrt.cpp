@@ -27,8 +27,8 @@ class InverseSqrt final : public Schedule {
 
   InverseSqrt(const Config& config, const ScheduleSpan& span)
       : warmup_steps_(config.warmup_steps),
-        timescale_(config.timescale.value_or(config.warmup_steps > 0 ? config.warmup_steps
-                                                                     : 10'000)) {
+        timescale_(
+            config.timescale.value_or(config.warmup_steps > 0 ? config.warmup_steps : 10'000)) {
     verify_warmup(warmup_steps_, span);
   }
 

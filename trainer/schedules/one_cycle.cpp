@@ -23,8 +23,8 @@ struct OneCycleConfig {
 
 template <class V>
 void fields(V& v, OneCycleConfig& c) {
-  v("rise", c.rise, "fraction of the run in which the learning rate rises to optimizer.lr", above(0),
-    below(1));
+  v("rise", c.rise, "fraction of the run in which the learning rate rises to optimizer.lr",
+    above(0), below(1));
   v("anneal", c.anneal, "shape of rise and fall");
   v("div_factor", c.div_factor, "optimizer.lr over the first learning rate", at_least(1));
   v("final_div_factor", c.final_div_factor, "the first learning rate over the last", at_least(1));
@@ -65,8 +65,7 @@ class OneCycle final : public Schedule {
 
   double between(const Phase& phase, double progress) const {
     if (anneal_ == Anneal::Linear) return (phase.to - phase.from) * progress + phase.from;
-    return phase.to +
-           (phase.from - phase.to) / 2 * (std::cos(std::numbers::pi * progress) + 1);
+    return phase.to + (phase.from - phase.to) / 2 * (std::cos(std::numbers::pi * progress) + 1);
   }
 
   Anneal anneal_;

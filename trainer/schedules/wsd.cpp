@@ -48,8 +48,8 @@ class Wsd final : public Schedule {
   double factor(int64_t step) const override {
     if (step < config_.warmup_steps) return warmup_factor(step, config_.warmup_steps);
     if (step < decay_begin_) return 1;
-    const auto progress = std::min(1.0, static_cast<double>(step - decay_begin_) /
-                                            static_cast<double>(config_.decay_steps));
+    const auto progress = std::min(
+        1.0, static_cast<double>(step - decay_begin_) / static_cast<double>(config_.decay_steps));
     return left(progress) * (1 - config_.final_factor) + config_.final_factor;
   }
 

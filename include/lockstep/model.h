@@ -97,6 +97,7 @@ class Block : public torch::nn::Module {
 
   // Whether run() discards activations in training and recomputes them in the backward pass.
   void set_recomputes(bool recomputes) { recomputes_ = recomputes; }
+  bool recomputes() const { return recomputes_; }
 
   // Notified around forward().
   class Observer {
@@ -104,9 +105,13 @@ class Block : public torch::nn::Module {
     virtual ~Observer() = default;
     virtual void before_forward(Block& block) = 0;
     virtual void after_forward(Block& block, const at::Tensor& output) = 0;
+    // Called by models with a forward_backward() instead: before each part of a forward or backward
+    // pass. The part uses the weights of `now` and of no other block, the part after it `next`.
+    virtual void hold(const std::vector<Block*>& now, const std::vector<Block*>& next) = 0;
   };
   // `observer`: null for none; outlives the calls of run().
   void set_observer(Observer* observer) { observer_ = observer; }
+  Observer* observer() const { return observer_; }
 
  protected:
   // Returns forward(x). Of the tensors that require gradients, it may use only `x` and this block's

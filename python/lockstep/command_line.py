@@ -34,7 +34,9 @@ hf:DIR is a model directory of transformers: config.json and, optionally, weight
       --dynamic-batch    train on batches of any size; default: only the size of the example, which is often
                          faster. Evaluation always accepts any size
       --segments arg     number of segments of the backward pass: gradients of one segment are averaged over
-                         ranks while the next is computed (default: 1; more help on GPUs and between hosts)
+                         ranks while the next is computed (default: 1; more help on GPUs and between hosts);
+                         or blocks: both passes are cut at the blocks of the model, the elements of its
+                         ModuleList or Sequential, for distributed.shard: full and train.recompute
       --precision arg    fp32, or bf16 for autocast to bfloat16 (default: fp32)
       --device arg       cpu, or cuda for the GPU of this machine (default: cpu)
       --threads arg      number of threads of the generated loops on a CPU (default: 1)
@@ -58,6 +60,10 @@ class Parser(argparse.ArgumentParser):
         raise Refused(f"{message}; see lockstep-compile --help")
 
 
+def segments(text: str) -> int | str:
+    return text if text == "blocks" else int(text)
+
+
 def parse(arguments: list[str]) -> argparse.Namespace:
     parser = Parser(add_help=False, allow_abbrev=False)
     parser.add_argument("model")
@@ -70,7 +76,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("-o", "--out", default="model.ls2")
     parser.add_argument("--dynamic-batch", action="store_true")
-    parser.add_argument("--segments", type=int, default=1)
+    parser.add_argument("--segments", type=segments, default=1)
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--threads", type=int, default=1)
@@ -78,7 +84,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--no-cache", action="store_true")
     options = parser.parse_intermixed_args(arguments)
     for name in ("ranks", "segments", "threads", "length"):
-        if getattr(options, name) is not None and getattr(options, name) < 1:
+        if isinstance(getattr(options, name), int) and getattr(options, name) < 1:
             raise Refused(f"--{name}: expected at least 1")
     for name, of_directory in (("loss", False), ("batch", False), ("task", True), ("length", True)):
         if not options.model.startswith(PREFIX) and (getattr(options, name) is None) != of_directory:

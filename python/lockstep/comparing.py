@@ -28,19 +28,17 @@ class Comparison:
     def outputs(self, batch: Batch) -> list[torch.Tensor]:
         graph, state = self.compiled.graph, self.compiled.state
         inputs = [*state.tensors(), *batch.values()]
-        if not graph.training:
-            return self.run("eval", inputs)
-        return run_parts(graph, self.compiled.parts, [*inputs, graph.inputs[-1]], self.run)
+        return run_parts(graph, self.compiled.parts, [*inputs, graph.inputs[-1]] if graph.training else inputs, self.run)
 
 
 def run_parts(graph: Graph, parts: list[Part], inputs: list[torch.Tensor], run: Run) -> list[torch.Tensor]:
     """The outputs of the graph before it was split."""
-    values, gradients = inputs, []
-    for i, (name, part) in enumerate(zip(segment_names(len(parts)), parts)):
+    values, gradients, scalars, buffers = inputs, [], [], []
+    for name, part in zip(segment_names(parts, graph.training), parts):
         made = run(name, [values[number] for number in part.takes])
         values += made[len(made) - part.keeps:]
         made = made[:len(made) - part.keeps]
-        if i == 0:
+        if part.gradients and not scalars:
             scalars, made = made[:graph.num_scalars], made[graph.num_scalars:]
             buffers, made = made[part.gradients:], made[:part.gradients]
         gradients[:0] = made

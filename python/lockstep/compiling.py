@@ -5,12 +5,13 @@ import os
 import platform
 import time
 from pathlib import Path
-from typing import Callable, Mapping
+from typing import Callable, Literal, Mapping
 
 import torch
 from torch import nn
 
 from lockstep.batch_sizes import trace_sizes
+from lockstep.blocks import blocks_of
 from lockstep.comparing import TOLERANCE, Comparison, compare
 from lockstep.compiler import verify_compiler
 from lockstep.errors import CompileError
@@ -33,7 +34,7 @@ def compile_step(
     path: str | os.PathLike[str] = "model.ls2",
     *,
     dynamic_batch: bool = False,
-    segments: int = 1,
+    segments: int | Literal["blocks"] = 1,
     precision: str = "fp32",
     device: str = "cpu",
     threads: int = 1,
@@ -49,6 +50,8 @@ def compile_step(
     example_batch: field name to tensor, samples along dimension 0. Training accepts batches of this size, or of any size
     with `dynamic_batch`; evaluation always accepts any size.
     segments: number of segments of the backward pass; gradients of one are averaged over ranks while the next is computed.
+    "blocks": one for each block of the module (an element of a ModuleList or Sequential), and the same of the forward pass, so
+    that a rank needs the weights of one block at a time (distributed.shard: full, train.recompute).
     precision: "fp32", or "bf16" for autocast to bfloat16; the type of parameters does not change.
     threads: number of threads of the generated loops on a CPU; matrix products use all threads of the process.
     use_cache: whether to use and update the cache of compiled graphs; see code_cache.
@@ -76,13 +79,17 @@ def compile_step(
     if not state.trainable:
         raise CompileError("the model has no trainable parameters")
     chosen = loss if isinstance(loss, Loss) else find_loss(loss, module, batch)
+    blocks = blocks_of(module, list(state.parameters)) if segments == "blocks" else []
+    if segments == "blocks" and not blocks:
+        raise CompileError("--segments blocks: the model has no ModuleList or Sequential whose elements have parameters")
+    number = 1 if segments == "blocks" else segments
     step = Step(module, chosen.function, list(batch), device if precision == "bf16" else None)
     verify_compiler()
     stage("trying the model in Python")
     changed = try_out(step, state, batch, report)
     sizes = trace_sizes([*state.tensors(), *batch.values()])
-    passes = [Pass(True, step, state, batch, sizes if dynamic_batch else [], changed, segments),
-              Pass(False, step, state, batch, sizes, [], 1)]
+    passes = [Pass(True, step, state, batch, sizes if dynamic_batch else [], changed, number, blocks),
+              Pass(False, step, state, batch, sizes, [], 1, blocks)]
     for each in passes:
         stage(f"exporting {each.name}")
         each.trace()
@@ -103,7 +110,8 @@ def compile_step(
     train, evaluation = (each.graph for each in passes)
     members = {f"{name}.pt2": library for name, library in libraries.items()}
     members["weights.safetensors"] = pack_weights({**state.parameters, **state.buffers})
-    manifest = describe_package(state, batch, train, evaluation, passes[0].parts)
+    manifest = describe_package(state, batch, train, evaluation)
+    manifest |= {"segments": describe_parts(passes[0].parts), "evaluation": describe_parts(passes[1].parts), "units": blocks}
     manifest |= describe_loss(chosen, train) | describe_classes(chosen, step, batch, evaluation)
     manifest |= {"name": name or type(module).__name__, "torch": torch.__version__.split("+")[0], "device": device,
                  "architecture": platform.machine(), "cpu_flags": cpu_flags(), "gpu": gpu_name(device), "threads": threads,
@@ -146,7 +154,7 @@ def batch_size(batch: Batch) -> int:
     return size
 
 
-def describe_package(state: State, batch: Batch, train: Graph, evaluation: Graph, parts: list[Part]) -> dict[str, object]:
+def describe_package(state: State, batch: Batch, train: Graph, evaluation: Graph) -> dict[str, object]:
     return {
         "parameters": [describe(name, tensor, trainable=name in train.trained) for name, tensor in state.parameters.items()],
         "buffers": [describe(name, tensor, changed=name in train.changed_buffers) for name, tensor in state.buffers.items()],
@@ -154,8 +162,11 @@ def describe_package(state: State, batch: Batch, train: Graph, evaluation: Graph
         "fields": [{**describe(name, tensor), "shape": list(tensor.shape[1:])} for name, tensor in batch.items()],
         "sums": train.sums,
         "predictions": evaluation.has_predictions,
-        "segments": [{"takes": part.takes, "gradients": part.gradients, "keeps": part.keeps} for part in parts],
     }
+
+
+def describe_parts(parts: list[Part]) -> list[dict[str, object]]:
+    return [{"takes": part.takes, "gradients": part.gradients, "keeps": part.keeps} for part in parts]
 
 
 def describe_classes(loss: Loss, step: Step, batch: Batch, evaluation: Graph) -> dict[str, object]:

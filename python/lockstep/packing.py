@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import save
 
-FORMAT = 2
+FORMAT = 3
 
 
 def dtype_name(dtype: torch.dtype) -> str:

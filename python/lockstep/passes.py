@@ -9,6 +9,7 @@ from torch._dynamo.exc import UserError, UserErrorType
 from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
 
 from lockstep.batch_sizes import FixedSize, resized
+from lockstep.blocks import split_at_blocks
 from lockstep.code_cache import Code
 from lockstep.compiler import compiled
 from lockstep.errors import CompileError, one_line
@@ -21,15 +22,17 @@ MAX_BYTES = 1 << 30  # of all tensors of a graph, for batches that are only used
 
 
 class Pass:
-    """`sizes`: candidate sizes for tracing with dynamic batch size; empty: batches have the size of the example."""
+    """`sizes`: candidate sizes for tracing with dynamic batch size; empty: batches have the size of the example. `blocks`: where the
+    graph is cut; if empty, the backward pass is cut into `segments`."""
 
-    def __init__(self, training: bool, step: Step, state: State, batch: Batch, sizes: list[int], changed: list[str], segments: int):
+    def __init__(self, training: bool, step: Step, state: State, batch: Batch, sizes: list[int], changed: list[str], segments: int,
+                 blocks: list[str]):
         self.training, self.step, self.state, self.batch = training, step, state, batch
-        self.sizes, self.changed, self.segments = list(sizes), changed, segments
+        self.sizes, self.changed, self.segments, self.blocks = list(sizes), changed, segments, blocks
         self.name = "training" if training else "evaluation"
         self.code: dict[str, Code] = {}
         self.graph: Graph
-        self.parts: list[Part]  # training only
+        self.parts: list[Part]
 
     @property
     def dynamic(self) -> bool:
@@ -76,11 +79,14 @@ class Pass:
         return len(next(iter(self.batch.values())))
 
     def _parts(self) -> dict[str, Part]:
-        if not self.training:
-            return {"eval": Part(self.graph.module, [], self.graph.inputs, self.graph.shapes)}
-        self.parts = split(self.graph, self.segments)
-        parts = dict(zip(segment_names(self.segments), self.parts))
-        return {**parts, "count": count_targets(self.graph, len(self.state.names()))} if self.graph.has_targets else parts
+        if self.blocks:
+            self.parts = split_at_blocks(self.graph, self.state.names(), self.blocks)
+        else:
+            self.parts = split(self.graph, self.segments)
+        parts = dict(zip(segment_names(self.parts, self.training), self.parts))
+        if not self.training or not self.graph.has_targets:
+            return parts
+        return {**parts, "count": count_targets(self.graph, len(self.state.names()))}
 
     def _take_next_size(self, error: FixedSize) -> None:
         """Raises CompileError if there is none."""

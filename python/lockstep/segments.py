@@ -45,17 +45,18 @@ class _Extracted(nn.Module):
         return self.held(*tensors)
 
 
-def segment_names(count: int) -> list[str]:
-    return ["train" if i == 0 else f"train.{i + 1}" for i in range(count)]
+def segment_names(parts: list[Part], training: bool) -> list[str]:
+    name = "train" if training else "eval"
+    return [name if i == 0 else f"{name}.{i + 1}" for i in range(len(parts))]
 
 
 def split(graph: Graph, num_segments: int) -> list[Part]:
-    """`graph`: the training graph. The parts have about the same number of bytes of gradients."""
+    """The parts have about the same number of bytes of gradients."""
     if num_segments == 1:
         return [Part(graph.module, list(range(len(graph.inputs))), graph.inputs, graph.shapes, graph.num_gradients)]
     if graph.shapes is not None:
         raise CompileError("--segments cannot be combined with --dynamic-batch: remove one of them")
-    module = graph.program().run_decompositions({}).module(check_guards=False)  # without in-place changes
+    module = functional(graph)
     outputs = list(output_node(module).args[0])
     scalars, end = graph.num_scalars, graph.num_scalars + graph.num_gradients
     groups = cut([node.meta["val"].nbytes for node in outputs[scalars:end]], num_segments)
@@ -65,6 +66,11 @@ def split(graph: Graph, num_segments: int) -> list[Part]:
     for part, (begin, end) in zip(parts, groups):
         part.gradients = end - begin
     return parts
+
+
+def functional(graph: Graph) -> torch.fx.GraphModule:
+    """The graph without in-place changes."""
+    return graph.program().run_decompositions({}).module(check_guards=False)
 
 
 def cut(sizes: list[int], count: int) -> list[tuple[int, int]]:
@@ -115,20 +121,25 @@ def needed(wanted: list[Node], given: set[Node]) -> set[Node]:
     return found
 
 
-def link(module: torch.fx.GraphModule, wanted: list[list[Node]], inputs: list[torch.Tensor]) -> list[Part]:
-    """Builds the parts. `wanted`: the outputs of each part."""
+def link(module: torch.fx.GraphModule, wanted: list[list[Node]], inputs: list[torch.Tensor], roots: list[list[Node]] | None = None,
+         free: Set[Node] | None = None, shapes: list[dict | None] | None = None) -> list[Part]:
+    """Builds the parts. `wanted`: the outputs of each part. `roots`: other nodes that it computes. `free`: nodes that every part
+    computes for itself; default: views. `shapes`: the dynamic dimensions of the inputs."""
     nodes = list(module.graph.nodes)
+    free = {node for node in nodes if is_view(node)} if free is None else free
+    roots = [[] for _ in wanted] if roots is None else roots
+    value_shapes = None if shapes is None else list(shapes)
     numbers = {node: i for i, node in enumerate(node for node in nodes if node.op == "placeholder")}
     done: set[Node] = set()
     bodies: list[list[Node]] = []
-    for outputs in wanted:
-        found = needed(outputs, done)
+    for outputs, more in zip(wanted, roots):
+        found = needed([*more, *outputs], done)
         bodies.append([node for node in nodes if node in found and node.op not in BETWEEN])
-        done |= {node for node in bodies[-1] if not is_view(node)}
+        done |= {node for node in bodies[-1] if node not in free}
     parts, values = [], list(inputs)
     for i, (body, outputs) in enumerate(zip(bodies, wanted)):
         later = {node for user in sum(bodies[i + 1:], []) for node in user.all_input_nodes} | set(sum(wanted[i + 1:], []))
-        kept = [node for node in body if node in later and not is_view(node) and not is_tuple(node)]
+        kept = [node for node in body if node in later and node not in free and not is_tuple(node)]
         used = {node for user in body for node in user.all_input_nodes} | set(outputs)
         sources = sorted((node for node in used if node in numbers), key=lambda node: numbers[node])
         takes = [numbers[node] for node in sources]
@@ -136,10 +147,18 @@ def link(module: torch.fx.GraphModule, wanted: list[list[Node]], inputs: list[to
         given = [values[number] for number in takes]
         with torch.no_grad():
             made = part(given)
-        parts.append(Part(part, takes, given, keeps=len(kept)))
+        of_parts = None if value_shapes is None else [value_shapes[number] for number in takes]
+        parts.append(Part(part, takes, given, of_parts, keeps=len(kept)))
         numbers |= {node: len(values) + j for j, node in enumerate(kept)}
         values += made[len(outputs):]
+        if value_shapes is not None:
+            value_shapes += [dynamic_dimensions(node) for node in kept]
     return parts
+
+
+def dynamic_dimensions(node: Node) -> dict | None:
+    sizes = enumerate(node.meta["val"].shape)
+    return {i: torch.export.Dim.AUTO for i, size in sizes if isinstance(size, torch.SymInt)} or None
 
 
 def is_tuple(node: Node) -> bool:

@@ -126,7 +126,7 @@ void verify_values(const std::vector<SegmentSpec>& segments, int64_t values,
     for (const auto number : segment.takes)
       if (number >= values)
         throw map.corrupt(fmt::format("has a segment with input {} of {} values", number, values));
-    if (segment.keeps > kMaxValues) throw map.corrupt("has segments with too many values");
+    if (segment.keeps > kMaxValues) throw map.corrupt("has segments with too many gradients or values");
     values += segment.keeps;
   }
 }
@@ -142,8 +142,10 @@ void verify_segments(const PackageManifest& manifest, const ManifestMap& map) {
   bool is_forward = true;
   for (const auto& segment : manifest.segments) {
     is_forward &= segment.gradients == 0;
-    if ((segment.gradients == 0 && !is_forward) || segment.gradients > gradients)
-      throw map.corrupt("has segments with a wrong number of gradients");
+    if (segment.gradients == 0 && !is_forward)
+      throw map.corrupt("has a segment of the forward pass after one of the backward pass");
+    if (segment.gradients > gradients)
+      throw map.corrupt("has segments with too many gradients or values");
     gradients -= segment.gradients;
   }
   if (gradients != 0 || is_forward)

@@ -115,11 +115,13 @@ install_torch() {
   cp $requirements "$stamp"
 }
 
-# lockstep-compile, from python/: editable, so changes there take effect immediately.
-install_compiler() {
-  local stamp=.venv/.installed-lockstep-compile
+# The Python package lockstep, from python/: editable, so changes there take effect immediately. It was lockstep-compile.
+install_python_package() {
+  local stamp=.venv/.installed-lockstep-python
   cmp -s python/pyproject.toml "$stamp" && return
-  say "installing lockstep-compile (python/)"
+  say "installing the Python package (python/)"
+  .venv/bin/python -m pip uninstall --disable-pip-version-check -q -y lockstep-compile 2>/dev/null ||
+    fail "pip could not remove lockstep-compile"
   .venv/bin/python -m pip install --disable-pip-version-check -q --no-deps -e python ||
     fail "pip could not install python/ (is there a network?)"
   cp python/pyproject.toml "$stamp"
@@ -198,7 +200,7 @@ if [ $docs = yes ]; then install_docs; exit; fi
 install_packages
 check_versions
 install_torch
-if [ $peers = yes ]; then install_compiler; install_docs; fi
+if [ $peers = yes ]; then install_python_package; install_docs; fi
 install_mnist
 [ $peers = no ] || unpack_ssh_server
 install_npm dashboard/web "the dashboard"

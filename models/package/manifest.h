@@ -1,5 +1,5 @@
 // The manifest of a compiled package: manifest.json, as written by lockstep-compile
-// (python/lockstep/packing.py). No LibTorch, so that it can be fuzzed separately.
+// (python/lockstep/compile/packing.py). No LibTorch, so that it can be fuzzed separately.
 #pragma once
 
 #include <cstdint>

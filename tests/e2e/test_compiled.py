@@ -291,8 +291,8 @@ def test_transformers_model_on_padded_text(job, packages, tmp_path, ranks):
 
 def run_parts(graph, parts):
     """The outputs of `graph` in parts, before compilation."""
-    from lockstep import comparing
-    from lockstep.segments import segment_names
+    from lockstep.compile import comparing
+    from lockstep.compile.segments import segment_names
 
     assert sum(part.gradients for part in parts) == graph.num_gradients
     modules = {name: part.module for name, part in zip(segment_names(parts, graph.training), parts)}
@@ -301,9 +301,9 @@ def run_parts(graph, parts):
 
 def test_segments_are_bit_identical_to_the_whole_graph():
     """With buffers that training changes."""
-    from lockstep.graphs import State, Step, trace
-    from lockstep.losses import find_loss
-    from lockstep.segments import split
+    from lockstep.compile.graphs import State, Step, trace
+    from lockstep.compile.losses import find_loss
+    from lockstep.compile.segments import split
 
     torch.manual_seed(1)
     module, batch = compiled_models.net(), compiled_models.digits()
@@ -470,9 +470,9 @@ def test_no_space_for_generated_code(job, packages, disk, monkeypatch):
 @pytest.mark.parametrize("kind", ["gpt", "net"])
 def test_blocks_are_bit_identical_to_the_whole_graph(kind):
     """Each part reads the parameters of at most one block. With tied weights, and with buffers that training changes."""
-    from lockstep.blocks import block_of, blocks_of, split_at_blocks
-    from lockstep.graphs import State, Step, trace
-    from lockstep.losses import find_loss
+    from lockstep.compile.blocks import block_of, blocks_of, split_at_blocks
+    from lockstep.compile.graphs import State, Step, trace
+    from lockstep.compile.losses import find_loss
 
     torch.manual_seed(1)
     module, batch = (compiled_models.net(), compiled_models.digits()) if kind == "net" else (models.gpt(**SIZES), tokens_of_gpt())
@@ -707,7 +707,7 @@ def test_another_device(job, packages):
 
 
 def refused_compile(capsys, directory, *arguments):
-    from lockstep.command_line import main
+    from lockstep.compile.command_line import main
 
     ended = main([*map(str, arguments), "-o", str(directory / "out.ls2")])
     lines = capsys.readouterr().err.splitlines()
@@ -822,8 +822,8 @@ def test_failing_compiler(tmp_path, reason, code):
 @pytest.fixture
 def compiled_before(packages, monkeypatch, tmp_path_factory):
     """Replaces the compiler's output by the graphs of the package "mlp". Returns its inputs."""
-    from lockstep import compiler
-    from lockstep.code_cache import Code
+    from lockstep.compile import compiler
+    from lockstep.compile.code_cache import Code
 
     with zipfile.ZipFile(packages["mlp"]) as archive:
         content = {training: archive.read(name) for training, name in ((True, "train.pt2"), (False, "eval.pt2"))}
@@ -841,7 +841,7 @@ def compiled_before(packages, monkeypatch, tmp_path_factory):
 
 
 def test_miscompiled_code_is_detected(capsys, tmp_path, compiled_before):
-    from lockstep.command_line import main
+    from lockstep.compile.command_line import main
 
     assert main([f"{MODELS}:mlp", "--loss", "twice_the_loss", "--batch", "digits", "-o", f"{tmp_path}/out.ls2"]) == 70
     line = capsys.readouterr().err.splitlines()[-1]
@@ -859,8 +859,8 @@ RUNNERS = {
 
 @pytest.mark.parametrize("how", RUNNERS)
 def test_generated_code_crashes_or_hangs(tmp_path, monkeypatch, how):
-    from lockstep import running
-    from lockstep.errors import CompilerFault
+    from lockstep.compile import running
+    from lockstep.compile.errors import CompilerFault
 
     code, text = RUNNERS[how]
     script = tmp_path / "runner.py"
@@ -877,7 +877,7 @@ def test_generated_code_crashes_or_hangs(tmp_path, monkeypatch, how):
 
 
 def compile_digits(directory, *options):
-    from lockstep.command_line import main
+    from lockstep.compile.command_line import main
 
     out = directory / "out.ls2"
     assert main([f"{MODELS}:mlp", "--loss", "cross_entropy", "--batch", "digits", "--seed", "7", "-o", str(out), *options]) == 0
@@ -911,7 +911,7 @@ def test_changes_that_affect_the_code_trigger_recompilation(tmp_path, compiled_b
 
 
 def test_a_corrupt_cache_is_not_used(tmp_path, compiled_before):
-    from lockstep.code_cache import cache_folder
+    from lockstep.compile.code_cache import cache_folder
 
     first = compile_digits(tmp_path)
     for path in cache_folder().iterdir():
@@ -930,7 +930,7 @@ def test_read_only_cache(tmp_path, compiled_before, monkeypatch):
 
 
 def test_cache_evicts_least_recently_used(tmp_path, monkeypatch):
-    from lockstep import code_cache
+    from lockstep.compile import code_cache
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(code_cache, "MAX_BYTES", 3500)
@@ -948,8 +948,8 @@ def test_cache_evicts_least_recently_used(tmp_path, monkeypatch):
 
 def test_code_specialized_on_one_size_is_recompiled(tmp_path, monkeypatch, capsys):
     """Rejected if the compiler specializes on every size that is tried."""
-    from lockstep import batch_sizes, passes
-    from lockstep.command_line import main
+    from lockstep.compile import batch_sizes, passes
+    from lockstep.compile.command_line import main
 
     traced = []
 
@@ -970,7 +970,7 @@ def test_code_specialized_on_one_size_is_recompiled(tmp_path, monkeypatch, capsy
 def test_sizes_at_which_generated_code_may_change():
     """Guards as torch's compiler leaves them: the code is tried on both sides of each."""
     import sympy
-    from lockstep import batch_sizes
+    from lockstep.compile import batch_sizes
     from types import SimpleNamespace as Values
 
     size = sympy.Symbol("s14", integer=True, positive=True)
@@ -986,7 +986,7 @@ def test_sizes_at_which_generated_code_may_change():
 def test_no_space_for_the_package(capsys, job, disk, compiled_before):
     disk.mount("size=64k")
     (disk.path / "out.ls2").write_bytes(b"an older one")
-    from lockstep.command_line import main
+    from lockstep.compile.command_line import main
 
     arguments = [f"{MODELS}:mlp", "--loss", "cross_entropy", "--batch", "digits", "-o", f"{disk.path}/out.ls2"]
     assert main(arguments) == 75
@@ -996,7 +996,7 @@ def test_no_space_for_the_package(capsys, job, disk, compiled_before):
 
 def test_concurrent_writers_of_one_package(tmp_path):
     """They do not interfere, and are not blocked by leftovers."""
-    from lockstep.packing import write_package
+    from lockstep.compile.packing import write_package
 
     out = tmp_path / "model.ls2"
     (tmp_path / "model.ls2.part").write_bytes(b"of another")
@@ -1025,7 +1025,7 @@ def macros_of(processor):
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="g++ of another architecture does not support x86")
 def test_package_records_all_required_instruction_sets():
-    from lockstep.processor import X86_FLAGS
+    from lockstep.compile.processor import X86_FLAGS
 
     noted = {flag.replace("_", "") for flag in X86_FLAGS}
     base = macros_of("x86-64")

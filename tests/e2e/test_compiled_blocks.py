@@ -4,7 +4,8 @@ import json
 
 import pytest
 import torch
-from lockstep import compile_step, models
+from lockstep import models
+from lockstep.compile import compile_step
 
 import processes
 from conftest import Job

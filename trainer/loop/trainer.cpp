@@ -172,7 +172,7 @@ void Trainer::train_epoch() {
   const auto shares = sampler_.shares(position_.samples);
   data::Loader loader(*run_.data.train, sampler_.sequence(position_.samples),
                       {.batch_size = shares.batch_size(),
-                       .equal = shares.parts_per_rank(),
+                       .group = shares.parts_per_rank(),
                        .workers = plan_.workers_per_rank,
                        .prefetch = config_.data.loader.prefetch,
                        .seed = static_cast<uint64_t>(config_.run.seed),

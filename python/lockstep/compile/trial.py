@@ -8,9 +8,9 @@ from typing import Callable
 import torch
 from torch import nn
 
-from lockstep.errors import CompileError, one_line
-from lockstep.graphs import Graph, State, Step
-from lockstep.losses import Batch
+from lockstep.compile.errors import CompileError, one_line
+from lockstep.compile.graphs import Graph, State, Step
+from lockstep.compile.losses import Batch
 
 
 def verify_layers(module: nn.Module) -> None:
@@ -79,14 +79,13 @@ def unused_fields(graph: Graph, batch: Batch, num_state: int) -> list[str]:
 def place_of(error: BaseException) -> str:
     """The last line of the traceback that belongs neither to torch nor to this package."""
     ours = (os.path.dirname(torch.__file__), os.path.dirname(__file__), os.path.dirname(os.__file__))
-    models = os.path.join(os.path.dirname(__file__), "models.py")  # treated as user code
     seen: BaseException | None = error
     places: list[traceback.FrameSummary] = []
     while seen is not None and not places:
         if line := getattr(seen, "line_of_user", ""):
             return line
         places = [frame for frame in traceback.extract_tb(seen.__traceback__)
-                  if (not frame.filename.startswith(ours) or frame.filename == models) and not frame.filename.startswith("<")
+                  if not frame.filename.startswith(ours) and not frame.filename.startswith("<")
                   and f"{os.sep}site-packages{os.sep}" not in frame.filename]
         seen = seen.__cause__ or seen.__context__
     if not places or not os.path.exists(places[-1].filename):

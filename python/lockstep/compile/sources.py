@@ -24,8 +24,8 @@ def user_code() -> Iterator[None]:
 
 
 def described(error: Exception) -> str:
-    from lockstep.errors import one_line
-    from lockstep.trial import place_of
+    from lockstep.compile.errors import one_line
+    from lockstep.compile.trial import place_of
 
     return f"{type(error).__name__}: {one_line(error)}{place_of(error)}"
 

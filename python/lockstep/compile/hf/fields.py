@@ -5,8 +5,8 @@ import inspect
 import torch
 from torch import nn
 
-from lockstep.errors import CompileError
-from lockstep.losses import TARGETS, Batch, Loss, find_loss
+from lockstep.compile.errors import CompileError
+from lockstep.compile.losses import TARGETS, Batch, Loss, find_loss
 
 OF_WHOLE_SAMPLES = ("sequence-classification", "image-classification", "audio-classification")
 INPUTS = {"tokens": "input_ids", "image": "pixel_values"}  # names in Lockstep's datasets

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from lockstep.errors import CompileError
-from lockstep.graphs import Graph
-from lockstep.segments import BETWEEN, Part, functional, is_view, link, needed, output_node
+from lockstep.compile.errors import CompileError
+from lockstep.compile.graphs import Graph
+from lockstep.compile.segments import BETWEEN, Part, functional, is_view, link, needed, output_node
 
 Node = torch.fx.Node
 CONTAINERS = (nn.ModuleList, nn.Sequential)

@@ -9,7 +9,7 @@ import sympy
 import torch
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from lockstep.losses import Batch
+from lockstep.compile.losses import Batch
 
 LARGEST = 1 << 20  # samples in a batch
 FIRST = 29  # larger than the sizes at which torch's compiler switches between CPU algorithms

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lockstep.sources import Refused
+from lockstep.compile.sources import Refused
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig

@@ -6,8 +6,8 @@ import time
 import warnings
 from pathlib import Path
 
-from lockstep.hf.command import PREFIX, compile_directory
-from lockstep.sources import Refused, Sources, arguments_of, user_code, described
+from lockstep.compile.hf.command import PREFIX, compile_directory
+from lockstep.compile.sources import Refused, Sources, arguments_of, user_code, described
 
 USAGE = """\
 usage: lockstep-compile MODEL.py:FUNCTION [NAME=VALUE ...] --loss LOSS --batch BATCH [-o model.ls2]
@@ -112,9 +112,9 @@ def compile_function(options: argparse.Namespace, out: Path) -> None:
     import torch
     from torch import nn
 
-    from lockstep.compiling import compile_step
-    from lockstep.example_batch import read_batch
-    from lockstep.losses import LOSSES
+    from lockstep.compile.compiling import compile_step
+    from lockstep.compile.example_batch import read_batch
+    from lockstep.compile.losses import LOSSES
 
     sources = Sources(options.model)
     make_model = sources.find(options.model)
@@ -149,8 +149,8 @@ def main(arguments: list[str] | None = None) -> int:
 def exit_code_and_message(error: Exception) -> tuple[int, str]:
     if isinstance(error, Refused):
         return 78, str(error)
-    from lockstep.errors import CompileError, CompilerFault
-    from lockstep.trial import place_of
+    from lockstep.compile.errors import CompileError, CompilerFault
+    from lockstep.compile.trial import place_of
 
     if isinstance(error, CompileError):
         return 78, str(error)

@@ -8,15 +8,15 @@ import torch
 from torch._dynamo.exc import UserError, UserErrorType
 from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
 
-from lockstep.batch_sizes import FixedSize, resized
-from lockstep.blocks import split_at_blocks
-from lockstep.code_cache import Code
-from lockstep.compiler import compiled
-from lockstep.errors import CompileError, one_line
-from lockstep.graphs import Graph, State, Step, trace
-from lockstep.losses import Batch
-from lockstep.segments import Part, count_targets, segment_names, split
-from lockstep.trial import place_of
+from lockstep.compile.batch_sizes import FixedSize, resized
+from lockstep.compile.blocks import split_at_blocks
+from lockstep.compile.code_cache import Code
+from lockstep.compile.compiler import compiled
+from lockstep.compile.errors import CompileError, one_line
+from lockstep.compile.graphs import Graph, State, Step, trace
+from lockstep.compile.losses import Batch
+from lockstep.compile.segments import Part, count_targets, segment_names, split
+from lockstep.compile.trial import place_of
 
 MAX_BYTES = 1 << 30  # of all tensors of a graph, for batches that are only used for testing
 

@@ -12,10 +12,10 @@ from torch._inductor.cpu_vec_isa import pick_vec_isa, supported_vec_isa_list, va
 from torch._inductor.exc import CppCompileError, InductorError, InvalidCxxCompiler
 from torch._inductor.utils import clear_caches
 
-from lockstep import batch_sizes
-from lockstep.batch_sizes import shape_env_of, turning_points, verify_not_fixed
-from lockstep.code_cache import Code, key_of, key_of_processor, load_code, store_code
-from lockstep.errors import CompilerFault, quiet
+from lockstep.compile import batch_sizes
+from lockstep.compile.batch_sizes import shape_env_of, turning_points, verify_not_fixed
+from lockstep.compile.code_cache import Code, key_of, key_of_processor, load_code, store_code
+from lockstep.compile.errors import CompilerFault, quiet
 
 
 def verify_compiler() -> None:

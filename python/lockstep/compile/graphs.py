@@ -16,9 +16,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
-from lockstep.batch_sizes import LARGEST, turning_points
-from lockstep.errors import CompileError, quiet
-from lockstep.losses import Batch, LossFunction
+from lockstep.compile.batch_sizes import LARGEST, turning_points
+from lockstep.compile.errors import CompileError, quiet
+from lockstep.compile.losses import Batch, LossFunction
 
 MODULE = "module."  # prefix of parameter names in Step
 

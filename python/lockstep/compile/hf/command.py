@@ -9,12 +9,12 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Iterator
 
-from lockstep.hf.directory import ModelDirectory
-from lockstep.package_cache import checksum, key_of, load_package, store_package
-from lockstep.sources import Refused, arguments_of
+from lockstep.compile.hf.directory import ModelDirectory
+from lockstep.compile.package_cache import checksum, key_of, load_package, store_package
+from lockstep.compile.sources import Refused, arguments_of
 
 if TYPE_CHECKING:
-    from lockstep.losses import Batch
+    from lockstep.compile.losses import Batch
 
 PREFIX = "hf:"
 DEFAULT_BATCH = "8"
@@ -57,7 +57,7 @@ def compile_directory(options: argparse.Namespace, out: Path, begin: float) -> N
 
 
 def verify_options(options: argparse.Namespace) -> None:
-    from lockstep.hf.tasks import TASKS
+    from lockstep.compile.hf.tasks import TASKS
 
     if options.loss is not None:
         raise Refused(f"--loss {options.loss}: a model of hf:DIR has the loss of its task")
@@ -81,7 +81,7 @@ def key_of_package(options: argparse.Namespace, directory: ModelDirectory, chang
     try:
         return key_of([given, changes, batch, directory.checksums()])
     except PackageNotFoundError as error:
-        from lockstep.hf.model import missing_transformers
+        from lockstep.compile.hf.model import missing_transformers
 
         raise missing_transformers() from error
 
@@ -89,7 +89,7 @@ def key_of_package(options: argparse.Namespace, directory: ModelDirectory, chang
 @contextlib.contextmanager
 def batch_file(options: argparse.Namespace) -> Iterator[Path | None]:
     """The file of the example batch; None if --batch is a number. Reads the data of a run file."""
-    from lockstep.example_batch import RUN_FILES, write_batch_of_run
+    from lockstep.compile.example_batch import RUN_FILES, write_batch_of_run
 
     if options.batch.isdigit():
         yield None
@@ -109,10 +109,10 @@ def batch_file(options: argparse.Namespace) -> Iterator[Path | None]:
 def compile_model(options: argparse.Namespace, out: Path, directory: ModelDirectory, changes: dict[str, object], file: Path | None,
                   progress: Progress) -> None:
     progress.stage("importing torch and transformers")
-    from lockstep.compiling import compile_step
-    from lockstep.errors import CompileError
-    from lockstep.hf.fields import described, loss_of
-    from lockstep.hf.model import import_transformers, load_model, num_parameters
+    from lockstep.compile.compiling import compile_step
+    from lockstep.compile.errors import CompileError
+    from lockstep.compile.hf.fields import described, loss_of
+    from lockstep.compile.hf.model import import_transformers, load_model, num_parameters
 
     import_transformers()
     progress.stage("loading the model" if directory.weights else "building the model")
@@ -140,8 +140,8 @@ def place_in_model(error: BaseException) -> str:
 
 
 def example_of(options: argparse.Namespace, model: object, task: str, file: Path | None) -> "Batch":
-    from lockstep.example_batch import arrays_of, in_order
-    from lockstep.hf.example import Example
+    from lockstep.compile.example_batch import arrays_of, in_order
+    from lockstep.compile.hf.example import Example
 
     if file is None:
         return Example(model, task, int(options.batch), options.length).make()  # type: ignore[arg-type]

@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-from lockstep.package_cache import checksum
-from lockstep.sources import Refused
+from lockstep.compile.package_cache import checksum
+from lockstep.compile.sources import Refused
 
 MAX_CONFIG = 1 << 20  # bytes
 MAX_INDEX = 64 << 20

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import torch
 
-from lockstep import cache_files
-from lockstep.processor import cpu_flags, facts_of_compiler
+from lockstep.compile import cache_files
+from lockstep.compile.processor import cpu_flags, facts_of_compiler
 
 MAX_BYTES = 2 << 30
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import torch
 
-from lockstep.errors import CompilerFault
-from lockstep.graphs import foreign_operator
+from lockstep.compile.errors import CompilerFault
+from lockstep.compile.graphs import foreign_operator
 
 Run = Callable[[str, list[torch.Tensor]], list[torch.Tensor]]
 RUNNER = str(Path(__file__).with_name("runner.py"))

@@ -6,13 +6,13 @@ from typing import Callable
 
 import torch
 
-from lockstep.batch_sizes import resized
-from lockstep.errors import CompilerFault
-from lockstep.graphs import Graph, Step
-from lockstep.losses import Batch, shape_of
-from lockstep.passes import Pass
-from lockstep.running import Run
-from lockstep.segments import Part, segment_names
+from lockstep.compile.batch_sizes import resized
+from lockstep.compile.errors import CompilerFault
+from lockstep.compile.graphs import Graph, Step
+from lockstep.compile.losses import Batch, shape_of
+from lockstep.compile.passes import Pass
+from lockstep.compile.running import Run
+from lockstep.compile.segments import Part, segment_names
 
 TOLERANCE = {"fp32": 1e-3, "bf16": 5e-2}  # relative to the largest element, compiled against eager
 # Relative to a gradient's norm: at the kink of a ReLU, rounding decides whether an element has a gradient.

@@ -16,8 +16,8 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn import functional as F
 
-from lockstep.errors import CompileError, quiet
-from lockstep.packing import dtype_name
+from lockstep.compile.errors import CompileError, quiet
+from lockstep.compile.packing import dtype_name
 
 Batch = dict[str, torch.Tensor]
 LossFunction = Callable[[nn.Module, Batch], Union[torch.Tensor, Mapping[str, torch.Tensor]]]

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from lockstep.losses import IGNORED, Batch
-from lockstep.sources import Refused
+from lockstep.compile.losses import IGNORED, Batch
+from lockstep.compile.sources import Refused
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig

@@ -1,6 +1,6 @@
 """A script that runs compiled code in the same environment as lockstep-trainer: LibTorch and its operators.
 
-Therefore it imports only torch, and nothing that a model needs in Python. Started by lockstep.running.
+Therefore it imports only torch, and nothing that a model needs in Python. Started by lockstep.compile.running.
 """
 
 import ctypes

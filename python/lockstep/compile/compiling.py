@@ -10,19 +10,19 @@ from typing import Callable, Literal, Mapping
 import torch
 from torch import nn
 
-from lockstep.batch_sizes import trace_sizes
-from lockstep.blocks import blocks_of
-from lockstep.comparing import TOLERANCE, Comparison, compare
-from lockstep.compiler import verify_compiler
-from lockstep.errors import CompileError
-from lockstep.graphs import Graph, State, Step
-from lockstep.losses import LOSSES, Batch, Loss, LossFunction, find_loss
-from lockstep.packing import describe, pack_weights, write_package
-from lockstep.passes import Pass
-from lockstep.processor import cpu_flags
-from lockstep.running import running
-from lockstep.segments import Part
-from lockstep.trial import try_out, unused_fields, verify_layers
+from lockstep.compile.batch_sizes import trace_sizes
+from lockstep.compile.blocks import blocks_of
+from lockstep.compile.comparing import TOLERANCE, Comparison, compare
+from lockstep.compile.compiler import verify_compiler
+from lockstep.compile.errors import CompileError
+from lockstep.compile.graphs import Graph, State, Step
+from lockstep.compile.losses import LOSSES, Batch, Loss, LossFunction, find_loss
+from lockstep.compile.packing import describe, pack_weights, write_package
+from lockstep.compile.passes import Pass
+from lockstep.compile.processor import cpu_flags
+from lockstep.compile.running import running
+from lockstep.compile.segments import Part
+from lockstep.compile.trial import try_out, unused_fields, verify_layers
 
 Report = Callable[[str], None]
 
@@ -46,7 +46,7 @@ def compile_step(
     """Compiles forward pass, loss and gradients of `module`, and its evaluation, into the file `path`.
 
     loss: "cross_entropy", "mse", "model" (the module returns its loss), a function, or what find_loss() returns; see
-    lockstep.losses.
+    lockstep.compile.losses.
     example_batch: field name to tensor, samples along dimension 0. Training accepts batches of this size, or of any size
     with `dynamic_batch`; evaluation always accepts any size.
     segments: number of segments of the backward pass; gradients of one are averaged over ranks while the next is computed.

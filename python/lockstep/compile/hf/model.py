@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Callable
 import torch
 from torch import nn
 
-from lockstep.errors import one_line, quiet
-from lockstep.hf.directory import INDEX, WEIGHTS, ModelDirectory
-from lockstep.hf.tasks import TASKS, task_of
-from lockstep.sources import Refused
+from lockstep.compile.errors import one_line, quiet
+from lockstep.compile.hf.directory import INDEX, WEIGHTS, ModelDirectory
+from lockstep.compile.hf.tasks import TASKS, task_of
+from lockstep.compile.sources import Refused
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
@@ -65,7 +65,7 @@ def import_transformers():  # type: ignore[no-untyped-def]
 
 def missing_transformers() -> Refused:
     return Refused("hf: models need the Python package transformers, which is not installed: "
-                   "pip install 'lockstep-compile[hf]', or pip install transformers==5.23.0")
+                   "pip install 'lockstep[hf]', or pip install transformers==5.23.0")
 
 
 def verify_model_type(model_type: object, path: object) -> None:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from lockstep.errors import CompileError
-from lockstep.graphs import Graph, export_graph, separate_outputs
+from lockstep.compile.errors import CompileError
+from lockstep.compile.graphs import Graph, export_graph, separate_outputs
 
 Node = torch.fx.Node
 BETWEEN = ("placeholder", "get_attr")  # nodes that are not computed

@@ -12,8 +12,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Iterator
 
-from lockstep import cache_files
-from lockstep.processor import cpu_flags, facts_of_compiler
+from lockstep.compile import cache_files
+from lockstep.compile.processor import cpu_flags, facts_of_compiler
 
 MAX_BYTES = 4 << 30
 PIECE = 1 << 22

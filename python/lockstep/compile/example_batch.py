@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lockstep.sources import Refused, Sources, user_code
+from lockstep.compile.sources import Refused, Sources, user_code
 
 if TYPE_CHECKING:
     import torch
@@ -75,7 +75,7 @@ def write_batch_of_run(file: Path, path: str, ranks: int, overrides: list[str]) 
 
 def trainer() -> str:
     """The path of lockstep-trainer: on PATH, or in the build directory of the sources that contain this package."""
-    built = Path(__file__).resolve().parents[2] / "build" / "bin" / TRAINER
+    built = Path(__file__).resolve().parents[3] / "build" / "bin" / TRAINER
     found = shutil.which(TRAINER) or (str(built) if os.access(built, os.X_OK) else None)
     if found is None:
         raise Refused(f"--batch with a run file requires {TRAINER} to read its data, which was not found on PATH or in "

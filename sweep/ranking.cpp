@@ -88,7 +88,8 @@ std::vector<Trial> best_of(const std::vector<Objective>& objectives,
   }
   std::vector<Trial> best;
   if (finished.empty()) return best;
-  for (const auto i : fronts_of(losses).front()) best.push_back(*finished[i]);
+  const auto fronts = fronts_of(losses);
+  for (const auto i : fronts.front()) best.push_back(*finished[i]);
   if (objectives.size() == 1) best.resize(1);
   return best;
 }
@@ -103,7 +104,8 @@ std::vector<size_t> ranked(const std::vector<Objective>& objectives,
   std::vector<Losses> losses;
   for (const auto i : places) losses.push_back(losses_of(objectives, trials[i]));
   std::vector<size_t> order;
-  for (auto& front : fronts_of(losses)) {
+  auto fronts = fronts_of(losses);
+  for (auto& front : fronts) {
     sort_by_crowding(losses, front);
     for (const auto i : front) order.push_back(places[i]);
   }

@@ -84,6 +84,7 @@ sweep::Objectives ConfigValue<sweep::Objectives>::read(const ConfigNode& node,
 }
 
 Json ConfigValue<sweep::Objectives>::dump(const sweep::Objectives& objectives) {
+  if (objectives.all.size() == 1) return ConfigDumper::dump(objectives.all.front());
   auto list = Json::array();
   for (const auto& objective : objectives.all) list.push_back(ConfigDumper::dump(objective));
   return list;

@@ -127,9 +127,13 @@ bool SweepController::is_objective_missing(const LoggedObjectives& logged, bool 
     const auto& metric = objectives[i].metric;
     if (!has_ended && !(is_evaluated && metric.starts_with("eval/"))) return false;
     if (is_stopping_ && !problem_) return false;  // it was not given the time
+    auto results = logged.metrics;
+    std::erase_if(results, [](const auto& name) {
+      return !name.starts_with("train/") && !name.starts_with("eval/");
+    });
     if (!problem_)
-      problem_ = config_error(fmt::format("objective: no trial logs '{}'{}", metric,
-                                          suggest(metric, logged.metrics)));
+      problem_ = config_error(
+          fmt::format("objective: no trial logs '{}'{}", metric, suggest(metric, results)));
     return true;
   }
   is_objective_known_ = true;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <string_view>
 
 #include "core/config/nearest_name.h"
 
@@ -12,23 +13,26 @@ namespace {
 
 using Schemas = std::vector<const Json*>;
 
+// The value of the run file at `path`; nullptr if it has none.
+const Json* value_of_run(const std::string& path, const Json& run) {
+  const Json* value = &run;
+  for (size_t begin = 0; begin < path.size();) {
+    const auto end = std::min(path.find('.', begin), path.size());
+    const auto key = path.substr(begin, end - begin);
+    if (!value->is_object() || !value->contains(key)) return nullptr;
+    value = &value->at(key);
+    begin = end + 1;
+  }
+  return value;
+}
+
 // The names of a part that the run file or the space can select at `path`.
 std::set<std::string> names_at(const std::string& path, const Json& run, const Space& space) {
   std::set<std::string> names;
   const auto add = [&](const Json& json) {
     if (json.is_string()) names.insert(json.get<std::string>());
   };
-  const Json* base = &run;
-  for (size_t begin = 0; begin < path.size();) {
-    const auto end = std::min(path.find('.', begin), path.size());
-    const auto key = path.substr(begin, end - begin);
-    if (!base->is_object() || !base->contains(key)) {
-      base = nullptr;
-      break;
-    }
-    base = &base->at(key);
-    begin = end + 1;
-  }
+  const auto* base = value_of_run(path, run);
   const auto* named = space.find(path + ".name");
   if (named) std::ranges::for_each(named->choices, add);
   const auto* chosen = space.find(path);
@@ -120,10 +124,38 @@ Schemas schemas_of(const Parameter& parameter, const Space& space, const Json& s
   return current;
 }
 
+// Keys that the run file sets for a part stay when the part's name is chosen: each part must have them.
+void verify_kept_keys(const Parameter& parameter, const Space& space, const Json& schema,
+                      const Json& run) {
+  constexpr std::string_view kSuffix = ".name";
+  if (!parameter.is_choice() || !parameter.key.ends_with(kSuffix)) return;
+  const auto path = parameter.key.substr(0, parameter.key.size() - kSuffix.size());
+  const auto* base = value_of_run(path, run);
+  if (!base || !base->is_object() || space.find(path)) return;
+  auto part = parameter;
+  part.key = path;
+  for (const auto* each : schemas_of(part, space, schema, run)) {
+    for (const auto& choice : parameter.choices) {
+      Schemas objects;
+      if (each->contains("anyOf") && choice.is_string())
+        add_objects(*each, {choice.get<std::string>()}, objects);
+      if (objects.size() != 1) continue;  // of a plugin
+      for (const auto& [key, value] : base->items())
+        if (key != "name" && !objects.front()->at("properties").contains(key))
+          throw config_error(fmt::format(
+              "{}: space.{}: {} has no key '{}', which the run file sets; choose whole maps instead: "
+              "{}: {{choice: [{{name: {}}}, ...]}}",
+              parameter.origin, parameter.key, choice.dump(), key, path,
+              choice.get<std::string>()));
+    }
+  }
+}
+
 }  // namespace
 
 void verify_keys(const Space& space, const Json& schema, const Json& run) {
   for (const auto& parameter : space.parameters) {
+    verify_kept_keys(parameter, space, schema, run);
     const auto schemas = schemas_of(parameter, space, schema, run);
     if (schemas.empty()) continue;
     auto values = parameter.choices;

@@ -28,6 +28,8 @@ constexpr const char* kHelp = R"(lockstep sweep: search hyper-parameters
   lockstep sweep SWEEP.yaml [-n RANKS] [--parallel K] [--json]
         run the trials of a sweep file, each as a run of RANKS ranks (default: 1), K at the same time
         (default: 1); continues a sweep that was stopped or killed
+  lockstep sweep SWEEP.yaml [-n RANKS] --create
+        create the sweep without running trials, for `add` and `ask`
   lockstep sweep show NAME [--dir RUNS] [--json]
         show the trials of a sweep, best first
   lockstep sweep best NAME [--trial N] [-o FILE] [--dir RUNS] [--json]
@@ -82,7 +84,7 @@ int number_option(const cxxopts::ParseResult& parsed, const char* name) {
 int run_sweep(const std::vector<std::string>& words) {
   cxxopts::Options known("lockstep sweep");
   known.add_options()("n,ranks", "", cxxopts::value<int>()->default_value("1"))(
-      "parallel", "", cxxopts::value<int>()->default_value("1"))("json", "");
+      "parallel", "", cxxopts::value<int>()->default_value("1"))("create", "")("json", "");
   known.add_options(kPositional)("file", "", cxxopts::value<std::vector<std::string>>());
   known.parse_positional({"file"});
   std::vector<std::string> arguments = {"sweep"};
@@ -103,6 +105,7 @@ int run_sweep(const std::vector<std::string>& words) {
        .ranks = number_option(parsed, "ranks"),
        .file = file},
       base);
+  if (parsed.count("create")) return 0;
   const SweepOptions options{.parallel = number_option(parsed, "parallel"),
                              .json = parsed.count("json") > 0};
   return SweepController(sweep, options, std::cout).run();

@@ -130,6 +130,13 @@ TEST_CASE("keys and values are compared with the schema of the run file") {
   // Only the parts that the run file or the space names have keys.
   CHECK_THAT(problem("optimizer.momentum: {uniform: [0, 1]}"), Contains("no key 'optimizer.momentum'"));
   CHECK(problem(kConditional).empty());
+  const Json kept = {{"optimizer", {{"name", "sgd"}, {"momentum", 0.9}}}};
+  CHECK_THROWS_WITH(
+      verify_keys(read_space("optimizer.name: {choice: [sgd, adamw]}"), schema, kept),
+      Contains("\"adamw\" has no key 'momentum', which the run file sets"));
+  CHECK_NOTHROW(verify_keys(read_space("optimizer: {choice: [{name: sgd}, {name: adamw}]}\n"
+                                       "optimizer.lr: {uniform: [0.1, 1]}"),
+                            schema, kept));
   CHECK_THAT(problem("train.epochs: {int: [0, 3]}"), Contains("cannot have the value 0"));
   CHECK_THAT(problem("train.epochs: {choice: [many]}"), Contains("cannot have the value \"many\""));
 }

@@ -151,12 +151,11 @@ def best_by_optuna(sampler, function, space, trials):
     return study.best_value
 
 
-def interval(samples, statistic, rounds=2000):
-    """95 %, by the bootstrap."""
+def interval(statistic, *samples, rounds=2000):
+    """95 % of `statistic` of resampled `samples` (bootstrap)."""
     randomness = random.Random(0)
-    means = sorted(statistic([randomness.choice(each) for _ in each] if isinstance(each, list) else each
-                             for each in samples) for _ in range(rounds))
-    return [means[int(0.025 * rounds)], means[int(0.975 * rounds)]]
+    found = sorted(statistic(*([randomness.choice(each) for _ in each] for each in samples)) for _ in range(rounds))
+    return [round(found[int(share * rounds)], 4) for share in (0.025, 0.975)]
 
 
 def mean(numbers):
@@ -178,10 +177,10 @@ def measure_quality(args, directory):
         line = {"function": name}
         for searcher, bests in found.items():
             line[searcher] = round(mean(bests), 4)
-            line[f"{searcher}, 95 %"] = [round(edge, 4) for edge in interval([bests], lambda all: mean(mean(each) for each in all))]
+            line[f"{searcher}, 95 %"] = interval(mean, bests)
         for peer in ("tpe", "random"):
-            difference = interval([found["lockstep tpe"], found[f"optuna {peer}"]], lambda pair: (lambda a, b: mean(a) - mean(b))(*pair))
-            line[f"minus optuna {peer}, 95 %"] = [round(edge, 4) for edge in difference]
+            difference = interval(lambda ours, theirs: mean(ours) - mean(theirs), found["lockstep tpe"], found[f"optuna {peer}"])
+            line[f"minus optuna {peer}, 95 %"] = difference
             line[f"not worse than optuna {peer}"] = difference[0] <= 0
         rows.append(line)
         print(json.dumps(line), flush=True)

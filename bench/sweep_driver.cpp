@@ -1,11 +1,11 @@
-// Hands out the points of a sweep to bench/sweep.py: prints a point as a line of JSON, reads its value, until `trials`
-// points are told. Usage: lockstep_bench_sweep SWEEP.yaml SEED TRIALS
+// Hands out the points of a sweep to bench/sweep.py: prints a point as a line of JSON, reads its value, for TRIALS
+// points. Usage: lockstep_bench_sweep SWEEP.yaml SEED TRIALS
 #include <fmt/format.h>
 
 #include <cstdlib>
 #include <iostream>
 
-#include "sweep/search/search.h"
+#include "sweep/search.h"
 
 int main(int argc, char** argv) {
   using namespace lockstep;

@@ -71,21 +71,20 @@ bool is_type(const Json& value, const std::string& type) {
 
 // Whether a scalar or a list fits; the content of maps is not compared.
 bool fits(const Json& value, const Json& schema) {
-  if (schema.contains("anyOf") && std::ranges::none_of(schema["anyOf"], [&](const Json& each) {
-        return fits(value, each);
-      }))
+  if (schema.contains("anyOf") &&
+      std::ranges::none_of(schema["anyOf"], [&](const Json& each) { return fits(value, each); }))
     return false;
   if (value.is_object()) return true;
   if (schema.contains("type")) {
-    const auto types =
-        schema["type"].is_array() ? schema["type"] : Json::array({schema["type"]});
+    const auto types = schema["type"].is_array() ? schema["type"] : Json::array({schema["type"]});
     if (std::ranges::none_of(types, [&](const Json& type) { return is_type(value, type); }))
       return false;
   }
   if (schema.contains("const") && schema["const"] != value) return false;
   if (schema.contains("enum") && std::ranges::count(schema["enum"], value) == 0) return false;
   if (value.is_array() && schema.contains("items"))
-    return std::ranges::all_of(value, [&](const Json& item) { return fits(item, schema["items"]); });
+    return std::ranges::all_of(value,
+                               [&](const Json& item) { return fits(item, schema["items"]); });
   if (!value.is_number()) return true;
   const auto number = value.get<double>();
   const auto limit = [&](const char* name) { return schema.value(name, number); };
@@ -142,11 +141,12 @@ void verify_kept_keys(const Parameter& parameter, const Space& space, const Json
       if (objects.size() != 1) continue;  // of a plugin
       for (const auto& [key, value] : base->items())
         if (key != "name" && !objects.front()->at("properties").contains(key))
-          throw config_error(fmt::format(
-              "{}: space.{}: {} has no key '{}', which the run file sets; choose whole maps instead: "
-              "{}: {{choice: [{{name: {}}}, ...]}}",
-              parameter.origin, parameter.key, choice.dump(), key, path,
-              choice.get<std::string>()));
+          throw config_error(
+              fmt::format("{}: space.{}: {} has no key '{}', which the run file sets; choose whole "
+                          "maps instead: "
+                          "{}: {{choice: [{{name: {}}}, ...]}}",
+                          parameter.origin, parameter.key, choice.dump(), key, path,
+                          choice.get<std::string>()));
     }
   }
 }

@@ -212,8 +212,7 @@ static Parameter read_parameter(const std::string& key, const ConfigNode& node,
   static const std::vector<std::string> kKinds = {"choice", "uniform", "log_uniform", "int",
                                                   "log_int"};
   const std::string kinds = "one of choice, uniform, log_uniform, int, log_int";
-  if (node.kind != ConfigNode::Kind::Map)
-    throw bad_value(node, path, "a map with " + kinds);
+  if (node.kind != ConfigNode::Kind::Map) throw bad_value(node, path, "a map with " + kinds);
   Parameter parameter{.key = key, .origin = node.origin};
   int num_kinds = 0;
   for (const auto& [name, value] : node.members) {
@@ -237,7 +236,8 @@ static Parameter read_parameter(const std::string& key, const ConfigNode& node,
   if (num_kinds != 1) throw bad_value(node, path, "exactly " + kinds);
   if (node.find("step") && parameter.kind != Parameter::Kind::Int)
     throw bad_value(*node.find("step"), path + ".step", "no step except with int");
-  if (parameter.kind == Parameter::Kind::Int) parameter.high = parameter.low + static_cast<double>((parameter.count() - 1) * parameter.step);
+  if (parameter.kind == Parameter::Kind::Int)
+    parameter.high = parameter.low + static_cast<double>((parameter.count() - 1) * parameter.step);
   return parameter;
 }
 
@@ -245,14 +245,15 @@ static Parameter read_parameter(const std::string& key, const ConfigNode& node,
 static void verify_condition(const Space& space, const Parameter& parameter,
                              const Condition& condition) {
   const auto problem = [&](const std::string& what) {
-    return config_error(fmt::format("{}: space.{}.when: {}", parameter.origin, parameter.key, what));
+    return config_error(
+        fmt::format("{}: space.{}.when: {}", parameter.origin, parameter.key, what));
   };
   std::vector<std::string> keys;
   for (const auto& other : space.parameters) keys.push_back(other.key);
   const auto* parent = parent_of(space, condition.key);
   if (!parent)
-    throw problem(fmt::format("'{}' is not in the space{}", condition.key,
-                              suggest(condition.key, keys)));
+    throw problem(
+        fmt::format("'{}' is not in the space{}", condition.key, suggest(condition.key, keys)));
   if (!parent->is_choice())
     throw problem(fmt::format("{} is not a choice: a condition needs one", parent->key));
   const auto rest = rest_of(condition.key, *parent);

@@ -11,7 +11,7 @@
 #include "core/config/config_text.h"
 #include "core/config/run_file.h"
 #include "core/system/durable_file.h"
-#include "sweep/search/search.h"
+#include "sweep/search.h"
 
 namespace lockstep::sweep {
 namespace {
@@ -120,8 +120,8 @@ std::vector<Trial> SweepDirectory::trials() const {
     if (entry.path().extension() != ".json") continue;
     trials.push_back(trial_from_json(parse_json(entry.path()), entry.path().string()));
     if (trial_path(trials.back().number).filename() != entry.path().filename())
-      throw config_error(fmt::format("{}: has the number {}", entry.path().string(),
-                                     trials.back().number));
+      throw config_error(
+          fmt::format("{}: has the number {}", entry.path().string(), trials.back().number));
   }
   std::ranges::sort(trials, {}, &Trial::number);
   return trials;
@@ -137,9 +137,8 @@ std::optional<Trial> SweepDirectory::find(int64_t number) const {
 std::optional<Trial> SweepDirectory::add(TrialSource by, const std::optional<Point>& point) const {
   const auto lock = lock_changes();
   const auto before = trials();
-  Trial trial{.number = before.empty() ? 0 : before.back().number + 1,
-              .by = by,
-              .created = unix_seconds()};
+  Trial trial{
+      .number = before.empty() ? 0 : before.back().number + 1, .by = by, .created = unix_seconds()};
   if (point) {
     file().space.verify(*point);
     trial.parameters = *point;

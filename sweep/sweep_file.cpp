@@ -29,8 +29,8 @@ void verify_sweep(const SweepFile& file, const std::string& name) {
     if (is_grid && !is_listed && parameter.points == 0)
       throw config_error(fmt::format("{}: a grid needs `points: N` for a range", where));
     if (parameter.points > 0 && (!is_grid || is_listed))
-      throw config_error(fmt::format(
-          "{}.points: only has an effect for a range, with search.name: grid", where));
+      throw config_error(
+          fmt::format("{}.points: only has an effect for a range, with search.name: grid", where));
     if (parameter.key == "run.dir" || parameter.key == "run.name" ||
         parameter.key == "tracking.group" || (parameter.key == "run.seed" && file.seeds > 1))
       throw config_error(fmt::format("{}: the sweep sets this key", where));
@@ -78,8 +78,7 @@ sweep::Objectives ConfigValue<sweep::Objectives>::read(const ConfigNode& node,
   if (objectives.all.empty()) throw bad_value(node, path, "at least one objective");
   std::set<std::string> metrics;
   for (const auto& objective : objectives.all)
-    if (!metrics.insert(objective.metric).second)
-      throw bad_value(node, path, "each metric once");
+    if (!metrics.insert(objective.metric).second) throw bad_value(node, path, "each metric once");
   return objectives;
 }
 

@@ -51,7 +51,8 @@ Trial trial_from_json(const Json& json, const std::string& name) {
     Trial trial;
     trial.number = json.at("number");
     trial.parameters = json.at("parameters");
-    if (!trial.parameters.is_object()) throw std::invalid_argument("parameters: expected an object");
+    if (!trial.parameters.is_object())
+      throw std::invalid_argument("parameters: expected an object");
     trial.by = json.contains("by") ? choice_of<TrialSource>(json["by"]) : TrialSource::Hand;
     if (json.contains("state")) trial.state = choice_of<TrialState>(json["state"]);
     trial.created = json.value("created", 0.0);

@@ -31,13 +31,14 @@ struct Trial {
   int64_t number = 0;
   TrialSource by = TrialSource::Search;
   Point parameters;
-  std::vector<int64_t> saw;  // trials whose results the search used
+  std::vector<int64_t> saw;       // trials whose results the search used
   double created = 0, ended = 0;  // unix seconds; 0: not yet
   TrialState state = TrialState::Open;
-  std::vector<double> values;           // of the objectives; NaN where not a number
-  std::vector<Evaluation> evaluations;  // of the first objective in the first run, until it was pruned
-  std::vector<std::string> runs;        // ids, one per seed
-  std::string reason;                   // why it was pruned or failed; else empty
+  std::vector<double> values;  // of the objectives; NaN where not a number
+  std::vector<Evaluation>
+      evaluations;                // of the first objective in the first run, until it was pruned
+  std::vector<std::string> runs;  // ids, one per seed
+  std::string reason;             // why it was pruned or failed; else empty
 
   bool is_open() const { return state == TrialState::Open; }
   // Whether it has a result that the search learns from.

@@ -70,8 +70,7 @@ Json read_base(const sweep::SweepFile& file) {
 
 Json read_schema() {
   const auto text = dashboard::program_output({trainer_program(), "--schema"}, kSchemaTimeout);
-  if (text.empty())
-    throw environment_error(fmt::format("'{} --schema' failed", trainer_program()));
+  if (text.empty()) throw environment_error(fmt::format("'{} --schema' failed", trainer_program()));
   return Json::parse(text);
 }
 
@@ -98,13 +97,12 @@ int run_sweep(const std::vector<std::string>& words) {
   const auto base = read_base(file);
   sweep::verify_keys(file.space, read_schema(), base);
   const std::string runs = base["run"].value("dir", kRunsDir);
-  const auto sweep = sweep::SweepDirectory::open_or_create(
-      sweep::sweeps_path(runs) / file.name,
-      {.id = new_run_id(file.name),
-       .created = tracking::unix_now(),
-       .ranks = number_option(parsed, "ranks"),
-       .file = file},
-      base);
+  const auto sweep = sweep::SweepDirectory::open_or_create(sweep::sweeps_path(runs) / file.name,
+                                                           {.id = new_run_id(file.name),
+                                                            .created = tracking::unix_now(),
+                                                            .ranks = number_option(parsed, "ranks"),
+                                                            .file = file},
+                                                           base);
   if (parsed.count("create")) return 0;
   const SweepOptions options{.parallel = number_option(parsed, "parallel"),
                              .json = parsed.count("json") > 0};

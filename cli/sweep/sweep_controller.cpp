@@ -10,7 +10,7 @@
 #include "core/config/nearest_name.h"
 #include "sweep/pruning.h"
 #include "sweep/ranking.h"
-#include "sweep/search/search.h"
+#include "sweep/search.h"
 #include "tracking/log/unix_time.h"
 #include "tracking/runs/run_tags.h"
 #include "tracking/runs/stop_request.h"
@@ -104,8 +104,7 @@ void SweepController::stop_all() {
 
 bool SweepController::update(TrialRuns& running) {
   const auto exit = running.poll_exit();
-  const bool is_watched =
-      !is_objective_known_ || sweep_.file().pruning.name != sweep::Pruner::None;
+  const bool is_watched = !is_objective_known_ || sweep_.file().pruning.name != sweep::Pruner::None;
   if (!exit && !is_watched) return true;
   const auto logged = running.observe();
   if (is_objective_missing(logged, exit && exit->code == 0 && !exit->signal)) {
@@ -156,8 +155,8 @@ void SweepController::prune_if_due(TrialRuns& running, const LoggedObjectives& l
   // One after another, whenever they are read: the decision does not depend on the time.
   for (size_t i = known; i < logged.evaluations.size(); ++i) {
     trial.evaluations.push_back(logged.evaluations[i]);
-    trial.reason = sweep::why_pruned(sweep_.file().pruning, sweep_.file().first(),
-                                     trial.evaluations, others);
+    trial.reason =
+        sweep::why_pruned(sweep_.file().pruning, sweep_.file().first(), trial.evaluations, others);
     if (trial.reason.empty()) continue;
     trial.state = TrialState::Pruned;
     tracking::request_stop(running.run_dir(), "pruned: " + trial.reason);

@@ -42,7 +42,7 @@ class SweepController {
   bool is_used_up(const std::vector<sweep::Trial>& trials) const;
   void wait();
   void stop_all();
-  // Whether the trial goes on.
+  // Whether the trial continues.
   bool update(TrialRuns& running);
   bool is_objective_missing(const LoggedObjectives& logged, bool has_ended);
   void prune_if_due(TrialRuns& running, const LoggedObjectives& logged);

@@ -114,13 +114,14 @@ void show_best(const SweepDirectory& sweep, const SweepWords& parsed, std::ostre
   else
     best = sweep::best_of(sweep.file().objective.all, sweep.trials());
   if (best.empty())
-    throw config_error(fmt::format("lockstep sweep best: no trial of '{}' has finished yet",
-                                   sweep.file().name));
+    throw config_error(
+        fmt::format("lockstep sweep best: no trial of '{}' has finished yet", sweep.file().name));
   if (parsed.count("output")) {
     if (best.size() > 1)
-      throw config_error(fmt::format(
-          "lockstep sweep best: {} trials are best, none in all objectives; choose one with --trial",
-          best.size()));
+      throw config_error(
+          fmt::format("lockstep sweep best: {} trials are best, none in all objectives; choose one "
+                      "with --trial",
+                      best.size()));
     write_file_durably(parsed["output"].as<std::string>(), run_file_of(sweep, best.front()));
   }
   if (parsed.count("json")) {
@@ -134,8 +135,7 @@ void show_best(const SweepDirectory& sweep, const SweepWords& parsed, std::ostre
 
 void stop_sweep(const SweepDirectory& sweep, const SweepWords& parsed, std::ostream& out) {
   if (!sweep.is_controlled())
-    throw config_error(
-        fmt::format("lockstep sweep stop: '{}' is not running", sweep.file().name));
+    throw config_error(fmt::format("lockstep sweep stop: '{}' is not running", sweep.file().name));
   sweep.request_stop();
   if (parsed.count("json"))
     out << Json({{"name", sweep.file().name}, {"stop", "requested"}}).dump(2) << "\n";
@@ -166,8 +166,7 @@ sweep::Point point_of(const std::vector<std::string>& assignments) {
   for (const auto& assignment : assignments) {
     const auto equals = assignment.find('=');
     if (equals == std::string::npos)
-      throw config_error(
-          fmt::format("lockstep sweep add: '{}': expected KEY=VALUE", assignment));
+      throw config_error(fmt::format("lockstep sweep add: '{}': expected KEY=VALUE", assignment));
     auto root = parse_config("{}", "argument");
     apply_override(root, "value" + assignment.substr(equals));
     point[assignment.substr(0, equals)] = sweep::to_json(*root.find("value"));
@@ -253,14 +252,14 @@ double parse_value(const std::string& text) {
   return value;
 }
 
-// Changes `trial` as told. Returns why it should be stopped, or "".
+// Stores the reported result in `trial`. Returns why it should be stopped, or "".
 std::string take_result(const SweepDirectory& sweep, const SweepWords& parsed, Trial& trial) {
   std::vector<double> values;
   for (const auto& text : all_values(parsed, "value")) values.push_back(parse_value(text));
   const auto expect = [&](size_t count) {
     if (values.size() != count)
-      throw config_error(fmt::format("lockstep sweep tell: expected {} --value, got {}", count,
-                                     values.size()));
+      throw config_error(
+          fmt::format("lockstep sweep tell: expected {} --value, got {}", count, values.size()));
   };
   if (parsed.count("step")) {
     expect(1);
@@ -277,7 +276,7 @@ std::string take_result(const SweepDirectory& sweep, const SweepWords& parsed, T
   } else if (parsed.count("pruned")) {
     expect(0);
     if (trial.evaluations.empty())
-      throw config_error("lockstep sweep tell: --pruned needs an evaluation, told with --step");
+      throw config_error("lockstep sweep tell: --pruned needs an evaluation, reported with --step");
     trial.state = TrialState::Pruned;
     trial.values = {trial.evaluations.back().value};
   } else {
@@ -303,8 +302,8 @@ void tell(const SweepDirectory& sweep, const SweepWords& parsed, std::ostream& o
     throw config_error(
         fmt::format("lockstep sweep tell: trial {} was not handed out by ask", number));
   if (!trial.is_open())
-    throw config_error(fmt::format("lockstep sweep tell: trial {} is already {}", number,
-                                   name_of(trial.state)));
+    throw config_error(
+        fmt::format("lockstep sweep tell: trial {} is already {}", number, name_of(trial.state)));
   const auto reason = take_result(sweep, parsed, trial);
   sweep.write(trial);
   if (parsed.count("json"))
@@ -322,9 +321,10 @@ bool is_sweep_subcommand(const std::string& word) {
 void run_sweep_subcommand(const std::vector<std::string>& words, std::ostream& out) {
   const auto& command = words.front();
   if (!is_sweep_subcommand(command))
-    throw config_error(fmt::format("lockstep sweep: '{}' is neither a sweep file (*.yaml) nor a "
-                                   "command{}",
-                                   command, suggest(command, kSubcommands)));
+    throw config_error(
+        fmt::format("lockstep sweep: '{}' is neither a sweep file (*.yaml) nor a "
+                    "command{}",
+                    command, suggest(command, kSubcommands)));
   auto known = known_options(command);
   const auto parsed = parse_words(known, words);
   const auto sweep = find_sweep(command, parsed);

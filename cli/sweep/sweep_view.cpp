@@ -9,7 +9,7 @@
 #include "cli/aligned_text.h"
 #include "core/printable.h"
 #include "sweep/ranking.h"
-#include "sweep/search/search.h"
+#include "sweep/search.h"
 
 namespace lockstep::cli {
 namespace {
@@ -53,9 +53,7 @@ std::string csv_cell(const std::string& text) {
 }
 
 Json row_json(const SweepDirectory& directory, const Trial& trial) {
-  Json row = {{"trial", trial.number},
-              {"state", name_of(trial.state)},
-              {"by", name_of(trial.by)}};
+  Json row = {{"trial", trial.number}, {"state", name_of(trial.state)}, {"by", name_of(trial.by)}};
   const auto& objectives = directory.file().objective.all;
   const auto json = sweep::to_json(trial);
   for (size_t i = 0; i < objectives.size(); ++i)
@@ -82,14 +80,10 @@ bool is_complete(const SweepDirectory& directory, const std::vector<Trial>& tria
 
 Json sweep_json(const SweepDirectory& directory) {
   const auto trials = directory.trials();
-  Json json = {{"name", directory.file().name},
-               {"id", directory.info().id},
-               {"dir", directory.path().string()},
-               {"state", state_of(directory, trials)},
-               {"ranks", directory.info().ranks},
-               {"sweep", ConfigDumper::dump(directory.file())},
-               {"counts", Json::object()},
-               {"best", Json::array()},
+  Json json = {{"name", directory.file().name},    {"id", directory.info().id},
+               {"dir", directory.path().string()}, {"state", state_of(directory, trials)},
+               {"ranks", directory.info().ranks},  {"sweep", ConfigDumper::dump(directory.file())},
+               {"counts", Json::object()},         {"best", Json::array()},
                {"trials", Json::array()}};
   for (const auto* state : choices(sweep::TrialState{})) json["counts"][state] = 0;
   for (const auto& [state, count] : counts_of(trials)) json["counts"][state] = count;

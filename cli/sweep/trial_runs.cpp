@@ -73,7 +73,7 @@ std::string TrialRuns::run_id() const {
 
 void TrialRuns::start() {
   const auto& file = sweep_.file();
-  std::vector<std::string> arguments = {"launch", "-n", std::to_string(sweep_.info().ranks),
+  std::vector<std::string> arguments = {"launch",   "-n",     std::to_string(sweep_.info().ranks),
                                         "--run-id", run_id(), sweep_.run_file().string()};
   for (auto& override : sweep::overrides_of(trial_.parameters))
     arguments.push_back(std::move(override));
@@ -82,8 +82,7 @@ void TrialRuns::start() {
   if (file.seeds > 1)
     arguments.push_back(fmt::format("run.seed={}", seed_of(sweep_.run_file()) + place_));
   const auto log = sweep_.log_of(trial_);
-  const FileDescriptor output(
-      ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  const FileDescriptor output(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (!output.is_open()) throw errno_error(fmt::format("cannot write {}", log.string()));
   child_ = std::make_unique<ChildProcess>(ChildCommand{.program = own_program(),
                                                        .arguments = std::move(arguments),

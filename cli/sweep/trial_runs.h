@@ -15,7 +15,7 @@ namespace lockstep::cli {
 
 // What a run has logged so far.
 struct LoggedObjectives {
-  std::vector<std::optional<double>> values;  // by objective, as Objective::value takes them
+  std::vector<std::optional<double>> values;   // by objective, as Objective::value takes them
   std::vector<sweep::Evaluation> evaluations;  // of the first objective
   std::vector<std::string> metrics;            // names of all metrics, without system metrics
 };
@@ -35,7 +35,7 @@ class TrialRuns {
 
   // Starts or continues the current run with `lockstep launch`.
   void start();
-  // Goes on to the run of the next seed; false if there is none.
+  // Selects the run of the next seed; false if there is none.
   bool advance();
   // Reads what the current run has logged.
   LoggedObjectives observe();

@@ -13,7 +13,8 @@ namespace {
 
 std::vector<Evaluation> values_of(const std::vector<double>& values) {
   std::vector<Evaluation> all;
-  for (size_t i = 0; i < values.size(); ++i) all.push_back({static_cast<int64_t>(i + 1) * 10, values[i]});
+  for (size_t i = 0; i < values.size(); ++i)
+    all.push_back({static_cast<int64_t>(i + 1) * 10, values[i]});
   return all;
 }
 
@@ -35,7 +36,7 @@ TEST_CASE("asha keeps the best of each rung") {
   CHECK_THAT(why_pruned(asha, kLoss, values_of({2.5}), others),
              Contains("eval/loss 2.5 at evaluation 1 is not among the best 2 of 4"));
   CHECK_THAT(why_pruned(asha, kLoss, values_of({0.9, 0.6}), others), Contains("best 1 of 2"));
-  CHECK(why_pruned(asha, kLoss, values_of({0.9, 0.4, 9}), others).empty());  // 3 is no rung
+  CHECK(why_pruned(asha, kLoss, values_of({0.9, 0.4, 9}), others).empty());  // 3 is not a rung
   CHECK(why_pruned(asha, kLoss, values_of({5}), {}).empty());                // the first trial
   CHECK(why_pruned(asha, kAccuracy, values_of({2.5}), others).empty());
   CHECK_FALSE(why_pruned(asha, kAccuracy, values_of({1.5}), others).empty());
@@ -49,9 +50,9 @@ TEST_CASE("the median of finished trials stops worse ones") {
   others.push_back(trial_with({9, 3}));
   CHECK_THAT(why_pruned(median, kLoss, values_of({9, 8}), others),
              Contains("worse than the median 2 of 3"));
-  CHECK(why_pruned(median, kLoss, values_of({9}), others).empty());           // before `first`
-  CHECK(why_pruned(median, kLoss, values_of({1.5, 8}), others).empty());      // its best counts
-  CHECK(why_pruned(median, kLoss, values_of({9, 8, 8}), others).empty());     // nothing to compare
+  CHECK(why_pruned(median, kLoss, values_of({9}), others).empty());        // before `first`
+  CHECK(why_pruned(median, kLoss, values_of({1.5, 8}), others).empty());   // its best counts
+  CHECK(why_pruned(median, kLoss, values_of({9, 8, 8}), others).empty());  // nothing to compare
   CHECK_THAT(why_pruned(median, kAccuracy, values_of({1, 1}), others), Contains("median 2"));
 }
 
@@ -63,10 +64,13 @@ TEST_CASE("a value that is not a number stops a trial, unless there is no prunin
 }
 
 TEST_CASE("trials are ranked: finished ones by value, NaN last, then pruned ones by length") {
-  const std::vector<Trial> trials = {
-      trial_with({5}),        trial_with({std::nan("")}),          trial_with({4}, TrialState::Pruned),
-      trial_with({1, 1}),     trial_with({3, 9}, TrialState::Pruned), {.state = TrialState::Failed},
-      {.state = TrialState::Open}};
+  const std::vector<Trial> trials = {trial_with({5}),
+                                     trial_with({std::nan("")}),
+                                     trial_with({4}, TrialState::Pruned),
+                                     trial_with({1, 1}),
+                                     trial_with({3, 9}, TrialState::Pruned),
+                                     {.state = TrialState::Failed},
+                                     {.state = TrialState::Open}};
   CHECK(ranked({kLoss}, trials) == std::vector<size_t>{3, 0, 1, 4, 2});
   CHECK(best_of({kLoss}, trials).front().values.front() == 1);
   CHECK(best_of({kAccuracy}, trials).front().values.front() == 5);

@@ -1,13 +1,13 @@
-#include "sweep/search/search.h"
+#include "sweep/search.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <map>
 #include <set>
 
+#include "sweep/parzen.h"
 #include "sweep/ranking.h"
-#include "sweep/search/parzen.h"
-#include "sweep/search/sobol.h"
+#include "sweep/sobol.h"
 
 using namespace lockstep;
 using namespace lockstep::sweep;
@@ -100,9 +100,11 @@ TEST_CASE("a point is a function of the seed, the number and the trials before")
 }
 
 TEST_CASE("a Parzen density is a density") {
-  const auto space = file_of("x: {log_uniform: [0.01, 10]}\nn: {int: [1, 9], step: 2}\n"
-                             "m: {log_int: [1, 30]}\nc: {choice: [a, b, c]}\n",
-                             Method::Tpe).space;
+  const auto space = file_of(
+                         "x: {log_uniform: [0.01, 10]}\nn: {int: [1, 9], step: 2}\n"
+                         "m: {log_int: [1, 30]}\nc: {choice: [a, b, c]}\n",
+                         Method::Tpe)
+                         .space;
   const std::vector<Point> points = {{{"x", 0.02}, {"n", 3}, {"m", 1}, {"c", "a"}},
                                      {{"x", 5.0}, {"n", 9}, {"m", 20}, {"c", "a"}},
                                      {{"x", 0.5}, {"n", 3}, {"m", 2}, {"c", "c"}}};
@@ -129,8 +131,7 @@ TEST_CASE("a Parzen density is a density") {
   std::map<double, int> counts;
   for (int i = 0; i < 20000; ++i) ++counts[integers.draw(random).front()];
   for (const auto value : {1.0, 3.0, 5.0, 7.0, 9.0})
-    CHECK(counts[value] / 20000.0 ==
-          Approx(std::exp(integers.log_density({value}))).margin(0.015));
+    CHECK(counts[value] / 20000.0 == Approx(std::exp(integers.log_density({value}))).margin(0.015));
 }
 
 TEST_CASE("TPE is better than random search on a bowl") {
@@ -138,7 +139,8 @@ TEST_CASE("TPE is better than random search on a bowl") {
   for (int64_t seed = 0; seed < 10; ++seed) {
     auto tpe = file_of(kPlane, Method::Tpe), random = file_of(kPlane, Method::Random);
     tpe.search.seed = random.search.seed = seed;
-    wins += best_value(tpe, optimize(tpe, 60, bowl)) < best_value(random, optimize(random, 60, bowl));
+    wins +=
+        best_value(tpe, optimize(tpe, 60, bowl)) < best_value(random, optimize(random, 60, bowl));
   }
   CHECK(wins >= 8);
 }

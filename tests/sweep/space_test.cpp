@@ -128,12 +128,12 @@ TEST_CASE("keys and values are compared with the schema of the run file") {
   CHECK_THAT(problem("optimizer.lrr: {uniform: [0, 1]}"), Contains("did you mean 'lr'?"));
   CHECK_THAT(problem("optimiser.lr: {uniform: [0, 1]}"), Contains("did you mean 'optimizer'?"));
   // Only the parts that the run file or the space names have keys.
-  CHECK_THAT(problem("optimizer.momentum: {uniform: [0, 1]}"), Contains("no key 'optimizer.momentum'"));
+  CHECK_THAT(problem("optimizer.momentum: {uniform: [0, 1]}"),
+             Contains("no key 'optimizer.momentum'"));
   CHECK(problem(kConditional).empty());
   const Json kept = {{"optimizer", {{"name", "sgd"}, {"momentum", 0.9}}}};
-  CHECK_THROWS_WITH(
-      verify_keys(read_space("optimizer.name: {choice: [sgd, adamw]}"), schema, kept),
-      Contains("\"adamw\" has no key 'momentum', which the run file sets"));
+  CHECK_THROWS_WITH(verify_keys(read_space("optimizer.name: {choice: [sgd, adamw]}"), schema, kept),
+                    Contains("\"adamw\" has no key 'momentum', which the run file sets"));
   CHECK_NOTHROW(verify_keys(read_space("optimizer: {choice: [{name: sgd}, {name: adamw}]}\n"
                                        "optimizer.lr: {uniform: [0.1, 1]}"),
                             schema, kept));

@@ -92,7 +92,8 @@ TEST_CASE("one process at a time runs a sweep") {
 TEST_CASE("trials written by hand need a number and parameters only; corrupt ones are refused") {
   const TemporaryDirectory dir;
   const auto sweep = SweepDirectory::open_or_create(dir / "s", info_of(), kRun);
-  write_file_durably(dir.path() / "s/trials/00004.json", R"({"number": 4, "parameters": {"x": 1}})");
+  write_file_durably(dir.path() / "s/trials/00004.json",
+                     R"({"number": 4, "parameters": {"x": 1}})");
   CHECK(sweep.find(4)->by == TrialSource::Hand);
   CHECK(sweep.add(TrialSource::Search)->number == 5);
   write_file_durably(dir.path() / "s/trials/00006.json", R"({"number": 6})");

@@ -1,4 +1,4 @@
-#include "sweep/search/parzen.h"
+#include "sweep/parzen.h"
 
 #include <algorithm>
 #include <cmath>
@@ -93,9 +93,7 @@ ParzenDensity::Axis ParzenDensity::make_axis(const Parameter& parameter,
                              1 / static_cast<double>(parameter.choices.size()));
     return axis;
   }
-  const auto edge = [&](double value) {
-    return parameter.is_log() ? std::log(value) : value;
-  };
+  const auto edge = [&](double value) { return parameter.is_log() ? std::log(value) : value; };
   axis.low = edge(parameter.low - half_step(parameter));
   axis.high = edge(parameter.high + half_step(parameter));
   const auto range = axis.high - axis.low;
@@ -123,7 +121,8 @@ std::vector<double> ParzenDensity::draw(Random& random) const {
     const auto mean = axis.mean[kernel], deviation = axis.deviation[kernel];
     const auto from = (axis.low - mean) / deviation, to = (axis.high - mean) / deviation;
     const auto share = normal_below(from) + random.uniform() * normal_between(from, to);
-    auto value = std::clamp(mean + deviation * normal_quantile(share, from, to), axis.low, axis.high);
+    auto value =
+        std::clamp(mean + deviation * normal_quantile(share, from, to), axis.low, axis.high);
     if (axis.parameter->is_integer()) {
       const auto& parameter = *axis.parameter;
       const auto step = static_cast<double>(parameter.step);

@@ -25,9 +25,9 @@ class ParzenDensity {
   // One parameter.
   struct Axis {
     const Parameter* parameter = nullptr;
-    double low = 0, high = 1;                   // of the coordinates
-    std::vector<double> mean, deviation;        // by kernel, of a number
-    std::vector<std::vector<double>> shares;    // by kernel and choice
+    double low = 0, high = 1;                 // of the coordinates
+    std::vector<double> mean, deviation;      // by kernel, of a number
+    std::vector<std::vector<double>> shares;  // by kernel and choice
   };
 
   Axis make_axis(const Parameter& parameter, const std::vector<Point>& observations) const;

@@ -1,12 +1,12 @@
-#include "sweep/search/search.h"
+#include "sweep/search.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "sweep/random.h"
-#include "sweep/search/sobol.h"
-#include "sweep/search/tpe.h"
+#include "sweep/sobol.h"
+#include "sweep/tpe.h"
 
 namespace lockstep::sweep {
 namespace {
@@ -87,8 +87,7 @@ std::optional<Point> next_point(const SweepFile& file, const std::vector<Trial>&
         throw config_error(
             fmt::format("search.name: sobol has at most {} parameters, the space has {}",
                         kSobolDimensions, dimensions));
-      return point_at(file.space,
-                      sobol_point(static_cast<uint32_t>(place), dimensions, seed + 1));
+      return point_at(file.space, sobol_point(static_cast<uint32_t>(place), dimensions, seed + 1));
     }
     case Method::Tpe: {
       const auto known = std::ranges::count_if(trials, &Trial::counts);

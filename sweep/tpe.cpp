@@ -1,12 +1,12 @@
-#include "sweep/search/tpe.h"
+#include "sweep/tpe.h"
 
 #include <algorithm>
 #include <cmath>
 #include <optional>
 
+#include "sweep/parzen.h"
 #include "sweep/random.h"
 #include "sweep/ranking.h"
-#include "sweep/search/parzen.h"
 
 namespace lockstep::sweep {
 namespace {
@@ -42,7 +42,8 @@ std::vector<Point> points_of(std::vector<size_t> places, const std::vector<Trial
   std::vector<Point> points;
   for (const auto place : places) {
     const auto& point = trials[place].parameters;
-    if (std::ranges::all_of(group, [&](const Parameter* each) { return point.contains(each->key); }))
+    if (std::ranges::all_of(group,
+                            [&](const Parameter* each) { return point.contains(each->key); }))
       points.push_back(point);
   }
   return points;

@@ -1,4 +1,4 @@
-#include "sweep/search/sobol.h"
+#include "sweep/sobol.h"
 
 #include <array>
 #include <bit>

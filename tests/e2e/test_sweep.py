@@ -60,7 +60,7 @@ LEARNING_RATE = {"optimizer.lr": {"log_uniform": [1e-3, 0.5]}}
 
 def test_trials_are_runs_and_the_best_is_a_run_file(job):
     sweep = Sweep(job, "rates", space=LEARNING_RATE, search={"name": "sobol"}, budget={"trials": 3})
-    ended = sweep.run("-n", "2")
+    ended = sweep.run("-n", "2", "--parallel", "2")
     assert ended.code == 0 and ended.err == "", ended.err
     shown = sweep.json("show")
     assert shown["state"] == "done" and shown["counts"] == {"open": 0, "finished": 3, "pruned": 0, "failed": 0}
@@ -86,6 +86,15 @@ def test_trials_are_runs_and_the_best_is_a_run_file(job):
     assert sweep.json("add", "optimizer.lr=0.3")["number"] == 4
     assert sweep.run("-n", "2").code == 0
     assert [trial["state"] for trial in sweep.trials()] == ["finished"] * 5
+
+
+def test_the_mean_of_several_seeds_counts(job):
+    sweep = Sweep(job, "seeds", space=LEARNING_RATE, seeds=2, budget={"trials": 1})
+    assert sweep.run().code == 0
+    (trial,) = sweep.trials()
+    losses = {run["id"]: run["summary"]["eval/loss"] for run in job.list()}
+    assert sorted(losses) == sorted(trial["runs"]) and len(set(losses.values())) == 2
+    assert trial["values"] == [pytest.approx(sum(losses.values()) / 2)]
 
 
 def results(sweep):

@@ -13,6 +13,7 @@ int track_command(int argc, char** argv);
 int sync_command(int argc, char** argv);
 int verify_command(int argc, char** argv);
 int verify_setup_command(int argc, char** argv);
+int sweep_command(int argc, char** argv);
 int doctor_command(int argc, char** argv);
 
 }  // namespace lockstep::cli

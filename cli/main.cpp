@@ -23,7 +23,7 @@ struct Command {
   const char* help;  // nullptr: internal, not listed
   int (*run)(int argc, char** argv);
 };
-constexpr std::array<Command, 16> kCommands = {{
+constexpr std::array<Command, 17> kCommands = {{
     {"launch", "train on several ranks: start them, show their output, stop all if one fails",
      launch_command},
     {"launch-node", nullptr, launch_node_command},  // started over ssh by launch --hostfile
@@ -32,6 +32,7 @@ constexpr std::array<Command, 16> kCommands = {{
     {"plan", "estimate steps, memory and communication of a run, without starting it",
      plan_command},
     {"runs", "list, show, watch, compare, export, stop, tag and remove runs", runs_command},
+    {"sweep", "search hyper-parameters: trials of a run file, pruned and continued", sweep_command},
     {"ui", "serve the dashboard: runs, groups and ranks in a browser", ui_command},
     {"artifacts", "store and retrieve versioned files of runs", artifacts_command},
     {"ckpt", "list, verify, compare and export the checkpoints of a run", ckpt_command},

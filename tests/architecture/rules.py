@@ -15,9 +15,10 @@ LAYERS = {
     "models": {"core", "formats", "lockstep/batch.h"},
     "distributed": {"core"},
     "catalog": {"core", "tracking"},
+    "sweep": {"core"},
     "trainer": {"core", "formats", "launch", "tracking", "data", "models", "distributed", "catalog/run_list.h"},
     "dashboard": {"core", "tracking", "catalog"},
-    "cli": {"core", "launch", "tracking", "catalog", "dashboard"},
+    "cli": {"core", "launch", "tracking", "catalog", "dashboard", "sweep"},
 }
 FOLDERS = set(LAYERS) | {"include", "configs", "tests", "bench", "examples", "docs", "cmake", "python"}
 
@@ -50,7 +51,7 @@ PRIVATE_MARK = re.compile(r"Only files of (\w+)/ include this\.")
 EXCEPTIONS = {}
 
 TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")
-TORCH_FREE = re.compile(r"^(core|formats|launch|tracking|catalog|dashboard|cli|distributed/shm)/|"
+TORCH_FREE = re.compile(r"^(core|formats|launch|tracking|catalog|sweep|dashboard|cli|distributed/shm)/|"
                         r"^(data/(images|transforms|tokenize)|models/package)/")
 PUBLIC_WITH_TORCH = {"batch", "dataset", "model", "named_tensors", "world", "data_parallel", "optimizer", "hook"}
 

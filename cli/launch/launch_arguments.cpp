@@ -10,8 +10,8 @@
 
 #include "cli/launch/launch_values.h"
 #include "core/config/nearest_name.h"
-#include "core/run_id.h"
 #include "core/config/run_file.h"
+#include "core/run_id.h"
 #include "core/system/local_address.h"
 #include "launch/environment/node_env.h"
 #include "launch/protocol/address.h"

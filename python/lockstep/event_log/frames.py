@@ -53,7 +53,7 @@ def is_intact(body: bytes, stored_length: int, checksum: int) -> bool:
     return (zlib.crc32(body) if stored_length & ZLIB_CHECKSUM else crc32c(body)) == checksum
 
 
-def verify_header(data: bytes, path: Path) -> None:
+def verify_header(data: bytes, path: Path | str) -> None:
     """Raises NotALog. An empty header, of a log that is being created, is valid."""
     if not data[:HEADER_BYTES].strip(b"\0"):
         return

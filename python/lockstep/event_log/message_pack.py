@@ -85,6 +85,11 @@ _SIZES = {0xC4: 1, 0xC5: 2, 0xC6: 4, 0xD9: 1, 0xDA: 2, 0xDB: 4, 0xDC: 2, 0xDD: 4
 def _unpack(data: bytes, at: int, depth: int) -> tuple[Any, int]:
     kind = data[at]
     at += 1
+    if 0xA0 <= kind < 0xC0:
+        end = at + (kind & 31)
+        if end > len(data):
+            raise Unreadable("truncated")
+        return data[at:end].decode("utf-8", "replace"), end
     if kind < 0x80:
         return kind, at
     if kind >= 0xE0:
@@ -98,8 +103,6 @@ def _unpack(data: bytes, at: int, depth: int) -> tuple[Any, int]:
         return _unpack_map(data, at, kind & 15, depth)
     if kind < 0xA0:
         return _unpack_list(data, at, kind & 15, depth)
-    if kind < 0xC0:
-        return _text(data, at, kind & 31)
     if kind not in _SIZES:
         raise Unreadable(f"type {kind:#x}")
     width = _SIZES[kind]

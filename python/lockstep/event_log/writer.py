@@ -45,9 +45,9 @@ class LogWriter:
         self._file = -1
         self.is_closed = False
         self.memory: mmap.mmap | None = None
-        self.at = self._begin = 0  # of the next frame and of the window, in the segment
-        self.offset = 0  # at - begin
-        self.room = 0  # bytes of the window that a record may use
+        self._begin = 0  # of the mapped window, in the segment
+        self.offset = 0  # of the next frame, in the window
+        self.room = 0  # bytes of the window that records may use
         self._next_reservation = FIRST_RESERVATION
         self._held: list[bytes] = []
         self._held_bytes = self._dropped = 0
@@ -81,7 +81,7 @@ class LogWriter:
             good = HEADER_BYTES
         else:
             os.pwrite(self._file, _LENGTH.pack(frames.NEWEST_VERSION), 8)
-        self.at = good
+        self._begin = good  # nothing is mapped yet
 
     def _scan(self, data: bytes) -> int:
         good = HEADER_BYTES
@@ -121,9 +121,14 @@ class LogWriter:
                 return self._hold(data)
             return self._write(data, END_BYTES) or self._hold(data)
 
+    @property
+    def _at(self) -> int:
+        """Of the next frame, in the segment."""
+        return self._begin + self.offset
+
     def _write(self, data: bytes, spare: int) -> bool:
         size = len(data)
-        if self.at + size > self._limit and self.at > self._records_begin:
+        if self._at + size > self._limit and self._at > self._records_begin:
             self._begin_segment()
         if self.offset + size > self.room and not self._grow(size, spare):
             return False
@@ -133,17 +138,13 @@ class LogWriter:
         memory[begin + 4:end] = data[4:]
         memory[begin:begin + 4] = data[:4]
         self.offset = end
-        self.at += size
         return True
 
-    def must_continue(self, size: int) -> bool:
-        """Whether a frame of `size` bytes needs append(), which finds room for it, or the held ones go first."""
-        return self.offset + size > self.room or bool(self._held)
-
     def _grow(self, size: int, spare: int = END_BYTES) -> bool:
-        begin = self.at // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
+        at = self._at
+        begin = at // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
         for wanted in (max(self._next_reservation, size + spare), size + spare):
-            length = -(-(self.at + wanted - begin) // mmap.PAGESIZE) * mmap.PAGESIZE
+            length = -(-(at + wanted - begin) // mmap.PAGESIZE) * mmap.PAGESIZE
             try:
                 os.posix_fallocate(self._file, begin, length)
                 memory = mmap.mmap(self._file, length, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE, offset=begin)
@@ -153,7 +154,7 @@ class LogWriter:
             old, self.memory = self.memory, memory
             if old is not None:
                 old.close()
-            self._begin, self.offset, self.room = begin, self.at - begin, length - END_BYTES
+            self._begin, self.offset, self.room = begin, at - begin, length - END_BYTES
             self._next_reservation = min(self._next_reservation * 2, MAX_RESERVATION)
             # Segments end at the limit: the fast path stops there too.
             self.room = max(min(self.room, self._limit - begin), self.offset)
@@ -172,6 +173,7 @@ class LogWriter:
         if self._held_bytes + len(data) > MAX_HELD_BYTES:
             self._dropped += 1
             return False
+        self.room = self.offset  # the caller has no room either
         self._held.append(data)
         self._held_bytes += len(data)
         return True
@@ -205,7 +207,7 @@ class LogWriter:
             except FileExistsError:
                 continue
             except OSError:
-                self._limit = self.at + self._max_bytes // 8
+                self._limit = self._at + self._max_bytes // 8
                 return
         copies = b""
         if self.identity is not None:
@@ -221,20 +223,20 @@ class LogWriter:
         except OSError:
             os.unlink(path)
             os.close(file)
-            self._limit = self.at + self._max_bytes // 8
+            self._limit = self._at + self._max_bytes // 8
             return
         self._close_segment()
         os.pwrite(file, beginning[:8], 0)
-        self._file, self._segment, self.at, self._records_begin = file, number, end, end
+        self._file, self._segment, self._records_begin = file, number, end
         self._limit = self._max_bytes
-        self._begin = self.offset = self.room = 0
+        self._begin, self.offset, self.room = end, 0, 0
 
     def _close_segment(self) -> None:
         if self.memory is not None:
             self.memory.close()
             self.memory = None
         try:
-            os.ftruncate(self._file, self.at)
+            os.ftruncate(self._file, self._at)
             os.fsync(self._file)
         except OSError:
             pass  # zeros at the end, and an unsynced file, read the same

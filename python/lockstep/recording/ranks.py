@@ -1,8 +1,7 @@
 """The place of this process in its job, from the environment of torchrun, MPI, Slurm or `lockstep launch`, and whether it logs."""
 
 import os
-from dataclasses import dataclass
-from typing import Mapping, Sequence
+from typing import Mapping, NamedTuple, Sequence
 
 Policy = str | Sequence[int]
 
@@ -15,8 +14,7 @@ _SOURCES = (
 )
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     rank: int = 0
     world_size: int = 1
     local_rank: int = 0
@@ -68,8 +66,7 @@ def number_logging(policy: Policy, place: Place) -> int:
     return sum(first <= rank < first + place.local_world_size for rank in policy if isinstance(rank, int))
 
 
-@dataclass
-class Entry:
+class Entry(NamedTuple):
     """A row of the list of runs."""
 
     id: str

@@ -169,7 +169,7 @@ class Run:
             layout = self._layouts[tuple(values)]
             arguments, log = layout.arguments, self._log
             with log.lock:
-                if commit is False or self._is_writing or self._partial or log.offset + layout.size > log.room or log._held:
+                if commit is False or self._is_writing or self._partial or log.offset + layout.size > log.room:
                     self._log_any(values, step, commit)
                     return
                 self._is_writing = True
@@ -186,7 +186,6 @@ class Run:
                     memory[begin + 4:end] = _crc32(data).to_bytes(4, "little") + data
                     memory[begin:begin + 4] = layout.finished
                     log.offset = end
-                    log.at += layout.size
                     self.step = step
                 except BaseException:
                     self._repair(memory, begin, end, layout)
@@ -204,7 +203,6 @@ class Run:
         if log is None or memory[begin:begin + 4] == layout.finished:
             if log is not None and log.offset == begin:
                 log.offset = end
-                log.at += layout.size
             return
         memory[begin:end] = bytes(end - begin)
 

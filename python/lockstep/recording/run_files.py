@@ -3,9 +3,7 @@
 import json
 import os
 import re
-import secrets
 import shutil
-import socket
 import sys
 import time
 from pathlib import Path
@@ -23,7 +21,7 @@ def new_run_id(name: str) -> str:
         safe = safe.rstrip("-")
     if not safe or safe[0] in ".-":
         safe = "run" + safe
-    return f"{safe}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(3)}"
+    return f"{safe}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{os.urandom(3).hex()}"
 
 
 def is_run_id(text: str) -> bool:
@@ -103,7 +101,7 @@ def write_end_fact(run_dir: Path, rank: int, end: dict[str, Any]) -> None:
 
 
 def host_name() -> str:
-    return socket.gethostname()
+    return os.uname().nodename
 
 
 def git_state(directory: Path) -> dict[str, str] | None:

@@ -10,6 +10,7 @@
 
 #include "cli/launch/launch_values.h"
 #include "core/config/nearest_name.h"
+#include "core/config/run_file.h"
 #include "core/run_id.h"
 #include "core/system/local_address.h"
 #include "launch/environment/node_env.h"
@@ -22,8 +23,8 @@ namespace lockstep::cli {
 namespace {
 
 constexpr auto kAfterOptions = R"(
-CONFIG and overrides are passed to every rank unchanged. With --program, put -- before arguments
-that begin with a dash. Options that are not given default to the environment variable PET_<NAME>,
+CONFIG and overrides are passed to every rank unchanged. `lockstep launch -n 2 -- python train.py`
+starts any program. With --program, put -- before arguments that begin with a dash. Options that are not given default to the environment variable PET_<NAME>,
 such as PET_NNODES=2.
 Logs: <run.dir>/<run id>/logs/attempt_<n>/<local rank>/{stdout.log,stderr.log}; with several nodes
 <run.dir>/<run id>/logs/node_<k>/attempt_<n>/...
@@ -384,7 +385,11 @@ LaunchArguments parse_launch_arguments(int argc, char** argv) {
   }
   arguments = read_arguments(values);
   arguments.rest = result.unmatched();
-  if (end != argv + argc) arguments.rest.insert(arguments.rest.end(), end + 1, argv + argc);
+  char** words = std::min(end + 1, argv + argc);
+  // Without a run file, a command follows.
+  if (words != argv + argc && !arguments.program && arguments.rest.empty() && !is_run_file(*words))
+    arguments.program = *words++;
+  arguments.rest.insert(arguments.rest.end(), words, argv + argc);
   return arguments;
 }
 

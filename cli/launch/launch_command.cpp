@@ -65,6 +65,13 @@ void verify_batch_of_all_sizes(const ConfigNode& root, const LaunchArguments& ar
   if (!problem.empty()) throw config_error(problem);
 }
 
+// The script of an interpreter, else the program.
+const std::string& named_by(const LaunchArguments& arguments) {
+  const bool is_script = fs::path(*arguments.program).filename().string().starts_with("python") &&
+                         !arguments.rest.empty() && !arguments.rest.front().starts_with('-');
+  return is_script ? arguments.rest.front() : *arguments.program;
+}
+
 // Reads only the run location and the batch size from the run file; the trainer validates the rest.
 RunLocation locate_run(const LaunchArguments& arguments) {
   const bool has_run_file =
@@ -84,7 +91,7 @@ RunLocation locate_run(const LaunchArguments& arguments) {
     run = section_of<RunSection>(root, "run");
     if (!arguments.program && !arguments.predict) verify_batch_of_all_sizes(root, arguments);
   }
-  run.name_after(has_run_file ? arguments.rest.front() : *arguments.program);
+  run.name_after(has_run_file ? arguments.rest.front() : named_by(arguments));
   RunLocation place{.runs_dir = run.dir};
   if (arguments.predict) {  // its logs do not belong to the run that it reads
     place.run_id = new_run_id(run.name);

@@ -54,6 +54,8 @@ def type_name(schema):
             names.append("time")
         elif "pattern" in each and "steps?" in each["pattern"]:
             names.append("period")
+        elif "pattern" in each and each["pattern"].startswith("^top_"):
+            names.append("`top_K`")
         elif "pattern" in each:
             names.append("URL")
         else:

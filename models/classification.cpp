@@ -32,6 +32,20 @@ at::Tensor labels_of(const Batch& batch, int64_t num_samples, int64_t num_classe
                   *smallest < 0 ? *smallest : *greatest, num_classes, num_classes - 1));
 }
 
+// The losses of the samples [B].
+at::Tensor class_losses(const at::Tensor& logits_BK, const at::Tensor& label_B,
+                        const ClassLoss& loss) {
+  const auto weights =
+      loss.class_weights.defined() ? std::optional(loss.class_weights) : std::nullopt;
+  if (loss.gamma == 0)
+    return at::cross_entropy_loss(logits_BK, label_B, weights, at::Reduction::None,
+                                  /*ignore_index=*/-100, loss.label_smoothing);
+  const auto log_p_B =
+      at::log_softmax(logits_BK, 1, at::kFloat).gather(1, label_B.unsqueeze(1)).squeeze(1);
+  const auto losses_B = -(1 - log_p_B.exp()).pow(loss.gamma) * log_p_B;
+  return weights ? losses_B * weights->index_select(0, label_B) : losses_B;
+}
+
 // Where there are no weights, the mean is PyTorch's, to the bit.
 at::Tensor class_loss(const at::Tensor& logits_BK, const at::Tensor& label_B,
                       const ClassLoss& loss) {
@@ -43,10 +57,21 @@ at::Tensor class_loss(const at::Tensor& logits_BK, const at::Tensor& label_B,
                                               /*ignore_index=*/-100, loss.label_smoothing);
     return weights ? value / static_cast<double>(logits_BK.size(0)) : value;
   }
-  const auto log_p = at::log_softmax(logits_BK, 1, at::kFloat).gather(1, label_B.unsqueeze(1));
-  auto losses = -(1 - log_p.exp()).pow(loss.gamma) * log_p;
-  if (weights) losses = losses * weights->index_select(0, label_B).unsqueeze(1);
-  return losses.mean();
+  return class_losses(logits_BK, label_B, loss).mean();
+}
+
+// As class_loss(), of samples that are mixed with others.
+at::Tensor mixed_loss(const at::Tensor& logits_BK, const Batch& batch, const at::Tensor& label_B,
+                      const ClassLoss& loss) {
+  const auto& share_B = batch.at("mix");
+  const auto losses_B = share_B * class_losses(logits_BK, label_B, loss) +
+                        (1 - share_B) * class_losses(logits_BK, batch.at("mixed_label"), loss);
+  return losses_B.mean();
+}
+
+void refuse_mixed(const Batch& batch, const char* loss) {
+  if (batch.find("mix"))
+    throw config_error(std::string("data.mix needs labels that are classes; the loss is ") + loss);
 }
 
 // The labels as float32 [B, K].
@@ -72,7 +97,8 @@ Outputs classification_outputs(const at::Tensor& logits_BK, const Batch& batch,
   Outputs outputs{.loss = {}, .count = logits_BK.size(0), .predictions = logits_BK, .sums = {}};
   if (!batch.find("label")) return outputs;
   const auto label_B = labels_of(batch, logits_BK.size(0), logits_BK.size(1));
-  outputs.loss = class_loss(logits_BK, label_B, loss);
+  outputs.loss = batch.find("mix") ? mixed_loss(logits_BK, batch, label_B, loss)
+                                   : class_loss(logits_BK, label_B, loss);
   outputs.sums["accuracy"] = logits_BK.detach().argmax(1).eq(label_B).sum();
   return outputs;
 }
@@ -81,6 +107,7 @@ Outputs binary_outputs(const at::Tensor& logits_BK, const Batch& batch,
                        const at::Tensor& class_weights) {
   Outputs outputs{.loss = {}, .count = logits_BK.size(0), .predictions = logits_BK, .sums = {}};
   if (!batch.find("label")) return outputs;
+  refuse_mixed(batch, "binary");
   const auto label_BK = binary_labels_of(batch, logits_BK);
   outputs.loss = at::binary_cross_entropy_with_logits(
       logits_BK.to(at::kFloat), label_BK,

@@ -26,6 +26,9 @@ struct ClassLoss {
 // weighted losses are divided by B, not by the sum of the weights as in PyTorch: so the gradient does
 // not depend on how samples are divided among ranks.
 //
+// With the fields "mix" float [B] and "mixed_label" int64 [B], the loss of a sample is mix times that
+// of its label plus 1 - mix times that of the other one.
+//
 // Throws Config: labels that are not integers [B], or, on the CPU, a label outside [0, K). (On a
 // GPU, the kernel fails: checking would synchronize with the device in every step.)
 Outputs classification_outputs(const at::Tensor& logits, const Batch& batch,

@@ -24,7 +24,8 @@ namespace {
 
 constexpr auto kAfterOptions = R"(
 CONFIG and overrides are passed to every rank unchanged. `lockstep launch -n 2 -- python train.py`
-starts any program. With --program, put -- before arguments that begin with a dash. Options that are not given default to the environment variable PET_<NAME>,
+starts any program. With --program and --generate, put -- before arguments of the ranks that begin
+with a dash. Options that are not given default to the environment variable PET_<NAME>,
 such as PET_NNODES=2.
 Logs: <run.dir>/<run id>/logs/attempt_<n>/<local rank>/{stdout.log,stderr.log}; with several nodes
 <run.dir>/<run id>/logs/node_<k>/attempt_<n>/...
@@ -67,6 +68,9 @@ void add_worker_options(cxxopts::Options& options) {
   add("resume", "resume this run", value(), "ID");
   add("predict", "do not train: write predictions for the evaluation data to this file", value(),
       "FILE");
+  add("generate",
+      "do not train: continue the prompts in this file; put options such as --out after --",
+      value(), "FILE");
   add("program", "start this instead of lockstep-trainer", value(), "PATH");
 }
 
@@ -358,6 +362,9 @@ LaunchArguments read_arguments(const LaunchValues& values) {
   arguments.resume = values.given("resume");
   arguments.program = values.given("program");
   arguments.predict = values.given("predict");
+  arguments.generate = values.given("generate");
+  if (arguments.predict && arguments.generate)
+    throw config_error("--predict and --generate exclude each other");
   arguments.role = values.text("role");
   arguments.tee = read_tee(values, arguments.num_workers);
   arguments.stop_grace = values.duration("stop-grace");

@@ -21,7 +21,9 @@ struct LaunchArguments {
   std::chrono::milliseconds restart_window{}, restart_delay{};
   std::chrono::milliseconds monitor_interval{};
   std::optional<std::string> log_dir, run_id, resume, program;
-  std::optional<std::string> predict;  // train nothing, predict into this file
+  std::optional<std::string> predict;   // train nothing, predict into this file
+  std::optional<std::string> generate;  // train nothing, continue the prompts in this file
+  bool trains() const { return !predict && !generate; }
   // The scheduler's id of this job step ("slurm-1234-0"); empty without a scheduler.
   std::string job;
   bool job_restarted = false;

@@ -82,18 +82,20 @@ RunLocation locate_run(const LaunchArguments& arguments) {
   RunSection run;
   if (has_run_file) {
     std::vector<std::string> overrides;
-    for (size_t i = 1; i < arguments.rest.size(); ++i)
+    for (size_t i = 1; i < arguments.rest.size(); ++i) {
+      if (arguments.generate && arguments.rest[i].starts_with('-')) break;
       if (!arguments.program || arguments.rest[i].find('=') != std::string::npos)
         overrides.push_back(arguments.rest[i]);
+    }
     const auto root =
         read_run_file(arguments.rest.front(), overrides,
                       [](const std::string& variable) { return environment(variable.c_str()); });
     run = section_of<RunSection>(root, "run");
-    if (!arguments.program && !arguments.predict) verify_batch_of_all_sizes(root, arguments);
+    if (!arguments.program && arguments.trains()) verify_batch_of_all_sizes(root, arguments);
   }
   run.name_after(has_run_file ? arguments.rest.front() : named_by(arguments));
   RunLocation place{.runs_dir = run.dir};
-  if (arguments.predict) {  // its logs do not belong to the run that it reads
+  if (!arguments.trains()) {  // its logs do not belong to the run that it reads
     place.run_id = new_run_id(run.name);
     return place;
   }
@@ -156,6 +158,8 @@ launch::LaunchOptions make_options(const LaunchArguments& arguments, const RunLo
     options.arguments.insert(options.arguments.end(), {"--resume", *arguments.resume});
   if (arguments.predict)
     options.arguments.insert(options.arguments.end(), {"--predict", *arguments.predict});
+  if (arguments.generate)
+    options.arguments.insert(options.arguments.end(), {"--generate", *arguments.generate});
   options.num_workers = arguments.num_workers;
   options.master_addr = arguments.master_addr;
   options.master_port = arguments.master_port;
@@ -260,7 +264,7 @@ void block_sigterm() {
 
 int run_launch(const LaunchArguments& arguments) {
   const auto place = locate_run(arguments);
-  if (arguments.resume && !arguments.predict) verify_resumed(place);
+  if (arguments.resume && arguments.trains()) verify_resumed(place);
   if (arguments.hostfile)
     return launch_on_hosts(arguments, arguments.resume.value_or(place.run_id));
   auto options = make_options(arguments, place);
@@ -287,8 +291,8 @@ int run_launch(const LaunchArguments& arguments) {
   const auto run_dir = place.runs_dir / report.run_id;
   std::error_code error;
   const bool is_run = !report.run_id.empty() && fs::exists(run_dir / "run.json", error);
-  const bool has_predicted = arguments.predict && report.succeeded();
-  const bool discard = !is_run && (has_predicted || is_discardable(report, arguments, options));
+  const bool has_read_only = !arguments.trains() && report.succeeded();
+  const bool discard = !is_run && (has_read_only || is_discardable(report, arguments, options));
   if (created && !discard) created->keep();
   print_report(report, created && !discard);
   // Our ranks have exited, so if a log is being written, the run belongs to another job.

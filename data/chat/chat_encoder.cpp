@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 
+#include "core/printable.h"
 #include "lockstep/error.h"
 
 namespace lockstep::data {
@@ -67,10 +68,31 @@ EncodedChat ChatEncoder::encode(const formats::Conversation& conversation) {
   return encoded;
 }
 
+EncodedChat ChatEncoder::encode_answer(const std::string& prompt, const std::string& answer) {
+  EncodedChat encoded;
+  tokenizer_.encode(prompt, encoded.tokens);
+  encoded.answers.assign(encoded.tokens.size(), false);
+  tokenizer_.encode(answer, encoded.tokens);
+  if (const auto eos = tokenizer_.find(template_.token("eos_token")))
+    encoded.tokens.push_back(*eos);
+  encoded.answers.resize(encoded.tokens.size(), true);
+  return encoded;
+}
+
 int32_t ChatEncoder::padding() const {
   for (const auto* name : {"pad_token", "eos_token"})
     if (const auto found = tokenizer_.find(template_.token(name))) return *found;
   return 0;
+}
+
+std::optional<std::tm> parse_date(const std::optional<std::string>& text, const char* dataset) {
+  if (!text) return std::nullopt;
+  std::tm date = {};
+  const auto* end = strptime(text->c_str(), "%Y-%m-%d", &date);
+  if (!end || *end != '\0')
+    throw config_error(
+        fmt::format("dataset {}: date is '{}', expected YYYY-MM-DD", dataset, printable(*text)));
+  return date;
 }
 
 }  // namespace lockstep::data

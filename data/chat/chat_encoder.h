@@ -2,7 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <ctime>
 #include <filesystem>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -27,6 +30,9 @@ class ChatEncoder {
   // Config, without the place.
   EncodedChat encode(const formats::Conversation& conversation);
 
+  // The tokens of `prompt`, then those of `answer` and eos_token, which are the answer.
+  EncodedChat encode_answer(const std::string& prompt, const std::string& answer);
+
   int64_t vocabulary_size() const { return static_cast<int64_t>(tokenizer_.vocabulary_size()); }
   // pad_token, or eos_token, or 0.
   int32_t padding() const;
@@ -35,5 +41,8 @@ class ChatEncoder {
   formats::ChatTemplate template_;
   formats::Tokenizer tokenizer_;
 };
+
+// A date of a run file, YYYY-MM-DD. Throws Config. `dataset`: for the message.
+std::optional<std::tm> parse_date(const std::optional<std::string>& text, const char* dataset);
 
 }  // namespace lockstep::data

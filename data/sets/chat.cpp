@@ -10,10 +10,8 @@
 
 #include "core/printable.h"
 #include "data/chat/chat_encoder.h"
+#include "data/chat/chat_records.h"
 #include "data/packing.h"
-#include "data/table_dataset.h"
-#include "formats/table/json_lines.h"
-#include "formats/unpack.h"
 #include "lockstep/config_value.h"
 #include "lockstep/dataset.h"
 #include "lockstep/error.h"
@@ -58,27 +56,18 @@ void fields(V& v, ChatConfig& c) {
   v("limit", c.limit, "use only the first N conversations", at_least(1));
 }
 
-std::optional<std::tm> parse_date(const std::optional<std::string>& text) {
-  if (!text) return std::nullopt;
-  std::tm date = {};
-  const auto* end = strptime(text->c_str(), "%Y-%m-%d", &date);
-  if (!end || *end != '\0')
-    throw config_error(
-        fmt::format("dataset chat: date is '{}', expected YYYY-MM-DD", printable(*text)));
-  return date;
-}
-
 class ChatDataset final : public Dataset {
  public:
   using Config = ChatConfig;
 
   explicit ChatDataset(const Config& config) : config_(config) {
     ChatEncoder encoder(config.tokenizer,
-                        {.name = config.chat_template, .date = parse_date(config.date)});
+                        {.name = config.chat_template, .date = parse_date(config.date, "chat")});
     padding_ = encoder.padding();
-    for (const auto& file :
-         table_files(config.path, {".jsonl", ".jsonl.gz", ".jsonl.zst", ".ndjson"}))
-      read(file, encoder);
+    ChatRecords records(config.max_bad_samples);
+    records.read(config.path, [&](std::string_view line) {
+      add(encoder.encode(formats::parse_conversation(line)));
+    });
     const auto name = printable(config.path, 400);
     if (ends_.empty()) throw config_error(name + ": it has no conversations");
     if (config.limit && *config.limit > num_chats())
@@ -86,6 +75,7 @@ class ChatDataset final : public Dataset {
                                      name, *config.limit, num_chats()));
     ends_.resize(static_cast<size_t>(config.limit.value_or(num_chats())));
     report(name);
+    for (const auto& line : records.warnings(name)) warnings_.push_back(line);
     if (config.pack) windows_ = PackedWindows(lengths_of_chats(), config.length);
   }
 
@@ -142,30 +132,6 @@ class ChatDataset final : public Dataset {
     return lengths;
   }
 
-  void read(const std::filesystem::path& file, ChatEncoder& encoder) {
-    formats::read_unpacked(file, [&](std::string_view text, const std::string& name) {
-      formats::for_each_json_line(
-          formats::without_utf8_mark(text), [&](std::string_view line, int64_t number) {
-            try {
-              add(encoder.encode(formats::parse_conversation(line)));
-            } catch (const Error& error) {
-              if (error.kind() != ErrorKind::Config) throw;
-              skip(fmt::format("{}: line {}: {}", name, number, error.what()));
-            }
-          });
-      return 0;
-    });
-  }
-
-  void skip(const std::string& problem) {
-    if (++num_bad_ == 1) first_bad_ = problem;
-    if (num_bad_ <= config_.max_bad_samples) return;
-    throw config_error(config_.max_bad_samples == 0
-                           ? problem
-                           : fmt::format("{} (bad sample {}, max_bad_samples is {})", problem,
-                                         num_bad_, config_.max_bad_samples));
-  }
-
   // The first token has no target, so it does not count as learned.
   void add(const EncodedChat& chat) {
     const auto kept = std::min(chat.tokens.size(), static_cast<size_t>(config_.length));
@@ -193,11 +159,6 @@ class ChatDataset final : public Dataset {
           fmt::format("{}: {} of {} conversations are longer than {} tokens and "
                       "truncated",
                       name, num_truncated_, num_chats(), config_.length));
-    if (num_bad_ > 0)
-      warnings_.push_back(
-          fmt::format("{}: {} records that cannot be used are skipped; the first: "
-                      "{}",
-                      name, num_bad_, first_bad_));
   }
 
   // One conversation after another, then padding.
@@ -217,8 +178,7 @@ class ChatDataset final : public Dataset {
   }
 
   ChatConfig config_;
-  int64_t padding_ = 0, num_truncated_ = 0, num_bad_ = 0;
-  std::string first_bad_;
+  int64_t padding_ = 0, num_truncated_ = 0;
   std::vector<uint32_t> tokens_;  // of all conversations; with kAnswerBit: learned
   std::vector<size_t> ends_;      // of the conversations
   PackedWindows windows_;

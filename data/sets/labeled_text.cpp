@@ -34,6 +34,7 @@ constexpr auto choices(TextPadding) { return std::array{"longest", "length"}; }
 struct LabeledTextConfig {
   std::string path, tokenizer;
   std::string text = "text", label = "label";
+  std::optional<std::string> text_pair;
   LabelKind kind = LabelKind::Class;
   std::vector<std::string> classes;
   int64_t length = 128;
@@ -47,6 +48,9 @@ void fields(V& v, LabeledTextConfig& c) {
   v("path", c.path, "a JSON Lines or CSV file, plain or compressed with gzip or zstd", required());
   v("tokenizer", c.tokenizer, "a tokenizer.json, or the directory of a model with one", required());
   v("text", c.text, "the key or column with the text; for kind: words a list of words");
+  v("text_pair", c.text_pair,
+    "the key or column with a second text, e.g. an answer to a question; adds the field "
+    "token_types");
   v("label", c.label, "the key or column with the label; not read for kind: masked");
   v("kind", c.kind,
     "class: the label is a class; classes: a list of classes; value: a number or a list of "
@@ -73,7 +77,10 @@ class LabeledTextDataset final : public Dataset {
       : config_(config), encoder_(config.tokenizer), padding_(encoder_.padding()) {
     if (config.kind == LabelKind::Masked) encoder_.mask();
     if (config.kind == LabelKind::Masked) config_.label.clear();
-    rows_ = formats::read_labeled_texts(config.path, {config_.text, config_.label});
+    rows_ = formats::read_labeled_texts(
+        config.path, {config_.text, config_.label, config.text_pair.value_or("")});
+    if (config.text_pair && config.kind == LabelKind::Words)
+      throw config_error("dataset labeled_text: text_pair has no effect with kind: words");
     if (config.limit && *config.limit < std::ssize(rows_))
       rows_.resize(static_cast<size_t>(*config.limit));
     for (auto& row : rows_) {
@@ -131,6 +138,7 @@ class LabeledTextDataset final : public Dataset {
       case LabelKind::Value: layout.push_back({"label", at::kFloat, shape_of_value()}); break;
       default: layout.push_back({"targets", at::kLong, {config_.length}});
     }
+    if (config_.text_pair) layout.push_back({"token_types", at::kLong, {config_.length}});
     return layout;
   }
 
@@ -157,12 +165,15 @@ class LabeledTextDataset final : public Dataset {
       label.insert(label.begin(), count);
       fields.push_back(at::empty(label, at::kFloat));
     }
+    if (config_.text_pair) fields.push_back(at::empty(shape, at::kLong));
     fill(request, fields);
-    return {.fields = {{"tokens", fields[0]},
-                       {"attention_mask", fields[1]},
-                       {has_targets ? "targets" : "label", fields[2]}},
-            .indices =
-                at::tensor(std::vector<int64_t>(request.indices.begin(), request.indices.end()))};
+    Batch batch{.fields = {{"tokens", fields[0]},
+                           {"attention_mask", fields[1]},
+                           {has_targets ? "targets" : "label", fields[2]}},
+                .indices = at::tensor(
+                    std::vector<int64_t>(request.indices.begin(), request.indices.end()))};
+    if (config_.text_pair) batch.fields.emplace_back("token_types", fields[3]);
+    return batch;
   }
 
   void fill(const SampleRequest& request, std::span<const at::Tensor> fields) const override {
@@ -176,6 +187,11 @@ class LabeledTextDataset final : public Dataset {
       std::fill_n(tokens, length, padding_);
       std::ranges::copy(encoded.tokens, tokens);
       for (int64_t t = 0; t < length; ++t) mask[t] = t < std::ssize(encoded.tokens);
+      if (config_.text_pair) {
+        const auto types = target_row(fields[3], place);
+        std::ranges::fill(types, 0);
+        std::ranges::copy(encoded.types, types.begin());
+      }
       if (config_.kind == LabelKind::Words)
         fill_word_classes(index, target_row(fields[2], place));
       else if (config_.kind == LabelKind::Masked)

@@ -15,6 +15,7 @@ namespace lockstep::data {
 struct EncodedText {
   std::vector<int32_t> tokens;
   std::vector<int32_t> words;  // of each token: the index of the word that it begins; -1: none
+  std::vector<int32_t> types;  // of each token of a pair: 0 or 1; empty: one text
 };
 
 class TextEncoder {
@@ -22,7 +23,8 @@ class TextEncoder {
   // `path`: a tokenizer.json, or a directory with one. Throws Config.
   explicit TextEncoder(const std::filesystem::path& path);
 
-  // The tokens of a text or of its words, between the special tokens for begin and end; those after
+  // The tokens of a pair are those of the tokenizer's post-processor, and if there are more than
+  // `length`, the longer text is cut. Otherwise the tokens of a text or of its words, between the special tokens for begin and end; those after
   // `length` are cut.
   EncodedText encode(const formats::LabeledText& row, int64_t length);
 
@@ -33,6 +35,8 @@ class TextEncoder {
   int32_t mask() const { return required(mask_, "mask", "[MASK] or <mask>"); }
 
  private:
+  EncodedText encode_pair(const std::string& first, const std::string& second,
+                          int64_t length) const;
   int32_t required(std::optional<int32_t> token, const char* what, const char* names) const;
 
   std::string name_;

@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <array>
 #include <filesystem>
 
 #include "distributed/backends/backends.h"
@@ -60,6 +61,16 @@ std::string gpu_architecture() {
   check(get && get(&major, kMajor, 0) == 0 && get(&minor, kMinor, 0) == 0,
         "cannot query the compute capability of the GPU");
   return fmt::format("sm_{}{}", major, minor);
+}
+
+std::string gpu_name(int index) {
+  using GetName = int (*)(char* name, int size, int device);
+  void* const driver = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  const auto get = driver ? reinterpret_cast<GetName>(::dlsym(driver, "cuDeviceGetName")) : nullptr;
+  std::array<char, 256> name{};
+  const bool is_known = get && get(name.data(), static_cast<int>(name.size()), index) == 0;
+  if (driver) ::dlclose(driver);
+  return is_known ? name.data() : "";
 }
 
 void use_gpu(int index) {

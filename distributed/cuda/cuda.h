@@ -11,6 +11,9 @@ bool machine_has_gpu();
 // Architecture of this machine's first GPU, e.g. "sm_90". Throws Config as use_gpu().
 std::string gpu_architecture();
 
+// Name of the GPU `index`, e.g. "NVIDIA H100 80GB HBM3". Call after use_gpu(). Empty: unknown.
+std::string gpu_name(int index);
+
 // Loads liblockstep_cuda.so with the CUDA part of LibTorch and NCCL, and makes GPU `index` this
 // thread's device. Throws Config: this build has no CUDA part, its libraries are missing, or there
 // is no such GPU.

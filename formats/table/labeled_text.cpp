@@ -36,6 +36,11 @@ class LabeledLine {
         row.words.push_back(word.get<std::string>());
       }
     }
+    if (!format.pair.empty()) {
+      const auto& pair = member(format.pair);
+      if (!pair.is_string()) throw wrong(format.pair, "a string");
+      row.pair = pair.get<std::string>();
+    }
     if (!format.label.empty()) read_label(format.label, row);
     return row;
   }
@@ -95,9 +100,14 @@ std::vector<LabeledText> rows_of_csv(const std::filesystem::path& path,
   CsvFormat csv{.separator = has_tabs ? '\t' : ',', .columns = {format.text}, .missing = {""}};
   csv.is_text.emplace_back(format.text, true);
   if (!format.label.empty()) csv.columns.push_back(format.label);
+  if (!format.pair.empty()) {
+    csv.columns.push_back(format.pair);
+    csv.is_text.emplace_back(format.pair, true);
+  }
   const auto table = read_csv_file(path, csv);
   const auto& text = table.column(format.text);
   const auto* label = format.label.empty() ? nullptr : &table.column(format.label);
+  const auto* pair = format.pair.empty() ? nullptr : &table.column(format.pair);
   std::vector<LabeledText> rows;
   for (size_t i = 0; i < table.rows; ++i) {
     if (text.is_missing(i) || (label && label->is_missing(i)))
@@ -105,6 +115,10 @@ std::vector<LabeledText> rows_of_csv(const std::filesystem::path& path,
                                      printable(text.is_missing(i) ? format.text : format.label)));
     LabeledText row{.words = {text.words[static_cast<size_t>(text.codes[i])]},
                     .place = i < table.places.size() ? table.places[i] : static_cast<int64_t>(i)};
+    if (pair && pair->is_missing(i))
+      throw config_error(
+          fmt::format("{}: no value in column '{}'", table.where(i), printable(format.pair)));
+    if (pair) row.pair = pair->words[static_cast<size_t>(pair->codes[i])];
     if (label && label->is_text)
       row.names.push_back(label->words[static_cast<size_t>(label->codes[i])]);
     else if (label)

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,7 @@ namespace lockstep::formats {
 struct LabeledText {
   std::vector<std::string> words;  // of a list of words, or one text
   bool is_words = false;
+  std::optional<std::string> pair;  // the second text
   std::vector<std::string> names;
   std::vector<double> numbers;
   bool is_list = false;  // the label is a list
@@ -22,6 +24,7 @@ struct LabeledText {
 struct LabeledTextFormat {
   std::string text = "text";
   std::string label = "label";  // empty: not read
+  std::string pair = {};        // the second text; empty: none
 };
 
 // Parses untrusted text. `name` is used as the file name in messages. Throws Config, naming the line:

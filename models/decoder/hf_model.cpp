@@ -9,11 +9,13 @@
 #include <optional>
 #include <vector>
 
+#include "lockstep/error.h"
 #include "models/decoder/decoder.h"
 #include "models/decoder/hf_config.h"
 #include "models/hf/hf_directory.h"
 #include "models/hf/hf_map.h"
 #include "models/language.h"
+#include "models/preference.h"
 
 namespace lockstep::models {
 namespace {
@@ -26,6 +28,7 @@ struct HfModelConfig {
   bool weights = true;
   double z_loss = 0;
   LoraSettings lora;
+  DpoConfig dpo;
   BaseType base_dtype = BaseType::Float32;
   std::optional<double> router_aux_loss_coef;
 };
@@ -38,6 +41,7 @@ void fields(V& v, HfModelConfig& c) {
     "whether to start with the weights of the directory; false: with random ones, for pretraining");
   v("z_loss", c.z_loss, kZLossHelp, at_least(0));
   v("lora", c.lora, "trains low-rank adapters, which are saved as PEFT reads them");
+  v("dpo", c.dpo, "direct preference optimization, relative to the initial weights");
   v("base_dtype", c.base_dtype,
     "with lora: the type of the weights that are not trained; adapters are fp32",
     needs("lora.rank", "lora.path"));
@@ -57,11 +61,40 @@ DecoderConfig read_config(const HfModelConfig& settings) {
   return config;
 }
 
-class HfModel final : public Decoder {
+class HfModel final : public Decoder, public ReferencedModel {
  public:
   using Config = HfModelConfig;
 
   explicit HfModel(const Config& config) : HfModel(config, resolve_lora(config.lora, "hf")) {}
+
+  Outputs forward(const Batch& batch) override {
+    if (!needs_reference()) return Decoder::forward(batch);
+    return preference_outputs(Decoder::forward(texts_of_pairs(batch)).predictions, batch, dpo_);
+  }
+
+  void verify(const ModelUse& use) const override {
+    if (!needs_reference()) return Decoder::verify(use);
+    auto texts = use;
+    texts.first_samples = [&] {
+      std::vector<Batch> samples;
+      for (const auto& pair : use.first_samples()) samples.push_back(texts_of_pairs(pair));
+      return samples;
+    };
+    Decoder::verify(texts);
+  }
+
+  // With dpo, the loss is a mean over pairs.
+  bool needs_reference() const override { return dpo_.beta.has_value(); }
+  std::string target_name() const override {
+    return needs_reference() ? "" : Decoder::target_name();
+  }
+
+  Batch example_sample() const override {
+    auto sample = Decoder::example_sample();
+    for (auto& [name, field] : sample.fields)
+      if (needs_reference()) field = at::stack({field, field}, 1);
+    return sample;
+  }
 
   InitialWeights initial_weights() const override {
     InitialWeights weights{.file = weights_, .except = {}};
@@ -103,7 +136,10 @@ class HfModel final : public Decoder {
                  .base_is_bf16 = config.base_dtype == BaseType::BFloat16,
                  .z_loss = config.z_loss}),
         directory_{"hf", config.path},
-        lora_(lora) {
+        lora_(lora),
+        dpo_(config.dpo) {
+    if (needs_reference() && config.z_loss > 0)
+      throw config_error("model hf: z_loss has no effect with dpo: remove one");
     if (config.weights) weights_ = directory_.weights();
     if (!config.lora.path) return;
     if (!config.weights)
@@ -115,6 +151,7 @@ class HfModel final : public Decoder {
   HfDirectory directory_;
   std::filesystem::path weights_, adapter_;  // empty: none
   LoraConfig lora_;
+  DpoConfig dpo_;
 };
 
 REGISTER_MODEL("hf", HfModel, "a language model in Hugging Face's layout");

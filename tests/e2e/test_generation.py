@@ -11,12 +11,12 @@ import pytest
 import torch
 from lockstep import models
 from safetensors.torch import load_file
-from tokenizers import Tokenizer, decoders, pre_tokenizers, trainers
+from tokenizers import Tokenizer, decoders, pre_tokenizers, processors, trainers
 from tokenizers import models as kinds
 
 import processes
 from conftest import Job
-from processes import LOCKSTEP, TRAINER
+from processes import LOCKSTEP
 from refusals import refuse
 from safetensors_file import last_weights
 from test_hugging_face import VOCABULARY, configure, make
@@ -75,6 +75,27 @@ def save_tokenizer(directory):
     tokenizer.train_from_iterator(SENTENCES, trainers.BpeTrainer(vocab_size=290, initial_alphabet=alphabet, special_tokens=["<|endoftext|>"]))
     tokenizer.save(str(directory / "tokenizer.json"))
     return tokenizer
+
+
+@pytest.mark.parametrize("adds", [None, True, False])
+def test_a_prompt_begins_as_the_tokenizer_has_it(job, adds):
+    """By the post-processor of tokenizer.json, unless tokenizer_config.json says otherwise."""
+    make("llama 3", job.directory / "hf")
+    configure(job, job.directory / "hf")
+    tokenizer = save_tokenizer(job.directory / "hf")
+    if adds is None:
+        tokenizer.post_processor = processors.TemplateProcessing(single="<|endoftext|> $A", special_tokens=[("<|endoftext|>", 0)])
+        tokenizer.save(str(job.directory / "hf" / "tokenizer.json"))
+    else:
+        config = {"bos_token": "<|endoftext|>", "add_bos_token": adds}
+        (job.directory / "hf" / "tokenizer_config.json").write_text(json.dumps(config))
+    text = "the cat"
+    ids = tokenizer.encode(text, add_special_tokens=False).ids
+    file = write_prompts(job, [{"prompt": text}, {"prompt": "<|endoftext|>" + text}, {"tokens": [0, *ids]}, {"tokens": ids}])
+    plain, begun, with_token, without = (row["tokens"] for row in rows_of(job, "--generate", file, "--max-tokens", "12"))
+    assert with_token != without
+    assert begun == with_token
+    assert plain == (without if adds is False else with_token)
 
 
 def configure_gpt(job, **train):
@@ -158,7 +179,8 @@ def test_prompts_are_divided_between_ranks(job, trained):
     options = ["--tokenizer", "bytes", "--resume", trained.name, "--max-tokens", "10", "--generate", prompts]
     alone = rows_of(job, *options)
     (job.directory / "texts.jsonl").unlink()
-    command = [LOCKSTEP, "launch", "-n", 2, "--program", TRAINER, "--", *options, "--out", "texts.jsonl", job.file]
+    command = [LOCKSTEP, "launch", "-n", 2, "--generate", prompts, "--resume", trained.name, job.file, "--", *options[:2], *options[4:6]]
+    command += ["--out", "texts.jsonl"]
     ended = processes.run(command, job.directory)
     assert ended.code == 0, ended.err
     assert "texts: 5 in texts.jsonl" in ended.out and f"weights: {trained} after step 250" in ended.out

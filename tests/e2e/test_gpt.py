@@ -48,6 +48,22 @@ def test_the_recipe_learns_the_bible(job):
     assert values(job, "train/tokens_per_s") == pytest.approx([64 * speed for speed in samples])
 
 
+def test_the_recipe_of_bytes_measures_bits(job):
+    """As described in its comments, with fewer steps and less held-out text."""
+    folder = job.directory / "text"
+    ended = run([BIN / "lockstep-data", "tokenize", "--bytes", "--eval", 0.1, "--out", folder, BIBLE], job.directory)
+    assert (ended.code, ended.err) == (0, "")
+    job.config = yaml.safe_load((SOURCE / "configs" / "bible_bytes.yaml").read_text())
+    job.config["run"]["dir"] = str(job.runs)
+    for part in ("train", "eval"):
+        job.config["data"][part]["path"] = str(folder / part)
+    job.write()
+    job.train("train.max_steps=20", "train.log_every=5 steps", "data.eval.limit=100", "train.samples.max_tokens=5")
+    (bits,) = values(job, "eval/bits_per_byte")
+    assert bits == pytest.approx(values(job, "eval/loss")[-1] / math.log(2))
+    assert bits < 5.5  # 8 at the beginning
+
+
 def test_the_recipe_for_gpus_has_gpt2s_124_million_parameters(job):
     """And trains, with smaller layers and a few tokens, on this CPU."""
     job.config = yaml.safe_load((SOURCE / "configs" / "gpt2_124m.yaml").read_text())

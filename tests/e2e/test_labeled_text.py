@@ -112,6 +112,48 @@ def test_classes_are_trained_as_with_transformers(job, pad_to):
     assert json.loads((run_dir / "data.json").read_text())["classes"] == CLASSES
 
 
+def make_bert(job):
+    """A WordPiece tokenizer with BERT's template of pairs, and a tiny BERT."""
+    directory = job.directory / "hf"
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = tokenizers.normalizers.BertNormalizer()
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    tokenizer.train_from_iterator(TEXTS, tokenizers.trainers.WordPieceTrainer(vocab_size=120, special_tokens=special, show_progress=False))
+    tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, cls_token="[CLS]", sep_token="[SEP]", pad_token="[PAD]")
+    fast.save_pretrained(directory)
+    torch.manual_seed(3)
+    config = transformers.BertConfig(
+        vocab_size=len(fast), hidden_size=32, intermediate_size=48, num_hidden_layers=1, num_attention_heads=4,
+        max_position_embeddings=40, num_labels=2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+    )
+    model = transformers.AutoModelForSequenceClassification.from_config(config, attn_implementation="eager")
+    model.save_pretrained(directory)
+    return fast, model
+
+
+@pytest.mark.parametrize("file", ["rows.jsonl", "rows.csv"])
+def test_pairs_of_texts_are_those_of_transformers(job, file):
+    tokenizer, model = make_bert(job)
+    pairs = [(text, TEXTS[(i * 5 + 1) % 6]) for i, text in enumerate(TEXTS)]
+    labels = [i % 2 for i in range(len(pairs))]
+    data = write_rows(job, [{"text": a, "answer": b, "label": label} for (a, b), label in zip(pairs, labels)])
+    (job.directory / "rows.csv").write_text("text,answer,label\n" + "".join(f'"{a}","{b}",{label}\n' for (a, b), label in zip(pairs, labels)))
+    configure(job, {**data, "path": str(job.directory / file), "text_pair": "answer"}, max_steps=3)
+    run_dir = job.train()
+    batches = []
+    for some, label in zip(parts(pairs), parts(labels)):
+        inputs = tokenizer([a for a, _ in some], [b for _, b in some], truncation=True, max_length=LENGTH, padding=True, return_tensors="pt", return_token_type_ids=True)
+        assert inputs["token_type_ids"].any()
+        batches.append((inputs, torch.tensor(label)))
+    assert any(len(tokenizer(a, b)["input_ids"]) > LENGTH for a, b in pairs)
+    expected = train_in_python(model, batches, 3, F.cross_entropy)
+    assert [value for _, value in job.series(run_dir.name, "train/loss")] == pytest.approx(expected, abs=1e-4)
+
+
 def test_a_csv_file_and_a_split(job):
     make(job, "classification")
     rows = "".join(f'"{text}",{label}\n' for text, label in zip(TEXTS, LABELS))

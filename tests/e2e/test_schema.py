@@ -14,6 +14,7 @@ from safetensors_file import assert_same_bits, last_weights
 RECIPES = sorted(file for file in (SOURCE / "configs").glob("*.yaml") if not file.name.startswith("sweep_"))
 # Recipes for the user's own data: the tests that create such data and train on it.
 TESTED_ELSEWHERE = {
+    "bible_bytes.yaml": "test_gpt.py",
     "diabetes.yaml": "test_flights.py",
     "digits.yaml": "test_images.py",
     "gpt2_124m.yaml": "test_gpt.py",

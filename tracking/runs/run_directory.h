@@ -7,6 +7,7 @@
 //   sinks/            delivery state of the agents (tracking/agent/feed.h)
 //   logs/             output of the ranks (launcher)
 //   checkpoints/      (trainer)
+//   profiles/         traces of steps (trainer)
 //   ends/, end.json   how the job ended (tracking/runs/end_facts.h)
 #pragma once
 

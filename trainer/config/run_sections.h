@@ -8,6 +8,7 @@
 
 #include "core/config/launch_sections.h"
 #include "core/config/period.h"
+#include "data/images/mixed_images.h"
 #include "data/sampling/batch_plan.h"
 #include "data/sampling/split.h"
 #include "lockstep/data_parallel.h"
@@ -15,8 +16,10 @@
 #include "lockstep/hook.h"
 #include "lockstep/part.h"
 #include "lockstep/world.h"
+#include "trainer/config/eval_metrics.h"
 #include "trainer/config/non_finite.h"
 #include "trainer/config/precision.h"
+#include "trainer/config/profile_config.h"
 #include "trainer/config/recompute.h"
 #include "trainer/config/samples_config.h"
 #include "trainer/state/early_stop.h"
@@ -29,6 +32,7 @@ struct DataSection {
   Part<Dataset> train{dataset_registry()};
   Part<Dataset> eval{dataset_registry()};  // optional
   data::SplitConfig split;                 // with neither: no evaluation
+  data::MixConfig mix;
   data::LoaderConfig loader;               // its keys are in `data:` itself
   int64_t eval_batch_size = 500;
 };
@@ -46,7 +50,10 @@ struct TrainSection {
   bool cuda_graph = false;
   Recompute recompute;
   Period eval_every{1, Period::Unit::Epochs};
+  std::vector<EvalMetric> eval_metrics;
   Period log_every{10, Period::Unit::Steps};
+  std::optional<double> peak_flops;
+  ProfileConfig profile;
   EarlyStopConfig early_stop;
   EmaConfig ema;
   AuditConfig audit;
@@ -69,6 +76,7 @@ void fields(V& v, DataSection& c) {
   v("eval", c.eval,
     "the dataset to evaluate on; each sample counts exactly once, for any number of ranks");
   v("split", c.split, "splits data.train into training and evaluation data");
+  v("mix", c.mix, "mixes training images with each other");
   fields(v, c.loader);
   v("eval_batch_size", c.eval_batch_size, "samples per evaluation batch", at_least(1),
     at_most(1 << 30), needs("data.eval", "data.split.eval"));
@@ -107,7 +115,13 @@ void fields(V& v, TrainSection& c) {
     "of names, e.g. [transformer.h.0]");
   v("eval_every", c.eval_every, "evaluation interval; an evaluation also runs at the end",
     needs("data.eval", "data.split.eval"));
+  v("eval_metrics", c.eval_metrics, kEvalMetricsHelp, needs("data.eval", "data.split.eval"));
   v("log_every", c.log_every, "interval at which training metrics are recorded");
+  v("peak_flops", c.peak_flops,
+    "floating-point operations per second that the device of a rank can do at most, e.g. 9.89e14, "
+    "for train/mfu; default: that of the GPU for this precision, if it is known",
+    above(0));
+  v("profile", c.profile, "records the operators of some steps, as a trace for Perfetto");
   v("early_stop", c.early_stop, "stop when an evaluation metric no longer improves",
     needs("data.eval", "data.split.eval"));
   v("ema", c.ema, "exponential moving average of the weights, which evaluations then use");

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "core/printable.h"
@@ -64,8 +65,36 @@ std::string token_in(const nlohmann::json& settings, const char* key) {
 
 }  // namespace
 
+namespace {
+
+// What the post-processor of tokenizer.json puts in front of a text.
+std::vector<int32_t> tokens_in_front(const formats::Tokenizer& tokenizer) {
+  constexpr const char* kText = "a";
+  std::vector<int32_t> text;
+  tokenizer.encode(kText, text);
+  auto whole = tokenizer.encode_for_model(kText).ids;
+  whole.resize(static_cast<size_t>(std::ranges::search(whole, text).begin() - whole.begin()));
+  return whole;
+}
+
+std::vector<int32_t> beginning_of_prompts(const formats::Tokenizer& tokenizer,
+                                          const fs::path& directory) {
+  const auto settings = settings_in(directory, "tokenizer_config.json");
+  const auto adds = settings.find("add_bos_token");
+  if (adds == settings.end() || !adds->is_boolean()) return tokens_in_front(tokenizer);
+  const auto token = tokenizer.find(token_in(settings, "bos_token"));
+  return adds->get<bool>() && token ? std::vector<int32_t>{*token} : std::vector<int32_t>{};
+}
+
+}  // namespace
+
 TextCodec::TextCodec(const std::string& tokenizer, const std::string& option) {
-  if (tokenizer != "bytes") tokenizer_.emplace(read_tokenizer_of(tokenizer, option));
+  if (tokenizer == "bytes") return;
+  tokenizer_.emplace(read_tokenizer_of(tokenizer, option));
+  std::error_code error;
+  const fs::path path = tokenizer;
+  beginning_ =
+      beginning_of_prompts(*tokenizer_, fs::is_directory(path, error) ? path : path.parent_path());
 }
 
 std::vector<int64_t> TextCodec::encode(const std::string& text) {
@@ -76,6 +105,9 @@ std::vector<int64_t> TextCodec::encode(const std::string& text) {
   }
   std::vector<int32_t> narrow;
   tokenizer_->encode(text, narrow);
+  const bool has_beginning = narrow.size() >= beginning_.size() &&
+                             std::equal(beginning_.begin(), beginning_.end(), narrow.begin());
+  if (!has_beginning) narrow.insert(narrow.begin(), beginning_.begin(), beginning_.end());
   tokens.assign(narrow.begin(), narrow.end());
   return tokens;
 }

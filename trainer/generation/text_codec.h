@@ -19,7 +19,9 @@ class TextCodec {
   // the end of a text. `option`: where it was given, for messages. Throws Config.
   TextCodec(const std::string& tokenizer, const std::string& option);
 
-  // Throws Config.
+  // The tokens of a prompt, which begins as the tokenizer has it: with bos_token if "add_bos_token"
+  // of the tokenizer_config.json next to it is true, not if it is false; else with the special
+  // tokens that tokenizer.json puts in front. Not if the text has them already. Throws Config.
   std::vector<int64_t> encode(const std::string& text);
   // The last character may be incomplete.
   std::string decode(const std::vector<int64_t>& tokens) const;
@@ -30,6 +32,7 @@ class TextCodec {
 
  private:
   std::optional<formats::Tokenizer> tokenizer_;  // none: bytes
+  std::vector<int32_t> beginning_;               // of a prompt
 };
 
 // The tokenizer of the directory of a model, if it has one.

@@ -19,17 +19,16 @@ namespace {
 
 constexpr int64_t kBatchesPerStopCheck = 50;
 
-// Returns nullopt if canceled. `max_batches`: the maximum over ranks, so that all ranks check for a
-// stop equally often. `spare`: for a rank without a batch.
+// Returns nullopt if canceled. All ranks check for a stop equally often. `spare`: for a rank without a batch.
 std::optional<std::vector<Measured>> run_batches(World& world, Model& model, data::Loader& loader,
-                                                 int64_t max_batches,
+                                                 const RoundRobinShard& shard,
                                                  const EvaluationOptions& options,
                                                  const std::function<Batch()>& spare) {
   const auto& should_stop = options.should_stop;
   std::vector<Measured> results;
   Meter meter;
   Batch last;
-  for (int64_t i = 0; i < max_batches; ++i) {
+  for (int64_t i = 0; i < shard.max_batches; ++i) {
     if (should_stop && i % kBatchesPerStopCheck == kBatchesPerStopCheck - 1 && should_stop())
       return std::nullopt;
     const auto batch = loader.next();
@@ -39,6 +38,8 @@ std::optional<std::vector<Measured>> run_batches(World& world, Model& model, dat
     const auto outputs = forward_in(options.precision, model, here);
     if (!batch) continue;
     if (options.is_collective) last = here;
+    if (options.metrics)
+      options.metrics->add_batch(shard.local_batches[results.size()], here, outputs);
     if (options.on_batch) options.on_batch(here, outputs);
     meter.add(outputs);
     results.push_back(meter.take());
@@ -51,16 +52,17 @@ std::optional<std::vector<Measured>> run_batches(World& world, Model& model, dat
 std::map<std::string, double> evaluate(World& world, Model& model, const Dataset& dataset,
                                        const EvaluationOptions& options) {
   const at::InferenceMode inference;
-  const auto [num_batches, max_batches, local_batches, indices] =
+  const auto shard =
       shard_batches(dataset.size(), options.batch_size, {world.rank(), world.world_size()});
-  data::Loader loader(dataset, indices,
+  const auto num_batches = shard.num_batches;
+  data::Loader loader(dataset, shard.indices,
                       {.batch_size = options.batch_size,
                        .workers = options.workers,
                        .device = world.device(),
                        .name = "data.eval",
                        .bad_samples = options.bad_samples});
   model.eval();
-  const auto finished = run_batches(world, model, loader, max_batches, options, [&] {
+  const auto finished = run_batches(world, model, loader, shard, options, [&] {
     constexpr std::array<int64_t, 1> kFirst = {0};
     return dataset.get_batch(kFirst);
   });
@@ -78,13 +80,13 @@ std::map<std::string, double> evaluate(World& world, Model& model, const Dataset
   auto slots = at::zeros({num_batches, width + 1}, at::kDouble);  // last column: targets
   for (size_t i = 0; i < results.size(); ++i) {
     for (int64_t j = 0; j < width; ++j)
-      slots[local_batches[i]][j] = results[i].counters.at(names[static_cast<size_t>(j)]).sum;
-    slots[local_batches[i]][width] = results[i].targets;
+      slots[shard.local_batches[i]][j] = results[i].counters.at(names[static_cast<size_t>(j)]).sum;
+    slots[shard.local_batches[i]][width] = results[i].targets;
   }
   all_reduce(world, slots, distributed::ReduceOp::Sum, "evaluation");
 
   const auto* values = slots.const_data_ptr<double>();
-  const auto total = [&, num_batches = num_batches](int64_t column) {
+  const auto total = [&](int64_t column) {
     double sum = 0;
     for (int64_t i = 0; i < num_batches; ++i) sum += values[i * (width + 1) + column];
     return sum;
@@ -93,6 +95,8 @@ std::map<std::string, double> evaluate(World& world, Model& model, const Dataset
   if (targets == 0) throw config_error("data.eval: no valid target in the dataset");
   std::map<std::string, double> means;
   for (int64_t j = 0; j < width; ++j) means[names[static_cast<size_t>(j)]] = total(j) / targets;
+  if (options.metrics)
+    options.metrics->finish(world, num_batches, shard.max_batches * options.batch_size, means);
   return means;
 }
 

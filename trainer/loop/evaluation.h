@@ -11,6 +11,7 @@
 #include "lockstep/model.h"
 #include "lockstep/world.h"
 #include "trainer/config/precision.h"
+#include "trainer/metrics/evaluation_metrics.h"
 
 namespace lockstep::trainer {
 
@@ -21,6 +22,7 @@ struct EvaluationOptions {
   data::BadSamples* bad_samples = nullptr;  // as of a Loader
   // Called with each batch of this rank; may be empty.
   std::function<void(const Batch&, const Outputs&)> on_batch = {};
+  EvaluationMetrics* metrics = nullptr;  // computes more metrics; null: none
   // Whether forward passes are collective. Each rank then runs as many as the others, repeating its
   // last batch if necessary.
   bool is_collective = false;

@@ -11,16 +11,16 @@
 #include <utility>
 
 #include "data/contact_sheet.h"
-#include "distributed/collectives.h"
 #include "distributed/objects.h"
 #include "lockstep/error.h"
 #include "tracking/runs/on_ranks.h"
 #include "tracking/sinks/png.h"
+#include "trainer/metrics/class_counts.h"
 
 namespace lockstep::trainer {
 namespace {
 
-constexpr int64_t kMaxClasses = 1000, kHistogramBins = 64, kMaxShownNumbers = 32;
+constexpr int64_t kHistogramBins = 64, kMaxShownNumbers = 32;
 
 Moment named(Moment at, const std::string& name) {
   at.name = name;
@@ -81,7 +81,10 @@ void EvaluationMedia::add_batch(const Batch& batch, const Outputs& outputs) {
   if (at::isIntegralType(label->scalar_type(), /*includeBool=*/true) && label->dim() == 1) {
     has_classes_ = true;
     const auto label_B = label->to(at::kLong);
-    if (config_.confusion) count(predictions_BK, label_B);
+    if (const auto num_classes = predictions_BK.size(1);
+        config_.confusion && num_classes > kMaxClasses)
+      problem_ = fmt::format("tracking.media.confusion: {} classes are too many (maximum: {})",
+                             num_classes, kMaxClasses);
     keep_worst(at::cross_entropy_loss(predictions_BK, label_B, {}, at::Reduction::None),
                predictions_BK.argmax(1), label_B, batch.indices);
   } else if (label->is_floating_point() && label->numel() == predictions_BK.numel()) {
@@ -92,20 +95,6 @@ void EvaluationMedia::add_batch(const Batch& batch, const Outputs& outputs) {
   } else {
     problem_ = "the labels do not fit the predictions";
   }
-}
-
-void EvaluationMedia::count(const at::Tensor& predictions_BK, const at::Tensor& label_B) {
-  const auto num_classes = predictions_BK.size(1);
-  if (num_classes > kMaxClasses) {
-    problem_ = fmt::format("tracking.media.confusion: {} classes are too many (maximum: {})",
-                           num_classes, kMaxClasses);
-    return;
-  }
-  const auto pairs_B = label_B * num_classes + predictions_BK.argmax(1);
-  const auto counts = at::bincount(pairs_B, {}, num_classes * num_classes)
-                          .view({num_classes, num_classes})
-                          .to(at::kCPU);
-  confusion_ = confusion_.defined() ? confusion_ + counts : counts;
 }
 
 void EvaluationMedia::keep_worst(const at::Tensor& losses, const at::Tensor& predicted,
@@ -135,13 +124,9 @@ void EvaluationMedia::gather_worst() {
   auto own = nlohmann::json::array();
   for (const auto& sample : worst_)
     own.push_back({sample.loss, sample.index, sample.actual, sample.predicted});
-  const nlohmann::json local = {{"worst", own},
-                                {"classes", confusion_.defined() ? confusion_.size(0) : 0},
-                                {"problem", problem_}};
+  const nlohmann::json local = {{"worst", own}, {"problem", problem_}};
   worst_.clear();
-  int64_t num_classes = 0;
   for (const auto& rank : distributed::all_gather_object(world_, local, "media of an evaluation")) {
-    num_classes = std::max(num_classes, rank["classes"].get<int64_t>());
     if (problem_.empty()) problem_ = rank["problem"].get<std::string>();
     for (const auto& sample : rank["worst"])
       worst_.push_back({sample[0].get<double>(), sample[1].get<int64_t>(), sample[2].get<double>(),
@@ -149,49 +134,42 @@ void EvaluationMedia::gather_worst() {
   }
   std::ranges::sort(worst_, is_worse);
   worst_.resize(std::min(worst_.size(), static_cast<size_t>(config_.worst_samples)));
-  if (num_classes == 0) return;
-  if (!confusion_.defined()) confusion_ = at::zeros({num_classes, num_classes}, at::kLong);
-  all_reduce(world_, confusion_, distributed::ReduceOp::Sum, "confusion matrix");
 }
 
-void EvaluationMedia::record(Tracker& tracker, const Moment& at) {
+void EvaluationMedia::record(Tracker& tracker, const Moment& at, const at::Tensor& confusion) {
   gather_worst();
   if (!tracking::is_main(world_.rank())) return;
   if (!problem_.empty()) tracker.text(TextLevel::Warning, "tracking.media: " + problem_);
-  if (confusion_.defined()) record_confusion(tracker, at);
+  if (config_.confusion && confusion.defined()) record_confusion(tracker, at, confusion);
   if (!worst_.empty()) record_worst(tracker, at);
 }
 
-void EvaluationMedia::record_confusion(Tracker& tracker, const Moment& at) const {
-  const auto num_classes = confusion_.size(0);
-  const auto* counts = confusion_.const_data_ptr<int64_t>();
-  const auto rows = confusion_.sum(1), columns = confusion_.sum(0);
+void EvaluationMedia::record_confusion(Tracker& tracker, const Moment& at,
+                                       const at::Tensor& confusion) const {
+  const auto num_classes = confusion.size(0);
+  const auto* counts = confusion.const_data_ptr<int64_t>();
   Table pairs{.at = named(at, "eval/confusion"), .columns = {"actual", "predicted", "count"}};
-  Table classes{.at = named(at, "eval/classes"),
-                .columns = {"class", "samples", "precision", "recall", "f1"}};
-  std::array<double, 3> sums{};
-  double met = 0;  // classes that occur or are predicted
-  for (int64_t i = 0; i < num_classes; ++i) {
+  for (int64_t i = 0; i < num_classes; ++i)
     for (int64_t j = 0; j < num_classes; ++j)
       if (const auto count = counts[i * num_classes + j])
         pairs.rows.push_back(
             {name_of(static_cast<double>(i)), name_of(static_cast<double>(j)), count});
-    const auto actual = rows[i].item<double>(), predicted = columns[i].item<double>();
-    if (actual + predicted == 0) continue;
-    const auto right = static_cast<double>(counts[i * num_classes + i]);
-    const std::array<double, 3> of_class = {predicted > 0 ? right / predicted : 0,
-                                            actual > 0 ? right / actual : 0,
-                                            2 * right / (actual + predicted)};
-    classes.rows.push_back({name_of(static_cast<double>(i)), static_cast<int64_t>(actual),
-                            of_class[0], of_class[1], of_class[2]});
-    for (size_t k = 0; k < sums.size(); ++k) sums[k] += of_class[k];
-    ++met;
+  Table classes{.at = named(at, "eval/classes"),
+                .columns = {"class", "samples", "precision", "recall", "f1"}};
+  const auto counted = counts_of(confusion);
+  for (size_t i = 0; i < counted.size(); ++i) {
+    const auto& each = counted[i];
+    if (each.is_met())
+      classes.rows.push_back({name_of(static_cast<double>(i)), each.actual,
+                              each.value(Score::Precision), each.value(Score::Recall),
+                              each.value(Score::F1)});
   }
   tracker.table(std::move(pairs));
   tracker.table(std::move(classes));
   tracker.log(at.step, at.epoch,
-              std::array{Metric{"eval/precision", sums[0] / met},
-                         Metric{"eval/recall", sums[1] / met}, Metric{"eval/f1", sums[2] / met}});
+              std::array{Metric{"eval/precision", macro_average(counted, Score::Precision)},
+                         Metric{"eval/recall", macro_average(counted, Score::Recall)},
+                         Metric{"eval/f1", macro_average(counted, Score::F1)}});
 }
 
 void EvaluationMedia::record_worst(Tracker& tracker, const Moment& at) const {

@@ -27,8 +27,8 @@ class EvaluationMedia {
   void add_batch(const Batch& batch, const Outputs& outputs);
 
   // Collective: merges the batches of all ranks; the main rank records the result. `at`: its name
-  // is not used.
-  void record(Tracker& tracker, const Moment& at);
+  // is not used. `confusion`: of all ranks, int64 [K, K]; undefined: none.
+  void record(Tracker& tracker, const Moment& at, const at::Tensor& confusion);
 
  private:
   struct Sample {
@@ -38,11 +38,10 @@ class EvaluationMedia {
   };
   // A loss of nan is the worst; ties are in the order of the samples.
   static bool is_worse(const Sample& a, const Sample& b);
-  void count(const at::Tensor& predictions, const at::Tensor& label);
   void keep_worst(const at::Tensor& losses, const at::Tensor& predicted, const at::Tensor& label,
                   const at::Tensor& indices);
   void gather_worst();
-  void record_confusion(Tracker& tracker, const Moment& at) const;
+  void record_confusion(Tracker& tracker, const Moment& at, const at::Tensor& confusion) const;
   void record_worst(Tracker& tracker, const Moment& at) const;
   void record_image(Tracker& tracker, const Moment& at, const Batch& batch,
                     const Sample& sample) const;
@@ -52,7 +51,6 @@ class EvaluationMedia {
   World& world_;
   const Dataset& eval_set_;
   std::vector<std::string> classes_;  // their names; may be empty
-  at::Tensor confusion_;              // int64 [K, K]; undefined: nothing counted
   std::vector<Sample> worst_;
   bool has_classes_ = false;
   std::string problem_;  // why something is not shown

@@ -3,6 +3,9 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include "distributed/cuda/cuda.h"
+#include "trainer/metrics/device_peak.h"
+
 namespace lockstep::trainer {
 namespace {
 
@@ -25,9 +28,27 @@ MetricsReporter::MetricsReporter(World& world, Tracker& tracker, const RunConfig
       per_rank_(config.tracking.ranks.kind != tracking::RankSelection::Kind::Main),
       max_bad_samples_(config.data.loader.max_bad_samples),
       bad_train_(max_bad_samples_),
-      bad_eval_(max_bad_samples_) {}
+      bad_eval_(max_bad_samples_),
+      peak_flops_(config.train.peak_flops) {
+  if (!peak_flops_ && world.device().is_cuda())
+    peak_flops_ =
+        peak_flops_of_gpu(distributed::gpu_name(world.device().index()), config.train.precision);
+}
 
-void MetricsReporter::before_run(HookContext&) { logged_at_ = std::chrono::steady_clock::now(); }
+void MetricsReporter::before_run(HookContext& run) {
+  logged_at_ = std::chrono::steady_clock::now();
+  logged_step_ = run.step;
+}
+
+void MetricsReporter::before_step(HookContext&) {
+  if (!flops_) counter_ = std::make_unique<FlopCounter>();
+}
+
+void MetricsReporter::after_step(HookContext&) {
+  if (!counter_) return;
+  flops_ = counter_->count();
+  counter_.reset();
+}
 
 void MetricsReporter::after_evaluation(HookContext& run, const EvaluationResult& result) {
   NamedValues values;
@@ -57,9 +78,24 @@ MetricsReporter::Losses MetricsReporter::log(const HookContext& run, const StepT
       values.emplace_back(fmt::format("train/{}_per_s", target_name),
                           global.targets / elapsed.count());
   }
+  add_flops(values, run.step - std::exchange(logged_step_, run.step), elapsed.count());
   add_loading_to(values);
   record(run, values);
   return {local.loss(), global.loss()};
+}
+
+// The first call is collective.
+void MetricsReporter::add_flops(NamedValues& values, int64_t steps, double seconds) {
+  if (!all_flops_)
+    all_flops_ = distributed::merge_counters(
+                     world_, {{"flops", {static_cast<double>(flops_.value_or(0)), 1}}})
+                     .at("flops")
+                     .sum;
+  if (*all_flops_ == 0) return;  // a compiled package
+  values.emplace_back("train/flops_per_step", *all_flops_);
+  if (!peak_flops_ || seconds <= 0) return;
+  const auto per_rank = *all_flops_ / static_cast<double>(world_.world_size());
+  values.emplace_back("train/mfu", per_rank * static_cast<double>(steps) / seconds / *peak_flops_);
 }
 
 void MetricsReporter::add_optimizer(NamedValues& values, const OptimizerReport& optimizer) {

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -17,6 +18,7 @@
 #include "lockstep/world.h"
 #include "trainer/config/run_config.h"
 #include "trainer/loop/step_times.h"
+#include "trainer/metrics/flop_counter.h"
 #include "trainer/state/meter.h"
 
 namespace lockstep::trainer {
@@ -39,6 +41,9 @@ class MetricsReporter final : public Hook {
 
   // Starts the clock of samples per second.
   void before_run(HookContext& run) override;
+  // Count the operations of the first step.
+  void before_step(HookContext& run) override;
+  void after_step(HookContext& run) override;
   // Records the result.
   void after_evaluation(HookContext& run, const EvaluationResult& result) override;
 
@@ -69,6 +74,7 @@ class MetricsReporter final : public Hook {
   void record(const HookContext& run, const NamedValues& values);
   static void add_optimizer(NamedValues& values, const OptimizerReport& optimizer);
   void add_loading_to(NamedValues& values);
+  void add_flops(NamedValues& values, int64_t steps, double seconds);
 
   World& world_;
   Tracker& tracker_;
@@ -78,6 +84,11 @@ class MetricsReporter final : public Hook {
   data::LoaderStats loading_;  // since the last logging
   data::BadSamples bad_train_, bad_eval_;
   std::chrono::steady_clock::time_point logged_at_;
+  int64_t logged_step_ = 0;
+  std::unique_ptr<FlopCounter> counter_;  // in the first step
+  std::optional<int64_t> flops_;          // of this rank in that step
+  std::optional<double> all_flops_;       // of all ranks
+  std::optional<double> peak_flops_;      // of a rank's device; nullopt: unknown
 };
 
 }  // namespace lockstep::trainer

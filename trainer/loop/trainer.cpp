@@ -117,6 +117,7 @@ void Trainer::start_new() { base_ = load_initial_weights(world_, run_, parallel_
 
 EvaluationResult Trainer::run() {
   for (const auto& line : warnings_) tracker_.text(TextLevel::Warning, line);
+  find_references();
   call(&Hook::before_run);
   world_.progress().set_step(position_.step, length_.total_steps);
   if (evaluation_is_due_ && run_.data.eval) evaluate_now();

@@ -11,7 +11,6 @@
 #include "data/sampling/sampler.h"
 #include "distributed/step_vote.h"
 #include "lockstep/data_parallel.h"
-#include "lockstep/model.h"
 #include "lockstep/tracker.h"
 #include "lockstep/world.h"
 #include "trainer/checkpoint/checkpoint_saver.h"
@@ -94,6 +93,7 @@ class Trainer {
   std::optional<int64_t> take_skipped();
   void evaluate_now();
   void sample_now();
+  void find_references();
   std::unique_ptr<EvaluationMedia> next_media();
   Moment moment() { return {.step = context().step, .epoch = context().epoch}; }
   void save_now();

@@ -1,7 +1,12 @@
 // The evaluations of a Trainer.
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "distributed/collectives.h"
+#include "distributed/objects.h"
 #include "trainer/loop/evaluation.h"
 #include "trainer/loop/trainer.h"
 #include "trainer/loop/trial.h"
@@ -32,10 +37,13 @@ void Trainer::evaluate_now() {
   parallel_->broadcast_buffers();
   call(&Hook::before_evaluation);
   if (average_) parallel_->broadcast_buffers();  // the averages of buffers too
+  EvaluationMetrics metrics(config_.train.eval_metrics, *run_.data.eval,
+                            media && config_.tracking.media.confusion);
   EvaluationOptions options{.batch_size = config_.data.eval_batch_size,
                             .workers = plan_.workers_per_rank,
                             .precision = config_.train.precision,
                             .bad_samples = metrics_.bad_eval(),
+                            .metrics = &metrics,
                             .is_collective = parallel_->gathers_weights()};
   if (media)
     options.on_batch = [&](const auto& batch, const auto& outputs) {
@@ -60,7 +68,7 @@ void Trainer::evaluate_now() {
   if (result.empty()) return;
   if (const auto& best = config_.checkpoint.keep_best; best.count)
     metric_of(evaluation_, best.metric, "checkpoint.keep_best.metric");
-  if (media) media->record(tracker_, moment());
+  if (media) media->record(tracker_, moment(), metrics.confusion());
   enter_phase(Phase::Logging);
   metrics_.exclude(std::chrono::steady_clock::now() - begin);
 }
@@ -79,6 +87,48 @@ void Trainer::sample_now() {
   distributed::barrier(world_, "texts of train.samples");
   enter_phase(Phase::Logging);
   metrics_.exclude(std::chrono::steady_clock::now() - begin);
+}
+
+// Collective: what the initial weights predict, computed once and stored with the run.
+void Trainer::find_references() {
+  auto* const train = run_.train_references.get();
+  auto* const eval = run_.eval_references.get();
+  if (!train) return;
+  enter_phase(Phase::Evaluating);
+  const auto file = reference_path(run_dir_);
+  const auto on_main = [&](const std::function<void()>& act) {
+    distributed::act_on_main(world_, "references", [&] {
+      act();
+      return nlohmann::json();
+    });
+  };
+  const bool is_new = position_.step == 0;
+  if (!is_new) on_main([&] { load_references(file, *train, eval); });
+  for (auto* data : {train, eval}) {
+    if (!data) continue;
+    auto values =
+        is_new || !data->values().defined() ? at::zeros({data->size(), 2}) : data->values();
+    if (is_new) {
+      parallel_->gather_weights();
+      const auto batch_size = std::max<int64_t>(1, plan_.global_batch_size / world_.world_size());
+      evaluate(world_, *model_, *data,
+               {.batch_size = batch_size,
+                .workers = plan_.workers_per_rank,
+                .precision = config_.train.precision,
+                .on_batch =
+                    [&](const Batch& batch, const Outputs& outputs) {
+                      values.index_copy_(0, batch.indices.to(at::kCPU),
+                                         outputs.predictions.to(at::kCPU, at::kFloat));
+                    },
+                .is_collective = parallel_->gathers_weights()});
+      parallel_->release_weights();
+      all_reduce(world_, values, distributed::ReduceOp::Sum, "references");
+    } else {
+      distributed::broadcast(world_, values, 0, "references");
+    }
+    data->set(values);
+  }
+  if (is_new) on_main([&] { save_references(file, *train, eval); });
 }
 
 }  // namespace lockstep::trainer

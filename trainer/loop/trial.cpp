@@ -17,6 +17,7 @@
 #include "lockstep/named_tensors.h"
 #include "trainer/config/precision.h"
 #include "trainer/loop/live_memory.h"
+#include "trainer/metrics/evaluation_metrics.h"
 #include "trainer/prepared/model_faults.h"
 #include "trainer/state/meter.h"
 
@@ -124,9 +125,12 @@ void try_model(const PreparedRun& run, at::Device device) {
   const auto batch = first_batch_of(run, device, *run.data.eval, "data.eval", kTriedSamples);
   if (!batch) return;
   EvaluationResult names = {{"loss", 0}};
-  for (const auto& [name, sum] : try_batch(run, device, *batch, /*has_gradient=*/false).sums)
-    names[name] = 0;
+  const auto outputs = try_batch(run, device, *batch, /*has_gradient=*/false);
+  for (const auto& [name, sum] : outputs.sums) names[name] = 0;
   const auto& [train, checkpoint] = std::tie(run.config.train, run.config.checkpoint);
+  EvaluationMetrics metrics(train.eval_metrics, *run.data.eval);
+  metrics.add_batch(0, *batch, outputs);
+  for (const auto& name : metrics.names()) names[name] = 0;
   if (train.early_stop.patience)
     metric_of(names, train.early_stop.metric, "train.early_stop.metric");
   if (checkpoint.keep_best.count)

@@ -22,6 +22,8 @@
 #include "trainer/checkpoint/chosen_weights.h"
 #include "trainer/checkpoint/initial_weights.h"
 #include "trainer/config/precision.h"
+#include "trainer/config/run_length.h"
+#include "trainer/metrics/step_profile.h"
 #include "trainer/prepared/example_data.h"
 #include "trainer/prepared/frozen_parameters.h"
 #include "trainer/prepared/model_faults.h"
@@ -79,6 +81,8 @@ std::shared_ptr<Model> make_model(const PreparedRun& run) {
   auto model = in_model(title, nullptr, [&] { return run.config.model.build(); });
   verify_has_values(title, *model);
   verify_precision(*model, run.config.train.precision);
+  if (run.config.data.mix.is_on() && model->has_backward())
+    throw config_error("data.mix has no effect on a compiled model: remove it");
   return model;
 }
 
@@ -290,6 +294,8 @@ void compute_sharded(World& world, DeferredInit* deferred, const DeferredInit::I
 PreparedRun prepare_data(const RunConfig& config, const RankEnv& ranks) {
   auto run = prepare_without_data(config, ranks);
   run.data = build_datasets(config.data.train, config.data.eval, config.data.split);
+  if (config.data.mix.is_on())
+    run.data.train = std::make_shared<data::MixedImages>(run.data.train, config.data.mix);
   share_data(run);
   run.order = sampler_options(config.data.loader, *run.data.train,
                               static_cast<uint64_t>(config.run.seed), run.plan.rule);
@@ -307,12 +313,17 @@ PreparedRun prepare_training(const RunConfig& config, const RankEnv& ranks) {
   configure_model(run);
   find_initial_weights(run);
   verify_use_of_model(run);
+  add_references(run);
   choose_strategy(run);
   compute_unless_sharded(run);
   for (const auto& hook : config.train.hooks.parts()) run.hooks.push_back(hook.build());
   if (config.train.audit.every)
     run.hooks.push_back(std::make_shared<WeightAudit>(config.train.audit,
                                                       run.config.distributed.data_parallel.shard));
+  if (config.train.profile.steps)
+    run.hooks.push_back(
+        std::make_shared<StepProfile>(config.train.profile, ranks.rank, ranks.world_size,
+                                      length_of_run(config.train, run.plan).total_steps));
   if (!config.train.samples.prompts.empty())
     run.samples = std::make_shared<TextSamples>(config, *run.model, run.model_title());
   return run;

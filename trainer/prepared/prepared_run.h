@@ -18,6 +18,7 @@
 #include "trainer/config/run_config.h"
 #include "trainer/generation/text_samples.h"
 #include "trainer/prepared/deferred_init.h"
+#include "trainer/prepared/reference_data.h"
 
 namespace lockstep::trainer {
 
@@ -43,6 +44,9 @@ struct PreparedRun {
   std::vector<std::shared_ptr<Hook>> hooks;    // of train.hooks; training only
   InitialWeights weights;                      // of a new run; no file: the model's own values
   std::shared_ptr<const TextSamples> samples;  // of train.samples; null: none. Training only
+  // Of a model that needs them: data.train and data.eval (null: none), for the trainer to set.
+  // Training only.
+  std::shared_ptr<ReferenceData> train_references, eval_references;
   // Of a planned run without data: what is not there, and what is assumed instead.
   std::optional<MissingData> missing;
   // Whether malloc returns smaller allocations than it should while training; see end_start().

@@ -1,0 +1,78 @@
+"""Operations of a step as torch.utils.flop_counter counts them, and traces of steps (train.profile)."""
+
+import json
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from lockstep import models
+from refusals import refuse
+
+
+def flops_here(job, *overrides, ranks=None):
+    run_dir = job.train("train.max_steps=2", "train.log_every=1 step", *overrides, ranks=ranks)
+    return {name: [value for _, value in job.series(run_dir.name, f"train/{name}")] for name in ("flops_per_step", "mfu")}
+
+
+def flops_in_python(name, batch, **sizes):
+    """Of a forward and backward pass, without the loss."""
+    model = models.build(name, 0, **sizes)
+    with FlopCounterMode(display=False) as counter:
+        model(batch).sum().backward()
+    return counter.get_total_flops()
+
+
+def test_matrix_products(job):
+    expected = flops_in_python("mlp", torch.zeros(48, 784), hidden=[32])
+    ours = flops_here(job)
+    assert ours["flops_per_step"] == [expected, expected]
+    assert ours["mfu"] == []  # the peak of this CPU is unknown
+    assert flops_here(job, ranks=2)["flops_per_step"] == [expected, expected]  # of both
+
+
+def test_convolutions(job):
+    expected = flops_in_python("cnn", torch.zeros(48, 1, 28, 28), hidden=16)
+    ours = flops_here(job, "model={name: cnn, hidden: 16}", "train.peak_flops=1e15")
+    assert ours["flops_per_step"] == [expected, expected]
+    assert all(0 < mfu < 1 for mfu in ours["mfu"])
+
+
+def test_attention(job):
+    """torch.utils.flop_counter counts the attention of GPUs only: here, with its formulas, 2 and 5 products per layer."""
+    layers, heads, width, length, samples = 2, 2, 16, 24, 4
+    torch.arange(2000, dtype=torch.int16).remainder(50).numpy().astype("uint16").tofile(job.directory / "tokens.bin")
+    job.config["data"] = {"train": {"name": "tokens", "path": str(job.directory / "tokens.bin"), "length": length}, "batch_size": samples}
+    sizes = {"vocab_size": 50, "context": length, "layers": layers, "heads": heads, "width": width}
+    job.config["model"] = {"name": "gpt", **sizes}
+    job.write()
+    attention = layers * 7 * 2 * samples * heads * length * length * (width // heads)
+    weights = 12 * layers * width * width + 50 * width  # per token: forward, and twice as much backward
+    assert flops_here(job)["flops_per_step"][0] == attention + 3 * 2 * samples * length * weights
+
+
+def test_a_trace_opens_in_perfetto(job):
+    run_dir = job.train("train.max_steps=6", "train.profile={steps: 3-4, ranks: [1]}", ranks=2)
+    (file,) = (run_dir / "profiles").iterdir()
+    assert file.name == "rank-00001-steps-3-4.json"
+    events = [event for event in json.loads(file.read_text())["traceEvents"] if event.get("cat") == "cpu_op"]
+    names = {event["name"] for event in events}
+    assert {"aten::linear", "aten::addmm", "aten::mm"} <= names
+    assert sum(event["name"] == "aten::linear" for event in events) == 2 * 2  # two layers, two steps
+    assert all(event["ph"] == "X" and event["dur"] >= 0 for event in events)
+
+
+@pytest.mark.parametrize(
+    "profile, texts",
+    [
+        ("{steps: 5-4}", ["train.profile.steps", "up to 100 steps, counted from 1, such as 100-105 or 100"]),
+        ("{steps: 0-4}", ["train.profile.steps"]),
+        ("{steps: 1-101}", ["train.profile.steps"]),
+        ("{steps: first}", ["train.profile.steps"]),
+        ("{steps: 20-25}", ["train.profile.steps: 20-25: the run has 21 steps"]),
+        ("{steps: 1, ranks: [1]}", ["train.profile.ranks: there is no rank 1: the run has 1"]),
+        ("{ranks: [1]}", ["train.profile.ranks", "train.profile.steps"]),
+    ],
+)
+def test_steps_that_cannot_be_profiled_are_refused(job, profile, texts):
+    refuse(job, [f"train.profile={profile}"], texts, ranks=None)

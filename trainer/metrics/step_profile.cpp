@@ -1,0 +1,76 @@
+#include "trainer/metrics/step_profile.h"
+
+#include <fmt/format.h>
+#include <torch/csrc/autograd/profiler_kineto.h>
+
+#include <algorithm>
+#include <set>
+
+#include "lockstep/error.h"
+
+namespace lockstep::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+namespace profiler = torch::autograd::profiler;
+using torch::profiler::impl::ActivityType;
+
+void begin_profile(bool has_gpu) {
+  const torch::profiler::impl::ProfilerConfig config(torch::profiler::impl::ProfilerState::KINETO,
+                                                     /*report_input_shapes=*/true);
+  std::set<ActivityType> activities = {ActivityType::CPU};
+  if (has_gpu) activities.insert(ActivityType::CUDA);
+  profiler::prepareProfiler(config, activities);
+  profiler::enableProfiler(config, activities);
+}
+
+// Returns whether the trace was written.
+bool write_trace(profiler::ProfilerResult& trace, const fs::path& path) {
+  std::error_code error;
+  fs::create_directories(path.parent_path(), error);
+  const auto part = fs::path(path.string() + ".part.json");
+  trace.save(part.string());
+  fs::rename(part, path, error);
+  return !error;
+}
+
+}  // namespace
+
+StepProfile::StepProfile(const ProfileConfig& config, int rank, int world_size, int64_t total_steps)
+    : steps_(config.steps.value()) {
+  if (steps_.last > total_steps)
+    throw config_error(
+        fmt::format("train.profile.steps: {}: the run has {} steps", steps_.text(), total_steps));
+  for (const auto each : config.ranks)
+    if (each >= world_size)
+      throw config_error(fmt::format("train.profile.ranks: there is no rank {}: the run has {}",
+                                     each, world_size));
+  is_recording_rank_ = std::ranges::find(config.ranks, rank) != config.ranks.end();
+}
+
+void StepProfile::before_step(HookContext& run) {
+  const auto next = run.step + 1;
+  if (!is_recording_rank_ || first_ > 0 || next < steps_.first || next > steps_.last) return;
+  begin_profile(run.world.device().is_cuda());
+  first_ = next;
+}
+
+void StepProfile::after_step(HookContext& run) {
+  if (run.step == steps_.last) finish(run);
+}
+
+void StepProfile::finish(HookContext& run) {
+  if (first_ == 0) return;
+  const StepRange steps{first_, std::max(first_, run.step)};
+  first_ = 0;
+  const auto trace = profiler::disableProfiler();
+  const auto path = run.run_dir / "profiles" /
+                    fmt::format("rank-{:05}-steps-{}.json", run.world.rank(), steps.text());
+  if (write_trace(*trace, path))
+    run.tracker.text(TextLevel::Info, "profile: " + path.string());
+  else
+    run.tracker.text(TextLevel::Warning,
+                     "train.profile: the trace could not be written to " + path.string());
+}
+
+}  // namespace lockstep::trainer

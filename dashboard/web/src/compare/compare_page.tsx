@@ -44,7 +44,7 @@ export function ComparePage() {
         {query.get("title") && <span class="dim">{plural(value.runs.length, "run")}</span>}
       </div>
       <Tabs label="Comparison tabs" tabs={tabs} current={tab} />
-        {source().reportUrl(ids) && <span class="row run-acts"><a class="button" href={source().reportUrl(ids)!} download="comparison.html"><Icon name="download" size={14} />Export HTML</a></span>}
+        {source().reportUrl(ids) && <span class="row run-acts"><a class="button" href={link(["analyze"], { runs: ids.join(",") })}><Icon name="chart" size={14} />Analyze</a><a class="button" href={source().reportUrl(ids)!} download="comparison.html"><Icon name="download" size={14} />Export HTML</a></span>}
       </header>
       {tab === "charts" && <Curves comparison={value} isGroup={isGroup} />}
       {tab === "config" && <Differences comparison={value} />}

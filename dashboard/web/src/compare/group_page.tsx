@@ -48,6 +48,7 @@ export function GroupPage() {
         <h1 class="ellipsis">{title}</h1>
         {query.get("title") && <span class="dim" role="status">{plural(list.value.matching, "run")}</span>}
         <span class="spread" />
+        {source().live && <a class="button" href={link(["analyze"], { q: filter, title: query.get("title") })}><Icon name="chart" size={14} />Analyze</a>}
         <a class="button" href={link([], { q: filter })}><Icon name="search" size={14} />Show in table</a>
       </div>
       <ChartBoard metrics={metrics} plot={plot} onPick={pick} empty={<div class="empty"><h2>No metrics</h2><p>None of these runs logged metrics.</p></div>} />

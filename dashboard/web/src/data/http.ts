@@ -2,7 +2,7 @@
 import { toNumber } from "../format";
 import { apiUrl, request } from "./request";
 import { watch } from "./events";
-import type { Band, BandQuery, Curve, CurveQuery, DataSource } from "./source";
+import type { Band, BandQuery, Curve, CurveQuery, DataSource, RunChoice } from "./source";
 
 const at = (id: string) => `runs/${encodeURIComponent(id)}`;
 const pathOf = (path: string) => path.split("/").map(encodeURIComponent).join("/");
@@ -99,6 +99,8 @@ async function sendBands(query: BandQuery, metrics: string[]): Promise<Map<strin
 const curves = new Batch<CurveQuery, Curve[]>(sendCurves, () => []);
 const bands = new Batch<BandQuery, Band | null>(sendBands, () => null);
 
+const chosen = (runs: RunChoice) => (Array.isArray(runs) ? { run: runs } : runs);
+
 export const http: DataSource = {
   live: true,
   server: () => request("server"),
@@ -117,6 +119,8 @@ export const http: DataSource = {
   searchConsole: (run, stream, search, from) => request(`${at(run)}/console`, { stream, search, from, limit: 500 }),
   alerts: async () => (await request<{ alerts: never[] }>("alerts", { limit: 200 })).alerts,
   compare: (runs) => request("compare", { run: runs }),
+  analysis: (runs, column) => request("analysis", {}, { method: "POST", json: { ...chosen(runs), column } }),
+  importance: (runs, target, parameter) => request("importance", {}, { method: "POST", json: { ...chosen(runs), target, parameter } }),
   artifacts: (run) => request("artifacts", { run }),
   files: async (run) => (await request<{ files: never[] }>(`${at(run)}/files`)).files,
   fileUrl: (run, path) => `/api/${at(run)}/files/${pathOf(path)}`,

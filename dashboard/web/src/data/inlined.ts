@@ -124,6 +124,8 @@ export function inlined(text: string): DataSource {
     },
     alerts: async () => report.runs.flatMap((run) => run.alerts),
     compare: async (ids) => (report.compare ? comparisonOf(report.compare, ids) : unavailable("A comparison")),
+    analysis: () => unavailable("The analysis"),
+    importance: () => unavailable("The analysis"),
     artifacts: async () => ({ artifacts: [], problems: [] }),
     files: async () => [],
     fileUrl: () => null,

@@ -11,11 +11,12 @@ import { Boundary } from "../parts/boundary";
 import { Icon } from "../parts/icons";
 import { Popover, toast } from "../parts/overlay";
 import { ProgressBar, useProgress } from "../parts/progress_bar";
+import { NoteText } from "../parts/note";
 import { StateMark } from "../parts/state_mark";
 import { type Tab, Tabs } from "../parts/tabs";
 import { go, link, route } from "../router";
 import { removed, server, source, useAsync, useNow, useThrottled, versions } from "../store";
-import { quoted } from "../runs/rows";
+import { quoted } from "../data/filter";
 import { ArtifactsTab } from "./artifacts_tab";
 import { ChartsTab } from "./charts_tab";
 import { ConfigTab } from "./config_tab";
@@ -132,7 +133,7 @@ function Facts({ run }: { run: Run }) {
           {canEdit && <button type="button" class="button quiet mini" onClick={() => editTags(run.id, run.tags)}><Icon name="tag" size={13} />{run.tags.length ? "Edit" : "Tag"}</button>}
         </span>
       </div>
-      {run.note && <p class="run-note" onDblClick={() => canEdit && editNote(run.id, run.note)}>{run.note}</p>}
+      {run.note && <NoteText text={run.note} />}
       {run.problems.map((problem) => <p key={problem} class="notice warn"><Icon name="warn" /><span>Corrupt: {problem}</span></p>)}
       {run.reason && <p class={`notice ${run.state === "failed" || run.state === "killed" ? "bad" : run.state === "finished" ? "" : "warn"}`}><Icon name={run.state === "finished" ? "note" : "warn"} /><span>{run.failed_rank !== null && !/rank/i.test(run.reason) ? `Rank ${run.failed_rank}: ` : ""}{run.reason}{run.failed_rank !== null && source().live && <> <a class="link" href={link(["run", run.id, "console"], { rank: String(run.failed_rank), kind: "stderr" })}>Show its last output</a></>}</span></p>}
     </section>

@@ -19,7 +19,7 @@ import { ColorLegend } from "./run_colors";
 import { Scatter } from "./scatter";
 import { type Brushes, brushFilter, brushText, insideOf, parseBrushes, summaryOf, type Values, valuesOf } from "./values";
 
-const MAX_AXES = 24;
+const MAX_AXES = 10;
 const KINDS = ["last", "min", "max"] as const;
 type Kind = (typeof KINDS)[number];
 
@@ -108,7 +108,8 @@ function Views({ data, columns, settings, target, importance, error, filter, cho
   const whole = Array.isArray(choice) ? `id in (${choice.map(quoted).join(", ")})` : filter;
   const tableFilter = brushed ? (whole ? `(${whole}) and ${brushed}` : brushed) : whole;
   const selected = chosen.map((i) => ids[i]!);
-  const options = (
+  // Elements that do not depend on the brush are made once: brushing must not render them again.
+  const options = useMemo(() => (
     <>
       <optgroup label="Hyperparameters">{settings.map((column) => <option key={column.field} value={column.field}>{column.title}</option>)}</optgroup>
       <optgroup label="Results and metrics">
@@ -117,8 +118,15 @@ function Views({ data, columns, settings, target, importance, error, filter, cho
       </optgroup>
       <optgroup label="Run"><option value="duration">duration</option><option value="created">created</option></optgroup>
     </>
-  );
-  const pick = (label: string, value: Values, key: string) => <label class="row small soft">{label}<select class="field mini" value={value.field} onChange={(event) => setQuery({ [key]: event.currentTarget.value })}>{options}</select></label>;
+  ), [settings, data, target]);
+  const mattered = useMemo(() => importance && <ImportanceList importance={importance} columns={columns} target={target} better={better} chosen={x.field}
+    onChoose={(a, b) => setQuery(b ? { sx: a, sy: b, sc: target.field } : { sx: a, sy: target.field, sc: null })} />, [importance, columns, target, better, x]);
+  const grouped = useMemo(() => by && <GroupTable by={by} target={target} ids={ids} names={names} inside={settled} better={better} filter={tableFilter} />, [by, target, ids, settled, better, dragged === null ? tableFilter : null]);
+  const panelHead = useMemo(() => <div class="row wrap panel-head"><h2>Scatter</h2><span class="spread" />{pick("x", x, "sx")}{pick("y", y, "sy")}{pick("color", color, "sc")}</div>, [options, x, y, color]);
+  const groupHead = useMemo(() => by && <div class="row wrap panel-head"><h2>{target.title} by</h2><select class="field mini" aria-label="Group by" value={by.field} onChange={(event) => setQuery({ by: event.currentTarget.value })}>{options}</select></div>, [options, by, target]);
+  function pick(label: string, value: Values, key: string) {
+    return <label class="row small soft">{label}<select class="field mini" value={value.field} onChange={(event) => setQuery({ [key]: event.currentTarget.value })}>{options}</select></label>;
+  }
   return (
     <div class="page analysis-page">
       <div class="tools">
@@ -129,7 +137,8 @@ function Views({ data, columns, settings, target, importance, error, filter, cho
           {names_.slice(0, 500).map((name) => <option key={name} value={name}>{name}</option>)}
         </select></label>
         <div class="segmented" role="group" aria-label="Which value">{KINDS.map((kind) => <button type="button" key={kind} aria-pressed={kindOf(target.field) === kind} onClick={() => setQuery({ target: fieldOf(metricOf(target.field), kind) })}>{kind}</button>)}</div>
-        <div class="segmented" role="group" aria-label="Better">{(["lower", "higher"] as const).map((which) => <button type="button" key={which} aria-pressed={better === which} title={`${which} values are better`} onClick={() => setQuery({ better: which })}>{which}</button>)}</div>
+        <div class="segmented" role="group" aria-label="Better values">{(["lower", "higher"] as const).map((which) => <button type="button" key={which} aria-pressed={better === which} title={`${which} values are better`} onClick={() => setQuery({ better: which })}>{which}</button>)}</div>
+        <a class="button" href={link(["group"], { q: tableFilter, view: "each", color: ranked[0]?.field })} title="The curves of these runs, colored by a hyperparameter"><Icon name="compare" size={14} />Curves</a>
         <a class="button" href={link([], { q: tableFilter })}><Icon name="search" size={14} />Show in table</a>
       </div>
       <div class="stack">
@@ -141,10 +150,10 @@ function Views({ data, columns, settings, target, importance, error, filter, cho
             <Popover name="Axes" align="right" class="button mini" label={<><Icon name="columns" size={13} />Axes</>}>
               {() => <div class="axis-menu tall">{[...settings, ...data.metrics.slice(0, 60).flatMap(({ name }) => columns.get(`metric.${name}`) ?? []), ...["duration"].flatMap((field) => columns.get(field) ?? [])].filter((column) => column !== target).map((column) => (
                 <label key={column.field} class="choice"><input type="checkbox" class="check" checked={own.includes(column.field)} onChange={() => setAxes(own.includes(column.field) ? own.filter((field) => field !== column.field) : [...own, column.field])} /><span class="ellipsis">{column.title}</span></label>
-              ))}<button type="button" class="button quiet mini" onClick={() => setQuery({ axes: null })}>Reset to default</button></div>}
+              ))}<div class="row"><button type="button" class="button quiet mini" onClick={() => setQuery({ axes: null })}>The most important</button><button type="button" class="button quiet mini" onClick={() => setAxes([...ranked].reverse().map((column) => column.field))}>All hyperparameters</button></div></div>}
             </Popover>
           </div>
-          <Parallel columns={axes} target={target} ids={ids} names={names} brushes={brushes} onOpen={open}
+          <Parallel columns={axes} target={target} ids={ids} names={names} brushes={brushes} settled={parsed} onOpen={open}
             onBrush={(next, done) => {
               setDragged(done ? null : next);
               if (done) setQuery({ brush: brushText(next) });
@@ -159,6 +168,7 @@ function Views({ data, columns, settings, target, importance, error, filter, cho
           <div class="row wrap brush-summary small">
             <span role="status"><strong>{isBrushed ? `${chosen.length.toLocaleString("en-US")} of ${plural(ids.length, "run")}` : "All runs"}</strong>{summary.count > 0 && <span class="soft"> · mean {target.scale.text(summary.mean)} ± {target.scale.text(summary.deviation)}</span>}</span>
             {best >= 0 && <span class="soft">best <a class="link" href={link(["run", ids[best]!])}>{names[best]}</a> with {target.scale.text(target.values[best]!)}</span>}
+            {!chosenAxes && ranked.length > MAX_AXES && <button type="button" class="button quiet mini" onClick={() => setAxes([...ranked].reverse().map((column) => column.field))}>{plural(ranked.length - MAX_AXES, "more axis", "more axes")}</button>}
             {data.keys_left_out > 0 && <span class="dim">{plural(data.keys_left_out, "further key")} not shown</span>}
             <span class="spread" />
             {!isBrushed && <span class="hint">Drag along an axis to select runs</span>}
@@ -170,19 +180,18 @@ function Views({ data, columns, settings, target, importance, error, filter, cho
         <div class="analysis-pair">
           <section class="card block" aria-label="What mattered">
             <h2>What mattered for {target.title}</h2>
-            {error ? <p class="notice bad" role="alert">{error.message}</p> : importance ? <ImportanceList importance={importance} columns={columns} target={target} better={better} chosen={x.field}
-              onChoose={(a, b) => setQuery(b ? { sx: a, sy: b, sc: target.field } : { sx: a, sy: target.field, sc: null })} /> : <p class="notice">These runs do not differ in any hyperparameter.</p>}
+            {error ? <p class="notice bad" role="alert">{error.message}</p> : mattered ?? <p class="notice">These runs do not differ in any hyperparameter.</p>}
           </section>
           <section class="card block" aria-label="Scatter">
-            <div class="row wrap panel-head"><h2>Scatter</h2><span class="spread" />{pick("x", x, "sx")}{pick("y", y, "sy")}{pick("color", color, "sc")}</div>
+            {panelHead}
             <Scatter x={x} y={y} color={color} names={names} inside={inside} height={330} onOpen={open} />
             <ColorLegend column={color} />
           </section>
         </div>
         {by && (
           <section class="card block" aria-label="Grouped results">
-            <div class="row wrap panel-head"><h2>{target.title} by</h2><select class="field mini" aria-label="Group by" value={by.field} onChange={(event) => setQuery({ by: event.currentTarget.value })}>{options}</select></div>
-            <GroupTable by={by} target={target} ids={ids} names={names} inside={settled} better={better} filter={tableFilter} />
+            {groupHead}
+            {grouped}
           </section>
         )}
       </div>

@@ -20,6 +20,8 @@ interface Props {
   ids: string[];
   names: string[];
   brushes: Brushes;
+  /** The brushes before the current drag. */
+  settled: Brushes;
   /** While an axis is brushed, and when it is done. */
   onBrush: (brushes: Brushes, done: boolean) => void;
   onOpen: (run: number) => void;
@@ -44,7 +46,6 @@ export function Parallel(props: Props) {
   const host = useRef<HTMLDivElement>(null);
   const canvases = [useRef<HTMLCanvasElement>(null), useRef<HTMLCanvasElement>(null), useRef<HTMLCanvasElement>(null)] as const;
   const plot = useRef<ParallelPlot | null>(null);
-  const marks = useRef<HTMLDivElement>(null);
   const width = Math.max(useWidth(host), columns.length * MIN_GAP + 2 * PAD.side - MIN_GAP);
   const [hovered, setHovered] = useState<{ run: number; x: number; y: number } | null>(null);
   const byField = useMemo(() => new Map(columns.map((column) => [column.field, column])), [columns]);
@@ -115,9 +116,31 @@ export function Parallel(props: Props) {
   };
   const x = (axis: number) => (columns.length < 2 ? width / 2 : PAD.side + ((width - 2 * PAD.side) * axis) / (columns.length - 1));
   const y = (position: number) => HEIGHT - PAD.bottom - (HEIGHT - PAD.top - PAD.bottom) * position;
+  // Made once: brushing must not render them again.
+  const axisLines = useMemo(() => (
+    <svg width={width} height={HEIGHT} aria-hidden="true">
+      {columns.map((column, axis) => (
+        <g key={column.field}>
+          <line x1={x(axis)} x2={x(axis)} y1={y(1)} y2={y(0)} class={column === target ? "axis target" : "axis"} />
+          {column.scale.ticks(7).map(({ at, label }) => (
+            <g key={at}><line x1={x(axis) - 3} x2={x(axis)} y1={y(at)} y2={y(at)} class="axis" /><text x={x(axis) + (axis === columns.length - 1 ? 6 : -6)} y={y(at) + 3.5} text-anchor={axis === columns.length - 1 ? "start" : "end"}>{label.length > 9 ? `${label.slice(0, 8)}…` : label}</text></g>
+          ))}
+        </g>
+      ))}
+    </svg>
+  ), [columns, target, width]);
+  const latest = useRef(props);
+  latest.current = props;
+  const axisNames = useMemo(() => columns.map((column, axis) => (
+    <AxisName key={column.field} column={column} left={x(axis)} gap={(width - 2 * PAD.side) / Math.max(1, columns.length - 1)} isTarget={column === target} brush={props.settled[column.field]}
+      onBrush={(brush) => {
+        const { [column.field]: _, ...others } = latest.current.brushes;
+        latest.current.onBrush(brush ? { ...others, [column.field]: brush } : others, true);
+      }} onMove={column === target ? null : (by) => latest.current.onMove(column.field, by)} onHide={column === target ? null : () => latest.current.onHide(column.field)} />
+  )), [columns, target, width, props.settled]);
   return (
     <div class="parallel" ref={host} role="group" aria-label={`Parallel coordinates of ${ids.length} runs with ${columns.length} axes. Each axis has a menu to select a range.`}>
-      <div class="parallel-inner" ref={marks} style={{ width: `${width}px`, height: `${HEIGHT}px` }}>
+      <div class="parallel-inner" style={{ width: `${width}px`, height: `${HEIGHT}px` }}>
         {canvases.map((canvas, i) => (
           <canvas key={i} ref={canvas} aria-hidden="true" {...(i === 2 ? {
             onPointerMove: hover,
@@ -129,25 +152,14 @@ export function Parallel(props: Props) {
             },
           } : {})} />
         ))}
+        {axisLines}
         <svg width={width} height={HEIGHT} aria-hidden="true">
           {columns.map((column, axis) => {
             const span = brushes[column.field] ? brushSpan(column, brushes[column.field]!) : null;
-            return (
-              <g key={column.field}>
-                <line x1={x(axis)} x2={x(axis)} y1={y(1)} y2={y(0)} class={column === target ? "axis target" : "axis"} />
-                {column.scale.ticks(7).map(({ at, label }) => (
-                  <g key={at}><line x1={x(axis) - 3} x2={x(axis)} y1={y(at)} y2={y(at)} class="axis" /><text x={x(axis) + (axis === columns.length - 1 ? 6 : -6)} y={y(at) + 3.5} text-anchor={axis === columns.length - 1 ? "start" : "end"}>{label.length > 9 ? `${label.slice(0, 8)}…` : label}</text></g>
-                ))}
-                {span && <rect class="brush" x={x(axis) - 6} width={12} y={y(Math.min(1.03, span[1]))} height={Math.max(3, y(Math.max(-0.03, span[0])) - y(Math.min(1.03, span[1])))} rx={3} />}
-              </g>
-            );
+            return span && <rect key={column.field} class="brush" x={x(axis) - 6} width={12} y={y(Math.min(1.03, span[1]))} height={Math.max(3, y(Math.max(-0.03, span[0])) - y(Math.min(1.03, span[1])))} rx={3} />;
           })}
         </svg>
-        {columns.map((column, axis) => <AxisName key={column.field} column={column} left={x(axis)} gap={(width - 2 * PAD.side) / Math.max(1, columns.length - 1)} isTarget={column === target} brush={brushes[column.field]}
-          onBrush={(brush) => {
-            const { [column.field]: _, ...others } = brushes;
-            onBrush(brush ? { ...others, [column.field]: brush } : others, true);
-          }} onMove={column === target ? null : (by) => props.onMove(column.field, by)} onHide={column === target ? null : () => props.onHide(column.field)} />)}
+        {axisNames}
         {hovered && (
           <div class="tip" style={{ left: `${Math.min(hovered.x + 14, width - 190)}px`, top: `${Math.max(0, hovered.y - 12)}px` }}>
             <strong class="ellipsis">{names[hovered.run]}</strong>

@@ -3,7 +3,7 @@
 import type { Values } from "./values";
 
 export const PAD = { top: 46, bottom: 26, side: 44 };
-const LINES_PER_FRAME = 300;
+const LINES_PER_FRAME = 200;
 /** Where runs without a value are drawn, below the axis. */
 const NONE = 14;
 

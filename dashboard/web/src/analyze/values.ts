@@ -22,16 +22,18 @@ export const titleOf = (field: string) => field.replace(/^(config|metric)\./, ""
 
 const isWhole = (values: Float64Array) => values.every((value) => !Number.isFinite(value) || Number.isInteger(value));
 
+/** Whether positive values over a wide range are spread more evenly on a logarithmic scale. */
+function isLogarithmic(sorted: Float64Array): boolean {
+  const [low, middle, high] = [sorted[0]!, sorted[sorted.length >> 1]!, sorted[sorted.length - 1]!];
+  if (!(low > 0) || high / low < 10) return false;
+  const off = (position: number) => Math.abs(position - 0.5);
+  return off(Math.log(middle / low) / Math.log(high / low)) < off((middle - low) / (high - low));
+}
+
 function numberScale(field: string, values: Float64Array): Scale {
-  let low = Infinity;
-  let high = -Infinity;
-  for (const value of values) {
-    if (!Number.isFinite(value)) continue;
-    low = Math.min(low, value);
-    high = Math.max(high, value);
-  }
-  if (low > high) [low, high] = [0, 1];
-  const log = low > 0 && high / low >= 20;
+  const sorted = values.filter(Number.isFinite).sort();
+  const [low, high] = sorted.length > 0 ? [sorted[0]!, sorted[sorted.length - 1]!] : [0, 1];
+  const log = sorted.length > 0 && isLogarithmic(sorted);
   const flat = low === high;
   const position = flat ? () => 0.5 : log ? (value: number) => Math.log(value / low) / Math.log(high / low) : (value: number) => (value - low) / (high - low);
   const value = flat ? () => low : log ? (at: number) => low * (high / low) ** at : (at: number) => low + (high - low) * at;

@@ -100,7 +100,8 @@ export interface Spread { mean: unknown; min: unknown; max: unknown; count: numb
 export interface Group { value: unknown; runs: number; states: Record<string, number>; ids: string[]; values?: Record<string, Spread> }
 
 export interface CurveQuery {
-  runs: { id: string; created: WireNumber }[];
+  /** Runs, or a filter; `created` of the runs that match it. */
+  runs: { id: string; created: WireNumber }[] | { filter: string; created: ReadonlyMap<string, WireNumber> };
   metric: string;
   sources: string[] | "*" | "ranks" | null;
   x: Axis;
@@ -202,7 +203,7 @@ export interface DataSource {
   /** The download URL, or null if unavailable. */
   fileUrl(run: string, path: string): string | null;
   reportUrl(runs: string[]): string | null;
-  csvUrl(query: Pick<CurveQuery, "runs" | "metric" | "sources">): string | null;
+  csvUrl(query: { runs: { id: string; created?: WireNumber }[] } & Pick<CurveQuery, "metric" | "sources">): string | null;
   change(run: string, change: { add?: string[]; remove?: string[]; note?: string }): Promise<RunRow>;
   stop(run: string, reason: string): Promise<RunRow>;
   remove(run: string): Promise<void>;

@@ -1,8 +1,8 @@
 // The data source that requests data from `lockstep ui`.
-import { toNumber } from "../format";
+import { toNumber, type WireNumber } from "../format";
 import { apiUrl, request } from "./request";
 import { watch } from "./events";
-import type { Band, BandQuery, Curve, CurveQuery, DataSource } from "./source";
+import type { Band, BandQuery, Curve, CurveQuery, DataSource, RunChoice } from "./source";
 
 const at = (id: string) => `runs/${encodeURIComponent(id)}`;
 const pathOf = (path: string) => path.split("/").map(encodeURIComponent).join("/");
@@ -68,6 +68,7 @@ type BandColumn = "x" | "mean" | "min" | "max" | "deviation" | "p10" | "median" 
 interface BandResponse { bands: (Omit<Band, BandColumn> & Record<BandColumn, unknown[]>)[] }
 
 async function sendCurves(query: CurveQuery, metrics: string[]): Promise<Map<string, Curve[]>> {
+  if (!Array.isArray(query.runs)) return sendFiltered(query, query.runs, metrics);
   // Times are relative to the start of each run, so runs with different start times are requested separately.
   const parts = query.x === "time" ? query.runs.map((run) => [run]) : [query.runs];
   const responses = await Promise.all(parts.map((runs) => {
@@ -86,9 +87,21 @@ async function sendCurves(query: CurveQuery, metrics: string[]): Promise<Map<str
   return found;
 }
 
+/** The curves of the runs that match a filter ("has id": all, as an empty parameter is not sent). On the time axis, the range is not sent: each run has its own start. */
+async function sendFiltered(query: CurveQuery, { filter, created }: { filter: string; created: ReadonlyMap<string, WireNumber> }, metrics: string[]): Promise<Map<string, Curve[]>> {
+  const range = query.x === "time" ? null : query.range;
+  const response = await request<SeriesResponse>("series", { filter: filter || "has id", metric: metrics, source: query.sources, x: query.x, points: query.points, smooth: query.smooth || null, from: range?.[0], to: range?.[1] });
+  const found = new Map<string, Curve[]>(metrics.map((metric) => [metric, []]));
+  for (const { run, source, metric, raw, total, x, y, smooth } of response.series) {
+    const zero = query.x === "time" ? toNumber(created.get(run)) : 0;
+    found.get(metric)?.push({ run, source, metric, raw, total, x: toArray(x, zero), y: toArray(y), ...(smooth ? { smooth: toArray(smooth) } : {}) });
+  }
+  return found;
+}
+
 async function sendBands(query: BandQuery, metrics: string[]): Promise<Map<string, Band | null>> {
   const response = await request<BandResponse>("band", {
-    ...(Array.isArray(query.runs) ? { run: query.runs } : query.runs), metric: metrics, x: query.x, points: query.points, from: query.range?.[0], to: query.range?.[1],
+    ...(Array.isArray(query.runs) ? { run: query.runs } : { filter: query.runs.filter || "has id" }), metric: metrics, x: query.x, points: query.points, from: query.range?.[0], to: query.range?.[1],
   });
   return new Map(response.bands.map((band) => [band.metric, {
     ...band, x: toArray(band.x), mean: toArray(band.mean), min: toArray(band.min), max: toArray(band.max), deviation: toArray(band.deviation),
@@ -98,6 +111,8 @@ async function sendBands(query: BandQuery, metrics: string[]): Promise<Map<strin
 
 const curves = new Batch<CurveQuery, Curve[]>(sendCurves, () => []);
 const bands = new Batch<BandQuery, Band | null>(sendBands, () => null);
+
+const chosen = (runs: RunChoice) => (Array.isArray(runs) ? { run: runs } : runs);
 
 export const http: DataSource = {
   live: true,
@@ -117,6 +132,8 @@ export const http: DataSource = {
   searchConsole: (run, stream, search, from) => request(`${at(run)}/console`, { stream, search, from, limit: 500 }),
   alerts: async () => (await request<{ alerts: never[] }>("alerts", { limit: 200 })).alerts,
   compare: (runs) => request("compare", { run: runs }),
+  analysis: (runs, column) => request("analysis", {}, { method: "POST", json: { ...chosen(runs), column } }),
+  importance: (runs, target, parameter) => request("importance", {}, { method: "POST", json: { ...chosen(runs), target, parameter } }),
   artifacts: (run) => request("artifacts", { run }),
   files: async (run) => (await request<{ files: never[] }>(`${at(run)}/files`)).files,
   fileUrl: (run, path) => `/api/${at(run)}/files/${pathOf(path)}`,

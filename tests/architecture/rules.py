@@ -56,10 +56,10 @@ PUBLIC_WITH_TORCH = {"batch", "dataset", "model", "named_tensors", "world", "dat
 
 # rule: (pattern on code without comments and strings, files that may, what to say)
 OWNED = {
-    "getenv": (r"\b(secure_)?getenv\s*\(", r"^launch/environment/rank_env\.cpp$",
+    "getenv": (r"\b(secure_)?getenv\s*\(", r"^launch/environment/(rank_env|torch_folder)\.cpp$",
                "the environment is read in launch/environment/rank_env.cpp only"),
     "environ": (r"\b(environ|setenv|unsetenv|putenv)\b",
-                r"^launch/(environment/rank_env|workers/worker_env)\.cpp$|^tracking/agent/agent_process\.cpp$",
+                r"^launch/(environment/(rank_env|torch_folder)|workers/worker_env)\.cpp$|^tracking/agent/agent_process\.cpp$",
                 "the environment of ranks is made in launch/workers/worker_env.cpp, the agent gets its parent's"),
     "sleep": (r"\b(sleep_for|sleep_until|u?sleep|nanosleep)\s*\(", r"^$",
               "sleeping is not synchronization: wait for the event, with a timeout"),

@@ -19,7 +19,7 @@ LAYERS = {
     "dashboard": {"core", "tracking", "catalog"},
     "cli": {"core", "launch", "tracking", "catalog", "dashboard"},
 }
-FOLDERS = set(LAYERS) | {"include", "configs", "tests", "bench", "examples", "docs", "cmake", "python"}
+FOLDERS = set(LAYERS) | {"include", "configs", "tests", "bench", "examples", "docs", "cmake", "python", "packaging"}
 
 # The public headers, include/lockstep/NAME.h, by the folder that implements them. Files that may include that folder may
 # include them; they include each other, LibTorch and nlohmann_json only.

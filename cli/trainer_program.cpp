@@ -8,7 +8,9 @@
 #include <filesystem>
 #include <vector>
 
+#include "dashboard/api/program_output.h"
 #include "lockstep/error.h"
+#include "lockstep/rank_env.h"
 
 namespace lockstep::cli {
 namespace {
@@ -40,6 +42,15 @@ std::string own_program() {
 
 std::string trainer_program() {
   return (std::filesystem::path(own_program()).parent_path() / "lockstep-trainer").string();
+}
+
+std::string trainer_output(std::vector<std::string> arguments, std::chrono::milliseconds timeout) {
+  arguments.insert(arguments.begin(), trainer_program());
+  std::vector<std::string> variables;
+  for (const char* name : {"LOCKSTEP_TORCH", "VIRTUAL_ENV", "CONDA_PREFIX", "PATH", "HOME",
+                           "PYTHONPATH", "LD_LIBRARY_PATH"})
+    if (const auto value = environment(name)) variables.push_back(fmt::format("{}={}", name, *value));
+  return dashboard::program_output(arguments, timeout, variables);
 }
 
 int train_command(int argc, char** argv) { exec_trainer({argv + 1, argv + argc}); }

@@ -18,7 +18,6 @@
 #include "core/config/launch_sections.h"
 #include "core/system/descriptor_limit.h"
 #include "core/system/durable_file.h"
-#include "dashboard/api/program_output.h"
 #include "dashboard/server/dashboard_server.h"
 #include "dashboard/server/http_guard.h"
 #include "launch/signal_watch.h"
@@ -75,8 +74,8 @@ std::string machine_name() {
 std::function<std::string()> schema_of_trainer() {
   std::promise<std::string> promise;
   auto schema = std::make_shared<std::shared_future<std::string>>(promise.get_future().share());
-  std::thread([promise = std::move(promise), program = trainer_program()]() mutable {
-    promise.set_value(dashboard::program_output({program, "--schema"}, std::chrono::seconds(20)));
+  std::thread([promise = std::move(promise)]() mutable {
+    promise.set_value(trainer_output({"--schema"}, std::chrono::seconds(20)));
   }).detach();
   return [schema] {
     return schema->wait_for(std::chrono::seconds(0)) == std::future_status::ready ? schema->get()

@@ -20,7 +20,7 @@ LAYERS = {
     "dashboard": {"core", "tracking", "catalog"},
     "cli": {"core", "launch", "tracking", "catalog", "dashboard", "sweep"},
 }
-FOLDERS = set(LAYERS) | {"include", "configs", "tests", "bench", "examples", "docs", "cmake", "python"}
+FOLDERS = set(LAYERS) | {"include", "configs", "tests", "bench", "examples", "docs", "cmake", "python", "packaging"}
 
 # The public headers, include/lockstep/NAME.h, by the folder that implements them. Files that may include that folder may
 # include them; they include each other, LibTorch and nlohmann_json only.
@@ -57,10 +57,10 @@ PUBLIC_WITH_TORCH = {"batch", "dataset", "model", "named_tensors", "world", "dat
 
 # rule: (pattern on code without comments and strings, files that may, what to say)
 OWNED = {
-    "getenv": (r"\b(secure_)?getenv\s*\(", r"^launch/environment/rank_env\.cpp$",
+    "getenv": (r"\b(secure_)?getenv\s*\(", r"^launch/environment/(rank_env|torch_folder)\.cpp$",
                "the environment is read in launch/environment/rank_env.cpp only"),
     "environ": (r"\b(environ|setenv|unsetenv|putenv)\b",
-                r"^launch/(environment/rank_env|workers/worker_env)\.cpp$|^tracking/agent/agent_process\.cpp$",
+                r"^launch/(environment/(rank_env|torch_folder)|workers/worker_env)\.cpp$|^tracking/agent/agent_process\.cpp$",
                 "the environment of ranks is made in launch/workers/worker_env.cpp, the agent gets its parent's"),
     "sleep": (r"\b(sleep_for|sleep_until|u?sleep|nanosleep)\s*\(", r"^$",
               "sleeping is not synchronization: wait for the event, with a timeout"),

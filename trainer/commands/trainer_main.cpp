@@ -203,11 +203,13 @@ ConsoleOptions console_options() {
           .columns = has_size ? size.ws_col : 80};
 }
 
-// Returns an empty path when there is none.
+// In the folder of this program, or in bin/ if this is lib/lockstep/. Empty if there is none.
 std::filesystem::path sibling_program(const char* name) {
   std::error_code error;
-  const auto path = std::filesystem::read_symlink("/proc/self/exe", error).parent_path() / name;
-  return std::filesystem::exists(path, error) ? path : std::filesystem::path();
+  const auto folder = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
+  for (const auto& path : {folder / name, folder / ".." / ".." / "bin" / name})
+    if (std::filesystem::exists(path, error)) return path.lexically_normal();
+  return {};
 }
 
 // How a user calls the `lockstep` program next to this one: its name if PATH finds it, else its

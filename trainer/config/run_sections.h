@@ -16,6 +16,7 @@
 #include "lockstep/part.h"
 #include "lockstep/world.h"
 #include "trainer/config/non_finite.h"
+#include "trainer/config/object_cache_config.h"
 #include "trainer/config/precision.h"
 #include "trainer/config/recompute.h"
 #include "trainer/config/samples_config.h"
@@ -31,6 +32,7 @@ struct DataSection {
   data::SplitConfig split;                 // with neither: no evaluation
   data::LoaderConfig loader;               // its keys are in `data:` itself
   int64_t eval_batch_size = 500;
+  ObjectCacheConfig object_cache;
 };
 
 struct TrainSection {
@@ -72,6 +74,8 @@ void fields(V& v, DataSection& c) {
   fields(v, c.loader);
   v("eval_batch_size", c.eval_batch_size, "samples per evaluation batch", at_least(1),
     at_most(1 << 30), needs("data.eval", "data.split.eval"));
+  v("object_cache", c.object_cache,
+    "local copies of data in buckets (s3://bucket/key), shared by all processes of a host");
 }
 
 template <class V>

@@ -12,6 +12,7 @@
 
 #include "data/loader/bad_samples.h"
 #include "data/loader/loader_options.h"
+#include "formats/store/object_cache.h"
 #include "lockstep/hook.h"
 #include "lockstep/tracker.h"
 #include "lockstep/world.h"
@@ -69,6 +70,7 @@ class MetricsReporter final : public Hook {
   void record(const HookContext& run, const NamedValues& values);
   static void add_optimizer(NamedValues& values, const OptimizerReport& optimizer);
   void add_loading_to(NamedValues& values);
+  void add_store_to(NamedValues& values);
 
   World& world_;
   Tracker& tracker_;
@@ -76,6 +78,7 @@ class MetricsReporter final : public Hook {
   const int64_t max_bad_samples_;
   Meter meter_;
   data::LoaderStats loading_;  // since the last logging
+  formats::StoreStats store_;  // at the last logging
   data::BadSamples bad_train_, bad_eval_;
   std::chrono::steady_clock::time_point logged_at_;
 };

@@ -39,8 +39,8 @@ std::vector<fs::path> table_files(const std::string& path,
   if (files.empty()) {
     std::string valid;
     for (const auto& ending : endings) valid += (valid.empty() ? "*" : ", *") + ending;
-    throw config_error(fmt::format("{}: no table files in this folder; valid: {}",
-                                   printable(path, 400), valid));
+    throw config_error(
+        fmt::format("{}: no table files in this folder; valid: {}", printable(path, 400), valid));
   }
   return files;
 }

@@ -85,18 +85,19 @@ std::string copy_name(const std::string& endpoint, const std::string& bucket,
 
 std::optional<FileDescriptor> open_version(const fs::path& copy, const ObjectInfo& object) {
   FileDescriptor file(::open(copy.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-  struct stat status {}, at_path {};
+  struct stat status {
+  }, at_path{};
   if (!file.is_open() || ::flock(file.get(), LOCK_SH | LOCK_NB) != 0 ||
       ::fstat(file.get(), &status) != 0)
     return std::nullopt;
   const auto time = time_of(object);
-  const bool is_version = status.st_size == object.size &&
-                          status.st_mtim.tv_sec == time.tv_sec &&
+  const bool is_version = status.st_size == object.size && status.st_mtim.tv_sec == time.tv_sec &&
                           status.st_mtim.tv_nsec == time.tv_nsec;
   // It may have been evicted before it was locked.
   if (!is_version || ::stat(copy.c_str(), &at_path) != 0 || at_path.st_ino != status.st_ino)
     return std::nullopt;
-  const timespec used[2] = {{.tv_sec = 0, .tv_nsec = UTIME_NOW}, {.tv_sec = 0, .tv_nsec = UTIME_OMIT}};
+  const timespec used[2] = {{.tv_sec = 0, .tv_nsec = UTIME_NOW},
+                            {.tv_sec = 0, .tv_nsec = UTIME_OMIT}};
   ::futimens(file.get(), used);
   return file;
 }
@@ -112,7 +113,8 @@ std::optional<FileDescriptor> lock_part(const fs::path& part) {
   if (!file.is_open()) throw errno_error("cannot open " + part.string());
   if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) return std::nullopt;
   // It may have been completed or removed before it was locked.
-  struct stat status {}, at_path {};
+  struct stat status {
+  }, at_path{};
   if (::fstat(file.get(), &status) != 0 || ::stat(part.c_str(), &at_path) != 0 ||
       at_path.st_ino != status.st_ino)
     return std::nullopt;

@@ -62,10 +62,10 @@ ObjectStore& ObjectCache::store_of(const std::string& bucket) {
 bool ObjectCache::wait_before_retry(int attempt) {
   thread_local std::minstd_rand random(std::random_device{}());
   const auto longest = std::min(kLongestDelay, kFirstDelay * (1 << std::min(attempt, 10)));
-  const std::uniform_int_distribution<int64_t> jitter(longest.count() / 2, longest.count());
+  std::uniform_int_distribution<int64_t> jitter(longest.count() / 2, longest.count());
   MutexLock lock(mutex_);
-  changed_.wait_for(lock.native(), stop_.get_token(),
-                    std::chrono::milliseconds(jitter(random)), [] { return false; });
+  changed_.wait_for(lock.native(), stop_.get_token(), std::chrono::milliseconds(jitter(random)),
+                    [] { return false; });
   return !stop_.stop_requested();
 }
 
@@ -134,6 +134,7 @@ std::vector<StorePath> ObjectCache::list(const StorePath& place) {
   for (const auto& object : found) places.push_back({place.bucket, object.key});
   if (!places.empty()) return places;
   if (place.key.empty()) throw config_error(shown(place) + ": the bucket is empty");
+  repeated([&] { return store.list("", 1); });  // whether there is such a bucket
   const auto similar = repeated([&] { return store.list(parent_of(place.key), kSimilarKeys); });
   std::vector<std::string> keys;
   for (const auto& object : similar) {
@@ -298,7 +299,6 @@ StoreStats ObjectCache::stats() const {
           .requests = counters_.requests,
           .retries = counters_.retries,
           .hits = counters_.hits,
-          .fetched = counters_.fetched,
           .wait_s = static_cast<double>(counters_.wait_us) * 1e-6};
 }
 

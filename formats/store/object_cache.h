@@ -25,15 +25,15 @@ namespace lockstep::formats {
 struct ObjectCacheOptions {
   std::filesystem::path directory;
   int64_t max_bytes = 0;
-  int connections = 16;                                   // requests at a time, of this process
+  int connections = 16;  // requests at a time, of this process
   std::chrono::milliseconds timeout{std::chrono::minutes(5)};  // of a request with its retries
 };
 
 // Since the start of the process.
 struct StoreStats {
   int64_t bytes = 0, requests = 0, retries = 0;
-  int64_t hits = 0;    // calls of open() that found a copy
-  double wait_s = 0;   // in open()
+  int64_t hits = 0;   // calls of open() that found a copy
+  double wait_s = 0;  // in open()
 };
 
 // A copy, and a lock that protects it from eviction.

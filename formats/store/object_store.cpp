@@ -4,17 +4,29 @@
 #include <fmt/format.h>
 
 namespace lockstep::formats {
+namespace {
 
-std::unique_ptr<ObjectStore> open_object_store(const BucketOptions& options) {
+const ObjectStoreLibrary& object_store_library() {
   static void* const library = ::dlopen("liblockstep_store.so", RTLD_NOW | RTLD_LOCAL);
   if (!library)
-    throw config_error(
-        fmt::format("s3://{}: cannot load the Arrow libraries: {} (run 'make setup', which installs "
-                    "pyarrow, and rebuild Lockstep)",
-                    options.bucket, ::dlerror()));
-  const auto open = reinterpret_cast<OpenStore>(::dlsym(library, kOpenStore));
-  check(open != nullptr, "liblockstep_store.so does not define its function");
-  return std::unique_ptr<ObjectStore>(open(options));
+    throw config_error(fmt::format(
+        "data in a bucket: cannot load the Arrow libraries: {} (run 'make setup', which "
+        "installs pyarrow, and rebuild Lockstep)",
+        ::dlerror()));
+  const auto* exported =
+      static_cast<const ObjectStoreLibrary*>(::dlsym(library, kObjectStoreLibrary));
+  check(exported != nullptr, "liblockstep_store.so does not define what it exports");
+  return *exported;
+}
+
+}  // namespace
+
+void start_object_stores() { object_store_library().start(); }
+
+void finish_object_stores() { object_store_library().finish(); }
+
+std::unique_ptr<ObjectStore> open_object_store(const BucketOptions& options) {
+  return std::unique_ptr<ObjectStore>(object_store_library().open(options));
 }
 
 }  // namespace lockstep::formats

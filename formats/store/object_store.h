@@ -62,17 +62,27 @@ class ObjectStore {
 
   virtual ObjectInfo info(const std::string& key) = 0;
   // The objects whose keys begin with `prefix` and a slash, or all if it is empty; at most `limit`
-  // of them, in any order. A missing prefix has no objects.
+  // of them, in any order. A missing prefix has no objects; a missing bucket is an error only with
+  // an empty prefix.
   virtual std::vector<ObjectInfo> list(const std::string& prefix, size_t limit) = 0;
   // Reads the bytes of `object` from `offset` on; all of `out`.
   virtual void read(const ObjectInfo& object, int64_t offset, std::span<uint8_t> out) = 0;
 };
 
-// Loads the library. Throws Config if this build has no Arrow; StoreError.
+// Loads the library. Throws Config if this build has no Arrow; Environment.
+void start_object_stores();
+// Call it before the process ends, when no ObjectStore is left.
+void finish_object_stores();
+
+// Requires start_object_stores(). Throws StoreError.
 std::unique_ptr<ObjectStore> open_object_store(const BucketOptions& options);
 
-// What the library exports under kOpenStore.
-using OpenStore = ObjectStore* (*)(const BucketOptions&);
-inline constexpr const char* kOpenStore = "lockstep_open_store";
+// What the library exports, under kObjectStoreLibrary.
+struct ObjectStoreLibrary {
+  void (*start)();
+  void (*finish)();
+  ObjectStore* (*open)(const BucketOptions&);
+};
+inline constexpr const char* kObjectStoreLibrary = "lockstep_object_stores";
 
 }  // namespace lockstep::formats

@@ -10,12 +10,21 @@ struct ProcessCache {
   Mutex mutex;
   std::optional<ObjectCacheOptions> options GUARDED_BY(mutex);
   std::unique_ptr<ObjectCache> cache GUARDED_BY(mutex);
+  bool is_closed GUARDED_BY(mutex) = false;
 };
 
-// Never destroyed: other threads may use it while the process ends.
 ProcessCache& process_cache() {
   static auto& cache = *new ProcessCache;
   return cache;
+}
+
+// When the process ends. Before Arrow's libraries end, which were loaded first.
+void close_process_cache() {
+  auto& process = process_cache();
+  const MutexLock lock(process.mutex);
+  process.is_closed = true;
+  process.cache.reset();
+  finish_object_stores();
 }
 
 }  // namespace
@@ -32,7 +41,10 @@ ObjectCache& object_cache() {
   if (!process.cache) {
     if (!process.options)
       throw config_error("paths with a scheme are supported for the data of a run file only");
+    check(!process.is_closed, "a bucket is used while the process ends");
     process.cache = std::make_unique<ObjectCache>(*process.options);
+    start_object_stores();
+    check(std::atexit(close_process_cache) == 0, "no function can be called when the process ends");
   }
   return *process.cache;
 }

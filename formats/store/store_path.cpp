@@ -78,9 +78,10 @@ StorePath parse_store_path(const std::filesystem::path& path) {
   const auto place = text.substr(length + 3, question - std::min(question, length + 3));
   const auto name = printable(text.substr(0, question), 400);
   if (text.substr(0, length) != "s3")
-    throw config_error(fmt::format("{}: unknown scheme '{}'; supported: s3://bucket/key, or a path "
-                                   "without a scheme",
-                                   name, printable(text.substr(0, length), 40)));
+    throw config_error(
+        fmt::format("{}: unknown scheme '{}'; supported: s3://bucket/key, or a path "
+                    "without a scheme",
+                    name, printable(text.substr(0, length), 40)));
   const auto slash = std::min(place.find('/'), place.size());
   StorePath parsed{place.substr(0, slash), without_outer_slashes(place.substr(slash))};
   if (parsed.bucket.find('@') != parsed.bucket.npos)

@@ -113,8 +113,7 @@ void TokenShard::copy(size_t begin, std::span<int64_t> out) const {
 
 std::vector<std::filesystem::path> token_files(const std::filesystem::path& path) {
   if (!is_folder(path)) return {without_options(path)};
-  const auto files =
-      files_in(path, [](const auto& file) { return file.extension() == ".bin"; });
+  const auto files = files_in(path, [](const auto& file) { return file.extension() == ".bin"; });
   if (files.empty())
     throw config_error(
         fmt::format("{}: no *.bin files in this directory", printable(path.string(), 400)));

@@ -25,10 +25,10 @@ void fields(V& v, ObjectCacheConfig& c) {
     "~/.cache)");
   v("max_mb", c.max_mb, "megabytes of copies; those used least recently are removed", at_least(1),
     at_most(int64_t{1} << 40));
-  v("connections", c.connections, "requests at a time, of each process", at_least(1),
-    at_most(256));
+  v("connections", c.connections, "requests at a time, of each process", at_least(1), at_most(256));
   v("request_timeout", c.request_timeout,
-    "how long a request waits to connect and for the next bytes, before it is repeated");
+    "how long a request waits to connect and for the next bytes, before it is repeated; an answer "
+    "that stops in the middle is noticed up to 5 s later");
   v("timeout", c.timeout, "how long a failing request is repeated, with growing pauses");
 }
 

@@ -23,9 +23,10 @@ void set_endpoint(formats::BucketOptions& options, const std::string& url) {
   const auto end = url.find("://");
   const auto scheme = url.substr(0, end);
   if (end == url.npos || (scheme != "http" && scheme != "https") || end + 3 == url.size())
-    throw config_error(fmt::format("AWS_ENDPOINT_URL: '{}' is not an endpoint; valid: "
-                                   "http://host:port or https://host:port",
-                                   printable(url, 200)));
+    throw config_error(
+        fmt::format("AWS_ENDPOINT_URL: '{}' is not an endpoint; valid: "
+                    "http://host:port or https://host:port",
+                    printable(url, 200)));
   options.scheme = scheme;
   options.endpoint = url.substr(end + 3);
   while (options.endpoint.ends_with('/')) options.endpoint.pop_back();
@@ -33,7 +34,8 @@ void set_endpoint(formats::BucketOptions& options, const std::string& url) {
 
 fs::path directory_of_cache(const ObjectCacheConfig& config) {
   if (config.dir) return *config.dir;
-  if (const auto cache = environment("XDG_CACHE_HOME")) return fs::path(*cache) / "lockstep/objects";
+  if (const auto cache = environment("XDG_CACHE_HOME"))
+    return fs::path(*cache) / "lockstep/objects";
   if (const auto home = environment("HOME")) return fs::path(*home) / ".cache/lockstep/objects";
   return fs::temp_directory_path() / "lockstep-objects";
 }

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <cstdlib>
 #include <functional>
 #include <string_view>
 
@@ -109,19 +108,21 @@ std::string certificates_of_system() {
 void finish_s3() { (void)arrow::fs::EnsureS3Finalized(); }
 
 void start_s3() {
-  static const bool started = [] {
-    auto options = arrow::fs::S3GlobalOptions::Defaults();
-    options.log_level = arrow::fs::S3LogLevel::Off;
-    if (!arrow::fs::InitializeS3(options).ok()) return false;
-    return std::atexit(finish_s3) == 0;
-  }();
-  if (!started) throw environment_error("Arrow cannot start its S3 client");
+  auto options = arrow::fs::S3GlobalOptions::Defaults();
+  options.log_level = arrow::fs::S3LogLevel::Off;
+  if (const auto status = arrow::fs::InitializeS3(options); !status.ok())
+    throw environment_error("Arrow cannot start its S3 client: " + essence(status.ToString()));
+  // Constructs Arrow's static objects, which then exist until functions that the caller registers
+  // with atexit() have been called.
+  auto unused = arrow::fs::S3Options::Anonymous();
+  unused.region = "us-east-1";
+  unused.retry_strategy = std::make_shared<NoRetries>();
+  (void)arrow::fs::S3FileSystem::Make(unused);
 }
 
 class S3Store final : public ObjectStore {
  public:
   explicit S3Store(const BucketOptions& options) : bucket_(options.bucket) {
-    start_s3();
     auto s3 = arrow::fs::S3Options::Defaults();
     if (options.is_anonymous) s3.ConfigureAnonymousCredentials();
     s3.endpoint_override = options.endpoint;
@@ -148,7 +149,7 @@ class S3Store final : public ObjectStore {
     arrow::fs::FileSelector selector;
     selector.base_dir = path_of(prefix);
     selector.recursive = true;
-    selector.allow_not_found = true;
+    selector.allow_not_found = !prefix.empty();
     const auto next = files_->GetFileInfoGenerator(selector);
     std::vector<ObjectInfo> found;
     for (;;) {
@@ -199,7 +200,9 @@ class S3Store final : public ObjectStore {
 }  // namespace
 }  // namespace lockstep::formats
 
-extern "C" lockstep::formats::ObjectStore* lockstep_open_store(
-    const lockstep::formats::BucketOptions& options) {
-  return new lockstep::formats::S3Store(options);
-}
+extern "C" const lockstep::formats::ObjectStoreLibrary lockstep_object_stores = {
+    .start = lockstep::formats::start_s3,
+    .finish = lockstep::formats::finish_s3,
+    .open = [](const lockstep::formats::BucketOptions& options) -> lockstep::formats::ObjectStore* {
+      return new lockstep::formats::S3Store(options);
+    }};

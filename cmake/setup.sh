@@ -3,7 +3,7 @@
 # packages of the dashboard (npm).
 # Usage: cmake/setup.sh [--peers|--lint|--docs]
 # --peers adds what the tests need: the full wheel, Python peers, Slurm, two MPIs, sshd, the browser that they open the
-# dashboard in, and what --docs installs; --lint adds clang-format and clang-tidy; --docs installs only the generator of the
+# dashboard in, an S3 server, and what --docs installs; --lint adds clang-format and clang-tidy; --docs installs only the generator of the
 # documentation site, in .venv-docs.
 # Each step is skipped when it is already done, so a second run takes well under a second.
 set -euo pipefail
@@ -196,6 +196,23 @@ install_bible() {
   mv .data/bible/kjv.txt.part .data/bible/kjv.txt
 }
 
+# An S3 server for the tests, from the source of a Go module, whose content Go's checksum database verifies.
+install_object_server() {
+  local version=1.8.0 # versitygw
+  local target=.data/versitygw-$version go
+  [ -x "$target/versitygw" ] && return
+  go=$(command -v go || true)
+  [ -n "$go" ] || { [ -x /usr/local/go/bin/go ] && go=/usr/local/go/bin/go; } || fail "the tests need Go to build an S3 server (versitygw): https://go.dev/dl, or apt-get install golang"
+  need_free_mb 3000 "building an S3 server"
+  say "building an S3 server for the tests (Go module versitygw $version; a few minutes)"
+  rm -rf "$target.part" && mkdir -p "$target.part"
+  GOBIN="$PWD/$target.part" GOPATH="$PWD/$target.part/go" GOCACHE="$PWD/$target.part/cache" GOFLAGS=-modcacherw \
+    "$go" install "github.com/versity/versitygw/cmd/versitygw@v$version" ||
+    fail "go could not build versitygw $version (is there a network?)"
+  rm -rf "$target.part/go" "$target.part/cache"
+  mv "$target.part" "$target"
+}
+
 if [ $docs = yes ]; then install_docs; exit; fi
 install_packages
 check_versions
@@ -205,4 +222,4 @@ install_mnist
 [ $peers = no ] || unpack_ssh_server
 install_npm dashboard/web "the dashboard"
 if [ $peers = yes ]; then install_npm tests/dashboard_browser "the browser tests"; fi
-if [ $peers = yes ]; then install_flights; install_bible; fi
+if [ $peers = yes ]; then install_flights; install_bible; install_object_server; fi

@@ -113,12 +113,28 @@ void MetricsReporter::add_loading_to(NamedValues& values) {
   values.emplace_back("data/wait_s", loading.wait_s);
   values.emplace_back("data/ready",
                       static_cast<double>(loading.ready) / static_cast<double>(loading.batches));
+  add_store_to(values);
   if (max_bad_samples_ == 0) return;
   for (const auto& [name, bad] : {std::pair{"data.train", &bad_train_}, {"data.eval", &bad_eval_}})
     for (const auto& line : bad->take_warnings()) warn(fmt::format("{}: {}", name, line));
   const auto own = static_cast<double>(bad_train_.count() + bad_eval_.count());
   const auto all = distributed::merge_counters(world_, {{"bad_samples", {own, 1}}});
   values.emplace_back("data/bad_samples", all.at("bad_samples").sum);
+}
+
+// Of this rank, since the last record.
+void MetricsReporter::add_store_to(NamedValues& values) {
+  const auto now = formats::store_stats();
+  const auto before = std::exchange(store_, now);
+  if (now.requests == 0) return;
+  const auto add = [&](const char* name, int64_t change) {
+    values.emplace_back(name, static_cast<double>(change));
+  };
+  add("data/store_bytes", now.bytes - before.bytes);
+  add("data/store_requests", now.requests - before.requests);
+  add("data/store_retries", now.retries - before.retries);
+  add("data/store_hits", now.hits - before.hits);
+  values.emplace_back("data/store_wait_s", now.wait_s - before.wait_s);
 }
 
 void MetricsReporter::record(const HookContext& run, const NamedValues& values) {

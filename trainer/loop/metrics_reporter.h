@@ -13,6 +13,7 @@
 
 #include "data/loader/bad_samples.h"
 #include "data/loader/loader_options.h"
+#include "formats/store/object_cache.h"
 #include "lockstep/hook.h"
 #include "lockstep/tracker.h"
 #include "lockstep/world.h"
@@ -75,6 +76,7 @@ class MetricsReporter final : public Hook {
   static void add_optimizer(NamedValues& values, const OptimizerReport& optimizer);
   void add_loading_to(NamedValues& values);
   void add_flops(NamedValues& values, int64_t steps, double seconds);
+  void add_store_to(NamedValues& values);
 
   World& world_;
   Tracker& tracker_;
@@ -82,6 +84,7 @@ class MetricsReporter final : public Hook {
   const int64_t max_bad_samples_;
   Meter meter_;
   data::LoaderStats loading_;  // since the last logging
+  formats::StoreStats store_;  // at the last logging
   data::BadSamples bad_train_, bad_eval_;
   std::chrono::steady_clock::time_point logged_at_;
   int64_t logged_step_ = 0;

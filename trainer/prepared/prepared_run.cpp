@@ -17,6 +17,7 @@
 #include "data/sampling/sampling.h"
 #include "distributed/cuda/cuda.h"
 #include "distributed/objects.h"
+#include "formats/store/store_path.h"
 #include "lockstep/error.h"
 #include "tracking/runs/on_ranks.h"
 #include "trainer/checkpoint/chosen_weights.h"
@@ -27,6 +28,7 @@
 #include "trainer/prepared/example_data.h"
 #include "trainer/prepared/frozen_parameters.h"
 #include "trainer/prepared/model_faults.h"
+#include "trainer/prepared/object_stores.h"
 #include "trainer/prepared/openmp_threads.h"
 #include "trainer/prepared/shard_choice.h"
 #include "trainer/prepared/virtual_shards.h"
@@ -210,6 +212,7 @@ std::string missing_path(const Part<Dataset>& part) {
   if (!settings.is_object() || !settings.contains("path") || !settings["path"].is_string())
     return "";
   const auto path = settings["path"].get<std::string>();
+  if (formats::has_scheme(path)) return "";
   std::error_code error;
   const bool is_empty = fs::is_directory(path, error) && fs::is_empty(path, error);
   return fs::exists(path, error) && !is_empty ? "" : path;
@@ -260,6 +263,7 @@ PreparedRun prepare_without_data(const RunConfig& config, const RankEnv& ranks) 
   // The order of sums within an operator depends on the number of threads.
   if (config.distributed.data_parallel.virtual_shards) at::set_num_threads(1);
   start_openmp_threads();
+  use_object_stores(config.data.object_cache);
   return {.config = config,
           .ranks = ranks,
           .resolved = with_escaped_variables(ConfigDumper::dump(config))};

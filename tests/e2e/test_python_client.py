@@ -4,6 +4,7 @@ import errno
 import json
 import math
 import os
+import re
 import shutil
 import signal
 import sys
@@ -384,6 +385,20 @@ def test_message_pack_is_read_back():
     for end in range(len(packed)):
         with pytest.raises(message_pack.Unreadable):
             message_pack.unpacked(packed[:end])
+
+
+def test_the_examples_of_the_docs_run(tmp_path, runs, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(api.agents, "program", lambda: None)
+    blocks = re.findall(r"^```python\n(.*?)^```$", (SOURCE / "docs" / "python.md").read_text(), re.M | re.S)
+    for name, value in {"RANK": 0, "WORLD_SIZE": 1, "LOCKSTEP_RUN_ID": ""}.items():
+        monkeypatch.setenv(name, str(value))
+    names = {}
+    for block in blocks:
+        exec(compile(block, "docs/python.md", "exec"), names)
+    assert len(blocks) == 5 and len(names["lists"]["step"]) == 200 and names["points"] is not None
+    assert sorted(run.name for run in lockstep.runs(runs)) == ["ddp", "demo", "media"]
+    assert lockstep.runs(runs, name="media")[0].summary["eval/accuracy"] == 0.93
 
 
 def test_the_import_is_light(tmp_path):

@@ -49,6 +49,7 @@ class LogWriter:
         self.offset = 0  # of the next frame, in the window
         self.room = 0  # bytes of the window that records may use
         self._next_reservation = FIRST_RESERVATION
+        self._invalid: set[str] = set()  # names
         self._held: list[bytes] = []
         self._held_bytes = self._dropped = 0
         self._next_try = self._outage_began = 0.0
@@ -253,6 +254,9 @@ class LogWriter:
                 return found
             data = name.encode("utf-8", "replace")
             if not 1 <= len(data) <= MAX_NAME_BYTES:
+                if name in self._invalid:
+                    return None
+                self._invalid.add(name)
                 self._warn(f"a metric name of {len(data)} bytes; 1 to {MAX_NAME_BYTES} are valid")
                 return None
             if not self.append(KEY, _LENGTH.pack(len(self.keys)) + data):

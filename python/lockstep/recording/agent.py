@@ -14,7 +14,7 @@ def program() -> str | None:
 
 
 class Agent:
-    """Starts the agent in a session of its own. Raises OSError."""
+    """Starts the agent in a new session. Raises OSError."""
 
     def __init__(self, command: str, run_dir: Path, node_rank: int, num_logs: int) -> None:
         (run_dir / "sinks").mkdir(exist_ok=True)

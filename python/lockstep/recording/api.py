@@ -88,7 +88,7 @@ def init(project: str | None = None, *, name: str | None = None, config: Any = N
 def attach(id: str, *, dir: str | os.PathLike[str] = "runs") -> Run:
     """Adds to the run `id`, finished or still running in another process, e.g. the results of an evaluation.
 
-    A run that is over keeps its outcome. While another process records it, the additions are an entry of their own, `<id>-added-<n>`.
+    A run that is over keeps its outcome. While another process records it, the additions are a separate entry, `<id>-added-<n>`.
     Raises ValueError if there is no such run; a run that cannot be written is one line, as in init().
     """
     run_dir = Path(dir).absolute() / id

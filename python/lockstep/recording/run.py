@@ -22,7 +22,7 @@ _LENGTH = struct.Struct("<I")
 
 
 def warn(line: str) -> None:
-    """One line on stderr; a closed stderr is no reason to fail."""
+    """One line on stderr; a closed stderr must not end the training."""
     try:
         print(f"lockstep: warning: {line}", file=sys.stderr, flush=True)
     except (OSError, ValueError, AttributeError):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from lockstep.compile.batch_sizes import FixedSize
 from lockstep.compile.errors import CompileError
 from lockstep.compile.graphs import Graph, export_graph, separate_outputs
 
@@ -31,7 +32,13 @@ class Part:
     keeps: int = 0
 
     def program(self) -> torch.export.ExportedProgram:
-        return export_graph(self.module, self.inputs, self.shapes)
+        """Raises FixedSize."""
+        program = export_graph(self.module, self.inputs, self.shapes)
+        nodes = {node.name: node for node in program.graph.nodes}
+        for name, dims in zip(program.graph_signature.user_inputs, self.shapes or []):
+            if any(isinstance(nodes[name].meta["val"].shape[dim], int) for dim in dims or {}):
+                raise FixedSize("a part of the graph")
+        return program
 
 
 class _Extracted(nn.Module):
@@ -128,7 +135,7 @@ def link(module: torch.fx.GraphModule, wanted: list[list[Node]], inputs: list[to
     nodes = list(module.graph.nodes)
     free = {node for node in nodes if is_view(node)} if free is None else free
     roots = [[] for _ in wanted] if roots is None else roots
-    value_shapes = None if shapes is None else list(shapes)
+    value_shapes = None if shapes is None else [None if dims is None else dict.fromkeys(dims, torch.export.Dim.AUTO) for dims in shapes]
     numbers = {node: i for i, node in enumerate(node for node in nodes if node.op == "placeholder")}
     done: set[Node] = set()
     bodies: list[list[Node]] = []

@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kHelp = R"(lockstep new: write a project
+constexpr const char* kNewHelp = R"(lockstep new: write a project
 
   lockstep new run NAME
         a run file with a small table, and a test that trains on it
@@ -37,7 +37,7 @@ with a letter. Then, in the folder:
 )";
 
 constexpr size_t kMaxNameLength = 60;
-constexpr std::chrono::seconds kSchemaTimeout{20};
+constexpr std::chrono::seconds kNewTimeout{20};
 
 void verify_name(const std::string& name) {
   const auto letter = [](char c) { return c >= 'a' && c <= 'z'; };
@@ -66,7 +66,7 @@ void write_project(const std::string& kind, const std::string& name) {
     throw environment_error(fmt::format("lockstep new: cannot create a folder in '{}': {}",
                                         fs::current_path().string(), error.message()));
   for (const auto& [file, text] : project_files(kind, name)) write_file_durably(part / file, text);
-  const auto schema = trainer_output({"--schema"}, kSchemaTimeout);
+  const auto schema = trainer_output({"--schema"}, kNewTimeout);
   if (!schema.empty()) write_file_durably(part / "run_file.schema.json", schema);
   fs::rename(part, name, error);
   if (error)
@@ -78,7 +78,7 @@ void write_project(const std::string& kind, const std::string& name) {
 int new_command(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
   if (wants_help(words)) {
-    fmt::print("{}", kHelp);
+    fmt::print("{}", kNewHelp);
     return 0;
   }
   const auto kinds = project_kinds();

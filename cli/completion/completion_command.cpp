@@ -18,7 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kCompletionHelp = R"(lockstep completion: print a completion script for a shell
+constexpr const char* kCompletionHelp =
+    R"(lockstep completion: print a completion script for a shell
 
   lockstep completion bash|zsh|fish
 
@@ -133,8 +134,9 @@ std::vector<RunFileKey> keys_of_trainer() {
   const auto file = fs::path(own_program()).parent_path().parent_path() / "share" / "lockstep" /
                     "run_file.schema.json";
   std::error_code error;
-  const auto text = fs::exists(file, error) ? read_file(file, kMaxSchemaBytes)
-                                            : trainer_output({"--schema"}, kCompletionSchemaTimeout);
+  const auto text = fs::exists(file, error)
+                        ? read_file(file, kMaxSchemaBytes)
+                        : trainer_output({"--schema"}, kCompletionSchemaTimeout);
   const auto schema = Json::parse(text, nullptr, false);
   return schema.is_discarded() ? std::vector<RunFileKey>() : keys_of_schema(schema);
 }

@@ -77,10 +77,14 @@ class Line {
     auto options = page_.options;
     static const std::regex pattern(R"((--?[a-z][\w-]*)(?: ([A-Z][^\]\s]*))?)");
     const auto text = usage();
-    for (std::sregex_iterator found(text.begin(), text.end(), pattern), end; found != end; ++found) {
+    for (std::sregex_iterator found(text.begin(), text.end(), pattern), end; found != end;
+         ++found) {
       const auto name = (*found)[1].str();
-      if (found->position() == 0 || (text[found->position() - 1] != '[' && text[found->position() - 1] != ' ')) continue;
-      if (std::ranges::none_of(options, [&](const HelpOption& known) { return known.name == name; }))
+      if (found->position() == 0 ||
+          (text[found->position() - 1] != '[' && text[found->position() - 1] != ' '))
+        continue;
+      if (std::ranges::none_of(options,
+                               [&](const HelpOption& known) { return known.name == name; }))
         options.push_back({name, (*found)[2].str(), ""});
     }
     return options;

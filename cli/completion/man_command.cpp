@@ -52,12 +52,14 @@ std::string page_of(const std::string& name, int section, const std::string& hel
                     const std::string& text) {
   std::string title = name;
   std::ranges::transform(title, title.begin(), [](unsigned char c) { return std::toupper(c); });
-  std::string page = fmt::format(".TH {} {} \"\" \"Lockstep {}\" \"Lockstep\"\n.SH NAME\n{} \\- {}\n",
-                                 title, section, kVersion, name, help);
+  std::string page =
+      fmt::format(".TH {} {} \"\" \"Lockstep {}\" \"Lockstep\"\n.SH NAME\n{} \\- {}\n", title,
+                  section, kVersion, name, help);
   page += ".SH DESCRIPTION\n" + verbatim(text) + ".SH SEE ALSO\n";
   for (const auto& command : listed_commands())
     page += fmt::format(".BR lockstep\\-{} (1),\n", command.name);
-  return page + ".BR lockstep\\-trainer (1),\n.BR lockstep\\-data (1),\n.BR lockstep\\-run\\-file (5)\n";
+  return page +
+         ".BR lockstep\\-trainer (1),\n.BR lockstep\\-data (1),\n.BR lockstep\\-run\\-file (5)\n";
 }
 
 std::string trainer_help() {
@@ -94,7 +96,8 @@ std::string man_page(const std::string& name) {
       return page_of("lockstep-" + name, 1, command.help, read_help(name).text);
     names.emplace_back(command.name);
   }
-  throw config_error(fmt::format("lockstep man: unknown command '{}'{}", name, suggest(name, names)));
+  throw config_error(
+      fmt::format("lockstep man: unknown command '{}'{}", name, suggest(name, names)));
 }
 
 }  // namespace

@@ -46,11 +46,12 @@ void verify_name(const std::string& name) {
                        return letter(c) || (c >= '0' && c <= '9') || c == '_';
                      });
   if (!valid)
-    throw config_error(
-        fmt::format("lockstep new: name '{}': expected lower-case letters, digits and '_', at most {}, "
-                    "beginning with a letter",
-                    printable(name, 100), kMaxNameLength));
-  for (const char* taken : {"lockstep", "test", "all", "clean", "install", "class", "int", "namespace"})
+    throw config_error(fmt::format(
+        "lockstep new: name '{}': expected lower-case letters, digits and '_', at most {}, "
+        "beginning with a letter",
+        printable(name, 100), kMaxNameLength));
+  for (const char* taken :
+       {"lockstep", "test", "all", "clean", "install", "class", "int", "namespace"})
     if (name == taken)
       throw config_error(fmt::format("lockstep new: name '{}' is reserved; choose another", name));
 }
@@ -70,7 +71,8 @@ void write_project(const std::string& kind, const std::string& name) {
   if (!schema.empty()) write_file_durably(part / "run_file.schema.json", schema);
   fs::rename(part, name, error);
   if (error)
-    throw environment_error(fmt::format("lockstep new: cannot create '{}': {}", name, error.message()));
+    throw environment_error(
+        fmt::format("lockstep new: cannot create '{}': {}", name, error.message()));
 }
 
 }  // namespace
@@ -84,8 +86,8 @@ int new_command(int argc, char** argv) {
   const auto kinds = project_kinds();
   const auto& kind = words.front();
   if (std::ranges::find(kinds, kind) == kinds.end())
-    throw config_error(
-        fmt::format("lockstep new: unknown kind '{}'{}", printable(kind, 100), suggest(kind, kinds)));
+    throw config_error(fmt::format("lockstep new: unknown kind '{}'{}", printable(kind, 100),
+                                   suggest(kind, kinds)));
   if (words.size() != 2) throw config_error(fmt::format("usage: lockstep new {} NAME", kind));
   const auto& name = words[1];
   verify_name(name);

@@ -10,7 +10,7 @@ namespace {
 
 using Completions = std::vector<Completion>;
 
-bool names_run_file(const std::string& word) {
+bool is_yaml_file(const std::string& word) {
   return !word.starts_with('-') && (word.ends_with(".yaml") || word.ends_with(".yml"));
 }
 
@@ -36,7 +36,7 @@ class Line {
     const auto verbs = subcommands();
     if (words_.size() == 2 && !verbs.empty()) return verbs;
     if (takes_run_file(words_.front()))
-      return std::ranges::any_of(words_, names_run_file) ? keys() : Completions{{kFiles, ""}};
+      return std::ranges::any_of(words_, is_yaml_file) ? keys() : Completions{{kFiles, ""}};
     if (words_.front() == "completion") return {{"bash", ""}, {"zsh", ""}, {"fish", ""}};
     if (words_.front() == "new" && words_.size() == 2)
       return {{"run", ""}, {"model", ""}, {"dataset", ""}, {"sink", ""}};

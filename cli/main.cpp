@@ -53,7 +53,8 @@ int help_command(int, char**) {
   fmt::print("usage: lockstep [--torch DIR] COMMAND [OPTION...]\n\ncommands:\n");
   for (const auto& command : kCommands)
     if (command.help) fmt::print("  {:<14}{}\n", command.name, command.help);
-  fmt::print("\n--torch DIR: use the LibTorch of this environment or folder, like LOCKSTEP_TORCH.\n");
+  fmt::print(
+      "\n--torch DIR: use the LibTorch of this environment or folder, like LOCKSTEP_TORCH.\n");
   fmt::print("Run 'lockstep COMMAND --help' for the options of a command.\n");
   return 0;
 }

@@ -49,7 +49,8 @@ std::string trainer_output(std::vector<std::string> arguments, std::chrono::mill
   std::vector<std::string> variables;
   for (const char* name : {"LOCKSTEP_TORCH", "VIRTUAL_ENV", "CONDA_PREFIX", "PATH", "HOME",
                            "PYTHONPATH", "LD_LIBRARY_PATH"})
-    if (const auto value = environment(name)) variables.push_back(fmt::format("{}={}", name, *value));
+    if (const auto value = environment(name))
+      variables.push_back(fmt::format("{}={}", name, *value));
   return dashboard::program_output(arguments, timeout, variables);
 }
 

@@ -26,7 +26,7 @@
 namespace lockstep::cli {
 namespace {
 
-constexpr const char* kHelp = R"(lockstep ui: serve the dashboard of runs, groups and ranks
+constexpr const char* kUiHelp = R"(lockstep ui: serve the dashboard of runs, groups and ranks
 
   lockstep ui [--dir RUNS] [--port PORT] [--read-only]
   lockstep ui --host 0.0.0.0 [--token-file FILE] [--allow-host NAME]...
@@ -113,7 +113,7 @@ dashboard::DashboardOptions dashboard_options(const cxxopts::ParseResult& parsed
 int ui_command(int argc, char** argv) {
   const std::vector<std::string> words(argv, argv + argc);
   if (argc > 1 && wants_help({words.begin() + 1, words.end()})) {
-    fmt::print("{}", kHelp);
+    fmt::print("{}", kUiHelp);
     return 0;
   }
   cxxopts::Options known("lockstep ui");

@@ -14,7 +14,8 @@
 namespace lockstep::cli {
 namespace {
 
-constexpr const char* kHelp = R"(lockstep version: print the version, and which LibTorch it uses
+constexpr const char* kVersionHelp =
+    R"(lockstep version: print the version, and which LibTorch it uses
 
   lockstep version [--torch-dir]
 
@@ -39,7 +40,7 @@ std::string found_torch() {
 int version_command(int argc, char** argv) {
   const std::vector<std::string> words(argv, argv + argc);
   if (argc > 1 && wants_help(words)) {
-    fmt::print("{}", kHelp);
+    fmt::print("{}", kVersionHelp);
     return 0;
   }
   if (argc > 1 && words[1] == "--torch-dir") {
@@ -49,8 +50,7 @@ int version_command(int argc, char** argv) {
   if (argc > 1)
     throw config_error(fmt::format("lockstep version: unexpected argument '{}'", words[1]));
   fmt::print("lockstep {}\n", kVersion);
-  if (*kBuiltFor)
-    fmt::print("built for LibTorch {}\nLibTorch: {}\n", kBuiltFor, found_torch());
+  if (*kBuiltFor) fmt::print("built for LibTorch {}\nLibTorch: {}\n", kBuiltFor, found_torch());
   return 0;
 }
 

@@ -29,7 +29,7 @@ require_tool() { # require_tool COMMAND PACKAGE
 
 # What the tests start ranks with (schedulers), what an SSH server needs, hosts (network namespaces), and a browser.
 # The text that language models of the tests and of configs/gpt_bible.yaml read is a package too.
-peer_packages=(slurmctld slurmd slurm-client munge openmpi-bin mpich libwrap0 iproute2 chromium bible-kjv bible-kjv-text)
+peer_packages=(slurmctld slurmd slurm-client munge openmpi-bin mpich libwrap0 iproute2 chromium bible-kjv bible-kjv-text zsh fish groff-base)
 peer_services=(munge slurmctld slurmd)
 
 # The tests run their own daemons: packages must not start or enable any on this machine.

@@ -18,7 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kHelp = R"(lockstep completion: print a completion script for a shell
+constexpr const char* kCompletionHelp =
+    R"(lockstep completion: print a completion script for a shell
 
   lockstep completion bash|zsh|fish
 
@@ -109,7 +110,7 @@ complete -c lockstep-trainer -f -a '(__lockstep_complete)'
 )";
 
 constexpr size_t kMaxSchemaBytes = 64u << 20, kMaxRuns = 10'000;
-constexpr std::chrono::seconds kSchemaTimeout{20};
+constexpr std::chrono::seconds kCompletionSchemaTimeout{20};
 
 std::vector<Completion> command_completions() {
   std::vector<Completion> found;
@@ -133,8 +134,9 @@ std::vector<RunFileKey> keys_of_trainer() {
   const auto file = fs::path(own_program()).parent_path().parent_path() / "share" / "lockstep" /
                     "run_file.schema.json";
   std::error_code error;
-  const auto text = fs::exists(file, error) ? read_file(file, kMaxSchemaBytes)
-                                            : trainer_output({"--schema"}, kSchemaTimeout);
+  const auto text = fs::exists(file, error)
+                        ? read_file(file, kMaxSchemaBytes)
+                        : trainer_output({"--schema"}, kCompletionSchemaTimeout);
   const auto schema = Json::parse(text, nullptr, false);
   return schema.is_discarded() ? std::vector<RunFileKey>() : keys_of_schema(schema);
 }
@@ -157,7 +159,7 @@ int complete_command(int argc, char** argv) {
 int completion_command(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
   if (wants_help(words)) {
-    fmt::print("{}", kHelp);
+    fmt::print("{}", kCompletionHelp);
     return 0;
   }
   const auto& shell = words.front();

@@ -10,7 +10,7 @@ namespace {
 
 using Completions = std::vector<Completion>;
 
-bool is_run_file(const std::string& word) {
+bool is_yaml_file(const std::string& word) {
   return !word.starts_with('-') && (word.ends_with(".yaml") || word.ends_with(".yml"));
 }
 
@@ -36,7 +36,7 @@ class Line {
     const auto verbs = subcommands();
     if (words_.size() == 2 && !verbs.empty()) return verbs;
     if (takes_run_file(words_.front()))
-      return std::ranges::any_of(words_, is_run_file) ? keys() : Completions{{kFiles, ""}};
+      return std::ranges::any_of(words_, is_yaml_file) ? keys() : Completions{{kFiles, ""}};
     if (words_.front() == "completion") return {{"bash", ""}, {"zsh", ""}, {"fish", ""}};
     if (words_.front() == "new" && words_.size() == 2)
       return {{"run", ""}, {"model", ""}, {"dataset", ""}, {"sink", ""}};
@@ -77,10 +77,14 @@ class Line {
     auto options = page_.options;
     static const std::regex pattern(R"((--?[a-z][\w-]*)(?: ([A-Z][^\]\s]*))?)");
     const auto text = usage();
-    for (std::sregex_iterator found(text.begin(), text.end(), pattern), end; found != end; ++found) {
+    for (std::sregex_iterator found(text.begin(), text.end(), pattern), end; found != end;
+         ++found) {
       const auto name = (*found)[1].str();
-      if (found->position() == 0 || (text[found->position() - 1] != '[' && text[found->position() - 1] != ' ')) continue;
-      if (std::ranges::none_of(options, [&](const HelpOption& known) { return known.name == name; }))
+      if (found->position() == 0 ||
+          (text[found->position() - 1] != '[' && text[found->position() - 1] != ' '))
+        continue;
+      if (std::ranges::none_of(options,
+                               [&](const HelpOption& known) { return known.name == name; }))
         options.push_back({name, (*found)[2].str(), ""});
     }
     return options;

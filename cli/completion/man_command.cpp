@@ -18,7 +18,7 @@
 namespace lockstep::cli {
 namespace {
 
-constexpr const char* kHelp = R"(lockstep man: print a man page
+constexpr const char* kManHelp = R"(lockstep man: print a man page
 
   lockstep man [COMMAND]
 
@@ -27,7 +27,7 @@ one: lockstep man launch | man -l -
 )";
 
 constexpr const char* kTrainerKeys = "\nKeys of a run file:\n";
-constexpr std::chrono::seconds kOutputTimeout{20};
+constexpr std::chrono::seconds kManTimeout{20};
 
 // Text as it is, for troff.
 std::string verbatim(const std::string& text) {
@@ -52,16 +52,18 @@ std::string page_of(const std::string& name, int section, const std::string& hel
                     const std::string& text) {
   std::string title = name;
   std::ranges::transform(title, title.begin(), [](unsigned char c) { return std::toupper(c); });
-  std::string page = fmt::format(".TH {} {} \"\" \"Lockstep {}\" \"Lockstep\"\n.SH NAME\n{} \\- {}\n",
-                                 title, section, kVersion, name, help);
+  std::string page =
+      fmt::format(".TH {} {} \"\" \"Lockstep {}\" \"Lockstep\"\n.SH NAME\n{} \\- {}\n", title,
+                  section, kVersion, name, help);
   page += ".SH DESCRIPTION\n" + verbatim(text) + ".SH SEE ALSO\n";
   for (const auto& command : listed_commands())
     page += fmt::format(".BR lockstep\\-{} (1),\n", command.name);
-  return page + ".BR lockstep\\-trainer (1),\n.BR lockstep\\-data (1),\n.BR lockstep\\-run\\-file (5)\n";
+  return page +
+         ".BR lockstep\\-trainer (1),\n.BR lockstep\\-data (1),\n.BR lockstep\\-run\\-file (5)\n";
 }
 
 std::string trainer_help() {
-  auto text = trainer_output({"--help"}, kOutputTimeout);
+  auto text = trainer_output({"--help"}, kManTimeout);
   if (text.empty())
     throw environment_error("lockstep man: 'lockstep-trainer --help' fails: see lockstep version");
   return text;
@@ -69,7 +71,7 @@ std::string trainer_help() {
 
 std::string man_page(const std::string& name) {
   if (name.empty()) {
-    const auto text = dashboard::program_output({own_program(), "--help"}, kOutputTimeout);
+    const auto text = dashboard::program_output({own_program(), "--help"}, kManTimeout);
     return page_of("lockstep", 1, "distributed training with LibTorch", text);
   }
   if (name == "trainer") {
@@ -86,7 +88,7 @@ std::string man_page(const std::string& name) {
   if (name == "data") {
     const auto program = own_program() + "-data";
     return page_of("lockstep-data", 1, "tokenizers and token files from texts",
-                   dashboard::program_output({program, "--help"}, kOutputTimeout));
+                   dashboard::program_output({program, "--help"}, kManTimeout));
   }
   std::vector<std::string> names = {"trainer", "data", "run-file"};
   for (const auto& command : listed_commands()) {
@@ -94,7 +96,8 @@ std::string man_page(const std::string& name) {
       return page_of("lockstep-" + name, 1, command.help, read_help(name).text);
     names.emplace_back(command.name);
   }
-  throw config_error(fmt::format("lockstep man: unknown command '{}'{}", name, suggest(name, names)));
+  throw config_error(
+      fmt::format("lockstep man: unknown command '{}'{}", name, suggest(name, names)));
 }
 
 }  // namespace
@@ -102,7 +105,7 @@ std::string man_page(const std::string& name) {
 int man_command(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
   if (!words.empty() && wants_help(words)) {
-    fmt::print("{}", kHelp);
+    fmt::print("{}", kManHelp);
     return 0;
   }
   if (words.size() > 1)

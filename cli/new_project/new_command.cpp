@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kHelp = R"(lockstep new: write a project
+constexpr const char* kNewHelp = R"(lockstep new: write a project
 
   lockstep new run NAME
         a run file with a small table, and a test that trains on it
@@ -37,7 +37,7 @@ with a letter. Then, in the folder:
 )";
 
 constexpr size_t kMaxNameLength = 60;
-constexpr std::chrono::seconds kSchemaTimeout{20};
+constexpr std::chrono::seconds kNewTimeout{20};
 
 void verify_name(const std::string& name) {
   const auto letter = [](char c) { return c >= 'a' && c <= 'z'; };
@@ -46,11 +46,12 @@ void verify_name(const std::string& name) {
                        return letter(c) || (c >= '0' && c <= '9') || c == '_';
                      });
   if (!valid)
-    throw config_error(
-        fmt::format("lockstep new: name '{}': expected lower-case letters, digits and '_', at most {}, "
-                    "beginning with a letter",
-                    printable(name, 100), kMaxNameLength));
-  for (const char* taken : {"lockstep", "test", "all", "clean", "install", "class", "int", "namespace"})
+    throw config_error(fmt::format(
+        "lockstep new: name '{}': expected lower-case letters, digits and '_', at most {}, "
+        "beginning with a letter",
+        printable(name, 100), kMaxNameLength));
+  for (const char* taken :
+       {"lockstep", "test", "all", "clean", "install", "class", "int", "namespace"})
     if (name == taken)
       throw config_error(fmt::format("lockstep new: name '{}' is reserved; choose another", name));
 }
@@ -66,11 +67,12 @@ void write_project(const std::string& kind, const std::string& name) {
     throw environment_error(fmt::format("lockstep new: cannot create a folder in '{}': {}",
                                         fs::current_path().string(), error.message()));
   for (const auto& [file, text] : project_files(kind, name)) write_file_durably(part / file, text);
-  const auto schema = trainer_output({"--schema"}, kSchemaTimeout);
+  const auto schema = trainer_output({"--schema"}, kNewTimeout);
   if (!schema.empty()) write_file_durably(part / "run_file.schema.json", schema);
   fs::rename(part, name, error);
   if (error)
-    throw environment_error(fmt::format("lockstep new: cannot create '{}': {}", name, error.message()));
+    throw environment_error(
+        fmt::format("lockstep new: cannot create '{}': {}", name, error.message()));
 }
 
 }  // namespace
@@ -78,14 +80,14 @@ void write_project(const std::string& kind, const std::string& name) {
 int new_command(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
   if (wants_help(words)) {
-    fmt::print("{}", kHelp);
+    fmt::print("{}", kNewHelp);
     return 0;
   }
   const auto kinds = project_kinds();
   const auto& kind = words.front();
   if (std::ranges::find(kinds, kind) == kinds.end())
-    throw config_error(
-        fmt::format("lockstep new: unknown kind '{}'{}", printable(kind, 100), suggest(kind, kinds)));
+    throw config_error(fmt::format("lockstep new: unknown kind '{}'{}", printable(kind, 100),
+                                   suggest(kind, kinds)));
   if (words.size() != 2) throw config_error(fmt::format("usage: lockstep new {} NAME", kind));
   const auto& name = words[1];
   verify_name(name);

@@ -1,16 +1,16 @@
 #include "cli/new_project/project_files.h"
 
+#include <fmt/format.h>
+
 #include <cctype>
 #include <cmath>
-#include <cstdint>
-
-#include <fmt/format.h>
 
 namespace lockstep::cli {
 namespace {
 
-// @name@ is the name, @Type@ the class.
-constexpr const char* kRunCMake = R"(# ctest: cmake -S . -B build && ctest --test-dir build --output-on-failure
+// @name@ is the name, @Type@ the class, #@include an include of the project.
+constexpr const char* kRunCMake =
+    R"(# ctest: cmake -S . -B build && ctest --test-dir build --output-on-failure
 cmake_minimum_required(VERSION 3.25)
 project(@name@ LANGUAGES NONE)
 
@@ -21,7 +21,8 @@ add_test(NAME trains WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}
 set_tests_properties(trains PROPERTIES PASS_REGULAR_EXPRESSION "done: eval/" TIMEOUT 300)
 )";
 
-constexpr const char* kPluginCMake = R"(# cmake -S . -B build && cmake --build build && ctest --test-dir build --output-on-failure
+constexpr const char* kPluginCMake =
+    R"(# cmake -S . -B build && cmake --build build && ctest --test-dir build --output-on-failure
 cmake_minimum_required(VERSION 3.25)
 project(@name@ LANGUAGES CXX)
 
@@ -56,9 +57,9 @@ train: {epochs: 20, eval_every: 5 epochs}
 )";
 
 constexpr const char* kModel = R"(// A model: in a run file, model: {name: @name@, inputs: 2}
-#include <torch/nn/modules/linear.h>
+#@include <torch/nn/modules/linear.h>
 
-#include <lockstep/model.h>
+#@include <lockstep/model.h>
 
 namespace {
 
@@ -99,10 +100,11 @@ REGISTER_MODEL("@name@", @Type@, "two layers, for regression");
 }  // namespace
 )";
 
-constexpr const char* kDataset = R"(// A dataset: in a run file, data: {train: {name: @name@, samples: 1000}}
-#include <ATen/ATen.h>
+constexpr const char* kDataset =
+    R"(// A dataset: in a run file, data: {train: {name: @name@, samples: 1000}}
+#@include <ATen/ATen.h>
 
-#include <lockstep/dataset.h>
+#@include <lockstep/dataset.h>
 
 namespace {
 
@@ -141,12 +143,13 @@ REGISTER_DATASET("@name@", @Type@, "points of a line");
 }  // namespace
 )";
 
-constexpr const char* kSink = R"(// A sink: in a run file, tracking: {plugins: [@name@.so], sinks: [{name: @name@}]}
+constexpr const char* kSink =
+    R"(// A sink: in a run file, tracking: {plugins: [@name@.so], sinks: [{name: @name@}]}
 // The tracking agent calls it; it does not slow down the training.
 #include <fstream>
 #include <string>
 
-#include <lockstep/sink.h>
+#@include <lockstep/sink.h>
 
 namespace {
 
@@ -214,6 +217,12 @@ std::string replaced(std::string text, const std::string& what, const std::strin
   return text;
 }
 
+std::string with_names(std::string text, const std::string& name) {
+  text = replaced(std::move(text), "@name@", name);
+  text = replaced(std::move(text), "@Type@", type_name(name));
+  return replaced(std::move(text), "#@include", "#include");
+}
+
 }  // namespace
 
 std::vector<std::string> project_kinds() { return {"run", "model", "dataset", "sink"}; }
@@ -227,8 +236,9 @@ std::vector<std::pair<std::string, std::string>> project_files(const std::string
     run += "plugins: [build/@name@.so]\n\nmodel: {name: @name@, inputs: 2}\n";
   } else if (kind == "dataset") {
     source = kDataset;
-    run += "plugins: [build/@name@.so]\n\n"
-           "model: {name: mlp, input: features, inputs: 1, hidden: [32], loss: mse}\n";
+    run +=
+        "plugins: [build/@name@.so]\n\n"
+        "model: {name: mlp, input: features, inputs: 1, hidden: [32], loss: mse}\n";
   } else {
     run += "\nmodel: {name: mlp, input: features, inputs: 2, hidden: [32], loss: mse}\n";
   }
@@ -240,14 +250,14 @@ std::vector<std::pair<std::string, std::string>> project_files(const std::string
     source = kSink;
     run += "tracking: {plugins: [build/@name@.so], sinks: [console, {name: @name@}]}\n";
   }
-  cmake = replaced(cmake, "@add@", kind == "sink" ? "lockstep_add_sink_plugin" : "lockstep_add_plugin");
+  cmake =
+      replaced(cmake, "@add@", kind == "sink" ? "lockstep_add_sink_plugin" : "lockstep_add_plugin");
   cmake = replaced(cmake, "@plugins@", kind == "sink" ? "tracking.plugins" : "plugins");
   std::vector<std::pair<std::string, std::string>> files = {
       {"CMakeLists.txt", cmake}, {"run.yaml", run}, {".gitignore", "/build/\n/runs/\n"}};
   if (!source.empty()) files.emplace_back(name + ".cpp", source);
   if (kind != "dataset") files.emplace_back("points.csv", points());
-  for (auto& [file, text] : files)
-    text = replaced(replaced(text, "@name@", name), "@Type@", type_name(name));
+  for (auto& [file, text] : files) text = with_names(text, name);
   return files;
 }
 

@@ -20,10 +20,12 @@ OpenParquet open_function() {
   // build or installation.
   static void* const library = ::dlopen(kArrowLibrary, RTLD_NOW | RTLD_LOCAL);
   if (!library)
-    throw config_error(fmt::format(
-        "dataset parquet: cannot load the Arrow libraries: {} (install the pyarrow that Lockstep was "
-        "built with next to LibTorch, or run 'make setup' and rebuild; or convert the table to CSV)",
-        ::dlerror()));
+    throw config_error(
+        fmt::format("dataset parquet: cannot load the Arrow libraries: {} (install the pyarrow "
+                    "that Lockstep was "
+                    "built with next to LibTorch, or run 'make setup' and rebuild; or convert the "
+                    "table to CSV)",
+                    ::dlerror()));
   const auto open = reinterpret_cast<OpenParquet>(::dlsym(library, "lockstep_open_parquet"));
   check(open != nullptr, "liblockstep_parquet.so does not define lockstep_open_parquet");
   return open;

@@ -67,9 +67,10 @@ TorchFolder describe_torch(const fs::path& root, const std::string& found_by) {
   const auto package = root / "share" / "cmake" / "Torch";
   torch.version = between(text_of(root / "version.py"), "__version__ = '", '\'');
   if (torch.version.empty())
-    torch.version = between(text_of(package / "TorchConfigVersion.cmake"), "PACKAGE_VERSION \"", '"');
-  torch.old_abi = text_of(package / "TorchConfig.cmake").find("_GLIBCXX_USE_CXX11_ABI=0") !=
-                  std::string::npos;
+    torch.version =
+        between(text_of(package / "TorchConfigVersion.cmake"), "PACKAGE_VERSION \"", '"');
+  torch.old_abi =
+      text_of(package / "TorchConfig.cmake").find("_GLIBCXX_USE_CXX11_ABI=0") != std::string::npos;
   return torch;
 }
 
@@ -178,9 +179,11 @@ std::string minor_of(const std::string& version) {
 }
 
 std::string what_is_wrong(const TorchFolder& torch, const std::string& built_for) {
-  const auto found = "LibTorch " + (torch.version.empty() ? "of an unknown version" : torch.version) +
-                     " in " + torch.root.string() + " (" + torch.found_by + ")";
-  if (torch.old_abi) return found + " has the C++ ABI before C++11, which Lockstep does not support";
+  const auto found = "LibTorch " +
+                     (torch.version.empty() ? "of an unknown version" : torch.version) + " in " +
+                     torch.root.string() + " (" + torch.found_by + ")";
+  if (torch.old_abi)
+    return found + " has the C++ ABI before C++11, which Lockstep does not support";
   return found + " does not fit: this Lockstep was built for " + minor_of(built_for);
 }
 

@@ -98,9 +98,9 @@ def test_dashboard_uses_existing_metrics():
 
 def test_images_install_the_wheel_in_two_stages():
     container = (ROOT / "packaging" / "Containerfile").read_text()
-    assert len(re.findall(r"^FROM ", container, re.M)) == 2 and "COPY --from=build" in container and "USER lockstep" in container
+    assert len(re.findall(r"^FROM ", container, re.M)) == 2 and "COPY --from=build" in container and "USER 1000" in container
     definition = (ROOT / "packaging" / "lockstep.def").read_text()
     assert len(re.findall(r"^Stage: ", definition, re.M)) == 2 and "%files from build" in definition
-    minor = re.search(r"LOCKSTEP_TORCH_TESTED (\d+\.\d+)", (ROOT / "cmake" / "LibTorch.cmake").read_text())[1]
     for text in (container, definition):
-        assert set(re.findall(r"torch==([\d.]+)\.\*", text)) == {minor}
+        for device in re.findall(r"DEVICE=(\w+)", text):
+            assert (ROOT / "cmake" / f"requirements-{device}.txt").exists()

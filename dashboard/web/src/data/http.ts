@@ -140,6 +140,8 @@ export const http: DataSource = {
   fileUrl: (run, path) => `/api/${at(run)}/files/${pathOf(path)}`,
   reportUrl: (runs) => apiUrl("report.html", { run: runs }),
   csvUrl: ({ runs, metric, sources }) => apiUrl("series.csv", { run: runs.map((run) => run.id), metric, source: sources }),
+  views: async () => (await request<{ views: never[] }>("views")).views,
+  saveView: async (name, view) => (await request<{ views: never[] }>("views", {}, { method: "POST", json: { name, view } })).views,
   change: (run, json) => request(`${at(run)}/tags`, {}, { method: "POST", json }),
   stop: (run, reason) => request(`${at(run)}/stop`, {}, { method: "POST", json: { reason } }),
   remove: async (run) => void (await request(at(run), {}, { method: "DELETE", json: { confirm: run } })),

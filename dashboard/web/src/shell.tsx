@@ -13,6 +13,7 @@ import { Toasts } from "./parts/overlay";
 import { link, route } from "./router";
 import { RunPage } from "./run/run_page";
 import { RunsPage } from "./runs/runs_page";
+import { SavedViews } from "./saved_views";
 import { type Theme, theme } from "./settings";
 import { connection, indexing, source } from "./store";
 
@@ -36,6 +37,7 @@ export function Shell() {
           <Place to={["alerts"]} now={view === "alerts"}>Alerts</Place>
         </nav>
         <span class="spread" />
+        {source().live && <SavedViews />}
         <Live />
         <ThemeSwitch />
         <Keys />

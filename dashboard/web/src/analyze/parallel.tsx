@@ -153,12 +153,12 @@ export function Parallel(props: Props) {
           } : {})} />
         ))}
         {axisLines}
-        <svg width={width} height={HEIGHT} aria-hidden="true">
-          {columns.map((column, axis) => {
-            const span = brushes[column.field] ? brushSpan(column, brushes[column.field]!) : null;
-            return span && <rect key={column.field} class="brush" x={x(axis) - 6} width={12} y={y(Math.min(1.03, span[1]))} height={Math.max(3, y(Math.max(-0.03, span[0])) - y(Math.min(1.03, span[1])))} rx={3} />;
-          })}
-        </svg>
+        {columns.map((column, axis) => {
+          const span = brushes[column.field] ? brushSpan(column, brushes[column.field]!) : null;
+          if (!span) return null;
+          const above = y(Math.min(1.03, span[1]));
+          return <i key={column.field} class="brush" style={{ transform: `translate(${x(axis) - 7}px, ${above}px)`, height: `${Math.max(3, y(Math.max(-0.03, span[0])) - above)}px` }} />;
+        })}
         {axisNames}
         {hovered && (
           <div class="tip" style={{ left: `${Math.min(hovered.x + 14, width - 190)}px`, top: `${Math.max(0, hovered.y - 12)}px` }}>

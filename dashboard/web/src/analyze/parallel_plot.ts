@@ -91,7 +91,7 @@ export class ParallelPlot {
     const chosen: number[] = [];
     for (const run of this.order) if (inside[run]) chosen.push(run);
     ctx.globalAlpha = Math.max(0.35, Math.min(0.85, 120 / Math.max(1, chosen.length)));
-    ctx.lineWidth = chosen.length > 200 ? 1 : 1.4;
+    ctx.lineWidth = chosen.length > 40 ? 1 : 1.6; // one pixel is drawn much faster
     const part = (from: number) => {
       const byColor = new Map<string, number[]>();
       for (const run of chosen.slice(from, from + LINES_PER_FRAME)) {

@@ -81,16 +81,19 @@ export function Scatter({ x, y, color, names, inside, height, onOpen }: Props) {
     });
     return best;
   };
+  const grid = useMemo(() => (
+    <svg width={width} height={height} aria-hidden="true">
+          {y.scale.ticks(6).map(({ at, label }) => <g key={`y${at}`}><line class="grid" x1={PAD.left} x2={width - PAD.right} y1={top(at)} y2={top(at)} /><text x={PAD.left - 8} y={top(at) + 3.5} text-anchor="end">{label.length > 10 ? `${label.slice(0, 9)}…` : label}</text></g>)}
+          {x.scale.ticks(Math.max(3, Math.floor(width / 90))).map(({ at, label }) => <g key={`x${at}`}><line class="grid" x1={left(at)} x2={left(at)} y1={PAD.top} y2={height - PAD.bottom} /><text x={left(at)} y={height - PAD.bottom + 14} text-anchor="middle">{label.length > 14 ? `${label.slice(0, 13)}…` : label}</text></g>)}
+          <text class="axis-title" x={4} y={12}>{y.title}{y.scale.log ? " (log)" : ""}</text>
+          <text class="axis-title" x={width - PAD.right} y={height - 4} text-anchor="end">{x.title}{x.scale.log ? " (log)" : ""}</text>
+        </svg>
+  ), [x, y, width, height]);
   const shown = points.filter(([px, py]) => Number.isFinite(px) && Number.isFinite(py)).length;
   const at = hovered === null ? null : points[hovered]!;
   return (
     <div class="scatter" ref={host} style={{ height: `${height}px` }} role="img" aria-label={`Scatter of ${y.title} against ${x.title} of ${shown} runs, colored by ${color.title}`} data-drawn={width > 0 ? shown : undefined}>
-      <svg width={width} height={height} aria-hidden="true">
-        {y.scale.ticks(6).map(({ at, label }) => <g key={`y${at}`}><line class="grid" x1={PAD.left} x2={width - PAD.right} y1={top(at)} y2={top(at)} /><text x={PAD.left - 8} y={top(at) + 3.5} text-anchor="end">{label.length > 10 ? `${label.slice(0, 9)}…` : label}</text></g>)}
-        {x.scale.ticks(Math.max(3, Math.floor(width / 90))).map(({ at, label }) => <g key={`x${at}`}><line class="grid" x1={left(at)} x2={left(at)} y1={PAD.top} y2={height - PAD.bottom} /><text x={left(at)} y={height - PAD.bottom + 14} text-anchor="middle">{label.length > 14 ? `${label.slice(0, 13)}…` : label}</text></g>)}
-        <text class="axis-title" x={4} y={12}>{y.title}{y.scale.log ? " (log)" : ""}</text>
-        <text class="axis-title" x={width - PAD.right} y={height - 4} text-anchor="end">{x.title}{x.scale.log ? " (log)" : ""}</text>
-      </svg>
+      {grid}
       <canvas ref={canvas} aria-hidden="true" style={{ width: `${width}px`, height: `${height}px`, cursor: hovered === null ? "default" : "pointer" }} onPointerMove={(event) => setHovered(nearest(event))} onPointerLeave={() => setHovered(null)} onClick={() => hovered !== null && onOpen(hovered)} />
       {at && hovered !== null && <i class="scatter-mark" style={{ left: `${at[0]}px`, top: `${at[1]}px` }} />}
       {at && hovered !== null && (

@@ -90,7 +90,7 @@ export function GroupPage() {
             setQuery({ color: event.currentTarget.value });
           }}>{each.columns.map((column) => <option key={column.field} value={column.field}>{column.title}</option>)}</select></label>
         )}
-        {each?.column && <div class="panel-head"><ColorLegend column={each.column} /></div>}
+        {each?.column && <div class="row panel-head"><ColorLegend column={each.column} /></div>}
         <span class="spread" />
         {source().live && <a class="button" href={link(["analyze"], { q: filter, title: query.get("title") })}><Icon name="chart" size={14} />Analyze</a>}
         <a class="button" href={link([], { q: filter })}><Icon name="search" size={14} />Show in table</a>

@@ -17,7 +17,8 @@ export function toArray(values: readonly unknown[], minus = 0): Float64Array {
 class Batch<Q extends { metric: string }, A> {
   private pending = new Map<string, { query: Q; metrics: Map<string, ((result: A | Promise<A>) => void)[]> }>();
   private scheduled = false;
-  constructor(private send: (query: Q, metrics: string[]) => Promise<Map<string, A>>, private none: () => A) {}
+  /** `maxMetrics`: of one request. */
+  constructor(private send: (query: Q, metrics: string[]) => Promise<Map<string, A>>, private none: () => A, private maxMetrics: (query: Q) => number = () => 6) {}
 
   get(query: Q): Promise<A> {
     const key = JSON.stringify({ ...query, metric: "" });
@@ -39,7 +40,7 @@ class Batch<Q extends { metric: string }, A> {
     for (const { query, metrics } of groups) {
       // A request line is limited to 8 KiB, and many curves in one response would delay the first chart.
       const inOrder = [...metrics.keys()].sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
-      for (const part of chunks(inOrder, 6, 3000)) {
+      for (const part of chunks(inOrder, this.maxMetrics(query), 3000)) {
         const results = this.send(query, part);
         for (const metric of part) for (const resolve of metrics.get(metric)!) resolve(results.then((all) => all.get(metric) ?? this.none()));
       }
@@ -109,7 +110,7 @@ async function sendBands(query: BandQuery, metrics: string[]): Promise<Map<strin
   }]));
 }
 
-const curves = new Batch<CurveQuery, Curve[]>(sendCurves, () => []);
+const curves = new Batch<CurveQuery, Curve[]>(sendCurves, () => [], ({ runs }) => (Array.isArray(runs) ? 6 : Math.max(1, Math.min(6, Math.floor(500 / runs.created.size)))));
 const bands = new Batch<BandQuery, Band | null>(sendBands, () => null);
 
 const chosen = (runs: RunChoice) => (Array.isArray(runs) ? { run: runs } : runs);
@@ -139,6 +140,8 @@ export const http: DataSource = {
   fileUrl: (run, path) => `/api/${at(run)}/files/${pathOf(path)}`,
   reportUrl: (runs) => apiUrl("report.html", { run: runs }),
   csvUrl: ({ runs, metric, sources }) => apiUrl("series.csv", { run: runs.map((run) => run.id), metric, source: sources }),
+  views: async () => (await request<{ views: never[] }>("views")).views,
+  saveView: async (name, view) => (await request<{ views: never[] }>("views", {}, { method: "POST", json: { name, view } })).views,
   change: (run, json) => request(`${at(run)}/tags`, {}, { method: "POST", json }),
   stop: (run, reason) => request(`${at(run)}/stop`, {}, { method: "POST", json: { reason } }),
   remove: async (run) => void (await request(at(run), {}, { method: "DELETE", json: { confirm: run } })),

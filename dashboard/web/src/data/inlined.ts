@@ -131,6 +131,8 @@ export function inlined(text: string): DataSource {
     fileUrl: () => null,
     reportUrl: () => null,
     csvUrl: () => null,
+    views: async () => [],
+    saveView: () => unavailable("Saving a view"),
     change: () => unavailable("Tagging"),
     stop: () => unavailable("Stopping"),
     remove: () => unavailable("Deleting"),

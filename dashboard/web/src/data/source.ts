@@ -173,6 +173,9 @@ export interface Importance {
   parameters: ParameterImportance[]; interactions: { fields: [string, string]; strength: number }[];
 }
 
+/** `view`: the part of the URL from "#/". */
+export interface SavedView { name: string; view: string; saved: WireNumber }
+
 /** Implemented by a server or a report; a report is read-only and does not contain everything. */
 export interface DataSource {
   readonly live: boolean;
@@ -204,6 +207,9 @@ export interface DataSource {
   fileUrl(run: string, path: string): string | null;
   reportUrl(runs: string[]): string | null;
   csvUrl(query: { runs: { id: string; created?: WireNumber }[] } & Pick<CurveQuery, "metric" | "sources">): string | null;
+  views(): Promise<SavedView[]>;
+  /** Replaces the view of this name; null removes it. Returns all views. */
+  saveView(name: string, view: string | null): Promise<SavedView[]>;
   change(run: string, change: { add?: string[]; remove?: string[]; note?: string }): Promise<RunRow>;
   stop(run: string, reason: string): Promise<RunRow>;
   remove(run: string): Promise<void>;

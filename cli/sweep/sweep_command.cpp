@@ -23,7 +23,7 @@
 namespace lockstep::cli {
 namespace {
 
-constexpr const char* kHelp = R"(lockstep sweep: search hyper-parameters
+constexpr const char* kSweepHelp = R"(lockstep sweep: search hyper-parameters
 
   lockstep sweep SWEEP.yaml [-n RANKS] [--parallel K] [--json]
         run the trials of a sweep file, each as a run of RANKS ranks (default: 1), K at the same time
@@ -53,7 +53,7 @@ NAME is the name of a sweep, or its directory RUNS/.sweeps/NAME.
 RUNS is the directory of the runs, run.dir of the run file (default: runs).
 )";
 
-constexpr auto kSchemaTimeout = std::chrono::seconds(60);
+constexpr auto kSweepSchemaTimeout = std::chrono::seconds(60);
 
 // What all trials have in common: the run file with the overrides of the sweep file.
 Json read_base(const sweep::SweepFile& file) {
@@ -69,7 +69,7 @@ Json read_base(const sweep::SweepFile& file) {
 }
 
 Json read_schema() {
-  const auto text = dashboard::program_output({trainer_program(), "--schema"}, kSchemaTimeout);
+  const auto text = dashboard::program_output({trainer_program(), "--schema"}, kSweepSchemaTimeout);
   if (text.empty()) throw environment_error(fmt::format("'{} --schema' failed", trainer_program()));
   return Json::parse(text);
 }
@@ -114,7 +114,7 @@ int run_sweep(const std::vector<std::string>& words) {
 int sweep_command(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
   if (wants_help(words)) {
-    std::cout << kHelp;
+    std::cout << kSweepHelp;
     return 0;
   }
   if (std::ranges::any_of(words, [](const auto& word) { return is_run_file(word); }) &&

@@ -27,7 +27,9 @@ MetricsReporter::MetricsReporter(World& world, Tracker& tracker, const RunConfig
       bad_train_(max_bad_samples_),
       bad_eval_(max_bad_samples_) {}
 
-void MetricsReporter::before_run(HookContext&) { logged_at_ = std::chrono::steady_clock::now(); }
+void MetricsReporter::before_run(HookContext&) {
+  if (logged_at_ == decltype(logged_at_)()) logged_at_ = std::chrono::steady_clock::now();
+}
 
 void MetricsReporter::after_evaluation(HookContext& run, const EvaluationResult& result) {
   NamedValues values;
@@ -86,9 +88,33 @@ void MetricsReporter::add_loading_to(NamedValues& values) {
 }
 
 void MetricsReporter::record(const HookContext& run, const NamedValues& values) {
+  if (last_.step != run.step) last_.recorded.clear();
+  last_.step = run.step;
+  last_.epoch = run.epoch;
+  add_all(last_.recorded, values);
+  log_values(run.step, run.epoch, values);
+}
+
+void MetricsReporter::log_values(int64_t step, double epoch, const NamedValues& values) {
   std::vector<Metric> metrics;
   for (const auto& [name, value] : values) metrics.push_back({name, value});
-  tracker_.log(run.step, run.epoch, metrics);
+  tracker_.log(step, epoch, metrics);
+}
+
+MetricsWindow MetricsReporter::window() const {
+  auto window = last_;
+  window.meter = meter_;
+  window.loading = loading_;
+  window.begin = logged_at_;
+  return window;
+}
+
+void MetricsReporter::resume(const MetricsWindow& window, bool records) {
+  last_ = window;
+  meter_ = window.meter;
+  loading_ = window.loading;
+  logged_at_ = window.begin;
+  if (records && !last_.recorded.empty()) log_values(last_.step, last_.epoch, last_.recorded);
 }
 
 }  // namespace lockstep::trainer

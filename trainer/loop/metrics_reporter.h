@@ -31,13 +31,23 @@ struct OptimizerReport {
   std::optional<int64_t> num_skipped;  // steps since the last report; none: no step can be skipped
 };
 
+// What was measured and not recorded yet, and what was recorded last.
+struct MetricsWindow {
+  Meter meter;
+  data::LoaderStats loading;
+  std::chrono::steady_clock::time_point begin;
+  int64_t step = -1;  // of `recorded`
+  double epoch = 0;
+  NamedValues recorded;  // all values of that step
+};
+
 // Thread: the training thread.
 class MetricsReporter final : public Hook {
  public:
   // The arguments outlive this.
   MetricsReporter(World& world, Tracker& tracker, const RunConfig& config);
 
-  // Starts the clock of samples per second.
+  // Starts the clock of samples per second, unless it was resumed.
   void before_run(HookContext& run) override;
   // Records the result.
   void after_evaluation(HookContext& run, const EvaluationResult& result) override;
@@ -60,6 +70,11 @@ class MetricsReporter final : public Hook {
   Losses log(const HookContext& run, const StepTimes& times, const OptimizerReport& optimizer,
              const std::string& target_name);
 
+  // For the reporter of the next trainer in this process. resume(): if `records`, records again what
+  // was recorded last, for an event log that another process may have left incomplete.
+  MetricsWindow window() const;
+  void resume(const MetricsWindow& window, bool records);
+
   void warn(const std::string& line) { tracker_.text(TextLevel::Warning, line); }
 
  private:
@@ -67,6 +82,7 @@ class MetricsReporter final : public Hook {
     return max_bad_samples_ > 0 ? &bad_samples : nullptr;
   }
   void record(const HookContext& run, const NamedValues& values);
+  void log_values(int64_t step, double epoch, const NamedValues& values);
   static void add_optimizer(NamedValues& values, const OptimizerReport& optimizer);
   void add_loading_to(NamedValues& values);
 
@@ -78,6 +94,7 @@ class MetricsReporter final : public Hook {
   data::LoaderStats loading_;  // since the last logging
   data::BadSamples bad_train_, bad_eval_;
   std::chrono::steady_clock::time_point logged_at_;
+  MetricsWindow last_;  // its step, epoch and recorded values
 };
 
 }  // namespace lockstep::trainer

@@ -261,11 +261,29 @@ PreparedRun prepare_without_data(const RunConfig& config, const RankEnv& ranks) 
           .resolved = with_escaped_variables(ConfigDumper::dump(config))};
 }
 
+// Divides the training samples between the ranks.
 void share_data(PreparedRun& run) {
   const auto& config = run.config;
   run.plan = plan_batches(config.data.loader, run.data.train->size(),
                           {run.ranks.world_size, run.ranks.local_world_size},
                           config.distributed.data_parallel.virtual_shards.value_or(0));
+  run.order = sampler_options(config.data.loader, *run.data.train,
+                              static_cast<uint64_t>(config.run.seed), run.plan.rule);
+}
+
+bool logs_in(const RunConfig& config, const RankEnv& ranks) {
+  return is_logging(
+      config.tracking.ranks,
+      {.rank = ranks.rank, .world_size = ranks.world_size, .local_rank = ranks.local_rank});
+}
+
+void build_hooks(PreparedRun& run) {
+  const auto& train = run.config.train;
+  run.hooks.clear();
+  for (const auto& hook : train.hooks.parts()) run.hooks.push_back(hook.build());
+  if (train.audit.every)
+    run.hooks.push_back(
+        std::make_shared<WeightAudit>(train.audit, run.config.distributed.data_parallel.shard));
 }
 
 // Collective: computes the needed parameters on rank 0, one at a time, and divides them between the
@@ -291,15 +309,18 @@ PreparedRun prepare_data(const RunConfig& config, const RankEnv& ranks) {
   auto run = prepare_without_data(config, ranks);
   run.data = build_datasets(config.data.train, config.data.eval, config.data.split);
   share_data(run);
-  run.order = sampler_options(config.data.loader, *run.data.train,
-                              static_cast<uint64_t>(config.run.seed), run.plan.rule);
   return run;
 }
 
+void change_ranks(PreparedRun& run, const RankEnv& ranks) {
+  run.ranks = ranks;
+  share_data(run);
+  run.is_logging = logs_in(run.config, ranks);
+  build_hooks(run);
+}
+
 PreparedRun prepare_training(const RunConfig& config, const RankEnv& ranks) {
-  const bool logs = is_logging(
-      config.tracking.ranks,
-      {.rank = ranks.rank, .world_size = ranks.world_size, .local_rank = ranks.local_rank});
+  const bool logs = logs_in(config, ranks);
   tracking::verify_run_name(config.tracking.run_name);
   auto run = prepare_data(config, ranks);
   run.is_logging = logs;
@@ -309,10 +330,7 @@ PreparedRun prepare_training(const RunConfig& config, const RankEnv& ranks) {
   verify_use_of_model(run);
   choose_strategy(run);
   compute_unless_sharded(run);
-  for (const auto& hook : config.train.hooks.parts()) run.hooks.push_back(hook.build());
-  if (config.train.audit.every)
-    run.hooks.push_back(std::make_shared<WeightAudit>(config.train.audit,
-                                                      run.config.distributed.data_parallel.shard));
+  build_hooks(run);
   if (!config.train.samples.prompts.empty())
     run.samples = std::make_shared<TextSamples>(config, *run.model, run.model_title());
   return run;

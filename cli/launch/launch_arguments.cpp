@@ -52,6 +52,10 @@ void add_worker_options(cxxopts::Options& options) {
   add("restart-delay,restart_delay",
       "pause if consecutive restarts make no progress; doubles each time, up to 1 min",
       default_text("1 s"), "TIME");
+  add("on-rank-loss,on_rank_loss",
+      "when a rank is killed: restart all (see --max-restarts), or continue without it",
+      default_text("restart"), "restart|continue");
+  add("spares", "additional processes that take the places of lost ranks", default_text("0"), "N");
   add("stop-grace,stop_grace", "time from SIGTERM to SIGKILL, such as 10s", default_text("30 s"),
       "TIME");
   add("monitor-interval,monitor_interval", "minimum interval between status reports of a node",
@@ -356,6 +360,11 @@ LaunchArguments read_arguments(const LaunchValues& values) {
   arguments.max_restarts = values.number("max-restarts", 0, 1'000'000);
   arguments.restart_delay = values.duration("restart-delay");
   if (values.has("restart-window")) arguments.restart_window = values.duration("restart-window");
+  const auto on_loss = values.text("on-rank-loss");
+  if (on_loss != "restart" && on_loss != "continue")
+    throw config_error("--on-rank-loss " + on_loss + ": expected 'restart' or 'continue'");
+  arguments.continues_on_loss = on_loss == "continue";
+  arguments.num_spares = values.number("spares", 0, 1024);
   arguments.monitor_interval = values.duration("monitor-interval");
   arguments.log_dir = values.given("log-dir");
   arguments.run_id = values.given("run-id");

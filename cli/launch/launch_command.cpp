@@ -169,6 +169,8 @@ launch::LaunchOptions make_options(const LaunchArguments& arguments, const RunLo
   options.max_restarts = arguments.max_restarts;
   options.restart_window = arguments.restart_window;
   options.restart_delay = arguments.restart_delay;
+  options.continues_on_loss = arguments.continues_on_loss;
+  options.num_spares = arguments.num_spares;
   options.monitor_interval = arguments.monitor_interval;
   options.tee = arguments.tee;
   options.stop_grace = arguments.stop_grace;

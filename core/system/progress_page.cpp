@@ -157,6 +157,8 @@ void ProgressPage::touch() { memory_->changed.store(monotonic_ns(), std::memory_
 void ProgressPage::begin(int rank) {
   memory_->rank = rank;
   memory_->pid = ::getpid();
+  memory_->operations = 0;
+  memory_->in_operation = 0;
   enter(Phase::Starting);
 }
 

@@ -229,8 +229,8 @@ std::string lockstep_command() {
   return from_here.size() < own.string().size() ? from_here : own.string();
 }
 
-void print_result(const SessionResult& result, const RankEnv& ranks) {
-  if (!tracking::is_main(ranks.rank)) return;
+void print_result(const SessionResult& result) {
+  if (!tracking::is_main(result.rank)) return;
   if (result.stopped == StopReason::Preempted) {
     std::cout << fmt::format("{}\nrun: {}\nresume with: the same command and --resume {}\n",
                              result.reason, result.run_dir.string(), result.run_id)
@@ -276,7 +276,7 @@ int train(const Arguments& arguments, int argc, char** argv, const RankEnv& rank
                                                      .agent_program = sibling_program("lockstep"),
                                                      .handle_signals = true},
                                                     progress);
-  print_result(result, ranks);
+  print_result(result);
   return result.signal ? 128 + result.signal : 0;
 }
 

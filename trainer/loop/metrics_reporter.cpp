@@ -36,6 +36,7 @@ MetricsReporter::MetricsReporter(World& world, Tracker& tracker, const RunConfig
 }
 
 void MetricsReporter::before_run(HookContext& run) {
+  if (logged_at_ != decltype(logged_at_)()) return;
   logged_at_ = std::chrono::steady_clock::now();
   logged_step_ = run.step;
 }
@@ -138,9 +139,35 @@ void MetricsReporter::add_store_to(NamedValues& values) {
 }
 
 void MetricsReporter::record(const HookContext& run, const NamedValues& values) {
+  if (last_.step != run.step) last_.recorded.clear();
+  last_.step = run.step;
+  last_.epoch = run.epoch;
+  add_all(last_.recorded, values);
+  log_values(run.step, run.epoch, values);
+}
+
+void MetricsReporter::log_values(int64_t step, double epoch, const NamedValues& values) {
   std::vector<Metric> metrics;
   for (const auto& [name, value] : values) metrics.push_back({name, value});
-  tracker_.log(run.step, run.epoch, metrics);
+  tracker_.log(step, epoch, metrics);
+}
+
+MetricsWindow MetricsReporter::window() const {
+  auto window = last_;
+  window.meter = meter_;
+  window.loading = loading_;
+  window.begin = logged_at_;
+  window.begin_step = logged_step_;
+  return window;
+}
+
+void MetricsReporter::resume(const MetricsWindow& window, bool records) {
+  last_ = window;
+  meter_ = window.meter;
+  loading_ = window.loading;
+  logged_at_ = window.begin;
+  logged_step_ = window.begin_step;
+  if (records && !last_.recorded.empty()) log_values(last_.step, last_.epoch, last_.recorded);
 }
 
 }  // namespace lockstep::trainer

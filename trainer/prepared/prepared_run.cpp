@@ -269,11 +269,31 @@ PreparedRun prepare_without_data(const RunConfig& config, const RankEnv& ranks) 
           .resolved = with_escaped_variables(ConfigDumper::dump(config))};
 }
 
+// Divides the training samples between the ranks.
 void share_data(PreparedRun& run) {
   const auto& config = run.config;
   run.plan = plan_batches(config.data.loader, run.data.train->size(),
                           {run.ranks.world_size, run.ranks.local_world_size},
                           config.distributed.data_parallel.virtual_shards.value_or(0));
+  run.order = sampler_options(config.data.loader, *run.data.train,
+                              static_cast<uint64_t>(config.run.seed), run.plan.rule);
+}
+
+bool logs_in(const RunConfig& config, const RankEnv& ranks) {
+  return is_logging(
+      config.tracking.ranks,
+      {.rank = ranks.rank, .world_size = ranks.world_size, .local_rank = ranks.local_rank});
+}
+
+void build_hooks(PreparedRun& run) {
+  const auto& train = run.config.train;
+  run.hooks.clear();
+  for (const auto& hook : train.hooks.parts()) run.hooks.push_back(hook.build());
+  if (train.audit.every)
+    run.hooks.push_back(
+        std::make_shared<WeightAudit>(train.audit, run.config.distributed.data_parallel.shard));
+  if (train.profile.steps)
+    run.hooks.push_back(std::make_shared<StepProfile>(train.profile, run.ranks.rank));
 }
 
 // Collective: computes the needed parameters on rank 0, one at a time, and divides them between the
@@ -301,15 +321,18 @@ PreparedRun prepare_data(const RunConfig& config, const RankEnv& ranks) {
   if (config.data.mix.is_on())
     run.data.train = std::make_shared<data::MixedImages>(run.data.train, config.data.mix);
   share_data(run);
-  run.order = sampler_options(config.data.loader, *run.data.train,
-                              static_cast<uint64_t>(config.run.seed), run.plan.rule);
   return run;
 }
 
+void change_ranks(PreparedRun& run, const RankEnv& ranks) {
+  run.ranks = ranks;
+  share_data(run);
+  run.is_logging = logs_in(run.config, ranks);
+  build_hooks(run);
+}
+
 PreparedRun prepare_training(const RunConfig& config, const RankEnv& ranks) {
-  const bool logs = is_logging(
-      config.tracking.ranks,
-      {.rank = ranks.rank, .world_size = ranks.world_size, .local_rank = ranks.local_rank});
+  const bool logs = logs_in(config, ranks);
   tracking::verify_run_name(config.tracking.run_name);
   auto run = prepare_data(config, ranks);
   run.is_logging = logs;
@@ -320,14 +343,9 @@ PreparedRun prepare_training(const RunConfig& config, const RankEnv& ranks) {
   add_references(run);
   choose_strategy(run);
   compute_unless_sharded(run);
-  for (const auto& hook : config.train.hooks.parts()) run.hooks.push_back(hook.build());
-  if (config.train.audit.every)
-    run.hooks.push_back(std::make_shared<WeightAudit>(config.train.audit,
-                                                      run.config.distributed.data_parallel.shard));
-  if (config.train.profile.steps)
-    run.hooks.push_back(
-        std::make_shared<StepProfile>(config.train.profile, ranks.rank, ranks.world_size,
-                                      length_of_run(config.train, run.plan).total_steps));
+  if (const auto& profile = config.train.profile; profile.steps)
+    verify_profile(profile, ranks.world_size, length_of_run(config.train, run.plan).total_steps);
+  build_hooks(run);
   if (!config.train.samples.prompts.empty())
     run.samples = std::make_shared<TextSamples>(config, *run.model, run.model_title());
   return run;

@@ -24,12 +24,13 @@
 #include "trainer/checkpoint/initial_weights.h"
 #include "trainer/config/precision.h"
 #include "trainer/config/run_length.h"
-#include "trainer/metrics/step_profile.h"
 #include "trainer/prepared/example_data.h"
+#include "trainer/prepared/first_samples.h"
 #include "trainer/prepared/frozen_parameters.h"
 #include "trainer/prepared/model_faults.h"
 #include "trainer/prepared/object_stores.h"
 #include "trainer/prepared/openmp_threads.h"
+#include "trainer/prepared/run_hooks.h"
 #include "trainer/prepared/shard_choice.h"
 #include "trainer/prepared/virtual_shards.h"
 
@@ -37,24 +38,6 @@ namespace lockstep::trainer {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Returns the first sample of each non-empty dataset. With `may_skip_samples`, skips samples that
-// cannot be loaded.
-std::function<std::vector<Batch>()> first_samples_of(std::vector<const Dataset*> datasets,
-                                                     bool may_skip_samples) {
-  return [datasets = std::move(datasets), may_skip_samples] {
-    constexpr std::array<int64_t, 1> kFirst = {0};
-    std::vector<Batch> samples;
-    for (const auto* dataset : datasets) try {
-        if (dataset && dataset->size() > 0) samples.push_back(dataset->get_batch(kFirst));
-      } catch (const Error&) {
-        if (!may_skip_samples) throw;
-      }
-    return samples;
-  };
-}
-
-std::vector<Batch> no_first_samples() { return {}; }
 
 // Sets the batch sizes of the rank with the fewest samples: of full batches and of the last batch
 // of an epoch.
@@ -202,7 +185,7 @@ void verify_use_of_model(const PreparedRun& run) {
   use.may_skip_samples = run.config.data.loader.max_bad_samples > 0;
   use.first_samples =
       first_samples_of({run.data.train.get(), run.data.eval.get()}, use.may_skip_samples);
-  if (run.missing && run.missing->has_unknown_samples()) use.first_samples = no_first_samples;
+  if (run.missing && run.missing->has_unknown_samples()) use.first_samples = [] { return std::vector<Batch>(); };
   run.model->verify(use);
 }
 
@@ -285,17 +268,6 @@ bool logs_in(const RunConfig& config, const RankEnv& ranks) {
       {.rank = ranks.rank, .world_size = ranks.world_size, .local_rank = ranks.local_rank});
 }
 
-void build_hooks(PreparedRun& run) {
-  const auto& train = run.config.train;
-  run.hooks.clear();
-  for (const auto& hook : train.hooks.parts()) run.hooks.push_back(hook.build());
-  if (train.audit.every)
-    run.hooks.push_back(
-        std::make_shared<WeightAudit>(train.audit, run.config.distributed.data_parallel.shard));
-  if (train.profile.steps)
-    run.hooks.push_back(std::make_shared<StepProfile>(train.profile, run.ranks.rank));
-}
-
 // Collective: computes the needed parameters on rank 0, one at a time, and divides them between the
 // ranks. `deferred`: null: they have their values.
 void compute_sharded(World& world, DeferredInit* deferred, const DeferredInit::IsWanted& is_needed,
@@ -328,7 +300,7 @@ void change_ranks(PreparedRun& run, const RankEnv& ranks) {
   run.ranks = ranks;
   share_data(run);
   run.is_logging = logs_in(run.config, ranks);
-  build_hooks(run);
+  run.hooks = build_hooks(run);
 }
 
 PreparedRun prepare_training(const RunConfig& config, const RankEnv& ranks) {
@@ -343,9 +315,8 @@ PreparedRun prepare_training(const RunConfig& config, const RankEnv& ranks) {
   add_references(run);
   choose_strategy(run);
   compute_unless_sharded(run);
-  if (const auto& profile = config.train.profile; profile.steps)
-    verify_profile(profile, ranks.world_size, length_of_run(config.train, run.plan).total_steps);
-  build_hooks(run);
+  verify_hooks(run);
+  run.hooks = build_hooks(run);
   if (!config.train.samples.prompts.empty())
     run.samples = std::make_shared<TextSamples>(config, *run.model, run.model_title());
   return run;

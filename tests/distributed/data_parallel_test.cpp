@@ -1,6 +1,7 @@
 #include "lockstep/data_parallel.h"
 
 #include <ATen/ATen.h>
+#include <torch/nn/modules/container/modulelist.h>
 #include <torch/nn/modules/linear.h>
 
 #include <catch2/catch.hpp>

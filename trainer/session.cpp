@@ -13,7 +13,7 @@
 #include "trainer/loop/stop_signals.h"
 #include "trainer/loop/trainer.h"
 #include "trainer/observed_session.h"
-#include "trainer/rank_loss/group_training.h"
+#include "trainer/rank_group_training.h"
 #include "trainer/recorded_run.h"
 
 namespace lockstep {

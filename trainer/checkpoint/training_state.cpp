@@ -15,6 +15,7 @@
 #include "distributed/objects.h"
 #include "distributed/sharding/shard_strategy.h"
 #include "lockstep/error.h"
+#include "tracking/runs/on_ranks.h"
 #include "trainer/checkpoint/checkpoint_note.h"
 
 namespace lockstep::trainer {
@@ -245,6 +246,9 @@ std::vector<std::string> restore_state(World& world, const TrainingState& state,
 
 void spread_state(World& world, const TrainingState& state, Checkpoint checkpoint) {
   const at::NoGradGuard no_grad;
+  if (!tracking::is_main(world.rank())) checkpoint = Checkpoint();
+  for (auto* list : {&checkpoint.model, &checkpoint.optimizer, &checkpoint.ema})
+    for (auto& [name, tensor] : *list) tensor = tensor.contiguous();  // as in a file
   state.head = read_head(
       distributed::broadcast_object(world, describe_head(checkpoint.head), 0, "training state"));
   load_state(world, state, checkpoint);

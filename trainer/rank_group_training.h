@@ -9,9 +9,9 @@
 #include "launch/workers/group_member.h"
 #include "lockstep/session.h"
 #include "lockstep/world.h"
+#include "trainer/loop/handed_over.h"
 #include "trainer/loop/trainer.h"
 #include "trainer/prepared/prepared_run.h"
-#include "trainer/rank_loss/handed_over.h"
 #include "trainer/recorded_run.h"
 
 namespace lockstep::trainer {

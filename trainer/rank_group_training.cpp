@@ -1,4 +1,4 @@
-#include "trainer/rank_loss/group_training.h"
+#include "trainer/rank_group_training.h"
 
 #include <fmt/format.h>
 

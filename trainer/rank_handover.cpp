@@ -1,4 +1,4 @@
-#include "trainer/rank_loss/handed_over.h"
+// Trainer::hand_over() and take_over(): a trainer continues from the state in memory of another one.
 
 #include <ATen/core/grad_mode.h>
 

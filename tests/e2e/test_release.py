@@ -102,7 +102,7 @@ def test_tree_has_all_parts(tree):
 def test_trains_from_another_place(tree, tmp_path):
     ended = run(training(tree / "bin", tmp_path / "runs"), tmp_path, bare(tmp_path, LOCKSTEP_TORCH=str(SITE)))
     assert ended.code == 0, ended.err
-    assert "done: eval/" in ended.out
+    assert "done:  eval/" in ended.out
     ended = run([tree / "bin" / "lockstep", "version"], tmp_path, bare(tmp_path, VIRTUAL_ENV=str(SITE.parents[2])))
     assert ended.out.splitlines()[1:] == [f"built for LibTorch {torch.__version__.split('+')[0]}",
                                           f"LibTorch: {torch.__version__} in {TORCH} (VIRTUAL_ENV)"]
@@ -158,7 +158,7 @@ def test_wheel_in_an_environment(release, tmp_path):
     (site / "torch.pth").write_text(f"{SITE}\n")  # in place of installing LibTorch a second time
     ended = run(training(env_dir / "bin", tmp_path / "runs"), tmp_path, bare(tmp_path))
     assert ended.code == 0, ended.err
-    assert "done: eval/" in ended.out
+    assert "done:  eval/" in ended.out
 
 
 def test_sink_plugin_builds_against_it(tree, tmp_path):

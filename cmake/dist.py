@@ -1,13 +1,14 @@
 """Release archives of a build: dist.py [--build build-dist] [--out dist] [--from-source]
 
 Writes lockstep-VERSION-linux-x86_64.tar.gz, its debug symbols, a wheel, an SBOM (SPDX) and SHA256SUMS. The same build gives the same
-bytes. --from-source: accept a build that is not a release one, whose programs keep paths of this machine (for tests).
+bytes. --from-source: accept a build that is not a release one, whose programs keep paths of this machine, and
+compress less (for tests).
 """
 
 import argparse
+import base64
 import gzip
 import hashlib
-import io
 import json
 import os
 import re
@@ -148,8 +149,8 @@ def add_licenses(tree, packages):
             write(doc / "third_party" / package.name.replace("/", "-") / file.name, file.read_bytes())
 
 
-def write_tar(tree, top, file, epoch):
-    with file.open("wb") as raw, gzip.GzipFile("", "wb", 9, raw, mtime=epoch) as packed, tarfile.open(fileobj=packed, mode="w") as tar:
+def write_tar(tree, top, file, epoch, level):
+    with file.open("wb") as raw, gzip.GzipFile("", "wb", level, raw, mtime=epoch) as packed, tarfile.open(fileobj=packed, mode="w") as tar:
         for path in [tree, *sorted(tree.rglob("*"))]:
             info = tar.gettarinfo(path, (Path(top) / path.relative_to(tree)).as_posix())
             info.uid = info.gid = 0
@@ -199,12 +200,10 @@ def wheel_files(tree, version, torch_version, platform):
     yield f"{info}/LICENSE", (SOURCE / "LICENSE").read_bytes(), False
 
 
-def write_wheel(tree, file, version, torch_version, platform, epoch):
-    import base64
-
+def write_wheel(tree, file, version, torch_version, platform, epoch, level):
     record = ""
     date = datetime.fromtimestamp(max(epoch, 315532800), timezone.utc).timetuple()[:6]
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=level) as archive:
         def add(name, content, executable):
             info = zipfile.ZipInfo(name, date)
             info.compress_type = zipfile.ZIP_DEFLATED
@@ -238,6 +237,7 @@ def main():
     parser.add_argument("--from-source", action="store_true")
     arguments = parser.parse_args()
     epoch = source_date()
+    level = 1 if arguments.from_source else 9  # of compression
     version = cached(arguments.build, "CMAKE_PROJECT_VERSION")
     arguments.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=arguments.out) as work:
@@ -261,9 +261,9 @@ def main():
         write(tree / "share" / "doc" / "lockstep" / "sbom.spdx.json", text)
         name = f"lockstep-{version}"
         write(arguments.out / f"{name}.spdx.json", text)
-        write_tar(tree, name, arguments.out / f"{name}-linux-x86_64.tar.gz", epoch)
-        write_tar(debug, f"{name}-debug", arguments.out / f"{name}-linux-x86_64-debug.tar.gz", epoch)
-        write_wheel(tree, arguments.out / f"{name}-py3-none-{platform}.whl", version, torch_version, platform, epoch)
+        write_tar(tree, name, arguments.out / f"{name}-linux-x86_64.tar.gz", epoch, level)
+        write_tar(debug, f"{name}-debug", arguments.out / f"{name}-linux-x86_64-debug.tar.gz", epoch, level)
+        write_wheel(tree, arguments.out / f"{name}-py3-none-{platform}.whl", version, torch_version, platform, epoch, level)
     files = sorted(path for path in arguments.out.glob(f"{name}*") if path.is_file())
     write(arguments.out / "SHA256SUMS", "".join(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in files))
     for path in files:

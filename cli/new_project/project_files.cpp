@@ -18,7 +18,7 @@ find_program(LOCKSTEP_PROGRAM lockstep REQUIRED)
 enable_testing()
 add_test(NAME trains WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}
   COMMAND ${LOCKSTEP_PROGRAM} launch -n 2 run.yaml run.dir=${CMAKE_BINARY_DIR}/runs train.epochs=2)
-set_tests_properties(trains PROPERTIES PASS_REGULAR_EXPRESSION "done: eval/" TIMEOUT 300)
+set_tests_properties(trains PROPERTIES PASS_REGULAR_EXPRESSION "done: +eval/" TIMEOUT 300)
 )";
 
 constexpr const char* kPluginCMake =
@@ -32,7 +32,7 @@ find_package(lockstep REQUIRED)
 enable_testing()
 add_test(NAME trains WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}
   COMMAND ${LOCKSTEP_PROGRAM} launch -n 2 run.yaml @plugins@=[$<TARGET_FILE:@name@>] run.dir=${CMAKE_BINARY_DIR}/runs train.epochs=2)
-set_tests_properties(trains PROPERTIES PASS_REGULAR_EXPRESSION "done: eval/" TIMEOUT 300)
+set_tests_properties(trains PROPERTIES PASS_REGULAR_EXPRESSION "done: +eval/" TIMEOUT 300)
 )";
 
 constexpr const char* kHead = R"(# yaml-language-server: $schema=run_file.schema.json

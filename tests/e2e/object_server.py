@@ -135,8 +135,9 @@ class Proxy:
         head = await reader.readuntil(b"\r\n\r\n")
         method, path, _ = head.split(b"\r\n", 1)[0].decode().split(" ")
         body = await reader.readexactly(length_of(head))
-        number = len(self.requests)
-        self.requests.append((method, path, 0))
+        requests = self.requests  # reset() replaces it
+        number = len(requests)
+        requests.append((method, path, 0))
         fault = self.fault(method, path, number)
         if self.latency_s:
             await asyncio.sleep(self.latency_s)
@@ -160,7 +161,7 @@ class Proxy:
         elif method != "HEAD":
             content = await server_reader.readexactly(length_of(answer))
         sent = content[: len(content) // 2] if fault in ("stall", "cut") else content
-        self.requests[number] = (method, path, len(sent))
+        requests[number] = (method, path, len(sent))
         writer.write(answer + sent)
         await writer.drain()
         if fault == "stall":

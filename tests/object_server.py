@@ -10,10 +10,14 @@ import subprocess
 import threading
 import time
 
+from pathlib import Path
+
 from pyarrow import fs
 
-from processes import SOURCE, TIMEOUT_S, free_port
+from free_port import free_port
 
+SOURCE = Path(__file__).resolve().parents[1]
+TIMEOUT_S = 120
 VERSION = re.search(r"^ +local version=(\S+) # versitygw", (SOURCE / "cmake" / "setup.sh").read_text(), re.M)[1]
 PROGRAM = SOURCE / ".data" / f"versitygw-{VERSION}" / "versitygw"
 KEY, SECRET, REGION = "test-key", "test-secret-1234", "us-east-1"

@@ -4,7 +4,7 @@
 #include <poll.h>
 
 #include <algorithm>
-#include <cstdlib>
+#include <cstdio>
 #include <exception>
 #include <random>
 
@@ -163,28 +163,35 @@ LocalCopy ObjectCache::wait_or_fetch(const StorePath& place, const ObjectInfo& o
   const auto endpoint = options_of_bucket(place.bucket).endpoint;
   const auto copy = options_.directory / copy_name(endpoint, place.bucket, place.key);
   const auto part = fs::path(copy.string() + kPartEnding);
-  auto deadline = Clock::now() + options_.timeout;
+  // The process that fetches it has the same timeout for each request.
+  const auto patience = 2 * options_.timeout;
+  auto deadline = Clock::now() + patience;
+  fs::file_time_type written;
+  std::error_code ignored;
   for (;;) {
     if (auto lock = open_version(copy, object)) return {copy, std::move(*lock)};
     if (const auto locked = lock_part(part)) {
       // Another process may have completed it in the meantime.
       if (auto lock = open_version(copy, object)) {
-        fs::remove(part);
+        fs::remove(part, ignored);
         return {copy, std::move(*lock)};
       }
       reserve_space(options_.directory, options_.max_bytes, locked->get(), object.size,
                     shown(place));
       fetch(place, object, locked->get());
       mark_version(locked->get(), object, shown(place));
-      fs::rename(part, copy);
+      if (::rename(part.c_str(), copy.c_str()) != 0)
+        throw errno_error(shown(place) + ": cannot be written to the cache");
       was_there = false;
-      deadline = Clock::now() + options_.timeout;
       continue;
     }
-    // The process that fetches it has the same timeout for each request.
-    if (Clock::now() >= deadline + options_.timeout)
-      throw environment_error(fmt::format("{}: another process has been fetching it for {} s",
-                                          shown(place), 2 * options_.timeout.count() / 1000));
+    if (const auto now = fs::last_write_time(part, ignored); !ignored && now != written) {
+      written = now;
+      deadline = Clock::now() + patience;
+    }
+    if (Clock::now() >= deadline)
+      throw environment_error(fmt::format("{}: the process that fetches it is stuck since {} s",
+                                          shown(place), patience.count() / 1000));
     if (stop_.stop_requested()) throw ended_error();
     ::poll(nullptr, 0, kPartRetryMs);
   }
@@ -194,6 +201,7 @@ void ObjectCache::fetch_piece(ObjectStore& store, const ObjectInfo& object, int6
                               int file) {
   const auto begin = piece * kPieceBytes;
   const auto size = std::min(kPieceBytes, object.size - begin);
+  if (stop_.stop_requested()) throw ended_error();
   std::vector<uint8_t> bytes(static_cast<size_t>(size));
   repeated([&] { store.read(object, begin, bytes); });
   counters_.bytes += size;

@@ -61,7 +61,7 @@ def configured(job):
     scaled = {"image": {"dtype": "float32", "divide_by": 255}, "label": {}}
     job.config["data"] = {"train": {"name": "npy", "path": f"s3://{BUCKET}/shards", "fields": scaled}, "batch_size": 48,
                           "workers": 1, "shuffle_buffer": 150, "shuffle_lanes": 2,
-                          "object_cache": {"dir": str(job.directory / "cache"), "request_timeout": "1 s"}}
+                          "object_cache": {"dir": str(job.directory / "cache"), "request_timeout": "3 s"}}
     job.config["train"] = {"epochs": 1, "log_every": "1 step"}
     job.write()
     return job

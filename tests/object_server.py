@@ -10,10 +10,14 @@ import subprocess
 import threading
 import time
 
+from pathlib import Path
+
 from pyarrow import fs
 
-from processes import SOURCE, TIMEOUT_S, free_port
+from free_port import free_port
 
+SOURCE = Path(__file__).resolve().parents[1]
+TIMEOUT_S = 120
 VERSION = re.search(r"^ +local version=(\S+) # versitygw", (SOURCE / "cmake" / "setup.sh").read_text(), re.M)[1]
 PROGRAM = SOURCE / ".data" / f"versitygw-{VERSION}" / "versitygw"
 KEY, SECRET, REGION = "test-key", "test-secret-1234", "us-east-1"
@@ -135,8 +139,9 @@ class Proxy:
         head = await reader.readuntil(b"\r\n\r\n")
         method, path, _ = head.split(b"\r\n", 1)[0].decode().split(" ")
         body = await reader.readexactly(length_of(head))
-        number = len(self.requests)
-        self.requests.append((method, path, 0))
+        requests = self.requests  # reset() replaces it
+        number = len(requests)
+        requests.append((method, path, 0))
         fault = self.fault(method, path, number)
         if self.latency_s:
             await asyncio.sleep(self.latency_s)
@@ -160,7 +165,7 @@ class Proxy:
         elif method != "HEAD":
             content = await server_reader.readexactly(length_of(answer))
         sent = content[: len(content) // 2] if fault in ("stall", "cut") else content
-        self.requests[number] = (method, path, len(sent))
+        requests[number] = (method, path, len(sent))
         writer.write(answer + sent)
         await writer.drain()
         if fault == "stall":

@@ -197,7 +197,7 @@ def test_bad_values_are_one_line_and_never_an_exception(runs, capsys):
 def test_bad_arguments_are_named(runs):
     for arguments, text in [({"ranks": "some"}, "ranks='some': expected 'main', 'node', 'all', or a list"), ({"id": "../x"}, "id='../x': expected"),
                             ({"resume": "maybe"}, "resume='maybe': expected"), ({"resume": "must", "id": "x"}, "there is no run x"),
-                            ({"config": 3}, "config of int: expected a dict")]:
+                            ({"tags": ["a b"]}, "tag 'a b': expected 1 to 64"), ({"config": 3}, "config of int: expected a dict")]:
         with pytest.raises(ValueError, match=text.replace("(", r"\(").replace("*", r"\*")):
             start(runs, **arguments)
     assert not runs.exists() or not list(runs.iterdir())

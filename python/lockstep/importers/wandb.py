@@ -9,7 +9,8 @@ from lockstep.importers.protobuf import Truncated, double, fields, signed, text
 
 _BLOCK = 32768
 _TYPED: dict[int, Callable[[dict[int, list[Any]], int], Any]] = {
-    3: lambda message, number: None, 4: lambda message, number: bool(message[number][-1]), 5: lambda message, number: _zigzag(message[number][-1]), 6: double, 7: text}
+    3: lambda message, number: None, 4: lambda message, number: bool(message[number][-1]),
+    5: lambda message, number: _zigzag(message[number][-1]), 6: double, 7: text}
 _HISTORY, _SUMMARY, _CONFIG, _RUN, _EXIT = 2, 3, 5, 17, 18
 
 

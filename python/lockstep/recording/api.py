@@ -14,7 +14,7 @@ from lockstep.recording import agent as agents
 from lockstep.recording import ranks as _ranks
 from lockstep.recording import run_files
 from lockstep.recording.ranks import Policy
-from lockstep.recording.run import Config, Run, describe, warn
+from lockstep.recording.run import Run, describe, warn
 from lockstep.recording.values import plain
 
 _runs: list[Run] = []  # open ones; the last is that of the module's functions
@@ -25,8 +25,8 @@ _has_hooks = False
 RESUME = (None, True, False, "allow", "must", "never", "auto")
 
 
-def init(project: str | None = None, *, name: str | None = None, config: Any = None, group: str | None = None, dir: str | os.PathLike[str] | None = None,
-         tags: Iterable[str] | None = None, notes: str | None = None, id: str | None = None, resume: bool | str | None = None,
+def init(project: str | None = None, *, name: str | None = None, config: Any = None, group: str | None = None,
+         dir: str | os.PathLike[str] | None = None, tags: Iterable[str] | None = None, notes: str | None = None, id: str | None = None, resume: bool | str | None = None,
          job_type: str | None = None, ranks: Policy = "main", sinks: list[Any] | None = None, agent: bool = True, mode: str | None = None,
          **_ignored: Any) -> Run:
     """Starts a run in `dir`/<id> ("runs" by default), or continues it.
@@ -116,7 +116,8 @@ def attach(id: str, *, dir: str | os.PathLike[str] = "runs") -> Run:
     try:
         try:
             log = LogWriter(logs[0], warn)
-            run = Run(id=id, name=id, group=None, dir=run_dir, log=log, is_addition=log.has_end, config=log.config if isinstance(log.config, dict) else {})
+            config = log.config if isinstance(log.config, dict) else {}
+            run = Run(id=id, name=id, group=None, dir=run_dir, log=log, is_addition=log.has_end, config=config)
             if log.identity:
                 run.name, run.group = str(log.identity.get("name") or id), log.identity.get("group")
             return _opened(run, _ranks.Place())

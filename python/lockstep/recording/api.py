@@ -26,9 +26,9 @@ RESUME = (None, True, False, "allow", "must", "never", "auto")
 
 
 def init(project: str | None = None, *, name: str | None = None, config: Any = None, group: str | None = None,
-         dir: str | os.PathLike[str] | None = None, tags: Iterable[str] | None = None, notes: str | None = None, id: str | None = None, resume: bool | str | None = None,
-         job_type: str | None = None, ranks: Policy = "main", sinks: list[Any] | None = None, agent: bool = True, mode: str | None = None,
-         **_ignored: Any) -> Run:
+         dir: str | os.PathLike[str] | None = None, tags: Iterable[str] | None = None, notes: str | None = None, id: str | None = None,
+         resume: bool | str | None = None, job_type: str | None = None, ranks: Policy = "main", sinks: list[Any] | None = None,
+         agent: bool = True, mode: str | None = None, **_ignored: Any) -> Run:
     """Starts a run in `dir`/<id> ("runs" by default), or continues it.
 
     `name`: for display; begins the id. `config`: a dict or a namespace. `tags`, `notes`: as `lockstep runs tag` sets them.

@@ -197,7 +197,7 @@ def test_bad_values_are_one_line_and_never_an_exception(runs, capsys):
 def test_bad_arguments_are_named(runs):
     for arguments, text in [({"ranks": "some"}, "ranks='some': expected 'main', 'node', 'all', or a list"), ({"id": "../x"}, "id='../x': expected"),
                             ({"resume": "maybe"}, "resume='maybe': expected"), ({"resume": "must", "id": "x"}, "there is no run x"),
-                            ({"config": 3}, "config of int: expected a dict")]:
+                            ({"tags": ["a b"]}, "tag 'a b': expected 1 to 64"), ({"config": 3}, "config of int: expected a dict")]:
         with pytest.raises(ValueError, match=text.replace("(", r"\(").replace("*", r"\*")):
             start(runs, **arguments)
     assert not runs.exists() or not list(runs.iterdir())
@@ -305,7 +305,8 @@ def test_each_rank_has_its_log(runs, monkeypatch):
 
 def test_runs_are_found_by_what_they_are(runs):
     for number in range(4):
-        with start(runs, id=f"r{number}", config={"optimizer": {"lr": number / 10}}, group="even" if number % 2 == 0 else None, tags=["good"] * (number > 2)) as run:
+        group = "even" if number % 2 == 0 else None
+        with start(runs, id=f"r{number}", config={"optimizer": {"lr": number / 10}}, group=group, tags=["good"] * (number > 2)) as run:
             run.log({"loss": number})
     assert [run.id for run in lockstep.runs(runs)] == ["r3", "r2", "r1", "r0"]
     assert [run.id for run in lockstep.runs(runs, group="even")] == ["r2", "r0"]
@@ -402,7 +403,8 @@ def test_the_examples_of_the_docs_run(tmp_path, runs, monkeypatch):
 
 
 def test_the_import_is_light(tmp_path):
-    ended = run_script(tmp_path, "lockstep.init\nlockstep.runs\nprint([name for name in ('torch', 'numpy', 'subprocess', 'asyncio', 'socket') if name in sys.modules])")
+    heavy = "torch", "numpy", "subprocess", "asyncio", "socket"
+    ended = run_script(tmp_path, f"lockstep.init\nlockstep.runs\nprint([name for name in {heavy} if name in sys.modules])")
     assert ended.out == "[]\n", ended.err
 
 

@@ -14,7 +14,7 @@ from lockstep.recording import agent as agents
 from lockstep.recording import ranks as _ranks
 from lockstep.recording import run_files
 from lockstep.recording.ranks import Policy
-from lockstep.recording.run import Config, Run, describe, warn
+from lockstep.recording.run import Run, describe, warn
 from lockstep.recording.values import plain
 
 _runs: list[Run] = []  # open ones; the last is that of the module's functions
@@ -25,10 +25,10 @@ _has_hooks = False
 RESUME = (None, True, False, "allow", "must", "never", "auto")
 
 
-def init(project: str | None = None, *, name: str | None = None, config: Any = None, group: str | None = None, dir: str | os.PathLike[str] | None = None,
-         tags: Iterable[str] | None = None, notes: str | None = None, id: str | None = None, resume: bool | str | None = None,
-         job_type: str | None = None, ranks: Policy = "main", sinks: list[Any] | None = None, agent: bool = True, mode: str | None = None,
-         **_ignored: Any) -> Run:
+def init(project: str | None = None, *, name: str | None = None, config: Any = None, group: str | None = None,
+         dir: str | os.PathLike[str] | None = None, tags: Iterable[str] | None = None, notes: str | None = None, id: str | None = None,
+         resume: bool | str | None = None, job_type: str | None = None, ranks: Policy = "main", sinks: list[Any] | None = None,
+         agent: bool = True, mode: str | None = None, **_ignored: Any) -> Run:
     """Starts a run in `dir`/<id> ("runs" by default), or continues it.
 
     `name`: for display; begins the id. `config`: a dict or a namespace. `tags`, `notes`: as `lockstep runs tag` sets them.
@@ -42,7 +42,7 @@ def init(project: str | None = None, *, name: str | None = None, config: Any = N
     if resume not in RESUME:
         raise ValueError(f"resume={resume!r}: expected 'allow', 'must' or 'never'")
     place = _ranks.place_of_process()
-    is_logging = _ranks.logs(ranks, place)
+    is_logging = _ranks.logs(ranks, place) and mode != "disabled"
     display = name or project or _script_name()
     members = _config_of(config)
     launched = os.environ.get("LOCKSTEP_RUN_ID", "")
@@ -53,26 +53,16 @@ def init(project: str | None = None, *, name: str | None = None, config: Any = N
         raise ValueError(f"ranks={ranks!r}: all ranks need the same id; give it with id=, or start them with lockstep launch")
     run_dir = Path(dir if dir is not None else "runs").absolute() / run_id
     entry = _ranks.entry_of(ranks, place, run_id, display, group, job_type)
-    if mode == "disabled" or not is_logging:
-        return _opened(Run(id=run_id, name=entry.name, group=entry.group, dir=run_dir, log=None, config=members), place)
-    exists = any((run_dir / "events").glob("rank-*.lsev"))
-    if exists and resume in ("never", False) or exists and resume is None and id and not launched:
-        raise ValueError(f"the run {run_id} exists in {run_dir.parent}; continue it with resume='allow', or add to it with lockstep.attach()")
-    if resume == "must" and not exists:
-        raise ValueError(f"resume='must': there is no run {run_id} in {run_dir.parent}")
-    clean_tags = [str(tag) for tag in tags or []]
-    try:
-        (run_dir / "events").mkdir(parents=True, exist_ok=True)
-        if clean_tags or notes:
-            run_files.write_tags(run_dir, clean_tags, notes or "")
-        log = LogWriter(run_dir / "events" / f"rank-{place.rank:05}.lsev", warn)
-    except (OSError, NotALog) as error:
-        warn(f"{_reason(error)}; this run is not recorded")
+    labels = [str(tag) for tag in tags or []]
+    log = None
+    if is_logging:
+        _verify_resume(run_dir, resume, is_given=bool(id) and not launched)
+        run_files.verify_tags(labels, notes or "")
+        log = _opened_log(run_dir, place.rank, labels, notes or "")
+    if log is None:
         return _opened(Run(id=run_id, name=entry.name, group=entry.group, dir=run_dir, log=None, config=members), place)
     continues = log.identity is not None
-    identity = {"id": entry.id, "name": entry.name, "group": entry.group, "job_type": entry.job_type, "job_id": run_id, "rank": place.rank,
-                "world_size": place.world_size, "node_rank": place.node_rank, "local_rank": place.local_rank, "host": run_files.host_name(),
-                "pid": os.getpid(), "created": time.time(), "command": run_files.command_line(), "planned": {"steps": None, "epochs": None}}
+    identity = _identity(entry, run_id, place)
     if place.rank == 0 or ranks != "main" and not (run_dir / "run.json").exists():
         _write_files(run_dir, identity, display, group, sinks, continues)
     log.write_identity(identity)
@@ -81,8 +71,35 @@ def init(project: str | None = None, *, name: str | None = None, config: Any = N
     log.write_config(plain(members))
     run = Run(id=run_id, name=entry.name, group=entry.group, dir=run_dir, log=log, config=members, takes_back=continues,
               agent=_started_agent(run_dir, place, ranks) if agent and place.local_rank == 0 else None)
-    run.tags, run.notes = tuple(clean_tags), notes or ""
+    run.tags, run.notes = tuple(labels), notes or ""
     return _opened(run, place)
+
+
+def _verify_resume(run_dir: Path, resume: bool | str | None, is_given: bool) -> None:
+    exists = any((run_dir / "events").glob("rank-*.lsev"))
+    if exists and (resume in ("never", False) or resume is None and is_given):
+        raise ValueError(f"the run {run_dir.name} exists in {run_dir.parent}; continue it with resume='allow', "
+                         "or add to it with lockstep.attach()")
+    if resume == "must" and not exists:
+        raise ValueError(f"resume='must': there is no run {run_dir.name} in {run_dir.parent}")
+
+
+def _opened_log(run_dir: Path, rank: int, tags: list[str], note: str) -> LogWriter | None:
+    """None, after one line, if it cannot be written."""
+    try:
+        (run_dir / "events").mkdir(parents=True, exist_ok=True)
+        if tags or note:
+            run_files.write_tags(run_dir, tags, note)
+        return LogWriter(run_dir / "events" / f"rank-{rank:05}.lsev", warn)
+    except (OSError, NotALog) as error:
+        warn(f"{_reason(error)}; this run is not recorded")
+        return None
+
+
+def _identity(entry: _ranks.Entry, job: str, place: _ranks.Place) -> dict[str, Any]:
+    return {"id": entry.id, "name": entry.name, "group": entry.group, "job_type": entry.job_type, "job_id": job, **place._asdict(),
+            "host": run_files.host_name(), "pid": os.getpid(), "created": time.time(), "command": run_files.command_line(),
+            "planned": {"steps": None, "epochs": None}}
 
 
 def attach(id: str, *, dir: str | os.PathLike[str] = "runs") -> Run:
@@ -99,7 +116,8 @@ def attach(id: str, *, dir: str | os.PathLike[str] = "runs") -> Run:
     try:
         try:
             log = LogWriter(logs[0], warn)
-            run = Run(id=id, name=id, group=None, dir=run_dir, log=log, is_addition=log.has_end, config=log.config if isinstance(log.config, dict) else {})
+            config = log.config if isinstance(log.config, dict) else {}
+            run = Run(id=id, name=id, group=None, dir=run_dir, log=log, is_addition=log.has_end, config=config)
             if log.identity:
                 run.name, run.group = str(log.identity.get("name") or id), log.identity.get("group")
             return _opened(run, _ranks.Place())
@@ -116,9 +134,9 @@ def _added_entry(id: str, run_dir: Path, logs: list[Path]) -> Run:
     number = max(number, int(job.get("world_size", 1)))
     log = LogWriter(run_dir / "events" / f"rank-{number:05}.lsev", warn)
     name = f"{job.get('name') or id}-added-{number}"
-    log.write_identity({"id": f"{id}-added-{number}", "name": name, "group": job.get("group") or id, "job_type": "added", "job_id": id, "rank": number,
-                        "world_size": int(job.get("world_size", 1)), "node_rank": 0, "local_rank": number, "host": run_files.host_name(),
-                        "pid": os.getpid(), "created": time.time(), "command": run_files.command_line(), "planned": {"steps": None, "epochs": None}})
+    group = job.get("group") or id
+    entry = _ranks.Entry(f"{id}-added-{number}", name, group, "added")
+    log.write_identity(_identity(entry, id, _ranks.Place(rank=number, world_size=int(job.get("world_size", 1)), local_rank=number)))
     log.write_config({})
     return Run(id=id, name=name, group=id, dir=run_dir, log=log)
 

@@ -367,7 +367,7 @@ class Run:
     def watch(self, *_ignored: Any, **_more: Any) -> None:
         """Accepted for scripts of W&B; gradients are not recorded."""
 
-    unwatch = mark_preempting = save = watch
+    unwatch = watch
 
     # The end.
 

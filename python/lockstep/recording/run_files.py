@@ -70,13 +70,21 @@ def write_config_yaml(run_dir: Path, sinks: list[Any] | None) -> None:
         write_json(run_dir / "config.yaml", {"tracking": {"sinks": sinks}})
 
 
-def write_tags(run_dir: Path, tags: list[str], note: str) -> None:
-    """Adds the tags; replaces the note if it is not empty. Raises ValueError."""
+def is_tag(text: str) -> bool:
+    return _TAG.fullmatch(text) is not None
+
+
+def verify_tags(tags: list[str], note: str) -> None:
+    """Raises ValueError."""
     for tag in tags:
-        if not _TAG.fullmatch(tag):
+        if not is_tag(tag):
             raise ValueError(f"tag {tag!r}: expected 1 to 64 of A-Z a-z 0-9 . _ : / = -, starting with a letter or digit")
     if len(note.encode("utf-8", "replace")) > MAX_NOTE_BYTES:
         raise ValueError(f"the note has more than {MAX_NOTE_BYTES} bytes")
+
+
+def write_tags(run_dir: Path, tags: list[str], note: str) -> None:
+    """Adds the tags; replaces the note if it is not empty."""
     before = read_json(run_dir / "tags.json")
     before = before if isinstance(before, dict) else {}
     merged = sorted({*before.get("tags", []), *tags})

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "core/system/durable_file.h"
 #include "dashboard/api/program_output.h"
 #include "lockstep/error.h"
 #include "lockstep/rank_env.h"
@@ -52,6 +53,15 @@ std::string trainer_output(std::vector<std::string> arguments, std::chrono::mill
     if (const auto value = environment(name))
       variables.push_back(fmt::format("{}={}", name, *value));
   return dashboard::program_output(arguments, timeout, variables);
+}
+
+std::string run_file_schema() {
+  constexpr size_t kMaxBytes = 64u << 20;
+  const auto file = std::filesystem::path(own_program()).parent_path().parent_path() / "share" /
+                    "lockstep" / "run_file.schema.json";
+  std::error_code error;
+  if (std::filesystem::exists(file, error)) return read_file(file, kMaxBytes);
+  return trainer_output({"--schema"}, std::chrono::seconds(20));
 }
 
 int train_command(int argc, char** argv) { exec_trainer({argv + 1, argv + argc}); }

@@ -14,6 +14,10 @@ std::string trainer_program();
 // it needs to find LibTorch: it is not a rank.
 std::string trainer_output(std::vector<std::string> arguments, std::chrono::milliseconds timeout);
 
+// The JSON Schema of the run file: that of the installation, which needs no LibTorch, else what the
+// trainer prints. Empty if neither exists.
+std::string run_file_schema();
+
 // The path of this program. Throws Environment.
 std::string own_program();
 

@@ -75,7 +75,7 @@ std::function<std::string()> schema_of_trainer() {
   std::promise<std::string> promise;
   auto schema = std::make_shared<std::shared_future<std::string>>(promise.get_future().share());
   std::thread([promise = std::move(promise)]() mutable {
-    promise.set_value(trainer_output({"--schema"}, std::chrono::seconds(20)));
+    promise.set_value(run_file_schema());
   }).detach();
   return [schema] {
     return schema->wait_for(std::chrono::seconds(0)) == std::future_status::ready ? schema->get()

@@ -10,7 +10,6 @@
 #include "cli/completion/completions.h"
 #include "cli/trainer_program.h"
 #include "core/printable.h"
-#include "core/system/durable_file.h"
 #include "lockstep/error.h"
 
 namespace lockstep::cli {
@@ -109,8 +108,7 @@ complete -c lockstep -f -a '(__lockstep_complete)'
 complete -c lockstep-trainer -f -a '(__lockstep_complete)'
 )";
 
-constexpr size_t kMaxSchemaBytes = 64u << 20, kMaxRuns = 10'000;
-constexpr std::chrono::seconds kCompletionSchemaTimeout{20};
+constexpr size_t kMaxRuns = 10'000;
 
 std::vector<Completion> command_completions() {
   std::vector<Completion> found;
@@ -129,15 +127,8 @@ std::vector<std::string> run_ids_in(const std::string& runs) {
   return ids;
 }
 
-// From the file of the installation, which needs no LibTorch, else from the trainer.
-std::vector<RunFileKey> keys_of_trainer() {
-  const auto file = fs::path(own_program()).parent_path().parent_path() / "share" / "lockstep" /
-                    "run_file.schema.json";
-  std::error_code error;
-  const auto text = fs::exists(file, error)
-                        ? read_file(file, kMaxSchemaBytes)
-                        : trainer_output({"--schema"}, kCompletionSchemaTimeout);
-  const auto schema = Json::parse(text, nullptr, false);
+std::vector<RunFileKey> keys_of_run_file() {
+  const auto schema = Json::parse(run_file_schema(), nullptr, false);
   return schema.is_discarded() ? std::vector<RunFileKey>() : keys_of_schema(schema);
 }
 
@@ -150,7 +141,7 @@ int complete_command(int argc, char** argv) {
   const CompletionSources sources = {.commands = command_completions,
                                      .help = read_help,
                                      .run_ids = run_ids_in,
-                                     .keys = keys_of_trainer};
+                                     .keys = keys_of_run_file};
   for (const auto& completion : complete(words, sources))
     fmt::print("{}\t{}\n", printable(completion.word, 400), printable(completion.help, 200));
   return 0;

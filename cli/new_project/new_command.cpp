@@ -37,7 +37,6 @@ with a letter. Then, in the folder:
 )";
 
 constexpr size_t kMaxNameLength = 60;
-constexpr std::chrono::seconds kNewTimeout{20};
 
 void verify_name(const std::string& name) {
   const auto letter = [](char c) { return c >= 'a' && c <= 'z'; };
@@ -67,7 +66,7 @@ void write_project(const std::string& kind, const std::string& name) {
     throw environment_error(fmt::format("lockstep new: cannot create a folder in '{}': {}",
                                         fs::current_path().string(), error.message()));
   for (const auto& [file, text] : project_files(kind, name)) write_file_durably(part / file, text);
-  const auto schema = trainer_output({"--schema"}, kNewTimeout);
+  const auto schema = run_file_schema();
   if (!schema.empty()) write_file_durably(part / "run_file.schema.json", schema);
   fs::rename(part, name, error);
   if (error)

@@ -35,9 +35,7 @@ int write_report(const std::vector<std::string>& words, std::ostream& out) {
   catalog::ColumnSpool spool({dir, "/var/tmp", "/tmp"});
   catalog::RunCatalog catalog(std::filesystem::canonical(dir), spool,
                               catalog::CatalogReading::OnRequest);
-  dashboard::Dashboard dashboard{.catalog = catalog, .actions = false, .schema = [] {
-                                   return trainer_output({"--schema"}, std::chrono::seconds(20));
-                                 }};
+  dashboard::Dashboard dashboard{.catalog = catalog, .actions = false, .schema = run_file_schema};
   std::vector<catalog::RunSnapshot> runs;
   for (const auto& id : ids) {
     runs.push_back(catalog.find(id));

@@ -14,7 +14,6 @@
 #include "core/config/nearest_name.h"
 #include "core/config/run_file.h"
 #include "core/run_id.h"
-#include "dashboard/api/program_output.h"
 #include "lockstep/error.h"
 #include "lockstep/rank_env.h"
 #include "sweep/run_file_keys.h"
@@ -53,8 +52,6 @@ NAME is the name of a sweep, or its directory RUNS/.sweeps/NAME.
 RUNS is the directory of the runs, run.dir of the run file (default: runs).
 )";
 
-constexpr auto kSweepSchemaTimeout = std::chrono::seconds(60);
-
 // What all trials have in common: the run file with the overrides of the sweep file.
 Json read_base(const sweep::SweepFile& file) {
   const auto root = read_run_file(file.run, file.overrides, [](const std::string& variable) {
@@ -69,7 +66,7 @@ Json read_base(const sweep::SweepFile& file) {
 }
 
 Json read_schema() {
-  const auto text = dashboard::program_output({trainer_program(), "--schema"}, kSweepSchemaTimeout);
+  const auto text = run_file_schema();
   if (text.empty()) throw environment_error(fmt::format("'{} --schema' failed", trainer_program()));
   return Json::parse(text);
 }

@@ -278,8 +278,8 @@ def test_results_can_be_added_to_a_finished_and_to_a_running_run(runs):
     with lockstep.attach("r", dir=runs) as added:
         added.log({"eval/accuracy": 0.75}, step=7)
         added.summary["final"] = 3
-    assert exported(runs, "r") == read_back(runs, "r") == [
-        ("eval/accuracy", 7, "0.5", 1), ("eval/accuracy", 7, "0.75", 0), ("loss", 7, "1.0", 0)]
+    assert exported(runs, "r") == read_back(runs, "r", ranks=[0]) == [("eval/accuracy", 7, "0.75", 0), ("loss", 7, "1.0", 0)]
+    assert exported(runs, "r-added-1") == read_back(runs, "r", ranks=[1]) == [("eval/accuracy", 7, "0.5", 1)]
     shown = json.loads(query(runs, "show", "r", "--json"))
     assert (shown["state"], shown["reason"], shown["summary"]["final"]) == ("failed", "diverged", 3)
     with pytest.raises(ValueError, match="there is no run other"):

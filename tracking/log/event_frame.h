@@ -16,7 +16,7 @@ namespace lockstep::tracking {
 constexpr std::string_view kEventLogMagic = "LSEVENTS";
 constexpr uint32_t kEventLogVersion = 1;        // as written here
 constexpr uint32_t kNewestEventLogVersion = 2;  // as read here
-constexpr size_t kEventLogHeaderBytes = 16;  // magic, u32 version, u32 zero
+constexpr size_t kEventLogHeaderBytes = 16;     // magic, u32 version, u32 zero
 constexpr size_t kFrameHeadBytes = 8;
 constexpr uint32_t kMaxFrameLength = 16u << 20;  // type and payload
 constexpr uint32_t kUnfinishedFrame = 1u << 31;

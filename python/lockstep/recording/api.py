@@ -56,7 +56,7 @@ def init(project: str | None = None, *, name: str | None = None, config: Any = N
     labels = [str(tag) for tag in tags or []]
     log = None
     if is_logging:
-        _verify_resume(run_dir, resume, is_given=bool(id) and not launched)
+        _verify_resume(run_dir, place.rank, resume, is_given=bool(id) and not launched)
         run_files.verify_tags(labels, notes or "")
         log = _opened_log(run_dir, place.rank, labels, notes or "")
     if log is None:
@@ -75,8 +75,8 @@ def init(project: str | None = None, *, name: str | None = None, config: Any = N
     return _opened(run, place)
 
 
-def _verify_resume(run_dir: Path, resume: bool | str | None, is_given: bool) -> None:
-    exists = any((run_dir / "events").glob("rank-*.lsev"))
+def _verify_resume(run_dir: Path, rank: int, resume: bool | str | None, is_given: bool) -> None:
+    exists = (run_dir / "events" / f"rank-{rank:05}.lsev").exists()
     if exists and (resume in ("never", False) or resume is None and is_given):
         raise ValueError(f"the run {run_dir.name} exists in {run_dir.parent}; continue it with resume='allow', "
                          "or add to it with lockstep.attach()")
@@ -213,7 +213,7 @@ def _detach_all() -> None:
 
 def _report_failure(run: Run, place: Any) -> None:
     if _failure is not None and not issubclass(_failure[0], KeyboardInterrupt) and Path(run.dir, "events").is_dir():
-        run_files.write_end_fact(Path(run.dir), place.rank, {"state": "failed", "exit": 1, "rank": place.rank, "reason": describe(*_failure)[:1000]})
+        run_files.write_end_fact(Path(run.dir), place.rank, {"state": "failed", "exit": 1, "rank": place.rank, "reason": describe(*_failure)})
 
 
 # The module's functions.

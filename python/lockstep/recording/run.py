@@ -475,5 +475,5 @@ class Run:
 
 
 def describe(kind: Any, error: Any) -> str:
-    text = str(error)
+    text = " ".join(str(error).split())[:1000]
     return f"{kind.__name__}: {text}" if text else kind.__name__

@@ -1,11 +1,11 @@
 """The cache of objects against a real S3 server, through a network that fails in every way. No LibTorch: each start is cheap."""
 
 import os
+import random
 import re
 import signal
 import subprocess
 import sys
-import zlib
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,8 +21,7 @@ MB = 1_000_000
 
 
 def content_of(name):
-    """Of the size of the object; not the same anywhere."""
-    return b"".join(zlib.crc32(f"{name} {i}".encode()).to_bytes(4, "little") for i in range(OBJECTS[name] // 4))
+    return random.Random(name).randbytes(OBJECTS[name])
 
 
 @pytest.fixture(scope="module")

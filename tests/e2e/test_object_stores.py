@@ -1,8 +1,6 @@
 """Data in buckets of a real S3 server: the bits of local data, whatever the network does, and one clear line if it cannot be."""
 
 import itertools
-import os
-import signal
 import subprocess
 
 import numpy as np
@@ -14,7 +12,7 @@ from safetensors.numpy import save_file
 
 from conftest import MNIST, Job
 from object_server import BUCKET, ObjectServer
-from processes import environment, finish
+from processes import environment
 from refusals import error_lines, refuse
 
 SHARDS, SAMPLES = 6, 480  # 10 steps of 48
@@ -131,48 +129,9 @@ def test_resumed_in_mid_epoch_from_the_cache(stored, server, local_losses):
     assert server.proxy.bytes_of(".npz") == 0
 
 
-def test_killed_while_fetching(stored, server, local_losses):
-    """What is left of a killed process is replaced, and complete copies are used."""
-    server.proxy.fault = lambda method, path, number: "stall" if "3.npz" in path and method == "GET" else None
-    process = stored.start(env=in_bucket(server))
-    while not any("3.npz" in path and method == "GET" for method, path, _ in list(server.proxy.requests)):
-        assert process.poll() is None
-    os.killpg(process.pid, signal.SIGKILL)
-    finish(process)
-    server.proxy.reset()
-    trained = train(stored, f"s3://{BUCKET}/shards", env=in_bucket(server))
-    assert losses(trained) == local_losses
-    assert cached(stored) == [f"{i}.npz" for i in range(SHARDS)]
-
-
-@pytest.mark.parametrize("ranks", [None, 2])
-def test_server_that_stays_away_ends_all_ranks(stored, server, ranks):
+def test_server_that_stays_away_ends_all_ranks(stored, server):
     server.proxy.fault = lambda method, path, number: "refuse" if "4.npz" in path else None
-    refuse_stored(stored, server, ["shards/4.npz: ", "attempts in"], ranks, 75, ["data.object_cache.timeout=500 ms"])
-
-
-def test_object_that_changes_while_it_is_read(stored, server, tmp_path):
-    content = np.zeros(300_000, np.uint16).tobytes()
-    for name in "abcd":
-        server.put(f"changing/{name}.bin", content)
-    tokens = {"name": "tokens", "path": f"s3://{BUCKET}/changing", "length": 64}
-    stored.config["data"].update(train=tokens, batch_size=8, shuffle_buffer=1000)
-    stored.config["data"]["object_cache"]["max_mb"] = 1
-    stored.config["model"] = {"name": "gpt", "vocab_size": 16, "context": 64, "layers": 1, "heads": 1, "width": 8}
-    stored.write()
-    gets = []
-
-    def change(method, path, number):
-        gets.extend([path] if method == "GET" and ".bin" in path else [])
-        if len(gets) == 5:  # each was fetched once, and the first one is fetched again
-            for name in "abcd":
-                server.put(f"changing/{name}.bin", content[:-2] + b"\1\0")
-
-    server.proxy.fault = change
-    ended = stored.run(env=in_bucket(server))
-    assert ended.code == 75, ended.err
-    assert "was changed while it was being read" in ended.err
-    assert sum(path.stat().st_size for path in (stored.directory / "cache").iterdir()) <= 1_000_000
+    refuse_stored(stored, server, ["shards/4.npz: ", "attempts in"], 2, 75, ["data.object_cache.timeout=500 ms"])
 
 
 def write_table(folder, name):
@@ -217,40 +176,11 @@ def refuse_stored(job, server, texts, ranks=None, code=78, overrides=(), **chang
     assert not job.runs.exists(), "a run directory was left"
 
 
-REFUSED = {
-    "scheme": ("s4://data/shards", ["unknown scheme 's4'", "supported: s3://"], {}),
-    "no bucket": ("s3://", ["the name of a bucket is missing"], {}),
-    "unknown bucket": ("s3://dada/shards", ["s3://dada", "no such bucket"], {}),
-    "unknown prefix": ("s3://data/shard", ["no such object", "did you mean 's3://data/shards'?"], {}),
-    "unknown object": ("s3://data/shards/9.npz", ["no such object", "did you mean 's3://data/shards/"], {}),
-    "option": ("s3://data/shards?regoin=x", ["unknown option 'regoin'; did you mean 'region'?"], {}),
-    "secret in the path": ("s3://key:hidden@data/shards", ["credentials do not belong into a path"], {}),
-    "wrong secret": ("s3://data/shards", ["check AWS_ACCESS_KEY_ID"], {"AWS_SECRET_ACCESS_KEY": "wrong"}),
-    "unknown key": ("s3://data/shards", ["check AWS_ACCESS_KEY_ID"], {"AWS_ACCESS_KEY_ID": "unknown"}),
-    "anonymous": ("s3://data/shards?anonymous=true", ["access denied"], {}),
-    "region": ("s3://data/shards", ["another region"], {"AWS_REGION": "eu-west-1"}),
-    "endpoint": ("s3://data/shards", ["AWS_ENDPOINT_URL: 'nowhere' is not an endpoint"], {"AWS_ENDPOINT_URL": "nowhere"}),
-}
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_refused_before_training(stored, server, case):
-    path, texts, changes = REFUSED[case]
-    refuse_stored(stored, server, texts, overrides=[f"data.train.path={path}"], **changes)
-
-
-@pytest.mark.parametrize("code, text", [("ExpiredToken", "have expired"), ("RequestTimeTooSkewed", "the clock of this machine")])
-def test_credentials_and_clocks(stored, server, code, text):
-    server.proxy.fault = lambda method, path, number: (403, code)
-    refuse_stored(stored, server, [text], code=75)
-
-
-def test_object_larger_than_the_cache(stored, server):
-    server.put("large.bin", bytes(2_000_000))
-    stored.config["data"].update(train={"name": "tokens", "path": f"s3://{BUCKET}/large.bin"})
-    del stored.config["data"]["shuffle_buffer"], stored.config["data"]["shuffle_lanes"]
-    stored.write()
-    refuse_stored(stored, server, ["exceed the cache of 1.0 MB", "object_cache.max_mb"], overrides=["data.object_cache.max_mb=1"])
+def test_refused_before_training(stored, server):
+    texts = ["no such object", "did you mean 's3://data/shards'?"]
+    refuse_stored(stored, server, texts, overrides=["data.train.path=s3://data/shard"])
+    texts = ["AWS_ENDPOINT_URL: 'nowhere' is not an endpoint"]
+    refuse_stored(stored, server, texts, AWS_ENDPOINT_URL="nowhere")
 
 
 def test_folders_of_images_are_refused(job):

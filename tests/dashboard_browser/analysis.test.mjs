@@ -90,7 +90,7 @@ test("results grouped by a key have the mean of the groups of the API, and the b
 
 test("expressions: an error names the mistake, a chart shows the values, and the URL contains it", () => onPage("run/sweep-03", async (page) => {
   await drawn(page, "train/loss").waitFor();
-  await page.getByRole("button", { name: "Expressions" }).click();
+  await page.getByRole("button", { name: "Expression" }).click();
   const input = page.getByLabel("A chart of an expression of metrics");
   await input.fill("train/loss - eval/los");
   await page.keyboard.press("Enter");

@@ -32,7 +32,7 @@ test("from the table to what mattered, in one click: the two planted hyperparame
   const names = await rows.locator("th").allTextContents();
   assert.deepEqual(names.slice(0, 2).sort(), ["model.hidden", "optimizer.lr"]);
   assert.match(await rows.nth(names.indexOf("optimizer.lr")).textContent(), /best at 0\.0/);
-  await page.getByText("Rests on 197 runs.").waitFor(); // three of 200 have no result
+  await page.getByText("Rests on 198 runs.").waitFor(); // two of 200 have no result
   await page.getByText(/hyperparameters? not distinguishable from noise/).waitFor();
   await page.getByRole("button", { name: /^(optimizer\.lr × model\.hidden|model\.hidden × optimizer\.lr)/ }).click();
   await page.getByRole("img", { name: /^Scatter of (model\.hidden against optimizer\.lr|optimizer\.lr against model\.hidden) of 200 runs, colored by eval\/loss$/ }).waitFor();
@@ -90,7 +90,7 @@ test("results grouped by a key have the mean of the groups of the API, and the b
 
 test("expressions: an error names the mistake, a chart shows the values, and the URL contains it", () => onPage("run/sweep-03", async (page) => {
   await drawn(page, "train/loss").waitFor();
-  await page.getByRole("button", { name: "Expressions" }).click();
+  await page.getByRole("button", { name: "Expression" }).click();
   const input = page.getByLabel("A chart of an expression of metrics");
   await input.fill("train/loss - eval/los");
   await page.keyboard.press("Enter");

@@ -247,7 +247,7 @@ test("an invalid expression names the mistake, its place and the nearest name", 
   const fails = (text, message, column) => assert.throws(() => page.parseExpression(text, METRICS), (error) => message.test(error.message) && error.column === column);
   fails("train/los - 1", /unknown metric or function "train\/los"; did you mean "train\/loss"\?/, 1);
   fails("train/loss - ", /is missing/, 14);
-  fails("(train/loss", /"\)" is missing/, 12);
+  fails("(train/loss", /closing parenthesis is missing/, 12);
   fails("train/loss )", /unexpected "\)"/, 12);
   fails("smooth(lr)", /smooth takes 2 values/, 1);
   fails("1 + 2", /needs a metric/, 6);

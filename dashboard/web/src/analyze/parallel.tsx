@@ -188,7 +188,7 @@ function AxisName({ column, left, gap, isTarget, brush, onBrush, onMove, onHide 
   const width = Math.max(52, Math.min(150, gap - 6));
   return (
     <div class={`axis-name ${isTarget ? "target" : ""}`} style={{ left: `${left - width / 2}px`, width: `${width}px` }}>
-      <Popover name={`Axis ${title}`} class={`button quiet mini ${brush ? "on" : ""}`} label={<span class="axis-label"><span class="ellipsis dim">{cut > 0 ? title.slice(0, cut) : " "}</span><span class="ellipsis">{title.slice(cut + 1)}</span></span>}>
+      <Popover name={`Axis ${title}`} class={`button quiet mini ${brush ? "on" : ""}`} label={<span class="axis-label"><span class="ellipsis dim">{cut > 0 ? title.slice(0, cut + 1) : " "}</span><span class="ellipsis">{title.slice(cut + 1)}</span></span>}>
         {(close) => (
           <div class="axis-menu">
             <h3>{title}</h3>

@@ -100,7 +100,7 @@ class Parser {
         return (_, count) => new Float64Array(count).fill(value);
       }
       const word = /^[^\s()+*^,]+/.exec(rest)?.[0];
-      return this.fail(word ? `unknown metric or function "${word}"${nearestName(word, [...this.names, ...FUNCTIONS])}` : "a metric, a number or \"(\" is missing");
+      return this.fail(word ? `unknown metric or function "${word}"${nearestName(word, [...this.names, ...FUNCTIONS])}` : "a metric, a number or an opening parenthesis is missing");
     } finally {
       this.depth--;
     }
@@ -111,7 +111,7 @@ class Parser {
     this.at += length;
     const given: Evaluate[] = [];
     do given.push(this.chain(["+", "-"], () => this.chain(["*", "/"], () => this.power()))); while (this.sign([","]));
-    if (!this.sign([")"])) this.fail("\")\" is missing");
+    if (!this.sign([")"])) this.fail("a closing parenthesis is missing");
     const [least, most] = ARGUMENTS[name] ?? [1, 1];
     if (given.length < least || given.length > most) this.fail(`${name} takes ${least === most ? least : `${least} to ${most}`} ${most === 1 ? "value" : "values"}`, from);
     return (values, count) => {
@@ -123,7 +123,7 @@ class Parser {
 
   private closed(): Evaluate {
     const inner = this.chain(["+", "-"], () => this.chain(["*", "/"], () => this.power()));
-    if (!this.sign([")"])) this.fail("\")\" is missing");
+    if (!this.sign([")"])) this.fail("a closing parenthesis is missing");
     return inner;
   }
 

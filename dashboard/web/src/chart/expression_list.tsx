@@ -8,7 +8,7 @@ import { FUNCTIONS, parseExpression } from "./expression";
 
 export function ExpressionList({ names }: { names: readonly string[] }) {
   return (
-    <Popover name="Expressions" class="button" label={<><span class="fx" aria-hidden="true">ƒ</span><span class="wide-only">Expression</span></>}>
+    <Popover name="Expression" class="button" label={<><Icon name="chart" /><span class="wide-only">Expression</span></>}>
       {(close) => <Editor names={names} close={close} />}
     </Popover>
   );

@@ -23,7 +23,7 @@ using Clock = std::chrono::steady_clock;
 constexpr int64_t kPieceBytes = int64_t{8} << 20;
 constexpr int kPartRetryMs = 10;
 constexpr size_t kSimilarKeys = 1000;
-constexpr std::chrono::milliseconds kFirstDelay{100}, kLongestDelay{10'000};
+constexpr std::chrono::milliseconds kFirstDelay{100}, kMaxDelay{10'000};
 
 std::string shown(const StorePath& place) { return printable(place.path().string(), 400); }
 
@@ -61,7 +61,7 @@ ObjectStore& ObjectCache::store_of(const std::string& bucket) {
 // Exponential back-off with jitter, so that ranks do not repeat their requests at the same time.
 bool ObjectCache::wait_before_retry(int attempt) {
   thread_local std::minstd_rand random(std::random_device{}());
-  const auto longest = std::min(kLongestDelay, kFirstDelay * (1 << std::min(attempt, 10)));
+  const auto longest = std::min(kMaxDelay, kFirstDelay * (1 << std::min(attempt, 10)));
   std::uniform_int_distribution<int64_t> jitter(longest.count() / 2, longest.count());
   MutexLock lock(mutex_);
   changed_.wait_for(lock.native(), stop_.get_token(), std::chrono::milliseconds(jitter(random)),

@@ -34,7 +34,7 @@ class LocalFile {
   LocalCopy copy_;
 };
 
-// The greatest number of these files to keep open: at most `limit`, and so many that copies which
+// The greatest number of these files to keep open: at most `limit`, and few enough that copies which
 // are evicted while they are open, and still occupy the disk, are a small part of the cache.
 int64_t max_open_files(const std::vector<std::filesystem::path>& files, int64_t limit);
 

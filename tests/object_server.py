@@ -129,7 +129,7 @@ class Proxy:
                     pass
             finally:
                 server_writer.close()
-        except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+        except (OSError, asyncio.IncompleteReadError):
             pass
         finally:
             writer.close()

@@ -121,7 +121,7 @@ std::optional<FileDescriptor> lock_part(const fs::path& part) {
   return file;
 }
 
-void reserve_space(const fs::path& directory, int64_t max_bytes, int part, int64_t bytes,
+bool reserve_space(const fs::path& directory, int64_t max_bytes, int part, int64_t bytes,
                    const std::string& name) {
   if (bytes > max_bytes)
     throw config_error(fmt::format(
@@ -136,10 +136,12 @@ void reserve_space(const fs::path& directory, int64_t max_bytes, int part, int64
     if (total <= max_bytes) break;
     if (file.bytes > 0 && remove_unused(file.path)) total -= file.bytes;
   }
+  if (total > max_bytes) return false;
   errno = bytes > 0 ? ::posix_fallocate(part, 0, bytes) : 0;
   if (errno != 0)
     throw errno_error(fmt::format("{}: cannot reserve {} in {}", name,
                                   size_text(static_cast<uint64_t>(bytes)), directory.string()));
+  return true;
 }
 
 }  // namespace lockstep::formats

@@ -30,9 +30,10 @@ void mark_version(int file, const ObjectInfo& object, const std::string& name);
 std::optional<FileDescriptor> lock_part(const std::filesystem::path& part);
 
 // Reserves `bytes` of disk space for the locked part: removes the copies that were used least
-// recently, and parts of killed processes, so that `directory` has at most `max_bytes`. Throws
-// Config if the object is too large for that, Environment if the disk is full.
-void reserve_space(const std::filesystem::path& directory, int64_t max_bytes, int part,
-                   int64_t bytes, const std::string& name);
+// recently, and parts of killed processes, so that `directory` has at most `max_bytes`. False, and
+// nothing is reserved, if what is locked leaves too little: try again. Throws Config if the object
+// is too large, Environment if the disk is full.
+[[nodiscard]] bool reserve_space(const std::filesystem::path& directory, int64_t max_bytes,
+                                 int part, int64_t bytes, const std::string& name);
 
 }  // namespace lockstep::formats

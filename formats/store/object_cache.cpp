@@ -23,7 +23,7 @@ using Clock = std::chrono::steady_clock;
 constexpr int64_t kPieceBytes = int64_t{8} << 20;
 constexpr int kPartRetryMs = 10;
 constexpr size_t kSimilarKeys = 1000;
-constexpr std::chrono::milliseconds kFirstDelay{100}, kLongestDelay{10'000};
+constexpr std::chrono::milliseconds kFirstDelay{100}, kMaxDelay{10'000};
 
 std::string shown(const StorePath& place) { return printable(place.path().string(), 400); }
 
@@ -61,7 +61,7 @@ ObjectStore& ObjectCache::store_of(const std::string& bucket) {
 // Exponential back-off with jitter, so that ranks do not repeat their requests at the same time.
 bool ObjectCache::wait_before_retry(int attempt) {
   thread_local std::minstd_rand random(std::random_device{}());
-  const auto longest = std::min(kLongestDelay, kFirstDelay * (1 << std::min(attempt, 10)));
+  const auto longest = std::min(kMaxDelay, kFirstDelay * (1 << std::min(attempt, 10)));
   std::uniform_int_distribution<int64_t> jitter(longest.count() / 2, longest.count());
   MutexLock lock(mutex_);
   changed_.wait_for(lock.native(), stop_.get_token(), std::chrono::milliseconds(jitter(random)),
@@ -151,11 +151,25 @@ LocalCopy ObjectCache::open(const StorePath& place) {
   const auto begin = Clock::now();
   bool was_there = true;
   auto copy = wait_or_fetch(place, expected(place), was_there);
-  note_opened(place.path().string(), 0);
+  note_opened(place.path().string());
   counters_.hits += was_there;
   counters_.wait_us +=
       std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - begin).count();
   return copy;
+}
+
+// Waits for parts that are being fetched: once they are complete they can be removed.
+void ObjectCache::reserve(const StorePath& place, const ObjectInfo& object, int file) {
+  const auto deadline = Clock::now() + 2 * options_.timeout;
+  while (!reserve_space(options_.directory, options_.max_bytes, file, object.size, shown(place))) {
+    if (stop_.stop_requested()) throw ended_error();
+    if (Clock::now() >= deadline)
+      throw environment_error(fmt::format(
+          "{}: what other processes are fetching has filled the cache for {} s; increase "
+          "data.object_cache.max_mb",
+          shown(place), 2 * options_.timeout.count() / 1000));
+    ::poll(nullptr, 0, kPartRetryMs);
+  }
 }
 
 LocalCopy ObjectCache::wait_or_fetch(const StorePath& place, const ObjectInfo& object,
@@ -176,8 +190,7 @@ LocalCopy ObjectCache::wait_or_fetch(const StorePath& place, const ObjectInfo& o
         fs::remove(part, ignored);
         return {copy, std::move(*lock)};
       }
-      reserve_space(options_.directory, options_.max_bytes, locked->get(), object.size,
-                    shown(place));
+      reserve(place, object, locked->get());
       fetch(place, object, locked->get());
       mark_version(locked->get(), object, shown(place));
       if (::rename(part.c_str(), copy.c_str()) != 0)
@@ -271,35 +284,42 @@ void ObjectCache::run_ahead(const std::stop_token& stop) {
     StorePath place;
     {
       MutexLock lock(mutex_);
-      // Copies that are not opened yet must not be evicted.
-      changed_.wait(lock.native(), stop, [this]() REQUIRES(mutex_) {
-        return !ahead_.empty() && unopened_bytes_ < options_.max_bytes / 2;
-      });
+      changed_.wait(lock.native(), stop, [this]() REQUIRES(mutex_) { return !ahead_.empty(); });
       if (stop.stop_requested()) return;
       place = ahead_.front();
       ahead_.pop_front();
     }
     try {
       const auto object = expected(place);
-      note_opened(place.path().string(), object.size);
+      if (!claim_ahead(place.path().string(), object.size, stop)) continue;
       bool was_there = true;
       wait_or_fetch(place, object, was_there);
     } catch (const std::exception&) {
-      note_opened(place.path().string(), 0);  // open() reports the error
+      note_opened(place.path().string());  // open() reports the error
     }
   }
 }
 
-// `bytes`: of a copy that is fetched ahead; 0: it was opened.
-void ObjectCache::note_opened(const std::string& path, int64_t bytes) {
+// Waits until a copy of this size can be fetched ahead: those that are not opened yet must not be
+// evicted. False: it is not needed any more.
+bool ObjectCache::claim_ahead(const std::string& path, int64_t bytes, const std::stop_token& stop) {
+  MutexLock lock(mutex_);
+  changed_.wait(lock.native(), stop, [&]() REQUIRES(mutex_) {
+    return opened_.contains(path) || unopened_bytes_ + bytes <= options_.max_bytes / 2;
+  });
+  if (stop.stop_requested() || opened_.contains(path)) return false;
+  if (unopened_.emplace(path, bytes).second) unopened_bytes_ += bytes;
+  return true;
+}
+
+void ObjectCache::note_opened(const std::string& path) {
   const MutexLock lock(mutex_);
-  auto& before = unopened_[path];
-  unopened_bytes_ += bytes - before;
-  before = bytes;
-  if (bytes == 0) {
-    unopened_.erase(path);
-    changed_.notify_all();
+  opened_.insert(path);
+  if (const auto ahead = unopened_.find(path); ahead != unopened_.end()) {
+    unopened_bytes_ -= ahead->second;
+    unopened_.erase(ahead);
   }
+  changed_.notify_all();
 }
 
 StoreStats ObjectCache::stats() const {

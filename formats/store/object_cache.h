@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -84,11 +85,13 @@ class ObjectCache {
   std::optional<FileDescriptor> open_copy(const std::filesystem::path& file,
                                           const ObjectInfo& object) const;
   LocalCopy wait_or_fetch(const StorePath& place, const ObjectInfo& object, bool& was_there);
+  void reserve(const StorePath& place, const ObjectInfo& object, int file);
   void fetch(const StorePath& place, const ObjectInfo& object, int file);
   void fetch_pieces(ObjectStore& store, const ObjectInfo& object, int file);
   void fetch_piece(ObjectStore& store, const ObjectInfo& object, int64_t piece, int file);
   void run_ahead(const std::stop_token& stop);
-  void note_opened(const std::string& path, int64_t bytes);
+  bool claim_ahead(const std::string& path, int64_t bytes, const std::stop_token& stop);
+  void note_opened(const std::string& path);
 
   // Returns act(), repeated after temporary failures.
   template <class Act>
@@ -104,6 +107,7 @@ class ObjectCache {
   std::map<std::string, ObjectInfo> expected_ GUARDED_BY(mutex_);  // by path
   std::deque<StorePath> ahead_ GUARDED_BY(mutex_);                 // not fetched yet
   std::map<std::string, int64_t> unopened_ GUARDED_BY(mutex_);     // bytes fetched ahead, by path
+  std::set<std::string> opened_ GUARDED_BY(mutex_);                // paths
   int64_t unopened_bytes_ GUARDED_BY(mutex_) = 0;
   std::atomic<int> in_flight_ = 0;  // of pieces
   std::stop_source stop_;

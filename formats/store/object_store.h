@@ -20,7 +20,7 @@ struct BucketOptions {
   std::string region;            // empty: that of the environment or profile
   std::string ca_file;           // certificates to trust; empty: those of the system
   bool is_anonymous = false;     // requests are not signed
-  double timeout_s = 10;         // of connecting, and of an answer that does not go on
+  double timeout_s = 10;         // of connecting, and of an answer that stops
   bool operator==(const BucketOptions&) const = default;
 };
 

@@ -163,7 +163,7 @@ def test_changed_object(reader):
 
 def test_server_that_stays_away(reader):
     reader.server.proxy.fault = lambda method, path, number: "refuse" if "b.bin" in path else None
-    reader.refused(75, f"{PATH}/b.bin: ", "attempts in", timeout_ms=500)
+    reader.refused(75, f"{PATH}/b.bin: ", "attempts in", path=f"{PATH}/b.bin", timeout_ms=500)
 
 
 def test_parquet_in_partitions(reader, tmp_path):

@@ -100,7 +100,8 @@ void WorkerGroup::start(Worker& worker, const MasterSocket& master) {
                     .listen_fd = std::nullopt,
                     .progress_fd = worker.progress_memory.get(),
                     .error_file = worker.directory / "error.json"};
-  if (worker.rank == 0 && master.fd.is_open()) place.listen_fd = master.fd.get();
+  if (worker.rank == 0 && master.fd.is_open() && options_.passes_master_socket)
+    place.listen_fd = master.fd.get();
   std::vector<int> inherited;
   if (place.progress_fd >= 0) inherited.push_back(place.progress_fd);
   if (place.listen_fd) inherited.push_back(*place.listen_fd);

@@ -403,8 +403,9 @@ LaunchArguments parse_launch_arguments(int argc, char** argv) {
   arguments.rest = result.unmatched();
   char** words = std::min(end + 1, argv + argc);
   // Without a run file, a command follows.
-  if (words != argv + argc && !arguments.program && arguments.rest.empty() && !is_run_file(*words))
-    arguments.program = *words++;
+  arguments.is_command =
+      words != argv + argc && !arguments.program && arguments.rest.empty() && !is_run_file(*words);
+  if (arguments.is_command) arguments.program = *words++;
   arguments.rest.insert(arguments.rest.end(), words, argv + argc);
   return arguments;
 }

@@ -38,6 +38,7 @@ struct LaunchArguments {
   std::string role;
   launch::TeeSpec tee;
   std::chrono::milliseconds stop_grace{};
+  bool is_command = false;  // `program` follows "--", without a run file
   // CONFIG and overrides, or the arguments of a custom program.
   std::vector<std::string> rest;
   // --new-token: all other members are unset.

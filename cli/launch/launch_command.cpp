@@ -153,6 +153,7 @@ fs::path log_dir_of(const LaunchArguments& arguments, const fs::path& run_dir, i
 launch::LaunchOptions make_options(const LaunchArguments& arguments, const RunLocation& place) {
   launch::LaunchOptions options;
   options.program = arguments.program ? *arguments.program : trainer_program();
+  options.passes_master_socket = !arguments.is_command;
   options.arguments = arguments.rest;
   if (arguments.resume)
     options.arguments.insert(options.arguments.end(), {"--resume", *arguments.resume});

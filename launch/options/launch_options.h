@@ -13,7 +13,10 @@
 namespace lockstep::launch {
 
 struct LaunchOptions {
-  std::string program;                 // a path, or a name that is searched for in PATH
+  std::string program;  // a path, or a name that is searched for in PATH
+  // Rank 0 gets the socket of MASTER_PORT, which no other process can take then. False: the program
+  // binds the port, as under torchrun.
+  bool passes_master_socket = true;
   std::vector<std::string> arguments;  // the same for every worker
   int num_workers = 1;                 // on this node; other nodes may have a different number
 

@@ -108,7 +108,8 @@ void WorkerGroup::start(Worker& worker, const MasterSocket& master) {
                     .is_spare = is_spare,
                     .progress_fd = worker.progress_memory.get(),
                     .error_file = worker.directory / "error.json"};
-  if (worker.rank == 0 && master.fd.is_open()) place.listen_fd = master.fd.get();
+  if (worker.rank == 0 && master.fd.is_open() && options_.passes_master_socket)
+    place.listen_fd = master.fd.get();
   if (group_end.is_open()) place.group_fd = group_end.get();
   std::vector<int> inherited;
   if (place.group_fd) inherited.push_back(*place.group_fd);

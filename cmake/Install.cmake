@@ -22,7 +22,7 @@ if(LOCKSTEP_TORCH)
 
   get_property(components GLOBAL PROPERTY LOCKSTEP_COMPONENTS)
   install(TARGETS lockstep-data RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-  install(TARGETS lockstep_trainer_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(PROGRAMS $<TARGET_FILE:lockstep_trainer_program> DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME lockstep-trainer)
   install(TARGETS lockstep-trainer RUNTIME DESTINATION lib/lockstep)
   install(TARGETS lockstep_headers lockstep_sink_headers EXPORT lockstepHeaders)
   install(TARGETS ${components} EXPORT lockstepTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})

@@ -1,7 +1,7 @@
 # With LOCKSTEP_RELEASE, programs link those of Debian's libraries statically that have a static half. The others (fmt, cpp-httplib,
-# libzip, oniguruma, and OpenSSL, which cpp-httplib shares with us) are copied next to the programs by cmake/dist.py.
+# libzip, oniguruma, and OpenSSL and zlib, which they use, too) are copied next to the programs by cmake/dist.py.
 if(LOCKSTEP_RELEASE)
-  set(LOCKSTEP_STATIC_LIBRARIES z png16 jpeg webp webpdemux zstd utf8proc yaml-cpp)
+  set(LOCKSTEP_STATIC_LIBRARIES png16 jpeg webp webpdemux zstd utf8proc yaml-cpp)
   set(LOCKSTEP_STATIC_DIR ${PROJECT_BINARY_DIR}/static-libraries)
   file(MAKE_DIRECTORY ${LOCKSTEP_STATIC_DIR})
   foreach(name IN LISTS LOCKSTEP_STATIC_LIBRARIES)
@@ -15,7 +15,6 @@ if(LOCKSTEP_RELEASE)
   endforeach()
   # Found before the shared halves, by -lNAME and by find_package().
   link_directories(BEFORE ${LOCKSTEP_STATIC_DIR})
-  set(ZLIB_LIBRARY ${LOCKSTEP_STATIC_DIR}/libz.a CACHE FILEPATH "" FORCE)
   set(PNG_LIBRARY ${LOCKSTEP_STATIC_DIR}/libpng16.a CACHE FILEPATH "" FORCE)
   set(JPEG_LIBRARY ${LOCKSTEP_STATIC_DIR}/libjpeg.a CACHE FILEPATH "" FORCE)
   # LibTorch must not use the programs' copies: it has its own of some of them.

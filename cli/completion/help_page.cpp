@@ -15,7 +15,7 @@ constexpr const char* kRunFileKeys = "\nKeys of a run file:\n";
 // "  -n, --nproc-per-node N   text", "      --json   text", or an option alone on its line.
 void read_option(const std::string& line, HelpPage& page) {
   static const std::regex pattern(
-      R"(^ +(?:(-\w)(?:, | (?=[A-Z])|(?= {2}|$)))?(--[a-z][\w-]*)?(?:[ =]([A-Z<[][^ ,]*|arg))?(?:, .*?)?(?: {2,}(.*))?$)");
+      R"(^ +(?:(-\w)(?:, | (?=[A-Z])|(?= {2}|$)))?(--[a-z][\w-]*)?(?:[ =]([A-Z<[]\S*?|arg))?(?:, .*?)?(?: {2,}(.*))?$)");
   std::smatch found;
   if (!std::regex_match(line, found, pattern) || (!found[1].matched && !found[2].matched)) return;
   page.options.push_back(

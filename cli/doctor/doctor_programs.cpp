@@ -93,8 +93,8 @@ Finding check_trainer() {
     if (version.empty())
       return {
           "trainer", Health::Problem,
-          fmt::format("'{} --version' fails: run it to see why (often LibTorch is missing or of "
-                      "another version)",
+          fmt::format("'{} --version' fails: run it to see why (often LibTorch was moved or "
+                          "removed, or has another version: ldd shows what is missing)",
                       printable(program, 200))};
     const auto found = fmt::format("{}, starts in {:.1f} s", version,
                                    std::chrono::duration<double>(taken).count());

@@ -71,7 +71,7 @@ def test_subcommands_runs_and_files(complete):
 
 
 def test_keys_of_the_run_file(complete):
-    assert complete("launch my.yaml optimizer.mom") == ["optimizer.momentum="]
+    assert complete("launch my.yaml optimizer.nest") == ["optimizer.nesterov="]
     assert complete("launch my.yaml train.precision=") == ["bf16", "fp16", "fp32"]
     assert complete("launch my.yaml model.name=res") == ["resnet"]
     keys = complete("train my.yaml checkpoint.")

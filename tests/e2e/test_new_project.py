@@ -46,7 +46,7 @@ def test_nothing_is_overwritten(tmp_path):
 @pytest.mark.parametrize("words, message", [
     (["run", "../up"], "name '../up': expected lower-case letters"), (["run", "Upper"], "name 'Upper': expected"),
     (["run", "1st"], "name '1st': expected"), (["run", ""], "name '': expected"), (["run", "x" * 61], "at most 60"),
-    (["sink", "class"], "name 'class' is reserved"), (["modle", "x"], "unknown kind 'modle' (did you mean 'model'"),
+    (["sink", "class"], "name 'class' is reserved"), (["modle", "x"], "unknown kind 'modle'; did you mean 'model'?"),
     (["run"], "usage: lockstep new run NAME"),
 ])
 def test_bad_names_are_one_line(words, message, tmp_path):

@@ -13,8 +13,9 @@
 namespace lockstep::trainer {
 namespace {
 
-// For all ranks of a new group to connect. If one is lost meanwhile, the others ask again.
-constexpr std::chrono::milliseconds kMaxConnecting = std::chrono::minutes(1);
+// For all ranks of a new group, which are running, to connect. If one is lost meanwhile, the others
+// ask again.
+constexpr std::chrono::milliseconds kMaxConnecting = std::chrono::seconds(20);
 
 // Why the loss of a rank would be an error; empty: it would not.
 std::string reason_against_loss(const PreparedRun& run, const SessionOptions& options) {

@@ -103,7 +103,7 @@ def test_the_others_go_on(job, undisturbed, ranks, victim):
                      said(job), re.MULTILINE)
     assert "restart" not in said(job)
     assert "done: " in ended.out, "rank 0 reports the result, whichever process it is"
-    assert job.list()[0]["world_size"] == (2 if ranks == 4 else 1)
+    assert json.loads((job.only_run() / "run.json").read_text())["world_size"] == (2 if ranks == 4 else 1)
 
 
 def test_spares_and_waiting_ranks_take_the_places_of_lost_ones(job, undisturbed):
@@ -115,7 +115,8 @@ def test_spares_and_waiting_ranks_take_the_places_of_lost_ones(job, undisturbed)
     first = ranks_of(job)
     kill(job, first[0], 1)
     assert "going on with 2 ranks\n" in said(job)
-    wait_for_step(job, started, 500)
+    output = job.only_run() / "logs" / "attempt_0" / "1" / "stdout.log"
+    wait_until(lambda: "  step " in output.read_text(), TIMEOUT_S, "steps of the new rank 0, which the spare makes too")
     assert set(trainers_of(job)) == {first[1], spare}
     kill(job, first[1], 2)
     assert set(trainers_of(job)) == {spare}

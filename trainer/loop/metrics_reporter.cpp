@@ -40,11 +40,11 @@ void MetricsReporter::after_evaluation(HookContext& run, const EvaluationResult&
 MetricsReporter::Losses MetricsReporter::log(const HookContext& run, const StepTimes& times,
                                              const OptimizerReport& optimizer,
                                              const std::string& target_name) {
-  const auto local = meter_.take();
+  auto meter = meter_;  // if a rank is lost meanwhile, all of this is logged again
+  const auto local = meter.take();
   const auto global = merge_measured(world_, local);
   const auto now = std::chrono::steady_clock::now();
   const std::chrono::duration<double> elapsed = now - logged_at_;
-  logged_at_ = now;
   NamedValues values;
   add_means(values, "train/", global);
   if (per_rank_) {
@@ -60,6 +60,9 @@ MetricsReporter::Losses MetricsReporter::log(const HookContext& run, const StepT
                           global.targets / elapsed.count());
   }
   add_loading_to(values);
+  meter_ = std::move(meter);
+  loading_ = {};
+  logged_at_ = now;
   record(run, values);
   return {local.loss(), global.loss()};
 }
@@ -75,10 +78,9 @@ void MetricsReporter::add_optimizer(NamedValues& values, const OptimizerReport& 
 
 // Collective: the number of bad samples over all ranks; each rank reports its own first ones.
 void MetricsReporter::add_loading_to(NamedValues& values) {
-  const auto loading = std::exchange(loading_, {});
-  values.emplace_back("data/wait_s", loading.wait_s);
+  values.emplace_back("data/wait_s", loading_.wait_s);
   values.emplace_back("data/ready",
-                      static_cast<double>(loading.ready) / static_cast<double>(loading.batches));
+                      static_cast<double>(loading_.ready) / static_cast<double>(loading_.batches));
   if (max_bad_samples_ == 0) return;
   for (const auto& [name, bad] : {std::pair{"data.train", &bad_train_}, {"data.eval", &bad_eval_}})
     for (const auto& line : bad->take_warnings()) warn(fmt::format("{}: {}", name, line));

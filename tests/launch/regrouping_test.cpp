@@ -6,7 +6,7 @@
 
 #include <map>
 
-#include "temporary_directory.h"
+#include "tests/temporary_directory.h"
 
 using namespace lockstep;
 using namespace lockstep::launch;

@@ -1,4 +1,4 @@
-"""Time from SIGKILL of one of two ranks to the next optimizer step: Lockstep, which restarts, or goes on without the rank or
+"""Time from SIGKILL of one of two ranks to the next optimizer step: Lockstep, which restarts, or continues without the rank or
 with a spare, and torchrun with Python DDP, alternating.
 
     .venv/bin/python bench/restart.py [--rounds 5] [--out bench/results/restart.json]

@@ -13,8 +13,9 @@
 namespace lockstep::trainer {
 namespace {
 
-// For all ranks of a new group to connect. If one is lost meanwhile, the others ask again.
-constexpr std::chrono::milliseconds kMaxConnecting = std::chrono::minutes(1);
+// For all ranks of a new group, which are running, to connect. If one is lost meanwhile, the others
+// ask again.
+constexpr std::chrono::milliseconds kMaxConnecting = std::chrono::seconds(20);
 
 // Why the loss of a rank would be an error; empty: it would not.
 std::string reason_against_loss(const PreparedRun& run, const SessionOptions& options) {
@@ -108,8 +109,8 @@ void GroupTraining::enter(const HandedOver& state, const launch::GroupAnswer& pl
   const bool takes_log = record.change_ranks(step, std::move(pids));
   if (tracking::is_main(ranks.rank))
     record.tracker().text(TextLevel::Warning,
-                          fmt::format("{}; went on after step {} with {} rank{}", place.lost, step,
-                                      ranks.world_size, ranks.world_size == 1 ? "" : "s"));
+                          fmt::format("{}; continued after step {} with {} rank{}", place.lost,
+                                      step, ranks.world_size, ranks.world_size == 1 ? "" : "s"));
   world.progress().enter(Phase::Building);
   trainer_ = Trainer::create(trainer_parts());
   trainer_->take_over(state, takes_log);

@@ -16,7 +16,7 @@
 
 namespace lockstep::trainer {
 
-// Throws Config, naming the setting, if the ranks of a run cannot go on without one of them.
+// Throws Config, naming the setting, if the ranks of a run cannot continue without one of them.
 void verify_can_lose_ranks(const PreparedRun& run, const SessionOptions& options);
 
 // What it works with; outlives it. The ranks in `options` and `run` are kept up to date.

@@ -17,6 +17,7 @@ nlohmann::json describe_progress(const HandedOver& state) {
           {"logged_step", state.logged_step},
           {"saved_step", state.saved_step},
           {"num_evaluations", state.num_evaluations},
+          {"metrics", state.metrics.meter.names()},
           {"last_lr", state.last_lr}};
 }
 
@@ -80,8 +81,14 @@ void Trainer::take_over(const HandedOver& state, bool takes_log) {
   num_evaluations_ = progress["num_evaluations"];
   last_lr_ = progress["last_lr"];
   last_grad_norm_ = state.last_grad_norm;
-  if (state.clock) clock_.continue_from(*state.clock);
-  metrics_.resume(state.metrics, takes_log);
+  // What a rank that has waited measured before belongs to steps that are logged already.
+  const bool is_current = state.clock && state.checkpoint.head.position.step == position_.step;
+  if (is_current) {
+    clock_.continue_from(*state.clock);
+    // Ranks have met since an earlier step was recorded, so its record is complete.
+    metrics_.resume(state.metrics, takes_log && state.metrics.step == position_.step);
+  }
+  metrics_.meter().add_names(progress["metrics"]);
 }
 
 }  // namespace lockstep::trainer

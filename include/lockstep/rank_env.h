@@ -30,7 +30,7 @@ struct RankEnv {
   bool job_restarted = false;
   // A socket that already listens on master_port; `lockstep launch` passes it to rank 0.
   std::optional<int> listen_fd;
-  // A connection to `lockstep launch --on-rank-loss continue`, which lets this process go on in a new
+  // A connection to `lockstep launch --on-rank-loss continue`, which lets this process continue in a new
   // group of ranks when one is killed; a spare is not in the first group.
   std::optional<int> group_fd;
   bool is_spare = false;

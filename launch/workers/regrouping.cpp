@@ -113,7 +113,8 @@ void Regrouping::form_group() {
                        .lost = lost});
   }
   const auto waiting = ready.size() - count;
-  notes_.push_back(fmt::format("{}: going on with {} rank{}{}", lost, count, count == 1 ? "" : "s",
+  notes_.push_back(fmt::format("{}: continuing with {} rank{}{}", lost, count,
+                               count == 1 ? "" : "s",
                                waiting > 0 ? fmt::format(", {} waiting as spare", waiting) : ""));
   changed_ = true;
 }

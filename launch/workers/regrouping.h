@@ -36,7 +36,7 @@ class Regrouping {
   // The worker was killed; `what`: "killed by SIGKILL". Returns false if no member of the group is
   // left to continue: the job has failed.
   bool lose(int worker, const std::string& what);
-  // The worker exited by itself. When no member of the group is left, waiting workers are told that
+  // The worker exited by itself. When no member of the group is left, waiting workers learn that
   // the job has ended.
   void leave(int worker);
   // No new group is formed: workers are being stopped.
@@ -45,7 +45,7 @@ class Regrouping {
   // Rank in the current group; nullopt for spares, and for workers that have ended.
   std::optional<int> rank_of(int worker) const;
   int world_size() const { return world_size_; }
-  // Whether the others have gone on without a lost worker.
+  // Whether the others have continued without a lost worker.
   bool is_replaced(int worker) const { return members_[static_cast<size_t>(worker)].is_replaced; }
 
   // Whether a group was formed since the last call.

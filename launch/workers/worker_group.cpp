@@ -70,7 +70,7 @@ struct WorkerGroup::Worker {
   std::optional<ChildProcess> process;
   std::optional<ProcessExit> exit;
   int64_t exit_time_us = 0;
-  bool is_lost = false;  // it was killed, and the others went on
+  bool is_lost = false;  // it was killed, and the others continued
 };
 
 WorkerGroup::WorkerGroup(const LaunchOptions& options, const NodePlace& place,
@@ -175,7 +175,7 @@ void WorkerGroup::handle_exits() {
   if (all_ended() && !drain_deadline_) drain_deadline_ = Clock::now() + kDrainTime;
 }
 
-// Whether the worker, which has ended, is not needed: it was killed and the others go on, or it has
+// Whether the worker, which has ended, is not needed: it was killed and the others continue, or it has
 // finished.
 bool WorkerGroup::continues_without(Worker& worker) {
   if (!regrouping_) return false;

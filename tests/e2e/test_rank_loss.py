@@ -1,4 +1,4 @@
-"""A rank is killed and the others go on (--on-rank-loss continue): the same processes, the bits of an undisturbed run."""
+"""A rank is killed and the others continue (--on-rank-loss continue): the same processes, the bits of an undisturbed run."""
 
 import json
 import os
@@ -63,9 +63,9 @@ def wait_for_step(job, started, step):
 
 
 def kill(job, victim, count):
-    """Kills a process and waits until the others have gone on, for the `count`-th time."""
+    """Kills a process and waits until the others have continued, for the `count`-th time."""
     os.kill(victim, signal.SIGKILL)
-    wait_until(lambda: said(job).count("going on with") == count, TIMEOUT_S, "the others go on")
+    wait_until(lambda: said(job).count("continuing with") == count, TIMEOUT_S, "the others continue")
 
 
 def assert_whole(job, started, undisturbed):
@@ -84,12 +84,12 @@ def assert_whole(job, started, undisturbed):
     steps = [record["step"] for record in records if record["type"] == "scalars" and "train/loss" in record["values"]]
     assert steps == list(range(1, STEPS + 1)), "each step once, in every sink"
     warnings = [record["line"] for record in records if record["type"] == "text" and "was lost" in record["line"]]
-    assert len(warnings) == said(job).count("going on with") and all("; went on after step " in line for line in warnings)
+    assert len(warnings) == said(job).count("continuing with") and all("; continued after step " in line for line in warnings)
     return ended
 
 
 @pytest.mark.parametrize("ranks, victim", [(2, 0), (2, 1), (4, 0), (4, 2)])
-def test_the_others_go_on(job, undisturbed, ranks, victim):
+def test_the_others_continue(job, undisturbed, ranks, victim):
     started = start(job, ranks)
     wait_for_step(job, started, 50)
     before = ranks_of(job)
@@ -99,11 +99,11 @@ def test_the_others_go_on(job, undisturbed, ranks, victim):
     ended = assert_whole(job, started, undisturbed)
     waiting = ", 1 waiting as spare" if ranks == 4 else ""
     left = "2 ranks" if ranks == 4 else "1 rank"
-    assert re.search(rf"^lockstep: rank {victim} \(of {ranks}\) was lost, killed by SIGKILL [^\n]*: going on with {left}{waiting}$",
+    assert re.search(rf"^lockstep: rank {victim} \(of {ranks}\) was lost, killed by SIGKILL [^\n]*: continuing with {left}{waiting}$",
                      said(job), re.MULTILINE)
     assert "restart" not in said(job)
     assert "done: " in ended.out, "rank 0 reports the result, whichever process it is"
-    assert job.list()[0]["world_size"] == (2 if ranks == 4 else 1)
+    assert json.loads((job.only_run() / "run.json").read_text())["world_size"] == (2 if ranks == 4 else 1)
 
 
 def test_spares_and_waiting_ranks_take_the_places_of_lost_ones(job, undisturbed):
@@ -114,8 +114,9 @@ def test_spares_and_waiting_ranks_take_the_places_of_lost_ones(job, undisturbed)
     wait_until(lambda: "lockstep: a spare is ready" in said(job), TIMEOUT_S, "the spare")
     first = ranks_of(job)
     kill(job, first[0], 1)
-    assert "going on with 2 ranks\n" in said(job)
-    wait_for_step(job, started, 500)
+    assert "continuing with 2 ranks\n" in said(job)
+    output = job.only_run() / "logs" / "attempt_0" / "1" / "stdout.log"
+    wait_until(lambda: "  step " in output.read_text(), TIMEOUT_S, "steps of the new rank 0, which the spare makes too")
     assert set(trainers_of(job)) == {first[1], spare}
     kill(job, first[1], 2)
     assert set(trainers_of(job)) == {spare}
@@ -146,7 +147,7 @@ def test_batch_norm_is_not_lost_with_rank_0(job, tmp_path_factory):
     (["--on-rank-loss", "restart", "--spares", 1], [], "--spares has no effect without --on-rank-loss continue"),
     (["--on-rank-loss", "wait"], [], "--on-rank-loss wait: expected 'restart' or 'continue'"),
 ])
-def test_what_cannot_go_on_is_refused(job, options, settings, message):
+def test_what_cannot_continue_is_refused(job, options, settings, message):
     ended = job.run(*SETTINGS, *settings, ranks=2, options=[*([] if options[:1] == ["--on-rank-loss"] else CONTINUE), *options])
     assert ended.code == 78, ended.err
     assert message in ended.err

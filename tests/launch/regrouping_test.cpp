@@ -71,10 +71,9 @@ TEST_CASE("regrouping: the others wait for the last one") {
   CHECK(workers.place_of(2) == "1/2");
   CHECK(workers.place_of(3) == "wait");
   CHECK(workers->take_changed());
-  CHECK(
-      workers->take_notes() ==
-      std::vector<std::string>{
-          "rank 1 (of 4) was lost, killed by SIGKILL: going on with 2 ranks, 1 waiting as spare"});
+  CHECK(workers->take_notes() ==
+        std::vector<std::string>{"rank 1 (of 4) was lost, killed by SIGKILL: continuing with 2 "
+                                 "ranks, 1 waiting as spare"});
   CHECK(workers->is_replaced(1));
   CHECK(workers->rank_of(2) == 1);
   CHECK(workers->rank_of(3) == std::nullopt);

@@ -60,11 +60,11 @@ void MetricsReporter::after_evaluation(HookContext& run, const EvaluationResult&
 MetricsReporter::Losses MetricsReporter::log(const HookContext& run, const StepTimes& times,
                                              const OptimizerReport& optimizer,
                                              const std::string& target_name) {
-  const auto local = meter_.take();
+  auto meter = meter_;  // if a rank is lost meanwhile, all of this is logged again
+  const auto local = meter.take();
   const auto global = merge_measured(world_, local);
   const auto now = std::chrono::steady_clock::now();
   const std::chrono::duration<double> elapsed = now - logged_at_;
-  logged_at_ = now;
   NamedValues values;
   add_means(values, "train/", global);
   if (per_rank_) {
@@ -79,14 +79,19 @@ MetricsReporter::Losses MetricsReporter::log(const HookContext& run, const StepT
       values.emplace_back(fmt::format("train/{}_per_s", target_name),
                           global.targets / elapsed.count());
   }
-  add_flops(values, run.step - std::exchange(logged_step_, run.step), elapsed.count());
+  add_flops(values, run.step - logged_step_, elapsed.count());
   add_loading_to(values);
+  meter_ = std::move(meter);
+  loading_ = {};
+  logged_at_ = now;
+  logged_step_ = run.step;
   record(run, values);
   return {local.loss(), global.loss()};
 }
 
-// The first call is collective.
+// The first call after a step is collective.
 void MetricsReporter::add_flops(NamedValues& values, int64_t steps, double seconds) {
+  if (!all_flops_ && !flops_) return;  // logged again after the loss of a rank
   if (!all_flops_)
     all_flops_ = distributed::merge_counters(
                      world_, {{"flops", {static_cast<double>(flops_.value_or(0)), 1}}})
@@ -110,10 +115,9 @@ void MetricsReporter::add_optimizer(NamedValues& values, const OptimizerReport& 
 
 // Collective: the number of bad samples over all ranks; each rank reports its own first ones.
 void MetricsReporter::add_loading_to(NamedValues& values) {
-  const auto loading = std::exchange(loading_, {});
-  values.emplace_back("data/wait_s", loading.wait_s);
+  values.emplace_back("data/wait_s", loading_.wait_s);
   values.emplace_back("data/ready",
-                      static_cast<double>(loading.ready) / static_cast<double>(loading.batches));
+                      static_cast<double>(loading_.ready) / static_cast<double>(loading_.batches));
   add_store_to(values);
   if (max_bad_samples_ == 0) return;
   for (const auto& [name, bad] : {std::pair{"data.train", &bad_train_}, {"data.eval", &bad_eval_}})

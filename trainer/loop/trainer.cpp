@@ -345,7 +345,9 @@ void Trainer::log_training() {
   if (scaler_) optimizer.loss_scale = scaler_->state().scale;
   if (const auto reason = graphed_ ? graphed_->take_reason() : std::nullopt)
     metrics_.warn("train.cuda_graph: steps continue without a graph: " + *reason);
-  const auto losses = metrics_.log(context(), clock_.take(), optimizer, model_->target_name());
+  auto clock = clock_;
+  const auto losses = metrics_.log(context(), clock.take(), optimizer, model_->target_name());
+  clock_.take();
   logged_step_ = position_.step;
   if (!non_finite_.stops() || std::isfinite(losses.global)) return;
   non_finite_.note("loss", losses.local, position_.step);

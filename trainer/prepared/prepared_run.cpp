@@ -251,12 +251,12 @@ PreparedRun prepare_without_data(const RunConfig& config, const RankEnv& ranks) 
           .resolved = with_escaped_variables(ConfigDumper::dump(config))};
 }
 
-// Divides the training samples between the ranks.
 void share_data(PreparedRun& run) {
   const auto& config = run.config;
   run.plan = plan_batches(config.data.loader, run.data.train->size(),
                           {run.ranks.world_size, run.ranks.local_world_size},
                           config.distributed.data_parallel.virtual_shards.value_or(0));
+  if (run.missing) return;
   run.order = sampler_options(config.data.loader, *run.data.train,
                               static_cast<uint64_t>(config.run.seed), run.plan.rule);
 }

@@ -56,6 +56,16 @@ double Measured::loss() const {
   return found == counters.end() ? 0 : found->second.sum;
 }
 
+std::vector<std::string> Meter::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, sum] : sums_) names.push_back(name);
+  return names;
+}
+
+void Meter::add_names(const std::vector<std::string>& names) {
+  for (const auto& name : names) sums_[name];
+}
+
 double Meter::loss() const {
   const auto found = sums_.find("loss");
   if (found == sums_.end()) return 0;

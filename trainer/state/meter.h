@@ -4,6 +4,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "distributed/counters.h"
 #include "lockstep/model.h"
@@ -26,6 +27,10 @@ class Meter {
   // Adds loss (a mean over outputs.targets, or else over outputs.count) and outputs.sums. If the
   // batch does not count, adds only their names, which must be the same on all ranks.
   void add(const Outputs& outputs, bool counts = true);
+
+  // The names of all sums. add_names(): as add() of a batch that does not count.
+  std::vector<std::string> names() const;
+  void add_names(const std::vector<std::string>& names);
 
   // The sum of the losses since the last take(). Waits for the device.
   double loss() const;

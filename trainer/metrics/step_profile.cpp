@@ -7,6 +7,7 @@
 #include <set>
 
 #include "lockstep/error.h"
+#include "lockstep/rank_env.h"
 
 namespace lockstep::trainer {
 namespace {
@@ -45,6 +46,7 @@ StepProfile::StepProfile(const ProfileConfig& config, int rank, int world_size, 
     if (each >= world_size)
       throw config_error(fmt::format("train.profile.ranks: there is no rank {}: the run has {}",
                                      each, world_size));
+  set_environment_default("KINETO_LOG_LEVEL", "5");  // no error messages where there is no GPU
   is_recording_rank_ = std::ranges::find(config.ranks, rank) != config.ranks.end();
 }
 

@@ -5,10 +5,11 @@
 #   make unit     the quick tests         make sanitize   the tests under ASan, UBSan and TSan
 #   make lint     formatting and static analysis          make clean
 #   make bench    side by side with Python (BENCH=--quick: under 5 minutes)
+#   make dist     release archives for other machines, into dist/
 #   make docs     the documentation site, into build/site/ (offline after the first time)
 #   make run-file-reference   the tables of docs/run_file.md, from the trainer in build/bin/
 .DEFAULT_GOAL := build
-.PHONY: setup peers build demo test unit sanitize lint bench docs run-file-reference clean
+.PHONY: setup peers build demo test unit sanitize lint bench dist docs run-file-reference clean
 
 GENERATOR := $(if $(shell command -v ninja),-G Ninja)
 JOBS := $(shell nproc)
@@ -24,6 +25,7 @@ build: setup
 	$(call say,building the binaries (about six minutes the first time on two cores))
 	@cmake --preset release $(GENERATOR) -DLOCKSTEP_TESTS=OFF >build.log 2>&1 || { cat build.log; exit 75; }
 	@cmake --build build -j $(JOBS)
+	@build/bin/lockstep schema >run_file.schema.json
 
 demo: build
 	$(call say,training an MLP on MNIST with two ranks)
@@ -52,6 +54,12 @@ bench: peers build
 	@cmake --build build -j $(JOBS) --target lockstep_bench_collectives lockstep_bench_overlap lockstep_bench_logging lockstep_bench_checkpoint
 	@.venv/bin/python bench/run.py $(BENCH)
 
+dist: setup
+	$(call say,building a release for other machines)
+	@cmake --preset dist $(GENERATOR) >build.log 2>&1 || { cat build.log; exit 75; }
+	@cmake --build build-dist -j $(JOBS)
+	@python3 cmake/dist.py
+
 docs:
 	@cmake/setup.sh --docs
 	$(call say,building the documentation site into build/site)
@@ -66,4 +74,4 @@ lint:
 	@cmake/lint.sh
 
 clean:
-	rm -rf build build-asan build-dev build-lint build-tsan build.log
+	rm -rf build build-asan build-dev build-dist build-lint build-tsan dist build.log

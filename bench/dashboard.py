@@ -13,6 +13,7 @@ import http.client
 import json
 import os
 import pathlib
+import random
 import re
 import subprocess
 import sys
@@ -26,7 +27,7 @@ sys.dont_write_bytecode = True
 import dashboard_peers  # noqa: E402
 import measuring  # noqa: E402
 
-QUICK = {"points": 20_000, "ranks": 4, "metrics": 5, "steps": 500, "runs": 250, "charts": 40, "rounds": 3}
+QUICK = {"points": 20_000, "ranks": 4, "metrics": 5, "steps": 500, "runs": 250, "charts": 40, "analysis": 100, "rounds": 3}
 
 
 class Server:
@@ -272,7 +273,37 @@ def live(arguments, place):
     return rows
 
 
-PARTS = {"million": million, "ranks": ranks, "list": run_list, "charts": charts, "live": live}
+def analysis(arguments, place):
+    """1,000 runs with 20 hyperparameters: their values, the importance of the hyperparameters, and the page."""
+    runs = place / "runs"
+    runs.mkdir(parents=True)
+    draw = random.Random(1)
+
+    def ops():
+        for i in range(arguments.analysis):
+            values = {f"p{k:02}": draw.random() for k in range(20)}
+            where = str(runs / f"run-{i:04}")
+            yield {"op": "run", "dir": where, "config": {"parameters": values}}
+            yield {"op": "open", "dir": where, "config": {"parameters": values}}
+            loss = values["p03"] + 2 * values["p03"] * values["p11"] + 0.1 * draw.random()
+            yield {"op": "scalars", "log": i, "step": 10, "time": 1000.0, "values": {"eval/loss": loss}}
+            yield {"op": "end", "log": i}
+
+    write(arguments, ops())
+    server = Server(arguments.binary, runs)
+    measuring.wait_until("all runs", lambda: json.loads(server.get("/api/runs", limit=1)[1])["matching"] == arguments.analysis, 120)
+    names = [f"config.parameters.p{k:02}" for k in range(20)]
+    rows = [timed_rows("values of all runs", arguments.rounds, lambda i: server.get("/api/analysis", filter="has id")[0])]
+    rows.append(timed_rows("importance of 20 hyperparameters", arguments.rounds,
+                           lambda i: server.get("/api/importance", filter="has id", target="metric.eval/loss", parameter=names)[0]))
+    if arguments.browser:
+        rows += in_browser(arguments, "analysis", server)
+    rows.append(measuring.row("peak memory", "MB", [server.megabytes()], 1, goal=300))
+    server.end()
+    return rows
+
+
+PARTS = {"million": million, "ranks": ranks, "list": run_list, "charts": charts, "live": live, "analysis": analysis}
 
 
 def main():
@@ -287,6 +318,7 @@ def main():
     parser.add_argument("--metrics", type=int, default=50)
     parser.add_argument("--steps", type=int, default=10_000)
     parser.add_argument("--runs", type=int, default=10_000)
+    parser.add_argument("--analysis", type=int, default=1_000, help="runs of the analysis")
     parser.add_argument("--charts", type=int, default=200)
     parser.add_argument("--binary", type=pathlib.Path, default=measuring.BIN, help="the folder of lockstep")
     parser.add_argument("--dir", help="directory for temporary files (1 GB)")

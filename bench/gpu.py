@@ -68,7 +68,7 @@ def write_run_file(job, settings, steps, package=None, graph=False):
 def compile_package(name, job, settings):
     package = settings.directory / f"{name}.ls2"
     arguments = [f"{key}={json.dumps(value)}" for key, value in job["model"].items()]
-    output_of([sys.executable, "-m", "lockstep.command_line", f"lockstep.models:{job['kind']}", *arguments, "--loss", "cross_entropy",
+    output_of([sys.executable, "-m", "lockstep.compile.command_line", f"lockstep.models:{job['kind']}", *arguments, "--loss", "cross_entropy",
                "--precision", job["precision"], "--device", settings.device, "--batch", write_run_file(job, settings, 1),
                "-o", package], settings.directory, 3600, PATH=f"{BIN}:{os.environ['PATH']}", PYTHONPATH=str(SOURCE / "python"))
     return package

@@ -1,4 +1,5 @@
-"""Time from SIGKILL of one of two ranks to the next optimizer step: Lockstep and torchrun with Python DDP, alternating.
+"""Time from SIGKILL of one of two ranks to the next optimizer step: Lockstep, which restarts, or goes on without the rank or
+with a spare, and torchrun with Python DDP, alternating.
 
     .venv/bin/python bench/restart.py [--rounds 5] [--out bench/results/restart.json]
 
@@ -28,11 +29,20 @@ KILL_AFTER_STEP = 50
 PATIENCE_S = 120
 
 
-def lockstep_command(directory):
+def lockstep_command(directory, options=("--max-restarts", 1), settings=()):
     overrides = [f"train.max_steps={ENDLESS}", f"train.epochs={ENDLESS}", f"run.dir={directory}/runs", "tracking.sinks=[]"]
     overrides += ["train.log_every=1 step", "checkpoint.every=20 steps", f"train.eval_every={ENDLESS} epochs"]
     overrides += [f"data.{split}.path={MNIST}" for split in ("train", "eval")]
-    return [BIN / "lockstep", "launch", "-n", 2, "--max-restarts", 1, SOURCE / "configs" / "mnist.yaml", *overrides]
+    return [BIN / "lockstep", "launch", "-n", 2, *options, SOURCE / "configs" / "mnist.yaml", *overrides, *settings]
+
+
+def continue_command(directory, spares=0):
+    options = ["--on-rank-loss", "continue", "--spares", spares]
+    return lockstep_command(directory, options, ["distributed.virtual_shards=2"])
+
+
+def spare_command(directory):
+    return continue_command(directory, 1)
 
 
 def torchrun_command(directory):
@@ -50,7 +60,7 @@ def second_rank(directory):
             line, variables = (entry / "cmdline").read_bytes(), (entry / "environ").read_bytes().split(b"\0")
         except OSError:
             continue
-        if str(directory).encode() in line and b"RANK=1" in variables:
+        if str(directory).encode() in line and b"RANK=1" in variables and b"LOCKSTEP_SPARE=1" not in variables:
             return int(entry.name)
     raise RuntimeError("rank 1 does not exist")
 
@@ -129,7 +139,8 @@ def measure_once(make_command, next_step, directory):
 
 
 def measure(rounds):
-    commands = {"lockstep": (lockstep_command, next_lockstep_step), "torchrun": (torchrun_command, next_torchrun_step)}
+    commands = {"lockstep": (lockstep_command, next_lockstep_step), "lockstep_continue": (continue_command, next_lockstep_step),
+                "lockstep_spare": (spare_command, next_lockstep_step), "torchrun": (torchrun_command, next_torchrun_step)}
     times, gave_up = {name: [] for name in commands}, 0
     while len(times["torchrun"]) < rounds and gave_up <= rounds:
         for name, how in commands.items():
@@ -145,7 +156,7 @@ def measure(rounds):
         "median_seconds": {name: value and round(value, 3) for name, value in medians.items()},
         "rounds_without_a_step_in_time": {name: values.count(PATIENCE_S) for name, values in times.items()},
         "rounds_in_which_torchrun_gave_up": gave_up,
-        "ratio": medians["torchrun"] and round(medians["torchrun"] / medians["lockstep"], 2),
+        "torchrun_to": {name: round(medians["torchrun"] / medians[name], 2) for name in list(medians)[:3]} if medians["torchrun"] else None,
     }
 
 

@@ -2,6 +2,8 @@
 // stdout, throws Error, and returns the exit code of the process.
 #pragma once
 
+#include <vector>
+
 namespace lockstep::cli {
 
 int launch_command(int argc, char** argv);
@@ -13,6 +15,20 @@ int track_command(int argc, char** argv);
 int sync_command(int argc, char** argv);
 int verify_command(int argc, char** argv);
 int verify_setup_command(int argc, char** argv);
+int sweep_command(int argc, char** argv);
 int doctor_command(int argc, char** argv);
+int version_command(int argc, char** argv);
+int completion_command(int argc, char** argv);
+int complete_command(int argc, char** argv);  // what the shells call
+int man_command(int argc, char** argv);
+int new_command(int argc, char** argv);
+
+struct ListedCommand {
+  const char* name;
+  const char* help;
+};
+
+// Those of `lockstep help`, in its order.
+std::vector<ListedCommand> listed_commands();
 
 }  // namespace lockstep::cli

@@ -9,13 +9,12 @@
 #include "cli/commands.h"
 #include "cli/trainer_program.h"
 #include "core/config/nearest_name.h"
+#include "launch/environment/torch_folder.h"
 #include "lockstep/error.h"
-#include "lockstep/version.h"
 
 namespace lockstep::cli {
 namespace {
 
-int version_command(int, char**);
 int help_command(int, char**);
 
 struct Command {
@@ -23,7 +22,7 @@ struct Command {
   const char* help;  // nullptr: internal, not listed
   int (*run)(int argc, char** argv);
 };
-constexpr std::array<Command, 16> kCommands = {{
+constexpr auto kCommands = std::to_array<Command>({
     {"launch", "train on several ranks: start them, show their output, stop all if one fails",
      launch_command},
     {"launch-node", nullptr, launch_node_command},  // started over ssh by launch --hostfile
@@ -32,6 +31,7 @@ constexpr std::array<Command, 16> kCommands = {{
     {"plan", "estimate steps, memory and communication of a run, without starting it",
      plan_command},
     {"runs", "list, show, watch, compare, export, stop, tag and remove runs", runs_command},
+    {"sweep", "search hyper-parameters: trials of a run file, pruned and continued", sweep_command},
     {"ui", "serve the dashboard: runs, groups and ranks in a browser", ui_command},
     {"artifacts", "store and retrieve versioned files of runs", artifacts_command},
     {"ckpt", "list, verify, compare and export the checkpoints of a run", ckpt_command},
@@ -40,26 +40,43 @@ constexpr std::array<Command, 16> kCommands = {{
      verify_setup_command},
     {"sync", "send a recorded run to its sinks", sync_command},
     {"doctor", "check whether this machine is ready to train", doctor_command},
+    {"new", "write a project: a run file, or a model, dataset or sink as a plugin", new_command},
     {"schema", "print the JSON Schema of the run file", schema_command},
-    {"version", "print the version", version_command},
+    {"completion", "print a completion script for bash, zsh or fish", completion_command},
+    {"complete", nullptr, complete_command},  // called by these scripts
+    {"man", "print a man page", man_command},
+    {"version", "print the version, and which LibTorch it uses", version_command},
     {"help", "show this help", help_command},
-}};
-
-int version_command(int, char**) {
-  fmt::print("lockstep {}\n", kVersion);
-  return 0;
-}
+});
 
 int help_command(int, char**) {
-  fmt::print("usage: lockstep COMMAND [OPTION...]\n\ncommands:\n");
+  fmt::print("usage: lockstep [--torch DIR] COMMAND [OPTION...]\n\ncommands:\n");
   for (const auto& command : kCommands)
     if (command.help) fmt::print("  {:<14}{}\n", command.name, command.help);
-  fmt::print("\nRun 'lockstep COMMAND --help' for the options of a command.\n");
+  fmt::print(
+      "\n--torch DIR: use the LibTorch of this environment or folder, like LOCKSTEP_TORCH.\n");
+  fmt::print("Run 'lockstep COMMAND --help' for the options of a command.\n");
   return 0;
 }
+
+}  // namespace
+
+std::vector<ListedCommand> listed_commands() {
+  std::vector<ListedCommand> listed;
+  for (const auto& command : kCommands)
+    if (command.help) listed.push_back({command.name, command.help});
+  return listed;
+}
+
+namespace {
 
 int run(int argc, char** argv) {
   const std::string given = argc > 1 ? argv[1] : "";
+  if (given == "--torch") {
+    if (argc < 3) throw config_error("--torch needs a directory");
+    launch::name_torch(argv[2]);
+    return run(argc - 2, argv + 2);
+  }
   if (given == "--help" || given == "-h") return help_command(argc, argv);
   if (given == "--version") return version_command(argc, argv);
   std::vector<std::string> names;

@@ -8,7 +8,10 @@
 #include <filesystem>
 #include <vector>
 
+#include "core/system/durable_file.h"
+#include "dashboard/api/program_output.h"
 #include "lockstep/error.h"
+#include "lockstep/rank_env.h"
 
 namespace lockstep::cli {
 namespace {
@@ -40,6 +43,25 @@ std::string own_program() {
 
 std::string trainer_program() {
   return (std::filesystem::path(own_program()).parent_path() / "lockstep-trainer").string();
+}
+
+std::string trainer_output(std::vector<std::string> arguments, std::chrono::milliseconds timeout) {
+  arguments.insert(arguments.begin(), trainer_program());
+  std::vector<std::string> variables;
+  for (const char* name : {"LOCKSTEP_TORCH", "VIRTUAL_ENV", "CONDA_PREFIX", "PATH", "HOME",
+                           "PYTHONPATH", "LD_LIBRARY_PATH"})
+    if (const auto value = environment(name))
+      variables.push_back(fmt::format("{}={}", name, *value));
+  return dashboard::program_output(arguments, timeout, variables);
+}
+
+std::string run_file_schema() {
+  constexpr size_t kMaxBytes = 64u << 20;
+  const auto file = std::filesystem::path(own_program()).parent_path().parent_path() / "share" /
+                    "lockstep" / "run_file.schema.json";
+  std::error_code error;
+  if (std::filesystem::exists(file, error)) return read_file(file, kMaxBytes);
+  return trainer_output({"--schema"}, std::chrono::seconds(20));
 }
 
 int train_command(int argc, char** argv) { exec_trainer({argv + 1, argv + argc}); }

@@ -1,12 +1,22 @@
 // The trainer: the program next to this one that links LibTorch.
 #pragma once
 
+#include <chrono>
 #include <string>
+#include <vector>
 
 namespace lockstep::cli {
 
 // "<directory of this binary>/lockstep-trainer". Throws Environment.
 std::string trainer_program();
+
+// What `lockstep-trainer ARGUMENTS` prints, as program_output(). Of the environment, it gets only what
+// it needs to find LibTorch: it is not a rank.
+std::string trainer_output(std::vector<std::string> arguments, std::chrono::milliseconds timeout);
+
+// The JSON Schema of the run file: that of the installation, which needs no LibTorch, else what the
+// trainer prints. Empty if neither exists.
+std::string run_file_schema();
 
 // The path of this program. Throws Environment.
 std::string own_program();

@@ -18,7 +18,6 @@
 #include "core/config/launch_sections.h"
 #include "core/system/descriptor_limit.h"
 #include "core/system/durable_file.h"
-#include "dashboard/api/program_output.h"
 #include "dashboard/server/dashboard_server.h"
 #include "dashboard/server/http_guard.h"
 #include "launch/signal_watch.h"
@@ -27,7 +26,7 @@
 namespace lockstep::cli {
 namespace {
 
-constexpr const char* kHelp = R"(lockstep ui: serve the dashboard of runs, groups and ranks
+constexpr const char* kUiHelp = R"(lockstep ui: serve the dashboard of runs, groups and ranks
 
   lockstep ui [--dir RUNS] [--port PORT] [--read-only]
   lockstep ui --host 0.0.0.0 [--token-file FILE] [--allow-host NAME]...
@@ -75,8 +74,8 @@ std::string machine_name() {
 std::function<std::string()> schema_of_trainer() {
   std::promise<std::string> promise;
   auto schema = std::make_shared<std::shared_future<std::string>>(promise.get_future().share());
-  std::thread([promise = std::move(promise), program = trainer_program()]() mutable {
-    promise.set_value(dashboard::program_output({program, "--schema"}, std::chrono::seconds(20)));
+  std::thread([promise = std::move(promise)]() mutable {
+    promise.set_value(run_file_schema());
   }).detach();
   return [schema] {
     return schema->wait_for(std::chrono::seconds(0)) == std::future_status::ready ? schema->get()
@@ -114,7 +113,7 @@ dashboard::DashboardOptions dashboard_options(const cxxopts::ParseResult& parsed
 int ui_command(int argc, char** argv) {
   const std::vector<std::string> words(argv, argv + argc);
   if (argc > 1 && wants_help({words.begin() + 1, words.end()})) {
-    fmt::print("{}", kHelp);
+    fmt::print("{}", kUiHelp);
     return 0;
   }
   cxxopts::Options known("lockstep ui");

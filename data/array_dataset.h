@@ -107,6 +107,7 @@ class ArrayDataset : public Dataset {
   std::string path_;  // for messages
   ArrayShards files_;
   std::vector<FieldLayout> layout_;
+  int64_t max_open_ = 0;       // of mapped shards
   std::vector<int64_t> ends_;  // of the shards, in the order of their samples
   std::vector<formats::MappedFile::Identity> identities_;  // of the shards, where there are several
   mutable std::optional<OpenShard> only_;                  // a single shard, until its first use

@@ -7,6 +7,7 @@
 
 #include "core/printable.h"
 #include "data/sample_runs.h"
+#include "formats/path_list.h"
 #include "lockstep/error.h"
 
 namespace lockstep::data {
@@ -30,23 +31,17 @@ std::vector<int64_t> all_rows(size_t count) {
 
 std::vector<fs::path> table_files(const std::string& path,
                                   const std::vector<std::string>& endings) {
-  std::error_code error;
-  if (!fs::is_directory(path, error)) return {path};
-  std::vector<fs::path> files;
-  for (fs::directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
-    const auto name = at->path().filename().string();
-    if (std::ranges::any_of(endings, [&](const auto& ending) { return name.ends_with(ending); }))
-      files.push_back(at->path());
-  }
-  const auto name = printable(path, 400);
-  if (error)
-    throw environment_error(fmt::format("{}: cannot be listed: {}", name, error.message()));
+  if (!formats::is_folder(path)) return {formats::without_options(path)};
+  auto files = formats::files_in(path, [&](const fs::path& file) {
+    const auto name = file.filename().string();
+    return std::ranges::any_of(endings, [&](const auto& ending) { return name.ends_with(ending); });
+  });
   if (files.empty()) {
     std::string valid;
     for (const auto& ending : endings) valid += (valid.empty() ? "*" : ", *") + ending;
-    throw config_error(fmt::format("{}: no table files in this folder; valid: {}", name, valid));
+    throw config_error(
+        fmt::format("{}: no table files in this folder; valid: {}", printable(path, 400), valid));
   }
-  std::ranges::sort(files);
   return files;
 }
 

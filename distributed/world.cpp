@@ -84,7 +84,9 @@ c10::intrusive_ptr<c10d::Store> open_store(const WorldOptions& options, const Tc
 
 c10::intrusive_ptr<c10d::Store> open_store(const WorldOptions& options,
                                            const FileRendezvous& file) {
-  return distributed::make_file_store(file.path, options.world_size);
+  auto store = distributed::make_file_store(file.path, options.world_size);
+  store->setTimeout(std::min(options.timeout, kMaxRendezvous));
+  return store;
 }
 
 std::string gloo_address(c10d::Store& store, const WorldOptions& options) {
@@ -239,6 +241,16 @@ void World::set_timeout(std::chrono::milliseconds timeout) {
 void World::finish() {
   if (is_distributed() && groups_->control) distributed::barrier(*this, "finish");
   groups_ = std::make_unique<distributed::ProcessGroups>();
+}
+
+void World::regroup(const WorldOptions& options) {
+  groups_ = std::make_unique<distributed::ProcessGroups>();
+  backend_ = BackendChoice::Auto;
+  auto* const progress = options_.progress;
+  options_ = options;
+  options_.progress = progress;
+  check_ranks(options_);
+  if (is_distributed()) open_groups();
 }
 
 std::optional<std::string> World::get_value(const std::string& key) {

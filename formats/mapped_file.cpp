@@ -9,6 +9,7 @@
 
 #include "core/printable.h"
 #include "core/relative_path_hint.h"
+#include "formats/path_list.h"
 #include "lockstep/error.h"
 
 namespace lockstep::formats {
@@ -30,7 +31,7 @@ Error opening_error(const std::filesystem::path& path, const std::string& name) 
 
 MappedFile::MappedFile(const std::filesystem::path& path)
     : name_(printable(path.string(), 400)),
-      file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+      file_(::open(LocalFile(path).path().c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
   if (!file_.is_open()) {
     throw opening_error(path, name_);
   }
@@ -61,14 +62,16 @@ MappedFile::Identity MappedFile::identity_now() const {
 MappedFile::Identity MappedFile::identity_of(const std::filesystem::path& path) {
   struct stat status {};
   const auto name = printable(path.string(), 400);
-  if (::stat(path.c_str(), &status) == 0) return identity_in(status);
+  const LocalFile local(path);
+  if (::stat(local.path().c_str(), &status) == 0) return identity_in(status);
   throw opening_error(path, name);
 }
 
 void MappedFile::verify_same(const std::filesystem::path& path, const Identity& before) {
   struct stat status {};
   const auto name = printable(path.string(), 400);
-  if (::stat(path.c_str(), &status) != 0)
+  const LocalFile local(path);
+  if (::stat(local.path().c_str(), &status) != 0)
     throw errno_error(name + ": was deleted while it was being read");
   if (identity_in(status) != before)
     throw environment_error(name + ": was changed while it was being read");

@@ -77,6 +77,8 @@ class NodeLauncher {
     if (coordinator_) coordinator_->update();
     client_->update();
     if (group_) group_->update();
+    if (group_ && group_->take_changed())
+      hang_reporter_.begin(group_->watched(), group_->log_directory());
     handle_commands();
     handle_exit();
     report_status();
@@ -174,6 +176,8 @@ class NodeLauncher {
     for (const auto& note : hang_detector_.take_notes()) err_.write_note(note);
     for (const auto& note : hang_reporter_.take_notes()) err_.write_note(note);
     for (const auto& note : client_->take_notes()) err_.write_note(note);
+    if (group_)
+      for (const auto& note : group_->take_notes()) err_.write_note(note);
     if (!coordinator_) return;
     for (const auto& note : coordinator_->take_notes()) err_.write_note(note);
   }

@@ -12,27 +12,12 @@
 #include <vector>
 
 #include "models/autocast.h"
+#include "models/replayed_random.h"
 
 namespace lockstep {
 namespace {
 
 using Forward = Block::Forward;
-
-// The random state of a device for a scope.
-class ReplayedRandom {
- public:
-  ReplayedRandom(at::Generator generator, const at::Tensor& state)
-      : generator_(std::move(generator)), before_(generator_.get_state()) {
-    generator_.set_state(state);
-  }
-  ~ReplayedRandom() { generator_.set_state(before_); }
-  ReplayedRandom(const ReplayedRandom&) = delete;
-  ReplayedRandom& operator=(const ReplayedRandom&) = delete;
-
- private:
-  at::Generator generator_;
-  at::Tensor before_;
-};
 
 // Restores the buffers of a block at the end of a scope, e.g. the running statistics of BatchNorm:
 // they change in the first pass only.
@@ -64,7 +49,7 @@ struct Pass : torch::CustomClassHolder {
         autocast_type(at::autocast::get_autocast_dtype(device)) {}
 
   at::Tensor repeat(const at::Tensor& x) const {
-    const ReplayedRandom replayed(generator, random);
+    const models::ReplayedRandom replayed(generator, random);
     const models::Autocast scope(device, autocast_type, autocast);
     const at::AutoGradMode with_grad(true);
     return forward(x);

@@ -20,6 +20,7 @@
 #include "tracking/runs/run_directory.h"
 #include "tracking/runs/stop_request.h"
 #include "trainer/checkpoint/checkpoint.h"
+#include "trainer/config/run_length.h"
 #include "trainer/log_forwarding.h"
 
 namespace lockstep::trainer {
@@ -138,16 +139,24 @@ class ManagedRun final : public RecordedRun {
       return true;
     });
     process_.planned = planned;
-    tracker_ = open_tracker({.run_dir = dir(),
-                             .process = process_,
-                             .run_config = run_.resolved,
-                             .resume_step = resumed,
-                             .console = options_.console,
-                             .agent_program = options_.agent_program,
-                             .local_world_size = options_.ranks.local_world_size,
-                             .local_pids = local_pids_,
-                             .launcher = options_.ranks.launcher},
-                            run_.config.tracking, forwarding());
+    start_tracker(resumed, forwarding());
+  }
+
+  bool change_ranks(int64_t step, std::vector<int64_t> local_pids) override {
+    is_claimed_ = true;
+    local_pids_ = std::move(local_pids);
+    process_.rank = options_.ranks.rank;
+    process_.local_rank = options_.ranks.local_rank;
+    process_.world_size = options_.ranks.world_size;
+    process_.planned = {length_of_run(run_.config.train, run_.plan).total_steps,
+                        static_cast<double>(run_.config.train.epochs)};
+    const bool was_logging = tracker_.is_logging();
+    distributed::act_on_main(world_, "run directory", [&] {
+      create_run_directory(dir(), process_, run_.resolved);
+      if (!was_logging) start_tracker(step, {});
+      return true;
+    });
+    return !was_logging && tracker_.is_logging();
   }
 
   std::string finish(const RunEnd& end) override {
@@ -176,6 +185,19 @@ class ManagedRun final : public RecordedRun {
   }
 
  private:
+  void start_tracker(int64_t resumed, const tracking::Forwarding& forwarding) {
+    tracker_ = open_tracker({.run_dir = dir(),
+                             .process = process_,
+                             .run_config = run_.resolved,
+                             .resume_step = resumed,
+                             .console = options_.console,
+                             .agent_program = options_.agent_program,
+                             .local_world_size = options_.ranks.local_world_size,
+                             .local_pids = local_pids_,
+                             .launcher = options_.ranks.launcher},
+                            run_.config.tracking, forwarding);
+  }
+
   tracking::Forwarding forwarding() {
     if (!run_.config.tracking.agent || options_.agent_program.empty()) return {};
     return arrange_forwarding(

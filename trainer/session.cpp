@@ -5,6 +5,7 @@
 #include "core/system/durable_file.h"
 #include "launch/report/error_file.h"
 #include "launch/report/launch_report.h"
+#include "launch/workers/group_member.h"
 #include "lockstep/error.h"
 #include "tracking/runs/on_ranks.h"
 #include "tracking/runs/stop_request.h"
@@ -12,6 +13,7 @@
 #include "trainer/loop/stop_signals.h"
 #include "trainer/loop/trainer.h"
 #include "trainer/observed_session.h"
+#include "trainer/rank_group_training.h"
 #include "trainer/recorded_run.h"
 
 namespace lockstep {
@@ -59,28 +61,51 @@ RunEnd describe_end(const trainer::Trainer& trainer, const std::filesystem::path
   return {.state = RunState::Finished};
 }
 
-SessionResult train(World& world, const SessionOptions& options, trainer::PreparedRun& run,
-                    trainer::RecordedRun& record) {
+// Collective: resumes the run or starts a new one, and opens its record. Returns the step at which it
+// begins.
+int64_t start(const trainer::GroupTrainingParts& parts, trainer::GroupTraining& training) {
+  auto& run = parts.run;
+  auto& record = parts.record;
+  record.claim();
+  auto& trainer = training.create();
+  const bool continues =
+      parts.options.resume_id || run.config.checkpoint.resume == trainer::ResumePolicy::Auto;
+  const auto resumed = continues ? trainer.resume() : 0;
+  if (resumed == 0) trainer.start_new();
+  trainer.try_model();
+  trainer::end_start(run);
+  record.open({trainer.total_steps(), static_cast<double>(run.config.train.epochs)}, resumed);
+  record_data_info(*run.data.train, record.tracker(), parts.world, record.dir());
+  if (resumed == 0) record_notes(*run.model, record.tracker(), parts.world);
+  return resumed;
+}
+
+// A spare gets its state from the ranks of the group that it joins.
+bool join(const trainer::GroupTrainingParts& parts, trainer::GroupTraining& training) {
+  trainer::end_start(parts.run);
+  return training.join();
+}
+
+SessionResult train(trainer::GroupTrainingParts parts) {
+  auto& [world, options, run, record, member, signals] = parts;
   // Outside the try block: a failure is recorded before their destructors wait for a checkpoint.
   std::optional<trainer::StopSignals> stop_signals;
-  std::unique_ptr<trainer::Trainer> trainer;
+  std::optional<trainer::GroupTraining> training;
   try {
     world.progress().enter(Phase::Building);
-    if (options.handle_signals) stop_signals.emplace(world.progress());
-    record.claim();
-    trainer = trainer::Trainer::create(
-        {world, run, record.tracker(), record.dir(), stop_signals ? &*stop_signals : nullptr});
-    const bool continues =
-        options.resume_id || run.config.checkpoint.resume == trainer::ResumePolicy::Auto;
-    const auto resumed = continues ? trainer->resume() : 0;
-    if (resumed == 0) trainer->start_new();
-    trainer->try_model();
-    trainer::end_start(run);
-    record.open({trainer->total_steps(), static_cast<double>(run.config.train.epochs)}, resumed);
-    record_data_info(*run.data.train, record.tracker(), world, record.dir());
-    if (resumed == 0) record_notes(*run.model, record.tracker(), world);
-    SessionResult result{.run_id = record.id(), .run_dir = record.dir()};
-    result.evaluation = trainer->run();
+    if (options.handle_signals) signals = &stop_signals.emplace(world.progress());
+    training.emplace(parts);
+    SessionResult result{.run_id = record.id(), .run_dir = record.dir(), .rank = -1};
+    int64_t resumed = 0;
+    if (!options.ranks.is_spare)
+      resumed = start(parts, *training);
+    else if (!join(parts, *training))
+      return result;
+    const auto evaluation = training->run();
+    if (!evaluation) return result;
+    result.evaluation = *evaluation;
+    result.rank = options.ranks.rank;
+    const auto* const trainer = training->trainer();
     world.progress().enter(Phase::Finishing);
     const auto end = describe_end(*trainer, record.dir());
     result.stopped = trainer->stop().reason();
@@ -94,26 +119,40 @@ SessionResult train(World& world, const SessionOptions& options, trainer::Prepar
     result.lost = record.finish(end);
     return result;
   } catch (const std::exception& error) {
-    if (trainer) trainer->report_failure(error);
+    if (training && training->trainer()) training->trainer()->report_failure(error);
     record.fail(error);
     throw;
   }
 }
 
+// A spare is alone until it has a place in a group.
+RankEnv ranks_alone(RankEnv ranks) {
+  ranks.rank = ranks.local_rank = 0;
+  ranks.world_size = ranks.local_world_size = 1;
+  return ranks;
+}
+
 }  // namespace
 
-SessionResult trainer::run_observed_session(const SessionOptions& options, ProgressPage& progress) {
+SessionResult trainer::run_observed_session(const SessionOptions& given, ProgressPage& progress) {
+  auto options = given;  // the ranks may change
   auto run = trainer::prepare_training(
       trainer::load_run_config(options.config_path, options.overrides), options.ranks);
+  std::optional<launch::GroupMember> member;
+  if (options.ranks.group_fd) {
+    member.emplace(*options.ranks.group_fd);
+    trainer::verify_can_lose_ranks(run, options);
+  }
   progress.enter(Phase::Connecting);
+  const auto ranks = options.ranks.is_spare ? ranks_alone(options.ranks) : options.ranks;
   const auto connected =
-      World::connect(trainer::world_options(options.ranks, run.config.distributed, &progress));
+      World::connect(trainer::world_options(ranks, run.config.distributed, &progress));
   auto& world = *connected;
   try {
     auto local_pids = trainer::verify_ranks_agree(world, run);
     const auto record = trainer::agree_on_run(world, options, run, std::move(local_pids));
-    const auto result = train(world, options, run, *record);
-    world.finish();
+    auto result = train({world, options, run, *record, member ? &*member : nullptr});
+    if (result.rank >= 0) world.finish();
     return result;
   } catch (const std::exception& error) {
     // Reported before this rank disconnects, which makes the other ranks fail.

@@ -15,7 +15,7 @@
 namespace lockstep::cli {
 namespace {
 
-constexpr const char* kHelp = R"(lockstep doctor: check whether this machine is ready to train
+constexpr const char* kDoctorHelp = R"(lockstep doctor: check whether this machine is ready to train
 
   lockstep doctor [--dir RUNS] [--json]
 
@@ -60,7 +60,7 @@ void print_json(const std::vector<Finding>& findings) {
 int doctor_command(int argc, char** argv) {
   const std::vector<std::string> words(argv, argv + argc);
   if (wants_help(words)) {
-    fmt::print("{}", kHelp);
+    fmt::print("{}", kDoctorHelp);
     return 0;
   }
   cxxopts::Options options("lockstep doctor");

@@ -9,7 +9,6 @@
 #include "cli/trainer_program.h"
 #include "core/number_text.h"
 #include "core/printable.h"
-#include "dashboard/api/program_output.h"
 #include "lockstep/error.h"
 #include "lockstep/rank_env.h"
 #include "tracking/system/gpu_watch.h"
@@ -89,14 +88,14 @@ Finding check_trainer() {
                           "both programs together",
                           printable(program, 200))};
     const auto begin = std::chrono::steady_clock::now();
-    const auto version =
-        first_line(dashboard::program_output({program, "--version"}, kStartTimeout));
+    const auto version = first_line(trainer_output({"--version"}, kStartTimeout));
     const auto taken = std::chrono::steady_clock::now() - begin;
     if (version.empty())
-      return {"trainer", Health::Problem,
-              fmt::format("'{} --version' fails: run it to see why (often LibTorch was moved or "
-                          "removed: ldd shows what is missing)",
-                          printable(program, 200))};
+      return {
+          "trainer", Health::Problem,
+          fmt::format("'{} --version' fails: run it to see why (often LibTorch is missing or of "
+                      "another version)",
+                      printable(program, 200))};
     const auto found = fmt::format("{}, starts in {:.1f} s", version,
                                    std::chrono::duration<double>(taken).count());
     if (taken < kSlowStart) return {"trainer", Health::Good, found};

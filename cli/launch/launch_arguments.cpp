@@ -10,6 +10,7 @@
 
 #include "cli/launch/launch_values.h"
 #include "core/config/nearest_name.h"
+#include "core/config/run_file.h"
 #include "core/run_id.h"
 #include "core/system/local_address.h"
 #include "launch/environment/node_env.h"
@@ -22,8 +23,9 @@ namespace lockstep::cli {
 namespace {
 
 constexpr auto kAfterOptions = R"(
-CONFIG and overrides are passed to every rank unchanged. With --program and --generate, put --
-before arguments of the ranks that begin with a dash. Options that are not given default to the environment variable PET_<NAME>,
+CONFIG and overrides are passed to every rank unchanged. `lockstep launch -n 2 -- python train.py`
+starts any program. With --program and --generate, put -- before arguments of the ranks that begin
+with a dash. Options that are not given default to the environment variable PET_<NAME>,
 such as PET_NNODES=2.
 Logs: <run.dir>/<run id>/logs/attempt_<n>/<local rank>/{stdout.log,stderr.log}; with several nodes
 <run.dir>/<run id>/logs/node_<k>/attempt_<n>/...
@@ -50,6 +52,10 @@ void add_worker_options(cxxopts::Options& options) {
   add("restart-delay,restart_delay",
       "pause if consecutive restarts make no progress; doubles each time, up to 1 min",
       default_text("1 s"), "TIME");
+  add("on-rank-loss,on_rank_loss",
+      "when a rank is killed: restart all (see --max-restarts), or continue without it",
+      default_text("restart"), "restart|continue");
+  add("spares", "additional processes that take the places of lost ranks", default_text("0"), "N");
   add("stop-grace,stop_grace", "time from SIGTERM to SIGKILL, such as 10s", default_text("30 s"),
       "TIME");
   add("monitor-interval,monitor_interval", "minimum interval between status reports of a node",
@@ -354,6 +360,11 @@ LaunchArguments read_arguments(const LaunchValues& values) {
   arguments.max_restarts = values.number("max-restarts", 0, 1'000'000);
   arguments.restart_delay = values.duration("restart-delay");
   if (values.has("restart-window")) arguments.restart_window = values.duration("restart-window");
+  const auto on_loss = values.text("on-rank-loss");
+  if (on_loss != "restart" && on_loss != "continue")
+    throw config_error("--on-rank-loss " + on_loss + ": expected 'restart' or 'continue'");
+  arguments.continues_on_loss = on_loss == "continue";
+  arguments.num_spares = values.number("spares", 0, 1024);
   arguments.monitor_interval = values.duration("monitor-interval");
   arguments.log_dir = values.given("log-dir");
   arguments.run_id = values.given("run-id");
@@ -390,7 +401,11 @@ LaunchArguments parse_launch_arguments(int argc, char** argv) {
   }
   arguments = read_arguments(values);
   arguments.rest = result.unmatched();
-  if (end != argv + argc) arguments.rest.insert(arguments.rest.end(), end + 1, argv + argc);
+  char** words = std::min(end + 1, argv + argc);
+  // Without a run file, a command follows.
+  if (words != argv + argc && !arguments.program && arguments.rest.empty() && !is_run_file(*words))
+    arguments.program = *words++;
+  arguments.rest.insert(arguments.rest.end(), words, argv + argc);
   return arguments;
 }
 

@@ -65,6 +65,13 @@ void verify_batch_of_all_sizes(const ConfigNode& root, const LaunchArguments& ar
   if (!problem.empty()) throw config_error(problem);
 }
 
+// The script of an interpreter, else the program.
+const std::string& named_by(const LaunchArguments& arguments) {
+  const bool is_script = fs::path(*arguments.program).filename().string().starts_with("python") &&
+                         !arguments.rest.empty() && !arguments.rest.front().starts_with('-');
+  return is_script ? arguments.rest.front() : *arguments.program;
+}
+
 // Reads only the run location and the batch size from the run file; the trainer validates the rest.
 RunLocation locate_run(const LaunchArguments& arguments) {
   const bool has_run_file =
@@ -86,7 +93,7 @@ RunLocation locate_run(const LaunchArguments& arguments) {
     run = section_of<RunSection>(root, "run");
     if (!arguments.program && arguments.trains()) verify_batch_of_all_sizes(root, arguments);
   }
-  run.name_after(has_run_file ? arguments.rest.front() : *arguments.program);
+  run.name_after(has_run_file ? arguments.rest.front() : named_by(arguments));
   RunLocation place{.runs_dir = run.dir};
   if (!arguments.trains()) {  // its logs do not belong to the run that it reads
     place.run_id = new_run_id(run.name);
@@ -162,6 +169,8 @@ launch::LaunchOptions make_options(const LaunchArguments& arguments, const RunLo
   options.max_restarts = arguments.max_restarts;
   options.restart_window = arguments.restart_window;
   options.restart_delay = arguments.restart_delay;
+  options.continues_on_loss = arguments.continues_on_loss;
+  options.num_spares = arguments.num_spares;
   options.monitor_interval = arguments.monitor_interval;
   options.tee = arguments.tee;
   options.stop_grace = arguments.stop_grace;

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kHelp = R"(lockstep artifacts: store and retrieve versioned files of runs
+constexpr const char* kArtifactsHelp = R"(lockstep artifacts: store and retrieve versioned files of runs
 
   lockstep artifacts list [--dir RUNS] [--json]
         list all versions
@@ -285,7 +285,7 @@ int run_artifacts_command(const std::vector<std::string>& words, std::ostream& o
                           std::ostream& notes) {
   const std::vector<std::string> commands = {"list", "show", "get", "put", "alias", "verify", "gc"};
   if (wants_help(words)) {
-    out << kHelp;
+    out << kArtifactsHelp;
     return 0;
   }
   const auto& command = words.front();

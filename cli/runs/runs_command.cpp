@@ -19,7 +19,7 @@
 namespace lockstep::cli {
 namespace {
 
-constexpr const char* kHelp = R"(lockstep runs: list and manage recorded runs
+constexpr const char* kRunsHelp = R"(lockstep runs: list and manage recorded runs
 
   lockstep runs list   [--tag TAG] [--dir RUNS] [--json]
         list all runs, newest first
@@ -213,7 +213,7 @@ int run_runs_command(const std::vector<std::string>& words, std::ostream& out, s
   const std::vector<std::string> commands = {"list", "show", "compare", "export", "watch",
                                              "tag",  "stop", "delete",  "gc"};
   if (wants_help(words)) {
-    out << kHelp;
+    out << kRunsHelp;
     return 0;
   }
   const auto& command = words.front();

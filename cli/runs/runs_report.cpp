@@ -12,7 +12,6 @@
 #include "cli/trainer_program.h"
 #include "core/config/launch_sections.h"
 #include "core/system/durable_file.h"
-#include "dashboard/api/program_output.h"
 #include "dashboard/api/report.h"
 #include "lockstep/error.h"
 
@@ -36,10 +35,7 @@ int write_report(const std::vector<std::string>& words, std::ostream& out) {
   catalog::ColumnSpool spool({dir, "/var/tmp", "/tmp"});
   catalog::RunCatalog catalog(std::filesystem::canonical(dir), spool,
                               catalog::CatalogReading::OnRequest);
-  dashboard::Dashboard dashboard{
-      .catalog = catalog, .actions = false, .schema = [] {
-        return dashboard::program_output({trainer_program(), "--schema"}, std::chrono::seconds(20));
-      }};
+  dashboard::Dashboard dashboard{.catalog = catalog, .actions = false, .schema = run_file_schema};
   std::vector<catalog::RunSnapshot> runs;
   for (const auto& id : ids) {
     runs.push_back(catalog.find(id));

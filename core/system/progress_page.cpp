@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstring>
 #include <ctime>
 #include <new>
@@ -121,6 +122,10 @@ const char* phase_name(Phase phase) {
 bool is_stepping(Phase phase) { return phase >= Phase::DataWait && phase <= Phase::Logging; }
 
 FileDescriptor ProgressPage::make_shared_memory() {
+  // As in python/lockstep/launcher_page.py.
+  static_assert(offsetof(Memory, step) == 24 && offsetof(Memory, phase_since) == 64 &&
+                offsetof(Memory, stacks_requested) == 120 && offsetof(Memory, operation) == 128 &&
+                offsetof(Memory, stacks) == 4504 && sizeof(Memory) == 29104);
   FileDescriptor fd(::memfd_create("lockstep-progress", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   // Sealed: if a rank shrank it, its readers would receive SIGBUS.
   if (!fd.is_open() || ::ftruncate(fd.get(), sizeof(Memory)) != 0 ||
@@ -152,6 +157,8 @@ void ProgressPage::touch() { memory_->changed.store(monotonic_ns(), std::memory_
 void ProgressPage::begin(int rank) {
   memory_->rank = rank;
   memory_->pid = ::getpid();
+  memory_->operations = 0;
+  memory_->in_operation = 0;
   enter(Phase::Starting);
 }
 

@@ -71,7 +71,8 @@ class ProgressPage {
   ProgressPage(const ProgressPage&) = delete;
   ProgressPage& operator=(const ProgressPage&) = delete;
 
-  // Called by the rank. Each is a few stores and a clock read.
+  // Called by the rank. Each is a few stores and a clock read. begin(): of a process, or of a new
+  // group of ranks; no operation counts as entered.
   void begin(int rank);
   void set_limits(std::chrono::milliseconds warn_after, std::chrono::milliseconds timeout);
   void enter(Phase phase);

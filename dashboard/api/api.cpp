@@ -30,6 +30,9 @@ const std::map<std::string, Handler>& handlers() {
       {"band", get_band},
       {"heatmap", get_heatmap},
       {"artifacts", get_artifacts},
+      {"analysis", get_analysis},
+      {"importance", get_importance},
+      {"views", [](Dashboard& d, const ApiRequest&) { return get_views(d); }},
   };
   return all;
 }
@@ -80,7 +83,13 @@ ApiResponse dispatch(Dashboard& dashboard, const ApiRequest& request) {
   const auto parts = path_parts(request.path);
   if (parts.size() < 2 || parts[0] != "api") throw not_found("no such resource");
   if (parts.size() > 2 && parts[1] == "runs") return handle_run_request(dashboard, request, parts);
-  require_method(dashboard, request, "GET");
+  if (parts.size() == 2 && parts[1] == "views" && request.method == "POST") {
+    require_method(dashboard, request, "POST");
+    return post_views(dashboard, request);
+  }
+  // These change nothing; as POST, the list of runs can be longer than a request line.
+  const bool is_query = parts.size() == 2 && (parts[1] == "analysis" || parts[1] == "importance");
+  if (!is_query || request.method != "POST") require_method(dashboard, request, "GET");
   if (parts.size() > 2 && parts[1] == "artifacts") return get_artifact_file(dashboard, parts);
   const auto it = handlers().find(parts[1]);
   if (it == handlers().end() || parts.size() > 2)

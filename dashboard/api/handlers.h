@@ -43,6 +43,14 @@ ApiResponse get_series_csv(Dashboard& dashboard, const ApiRequest& request);
 ApiResponse get_band(Dashboard& dashboard, const ApiRequest& request);
 ApiResponse get_heatmap(Dashboard& dashboard, const ApiRequest& request);
 
+// Their parameters may also be members of a JSON body (POST).
+ApiResponse get_analysis(Dashboard& dashboard, const ApiRequest& request);
+ApiResponse get_importance(Dashboard& dashboard, const ApiRequest& request);
+
+// Saved views of the page.
+ApiResponse get_views(Dashboard& dashboard);
+ApiResponse post_views(Dashboard& dashboard, const ApiRequest& request);
+
 ApiResponse get_images(Dashboard& dashboard, const RunRequest& request);
 ApiResponse get_image(Dashboard& dashboard, const RunRequest& request);
 ApiResponse get_histograms(Dashboard& dashboard, const RunRequest& request);

@@ -16,9 +16,10 @@ namespace {
 constexpr size_t kMaxOutputBytes = 16u << 20;
 using Clock = std::chrono::steady_clock;
 
-pid_t spawn(const std::vector<std::string>& command, int output) {
+pid_t spawn(const std::vector<std::string>& command, const std::vector<std::string>& variables,
+            int output) {
   auto words = pointers_to(command);
-  std::vector<char*> environment = {nullptr};
+  auto environment = pointers_to(variables);
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
   ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
@@ -49,12 +50,13 @@ bool read_to_end(int input, Clock::time_point deadline, std::string& text) {
 }  // namespace
 
 std::string program_output(const std::vector<std::string>& command,
-                           std::chrono::milliseconds timeout) {
+                           std::chrono::milliseconds timeout,
+                           const std::vector<std::string>& environment) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return "";
   const FileDescriptor input(ends[0]);
   FileDescriptor output(ends[1]);
-  const auto pid = spawn(command, output.get());
+  const auto pid = spawn(command, environment, output.get());
   if (pid < 0) return "";
   output.close();
   std::string text;

@@ -19,9 +19,9 @@ constexpr int64_t kBatchesOutside = 3;
 
 BatchCut cut_of(const LoaderOptions& options, int64_t samples) {
   check(options.batch_size >= 1, "batch_size must be at least 1");
-  check(options.equal >= 1 && samples % options.equal == 0,
-        "the samples must be divisible by the number of equal batches");
-  return {samples, options.batch_size, options.drop_last, options.equal};
+  check(options.group >= 1 && samples % options.group == 0,
+        "the samples must be divisible by the batches of a group");
+  return {samples, options.batch_size, options.drop_last, options.group};
 }
 
 BatchMemoryOptions memory_options(const LoaderOptions& options, int64_t samples) {

@@ -13,20 +13,20 @@ namespace lockstep::data {
 struct BatchCut {
   int64_t num_samples = 0, batch_size = 1;
   bool drop_last = false;  // drop an incomplete last batch
-  int64_t equal = 1;       // batches per group; a group has batches of one size
+  int64_t group = 1;       // consecutive batches of the same size
 
-  int64_t num_batches() const { return num_full() + (num_rest() > 0 && !drop_last ? equal : 0); }
+  int64_t num_batches() const { return num_full() + (num_rest() > 0 && !drop_last ? group : 0); }
   int64_t rows_of(int64_t batch) const {
-    return batch < num_full() ? batch_size : num_rest() / equal;
+    return batch < num_full() ? batch_size : num_rest() / group;
   }
   // The position of the first row of a batch.
   int64_t begin_of(int64_t batch) const {
     const auto full = std::min(batch, num_full());
-    return full * batch_size + (batch - full) * (num_rest() / equal);
+    return full * batch_size + (batch - full) * (num_rest() / group);
   }
 
  private:
-  int64_t num_full() const { return num_samples / (batch_size * equal) * equal; }
+  int64_t num_full() const { return num_samples / (batch_size * group) * group; }
   int64_t num_rest() const { return num_samples - num_full() * batch_size; }
 };
 

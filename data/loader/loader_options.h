@@ -14,7 +14,7 @@ namespace lockstep::data {
 struct LoaderOptions {
   int64_t batch_size = 1;  // samples per batch of this rank, at least 1
   bool drop_last = false;  // drop an incomplete last batch
-  int64_t equal = 1;       // batches per group, which have the same size; divides the samples
+  int64_t group = 1;       // consecutive batches of the same size; divides the samples
   int64_t workers = 0;     // threads; 0 loads inside next()
   int64_t prefetch = 4;    // maximum batches loaded ahead, for any number of workers
   uint64_t seed = 0;       // with the epoch, of augmentation

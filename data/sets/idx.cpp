@@ -13,6 +13,7 @@
 #include "data/row_prefetch.h"
 #include "formats/idx_file.h"
 #include "formats/mapped_file.h"
+#include "formats/path_list.h"
 #include "lockstep/config_value.h"
 #include "lockstep/dataset.h"
 #include "lockstep/error.h"
@@ -46,6 +47,9 @@ void fields(V& v, IdxConfig& c) {
 
 fs::path find_file(const IdxConfig& config, const std::optional<std::string>& given,
                    const std::string& usual) {
+  if (formats::has_scheme(config.path))
+    throw config_error(fmt::format("dataset idx: {}: not supported in a bucket; convert it to npy",
+                                   printable(config.path, 400)));
   const fs::path directory = config.path;
   std::vector<fs::path> candidates;
   if (given) {

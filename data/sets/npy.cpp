@@ -11,6 +11,7 @@
 #include "data/array_dataset.h"
 #include "formats/file_kind.h"
 #include "formats/npy_file.h"
+#include "formats/path_list.h"
 #include "formats/zip_file.h"
 #include "lockstep/error.h"
 
@@ -109,12 +110,11 @@ std::vector<formats::StoredArray> map_npy_files(const NpyConfig& config) {
 }
 
 ArrayShards npy_shards(const NpyConfig& config) {
-  std::error_code ignored;
-  std::vector<fs::path> archives = {config.path};
-  if (fs::is_directory(config.path, ignored)) archives = files_with_ending(config.path, ".npz");
+  std::vector<fs::path> archives = {formats::without_options(config.path)};
+  if (formats::is_folder(config.path)) archives = files_with_ending(config.path, ".npz");
   if (archives.empty())
     return {{config.path}, [config](size_t) { return map_npy_files(config); }, true};
-  if (archives.front() != config.path && !files_with_ending(config.path, ".npy").empty())
+  if (archives.front() != formats::without_options(config.path) && !files_with_ending(config.path, ".npy").empty())
     throw config_error(fmt::format(
         "dataset npy: {} has .npy files (one per field) and .npz files (one per shard); "
         "keep them in separate directories",

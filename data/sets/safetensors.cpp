@@ -9,6 +9,7 @@
 
 #include "core/printable.h"
 #include "data/array_dataset.h"
+#include "formats/path_list.h"
 #include "lockstep/error.h"
 
 namespace lockstep::data {
@@ -54,9 +55,8 @@ std::vector<formats::StoredArray> map_tensors(const std::filesystem::path& path)
 }
 
 ArrayShards safetensors_shards(const SafetensorsConfig& config) {
-  std::error_code ignored;
-  std::vector<std::filesystem::path> files = {config.path};
-  if (std::filesystem::is_directory(config.path, ignored))
+  std::vector<std::filesystem::path> files = {formats::without_options(config.path)};
+  if (formats::is_folder(config.path))
     files = files_with_ending(config.path, ".safetensors");
   if (files.empty())
     throw config_error(fmt::format("dataset safetensors: {} has no *.safetensors files",

@@ -14,6 +14,7 @@
 #include "data/packing.h"
 #include "data/row_prefetch.h"
 #include "data/sample_runs.h"
+#include "formats/path_list.h"
 #include "formats/tokens/token_windows.h"
 #include "lockstep/config_value.h"
 #include "lockstep/dataset.h"
@@ -79,6 +80,7 @@ class TokensDataset final : public Dataset {
       windows_.add(shard);
       identities_.push_back(shard.identity());
     }
+    max_open_ = formats::max_open_files(files_, kMaxTokenFiles);
     size_ = static_cast<int64_t>(windows_.size());
     const auto refused = [&](const std::string& why) {
       return config_error(fmt::format("dataset tokens: {}: {}", printable(config.path, 400), why));
@@ -132,7 +134,7 @@ class TokensDataset final : public Dataset {
     for (const auto index : request.indices) windows_of(index);  // verifies it
     for_each_shard(ends_, request.indices, [&](size_t number, auto rows, auto places) {
       const auto first = number == 0 ? 0 : ends_[number - 1];
-      shards_.use(number, kMaxTokenFiles, [&](const formats::TokenShard& shard) {
+      shards_.use(number, max_open_, [&](const formats::TokenShard& shard) {
         for (size_t i = 0; i < rows.size(); ++i) {
           const auto place = [&](const at::Tensor& field) {
             return std::span(field.data_ptr<int64_t>() + places[i] * length,
@@ -241,7 +243,7 @@ class TokensDataset final : public Dataset {
   std::vector<formats::MappedFile::Identity> identities_;
   formats::TokenWindows windows_;
   std::vector<PackedWindows> packed_;  // of each file, with `pack`
-  int64_t size_ = 0;
+  int64_t size_ = 0, max_open_ = 0;
   std::vector<int64_t> ends_;  // of the files' samples
   mutable BlockCache<formats::TokenShard> shards_;
 };

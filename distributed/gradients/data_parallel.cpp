@@ -150,6 +150,15 @@ void DataParallel::after_unit(size_t unit, const at::Tensor& output) {
   if (gathers_weights()) sharding_->weights->after_unit(unit + 1, output);
 }
 
+void DataParallel::hold_units(const std::vector<size_t>& units, const std::vector<size_t>& next) {
+  if (!gathers_weights()) return;
+  const auto numbers = [](std::vector<size_t> list) {
+    for (auto& unit : list) ++unit;  // unit 0: outside of units
+    return list;
+  };
+  sharding_->weights->hold_units(numbers(units), numbers(next));
+}
+
 void DataParallel::backward(const at::Tensor& loss, bool synchronize) {
   synchronizer_->backward(loss, synchronize);
   release_weights();
@@ -162,6 +171,7 @@ void DataParallel::add_gradients(
       std::make_shared<distributed::GivenGradients>(
           synchronizer_->parameters().size(), std::move(gradients), std::move(remaining_segments)),
       synchronize);
+  release_weights();
 }
 
 void DataParallel::end_part(bool is_last) {

@@ -120,6 +120,13 @@ void ShardedWeights::after_unit(size_t unit, const at::Tensor& output) {
     output.register_hook([this, unit](const at::Tensor&) { before_backward(unit); });
 }
 
+void ShardedWeights::hold_units(const std::vector<size_t>& units, const std::vector<size_t>& next) {
+  for (size_t unit = 1; unit < units_.size(); ++unit)
+    if (!std::ranges::count(units, unit) && !std::ranges::count(next, unit)) release(unit);
+  for (const auto unit : units) gather(unit);
+  for (const auto unit : next) start(unit);
+}
+
 void ShardedWeights::before_backward(size_t unit) {
   for (size_t other = 1; other < units_.size(); ++other)
     if (other != unit && units_[other].is_frozen) release(other);

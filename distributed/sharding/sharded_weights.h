@@ -35,6 +35,10 @@ class ShardedWeights {
   void before_unit(size_t unit);
   void after_unit(size_t unit, const at::Tensor& output);
 
+  // Collective: gathers `units`, starts to gather `next`, and frees all others, except for what is
+  // outside of units. Call before each part of a pass without autograd.
+  void hold_units(const std::vector<size_t>& units, const std::vector<size_t>& next);
+
   // The gradients of a unit are complete. Frees its weights, unless frozen ones may still be needed:
   // then they are freed when the backward pass of the next unit begins.
   void gradients_complete(size_t unit);

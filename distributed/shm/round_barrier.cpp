@@ -12,7 +12,7 @@ namespace {
 
 // About the cost of a sleep and a wake-up: spinning for that long costs at most twice the optimum.
 constexpr std::chrono::microseconds kMaxSpin{100};
-constexpr std::chrono::milliseconds kMaxSleep{100};
+constexpr std::chrono::milliseconds kMaxSleep{20};
 constexpr int kSpinsPerClockRead = 64;
 constexpr unsigned kWaitsPerTrial = 16;
 

@@ -5,7 +5,8 @@
 // which is fastest while every rank has its own core, then sleeps in the kernel (futex), which
 // frees the core. It spins for up to 100 us. Each miss halves the budget, because on crowded cores
 // the spinning rank may occupy the core that the awaited rank needs; every 16th wait tries the full
-// budget again. While it sleeps, it checks ten times per second that its peers are alive.
+// budget again. While it sleeps, it checks fifty times per second that its peers are
+// alive.
 #pragma once
 
 #include <atomic>

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "core/printable.h"
+#include "formats/path_list.h"
 #include "formats/table/cell_value.h"
 #include "lockstep/error.h"
 
@@ -36,6 +38,13 @@ std::string without_escapes(const std::string& text) {
   return plain;
 }
 
+// "month=3": {"month", "3"}; nullopt: another name.
+std::optional<std::pair<std::string, std::string>> key_in(const std::string& folder) {
+  const auto equals = folder.find('=');
+  if (equals == 0 || equals == folder.npos) return std::nullopt;
+  return std::pair(folder.substr(0, equals), without_escapes(folder.substr(equals + 1)));
+}
+
 void list_partitions(const fs::path& folder, PartitionFile& place,
                      std::vector<PartitionFile>& out) {
   std::error_code error;
@@ -46,18 +55,34 @@ void list_partitions(const fs::path& folder, PartitionFile& place,
     throw environment_error(
         fmt::format("{}: cannot be listed: {}", printable(folder.string(), 400), error.message()));
   for (const auto& entry : entries) {
-    const auto name = entry.filename().string();
-    const auto equals = name.find('=');
+    const auto key = key_in(entry.filename().string());
     std::error_code ignored;
-    if (equals != 0 && equals != name.npos && place.keys.size() < kMaxKeys &&
-        fs::is_directory(entry, ignored)) {
-      place.keys.emplace_back(name.substr(0, equals), without_escapes(name.substr(equals + 1)));
+    if (key && place.keys.size() < kMaxKeys && fs::is_directory(entry, ignored)) {
+      place.keys.push_back(*key);
       list_partitions(entry, place, out);
       place.keys.pop_back();
     } else if (entry.extension() == ".parquet") {
       out.push_back({entry, place.keys});
     }
   }
+}
+
+// In a bucket.
+std::vector<PartitionFile> stored_partitions(const fs::path& root) {
+  const auto depth = std::ranges::distance(parse_store_path(root).path());
+  std::vector<PartitionFile> files;
+  const auto is_parquet = [](const fs::path& file) { return file.extension() == ".parquet"; };
+  for (const auto& path : files_in(root, is_parquet, true)) {
+    PartitionFile file{path, {}};
+    const auto folder = path.parent_path();
+    const auto is_key = [&](const fs::path& name) {
+      const auto key = key_in(name.string());
+      if (key) file.keys.push_back(*key);
+      return key.has_value();
+    };
+    if (std::all_of(std::next(folder.begin(), depth), folder.end(), is_key)) files.push_back(file);
+  }
+  return files;
 }
 
 bool have_same_keys(const PartitionFile& a, const PartitionFile& b) {
@@ -150,11 +175,13 @@ bool is_number(const std::string& value) {
 }  // namespace
 
 std::vector<PartitionFile> parquet_files(const std::string& path) {
-  std::error_code error;
-  if (!fs::is_directory(path, error)) return {{path, {}}};
+  if (!is_folder(path)) return {{without_options(path), {}}};
   std::vector<PartitionFile> files;
   PartitionFile place;
-  list_partitions(path, place, files);
+  if (has_scheme(path))
+    files = stored_partitions(path);
+  else
+    list_partitions(path, place, files);
   if (files.empty())
     throw config_error(
         fmt::format("{}: no *.parquet files in this directory or its key=value subdirectories",

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "core/printable.h"
+#include "formats/path_list.h"
 #include "lockstep/error.h"
 
 namespace lockstep::formats {
@@ -111,17 +112,11 @@ void TokenShard::copy(size_t begin, std::span<int64_t> out) const {
 }
 
 std::vector<std::filesystem::path> token_files(const std::filesystem::path& path) {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  if (!fs::is_directory(path, error)) return {path};
-  std::vector<fs::path> files;
-  for (fs::directory_iterator at(path, error), end; !error && at != end; at.increment(error))
-    if (at->path().extension() == ".bin") files.push_back(at->path());
-  const auto name = printable(path.string(), 400);
-  if (error)
-    throw environment_error(fmt::format("{}: cannot be listed: {}", name, error.message()));
-  if (files.empty()) throw config_error(fmt::format("{}: no *.bin files in this directory", name));
-  std::ranges::sort(files);
+  if (!is_folder(path)) return {without_options(path)};
+  const auto files = files_in(path, [](const auto& file) { return file.extension() == ".bin"; });
+  if (files.empty())
+    throw config_error(
+        fmt::format("{}: no *.bin files in this directory", printable(path.string(), 400)));
   return files;
 }
 

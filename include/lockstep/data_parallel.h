@@ -154,12 +154,14 @@ class DataParallel {
   // Whether weights are gathered unit by unit: forward passes are collective then, in evaluations
   // too. Call gather_weights() before and release_weights() after those of an evaluation. Otherwise
   // these functions have no effect. Collective, except for release_weights(). `unit`: an index of
-  // `units`.
+  // `units`. hold_units() replaces before_unit() and after_unit() in passes without autograd: it
+  // gathers `units`, starts to gather `next`, and frees all others.
   bool gathers_weights() const;
   void gather_weights();
   void release_weights();
   void before_unit(size_t unit);
   void after_unit(size_t unit, const at::Tensor& output);
+  void hold_units(const std::vector<size_t>& units, const std::vector<size_t>& next);
 
   // Parameter names in the order in which rank 0's gradients became ready in the first step. The
   // order determines the buckets and thus, on three or more ranks, the rounding of sums. Valid on

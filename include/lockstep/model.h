@@ -97,16 +97,19 @@ class Block : public torch::nn::Module {
 
   // Whether run() discards activations in training and recomputes them in the backward pass.
   void set_recomputes(bool recomputes) { recomputes_ = recomputes; }
+  bool recomputes() const { return recomputes_; }
 
-  // Notified around forward().
+  // Notified around forward(). `hold`: of models with has_backward(), before each part of a pass,
+  // which uses the weights of the blocks `now`, and the part after it of `next`.
   class Observer {
    public:
     virtual ~Observer() = default;
     virtual void before_forward(Block& block) = 0;
     virtual void after_forward(Block& block, const at::Tensor& output) = 0;
+    virtual void hold(const std::vector<Block*>& now, const std::vector<Block*>& next) = 0;
   };
-  // `observer`: null for none; outlives the calls of run().
-  void set_observer(Observer* observer) { observer_ = observer; }
+  void set_observer(Observer* observer) { observer_ = observer; }  // null: none; outlives run()
+  Observer* observer() const { return observer_; }
 
  protected:
   // Returns forward(x). Of the tensors that require gradients, it may use only `x` and this block's

@@ -30,6 +30,10 @@ struct RankEnv {
   bool job_restarted = false;
   // A socket that already listens on master_port; `lockstep launch` passes it to rank 0.
   std::optional<int> listen_fd;
+  // A connection to `lockstep launch --on-rank-loss continue`, which lets this process go on in a new
+  // group of ranks when one is killed; a spare is not in the first group.
+  std::optional<int> group_fd;
+  bool is_spare = false;
   // The run id of this job (LOCKSTEP_RUN_ID); a restart resumes that run.
   std::optional<std::string> run_id;
   // Process id of the `lockstep launch` that started this process, or 0.

@@ -55,6 +55,7 @@ struct SessionResult {
   std::optional<StopReason> stopped = {};  // set if training stopped before the last step
   int signal = 0;                          // set with StopReason::Preempted
   std::string reason;                      // one line; set with `stopped`
+  int rank = 0;      // of this process at the end; -1: the job ended without it, a spare
   std::string lost;  // one line; set if the event log was deleted or moved during the run
 };
 

@@ -105,6 +105,12 @@ class World {
   // closes the connections.
   void finish();
 
+  // Collective over the ranks of a new group, some of which may have been in the current one: closes
+  // the connections without waiting for other ranks, then connects to the new ones. The device and
+  // the progress page stay. Objects that communicate through this World must be destroyed before.
+  // Throws as connect() does; may be called again then.
+  void regroup(const WorldOptions& options);
+
   // Reads and writes values in the store, which exist for the lifetime of the job (across restarts
   // if an agent serves the store). Rank 0 only; does not block. get_value() returns nullopt if
   // `key` is not set, or with one rank.

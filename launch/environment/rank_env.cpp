@@ -145,6 +145,8 @@ RankEnv read_rank_env() {
   env.store_prefix =
       fmt::format("{}{}attempt_{}", found.key, found.key.empty() ? "" : "/", env.restart_count);
   env.listen_fd = launch::read_int_variable("LOCKSTEP_MASTER_LISTEN_FD");
+  env.group_fd = launch::read_int_variable("LOCKSTEP_GROUP_FD");
+  env.is_spare = env.group_fd && environment("LOCKSTEP_SPARE") == "1";
   env.run_id = environment("LOCKSTEP_RUN_ID");
   if (environment("LOCKSTEP_PROGRESS_FD")) env.launcher = ::getppid();  // set by lockstep launch
   env.error_file = environment("TORCHELASTIC_ERROR_FILE");

@@ -19,6 +19,14 @@ void verify(const LaunchOptions& options) {
           fmt::format("{} workers on a node: expected 1 to {}", options.num_workers, kMaxWorkers));
   require(options.max_restarts >= 0,
           fmt::format("{} restarts: expected at least 0", options.max_restarts));
+  require(options.num_spares >= 0 && options.num_workers + options.num_spares <= kMaxWorkers,
+          fmt::format(
+              "--spares {}: expected at least 0, and at most {} workers together with the ranks",
+              options.num_spares, kMaxWorkers));
+  require(options.num_spares == 0 || options.continues_on_loss,
+          "--spares has no effect without --on-rank-loss continue");
+  require(!options.continues_on_loss || options.rendezvous.max_nodes == 1,
+          "--on-rank-loss continue works on one node only; use --max-restarts");
   verify(options.rendezvous);
 }
 

@@ -30,6 +30,10 @@ struct LaunchOptions {
   TeeSpec tee;
   // Time between SIGTERM and SIGKILL.
   std::chrono::milliseconds stop_grace = std::chrono::seconds(30);
+  // Whether the other workers go on when one is killed, in a new group of ranks (one node only), and
+  // how many more are started that wait to take its place.
+  bool continues_on_loss = false;
+  int num_spares = 0;
   // LOCKSTEP_RUN_ID of the workers; empty: not set. With several nodes, the coordinator's value
   // applies to all.
   std::string run_id;

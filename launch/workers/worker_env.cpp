@@ -25,8 +25,9 @@ Variables own_variables() {
       variables.emplace(text.substr(0, equals), text.substr(equals + 1));
   }
   // These refer to resources of an outer launcher, or are a secret that workers do not need.
-  for (const char* name : {"TORCHELASTIC_USE_AGENT_STORE", "LOCKSTEP_PROGRESS_FD",
-                           "LOCKSTEP_MASTER_LISTEN_FD", "LOCKSTEP_RUN_ID", "LOCKSTEP_RDZV_TOKEN"})
+  for (const char* name :
+       {"TORCHELASTIC_USE_AGENT_STORE", "LOCKSTEP_PROGRESS_FD", "LOCKSTEP_MASTER_LISTEN_FD",
+        "LOCKSTEP_RUN_ID", "LOCKSTEP_RDZV_TOKEN", "LOCKSTEP_GROUP_FD", "LOCKSTEP_SPARE"})
     variables.erase(name);
   return variables;
 }
@@ -60,6 +61,8 @@ std::vector<std::string> worker_environment(const LaunchOptions& options,
   if (!run_id.empty()) variables["LOCKSTEP_RUN_ID"] = run_id;
   if (place.progress_fd >= 0) variables["LOCKSTEP_PROGRESS_FD"] = std::to_string(place.progress_fd);
   if (place.listen_fd) variables["LOCKSTEP_MASTER_LISTEN_FD"] = std::to_string(*place.listen_fd);
+  if (place.group_fd) variables["LOCKSTEP_GROUP_FD"] = std::to_string(*place.group_fd);
+  if (place.is_spare) variables["LOCKSTEP_SPARE"] = "1";
   variables.emplace("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");  // unless the user has decided
   if (!environment("OMP_NUM_THREADS"))
     variables["OMP_NUM_THREADS"] =

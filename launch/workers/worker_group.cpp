@@ -28,8 +28,8 @@ constexpr std::chrono::milliseconds kRejectTime{1000};
 // A process that survives SIGKILL for this long hangs in the kernel.
 constexpr std::chrono::milliseconds kKillTimeout{10'000};
 
-// Per worker: its two outputs with their files, its progress page, its process.
-constexpr uint64_t kDescriptorsOfWorker = 8, kReservedDescriptors = 256;
+// Per worker: its two outputs with their files, its progress page, its process, its connection.
+constexpr uint64_t kDescriptorsOfWorker = 10, kReservedDescriptors = 256;
 
 // Without it (because of a limit on file sizes, ...) only hang reports are not available.
 FileDescriptor try_to_share_memory() {
@@ -70,6 +70,7 @@ struct WorkerGroup::Worker {
   std::optional<ChildProcess> process;
   std::optional<ProcessExit> exit;
   int64_t exit_time_us = 0;
+  bool is_lost = false;  // it was killed, and the others went on
 };
 
 WorkerGroup::WorkerGroup(const LaunchOptions& options, const NodePlace& place,
@@ -77,9 +78,11 @@ WorkerGroup::WorkerGroup(const LaunchOptions& options, const NodePlace& place,
                          Consoles consoles)
     : options_(options), place_(place), consoles_(consoles) {
   raise_descriptor_limit(kReservedDescriptors +
-                         kDescriptorsOfWorker * static_cast<uint64_t>(options_.num_workers));
+                         kDescriptorsOfWorker * static_cast<uint64_t>(num_workers()));
   attempt_ = claim_attempt(log_dir);
-  for (int local_rank = 0; local_rank < options_.num_workers; ++local_rank)
+  if (options_.continues_on_loss)
+    regrouping_.emplace(options_.num_workers, options_.num_spares, attempt_);
+  for (int local_rank = 0; local_rank < num_workers(); ++local_rank)
     add_worker(attempt_ / std::to_string(local_rank), local_rank);
   for (auto& worker : workers_) start(*worker, master);
 }
@@ -95,13 +98,20 @@ void WorkerGroup::add_worker(const std::filesystem::path& directory, int local_r
 }
 
 void WorkerGroup::start(Worker& worker, const MasterSocket& master) {
+  const bool is_spare = worker.local_rank >= options_.num_workers;
+  FileDescriptor group_end;
+  if (regrouping_) group_end = regrouping_->take_worker_end(worker.local_rank);
   WorkerPlace place{.node = place_,
-                    .local_rank = worker.local_rank,
+                    .local_rank = is_spare ? options_.num_workers - 1 : worker.local_rank,
                     .listen_fd = std::nullopt,
+                    .group_fd = std::nullopt,
+                    .is_spare = is_spare,
                     .progress_fd = worker.progress_memory.get(),
                     .error_file = worker.directory / "error.json"};
   if (worker.rank == 0 && master.fd.is_open()) place.listen_fd = master.fd.get();
+  if (group_end.is_open()) place.group_fd = group_end.get();
   std::vector<int> inherited;
+  if (place.group_fd) inherited.push_back(*place.group_fd);
   if (place.progress_fd >= 0) inherited.push_back(place.progress_fd);
   if (place.listen_fd) inherited.push_back(*place.listen_fd);
   const auto out = worker.out.take_write_end();
@@ -116,12 +126,19 @@ void WorkerGroup::start(Worker& worker, const MasterSocket& master) {
 
 std::vector<WatchedWorker> WorkerGroup::watched() {
   std::vector<WatchedWorker> watched;
-  for (auto& worker : workers_)
-    watched.push_back({worker->rank, worker->process->pid(), worker->progress.get()});
+  for (auto& worker : workers_) {
+    const auto rank = regrouping_ ? regrouping_->rank_of(worker->local_rank) : worker->rank;
+    if (rank) watched.push_back({*rank, worker->process->pid(), worker->progress.get()});
+  }
   return watched;
 }
 
+std::vector<std::string> WorkerGroup::take_notes() {
+  return regrouping_ ? regrouping_->take_notes() : std::vector<std::string>();
+}
+
 void WorkerGroup::watch(PollSet& polls) {
+  if (regrouping_) regrouping_->watch(polls);
   const bool take_output = !consoles_.out.is_full() && !consoles_.err.is_full();
   for (auto& worker : workers_)
     for (auto* output : {&worker->out, &worker->err})
@@ -134,6 +151,10 @@ void WorkerGroup::watch(PollSet& polls) {
 
 void WorkerGroup::update() {
   handle_exits();
+  if (regrouping_) {
+    regrouping_->update();
+    changed_ = regrouping_->take_changed() || changed_;
+  }
   enforce_deadlines();
 }
 
@@ -144,12 +165,27 @@ void WorkerGroup::handle_exits() {
     worker->exit = worker->process->poll_exit();
     if (!worker->exit) continue;
     worker->exit_time_us = unix_time_us();
+    if (continues_without(*worker)) continue;
     const auto patience = time_for_others(*worker->exit);
     if (patience && !others_deadline_) others_deadline_ = Clock::now() + *patience;
     failed = failed || (!patience && (worker->exit->signal || worker->exit->code != 0));
   }
   if (failed) stop();
   if (all_ended() && !drain_deadline_) drain_deadline_ = Clock::now() + kDrainTime;
+}
+
+// Whether the worker, which has ended, is not needed: it was killed and the others go on, or it has
+// finished.
+bool WorkerGroup::continues_without(Worker& worker) {
+  if (!regrouping_) return false;
+  changed_ = true;
+  if (!worker.exit->signal || is_stopping()) {
+    regrouping_->leave(worker.local_rank);
+    return false;
+  }
+  const WorkerEnd end{.exit = *worker.exit};
+  worker.is_lost = regrouping_->lose(worker.local_rank, end.what());
+  return worker.is_lost;
 }
 
 void WorkerGroup::signal(int signal) {
@@ -160,6 +196,7 @@ void WorkerGroup::stop(std::optional<int> signal) {
   if (stop_time_us_) return;
   stop_time_us_ = unix_time_us();
   kill_deadline_ = Clock::now() + options_.stop_grace;
+  if (regrouping_) regrouping_->stop();
   for (auto& worker : workers_) {
     if (signal) worker->progress->set_launch_signal(*signal);
     worker->process->signal_group(SIGTERM);
@@ -245,13 +282,14 @@ bool WorkerGroup::was_stopped(const WorkerEnd& end) const {
 }
 
 LaunchReport WorkerGroup::finish() {
-  LaunchReport report{.world_size = place_.world_size};
+  LaunchReport report{.world_size = regrouping_ ? regrouping_->world_size() : place_.world_size};
   for (auto& worker : workers_) {
     for (auto* output : {&worker->out, &worker->err}) {
       output->finish();
       if (!output->log_error().empty()) notes_.push_back(output->log_error());
     }
     worker->process->reap();
+    if (worker->is_lost && regrouping_->is_replaced(worker->local_rank)) continue;
     report.workers.push_back(describe(*worker));
   }
   if (!killed_ranks_.empty())

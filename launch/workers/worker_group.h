@@ -12,6 +12,7 @@
 #include "launch/hangs/hang_reporter.h"
 #include "launch/options/launch_options.h"
 #include "launch/report/launch_report.h"
+#include "launch/workers/regrouping.h"
 #include "launch/workers/worker_env.h"
 
 namespace lockstep::launch {
@@ -47,8 +48,12 @@ class WorkerGroup {
   // Sends SIGKILL without waiting for the grace period.
   void kill();
 
-  // Valid as long as the group exists.
+  // The ranks of the current group. Valid as long as this exists.
   std::vector<WatchedWorker> watched();
+  // Whether other workers are ranks than at the last call, or have other ranks.
+  bool take_changed() { return std::exchange(changed_, false); }
+  // Messages for the user since the last call.
+  std::vector<std::string> take_notes();
   const std::filesystem::path& log_directory() const { return attempt_; }
 
   bool is_stopping() const { return stop_time_us_.has_value(); }
@@ -62,9 +67,11 @@ class WorkerGroup {
  private:
   struct Worker;
 
+  int num_workers() const { return options_.num_workers + options_.num_spares; }
   void add_worker(const std::filesystem::path& directory, int local_rank);
   void start(Worker& worker, const MasterSocket& master);
   void handle_exits();
+  bool continues_without(Worker& worker);
   void enforce_deadlines();
   void give_up();
   bool all_ended() const;
@@ -74,8 +81,10 @@ class WorkerGroup {
   const LaunchOptions& options_;
   NodePlace place_;
   Consoles consoles_;
-  std::filesystem::path attempt_;  // where its logs are
-  std::vector<std::unique_ptr<Worker>> workers_;
+  std::filesystem::path attempt_;                 // where its logs are
+  std::vector<std::unique_ptr<Worker>> workers_;  // the spares last
+  std::optional<Regrouping> regrouping_;          // with --on-rank-loss continue
+  bool changed_ = false;
   std::optional<int64_t> stop_time_us_;
   std::optional<PollSet::Clock::time_point> others_deadline_, kill_deadline_, give_up_deadline_,
       drain_deadline_;

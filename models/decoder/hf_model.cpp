@@ -7,11 +7,13 @@
 #include <array>
 #include <filesystem>
 #include <optional>
+#include <vector>
 
 #include "lockstep/error.h"
 #include "models/decoder/decoder.h"
 #include "models/decoder/hf_config.h"
 #include "models/hf/hf_directory.h"
+#include "models/hf/hf_map.h"
 #include "models/language.h"
 #include "models/preference.h"
 
@@ -117,7 +119,13 @@ class HfModel final : public Decoder, public ReferencedModel {
   ExportedFiles exported_files() const override {
     if (lora_.rank > 0)
       return peft_files(lora_, adapters(), std::filesystem::absolute(directory_.path).string());
-    return {.copies = directory_.companions(), .texts = {}, .tensors = {}};
+    ExportedFiles files{.copies = directory_.companions(), .texts = {}, .tensors = {}};
+    const auto file = directory_.config();
+    auto config = parse_hf_json(file.text, file.name);
+    if (!set_fp32_weights(config)) return files;
+    std::erase_if(files.copies, [](const auto& each) { return each.filename() == "config.json"; });
+    files.texts["config.json"] = config.dump(2) + "\n";
+    return files;
   }
 
  private:

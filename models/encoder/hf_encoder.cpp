@@ -159,8 +159,7 @@ class HfEncoder final : public Model {
   nlohmann::ordered_json exported_config() const {
     auto json = json_;
     json["architectures"] = nlohmann::ordered_json::array({config_.architecture(*config_.task)});
-    json.erase("torch_dtype");
-    json["dtype"] = "float32";
+    set_fp32_weights(json);
     json.erase("num_labels");
     json.erase("problem_type");
     if (*config_.task == EncoderTask::Mlm) return json;

@@ -28,6 +28,13 @@ HfJson parse_hf_json(std::string_view text, const std::string& where) {
   return json;
 }
 
+bool set_fp32_weights(HfJson& config) {
+  const auto before = config;
+  config.erase("torch_dtype");  // the name before transformers 5
+  config["dtype"] = "float32";
+  return config != before;
+}
+
 HfMap::HfMap(const HfJson& json, std::string where) : json_(json), where_(std::move(where)) {
   if (!json.is_object()) throw wrong("expected a JSON object");
 }

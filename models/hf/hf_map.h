@@ -16,6 +16,10 @@ namespace lockstep::models {
 // Throws Config.
 nlohmann::ordered_json parse_hf_json(std::string_view text, const std::string& where);
 
+// Says in a config.json that the weights are fp32, as they are in checkpoints. from_pretrained()
+// converts them to the type that it finds there. Returns whether `config` was changed.
+bool set_fp32_weights(nlohmann::ordered_json& config);
+
 // A JSON object; null counts as missing. Refers to `json`. All functions throw Config, naming the key
 // and what is valid.
 class HfMap {

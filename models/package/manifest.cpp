@@ -12,7 +12,8 @@
 namespace lockstep::models {
 namespace {
 
-constexpr int64_t kPackageFormat = 2;
+constexpr int64_t kPackageFormat = 3;
+constexpr int64_t kOldestFormat = 2;  // has one segment of evaluation and no units
 constexpr int64_t kMaxSize = int64_t{1} << 40;
 constexpr int64_t kMaxValues = 1 << 20;
 
@@ -59,7 +60,7 @@ class ManifestMap {
     std::vector<SegmentSpec> specs;
     for (const auto& item : list(key)) {
       const ManifestMap map(item, fmt::format("{}: {}", where_, key));
-      specs.push_back({map.sizes("takes"), map.number("gradients", 1), map.number("keeps")});
+      specs.push_back({map.sizes("takes"), map.number("gradients"), map.number("keeps")});
     }
     return specs;
   }
@@ -118,22 +119,59 @@ void verify_places(const std::set<std::string>& names, const ManifestMap& map) {
                                       printable(name.substr(0, dot)), printable(name)));
 }
 
-// Each segment takes existing values, and together the segments return every gradient once.
-void verify_segments(const PackageManifest& manifest, const ManifestMap& map) {
-  auto values = static_cast<int64_t>(manifest.parameters.size() + manifest.buffers.size() +
-                                     manifest.fields.size() + 1);
-  auto gradients = std::count_if(manifest.parameters.begin(), manifest.parameters.end(),
-                                 [](const TensorSpec& spec) { return spec.marked; });
-  for (const auto& segment : manifest.segments) {
+// Each segment takes existing values.
+void verify_values(const std::vector<SegmentSpec>& segments, int64_t values,
+                   const ManifestMap& map) {
+  for (const auto& segment : segments) {
     for (const auto number : segment.takes)
       if (number >= values)
         throw map.corrupt(fmt::format("has a segment with input {} of {} values", number, values));
-    if (segment.gradients > gradients || segment.keeps > kMaxValues)
-      throw map.corrupt("has segments with too many gradients or values");
-    gradients -= segment.gradients;
+    if (segment.keeps > kMaxValues) throw map.corrupt("has segments with too many gradients or values");
     values += segment.keeps;
   }
-  if (gradients != 0) throw map.corrupt("has segments that do not return all gradients");
+}
+
+// Together the segments return every gradient once, after those of the forward pass.
+void verify_segments(const PackageManifest& manifest, const ManifestMap& map) {
+  const auto inputs = static_cast<int64_t>(manifest.parameters.size() + manifest.buffers.size() +
+                                           manifest.fields.size());
+  verify_values(manifest.segments, inputs + 1, map);
+  verify_values(manifest.evaluation, inputs, map);
+  auto gradients = std::count_if(manifest.parameters.begin(), manifest.parameters.end(),
+                                 [](const TensorSpec& spec) { return spec.marked; });
+  bool is_forward = true;
+  for (const auto& segment : manifest.segments) {
+    is_forward &= segment.gradients == 0;
+    if (segment.gradients == 0 && !is_forward)
+      throw map.corrupt("has a segment of the forward pass after one of the backward pass");
+    if (segment.gradients > gradients)
+      throw map.corrupt("has segments with too many gradients or values");
+    gradients -= segment.gradients;
+  }
+  if (gradients != 0 || is_forward)
+    throw map.corrupt("has segments that do not return all gradients");
+  if (manifest.evaluation.empty() || manifest.evaluation.back().keeps != 0)
+    throw map.corrupt("has no segments of evaluation that end with its results");
+}
+
+// Each unit is a module with parameters, and not in another unit.
+void verify_units(const PackageManifest& manifest, const ManifestMap& map) {
+  for (const auto& unit : manifest.units) {
+    const auto has_it = [&](const std::string& name) { return name.starts_with(unit + "."); };
+    const bool is_module =
+        std::ranges::any_of(manifest.parameters, has_it, &TensorSpec::name) && !unit.empty();
+    if (!is_module || std::ranges::any_of(manifest.units, has_it) ||
+        std::ranges::count(manifest.units, unit) > 1)
+      throw map.corrupt(fmt::format("has an invalid unit '{}'", printable(unit)));
+  }
+}
+
+// Of packages without segments of evaluation: one that takes everything.
+SegmentSpec whole_evaluation(const PackageManifest& manifest) {
+  SegmentSpec whole;
+  const auto count = manifest.parameters.size() + manifest.buffers.size() + manifest.fields.size();
+  for (size_t i = 0; i < count; ++i) whole.takes.push_back(static_cast<int64_t>(i));
+  return whole;
 }
 
 }  // namespace
@@ -141,7 +179,8 @@ void verify_segments(const PackageManifest& manifest, const ManifestMap& map) {
 PackageManifest parse_package_manifest(std::string_view text, const std::string& name) {
   const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   const ManifestMap map(json, name + ": its manifest");
-  if (const auto format = map.number("format"); format != kPackageFormat)
+  const auto format = map.number("format");
+  if (format < kOldestFormat || format > kPackageFormat)
     throw config_error(
         fmt::format("{}: package format {} is not supported, expected {}: compile the model again "
                     "with the lockstep-compile of this installation",
@@ -169,7 +208,14 @@ PackageManifest parse_package_manifest(std::string_view text, const std::string&
     manifest.num_classes = map.number("num_classes");
   }
   manifest.segments = map.segments("segments");
+  if (format == kPackageFormat) {
+    manifest.evaluation = map.segments("evaluation");
+    manifest.units = map.texts("units");
+  } else {
+    manifest.evaluation = {whole_evaluation(manifest)};
+  }
   verify_segments(manifest, map);
+  verify_units(manifest, map);
   const auto& members = map.at("members");
   if (!members.is_object()) throw map.corrupt("'members' is not a JSON object");
   for (const auto& [member, facts] : members.items()) {

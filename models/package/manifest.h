@@ -1,5 +1,5 @@
 // The manifest of a compiled package: manifest.json, as written by lockstep-compile
-// (python/lockstep/packing.py). No LibTorch, so that it can be fuzzed separately.
+// (python/lockstep/compile/packing.py). No LibTorch, so that it can be fuzzed separately.
 #pragma once
 
 #include <cstdint>
@@ -23,18 +23,20 @@ struct PackageMember {
   uint32_t crc32 = 0;
 };
 
-// A segment of the training graph. Values are numbered: parameters, buffers, fields, the weight of
-// the loss, then the values kept by previous segments. A segment takes the values `takes` and
-// returns the gradients of `gradients` trainable parameters, which precede those of the previous
-// segment, and `keeps` values for later segments. The first segment handles the last parameters; it
-// returns loss, sums and targets before the gradients, and changed buffers after them.
+// A segment of the training or evaluation graph. Values are numbered: parameters, buffers, fields,
+// in training the weight of the loss, then the values kept by previous segments. A segment takes the
+// values `takes` and returns the gradients of `gradients` trainable parameters, which precede those
+// of the previous segment, and `keeps` values for later segments.
+//
+// In training, the first segments may be parts of the forward pass, without gradients. The next one
+// handles the last parameters; it returns loss, sums and targets before the gradients, and changed
+// buffers after them. The last segment of evaluation returns loss, sums, targets and predictions.
 struct SegmentSpec {
   std::vector<int64_t> takes;
   int64_t gradients = 0, keeps = 0;
 };
 
-// The evaluation graph takes parameters, buffers and fields and returns loss, sums, targets and
-// predictions; the counting graph takes fields and returns the number of targets.
+// The counting graph takes fields and returns the number of targets.
 struct PackageManifest {
   std::string model;  // the Python class
   std::string torch, device, architecture, precision;
@@ -44,7 +46,9 @@ struct PackageManifest {
   bool dynamic_batch = false;          // training accepts any batch size
   int64_t largest_batch = 0;           // limit of dynamic batch sizes; 0: none, or not recorded
   std::vector<TensorSpec> parameters, buffers, fields;
-  std::vector<SegmentSpec> segments;  // of training, in their order
+  std::vector<SegmentSpec> segments;    // of training, in their order
+  std::vector<SegmentSpec> evaluation;  // the same of evaluation
+  std::vector<std::string> units;       // modules between which the graphs are cut; may be empty
   std::vector<std::string> sums;
   bool predictions = false;
   std::string targets;    // unit of loss and sums; empty: samples, and there is no counting graph

@@ -48,17 +48,19 @@ std::optional<size_t> index_of(const std::vector<std::string>& names, const std:
   return static_cast<size_t>(it - names.begin());
 }
 
-std::vector<std::string> segment_kinds(const PackageManifest& manifest) {
-  std::vector<std::string> kinds = {"train"};
-  for (size_t i = 1; i < manifest.segments.size(); ++i)
-    kinds.push_back(fmt::format("train.{}", i + 1));
+// "eval", "eval.2", ...
+std::vector<std::string> kinds_of(const std::string& pass,
+                                  const std::vector<SegmentSpec>& segments) {
+  std::vector<std::string> kinds = {pass};
+  for (size_t i = 1; i < segments.size(); ++i) kinds.push_back(fmt::format("{}.{}", pass, i + 1));
   return kinds;
 }
 
 std::vector<std::string> members_of(const PackageManifest& manifest) {
-  std::vector<std::string> members = {kWeights, "eval.pt2"};
+  std::vector<std::string> members = {kWeights};
   if (!manifest.targets.empty()) members.emplace_back("count.pt2");
-  for (const auto& kind : segment_kinds(manifest)) members.push_back(kind + ".pt2");
+  for (const auto& kind : kinds_of("eval", manifest.evaluation)) members.push_back(kind + ".pt2");
+  for (const auto& kind : kinds_of("train", manifest.segments)) members.push_back(kind + ".pt2");
   return members;
 }
 
@@ -195,7 +197,13 @@ void CompiledPackage::verify_host(const HostFacts& host) const {
 
 std::vector<GraphFiles> CompiledPackage::training() const {
   std::vector<GraphFiles> files;
-  for (const auto& kind : segment_kinds(manifest_)) files.push_back(graph(kind));
+  for (const auto& kind : kinds_of("train", manifest_.segments)) files.push_back(graph(kind));
+  return files;
+}
+
+std::vector<GraphFiles> CompiledPackage::evaluation() const {
+  std::vector<GraphFiles> files;
+  for (const auto& kind : kinds_of("eval", manifest_.evaluation)) files.push_back(graph(kind));
   return files;
 }
 

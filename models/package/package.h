@@ -47,10 +47,11 @@ class CompiledPackage {
   const std::string& name() const { return name_; }
   const PackageManifest& manifest() const { return manifest_; }
 
-  // The segments of training.
+  // The segments of each.
   std::vector<GraphFiles> training() const;
+  std::vector<GraphFiles> evaluation() const;
 
-  // `kind`: "eval", or "count" if there are targets. Throws Config if it is not an archive as
+  // `kind`: "count" if there are targets, or the member of a segment. Throws Config if it is not an archive as
   // written by torch.
   GraphFiles graph(const std::string& kind) const;
 

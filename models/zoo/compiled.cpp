@@ -1,14 +1,13 @@
 // Model "compiled": a Python model compiled by lockstep-compile, with forward pass, loss and
-// gradients in one graph and evaluation in another. Does not use Python at run time.
+// gradients in one or more graphs and evaluation in others. Does not use Python at run time.
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 #include <torch/version.h>
 
 #include <algorithm>
-#include <array>
-#include <cstring>
 #include <exception>
+#include <memory>
 #include <set>
 #include <type_traits>
 
@@ -16,7 +15,8 @@
 #include "lockstep/error.h"
 #include "models/classification.h"
 #include "models/compiled/graph.h"
-#include "models/compiled/step.h"
+#include "models/compiled/pass.h"
+#include "models/compiled/state.h"
 #include "models/language.h"
 #include "models/package/package.h"
 
@@ -32,52 +32,11 @@ void fields(V& v, CompiledConfig& c) {
   v("package", c.package, "a file written by lockstep-compile", required());
 }
 
-at::ScalarType scalar_type_of(const TensorSpec& spec, const std::string& package) {
-  constexpr std::array<std::pair<const char*, at::ScalarType>, 10> kTypes = {
-      {{"float32", at::kFloat},
-       {"float64", at::kDouble},
-       {"float16", at::kHalf},
-       {"bfloat16", at::kBFloat16},
-       {"int64", at::kLong},
-       {"int32", at::kInt},
-       {"int16", at::kShort},
-       {"int8", at::kChar},
-       {"uint8", at::kByte},
-       {"bool", at::kBool}}};
-  for (const auto& [name, type] : kTypes)
-    if (spec.dtype == name) return type;
-  throw config_error(fmt::format("{}: '{}' has unsupported type {}", package, printable(spec.name),
-                                 printable(spec.dtype)));
-}
-
 // "float32 [B, 3, 32, 32]"
 std::string field_text(const std::string& type, at::IntArrayRef sample) {
   std::string text = type + " [B";
   for (const auto size : sample) text += fmt::format(", {}", size);
   return text + "]";
-}
-
-void verify_name(const TensorSpec& spec, const std::string& package) {
-  const bool has_all = !spec.name.empty() && spec.name.front() != '.' && spec.name.back() != '.' &&
-                       spec.name.find("..") == std::string::npos;
-  if (!has_all)
-    throw config_error(
-        fmt::format("{}: invalid parameter or buffer name '{}'", package, printable(spec.name)));
-}
-
-// The submodule of `root` that contains `name`, created if necessary, and the last component of the
-// name.
-std::pair<torch::nn::Module*, std::string> place_of(torch::nn::Module& root, std::string name) {
-  auto* module = &root;
-  for (auto dot = name.find('.'); dot != std::string::npos; dot = name.find('.')) {
-    const auto part = name.substr(0, dot);
-    const auto children = module->named_children();
-    module = children.contains(part)
-                 ? children[part].get()
-                 : module->register_module(part, std::make_shared<torch::nn::Module>()).get();
-    name.erase(0, dot + 1);
-  }
-  return {module, name};
 }
 
 class CompiledModel final : public Model {
@@ -95,11 +54,13 @@ class CompiledModel final : public Model {
   Outputs forward(const Batch& batch) override {
     auto inputs = inputs_of(batch);
     verify_size(inputs.back().size(0), "data.eval_batch_size");
-    auto values = computed(batch, [&] { return evaluation_->run(inputs); });
-    check(values.size() ==
-              1 + manifest_.sums.size() + (has_targets() ? 1 : 0) + (manifest_.predictions ? 1 : 0),
+    const auto count = inputs.back().size(0);
+    auto values = computed(batch, [&] {
+      return CompiledPass::Run(*evaluation_, std::move(inputs)).run_to(evaluation_->size() - 1);
+    });
+    check(values.size() == num_scalars() + (manifest_.predictions ? 1 : 0),
           "number of outputs of the compiled evaluation does not match the manifest");
-    auto outputs = outputs_of(values, inputs.back().size(0));
+    auto outputs = outputs_of(values, count);
     if (manifest_.predictions) outputs.predictions = values.back();
     return outputs;
   }
@@ -114,20 +75,29 @@ class CompiledModel final : public Model {
     else if (count != manifest_.batch_size)
       throw wrong_size(count);
     inputs.push_back(weight);
-    auto results = computed(batch, [&] { return training_->run(std::move(inputs)); });
-    if (!is_verified_) verify_gradients(results.gradients);
-    auto& remaining = results.remaining_segments;
-    if (remaining.empty())
-      change_buffers(results.buffers);
-    else  // remaining segments may use the old values
-      remaining.back() = [this, last = remaining.back(), buffers = results.buffers] {
-        auto gradients = last();
-        change_buffers(buffers);
+    const auto run = std::make_shared<CompiledPass::Run>(*training_, std::move(inputs));
+    const auto first = training_->first_backward();
+    auto values = computed(batch, [&] { return run->run_to(first); });
+    check(values.size() == num_scalars() + num_gradients(first) + state_.changed.size(),
+          "number of compiled outputs does not match the manifest");
+    StepOutputs step{
+        .outputs = outputs_of(values, count), .gradients = {}, .remaining_segments = {}};
+    const auto begin = values.begin() + static_cast<std::ptrdiff_t>(num_scalars());
+    const auto end = begin + static_cast<std::ptrdiff_t>(num_gradients(first));
+    step.gradients = {begin, end};
+    if (!is_verified_) verify_gradients(step.gradients);
+    const std::vector<at::Tensor> buffers{end, values.end()};
+    if (first + 1 == training_->size()) change_buffers(buffers);
+    for (auto i = first + 1; i < training_->size(); ++i)
+      step.remaining_segments.emplace_back([this, run, i, buffers] {
+        auto gradients = run->run_to(i);
+        check(gradients.size() == num_gradients(i),
+              "number of compiled outputs does not match the manifest");
+        // Until now, segments may have used the old values.
+        if (i + 1 == training_->size()) change_buffers(buffers);
         return gradients;
-      };
-    return {.outputs = outputs_of(results.scalars, count),
-            .gradients = std::move(results.gradients),
-            .remaining_segments = std::move(remaining)};
+      });
+    return step;
   }
 
   std::string target_name() const override { return manifest_.targets; }
@@ -183,9 +153,8 @@ class CompiledModel final : public Model {
     package.verify_host(host_facts(TORCH_VERSION));
     if (manifest_.fields.empty())
       throw config_error(package_ + ": has no batch fields as inputs; recompile the model");
-    for (const auto& spec : manifest_.parameters) add_parameter(spec, load(spec, package));
-    for (const auto& spec : manifest_.buffers) add_buffer(spec, load(spec, package));
-    files_ = {package.training(), package.graph("eval"),
+    state_ = register_state(*this, package);
+    files_ = {package.training(), package.evaluation(),
               has_targets() ? package.graph("count") : GraphFiles()};
     if (manifest_.device == "cpu") load_graphs(at::kCPU);
   }
@@ -195,36 +164,17 @@ class CompiledModel final : public Model {
       return std::make_unique<CompiledGraph>(files, device.str(),
                                              fmt::format("{}: {}.pt2", package_, kind));
     };
-    std::vector<std::unique_ptr<CompiledGraph>> segments;
-    for (const auto& files : files_.training) segments.push_back(graph(files, "train"));
-    training_ = std::make_unique<CompiledStep>(std::move(segments), manifest_);
-    evaluation_ = graph(files_.evaluation, "eval");
+    const auto pass = [&](const std::vector<GraphFiles>& files, const std::string& kind,
+                          const std::vector<SegmentSpec>& segments, size_t num_inputs) {
+      CompiledPass::Graphs graphs;
+      for (const auto& each : files) graphs.push_back(graph(each, kind));
+      return std::make_unique<CompiledPass>(std::move(graphs), segments, state_.blocks, num_inputs);
+    };
+    const auto num_inputs = state_.tensors.size() + manifest_.fields.size();
+    training_ = pass(files_.training, "train", manifest_.segments, num_inputs + 1);
+    evaluation_ = pass(files_.evaluation, "eval", manifest_.evaluation, num_inputs);
     if (has_targets()) count_ = graph(files_.count, "count");
     files_ = {};
-  }
-
-  at::Tensor load(const TensorSpec& spec, const CompiledPackage& package) const {
-    verify_name(spec, package_);
-    auto tensor = at::empty(spec.shape, scalar_type_of(spec, package_));
-    for (const auto& entry : package.weight_entries())
-      if (entry.name == spec.name && entry.end > entry.begin)
-        std::memcpy(tensor.mutable_data_ptr(), package.weights().data() + entry.begin,
-                    entry.end - entry.begin);
-    return tensor;
-  }
-
-  void add_parameter(const TensorSpec& spec, at::Tensor value) {
-    const auto [module, name] = place_of(*this, spec.name);
-    auto& parameter = module->register_parameter(name, std::move(value), spec.marked);
-    state_.push_back(parameter);
-    if (spec.marked) trained_.push_back(parameter);
-  }
-
-  void add_buffer(const TensorSpec& spec, at::Tensor value) {
-    const auto [module, name] = place_of(*this, spec.name);
-    auto& buffer = module->register_buffer(name, std::move(value));
-    state_.push_back(buffer);
-    if (spec.marked) changed_.push_back(buffer);
   }
 
   void verify_gpu(const std::string& architecture) const {
@@ -245,14 +195,18 @@ class CompiledModel final : public Model {
 
   void change_buffers(const std::vector<at::Tensor>& values) {
     const at::NoGradGuard no_grad;
-    for (size_t i = 0; i < changed_.size(); ++i) changed_[i].copy_(values[i]);
+    for (size_t i = 0; i < values.size(); ++i) state_.changed[i].copy_(values[i]);
   }
 
   bool has_targets() const { return !manifest_.targets.empty(); }
+  size_t num_scalars() const { return 1 + manifest_.sums.size() + (has_targets() ? 1 : 0); }
+  size_t num_gradients(size_t segment) const {
+    return static_cast<size_t>(manifest_.segments[segment].gradients);
+  }
 
   std::vector<at::Tensor> inputs_of(const Batch& batch) const {
-    auto inputs = state_;
-    inputs.reserve(state_.size() + manifest_.fields.size() + 1);
+    auto inputs = state_.tensors;
+    inputs.reserve(inputs.size() + manifest_.fields.size() + 1);
     for (auto& field : fields_of(batch)) inputs.push_back(std::move(field));
     return inputs;
   }
@@ -352,10 +306,11 @@ class CompiledModel final : public Model {
   // layout.
   void verify_gradients(const std::vector<at::Tensor>& gradients) {
     std::set<const void*> places;
-    const auto first = trained_.size() - gradients.size();
+    const auto& parameters = state_.trained;
+    const auto first = state_.trained.size() - gradients.size();
     for (size_t i = 0; i < gradients.size(); ++i)
-      check(gradients[i].sizes() == trained_[first + i].sizes() && gradients[i].is_contiguous() &&
-                gradients[i].scalar_type() == trained_[first + i].scalar_type() &&
+      check(gradients[i].sizes() == parameters[first + i].sizes() && gradients[i].is_contiguous() &&
+                gradients[i].scalar_type() == parameters[first + i].scalar_type() &&
                 (gradients[i].numel() == 0 || places.insert(gradients[i].const_data_ptr()).second),
             "a compiled gradient does not match its parameter or shares memory");
     is_verified_ = true;
@@ -376,13 +331,12 @@ class CompiledModel final : public Model {
   std::string package_;
   PackageManifest manifest_;
   struct Files {
-    std::vector<GraphFiles> training;
-    GraphFiles evaluation, count;
+    std::vector<GraphFiles> training, evaluation;
+    GraphFiles count;
   } files_;  // until they are loaded
-  std::unique_ptr<CompiledStep> training_;
-  std::unique_ptr<CompiledGraph> evaluation_, count_;
-  std::vector<at::Tensor> state_;              // parameters and buffers, in the order of inputs
-  std::vector<at::Tensor> trained_, changed_;  // parameters with gradients; buffers of training
+  std::unique_ptr<CompiledPass> training_, evaluation_;
+  std::unique_ptr<CompiledGraph> count_;
+  CompiledState state_;
   bool is_verified_ = false;
 };
 

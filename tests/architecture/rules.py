@@ -15,11 +15,12 @@ LAYERS = {
     "models": {"core", "formats", "lockstep/batch.h"},
     "distributed": {"core"},
     "catalog": {"core", "tracking"},
+    "sweep": {"core"},
     "trainer": {"core", "formats", "launch", "tracking", "data", "models", "distributed", "catalog/run_list.h"},
     "dashboard": {"core", "tracking", "catalog"},
-    "cli": {"core", "launch", "tracking", "catalog", "dashboard"},
+    "cli": {"core", "launch", "tracking", "catalog", "dashboard", "sweep"},
 }
-FOLDERS = set(LAYERS) | {"include", "configs", "tests", "bench", "examples", "docs", "cmake", "python"}
+FOLDERS = set(LAYERS) | {"include", "configs", "tests", "bench", "examples", "docs", "cmake", "python", "packaging"}
 
 # The public headers, include/lockstep/NAME.h, by the folder that implements them. Files that may include that folder may
 # include them; they include each other, LibTorch and nlohmann_json only.
@@ -50,16 +51,16 @@ PRIVATE_MARK = re.compile(r"Only files of (\w+)/ include this\.")
 EXCEPTIONS = {}
 
 TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")
-TORCH_FREE = re.compile(r"^(core|formats|launch|tracking|catalog|dashboard|cli|distributed/shm)/|"
+TORCH_FREE = re.compile(r"^(core|formats|launch|tracking|catalog|sweep|dashboard|cli|distributed/shm)/|"
                         r"^(data/(images|transforms|tokenize)|models/package)/")
 PUBLIC_WITH_TORCH = {"batch", "dataset", "model", "named_tensors", "world", "data_parallel", "optimizer", "hook"}
 
 # rule: (pattern on code without comments and strings, files that may, what to say)
 OWNED = {
-    "getenv": (r"\b(secure_)?getenv\s*\(", r"^launch/environment/rank_env\.cpp$",
+    "getenv": (r"\b(secure_)?getenv\s*\(", r"^launch/environment/(rank_env|torch_folder)\.cpp$",
                "the environment is read in launch/environment/rank_env.cpp only"),
     "environ": (r"\b(environ|setenv|unsetenv|putenv)\b",
-                r"^launch/(environment/rank_env|workers/worker_env)\.cpp$|^tracking/agent/agent_process\.cpp$",
+                r"^launch/(environment/(rank_env|torch_folder)|workers/worker_env)\.cpp$|^tracking/agent/agent_process\.cpp$",
                 "the environment of ranks is made in launch/workers/worker_env.cpp, the agent gets its parent's"),
     "sleep": (r"\b(sleep_for|sleep_until|u?sleep|nanosleep)\s*\(", r"^$",
               "sleeping is not synchronization: wait for the event, with a timeout"),

@@ -66,3 +66,25 @@ export function scrollThrough(page) {
     requestIdleCallback(() => requestAnimationFrame(step));
   }));
 }
+
+/** Drags a selection along the last axis of parallel coordinates, moving it with every frame. Returns the frame intervals. */
+export function brushThrough(page, frames = 90) {
+  return page.evaluate((count) => new Promise((resolve) => {
+    const canvas = [...document.querySelectorAll(".parallel canvas")].at(-1);
+    const box = canvas.getBoundingClientRect();
+    const send = (target, type, y) => target.dispatchEvent(new PointerEvent(type, { bubbles: true, cancelable: true, clientX: box.right - 44, clientY: y, buttons: 1, pointerId: 1 }));
+    const y = (share) => box.top + 46 + (box.height - 72) * share;
+    const gaps = [];
+    let last = 0;
+    const step = (now) => {
+      if (last > 0) gaps.push(now - last);
+      last = now;
+      send(window, "pointermove", y(0.1 + 0.8 * Math.abs(Math.sin(gaps.length / 20))));
+      if (gaps.length < count) return requestAnimationFrame(step);
+      send(window, "pointerup", y(0.8));
+      resolve(gaps);
+    };
+    send(canvas, "pointerdown", y(0));
+    requestAnimationFrame(step);
+  }), frames);
+}

@@ -14,7 +14,7 @@ async function compiled(...modules) {
   return import(`data:text/javascript;base64,${Buffer.from(outputFiles[0].text).toString("base64")}`);
 }
 
-const page = await compiled("chart/ticks.ts", "chart/palette.ts", "chart/line.ts", "chart/svg.ts", "runs/differing.ts", "runs/columns.ts", "format.ts", "metrics.ts", "progress.ts", "data/report_band.ts");
+const page = await compiled("chart/ticks.ts", "chart/palette.ts", "chart/line.ts", "chart/svg.ts", "runs/differing.ts", "runs/columns.ts", "format.ts", "metrics.ts", "progress.ts", "data/report_band.ts", "chart/expression.ts", "analyze/values.ts", "parts/markdown.ts");
 
 const styleText = ({ color, dash }) => `${color} ${dash.join()}`;
 
@@ -219,4 +219,69 @@ test("a band over the runs of a report has the quantiles over all of their ranks
   for (const [name, part] of [["p10", 0.1], ["median", 0.5], ["p90", 0.9]]) assert.ok(Math.abs(band[name][0] - quantile(runs.flat(), part)) < 1e-12, `${name}: ${band[name][0]}`);
   const eleven = Array.from({ length: 11 }, (_, i) => i ** 2);
   assert.equal(page.mergeBands("m", [piece(...eleven)], "step", 100).p90[0], quantile(eleven, 0.9), "for one run as on the server");
+});
+
+const METRICS = ["train/loss", "eval/loss", "train/loss_scale", "eval/accuracy", "lr"];
+const line = (key, x, y) => ({ key, label: key, color: "#000000", x, y });
+const linesOf = (text, lines, smoothing = 0) => page.expressionLines(page.parseExpression(text, METRICS), new Map(Object.entries(lines)), smoothing);
+
+test("an expression has the values of its metrics, at the points of the metric with the fewest", () => {
+  const train = [line("a", [0, 1, 2, 3, 4], [8, 6, 4, 2, 0]), line("b", [0, 4], [1, 1])];
+  const evaluated = [line("a", [1, 2.5, 4], [1, 1, 1]), line("c", [0], [1])];
+  const [only, ...others] = linesOf("train/loss - 2 * eval/loss ^ 2", { "train/loss": train, "eval/loss": evaluated });
+  assert.deepEqual(others, [], "a run without one of the metrics has no line");
+  assert.deepEqual([only.key, only.x, only.y], ["a", [1, 2.5, 4], [4, 1, -2]]);
+  assert.deepEqual(linesOf("-(train/loss/eval/loss) + 1", { "train/loss": train, "eval/loss": evaluated })[0].y, [-5, -2, 1], "division after a name");
+  assert.deepEqual(linesOf("cummin(train/loss) + diff(train/loss)", { "train/loss": [line("a", [0, 1, 2], [3, 1, 2])] })[0].y, [NaN, -1, 2]);
+  assert.deepEqual(linesOf("max(train/loss, 3)", { "train/loss": [line("a", [0, 1, 2], [3, 1, 5])] })[0].y, [3, 3, 5]);
+  const smoothed = linesOf("train/loss", { "train/loss": train }, 0.5)[0];
+  assert.deepEqual([...smoothed.y], [...page.smooth(smoothed.raw, 0.5)]);
+});
+
+test("one metric against another, in the order of the horizontal axis", () => {
+  const [curve] = linesOf("eval/accuracy vs train/loss", { "eval/accuracy": [line("a", [0, 1, 2], [0.1, 0.5, 0.9])], "train/loss": [line("a", [0, 1, 2], [3, 2, 1])] });
+  assert.deepEqual([curve.x, curve.y], [[1, 2, 3], [0.9, 0.5, 0.1]]);
+});
+
+test("an invalid expression names the mistake, its place and the nearest name", () => {
+  const fails = (text, message, column) => assert.throws(() => page.parseExpression(text, METRICS), (error) => message.test(error.message) && error.column === column);
+  fails("train/los - 1", /unknown metric or function "train\/los"; did you mean "train\/loss"\?/, 1);
+  fails("train/loss - ", /is missing/, 14);
+  fails("(train/loss", /"\)" is missing/, 12);
+  fails("train/loss )", /unexpected "\)"/, 12);
+  fails("smooth(lr)", /smooth takes 2 values/, 1);
+  fails("1 + 2", /needs a metric/, 6);
+  fails("(".repeat(100), /too many nested/, 51);
+  assert.deepEqual(page.parseExpression("train/loss_scale * lr", METRICS).names, ["train/loss_scale", "lr"], "the longest name");
+});
+
+test("brushes select runs, as filters and in the URL", () => {
+  const columns = new Map([["config.optimizer.lr", { field: "config.optimizer.lr", type: "number", values: [0.001, 0.01, 0.1, null] }], ["config.model.name", { field: "config.model.name", type: "text", labels: ["cnn", "mlp"], values: [0, 1, -1, 1] }]].map(([field, column]) => [field, page.valuesOf(column)]));
+  const brushes = { "config.optimizer.lr": [0.005, 0.2], "config.model.name": ["mlp"] };
+  assert.deepEqual([...page.insideOf(brushes, columns, 4)], [0, 1, 0, 0]);
+  assert.deepEqual(page.parseBrushes(page.brushText(brushes)), brushes);
+  assert.deepEqual(page.parseBrushes("{broken"), {});
+  assert.equal(page.brushFilter(brushes, columns), 'config.optimizer.lr >= 0.005 and config.optimizer.lr <= 0.2 and config.model.name in ("mlp")');
+  const lr = columns.get("config.optimizer.lr");
+  assert.equal(lr.scale.log, true);
+  assert.ok(Math.abs(lr.scale.position(0.01) - 0.5) < 1e-9);
+  assert.deepEqual(page.brushBetween(columns.get("config.model.name"), 0.6, 1), ["mlp"]);
+  const summary = page.summaryOf(Float64Array.of(1, 3, NaN, 5), [0, 1, 2, 3]);
+  assert.deepEqual([summary.count, summary.mean, summary.low, summary.highest], [3, 3, 1, 3]);
+  assert.ok(Math.abs(summary.deviation - Math.sqrt(8 / 3)) < 1e-12);
+});
+
+test("groups of many values are ranges that contain every run once", () => {
+  const values = Array.from({ length: 100 }, (_, i) => i / 10);
+  const column = page.valuesOf({ field: "config.a", type: "number", values });
+  const parts = page.partsOf(column, new Uint8Array(100).fill(1));
+  assert.equal(parts.length, 8);
+  assert.deepEqual(parts.flatMap((part) => part.runs), values.map((_, i) => i));
+  assert.equal(parts[0].filter, "config.a >= 0 and config.a < 1.2");
+});
+
+test("notes: Markdown without HTML, and only links to the web", () => {
+  const html = JSON.stringify(page.parseMarkdown("# Head\n\nSome **bold**, `code` and [a link](https://example.org).\n\n- one\n- two\n\n```\nraw <b>\n```\n<script>x</script> [bad](javascript:alert(1))"));
+  for (const part of ['"h"', '"bold"', '"code"', "https://example.org", '"one"', "raw <b>", "<script>x</script>"]) assert.ok(html.includes(part), part);
+  assert.ok(!html.includes('"href":"javascript'), html);
 });

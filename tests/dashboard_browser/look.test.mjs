@@ -230,7 +230,8 @@ test("on a phone, chart options are in one panel, and the names of results are s
 
 const VIEWS = () => [
   "", `?by=config.optimizer.lr&q=${SWEEP}`, `?sel=${ids(2)}`, `run/${first}`, "run/ranks-1", "run/ranks-1?ranks=all", "run/sweep-03", `run/${first}/ranks`, `run/${first}/config`, `run/${first}/console`, `run/${first}/artifacts`, "run/gallery-1/media",
-  "run/gallery-1/alerts", "run/nothing", `compare?runs=${ids(5)}`, `compare?runs=${ids(30)}`, `compare?runs=${ids(30)}&view=group`, `compare?runs=${ids(5)}&tab=config`, `compare?runs=${first},gallery-1&tab=config`, `compare?runs=${ids(5)}&tab=results`, `group?q=${SWEEP}`, "compare", "artifacts", "alerts", "nowhere",
+  "run/gallery-1/alerts", "run/nothing", `compare?runs=${ids(5)}`, `compare?runs=${ids(30)}`, `compare?runs=${ids(30)}&view=group`, `compare?runs=${ids(5)}&tab=config`, `compare?runs=${first},gallery-1&tab=config`, `compare?runs=${ids(5)}&tab=results`, `group?q=${SWEEP}`, `group?q=${SWEEP}&view=each`, "compare", `compare?runs=${ids(2)}&tab=both`,
+  `analyze?q=${SWEEP}`, `analyze?q=${SWEEP}&brush=${encodeURIComponent('{"config.optimizer.lr":[0.02,0.2]}')}`, `analyze?runs=${ids(5)}`, "analyze?q=name+%3D+nothing", `run/${first}?exprs=train%2Floss+-+eval%2Floss&hide=eval%2Floss&x=step`, "artifacts", "alerts", "nowhere",
 ];
 
 for (const [device, options] of DEVICES.slice(1)) {
@@ -324,6 +325,13 @@ for (const colorScheme of ["light", "dark"]) {
       await showView(page, "");
       await page.getByRole("button", { name: "Columns" }).click();
       await check("the column picker");
+      await page.keyboard.press("Escape");
+      await showView(page, `analyze?q=${SWEEP}`);
+      await page.getByRole("button", { name: "Axis optimizer.lr" }).click();
+      await check("the menu of an axis");
+      await page.keyboard.press("Escape");
+      await page.getByRole("button", { name: "Saved views" }).click();
+      await check("the saved views");
     }, { colorScheme, ...options }));
   }
 }

@@ -10,6 +10,9 @@
 //       runs that differ in learning rate, width and seed, with system metrics and constant metrics
 //   lockstep_sample_runs RUNS curves RUNS STEPS
 //       runs of two ranks with one metric, several configuration values and a tag
+//   lockstep_sample_runs RUNS study RUNS
+//       runs that differ in 20 hyperparameters, of which optimizer.lr and model.hidden matter and
+//       depend on each other
 //   lockstep_sample_runs RUNS odd
 //       NaN epochs and losses, a bidirectional name, the output of a rank on another node, and the
 //       reason of a requested stop
@@ -18,6 +21,7 @@
 #include <array>
 #include <cmath>
 #include <iostream>
+#include <random>
 
 #include "lockstep/error.h"
 #include "lockstep/tracker.h"
@@ -230,6 +234,46 @@ void record_curves(const std::filesystem::path& runs, int num_runs, int64_t num_
   }
 }
 
+void record_study(const std::filesystem::path& runs, int num_runs) {
+  std::mt19937_64 random(5);
+  std::uniform_real_distribution<double> uniform;
+  constexpr std::array kWidths = {32, 64, 128, 256, 512};
+  constexpr std::array kNames = {"adamw", "lion", "muon", "sgd"};
+  for (int i = 0; i < num_runs; ++i) {
+    const auto lr = std::pow(10, -4 + 3 * uniform(random));
+    const auto width = kWidths[random() % kWidths.size()];
+    Json config = {{"optimizer",
+                    {{"name", kNames[random() % kNames.size()]},
+                     {"lr", lr},
+                     {"momentum", std::round(100 * uniform(random)) / 100},
+                     {"weight_decay", std::pow(10, -5 + 4 * uniform(random))},
+                     {"nesterov", uniform(random) < 0.5}}},
+                   {"model",
+                    {{"hidden", width},
+                     {"layers", 1 + static_cast<int>(random() % 6)},
+                     {"dropout", std::round(50 * uniform(random)) / 100}}},
+                   {"data", {{"batch_size", 16 << (random() % 5)}}},
+                   {"train", {{"warmup", static_cast<int>(random() % 2000)}}}};
+    for (int k = 0; k < 10; ++k)
+      config["augment"][fmt::format("strength_{}", k)] = std::round(1000 * uniform(random)) / 1000;
+    auto job = job_of(fmt::format("study-{:04}", i), fmt::format("trial {}", i), 0, 1);
+    job.group = "study";
+    auto tracker = open_rank(runs, job, config);
+    // The best learning rate is lower for wider models.
+    const auto off = std::log10(lr) + 1.2 + 0.8 * std::log2(width / 32.0) / 2;
+    const auto loss = 0.25 + 0.5 * off * off - 0.03 * std::log2(width / 32.0) + 0.05 * uniform(random);
+    for (int64_t step = 0; step < 5; ++step) {
+      const auto now = loss + 2 * std::exp(-static_cast<double>(step + 1));
+      const std::vector<Metric> metrics = {{"train/loss", 0.9 * now},
+                                           {"eval/loss", i % 97 == 13 ? NAN : now},
+                                           {"eval/accuracy", 1 / (1 + 0.4 * now)},
+                                           {"time/step_s", 0.01 * width / 64}};
+      tracker.log(100 * step, static_cast<double>(step), metrics);
+    }
+    tracker.finish({.state = RunState::Finished});
+  }
+}
+
 void record_odd(const std::filesystem::path& runs) {
   const auto job = job_of("odd-1",
                           "odd \xe2\x80\xae"
@@ -266,6 +310,8 @@ int main(int argc, char** argv) try {
     record_sweep(words[0], std::stoi(words[2]), std::stoll(words[3]));
   else if (words.size() == 4 && words[1] == "curves")
     record_curves(words[0], std::stoi(words[2]), std::stoll(words[3]));
+  else if (words.size() == 3 && words[1] == "study")
+    record_study(words[0], std::stoi(words[2]));
   else if (words.size() == 2 && words[1] == "odd")
     record_odd(words[0]);
   else

@@ -29,13 +29,13 @@ TEST_CASE("batch scheduler: a pass is cut into batches, the last one smaller or 
 }
 
 TEST_CASE("batch scheduler: the last batches of a pass have the same size") {
-  const BatchCut cut{.num_samples = 20, .batch_size = 4, .equal = 2};  // 4, 4, 4, 4, 2, 2
+  const BatchCut cut{.num_samples = 20, .batch_size = 4, .group = 2};  // 4, 4, 4, 4, 2, 2
   CHECK(cut.num_batches() == 6);
   CHECK(cut.rows_of(3) == 4);
   CHECK(cut.rows_of(4) == 2);
   CHECK(cut.begin_of(3) == 12);
   CHECK(cut.begin_of(5) == 18);
-  CHECK(BatchCut{.num_samples = 20, .batch_size = 4, .drop_last = true, .equal = 2}.num_batches() ==
+  CHECK(BatchCut{.num_samples = 20, .batch_size = 4, .drop_last = true, .group = 2}.num_batches() ==
         4);
 }
 

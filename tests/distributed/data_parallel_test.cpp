@@ -1,6 +1,7 @@
 #include "lockstep/data_parallel.h"
 
 #include <ATen/ATen.h>
+#include <torch/nn/modules/container/modulelist.h>
 #include <torch/nn/modules/linear.h>
 
 #include <catch2/catch.hpp>
@@ -305,4 +306,39 @@ TEST_CASE("data parallel: a model without trainable parameters is an error") {
   torch::nn::Module empty;
   CHECK_THROWS_WITH(DataParallel::create(world, empty, {}),
                     "the model has no trainable parameters");
+}
+
+TEST_CASE("data parallel: a pass in segments has the weights of its units and of the next ones") {
+  const auto held = run_ranks(
+      2,
+      [](World& world) {
+        torch::nn::ModuleList net(torch::nn::Linear(2, 2), torch::nn::Linear(2, 2),
+                                  torch::nn::Linear(2, 2));
+        std::vector<ShardUnit> units;
+        for (const auto& layer : *net) units.push_back({"layer", layer.get()});
+        const auto parallel =
+            DataParallel::create(world, *net, {.shard = ShardStrategy::Full}, units);
+        std::string seen;
+        const auto note = [&] {
+          for (const auto& unit : units)
+            seen += unit.module->parameters()[0].storage().nbytes() > 0 ? 'x' : '.';
+          seen += ' ';
+        };
+        std::vector<at::Tensor> gradients;
+        for (const auto& parameter : net->parameters())
+          gradients.push_back(at::ones(parameter.sizes()));
+        note();
+        parallel->before_forward(true);
+        parallel->hold_units({0}, {1});
+        note();
+        parallel->hold_units({1}, {2});
+        note();
+        parallel->hold_units({0, 2}, {});
+        note();
+        parallel->add_gradients(std::move(gradients), true);
+        note();
+        return seen;
+      },
+      BackendChoice::Gloo);
+  for (const auto& seen : held) CHECK(seen == "... xx. .xx x.x ... ");
 }

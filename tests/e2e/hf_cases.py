@@ -205,7 +205,7 @@ def save(case, directory):
 
 def compile_here(capsys, *arguments):
     """Returns the exit code and the lines of both streams."""
-    from lockstep.command_line import main
+    from lockstep.compile.command_line import main
 
     code = main([*map(str, arguments)])
     shown = capsys.readouterr()

@@ -289,21 +289,21 @@ def test_transformers_model_on_padded_text(job, packages, tmp_path, ranks):
     assert job.series(run_dir.name, "eval/accuracy")[-1][1] == pytest.approx(accuracy, rel=1e-5)
 
 
-def run_parts(graph, count):
-    """Loss, gradients and buffers of `graph` in the given number of segments, before compilation."""
-    from lockstep import comparing
-    from lockstep.segments import segment_names, split
+def run_parts(graph, parts):
+    """The outputs of `graph` in parts, before compilation."""
+    from lockstep.compile import comparing
+    from lockstep.compile.segments import segment_names
 
-    parts = split(graph, count)
-    assert len(parts) == count and sum(part.gradients for part in parts) == graph.num_gradients
-    modules = {name: part.module for name, part in zip(segment_names(count), parts)}
+    assert sum(part.gradients for part in parts) == graph.num_gradients
+    modules = {name: part.module for name, part in zip(segment_names(parts, graph.training), parts)}
     return comparing.run_parts(graph, parts, list(graph.inputs), lambda name, inputs: modules[name](inputs))
 
 
 def test_segments_are_bit_identical_to_the_whole_graph():
     """With buffers that training changes."""
-    from lockstep.graphs import State, Step, trace
-    from lockstep.losses import find_loss
+    from lockstep.compile.graphs import State, Step, trace
+    from lockstep.compile.losses import find_loss
+    from lockstep.compile.segments import split
 
     torch.manual_seed(1)
     module, batch = compiled_models.net(), compiled_models.digits()
@@ -311,9 +311,9 @@ def test_segments_are_bit_identical_to_the_whole_graph():
     state = State.of(module)
     changed = [name for name in state.buffers if "running" in name or "num_batches" in name]
     graph = trace(step, state, batch, dynamic=False, training=True, changed=changed)
-    whole = run_parts(graph, 1)
+    whole = run_parts(graph, split(graph, 1))
     for count in (2, 3, graph.num_gradients):
-        results = run_parts(graph, count)
+        results = run_parts(graph, split(graph, count))
         assert len(results) == len(whole) == 1 + 1 + graph.num_gradients + len(graph.changed_buffers)
         assert all(torch.equal(a, b) for a, b in zip(results, whole))
 
@@ -467,6 +467,48 @@ def test_no_space_for_generated_code(job, packages, disk, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(disk.path))
     refuse(job, [], [str(disk.path), "graph.so", "No space left on device"], None, code=75)
 
+@pytest.mark.parametrize("kind", ["gpt", "net"])
+def test_blocks_are_bit_identical_to_the_whole_graph(kind):
+    """Each part reads the parameters of at most one block. With tied weights, and with buffers that training changes."""
+    from lockstep.compile.blocks import block_of, blocks_of, split_at_blocks
+    from lockstep.compile.graphs import State, Step, trace
+    from lockstep.compile.losses import find_loss
+
+    torch.manual_seed(1)
+    module, batch = (compiled_models.net(), compiled_models.digits()) if kind == "net" else (models.gpt(**SIZES), tokens_of_gpt())
+    step = Step(module, find_loss("cross_entropy", module, batch).function, list(batch), "cpu" if kind == "gpt" else None)
+    state = State.of(module)
+    blocks = blocks_of(module, list(state.parameters))
+    assert len(blocks) > 1
+    changed = [name for name in state.buffers if "running" in name or "num_batches" in name]
+    for training in (True, False):
+        graph = trace(step, state, batch, dynamic=not training, training=training, changed=changed if training else [])
+        whole = graph.module(list(graph.inputs))
+        parts = split_at_blocks(graph, state.names(), blocks)
+        for part in parts:
+            names = [state.names()[number] for number in part.takes if number < len(state.parameters)]
+            assert len({block_of(name, blocks) for name in names} - {""}) <= 1
+        results = run_parts(graph, parts)
+        assert len(results) == len(whole) and all(torch.equal(a, b) for a, b in zip(results, whole))
+
+
+def tokens_of_gpt():
+    shape = (6, SIZES["context"])
+    return {name: torch.randint(0, SIZES["vocab_size"], shape) for name in ("tokens", "targets")}
+
+
+def without_blocks(manifest):
+    """As lockstep-compile wrote it before it could cut the forward pass."""
+    manifest["format"] = 2
+    del manifest["evaluation"], manifest["units"]
+
+
+def test_a_package_of_the_previous_format(job, packages):
+    use(job, altered(packages["mlp"], job.directory / "other.ls2", without_blocks), "mlp")
+    other = job.train("train.max_steps=3")
+    use(job, packages["mlp"], "mlp")
+    assert_same_bits(last_weights(other), last_weights(job.train("train.max_steps=3")))
+
 
 # Errors before ranks connect.
 
@@ -502,9 +544,14 @@ CHANGES = {
     "another device": (setting("device", "cuda"), ["was compiled for device cuda, this run computes on cpu"]),
     "another architecture": (setting("architecture", "riscv64"), ["was compiled for riscv64 processors, this machine is"]),
     "another processor": (setting("cpu_flags", ["amx_fp99"]), ["uses instructions that this processor does not support (amx_fp99)"]),
-    "another format": (setting("format", 1), ["package format 1 is not supported, expected 2"]),
+    "another format": (setting("format", 1), ["package format 1 is not supported, expected 3"]),
     "a missing segment": (lambda m: m["segments"].append(m["segments"][0]), ["has segments with too many gradients or values"]),
     "a segment of nothing": (lambda m: m["segments"][0]["takes"].append(99), ["has a segment with input 99 of 7 values"]),
+    "a forward segment at the end": (lambda m: m["segments"].append({"takes": [], "gradients": 0, "keeps": 0}),
+                                     ["has a segment of the forward pass after one of the backward pass"]),
+    "no evaluation": (setting("evaluation", []), ["has no segments of evaluation that end with its results"]),
+    "a unit without parameters": (setting("units", ["layers.1"]), ["has an invalid unit 'layers.1'"]),
+    "a unit in a unit": (setting("units", ["layers", "layers.0"]), ["has an invalid unit 'layers'"]),
     "a corrupt manifest": (setting("fields", 3), ["its manifest 'fields' is not a list"]),
     "a name twice": (with_a_name_twice, ["'buffers' has duplicate name 'layers.0.weight'; compile the model again"]),
     "a name of a module": (with_a_tensor_that_is_a_module, ["'layers.2' both as a tensor and as the module of 'layers.2.", "compile the model again"]),
@@ -634,6 +681,14 @@ def test_precision_is_fixed_at_compile_time(job, packages):
     refuse(job, ["train.precision=fp16"], ["train.precision: fp16 has no effect on a compiled model", "fp32 and bf16"], None)
 
 
+def test_a_package_that_is_not_cut_at_blocks(job, packages):
+    use(job, packages["mlp"], "mlp")
+    refuse(job, ["distributed.backend=gloo", "distributed.shard=full"],
+           ["distributed.shard: full: the package needs all of its weights at once", "lockstep-compile --segments blocks",
+            "use distributed.shard: gradients"], 2)
+    refuse(job, ["train.recompute=blocks"], ["train.recompute: the package has no blocks", "lockstep-compile --segments blocks"], None)
+
+
 def test_batch_size_does_not_match_the_package(job, packages):
     use(job, packages["mlp"], "mlp")
     refuse(job, ["data.per_rank_batch_size=12"],
@@ -652,7 +707,7 @@ def test_another_device(job, packages):
 
 
 def refused_compile(capsys, directory, *arguments):
-    from lockstep.command_line import main
+    from lockstep.compile.command_line import main
 
     ended = main([*map(str, arguments), "-o", str(directory / "out.ls2")])
     lines = capsys.readouterr().err.splitlines()
@@ -675,6 +730,8 @@ WRONG = {
     "targets that are not a count": (["mlp", "--loss", "half_a_target"], ["'targets' of torch.float32: it must be an integer"]),
     "more segments than gradients": (["mlp", "--segments", "9"], ["--segments 9: the model has only 4 trainable parameters"]),
     "segments for any size": (["mlp", "--segments", "2", "--dynamic-batch", "--seed=1"], ["--segments cannot be combined with --dynamic-batch"]),
+    "blocks for any size": (["mlp", "--segments", "blocks", "--dynamic-batch", "--seed=1"], ["--segments cannot be combined with --dynamic-batch"]),
+    "no blocks": (["Branch", "--segments", "blocks"], ["--segments blocks: the model has no ModuleList or Sequential"]),
     "a run file that is not there": (["mlp", "--batch", "nowhere.yaml"], ["--batch nowhere.yaml: ", "nowhere.yaml"]),
     "a key without a run file": (["mlp", "--set", "data.seed=1"], ["--set data.seed=1: --batch digits is not a run file"]),
     "a function with parameters": (["twice_the_loss"], ["TypeError: twice_the_loss() missing 2 required"]),
@@ -765,8 +822,8 @@ def test_failing_compiler(tmp_path, reason, code):
 @pytest.fixture
 def compiled_before(packages, monkeypatch, tmp_path_factory):
     """Replaces the compiler's output by the graphs of the package "mlp". Returns its inputs."""
-    from lockstep import compiler
-    from lockstep.code_cache import Code
+    from lockstep.compile import compiler
+    from lockstep.compile.code_cache import Code
 
     with zipfile.ZipFile(packages["mlp"]) as archive:
         content = {training: archive.read(name) for training, name in ((True, "train.pt2"), (False, "eval.pt2"))}
@@ -784,7 +841,7 @@ def compiled_before(packages, monkeypatch, tmp_path_factory):
 
 
 def test_miscompiled_code_is_detected(capsys, tmp_path, compiled_before):
-    from lockstep.command_line import main
+    from lockstep.compile.command_line import main
 
     assert main([f"{MODELS}:mlp", "--loss", "twice_the_loss", "--batch", "digits", "-o", f"{tmp_path}/out.ls2"]) == 70
     line = capsys.readouterr().err.splitlines()[-1]
@@ -802,8 +859,8 @@ RUNNERS = {
 
 @pytest.mark.parametrize("how", RUNNERS)
 def test_generated_code_crashes_or_hangs(tmp_path, monkeypatch, how):
-    from lockstep import running
-    from lockstep.errors import CompilerFault
+    from lockstep.compile import running
+    from lockstep.compile.errors import CompilerFault
 
     code, text = RUNNERS[how]
     script = tmp_path / "runner.py"
@@ -820,7 +877,7 @@ def test_generated_code_crashes_or_hangs(tmp_path, monkeypatch, how):
 
 
 def compile_digits(directory, *options):
-    from lockstep.command_line import main
+    from lockstep.compile.command_line import main
 
     out = directory / "out.ls2"
     assert main([f"{MODELS}:mlp", "--loss", "cross_entropy", "--batch", "digits", "--seed", "7", "-o", str(out), *options]) == 0
@@ -854,7 +911,7 @@ def test_changes_that_affect_the_code_trigger_recompilation(tmp_path, compiled_b
 
 
 def test_a_corrupt_cache_is_not_used(tmp_path, compiled_before):
-    from lockstep.code_cache import cache_folder
+    from lockstep.compile.code_cache import cache_folder
 
     first = compile_digits(tmp_path)
     for path in cache_folder().iterdir():
@@ -873,7 +930,7 @@ def test_read_only_cache(tmp_path, compiled_before, monkeypatch):
 
 
 def test_cache_evicts_least_recently_used(tmp_path, monkeypatch):
-    from lockstep import code_cache
+    from lockstep.compile import code_cache
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(code_cache, "MAX_BYTES", 3500)
@@ -891,8 +948,8 @@ def test_cache_evicts_least_recently_used(tmp_path, monkeypatch):
 
 def test_code_specialized_on_one_size_is_recompiled(tmp_path, monkeypatch, capsys):
     """Rejected if the compiler specializes on every size that is tried."""
-    from lockstep import batch_sizes, passes
-    from lockstep.command_line import main
+    from lockstep.compile import batch_sizes, passes
+    from lockstep.compile.command_line import main
 
     traced = []
 
@@ -913,7 +970,7 @@ def test_code_specialized_on_one_size_is_recompiled(tmp_path, monkeypatch, capsy
 def test_sizes_at_which_generated_code_may_change():
     """Guards as torch's compiler leaves them: the code is tried on both sides of each."""
     import sympy
-    from lockstep import batch_sizes
+    from lockstep.compile import batch_sizes
     from types import SimpleNamespace as Values
 
     size = sympy.Symbol("s14", integer=True, positive=True)
@@ -929,7 +986,7 @@ def test_sizes_at_which_generated_code_may_change():
 def test_no_space_for_the_package(capsys, job, disk, compiled_before):
     disk.mount("size=64k")
     (disk.path / "out.ls2").write_bytes(b"an older one")
-    from lockstep.command_line import main
+    from lockstep.compile.command_line import main
 
     arguments = [f"{MODELS}:mlp", "--loss", "cross_entropy", "--batch", "digits", "-o", f"{disk.path}/out.ls2"]
     assert main(arguments) == 75
@@ -939,7 +996,7 @@ def test_no_space_for_the_package(capsys, job, disk, compiled_before):
 
 def test_concurrent_writers_of_one_package(tmp_path):
     """They do not interfere, and are not blocked by leftovers."""
-    from lockstep.packing import write_package
+    from lockstep.compile.packing import write_package
 
     out = tmp_path / "model.ls2"
     (tmp_path / "model.ls2.part").write_bytes(b"of another")
@@ -968,7 +1025,7 @@ def macros_of(processor):
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="g++ of another architecture does not support x86")
 def test_package_records_all_required_instruction_sets():
-    from lockstep.processor import X86_FLAGS
+    from lockstep.compile.processor import X86_FLAGS
 
     noted = {flag.replace("_", "") for flag in X86_FLAGS}
     base = macros_of("x86-64")

@@ -9,7 +9,7 @@ import numpy
 import pytest
 import torch
 import yaml
-from lockstep import CompileError, compile_step
+from lockstep.compile import CompileError, compile_step
 from safetensors.torch import load_model
 from torch.nn import functional as F
 

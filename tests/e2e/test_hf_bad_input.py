@@ -84,10 +84,10 @@ def test_not_a_model_directory(capsys, tmp_path):
 @pytest.mark.parametrize("installed", [False, True])
 def test_without_transformers(capsys, tmp_path, monkeypatch, installed):
     """`installed`: it cannot be imported."""
-    from lockstep.hf import command
+    from lockstep.compile.hf import command
 
     monkeypatch.setitem(sys.modules, "transformers", None)
-    text = "which is not installed: pip install 'lockstep-compile[hf]', or pip install transformers=="
+    text = "which is not installed: pip install 'lockstep[hf]', or pip install transformers=="
     if installed:
         assert text in refused(capsys, tmp_path, f"hf:{config_of(tmp_path / 'hf')}")
         return

@@ -15,7 +15,7 @@ from test_hf_compile import use
 @pytest.fixture
 def stand_in(monkeypatch, tmp_path):
     """Replaces compilation, for tests of what leads to one. Returns the options of each."""
-    from lockstep.hf import command
+    from lockstep.compile.hf import command
 
     given = []
 
@@ -95,7 +95,7 @@ def test_other_versions_lead_to_another_package(capsys, tmp_path, stand_in, monk
 
 
 def test_corrupt_and_old_packages(capsys, tmp_path, stand_in, monkeypatch):
-    from lockstep import package_cache
+    from lockstep.compile import package_cache
 
     command = [f"hf:{llama(tmp_path)}", "-o", tmp_path / "a.ls2"]
     compile_here(capsys, *command)
@@ -116,7 +116,7 @@ def test_cached_package_needs_neither_torch_nor_transformers(tmp_path, stand_in,
     """Importing them takes seconds."""
     command = [f"hf:{llama(tmp_path)}", "-o", str(tmp_path / "a.ls2")]
     compile_here(capsys, *command)
-    code = ("import sys\nfrom lockstep.command_line import main\n"
+    code = ("import sys\nfrom lockstep.compile.command_line import main\n"
             f"assert main({command!r}) == 0\nassert not {{'torch', 'transformers', 'numpy'}} & set(sys.modules)")
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr

@@ -108,8 +108,8 @@ def test_cannot_be_compiled(job, capsys, name):
 @pytest.mark.parametrize("name", [name for name in CASES if not CASES[name].refused])
 def test_example_of_a_number_of_samples(name):
     """It has the fields of the task, of the sizes in config.json, and the model runs on it."""
-    from lockstep.hf.example import Example
-    from lockstep.hf.tasks import task_of
+    from lockstep.compile.hf.example import Example
+    from lockstep.compile.hf.tasks import task_of
 
     case = CASES[name]
     model = hf_cases.build(case)
@@ -127,8 +127,8 @@ def test_example_of_a_number_of_samples(name):
 
 def test_a_new_head_starts_from_random_weights(tmp_path):
     """Of a model of the same kind with other labels, and of another task; the rest is that of the file."""
-    from lockstep.hf.directory import ModelDirectory
-    from lockstep.hf.model import load_model as load_directory
+    from lockstep.compile.hf.directory import ModelDirectory
+    from lockstep.compile.hf.model import load_model as load_directory
 
     directory = save(CASES["bert"], tmp_path / "hf")
     lines = []

@@ -207,6 +207,9 @@ def test_sharded_files_and_other_types_are_read(job):
     inputs, _ = configure(job, directory)
     read = transformers.AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32, attn_implementation="eager").eval()
     assert (logits_here(job) - logits_of(read, inputs)).abs().max() < 1e-5
+    assert json.loads((directory / "config.json").read_text())["dtype"] == "bfloat16"
+    saved = last_weights(job.train("train.max_steps=1")).parent
+    assert transformers.AutoModelForCausalLM.from_pretrained(saved).dtype == torch.float32  # as its weights are
 
 
 @pytest.mark.parametrize("shard, backend", [("full", "auto"), ("full", "gloo")])

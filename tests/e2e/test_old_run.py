@@ -126,9 +126,9 @@ def test_a_checkpoint_of_another_version_is_refused(job, old_run, number, versio
 
 
 def test_an_event_log_of_a_later_version_is_refused(job, old_run):
-    log = set_log_format(old_run, 2)
+    log = set_log_format(old_run, 3)
     content = log.read_bytes()
-    problem = "written by a later version of Lockstep (event log format 2; this one reads 1)"
+    problem = "written by a later version of Lockstep (event log format 3; this one reads 2)"
     ended = resume(job, old_run)
     assert ended.code == 78, ended.err
     assert ended.err == f"lockstep-trainer: error: {log}: {problem}\n"

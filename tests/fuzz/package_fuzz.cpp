@@ -49,7 +49,7 @@ const Members& contents() {
 
 std::string sound_manifest() {
   nlohmann::json manifest = {
-      {"format", 2},
+      {"format", 3},
       {"name", "Net"},
       {"torch", "2.11.0"},
       {"device", "cpu"},
@@ -67,7 +67,9 @@ std::string sound_manifest() {
       {"gpu", ""},
       {"targets", ""},
       {"all_count", "x"},
-      {"segments", {{{"takes", {0, 1, 2}}, {"gradients", 1}, {"keeps", 0}}}}};
+      {"segments", {{{"takes", {0, 1, 2}}, {"gradients", 1}, {"keeps", 0}}}},
+      {"evaluation", {{{"takes", {0, 1}}, {"gradients", 0}, {"keeps", 0}}}},
+      {"units", {"layer"}}};
   for (const auto& [name, content] : contents())
     manifest["members"][name] = {
         {"bytes", content.size()},

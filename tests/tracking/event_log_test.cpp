@@ -159,6 +159,16 @@ TEST_CASE(
   CHECK(decoded(static_cast<FrameType>(200), "of a later version").num_frames == 1);
 }
 
+TEST_CASE("event log: a frame can have the checksum of zlib") {
+  auto bytes = header() + std::string("\x09\0\0\x40\x59\x6a\x36\xd7\x06\x02\0\0\0\0\0\0\0", 17);
+  bytes[8] = 2;  // version of the format
+  CHECK(decode_event_log(bytes).num_frames == 1);
+  CHECK_FALSE(decode_event_log(bytes).torn);
+  bytes.back() ^= 1;
+  CHECK(decode_event_log(bytes).num_frames == 0);
+  CHECK(decode_event_log(bytes).torn);
+}
+
 TEST_CASE("event log: other files are rejected with a reason") {
   const TemporaryDirectory dir;
   write_file_durably(dir / "log", "epoch,loss\n1,0.5\n");
@@ -169,7 +179,7 @@ TEST_CASE("event log: other files are rejected with a reason") {
   auto later = header();
   later[8] = 9;
   CHECK(decode_event_log(later).problem ==
-        "written by a later version of Lockstep (event log format 9; this one reads 1)");
+        "written by a later version of Lockstep (event log format 9; this one reads 2)");
   CHECK(error_of(dir / "missing/log")
             .starts_with("environment: cannot open event log " + (dir / "missing/log").string()));
 }

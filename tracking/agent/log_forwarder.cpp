@@ -44,6 +44,7 @@ size_t frame_bytes(std::string_view bytes) {
   uint32_t length = 0;
   if (bytes.size() < kFrameHeadBytes) return 0;
   std::memcpy(&length, bytes.data(), sizeof(length));
+  length &= ~kZlibChecksum;
   return length <= kMaxFrameLength ? kFrameHeadBytes + length : 0;
 }
 

@@ -1,11 +1,22 @@
 #include "tracking/log/event_frame.h"
 
+#include <zlib.h>
+
 #include <atomic>
 #include <bit>
 
 #include "core/system/crc32c.h"
 
 namespace lockstep::tracking {
+
+namespace {
+
+uint32_t zlib_checksum(std::string_view bytes) {
+  const auto* data = reinterpret_cast<const Bytef*>(bytes.data());
+  return static_cast<uint32_t>(::crc32(0, data, static_cast<uInt>(bytes.size())));
+}
+
+}  // namespace
 
 static_assert(std::endian::native == std::endian::little,
               "event logs are written in the memory order of the machine");
@@ -27,7 +38,7 @@ void write_frame(std::byte* target, FrameType type, std::string_view payload) {
 size_t unfinished_frame_bytes(std::string_view head) {
   uint32_t length = 0;
   if (!PayloadReader(head).take(length) || (length & kUnfinishedFrame) == 0) return 0;
-  length &= ~kUnfinishedFrame;
+  length &= ~(kUnfinishedFrame | kZlibChecksum);
   return length > 0 && length <= kMaxFrameLength ? kFrameHeadBytes + length : 0;
 }
 
@@ -37,8 +48,11 @@ std::optional<Frame> FrameCursor::next() {
   uint32_t length = 0, checksum = 0;
   if (!reader.take(length) || !reader.take(checksum)) return std::nullopt;
   const auto rest = reader.rest();
+  const bool by_zlib = (length & kZlibChecksum) != 0;
+  length &= ~kZlibChecksum;
   if (length == 0 || length > kMaxFrameLength || length > rest.size()) return std::nullopt;
-  if (crc32c(rest.data(), length) != checksum) return std::nullopt;
+  const auto found = by_zlib ? zlib_checksum(rest.substr(0, length)) : crc32c(rest.data(), length);
+  if (found != checksum) return std::nullopt;
   offset_ += kFrameHeadBytes + length;
   return Frame{.type = static_cast<uint8_t>(rest[0]), .payload = rest.substr(1, length - 1)};
 }

@@ -1,7 +1,8 @@
 // Byte format of an event log (grammar: docs/event_log.md): a header, then frames of
 //   u32 length | u32 CRC32C of type and payload | u8 type | payload
 // Little endian; length = 1 + payload. The space after the last frame is reserved and zero, so a
-// length of 0 marks the end. A frame that is being written has kUnfinishedFrame in its length.
+// length of 0 marks the end. A frame that is being written has kUnfinishedFrame in its length. In
+// version 2, a length with kZlibChecksum says that the checksum is CRC-32, as zlib computes it.
 #pragma once
 
 #include <cstddef>
@@ -13,11 +14,14 @@
 namespace lockstep::tracking {
 
 constexpr std::string_view kEventLogMagic = "LSEVENTS";
-constexpr uint32_t kEventLogVersion = 1;
-constexpr size_t kEventLogHeaderBytes = 16;  // magic, u32 version, u32 zero
+constexpr uint32_t kEventLogVersion = 1;        // as written here
+constexpr uint32_t kNewestEventLogVersion = 2;  // as read here
+constexpr size_t kEventLogHeaderBytes = 16;     // magic, u32 version, u32 zero
 constexpr size_t kFrameHeadBytes = 8;
 constexpr uint32_t kMaxFrameLength = 16u << 20;  // type and payload
 constexpr uint32_t kUnfinishedFrame = 1u << 31;
+// For writers that have no fast CRC-32C, such as the Python client.
+constexpr uint32_t kZlibChecksum = 1u << 30;
 constexpr size_t kMaxMetricNameBytes = 512;
 
 // Stored in files: values never change and are never reused. Readers skip unknown types.

@@ -109,11 +109,11 @@ std::string log_header_problem(std::string_view bytes) {
   uint32_t version = kEventLogVersion;
   if (bytes.size() >= kEventLogHeaderBytes)
     PayloadReader(bytes.substr(kEventLogMagic.size())).take(version);
-  if (version == kEventLogVersion) return "";
   if (version < kEventLogVersion) return "not an event log";  // there was no such version
+  if (version <= kNewestEventLogVersion) return "";
   return fmt::format(
       "written by a later version of Lockstep (event log format {}; this one reads {})", version,
-      kEventLogVersion);
+      kNewestEventLogVersion);
 }
 
 LogContents decode_event_log(std::string_view bytes) {

@@ -10,6 +10,7 @@
 
 #include "core/system/full_io.h"
 #include "lockstep/error.h"
+#include "tracking/log/event_log_reader.h"
 #include "tracking/log/message_pack.h"
 #include "tracking/log/record_codec.h"
 
@@ -38,7 +39,7 @@ void append_frame(std::string& bytes, FrameType type, std::string_view payload) 
 }
 
 std::optional<SegmentBeginning> decode_continued(std::string_view bytes) {
-  if (!bytes.starts_with(header_bytes())) return std::nullopt;
+  if (!bytes.starts_with(kEventLogMagic) || !log_header_problem(bytes).empty()) return std::nullopt;
   const auto frame = FrameCursor(bytes.substr(0, kFirstCopy)).next();
   if (!frame || frame->type != static_cast<uint8_t>(FrameType::Continued)) return std::nullopt;
   SegmentBeginning beginning;

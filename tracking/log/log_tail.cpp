@@ -192,6 +192,7 @@ std::optional<Frame> LogTail::frame() {
       uint32_t length = 0;
       if (!fill(kFrameHeadBytes)) return std::nullopt;
       std::memcpy(&length, buffer_.data(), sizeof(length));
+      length &= ~kZlibChecksum;
       if (length == 0 || length > kMaxFrameLength || !fill(kFrameHeadBytes + length))
         return std::nullopt;
     } else if (offset_ < buffer_begin_ || begin >= buffer_.size()) {

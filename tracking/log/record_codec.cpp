@@ -102,6 +102,7 @@ std::optional<Record> decode_scalars(std::string_view payload, size_t num_keys) 
   while (!reader.rest().empty()) {
     if (!reader.take(value.first) || !reader.take(value.second) || value.first >= num_keys)
       return std::nullopt;
+    value.second = without_nan_sign(value.second);  // other programs write what their CPU made
     row.values.push_back(value);
   }
   return row;

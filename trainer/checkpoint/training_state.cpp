@@ -15,6 +15,7 @@
 #include "distributed/objects.h"
 #include "distributed/sharding/shard_strategy.h"
 #include "lockstep/error.h"
+#include "tracking/runs/on_ranks.h"
 #include "trainer/checkpoint/checkpoint_note.h"
 
 namespace lockstep::trainer {
@@ -151,6 +152,21 @@ void restore_rng(const World& world, const Checkpoint& checkpoint) {
       if (name == rng_name(world.rank(), ending)) generator.set_state(state);
 }
 
+// Collective: loads rank 0's `checkpoint`, of state.head, except for the random states.
+void load_state(World& world, const TrainingState& state, Checkpoint& checkpoint) {
+  load_model(world, state, std::move(checkpoint.model));
+  const auto keep = [&](const auto& name, const auto& tensor) {
+    return state.optimizer.keep(name, tensor);
+  };
+  const auto kept = broadcast_tensors(world, std::move(checkpoint.optimizer), "optimizer", keep);
+  if (!kept.empty() || state.head.position.step > 0) state.optimizer.load_state(kept);
+  state.parallel.restore_gradient_order(state.head.gradient_order);
+  if (!state.average || state.head.ema_updates == 0) return;
+  state.average->restore(state.head.ema_updates);
+  load_tensors(world, state.average->tensors(), std::move(checkpoint.ema), "average of the weights",
+               divided_average(*state.average));
+}
+
 // Returns {"rejected": [...], "head": {...} or null}.
 nlohmann::json find_checkpoint(const std::filesystem::path& checkpoints,
                                const std::filesystem::path& base, Checkpoint& checkpoint) {
@@ -220,23 +236,22 @@ std::vector<std::string> restore_state(World& world, const TrainingState& state,
     verify_no_checkpoint_elsewhere(world, checkpoints);
     return rejected;
   }
-  load_model(world, state, std::move(checkpoint.model));
-  const auto keep = [&](const auto& name, const auto& tensor) {
-    return state.optimizer.keep(name, tensor);
-  };
-  state.optimizer.load_state(
-      broadcast_tensors(world, std::move(checkpoint.optimizer), "optimizer", keep));
+  state.head = read_head(result["head"]);
+  load_state(world, state, checkpoint);
   const auto keep_whole = [](const auto&, const auto& tensor) { return tensor; };
   checkpoint.rng = broadcast_tensors(world, std::move(checkpoint.rng), "random states", keep_whole);
   restore_rng(world, checkpoint);
-  state.head = read_head(result["head"]);
-  state.parallel.restore_gradient_order(state.head.gradient_order);
-  if (state.average && state.head.ema_updates > 0) {
-    state.average->restore(state.head.ema_updates);
-    load_tensors(world, state.average->tensors(), std::move(checkpoint.ema),
-                 "average of the weights", divided_average(*state.average));
-  }
   return rejected;
+}
+
+void spread_state(World& world, const TrainingState& state, Checkpoint checkpoint) {
+  const at::NoGradGuard no_grad;
+  if (!tracking::is_main(world.rank())) checkpoint = Checkpoint();
+  for (auto* list : {&checkpoint.model, &checkpoint.optimizer, &checkpoint.ema})
+    for (auto& [name, tensor] : *list) tensor = tensor.contiguous();  // as in a file
+  state.head = read_head(
+      distributed::broadcast_object(world, describe_head(checkpoint.head), 0, "training state"));
+  load_state(world, state, checkpoint);
 }
 
 RestoredWeights restore_weights(World& world, Model& model,

@@ -47,6 +47,10 @@ CapturedState capture_state(World& world, const TrainingState& state);
 std::vector<std::string> restore_state(World& world, const TrainingState& state,
                                        const std::filesystem::path& checkpoints);
 
+// Collective: copies rank 0's `checkpoint`, from live_state(), to `state` on all ranks. Random states
+// are not copied.
+void spread_state(World& world, const TrainingState& state, Checkpoint checkpoint);
+
 // The origin of restored weights.
 struct RestoredWeights {
   int64_t step = 0;

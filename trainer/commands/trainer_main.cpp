@@ -203,11 +203,13 @@ ConsoleOptions console_options() {
           .columns = has_size ? size.ws_col : 80};
 }
 
-// Returns an empty path when there is none.
+// In the folder of this program, or in bin/ if this is lib/lockstep/. Empty if there is none.
 std::filesystem::path sibling_program(const char* name) {
   std::error_code error;
-  const auto path = std::filesystem::read_symlink("/proc/self/exe", error).parent_path() / name;
-  return std::filesystem::exists(path, error) ? path : std::filesystem::path();
+  const auto folder = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
+  for (const auto& path : {folder / name, folder / ".." / ".." / "bin" / name})
+    if (std::filesystem::exists(path, error)) return path.lexically_normal();
+  return {};
 }
 
 // How a user calls the `lockstep` program next to this one: its name if PATH finds it, else its
@@ -227,8 +229,8 @@ std::string lockstep_command() {
   return from_here.size() < own.string().size() ? from_here : own.string();
 }
 
-void print_result(const SessionResult& result, const RankEnv& ranks) {
-  if (!tracking::is_main(ranks.rank)) return;
+void print_result(const SessionResult& result) {
+  if (!tracking::is_main(result.rank)) return;
   if (result.stopped == StopReason::Preempted) {
     std::cout << fmt::format("{}\nrun: {}\nresume with: the same command and --resume {}\n",
                              result.reason, result.run_dir.string(), result.run_id)
@@ -274,7 +276,7 @@ int train(const Arguments& arguments, int argc, char** argv, const RankEnv& rank
                                                      .agent_program = sibling_program("lockstep"),
                                                      .handle_signals = true},
                                                     progress);
-  print_result(result, ranks);
+  print_result(result);
   return result.signal ? 128 + result.signal : 0;
 }
 

@@ -29,13 +29,13 @@ namespace lockstep::trainer {
 
 void set_recompute(Model& model, const Recompute& choice) {
   if (!choice.is_on()) return;
-  if (model.has_backward())
-    throw config_error(
-        "train.recompute has no effect on a compiled model: which activations it saves is fixed "
-        "when it is compiled");
   std::vector<std::string> blocks;
   for (const auto& module : model.named_modules())
     if (module.value()->as<Block>()) blocks.push_back(module.key());
+  if (blocks.empty() && model.has_backward())
+    throw config_error(
+        "train.recompute: the package has no blocks that can be recomputed: compile it with "
+        "lockstep-compile --segments blocks");
   if (blocks.empty())
     throw config_error(
         "train.recompute: the model has no blocks (lockstep::Block) that can be recomputed; gpt, "

@@ -18,6 +18,7 @@
 #include "lockstep/world.h"
 #include "trainer/config/eval_metrics.h"
 #include "trainer/config/non_finite.h"
+#include "trainer/config/object_cache_config.h"
 #include "trainer/config/precision.h"
 #include "trainer/config/profile_config.h"
 #include "trainer/config/recompute.h"
@@ -35,6 +36,7 @@ struct DataSection {
   data::MixConfig mix;
   data::LoaderConfig loader;               // its keys are in `data:` itself
   int64_t eval_batch_size = 500;
+  ObjectCacheConfig object_cache;
 };
 
 struct TrainSection {
@@ -80,6 +82,8 @@ void fields(V& v, DataSection& c) {
   fields(v, c.loader);
   v("eval_batch_size", c.eval_batch_size, "samples per evaluation batch", at_least(1),
     at_most(1 << 30), needs("data.eval", "data.split.eval"));
+  v("object_cache", c.object_cache,
+    "local copies of data in buckets (s3://bucket/key), shared by all processes of a host");
 }
 
 template <class V>

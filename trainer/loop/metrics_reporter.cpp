@@ -36,6 +36,7 @@ MetricsReporter::MetricsReporter(World& world, Tracker& tracker, const RunConfig
 }
 
 void MetricsReporter::before_run(HookContext& run) {
+  if (logged_at_ != decltype(logged_at_)()) return;
   logged_at_ = std::chrono::steady_clock::now();
   logged_step_ = run.step;
 }
@@ -114,6 +115,7 @@ void MetricsReporter::add_loading_to(NamedValues& values) {
   values.emplace_back("data/wait_s", loading.wait_s);
   values.emplace_back("data/ready",
                       static_cast<double>(loading.ready) / static_cast<double>(loading.batches));
+  add_store_to(values);
   if (max_bad_samples_ == 0) return;
   for (const auto& [name, bad] : {std::pair{"data.train", &bad_train_}, {"data.eval", &bad_eval_}})
     for (const auto& line : bad->take_warnings()) warn(fmt::format("{}: {}", name, line));
@@ -122,10 +124,51 @@ void MetricsReporter::add_loading_to(NamedValues& values) {
   values.emplace_back("data/bad_samples", all.at("bad_samples").sum);
 }
 
+// Of this rank, since the last record.
+void MetricsReporter::add_store_to(NamedValues& values) {
+  const auto now = formats::store_stats();
+  const auto before = std::exchange(store_, now);
+  if (now.requests == 0) return;
+  const auto add = [&](const char* name, int64_t change) {
+    values.emplace_back(name, static_cast<double>(change));
+  };
+  add("data/store_bytes", now.bytes - before.bytes);
+  add("data/store_requests", now.requests - before.requests);
+  add("data/store_retries", now.retries - before.retries);
+  add("data/store_hits", now.hits - before.hits);
+  values.emplace_back("data/store_wait_s", now.wait_s - before.wait_s);
+}
+
 void MetricsReporter::record(const HookContext& run, const NamedValues& values) {
+  if (last_.step != run.step) last_.recorded.clear();
+  last_.step = run.step;
+  last_.epoch = run.epoch;
+  add_all(last_.recorded, values);
+  log_values(run.step, run.epoch, values);
+}
+
+void MetricsReporter::log_values(int64_t step, double epoch, const NamedValues& values) {
   std::vector<Metric> metrics;
   for (const auto& [name, value] : values) metrics.push_back({name, value});
-  tracker_.log(run.step, run.epoch, metrics);
+  tracker_.log(step, epoch, metrics);
+}
+
+MetricsWindow MetricsReporter::window() const {
+  auto window = last_;
+  window.meter = meter_;
+  window.loading = loading_;
+  window.begin = logged_at_;
+  window.begin_step = logged_step_;
+  return window;
+}
+
+void MetricsReporter::resume(const MetricsWindow& window, bool records) {
+  last_ = window;
+  meter_ = window.meter;
+  loading_ = window.loading;
+  logged_at_ = window.begin;
+  logged_step_ = window.begin_step;
+  if (records && !last_.recorded.empty()) log_values(last_.step, last_.epoch, last_.recorded);
 }
 
 }  // namespace lockstep::trainer

@@ -13,6 +13,7 @@
 
 #include "data/loader/bad_samples.h"
 #include "data/loader/loader_options.h"
+#include "formats/store/object_cache.h"
 #include "lockstep/hook.h"
 #include "lockstep/tracker.h"
 #include "lockstep/world.h"
@@ -33,13 +34,24 @@ struct OptimizerReport {
   std::optional<int64_t> num_skipped;  // steps since the last report; none: no step can be skipped
 };
 
+// What was measured and not recorded yet, and what was recorded last.
+struct MetricsWindow {
+  Meter meter;
+  data::LoaderStats loading;
+  std::chrono::steady_clock::time_point begin;
+  int64_t begin_step = 0;
+  int64_t step = -1;  // of `recorded`
+  double epoch = 0;
+  NamedValues recorded;  // all values of that step
+};
+
 // Thread: the training thread.
 class MetricsReporter final : public Hook {
  public:
   // The arguments outlive this.
   MetricsReporter(World& world, Tracker& tracker, const RunConfig& config);
 
-  // Starts the clock of samples per second.
+  // Starts the clock of samples per second, unless it was resumed.
   void before_run(HookContext& run) override;
   // Count the operations of the first step.
   void before_step(HookContext& run) override;
@@ -65,6 +77,11 @@ class MetricsReporter final : public Hook {
   Losses log(const HookContext& run, const StepTimes& times, const OptimizerReport& optimizer,
              const std::string& target_name);
 
+  // For the reporter of the next trainer in this process. resume(): if `records`, records again what
+  // was recorded last, for an event log that another process may have left incomplete.
+  MetricsWindow window() const;
+  void resume(const MetricsWindow& window, bool records);
+
   void warn(const std::string& line) { tracker_.text(TextLevel::Warning, line); }
 
  private:
@@ -72,9 +89,11 @@ class MetricsReporter final : public Hook {
     return max_bad_samples_ > 0 ? &bad_samples : nullptr;
   }
   void record(const HookContext& run, const NamedValues& values);
+  void log_values(int64_t step, double epoch, const NamedValues& values);
   static void add_optimizer(NamedValues& values, const OptimizerReport& optimizer);
   void add_loading_to(NamedValues& values);
   void add_flops(NamedValues& values, int64_t steps, double seconds);
+  void add_store_to(NamedValues& values);
 
   World& world_;
   Tracker& tracker_;
@@ -82,8 +101,10 @@ class MetricsReporter final : public Hook {
   const int64_t max_bad_samples_;
   Meter meter_;
   data::LoaderStats loading_;  // since the last logging
+  formats::StoreStats store_;  // at the last logging
   data::BadSamples bad_train_, bad_eval_;
   std::chrono::steady_clock::time_point logged_at_;
+  MetricsWindow last_;  // its step, epoch and recorded values
   int64_t logged_step_ = 0;
   std::unique_ptr<FlopCounter> counter_;  // in the first step
   std::optional<int64_t> flops_;          // of this rank in that step

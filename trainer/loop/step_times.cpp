@@ -42,7 +42,15 @@ void StepClock::end_step(int64_t step, int64_t total_steps) {
   ++steps_;
 }
 
+void StepClock::continue_from(const StepClock& other) {
+  spent_ = other.spent_;
+  communication_ = other.communication_;
+  steps_ = other.steps_;
+}
+
+// A rank that joined may have counted no step.
 StepTimes StepClock::take() {
+  steps_ = std::max<int64_t>(steps_, 1);
   const auto mean = [&](Phase phase) {
     return spent_[static_cast<size_t>(phase)].count() / static_cast<double>(steps_);
   };

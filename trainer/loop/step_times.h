@@ -36,7 +36,9 @@ class StepClock {
   // Attributes `waited` of the current backward phase to communication.
   void add_communication(std::chrono::duration<double> waited) { communication_ += waited; }
   void end_step(int64_t step, int64_t total_steps);
-  // Means since the last call. `end_step` must have been called since.
+  // Adds the steps that `other` has counted since its last take().
+  void continue_from(const StepClock& other);
+  // Means since the last call.
   StepTimes take();
 
  private:

@@ -75,6 +75,7 @@ Trainer::Trainer(const TrainerParts& parts, SharedModel shared,
   if (config_.train.cuda_graph)
     graphed_.emplace(*model_,
                      GraphedPassesOptions{config_.train.precision, config_.train.accumulate > 1});
+  if (parts.may_lose_ranks) undo_.emplace(*model_);
   if (average_) hooks_.push_back(&*average_);
   hooks_.insert(hooks_.end(), {&early_stop_, &metrics_});
   for (const auto& hook : parts.run.hooks) hooks_.push_back(hook.get());
@@ -99,18 +100,21 @@ int64_t Trainer::resume() {
   warnings_ =
       restore_state(world_, {*model_, optimizer_, *parallel_, head, average(), run_.weights.file},
                     tracking::checkpoints_path(run_dir_));
+  restore_head(head);
+  if (run_.deferred && position_.step > 0) run_.deferred->discard();
+  return saved_step_ = position_.step;
+}
+
+void Trainer::restore_head(const CheckpointHead& head) {
   position_ = head.position;
   base_ = head.base;
-  if (run_.deferred && position_.step > 0) run_.deferred->discard();
   early_stop_.restore(head.early_stop);
   if (scaler_ && head.loss_scale) scaler_->restore(*head.loss_scale);
   evaluation_is_due_ = head.evaluation_is_due;
-  saved_step_ = position_.step;
   if (!head.evaluation.empty()) {
     evaluation_ = head.evaluation;
     evaluated_step_ = position_.step;
   }
-  return position_.step;
 }
 
 void Trainer::start_new() { base_ = load_initial_weights(world_, run_, parallel_->sharding()); }
@@ -122,6 +126,7 @@ EvaluationResult Trainer::run() {
   world_.progress().set_step(position_.step, length_.total_steps);
   if (evaluation_is_due_ && run_.data.eval) evaluate_now();
   enter_phase(Phase::Building);  // the first step is a part of it
+  if (after_step_) after_step(*after_step_);
   while (!is_finished() && !stop_.is_stopping()) {
     call(&Hook::before_epoch);
     if (!stop_.is_stopping()) train_epoch();
@@ -173,7 +178,7 @@ void Trainer::train_epoch() {
   const auto shares = sampler_.shares(position_.samples);
   data::Loader loader(*run_.data.train, sampler_.sequence(position_.samples),
                       {.batch_size = shares.batch_size(),
-                       .equal = shares.parts_per_rank(),
+                       .group = shares.parts_per_rank(),
                        .workers = plan_.workers_per_rank,
                        .prefetch = config_.data.loader.prefetch,
                        .seed = static_cast<uint64_t>(config_.run.seed),
@@ -204,6 +209,7 @@ void Trainer::train_step(data::Loader& loader, const data::BatchShares& shares) 
   if (!votes_last) vote_.begin(step_flags());
   clock_.enter(Phase::Optimizer);
   parallel_->zero_gradients();
+  if (undo_) undo_->begin(position_, metrics_.meter());
   clock_.enter(Phase::DataWait);
   StepBatches batches(
       *model_, loader,
@@ -229,9 +235,14 @@ void Trainer::train_step(data::Loader& loader, const data::BatchShares& shares) 
   }
   shards_.end_step();
   if (votes_last) vote_on_step();
+  if (undo_) {
+    parallel_->broadcast_buffers();  // if rank 0 is lost, the others have them
+    undo_->commit();
+  }
   clock_.enter(Phase::Optimizer);
   optimize();
   ++position_.step;
+  after_step_ = loader.position() == loader.num_batches();
   clock_.enter(Phase::Voting);
   if (!votes_last) flags_ = vote_.finish();
   if ((flags_ & kNonFinite) && non_finite_.stops()) non_finite_.stop(world_);
@@ -314,14 +325,18 @@ void Trainer::after_step(bool epoch_ended) {
   }
   has_stepped_ = true;
   saver_.poll(none_is_saving_, is_saved_);
-  if (log_due_.due(position_, epoch_ended) || is_finished() || stop_.is_stopping()) log_training();
-  evaluation_is_due_ = run_.data.eval && eval_due_.due(position_, epoch_ended);
-  if (!stop_.is_stopping() && (evaluation_is_due_ || (run_.data.eval && is_finished())))
+  const auto is_done = [this](int64_t step) { return step == position_.step; };
+  if ((log_due_.due(position_, epoch_ended) || ends()) && !is_done(logged_step_)) log_training();
+  evaluation_is_due_ =
+      run_.data.eval && eval_due_.due(position_, epoch_ended) && !is_done(evaluated_step_);
+  if (!stop_.is_stopping() && run_.data.eval && !is_done(evaluated_step_) &&
+      (evaluation_is_due_ || is_finished()))
     evaluate_now();
   if (run_.samples && !stop_.is_stopping() &&
       (sample_due_.due(position_, epoch_ended) || is_finished()))
     sample_now();
-  if (save_due_.due(position_, epoch_ended) || is_finished() || stop_.is_stopping()) save_now();
+  if ((save_due_.due(position_, epoch_ended) || ends()) && !is_done(saved_step_)) save_now();
+  after_step_.reset();
 }
 
 void Trainer::log_training() {
@@ -331,6 +346,7 @@ void Trainer::log_training() {
   if (const auto reason = graphed_ ? graphed_->take_reason() : std::nullopt)
     metrics_.warn("train.cuda_graph: steps continue without a graph: " + *reason);
   const auto losses = metrics_.log(context(), clock_.take(), optimizer, model_->target_name());
+  logged_step_ = position_.step;
   if (!non_finite_.stops() || std::isfinite(losses.global)) return;
   non_finite_.note("loss", losses.local, position_.step);
   non_finite_.stop(world_);
@@ -360,8 +376,7 @@ void Trainer::save_now() {
   if (scaler_) head.loss_scale = scaler_->state();
   if (evaluated_step_ == position_.step) head.evaluation = evaluation_;
   optimizer_.use_evaluation_weights();
-  saver_.save({*model_, optimizer_, *parallel_, head, average()}, checkpoint_to_publish(),
-              stop_.is_stopping() || is_finished());
+  saver_.save({*model_, optimizer_, *parallel_, head, average()}, checkpoint_to_publish(), ends());
   optimizer_.use_training_weights();
   saved_step_ = position_.step;
   call(&Hook::after_checkpoint);

@@ -19,30 +19,17 @@
 #include "trainer/config/trigger.h"
 #include "trainer/loop/evaluation_media.h"
 #include "trainer/loop/graphed_passes.h"
-#include "trainer/loop/metrics_reporter.h"
+#include "trainer/loop/handed_over.h"
 #include "trainer/loop/shared_model.h"
 #include "trainer/loop/step_batches.h"
-#include "trainer/loop/step_times.h"
 #include "trainer/loop/stop_controller.h"
-#include "trainer/loop/stop_signals.h"
-#include "trainer/prepared/prepared_run.h"
 #include "trainer/prepared/virtual_shards.h"
 #include "trainer/state/early_stop.h"
 #include "trainer/state/loss_scaler.h"
-#include "trainer/state/position.h"
 #include "trainer/state/step_gradients.h"
 #include "trainer/state/weight_average.h"
 
 namespace lockstep::trainer {
-
-// What a trainer works with. Everything outlives it.
-struct TrainerParts {
-  World& world;
-  PreparedRun& run;  // the trainer moves its `order`
-  Tracker& tracker;
-  std::filesystem::path run_dir;
-  const StopSignals* stop_signals = nullptr;  // null: signals are not handled
-};
 
 class Trainer {
  public:
@@ -62,6 +49,12 @@ class Trainer {
   // Collective: trains to the end, evaluates and saves; or, when a stop was requested on a rank,
   // saves at the end of a step that is the same on all ranks. Throws what its parts throw.
   EvaluationResult run();
+
+  // With may_lose_ranks. hand_over(): after a PeerError of run(), returns the state after the last
+  // complete step; destroy this trainer next. take_over(): collective, instead of resume(): continues
+  // with the state of rank 0. `takes_log`: another process has written the event log until now.
+  HandedOver hand_over();
+  void take_over(const HandedOver& state, bool takes_log);
 
   // Not collective: notifies the hooks that the run fails with `error`, from run() or earlier.
   void report_failure(const std::exception& error) noexcept;
@@ -89,6 +82,7 @@ class Trainer {
   StepGradients step_gradients();
   void optimize();
   void after_step(bool epoch_ended);
+  void restore_head(const CheckpointHead& head);
   void log_training();
   std::optional<int64_t> take_skipped();
   void evaluate_now();
@@ -102,6 +96,7 @@ class Trainer {
   WeightAverage* average() { return average_ ? &*average_ : nullptr; }
   void enter_phase(Phase phase);
   bool is_finished() const;
+  bool ends() const { return is_finished() || stop_.is_stopping(); }  // after this step
 
   World& world_;
   const PreparedRun& run_;
@@ -130,6 +125,9 @@ class Trainer {
   std::optional<GraphedPasses> graphed_;  // with train.cuda_graph
   StepClock clock_;
   distributed::StepVote vote_;
+  std::optional<StepUndo> undo_;    // with may_lose_ranks
+  std::optional<bool> after_step_;  // as in HandedOver
+  int64_t logged_step_ = -1;
   bool has_stepped_ = false;
   uint32_t flags_ = 0;           // of the last vote of a step
   bool none_is_saving_ = false;  // when the last step began, on any rank

@@ -37,17 +37,20 @@ bool write_trace(profiler::ProfilerResult& trace, const fs::path& path) {
 
 }  // namespace
 
-StepProfile::StepProfile(const ProfileConfig& config, int rank, int world_size, int64_t total_steps)
-    : steps_(config.steps.value()) {
-  if (steps_.last > total_steps)
-    throw config_error(
-        fmt::format("train.profile.steps: {}: the run has {} steps", steps_.text(), total_steps));
+void verify_profile(const ProfileConfig& config, int world_size, int64_t total_steps) {
+  if (config.steps->last > total_steps)
+    throw config_error(fmt::format("train.profile.steps: {}: the run has {} steps",
+                                   config.steps->text(), total_steps));
   for (const auto each : config.ranks)
     if (each >= world_size)
       throw config_error(fmt::format("train.profile.ranks: there is no rank {}: the run has {}",
                                      each, world_size));
+}
+
+StepProfile::StepProfile(const ProfileConfig& config, int rank)
+    : steps_(config.steps.value()),
+      is_recording_rank_(std::ranges::find(config.ranks, rank) != config.ranks.end()) {
   set_environment_default("KINETO_LOG_LEVEL", "5");  // no error messages where there is no GPU
-  is_recording_rank_ = std::ranges::find(config.ranks, rank) != config.ranks.end();
 }
 
 void StepProfile::before_step(HookContext& run) {

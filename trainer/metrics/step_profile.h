@@ -7,11 +7,15 @@
 
 namespace lockstep::trainer {
 
+// Throws Config if the steps or the ranks are not those of a run of `total_steps` steps. Requires
+// `steps`.
+void verify_profile(const ProfileConfig& config, int world_size, int64_t total_steps);
+
 // Thread: the training thread.
 class StepProfile final : public Hook {
  public:
-  // Throws Config if the steps or the ranks are not those of a run of `total_steps` steps.
-  StepProfile(const ProfileConfig& config, int rank, int world_size, int64_t total_steps);
+  // Requires `steps`.
+  StepProfile(const ProfileConfig& config, int rank);
 
   // A resumed run records the rest of the steps.
   void before_step(HookContext& run) override;

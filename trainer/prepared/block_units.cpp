@@ -39,4 +39,13 @@ void BlockUnits::after_forward(Block& block, const at::Tensor& output) {
   parallel_.after_unit(unit_of_.at(&block), output);
 }
 
+void BlockUnits::hold(const std::vector<Block*>& now, const std::vector<Block*>& next) {
+  const auto units_of = [&](const std::vector<Block*>& blocks) {
+    std::vector<size_t> units;
+    for (auto* const block : blocks) units.push_back(unit_of_.at(block));
+    return units;
+  };
+  parallel_.hold_units(units_of(now), units_of(next));
+}
+
 }  // namespace lockstep::trainer

@@ -23,6 +23,7 @@ class BlockUnits final : public Block::Observer {
 
   void before_forward(Block& block) override;
   void after_forward(Block& block, const at::Tensor& output) override;
+  void hold(const std::vector<Block*>& now, const std::vector<Block*>& next) override;
 
  private:
   DataParallel& parallel_;

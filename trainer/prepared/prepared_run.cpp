@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -17,17 +16,20 @@
 #include "data/sampling/sampling.h"
 #include "distributed/cuda/cuda.h"
 #include "distributed/objects.h"
+#include "formats/store/store_path.h"
 #include "lockstep/error.h"
 #include "tracking/runs/on_ranks.h"
 #include "trainer/checkpoint/chosen_weights.h"
 #include "trainer/checkpoint/initial_weights.h"
 #include "trainer/config/precision.h"
 #include "trainer/config/run_length.h"
-#include "trainer/metrics/step_profile.h"
 #include "trainer/prepared/example_data.h"
+#include "trainer/prepared/first_samples.h"
 #include "trainer/prepared/frozen_parameters.h"
 #include "trainer/prepared/model_faults.h"
+#include "trainer/prepared/object_stores.h"
 #include "trainer/prepared/openmp_threads.h"
+#include "trainer/prepared/run_hooks.h"
 #include "trainer/prepared/shard_choice.h"
 #include "trainer/prepared/virtual_shards.h"
 
@@ -35,24 +37,6 @@ namespace lockstep::trainer {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Returns the first sample of each non-empty dataset. With `may_skip_samples`, skips samples that
-// cannot be loaded.
-std::function<std::vector<Batch>()> first_samples_of(std::vector<const Dataset*> datasets,
-                                                     bool may_skip_samples) {
-  return [datasets = std::move(datasets), may_skip_samples] {
-    constexpr std::array<int64_t, 1> kFirst = {0};
-    std::vector<Batch> samples;
-    for (const auto* dataset : datasets) try {
-        if (dataset && dataset->size() > 0) samples.push_back(dataset->get_batch(kFirst));
-      } catch (const Error&) {
-        if (!may_skip_samples) throw;
-      }
-    return samples;
-  };
-}
-
-std::vector<Batch> no_first_samples() { return {}; }
 
 // Sets the batch sizes of the rank with the fewest samples: of full batches and of the last batch
 // of an epoch.
@@ -200,7 +184,7 @@ void verify_use_of_model(const PreparedRun& run) {
   use.may_skip_samples = run.config.data.loader.max_bad_samples > 0;
   use.first_samples =
       first_samples_of({run.data.train.get(), run.data.eval.get()}, use.may_skip_samples);
-  if (run.missing && run.missing->has_unknown_samples()) use.first_samples = no_first_samples;
+  if (run.missing && run.missing->has_unknown_samples()) use.first_samples = [] { return std::vector<Batch>(); };
   run.model->verify(use);
 }
 
@@ -210,6 +194,7 @@ std::string missing_path(const Part<Dataset>& part) {
   if (!settings.is_object() || !settings.contains("path") || !settings["path"].is_string())
     return "";
   const auto path = settings["path"].get<std::string>();
+  if (formats::has_scheme(path)) return "";
   std::error_code error;
   const bool is_empty = fs::is_directory(path, error) && fs::is_empty(path, error);
   return fs::exists(path, error) && !is_empty ? "" : path;
@@ -260,16 +245,26 @@ PreparedRun prepare_without_data(const RunConfig& config, const RankEnv& ranks) 
   // The order of sums within an operator depends on the number of threads.
   if (config.distributed.data_parallel.virtual_shards) at::set_num_threads(1);
   start_openmp_threads();
+  use_object_stores(config.data.object_cache);
   return {.config = config,
           .ranks = ranks,
           .resolved = with_escaped_variables(ConfigDumper::dump(config))};
 }
 
+// Divides the training samples between the ranks.
 void share_data(PreparedRun& run) {
   const auto& config = run.config;
   run.plan = plan_batches(config.data.loader, run.data.train->size(),
                           {run.ranks.world_size, run.ranks.local_world_size},
                           config.distributed.data_parallel.virtual_shards.value_or(0));
+  run.order = sampler_options(config.data.loader, *run.data.train,
+                              static_cast<uint64_t>(config.run.seed), run.plan.rule);
+}
+
+bool logs_in(const RunConfig& config, const RankEnv& ranks) {
+  return is_logging(
+      config.tracking.ranks,
+      {.rank = ranks.rank, .world_size = ranks.world_size, .local_rank = ranks.local_rank});
 }
 
 // Collective: computes the needed parameters on rank 0, one at a time, and divides them between the
@@ -297,15 +292,18 @@ PreparedRun prepare_data(const RunConfig& config, const RankEnv& ranks) {
   if (config.data.mix.is_on())
     run.data.train = std::make_shared<data::MixedImages>(run.data.train, config.data.mix);
   share_data(run);
-  run.order = sampler_options(config.data.loader, *run.data.train,
-                              static_cast<uint64_t>(config.run.seed), run.plan.rule);
   return run;
 }
 
+void change_ranks(PreparedRun& run, const RankEnv& ranks) {
+  run.ranks = ranks;
+  share_data(run);
+  run.is_logging = logs_in(run.config, ranks);
+  run.hooks = build_hooks(run);
+}
+
 PreparedRun prepare_training(const RunConfig& config, const RankEnv& ranks) {
-  const bool logs = is_logging(
-      config.tracking.ranks,
-      {.rank = ranks.rank, .world_size = ranks.world_size, .local_rank = ranks.local_rank});
+  const bool logs = logs_in(config, ranks);
   tracking::verify_run_name(config.tracking.run_name);
   auto run = prepare_data(config, ranks);
   run.is_logging = logs;
@@ -316,14 +314,8 @@ PreparedRun prepare_training(const RunConfig& config, const RankEnv& ranks) {
   add_references(run);
   choose_strategy(run);
   compute_unless_sharded(run);
-  for (const auto& hook : config.train.hooks.parts()) run.hooks.push_back(hook.build());
-  if (config.train.audit.every)
-    run.hooks.push_back(std::make_shared<WeightAudit>(config.train.audit,
-                                                      run.config.distributed.data_parallel.shard));
-  if (config.train.profile.steps)
-    run.hooks.push_back(
-        std::make_shared<StepProfile>(config.train.profile, ranks.rank, ranks.world_size,
-                                      length_of_run(config.train, run.plan).total_steps));
+  verify_hooks(run);
+  run.hooks = build_hooks(run);
   if (!config.train.samples.prompts.empty())
     run.samples = std::make_shared<TextSamples>(config, *run.model, run.model_title());
   return run;

@@ -62,6 +62,9 @@ struct PreparedRun {
 // values are computed by load_initial_weights().
 PreparedRun prepare_data(const RunConfig& config, const RankEnv& ranks);
 PreparedRun prepare_training(const RunConfig& config, const RankEnv& ranks);
+// The rank numbers of a run from prepare_training() have changed: divides the data between the new
+// ranks, and builds new hooks. Throws Config.
+void change_ranks(PreparedRun& run, const RankEnv& ranks);
 // As prepare_training(), but the weights have no initial values, and so need no memory. If the files
 // of the data are not there (`missing`), data.train is an ExampleData of one step.
 PreparedRun prepare_plan(const RunConfig& config, const RankEnv& ranks);

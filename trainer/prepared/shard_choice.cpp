@@ -59,9 +59,11 @@ std::optional<ShardRefusal> refuse_shards(const PreparedRun& run, const Optimize
     return ShardRefusal{"tracking.media.histograms needs whole weights and gradients",
                         ShardStrategy::Optimizer};
   if (strategy == ShardStrategy::Gradients) return std::nullopt;
-  if (run.model->has_backward())
-    return ShardRefusal{"a compiled model needs all of its weights at once",
-                        ShardStrategy::Gradients};
+  if (run.model->has_backward() && shard_units(*run.model).empty())
+    return ShardRefusal{
+        "the package needs all of its weights at once, unless it is compiled with "
+        "lockstep-compile --segments blocks",
+        ShardStrategy::Gradients};
   if (const auto reason = distributed::reason_against_units(*run.model, shard_units(*run.model)))
     return ShardRefusal{*reason, ShardStrategy::Gradients};
   return std::nullopt;

@@ -106,6 +106,7 @@ NamedTensors WeightAverage::tensors() const {
 
 void WeightAverage::exchange() {
   if (num_updates_ == 0) return;
+  is_exchanged_ = !is_exchanged_;
   const at::NoGradGuard no_grad;
   const auto swap = [](const SameType& lists) {
     for (size_t i = 0; i < lists.model.size(); ++i) {

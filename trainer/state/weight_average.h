@@ -54,6 +54,11 @@ class WeightAverage final : public Hook {
   void before_evaluation(HookContext&) override { exchange(); }
   void after_evaluation(HookContext&, const EvaluationResult&) override { exchange(); }
 
+  // The model gets the trained weights again, if an evaluation was interrupted.
+  void use_training_weights() {
+    if (is_exchanged_) exchange();
+  }
+
   // Updates so far; with 0, the average is the model itself.
   int64_t num_updates() const { return num_updates_; }
 
@@ -88,6 +93,7 @@ class WeightAverage final : public Hook {
   std::vector<SameType> averaged_;  // those that are not integers
   SameType copied_;                 // the others
   int64_t num_updates_ = 0;
+  bool is_exchanged_ = false;  // the model has the average
 };
 
 // Collective. Memory for the averages of parameters that all ranks share; empty if they do not.

@@ -3,6 +3,7 @@ import "./design/tokens.css";
 import "./design/base.css";
 import "./design/parts.css";
 import "./design/views.css";
+import "./design/analysis.css";
 import "./design/print.css";
 import { render } from "preact";
 import { http } from "./data/http";

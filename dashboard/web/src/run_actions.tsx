@@ -53,7 +53,7 @@ function Note({ id, note, close }: { id: string; note: string; close: () => void
   return (
     <Dialog title="Note" close={close} onSubmit={() => void save()} footer={<><Cancel close={close} /><button type="submit" class="button primary">Save</button></>}>
       <textarea class="field" rows={6} aria-label="Note" autofocus value={text} onInput={(event) => setText(event.currentTarget.value)} onKeyDown={(event) => event.key === "Enter" && (event.ctrlKey || event.metaKey) && void save()} />
-      <p class="hint">Stored with the run and visible to everyone. Press Ctrl+Enter to save.</p>
+      <p class="hint">Markdown. Stored with the run and visible to everyone. Press Ctrl+Enter to save.</p>
     </Dialog>
   );
 }

@@ -46,6 +46,9 @@ export const smoothing = stored<number>("smoothing", 0);
 export const logScale = stored<boolean>("log", false);
 export const axis = stored<"step" | "epoch" | "time">("axis", "step");
 export const pinned = stored<string[]>("pinned", []);
+/** Metrics without a chart, and charts of expressions. */
+export const hiddenMetrics = stored<string[]>("hidden", []);
+export const expressions = stored<string[]>("expressions", []);
 export const closedSections = stored<string[]>("closed", []);
 export const tableColumns = stored<string[] | null>("columns", null);
 /** The configuration key by which compared runs are colored; "" for one hue per run. */

@@ -1,6 +1,7 @@
 // The frame around every view: navigation, connection status and theme.
 import { useEffect, useRef } from "preact/hooks";
 import { RunActions } from "./run_actions";
+import { AnalysisPage } from "./analyze/analysis_page";
 import { ArtifactsPage } from "./artifacts_page";
 import { AlertsPage } from "./alerts_page";
 import { ComparePage } from "./compare/compare_page";
@@ -12,6 +13,7 @@ import { Toasts } from "./parts/overlay";
 import { link, route } from "./router";
 import { RunPage } from "./run/run_page";
 import { RunsPage } from "./runs/runs_page";
+import { SavedViews } from "./saved_views";
 import { type Theme, theme } from "./settings";
 import { connection, indexing, source } from "./store";
 
@@ -30,11 +32,12 @@ export function Shell() {
       <header class="bar">
         <a href={link([])} class="home" aria-label="Lockstep, all runs"><Wordmark /></a>
         <nav aria-label="Main">
-          <Place to={[]} now={view === "" || view === "run" || view === "compare" || view === "group"}>Runs</Place>
+          <Place to={[]} now={view === "" || view === "run" || view === "compare" || view === "group" || view === "analyze"}>Runs</Place>
           {source().live && <Place to={["artifacts"]} now={view === "artifacts"}>Artifacts</Place>}
           <Place to={["alerts"]} now={view === "alerts"}>Alerts</Place>
         </nav>
         <span class="spread" />
+        {source().live && <SavedViews />}
         <Live />
         <ThemeSwitch />
         <Keys />
@@ -54,6 +57,7 @@ function View() {
   if (view === "run" && id) return <RunPage key={id} id={id} />;
   if (view === "compare") return <ComparePage />;
   if (view === "group") return <GroupPage />;
+  if (view === "analyze") return <AnalysisPage />;
   if (view === "artifacts") return <ArtifactsPage />;
   if (view === "alerts") return <AlertsPage />;
   return (

@@ -261,5 +261,5 @@ TEST_CASE("log tail: rejects a log of a later version") {
   write_file_durably(dir / "log", std::string(kEventLogMagic) + std::string("\7\0\0\0\0\0\0\0", 8));
   LogTail tail(dir / "log");
   CHECK_THROWS_WITH(tail.next(), Catch::EndsWith("log: written by a later version of Lockstep "
-                                                 "(event log format 7; this one reads 1)"));
+                                                 "(event log format 7; this one reads 2)"));
 }

@@ -7,10 +7,12 @@ import { compareMetrics, sectionOrder } from "../metrics";
 import { Icon } from "../parts/icons";
 import { Popover, useNarrow } from "../parts/overlay";
 import { route, setQuery } from "../router";
-import { axis, chartSize, closedSections, logScale, pinned, smoothing } from "../settings";
+import { axis, chartSize, closedSections, expressions, hiddenMetrics, logScale, pinned, smoothing } from "../settings";
 import { ChartCard, type Plot } from "./chart_card";
 import type { Line, BandCurve } from "./line";
 import { changeSetting, useChartSettings } from "./chart_settings";
+import { type Expression, expressionLines, parseExpression } from "./expression";
+import { ExpressionList } from "./expression_list";
 import { xLabel } from "./line_chart";
 
 /** `constant`: the value of a metric that never changed. */
@@ -46,9 +48,9 @@ export function ChartBoard({ metrics, plot, onPick, hidden, children, empty }: P
   const chosenAxis = axis.value;
   const smooth = smoothing.value;
   const [maxCharts, setMaxCharts] = useState(MAX_CHARTS);
-  const matching = metrics.filter((m) => matches(m.name, search));
+  const matching = metrics.filter((m) => matches(m.name, search) && (search !== "" || !hiddenMetrics.value.includes(m.name)));
   const constants = matching.filter((m) => typeof m.constant === "number" && !pinned.value.includes(m.name)).sort((a, b) => compareMetrics(a.name, b.name));
-  const sections = useMemo(() => sectionsOf(metrics.filter((m) => typeof m.constant !== "number"), search), [metrics, search]);
+  const sections = useMemo(() => sectionsOf(metrics.filter((m) => typeof m.constant !== "number" && (search !== "" || !hiddenMetrics.value.includes(m.name))), search), [metrics, search, hiddenMetrics.value]);
   const count = sections.reduce((n, s) => n + s.metrics.length, 0);
   const pinnedMetrics = matching.filter((m) => pinned.value.includes(m.name));
   const onZoom = (of: Axis, range: Range | null) => setQuery({ zoom: range ? `${of}:${Number(range[0].toPrecision(8))}:${Number(range[1].toPrecision(8))}` : null });
@@ -59,9 +61,28 @@ export function ChartBoard({ metrics, plot, onPick, hidden, children, empty }: P
     return (
       <ChartCard key={metric.name} plot={plot(metric, of, smooth)} range={zoom?.axis === of ? zoom.range : null} log={logScale.value} height={Math.round(height * rem)} pinned={pinned.value.includes(metric.name)}
         onPin={() => changeSetting(() => (pinned.value = pinned.value.includes(metric.name) ? pinned.value.filter((n) => n !== metric.name) : [...pinned.value, metric.name]))}
+        remove={hiddenMetrics.value.includes(metric.name) ? { label: "Show without search", run: () => setHidden(metric.name, false) } : { label: "Hide", run: () => setHidden(metric.name, true) }}
         onZoom={onZoom} onPick={onPick} {...(hidden ? { hidden } : {})} />
     );
   };
+  const names = useMemo(() => metrics.map((m) => m.name), [metrics]);
+  const shownExpressions = expressions.value.flatMap((text) => {
+    try {
+      return matches(text, search) ? [{ text, expression: parseExpression(text, names) }] : [];
+    } catch {
+      return []; // of metrics that these runs do not have
+    }
+  });
+  const expressionCard = ({ text, expression }: { text: string; expression: Expression }) => {
+    const own = metrics.find((m) => m.name === expression.names[0])!;
+    const of = own.axis === "time" ? "time" : chosenAxis;
+    return (
+      <ChartCard key={text} plot={expressionPlot(text, expression, of, smooth, (name) => plot(metrics.find((m) => m.name === name)!, of, 0))} range={!expression.x && zoom?.axis === of ? zoom.range : null} log={logScale.value} height={Math.round(height * rem)}
+        remove={{ label: "Remove", run: () => changeSetting(() => (expressions.value = expressions.value.filter((other) => other !== text))) }}
+        onZoom={expression.x ? () => undefined : onZoom} onPick={onPick} {...(hidden ? { hidden } : {})} />
+    );
+  };
+  const hiddenHere = search ? [] : names.filter((name) => hiddenMetrics.value.includes(name));
   // With very many metrics, only the first are shown, until the user requests more.
   let room = maxCharts;
   const firstOf = (own: BoardMetric[]) => {
@@ -94,13 +115,14 @@ export function ChartBoard({ metrics, plot, onPick, hidden, children, empty }: P
     <div class="board">
       <div class="tools board-tools" role="toolbar" aria-label="Charts">
         <div class="searchfield"><Icon name="search" /><input class="field" type="search" aria-label="Search metrics" placeholder="Search metrics" value={search} onInput={(event) => setQuery({ m: event.currentTarget.value })} /></div>
-        {narrow ? <Popover name="Chart options" align="right" label={<><Icon name="options" />Chart options</>}>{() => <div class="options-panel">{children}{choices}</div>}</Popover> : <>{children}<span class="spread" />{reset}{choices}{sizes}</>}
+        {narrow ? <Popover name="Chart options" align="right" label={<><Icon name="options" />Chart options</>}>{() => <div class="options-panel">{children}<ExpressionList names={names} />{choices}</div>}</Popover> : <>{children}<ExpressionList names={names} /><span class="spread" />{reset}{choices}{sizes}</>}
         {narrow && reset}
       </div>
       {metrics.length === 0 ? empty : matching.length === 0 && (
         <div class="empty"><h2>No matching metrics</h2><p>None of {plural(metrics.length, "metric")} matches <code>{search}</code>.</p><button class="button" type="button" onClick={() => setQuery({ m: null })}>Show all</button></div>
       )}
       {pinnedMetrics.length > 0 && <section class="chart-section"><h2 class="row"><Icon name="pin" size={14} />Pinned</h2><div class="charts" style={grid}>{pinnedMetrics.map(card)}</div></section>}
+      {shownExpressions.length > 0 && <section class="chart-section"><h2>Expressions</h2><div class="charts" style={grid}>{shownExpressions.map(expressionCard)}</div></section>}
       {sections.map(({ name, metrics: own }) => {
         const closed = closedSections.value.includes(name) && !search;
         return (
@@ -115,9 +137,32 @@ export function ChartBoard({ metrics, plot, onPick, hidden, children, empty }: P
         );
       })}
       {count > maxCharts && <p class="row"><span class="dim">Showing the first {maxCharts.toLocaleString("en-US")} of {plural(count, "chart")}. Search by name to find others.</span><button type="button" class="button" onClick={() => setMaxCharts(maxCharts + MAX_CHARTS)}>Show more</button></p>}
+      {hiddenHere.length > 0 && (
+        <details class="constants"><summary>{plural(hiddenHere.length, "hidden metric")}</summary>
+          <ul class="row wrap">{hiddenHere.map((name) => <li key={name}><button type="button" class="button mini" title={`Show ${name}`} onClick={() => setHidden(name, false)}>{name}</button></li>)}</ul>
+        </details>
+      )}
       {constants.length > 0 && <Constants metrics={constants.slice(0, maxCharts)} open={sections.length === 0 && pinnedMetrics.length === 0} />}
     </div>
   );
+}
+
+const setHidden = (name: string, on: boolean) => changeSetting(() => (hiddenMetrics.value = on ? [...hiddenMetrics.value, name] : hiddenMetrics.value.filter((other) => other !== name)));
+
+/** Points to load for an expression: interpolation between extremes of columns would be wrong. */
+const EXPRESSION_POINTS = 5000;
+
+function expressionPlot(text: string, expression: Expression, of: Axis, smooth: number, plotOf: (name: string) => Plot): Plot {
+  const parts = expression.names.map((name) => [name, plotOf(name)] as const);
+  const { x, y } = expression;
+  return {
+    name: text, title: text, axis: x ? "epoch" : of, ...(x ? { columns: ["run", x.text, y.text] as const } : {}), csv: null,
+    version: `${text}|${smooth}|${parts.map(([, part]) => part.version).join()}`,
+    load: async (range, points) => {
+      const lines = await Promise.all(parts.map(async ([name, part]) => [name, await part.load(range, Math.max(points, EXPRESSION_POINTS))] as const));
+      return expressionLines(expression, new Map(lines), smooth);
+    },
+  };
 }
 
 /** Metrics that never changed, as a list. */

@@ -38,6 +38,8 @@ export interface CardProps {
   height: number;
   pinned?: boolean;
   onPin?: () => void;
+  /** An entry of the menu that removes the card. */
+  remove?: { label: string; run: () => void };
   onZoom: (axis: Axis, range: Range | null) => void;
   onPick?: ((line: Line, curve: BandCurve | null) => void) | undefined;
   large?: boolean;
@@ -77,6 +79,7 @@ export function ChartCard(props: CardProps) {
               <>
                 <button type="button" onClick={() => { setOwnLog(!isLog); close(); }}>{isLog ? <Icon name="check" size={13} /> : <span class="gap" />}Log scale</button>
                 <button type="button" onClick={() => { props.onZoom(plot.axis, null); close(); }}><Icon name="reset" size={13} />Reset zoom</button>
+                {props.remove && !props.large && <button type="button" onClick={() => { close(); props.remove!.run(); }}><Icon name="close" size={13} />{props.remove.label}</button>}
                 <hr />
                 <button type="button" onClick={() => { void savePng(plot.name, svg()); close(); }}><Icon name="download" size={13} />Save as PNG</button>
                 <button type="button" onClick={() => { saveSvg(plot.name, svg()); close(); }}><Icon name="download" size={13} />Save as SVG</button>

@@ -1,9 +1,10 @@
-// The chart settings in the URL, so that a link shows what its sender saw: x=time&smooth=0.9&log=1&pins=train/loss&size=large.
+// The chart settings in the URL, so that a link shows what its sender saw: x=time&smooth=0.9&log=1&pins=train/loss&size=large;
+// hide and exprs are lists like pins.
 // A URL with `x` specifies all of them, with defaults for missing ones. A URL without `x` uses the stored preferences.
 import { useLayoutEffect } from "preact/hooks";
 import type { Axis } from "../data/source";
 import { type Query, route, setQuery } from "../router";
-import { withoutStoring, axis, chartSize, logScale, pinned, smoothing } from "../settings";
+import { withoutStoring, axis, chartSize, expressions, hiddenMetrics, logScale, pinned, smoothing } from "../settings";
 
 const AXES: readonly string[] = ["step", "epoch", "time"] satisfies Axis[];
 const MAX_SMOOTHING = 0.99;
@@ -21,7 +22,7 @@ function unescaped(name: string): string {
 export function settingsQuery(): Query {
   return {
     x: axis.value, smooth: smoothing.value > 0 ? String(smoothing.value) : null, log: logScale.value ? "1" : null,
-    pins: pinned.value.map(escaped).join(","), size: chartSize.value === "medium" ? null : chartSize.value,
+    pins: pinned.value.map(escaped).join(","), hide: hiddenMetrics.value.map(escaped).join(","), exprs: expressions.value.map(escaped).join(","), size: chartSize.value === "medium" ? null : chartSize.value,
   };
 }
 
@@ -29,12 +30,12 @@ function applyQuery(query: URLSearchParams) {
   const x = query.get("x") ?? "";
   const smooth = Number(query.get("smooth") ?? 0);
   const size = query.get("size");
-  const pins = (query.get("pins") ?? "").split(",").filter(Boolean).map(unescaped);
+  const listOf = (key: string) => (query.get(key) ?? "").split(",").filter(Boolean).map(unescaped);
   withoutStoring(() => {
     axis.value = AXES.includes(x) ? (x as Axis) : "step";
     smoothing.value = smooth > 0 ? Math.min(smooth, MAX_SMOOTHING) : 0;
     logScale.value = query.get("log") === "1";
-    if (pins.join() !== pinned.value.join()) pinned.value = pins;
+    for (const [key, setting] of [["pins", pinned], ["hide", hiddenMetrics], ["exprs", expressions]] as const) if (listOf(key).join("\n") !== setting.value.join("\n")) setting.value = listOf(key);
     chartSize.value = size === "small" || size === "large" ? size : "medium";
   });
 }

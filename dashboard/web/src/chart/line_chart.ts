@@ -265,17 +265,18 @@ export class LineChart {
     }
     ctx.restore();
     this.drawGaps(ctx, toX, top + height);
-    this.drawName(ctx, left, top + height);
+    this.drawName(ctx, left, top + height, width);
   }
 
-  /** Draws the name of the x-axis in the lower left corner. */
-  private drawName(ctx: CanvasRenderingContext2D, left: number, bottom: number) {
+  /** Draws the name of the x-axis in the lower left corner, or above the end of the axis if it is long. */
+  private drawName(ctx: CanvasRenderingContext2D, left: number, bottom: number, width: number) {
     ctx.save();
     ctx.font = `${Math.round(11 * rem() * pixel())}px ${fontFamily()}`;
     ctx.fillStyle = cssColor("--ink-3");
     ctx.textAlign = "right";
     ctx.textBaseline = "top";
-    ctx.fillText(this.options.xName, left - 10 * pixel(), bottom + 6 * pixel());
+    const isLong = ctx.measureText(this.options.xName).width > left - 10 * pixel();
+    ctx.fillText(this.options.xName, isLong ? left + width : left - 10 * pixel(), bottom + (isLong ? -16 : 6) * pixel());
     ctx.restore();
   }
 

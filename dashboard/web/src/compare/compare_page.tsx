@@ -1,22 +1,22 @@
 // Comparison of runs: overlaid curves or a band, and differences in configuration, environment and results.
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo } from "preact/hooks";
 import type { Plot } from "../chart/chart_card";
 import { ChartBoard, type BoardMetric } from "../chart/chart_board";
 import type { Line, BandCurve } from "../chart/line";
-import { Stroke } from "../chart/line_list";
-import { columnFormat, settingFormat } from "../chart/ticks";
-import { cssColor, runStyles } from "../colors";
-import { type Axis, type Compared, type Comparison, type Range, type RunRow } from "../data/source";
-import { metricValue, plain, plural, toNumber } from "../format";
+import { cssColor } from "../colors";
+import { type Axis, type Comparison, type Range } from "../data/source";
+import { plural } from "../format";
 import { Icon } from "../parts/icons";
 import { toast, useNarrow } from "../parts/overlay";
 import { Tabs } from "../parts/tabs";
 import { go, link, route, setQuery } from "../router";
 import { source, tick, useAsync, useThrottled, versions } from "../store";
-import { indexOfBest, compareMetrics, constantValue } from "../metrics";
+import { constantValue } from "../metrics";
 import { bandLine, sourceLabel } from "../run/plots";
 import { colorKey } from "../settings";
+import { Difference } from "./difference";
 import { labels, Legend, coloringOf } from "./legend";
+import { Differences, Results } from "./tables";
 
 export const MAX_COMPARED = 50;
 
@@ -34,7 +34,8 @@ export function ComparePage() {
   }
   if (!value) return error ? <div class="empty"><h1>Cannot compare these runs</h1><p>{error.message}</p><a class="button" href={link([])}>All runs</a></div> : <p class="waiting">Loading…</p>;
   const differing = value.config.filter((c) => c.differs).length + value.environment.filter((c) => c.differs).length;
-  const tabs = ([["charts", "Charts", value.metrics.length], ["config", "Differences", differing], ["results", "Results", 0]] as const).map(([name, title, count]) =>
+  const base = query.get("base");
+  const tabs = ([...(ids.length === 2 ? [["both", "Overview", 0] as const] : []), ["charts", "Charts", value.metrics.length], ["config", "Differences", differing], ["results", "Results", 0]] as const).map(([name, title, count]) =>
     ({ name, title, count, href: link(["compare"], { ...Object.fromEntries(query), tab: name === "charts" ? null : name }) }));
   return (
     <div class="page run-page compare-page">
@@ -44,16 +45,29 @@ export function ComparePage() {
         {query.get("title") && <span class="dim">{plural(value.runs.length, "run")}</span>}
       </div>
       <Tabs label="Comparison tabs" tabs={tabs} current={tab} />
-        {source().reportUrl(ids) && <span class="row run-acts"><a class="button" href={source().reportUrl(ids)!} download="comparison.html"><Icon name="download" size={14} />Export HTML</a></span>}
+        {source().reportUrl(ids) && <span class="row run-acts"><a class="button" href={link(["analyze"], { runs: ids.join(",") })}><Icon name="chart" size={14} />Analyze</a><a class="button" href={source().reportUrl(ids)!} download="comparison.html"><Icon name="download" size={14} />Export HTML</a></span>}
       </header>
       {tab === "charts" && <Curves comparison={value} isGroup={isGroup} />}
       {tab === "config" && <Differences comparison={value} />}
-      {tab === "results" && <Results comparison={value} />}
+      {tab === "results" && <><BaselineSelect comparison={value} /><Results comparison={value} base={base} /></>}
+      {tab === "both" && ids.length === 2 && <Difference comparison={value} base={base ?? ids[0]!} curves={<Curves comparison={value} isGroup={false} brief />} />}
     </div>
   );
 }
 
-function Curves({ comparison, isGroup }: { comparison: Comparison; isGroup: boolean }) {
+/** The run that the others are compared with. */
+function BaselineSelect({ comparison }: { comparison: Comparison }) {
+  const names = labels(comparison.runs);
+  return (
+    <div class="tools"><label class="row small soft">Baseline
+      <select class="field mini" value={route.value.query.get("base") ?? ""} onChange={(event) => setQuery({ base: event.currentTarget.value })}>
+        <option value="">none</option>
+        {comparison.runs.map((run) => <option key={run.id} value={run.id}>{names.get(run.id)}</option>)}
+      </select></label></div>
+  );
+}
+
+function Curves({ comparison, isGroup, brief }: { comparison: Comparison; isGroup: boolean; brief?: boolean }) {
   const { runs } = comparison;
   const names = labels(runs);
   const { query } = route.value;
@@ -62,6 +76,7 @@ function Curves({ comparison, isGroup }: { comparison: Comparison; isGroup: bool
   const off = query.get("off") ?? "";
   const hidden = useMemo(() => new Set(off.split(",").filter(Boolean)), [off]);
   const setHidden = (ids: ReadonlySet<string>) => setQuery({ off: [...ids].join(",") });
+  const base = query.get("base");
   const chosen = (route.value.query.get("over") ?? "").split(",").filter(Boolean);
   const changed = useThrottled(tick.value, 2000);
   const now = runs.map((run) => versions.value.get(run.id) ?? run.version).join() + changed;
@@ -70,7 +85,7 @@ function Curves({ comparison, isGroup }: { comparison: Comparison; isGroup: bool
     return { name, section: cut > 0 ? name.slice(0, cut) : "", axis: name.startsWith("system/") ? "time" as const : "step" as const, constant: constantValue(values) };
   }), [comparison]);
   const plot = (of: BoardMetric, axis: Axis, smooth: number): Plot => ({
-    name: of.name, title: of.section ? of.name.slice(of.section.length + 1) : of.name, axis, version: `${now}|${isGroup}|${chosen.join()}|${smooth}|${coloring.key}`,
+    name: of.name, title: of.section ? of.name.slice(of.section.length + 1) : of.name, axis, version: `${now}|${isGroup}|${chosen.join()}|${smooth}|${coloring.key}|${base}`,
     csv: source().csvUrl({ runs, metric: of.name, sources: null }),
     load: async (range: Range | null, points: number): Promise<Line[]> => {
       const over = isGroup ? runs.filter((r) => chosen.includes(r.id)) : runs;
@@ -78,7 +93,7 @@ function Curves({ comparison, isGroup }: { comparison: Comparison; isGroup: bool
         isGroup ? source().band({ runs: runs.map((r) => r.id), metric: of.name, x: axis, range, points }) : null,
         over.length > 0 ? source().curves({ runs: over, metric: of.name, sources: null, x: axis, range, points, smooth }) : [],
       ]);
-      const lines: Line[] = curves.map((c) => ({ key: c.run, label: names.get(c.run) ?? c.run, x: c.x, y: c.smooth ?? c.y, ...(c.smooth ? { raw: c.y } : {}), ...styles.get(c.run)! }));
+      const lines: Line[] = curves.map((c) => ({ key: c.run, label: names.get(c.run) ?? c.run, x: c.x, y: c.smooth ?? c.y, ...(c.smooth ? { raw: c.y } : {}), ...styles.get(c.run)!, ...(c.run === base ? { width: 2.6 } : {}) }));
       if (band) lines.unshift(bandLine(band, smooth, { key: "band", label: `median of ${band.curves.length} curves`, color: cssColor("--ink-2") }, (c) => `${names.get(c.run) ?? c.run}${band.curves.some((o) => o.run === c.run && o.source !== c.source) ? ` ${sourceLabel(c.source)}` : ""}`));
       return lines;
     },
@@ -92,13 +107,13 @@ function Curves({ comparison, isGroup }: { comparison: Comparison; isGroup: bool
     }
   };
   return (
-    <div class={isGroup ? "" : "with-legend"}>
-    {!isGroup && <RunLegend runs={runs} coloring={coloring} hidden={hidden} onHide={setHidden} />}
+    <div class={isGroup || brief ? "" : "with-legend"}>
+    {!isGroup && !brief && <RunLegend runs={runs} coloring={coloring} hidden={hidden} onHide={setHidden} />}
     <ChartBoard metrics={metrics} plot={plot} onPick={pick} hidden={hidden} empty={<div class="empty"><h2>No metrics</h2><p>None of these runs logged metrics.</p></div>}>
-      <div class="segmented" role="group" aria-label="Curves">
+      {!brief && <div class="segmented" role="group" aria-label="Curves">
         <button type="button" aria-pressed={!isGroup} onClick={() => setQuery({ view: null })}>Each run</button>
         <button type="button" aria-pressed={isGroup} onClick={() => setQuery({ view: "group" })} title="Median, 10th to 90th percentile, minimum and maximum over all ranks of all runs">Median & range</button>
-      </div>
+      </div>}
       {isGroup && chosen.length > 0 && <button type="button" class="button mini" onClick={() => setQuery({ over: null })}>{plural(chosen.length, "run")} overlaid <Icon name="close" size={11} /></button>}
     </ChartBoard>
     </div>
@@ -110,83 +125,4 @@ function RunLegend(props: Parameters<typeof Legend>[0]) {
   return useNarrow(1000)
     ? <details class="legend-fold card"><summary>{plural(props.runs.length, "run")} and their colors</summary><Legend {...props} /></details>
     : <aside class="legend-side card" aria-label="Compared runs"><Legend {...props} /></aside>;
-}
-
-function Differences({ comparison }: { comparison: Comparison }) {
-  const [all, setAll] = useState(false);
-  const [search, setSearch] = useState("");
-  const matches = (c: Compared) => (all || c.differs) && `${c.key} ${c.values.map(plain).join(" ")}`.toLowerCase().includes(search.toLowerCase());
-  const parts = [["Configuration", comparison.config], ["Environment", comparison.environment]] as const;
-  return (
-    <div class="stack">
-      <div class="tools">
-        <div class="searchfield"><Icon name="search" /><input class="field" type="search" aria-label="Search keys and values" placeholder="Search keys and values" value={search} onInput={(event) => setSearch(event.currentTarget.value)} /></div>
-        <label class="row small"><input type="checkbox" class="check" checked={all} onChange={() => setAll(!all)} />Show identical values</label>
-      </div>
-      {parts.map(([title, entries]) => {
-        const shown = entries.filter(matches);
-        return (
-          <section class="card block" key={title}>
-            <h2>{title}</h2>
-            {shown.length === 0 ? <p class="soft">{entries.some((e) => e.differs) ? "No matches." : `Identical in all ${comparison.runs.length} runs.`}</p> : (
-              <SideBySide name={title} runs={comparison.runs} rows={shown.map((entry) => {
-                const written = settingFormat(entry.values.filter((value): value is number => typeof value === "number"));
-                return { key: entry.key, differs: entry.differs, cells: entry.values.map((value, i) => (entry.missing?.[i] || (value === null && !entry.missing) ? "–" : typeof value === "number" ? written(value) : plain(value))), exact: entry.values.map(plain) };
-              })} />
-            )}
-          </section>
-        );
-      })}
-    </div>
-  );
-}
-
-interface SideRow { key: string; differs: boolean; cells: string[]; best?: number; exact?: string[] }
-
-function SideBySide({ name, runs, rows, numeric }: { name: string; runs: RunRow[]; rows: SideRow[]; numeric?: boolean }) {
-  const styles = runStyles(runs.map((r) => r.id));
-  const names = labels(runs);
-  return (
-    <div class="scroll-x" tabIndex={0} role="region" aria-label={`${name} side by side`}>
-      <table class="plain side">
-        <thead><tr><th><span class="sr">Key</span></th>{runs.map((run) => <th key={run.id} class={numeric ? "num" : ""}><span class="row run-of"><Stroke {...styles.get(run.id)!} /><a href={link(["run", run.id])} class="ellipsis" title={run.id}>{names.get(run.id)}</a></span></th>)}</tr></thead>
-        <tbody>{rows.map((row) => ({ row, common: mostCommon(row.cells) })).map(({ row, common }) => (
-          <tr key={row.key} class={row.differs ? "" : "same"}>
-            <th scope="row" class="mono">{row.key}</th>
-            {row.cells.map((text, i) => {
-              const isUncommon = row.differs && !numeric && runs.length > 2 && common !== null && common !== text;
-              return <td key={i} class={`mono ${numeric ? "num" : ""} ${isUncommon ? "odd" : ""} ${row.best === i ? "best" : ""}`} title={row.exact?.[i]}>{text}{row.best === i && <span class="sr"> best</span>}</td>;
-            })}
-          </tr>
-        ))}</tbody>
-      </table>
-    </div>
-  );
-}
-
-/** The most common cell; null if all differ. */
-function mostCommon(cells: string[]): string | null {
-  const times = new Map<string, number>();
-  for (const cell of cells) times.set(cell, (times.get(cell) ?? 0) + 1);
-  const [cell, count] = [...times].reduce((best, now) => (now[1] > best[1] ? now : best));
-  return count > 1 ? cell : null;
-}
-
-function Results({ comparison }: { comparison: Comparison }) {
-  const [which, setWhich] = useState<"last" | "min" | "max" | "mean">("last");
-  const [search, setSearch] = useState("");
-  const rows: SideRow[] = comparison.metrics.filter((m) => m.name.toLowerCase().includes(search.toLowerCase())).sort((a, b) => compareMetrics(a.name, b.name)).map(({ name, values }) => {
-    const numbers = values.map((v) => (v ? toNumber(v[which]) : NaN));
-    const written = columnFormat(name, numbers);
-    return { key: name, differs: true, cells: values.map((v, i) => (v ? written(numbers[i]!) ?? metricValue(name, numbers[i]!) : "–")), best: indexOfBest(name, numbers), exact: numbers.map(String) };
-  });
-  return (
-    <div class="stack">
-      <div class="tools">
-        <div class="searchfield"><Icon name="search" /><input class="field" type="search" aria-label="Search metrics" placeholder="Search metrics" value={search} onInput={(event) => setSearch(event.currentTarget.value)} /></div>
-        <div class="segmented" role="group" aria-label="Which value">{(["last", "min", "max", "mean"] as const).map((w) => <button type="button" key={w} aria-pressed={which === w} onClick={() => setWhich(w)}>{w}</button>)}</div>
-      </div>
-      <section class="card block"><SideBySide name="Results" runs={comparison.runs} rows={rows} numeric /></section>
-    </div>
-  );
 }

@@ -156,3 +156,9 @@ export function parseFilter<R>(text: string, of: FieldOf<R>, now: number): Predi
   if (here().kind !== "end") expected("expected 'and' or 'or'");
   return test;
 }
+
+/** A value as a literal of the filter language. */
+export function quoted(value: unknown): string {
+  if (typeof value === "number" || typeof value === "boolean") return String(value);
+  return `"${String(value).replace(/[\\"]/g, "\\$&")}"`;
+}

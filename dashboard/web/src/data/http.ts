@@ -1,8 +1,8 @@
 // The data source that requests data from `lockstep ui`.
-import { toNumber } from "../format";
+import { toNumber, type WireNumber } from "../format";
 import { apiUrl, request } from "./request";
 import { watch } from "./events";
-import type { Band, BandQuery, Curve, CurveQuery, DataSource } from "./source";
+import type { Band, BandQuery, Curve, CurveQuery, DataSource, RunChoice } from "./source";
 
 const at = (id: string) => `runs/${encodeURIComponent(id)}`;
 const pathOf = (path: string) => path.split("/").map(encodeURIComponent).join("/");
@@ -17,7 +17,8 @@ export function toArray(values: readonly unknown[], minus = 0): Float64Array {
 class Batch<Q extends { metric: string }, A> {
   private pending = new Map<string, { query: Q; metrics: Map<string, ((result: A | Promise<A>) => void)[]> }>();
   private scheduled = false;
-  constructor(private send: (query: Q, metrics: string[]) => Promise<Map<string, A>>, private none: () => A) {}
+  /** `maxMetrics`: of one request. */
+  constructor(private send: (query: Q, metrics: string[]) => Promise<Map<string, A>>, private none: () => A, private maxMetrics: (query: Q) => number = () => 6) {}
 
   get(query: Q): Promise<A> {
     const key = JSON.stringify({ ...query, metric: "" });
@@ -39,7 +40,7 @@ class Batch<Q extends { metric: string }, A> {
     for (const { query, metrics } of groups) {
       // A request line is limited to 8 KiB, and many curves in one response would delay the first chart.
       const inOrder = [...metrics.keys()].sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
-      for (const part of chunks(inOrder, 6, 3000)) {
+      for (const part of chunks(inOrder, this.maxMetrics(query), 3000)) {
         const results = this.send(query, part);
         for (const metric of part) for (const resolve of metrics.get(metric)!) resolve(results.then((all) => all.get(metric) ?? this.none()));
       }
@@ -68,6 +69,7 @@ type BandColumn = "x" | "mean" | "min" | "max" | "deviation" | "p10" | "median" 
 interface BandResponse { bands: (Omit<Band, BandColumn> & Record<BandColumn, unknown[]>)[] }
 
 async function sendCurves(query: CurveQuery, metrics: string[]): Promise<Map<string, Curve[]>> {
+  if (!Array.isArray(query.runs)) return sendFiltered(query, query.runs, metrics);
   // Times are relative to the start of each run, so runs with different start times are requested separately.
   const parts = query.x === "time" ? query.runs.map((run) => [run]) : [query.runs];
   const responses = await Promise.all(parts.map((runs) => {
@@ -86,9 +88,21 @@ async function sendCurves(query: CurveQuery, metrics: string[]): Promise<Map<str
   return found;
 }
 
+/** The curves of the runs that match a filter ("has id": all, as an empty parameter is not sent). On the time axis, the range is not sent: each run has its own start. */
+async function sendFiltered(query: CurveQuery, { filter, created }: { filter: string; created: ReadonlyMap<string, WireNumber> }, metrics: string[]): Promise<Map<string, Curve[]>> {
+  const range = query.x === "time" ? null : query.range;
+  const response = await request<SeriesResponse>("series", { filter: filter || "has id", metric: metrics, source: query.sources, x: query.x, points: query.points, smooth: query.smooth || null, from: range?.[0], to: range?.[1] });
+  const found = new Map<string, Curve[]>(metrics.map((metric) => [metric, []]));
+  for (const { run, source, metric, raw, total, x, y, smooth } of response.series) {
+    const zero = query.x === "time" ? toNumber(created.get(run)) : 0;
+    found.get(metric)?.push({ run, source, metric, raw, total, x: toArray(x, zero), y: toArray(y), ...(smooth ? { smooth: toArray(smooth) } : {}) });
+  }
+  return found;
+}
+
 async function sendBands(query: BandQuery, metrics: string[]): Promise<Map<string, Band | null>> {
   const response = await request<BandResponse>("band", {
-    ...(Array.isArray(query.runs) ? { run: query.runs } : query.runs), metric: metrics, x: query.x, points: query.points, from: query.range?.[0], to: query.range?.[1],
+    ...(Array.isArray(query.runs) ? { run: query.runs } : { filter: query.runs.filter || "has id" }), metric: metrics, x: query.x, points: query.points, from: query.range?.[0], to: query.range?.[1],
   });
   return new Map(response.bands.map((band) => [band.metric, {
     ...band, x: toArray(band.x), mean: toArray(band.mean), min: toArray(band.min), max: toArray(band.max), deviation: toArray(band.deviation),
@@ -96,8 +110,10 @@ async function sendBands(query: BandQuery, metrics: string[]): Promise<Map<strin
   }]));
 }
 
-const curves = new Batch<CurveQuery, Curve[]>(sendCurves, () => []);
+const curves = new Batch<CurveQuery, Curve[]>(sendCurves, () => [], ({ runs }) => (Array.isArray(runs) ? 6 : Math.max(1, Math.min(6, Math.floor(500 / runs.created.size)))));
 const bands = new Batch<BandQuery, Band | null>(sendBands, () => null);
+
+const chosen = (runs: RunChoice) => (Array.isArray(runs) ? { run: runs } : runs);
 
 export const http: DataSource = {
   live: true,
@@ -117,11 +133,15 @@ export const http: DataSource = {
   searchConsole: (run, stream, search, from) => request(`${at(run)}/console`, { stream, search, from, limit: 500 }),
   alerts: async () => (await request<{ alerts: never[] }>("alerts", { limit: 200 })).alerts,
   compare: (runs) => request("compare", { run: runs }),
+  analysis: (runs, column) => request("analysis", {}, { method: "POST", json: { ...chosen(runs), column } }),
+  importance: (runs, target, parameter) => request("importance", {}, { method: "POST", json: { ...chosen(runs), target, parameter } }),
   artifacts: (run) => request("artifacts", { run }),
   files: async (run) => (await request<{ files: never[] }>(`${at(run)}/files`)).files,
   fileUrl: (run, path) => `/api/${at(run)}/files/${pathOf(path)}`,
   reportUrl: (runs) => apiUrl("report.html", { run: runs }),
   csvUrl: ({ runs, metric, sources }) => apiUrl("series.csv", { run: runs.map((run) => run.id), metric, source: sources }),
+  views: async () => (await request<{ views: never[] }>("views")).views,
+  saveView: async (name, view) => (await request<{ views: never[] }>("views", {}, { method: "POST", json: { name, view } })).views,
   change: (run, json) => request(`${at(run)}/tags`, {}, { method: "POST", json }),
   stop: (run, reason) => request(`${at(run)}/stop`, {}, { method: "POST", json: { reason } }),
   remove: async (run) => void (await request(at(run), {}, { method: "DELETE", json: { confirm: run } })),

@@ -45,7 +45,7 @@ export function inlined(text: string): DataSource {
 
   const loadCurves = async (query: CurveQuery): Promise<Curve[]> => {
     const curves: Curve[] = [];
-    for (const { id, created } of query.runs) {
+    for (const { id, created } of Array.isArray(query.runs) ? query.runs : filterRuns(report.runs, query.runs.filter, report.exported)) {
       const all = report.series.filter((s) => s.run === id && s.metric === query.metric);
       const chosen = query.sources === null ? all.slice(0, 1)
         : Array.isArray(query.sources) ? all.filter((s) => query.sources!.includes(s.source))
@@ -124,11 +124,15 @@ export function inlined(text: string): DataSource {
     },
     alerts: async () => report.runs.flatMap((run) => run.alerts),
     compare: async (ids) => (report.compare ? comparisonOf(report.compare, ids) : unavailable("A comparison")),
+    analysis: () => unavailable("The analysis"),
+    importance: () => unavailable("The analysis"),
     artifacts: async () => ({ artifacts: [], problems: [] }),
     files: async () => [],
     fileUrl: () => null,
     reportUrl: () => null,
     csvUrl: () => null,
+    views: async () => [],
+    saveView: () => unavailable("Saving a view"),
     change: () => unavailable("Tagging"),
     stop: () => unavailable("Stopping"),
     remove: () => unavailable("Deleting"),

@@ -100,7 +100,8 @@ export interface Spread { mean: unknown; min: unknown; max: unknown; count: numb
 export interface Group { value: unknown; runs: number; states: Record<string, number>; ids: string[]; values?: Record<string, Spread> }
 
 export interface CurveQuery {
-  runs: { id: string; created: WireNumber }[];
+  /** Runs, or a filter; `created` of the runs that match it. */
+  runs: { id: string; created: WireNumber }[] | { filter: string; created: ReadonlyMap<string, WireNumber> };
   metric: string;
   sources: string[] | "*" | "ranks" | null;
   x: Axis;
@@ -154,6 +155,27 @@ export interface Artifact {
 export interface RunFile { path: string; bytes: number; modified: number }
 export interface Changes { seq: number; runs: RunRow[]; removed: string[]; indexing: Indexing; reset: boolean }
 
+/** Runs by ids, or by a filter. */
+export type RunChoice = string[] | { filter: string };
+/** One field of all runs: numbers, bools, or indices into `labels` (-1: none). */
+export interface ValueColumn { field: string; type: "number" | "bool" | "text"; labels?: string[]; values: unknown[] }
+/** At most the newest 5000 of the `matching` runs. */
+export interface Analysis {
+  matching: number; ids: string[]; names: string[]; states: string[]; columns: ValueColumn[]; keys_left_out: number; metrics: { name: string; runs: number }[];
+}
+export interface ParameterImportance {
+  field: string; importance: number; above_noise: boolean; correlation: number | null; effect: "none" | "rises" | "falls" | "mixed"; runs: number;
+  at: unknown[]; mean: unknown[];
+}
+/** `used` is 0 if there are fewer than `needed` runs with a result. */
+export interface Importance {
+  target: string; matching: number; runs: number; needed: number; used: number; explained: number;
+  parameters: ParameterImportance[]; interactions: { fields: [string, string]; strength: number }[];
+}
+
+/** `view`: the part of the URL from "#/". */
+export interface SavedView { name: string; view: string; saved: WireNumber }
+
 /** Implemented by a server or a report; a report is read-only and does not contain everything. */
 export interface DataSource {
   readonly live: boolean;
@@ -176,12 +198,18 @@ export interface DataSource {
   searchConsole(run: string, stream: string, text: string, from: number): Promise<ConsoleMatches>;
   alerts(): Promise<Alert[]>;
   compare(runs: string[]): Promise<Comparison>;
+  /** Without columns: the configuration keys that differ, and the main metrics. */
+  analysis(runs: RunChoice, columns: string[]): Promise<Analysis>;
+  importance(runs: RunChoice, target: string, parameters: string[]): Promise<Importance>;
   artifacts(run: string | null): Promise<{ artifacts: Artifact[]; problems: string[] }>;
   files(run: string): Promise<RunFile[]>;
   /** The download URL, or null if unavailable. */
   fileUrl(run: string, path: string): string | null;
   reportUrl(runs: string[]): string | null;
-  csvUrl(query: Pick<CurveQuery, "runs" | "metric" | "sources">): string | null;
+  csvUrl(query: { runs: { id: string; created?: WireNumber }[] } & Pick<CurveQuery, "metric" | "sources">): string | null;
+  views(): Promise<SavedView[]>;
+  /** Replaces the view of this name; null removes it. Returns all views. */
+  saveView(name: string, view: string | null): Promise<SavedView[]>;
   change(run: string, change: { add?: string[]; remove?: string[]; note?: string }): Promise<RunRow>;
   stop(run: string, reason: string): Promise<RunRow>;
   remove(run: string): Promise<void>;

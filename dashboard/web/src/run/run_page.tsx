@@ -11,11 +11,12 @@ import { Boundary } from "../parts/boundary";
 import { Icon } from "../parts/icons";
 import { Popover, toast } from "../parts/overlay";
 import { ProgressBar, useProgress } from "../parts/progress_bar";
+import { NoteText } from "../parts/note";
 import { StateMark } from "../parts/state_mark";
 import { type Tab, Tabs } from "../parts/tabs";
 import { go, link, route } from "../router";
 import { removed, server, source, useAsync, useNow, useThrottled, versions } from "../store";
-import { quoted } from "../runs/rows";
+import { quoted } from "../data/filter";
 import { ArtifactsTab } from "./artifacts_tab";
 import { ChartsTab } from "./charts_tab";
 import { ConfigTab } from "./config_tab";
@@ -90,6 +91,7 @@ function Top({ run, tabs, tab }: { run: Run; tabs: Tab[]; tab: string }) {
             {(close) => (
               <>
                 <a class="item" href={source().reportUrl([run.id])!} download={`${run.id}.html`} onClick={close}><Icon name="download" size={14} />Export as HTML</a>
+                <button type="button" onClick={() => { close(); void compareWithBaseline(run); }}><Icon name="compare" size={14} />Compare with baseline</button>
                 <button type="button" onClick={() => { void copy(run.id); close(); }}><Icon name="file" size={14} />Copy run ID</button>
                 {canEdit && <button type="button" onClick={() => { close(); editNote(run.id, run.note); }}><Icon name="note" size={14} />{run.note ? "Edit note" : "Add note"}</button>}
                 {canEdit && <><hr /><button type="button" class="danger" disabled={isRunning} onClick={() => { close(); deleteRuns([run.id], run.name, () => go([])); }}><Icon name="trash" size={14} />Delete{isRunning ? " (still running)" : ""}</button></>}
@@ -132,11 +134,22 @@ function Facts({ run }: { run: Run }) {
           {canEdit && <button type="button" class="button quiet mini" onClick={() => editTags(run.id, run.tags)}><Icon name="tag" size={13} />{run.tags.length ? "Edit" : "Tag"}</button>}
         </span>
       </div>
-      {run.note && <p class="run-note" onDblClick={() => canEdit && editNote(run.id, run.note)}>{run.note}</p>}
+      {run.note && <NoteText text={run.note} />}
       {run.problems.map((problem) => <p key={problem} class="notice warn"><Icon name="warn" /><span>Corrupt: {problem}</span></p>)}
       {run.reason && <p class={`notice ${run.state === "failed" || run.state === "killed" ? "bad" : run.state === "finished" ? "" : "warn"}`}><Icon name={run.state === "finished" ? "note" : "warn"} /><span>{run.failed_rank !== null && !/rank/i.test(run.reason) ? `Rank ${run.failed_rank}: ` : ""}{run.reason}{run.failed_rank !== null && source().live && <> <a class="link" href={link(["run", run.id, "console"], { rank: String(run.failed_rank), kind: "stderr" })}>Show its last output</a></>}</span></p>}
     </section>
   );
+}
+
+/** The baseline is the newest other run with the tag "baseline". */
+async function compareWithBaseline(run: Run) {
+  try {
+    const { runs } = await source().runs({ filter: `tag = baseline and id != ${quoted(run.id)}`, sort: "-created", offset: 0, limit: 1, columns: [] });
+    if (runs[0]) go(["compare"], { runs: `${runs[0].id},${run.id}`, base: runs[0].id, tab: "both" });
+    else toast("No other run has the tag \"baseline\"", true);
+  } catch (error) {
+    toast((error as Error).message, true);
+  }
 }
 
 async function copy(text: string) {

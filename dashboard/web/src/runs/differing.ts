@@ -9,9 +9,12 @@ const priority = (field: string) => {
   return at < 0 ? PRIORITIES.length : at;
 };
 
+/** Whether a configuration key that differs is a hyperparameter. */
+export const isHyperparameter = (field: string) => field.startsWith("config.") && !IGNORED.test(field);
+
 export function differingKeys(fields: readonly Field[], maxKeys = 4): string[] {
   return fields
-    .filter((f) => f.field.startsWith("config.") && f.differs === true && !IGNORED.test(f.field))
+    .filter((f) => f.differs === true && isHyperparameter(f.field))
     .sort((a, b) => priority(a.field) - priority(b.field) || b.runs - a.runs || a.field.localeCompare(b.field))
     .slice(0, maxKeys)
     .map((f) => f.field);

@@ -1,5 +1,6 @@
 // The rows of the table, fetched page by page as they scroll into view.
 import type { Group, RunRow } from "../data/source";
+import { quoted } from "../data/filter";
 import { source } from "../store";
 import { isRequested } from "./columns";
 
@@ -18,12 +19,6 @@ export interface Section {
 export type Row =
   | { kind: "group"; section: Section; index: number }
   | { kind: "run"; run: RunRow | null; section: Section; at: number };
-
-/** A value as a literal of the filter language. */
-export function quoted(value: unknown): string {
-  if (typeof value === "number" || typeof value === "boolean") return String(value);
-  return `"${String(value).replace(/[\\"]/g, "\\$&")}"`;
-}
 
 export function groupFilter(filter: string, by: string, value: unknown): string {
   const condition = value === null || value === undefined ? `not has ${by}` : `${by} = ${quoted(value)}`;

@@ -1,6 +1,7 @@
 // The run list: filtering, sorting, grouping, columns and selection.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { editRuns } from "../run_actions";
+import { quoted } from "../data/filter";
 import { type Field, ApiError } from "../data/source";
 import { plural } from "../format";
 import { useKeys } from "../keys";
@@ -12,7 +13,7 @@ import { indexing, server, source, tick, invalidate, useAsync, useDebounced, use
 import { ColumnPicker } from "./column_picker";
 import { column, isRequested, RUN_FIELDS, defaultColumns } from "./columns";
 import { FilterField } from "./filter_field";
-import { groupFilter, MAX_SELECTED, quoted, Rows, type Section } from "./rows";
+import { groupFilter, MAX_SELECTED, Rows, type Section } from "./rows";
 import { RunsTable } from "./table";
 
 export function RunsPage() {
@@ -71,6 +72,7 @@ export function RunsPage() {
         <h1>Runs</h1>
         <span class="dim count" role="status">{counts && (counts.matching === counts.total ? plural(counts.total, "run") : `${counts.matching.toLocaleString("en-US")} of ${plural(counts.total, "run")}`)}</span>
         <FilterField field={field} value={filter} fields={fields.value ?? []} error={error instanceof ApiError ? error : undefined} onChange={(q) => setQuery({ q })} />
+        {source().live && counts && counts.matching > 1 && <a class="button" href={link(["analyze"], { q: filter })} title="What mattered in these runs"><Icon name="chart" /><span class="wide-only">Analyze</span></a>}
         <GroupSelect by={by} fields={fields.value ?? []} />
         <Popover name="Columns" align="right" label={<><Icon name="columns" /><span class="wide-only">Columns</span></>}>
           {() => <ColumnPicker fields={fields.value ?? []} chosen={names ?? []} onChange={(next) => {
@@ -100,6 +102,7 @@ export function RunsPage() {
           <span class="spread" />
           <button class="button quiet" type="button" onClick={() => setQuery({ sel: null })}>Clear</button>
           {server.value?.actions && <button class="button" type="button" onClick={() => editRuns([...selected], () => { setQuery({ sel: null }); invalidate(); })}>Tag or delete</button>}
+          {source().live && selected.size > 2 && <a class="button" href={link(["analyze"], { runs: [...selected].join(",") })}><Icon name="chart" />Analyze</a>}
           <a class="button primary" href={selected.size > 1 ? link(["compare"], { runs: [...selected].join(",") }) : link(["run", [...selected][0]!])}><Icon name="compare" />{selected.size > 1 ? "Compare" : "Open"}</a>
         </div>
       )}

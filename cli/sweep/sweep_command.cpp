@@ -1,0 +1,125 @@
+// `lockstep sweep SWEEP.yaml`, and the entry point of the other commands.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iostream>
+
+#include "cli/command_words.h"
+#include "cli/commands.h"
+#include "cli/sweep/sweep_controller.h"
+#include "cli/sweep/sweep_subcommands.h"
+#include "cli/sweep/sweep_view.h"
+#include "cli/trainer_program.h"
+#include "core/config/launch_sections.h"
+#include "core/config/nearest_name.h"
+#include "core/config/run_file.h"
+#include "core/run_id.h"
+#include "lockstep/error.h"
+#include "lockstep/rank_env.h"
+#include "sweep/run_file_keys.h"
+#include "tracking/log/unix_time.h"
+
+namespace lockstep::cli {
+namespace {
+
+constexpr const char* kSweepHelp = R"(lockstep sweep: search hyper-parameters
+
+  lockstep sweep SWEEP.yaml [-n RANKS] [--parallel K] [--json]
+        run the trials of a sweep file, each as a run of RANKS ranks (default: 1), K at the same time
+        (default: 1); continues a sweep that was stopped or killed
+  lockstep sweep SWEEP.yaml [-n RANKS] --create
+        create the sweep without running trials, for `add` and `ask`
+  lockstep sweep show NAME [--dir RUNS] [--json]
+        show the trials of a sweep, best first
+  lockstep sweep best NAME [--trial N] [-o FILE] [--dir RUNS] [--json]
+        show the best trial, or write its run file
+  lockstep sweep stop NAME [--dir RUNS] [--json]
+        stop a sweep; its running trials are continued by the next `lockstep sweep SWEEP.yaml`
+  lockstep sweep export NAME [--format csv|jsonl] [-o FILE] [--dir RUNS]
+        export the trials as a table
+  lockstep sweep add NAME KEY=VALUE... [--dir RUNS] [--json]
+        add a trial with a point of your choice, which is run next
+  lockstep sweep add NAME --run ID [--dir RUNS] [--json]
+        add a run that exists as a trial with its result
+  lockstep sweep ask NAME [--dir RUNS] [--json]
+        for other programs: the next trial, which the caller runs
+  lockstep sweep tell NAME TRIAL [--value V]... [--step S] [--pruned] [--failed REASON] [--dir RUNS]
+                  [--json]
+        report the values of the objectives; with --step, those of an evaluation: answers whether the
+        trial should be stopped, which --pruned reports
+
+NAME is the name of a sweep, or its directory RUNS/.sweeps/NAME.
+RUNS is the directory of the runs, run.dir of the run file (default: runs).
+)";
+
+// What all trials have in common: the run file with the overrides of the sweep file.
+Json read_base(const sweep::SweepFile& file) {
+  const auto root = read_run_file(file.run, file.overrides, [](const std::string& variable) {
+    return environment(variable.c_str());
+  });
+  if (root.kind != ConfigNode::Kind::Map)
+    throw config_error(fmt::format("{}: expected a map", file.run));
+  auto json = sweep::to_json(root);
+  if (!json.contains("run") || !json["run"].is_object() || !json["run"].contains("name"))
+    json["run"]["name"] = std::filesystem::path(file.run).stem().string();
+  return json;
+}
+
+Json read_schema() {
+  const auto text = run_file_schema();
+  if (text.empty()) throw environment_error(fmt::format("'{} --schema' failed", trainer_program()));
+  return Json::parse(text);
+}
+
+int number_option(const cxxopts::ParseResult& parsed, const char* name) {
+  const auto value = parsed[name].as<int>();
+  if (value < 1) throw config_error(fmt::format("lockstep sweep: --{} must be at least 1", name));
+  return value;
+}
+
+int run_sweep(const std::vector<std::string>& words) {
+  cxxopts::Options known("lockstep sweep");
+  known.add_options()("n,ranks", "", cxxopts::value<int>()->default_value("1"))(
+      "parallel", "", cxxopts::value<int>()->default_value("1"))("create", "")("json", "");
+  known.add_options(kPositional)("file", "", cxxopts::value<std::vector<std::string>>());
+  known.parse_positional({"file"});
+  std::vector<std::string> arguments = {"sweep"};
+  arguments.insert(arguments.end(), words.begin(), words.end());
+  const auto parsed = parse_words(known, arguments);
+  const auto files = parsed["file"].as<std::vector<std::string>>();
+  if (files.size() > 1)
+    throw config_error(fmt::format("lockstep sweep: unexpected argument '{}'", files[1]));
+
+  const auto file = sweep::read_sweep_file(files.front());
+  const auto base = read_base(file);
+  sweep::verify_keys(file.space, read_schema(), base);
+  const std::string runs = base["run"].value("dir", kRunsDir);
+  const auto sweep = sweep::SweepDirectory::open_or_create(sweep::sweeps_path(runs) / file.name,
+                                                           {.id = new_run_id(file.name),
+                                                            .created = tracking::unix_now(),
+                                                            .ranks = number_option(parsed, "ranks"),
+                                                            .file = file},
+                                                           base);
+  if (parsed.count("create")) return 0;
+  const SweepOptions options{.parallel = number_option(parsed, "parallel"),
+                             .json = parsed.count("json") > 0};
+  return SweepController(sweep, options, std::cout).run();
+}
+
+}  // namespace
+
+int sweep_command(int argc, char** argv) {
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  if (wants_help(words)) {
+    std::cout << kSweepHelp;
+    return 0;
+  }
+  if (std::ranges::any_of(words, [](const auto& word) { return is_run_file(word); }) &&
+      !is_sweep_subcommand(words.front()))
+    return run_sweep(words);
+  run_sweep_subcommand(words, std::cout);
+  if (!std::cout.flush()) throw environment_error("lockstep sweep: cannot write the output");
+  return 0;
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,31 @@
+// A sweep as JSON and as text.
+#pragma once
+
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+#include "sweep/sweep_directory.h"
+
+namespace lockstep::cli {
+
+// Whether the trials that the budget allows exist; trials of imported runs do not count.
+bool is_complete(const sweep::SweepDirectory& sweep, const std::vector<sweep::Trial>& trials);
+
+// `lockstep sweep show --json`: {"name", "id", "dir", "state": "running", "done" or "stopped",
+// "ranks", "sweep", "counts": {state: number}, "best": [trial], "trials": [trial]}
+Json sweep_json(const sweep::SweepDirectory& sweep);
+
+// One line about a trial that has ended.
+std::string trial_text(const sweep::SweepDirectory& sweep, const sweep::Trial& trial);
+
+// The counts, the best trial, and how to look at it.
+void print_outcome(const sweep::SweepDirectory& sweep, std::ostream& out);
+
+// A table of all trials, best first, and the outcome.
+void print_sweep(const sweep::SweepDirectory& sweep, std::ostream& out);
+
+// One row per trial: number, state, by, objectives, parameters, runs, reason.
+void export_trials(const sweep::SweepDirectory& sweep, bool csv, std::ostream& out);
+
+}  // namespace lockstep::cli

@@ -1,0 +1,222 @@
+// Parallel coordinates: one axis per column, one line per run. Drag along an axis to select a range; the keyboard uses the menu of
+// the axis.
+import type { RefObject } from "preact";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { cssColor } from "../colors";
+import { Icon } from "../parts/icons";
+import { Popover } from "../parts/overlay";
+import { shownTheme } from "../settings";
+import { PAD, ParallelPlot } from "./parallel_plot";
+import { runColors } from "./run_colors";
+import { type Brush, brushBetween, type Brushes, brushSpan, insideOf, isRange, type Values } from "./values";
+
+const HEIGHT = 340;
+const MIN_GAP = 62;
+const GRAB = 16;
+
+interface Props {
+  columns: Values[];
+  target: Values;
+  ids: string[];
+  names: string[];
+  brushes: Brushes;
+  /** The brushes before the current drag. */
+  settled: Brushes;
+  /** While an axis is brushed, and when it is done. */
+  onBrush: (brushes: Brushes, done: boolean) => void;
+  onOpen: (run: number) => void;
+  onMove: (field: string, by: number) => void;
+  onHide: (field: string) => void;
+}
+
+function useWidth(host: RefObject<HTMLElement | null>): number {
+  const [width, setWidth] = useState(0);
+  useLayoutEffect(() => {
+    const measure = () => setWidth(host.current?.clientWidth ?? 0);
+    measure();
+    const observer = new ResizeObserver(measure);
+    observer.observe(host.current!);
+    return () => observer.disconnect();
+  }, []);
+  return width;
+}
+
+export function Parallel(props: Props) {
+  const { columns, target, ids, names, brushes, onBrush } = props;
+  const host = useRef<HTMLDivElement>(null);
+  const canvases = [useRef<HTMLCanvasElement>(null), useRef<HTMLCanvasElement>(null), useRef<HTMLCanvasElement>(null)] as const;
+  const plot = useRef<ParallelPlot | null>(null);
+  const width = Math.max(useWidth(host), columns.length * MIN_GAP + 2 * PAD.side - MIN_GAP);
+  const [hovered, setHovered] = useState<{ run: number; x: number; y: number } | null>(null);
+  const byField = useMemo(() => new Map(columns.map((column) => [column.field, column])), [columns]);
+  const inside = useMemo(() => insideOf(brushes, byField, ids.length), [brushes, byField, ids]);
+  const now = useRef({ brushes, inside, byField });
+  now.current = { brushes, inside, byField };
+  const isBrushed = Object.keys(brushes).some((field) => byField.has(field));
+
+  useLayoutEffect(() => {
+    if (width === 0) return;
+    plot.current ??= new ParallelPlot(canvases[0].current!, canvases[1].current!, canvases[2].current!);
+    const colors = runColors(target);
+    plot.current.set(columns, ids.length, width, HEIGHT, { gray: cssColor("--line-strong"), of: (run) => colors[run]!, accent: cssColor("--accent") });
+    plot.current.drawFront(now.current.inside, isBrushed);
+    host.current!.dataset["drawn"] = String(ids.length);
+  }, [columns, target, ids, width, shownTheme.value]);
+  useLayoutEffect(() => plot.current?.drawFront(inside, isBrushed), [inside]);
+  useEffect(() => () => plot.current?.destroy(), []);
+
+  /** Follows the pointer from an axis until it is released, at most once per frame. */
+  const startBrush = (axis: number, event: PointerEvent) => {
+    const column = columns[axis]!;
+    const box = canvases[2].current!.getBoundingClientRect();
+    const at = (e: PointerEvent) => plot.current!.position(e.clientY - box.top);
+    const from = at(event);
+    const before = brushes[column.field];
+    const span = before ? brushSpan(column, before) : null;
+    const moves = span !== null && from >= span[0] && from <= span[1];
+    let next: Brushes = brushes;
+    let frame = 0;
+    const follow = (e: PointerEvent) => {
+      const to = at(e);
+      const [low, high] = moves ? [Math.max(0, span[0] + to - from), Math.min(1, span[1] + to - from)] : [from, to];
+      const brush = brushBetween(column, low, high);
+      const { [column.field]: _, ...others } = brushes;
+      next = brush ? { ...others, [column.field]: brush } : others;
+      cancelAnimationFrame(frame);
+      frame = requestAnimationFrame(() => onBrush(next, false));
+    };
+    const end = (e: PointerEvent) => {
+      removeEventListener("pointermove", follow);
+      removeEventListener("pointerup", end);
+      removeEventListener("pointercancel", end);
+      cancelAnimationFrame(frame);
+      if (Math.abs(e.clientY - event.clientY) < 4) {
+        const { [column.field]: _, ...others } = brushes;
+        next = others;
+      }
+      onBrush(next, true);
+    };
+    addEventListener("pointermove", follow);
+    addEventListener("pointerup", end);
+    addEventListener("pointercancel", end);
+    event.preventDefault();
+  };
+  const axisAt = (event: PointerEvent): number => {
+    const x = event.clientX - canvases[2].current!.getBoundingClientRect().left;
+    return columns.findIndex((_, axis) => Math.abs(plot.current!.x(axis) - x) < GRAB);
+  };
+  const hover = (event: PointerEvent) => {
+    if (event.buttons > 0 || !plot.current) return;
+    const box = canvases[2].current!.getBoundingClientRect();
+    const [x, y] = [event.clientX - box.left, event.clientY - box.top];
+    const run = y > PAD.top - 8 ? plot.current.runAt(x, y, now.current.inside) : null;
+    plot.current.drawTop(run);
+    canvases[2].current!.style.cursor = axisAt(event) >= 0 ? "ns-resize" : run !== null ? "pointer" : "default";
+    setHovered(run === null ? null : { run, x, y });
+  };
+  const x = (axis: number) => (columns.length < 2 ? width / 2 : PAD.side + ((width - 2 * PAD.side) * axis) / (columns.length - 1));
+  const y = (position: number) => HEIGHT - PAD.bottom - (HEIGHT - PAD.top - PAD.bottom) * position;
+  // Made once: brushing must not render them again.
+  const axisLines = useMemo(() => (
+    <svg width={width} height={HEIGHT} aria-hidden="true">
+      {columns.map((column, axis) => (
+        <g key={column.field}>
+          <line x1={x(axis)} x2={x(axis)} y1={y(1)} y2={y(0)} class={column === target ? "axis target" : "axis"} />
+          {column.scale.ticks(7).map(({ at, label }) => (
+            <g key={at}><line x1={x(axis) - 3} x2={x(axis)} y1={y(at)} y2={y(at)} class="axis" /><text x={x(axis) + (axis === columns.length - 1 ? 6 : -6)} y={y(at) + 3.5} text-anchor={axis === columns.length - 1 ? "start" : "end"}>{label.length > 9 ? `${label.slice(0, 8)}…` : label}</text></g>
+          ))}
+        </g>
+      ))}
+    </svg>
+  ), [columns, target, width]);
+  const latest = useRef(props);
+  latest.current = props;
+  const axisNames = useMemo(() => columns.map((column, axis) => (
+    <AxisName key={column.field} column={column} left={x(axis)} gap={(width - 2 * PAD.side) / Math.max(1, columns.length - 1)} isTarget={column === target} brush={props.settled[column.field]}
+      onBrush={(brush) => {
+        const { [column.field]: _, ...others } = latest.current.brushes;
+        latest.current.onBrush(brush ? { ...others, [column.field]: brush } : others, true);
+      }} onMove={column === target ? null : (by) => latest.current.onMove(column.field, by)} onHide={column === target ? null : () => latest.current.onHide(column.field)} />
+  )), [columns, target, width, props.settled]);
+  return (
+    <div class="parallel" ref={host} role="group" aria-label={`Parallel coordinates of ${ids.length} runs with ${columns.length} axes. Each axis has a menu to select a range.`}>
+      <div class="parallel-inner" style={{ width: `${width}px`, height: `${HEIGHT}px` }}>
+        {canvases.map((canvas, i) => (
+          <canvas key={i} ref={canvas} aria-hidden="true" {...(i === 2 ? {
+            onPointerMove: hover,
+            onPointerLeave: () => { plot.current?.drawTop(null); setHovered(null); },
+            onPointerDown: (event: PointerEvent) => {
+              const axis = axisAt(event);
+              if (axis >= 0) startBrush(axis, event);
+              else if (hovered) props.onOpen(hovered.run);
+            },
+          } : {})} />
+        ))}
+        {axisLines}
+        {columns.map((column, axis) => {
+          const span = brushes[column.field] ? brushSpan(column, brushes[column.field]!) : null;
+          if (!span) return null;
+          const above = y(Math.min(1.03, span[1]));
+          return <i key={column.field} class="brush" style={{ transform: `translate(${x(axis) - 7}px, ${above}px)`, height: `${Math.max(3, y(Math.max(-0.03, span[0])) - above)}px` }} />;
+        })}
+        {axisNames}
+        {hovered && (
+          <div class="tip" style={{ left: `${Math.min(hovered.x + 14, width - 190)}px`, top: `${Math.max(0, hovered.y - 12)}px` }}>
+            <strong class="ellipsis">{names[hovered.run]}</strong>
+            {[target, ...columns.filter((column) => column !== target).slice(0, 6)].map((column) => <span key={column.field} class="tip-pair"><span class="ellipsis">{column.title}</span><span>{column.scale.text(column.values[hovered.run]!)}</span></span>)}
+          </div>
+        )}
+      </div>
+    </div>
+  );
+}
+
+interface AxisNameProps { column: Values; left: number; gap: number; isTarget: boolean; brush: Brush | undefined; onBrush: (brush: Brush | null) => void; onMove: ((by: number) => void) | null; onHide: (() => void) | null }
+
+/** The name of an axis; its menu has the brush as fields. */
+function AxisName({ column, left, gap, isTarget, brush, onBrush, onMove, onHide }: AxisNameProps) {
+  const { title, labels, scale } = column;
+  const cut = Math.max(title.lastIndexOf("."), title.lastIndexOf("/"));
+  const range = brush && isRange(brush) ? brush : [scale.low, scale.high] as [number, number];
+  const end = (which: 0 | 1, text: string) => {
+    const value = Number(text);
+    if (text === "" || !Number.isFinite(value)) return;
+    const next: [number, number] = [...range];
+    next[which] = value;
+    onBrush(next);
+  };
+  const width = Math.max(52, Math.min(150, gap - 6));
+  return (
+    <div class={`axis-name ${isTarget ? "target" : ""}`} style={{ left: `${left - width / 2}px`, width: `${width}px` }}>
+      <Popover name={`Axis ${title}`} class={`button quiet mini ${brush ? "on" : ""}`} label={<span class="axis-label"><span class="ellipsis dim">{cut > 0 ? title.slice(0, cut) : " "}</span><span class="ellipsis">{title.slice(cut + 1)}</span></span>}>
+        {(close) => (
+          <div class="axis-menu">
+            <h3>{title}</h3>
+            {labels ? (
+              <ul>{labels.slice(0, 60).map((label) => {
+                const chosen = brush && !isRange(brush) ? brush : labels;
+                return (
+                  <li key={label}><label class="choice"><input type="checkbox" class="check" checked={chosen.includes(label)} onChange={() => {
+                    const next = chosen.includes(label) ? chosen.filter((l) => l !== label) : [...chosen, label];
+                    onBrush(next.length === labels.length || next.length === 0 ? null : next);
+                  }} /><span class="ellipsis">{label}</span></label></li>
+                );
+              })}</ul>
+            ) : (
+              <div class="row">
+                <label class="small soft">from <input class="field mini" type="number" step="any" value={range[0]} onChange={(event) => end(0, event.currentTarget.value)} /></label>
+                <label class="small soft">to <input class="field mini" type="number" step="any" value={range[1]} onChange={(event) => end(1, event.currentTarget.value)} /></label>
+              </div>
+            )}
+            <div class="row wrap">
+              <button type="button" class="button mini" disabled={!brush} onClick={() => { onBrush(null); close(); }}>Clear selection</button>
+              {onMove && <button type="button" class="button mini icon" aria-label="Move axis left" title="Move left" onClick={() => onMove(-1)}><Icon name="left" size={12} /></button>}
+              {onMove && <button type="button" class="button mini icon" aria-label="Move axis right" title="Move right" onClick={() => onMove(1)}><Icon name="right" size={12} /></button>}
+              {onHide && <button type="button" class="button mini" onClick={() => { close(); onHide(); }}>Hide axis</button>}
+            </div>
+          </div>
+        )}
+      </Popover>
+    </div>
+  );
+}

@@ -1,0 +1,104 @@
+// Tables of a comparison, one column per run: differences in configuration and environment, and results.
+import { useState } from "preact/hooks";
+import { Stroke } from "../chart/line_list";
+import { columnFormat, settingFormat } from "../chart/ticks";
+import { runStyles } from "../colors";
+import type { Compared, Comparison, RunRow } from "../data/source";
+import { metricValue, number, plain, toNumber } from "../format";
+import { Icon } from "../parts/icons";
+import { link } from "../router";
+import { betterDirection, compareMetrics, indexOfBest } from "../metrics";
+import { labels } from "./legend";
+
+export function Differences({ comparison }: { comparison: Comparison }) {
+  const [all, setAll] = useState(false);
+  const [search, setSearch] = useState("");
+  const matches = (c: Compared) => (all || c.differs) && `${c.key} ${c.values.map(plain).join(" ")}`.toLowerCase().includes(search.toLowerCase());
+  const parts = [["Configuration", comparison.config], ["Environment", comparison.environment]] as const;
+  return (
+    <div class="stack">
+      <div class="tools">
+        <div class="searchfield"><Icon name="search" /><input class="field" type="search" aria-label="Search keys and values" placeholder="Search keys and values" value={search} onInput={(event) => setSearch(event.currentTarget.value)} /></div>
+        <label class="row small"><input type="checkbox" class="check" checked={all} onChange={() => setAll(!all)} />Show identical values</label>
+      </div>
+      {parts.map(([title, entries]) => {
+        const shown = entries.filter(matches);
+        return (
+          <section class="card block" key={title}>
+            <h2>{title}</h2>
+            {shown.length === 0 ? <p class="soft">{entries.some((e) => e.differs) ? "No matches." : `Identical in all ${comparison.runs.length} runs.`}</p> : (
+              <SideBySide name={title} runs={comparison.runs} rows={shown.map((entry) => {
+                const written = settingFormat(entry.values.filter((value): value is number => typeof value === "number"));
+                return { key: entry.key, differs: entry.differs, cells: entry.values.map((value, i) => (entry.missing?.[i] || (value === null && !entry.missing) ? "–" : typeof value === "number" ? written(value) : plain(value))), exact: entry.values.map(plain) };
+              })} />
+            )}
+          </section>
+        );
+      })}
+    </div>
+  );
+}
+
+/** `deltas`: differences from the baseline, and whether they are improvements. */
+interface SideRow { key: string; differs: boolean; cells: string[]; best?: number; exact?: string[]; deltas?: (Delta | null)[] }
+interface Delta { text: string; tone: "good" | "bad" | "dim" }
+
+/** The difference of a value from that of the baseline, in percent if that is meaningful. */
+function deltaOf(name: string, value: number, base: number): Delta | null {
+  if (!Number.isFinite(value) || !Number.isFinite(base) || value === base) return null;
+  const off = value - base;
+  const share = base !== 0 ? Math.abs(off / base) : Infinity;
+  const sign = off > 0 ? "+" : "−";
+  const text = share < 10 ? `${sign}${number(100 * share, 3)} %` : `${sign}${metricValue(name, Math.abs(off), 3)}`;
+  const better = betterDirection(name);
+  return { text, tone: !better ? "dim" : (off > 0) === (better === "higher") ? "good" : "bad" };
+}
+
+function SideBySide({ name, runs, rows, numeric }: { name: string; runs: RunRow[]; rows: SideRow[]; numeric?: boolean }) {
+  const styles = runStyles(runs.map((r) => r.id));
+  const names = labels(runs);
+  return (
+    <div class="scroll-x" tabIndex={0} role="region" aria-label={`${name} side by side`}>
+      <table class="plain side">
+        <thead><tr><th><span class="sr">Key</span></th>{runs.map((run) => <th key={run.id} class={numeric ? "num" : ""}><span class="row run-of"><Stroke {...styles.get(run.id)!} /><a href={link(["run", run.id])} class="ellipsis" title={run.id}>{names.get(run.id)}</a></span></th>)}</tr></thead>
+        <tbody>{rows.map((row) => ({ row, common: mostCommon(row.cells) })).map(({ row, common }) => (
+          <tr key={row.key} class={row.differs ? "" : "same"}>
+            <th scope="row" class="mono">{row.key}</th>
+            {row.cells.map((text, i) => {
+              const isUncommon = row.differs && !numeric && runs.length > 2 && common !== null && common !== text;
+              return <td key={i} class={`mono ${numeric ? "num" : ""} ${isUncommon ? "odd" : ""} ${row.best === i ? "best" : ""}`} title={row.exact?.[i]}>{text}{row.best === i && <span class="sr"> best</span>}{row.deltas?.[i] && <span class={`delta ${row.deltas[i].tone}`}>{row.deltas[i].text}</span>}</td>;
+            })}
+          </tr>
+        ))}</tbody>
+      </table>
+    </div>
+  );
+}
+
+/** The most common cell; null if all differ. */
+function mostCommon(cells: string[]): string | null {
+  const times = new Map<string, number>();
+  for (const cell of cells) times.set(cell, (times.get(cell) ?? 0) + 1);
+  const [cell, count] = [...times].reduce((best, now) => (now[1] > best[1] ? now : best));
+  return count > 1 ? cell : null;
+}
+
+export function Results({ comparison, base }: { comparison: Comparison; base: string | null }) {
+  const baseIndex = comparison.runs.findIndex((run) => run.id === base);
+  const [which, setWhich] = useState<"last" | "min" | "max" | "mean">("last");
+  const [search, setSearch] = useState("");
+  const rows: SideRow[] = comparison.metrics.filter((m) => m.name.toLowerCase().includes(search.toLowerCase())).sort((a, b) => compareMetrics(a.name, b.name)).map(({ name, values }) => {
+    const numbers = values.map((v) => (v ? toNumber(v[which]) : NaN));
+    const written = columnFormat(name, numbers);
+    return { key: name, differs: true, cells: values.map((v, i) => (v ? written(numbers[i]!) ?? metricValue(name, numbers[i]!) : "–")), best: indexOfBest(name, numbers), exact: numbers.map(String), ...(baseIndex >= 0 ? { deltas: numbers.map((value, i) => (i === baseIndex ? null : deltaOf(name, value, numbers[baseIndex]!))) } : {}) };
+  });
+  return (
+    <div class="stack">
+      <div class="tools">
+        <div class="searchfield"><Icon name="search" /><input class="field" type="search" aria-label="Search metrics" placeholder="Search metrics" value={search} onInput={(event) => setSearch(event.currentTarget.value)} /></div>
+        <div class="segmented" role="group" aria-label="Which value">{(["last", "min", "max", "mean"] as const).map((w) => <button type="button" key={w} aria-pressed={which === w} onClick={() => setWhich(w)}>{w}</button>)}</div>
+      </div>
+      <section class="card block"><SideBySide name="Results" runs={comparison.runs} rows={rows} numeric /></section>
+    </div>
+  );
+}

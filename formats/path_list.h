@@ -1,0 +1,41 @@
+// Files of datasets: in directories, or in buckets. No LibTorch.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <vector>
+
+#include "formats/store/object_cache.h"
+
+namespace lockstep::formats {
+
+// The path of an object without the options after "?", which are remembered; other paths as they are.
+std::filesystem::path without_options(const std::filesystem::path& path);
+
+// Whether `path` is a directory, or a prefix of objects in a bucket and not itself an object.
+// Throws as ObjectCache.
+bool is_folder(const std::filesystem::path& path);
+
+// The entries of a folder whose file names `is_wanted`, by name; `recursive`: also those of its
+// subdirectories. Objects are then fetched in the background, in this order. Throws Environment if
+// it cannot be listed; as ObjectCache.
+std::vector<std::filesystem::path> files_in(
+    const std::filesystem::path& folder,
+    const std::function<bool(const std::filesystem::path&)>& is_wanted, bool recursive = false);
+
+// A local file with the content of `path`: itself, or the copy of an object, which is protected from
+// eviction during the lifetime of this. Throws as ObjectCache.
+class LocalFile {
+ public:
+  explicit LocalFile(const std::filesystem::path& path);
+  const std::filesystem::path& path() const { return copy_.path; }
+
+ private:
+  LocalCopy copy_;
+};
+
+// The greatest number of these files to keep open: at most `limit`, and so many that copies which
+// are evicted while they are open, and still occupy the disk, are a small part of the cache.
+int64_t max_open_files(const std::vector<std::filesystem::path>& files, int64_t limit);
+
+}  // namespace lockstep::formats

@@ -1,0 +1,145 @@
+#include "formats/store/cache_directory.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <vector>
+
+#include "core/config/size_text.h"
+
+namespace lockstep::formats {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kDirectoryLockRetryMs = 5;
+constexpr int kDirectoryLockRetries = 60'000 / kDirectoryLockRetryMs;
+
+// FNV-1a.
+uint64_t hash_of(const std::string& text) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const unsigned char c : text) hash = (hash ^ c) * 0x100000001b3u;
+  return hash;
+}
+
+// The version is kept in the modification time: the ETag as the nanoseconds.
+timespec time_of(const ObjectInfo& object) {
+  return {.tv_sec = object.modified,
+          .tv_nsec = static_cast<long>(hash_of(object.tag) % 1'000'000'000u)};
+}
+
+struct CachedFile {
+  fs::path path;
+  int64_t bytes = 0;
+  timespec used{};
+};
+
+std::vector<CachedFile> files_of_cache(const fs::path& directory) {
+  std::vector<CachedFile> files;
+  std::error_code error;
+  for (fs::directory_iterator at(directory, error), end; !error && at != end; at.increment(error)) {
+    struct stat status {};
+    if (::stat(at->path().c_str(), &status) == 0 && S_ISREG(status.st_mode))
+      files.push_back({at->path(), status.st_size, status.st_atim});
+  }
+  std::ranges::sort(files, [](const auto& a, const auto& b) {
+    return std::pair(a.used.tv_sec, a.used.tv_nsec) < std::pair(b.used.tv_sec, b.used.tv_nsec);
+  });
+  return files;
+}
+
+FileDescriptor lock_directory(const fs::path& directory) {
+  const auto path = directory / ".lock";
+  FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666));
+  if (!file.is_open()) throw errno_error("cannot open " + path.string());
+  for (int i = 0; ::flock(file.get(), LOCK_EX | LOCK_NB) != 0; ++i) {
+    if (i == kDirectoryLockRetries)
+      throw environment_error(path.string() + ": is still locked by another process after 60 s");
+    ::poll(nullptr, 0, kDirectoryLockRetryMs);
+  }
+  return file;
+}
+
+// Unless it is in use.
+bool remove_unused(const fs::path& path) {
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  return file.is_open() && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0 &&
+         ::unlink(path.c_str()) == 0;
+}
+
+}  // namespace
+
+std::string copy_name(const std::string& endpoint, const std::string& bucket,
+                      const std::string& key) {
+  auto last = key.substr(key.find_last_of('/') + 1);
+  for (auto& c : last)
+    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '.' && c != '_') c = '-';
+  if (last.size() > 80) last = last.substr(last.size() - 80);
+  return fmt::format("{:016x}-{}", hash_of(endpoint + "\n" + bucket + "/" + key), last);
+}
+
+std::optional<FileDescriptor> open_version(const fs::path& copy, const ObjectInfo& object) {
+  FileDescriptor file(::open(copy.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  struct stat status {
+  }, at_path{};
+  if (!file.is_open() || ::flock(file.get(), LOCK_SH | LOCK_NB) != 0 ||
+      ::fstat(file.get(), &status) != 0)
+    return std::nullopt;
+  const auto time = time_of(object);
+  const bool is_version = status.st_size == object.size && status.st_mtim.tv_sec == time.tv_sec &&
+                          status.st_mtim.tv_nsec == time.tv_nsec;
+  // It may have been evicted before it was locked.
+  if (!is_version || ::stat(copy.c_str(), &at_path) != 0 || at_path.st_ino != status.st_ino)
+    return std::nullopt;
+  const timespec used[2] = {{.tv_sec = 0, .tv_nsec = UTIME_NOW},
+                            {.tv_sec = 0, .tv_nsec = UTIME_OMIT}};
+  ::futimens(file.get(), used);
+  return file;
+}
+
+void mark_version(int file, const ObjectInfo& object, const std::string& name) {
+  const timespec times[2] = {{.tv_sec = 0, .tv_nsec = UTIME_NOW}, time_of(object)};
+  if (::fdatasync(file) != 0 || ::futimens(file, times) != 0)
+    throw errno_error(name + ": cannot be written to the cache");
+}
+
+std::optional<FileDescriptor> lock_part(const fs::path& part) {
+  FileDescriptor file(::open(part.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666));
+  if (!file.is_open()) throw errno_error("cannot open " + part.string());
+  if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) return std::nullopt;
+  // It may have been completed or removed before it was locked.
+  struct stat status {
+  }, at_path{};
+  if (::fstat(file.get(), &status) != 0 || ::stat(part.c_str(), &at_path) != 0 ||
+      at_path.st_ino != status.st_ino)
+    return std::nullopt;
+  return file;
+}
+
+void reserve_space(const fs::path& directory, int64_t max_bytes, int part, int64_t bytes,
+                   const std::string& name) {
+  if (bytes > max_bytes)
+    throw config_error(fmt::format(
+        "{}: its {} exceed the cache of {}; increase data.object_cache.max_mb", name,
+        size_text(static_cast<uint64_t>(bytes)), size_text(static_cast<uint64_t>(max_bytes))));
+  const auto lock = lock_directory(directory);
+  if (::ftruncate(part, 0) != 0) throw errno_error(name + ": cannot be written to the cache");
+  auto files = files_of_cache(directory);
+  auto total = bytes;
+  for (const auto& file : files) total += file.bytes;
+  for (const auto& file : files) {
+    if (total <= max_bytes) break;
+    if (file.bytes > 0 && remove_unused(file.path)) total -= file.bytes;
+  }
+  errno = bytes > 0 ? ::posix_fallocate(part, 0, bytes) : 0;
+  if (errno != 0)
+    throw errno_error(fmt::format("{}: cannot reserve {} in {}", name,
+                                  size_text(static_cast<uint64_t>(bytes)), directory.string()));
+}
+
+}  // namespace lockstep::formats

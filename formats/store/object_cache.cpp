@@ -1,0 +1,313 @@
+#include "formats/store/object_cache.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <random>
+
+#include "core/config/nearest_name.h"
+#include "core/printable.h"
+#include "core/system/durable_file.h"
+#include "core/system/full_io.h"
+#include "formats/store/cache_directory.h"
+
+namespace lockstep::formats {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr int64_t kPieceBytes = int64_t{8} << 20;
+constexpr int kPartRetryMs = 10;
+constexpr size_t kSimilarKeys = 1000;
+constexpr std::chrono::milliseconds kFirstDelay{100}, kLongestDelay{10'000};
+
+std::string shown(const StorePath& place) { return printable(place.path().string(), 400); }
+
+// The key of the "directory" of a key.
+std::string parent_of(const std::string& key) {
+  const auto slash = key.find_last_of('/');
+  return slash == key.npos ? "" : key.substr(0, slash);
+}
+
+Error ended_error() { return environment_error("the process ends"); }
+
+}  // namespace
+
+ObjectCache::ObjectCache(ObjectCacheOptions options) : options_(std::move(options)) {
+  make_directories(options_.directory);
+}
+
+ObjectCache::~ObjectCache() {
+  stop_.request_stop();
+  changed_.notify_all();
+  std::vector<std::jthread> threads;
+  {
+    const MutexLock lock(mutex_);
+    threads.swap(threads_);
+  }
+}
+
+ObjectStore& ObjectCache::store_of(const std::string& bucket) {
+  const MutexLock lock(mutex_);
+  auto& store = stores_[bucket];
+  if (!store) store = open_object_store(options_of_bucket(bucket));
+  return *store;
+}
+
+// Exponential back-off with jitter, so that ranks do not repeat their requests at the same time.
+bool ObjectCache::wait_before_retry(int attempt) {
+  thread_local std::minstd_rand random(std::random_device{}());
+  const auto longest = std::min(kLongestDelay, kFirstDelay * (1 << std::min(attempt, 10)));
+  std::uniform_int_distribution<int64_t> jitter(longest.count() / 2, longest.count());
+  MutexLock lock(mutex_);
+  changed_.wait_for(lock.native(), stop_.get_token(), std::chrono::milliseconds(jitter(random)),
+                    [] { return false; });
+  return !stop_.stop_requested();
+}
+
+template <class Act>
+auto ObjectCache::repeated(const Act& act) {
+  const auto begin = Clock::now();
+  for (int attempt = 0;; ++attempt) {
+    ++counters_.requests;
+    try {
+      return act();
+    } catch (const StoreError& error) {
+      if (error.failure() != StoreFailure::Temporary) throw;
+      if (Clock::now() - begin >= options_.timeout)
+        throw StoreError(StoreFailure::Temporary, ErrorKind::Environment,
+                         fmt::format("{}, after {} attempts in {:.0f} s", error.what(), attempt + 1,
+                                     std::chrono::duration<double>(Clock::now() - begin).count()));
+    }
+    ++counters_.retries;
+    if (!wait_before_retry(attempt)) throw ended_error();
+  }
+}
+
+// The answer to a failed request for information has no body, so the reason is that of a listing.
+ObjectInfo ObjectCache::request_info(const StorePath& place) {
+  auto& store = store_of(place.bucket);
+  try {
+    return repeated([&] { return store.info(place.key); });
+  } catch (const StoreError& error) {
+    if (error.failure() == StoreFailure::Temporary) throw;
+    repeated([&] { return store.list(parent_of(place.key), 1); });
+    throw;
+  }
+}
+
+ObjectInfo ObjectCache::expected(const StorePath& place) {
+  const auto path = place.path().string();
+  {
+    const MutexLock lock(mutex_);
+    if (const auto known = expected_.find(path); known != expected_.end()) return known->second;
+  }
+  const auto object = request_info(place);
+  const MutexLock lock(mutex_);
+  return expected_.emplace(path, object).first->second;
+}
+
+bool ObjectCache::is_object(const StorePath& place) {
+  if (place.key.empty()) return false;
+  try {
+    expected(place);
+    return true;
+  } catch (const StoreError& error) {
+    if (error.failure() == StoreFailure::NoKey) return false;
+    throw;
+  }
+}
+
+int64_t ObjectCache::size_of(const StorePath& place) { return expected(place).size; }
+
+std::vector<StorePath> ObjectCache::list(const StorePath& place) {
+  auto& store = store_of(place.bucket);
+  const auto found = repeated([&] { return store.list(place.key, kMaxListed + 1); });
+  if (found.size() > kMaxListed)
+    throw config_error(
+        fmt::format("{}: more than {} objects; use fewer, larger files", shown(place), kMaxListed));
+  std::vector<StorePath> places;
+  for (const auto& object : found) places.push_back({place.bucket, object.key});
+  if (!places.empty()) return places;
+  if (place.key.empty()) throw config_error(shown(place) + ": the bucket is empty");
+  repeated([&] { return store.list("", 1); });  // whether there is such a bucket
+  const auto similar = repeated([&] { return store.list(parent_of(place.key), kSimilarKeys); });
+  std::vector<std::string> keys;
+  for (const auto& object : similar) {
+    keys.push_back(object.key);
+    for (auto key = parent_of(object.key); !key.empty(); key = parent_of(key)) keys.push_back(key);
+  }
+  const auto nearest = nearest_name(place.key, keys);
+  throw config_error(fmt::format(
+      "{}: no such object, and no objects below this prefix{}", shown(place),
+      nearest ? fmt::format("; did you mean '{}'?", shown({place.bucket, *nearest})) : ""));
+}
+
+LocalCopy ObjectCache::open(const StorePath& place) {
+  const auto begin = Clock::now();
+  bool was_there = true;
+  auto copy = wait_or_fetch(place, expected(place), was_there);
+  note_opened(place.path().string(), 0);
+  counters_.hits += was_there;
+  counters_.wait_us +=
+      std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - begin).count();
+  return copy;
+}
+
+LocalCopy ObjectCache::wait_or_fetch(const StorePath& place, const ObjectInfo& object,
+                                     bool& was_there) {
+  const auto endpoint = options_of_bucket(place.bucket).endpoint;
+  const auto copy = options_.directory / copy_name(endpoint, place.bucket, place.key);
+  const auto part = fs::path(copy.string() + kPartEnding);
+  // The process that fetches it has the same timeout for each request.
+  const auto patience = 2 * options_.timeout;
+  auto deadline = Clock::now() + patience;
+  fs::file_time_type written;
+  std::error_code ignored;
+  for (;;) {
+    if (auto lock = open_version(copy, object)) return {copy, std::move(*lock)};
+    if (const auto locked = lock_part(part)) {
+      // Another process may have completed it in the meantime.
+      if (auto lock = open_version(copy, object)) {
+        fs::remove(part, ignored);
+        return {copy, std::move(*lock)};
+      }
+      reserve_space(options_.directory, options_.max_bytes, locked->get(), object.size,
+                    shown(place));
+      fetch(place, object, locked->get());
+      mark_version(locked->get(), object, shown(place));
+      if (::rename(part.c_str(), copy.c_str()) != 0)
+        throw errno_error(shown(place) + ": cannot be written to the cache");
+      was_there = false;
+      continue;
+    }
+    if (const auto now = fs::last_write_time(part, ignored); !ignored && now != written) {
+      written = now;
+      deadline = Clock::now() + patience;
+    }
+    if (Clock::now() >= deadline)
+      throw environment_error(fmt::format("{}: the process that fetches it is stuck since {} s",
+                                          shown(place), patience.count() / 1000));
+    if (stop_.stop_requested()) throw ended_error();
+    ::poll(nullptr, 0, kPartRetryMs);
+  }
+}
+
+void ObjectCache::fetch_piece(ObjectStore& store, const ObjectInfo& object, int64_t piece,
+                              int file) {
+  const auto begin = piece * kPieceBytes;
+  const auto size = std::min(kPieceBytes, object.size - begin);
+  if (stop_.stop_requested()) throw ended_error();
+  std::vector<uint8_t> bytes(static_cast<size_t>(size));
+  repeated([&] { store.read(object, begin, bytes); });
+  counters_.bytes += size;
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (!write_all_at(file, text, static_cast<uint64_t>(begin)))
+    throw errno_error(printable(object.key, 400) + ": cannot be written to the cache");
+}
+
+// The calling thread and, while there are connections left, further ones.
+void ObjectCache::fetch_pieces(ObjectStore& store, const ObjectInfo& object, int file) {
+  const auto pieces = (object.size + kPieceBytes - 1) / kPieceBytes;
+  std::atomic<int64_t> next = 0;
+  Mutex mutex;
+  std::exception_ptr failure;
+  const auto work = [&] {
+    for (auto piece = next++; piece < pieces; piece = next++) {
+      try {
+        fetch_piece(store, object, piece, file);
+      } catch (...) {
+        next = pieces;
+        const MutexLock lock(mutex);
+        if (!failure) failure = std::current_exception();
+      }
+    }
+    --in_flight_;
+  };
+  {
+    std::vector<std::jthread> helpers;
+    ++in_flight_;
+    for (int64_t i = 1; i < pieces; ++i) {
+      if (++in_flight_ > options_.connections) {
+        --in_flight_;
+        break;
+      }
+      helpers.emplace_back(work);
+    }
+    work();
+  }
+  if (failure) std::rethrow_exception(failure);
+}
+
+void ObjectCache::fetch(const StorePath& place, const ObjectInfo& object, int file) {
+  const auto verify = [&] {
+    const auto now = request_info(place);
+    if (now.tag != object.tag || now.size != object.size || now.modified != object.modified)
+      throw environment_error(shown(place) + ": was changed while it was being read");
+  };
+  try {
+    fetch_pieces(store_of(place.bucket), object, file);
+  } catch (const StoreError& error) {
+    if (error.failure() != StoreFailure::Temporary) verify();  // which would be the reason
+    throw;
+  }
+  verify();
+}
+
+void ObjectCache::fetch_ahead(std::vector<StorePath> places) {
+  const MutexLock lock(mutex_);
+  for (auto& place : places) ahead_.push_back(std::move(place));
+  const auto wanted = std::min<size_t>(ahead_.size(), static_cast<size_t>(options_.connections));
+  while (threads_.size() < wanted) threads_.emplace_back([this] { run_ahead(stop_.get_token()); });
+  changed_.notify_all();
+}
+
+void ObjectCache::run_ahead(const std::stop_token& stop) {
+  for (;;) {
+    StorePath place;
+    {
+      MutexLock lock(mutex_);
+      // Copies that are not opened yet must not be evicted.
+      changed_.wait(lock.native(), stop, [this]() REQUIRES(mutex_) {
+        return !ahead_.empty() && unopened_bytes_ < options_.max_bytes / 2;
+      });
+      if (stop.stop_requested()) return;
+      place = ahead_.front();
+      ahead_.pop_front();
+    }
+    try {
+      const auto object = expected(place);
+      note_opened(place.path().string(), object.size);
+      bool was_there = true;
+      wait_or_fetch(place, object, was_there);
+    } catch (const std::exception&) {
+      note_opened(place.path().string(), 0);  // open() reports the error
+    }
+  }
+}
+
+// `bytes`: of a copy that is fetched ahead; 0: it was opened.
+void ObjectCache::note_opened(const std::string& path, int64_t bytes) {
+  const MutexLock lock(mutex_);
+  auto& before = unopened_[path];
+  unopened_bytes_ += bytes - before;
+  before = bytes;
+  if (bytes == 0) {
+    unopened_.erase(path);
+    changed_.notify_all();
+  }
+}
+
+StoreStats ObjectCache::stats() const {
+  return {.bytes = counters_.bytes,
+          .requests = counters_.requests,
+          .retries = counters_.retries,
+          .hits = counters_.hits,
+          .wait_s = static_cast<double>(counters_.wait_us) * 1e-6};
+}
+
+}  // namespace lockstep::formats

@@ -1,0 +1,120 @@
+// Local copies of objects, in a directory of bounded size that all processes of a host share. Each
+// object is fetched once per host, in ranges in parallel. A kill leaves whole copies only.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/system/file_descriptor.h"
+#include "core/system/mutex.h"
+#include "formats/store/object_store.h"
+#include "formats/store/store_path.h"
+
+namespace lockstep::formats {
+
+struct ObjectCacheOptions {
+  std::filesystem::path directory;
+  int64_t max_bytes = 0;
+  int connections = 16;  // requests at a time, of this process
+  std::chrono::milliseconds timeout{std::chrono::minutes(5)};  // of a request with its retries
+};
+
+// Since the start of the process.
+struct StoreStats {
+  int64_t bytes = 0, requests = 0, retries = 0;
+  int64_t hits = 0;   // calls of open() that found a copy
+  double wait_s = 0;  // in open()
+};
+
+// A copy, and a lock that protects it from eviction.
+struct LocalCopy {
+  std::filesystem::path path;
+  FileDescriptor lock;
+};
+
+// Thread: safe to call from several threads concurrently.
+//
+// All functions throw StoreError, with the kind Config where the input is wrong, once the error is
+// permanent or the timeout is over.
+class ObjectCache {
+ public:
+  // Starts threads when they are needed.
+  explicit ObjectCache(ObjectCacheOptions options);
+  ~ObjectCache();
+  ObjectCache(const ObjectCache&) = delete;
+  ObjectCache& operator=(const ObjectCache&) = delete;
+
+  // Fetches the object unless there is a copy. Size, modification time and ETag are those of the
+  // first call in this process: throws Environment if the object has changed since.
+  LocalCopy open(const StorePath& place);
+
+  // Whether there is such an object.
+  bool is_object(const StorePath& place);
+  int64_t size_of(const StorePath& place);
+
+  // The objects below a prefix. Throws Config if there are none, naming similar keys, or more than
+  // kMaxListed.
+  std::vector<StorePath> list(const StorePath& place);
+  static constexpr size_t kMaxListed = 100'000;
+
+  // Fetches these in the background, in this order, as far as they fit. Errors are those of open().
+  void fetch_ahead(std::vector<StorePath> places);
+
+  StoreStats stats() const;
+  const ObjectCacheOptions& options() const { return options_; }
+
+ private:
+  struct Counters {
+    std::atomic<int64_t> bytes = 0, requests = 0, retries = 0, hits = 0, wait_us = 0;
+  };
+
+  ObjectStore& store_of(const std::string& bucket);
+  ObjectInfo request_info(const StorePath& place);
+  ObjectInfo expected(const StorePath& place);
+  std::optional<FileDescriptor> open_copy(const std::filesystem::path& file,
+                                          const ObjectInfo& object) const;
+  LocalCopy wait_or_fetch(const StorePath& place, const ObjectInfo& object, bool& was_there);
+  void fetch(const StorePath& place, const ObjectInfo& object, int file);
+  void fetch_pieces(ObjectStore& store, const ObjectInfo& object, int file);
+  void fetch_piece(ObjectStore& store, const ObjectInfo& object, int64_t piece, int file);
+  void run_ahead(const std::stop_token& stop);
+  void note_opened(const std::string& path, int64_t bytes);
+
+  // Returns act(), repeated after temporary failures.
+  template <class Act>
+  auto repeated(const Act& act);
+  // Returns false when the process ends.
+  bool wait_before_retry(int attempt);
+
+  const ObjectCacheOptions options_;
+  Counters counters_;
+  mutable Mutex mutex_;
+  std::condition_variable_any changed_;
+  std::map<std::string, std::unique_ptr<ObjectStore>> stores_ GUARDED_BY(mutex_);
+  std::map<std::string, ObjectInfo> expected_ GUARDED_BY(mutex_);  // by path
+  std::deque<StorePath> ahead_ GUARDED_BY(mutex_);                 // not fetched yet
+  std::map<std::string, int64_t> unopened_ GUARDED_BY(mutex_);     // bytes fetched ahead, by path
+  int64_t unopened_bytes_ GUARDED_BY(mutex_) = 0;
+  std::atomic<int> in_flight_ = 0;  // of pieces
+  std::stop_source stop_;
+  std::vector<std::jthread> threads_ GUARDED_BY(mutex_);  // last: joined first
+};
+
+// Sets the options of object_cache(). Call it before the first use.
+void set_object_cache(ObjectCacheOptions options);
+// The cache of this process. Throws Config if no options were set.
+ObjectCache& object_cache();
+// Zeros if it was not used.
+StoreStats store_stats();
+
+}  // namespace lockstep::formats

@@ -1,0 +1,32 @@
+#include "formats/store/object_store.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+namespace lockstep::formats {
+namespace {
+
+const ObjectStoreLibrary& object_store_library() {
+  static void* const library = ::dlopen("liblockstep_store.so", RTLD_NOW | RTLD_LOCAL);
+  if (!library)
+    throw config_error(fmt::format(
+        "data in a bucket: cannot load the Arrow libraries: {} (run 'make setup', which "
+        "installs pyarrow, and rebuild Lockstep)",
+        ::dlerror()));
+  const auto* exported =
+      static_cast<const ObjectStoreLibrary*>(::dlsym(library, kObjectStoreLibrary));
+  check(exported != nullptr, "liblockstep_store.so does not define what it exports");
+  return *exported;
+}
+
+}  // namespace
+
+void start_object_stores() { object_store_library().start(); }
+
+void finish_object_stores() { object_store_library().finish(); }
+
+std::unique_ptr<ObjectStore> open_object_store(const BucketOptions& options) {
+  return std::unique_ptr<ObjectStore>(object_store_library().open(options));
+}
+
+}  // namespace lockstep::formats

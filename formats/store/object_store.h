@@ -1,0 +1,88 @@
+// Objects in a bucket. No LibTorch, and no Arrow: the implementation is in a separate library, which
+// is loaded when the first bucket is used.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lockstep/error.h"
+
+namespace lockstep::formats {
+
+// How to reach a bucket.
+struct BucketOptions {
+  std::string bucket;
+  std::string endpoint;          // host or host:port; empty: that of AWS
+  std::string scheme = "https";  // or http
+  std::string region;            // empty: that of the environment or profile
+  std::string ca_file;           // certificates to trust; empty: those of the system
+  bool is_anonymous = false;     // requests are not signed
+  double timeout_s = 10;         // of connecting, and of an answer that does not go on
+  bool operator==(const BucketOptions&) const = default;
+};
+
+struct ObjectInfo {
+  std::string key;
+  int64_t size = 0;      // bytes
+  int64_t modified = 0;  // seconds since 1970
+  std::string tag;       // the ETag; empty in a listing
+};
+
+enum class StoreFailure {
+  Temporary,    // server or network: the request may succeed later
+  NoBucket,     //
+  NoKey,        //
+  Denied,       // the credentials have no right to do this
+  Credentials,  // none, unknown or wrong ones
+  Expired,      // a session token
+  Clock,        // differs from the server's by too much
+  Other
+};
+
+// One failed request.
+class StoreError : public Error {
+ public:
+  StoreError(StoreFailure failure, ErrorKind kind, const std::string& message)
+      : Error(kind, message), failure_(failure) {}
+  StoreFailure failure() const { return failure_; }
+
+ private:
+  StoreFailure failure_;
+};
+
+// Each function is one attempt without retries, and throws StoreError. Keys have no leading slash.
+//
+// Thread: safe to call from several threads concurrently.
+class ObjectStore {
+ public:
+  virtual ~ObjectStore() = default;
+
+  virtual ObjectInfo info(const std::string& key) = 0;
+  // The objects whose keys begin with `prefix` and a slash, or all if it is empty; at most `limit`
+  // of them, in any order. A missing prefix has no objects; a missing bucket is an error only with
+  // an empty prefix.
+  virtual std::vector<ObjectInfo> list(const std::string& prefix, size_t limit) = 0;
+  // Reads the bytes of `object` from `offset` on; all of `out`.
+  virtual void read(const ObjectInfo& object, int64_t offset, std::span<uint8_t> out) = 0;
+};
+
+// Loads the library. Throws Config if this build has no Arrow; Environment.
+void start_object_stores();
+// Call it before the process ends, when no ObjectStore is left.
+void finish_object_stores();
+
+// Requires start_object_stores(). Throws StoreError.
+std::unique_ptr<ObjectStore> open_object_store(const BucketOptions& options);
+
+// What the library exports, under kObjectStoreLibrary.
+struct ObjectStoreLibrary {
+  void (*start)();
+  void (*finish)();
+  ObjectStore* (*open)(const BucketOptions&);
+};
+inline constexpr const char* kObjectStoreLibrary = "lockstep_object_stores";
+
+}  // namespace lockstep::formats

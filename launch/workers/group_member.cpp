@@ -1,0 +1,86 @@
+#include "launch/workers/group_member.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+namespace lockstep::launch {
+namespace {
+
+using AnswerClock = std::chrono::steady_clock;
+
+constexpr size_t kMaxAnswerBytes = 16u << 10;
+constexpr std::array kAnswerKinds = {"join", "wait", "end", "refused"};
+
+// Returns false on timeout.
+bool wait_readable(int fd, std::optional<AnswerClock::time_point> deadline) {
+  while (true) {
+    int wait_ms = -1;
+    if (deadline) {
+      const auto left =
+          std::chrono::ceil<std::chrono::milliseconds>(*deadline - AnswerClock::now());
+      wait_ms =
+          static_cast<int>(std::clamp<int64_t>(left.count(), 0, std::numeric_limits<int>::max()));
+    }
+    pollfd request{.fd = fd, .events = POLLIN, .revents = 0};
+    const int count = ::poll(&request, 1, wait_ms);
+    if (count > 0) return true;
+    if (count == 0) return false;
+    if (errno != EINTR) return false;
+  }
+}
+
+}  // namespace
+
+std::string encode(const GroupAnswer& answer) {
+  return nlohmann::json{{"answer", kAnswerKinds[static_cast<size_t>(answer.kind)]},
+                        {"rank", answer.rank},
+                        {"world_size", answer.world_size},
+                        {"store", answer.store.string()},
+                        {"lost", answer.lost}}
+      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+GroupAnswer decode_group_answer(const std::string& text) {
+  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return {};
+  try {
+    const auto kind = std::ranges::find(kAnswerKinds, json.at("answer").get<std::string>());
+    if (kind == kAnswerKinds.end()) return {};
+    return {.kind = static_cast<GroupAnswer::Kind>(kind - kAnswerKinds.begin()),
+            .rank = json.at("rank").get<int>(),
+            .world_size = json.at("world_size").get<int>(),
+            .store = json.at("store").get<std::string>(),
+            .lost = json.at("lost").get<std::string>()};
+  } catch (const nlohmann::json::exception&) {
+    return {};
+  }
+}
+
+GroupMember::GroupMember(int fd) : fd_(fd) { ::fcntl(fd, F_SETFD, FD_CLOEXEC); }
+
+GroupAnswer GroupMember::ask(int64_t step, std::optional<std::chrono::milliseconds> timeout) {
+  const auto request = std::to_string(step);
+  if (::send(fd_.get(), request.data(), request.size(), MSG_NOSIGNAL) < 0) return {};
+  std::optional<AnswerClock::time_point> deadline;
+  if (timeout) deadline = AnswerClock::now() + *timeout;
+  while (wait_readable(fd_.get(), deadline)) {
+    std::string text(kMaxAnswerBytes, '\0');
+    const auto bytes = ::recv(fd_.get(), text.data(), text.size(), 0);
+    if (bytes < 0 && errno == EINTR) continue;
+    if (bytes <= 0) return {};
+    text.resize(static_cast<size_t>(bytes));
+    auto answer = decode_group_answer(text);
+    if (answer.kind != GroupAnswer::Kind::Wait) return answer;
+    deadline.reset();
+  }
+  return {};
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,160 @@
+#include "launch/workers/regrouping.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <tuple>
+
+#include "core/number_text.h"
+#include "lockstep/error.h"
+
+namespace lockstep::launch {
+
+using Kind = GroupAnswer::Kind;
+
+Regrouping::Regrouping(int num_ranks, int num_spares, std::filesystem::path directory)
+    : max_ranks_(num_ranks), world_size_(num_ranks), directory_(std::move(directory)) {
+  members_.resize(static_cast<size_t>(num_ranks + num_spares));
+  for (size_t i = 0; i < members_.size(); ++i) {
+    std::array<int, 2> ends{};
+    if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0)
+      throw errno_error("cannot create a socket for a rank");
+    members_[i].link = FileDescriptor(ends[0]);
+    members_[i].worker_end = FileDescriptor(ends[1]);
+    if (static_cast<int>(i) < num_ranks) members_[i].rank = static_cast<int>(i);
+  }
+}
+
+Regrouping::~Regrouping() {
+  std::error_code ignored;
+  for (const auto& store : stores_) std::filesystem::remove(store, ignored);
+}
+
+FileDescriptor Regrouping::take_worker_end(int worker) {
+  return std::move(members_[static_cast<size_t>(worker)].worker_end);
+}
+
+void Regrouping::watch(PollSet& polls) {
+  for (auto& member : members_)
+    if (member.link.is_open())
+      polls.watch({.fd = member.link.get(), .events = POLLIN, .revents = 0},
+                  [&member](short) { member.is_readable = true; });
+}
+
+void Regrouping::receive(Member& member) {
+  std::array<char, 32> text{};
+  const auto bytes = ::recv(member.link.get(), text.data(), text.size(), MSG_DONTWAIT);
+  if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  const auto step =
+      bytes > 0 ? parse_number<int64_t>(std::string(text.data(), static_cast<size_t>(bytes)))
+                : std::nullopt;
+  if (step) {
+    if (*step == kNoState && !member.rank) notes_.emplace_back("a spare is ready");
+    member.asked = step;
+  } else {
+    member.link.close();  // the worker has ended, or sends something else
+  }
+}
+
+void Regrouping::answer(Member& member, const GroupAnswer& answer) {
+  const auto text = encode(answer);
+  if (answer.kind != Kind::Wait) member.asked.reset();
+  if (member.link.is_open() &&
+      ::send(member.link.get(), text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+    member.link.close();
+}
+
+bool Regrouping::has_members() const {
+  return std::ranges::any_of(
+      members_, [](const auto& member) { return member.is_alive && member.rank.has_value(); });
+}
+
+void Regrouping::update() {
+  for (auto& member : members_)
+    if (std::exchange(member.is_readable, false)) receive(member);
+  if (is_stopping_ || lost_.empty()) return refuse_members();
+  const bool all_asked = std::ranges::all_of(members_, [](const auto& member) {
+    return !member.is_alive || !member.rank || member.asked.has_value();
+  });
+  if (all_asked) form_group();
+}
+
+// Their group failed for another reason than a loss.
+void Regrouping::refuse_members() {
+  for (auto& member : members_)
+    if (member.asked && member.rank) answer(member, {.kind = Kind::Refused});
+}
+
+void Regrouping::form_group() {
+  std::vector<Member*> ready;
+  for (auto& member : members_)
+    if (member.is_alive && member.asked && member.link.is_open()) ready.push_back(&member);
+  std::ranges::stable_sort(ready, {}, [](const Member* member) {
+    return std::tuple(-*member->asked, !member->rank.has_value(), member->rank.value_or(0));
+  });
+  if (ready.empty() || *ready.front()->asked == kNoState) return stop();
+  const auto count = std::bit_floor(
+      std::min(static_cast<unsigned>(ready.size()), static_cast<unsigned>(max_ranks_)));
+  stores_.push_back(directory_ / fmt::format("group_{}", stores_.size() + 1));
+  const auto lost = fmt::format("{}", fmt::join(std::exchange(lost_, {}), "; "));
+  world_size_ = static_cast<int>(count);
+  for (auto& member : members_) member.is_replaced = member.is_lost;
+  for (size_t i = 0; i < ready.size(); ++i) {
+    const bool joins = i < count;
+    ready[i]->rank = joins ? std::optional(static_cast<int>(i)) : std::nullopt;
+    answer(*ready[i], {.kind = joins ? Kind::Join : Kind::Wait,
+                       .rank = static_cast<int>(i),
+                       .world_size = world_size_,
+                       .store = stores_.back(),
+                       .lost = lost});
+  }
+  const auto waiting = ready.size() - count;
+  notes_.push_back(fmt::format("{}: going on with {} rank{}{}", lost, count, count == 1 ? "" : "s",
+                               waiting > 0 ? fmt::format(", {} waiting as spare", waiting) : ""));
+  changed_ = true;
+}
+
+bool Regrouping::lose(int worker, const std::string& what) {
+  auto& member = members_[static_cast<size_t>(worker)];
+  member.is_alive = false;
+  member.asked.reset();
+  const auto rank = std::exchange(member.rank, std::nullopt);
+  if (!has_members()) {
+    stop();
+    return false;
+  }
+  member.is_lost = true;
+  member.is_replaced = !rank;
+  if (rank)
+    lost_.push_back(fmt::format("rank {} (of {}) was lost, {}", *rank, world_size_, what));
+  else
+    notes_.push_back(fmt::format("a spare was lost, {}", what));
+  return true;
+}
+
+void Regrouping::leave(int worker) {
+  auto& member = members_[static_cast<size_t>(worker)];
+  member.is_alive = false;
+  member.asked.reset();
+  member.rank.reset();
+  if (!has_members()) stop();
+}
+
+void Regrouping::stop() {
+  if (std::exchange(is_stopping_, true)) return;
+  refuse_members();
+  for (auto& member : members_) {
+    if (!member.rank) answer(member, {.kind = Kind::End});
+  }
+}
+
+std::optional<int> Regrouping::rank_of(int worker) const {
+  const auto& member = members_[static_cast<size_t>(worker)];
+  return member.is_alive ? member.rank : std::nullopt;
+}
+
+}  // namespace lockstep::launch

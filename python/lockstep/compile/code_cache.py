@@ -1,0 +1,93 @@
+"""A cache of compiled code, keyed by a hash of all its inputs.
+
+One file per graph below XDG_CACHE_HOME. Corrupt files are ignored; read and write errors only make compiling slower.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from lockstep.compile import cache_files
+from lockstep.compile.processor import cpu_flags, facts_of_compiler
+
+MAX_BYTES = 2 << 30
+
+
+@dataclass
+class Code:
+    """`turning_points`: see batch_sizes.turning_points()."""
+
+    library: bytes
+    turning_points: list[int]
+
+
+def cache_folder() -> Path:
+    return cache_files.folder_of("compiled")
+
+
+def key_of(program: torch.export.ExportedProgram, settings: dict[str, object], compiler: str, sources: list[str]) -> str:
+    """`sources`: Python files that generate the code. `compiler`: the C++ compiler."""
+    found = hashlib.sha256()
+    with torch._inductor.config.patch({"aot_inductor.metadata": {}}):  # the first compilation of a process sets it
+        config = torch._inductor.config.save_config_portable()
+    facts = [torch.__version__, torch.version.git_version, settings, cpu_flags(), facts_of_compiler(compiler), config, gpu_facts()]
+    found.update(json.dumps(facts, sort_keys=True, default=str).encode())
+    for source in sources:
+        found.update(Path(source).read_bytes())
+    add_module(found, program.graph_module)
+    found.update(str(program.graph_signature).encode())
+    found.update(str(program.range_constraints).encode())
+    for name, tensor in sorted({**program.state_dict, **program.constants}.items()):
+        found.update(f"{name} {getattr(tensor, 'dtype', '')} {getattr(tensor, 'shape', '')}".encode())
+        if isinstance(tensor, torch.Tensor):
+            found.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return found.hexdigest()
+
+
+def add_module(found: "hashlib._Hash", module: torch.fx.GraphModule) -> None:
+    for node in module.graph.nodes:
+        found.update(f"{node.op} {node.name} {node.target} {node.args} {node.kwargs}".encode())
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor):
+            found.update(f"{value.dtype} {value.shape} {value.stride()} {value.device}".encode())
+        if isinstance(value, torch.Tensor) and node.op == "placeholder":  # the sizes that select code
+            found.update(str([getattr(getattr(size, "node", None), "hint", size) for size in value.shape]).encode())
+    for name, child in module.named_children():
+        if isinstance(child, torch.fx.GraphModule):
+            found.update(name.encode())
+            add_module(found, child)
+
+
+def gpu_facts() -> str:
+    return str(torch.cuda.get_device_properties(0)) if torch.cuda.is_available() else ""
+
+
+def key_of_processor(compiler: str) -> str:
+    facts = [torch.__version__, torch.version.git_version, cpu_flags(), facts_of_compiler(compiler)]
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+
+
+def load_code(key: str) -> Code | None:
+    """None if there is no valid entry."""
+    path = cache_folder() / key
+    try:
+        head, _, library = path.read_bytes().partition(b"\n")
+        facts = json.loads(head)
+        if hashlib.sha256(library).hexdigest() != facts["sha256"]:
+            return None
+        os.utime(path)  # for LRU eviction
+        return Code(library, facts["turning_points"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def store_code(key: str, code: Code) -> None:
+    """Writes the entry atomically."""
+    head = {"sha256": hashlib.sha256(code.library).hexdigest(), "turning_points": code.turning_points}
+    with contextlib.suppress(OSError):
+        cache_files.store(cache_folder(), key, [json.dumps(head).encode() + b"\n", code.library], MAX_BYTES)

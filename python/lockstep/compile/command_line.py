@@ -1,0 +1,165 @@
+"""lockstep-compile: the command."""
+
+import argparse
+import sys
+import time
+import warnings
+from pathlib import Path
+
+from lockstep.compile.hf.command import PREFIX, compile_directory
+from lockstep.compile.sources import Refused, Sources, arguments_of, user_code, described
+
+USAGE = """\
+usage: lockstep-compile MODEL.py:FUNCTION [NAME=VALUE ...] --loss LOSS --batch BATCH [-o model.ls2]
+       lockstep-compile hf:DIR [NAME=VALUE ...] [--task TASK] [--batch BATCH] [--length N] [-o model.ls2]
+
+Compiles the model that FUNCTION(NAME=VALUE, ...) returns, with its loss and gradients, into one file, which
+lockstep-trainer trains on any number of ranks without Python: model: {name: compiled, package: model.ls2}
+MODEL.py can also be a module: lockstep.models contains Lockstep's built-in models, e.g. mlp, cnn and gpt.
+hf:DIR is a model directory of transformers: config.json and, optionally, weights. NAME=VALUE change its config.
+
+      --loss arg         cross_entropy, mse, model (the model returns its loss), or the name of a function
+                         (model, batch) in MODEL.py, or FILE.py:FUNCTION
+      --batch arg        example batch: a run file, RUN.yaml, whose first batch is used; an .npz file with one
+                         array per field, samples first; or the name of a function in MODEL.py, or
+                         FILE.py:FUNCTION, that returns {field: tensor}; for hf:DIR also a number of samples,
+                         of which an example is made (default: 8)
+      --task arg         for hf:DIR: causal-lm, masked-lm, sequence-classification, token-classification, seq2seq-lm,
+                         image-classification or audio-classification (default: from its config.json)
+      --length arg       for hf:DIR and a number of samples: tokens (default: 128), sound samples or frames of each, or
+                         the side of an image (default: from its config)
+      --set KEY=VALUE    override a key of the run file, as for lockstep-trainer; may be repeated
+      --ranks arg        number of ranks that share the run file's data.batch_size (default: 1)
+  -o, --out arg          output file (default: model.ls2)
+      --dynamic-batch    train on batches of any size; default: only the size of the example, which is often
+                         faster. Evaluation always accepts any size
+      --segments arg     number of segments of the backward pass: gradients of one segment are averaged over
+                         ranks while the next is computed (default: 1; more help on GPUs and between hosts);
+                         or blocks: both passes are cut at the blocks of the model, the elements of its
+                         ModuleList or Sequential, for distributed.shard: full and train.recompute
+      --precision arg    fp32, or bf16 for autocast to bfloat16 (default: fp32)
+      --device arg       cpu, or cuda for the GPU of this machine (default: cpu)
+      --threads arg      number of threads of the generated loops on a CPU (default: 1)
+      --seed arg         seed of torch.manual_seed before FUNCTION() is called (default: 0)
+      --no-cache         do not use the caches in ~/.cache/lockstep (or $XDG_CACHE_HOME): compiled graphs, up to
+                         2 GB, and packages of hf:DIR, up to 4 GB
+      --help             show this help
+
+Fields: the model's forward() receives the fields that it names, otherwise all except the target, in order. The target of
+cross_entropy and mse is the field label, labels, target or targets. Compiling requires g++; training does not.
+
+The loss is a mean over samples. For cross_entropy and model with sequences, or if the example has targets of -100, which
+are ignored, it is a mean over all other targets, so that each has the same weight in every batch and on every rank.
+
+Exit codes: 0 success, 78 invalid input, 75 disk full or no g++, 70 internal error of this package or the compiler.
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> None:  # type: ignore[override]
+        raise Refused(f"{message}; see lockstep-compile --help")
+
+
+def segments(text: str) -> int | str:
+    return text if text == "blocks" else int(text)
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    parser = Parser(add_help=False, allow_abbrev=False)
+    parser.add_argument("model")
+    parser.add_argument("arguments", nargs="*")
+    parser.add_argument("--loss")
+    parser.add_argument("--batch")
+    parser.add_argument("--task")
+    parser.add_argument("--length", type=int)
+    parser.add_argument("--set", action="append", default=[])
+    parser.add_argument("--ranks", type=int, default=1)
+    parser.add_argument("-o", "--out", default="model.ls2")
+    parser.add_argument("--dynamic-batch", action="store_true")
+    parser.add_argument("--segments", type=segments, default=1)
+    parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--no-cache", action="store_true")
+    options = parser.parse_intermixed_args(arguments)
+    for name in ("ranks", "segments", "threads", "length"):
+        if isinstance(getattr(options, name), int) and getattr(options, name) < 1:
+            raise Refused(f"--{name}: expected at least 1")
+    for name, of_directory in (("loss", False), ("batch", False), ("task", True), ("length", True)):
+        if not options.model.startswith(PREFIX) and (getattr(options, name) is None) != of_directory:
+            raise Refused(f"--{name}: only for hf:DIR" if of_directory else f"--{name} is required; see lockstep-compile --help")
+    return options
+
+
+def act(options: argparse.Namespace) -> None:
+    out = Path(options.out)
+    if not out.resolve().parent.is_dir():
+        raise Refused(f"--out {out}: directory {out.resolve().parent} does not exist")
+    if out.is_dir():
+        raise Refused(f"--out {out}: is a directory")
+    begin = time.monotonic()
+    if options.model.startswith(PREFIX):
+        compile_directory(options, out, begin)
+    else:
+        compile_function(options, out)
+    print(f"done: {out} ({out.stat().st_size / 1e6:.1f} MB, {time.monotonic() - begin:.0f} s)\n"
+          f"train: model: {{name: compiled, package: {out}}} in a run file")
+
+
+def compile_function(options: argparse.Namespace, out: Path) -> None:
+    given = arguments_of(options.arguments)
+    import torch
+    from torch import nn
+
+    from lockstep.compile.compiling import compile_step
+    from lockstep.compile.example_batch import read_batch
+    from lockstep.compile.losses import LOSSES
+
+    sources = Sources(options.model)
+    make_model = sources.find(options.model)
+    torch.manual_seed(options.seed)
+    with user_code():
+        module = make_model(**given)
+    if not isinstance(module, nn.Module):
+        raise Refused(f"{options.model} returns a {type(module).__name__}, not a torch.nn.Module")
+    loss = options.loss if options.loss in LOSSES else sources.find(options.loss)
+    batch = read_batch(options.batch, sources, options.ranks, options.set)
+    compile_step(module, loss, batch, out, dynamic_batch=options.dynamic_batch, segments=options.segments,
+                 precision=options.precision, device=options.device, threads=options.threads, use_cache=not options.no_cache,
+                 report=lambda line: print(line, flush=True))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Returns the exit code. `arguments`: default: those of the command line."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if not arguments or "--help" in arguments or "-h" in arguments:
+        print(USAGE, end="")
+        return 0 if arguments else 78
+    warnings.simplefilter("ignore")  # internal warnings of torch
+    try:
+        act(parse(arguments))
+        return 0
+    except Exception as error:
+        code, message = exit_code_and_message(error)
+        print(f"lockstep-compile: error: {message}", file=sys.stderr)
+        return code
+
+
+def exit_code_and_message(error: Exception) -> tuple[int, str]:
+    if isinstance(error, Refused):
+        return 78, str(error)
+    from lockstep.compile.errors import CompileError, CompilerFault
+    from lockstep.compile.trial import place_of
+
+    if isinstance(error, CompileError):
+        return 78, str(error)
+    if isinstance(error, CompilerFault):
+        return 70, str(error)
+    if place_of(error):
+        return 78, described(error)
+    return (75, str(error)) if isinstance(error, OSError) else (70, described(error))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,112 @@
+"""Compares compiled code with the model in Python."""
+
+import copy
+import math
+from typing import Callable
+
+import torch
+
+from lockstep.compile.batch_sizes import resized
+from lockstep.compile.errors import CompilerFault
+from lockstep.compile.graphs import Graph, Step
+from lockstep.compile.losses import Batch, shape_of
+from lockstep.compile.passes import Pass
+from lockstep.compile.running import Run
+from lockstep.compile.segments import Part, segment_names
+
+TOLERANCE = {"fp32": 1e-3, "bf16": 5e-2}  # relative to the largest element, compiled against eager
+# Relative to a gradient's norm: at the kink of a ReLU, rounding decides whether an element has a gradient.
+KINKS = 5e-2
+
+
+class Comparison:
+    """The compiled code of a pass, which `run` runs like lockstep-trainer, and the module from which it was compiled."""
+
+    def __init__(self, compiled: Pass, run: Run, tolerance: float):
+        self.compiled, self.run, self.tolerance = compiled, run, tolerance
+
+    def outputs(self, batch: Batch) -> list[torch.Tensor]:
+        graph, state = self.compiled.graph, self.compiled.state
+        inputs = [*state.tensors(), *batch.values()]
+        return run_parts(graph, self.compiled.parts, [*inputs, graph.inputs[-1]] if graph.training else inputs, self.run)
+
+
+def run_parts(graph: Graph, parts: list[Part], inputs: list[torch.Tensor], run: Run) -> list[torch.Tensor]:
+    """The outputs of the graph before it was split."""
+    values, gradients, scalars, buffers = inputs, [], [], []
+    for name, part in zip(segment_names(parts, graph.training), parts):
+        made = run(name, [values[number] for number in part.takes])
+        values += made[len(made) - part.keeps:]
+        made = made[:len(made) - part.keeps]
+        if part.gradients and not scalars:
+            scalars, made = made[:graph.num_scalars], made[graph.num_scalars:]
+            buffers, made = made[part.gradients:], made[:part.gradients]
+        gradients[:0] = made
+    return [*scalars, *gradients, *buffers]
+
+
+def compare(given: Comparison, report: Callable[[str], None]) -> int:
+    """Raises CompilerFault if results differ from the model's. Returns the largest batch size that may be used; 0: no limit."""
+    compiled = given.compiled
+    sizes, largest = compiled.sizes_to_try(compiled.batch_size)
+    for size in sizes:
+        batch = resized(compiled.batch, size)
+        try:
+            expected = eager(compiled.step, batch, compiled.graph)
+        except Exception:
+            if size == compiled.batch_size:
+                raise
+            continue  # e.g. BatchNorm does not train on a single sample
+        results = given.outputs(batch)
+        if size == compiled.batch_size and is_random(given, batch, expected):
+            report(f"{compiled.name} draws random numbers: its results are not compared")
+            given.tolerance = math.inf
+        verify(given, size, results, expected)
+    return largest
+
+
+def is_random(given: Comparison, batch: Batch, expected: list[torch.Tensor]) -> bool:
+    return not all(map(torch.equal, expected, eager(given.compiled.step, batch, given.compiled.graph)))
+
+
+def verify(given: Comparison, size: int, results: list[torch.Tensor], expected: list[torch.Tensor]) -> None:
+    graph = given.compiled.graph
+    where = f"of the compiled {given.compiled.name} for a batch of {size}"
+    gradients = range(graph.num_scalars, graph.num_scalars + graph.num_gradients)
+    largest = max((expected[i].norm().item() for i in gradients), default=0.0)
+    for i, (got, want) in enumerate(zip(results, expected, strict=True)):
+        if (got.shape, got.dtype) != (want.shape, want.dtype):
+            raise CompilerFault(f"output {i} {where} is {shape_of(got)}, that of the model in Python is {shape_of(want)}: this is a "
+                                "compiler bug")
+        if given.tolerance == math.inf:
+            continue
+        if i in gradients:
+            difference, allowed = (got - want).norm().item(), KINKS * want.norm().item() + 1e-3 * largest
+        else:
+            difference = greatest((got.double() - want.double()).masked_fill(got == want, 0.0))
+            allowed = given.tolerance * max(1e-3, greatest(want.double().nan_to_num(posinf=0.0, neginf=0.0)))
+            allowed = max(allowed, 0.0 if want.is_floating_point() else 1.0)  # counts may differ by one
+        if not difference <= allowed:
+            raise CompilerFault(f"output {i} {where} differs from the model in Python by {difference:.3g}, expected at most "
+                                f"{allowed:.3g}: this is a compiler bug")
+    if graph.training and graph.has_targets:
+        (counted,) = given.run("count", list(resized(given.compiled.batch, size).values()))
+        if counted.item() != expected[graph.num_scalars - 1].item():
+            raise CompilerFault(f"the number of targets {where} differs from the model in Python: this is a compiler bug")
+
+
+def greatest(tensor: torch.Tensor) -> float:
+    return tensor.abs().max().item() if tensor.numel() else 0.0
+
+
+def eager(step: Step, batch: Batch, graph: Graph) -> list[torch.Tensor]:
+    """The expected outputs of the graph, computed by the module."""
+    module = copy.deepcopy(step).train(graph.training)
+    with torch.set_grad_enabled(graph.training):
+        outputs = module(list(batch.values()))
+    if not graph.training:
+        return [output.detach() for output in outputs]
+    named, buffers = dict(module.module.named_parameters()), dict(module.module.named_buffers())
+    gradients = torch.autograd.grad(outputs[0], [named[name] for name in graph.trained])
+    return [*(output.detach() for output in outputs[:graph.num_scalars]),
+            *gradients, *(buffers[name] for name in graph.changed_buffers)]

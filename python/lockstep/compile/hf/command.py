@@ -1,0 +1,148 @@
+"""lockstep-compile hf:DIR."""
+
+import argparse
+import contextlib
+import os
+import tempfile
+import time
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Iterator
+
+from lockstep.compile.hf.directory import ModelDirectory
+from lockstep.compile.package_cache import checksum, key_of, load_package, store_package
+from lockstep.compile.sources import Refused, arguments_of
+
+if TYPE_CHECKING:
+    from lockstep.compile.losses import Batch
+
+PREFIX = "hf:"
+DEFAULT_BATCH = "8"
+# What a package depends on, besides the files.
+OPTIONS = ("task", "length", "dynamic_batch", "segments", "precision", "device", "threads", "seed")
+
+
+class Progress:
+    """Prints lines, and keeps those that a cached package repeats."""
+
+    def __init__(self, begin: float) -> None:
+        self.begin = begin
+        self.lines: list[str] = []
+
+    def stage(self, line: str) -> None:
+        print(f"[{time.monotonic() - self.begin:3.0f} s] {line}", flush=True)
+
+    def report(self, line: str) -> None:
+        if not line.startswith("["):
+            self.lines.append(line)
+        print(line, flush=True)
+
+
+def compile_directory(options: argparse.Namespace, out: Path, begin: float) -> None:
+    verify_options(options)
+    directory = ModelDirectory(options.model.removeprefix(PREFIX))
+    changes = arguments_of(options.arguments)
+    progress = Progress(begin)
+    with batch_file(options) as file:
+        key = None if options.no_cache or options.device != "cpu" else key_of_package(options, directory, changes, file)
+        lines = load_package(key, out) if key is not None else None
+        if lines is not None:
+            for line in lines:
+                print(line)
+            progress.stage("found in the cache of packages")
+            return
+        compile_model(options, out, directory, changes, file, progress)
+    if key is not None:
+        store_package(key, out, progress.lines)
+
+
+def verify_options(options: argparse.Namespace) -> None:
+    from lockstep.compile.hf.tasks import TASKS
+
+    if options.loss is not None:
+        raise Refused(f"--loss {options.loss}: a model of hf:DIR has the loss of its task")
+    if options.task is not None and options.task not in TASKS:
+        raise Refused(f"--task {options.task}: unknown; valid: {', '.join(TASKS)}")
+    options.batch = options.batch or DEFAULT_BATCH
+    if options.batch.isdigit():
+        if options.set:
+            raise Refused(f"--set {options.set[0]}: --batch {options.batch} is not a run file")
+        if not 2 <= int(options.batch) <= 1 << 20:
+            raise Refused(f"--batch {options.batch}: expected at least 2 samples, at most {1 << 20}")
+    elif options.length is not None:
+        raise Refused(f"--length {options.length}: --batch {options.batch} sets the length")
+
+
+def key_of_package(options: argparse.Namespace, directory: ModelDirectory, changes: dict[str, object], file: Path | None) -> str:
+    from importlib.metadata import PackageNotFoundError
+
+    given = {name: getattr(options, name) for name in OPTIONS}
+    batch = options.batch if file is None else checksum(file)
+    try:
+        return key_of([given, changes, batch, directory.checksums()])
+    except PackageNotFoundError as error:
+        from lockstep.compile.hf.model import missing_transformers
+
+        raise missing_transformers() from error
+
+
+@contextlib.contextmanager
+def batch_file(options: argparse.Namespace) -> Iterator[Path | None]:
+    """The file of the example batch; None if --batch is a number. Reads the data of a run file."""
+    from lockstep.compile.example_batch import RUN_FILES, write_batch_of_run
+
+    if options.batch.isdigit():
+        yield None
+    elif options.batch.endswith(RUN_FILES):
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "batch.safetensors")
+            write_batch_of_run(file, options.batch, options.ranks, options.set)
+            yield file
+    elif options.batch.endswith(".npz"):
+        if not os.path.isfile(options.batch):
+            raise Refused(f"{options.batch}: no such file")
+        yield Path(options.batch)
+    else:
+        raise Refused(f"--batch {options.batch}: expected a number of samples, a run file or an .npz file")
+
+
+def compile_model(options: argparse.Namespace, out: Path, directory: ModelDirectory, changes: dict[str, object], file: Path | None,
+                  progress: Progress) -> None:
+    progress.stage("importing torch and transformers")
+    from lockstep.compile.compiling import compile_step
+    from lockstep.compile.errors import CompileError
+    from lockstep.compile.hf.fields import described, loss_of
+    from lockstep.compile.hf.model import import_transformers, load_model, num_parameters
+
+    import_transformers()
+    progress.stage("loading the model" if directory.weights else "building the model")
+    model, task = load_model(directory, options.task, changes, options.seed, progress.report)
+    batch = example_of(options, model, task, file)
+    progress.report(f"{type(model).__name__}, {task}, {num_parameters(model)} parameters")
+    progress.report(f"fields: {described(batch)}")
+    try:
+        compile_step(model, loss_of(task, model, batch), batch, out, dynamic_batch=options.dynamic_batch, segments=options.segments,
+                     precision=options.precision, device=options.device, threads=options.threads, use_cache=not options.no_cache,
+                     begin=progress.begin, report=progress.report)
+    except CompileError as error:
+        raise CompileError(f"{error}{place_in_model(error)}") from error
+
+
+def place_in_model(error: BaseException) -> str:
+    """The last line of transformers' code of the model that led to the error."""
+    seen: BaseException | None = error
+    while seen is not None:
+        for frame in reversed(traceback.extract_tb(seen.__traceback__)):
+            if f"{os.sep}transformers{os.sep}models{os.sep}" in frame.filename:
+                return f" ({os.path.basename(frame.filename)}:{frame.lineno}: {frame.line})"
+        seen = seen.__cause__ or seen.__context__
+    return ""
+
+
+def example_of(options: argparse.Namespace, model: object, task: str, file: Path | None) -> "Batch":
+    from lockstep.compile.example_batch import arrays_of, in_order
+    from lockstep.compile.hf.example import Example
+
+    if file is None:
+        return Example(model, task, int(options.batch), options.length).make()  # type: ignore[arg-type]
+    return arrays_of(str(file)) if file.suffix == ".npz" else in_order(str(file))

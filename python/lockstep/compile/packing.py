@@ -1,0 +1,43 @@
+"""Writes the package file: an uncompressed zip archive. docs/compiled.md describes the format."""
+
+import json
+import os
+import secrets
+import zipfile
+import zlib
+from pathlib import Path
+
+import torch
+from safetensors.torch import save
+
+FORMAT = 3
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def describe(name: str, tensor: torch.Tensor, **more: object) -> dict[str, object]:
+    return {"name": name, "dtype": dtype_name(tensor.dtype), "shape": list(tensor.shape), **more}
+
+
+def write_package(path: Path, manifest: dict[str, object], members: dict[str, bytes]) -> None:
+    """Atomic: writes a temporary file in the same directory and renames it."""
+    manifest["members"] = {name: {"bytes": len(content), "crc32": zlib.crc32(content)} for name, content in members.items()}
+    part = path.with_name(f"{path.name}.{secrets.token_hex(8)}.part")
+    try:
+        with open(part, "xb") as file:
+            with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+                archive.writestr("manifest.json", json.dumps({"format": FORMAT, **manifest}, indent=1))
+                for name, content in members.items():
+                    archive.writestr(name, content)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def pack_weights(tensors: dict[str, torch.Tensor]) -> bytes:
+    return save({name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()})

@@ -1,0 +1,93 @@
+"""Runs the model in Python before compiling it, and rejects unsupported features with a suggested alternative."""
+
+import copy
+import os
+import traceback
+from typing import Callable
+
+import torch
+from torch import nn
+
+from lockstep.compile.errors import CompileError, one_line
+from lockstep.compile.graphs import Graph, State, Step
+from lockstep.compile.losses import Batch
+
+
+def verify_layers(module: nn.Module) -> None:
+    for name, layer in module.named_modules():
+        where = f"the layer '{name}'" if name else "the model"
+        if isinstance(layer, nn.SyncBatchNorm):
+            raise CompileError(f"{where} is a SyncBatchNorm: compiled code computes statistics over the local batch, not over all "
+                               "ranks; use BatchNorm, or remove convert_sync_batchnorm()")
+        if getattr(layer, "sparse", False) is True and isinstance(layer, (nn.Embedding, nn.EmbeddingBag)):
+            raise CompileError(f"{where} is an {type(layer).__name__} with sparse=True: compiled code does not support sparse "
+                               "gradients; use sparse=False")
+
+
+def try_out(step: Step, state: State, batch: Batch, report: Callable[[str], None]) -> list[str]:
+    """The buffers that training changes, found by running it: operators such as batch_norm do not declare such changes."""
+    before = _tensors_of(step.module)
+    changed = _changed(before, _run(step, batch, training=True))
+    for name in changed:
+        if name not in state.buffers:
+            raise CompileError(f"forward() changes '{name}', which is not in the state_dict, so the change would be lost: "
+                               f"register it with register_buffer(..., persistent=True)")
+    for name in _changed(before, _run(step, batch, training=False)):
+        report(f"warning: forward() changes '{name}' in evaluation too, after model.eval(): compiled evaluation does not change it")
+    return changed
+
+
+def _run(step: Step, batch: Batch, training: bool) -> dict[str, torch.Tensor]:
+    """The tensors of the module after a forward pass."""
+    tried = copy.deepcopy(step).train(training)
+    try:
+        with torch.no_grad():
+            tried([tensor.clone() for tensor in batch.values()])
+    except CompileError:
+        raise
+    except Exception as error:
+        raise CompileError(f"the model fails on the example batch{' in evaluation' if not training else ''}: "
+                           f"{type(error).__name__}: {one_line(error)}{place_of(error)}") from error
+    return _tensors_of(tried.module)
+
+
+def _tensors_of(module: nn.Module) -> dict[str, torch.Tensor]:
+    """Buffers, and tensors that are plain attributes."""
+    found = dict(module.named_buffers(remove_duplicate=False))
+    for name, layer in module.named_modules():
+        found |= {f"{name}.{key}".lstrip("."): value for key, value in vars(layer).items() if isinstance(value, torch.Tensor)}
+    return found
+
+
+def _changed(before: dict[str, torch.Tensor], after: dict[str, torch.Tensor]) -> list[str]:
+    """The names of tensors that differ between `before` and `after`."""
+    return [name for name, tensor in before.items() if name in after and not _equal(tensor, after[name])]
+
+
+def _equal(a: torch.Tensor, b: torch.Tensor) -> bool:
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    return torch.equal(a, b) or (a.is_floating_point() and torch.allclose(a, b, rtol=0, atol=0, equal_nan=True))
+
+
+def unused_fields(graph: Graph, batch: Batch, num_state: int) -> list[str]:
+    """`graph`: the training graph."""
+    sources = [node for node in graph.module.graph.nodes if node.op == "placeholder"]
+    return [name for name, source in zip(batch, sources[num_state:]) if not source.users]
+
+
+def place_of(error: BaseException) -> str:
+    """The last line of the traceback that belongs neither to torch nor to this package."""
+    ours = (os.path.dirname(torch.__file__), os.path.dirname(__file__), os.path.dirname(os.__file__))
+    seen: BaseException | None = error
+    places: list[traceback.FrameSummary] = []
+    while seen is not None and not places:
+        if line := getattr(seen, "line_of_user", ""):
+            return line
+        places = [frame for frame in traceback.extract_tb(seen.__traceback__)
+                  if not frame.filename.startswith(ours) and not frame.filename.startswith("<")
+                  and f"{os.sep}site-packages{os.sep}" not in frame.filename]
+        seen = seen.__cause__ or seen.__context__
+    if not places or not os.path.exists(places[-1].filename):
+        return ""
+    return f" ({places[-1].filename}:{places[-1].lineno}: {places[-1].line})"

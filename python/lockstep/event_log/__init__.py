@@ -1,0 +1,1 @@
+"""Reads and writes event logs (docs/event_log.md) without other packages."""

@@ -1,0 +1,241 @@
+"""Reads event logs, finished or still growing.
+
+The checksums of frames that the Python client wrote are verified, except within long series of rows; those of other writers are not, since
+Python computes CRC-32C slowly (`lockstep verify` and all other commands do).
+"""
+
+import fcntl
+import os
+import struct
+import sys
+from pathlib import Path
+from typing import Any, Iterator, NamedTuple
+
+from lockstep.event_log import frames, message_pack
+from lockstep.event_log.frames import (ALERT, CONFIG, END, HEAD, HEADER_BYTES, HISTOGRAM, IDENTITY, IMAGE, KEY, MAX_FRAME_LENGTH, REWIND, SCALARS,
+                                       SUMMARY, TABLE, TEXT, ZLIB_CHECKSUM)
+
+_LONG_LOG = 64 << 10  # from here on, numpy reads series of rows where it is installed
+_ROW_HEAD = struct.Struct("<qdd")
+
+
+class Rows(NamedTuple):
+    """Consecutive rows with the same metrics. Lists, or arrays of numpy for long logs."""
+
+    names: list[str]
+    steps: Any
+    times: Any
+    epochs: Any
+    columns: list[Any]  # of values, per name
+
+
+class Log:
+    """The content of an event log. `problem`: why it cannot be read, or ""."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._identities: list[bytes] = []
+        self._config = b""
+        self.keys: list[str] = []
+        self.rows: list[Rows] = []
+        self.summary: dict[str, Any] = {}
+        self.end: dict[str, Any] | None = None
+        self.texts: list[tuple[float, int, str]] = []
+        self.media: list[tuple[int, dict[str, Any]]] = []  # histograms, images, tables and alerts
+        self.problem = ""
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Of the last process that wrote the log, with the time of the first."""
+        if not self._identities:
+            return {}
+        last, first = (message_pack.unpacked(self._identities[i]) for i in (-1, 0))
+        return {**last, "created": first.get("created")}
+
+    @property
+    def config(self) -> Any:
+        return message_pack.unpacked(self._config) if self._config else {}
+
+    def last_values(self) -> dict[str, float]:
+        last: dict[str, float] = {}
+        for rows in self.rows:
+            last.update(zip(rows.names, (float(column[-1]) for column in rows.columns)))
+        return last
+
+
+def read_log(path: str, with_rows: bool = True, has_segments: bool = True) -> Log:
+    """`with_rows` False: of each series of rows only the last one. `has_segments` False: there is only this file."""
+    log = Log(path)
+    try:
+        for number, data in _segments(path) if has_segments else ((0, _content(path)),):
+            frames.verify_header(data, path)
+            _read_segment(log, data, with_rows, number > 0)
+    except (frames.NotALog, OSError) as error:
+        log.problem = str(error)
+    return log
+
+
+def has_writer(path: str) -> bool:
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    except OSError:
+        return True
+    finally:
+        os.close(file)
+
+
+def _segments(path: str) -> Iterator[tuple[int, bytes]]:
+    yield 0, _content(path)
+    number = 1
+    while True:
+        try:
+            data = _content(str(frames.segment_path(Path(path), number)))
+        except FileNotFoundError:
+            return
+        if frames.begun_at(data, number):
+            yield number, data
+        number += 1
+
+
+def _content(path: str) -> bytes:
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        size = os.fstat(file).st_size
+        data = os.read(file, size)
+        while len(data) < size and (more := os.read(file, size - len(data))):
+            data += more
+        return data
+    finally:
+        os.close(file)
+
+
+def _numpy(size: int) -> Any:
+    if size < _LONG_LOG and "numpy" not in sys.modules or size < 4096:
+        return None
+    try:
+        import numpy
+    except ImportError:
+        return None
+    return numpy
+
+
+def _read_segment(log: Log, data: bytes, with_rows: bool, is_continued: bool) -> None:
+    at, size = HEADER_BYTES, len(data)
+    copies_end = frames.begun_at(data, _segment_number(data)) if is_continued else 0
+    keys = [] if is_continued else log.keys
+    numpy = _numpy(size)
+    while at + 9 <= size:
+        stored, checksum = HEAD.unpack_from(data, at)
+        length = stored & ~ZLIB_CHECKSUM
+        end = at + 8 + length
+        if length == 0 or length > MAX_FRAME_LENGTH or end > size:
+            break
+        kind = data[at + 8]
+        if kind == SCALARS:
+            try:
+                at = _read_rows(log, data, at, length + 8, keys, with_rows, numpy)
+            except (IndexError, struct.error):
+                break
+            continue
+        body = data[at + 8:end]
+        if stored & ZLIB_CHECKSUM and not frames.is_intact(body, stored, checksum):
+            break
+        try:
+            if kind == KEY:
+                keys.append(body[5:].decode("utf-8", "replace"))
+            elif end > copies_end or kind in (IDENTITY, CONFIG):
+                _take(log, kind, body[1:], end <= copies_end)
+        except (message_pack.Unreadable, struct.error, TypeError):
+            break
+        at = end
+    if len(keys) >= len(log.keys):
+        log.keys = keys
+
+
+def _segment_number(data: bytes) -> int:
+    first = next(frames.frames(data[:64]))
+    return int(struct.unpack_from("<I", first.payload)[0])
+
+
+def _take(log: Log, kind: int, payload: bytes, is_copy: bool) -> None:
+    if kind == IDENTITY:
+        log._identities = [*log._identities[:1], payload]
+        log.end = log.end if is_copy else None
+    elif kind == CONFIG:
+        log._config = payload
+    elif kind == SUMMARY:
+        log.summary.update(message_pack.unpacked(payload))
+    elif kind == END:
+        log.end = message_pack.unpacked(payload)
+    elif kind == REWIND:
+        _rewind(log, struct.unpack("<q", payload)[0])
+    elif kind == TEXT:
+        time, level = struct.unpack_from("<dB", payload)
+        log.texts.append((time, level, payload[9:].decode("utf-8", "replace")))
+    elif kind in (HISTOGRAM, IMAGE, TABLE, ALERT):
+        log.media.append((kind, message_pack.unpacked(payload)))
+
+
+def _rewind(log: Log, step: int) -> None:
+    kept = []
+    for rows in log.rows:
+        if max(rows.steps) > step:
+            chosen = [i for i, one in enumerate(rows.steps) if one <= step]
+            if not chosen:
+                continue
+            pick = (lambda part: part[chosen]) if hasattr(rows.steps, "dtype") else (lambda part: [part[i] for i in chosen])
+            rows = Rows(rows.names, pick(rows.steps), pick(rows.times), pick(rows.epochs), [pick(column) for column in rows.columns])
+        kept.append(rows)
+    log.rows = kept
+    log.media = [(kind, media) for kind, media in log.media if kind == ALERT or media["step"] <= step]
+
+
+def _read_rows(log: Log, data: bytes, at: int, stride: int, keys: list[str], with_rows: bool, numpy: Any) -> int:
+    """Reads rows of the same metrics from `at`; returns the offset after them."""
+    num_values = (stride - 33) // 12
+    if num_values * 12 + 33 != stride:
+        raise struct.error("a row")
+    ids = struct.unpack_from("<" + "I8x" * num_values, data, at + 33)
+    count = _num_alike(data, at, stride, ids, numpy)
+    names = [keys[key] for key in ids]
+    end = at + count * stride
+    if not with_rows:
+        at, count = end - stride, 1
+    if numpy is not None and count > 8:
+        part = lambda kind, offset: numpy.ndarray((count,), kind, data, at + offset, (stride,))  # noqa: E731
+        log.rows.append(Rows(names, part("<i8", 9), part("<f8", 17), part("<f8", 25), [part("<f8", 37 + 12 * i) for i in range(num_values)]))
+    else:
+        unpacked = struct.iter_unpack("<9xqdd" + "4xd" * num_values, memoryview(data)[at:at + count * stride])
+        steps, times, epochs, *columns = map(list, zip(*unpacked))
+        log.rows.append(Rows(names, steps, times, epochs, columns))
+    return end
+
+
+def _num_alike(data: bytes, at: int, stride: int, ids: tuple[int, ...], numpy: Any) -> int:
+    """How many rows from `at` have the length and the metrics of the first."""
+    limit = (len(data) - at) // stride
+    if numpy is None or limit < 32:
+        read = struct.Struct("<I4xB24x" + "I8x" * len(ids)).unpack_from
+        first = read(data, at)
+        count, begin = 1, at + stride
+        while count < limit and read(data, begin) == first:
+            count, begin = count + 1, begin + stride
+        return count
+    count, piece = 1, 64
+    while count < limit:
+        more = min(piece, limit - count)
+        begin = at + count * stride
+        alike = numpy.ndarray((more,), "<u4", data, begin, (stride,)) == HEAD.unpack_from(data, at)[0]
+        alike &= numpy.ndarray((more,), "u1", data, begin + 8, (stride,)) == SCALARS
+        for i, key in enumerate(ids):
+            alike &= numpy.ndarray((more,), "<u4", data, begin + 33 + 12 * i, (stride,)) == key
+        if not alike.all():
+            return count + int(alike.argmin())
+        count += more
+        piece *= 8
+    return count

@@ -1,0 +1,1 @@
+"""Records a run: what lockstep.init() returns."""

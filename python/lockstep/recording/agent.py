@@ -1,0 +1,56 @@
+"""The tracking agent of this node, `lockstep track`: feeds sinks, samples the system, records the end of a killed run."""
+
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+
+
+def program() -> str | None:
+    """`lockstep`: on PATH, or in the build directory of the sources that contain this package."""
+    built = Path(__file__).resolve().parents[3] / "build" / "bin" / "lockstep"
+    return shutil.which("lockstep") or (str(built) if os.access(built, os.X_OK) else None)
+
+
+class Agent:
+    """Starts the agent in a new session. Raises OSError."""
+
+    def __init__(self, command: str, run_dir: Path, node_rank: int, num_logs: int) -> None:
+        (run_dir / "sinks").mkdir(exist_ok=True)
+        read_end, self._pipe = os.pipe()
+        output = str(run_dir / "sinks" / f"agent-{node_rank:05}.log")
+        words = [command, "track", str(run_dir), "--node-rank", str(node_rank), "--logs", str(num_logs), "--attached", f"--pid={os.getpid()}"]
+        if "LOCKSTEP_PROGRESS_FD" in os.environ:  # started by `lockstep launch`
+            words.append(f"--launcher={os.getppid()}")
+        actions = [(os.POSIX_SPAWN_DUP2, read_end, 0), (os.POSIX_SPAWN_OPEN, 1, output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
+                   (os.POSIX_SPAWN_DUP2, 1, 2)]
+        try:
+            self._process = os.posix_spawn(command, words, os.environ, file_actions=actions, setsid=True, setsigmask=[],
+                                           setsigdef=[signal.SIGPIPE, signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+        except BaseException:
+            os.close(self._pipe)
+            raise
+        finally:
+            os.close(read_end)
+
+    def finish(self, timeout_s: float) -> bool:
+        """This process records no more. Whether the agent exited, i.e. the sinks have everything."""
+        self.abandon()
+        deadline = time.monotonic() + timeout_s
+        pause = 0.001
+        while True:
+            try:
+                if os.waitpid(self._process, os.WNOHANG)[0]:
+                    return True
+            except ChildProcessError:
+                return True
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(pause)
+            pause = min(2 * pause, 0.05)
+
+    def abandon(self) -> None:
+        if self._pipe >= 0:
+            os.close(self._pipe)
+            self._pipe = -1

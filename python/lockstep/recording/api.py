@@ -1,0 +1,282 @@
+"""init(), and the functions of the module `lockstep` that act on the run of this process."""
+
+import atexit
+import os
+import signal as signals
+import sys
+import time
+from pathlib import Path
+from typing import Any, Iterable, Mapping
+
+from lockstep.event_log.frames import NotALog
+from lockstep.event_log.writer import LogWriter
+from lockstep.recording import agent as agents
+from lockstep.recording import ranks as _ranks
+from lockstep.recording import run_files
+from lockstep.recording.ranks import Policy
+from lockstep.recording.run import Run, describe, warn
+from lockstep.recording.values import plain
+
+_runs: list[Run] = []  # open ones; the last is that of the module's functions
+_exit_code = 0
+_failure: tuple[Any, Any] | None = None
+_has_hooks = False
+
+RESUME = (None, True, False, "allow", "must", "never", "auto")
+
+
+def init(project: str | None = None, *, name: str | None = None, config: Any = None, group: str | None = None,
+         dir: str | os.PathLike[str] | None = None, tags: Iterable[str] | None = None, notes: str | None = None, id: str | None = None,
+         resume: bool | str | None = None, job_type: str | None = None, ranks: Policy = "main", sinks: list[Any] | None = None,
+         agent: bool = True, mode: str | None = None, **_ignored: Any) -> Run:
+    """Starts a run in `dir`/<id> ("runs" by default), or continues it.
+
+    `name`: for display; begins the id. `config`: a dict or a namespace. `tags`, `notes`: as `lockstep runs tag` sets them.
+    `id`, `resume`: "allow" continues the run `id` if it exists, "must" requires it, "never" requires a new one. Under `lockstep launch`, the
+    run of the job is continued after a restart. Values that were recorded for later steps are then replaced.
+    `ranks`: which ranks record: "main", "node", "all" or a list. `sinks`: names or settings, as in the section `tracking` of a run file.
+    `agent`: start `lockstep track`, if that command is found. `mode="disabled"`: record nothing.
+
+    Raises ValueError for invalid arguments. If the run cannot be written, it says so in one line and returns a run that records nothing.
+    """
+    if resume not in RESUME:
+        raise ValueError(f"resume={resume!r}: expected 'allow', 'must' or 'never'")
+    place = _ranks.place_of_process()
+    is_logging = _ranks.logs(ranks, place) and mode != "disabled"
+    display = name or project or _script_name()
+    members = _config_of(config)
+    launched = os.environ.get("LOCKSTEP_RUN_ID", "")
+    run_id = id or (launched if launched and not _runs else "") or run_files.new_run_id(display)
+    if not run_files.is_run_id(run_id):
+        raise ValueError(f"id={run_id!r}: expected up to 200 of A-Z a-z 0-9 _ . -, not starting with a dot")
+    if place.world_size > 1 and ranks != "main" and not id and not launched:
+        raise ValueError(f"ranks={ranks!r}: all ranks need the same id; give it with id=, or start them with lockstep launch")
+    run_dir = Path(dir if dir is not None else "runs").absolute() / run_id
+    entry = _ranks.entry_of(ranks, place, run_id, display, group, job_type)
+    labels = [str(tag) for tag in tags or []]
+    log = None
+    if is_logging:
+        _verify_resume(run_dir, place.rank, resume, is_given=bool(id) and not launched)
+        run_files.verify_tags(labels, notes or "")
+        log = _opened_log(run_dir, place.rank, labels, notes or "")
+    if log is None:
+        return _opened(Run(id=run_id, name=entry.name, group=entry.group, dir=run_dir, log=None, config=members), place)
+    continues = log.identity is not None
+    identity = _identity(entry, run_id, place)
+    if place.rank == 0 or ranks != "main" and not (run_dir / "run.json").exists():
+        _write_files(run_dir, identity, display, group, sinks, continues)
+    log.write_identity(identity)
+    if continues and not members and isinstance(log.config, dict):
+        members = log.config
+    log.write_config(plain(members))
+    run = Run(id=run_id, name=entry.name, group=entry.group, dir=run_dir, log=log, config=members, takes_back=continues,
+              agent=_started_agent(run_dir, place, ranks) if agent and place.local_rank == 0 else None)
+    run.tags, run.notes = tuple(labels), notes or ""
+    return _opened(run, place)
+
+
+def _verify_resume(run_dir: Path, rank: int, resume: bool | str | None, is_given: bool) -> None:
+    exists = (run_dir / "events" / f"rank-{rank:05}.lsev").exists()
+    if exists and (resume in ("never", False) or resume is None and is_given):
+        raise ValueError(f"the run {run_dir.name} exists in {run_dir.parent}; continue it with resume='allow', "
+                         "or add to it with lockstep.attach()")
+    if resume == "must" and not exists:
+        raise ValueError(f"resume='must': there is no run {run_dir.name} in {run_dir.parent}")
+
+
+def _opened_log(run_dir: Path, rank: int, tags: list[str], note: str) -> LogWriter | None:
+    """None, after one line, if it cannot be written."""
+    try:
+        (run_dir / "events").mkdir(parents=True, exist_ok=True)
+        if tags or note:
+            run_files.write_tags(run_dir, tags, note)
+        return LogWriter(run_dir / "events" / f"rank-{rank:05}.lsev", warn)
+    except (OSError, NotALog) as error:
+        warn(f"{_reason(error)}; this run is not recorded")
+        return None
+
+
+def _identity(entry: _ranks.Entry, job: str, place: _ranks.Place) -> dict[str, Any]:
+    return {"id": entry.id, "name": entry.name, "group": entry.group, "job_type": entry.job_type, "job_id": job, **place._asdict(),
+            "host": run_files.host_name(), "pid": os.getpid(), "created": time.time(), "command": run_files.command_line(),
+            "planned": {"steps": None, "epochs": None}}
+
+
+def attach(id: str, *, dir: str | os.PathLike[str] = "runs") -> Run:
+    """Adds to the run `id`, finished or still running in another process, e.g. the results of an evaluation.
+
+    A run that is over keeps its outcome. While another process records it, the additions are a separate entry, `<id>-added-<n>`.
+    Raises ValueError if there is no such run; a run that cannot be written is one line, as in init().
+    """
+    run_dir = Path(dir).absolute() / id
+    logs = sorted((run_dir / "events").glob("rank-*.lsev")) if run_files.is_run_id(id) else []
+    logs = [path for path in logs if path.stem.count(".") == 0]
+    if not logs:
+        raise ValueError(f"there is no run {id} in {run_dir.parent}")
+    try:
+        try:
+            log = LogWriter(logs[0], warn)
+            config = log.config if isinstance(log.config, dict) else {}
+            run = Run(id=id, name=id, group=None, dir=run_dir, log=log, is_addition=log.has_end, config=config)
+            if log.identity:
+                run.name, run.group = str(log.identity.get("name") or id), log.identity.get("group")
+            return _opened(run, _ranks.Place())
+        except BlockingIOError:
+            return _opened(_added_entry(id, run_dir, logs), _ranks.Place())
+    except (OSError, NotALog) as error:
+        warn(f"{_reason(error)}; nothing is added to {id}")
+        return _opened(Run(id=id, name=id, group=None, dir=run_dir, log=None), _ranks.Place())
+
+
+def _added_entry(id: str, run_dir: Path, logs: list[Path]) -> Run:
+    number = int(logs[-1].stem.removeprefix("rank-")) + 1
+    job = run_files.read_json(run_dir / "run.json") or {}
+    number = max(number, int(job.get("world_size", 1)))
+    log = LogWriter(run_dir / "events" / f"rank-{number:05}.lsev", warn)
+    name = f"{job.get('name') or id}-added-{number}"
+    group = job.get("group") or id
+    entry = _ranks.Entry(f"{id}-added-{number}", name, group, "added")
+    log.write_identity(_identity(entry, id, _ranks.Place(rank=number, world_size=int(job.get("world_size", 1)), local_rank=number)))
+    log.write_config({})
+    return Run(id=id, name=name, group=id, dir=run_dir, log=log)
+
+
+def _write_files(run_dir: Path, identity: dict[str, Any], name: str, group: str | None, sinks: list[Any] | None, continues: bool) -> None:
+    job = {"id": identity["job_id"], "name": name, "group": group, **{key: identity[key] for key in ("world_size", "created", "host", "command")}}
+    try:
+        if continues:
+            run_files.clear_end(run_dir)
+        run_files.write_config_yaml(run_dir, sinks)
+        run_files.write_run_json(run_dir, job)
+    except OSError as error:
+        warn(_reason(error))
+
+
+def _started_agent(run_dir: Path, place: Any, policy: Policy) -> agents.Agent | None:
+    command = agents.program()
+    if command is None:
+        return None
+    try:
+        return agents.Agent(command, run_dir, place.node_rank, _ranks.number_logging(policy, place))
+    except OSError as error:
+        warn(f"cannot start the tracking agent '{command}': {error.strerror}")
+        return None
+
+
+def _opened(run: Run, place: Any) -> Run:
+    _runs.append(run)
+    run.on_finish.append(lambda: _runs.remove(run) if run in _runs else None)
+    run.on_finish.append(lambda: _report_failure(run, place))
+    _add_hooks()
+    return run
+
+
+# How the process ends.
+
+def _add_hooks() -> None:
+    global _has_hooks
+    if _has_hooks:
+        return
+    _has_hooks = True
+    atexit.register(_finish_all)
+    os.register_at_fork(after_in_child=_detach_all)
+    before, leave = sys.excepthook, sys.exit
+
+    def on_error(kind: Any, error: Any, traceback: Any) -> None:
+        global _failure
+        _failure = (kind, error)
+        before(kind, error, traceback)
+
+    def on_exit(status: Any = None, /) -> Any:
+        global _exit_code
+        _exit_code = status if isinstance(status, int) else 0 if status is None else 1
+        leave(status)
+
+    sys.excepthook, sys.exit = on_error, on_exit
+
+
+def _finish_all() -> None:
+    for run in list(_runs):
+        if _failure is None:
+            run.finish(_exit_code)
+        elif issubclass(_failure[0], KeyboardInterrupt):
+            run.finish(130, reason="interrupted", signal=int(signals.SIGINT))
+        else:
+            run.finish(1, reason=describe(*_failure))
+
+
+def _detach_all() -> None:
+    for run in list(_runs):
+        run.detach()
+    _runs.clear()
+
+
+def _report_failure(run: Run, place: Any) -> None:
+    if _failure is not None and not issubclass(_failure[0], KeyboardInterrupt) and Path(run.dir, "events").is_dir():
+        run_files.write_end_fact(Path(run.dir), place.rank, {"state": "failed", "exit": 1, "rank": place.rank, "reason": describe(*_failure)})
+
+
+# The module's functions.
+
+def current() -> Run | None:
+    return _runs[-1] if _runs else None
+
+
+def _current_or_warn(call: str) -> Run | None:
+    run = current()
+    if run is None:
+        warn(f"lockstep.{call} before lockstep.init(): not recorded")
+    return run
+
+
+def log(values: Mapping[str, Any], step: int | None = None, commit: bool | None = None, **_ignored: Any) -> None:
+    """Run.log() of the current run."""
+    run = _runs[-1] if _runs else _current_or_warn("log()")
+    if run is not None:
+        run.log(values, step, commit)
+
+
+def _forwarded(name: str) -> Any:
+    def call(*arguments: Any, **more: Any) -> Any:
+        run = _current_or_warn(f"{name}()")
+        return None if run is None else getattr(run, name)(*arguments, **more)
+
+    call.__name__ = name
+    call.__doc__ = f"Run.{name}() of the current run."
+    return call
+
+
+alert = _forwarded("alert")
+define_metric = _forwarded("define_metric")
+watch = _forwarded("watch")
+unwatch = _forwarded("unwatch")
+log_artifact = _forwarded("log_artifact")
+use_artifact = _forwarded("use_artifact")
+
+
+def finish(exit_code: int | None = None, quiet: bool | None = None) -> None:
+    """Run.finish() of the current run."""
+    if _runs:
+        _runs[-1].finish(exit_code)
+
+
+def _script_name() -> str:
+    return Path(sys.argv[0]).stem if sys.argv and sys.argv[0] not in ("", "-c", "-m") else "run"
+
+
+def _config_of(config: Any) -> dict[str, Any]:
+    if config is None:
+        return {}
+    if hasattr(config, "items"):
+        return {str(key): value for key, value in config.items()}
+    if hasattr(config, "__dict__"):
+        return dict(vars(config))
+    raise ValueError(f"config of {type(config).__name__}: expected a dict or a namespace")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
+
+

@@ -1,0 +1,479 @@
+"""A run that this process records."""
+
+import os
+import struct
+import sys
+import time
+import zlib
+from pathlib import Path
+from typing import Any, Callable, Iterable, Mapping
+
+from lockstep.event_log.frames import ALERT, HISTOGRAM, IMAGE, MAX_FRAME_LENGTH, SCALARS, TABLE, UNFINISHED, ZLIB_CHECKSUM
+from lockstep.event_log.writer import LogWriter
+from lockstep.recording.agent import Agent
+from lockstep.recording.values import MAX_TEXT, Histogram, Image, Table, number_of, numbers_in, plain
+
+FINISH_TIMEOUT_S = 10.0
+LEVELS = {"debug": 0, "info": 1, "warn": 2, "warning": 2, "error": 3}
+
+_now = time.time
+_crc32 = zlib.crc32
+_LENGTH = struct.Struct("<I")
+
+
+def warn(line: str) -> None:
+    """One line on stderr; a closed stderr must not end the training."""
+    try:
+        print(f"lockstep: warning: {line}", file=sys.stderr, flush=True)
+    except (OSError, ValueError, AttributeError):
+        pass
+
+
+class _Layout:
+    """How the rows of one set of names are packed."""
+
+    __slots__ = ("pack", "arguments", "size", "unfinished", "finished", "epoch", "names")
+
+    def __init__(self, names: list[str], keys: list[int]) -> None:
+        packing = struct.Struct("<Bqdd" + "Id" * len(keys))
+        self.pack = packing.pack
+        # type, step, time, epoch, then id and value of each metric
+        self.arguments: list[Any] = [SCALARS, 0, 0.0, 0.0] + [part for key in keys for part in (key, 0.0)]
+        self.size = packing.size + 8
+        self.unfinished = _LENGTH.pack(packing.size | UNFINISHED | ZLIB_CHECKSUM)
+        self.finished = _LENGTH.pack(packing.size | ZLIB_CHECKSUM)
+        self.epoch = 5 + 2 * names.index("epoch") if "epoch" in names else 0
+        self.names = names
+
+
+class Config(dict[str, Any]):
+    """The configuration of a run: a dict whose members are also attributes. Each change is recorded."""
+
+    def __init__(self, members: Mapping[str, Any], changed: Callable[[], None]) -> None:
+        super().__init__(members)
+        object.__setattr__(self, "_changed", changed)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        super().__setitem__(str(key), value)
+        object.__getattribute__(self, "_changed")()
+
+    def __delitem__(self, key: str) -> None:
+        super().__delitem__(key)
+        object.__getattribute__(self, "_changed")()
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"the config has no '{name}'") from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self[name] = value
+
+    def update(self, members: Any = None, allow_val_change: bool | None = None, **more: Any) -> None:  # type: ignore[override]
+        if members is not None:
+            members = members if hasattr(members, "items") else dict(vars(members)) if hasattr(members, "__dict__") else dict(members)
+            super().update({str(key): value for key, value in members.items()})
+        super().update(more)
+        object.__getattribute__(self, "_changed")()
+
+    def setdefaults(self, members: Mapping[str, Any]) -> None:
+        self.update({key: value for key, value in members.items() if key not in self})
+
+
+class Summary(dict[str, Any]):
+    """The last value of every metric, and what the script sets."""
+
+    def __init__(self, run: "Run") -> None:
+        super().__init__()
+        self._run = run
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.update({key: value})
+
+    def update(self, members: Any = None, **more: Any) -> None:  # type: ignore[override]
+        values = {str(key): plain(value) for key, value in {**dict(members or {}), **more}.items()}
+        super().update(values)
+        self._run._record(lambda log: log.write_summary(values))
+
+    def __getitem__(self, key: str) -> Any:
+        return self._merged()[key]
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return self._merged().get(key, default)
+
+    def keys(self) -> Any:
+        return self._merged().keys()
+
+    def items(self) -> Any:
+        return self._merged().items()
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._merged()
+
+    def _merged(self) -> dict[str, Any]:
+        return {**self._run._last_values(), **dict(super().items())}
+
+
+class Run:
+    """Made by lockstep.init(). No call raises, so that recording never ends a training: a problem is one line on stderr.
+
+    Threads: any.
+    """
+
+    def __init__(self, *, id: str, name: str, group: str | None, dir: Path, log: LogWriter | None, agent: Agent | None = None,
+                 config: Mapping[str, Any] | None = None, is_addition: bool = False, takes_back: bool = False) -> None:
+        self.id, self.name, self.group, self.dir = id, name, group, str(dir)
+        self.notes = ""
+        self.tags: tuple[str, ...] = ()
+        self.step = -1 if log is None or log.last_step is None else log.last_step  # the last one that was recorded
+        self._log = log
+        self._agent = agent
+        self._is_addition = is_addition
+        self._takes_back = takes_back
+        self._layouts: dict[tuple[Any, ...], _Layout] = {}
+        self._layouts_of_others: dict[tuple[str, ...], _Layout] = {}  # rows that log() does not pack itself
+        self._pending: list[tuple[Any, int]] = []
+        self._is_writing = False
+        self._partial: dict[str, Any] = {}
+        self._rules: dict[str, str] = {}
+        self._best: dict[str, float] = {}
+        self._warned: set[str] = set()
+        self._is_over = False
+        self.on_finish: list[Callable[[], None]] = []
+        self.config = Config({}, lambda: None)
+        self.config = Config(dict(config or {}), self._config_changed)
+        self.summary = Summary(self)
+        self._pid = os.getpid()
+
+    # What scripts ask for.
+
+    @property
+    def is_logging(self) -> bool:
+        return self._log is not None and not self._is_over
+
+    @property
+    def path(self) -> str:
+        return self.dir
+
+    project = entity = None
+    url: str | None = None
+
+    def log(self, values: Mapping[str, Any], step: int | None = None, commit: bool | None = None, **_ignored: Any) -> None:
+        """Records `values` at `step`, by default the one after the last. They are safe when the call returns.
+
+        Numbers, arrays and tensors of one number become curves; other arrays histograms; texts lines. Also Image, Histogram, Table,
+        lists of images, and dicts, whose keys are joined with "/". With `commit=False` they wait for the next call.
+        """
+        try:
+            layout = self._layouts[tuple(values)]
+            arguments, log = layout.arguments, self._log
+            with log.lock:
+                if commit is False or self._is_writing or self._partial or log.offset + layout.size > log.room:
+                    self._log_any(values, step, commit)
+                    return
+                self._is_writing = True
+                memory, begin = log.memory, log.offset
+                end = begin + layout.size
+                try:
+                    arguments[1] = step = self.step + 1 if step is None else step
+                    arguments[2] = _now()
+                    arguments[5::2] = values.values()
+                    if layout.epoch:
+                        arguments[3] = arguments[layout.epoch]
+                    data = layout.pack(*arguments)
+                    memory[begin:begin + 4] = layout.unfinished
+                    memory[begin + 4:end] = _crc32(data).to_bytes(4, "little") + data
+                    memory[begin:begin + 4] = layout.finished
+                    log.offset = end
+                    self.step = step
+                except BaseException:
+                    self._repair(memory, begin, end, layout)
+                    raise
+                finally:
+                    self._is_writing = False
+            if self._pending:
+                self._log_pending()
+        except Exception:
+            self._log_any(values, step, commit)
+
+    # An exception such as KeyboardInterrupt came between two stores.
+    def _repair(self, memory: Any, begin: int, end: int, layout: _Layout) -> None:
+        log = self._log
+        if log is None or memory[begin:begin + 4] == layout.finished:
+            if log is not None and log.offset == begin:
+                log.offset = end
+            return
+        memory[begin:end] = bytes(end - begin)
+
+    def _log_any(self, values: Any, step: Any, commit: bool | None) -> None:
+        """Whatever log() does not handle itself."""
+        try:
+            if self._is_over or self._log is None:
+                if self._is_over:
+                    self._warn_once("log() after the end of the run is not recorded")
+                return
+            if self._is_writing:  # called by a signal handler, or by the value of a metric
+                self._pending.append((dict(values), self.step if step is None else step))
+                return
+            with self._log.lock:
+                self._log_values(values, step, commit)
+        except Exception as error:
+            self._warn_once(f"log(): {type(error).__name__}: {error}; these values are not recorded")
+
+    def _log_pending(self) -> None:
+        while self._pending:
+            values, step = self._pending.pop(0)
+            self._log_any(values, step, None)
+
+    def _log_values(self, values: Any, step: Any, commit: bool | None) -> None:
+        if not hasattr(values, "items"):
+            self._warn_once(f"log() of {type(values).__name__}: expected a dict of names and values; it is not recorded")
+            return
+        if step is not None:
+            step = int(step)
+        if commit is False or (commit is None and self._partial and step == self._partial_step()):
+            self._partial.update(values)
+            self._at_partial = step if step is not None else self._partial_step()
+            return
+        if self._partial:
+            partial, at = self._partial, self._partial_step()
+            self._partial = {}
+            if step is None or step == at:
+                values, step = {**partial, **values}, at
+            else:
+                self._log_row(partial, at)
+        self._log_row(values, self.step + 1 if step is None else step)
+
+    _at_partial: int | None = None
+
+    def _partial_step(self) -> int:
+        return self.step + 1 if self._at_partial is None else self._at_partial
+
+    def _log_row(self, values: Mapping[Any, Any], step: int) -> None:
+        self._at_partial = None
+        if not -(1 << 63) <= step < 1 << 63:
+            self._warn_once(f"step {step} does not fit into 64 bits; these values are not recorded")
+            return
+        log = self._log
+        assert log is not None
+        if self._takes_back:
+            self._takes_back = False
+            if log.last_step is not None and step <= log.last_step:
+                log.write_rewind(step - 1)
+        names: list[str] = []
+        numbers: list[float] = []
+        is_plain = True
+        for name, value in self._flattened(values, ""):
+            number = number_of(value)
+            if number is None:
+                is_plain = False
+                self._log_other(name, value, step)
+                continue
+            names.append(name)
+            numbers.append(number)
+        ids = [log.key(name) for name in names]
+        known = [(name, key, number) for name, key, number in zip(names, ids, numbers) if key is not None]
+        is_plain = is_plain and len(known) == len(values)
+        self.step = step
+        if not known:
+            return
+        layout = _Layout([name for name, _, _ in known], [key for _, key, _ in known])
+        layout.arguments[1:3] = [step, _now()]
+        layout.arguments[5::2] = [number for _, _, number in known]
+        if layout.epoch:
+            layout.arguments[3] = layout.arguments[layout.epoch]
+        if layout.size - 8 > MAX_FRAME_LENGTH:
+            self._warn_once(f"{len(known)} values in one call are too many; they are not recorded")
+            return
+        log.append(SCALARS, layout.pack(*layout.arguments)[1:])
+        self._update_best(known)
+        if is_plain and not any(self._rule_of(name) for name in layout.names) and not any(isinstance(v, Mapping) for v in values.values()):
+            self._layouts[tuple(values)] = layout
+        else:
+            self._layouts_of_others[tuple(layout.names)] = layout
+
+    def _flattened(self, values: Mapping[Any, Any], prefix: str) -> Iterable[tuple[str, Any]]:
+        for key, value in values.items():
+            if not isinstance(key, str):
+                self._warn_once(f"log(): the key {key!r} is not a string; it is recorded as '{key}'")
+            name = f"{prefix}{key}"
+            if isinstance(value, Mapping):
+                yield from self._flattened(value, name + "/")
+            else:
+                yield name, value
+
+    def _log_other(self, name: str, value: Any, step: int) -> None:
+        log = self._log
+        assert log is not None
+        moment = {"name": name, "step": step, "time": _now(), "epoch": 0.0}
+        if value is None:
+            self._warn_once(f"log(): '{name}' is None; it is not recorded")
+        elif isinstance(value, str):
+            if len(value) > MAX_TEXT:
+                self._warn_once(f"log(): '{name}' has {len(value)} characters; the first {MAX_TEXT} are recorded")
+            log.write_text(1, f"{name}: {value[:MAX_TEXT]}")
+        elif isinstance(value, Image):
+            log.write_map(IMAGE, {**moment, "width": value.width, "height": value.height, "caption": value.caption, "png": value.png})
+        elif isinstance(value, Histogram):
+            log.write_map(HISTOGRAM, {**moment, "edges": value.edges, "counts": value.counts})
+        elif isinstance(value, Table):
+            log.write_map(TABLE, {**moment, "columns": value.columns, "rows": value.data})
+        elif isinstance(value, (list, tuple)) and value and all(isinstance(item, (Image, Histogram, Table)) for item in value):
+            for number, item in enumerate(value):
+                self._log_other(f"{name}/{number}", item, step)
+        elif type(value).__name__ == "DataFrame":
+            self._log_other(name, Table(dataframe=value), step)
+        elif hasattr(value, "save") and hasattr(value, "mode"):
+            self._log_other(name, Image(value), step)
+        elif isinstance(value, (list, tuple)) or hasattr(value, "tolist"):
+            self._log_other(name, Histogram(numbers_in(value)), step)
+        else:
+            self._warn_once(f"log(): '{name}' is of type {type(value).__name__}, which is not recorded")
+
+    # Other records.
+
+    def text(self, line: str, level: str = "info") -> None:
+        """A message, shown with the run."""
+        self._record(lambda log: log.write_text(LEVELS[level.lower()], str(line)[:MAX_TEXT]))
+
+    def alert(self, title: str, text: str = "", level: str = "warning", wait_duration: Any = None) -> None:
+        """Raises an alert, which sinks such as `webhook` forward."""
+        number = LEVELS.get(str(getattr(level, "value", level)).lower(), 2)
+        alert = {"time": _now(), "level": number, "title": str(title)[:MAX_TEXT], "text": str(text)[:MAX_TEXT]}
+        if self.step >= 0:
+            alert["step"] = self.step
+        self._record(lambda log: log.write_map(ALERT, alert))
+
+    def log_artifact(self, artifact: Any, name: str | None = None, type: str | None = None, aliases: Iterable[str] | None = None) -> Any:
+        """Stores a version of `artifact`: an Artifact, or the path of a file or directory."""
+        from lockstep.recording.artifacts import publish
+
+        return self._attempt(lambda: publish(self, artifact, name, type, list(aliases or [])))
+
+    def use_artifact(self, artifact: Any, type: str | None = None, aliases: Any = None) -> Any:
+        """The artifact that `artifact` refers to, e.g. "net:best"; recorded as used."""
+        from lockstep.recording.artifacts import use
+
+        return self._attempt(lambda: use(self, artifact))
+
+    def define_metric(self, name: str, step_metric: str | None = None, summary: str | None = None, **_ignored: Any) -> None:
+        """`summary`: "min" or "max" make that the summary value of the metrics that `name` matches ("*" at its end matches any rest)."""
+        for word in (summary or "").split(","):
+            if word.strip() in ("min", "max"):
+                self._rules[str(name)] = word.strip()
+        self._layouts.clear()
+
+    def watch(self, *_ignored: Any, **_more: Any) -> None:
+        """Accepted for scripts of W&B; gradients are not recorded."""
+
+    unwatch = watch
+
+    # The end.
+
+    def finish(self, exit_code: int | None = None, quiet: bool | None = None, *, reason: str = "", signal: int | None = None) -> None:
+        """Records the end and closes the log. Waits for the sinks, at most 10 s; they continue in the background."""
+        if self._is_over:
+            return
+        self._attempt(self._log_partial)
+        self._is_over = True
+        self._layouts.clear()
+        code = exit_code or 0
+        end: dict[str, Any] = {"state": "finished" if code == 0 else "killed" if signal else "failed", "exit": code}
+        if signal:
+            end["signal"] = signal
+        if reason:
+            end["reason"] = " ".join(reason.split())[:1000]
+        log = self._log
+        if log is not None:
+            if not self._is_addition:
+                self._attempt(lambda: log.write_end(end))
+            self._attempt(log.close)
+        for action in self.on_finish:
+            self._attempt(action)
+        if self._agent is not None and not self._agent.finish(FINISH_TIMEOUT_S if code == 0 else 0.0) and code == 0:
+            warn(f"sinks are behind; they continue in the background (if that is interrupted: lockstep sync {self.dir})")
+
+    def _log_partial(self) -> None:
+        if self._partial and self._log is not None:
+            with self._log.lock:
+                partial, self._partial = self._partial, {}
+                self._log_row(partial, self._partial_step())
+
+    def __enter__(self) -> "Run":
+        return self
+
+    def __exit__(self, kind: Any, error: Any, _traceback: Any) -> None:
+        if kind is None or kind is SystemExit and not error.code:
+            self.finish()
+        else:
+            self.finish(1, reason=describe(kind, error))
+
+    def detach(self) -> None:
+        """For a child process after a fork: only the parent records."""
+        if self._is_over:
+            return
+        self._is_over = True
+        self._layouts = {}
+        if self._log is not None:
+            self._log.abandon()
+            self._log = None
+        if self._agent is not None:
+            self._agent.abandon()
+            self._agent = None
+        self._is_writing = False
+
+    # Helpers.
+
+    def _last_values(self) -> dict[str, float]:
+        rows = [*self._layouts.values(), *self._layouts_of_others.values()]
+        last: dict[str, float] = {}
+        for layout in sorted(rows, key=lambda layout: layout.arguments[2]):
+            last.update(zip(layout.names, map(float, layout.arguments[5::2])))
+        return {**last, **self._best}
+
+    def _rule_of(self, name: str) -> str | None:
+        for pattern, rule in self._rules.items():
+            if name == pattern or pattern.endswith("*") and name.startswith(pattern[:-1]):
+                return rule
+        return None
+
+    def _update_best(self, known: Iterable[tuple[str, int, float]]) -> None:
+        if not self._rules or self._log is None:
+            return
+        better = {}
+        for name, _, number in known:
+            rule = self._rule_of(name)
+            before = self._best.get(name)
+            if rule and number == number and (before is None or (number < before if rule == "min" else number > before)):
+                better[name] = number
+        if better:
+            self._best.update(better)
+            self._log.write_summary(better)
+
+    def _config_changed(self) -> None:
+        config = self._attempt(lambda: plain(dict(self.config)))
+        if config is not None:
+            self._record(lambda log: log.write_config(config))
+
+    def _record(self, write: Callable[[LogWriter], Any]) -> None:
+        log = self._log
+        if log is not None and not self._is_over:
+            self._attempt(lambda: write(log))
+
+    def _attempt(self, action: Callable[[], Any]) -> Any:
+        try:
+            return action()
+        except Exception as error:
+            self._warn_once(f"{type(error).__name__}: {error}")
+            return None
+
+    def _warn_once(self, line: str) -> None:
+        if line not in self._warned and len(self._warned) < 100:
+            self._warned.add(line)
+            warn(line[:500])
+
+
+def describe(kind: Any, error: Any) -> str:
+    text = " ".join(str(error).split())[:1000]
+    return f"{kind.__name__}: {text}" if text else kind.__name__

@@ -1,0 +1,209 @@
+#include "sweep/sweep_directory.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/file.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "core/config/config_text.h"
+#include "core/config/run_file.h"
+#include "core/system/durable_file.h"
+#include "sweep/search.h"
+
+namespace lockstep::sweep {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr auto kLockTimeout = std::chrono::seconds(30);
+constexpr int kLockPollMs = 5, kControllerTries = 40;
+
+double unix_seconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+FileDescriptor open_lock(const fs::path& path) {
+  FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (!file.is_open()) throw errno_error(fmt::format("cannot open {}", path.string()));
+  return file;
+}
+
+bool try_lock(const FileDescriptor& file) { return ::flock(file.get(), LOCK_EX | LOCK_NB) == 0; }
+
+Json parse_json(const fs::path& path) {
+  try {
+    return Json::parse(read_file(path));
+  } catch (const Json::exception& error) {
+    throw config_error(fmt::format("{}: {}", path.string(), error.what()));
+  }
+}
+
+SweepInfo info_from_json(const Json& json, const std::string& name) {
+  try {
+    return {.id = json.at("id"),
+            .created = json.at("created"),
+            .ranks = json.at("ranks"),
+            .file = sweep_file_from_json(json.at("sweep"), name)};
+  } catch (const Json::exception& error) {
+    throw config_error(fmt::format("{}: {}", name, error.what()));
+  }
+}
+
+Json info_json(const SweepInfo& info) {
+  return {{"id", info.id},
+          {"created", info.created},
+          {"ranks", info.ranks},
+          {"sweep", ConfigDumper::dump(info.file)}};
+}
+
+// The setting in which two sweeps differ so that they cannot continue each other; else empty.
+std::string difference(const SweepInfo& a, const SweepInfo& b) {
+  if (a.ranks != b.ranks) return "-n";
+  const auto left = ConfigDumper::dump(a.file), right = ConfigDumper::dump(b.file);
+  for (const auto* key : {"space", "search", "objective", "pruning", "seeds"})
+    if (left[key] != right[key]) return key;
+  return {};
+}
+
+}  // namespace
+
+fs::path sweeps_path(const fs::path& runs) { return runs / ".sweeps"; }
+
+SweepDirectory::SweepDirectory(fs::path path) : path_(std::move(path)) {
+  const auto file = path_ / "sweep.json";
+  std::error_code error;
+  if (!fs::exists(file, error))
+    throw config_error(fmt::format("'{}' is not the directory of a sweep", path_.string()));
+  info_ = info_from_json(parse_json(file), file.string());
+}
+
+SweepDirectory SweepDirectory::open_or_create(const fs::path& path, const SweepInfo& info,
+                                              const Json& run) {
+  const auto text = to_yaml(with_escaped_variables(run));
+  auto wanted = info;
+  std::error_code error;
+  if (fs::exists(path / "sweep.json", error)) {
+    const SweepDirectory existing(path);
+    if (!existing.trials().empty()) {
+      auto changed = difference(existing.info(), info);
+      if (changed.empty() && read_file(existing.run_file()) != text) changed = "run file";
+      if (!changed.empty())
+        throw config_error(fmt::format(
+            "the sweep '{}' exists with another {}; to start a new sweep, choose another name",
+            info.file.name, changed));
+      wanted.id = existing.info().id;
+      wanted.created = existing.info().created;
+    }
+  }
+  make_directories(path / "trials");
+  make_directories(path / "logs");
+  write_file_durably(path / "run.yaml", text);
+  write_file_durably(path / "sweep.json", info_json(wanted).dump(2) + "\n");
+  return SweepDirectory(path);
+}
+
+fs::path SweepDirectory::trial_path(int64_t number) const {
+  return path_ / "trials" / fmt::format("{:05}.json", number);
+}
+
+fs::path SweepDirectory::log_of(const Trial& trial) const {
+  return path_ / "logs" / fmt::format("{:05}.log", trial.number);
+}
+
+std::vector<Trial> SweepDirectory::trials() const {
+  std::vector<Trial> trials;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(path_ / "trials", error)) {
+    if (entry.path().extension() != ".json") continue;
+    trials.push_back(trial_from_json(parse_json(entry.path()), entry.path().string()));
+    if (trial_path(trials.back().number).filename() != entry.path().filename())
+      throw config_error(
+          fmt::format("{}: has the number {}", entry.path().string(), trials.back().number));
+  }
+  std::ranges::sort(trials, {}, &Trial::number);
+  return trials;
+}
+
+std::optional<Trial> SweepDirectory::find(int64_t number) const {
+  const auto path = trial_path(number);
+  std::error_code error;
+  if (!fs::exists(path, error)) return std::nullopt;
+  return trial_from_json(parse_json(path), path.string());
+}
+
+std::optional<Trial> SweepDirectory::add(TrialSource by, const std::optional<Point>& point) const {
+  const auto lock = lock_changes();
+  const auto before = trials();
+  Trial trial{
+      .number = before.empty() ? 0 : before.back().number + 1, .by = by, .created = unix_seconds()};
+  if (point) {
+    file().space.verify(*point);
+    trial.parameters = *point;
+  } else {
+    auto next = next_point(file(), before, trial.number);
+    if (!next) return std::nullopt;
+    trial.parameters = std::move(*next);
+    if (file().search.name == Method::Tpe)
+      for (const auto& other : before)
+        if (other.counts()) trial.saw.push_back(other.number);
+  }
+  write(trial);
+  return trial;
+}
+
+void SweepDirectory::write(const Trial& trial) const {
+  write_file_durably(trial_path(trial.number), to_json(trial).dump(2) + "\n");
+}
+
+void SweepDirectory::remove(const Trial& trial) const {
+  std::error_code ignored;
+  fs::remove(trial_path(trial.number), ignored);
+}
+
+FileDescriptor SweepDirectory::lock_controller() const {
+  auto file = open_lock(path_ / "controller.lock");
+  // is_controlled() of another process holds it for a moment.
+  for (int i = 0; i < kControllerTries; ++i) {
+    if (try_lock(file)) return file;
+    ::poll(nullptr, 0, kLockPollMs);
+  }
+  throw config_error(fmt::format("the sweep '{}' is already run by another process ({})",
+                                 info_.file.name, path_.string()));
+}
+
+bool SweepDirectory::is_controlled() const {
+  const auto path = path_ / "controller.lock";
+  std::error_code error;
+  if (!fs::exists(path, error)) return false;
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  return file.is_open() && ::flock(file.get(), LOCK_SH | LOCK_NB) != 0;
+}
+
+FileDescriptor SweepDirectory::lock_changes() const {
+  auto file = open_lock(path_ / "changes.lock");
+  const auto until = std::chrono::steady_clock::now() + kLockTimeout;
+  while (!try_lock(file)) {
+    if (std::chrono::steady_clock::now() > until)
+      throw environment_error(
+          fmt::format("{} is locked by another process", (path_ / "changes.lock").string()));
+    ::poll(nullptr, 0, kLockPollMs);
+  }
+  return file;
+}
+
+void SweepDirectory::request_stop() const { write_file_durably(path_ / "stop_request", "\n"); }
+
+bool SweepDirectory::is_stop_requested() const {
+  std::error_code error;
+  return fs::exists(path_ / "stop_request", error);
+}
+
+void SweepDirectory::clear_stop_request() const {
+  std::error_code ignored;
+  fs::remove(path_ / "stop_request", ignored);
+}
+
+}  // namespace lockstep::sweep

@@ -1,0 +1,77 @@
+// The files of a sweep, <run.dir>/.sweeps/<name>/:
+//   sweep.json         {"id", "created", "ranks", "sweep": the sweep file}
+//   run.yaml           the run file of the trials, resolved
+//   trials/00012.json  one per trial (sweep/trial.h), replaced atomically
+//   logs/00012.log     what the ranks of a trial printed
+//   controller.lock    locked by the process that runs trials
+//   changes.lock       locked while a trial is added or its result is stored
+//   stop_request       a request to the controller to stop
+// All state is derived from these files and from the runs, so that a killed sweep continues.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/system/file_descriptor.h"
+#include "sweep/trial.h"
+
+namespace lockstep::sweep {
+
+// <runs>/.sweeps
+std::filesystem::path sweeps_path(const std::filesystem::path& runs);
+
+struct SweepInfo {
+  std::string id;  // unique; run ids begin with it
+  double created = 0;
+  int ranks = 1;
+  SweepFile file;
+};
+
+// Thread: any; several processes may use a sweep.
+class SweepDirectory {
+ public:
+  // Throws Config if it is not the directory of a sweep.
+  explicit SweepDirectory(std::filesystem::path path);
+
+  // Opens the sweep, or creates it. `run`: the resolved run file. Only the budget may differ from
+  // that of an existing sweep with trials: Config otherwise, which names the setting.
+  static SweepDirectory open_or_create(const std::filesystem::path& path, const SweepInfo& info,
+                                       const Json& run);
+
+  const std::filesystem::path& path() const { return path_; }
+  const SweepInfo& info() const { return info_; }
+  const SweepFile& file() const { return info_.file; }
+  std::filesystem::path run_file() const { return path_ / "run.yaml"; }
+  std::filesystem::path runs() const { return path_.parent_path().parent_path(); }
+  std::filesystem::path log_of(const Trial& trial) const;
+
+  // Ascending by number. Throws Config for a corrupt file.
+  std::vector<Trial> trials() const;
+  std::optional<Trial> find(int64_t number) const;
+  // Creates the next trial, of the search or with the given point. nullopt if the search has no more
+  // points.
+  std::optional<Trial> add(TrialSource by, const std::optional<Point>& point = std::nullopt) const;
+  // Replaces the file of the trial.
+  void write(const Trial& trial) const;
+  void remove(const Trial& trial) const;
+
+  // Held until the descriptor is closed; throws Config if another process holds it.
+  FileDescriptor lock_controller() const;
+  bool is_controlled() const;
+  // While it is held, no other process stores a result. Throws Environment after 30 s.
+  FileDescriptor lock_changes() const;
+
+  void request_stop() const;
+  bool is_stop_requested() const;
+  void clear_stop_request() const;
+
+ private:
+  std::filesystem::path trial_path(int64_t number) const;
+
+  std::filesystem::path path_;
+  SweepInfo info_;
+};
+
+}  // namespace lockstep::sweep

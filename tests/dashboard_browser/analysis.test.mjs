@@ -1,0 +1,185 @@
+// The analysis of many runs, expressions, two runs on one page and saved views, through user interactions.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { brushThrough, drawn, showView, visit } from "./browser.mjs";
+import { end, record, serve, waitFor } from "./world.mjs";
+
+const STUDY = encodeURIComponent("group = study");
+const ANALYSIS = `analyze?q=${STUDY}&target=metric.eval/loss`;
+let address;
+
+before(async () => {
+  record("study", "200");
+  record("sweep", "12", "60");
+  record("curves", "2", "50");
+  address = await serve();
+  await waitFor(async () => (await (await fetch(`${address}/api/runs`)).json()).matching === 214, "all runs");
+});
+
+after(end);
+
+const onPage = (hash, work, options) => visit(`${address}/#/${hash}`, work, options);
+const matching = async (filter) => (await (await fetch(`${address}/api/runs?limit=1&filter=${encodeURIComponent(filter)}`)).json()).matching;
+const isDrawn = (page, runs) => page.locator(`.parallel[data-drawn="${runs}"]`).waitFor();
+const queryOf = (page) => new URLSearchParams(page.url().split("?").slice(1).join("?"));
+
+test("from the table to what mattered, in one click: the two planted hyperparameters, and that they depend on each other", () => onPage(`?q=${STUDY}`, async (page) => {
+  await page.getByRole("link", { name: "Analyze" }).click();
+  await page.getByLabel("Result", { exact: true }).selectOption("eval/loss");
+  const rows = page.getByRole("region", { name: "Importance of hyperparameters" }).locator("tbody tr");
+  await page.getByRole("heading", { name: "What mattered for eval/loss" }).waitFor();
+  await rows.nth(1).waitFor();
+  const names = await rows.locator("th").allTextContents();
+  assert.deepEqual(names.slice(0, 2).sort(), ["model.hidden", "optimizer.lr"]);
+  assert.match(await rows.nth(names.indexOf("optimizer.lr")).textContent(), /best at 0\.0/);
+  await page.getByText("Rests on 197 runs.").waitFor(); // three of 200 have no result
+  await page.getByText(/hyperparameters? not distinguishable from noise/).waitFor();
+  await page.getByRole("button", { name: /^(optimizer\.lr × model\.hidden|model\.hidden × optimizer\.lr)/ }).click();
+  await page.getByRole("img", { name: /^Scatter of (model\.hidden against optimizer\.lr|optimizer\.lr against model\.hidden) of 200 runs, colored by eval\/loss$/ }).waitFor();
+}));
+
+test("too few runs are named, with correlations instead of importance", () => onPage(`analyze?runs=${Array.from({ length: 12 }, (_, i) => `study-${String(i).padStart(4, "0")}`).join(",")}&target=metric.eval/accuracy`, async (page) => {
+  await page.getByText("Too few runs: 12 runs with eval/accuracy, but 20 hyperparameters need at least 60.").waitFor();
+  assert.equal(await page.getByRole("region", { name: "Importance of hyperparameters" }).count(), 0);
+  assert.match(await page.locator(".constants tbody").textContent(), /optimizer\.lr[+−]0\.\d\d12/);
+}));
+
+test("brushing with the pointer and the keyboard selects the runs of the filter, and the URL contains it", () => onPage(`${ANALYSIS}&axes=config.optimizer.name,config.model.hidden,config.optimizer.lr`, async (page) => {
+  await isDrawn(page, 200);
+  await page.getByRole("button", { name: "Axis optimizer.lr" }).focus();
+  await page.keyboard.press("Enter");
+  await page.getByLabel("from", { exact: true }).fill("0.001");
+  await page.keyboard.press("Tab");
+  await page.getByLabel("to", { exact: true }).fill("0.01");
+  await page.keyboard.press("Enter");
+  await page.keyboard.press("Escape");
+  await page.getByRole("button", { name: "Axis optimizer.name" }).click();
+  await page.getByRole("checkbox", { name: "sgd" }).uncheck();
+  await page.keyboard.press("Escape");
+  const count = await matching('group = study and config.optimizer.lr >= 0.001 and config.optimizer.lr <= 0.01 and config.optimizer.name != sgd');
+  assert.ok(count > 10 && count < 150, String(count));
+  await page.getByText(`${count} of 200 runs`).waitFor();
+  await page.reload();
+  await page.getByText(`${count} of 200 runs`).waitFor();
+  await page.getByRole("link", { name: "Show in table" }).click();
+  await page.getByText(`${count} of 214 runs`).waitFor();
+  await page.goBack();
+  await isDrawn(page, 200);
+  await brushThrough(page, 10);
+  await waitFor(() => "metric.eval/loss" in JSON.parse(queryOf(page).get("brush")), "the brush of the result in the URL");
+  await page.getByRole("button", { name: "Clear", exact: true }).click();
+  await page.getByText("All runs", { exact: true }).waitFor();
+}));
+
+test("results grouped by a key have the mean of the groups of the API, and the best run", () => onPage(`${ANALYSIS}&by=config.model.hidden`, async (page) => {
+  const { groups } = await (await fetch(`${address}/api/groups?by=config.model.hidden&filter=${STUDY}&column=metric.eval/loss`)).json();
+  const table = page.getByRole("region", { name: "eval/loss by model.hidden" });
+  for (const { value, runs, values } of groups) {
+    const row = table.getByRole("row").filter({ has: page.getByRole("link", { name: String(value), exact: true }) });
+    await row.waitFor();
+    const { mean, min } = values["metric.eval/loss"];
+    const [count, shownMean, , , best] = await row.getByRole("cell").allTextContents();
+    assert.equal(Number(count), runs);
+    assert.ok(Math.abs(parseFloat(shownMean) - mean) < 1e-4, `${shownMean} ${mean}`);
+    assert.ok(Math.abs(parseFloat(best) - min) < 1e-4, `${best} ${min}`);
+  }
+  await table.getByRole("button", { name: "Mean" }).click();
+  const [first] = [...groups].sort((a, b) => a.values["metric.eval/loss"].mean - b.values["metric.eval/loss"].mean);
+  assert.equal(await table.getByRole("rowheader").first().textContent(), String(first.value));
+}));
+
+test("expressions: an error names the mistake, a chart shows the values, and the URL contains it", () => onPage("run/sweep-03", async (page) => {
+  await drawn(page, "train/loss").waitFor();
+  await page.getByRole("button", { name: "Expressions" }).click();
+  const input = page.getByLabel("A chart of an expression of metrics");
+  await input.fill("train/loss - eval/los");
+  await page.keyboard.press("Enter");
+  await page.getByText('unknown metric or function "eval/los"; did you mean "eval/loss"?').waitFor();
+  await input.fill("eval/loss - 1.1 * train/loss");
+  await page.keyboard.press("Enter");
+  const chart = page.getByRole("group", { name: /^Chart of eval\/loss - 1\.1 \* train\/loss\. .*from .* to / });
+  await chart.waitFor();
+  // eval/loss is 1.1 times train/loss at every evaluation.
+  const [, from, to] = /from (\S+) to (\S+)$/.exec(await chart.getAttribute("aria-label"));
+  for (const text of [from, to]) assert.ok(Math.abs(Number(text.replace("−", "-").replace("e−", "e-"))) < 1e-9, text);
+  assert.match(decodeURIComponent(page.url()), /exprs=eval\/loss/);
+  await page.reload();
+  await chart.waitFor();
+}));
+
+test("hidden metrics have no chart until they are shown again", () => onPage("run/sweep-03", async (page) => {
+  await drawn(page, "eval/loss").waitFor();
+  await page.getByRole("button", { name: "More options for eval/loss" }).click();
+  await page.getByRole("button", { name: "Hide", exact: true }).click();
+  await waitFor(async () => (await drawn(page, "eval/loss").count()) === 0, "the chart to be hidden");
+  await page.reload();
+  await page.getByText("1 hidden metric", { exact: true }).click();
+  await page.getByRole("button", { name: "eval/loss", exact: true }).click();
+  await drawn(page, "eval/loss").waitFor();
+}));
+
+test("one curve per run, colored by a value, with a legend that does not grow", () => onPage(`group?q=${STUDY}&view=each&m=eval/loss`, async (page) => {
+  await page.getByRole("img", { name: /^Color: optimizer\.lr from 0\.0001/ }).waitFor();
+  await page.getByRole("group", { name: /^Chart of eval\/loss\. trial \d+: from/ }).waitFor();
+  await page.getByLabel("Color by").selectOption("config.optimizer.name");
+  assert.deepEqual(await page.getByRole("list", { name: "Color: optimizer.name" }).getByRole("listitem").allTextContents(), ["adamw", "lion", "muon", "sgd"]);
+  assert.equal(queryOf(page).get("color"), "config.optimizer.name");
+}));
+
+test("two runs on one page: what differs, and results relative to a baseline", () => onPage("compare?runs=sweep-00,sweep-07", async (page) => {
+  await page.getByRole("link", { name: "Overview" }).click();
+  await page.getByRole("rowheader", { name: "optimizer.lr" }).waitFor();
+  const { metrics } = await (await fetch(`${address}/api/compare?run=sweep-00&run=sweep-07`)).json();
+  const [a, b] = metrics.find((metric) => metric.name === "eval/loss").values.map((value) => value.last);
+  const row = page.getByRole("region", { name: "Results side by side" }).getByRole("row").filter({ has: page.getByRole("rowheader", { name: "eval/loss" }) });
+  const shown = async () => parseFloat((await row.locator(".delta").textContent()).replace("−", "-"));
+  assert.ok(Math.abs((await shown()) - (100 * (b - a)) / a) < 0.1);
+  await page.getByRole("button", { name: "Use as baseline" }).click();
+  await waitFor(async () => Math.abs((await shown()) - (100 * (a - b)) / b) < 1, "the differences from the other run");
+  await drawn(page, "eval/loss").waitFor();
+}));
+
+test("a run is compared with the run that has the tag baseline", () => onPage("run/sweep-02", async (page) => {
+  await page.getByRole("button", { name: "More", exact: true }).click();
+  await page.getByRole("button", { name: "Compare with baseline" }).click();
+  await page.getByRole("heading", { name: "What differs" }).waitFor();
+  assert.equal(queryOf(page).get("runs"), "curve-0,sweep-02");
+}));
+
+test("a saved view opens what its author saw, for everyone, and can be removed", async () => {
+  const saved = `group?q=${STUDY}&m=eval/accuracy&x=epoch&smooth=0.5`;
+  await onPage(saved, async (page) => {
+    await drawn(page, "eval/accuracy").waitFor();
+    await page.getByRole("button", { name: "Saved views" }).click();
+    await page.getByLabel("Name of this view").fill("Accuracy of the study");
+    await page.keyboard.press("Enter");
+    await page.getByRole("link", { name: "Accuracy of the study" }).waitFor();
+  });
+  await onPage("", async (page) => {
+    await page.getByRole("button", { name: "Saved views" }).click();
+    await page.getByRole("link", { name: "Accuracy of the study" }).click();
+    await drawn(page, "eval/accuracy").waitFor();
+    assert.deepEqual(["x", "smooth", "m"].map((key) => queryOf(page).get(key)), ["epoch", "0.5", "eval/accuracy"]);
+    await page.getByRole("button", { name: "Saved views" }).click();
+    await page.getByRole("button", { name: "Remove view Accuracy of the study" }).click();
+    await page.getByText("A view is everything that you see").waitFor();
+  });
+});
+
+test("a note is Markdown, and HTML in it is text", () => onPage("run/sweep-01", async (page) => {
+  await page.getByRole("button", { name: "More", exact: true }).click();
+  await page.getByRole("button", { name: "Add note" }).click();
+  await page.getByRole("textbox", { name: "Note" }).fill("## Why\n- **wider** is better\n- see https://example.org\n\n<img src=x onerror=\"window.pwned=1\">");
+  await page.getByRole("button", { name: "Save", exact: true }).click();
+  const note = page.locator(".run-note");
+  await note.getByRole("heading", { name: "Why" }).waitFor();
+  assert.deepEqual(await note.getByRole("listitem").allTextContents(), ["wider is better", "see https://example.org"]);
+  await note.getByText("<img src=x").waitFor();
+  assert.equal(await note.locator("img").count(), 0);
+}));
+
+test("an analysis of nothing, and of a result that no run has, says so", () => onPage("analyze?q=name+%3D+nothing", async (page) => {
+  await page.getByText("No runs match.").waitFor();
+  await showView(page, `analyze?q=${STUDY}&target=metric.no/such`);
+  await page.getByText(/0 runs with no\/such/).waitFor();
+}));

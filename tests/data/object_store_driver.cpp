@@ -1,0 +1,58 @@
+// Reads files through the cache of objects: object_store_driver CACHE MAX_BYTES TIMEOUT_MS ROUNDS PATH...
+// Prints the CRC-32C of each file and the name of its copy, then what it cost.
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "core/system/crc32c.h"
+#include "formats/mapped_file.h"
+#include "formats/path_list.h"
+#include "formats/table/hive_partitions.h"
+
+namespace {
+
+using namespace lockstep;
+namespace fs = std::filesystem;
+
+void print_file(const fs::path& path) {
+  if (path.extension() == ".parquet") {
+    const auto file = formats::open_parquet_file(path);
+    const auto table = file->read(0, file->columns());
+    fmt::print("{} rows {}\n", path.string(), table.rows);
+    return;
+  }
+  const formats::MappedFile file(path);
+  const auto crc = file.read([](std::span<const uint8_t> bytes) {
+    return crc32c(bytes.data(), bytes.size());
+  });
+  const formats::LocalFile copy(path);
+  fmt::print("{} {:08x} {}\n", file.name(), crc, copy.path().filename().string());
+}
+
+void print_all(const fs::path& path) {
+  if (!formats::is_folder(path)) return print_file(formats::without_options(path));
+  for (const auto& file : formats::files_in(path, [](const fs::path&) { return true; }, true))
+    print_file(file);
+}
+
+}  // namespace
+
+int main(int count, char** values) {
+  const std::vector<std::string> arguments(values + 1, values + count);
+  try {
+    formats::set_default_bucket_options({.region = "us-east-1", .timeout_s = 3});
+    formats::set_object_cache({.directory = arguments.at(0),
+                               .max_bytes = std::stoll(arguments.at(1)),
+                               .timeout = std::chrono::milliseconds(std::stoll(arguments.at(2)))});
+    for (auto round = std::stoll(arguments.at(3)); round > 0; --round)
+      for (size_t i = 4; i < arguments.size(); ++i) print_all(arguments[i]);
+  } catch (const Error& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return error.exit_code();
+  }
+  const auto stats = formats::store_stats();
+  fmt::print("bytes {} requests {} retries {} hits {}\n", stats.bytes, stats.requests,
+             stats.retries, stats.hits);
+  return 0;
+}

@@ -1,0 +1,200 @@
+"""The cache of objects against a real S3 server, through a network that fails in every way. No LibTorch: each start is cheap."""
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from object_server import BUCKET, CREDENTIALS, TIMEOUT_S, ObjectServer  # noqa: E402
+
+DRIVER = os.environ["LOCKSTEP_OBJECT_STORE_DRIVER"]
+OBJECTS = {"shards/a.bin": 20_000_000, "shards/b.bin": 100, "shards/sub/c.bin": 0, "shards/sub/d.bin": 300_000}
+MB = 1_000_000
+
+
+def content_of(name):
+    return random.Random(name).randbytes(OBJECTS[name])
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    server = ObjectServer(tmp_path_factory.mktemp("server"))
+    for name in OBJECTS:
+        server.put(name, content_of(name))
+    yield server
+    server.close()
+
+
+class Reader:
+    def __init__(self, server, directory):
+        self.server, self.cache = server, directory / "cache"
+
+    def start(self, *paths, max_mb=100, timeout_ms=60_000, rounds=1, env=None, options=""):
+        endpoint = f"endpoint_override=127.0.0.1:{self.server.proxy.port}&scheme=http{options}"
+        paths = [path if "?" in path else f"{path}?{endpoint}" for path in paths]
+        command = [DRIVER, self.cache, max_mb * MB, timeout_ms, rounds, *paths]
+        return subprocess.Popen([str(part) for part in command], env=os.environ | CREDENTIALS | (env or {}), text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def finish(self, process):
+        out, err = process.communicate(timeout=TIMEOUT_S)
+        return process.returncode, out, err
+
+    def read(self, *paths, **how):
+        """The lines about the files, and what they cost."""
+        code, out, err = self.finish(self.start(*paths, **how))
+        assert (code, err) == (0, ""), err
+        *lines, cost = out.splitlines()
+        numbers = {name: int(value) for name, value in re.findall(r"(\w+) (\d+)", cost)}
+        return lines, numbers
+
+    def refused(self, code, *texts, path=f"s3://{BUCKET}/shards", **how):
+        ended = self.finish(self.start(path, **how))
+        assert ended[0] == code, ended
+        assert ended[2].count("\n") == 1 and all(text in ended[2] for text in texts), ended
+
+    def copies(self):
+        return {path.name.split("-", 1)[1]: path for path in self.cache.iterdir() if path.name != ".lock"}
+
+
+@pytest.fixture
+def reader(server, tmp_path):
+    server.proxy.reset()
+    yield Reader(server, tmp_path)
+    server.proxy.reset()
+
+
+PATH = f"s3://{BUCKET}/shards"
+
+
+def verify_copies(reader):
+    copies = reader.copies()
+    assert sorted(copies) == ["a.bin", "b.bin", "c.bin", "d.bin"]
+    for name in OBJECTS:
+        assert copies[name.split("/")[-1]].read_bytes() == content_of(name), name
+
+
+def test_objects_are_read_once_and_found_again(reader):
+    lines, cost = reader.read(PATH)
+    assert [line.split()[0] for line in lines] == [f"s3://{BUCKET}/{name}" for name in OBJECTS]
+    assert cost["bytes"] == sum(OBJECTS.values()) and cost["retries"] == 0
+    verify_copies(reader)
+    again, cost = reader.read(PATH)
+    assert again == lines and cost["bytes"] == 0 and cost["hits"] >= len(OBJECTS)
+
+
+def test_processes_share_copies(reader):
+    readers = [reader.start(PATH) for _ in range(3)]
+    outputs = [reader.finish(process)[1].splitlines() for process in readers]
+    assert outputs[0][:-1] == outputs[1][:-1] == outputs[2][:-1] and len(outputs[0]) == 1 + len(OBJECTS)
+    assert reader.server.proxy.bytes_of(".bin") == sum(OBJECTS.values())
+
+
+@pytest.mark.parametrize("fault", ["503", "cut", "refuse", (500, "InternalError"), "stall"])
+def test_failed_requests_are_repeated(reader, fault):
+    left = {"HEAD": 1, "GET": 2}
+
+    def once(method, path, number):
+        left[method] -= 1
+        return fault if left[method] >= 0 and not (fault == "stall" and method == "HEAD") else None
+
+    reader.server.proxy.fault = once
+    _, cost = reader.read(PATH)
+    assert cost["retries"] >= 2
+    verify_copies(reader)
+
+
+def test_killed_while_fetching(reader):
+    reader.server.proxy.fault = lambda method, path, number: "stall" if "a.bin" in path and method == "GET" else None
+    process = reader.start(PATH)
+    while not any("a.bin" in path and method == "GET" for method, path, _ in list(reader.server.proxy.requests)):
+        assert process.poll() is None
+    process.send_signal(signal.SIGKILL)
+    reader.finish(process)
+    assert "a.bin" not in reader.copies()
+    reader.server.proxy.reset()
+    reader.read(PATH)
+    verify_copies(reader)
+
+
+def test_limit_of_the_cache(reader):
+    """The copies used least recently are removed, and fetched again with the same content."""
+    lines, cost = reader.read(f"{PATH}/b.bin", PATH, f"{PATH}/sub", max_mb=21, rounds=2)
+    assert len(set(lines)) == len(OBJECTS)
+    names = [f"lim/{letter}.bin" for letter in "abcd"]
+    for name in names:
+        OBJECTS[name] = 400_000
+        reader.server.put(name, content_of(name))
+        del OBJECTS[name]
+    lines, cost = reader.read(f"s3://{BUCKET}/lim", max_mb=1, rounds=3)
+    assert len(lines) == 12 and len(set(lines)) == 4
+    assert cost["bytes"] > 4 * 400_000
+    assert sum(path.stat().st_size for path in reader.copies().values()) <= MB
+    reader.refused(78, "a.bin: its 20.0 MB exceed the cache of 1.0 MB; increase data.object_cache.max_mb", max_mb=1)
+
+
+def test_changed_object(reader):
+    """Between two runs it is fetched again; while a run reads it, the run ends."""
+    for content in (b"first", b"other"):
+        reader.server.put("changing/x.bin", content)
+        reader.read(f"s3://{BUCKET}/changing")
+        assert reader.copies()["x.bin"].read_bytes() == content
+    for letter in "abc":
+        reader.server.put(f"moving/{letter}.bin", bytes(600_000))
+    gets = []
+
+    def change(method, path, number):
+        gets.extend([path] if method == "GET" and ".bin" in path else [])
+        if method == "GET" and len(gets) == 4:  # each was fetched once
+            for letter in "abc":
+                reader.server.put(f"moving/{letter}.bin", b"1" * 600_000)
+
+    reader.server.proxy.fault = change
+    reader.refused(75, "was changed while it was being read", path=f"s3://{BUCKET}/moving", max_mb=1, rounds=3)
+
+
+def test_server_that_stays_away(reader):
+    reader.server.proxy.fault = lambda method, path, number: "refuse" if "b.bin" in path else None
+    reader.refused(75, f"{PATH}/b.bin: ", "attempts in", timeout_ms=500)
+
+
+def test_parquet_in_partitions(reader, tmp_path):
+    pa.parquet.write_table(pa.table({"x": [1.0, 2.0, 3.0]}), tmp_path / "x.parquet")
+    reader.server.put("table/part=1/x.parquet", (tmp_path / "x.parquet").read_bytes())
+    lines, _ = reader.read(f"s3://{BUCKET}/table")
+    assert lines == [f"s3://{BUCKET}/table/part=1/x.parquet rows 3"]
+
+
+REFUSED = {
+    "scheme": ("s4://data/shards", ["unknown scheme 's4'", "supported: s3://"], {}),
+    "no bucket": ("s3://", ["the name of a bucket is missing"], {}),
+    "unknown bucket": ("s3://dada/shards", ["s3://dada", "no such bucket"], {}),
+    "unknown prefix": ("s3://data/shard", ["no such object", "did you mean 's3://data/shards'?"], {}),
+    "unknown object": ("s3://data/shards/e.bin", ["no such object", "did you mean 's3://data/shards/"], {}),
+    "option": ("s3://data/shards?regoin=x", ["unknown option 'regoin'; did you mean 'region'?"], {}),
+    "secret in the path": ("s3://key:hidden@data/shards", ["credentials do not belong into a path"], {}),
+    "wrong secret": ("s3://data/shards", ["check AWS_ACCESS_KEY_ID"], {"env": {"AWS_SECRET_ACCESS_KEY": "wrong"}}),
+    "unknown key": ("s3://data/shards", ["check AWS_ACCESS_KEY_ID"], {"env": {"AWS_ACCESS_KEY_ID": "unknown"}}),
+    "anonymous": ("s3://data/shards", ["access denied"], {"options": "&anonymous=true"}),
+    "region": ("s3://data/shards", ["another region"], {"options": "&region=eu-west-1"}),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused(reader, case):
+    path, texts, how = REFUSED[case]
+    reader.refused(78, *texts, path=path, **how)
+
+
+@pytest.mark.parametrize("code, text", [("ExpiredToken", "have expired"), ("RequestTimeTooSkewed", "the clock of this machine")])
+def test_credentials_and_clocks(reader, code, text):
+    reader.server.proxy.fault = lambda method, path, number: (403, code)
+    reader.refused(75, text)

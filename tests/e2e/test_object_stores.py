@@ -1,0 +1,204 @@
+"""Data in buckets of a real S3 server: the bits of local data, whatever the network does, and one clear line if it cannot be."""
+
+import itertools
+import subprocess
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+from safetensors.numpy import save_file
+
+from conftest import MNIST, Job
+from object_server import BUCKET, ObjectServer
+from processes import environment
+from refusals import error_lines, refuse
+
+SHARDS, SAMPLES = 6, 480  # 10 steps of 48
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    server = ObjectServer(tmp_path_factory.mktemp("server"))
+    yield server
+    server.close()
+
+
+def write_shards(folder):
+    folder.mkdir()
+    images = np.fromfile(MNIST / "train-images-idx3-ubyte", np.uint8, SAMPLES * 784, offset=16)
+    labels = np.fromfile(MNIST / "train-labels-idx1-ubyte", np.uint8, SAMPLES, offset=8).astype(np.int64)
+    rows = SAMPLES // SHARDS
+    for i, (image, label) in enumerate(zip(images.reshape(SHARDS, rows, 1, 28, 28), labels.reshape(SHARDS, rows))):
+        np.savez(folder / f"{i}.npz", image=image, label=label)
+
+
+@pytest.fixture(scope="module")
+def shards(server, tmp_path_factory):
+    """In a local folder and in the bucket, as shards/."""
+    folder = tmp_path_factory.mktemp("local") / "shards"
+    write_shards(folder)
+    server.put_folder(folder, "shards")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def local_losses(shards, tmp_path_factory):
+    return losses(train(configured(Job(tmp_path_factory.mktemp("local-run"))), shards))
+
+
+@pytest.fixture
+def stored(job, server, shards):
+    """A job on the shards in the bucket, with an empty cache."""
+    yield configured(job)
+    server.proxy.reset()
+
+
+def configured(job):
+    scaled = {"image": {"dtype": "float32", "divide_by": 255}, "label": {}}
+    job.config["data"] = {"train": {"name": "npy", "path": f"s3://{BUCKET}/shards", "fields": scaled}, "batch_size": 48,
+                          "workers": 1, "shuffle_buffer": 150, "shuffle_lanes": 2,
+                          "object_cache": {"dir": str(job.directory / "cache"), "request_timeout": "3 s"}}
+    job.config["train"] = {"epochs": 1, "log_every": "1 step"}
+    job.write()
+    return job
+
+
+def train(job, path, *overrides, **how):
+    run = job.train(f"data.train.path={path}", *overrides, **how)
+    return job, run
+
+
+def losses(trained):
+    job, run = trained
+    return job.series(run.name, "train/loss")
+
+
+def total(job, run, metric):
+    return sum(value for _, value in job.series(run.name, f"data/{metric}"))
+
+
+def in_bucket(server, **changes):
+    return environment(**server.environment(**changes))
+
+
+def cached(job):
+    return sorted(path.name.split("-", 1)[1] for path in (job.directory / "cache").iterdir() if path.name != ".lock")
+
+
+def test_two_ranks_fetch_each_byte_once(stored, server, shards, local_losses):
+    sizes = sum(path.stat().st_size for path in shards.iterdir())
+    trained = train(stored, f"s3://{BUCKET}/shards", ranks=2, env=in_bucket(server))
+    assert losses(trained) == pytest.approx(local_losses, rel=1e-5)
+    assert server.proxy.bytes_of(".npz") == sizes
+    assert cached(stored) == [f"{i}.npz" for i in range(SHARDS)]
+
+    server.proxy.reset()
+    again = train(stored, f"s3://{BUCKET}/shards", env=in_bucket(server))
+    assert losses(again) == local_losses
+    assert server.proxy.bytes_of(".npz") == 0
+    assert total(*again, "store_bytes") == 0 and total(*again, "store_hits") >= SHARDS
+
+
+def test_faults_change_no_bit(stored, server, shards, local_losses):
+    faults = itertools.cycle(["503", None, "cut", None, "refuse", None, None])
+    stalls = iter(["stall"])
+
+    def fault(method, path, number):
+        return next(stalls, None) if "2.npz" in path and method == "GET" else next(faults)
+
+    server.proxy.fault = fault
+    server.proxy.latency_s = 0.02
+    try:
+        trained = train(stored, f"s3://{BUCKET}/shards", env=in_bucket(server))
+    finally:
+        server.proxy.latency_s = 0
+    assert losses(trained) == local_losses
+    assert total(*trained, "store_retries") >= 4
+    assert total(*trained, "store_bytes") == sum(path.stat().st_size for path in shards.iterdir())
+
+
+def test_resumed_in_mid_epoch_from_the_cache(stored, server, local_losses):
+    path = f"s3://{BUCKET}/shards"
+    job, run = train(stored, path, "train.max_steps=4", ranks=2, env=in_bucket(server))
+    server.proxy.reset()
+    ended = stored.run(f"data.train.path={path}", options=["--resume", run.name], env=in_bucket(server))
+    assert ended.code == 0, ended.err
+    assert losses((job, run)) == pytest.approx(local_losses, rel=1e-5)
+    assert server.proxy.bytes_of(".npz") == 0
+
+
+def test_server_that_stays_away_ends_all_ranks(stored, server):
+    server.proxy.fault = lambda method, path, number: "refuse" if "4.npz" in path else None
+    refuse_stored(stored, server, ["shards/4.npz: ", "attempts in"], 2, 75, ["data.object_cache.timeout=500 ms"])
+
+
+def write_table(folder, name):
+    rng = np.random.default_rng(1)
+    table = pa.table({"x": rng.standard_normal(96), "y": rng.standard_normal(96), "label": rng.integers(0, 3, 96)})
+    if name == "csv":
+        pa.csv.write_csv(table, folder / "a.csv")
+    elif name == "parquet":
+        (folder / "part=1").mkdir()
+        pa.parquet.write_table(table, folder / "part=1" / "a.parquet")
+    elif name == "jsonl":
+        (folder / "a.jsonl").write_text("".join(f"{row}\n".replace("'", '"') for row in table.to_pylist()))
+    else:
+        features = np.stack([table["x"], table["y"]], 1).astype(np.float32)
+        save_file({"features": features, "label": table["label"].to_numpy()}, folder / "a.safetensors")
+
+
+@pytest.mark.parametrize("name", ["csv", "jsonl", "parquet", "safetensors"])
+def test_every_format_as_local(job, server, name):
+    folder = job.directory / "table"
+    folder.mkdir()
+    write_table(folder, name)
+    server.put_folder(folder, f"table-{name}")
+    train_set = {"name": name, "path": str(folder)} | ({} if name == "safetensors" else {"label": "label"})
+    job.config["data"] = {"train": train_set, "batch_size": 8, "object_cache": {"dir": str(job.directory / "cache")}}
+    inputs = 3 if name == "parquet" else 2
+    job.config["model"] = {"name": "mlp", "input": "features", "inputs": inputs, "hidden": [4], "classes": 3}
+    job.config["train"] = {"epochs": 1, "log_every": "1 step"}
+    job.write()
+    local = losses(train(job, folder))
+    server.proxy.reset()
+    endpoint = f"endpoint_override=127.0.0.1:{server.proxy.port}&scheme=http"
+    path = f"s3://{BUCKET}/table-{name}?{endpoint}"
+    assert losses(train(job, path, env=in_bucket(server, AWS_ENDPOINT_URL=None))) == local
+
+
+def refuse_stored(job, server, texts, ranks=None, code=78, overrides=(), **changes):
+    """As refuse(), but the cache may have been filled."""
+    ended = job.run(*overrides, ranks=ranks, env=in_bucket(server, **changes))
+    assert ended.code == code, ended.err
+    assert any(all(text in line for text in texts) for line in error_lines(ended, ranks)), ended.err
+    assert not job.runs.exists(), "a run directory was left"
+
+
+def test_refused_before_training(stored, server):
+    texts = ["no such object", "did you mean 's3://data/shards'?"]
+    refuse_stored(stored, server, texts, overrides=["data.train.path=s3://data/shard"])
+    texts = ["AWS_ENDPOINT_URL: 'nowhere' is not an endpoint"]
+    refuse_stored(stored, server, texts, AWS_ENDPOINT_URL="nowhere")
+
+
+def test_folders_of_images_are_refused(job):
+    refuse(job, ["data.train={name: image_folder, path: s3://data/images}"], ["not supported in a bucket"], None)
+
+
+def test_encrypted(job, tmp_path):
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days",
+                    "2", "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out",
+                    certificate], check=True, capture_output=True)
+    server = ObjectServer(tmp_path, (certificate, key))
+    try:
+        folder = tmp_path / "shards"
+        write_shards(folder)
+        server.put_folder(folder, "shards")
+        configured(job)
+        refuse_stored(job, server, ["certificate is not trusted: set AWS_CA_BUNDLE"])
+        job.train(env=in_bucket(server, AWS_CA_BUNDLE=str(certificate)))
+    finally:
+        server.close()

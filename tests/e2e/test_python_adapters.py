@@ -1,0 +1,101 @@
+"""Adapters of the Python client with the real frameworks: each value that the framework logs is in the run."""
+
+import json
+import os
+
+import pytest
+
+import lockstep
+import processes
+from lockstep.recording import api
+
+
+@pytest.fixture(autouse=True)
+def no_outer_job(monkeypatch, tmp_path):
+    for name in list(os.environ):
+        if name.startswith(processes._FOREIGN) and name not in ("LOCKSTEP_BIN", "LOCKSTEP_SOURCE"):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    yield
+    for run in list(api._runs):
+        run.finish()
+
+
+def values_of(tmp_path):
+    (run,) = lockstep.runs(tmp_path / "runs")
+    table = run.metrics(format="lists")
+    return run, sorted(zip(table["metric"], table["step"], table["value"]))
+
+
+def test_the_trainer_of_transformers(tmp_path):
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    from lockstep.adapters.transformers import LockstepCallback, renamed
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(2, 1)
+
+        def forward(self, x, labels=None):
+            out = self.layer(x)
+            return {"loss": torch.nn.functional.mse_loss(out, labels), "logits": out}
+
+    data = [{"x": torch.randn(2), "labels": torch.randn(1)} for _ in range(12)]
+    args = transformers.TrainingArguments(output_dir=str(tmp_path / "out"), num_train_epochs=1, per_device_train_batch_size=2, logging_steps=2,
+                                          report_to=[], use_cpu=True, disable_tqdm=True, save_strategy="no", eval_strategy="epoch")
+    callback = LockstepCallback(name="hf", dir=tmp_path / "runs", agent=False)
+    trainer = transformers.Trainer(Model(), args, train_dataset=data, eval_dataset=data[:4], callbacks=[callback])
+    trainer.train()
+    callback.finish()
+    run, values = values_of(tmp_path)
+    expected = sorted((renamed(name), row["step"], float(value)) for row in trainer.state.log_history for name, value in row.items() if name != "step")
+    assert values == expected and any(name == "eval/loss" for name, *_ in values) and any(name == "train/loss" for name, *_ in values)
+    assert run.config["args"]["num_train_epochs"] == 1 and run.state == "finished"
+
+
+def test_the_tracker_of_accelerate(tmp_path):
+    accelerate = pytest.importorskip("accelerate")
+    from lockstep.adapters.accelerate import LockstepTracker
+
+    tracker = LockstepTracker("acc", dir=tmp_path / "runs", agent=False)
+    accelerator = accelerate.Accelerator(cpu=True, log_with=tracker)
+    accelerator.init_trackers("project", config={"lr": 0.1})
+    for step in range(3):
+        accelerator.log({"loss": step / 3}, step=step)
+    assert accelerator.get_tracker("lockstep", unwrap=True) is tracker.run
+    accelerator.end_training()
+    run, values = values_of(tmp_path)
+    assert values == [("loss", step, step / 3) for step in range(3)]
+    assert (run.config, run.name, run.state) == ({"lr": 0.1}, "acc", "finished")
+
+
+def test_the_logger_of_lightning(tmp_path):
+    lightning = pytest.importorskip("lightning.pytorch")
+    torch = pytest.importorskip("torch")
+    from lockstep.adapters.lightning import LockstepLogger
+
+    class Model(lightning.LightningModule):
+        def __init__(self, width=2):
+            super().__init__()
+            self.save_hyperparameters()
+            self.layer = torch.nn.Linear(width, 1)
+            self.logged = []
+
+        def training_step(self, batch, index):
+            loss = self.layer(batch).square().mean()
+            self.log("train/loss", loss)
+            self.logged.append(("train/loss", index, float(loss.detach())))
+            return loss
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    logger = LockstepLogger(name="pl", dir=tmp_path / "runs", agent=False)
+    model = Model()
+    trainer = lightning.Trainer(max_epochs=1, accelerator="cpu", logger=logger, log_every_n_steps=1, enable_checkpointing=False,
+                                enable_progress_bar=False, enable_model_summary=False)
+    trainer.fit(model, torch.utils.data.DataLoader(torch.randn(6, 2), batch_size=2))
+    logger.experiment.finish()
+    run, values = values_of(tmp_path)
+    assert [row for row in values if row[0] == "train/loss"] == model.logged
+    assert run.config["width"] == 2 and json.dumps(run.config)

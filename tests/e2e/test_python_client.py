@@ -1,0 +1,460 @@
+"""The Python client: what it records is what the commands read, value by value, and the reverse; nothing ends the user's training."""
+
+import errno
+import json
+import math
+import os
+import re
+import shutil
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import lockstep
+import processes
+from lockstep.event_log import message_pack
+from lockstep.event_log.reader import read_log
+from lockstep.event_log.writer import LogWriter
+from lockstep.recording import api
+from processes import LOCKSTEP, SOURCE
+
+
+@pytest.fixture(autouse=True)
+def no_outer_job(monkeypatch):
+    for name in list(os.environ):
+        if name.startswith(processes._FOREIGN) and name not in ("LOCKSTEP_BIN", "LOCKSTEP_SOURCE"):
+            monkeypatch.delenv(name)
+    yield
+    for run in list(api._runs):
+        run.finish()
+
+
+@pytest.fixture
+def runs(tmp_path):
+    return tmp_path / "runs"
+
+
+def start(runs, **more):
+    return lockstep.init(**{"name": "demo", "dir": runs, "agent": False, **more})
+
+
+def query(runs, *arguments):
+    ended = processes.run([LOCKSTEP, "runs", *arguments, "--dir", runs], runs)
+    assert (ended.code, ended.err) == (0, ""), ended.err
+    return ended.out
+
+
+def exported(runs, run_id):
+    """[(metric, step, value, rank)] as the command prints them; NaN as text."""
+    rows = [json.loads(line) for line in query(runs, "export", run_id, "--format", "jsonl").splitlines()]
+    return sorted((row["metric"], row["step"], str(float(row["value"])), row["rank"]) for row in rows)
+
+
+def read_back(runs, run_id, **more):
+    table = lockstep.runs(runs, id=run_id)[0].metrics(format="lists", **more)
+    return sorted(zip(table["metric"], table["step"], map(str, table["value"]), table["rank"]))
+
+
+def run_script(tmp_path, text, **environment):
+    (tmp_path / "script.py").write_text(f"import lockstep, os, signal, sys\n{text}")
+    return processes.run([sys.executable, "script.py"], tmp_path, processes.environment(**environment))
+
+
+def test_every_value_is_what_the_command_reads(runs):
+    numpy, torch = pytest.importorskip("numpy"), pytest.importorskip("torch")
+    values = [{"train/loss": 0.1 + 0.2, "acc": 1}, {"train/loss": math.nan, "acc": -math.inf}, {"train/loss": 1e-320, "acc": True},
+              {"train/loss": numpy.float32(0.1), "acc": torch.tensor(2.5)}, {"train": {"loss": -0.0, "lr": 5}}, {"acc": 10**400},
+              {"train/loss": math.inf - math.inf, "acc": 2**53 + 1}]
+    with start(runs, config={"lr": 0.1, "net": {"width": [1, 2]}, "big": 1 << 63}, group="g", tags=["b", "a"], notes="hello") as run:
+        for step, row in enumerate(values):
+            run.log(row, step=step * 1000)
+        run.summary["best"] = 0.25
+        assert run.summary["best"] == 0.25 and run.summary["acc"] == 2.0**53
+    expected = [("train/loss", 0, 0.1 + 0.2), ("acc", 0, 1.0), ("train/loss", 1000, math.nan), ("acc", 1000, -math.inf),
+                ("train/loss", 2000, 1e-320), ("acc", 2000, 1.0), ("train/loss", 3000, float(numpy.float32(0.1))), ("acc", 3000, 2.5),
+                ("train/loss", 4000, -0.0), ("train/lr", 4000, 5.0), ("acc", 5000, math.inf), ("train/loss", 6000, math.nan), ("acc", 6000, 2.0**53)]
+    found = exported(runs, run.id)
+    assert found == sorted((name, step, str(value), 0) for name, step, value in expected)
+    assert read_back(runs, run.id) == found
+    shown = json.loads(query(runs, "show", run.id, "--json"))
+    assert (shown["name"], shown["group"], shown["state"], shown["tags"], shown["note"]) == ("demo", "g", "finished", ["a", "b"], "hello")
+    assert shown["config"] == {"lr": 0.1, "net": {"width": [1, 2]}, "big": 1 << 63}
+    assert shown["summary"]["best"] == 0.25 and "notes" not in shown
+    stored = lockstep.runs(runs)[0]
+    assert (stored.name, stored.group, stored.state, stored.config) == (shown["name"], shown["group"], shown["state"], shown["config"])
+    assert {name: str(value) for name, value in stored.summary.items()} == {
+        name: str(float(value)) for name, value in shown["summary"].items()}
+
+
+def test_other_kinds_of_values_are_records(runs):
+    numpy = pytest.importorskip("numpy")
+    with start(runs) as run:
+        run.log({"image": lockstep.Image([[[255, 0, 0], [0, 0, 255]]], caption="two"), "pair": [lockstep.Image(numpy.zeros((3, 2), "u1"))] * 2,
+                 "hist": numpy.array([0.0, 1, 1, 4]), "table": lockstep.Table(["a", "b"], [[1, "x"], [None, 2.5]]), "note": "some text"}, step=3)
+        run.log({"given": lockstep.Histogram(np_histogram=([1, 2], [0, 1, 2]))})
+        run.alert("slow", "very", level="error")
+    assert "notes" not in json.loads(query(runs, "show", run.id, "--json")), "the whole log is readable"
+    log = read_log(str(next(runs.glob("*/events/*"))))
+    media = {value.get("name") or value["title"]: value for _, value in log.media}
+    assert media["image"]["png"][:4] == b"\x89PNG" and (media["image"]["width"], media["image"]["height"], media["image"]["caption"]) == (2, 1, "two")
+    assert (media["pair/1"]["width"], media["pair/1"]["height"]) == (2, 3)
+    assert sum(media["hist"]["counts"]) == 4 and media["hist"]["edges"][0] == 0 and media["hist"]["edges"][-1] == 4
+    assert media["table"]["rows"] == [[1, "x"], [None, 2.5]] and media["given"]["counts"] == [1, 2]
+    assert media["slow"]["level"] == 3 and [text for _, _, text in log.texts] == ["note: some text"]
+
+
+def test_pixels_are_those_of_the_array():
+    numpy, pillow = pytest.importorskip("numpy"), pytest.importorskip("PIL.Image")
+    import io
+
+    pixels = numpy.arange(5 * 4 * 3, dtype="u1").reshape(5, 4, 3)
+    for data in (pixels, pixels / 255, pixels.tolist()):
+        assert (numpy.asarray(pillow.open(io.BytesIO(lockstep.Image(data).png))) == pixels).all()
+
+
+def test_a_killed_process_loses_nothing(tmp_path, runs):
+    ended = run_script(tmp_path, "run = lockstep.init(name='k', agent=False)\nfor i in range(1000): run.log({'a': i}, step=i)\n"
+                                 "os.kill(os.getpid(), signal.SIGKILL)")
+    assert ended.code == -signal.SIGKILL
+    (found,) = lockstep.runs(runs)
+    assert [value for _, _, value, _ in sorted(exported(runs, found.id), key=lambda row: row[1])] == [str(float(i)) for i in range(1000)]
+    assert found.state == json.loads(query(runs, "show", found.id, "--json"))["state"] == "lost"
+
+
+@pytest.mark.parametrize("text, state, code, reason", [
+    ("", "finished", 0, None),
+    ("raise ValueError('bad\\nvalue')", "failed", 1, "ValueError: bad value"),
+    ("sys.exit(3)", "failed", 3, None),
+    ("raise KeyboardInterrupt", "killed", 130, "interrupted"),
+], ids=["no finish", "an error", "sys.exit", "Ctrl-C"])
+def test_the_end_without_finish_is_recorded(tmp_path, runs, text, state, code, reason):
+    run_script(tmp_path, f"run = lockstep.init(name='k', agent=False)\nrun.log({{'a': 1}})\n{text}")
+    shown = json.loads(query(runs, "show", lockstep.runs(runs)[0].id, "--json"))
+    assert (shown["state"], shown["exit"], shown["reason"]) == (state, code, reason or "")
+    assert lockstep.runs(runs)[0].state == state
+
+
+def test_a_forked_child_does_not_write(runs, capfd):
+    run = start(runs)
+    run.log({"a": 1})
+    child = os.fork()
+    if child == 0:
+        run.log({"a": 666})
+        run.finish()
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert json.loads(query(runs, "show", run.id, "--json"))["state"] == "running"
+    run.log({"a": 2})
+    run.finish()
+    assert [value for *_, value, _ in exported(runs, run.id)] == ["1.0", "2.0"]
+    assert "log() after the end of the run is not recorded" in capfd.readouterr().err
+
+
+def test_threads_may_log(runs):
+    with start(runs) as run:
+        threads = [threading.Thread(target=lambda t=t: [run.log({f"t{t}": i}, step=i) for i in range(300)]) for t in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert exported(runs, run.id) == sorted((f"t{t}", i, str(float(i)), 0) for t in range(4) for i in range(300))
+
+
+def test_a_signal_handler_may_log(runs):
+    with start(runs) as run:
+        class Value:
+            def __float__(self):
+                run.log({"inner": 7}, step=5)
+                return 1.0
+
+        run.log({"outer": 0.0}, step=4)
+        run.log({"outer": Value()}, step=5)
+    assert exported(runs, run.id) == [("inner", 5, "7.0", 0), ("outer", 4, "0.0", 0), ("outer", 5, "1.0", 0)]
+
+
+def test_bad_values_are_one_line_and_never_an_exception(runs, capsys):
+    with start(runs, config={"f": print, 3: {4: {5, 6}}}) as run:
+        for _ in range(2):
+            run.log({3: 1.0, "ok": 2.0}, step=1)
+            run.log({"none": None, "object": object(), "ok": 3.0}, step=2)
+            run.log({"text": "x" * (10 << 20)}, step=3)
+            run.log({"": 1.0, "y" * 600: 2.0}, step=4)
+            run.log([1, 2])
+            run.log({"ok": 1.0}, step=1 << 70)
+            run.log({"ok": 1.0}, step="soon")
+        run.log({"list": ["a", "b"]})
+    run.log({"late": 1.0})
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == len(set(lines)) == 11, lines
+    assert all(line.startswith("lockstep: warning: ") for line in lines)
+    assert exported(runs, run.id) == [("3", 1, "1.0", 0)] * 2 + [("ok", 1, "2.0", 0)] * 2 + [("ok", 2, "3.0", 0)] * 2
+    assert lockstep.runs(runs)[0].config["3"] == {"4": [5, 6]}
+
+
+def test_bad_arguments_are_named(runs):
+    for arguments, text in [({"ranks": "some"}, "ranks='some': expected 'main', 'node', 'all', or a list"), ({"id": "../x"}, "id='../x': expected"),
+                            ({"resume": "maybe"}, "resume='maybe': expected"), ({"resume": "must", "id": "x"}, "there is no run x"),
+                            ({"tags": ["a b"]}, "tag 'a b': expected 1 to 64"), ({"config": 3}, "config of int: expected a dict")]:
+        with pytest.raises(ValueError, match=text.replace("(", r"\(").replace("*", r"\*")):
+            start(runs, **arguments)
+    assert not runs.exists() or not list(runs.iterdir())
+
+
+def test_a_run_that_cannot_be_written_is_one_line(runs, capsys):
+    runs.mkdir()
+    with start(runs, id="taken") as run:
+        start(runs, id="taken", resume="allow").log({"a": 1})
+    log = next(runs.glob("*/events/*"))
+    later = bytearray(log.read_bytes())
+    later[8] = 9
+    log.write_bytes(later)
+    start(runs, id="taken", resume="allow").log({"a": 1})
+    (runs / "file").write_text("")
+    start(runs / "file").log({"a": 1})
+    assert log.read_bytes() == later
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [f"lockstep: warning: {log}: it is being written by another process; this run is not recorded",
+                     f"lockstep: warning: {log}: written by a later version of Lockstep (event log format 9; this one reads 2); "
+                     "this run is not recorded",
+                     f"lockstep: warning: {runs / 'file' / api._runs[-1].id / 'events'}: Not a directory; this run is not recorded"], run.id
+
+
+def test_a_full_disk_keeps_records_until_there_is_space(tmp_path, monkeypatch):
+    lines = []
+    log = LogWriter(tmp_path / "rank-00000.lsev", lines.append)
+    log.write_identity({"id": "r", "created": 1.0})
+    allocate = os.posix_fallocate
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    texts = [f"{i} " + "x" * 5000 for i in range(100)]
+    for text in texts[:99]:
+        log.write_text(1, text)
+    monkeypatch.setattr(os, "posix_fallocate", allocate)
+    log._next_try = 0
+    log.write_text(1, texts[99])
+    log.close()
+    assert "records are kept in memory" in lines[0] and lines[1].endswith("no record was dropped") and len(lines) == 2
+    assert [text for _, level, text in read_log(str(tmp_path / "rank-00000.lsev")).texts if level == 1] == texts
+
+
+def test_segments_are_one_log(runs):
+    with start(runs, config={"a": 1}) as run:
+        run._log._max_bytes = run._log._limit = 3000
+        run._log.room = run._log.offset
+        for step in range(300):
+            run.log({"a": step, f"b{step % 3}": -step}, step=step)
+    assert len(list(runs.glob("*/events/rank-00000.*.lsev"))) > 3
+    found = exported(runs, run.id)
+    assert len(found) == 600 and read_back(runs, run.id) == found
+    with start(runs, id=run.id, resume="must") as again:
+        again.log({"a": 7}, step=300)
+    assert read_back(runs, run.id) == exported(runs, run.id) == sorted([*found, ("a", 300, "7.0", 0)])
+
+
+def test_a_resumed_run_replaces_later_steps(runs):
+    with start(runs, id="r", config={"a": 1}) as run:
+        for step in range(10):
+            run.log({"a": step}, step=step)
+    with pytest.raises(ValueError, match="the run r exists"):
+        start(runs, id="r")
+    with start(runs, id="r", resume="allow") as run:
+        assert run.config == {"a": 1} and json.loads(query(runs, "show", "r", "--json"))["state"] == "running"
+        run.log({"a": 50}, step=5)
+    assert exported(runs, "r") == read_back(runs, "r") == [("a", i, str(float(i)), 0) for i in range(5)] + [("a", 5, "50.0", 0)]
+
+
+def test_results_can_be_added_to_a_finished_and_to_a_running_run(runs):
+    run = start(runs, id="r")
+    run.log({"loss": 1.0}, step=7)
+    with lockstep.attach("r", dir=runs) as added:
+        added.log({"eval/accuracy": 0.5}, step=7)
+    run.finish(1, reason="diverged")
+    with lockstep.attach("r", dir=runs) as added:
+        added.log({"eval/accuracy": 0.75}, step=7)
+        added.summary["final"] = 3
+    assert exported(runs, "r") == read_back(runs, "r", ranks=[0]) == [("eval/accuracy", 7, "0.75", 0), ("loss", 7, "1.0", 0)]
+    assert exported(runs, "r-added-1") == read_back(runs, "r", ranks=[1]) == [("eval/accuracy", 7, "0.5", 1)]
+    shown = json.loads(query(runs, "show", "r", "--json"))
+    assert (shown["state"], shown["reason"], shown["summary"]["final"]) == ("failed", "diverged", 3)
+    with pytest.raises(ValueError, match="there is no run other"):
+        lockstep.attach("other", dir=runs)
+
+
+def test_each_rank_has_its_log(runs, monkeypatch):
+    ids = {}
+    for policy, logging in {"main": [0], "node": [0, 2], "all": [0, 1, 2, 3], "[1, 3]": [1, 3]}.items():
+        for rank in range(4):
+            for name, value in {"RANK": rank, "WORLD_SIZE": 4, "LOCAL_RANK": rank % 2, "LOCAL_WORLD_SIZE": 2, "GROUP_RANK": rank // 2}.items():
+                monkeypatch.setenv(name, str(value))
+            with start(runs, id=policy.strip("[]").replace(", ", "-"), ranks=json.loads(policy) if policy[0] == "[" else policy) as run:
+                run.log({"rank": rank}, step=1)
+        ids[policy] = run.id
+        assert exported(runs, run.id) == [("rank", 1, str(float(rank)), rank) for rank in logging]
+        assert read_back(runs, run.id, ranks=logging[-1:]) == [("rank", 1, str(float(logging[-1])), logging[-1])]
+    entries = json.loads(query(runs, "list", "--json"))
+    assert sum(entry["id"].startswith("all-rank-") for entry in entries) == 4 and any(entry["id"] == "main" for entry in entries)
+    with pytest.raises(ValueError, match="all ranks need the same id"):
+        start(runs, ranks="all")
+
+
+def test_runs_are_found_by_what_they_are(runs):
+    for number in range(4):
+        group = "even" if number % 2 == 0 else None
+        with start(runs, id=f"r{number}", config={"optimizer": {"lr": number / 10}}, group=group, tags=["good"] * (number > 2)) as run:
+            run.log({"loss": number})
+    assert [run.id for run in lockstep.runs(runs)] == ["r3", "r2", "r1", "r0"]
+    assert [run.id for run in lockstep.runs(runs, group="even")] == ["r2", "r0"]
+    assert [run.id for run in lockstep.runs(runs, config={"optimizer.lr": 0.1})] == ["r1"]
+    assert [run.id for run in lockstep.runs(runs, tag="good")] == ["r3"]
+    assert [run.id for run in lockstep.runs(runs, state="finished", where=lambda run: run.summary["loss"] < 2)] == ["r1", "r0"]
+    row = lockstep.runs(runs, id="r3").rows()[0]
+    assert (row["config.optimizer.lr"], row["summary.loss"], row["state"]) == (0.3, 3.0, "finished")
+    assert lockstep.runs(runs)[1:].rows()[0]["id"] == "r2"
+
+
+def test_tables_have_the_same_values_in_every_format(runs):
+    run = start(runs)
+    for step in range(20_000):  # long enough for numpy to read rows in series
+        run.log({"a": step / 3, "b/c": -step}, step=step)
+        if step % 5000 == 0:
+            run.log({"a": step}, step=step)
+    stored = lockstep.runs(runs)[0]
+    assert stored.state == "running"
+    lists = stored.metrics(format="lists")
+    assert len(lists["step"]) == 40_004 and sum(lists["value"]) == pytest.approx(sum(range(20_000)) / -1.5 + 30_000)
+    arrow = stored.metrics(format="arrow")
+    assert {name: arrow[name].to_pylist() for name in arrow.column_names} == lists
+    assert set(stored.metrics("b/*", format="lists")["metric"]) == {"b/c"}
+    run.log({"a": 1.0})
+    assert len(stored.metrics("a", format="lists")["step"]) == 20_005, "a running run is read again"
+    run.finish()
+
+
+def test_a_run_of_the_trainer_is_read_as_the_command_reads_it(runs):
+    shutil.copytree(SOURCE / "tests" / "golden" / "0.1-run", runs)
+    (stored,) = lockstep.runs(runs)
+    found = [row for row in exported(runs, stored.id) if not row[0].startswith("system/")]
+    assert found and read_back(runs, stored.id) == found
+    shown = json.loads(query(runs, "show", stored.id, "--json"))
+    assert (stored.config, stored.state) == (shown["config"], shown["state"])
+
+
+def test_scripts_of_wandb_run(runs, monkeypatch, capsys):
+    wandb = lockstep
+    assert wandb.run is None
+    wandb.init(project="p", name="w", dir=runs, config={"lr": 1}, agent=False)
+    wandb.config.update({"width": 3})
+    wandb.config.depth = 2
+    assert wandb.config["lr"] == wandb.config.lr == 1
+    wandb.define_metric("best", summary="min")
+    wandb.watch(object(), log="all")
+    wandb.log({"a": 1}, commit=False)
+    wandb.log({"best": 3, "epoch": 0.5})
+    wandb.log({"best": 5, "t": wandb.Table(columns=["x"], data=[[1]])})
+    wandb.summary["note"] = "text"
+    assert wandb.summary["best"] == 3
+    run_id = wandb.run.id
+    wandb.finish()
+    assert wandb.run is None and capsys.readouterr().err == ""
+    assert exported(runs, run_id) == [("a", 0, "1.0", 0), ("best", 0, "3.0", 0), ("best", 1, "5.0", 0), ("epoch", 0, "0.5", 0)]
+    shown = json.loads(query(runs, "show", run_id, "--json"))
+    assert shown["config"] == {"lr": 1, "width": 3, "depth": 2} and shown["summary"]["best"] == 3
+
+
+def test_artifacts_are_those_of_the_store(tmp_path, runs):
+    (tmp_path / "weights.bin").write_bytes(b"weights")
+    with start(runs) as run:
+        artifact = lockstep.Artifact("net", type="model", metadata={"accuracy": 0.5})
+        artifact.add_file(str(tmp_path / "weights.bin"))
+        assert run.log_artifact(artifact, aliases=["best"]).version == "v1"
+        used = run.use_artifact("net:best")
+        assert (Path(used.download(str(tmp_path / "out"))) / "weights.bin").read_bytes() == b"weights"
+    assert used.metadata == {"accuracy": 0.5} and used.digest == artifact.digest
+
+
+def test_message_pack_is_read_back():
+    values = {"i": [0, -1, 127, 128, -32, -33, 1 << 40, -(1 << 63), (1 << 64) - 1], "f": [0.1, -0.0], "s": ["", "é" * 20, "x" * 70000], "n": None,
+              "b": [True, False], "m": {str(i): i for i in range(20)}, "bytes": b"\0" * 300}
+    assert message_pack.unpacked(message_pack.packed(values)) == values
+    packed = message_pack.packed({"a": [1, "text", {"b": 2.5}]})
+    for end in range(len(packed)):
+        with pytest.raises(message_pack.Unreadable):
+            message_pack.unpacked(packed[:end])
+
+
+def test_the_examples_of_the_docs_run(tmp_path, runs, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(api.agents, "program", lambda: None)
+    blocks = re.findall(r"^```python\n(.*?)^```$", (SOURCE / "docs" / "python.md").read_text(), re.M | re.S)
+    for name, value in {"RANK": 0, "WORLD_SIZE": 1, "LOCKSTEP_RUN_ID": ""}.items():
+        monkeypatch.setenv(name, str(value))
+    names = {}
+    for block in blocks:
+        exec(compile(block, "docs/python.md", "exec"), names)
+    assert len(blocks) == 5 and len(names["lists"]["step"]) == 200 and names["points"] is not None
+    assert sorted(run.name for run in lockstep.runs(runs)) == ["ddp", "demo", "media"]
+    assert lockstep.runs(runs, name="media")[0].summary["eval/accuracy"] == 0.93
+
+
+def test_the_import_is_light(tmp_path):
+    heavy = "torch", "numpy", "subprocess", "asyncio", "socket"
+    ended = run_script(tmp_path, f"lockstep.init\nlockstep.runs\nprint([name for name in {heavy} if name in sys.modules])")
+    assert ended.out == "[]\n", ended.err
+
+
+def test_the_agent_feeds_the_sinks(tmp_path, runs):
+    ended = run_script(tmp_path, "with lockstep.init(name='k', sinks=[{'name': 'csv'}]) as run:\n  run.log({'a': 1.5}, step=3)",
+                       PATH=f"{Path(LOCKSTEP).parent}:{os.environ['PATH']}")
+    assert (ended.code, ended.err) == (0, ""), ended.err
+    (csv,) = runs.rglob("*.csv")
+    assert any(line.split(",")[-1].strip() in ("1.5", "a") or "1.5" in line for line in csv.read_text().splitlines())
+
+
+def test_ranks_under_the_launcher_are_restarted_and_report_progress(tmp_path, runs):
+    (tmp_path / "train.py").write_text("""
+import os, lockstep
+run = lockstep.init(name="plain", ranks="all", agent=False)
+attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+for step in range(2 * attempt, 6):
+    if attempt == 0 and step == 4 and os.environ["RANK"] == "1":
+        raise RuntimeError("lost its data")
+    run.log({"loss": attempt * 100 + step}, step=step)
+    lockstep.progress(step + 1, 6)
+run.finish()
+""")
+    ended = processes.run([LOCKSTEP, "launch", "-n", 2, "--max-restarts", 1, "--run-id", "r", "--", sys.executable, "train.py"], tmp_path,
+                          processes.environment())
+    assert ended.code == 0, ended.err
+    assert "restart 1 of 1: rank 1 (of 2)" in ended.err and "RuntimeError: lost its data" in ended.err
+    rows = [row for row in exported(runs, "r") if row[3] == 1]
+    assert rows == [("loss", step, str(float(step + (100 if step >= 2 else 0))), 1) for step in range(6)]
+    assert json.loads(query(runs, "show", "r", "--json"))["state"] == "finished"
+
+
+def test_a_rank_that_stays_behind_is_reported_with_its_stack(tmp_path):
+    (tmp_path / "train.py").write_text("""
+import os, time, lockstep
+def load_data_slowly():
+    deadline = time.monotonic() + 100
+    while not os.path.exists("done") and time.monotonic() < deadline:
+        time.sleep(0.01)
+for step in range(3 if os.environ["RANK"] == "1" else 5):
+    lockstep.progress(step + 1, 9)
+load_data_slowly()
+""")
+    launched = processes.start([LOCKSTEP, "launch", "-n", 2, "--", sys.executable, "train.py"], tmp_path)
+    lines = []
+    for line in launched.stderr:
+        lines.append(line)
+        if "load_data_slowly" in line:
+            (tmp_path / "done").write_text("")
+    ended = processes.finish(launched)
+    assert ended.code == 0
+    text = "".join(lines)
+    assert "warning: rank 1 (" in text and "has kept the others waiting" in text and "step 4 of 9" in text, text

@@ -1,0 +1,104 @@
+"""Importers of the Python client, of files that the real packages wrote: value by value."""
+
+import json
+import math
+import os
+import sys
+
+import pytest
+
+import lockstep
+import processes
+from processes import LOCKSTEP
+
+
+def imported(tmp_path, tracker, path):
+    ended = processes.run([sys.executable, "-m", "lockstep.importers", tracker, path, "--dir", tmp_path / "runs"], tmp_path)
+    assert ended.code == 0, ended.err
+    return [lockstep.runs(tmp_path / "runs", id=run_id)[0] for run_id in ended.out.split()]
+
+
+def values_of(run):
+    table = run.metrics(format="lists")
+    return sorted((name, step, str(value)) for name, step, value in zip(table["metric"], table["step"], table["value"]))
+
+
+def exported(tmp_path, run):
+    ended = processes.run([LOCKSTEP, "runs", "export", run.id, "--format", "jsonl", "--dir", tmp_path / "runs"], tmp_path)
+    assert (ended.code, ended.err) == (0, "")
+    return sorted((row["metric"], row["step"], str(float(row["value"]))) for row in map(json.loads, ended.out.splitlines()))
+
+
+def test_event_files_of_tensorboard(tmp_path):
+    tensorboard = pytest.importorskip("torch.utils.tensorboard")
+    numpy = pytest.importorskip("numpy")
+    for name in ("first", "second"):
+        with tensorboard.SummaryWriter(tmp_path / "tb" / name) as writer:
+            for step in range(20):
+                writer.add_scalar("train/loss", 1 / (step + 3), step, walltime=1e9 + step)
+                writer.add_scalar("train/new", step, step, new_style=True)
+            writer.add_scalar("nan", math.nan, -1)
+            writer.add_histogram("weights", numpy.array([0.0, 1, 1, 2]), 3)
+            writer.add_image("image", numpy.zeros((3, 4, 5), "u1"), 4)
+            writer.add_text("note", "hello", 5)
+    runs = imported(tmp_path, "tensorboard", tmp_path / "tb")
+    assert sorted(run.name for run in runs) == ["first", "second"]
+    expected = [("train/loss", step, str(float(numpy.float32(1 / (step + 3))))) for step in range(20)]
+    expected += [("train/new", step, str(float(step))) for step in range(20)] + [("nan", -1, "nan")]
+    for run in runs:
+        assert values_of(run) == exported(tmp_path, run) == sorted(expected)
+        times = run.metrics("train/loss", format="lists")["time"]
+        assert times == [1e9 + step for step in range(20)] and run.state == "finished"
+        media = {value["name"]: value for _, log in run._rank_logs() for _, value in log.media}
+        assert sum(media["weights"]["counts"]) == 4 and (media["image"]["width"], media["image"]["height"]) == (5, 4)
+        assert [line for *_, line in run.texts()] == ["note/text_summary: hello"]
+
+
+def test_the_file_store_of_mlflow(tmp_path):
+    mlflow = pytest.importorskip("mlflow")
+    os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
+    try:
+        client = mlflow.MlflowClient((tmp_path / "mlruns").as_uri())
+        experiment = client.create_experiment("exp")
+    except Exception as error:  # later versions have no file store
+        pytest.skip(f"this MLflow has no file store: {error}")
+    run_id = client.create_run(experiment, run_name="net 1", tags={"team": "a", "other tag": "x y"}).info.run_id
+    client.log_param(run_id, "lr", 0.1)
+    for step in range(5):
+        client.log_metric(run_id, "train/loss", 1 / (step + 3), timestamp=1_700_000_000_000 + step, step=step)
+    client.log_metric(run_id, "nan", math.nan, step=1)
+    client.set_terminated(run_id, "FAILED")
+    (run,) = imported(tmp_path, "mlflow", tmp_path / "mlruns")
+    expected = [(metric.key, metric.step, str(metric.value)) for name in ("train/loss", "nan") for metric in client.get_metric_history(run_id, name)]
+    assert values_of(run) == exported(tmp_path, run) == sorted(expected)
+    assert (run.name, run.group, run.config, run.state, run.tags) == ("net 1", "exp", {"lr": "0.1"}, "failed", ["team=a"])
+    assert run.metrics("train/loss", format="lists")["time"] == [1_700_000_000 + step / 1000 for step in range(5)]
+
+
+def test_offline_files_of_wandb(tmp_path):
+    pytest.importorskip("wandb")
+    script = tmp_path / "script.py"
+    script.write_text("""
+import math, wandb
+run = wandb.init(mode="offline", project="p", name="w", group="g", tags=["t"], notes="hello", config={"lr": 0.1, "net": {"width": 3}})
+for step in range(50):
+    run.log({"loss": 1 / (step + 3), "nested": {"a": step}, "text": "x" * 3000})
+run.log({"loss": math.nan}, step=60)
+run.summary["best"] = 0.25
+run.finish()
+""")
+    ended = processes.run([sys.executable, script], tmp_path, processes.environment(WANDB_SILENT="true", WANDB_DIR=tmp_path, HOME=tmp_path))
+    assert ended.code == 0, ended.err
+    (run,) = imported(tmp_path, "wandb", tmp_path / "wandb")
+    expected = [("loss", step, str(1 / (step + 3))) for step in range(50)] + [("nested/a", step, str(float(step))) for step in range(50)]
+    assert values_of(run) == exported(tmp_path, run) == sorted([*expected, ("loss", 60, "nan")])
+    assert (run.name, run.group, run.config, run.state, run.tags, run.note) == (
+        "w", "g", {"lr": 0.1, "net": {"width": 3}}, "finished", ["t"], "hello")
+    assert run.summary["best"] == 0.25
+
+
+def test_bad_paths_are_one_line(tmp_path):
+    (tmp_path / "x.wandb").write_text("no")
+    for tracker, path, problem in [("wandb", "x.wandb", "not a file of W&B"), ("mlflow", "none", "does not exist"), ("tensorboard", ".", "no runs of")]:
+        ended = processes.run([sys.executable, "-m", "lockstep.importers", tracker, path], tmp_path)
+        assert ended.code == 78 and problem in ended.err and len(ended.err.splitlines()) == 1, ended.err

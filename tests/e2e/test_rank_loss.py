@@ -1,0 +1,153 @@
+"""A rank is killed and the others go on (--on-rank-loss continue): the same processes, the bits of an undisturbed run."""
+
+import json
+import os
+import re
+import signal
+
+import pytest
+
+import processes
+from conftest import Job
+from processes import TIMEOUT_S, wait_until
+from safetensors_file import assert_same_bits, checkpoints, last_weights
+from test_recompute import use_model
+
+STEPS = 2000
+SETTINGS = ["distributed.virtual_shards=4", f"train.max_steps={STEPS}", "train.epochs=1000", "train.log_every=1 step"]
+SETTINGS += ["tracking.sinks=[console, jsonl]", "train.eval_every=1000 epochs", "train.ema.decay=0.9", "optimizer={name: adamw, lr: 0.001}"]
+NO_CHECKPOINT = "checkpoint.every=1000 epochs"  # only the last one: none to restart from
+CONTINUE = ["--on-rank-loss", "continue"]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    job = Job(tmp_path_factory.mktemp("undisturbed"))
+    return job.train(*SETTINGS, NO_CHECKPOINT, ranks=1, timeout=600)
+
+
+def trainers_of(job):
+    """{pid: whether it is a spare}"""
+    found = {pid for pid, line in processes.find(job.directory).items() if "lockstep-trainer" in line.split(" ")[0]}
+    own = [pid for pid in found if processes.parent_of(pid) not in found]
+    return {pid: processes.variables_of(pid).get("LOCKSTEP_SPARE") == "1" for pid in own}
+
+
+def ranks_of(job):
+    """{rank: pid} of the first group."""
+    members = [pid for pid, is_spare in trainers_of(job).items() if not is_spare]
+    return {int(processes.variables_of(pid)["RANK"]): pid for pid in members}
+
+
+def start(job, ranks, options=(), settings=SETTINGS):
+    with open(job.directory / "launch.err", "w") as log:
+        return job.start(*settings, NO_CHECKPOINT, ranks=ranks, options=[*CONTINUE, *options], stderr=log)
+
+
+def said(job):
+    return (job.directory / "launch.err").read_text()
+
+
+def last_step(job):
+    """The last step that the sink of the run has received."""
+    text = "".join(file.read_text() for file in job.runs.glob("*/sinks/jsonl/*/records.jsonl"))
+    return max(map(int, re.findall(r'"step":([0-9]+)', text[-5000:])), default=0)
+
+
+def wait_for_step(job, started, step):
+    def has_step():
+        assert started.poll() is None, said(job)
+        return last_step(job) >= step
+
+    wait_until(has_step, TIMEOUT_S, f"step {step}")
+
+
+def kill(job, victim, count):
+    """Kills a process and waits until the others have gone on, for the `count`-th time."""
+    os.kill(victim, signal.SIGKILL)
+    wait_until(lambda: said(job).count("going on with") == count, TIMEOUT_S, "the others go on")
+
+
+def assert_whole(job, started, undisturbed):
+    ended = processes.finish(started, 600)
+    assert ended.code == 0, said(job)
+    run_dir = job.only_run()
+    assert checkpoints(run_dir) == [STEPS]
+    for name in ("model", "optimizer", "ema"):
+        file = f"{name}.safetensors"
+        assert_same_bits(last_weights(run_dir).parent / file, last_weights(undisturbed).parent / file)
+    assert [step for step, _ in job.series(run_dir.name, "train/loss")] == list(range(1, STEPS + 1))
+    assert [step for step, _ in job.series(run_dir.name, "eval/loss")] == [STEPS]
+    assert [entry["state"] for entry in job.list()] == ["finished"]
+    sink = run_dir / "sinks" / "jsonl" / run_dir.name / "records.jsonl"
+    records = [json.loads(line) for line in sink.read_text().splitlines()]
+    steps = [record["step"] for record in records if record["type"] == "scalars" and "train/loss" in record["values"]]
+    assert steps == list(range(1, STEPS + 1)), "each step once, in every sink"
+    warnings = [record["line"] for record in records if record["type"] == "text" and "was lost" in record["line"]]
+    assert len(warnings) == said(job).count("going on with") and all("; went on after step " in line for line in warnings)
+    return ended
+
+
+@pytest.mark.parametrize("ranks, victim", [(2, 0), (2, 1), (4, 0), (4, 2)])
+def test_the_others_go_on(job, undisturbed, ranks, victim):
+    started = start(job, ranks)
+    wait_for_step(job, started, 50)
+    before = ranks_of(job)
+    assert len(before) == ranks
+    kill(job, before.pop(victim), 1)
+    assert ranks_of(job) == before, "the others keep their processes"
+    ended = assert_whole(job, started, undisturbed)
+    waiting = ", 1 waiting as spare" if ranks == 4 else ""
+    left = "2 ranks" if ranks == 4 else "1 rank"
+    assert re.search(rf"^lockstep: rank {victim} \(of {ranks}\) was lost, killed by SIGKILL [^\n]*: going on with {left}{waiting}$",
+                     said(job), re.MULTILINE)
+    assert "restart" not in said(job)
+    assert "done: " in ended.out, "rank 0 reports the result, whichever process it is"
+    assert job.list()[0]["world_size"] == (2 if ranks == 4 else 1)
+
+
+def test_spares_and_waiting_ranks_take_the_places_of_lost_ones(job, undisturbed):
+    """Rank 0, then its successor, then the ranks of the group until one process is left."""
+    started = start(job, 2, ["--spares", 1])
+    wait_for_step(job, started, 50)
+    spare = next(pid for pid, is_spare in trainers_of(job).items() if is_spare)
+    wait_until(lambda: "lockstep: a spare is ready" in said(job), TIMEOUT_S, "the spare")
+    first = ranks_of(job)
+    kill(job, first[0], 1)
+    assert "going on with 2 ranks\n" in said(job)
+    wait_for_step(job, started, 500)
+    assert set(trainers_of(job)) == {first[1], spare}
+    kill(job, first[1], 2)
+    assert set(trainers_of(job)) == {spare}
+    assert_whole(job, started, undisturbed)
+
+
+def test_batch_norm_is_not_lost_with_rank_0(job, tmp_path_factory):
+    """Its statistics are those of the first shard, which rank 0 computes."""
+    settings = ["distributed.virtual_shards=2", "data.batch_size=8", "train.max_steps=24", "train.log_every=1 step"]
+    settings += ["tracking.sinks=[jsonl]"]
+    whole = Job(tmp_path_factory.mktemp("whole"))
+    for each in (job, whole):
+        use_model(each, "resnet")
+    undisturbed = whole.train(*settings, NO_CHECKPOINT, ranks=1)
+    started = start(job, 2, settings=settings)
+    wait_for_step(job, started, 2)
+    kill(job, ranks_of(job)[0], 1)
+    assert processes.finish(started).code == 0, said(job)
+    assert_same_bits(last_weights(job.only_run()), last_weights(undisturbed))
+
+
+@pytest.mark.parametrize("options, settings, message", [
+    ([], ["distributed.virtual_shards=null"], "--on-rank-loss continue needs distributed.virtual_shards"),
+    ([], ["distributed.shard=optimizer"], "--on-rank-loss continue needs distributed.shard: none, not 'optimizer'"),
+    ([], ["distributed.backend=gloo"], "--on-rank-loss continue needs ranks that share memory"),
+    ([], ["tracking.ranks=all"], "--on-rank-loss continue needs tracking.ranks: main"),
+    (["--nnodes", "2", "--rdzv-endpoint", "127.0.0.1"], [], "--on-rank-loss continue works on one node only"),
+    (["--on-rank-loss", "restart", "--spares", 1], [], "--spares has no effect without --on-rank-loss continue"),
+    (["--on-rank-loss", "wait"], [], "--on-rank-loss wait: expected 'restart' or 'continue'"),
+])
+def test_what_cannot_go_on_is_refused(job, options, settings, message):
+    ended = job.run(*SETTINGS, *settings, ranks=2, options=[*([] if options[:1] == ["--on-rank-loss"] else CONTINUE), *options])
+    assert ended.code == 78, ended.err
+    assert message in ended.err
+    assert not job.runs.exists()

@@ -1,0 +1,232 @@
+"""`lockstep sweep`: trials are runs, a killed sweep continues with the same trials, and a pruned trial ends at one step."""
+
+import json
+import os
+import random
+import signal
+
+import pytest
+import yaml
+
+import processes
+from processes import LOCKSTEP, SOURCE, TIMEOUT_S, wait_until
+from safetensors_file import checkpoints
+
+
+class Sweep:
+    """A sweep file next to the run file of a job."""
+
+    def __init__(self, job, name, **settings):
+        self.job, self.name = job, name
+        job.config["data"]["train"]["limit"] = 96  # 2 steps per epoch
+        job.config["data"]["eval"]["limit"] = 50
+        job.config["tracking"] = {"agent": False}
+        job.write()
+        self.file = job.directory / f"{name}.yaml"
+        self.file.write_text(yaml.safe_dump({"run": "run.yaml", "objective": {"metric": "eval/loss"}, **settings}))
+        self.dir = job.runs / ".sweeps" / name
+
+    def start(self, *options):
+        return processes.start([LOCKSTEP, "sweep", self.file, *options], self.job.directory)
+
+    def run(self, *options):
+        return processes.finish(self.start(*options))
+
+    def create(self, *points, ranks=1):
+        """Creates the sweep with trials that are added by hand, and runs none."""
+        assert self.run("-n", ranks, "--create").code == 0
+        for point in points:
+            assert self.command("add", *point).code == 0
+
+    def command(self, command, *words):
+        return processes.run([LOCKSTEP, "sweep", command, self.name, *words, "--dir", self.job.runs], self.job.directory)
+
+    def json(self, command, *words):
+        ended = self.command(command, *words, "--json")
+        assert ended.code == 0, ended.err
+        return json.loads(ended.out)
+
+    def trials(self):
+        return self.json("show")["trials"]
+
+
+def refused(ended, text, code=78):
+    assert ended.code == code, ended.err
+    assert text in ended.err.splitlines()[-1], ended.err
+
+
+LEARNING_RATE = {"optimizer.lr": {"log_uniform": [1e-3, 0.5]}}
+
+
+def test_trials_are_runs_and_the_best_is_a_run_file(job):
+    sweep = Sweep(job, "rates", space=LEARNING_RATE, search={"name": "sobol"}, budget={"trials": 3})
+    ended = sweep.run("-n", "2", "--parallel", "2")
+    assert ended.code == 0 and ended.err == "", ended.err
+    shown = sweep.json("show")
+    assert shown["state"] == "done" and shown["counts"] == {"open": 0, "finished": 3, "pruned": 0, "failed": 0}
+    values = [trial["values"][0] for trial in shown["trials"]]
+    (best,) = shown["best"]
+    assert best["values"] == [min(values)]
+    runs = {run["id"]: run for run in job.list()}
+    assert len(runs) == 3
+    for trial in shown["trials"]:
+        run = runs[trial["runs"][0]]
+        assert run["group"] == "rates" and run["name"] == f"rates-{trial['number']}" and run["world_size"] == 2
+        assert run["summary"]["eval/loss"] == trial["values"][0]
+        assert f"trial:{trial['number']}" in job.query("list")
+    assert f"best: trial {best['number']}" in ended.out
+    # The run file of the best trial gives its result again; the budget can grow.
+    assert sweep.command("best", "-o", "best.yaml").code == 0
+    assert processes.run([LOCKSTEP, "launch", "-n", "2", "best.yaml"], job.directory).code == 0
+    assert next(run for run in job.list() if run["name"] == "e2e")["summary"]["eval/loss"] == min(values)
+    table = sweep.command("export").out.splitlines()
+    assert table[0] == "trial,state,by,eval/loss,optimizer.lr,runs,reason" and len(table) == 4
+    # A run that exists counts as a trial, a point can be added by hand, and both are seen.
+    assert sweep.json("add", "--run", runs[best["runs"][0]]["id"])["by"] == "import"
+    assert sweep.json("add", "optimizer.lr=0.3")["number"] == 4
+    assert sweep.run("-n", "2").code == 0
+    assert [trial["state"] for trial in sweep.trials()] == ["finished"] * 5
+
+
+def test_the_mean_of_several_seeds_counts(job):
+    sweep = Sweep(job, "seeds", space=LEARNING_RATE, seeds=2, budget={"trials": 1})
+    assert sweep.run().code == 0
+    (trial,) = sweep.trials()
+    losses = {run["id"]: run["summary"]["eval/loss"] for run in job.list()}
+    assert sorted(losses) == sorted(trial["runs"]) and len(set(losses.values())) == 2
+    assert trial["values"] == [pytest.approx(sum(losses.values()) / 2)]
+
+
+def results(sweep):
+    kept = ("number", "by", "parameters", "saw", "state", "values", "evaluations", "reason")
+    return [{name: trial.get(name) for name in kept} for trial in sweep.trials()]
+
+
+def test_a_sweep_killed_at_random_ends_with_the_same_trials(job):
+    settings = {"space": {**LEARNING_RATE, "model.hidden": {"choice": [[8], [16]]}}, "search": {"startup": 2},
+                "pruning": {"name": "asha", "first": 1, "factor": 2}, "budget": {"trials": 5},
+                "overrides": ["train.epochs=3"]}
+    undisturbed = Sweep(job, "whole", **settings)
+    assert undisturbed.run().code == 0
+    killed = Sweep(job, "killed", **settings)
+    randomness = random.Random(5)
+    for _ in range(4):
+        sweep = killed.start()
+        try:
+            sweep.communicate(timeout=randomness.uniform(0.1, 1.5))
+        except processes.subprocess.TimeoutExpired:
+            os.kill(sweep.pid, signal.SIGKILL)
+            sweep.communicate(timeout=TIMEOUT_S)
+    ended = killed.run()
+    assert ended.code == 0, ended.err
+    assert results(killed) == results(undisturbed)
+    assert killed.json("show")["best"][0]["number"] == undisturbed.json("show")["best"][0]["number"]
+
+
+@pytest.mark.parametrize("pruning", [{"name": "asha", "factor": 2}, {"name": "median", "startup": 1}], ids=["asha", "median"])
+def test_every_rank_of_a_pruned_trial_ends_at_the_same_step(job, pruning):
+    space = {"optimizer.lr": {"choice": [0.1, 1e-6]}, "train.max_steps": {"choice": [4, 1000000]}}
+    sweep = Sweep(job, "ranks", space=space, pruning=pruning, budget={"trials": 2},
+                  overrides=["train.epochs=1000000", "train.eval_every=2 steps", "train.log_every=1 step",
+                             "tracking.ranks=all", "checkpoint.every=1000000 steps"])
+    sweep.create(["optimizer.lr=0.1", "train.max_steps=4"], ["optimizer.lr=1e-06", "train.max_steps=1000000"], ranks=4)
+    ended = sweep.run("-n", "4")
+    assert ended.code == 0, ended.err
+    good, bad = sweep.trials()
+    assert good["state"] == "finished" and bad["state"] == "pruned", (good, bad)
+    assert "at evaluation 1" in bad["reason"] or "until evaluation 1" in bad["reason"]
+    (run,) = bad["runs"]
+    last = {rank: max(step for step, _ in steps) for rank, steps in steps_of_ranks(job, run).items()}
+    assert sorted(last) == [0, 1, 2, 3] and len(set(last.values())) == 1, last
+    assert checkpoints(job.runs / run)[-1] == last[0] < 1000000
+    entry = next(entry for entry in job.list() if entry["id"].startswith(run))
+    assert entry["state"] == "finished" and "pruned" in job.query("list", "--tag", "pruned")
+    assert "pruned: eval/loss" in job.query("show", run)
+
+
+def steps_of_ranks(job, run):
+    steps = {}
+    for row in job.export(run):
+        if row["metric"] == "train/loss":
+            steps.setdefault(row["rank"], []).append((row["step"], row["value"]))
+    return steps
+
+
+def test_other_programs_ask_and_tell(job):
+    sweep = Sweep(job, "asked", space={"optimizer.lr": {"uniform": [0.01, 1]}}, search={"startup": 3},
+                  pruning={"name": "asha", "factor": 2}, budget={"trials": 3})
+    sweep.create()
+    first = sweep.json("ask")
+    assert first["trial"] == 0 and first["overrides"] == [f"optimizer.lr={first['parameters']['optimizer.lr']}"]
+    assert sweep.json("tell", 0, "--step", 10, "--value", 0.5) == {"trial": 0, "prune": False, "reason": ""}
+    assert sweep.json("tell", 0, "--value", 0.4)["prune"] is False
+    assert sweep.json("ask")["trial"] == 1
+    assert sweep.json("tell", 1, "--step", 10, "--value", 0.6)["prune"] is True
+    assert sweep.json("tell", 1, "--pruned")["trial"] == 1
+    assert sweep.json("ask")["trial"] == 2
+    assert sweep.json("tell", 2, "--failed", "out of memory")["trial"] == 2
+    assert sweep.json("ask") == {"trial": None}  # the budget
+    assert [trial["state"] for trial in sweep.trials()] == ["finished", "pruned", "failed"]
+    assert sweep.json("best")[0]["number"] == 0
+    refused(sweep.command("tell", 0, "--value", 1), "trial 0 is already finished")
+    refused(sweep.command("tell", 7, "--value", 1), "there is no trial 7")
+
+
+def test_two_controllers_are_refused_and_a_stopped_sweep_leaves_its_trial_open(job):
+    sweep = Sweep(job, "long", space=LEARNING_RATE, budget={"trials": 1},
+                  overrides=["train.epochs=1000000", "train.eval_every=1000000 epochs", "checkpoint.every=1000000 epochs"])
+    started = sweep.start()
+    wait_until(lambda: started.poll() is not None or list(job.runs.glob("*/run.json")), TIMEOUT_S, "the first trial")
+    refused(sweep.run(), "already run by another process")
+    assert sweep.json("show")["state"] == "running"
+    assert sweep.json("stop")["stop"] == "requested"
+    ended = processes.finish(started)
+    assert ended.code == 0, ended.err
+    shown = sweep.json("show")
+    assert shown["state"] == "stopped" and shown["counts"]["open"] == 1
+    assert job.list()[0]["state"] == "preempted"
+    refused(sweep.command("stop"), "is not running")
+
+
+def test_failing_trials_are_counted_and_shown_and_end_the_sweep(job):
+    space = {"data.batch_size": {"choice": [48, 47, 49]}}  # only 48 is divisible by 2
+    sweep = Sweep(job, "failing", space=space, search={"name": "grid"}, budget={"failures": 2})
+    ended = sweep.run("-n", "2")
+    refused(ended, "2 trials in a row failed; the last, 2: ")
+    assert [trial["state"] for trial in sweep.trials()] == ["finished", "failed", "failed"]
+    assert "47" in sweep.trials()[1]["reason"]
+    assert sweep.run("-n", "2").code == 0  # nothing is tried again
+    assert len(sweep.trials()) == 3
+
+
+def test_the_recipe(job):
+    """With less data and fewer trials."""
+    recipe = yaml.safe_load((SOURCE / "configs" / "sweep_mnist.yaml").read_text())
+    recipe["run"] = str(SOURCE / "configs" / recipe["run"])
+    recipe["budget"]["trials"] = 2
+    mnist = SOURCE / ".data" / "mnist"
+    recipe["overrides"] += [f"run.dir={job.runs}", "train.max_steps=2", "data.train.limit=512", "data.eval.limit=100",
+                            f"data.train.path={mnist}", f"data.eval.path={mnist}", "distributed.device=cpu"]
+    job.file.with_name("recipe.yaml").write_text(yaml.safe_dump(recipe))
+    ended = processes.run([LOCKSTEP, "sweep", "recipe.yaml", "-n", 2], job.directory)
+    assert ended.code == 0, ended.err
+    assert len(job.list()) == 2
+
+
+BAD = [
+    ({"objective": {"metric": "eval/lss"}}, "no trial logs 'eval/lss'; did you mean 'eval/loss'?"),
+    ({"space": {"optimizer.lrr": {"uniform": [0, 1]}}}, "no key 'optimizer.lrr'; did you mean 'lr'?"),
+    ({"space": {"optimizer.lr": {"uniform": [-1, 1]}}}, "cannot have the value -1"),
+    ({"space": {"optimizer.lr": {"uniform": [0, 1], "when": {"model.name": "mlp"}}}}, "'model.name' is not in the space"),
+    ({"run": "missing.yaml"}, "missing.yaml"),
+    ({"budget": {"trails": 2}}, "did you mean 'trials'?"),
+]
+
+
+@pytest.mark.parametrize("settings, text", BAD, ids=[text[:24] for _, text in BAD])
+def test_bad_input(job, settings, text):
+    sweep = Sweep(job, "bad", **{"space": {"optimizer.lr": {"uniform": [0.1, 1]}}, "budget": {"trials": 5}, **settings})
+    ended = sweep.run()
+    refused(ended, text)
+    assert len(ended.err.splitlines()) == 1
+    assert len(list(job.runs.glob("*/run.json"))) <= 1  # said after the first trial, not after the last

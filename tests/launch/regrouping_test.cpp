@@ -1,0 +1,160 @@
+#include "launch/workers/regrouping.h"
+
+#include <sys/socket.h>
+
+#include <catch2/catch.hpp>
+
+#include <map>
+
+#include "tests/temporary_directory.h"
+
+using namespace lockstep;
+using namespace lockstep::launch;
+
+namespace {
+
+using Kind = GroupAnswer::Kind;
+
+// Workers without processes.
+class Workers {
+ public:
+  explicit Workers(int num_ranks, int num_spares = 0) {
+    regrouping_.emplace(num_ranks, num_spares, directory_.path());
+    for (int worker = 0; worker < num_ranks + num_spares; ++worker)
+      ends_[worker] = regrouping_->take_worker_end(worker);
+  }
+
+  void ask(int worker, int64_t step) {
+    const auto text = std::to_string(step);
+    REQUIRE(::send(ends_.at(worker).get(), text.data(), text.size(), 0) == std::ssize(text));
+    PollSet polls;
+    regrouping_->watch(polls);
+    polls.wait();
+    regrouping_->update();
+  }
+
+  Regrouping* operator->() { return &*regrouping_; }
+
+  // nullopt: there is none yet.
+  std::optional<GroupAnswer> answer_to(int worker) {
+    std::string text(4096, '\0');
+    const auto bytes = ::recv(ends_.at(worker).get(), text.data(), text.size(), MSG_DONTWAIT);
+    if (bytes <= 0) return std::nullopt;
+    return decode_group_answer(text.substr(0, static_cast<size_t>(bytes)));
+  }
+
+  // "rank/world size", or the kind of the answer.
+  std::string place_of(int worker) {
+    const auto answer = answer_to(worker);
+    if (!answer) return "none";
+    if (answer->kind != Kind::Join)
+      return answer->kind == Kind::Wait ? "wait" : answer->kind == Kind::End ? "end" : "refused";
+    return std::to_string(answer->rank) + "/" + std::to_string(answer->world_size);
+  }
+
+ private:
+  TemporaryDirectory directory_;
+  std::optional<Regrouping> regrouping_;
+  std::map<int, FileDescriptor> ends_;
+};
+
+}  // namespace
+
+TEST_CASE("regrouping: the others wait for the last one") {
+  Workers workers(4);
+  CHECK(workers->lose(1, "killed by SIGKILL"));
+  workers.ask(0, 7);
+  workers.ask(3, 7);
+  CHECK(workers.place_of(0) == "none");
+  workers.ask(2, 7);
+  CHECK(workers.place_of(0) == "0/2");
+  CHECK(workers.place_of(2) == "1/2");
+  CHECK(workers.place_of(3) == "wait");
+  CHECK(workers->take_changed());
+  CHECK(
+      workers->take_notes() ==
+      std::vector<std::string>{
+          "rank 1 (of 4) was lost, killed by SIGKILL: going on with 2 ranks, 1 waiting as spare"});
+  CHECK(workers->is_replaced(1));
+  CHECK(workers->rank_of(2) == 1);
+  CHECK(workers->rank_of(3) == std::nullopt);
+}
+
+TEST_CASE("regrouping: the most advanced state is that of rank 0") {
+  Workers workers(4, 1);
+  workers.ask(4, kNoState);
+  workers->lose(0, "killed");
+  workers.ask(1, 6);
+  workers.ask(2, 7);
+  workers.ask(3, 6);
+  CHECK(workers.place_of(2) == "0/4");
+  CHECK(workers.place_of(1) == "1/4");
+  CHECK(workers.place_of(3) == "2/4");
+  CHECK(workers.place_of(4) == "3/4");
+}
+
+TEST_CASE("regrouping: another loss while the others ask") {
+  Workers workers(4);
+  workers->lose(0, "killed");
+  workers.ask(1, 5);
+  workers.ask(2, 5);
+  workers->lose(3, "killed");
+  workers->lose(1, "killed");
+  workers->update();
+  CHECK(workers.place_of(2) == "0/1");
+}
+
+TEST_CASE("regrouping: a waiting rank returns") {
+  Workers workers(4);
+  workers->lose(0, "killed");
+  for (int worker = 1; worker < 4; ++worker) workers.ask(worker, 5);
+  CHECK(workers.place_of(3) == "wait");
+  workers->lose(1, "killed");
+  workers.ask(2, 9);
+  workers.place_of(2);  // the first group
+  CHECK(workers.place_of(2) == "0/2");
+  CHECK(workers.place_of(3) == "1/2");
+}
+
+TEST_CASE("regrouping: without a loss, workers are refused") {
+  Workers workers(2);
+  workers.ask(0, 5);
+  CHECK(workers.place_of(0) == "refused");
+}
+
+TEST_CASE("regrouping: the last rank cannot be lost") {
+  Workers workers(2, 1);
+  CHECK(workers->lose(1, "killed"));
+  CHECK_FALSE(workers->lose(0, "killed"));
+  CHECK(workers.place_of(2) == "end");
+  CHECK_FALSE(workers->is_replaced(1));
+}
+
+TEST_CASE("regrouping: spares end with the job") {
+  Workers workers(1, 1);
+  workers.ask(1, kNoState);
+  CHECK(workers.place_of(1) == "none");
+  workers->leave(0);
+  CHECK(workers.place_of(1) == "end");
+}
+
+TEST_CASE("regrouping: stopped workers are refused") {
+  Workers workers(2);
+  workers->lose(1, "killed");
+  workers->stop();
+  workers.ask(0, 5);
+  CHECK(workers.place_of(0) == "refused");
+}
+
+TEST_CASE("regrouping: answers are decoded") {
+  const GroupAnswer answer{
+      .kind = Kind::Join, .rank = 3, .world_size = 4, .store = "/a b", .lost = "rank 1\xff"};
+  const auto decoded = decode_group_answer(encode(answer));
+  CHECK(decoded.kind == Kind::Join);
+  CHECK(decoded.rank == 3);
+  CHECK(decoded.world_size == 4);
+  CHECK(decoded.store == "/a b");
+  CHECK(decoded.lost.starts_with("rank 1"));
+  for (const auto* wrong : {"", "{}", "[]", R"({"answer":"leave"})"})
+    CHECK(decode_group_answer(wrong).kind == Kind::Refused);
+}

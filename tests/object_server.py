@@ -1,0 +1,178 @@
+"""A real S3 server (versitygw) on loopback, and a proxy in front of it that delays, fails, stalls and cuts answers.
+
+The server keeps objects in a directory, and verifies the signature of each request.
+"""
+
+import asyncio
+import re
+import socket
+import subprocess
+import threading
+import time
+
+from pathlib import Path
+
+from pyarrow import fs
+
+from free_port import free_port
+
+SOURCE = Path(__file__).resolve().parents[1]
+TIMEOUT_S = 120
+VERSION = re.search(r"^ +local version=(\S+) # versitygw", (SOURCE / "cmake" / "setup.sh").read_text(), re.M)[1]
+PROGRAM = SOURCE / ".data" / f"versitygw-{VERSION}" / "versitygw"
+KEY, SECRET, REGION = "test-key", "test-secret-1234", "us-east-1"
+CREDENTIALS = {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": REGION,
+               "AWS_EC2_METADATA_DISABLED": "true"}
+BUCKET = "data"
+
+
+class ObjectServer:
+    """`certificate`: the files of a certificate and its key, for https."""
+
+    def __init__(self, directory, certificate=None):
+        self.directory = directory / "objects"
+        self.directory.mkdir()
+        self.log = open(directory / "server.log", "w")
+        self.certificate = certificate
+        deadline = time.monotonic() + TIMEOUT_S
+        while not self.start(deadline):
+            assert time.monotonic() < deadline, (directory / "server.log").read_text()
+        self.url = f"{'https' if certificate else 'http'}://127.0.0.1:{self.port}"
+        self.client = fs.S3FileSystem(
+            access_key=KEY, secret_key=SECRET, region=REGION, endpoint_override=self.url, allow_bucket_creation=True,
+            **({"tls_ca_file_path": str(certificate[0])} if certificate else {}))
+        self.client.create_dir(BUCKET)
+        self.proxy = None if certificate else Proxy(self.port)
+
+    def start(self, deadline):
+        """False if another process took the port."""
+        assert PROGRAM.exists(), f"{PROGRAM} does not exist: run 'make peers'"
+        self.port = free_port()
+        tls = ["--cert", str(self.certificate[0]), "--key", str(self.certificate[1])] if self.certificate else []
+        command = [PROGRAM, "--access", KEY, "--secret", SECRET, "--region", REGION, "--port", f"127.0.0.1:{self.port}",
+                   "--quiet", *tls, "posix", self.directory]
+        self.process = subprocess.Popen([str(part) for part in command], stdout=self.log, stderr=subprocess.STDOUT)
+        while self.process.poll() is None:
+            assert time.monotonic() < deadline, "the server does not listen"
+            try:
+                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+                return True
+            except OSError:
+                continue
+        return False
+
+    def put(self, key, content):
+        with self.client.open_output_stream(f"{BUCKET}/{key}") as out:
+            out.write(content)
+
+    def put_folder(self, folder, prefix):
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                self.put(f"{prefix}/{path.relative_to(folder).as_posix()}", path.read_bytes())
+
+    def environment(self, **changes):
+        """Variables as the AWS tools read them; requests go through the proxy."""
+        url = f"http://127.0.0.1:{self.proxy.port}" if self.proxy else self.url
+        return CREDENTIALS | {"AWS_ENDPOINT_URL": url} | changes
+
+    def close(self):
+        if self.proxy:
+            self.proxy.close()
+        self.process.kill()
+        self.process.wait(timeout=TIMEOUT_S)
+        self.log.close()
+
+
+class Proxy:
+    """Relays HTTP requests. `fault(method, path, number)` says what happens to the request `number` (from 0): None, "503",
+    "stall" (after half of the answer, until the client gives up), "cut" (after half of the answer), "refuse" (no answer),
+    or a pair of status and S3 error code. It is called in another thread."""
+
+    def __init__(self, server_port):
+        self.server_port = server_port
+        self.latency_s = 0
+        self.reset()
+        self.loop = asyncio.new_event_loop()
+        started = threading.Event()
+        self.thread = threading.Thread(target=self.run, args=(started,), daemon=True)
+        self.thread.start()
+        assert started.wait(TIMEOUT_S)
+
+    def reset(self):
+        self.fault = lambda method, path, number: None
+        self.requests = []  # (method, path, bytes of the answer that were sent)
+
+    def bytes_of(self, ending):
+        """Bytes sent of the objects whose keys end like this."""
+        return sum(size for method, path, size in self.requests if method == "GET" and path.split("?")[0].endswith(ending))
+
+    def run(self, started):
+        asyncio.set_event_loop(self.loop)
+        server = self.loop.run_until_complete(asyncio.start_server(self.serve, "127.0.0.1", 0))
+        self.port = server.sockets[0].getsockname()[1]
+        started.set()
+        self.loop.run_forever()
+        for task in asyncio.all_tasks(self.loop):
+            task.cancel()
+        self.loop.run_until_complete(asyncio.gather(*asyncio.all_tasks(self.loop), return_exceptions=True))
+        self.loop.close()
+
+    def close(self):
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join(TIMEOUT_S)
+
+    async def serve(self, reader, writer):
+        try:
+            server_reader, server_writer = await asyncio.open_connection("127.0.0.1", self.server_port)
+            try:
+                while await self.relay(reader, writer, server_reader, server_writer):
+                    pass
+            finally:
+                server_writer.close()
+        except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass
+        finally:
+            writer.close()
+
+    async def relay(self, reader, writer, server_reader, server_writer):
+        """One request; False: the connection ends."""
+        head = await reader.readuntil(b"\r\n\r\n")
+        method, path, _ = head.split(b"\r\n", 1)[0].decode().split(" ")
+        body = await reader.readexactly(length_of(head))
+        requests = self.requests  # reset() replaces it
+        number = len(requests)
+        requests.append((method, path, 0))
+        fault = self.fault(method, path, number)
+        if self.latency_s:
+            await asyncio.sleep(self.latency_s)
+        if fault == "refuse":
+            return False
+        if fault == "503":
+            fault = (503, "SlowDown")
+        if isinstance(fault, tuple):
+            text = f"<Error><Code>{fault[1]}</Code><Message>from the proxy</Message></Error>".encode()
+            writer.write(f"HTTP/1.1 {fault[0]} Error\r\nContent-Type: application/xml\r\nContent-Length: {len(text)}\r\n\r\n"
+                         .encode() + (b"" if method == "HEAD" else text))
+            await writer.drain()
+            return True
+        server_writer.write(head + body)
+        await server_writer.drain()
+        answer = await server_reader.readuntil(b"\r\n\r\n")
+        content = b""
+        if b"transfer-encoding: chunked" in answer.lower():
+            while not content.endswith(b"0\r\n\r\n"):
+                content += await server_reader.read(65536)
+        elif method != "HEAD":
+            content = await server_reader.readexactly(length_of(answer))
+        sent = content[: len(content) // 2] if fault in ("stall", "cut") else content
+        requests[number] = (method, path, len(sent))
+        writer.write(answer + sent)
+        await writer.drain()
+        if fault == "stall":
+            await reader.read()
+        return fault is None
+
+
+def length_of(head):
+    length = re.search(rb"(?im)^content-length: *(\d+)", head)
+    return int(length[1]) if length else 0

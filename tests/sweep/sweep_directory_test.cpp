@@ -1,0 +1,124 @@
+#include "sweep/sweep_directory.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <fstream>
+
+#include "core/system/durable_file.h"
+#include "lockstep/error.h"
+#include "tests/temporary_directory.h"
+
+using namespace lockstep;
+using namespace lockstep::sweep;
+using Catch::Contains;
+
+namespace {
+
+SweepInfo info_of(const std::string& yaml = "x: {uniform: [0, 1]}") {
+  SweepInfo info{.id = "s-1", .created = 5, .ranks = 2};
+  info.file.name = "s";
+  info.file.space = ConfigValue<Space>::read(parse_config(yaml, "sweep.yaml"), "space");
+  info.file.objective.all = {{.metric = "eval/loss"}};
+  info.file.budget.trials = 10;
+  return info;
+}
+
+const Json kRun = {{"run", {{"name", "a"}}}, {"path", "${x}"}};
+
+}  // namespace
+
+TEST_CASE("a sweep is read back from its directory, with its trials") {
+  const TemporaryDirectory dir;
+  const auto path = sweeps_path(dir.path()) / "s";
+  const auto made = SweepDirectory::open_or_create(path, info_of(), kRun);
+  auto trial = *made.add(TrialSource::Search);
+  CHECK(trial.number == 0);
+  trial.state = TrialState::Pruned;
+  trial.values = {std::nan("")};
+  trial.evaluations = {{10, 0.5}, {20, std::nan("")}};
+  trial.runs = {"r"};
+  trial.reason = "worse";
+  trial.ended = 7;
+  made.write(trial);
+  CHECK(made.add(TrialSource::Hand, Point{{"x", 0.25}})->number == 1);
+
+  const SweepDirectory read(path);
+  CHECK(read.info().id == "s-1");
+  CHECK(read.info().ranks == 2);
+  CHECK(read.runs() == dir.path());
+  const auto trials = read.trials();
+  REQUIRE(trials.size() == 2);
+  CHECK(to_json(trials[0]) == to_json(trial));
+  CHECK(std::isnan(trials[0].values[0]));
+  CHECK(trials[1].parameters == Point{{"x", 0.25}});
+  CHECK(read_config_file(read.run_file()).find("path")->scalar == "$${x}");
+}
+
+TEST_CASE("only the budget of a sweep with trials may change") {
+  const TemporaryDirectory dir;
+  const auto path = dir / "s";
+  const auto open = [&](const SweepInfo& info, const Json& run = kRun) {
+    return SweepDirectory::open_or_create(path, info, run);
+  };
+  open(info_of());
+  open(info_of("y: {uniform: [0, 1]}"));  // no trials yet
+  open(info_of()).add(TrialSource::Search);
+  auto changed = info_of();
+  changed.file.budget.trials = 20;
+  changed.id = "s-2";
+  CHECK(open(changed).info().id == "s-1");
+  CHECK(SweepDirectory(path).file().budget.trials == 20);
+  const auto refused = [&](const SweepInfo& info, const Json& run, const std::string& what) {
+    CHECK_THROWS_WITH(open(info, run), Contains("exists with another " + what));
+  };
+  refused(info_of("y: {uniform: [0, 1]}"), kRun, "space");
+  refused(info_of(), {{"run", {{"name", "b"}}}}, "run file");
+  changed.ranks = 3;
+  refused(changed, kRun, "-n");
+}
+
+TEST_CASE("one process at a time runs a sweep") {
+  const TemporaryDirectory dir;
+  const auto sweep = SweepDirectory::open_or_create(dir / "s", info_of(), kRun);
+  CHECK_FALSE(sweep.is_controlled());
+  {
+    const auto lock = sweep.lock_controller();
+    CHECK(sweep.is_controlled());
+    CHECK_THROWS_WITH(sweep.lock_controller(), Contains("already run by another process"));
+  }
+  CHECK_FALSE(sweep.is_controlled());
+}
+
+TEST_CASE("trials written by hand need a number and parameters only; corrupt ones are refused") {
+  const TemporaryDirectory dir;
+  const auto sweep = SweepDirectory::open_or_create(dir / "s", info_of(), kRun);
+  write_file_durably(dir.path() / "s/trials/00004.json",
+                     R"({"number": 4, "parameters": {"x": 1}})");
+  CHECK(sweep.find(4)->by == TrialSource::Hand);
+  CHECK(sweep.add(TrialSource::Search)->number == 5);
+  write_file_durably(dir.path() / "s/trials/00006.json", R"({"number": 6})");
+  CHECK_THROWS_WITH(sweep.trials(), Contains("00006.json: not a trial"));
+  write_file_durably(dir.path() / "s/trials/00006.json", "{");
+  CHECK_THROWS_WITH(sweep.trials(), Contains("00006.json"));
+  CHECK_THROWS_AS(SweepDirectory(dir / "none"), Error);
+}
+
+TEST_CASE("settings without effect are refused") {
+  const TemporaryDirectory dir;
+  const auto problem = [&](const std::string& text) -> std::string {
+    write_file_durably(dir / "a.yaml", "run: run.yaml\nobjective: {metric: eval/loss}\n" + text);
+    try {
+      const auto file = read_sweep_file(dir / "a.yaml");
+      return file.name == "a" ? "" : "the name is " + file.name;
+    } catch (const Error& error) {
+      return error.what();
+    }
+  };
+  const std::string space = "space: {x: {uniform: [0, 1]}}\n";
+  CHECK(problem(space + "budget: {trials: 3}").empty());
+  CHECK_THAT(problem(space), Contains("at least one of trials, time, target"));
+  CHECK_THAT(problem(space + "search: {name: grid}"), Contains("a grid needs `points: N`"));
+  CHECK_THAT(problem("space: {run.name: {choice: [a]}}\nbudget: {trials: 3}"),
+             Contains("the sweep sets this key"));
+  CHECK_THAT(problem(space + "budgte: {trials: 3}"), Contains("did you mean 'budget'?"));
+}

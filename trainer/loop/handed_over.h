@@ -1,0 +1,68 @@
+// What a trainer works with, and what it leaves to the next one in the same process when ranks are
+// lost (lockstep launch --on-rank-loss continue).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "lockstep/model.h"
+#include "lockstep/tracker.h"
+#include "lockstep/world.h"
+#include "trainer/checkpoint/checkpoint.h"
+#include "trainer/loop/metrics_reporter.h"
+#include "trainer/loop/step_times.h"
+#include "trainer/loop/stop_signals.h"
+#include "trainer/prepared/prepared_run.h"
+#include "trainer/state/meter.h"
+#include "trainer/state/position.h"
+
+namespace lockstep::trainer {
+
+// Everything outlives the trainer.
+struct TrainerParts {
+  World& world;
+  PreparedRun& run;  // the trainer moves its `order`
+  Tracker& tracker;
+  std::filesystem::path run_dir;
+  const StopSignals* stop_signals = nullptr;  // null: signals are not handled
+  bool may_lose_ranks = false;                // hand_over() may be called
+};
+
+// The same on all ranks that have it. A rank that joins has none: `checkpoint` is empty.
+struct HandedOver {
+  Checkpoint checkpoint;  // the live tensors, and the position after the last complete step
+  // Set if what follows that step is not complete (metrics, evaluation, checkpoint): whether it
+  // ended an epoch.
+  std::optional<bool> after_step;
+  int64_t logged_step = -1, saved_step = -1, num_evaluations = 0;
+  double last_lr = 0;
+  at::Tensor last_grad_norm;
+  std::optional<StepClock> clock;
+  MetricsWindow metrics;
+};
+
+// What a step changes before the optimizer: it is undone when the step is interrupted.
+//
+// Thread: the training thread.
+class StepUndo {
+ public:
+  explicit StepUndo(const Model& model);
+
+  void begin(const Position& position, const Meter& meter);
+  void commit() { is_pending_ = false; }
+  // If a step has begun and is not committed: restores the buffers of the model and the arguments.
+  void undo(Position& position, Meter& meter);
+
+ private:
+  std::vector<at::Tensor> buffers_;  // of the model
+  bool is_pending_ = false;
+  Position position_;
+  Meter meter_;
+  std::vector<at::Tensor> begun_;  // values of the buffers
+};
+
+}  // namespace lockstep::trainer

@@ -1,0 +1,13 @@
+// What the environment and the run file say about data in buckets.
+#pragma once
+
+#include "trainer/config/object_cache_config.h"
+
+namespace lockstep::trainer {
+
+// Sets the options of formats::object_cache(), which is not used yet. Endpoint, region and
+// certificates are those of the AWS tools: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, AWS_REGION,
+// AWS_DEFAULT_REGION, AWS_CA_BUNDLE. Throws Config.
+void use_object_stores(const ObjectCacheConfig& config);
+
+}  // namespace lockstep::trainer

@@ -1,0 +1,28 @@
+#include "trainer/prepared/run_hooks.h"
+
+#include "trainer/config/run_length.h"
+#include "trainer/metrics/step_profile.h"
+#include "trainer/prepared/prepared_run.h"
+#include "trainer/state/weight_audit.h"
+
+namespace lockstep::trainer {
+
+void verify_hooks(const PreparedRun& run) {
+  const auto& train = run.config.train;
+  if (train.profile.steps)
+    verify_profile(train.profile, run.ranks.world_size, length_of_run(train, run.plan).total_steps);
+}
+
+std::vector<std::shared_ptr<Hook>> build_hooks(const PreparedRun& run) {
+  const auto& train = run.config.train;
+  std::vector<std::shared_ptr<Hook>> hooks;
+  for (const auto& hook : train.hooks.parts()) hooks.push_back(hook.build());
+  if (train.audit.every)
+    hooks.push_back(
+        std::make_shared<WeightAudit>(train.audit, run.config.distributed.data_parallel.shard));
+  if (train.profile.steps)
+    hooks.push_back(std::make_shared<StepProfile>(train.profile, run.ranks.rank));
+  return hooks;
+}
+
+}  // namespace lockstep::trainer

@@ -1,0 +1,19 @@
+// The hooks of a run besides the trainer's own: those of train.hooks, audits and profiles.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "lockstep/hook.h"
+
+namespace lockstep::trainer {
+
+struct PreparedRun;
+
+// Throws Config if one of them does not fit the run.
+void verify_hooks(const PreparedRun& run);
+
+// New ones, for the ranks of `run`.
+std::vector<std::shared_ptr<Hook>> build_hooks(const PreparedRun& run);
+
+}  // namespace lockstep::trainer

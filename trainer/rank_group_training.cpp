@@ -1,0 +1,118 @@
+#include "trainer/rank_group_training.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "lockstep/error.h"
+#include "tracking/runs/on_ranks.h"
+#include "trainer/handshake.h"
+#include "trainer/prepared/shard_choice.h"
+
+namespace lockstep::trainer {
+namespace {
+
+// For all ranks of a new group to connect. If one is lost meanwhile, the others ask again.
+constexpr std::chrono::milliseconds kMaxConnecting = std::chrono::minutes(1);
+
+// Why the loss of a rank would be an error; empty: it would not.
+std::string reason_against_loss(const PreparedRun& run, const SessionOptions& options) {
+  const auto& config = run.config;
+  const auto& parallel = config.distributed.data_parallel;
+  if (!parallel.virtual_shards)
+    return "needs distributed.virtual_shards, with which the result does not depend on the number "
+           "of ranks";
+  if (parallel.shard != ShardStrategy::None)
+    return fmt::format(
+        "needs distributed.shard: none, not '{}': each rank must have the whole state",
+        name_of(parallel.shard));
+  if (!layout_of(run).shares_memory())
+    return "needs ranks that share memory: distributed.device: cpu, and distributed.backend: auto "
+           "or shm";
+  if (config.tracking.ranks.kind != tracking::RankSelection::Kind::Main)
+    return "needs tracking.ranks: main";
+  if (options.own_run) return "needs a run that the session creates, not SessionOptions::own_run";
+  return "";
+}
+
+}  // namespace
+
+void verify_can_lose_ranks(const PreparedRun& run, const SessionOptions& options) {
+  if (const auto reason = reason_against_loss(run, options); !reason.empty())
+    throw config_error("--on-rank-loss continue " + reason);
+}
+
+TrainerParts GroupTraining::trainer_parts() {
+  return {parts_.world,        parts_.run,          parts_.record.tracker(),
+          parts_.record.dir(), parts_.stop_signals, parts_.member != nullptr};
+}
+
+Trainer& GroupTraining::create() {
+  trainer_ = Trainer::create(trainer_parts());
+  return *trainer_;
+}
+
+bool GroupTraining::join() { return ask_and_enter({}, std::nullopt) == Kind::Join; }
+
+std::optional<EvaluationResult> GroupTraining::run() {
+  while (true) {
+    try {
+      return trainer_->run();
+    } catch (const PeerError&) {
+      if (!parts_.member) throw;
+      const auto state = trainer_->hand_over();
+      const auto kind = ask_and_enter(state, parts_.run.config.distributed.timeout.value);
+      if (kind == Kind::Refused) throw;
+      if (kind == Kind::End) return std::nullopt;
+    }
+  }
+}
+
+GroupTraining::Kind GroupTraining::ask_and_enter(const HandedOver& state,
+                                                 std::optional<std::chrono::milliseconds> timeout) {
+  const bool has_state = !state.checkpoint.model.empty();
+  while (true) {
+    parts_.world.progress().enter(Phase::Connecting);
+    const auto place = parts_.member->ask(
+        has_state ? state.checkpoint.head.position.step : launch::kNoState, timeout);
+    if (place.kind != Kind::Join) return place.kind;
+    trainer_.reset();
+    try {
+      enter(state, place);
+      return Kind::Join;
+    } catch (const PeerError&) {
+      // Another rank of the new group was lost. If none was, the next request is refused.
+    }
+  }
+}
+
+void GroupTraining::enter(const HandedOver& state, const launch::GroupAnswer& place) {
+  auto& [world, options, run, record, member, stop_signals] = parts_;
+  auto ranks = options.ranks;
+  ranks.rank = ranks.local_rank = place.rank;
+  ranks.world_size = ranks.local_world_size = place.world_size;
+  ranks.is_spare = false;
+  options.ranks = ranks;
+  change_ranks(run, ranks);
+  const auto timeout = run.config.distributed.timeout.value;
+  auto connection = world_options(ranks, run.config.distributed, nullptr);
+  connection.rendezvous = FileRendezvous{place.store};
+  connection.timeout = std::min(timeout, kMaxConnecting);
+  world.progress().begin(ranks.rank);
+  world.progress().enter(Phase::Connecting);
+  world.regroup(connection);
+  world.set_timeout(timeout);
+  auto pids = verify_ranks_agree(world, run);
+  const auto step = state.checkpoint.head.position.step;
+  const bool takes_log = record.change_ranks(step, std::move(pids));
+  if (tracking::is_main(ranks.rank))
+    record.tracker().text(TextLevel::Warning,
+                          fmt::format("{}; went on after step {} with {} rank{}", place.lost, step,
+                                      ranks.world_size, ranks.world_size == 1 ? "" : "s"));
+  world.progress().enter(Phase::Building);
+  trainer_ = Trainer::create(trainer_parts());
+  trainer_->take_over(state, takes_log);
+}
+
+}  // namespace lockstep::trainer

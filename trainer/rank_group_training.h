@@ -1,0 +1,59 @@
+// Trains in one group of ranks after another: when ranks are lost and the launcher was started with
+// --on-rank-loss continue, the others keep their processes and their state, and form a new group.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+
+#include "launch/workers/group_member.h"
+#include "lockstep/session.h"
+#include "lockstep/world.h"
+#include "trainer/loop/handed_over.h"
+#include "trainer/loop/trainer.h"
+#include "trainer/prepared/prepared_run.h"
+#include "trainer/recorded_run.h"
+
+namespace lockstep::trainer {
+
+// Throws Config, naming the setting, if the ranks of a run cannot go on without one of them.
+void verify_can_lose_ranks(const PreparedRun& run, const SessionOptions& options);
+
+// What it works with; outlives it. The ranks in `options` and `run` are kept up to date.
+struct GroupTrainingParts {
+  World& world;
+  SessionOptions& options;
+  PreparedRun& run;
+  RecordedRun& record;
+  launch::GroupMember* member = nullptr;  // null: the loss of a rank is an error
+  const StopSignals* stop_signals = nullptr;
+};
+
+// Thread: the training thread.
+class GroupTraining {
+ public:
+  explicit GroupTraining(const GroupTrainingParts& parts) : parts_(parts) {}
+
+  // Collective: makes the trainer of the first group.
+  Trainer& create();
+  // Of a spare: waits for a place in a group and its state. Returns false if the job ended without
+  // this process.
+  bool join();
+
+  // Collective: Trainer::run(). nullopt: the job ended without this process.
+  std::optional<EvaluationResult> run();
+
+  Trainer* trainer() { return trainer_.get(); }  // null: there is none
+
+ private:
+  using Kind = launch::GroupAnswer::Kind;
+
+  Kind ask_and_enter(const HandedOver& state, std::optional<std::chrono::milliseconds> timeout);
+  void enter(const HandedOver& state, const launch::GroupAnswer& place);
+  TrainerParts trainer_parts();
+
+  GroupTrainingParts parts_;
+  std::unique_ptr<Trainer> trainer_;
+};
+
+}  // namespace lockstep::trainer

@@ -31,6 +31,8 @@ void link_checkpoint(const fs::path& run, int64_t step, const fs::path& to) {
   const auto checkpoint = checkpoint_of(to, step);
   fs::create_directories(checkpoint);
   for (const auto* file : {"run.json", "config.yaml"}) fs::copy_file(run / file, to / file);
+  constexpr const char* kReference = "reference.safetensors";  // of a run with model.dpo
+  if (fs::exists(run / kReference)) fs::copy_file(run / kReference, to / kReference);
   for (const auto& entry : fs::directory_iterator(checkpoint_of(run, step)))
     fs::create_hard_link(entry.path(), checkpoint / entry.path().filename());
 }

@@ -57,4 +57,8 @@ std::vector<std::string> environment_with(const std::map<std::string, std::strin
 // The environment variable `name`, if set and not empty.
 std::optional<std::string> environment(const char* name);
 
+// Sets an environment variable of this process, unless it is set. Call it while no other thread
+// reads the environment.
+void set_environment_default(const char* name, const char* value);
+
 }  // namespace lockstep

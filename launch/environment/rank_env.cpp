@@ -169,6 +169,10 @@ std::vector<std::string> environment_with(const std::map<std::string, std::strin
   return entries;
 }
 
+void set_environment_default(const char* name, const char* value) {
+  ::setenv(name, value, /*overwrite=*/0);
+}
+
 std::optional<std::string> environment(const char* name) {
   const char* value = std::getenv(name);
   if (!value || !*value) return std::nullopt;

@@ -89,7 +89,7 @@ def test_values(job):
     random = numpy.random.default_rng(0)
     inputs = random.standard_normal((301, 8)).astype(numpy.float32)
     label = (1e4 + inputs[:, :2] + random.standard_normal((301, 2))).astype(numpy.float32)  # r2 without lost digits
-    write_npz(job, inputs, label, {"name": "mlp", "inputs": 8, "hidden": [4], "classes": 2, "loss": "huber"})
+    write_npz(job, inputs, label, {"name": "mlp", "inputs": 8, "hidden": [4], "outputs": 2, "loss": "huber"})
     ours, run_dir = evaluated(job, ["r2", "mae", "rmse"])
     values = predictions(job, run_dir).numpy().astype(numpy.float64)
     assert ours["r2"] == pytest.approx(metrics.r2_score(label.astype(numpy.float64), values), rel=1e-9)
@@ -103,7 +103,7 @@ def test_same_bits_on_three_ranks(job, kind):
     if kind == "values":
         random = numpy.random.default_rng(0)
         inputs, label = random.standard_normal((301, 8)).astype(numpy.float32), random.standard_normal(301).astype(numpy.float32)
-        write_npz(job, inputs, label, {"name": "mlp", "inputs": 8, "hidden": [4], "classes": 1, "loss": "mse"})
+        write_npz(job, inputs, label, {"name": "mlp", "inputs": 8, "hidden": [4], "loss": "mse"})
         names = ["r2", "rmse"]
     same = ["data.eval_batch_size=50", "optimizer={name: sgd, lr: 1e-30}"]
     alone, _ = evaluated(job, names, *same)
@@ -146,11 +146,16 @@ def test_bits_of_a_model_of_bytes(job):
         (["train.eval_metrics=[r2]"], ["train.eval_metrics: r2 needs a model for regression"]),
         (["train.eval_metrics=[bits_per_byte]"], ["train.eval_metrics: bits_per_byte needs a language model of bytes"]),
         (["train.eval_metrics=[perplexity]"], ["train.eval_metrics: perplexity needs a language model"]),
-        (["train.eval_metrics=[f1]", "data.eval=null", "data.eval_batch_size=null"], ["train.eval_metrics", "data.eval"]),
     ],
 )
 def test_metrics_that_cannot_be_computed_are_refused(job, overrides, texts):
     refuse(job, overrides, texts, ranks=None)
+
+
+def test_metrics_without_an_evaluation_set_are_refused(job):
+    del job.config["data"]["eval"], job.config["data"]["eval_batch_size"]
+    job.write()
+    refuse(job, ["train.eval_metrics=[f1]"], ["train.eval_metrics: has no effect without data.eval or data.split.eval"], ranks=None)
 
 
 def test_early_stop_watches_them(job):

@@ -82,16 +82,18 @@ def test_a_prompt_begins_as_the_tokenizer_has_it(job, adds):
     """By the post-processor of tokenizer.json, unless tokenizer_config.json says otherwise."""
     make("llama 3", job.directory / "hf")
     configure(job, job.directory / "hf")
-    tokenizer = save_tokenizer(job.directory / "hf")
+    tokenizer = Tokenizer(kinds.WordLevel({"<s>": 2, "the": 3, "cat": 4, "[UNK]": 5}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.add_special_tokens(["<s>"])
     if adds is None:
-        tokenizer.post_processor = processors.TemplateProcessing(single="<|endoftext|> $A", special_tokens=[("<|endoftext|>", 0)])
-        tokenizer.save(str(job.directory / "hf" / "tokenizer.json"))
+        tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 2)])
     else:
-        config = {"bos_token": "<|endoftext|>", "add_bos_token": adds}
+        config = {"bos_token": "<s>", "add_bos_token": adds}
         (job.directory / "hf" / "tokenizer_config.json").write_text(json.dumps(config))
+    tokenizer.save(str(job.directory / "hf" / "tokenizer.json"))
     text = "the cat"
     ids = tokenizer.encode(text, add_special_tokens=False).ids
-    file = write_prompts(job, [{"prompt": text}, {"prompt": "<|endoftext|>" + text}, {"tokens": [0, *ids]}, {"tokens": ids}])
+    file = write_prompts(job, [{"prompt": text}, {"prompt": "<s>" + text}, {"tokens": [2, *ids]}, {"tokens": ids}])
     plain, begun, with_token, without = (row["tokens"] for row in rows_of(job, "--generate", file, "--max-tokens", "12"))
     assert with_token != without
     assert begun == with_token

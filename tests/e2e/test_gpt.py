@@ -58,7 +58,7 @@ def test_the_recipe_of_bytes_measures_bits(job):
     for part in ("train", "eval"):
         job.config["data"][part]["path"] = str(folder / part)
     job.write()
-    job.train("train.max_steps=20", "train.log_every=5 steps", "data.eval.limit=100", "train.samples.max_tokens=5")
+    job.train("train.max_steps=20", "schedule.warmup_steps=2", "train.log_every=5 steps", "data.eval.limit=100", "train.samples.max_tokens=5")
     (bits,) = values(job, "eval/bits_per_byte")
     assert bits == pytest.approx(values(job, "eval/loss")[-1] / math.log(2))
     assert bits < 5.5  # 8 at the beginning

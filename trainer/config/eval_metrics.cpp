@@ -3,12 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
-namespace lockstep {
+namespace lockstep::trainer {
 namespace {
-
-using trainer::Averaging;
-using trainer::EvalMetric;
-using trainer::Score;
 
 std::vector<EvalMetric> known_metrics() {
   return {{.name = "accuracy", .score = Score::Accuracy},
@@ -44,11 +40,17 @@ int64_t k_of(const std::string& name) {
 }
 
 }  // namespace
+}  // namespace lockstep::trainer
+
+namespace lockstep {
+
+using trainer::EvalMetric;
 
 EvalMetric ConfigValue<EvalMetric>::read(const ConfigNode& node, const std::string& path) {
   const auto name = ConfigValue<std::string>::read(node, path);
-  if (const auto k = k_of(name); k > 0) return {.name = name, .score = Score::TopK, .k = k};
-  const auto metrics = known_metrics();
+  if (const auto k = trainer::k_of(name); k > 0)
+    return {.name = name, .score = trainer::Score::TopK, .k = k};
+  const auto metrics = trainer::known_metrics();
   std::vector<std::string> names;
   for (const auto& metric : metrics) names.push_back(metric.name);
   names.emplace_back("top_5");
@@ -58,7 +60,7 @@ EvalMetric ConfigValue<EvalMetric>::read(const ConfigNode& node, const std::stri
 
 Json ConfigValue<EvalMetric>::schema() {
   auto names = Json::array();
-  for (const auto& metric : known_metrics()) names.push_back(metric.name);
+  for (const auto& metric : trainer::known_metrics()) names.push_back(metric.name);
   return {{"anyOf", Json::array({Json{{"type", "string"}, {"enum", names}},
                                  Json{{"type", "string"}, {"pattern", "^top_[1-9][0-9]{0,4}$"}}})}};
 }

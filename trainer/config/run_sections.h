@@ -8,7 +8,7 @@
 
 #include "core/config/launch_sections.h"
 #include "core/config/period.h"
-#include "data/images/mixed_images.h"
+#include "data/mixed_images.h"
 #include "data/sampling/batch_plan.h"
 #include "data/sampling/split.h"
 #include "lockstep/data_parallel.h"

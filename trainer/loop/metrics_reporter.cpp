@@ -91,14 +91,15 @@ MetricsReporter::Losses MetricsReporter::log(const HookContext& run, const StepT
 
 // The first call after a step is collective.
 void MetricsReporter::add_flops(NamedValues& values, int64_t steps, double seconds) {
-  if (!all_flops_ && !flops_) return;  // logged again after the loss of a rank
-  if (!all_flops_)
+  const bool is_first = !all_flops_;
+  if (is_first && !flops_) return;  // logged again after the loss of a rank
+  if (is_first)
     all_flops_ = distributed::merge_counters(
                      world_, {{"flops", {static_cast<double>(flops_.value_or(0)), 1}}})
                      .at("flops")
                      .sum;
   if (*all_flops_ == 0) return;  // a compiled package
-  values.emplace_back("train/flops_per_step", *all_flops_);
+  if (is_first) values.emplace_back("train/flops_per_step", *all_flops_);
   if (!peak_flops_ || seconds <= 0) return;
   const auto per_rank = *all_flops_ / static_cast<double>(world_.world_size());
   values.emplace_back("train/mfu", per_rank * static_cast<double>(steps) / seconds / *peak_flops_);

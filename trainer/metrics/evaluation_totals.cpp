@@ -103,8 +103,7 @@ void EvaluationMetrics::merge_errors(World& world, int64_t num_batches) {
   }
 }
 
-// One class at a time, so that a rank holds the scores of all samples for one class only, besides
-// those of its own samples for all.
+// One class at a time, so that a rank holds the scores of all samples for one class only.
 void EvaluationMetrics::rank_classes(World& world, int64_t max_samples) {
   const bool has_classes = kind_ == Kind::Classes;
   auto scores = at::zeros({max_samples, width_}, at::kFloat);

@@ -1,4 +1,4 @@
-#include "data/images/mixed_images.h"
+#include "data/mixed_images.h"
 
 #include <ATen/ATen.h>
 

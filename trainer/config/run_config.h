@@ -12,6 +12,7 @@
 #include "tracking/config/tracking_config.h"
 #include "trainer/checkpoint/checkpoint_section.h"
 #include "trainer/config/optimizer_choice.h"
+#include "trainer/config/distributed_section.h"
 #include "trainer/config/run_sections.h"
 
 namespace lockstep::trainer {

@@ -11,11 +11,9 @@
 #include "data/mixed_images.h"
 #include "data/sampling/batch_plan.h"
 #include "data/sampling/split.h"
-#include "lockstep/data_parallel.h"
 #include "lockstep/dataset.h"
 #include "lockstep/hook.h"
 #include "lockstep/part.h"
-#include "lockstep/world.h"
 #include "trainer/config/eval_metrics.h"
 #include "trainer/config/non_finite.h"
 #include "trainer/config/object_cache_config.h"
@@ -61,15 +59,6 @@ struct TrainSection {
   AuditConfig audit;
   SamplesConfig samples;
   PartList<Hook> hooks{hook_registry()};
-};
-
-struct DistributedSection {
-  DeviceChoice device = DeviceChoice::Auto;
-  BackendChoice backend = BackendChoice::Auto;
-  DataParallelConfig data_parallel;  // its keys are in `distributed:` itself
-  Duration timeout{std::chrono::minutes(30)};
-  Duration step_timeout{std::chrono::minutes(10)};
-  Duration hang_warning{std::chrono::seconds(3)};
 };
 
 template <class V>
@@ -132,23 +121,6 @@ void fields(V& v, TrainSection& c) {
   v("audit", c.audit, "compares the weights of all ranks");
   v("samples", c.samples, "texts that a language model generates while it is trained");
   v("hooks", c.hooks, "hooks of plugins, called at fixed points of the training, in this order");
-}
-
-template <class V>
-void fields(V& v, DistributedSection& c) {
-  v("device", c.device, "device to train on; auto: a GPU if there is one, else the CPU");
-  v("backend", c.backend,
-    "communication backend; auto: nccl for GPUs; for CPUs shm (shared memory) if all ranks are on "
-    "one host, else gloo; hierarchical: shared memory within a host and gloo between hosts, with "
-    "bits that depend on which ranks share a host");
-  fields(v, c.data_parallel);
-  v("timeout", c.timeout,
-    "how long a rank waits for the others at startup, in evaluations and for checkpoints");
-  v("step_timeout", c.step_timeout, "how long a rank waits for the others in a training step");
-  v("hang_warning", c.hang_warning,
-    "how long ranks may wait before `lockstep launch` reports a hang, with the rank they wait for "
-    "and its stacks; at least three times the longest step so far; ten times as long outside of "
-    "steps");
 }
 
 }  // namespace lockstep::trainer

@@ -11,8 +11,8 @@
 #include "lockstep/schedule.h"
 #include "tracking/config/tracking_config.h"
 #include "trainer/checkpoint/checkpoint_section.h"
-#include "trainer/config/optimizer_choice.h"
 #include "trainer/config/distributed_section.h"
+#include "trainer/config/optimizer_choice.h"
 #include "trainer/config/run_sections.h"
 
 namespace lockstep::trainer {

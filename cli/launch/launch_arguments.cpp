@@ -205,7 +205,7 @@ void read_hosts(const LaunchValues& values, LaunchArguments& arguments) {
   arguments.exported = split_names(values.given("export").value_or(""));
   arguments.requested_workers = values.given("nproc-per-node");
   arguments.given_master_addr = values.given("master-addr");
-  for (const auto& option : option_names(make_options())) {
+  for (const auto& option : option_names(launch_options())) {
     const auto name = option.substr(2);
     if (is_set_by_hostfile(name)) continue;
     if (const auto given = values.given(name)) arguments.forwarded.push_back(option + "=" + *given);

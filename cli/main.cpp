@@ -78,7 +78,7 @@ int run(int argc, char** argv) {
     return run(argc - 2, argv + 2);
   }
   if (given == "--help" || given == "-h") return help_command(argc, argv);
-  if (given == "--version") return version_command(argc, argv);
+  if (given == "--version") return version_command(argc - 1, argv + 1);
   std::vector<std::string> names;
   for (const auto& command : kCommands) {
     if (given == command.name) return command.run(argc - 1, argv + 1);

@@ -10,7 +10,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 MANIFESTS = sorted([*(ROOT / "examples" / "kubernetes").glob("*.yaml"), *(ROOT / "examples" / "skypilot").glob("*.yaml")])
 SCRIPTS = sorted((ROOT / "examples" / "slurm").glob("*.sbatch"))
-LAUNCH_OPTIONS = set(re.findall(r'add\("([^"]+)"', (ROOT / "cli" / "launch" / "launch_arguments.cpp").read_text()))
+LAUNCH_OPTIONS = set(re.findall(r'add\("([^"]+)"', (ROOT / "cli" / "launch" / "launch_option_list.cpp").read_text()))
 NAMES = {f"-{name}" if len(name) == 1 else f"--{name}" for names in LAUNCH_OPTIONS for name in names.split(",")}
 
 

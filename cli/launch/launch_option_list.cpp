@@ -19,8 +19,8 @@ void add_worker_options(cxxopts::Options& options) {
       "pause if consecutive restarts make no progress; doubles each time, up to 1 min",
       default_text("1 s"), "TIME");
   add("on-rank-loss,on_rank_loss",
-      "when a rank is killed: restart all (see --max-restarts), or continue without it",
-      default_text("restart"), "restart|continue");
+      "when a rank is killed: restart all ranks (see --max-restarts), or continue without it",
+      default_text("restart"), "POLICY");
   add("spares", "additional processes that take the places of lost ranks", default_text("0"), "N");
   add("stop-grace,stop_grace", "time from SIGTERM to SIGKILL, such as 10s", default_text("30 s"),
       "TIME");

@@ -321,12 +321,12 @@ test("a live run updates, is tagged and annotated, ends, and is deleted", async 
 
     await page.getByRole("button", { name: "Tag" }).click();
     await page.getByLabel("New tag").fill("seen");
-    await page.getByRole("button", { name: "Save" }).click();
+    await page.getByRole("button", { name: "Save", exact: true }).click();
     await page.getByRole("link", { name: "seen" }).waitFor();
     await page.getByRole("button", { name: "More", exact: true }).click();
     await page.getByRole("button", { name: "Add note" }).click();
     await page.getByRole("textbox", { name: "Note" }).fill("looks fine");
-    await page.getByRole("button", { name: "Save" }).click();
+    await page.getByRole("button", { name: "Save", exact: true }).click();
     await page.getByText("looks fine").waitFor();
 
     live.process.kill("SIGTERM");

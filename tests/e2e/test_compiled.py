@@ -112,7 +112,7 @@ def use(job, package, kind, texts=None):
     """`job` trains the package, with batches of the compiled size."""
     job.config["model"] = {"name": "compiled", "package": str(package)}
     job.config["data"]["train"]["limit"] = SAMPLES
-    del job.config["data"]["batch_size"]
+    job.config["data"].pop("batch_size", None)
     job.config["data"]["per_rank_batch_size"] = BATCH[kind]
     job.config["optimizer"] = {"name": "sgd", "lr": 0.02, "momentum": 0.9}
     job.config["checkpoint"] = {"every": "1000 epochs"}

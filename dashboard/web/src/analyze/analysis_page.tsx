@@ -66,7 +66,7 @@ function Loaded({ data, choice, filter, now }: { data: Analysis; choice: RunChoi
   const result = target ? columns.get(target) : undefined;
   if (!target) return <div class="empty"><h1>Analysis</h1><p>These runs have not logged any metric yet.</p><a class="button" href={link([], { q: filter })}>Show in table</a></div>;
   if (more.error) return <div class="empty"><h1>Cannot analyze these runs</h1><p>{more.error.message}</p><button type="button" class="button" onClick={() => setQuery({ target: null, sx: null, sy: null, sc: null, by: null, axes: null })}>Reset</button></div>;
-  if (!result || importance.pending && importance.value === undefined) return <p class="waiting">Loading…</p>;
+  if (!result || [more, importance].some(({ pending, value }) => pending && value === undefined)) return <p class="waiting">Loading…</p>;
   return <Views data={data} columns={columns} settings={settings} target={result} importance={importance.value ?? null} error={importance.error} filter={filter} choice={choice} />;
 }
 

@@ -46,7 +46,8 @@ export function Parallel(props: Props) {
   const host = useRef<HTMLDivElement>(null);
   const canvases = [useRef<HTMLCanvasElement>(null), useRef<HTMLCanvasElement>(null), useRef<HTMLCanvasElement>(null)] as const;
   const plot = useRef<ParallelPlot | null>(null);
-  const width = Math.max(useWidth(host), columns.length * MIN_GAP + 2 * PAD.side - MIN_GAP);
+  const available = useWidth(host);
+  const width = available === 0 ? 0 : Math.max(available, columns.length * MIN_GAP + 2 * PAD.side - MIN_GAP);
   const [hovered, setHovered] = useState<{ run: number; x: number; y: number } | null>(null);
   const byField = useMemo(() => new Map(columns.map((column) => [column.field, column])), [columns]);
   const inside = useMemo(() => insideOf(brushes, byField, ids.length), [brushes, byField, ids]);

@@ -26,7 +26,7 @@ import yaml
 
 from measuring import BIN, SOURCE, commit, environment, machine, print_table, row
 
-DRIVER = BIN.parent / "tests" / "bin" / "lockstep_bench_sweep"
+DRIVER = BIN / "lockstep_bench_sweep"
 PYTHON = SOURCE / ".venv" / "bin" / "python"
 STEPS, BATCH, HIDDEN = 600, 64, 64  # a training of about 1 s with DistributedDataParallel
 

@@ -68,6 +68,21 @@ std::vector<double> weights_of(size_t count) {
   return weights;
 }
 
+// The larger of the distances of each place to its neighbors; of a single one, to the ends of the range.
+std::vector<double> gaps_of(const std::vector<double>& places, double low, double high) {
+  if (places.size() == 1) return {std::max(places[0] - low, high - places[0])};
+  std::vector<size_t> order(places.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::sort(order, {}, [&](size_t i) { return places[i]; });
+  std::vector<double> gaps(places.size(), 0);
+  for (size_t i = 1; i < order.size(); ++i) {
+    const auto gap = places[order[i]] - places[order[i - 1]];
+    gaps[order[i]] = gap;
+    gaps[order[i - 1]] = std::max(gaps[order[i - 1]], gap);
+  }
+  return gaps;
+}
+
 }  // namespace
 
 ParzenDensity::ParzenDensity(std::vector<const Parameter*> parameters,
@@ -97,14 +112,12 @@ ParzenDensity::Axis ParzenDensity::make_axis(const Parameter& parameter,
   axis.low = edge(parameter.low - half_step(parameter));
   axis.high = edge(parameter.high + half_step(parameter));
   const auto range = axis.high - axis.low;
-  // Scott's rule for several dimensions, with a floor that shrinks with the number of kernels.
-  const auto count = std::max<double>(1, static_cast<double>(observations.size()));
-  const auto width =
-      std::clamp(0.2 * std::pow(count, -1 / (static_cast<double>(axes_.size()) + 4)) * range,
-                 range / std::min(100.0, 1 + num_kernels), range);
   for (const auto& point : observations)
     axis.mean.push_back(coordinate_of(parameter, point.at(parameter.key)));
-  axis.deviation.assign(observations.size(), width);
+  // The floor shrinks with the number of kernels.
+  const auto floor = range / std::min(100.0, 1 + num_kernels);
+  axis.deviation = gaps_of(axis.mean, axis.low, axis.high);
+  for (auto& deviation : axis.deviation) deviation = std::clamp(deviation, floor, range);
   axis.mean.push_back((axis.low + axis.high) / 2);
   axis.deviation.push_back(range);
   return axis;

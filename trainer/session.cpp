@@ -136,8 +136,9 @@ RankEnv ranks_alone(RankEnv ranks) {
 
 SessionResult trainer::run_observed_session(const SessionOptions& given, ProgressPage& progress) {
   auto options = given;  // the ranks may change
-  auto run = trainer::prepare_training(
-      trainer::load_run_config(options.config_path, options.overrides), options.ranks);
+  auto run =
+      trainer::prepare_training(trainer::load_run_config(options.config_path, options.overrides),
+                                options.ranks, options.hooks);
   std::optional<launch::GroupMember> member;
   if (options.ranks.group_fd) {
     member.emplace(*options.ranks.group_fd);

@@ -142,6 +142,9 @@ IndexSequence DistributedSampler::grouped(int64_t done) const {
 IndexSequence DistributedSampler::sequence(int64_t done) const {
   check(done >= 0 && done <= dataset_size_, "more samples are done than exist");
   if (is_grouped() && options_.buckets.window == 0) return grouped(done);
+  const bool is_in_sequence =
+      options_.weights.empty() && !options_.shuffle && options_.buckets.window == 0;
+  if (is_in_sequence) return {dataset_size_, done, shares(done)};
   const auto all = order();
   const auto shares = this->shares(done);
   // Python appends the start of the order, repeated as needed; reading modulo the size is

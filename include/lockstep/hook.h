@@ -30,6 +30,7 @@
 #include <cstdint>
 #include <exception>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -53,6 +54,13 @@ struct HookContext {
   // Set this to a reason, on all ranks, to stop the run after the current step with a checkpoint;
   // the run is then reported as `stopped early`. No effect in the last step.
   std::optional<std::string> stop;
+  std::optional<std::string> stop_now;  // as stop, in before_step: this step is not trained
+  at::Tensor
+      loss;  // of the last batch of this rank, on its device; undefined before the first step
+  // For before_step, on all ranks: evaluates on data.eval, or saves a checkpoint, whether or not it is
+  // due. Throw Config without data.eval, or before the first step.
+  std::function<EvaluationResult()> evaluate;
+  std::function<void()> save;
 };
 
 // Called on every rank, by the training thread, in the order of train.hooks:

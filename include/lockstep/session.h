@@ -13,6 +13,7 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,6 +23,9 @@
 #include "lockstep/tracker.h"
 
 namespace lockstep {
+
+struct Batch;  // batch.h
+class Hook;    // hook.h
 
 // Why training stopped before its last step: early stopping, `lockstep runs stop`, or a signal.
 enum class StopReason { EarlyStop, Requested, Preempted };
@@ -41,7 +45,8 @@ struct SessionOptions {
   RankEnv ranks;                         // read_rank_env(), or set by the program
   std::vector<std::string> command;      // the command line, recorded with the run
   ConsoleOptions console;
-  std::filesystem::path agent_program;  // path of `lockstep`; empty: no tracking agent
+  std::filesystem::path agent_program;       // path of `lockstep`; empty: no tracking agent
+  std::vector<std::shared_ptr<Hook>> hooks;  // called after those of the run file
   // If not set, the session creates a run in run.dir and records its outcome.
   std::optional<OwnRun> own_run;
   // Whether SIGTERM, SIGINT and SIGUSR1 stop training at a step boundary, with a checkpoint.
@@ -63,6 +68,56 @@ struct SessionResult {
 // require other ranks, then connects to them, trains, and records the outcome. Throws Error; the
 // run is then recorded as failed, unless the program opened it itself (own_run).
 SessionResult run_session(const SessionOptions& options);
+
+// Training step by step, for programs that have a main loop, such as simulations: the program passes
+// batches, and everything else is as in a run of lockstep-trainer: averaged gradients, schedule, metrics,
+// evaluations, checkpoints and resuming. Example: docs/howto/embed.md.
+//
+// All functions but the counters are collective: each rank has a TrainingLoop, and calls them in the
+// same order. They throw what run_session() throws; the run is then recorded as failed, and the loop
+// has ended.
+//
+// The training runs in a separate thread; while a function of this class runs, the caller waits for
+// it. Launcher and other ranks count the program's time between two steps as a part of the step
+// (distributed.step_timeout).
+//
+// Thread: one at a time.
+class TrainingLoop {
+ public:
+  // Starts or resumes the run of the run file, whose data.train is the dataset `program`. `example`: a
+  // batch of any size, to verify the model before the ranks connect.
+  TrainingLoop(const SessionOptions& options, const Batch& example);
+  // Without finish(), the run is recorded as failed.
+  ~TrainingLoop();
+  TrainingLoop(const TrainingLoop&) = delete;
+  TrainingLoop& operator=(const TrainingLoop&) = delete;
+
+  // Whether the last step is done, or a stop was requested (`lockstep runs stop`, early stopping, a
+  // signal).
+  bool is_done() const;
+  int64_t steps() const;        // done so far, including those before a resume
+  int64_t total_steps() const;  // of the whole run
+
+  // Trains one step, followed by what is due after it: metrics, evaluation, checkpoint. `batch` has this
+  // rank's share of data.batch_size, times train.accumulate; batch.indices may be undefined. Throws
+  // Config if the number of samples is another, or if the loop is done.
+  void step(Batch batch);
+  // This rank's loss in the last step, before it updated the weights. Waits for the device. NaN before
+  // the first step of this process.
+  double loss() const;
+
+  // Evaluates on data.eval now.
+  EvaluationResult evaluate();
+  // Saves a checkpoint now. Throws Config before the first step.
+  void save();
+
+  // Ends the run, if it is not done: stopped early, with a checkpoint. Call it once, last.
+  SessionResult finish();
+
+ private:
+  class Session;
+  std::unique_ptr<Session> session_;
+};
 
 // The command line of lockstep-trainer, for a program that registers parts:
 //   int main(int argc, char** argv) { return lockstep::trainer_main(argc, argv); }

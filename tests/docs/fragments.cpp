@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <filesystem>
+#include <functional>
 
 #include "data/loader/loader.h"
 #include "distributed/counters.h"
@@ -10,6 +11,7 @@
 #include "lockstep/data_parallel.h"
 #include "lockstep/model.h"
 #include "lockstep/optimizer.h"
+#include "lockstep/session.h"
 #include "lockstep/world.h"
 #include "tracking/artifacts/store.h"
 
@@ -30,6 +32,10 @@ void loop(World& world, data::Loader& loader, DataParallel& parallel, Optimizer&
 
 void one_step(Model& model, const at::Tensor& loss, int rank, double sum, double count) {
 #include "distributed_2.inc"
+}
+
+void embed(const SessionOptions& options, const std::function<Batch(int64_t)>& simulate) {
+#include "howto_embed_1.inc"
 }
 
 }  // namespace lockstep

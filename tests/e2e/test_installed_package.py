@@ -183,10 +183,18 @@ def test_plugin_loaded_twice_under_one_name_is_rejected(job, plugin):
     assert "two models are registered as 'softmax_regression'" in ended.err
 
 
-def test_embedding_program_trains_standalone_and_launched(prefix, tmp_path, tmp_path_factory):
-    program = build_example("embedding", prefix, tmp_path_factory.mktemp("embedding")) / "two_moons"
-    config = SOURCE / "examples" / "embedding" / "run.yaml"
-    for start in ([program], [LOCKSTEP, "launch", "-n", "2", "--program", program]):
-        ended = processes.run([*start, config, f"run.dir={tmp_path}/runs", "distributed.device=cpu"], tmp_path)
-        assert ended.code == 0, ended.err
-        assert "accuracy 1.000" in ended.out or "accuracy 0.9" in ended.out
+@pytest.fixture(scope="module")
+def embedding(prefix, tmp_path_factory):
+    """The folder of the programs of examples/embedding."""
+    return build_example("embedding", prefix, tmp_path_factory.mktemp("embedding"))
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("program, config, printed", [
+    ("two_moons", "run.yaml", ["accuracy 1.000", "accuracy 0.9"]), ("pendulum", "pendulum.yaml", ["step 300, loss 0."])])
+def test_embedding_program_trains_standalone_and_launched(embedding, tmp_path, program, config, printed, ranks):
+    start = [embedding / program] if ranks == 1 else [LOCKSTEP, "launch", "-n", "2", "--program", embedding / program]
+    config = SOURCE / "examples" / "embedding" / config
+    ended = processes.run([*start, config, f"run.dir={tmp_path}/runs", "distributed.device=cpu"], tmp_path)
+    assert ended.code == 0, ended.err
+    assert any(text in ended.out for text in printed)

@@ -79,6 +79,8 @@ Trainer::Trainer(const TrainerParts& parts, SharedModel shared,
   if (average_) hooks_.push_back(&*average_);
   hooks_.insert(hooks_.end(), {&early_stop_, &metrics_});
   for (const auto& hook : parts.run.hooks) hooks_.push_back(hook.get());
+  context_.evaluate = [this] { return evaluate_on_request(); };
+  context_.save = [this] { save_on_request(); };
 }
 
 HookContext& Trainer::context() {
@@ -133,7 +135,7 @@ EvaluationResult Trainer::run() {
     call(&Hook::after_epoch);
   }
   if (run_.data.eval && evaluated_step_ != position_.step && !stop_.is_stopping()) evaluate_now();
-  if (saved_step_ != position_.step) save_now();
+  if (saved_step_ != position_.step && has_stepped_) save_now();
   enter_phase(Phase::Saving);
   saver_.finish();
   call(&Hook::after_run);
@@ -193,6 +195,13 @@ void Trainer::train_epoch() {
   }
   const auto epoch = position_.epoch;
   while (position_.epoch == epoch && !is_finished() && !stop_.is_stopping()) {
+    clock_.enter(Phase::Optimizer);
+    call(&Hook::before_step);
+    if (const auto reason = std::exchange(context_.stop_now, std::nullopt)) {
+      stop_.stop_early(*reason);
+      if (has_stepped_) after_step(/*epoch_ended=*/false);
+      return;
+    }
     train_step(loader, shares);
     metrics_.add_loading(loader.take_stats());
     const bool epoch_ended = loader.position() == loader.num_batches();
@@ -203,8 +212,6 @@ void Trainer::train_epoch() {
 
 void Trainer::train_step(data::Loader& loader, const data::BatchShares& shares) {
   const bool votes_last = non_finite_.skips();
-  clock_.enter(Phase::Optimizer);
-  call(&Hook::before_step);
   clock_.enter(Phase::Voting);
   if (!votes_last) vote_.begin(step_flags());
   clock_.enter(Phase::Optimizer);
@@ -229,6 +236,7 @@ void Trainer::train_step(data::Loader& loader, const data::BatchShares& shares) 
       return cause_of_loss(batch, parallel_->gathers_weights() ? NamedTensors() : parameters_);
     });
     if (is_usable || !votes_last) metrics_.meter().add(outputs, batches.counts());
+    if (!run_.hooks.empty()) context_.loss = outputs.loss.detach();
     if (batches.part() == 0)
       position_.samples =
           std::min(position_.samples + plan_.global_batch_size, run_.data.train->size());
@@ -364,35 +372,6 @@ std::optional<int64_t> Trainer::take_skipped() {
                     "gradient was not finite",
                     count, position_.step));
   return count + (scaler_ ? scaler_->take_skipped() : 0);
-}
-
-void Trainer::save_now() {
-  verify_finite();
-  const auto begin = std::chrono::steady_clock::now();
-  enter_phase(Phase::Saving);
-  call(&Hook::before_checkpoint);
-  CheckpointHead head{.position = position_,
-                      .early_stop = early_stop_.state(),
-                      .evaluation_is_due = evaluation_is_due_,
-                      .base = base_};
-  if (scaler_) head.loss_scale = scaler_->state();
-  if (evaluated_step_ == position_.step) head.evaluation = evaluation_;
-  optimizer_.use_evaluation_weights();
-  saver_.save({*model_, optimizer_, *parallel_, head, average()}, checkpoint_to_publish(), ends());
-  optimizer_.use_training_weights();
-  saved_step_ = position_.step;
-  call(&Hook::after_checkpoint);
-  enter_phase(Phase::Logging);
-  metrics_.exclude(std::chrono::steady_clock::now() - begin);
-}
-
-std::optional<CheckpointToPublish> Trainer::checkpoint_to_publish() const {
-  const auto which = config_.tracking.checkpoints;
-  if (which == tracking::PublishedCheckpoints::None ||
-      (which == tracking::PublishedCheckpoints::Last && !is_finished()))
-    return std::nullopt;
-  return CheckpointToPublish{run_dir_, config_.run.name, position_,
-                             evaluated_step_ == position_.step ? evaluation_ : EvaluationResult()};
 }
 
 }  // namespace lockstep::trainer

@@ -86,6 +86,8 @@ class Trainer {
   void log_training();
   std::optional<int64_t> take_skipped();
   void evaluate_now();
+  EvaluationResult evaluate_on_request();
+  void save_on_request();
   void sample_now();
   void find_references();
   std::unique_ptr<EvaluationMedia> next_media();

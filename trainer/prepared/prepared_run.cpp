@@ -184,7 +184,8 @@ void verify_use_of_model(const PreparedRun& run) {
   use.may_skip_samples = run.config.data.loader.max_bad_samples > 0;
   use.first_samples =
       first_samples_of({run.data.train.get(), run.data.eval.get()}, use.may_skip_samples);
-  if (run.missing && run.missing->has_unknown_samples()) use.first_samples = [] { return std::vector<Batch>(); };
+  if (run.missing && run.missing->has_unknown_samples())
+    use.first_samples = [] { return std::vector<Batch>(); };
   run.model->verify(use);
 }
 
@@ -302,7 +303,8 @@ void change_ranks(PreparedRun& run, const RankEnv& ranks) {
   run.hooks = build_hooks(run);
 }
 
-PreparedRun prepare_training(const RunConfig& config, const RankEnv& ranks) {
+PreparedRun prepare_training(const RunConfig& config, const RankEnv& ranks,
+                             const std::vector<std::shared_ptr<Hook>>& program_hooks) {
   const bool logs = logs_in(config, ranks);
   tracking::verify_run_name(config.tracking.run_name);
   auto run = prepare_data(config, ranks);
@@ -315,6 +317,7 @@ PreparedRun prepare_training(const RunConfig& config, const RankEnv& ranks) {
   choose_strategy(run);
   compute_unless_sharded(run);
   verify_hooks(run);
+  run.program_hooks = program_hooks;
   run.hooks = build_hooks(run);
   if (!config.train.samples.prompts.empty())
     run.samples = std::make_shared<TextSamples>(config, *run.model, run.model_title());

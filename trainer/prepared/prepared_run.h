@@ -36,12 +36,13 @@ struct PreparedRun {
   RankEnv ranks;
   Json resolved;  // `config` with all defaults, as stored with the run
   data::TrainAndEval data;
-  data::BatchPlan plan;                        // not for predictions
-  data::SamplerOptions order;                  // of the training samples; not for predictions
-  bool is_logging = false;                     // whether this rank logs; training only
-  std::shared_ptr<Model> model;                // on the CPU; null after prepare_data()
-  std::shared_ptr<DeferredInit> deferred;      // null: the parameters of `model` have their values
-  std::vector<std::shared_ptr<Hook>> hooks;    // of train.hooks; training only
+  data::BatchPlan plan;                      // not for predictions
+  data::SamplerOptions order;                // of the training samples; not for predictions
+  bool is_logging = false;                   // whether this rank logs; training only
+  std::shared_ptr<Model> model;              // on the CPU; null after prepare_data()
+  std::shared_ptr<DeferredInit> deferred;    // null: the parameters of `model` have their values
+  std::vector<std::shared_ptr<Hook>> hooks;  // see run_hooks.h; training only
+  std::vector<std::shared_ptr<Hook>> program_hooks;  // of the embedding program, among `hooks`
   InitialWeights weights;                      // of a new run; no file: the model's own values
   std::shared_ptr<const TextSamples> samples;  // of train.samples; null: none. Training only
   // Of a model that needs them: data.train and data.eval (null: none), for the trainer to set.
@@ -61,7 +62,8 @@ struct PreparedRun {
 // manual_seed, and verified against the run file. To train with distributed.shard: full, their
 // values are computed by load_initial_weights().
 PreparedRun prepare_data(const RunConfig& config, const RankEnv& ranks);
-PreparedRun prepare_training(const RunConfig& config, const RankEnv& ranks);
+PreparedRun prepare_training(const RunConfig& config, const RankEnv& ranks,
+                             const std::vector<std::shared_ptr<Hook>>& program_hooks = {});
 // The rank numbers of a run from prepare_training() have changed: divides the data between the new
 // ranks, and builds new hooks. Throws Config.
 void change_ranks(PreparedRun& run, const RankEnv& ranks);

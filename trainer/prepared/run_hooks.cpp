@@ -22,6 +22,7 @@ std::vector<std::shared_ptr<Hook>> build_hooks(const PreparedRun& run) {
         std::make_shared<WeightAudit>(train.audit, run.config.distributed.data_parallel.shard));
   if (train.profile.steps)
     hooks.push_back(std::make_shared<StepProfile>(train.profile, run.ranks.rank));
+  hooks.insert(hooks.end(), run.program_hooks.begin(), run.program_hooks.end());
   return hooks;
 }
 

@@ -1,4 +1,4 @@
-// The evaluations of a Trainer.
+// What a Trainer does between steps: evaluations, generated texts and checkpoints.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 
 #include "distributed/collectives.h"
 #include "distributed/objects.h"
+#include "lockstep/error.h"
 #include "trainer/loop/evaluation.h"
 #include "trainer/loop/trainer.h"
 #include "trainer/loop/trial.h"
@@ -129,6 +130,51 @@ void Trainer::find_references() {
     data->set(values);
   }
   if (is_new) on_main([&] { save_references(file, *train, eval); });
+}
+
+// By a hook, before a step.
+EvaluationResult Trainer::evaluate_on_request() {
+  if (!run_.data.eval)
+    throw config_error("an evaluation was requested, but the run file has no data.eval");
+  evaluate_now();
+  return evaluation_;
+}
+
+void Trainer::save_on_request() {
+  if (saved_step_ == position_.step && position_.step > 0) return;
+  if (!has_stepped_)
+    throw config_error(
+        "a checkpoint was requested before the first step: there is nothing to save");
+  save_now();
+}
+
+void Trainer::save_now() {
+  verify_finite();
+  const auto begin = std::chrono::steady_clock::now();
+  enter_phase(Phase::Saving);
+  call(&Hook::before_checkpoint);
+  CheckpointHead head{.position = position_,
+                      .early_stop = early_stop_.state(),
+                      .evaluation_is_due = evaluation_is_due_,
+                      .base = base_};
+  if (scaler_) head.loss_scale = scaler_->state();
+  if (evaluated_step_ == position_.step) head.evaluation = evaluation_;
+  optimizer_.use_evaluation_weights();
+  saver_.save({*model_, optimizer_, *parallel_, head, average()}, checkpoint_to_publish(), ends());
+  optimizer_.use_training_weights();
+  saved_step_ = position_.step;
+  call(&Hook::after_checkpoint);
+  enter_phase(Phase::Logging);
+  metrics_.exclude(std::chrono::steady_clock::now() - begin);
+}
+
+std::optional<CheckpointToPublish> Trainer::checkpoint_to_publish() const {
+  const auto which = config_.tracking.checkpoints;
+  if (which == tracking::PublishedCheckpoints::None ||
+      (which == tracking::PublishedCheckpoints::Last && !is_finished()))
+    return std::nullopt;
+  return CheckpointToPublish{run_dir_, config_.run.name, position_,
+                             evaluated_step_ == position_.step ? evaluation_ : EvaluationResult()};
 }
 
 }  // namespace lockstep::trainer

@@ -1,10 +1,11 @@
-// TrainingLoop of lockstep/session.h.
+// TrainingLoop.
+#include "lockstep/session.h"
+
 #include <thread>
 #include <utility>
 
 #include "lockstep/batch.h"
 #include "lockstep/error.h"
-#include "lockstep/session.h"
 #include "trainer/program_feed.h"
 
 namespace lockstep {

@@ -71,7 +71,7 @@ SessionResult run_session(const SessionOptions& options);
 
 // Training step by step, for programs that have a main loop, such as simulations: the program passes
 // batches, and everything else is as in a run of lockstep-trainer: averaged gradients, schedule, metrics,
-// evaluations, checkpoints and resuming. Example: docs/howto/embed.md.
+// evaluations, checkpoints and resuming. See docs/howto/embed.md.
 //
 // All functions but the counters are collective: each rank has a TrainingLoop, and calls them in the
 // same order. They throw what run_session() throws; the run is then recorded as failed, and the loop

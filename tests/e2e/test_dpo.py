@@ -2,6 +2,7 @@
 
 import json
 
+import peft
 import pytest
 import torch
 import transformers
@@ -64,9 +65,11 @@ def encoded(tokenizer, record, name):
     return tokens + [0] * rest, targets + [-100] * (rest + 1)
 
 
-def train_in_python(directory, tokenizer, records, smoothing=0.0):
-    """The losses, and the rewards of the chosen answers."""
+def train_in_python(directory, tokenizer, records, smoothing=0.0, adapter=None):
+    """The losses, and the rewards of the chosen answers. `adapter`: is trained further."""
     model = transformers.AutoModelForCausalLM.from_pretrained(directory, attn_implementation="eager")
+    if adapter:
+        model = peft.PeftModel.from_pretrained(model, adapter, is_trainable=True)
     pairs = torch.tensor([[encoded(tokenizer, record, name) for name in ("chosen", "rejected")] for record in records])
     tokens, targets = pairs[:, :, 0], pairs[:, :, 1]
 
@@ -77,7 +80,7 @@ def train_in_python(directory, tokenizer, records, smoothing=0.0):
 
     with torch.no_grad():
         reference = log_probabilities(slice(None))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    optimizer = torch.optim.SGD([parameter for parameter in model.parameters() if parameter.requires_grad], lr=0.5)
     losses, rewards = [], []
     for step in range(STEPS):
         rows = slice(step % (len(records) // BATCH) * BATCH, (step % (len(records) // BATCH) + 1) * BATCH)
@@ -103,6 +106,21 @@ def test_losses_are_those_of_the_formula(job, kind, smoothing, ranks):
     tokenizer = configure(job, records, dpo)
     losses, rewards = train_in_python(job.directory / "hf", tokenizer, records, smoothing)
     run_dir = job.train(ranks=ranks)
+    assert values(job, run_dir, "train/loss") == pytest.approx(losses, abs=1e-5)
+    assert values(job, run_dir, "train/chosen_reward") == pytest.approx(rewards, abs=1e-4)
+    assert losses[0] == pytest.approx(0.6931, abs=1e-3) and losses[-1] < losses[0] - 0.01
+
+
+def test_the_reference_has_the_adapter_that_is_continued(job, tmp_path):
+    """As TRL: the reference is what training begins with, not the base model without the adapter."""
+    records = texts(12)
+    tokenizer = configure(job, records, {"beta": BETA}, lora={"path": str(tmp_path / "adapter")})
+    torch.manual_seed(1)
+    settings = peft.LoraConfig(r=2, lora_alpha=8, target_modules=["q_proj", "v_proj"], init_lora_weights=False, task_type="CAUSAL_LM")
+    base = transformers.AutoModelForCausalLM.from_pretrained(job.directory / "hf")
+    peft.get_peft_model(base, settings).save_pretrained(tmp_path / "adapter")
+    losses, rewards = train_in_python(job.directory / "hf", tokenizer, records, adapter=tmp_path / "adapter")
+    run_dir = job.train()
     assert values(job, run_dir, "train/loss") == pytest.approx(losses, abs=1e-5)
     assert values(job, run_dir, "train/chosen_reward") == pytest.approx(rewards, abs=1e-4)
     assert losses[0] == pytest.approx(0.6931, abs=1e-3) and losses[-1] < losses[0] - 0.01

@@ -254,6 +254,7 @@ def test_tokens_are_weighted_equally_with_any_segments(job, tmp_path_factory, pa
     for metric in ("train/loss", "eval/loss", "eval/accuracy"):
         got, want = job.series(ours.name, metric), eager.series(theirs.name, metric)
         assert got and numpy.allclose(got, want, rtol=1e-5), metric
+    assert job.series(ours.name, "train/flops_per_step") == eager.series(theirs.name, "train/flops_per_step") != []
     assert len(job.series(ours.name, "train/tokens_per_s")) == len(job.series(ours.name, "train/loss"))
     expected = load_weights(theirs)
     assert all((tensor - expected[name]).abs().max() < 1e-5 for name, tensor in load_weights(ours).items())

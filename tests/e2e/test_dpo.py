@@ -1,14 +1,17 @@
 """Direct preference optimization: the losses of its formula over transformers' logits, on any number of ranks."""
 
 import json
+import sys
 
 import peft
 import pytest
 import torch
 import transformers
+import yaml
 from torch.nn import functional as F
 
 import test_chat as chat
+from processes import BIN, LOCKSTEP, SOURCE, run
 from refusals import refuse
 
 torch.set_num_threads(1)  # the model is small
@@ -137,6 +140,39 @@ def test_a_resumed_run_keeps_the_reference(job):
     assert again.code == 0, again.err
     assert values(job, stopped, "train/loss") == values(job, whole, "train/loss")
     assert values(job, whole, "eval/accuracy")[-1] > 0.5
+
+
+def use_recipe(job, name, model, **data):
+    job.config = yaml.safe_load((SOURCE / "configs" / name).read_text())
+    job.config["run"]["dir"] = str(job.runs)
+    job.config["model"]["path"] = str(model)
+    for part, settings in data.items():
+        job.config["data"][part] |= settings
+    job.write()
+
+
+def test_the_recipes_learn_the_order_of_words(job):
+    """As described in their comments, with less text and fewer steps."""
+    folder = job.directory / "preferences"
+    verses = (SOURCE / ".data" / "bible" / "kjv.txt").read_text().splitlines()[:1500]
+    (job.directory / "verses.txt").write_text("\n".join(verses))
+    prepare = [sys.executable, SOURCE / "examples" / "preferences" / "prepare.py", job.directory / "verses.txt", folder]
+    tokenize = [BIN / "lockstep-data", "tokenize", "--tokenizer", folder / "model", "--documents", "line", "--separator", "<end>",
+                "--eval", 0.05, "--out", folder / "tokens", folder / "text.txt"]
+    for command in (prepare, tokenize):
+        ended = run(command, job.directory)
+        assert ended.code == 0, ended.err
+    use_recipe(job, "preferences_base.yaml", folder / "model",
+               train={"path": str(folder / "tokens" / "train")}, eval={"path": str(folder / "tokens" / "eval"), "limit": 20})
+    base = job.train("train.max_steps=40", "schedule.warmup_steps=5")
+    ended = run([LOCKSTEP, "ckpt", "export", base.name, "--dir", job.runs, "--out", folder / "base"], job.directory)
+    assert ended.code == 0, ended.err
+    both = {"tokenizer": str(folder / "base")}
+    use_recipe(job, "preferences.yaml", folder / "base", train={**both, "path": str(folder / "train.jsonl"), "limit": 320},
+               eval={**both, "path": str(folder / "eval.jsonl"), "limit": 40})
+    tuned = job.train("train.max_steps=40", "schedule.warmup_steps=5", ranks=2)
+    assert values(job, tuned, "eval/accuracy")[-1] > 0.75
+    assert values(job, tuned, "eval/loss")[-1] < 0.65
 
 
 GOOD = json.dumps({"prompt": "a", "chosen": "b", "rejected": "c"})

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "lockstep/error.h"
+#include "models/graph_record.h"
 #include "models/replayed_random.h"
 
 namespace lockstep::models {

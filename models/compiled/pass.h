@@ -13,10 +13,6 @@
 
 namespace lockstep::models {
 
-// Recorded around each graph of a training step (at::RecordFunction), with the number of its
-// floating-point operations as the argument, a double. Not recorded if that is unknown.
-inline constexpr const char* kGraphRecord = "lockstep::compiled_graph";
-
 // Thread: not thread-safe, including runs.
 class CompiledPass {
  public:

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "models/compiled/pass.h"
+#include "models/graph_record.h"
 
 namespace lockstep::trainer {
 namespace {

@@ -33,7 +33,8 @@ void read_written(RunSummary& run) {
   }
 }
 
-// The job's first log takes precedence over run.json.
+// The job's first log takes precedence over run.json, except for the number of ranks, which may have
+// changed since the log began.
 RunInfo job_info(const RunSummary& run) {
   auto info = run.written;
   info.id = info.job_id = run.id;
@@ -41,7 +42,7 @@ RunInfo job_info(const RunSummary& run) {
     if (source.is_node || source.info.id.empty()) continue;
     info.group = source.info.group;
     if (info.created == 0) info.created = source.info.created;
-    info.world_size = std::max(info.world_size, source.info.world_size);
+    if (!run.is_written) info.world_size = source.info.world_size;
     if (info.host.empty()) info.host = source.info.host;
     if (info.command.empty()) info.command = source.info.command;
     info.job_type = source.info.job_type;
@@ -178,6 +179,8 @@ RunSummary summarize_run(const RunLogs& logs, NameTable& names) {
     }
   });
   read_written(run);
+  if (run.is_written)
+    for (auto& source : run.sources) source.info.world_size = run.written.world_size;
   run.info = job_info(run);
   run.tags = tracking::read_run_tags(run.dir);
   add_end(run);

@@ -7,6 +7,7 @@
 
 #include "lockstep/error.h"
 #include "tracking/runs/on_ranks.h"
+#include "tracking/runs/rank_losses.h"
 #include "trainer/handshake.h"
 #include "trainer/prepared/shard_choice.h"
 
@@ -79,6 +80,7 @@ GroupTraining::Kind GroupTraining::ask_and_enter(const HandedOver& state,
         has_state ? state.checkpoint.head.position.step : launch::kNoState, timeout);
     if (place.kind != Kind::Join) return place.kind;
     trainer_.reset();
+    unrecorded_.push_back(place.loss);
     try {
       enter(state, place);
       return Kind::Join;
@@ -86,6 +88,16 @@ GroupTraining::Kind GroupTraining::ask_and_enter(const HandedOver& state,
       // Another rank of the new group was lost. If none was, the next request is refused.
     }
   }
+}
+
+void GroupTraining::record_loss(const RankLoss& loss) {
+  if (!tracking::is_main(parts_.options.ranks.rank)) return;
+  try {
+    tracking::record_rank_loss(parts_.record.dir(), loss);
+  } catch (const Error&) {
+    // The disk is full; the log of the run contains the same.
+  }
+  parts_.record.tracker().text(TextLevel::Warning, describe(loss));
 }
 
 void GroupTraining::enter(const HandedOver& state, const launch::GroupAnswer& place) {
@@ -107,10 +119,7 @@ void GroupTraining::enter(const HandedOver& state, const launch::GroupAnswer& pl
   auto pids = verify_ranks_agree(world, run);
   const auto step = state.checkpoint.head.position.step;
   const bool takes_log = record.change_ranks(step, std::move(pids));
-  if (tracking::is_main(ranks.rank))
-    record.tracker().text(TextLevel::Warning,
-                          fmt::format("{}; continued after step {} with {} rank{}", place.lost,
-                                      step, ranks.world_size, ranks.world_size == 1 ? "" : "s"));
+  for (const auto& loss : std::exchange(unrecorded_, {})) record_loss(loss);
   world.progress().enter(Phase::Building);
   trainer_ = Trainer::create(trainer_parts());
   trainer_->take_over(state, takes_log);

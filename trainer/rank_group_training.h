@@ -5,7 +5,9 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <vector>
 
+#include "core/rank_loss.h"
 #include "launch/workers/group_member.h"
 #include "lockstep/session.h"
 #include "lockstep/world.h"
@@ -50,9 +52,11 @@ class GroupTraining {
 
   Kind ask_and_enter(const HandedOver& state, std::optional<std::chrono::milliseconds> timeout);
   void enter(const HandedOver& state, const launch::GroupAnswer& place);
+  void record_loss(const RankLoss& loss);
   TrainerParts trainer_parts();
 
   GroupTrainingParts parts_;
+  std::vector<RankLoss> unrecorded_;  // also of groups that did not get to train
   std::unique_ptr<Trainer> trainer_;
 };
 

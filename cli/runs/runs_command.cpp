@@ -140,14 +140,17 @@ void export_values(const RunsOptions& options, std::ostream& out, std::ostream& 
   if (format != "csv" && format != "jsonl")
     throw config_error(fmt::format("lockstep runs export: --format '{}' is unknown{}", format,
                                    suggest(format, {"csv", "jsonl"})));
+  const auto file = options.count("output") ? options["output"].as<std::string>() : "";
+  if (file.starts_with("--"))
+    throw config_error(fmt::format("lockstep runs export: -o needs a file, not '{}'", file));
   catalog::RunList runs(dir_of(options));
   const auto entries = find("export", runs, options);
   print_notes(entries, notes);
   const auto write = format == "csv" ? export_csv : export_jsonl;
-  if (!options.count("output")) return write(entries, out);
+  if (file.empty()) return write(entries, out);
   std::ostringstream text;
   write(entries, text);
-  write_file_durably(options["output"].as<std::string>(), text.view());
+  write_file_durably(file, text.view());
 }
 
 // Removes +TAG and -TAG from `words`, as cxxopts would parse "-TAG" as options, and returns them.

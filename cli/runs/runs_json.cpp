@@ -6,6 +6,7 @@
 
 #include "catalog/run_json.h"
 #include "cli/runs/runs_view.h"
+#include "tracking/runs/rank_losses.h"
 #include "tracking/runs/run_directory.h"
 
 namespace lockstep::cli {
@@ -104,6 +105,9 @@ Json page_json(const std::vector<catalog::RunEntry>& entries) {
   json["metrics"] = metrics_json(first);
   json["ranks"] = Json::array();
   for (const auto& entry : entries) json["ranks"].push_back(rank_json(entry));
+  json["rank_losses"] = Json::array();
+  for (const auto& loss : tracking::read_rank_losses(run.dir))
+    json["rank_losses"].push_back(to_json(loss));
   std::error_code ignored;
   const auto logs = tracking::logs_path(run.dir);
   json["logs"] = fs::is_directory(logs, ignored) ? Json(logs.string()) : Json(nullptr);

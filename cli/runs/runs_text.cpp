@@ -11,6 +11,7 @@
 #include "core/config/config_text.h"
 #include "core/printable.h"
 #include "lockstep/config_fields.h"
+#include "tracking/runs/rank_losses.h"
 #include "tracking/runs/run_tags.h"
 
 namespace lockstep::cli {
@@ -134,6 +135,8 @@ void print_page(const std::vector<catalog::RunEntry>& entries, double now, std::
   rows.push_back({"created", fmt::format("{} ({} ago)", text(page["created"]),
                                          age_text(now - first.info().created))});
   rows.push_back({"ranks", std::to_string(first.info().world_size)});
+  for (const auto& loss : tracking::read_rank_losses(first.run->dir))
+    rows.push_back({"lost ranks", printable(describe(loss), std::string::npos)});
   rows.push_back({"directory", first.run->dir.string()});
   rows.push_back({"logs", text(page["logs"])});
   for (const auto& checkpoint : page["checkpoints"])

@@ -95,9 +95,10 @@ fs::path train_trial(const fs::path& runs, const TrialOptions& options) {
     arguments.insert(arguments.end(), {"--resume", name.string()});
   }
   arguments.push_back(options.run_file.string());
+  arguments.insert(arguments.end(), options.overrides.begin(), options.overrides.end());
+  // Last, as these replace those of the user.
   arguments.insert(arguments.end(), {"run.dir=" + runs.string(), "checkpoint.keep_last=1000000",
                                      "tracking.sinks=[console]", "tracking.checkpoints=none"});
-  arguments.insert(arguments.end(), options.overrides.begin(), options.overrides.end());
   const auto is_saved = [&] {
     const auto run = find_run(runs);
     return !run.empty() && fs::exists(checkpoint_of(run, options.end));

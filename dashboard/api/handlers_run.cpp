@@ -14,6 +14,7 @@
 #include "dashboard/api/handlers.h"
 #include "lockstep/error.h"
 #include "tracking/log/unix_time.h"
+#include "tracking/runs/rank_losses.h"
 #include "tracking/runs/run_directory.h"
 #include "tracking/runs/stop_request.h"
 
@@ -205,6 +206,9 @@ Json environment_json(const catalog::RunSummary& run) {
   } catch (const Error&) {
     // No run.json: the event logs contain the rest.
   }
+  auto losses = Json::array();
+  for (const auto& loss : tracking::read_rank_losses(run.dir)) losses.push_back(describe(loss));
+  if (!losses.empty()) environment["lost_ranks"] = losses;
   return environment;
 }
 

@@ -8,7 +8,6 @@
 #include <array>
 #include <cerrno>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 namespace lockstep::launch {
 namespace {
@@ -39,16 +38,16 @@ bool wait_readable(int fd, std::optional<AnswerClock::time_point> deadline) {
 }  // namespace
 
 std::string encode(const GroupAnswer& answer) {
-  return nlohmann::json{{"answer", kAnswerKinds[static_cast<size_t>(answer.kind)]},
-                        {"rank", answer.rank},
-                        {"world_size", answer.world_size},
-                        {"store", answer.store.string()},
-                        {"lost", answer.lost}}
-      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return Json{{"answer", kAnswerKinds[static_cast<size_t>(answer.kind)]},
+              {"rank", answer.rank},
+              {"world_size", answer.world_size},
+              {"store", answer.store.string()},
+              {"loss", to_json(answer.loss)}}
+      .dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 GroupAnswer decode_group_answer(const std::string& text) {
-  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const auto json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return {};
   try {
     const auto kind = std::ranges::find(kAnswerKinds, json.at("answer").get<std::string>());
@@ -57,8 +56,8 @@ GroupAnswer decode_group_answer(const std::string& text) {
             .rank = json.at("rank").get<int>(),
             .world_size = json.at("world_size").get<int>(),
             .store = json.at("store").get<std::string>(),
-            .lost = json.at("lost").get<std::string>()};
-  } catch (const nlohmann::json::exception&) {
+            .loss = rank_loss_from_json(json.at("loss")).value_or(RankLoss())};
+  } catch (const Json::exception&) {
     return {};
   }
 }

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "core/rank_loss.h"
 #include "core/system/file_descriptor.h"
 
 namespace lockstep::launch {
@@ -26,7 +27,7 @@ struct GroupAnswer {
   Kind kind = Kind::Refused;
   int rank = 0, world_size = 1;
   std::filesystem::path store;  // a new file, through which the ranks of the group connect
-  std::string lost;             // the ranks that were lost, and why; for messages
+  RankLoss loss;                // why there is a new group
 };
 
 std::string encode(const GroupAnswer& answer);

@@ -1,7 +1,6 @@
 #include "launch/workers/regrouping.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -100,8 +99,14 @@ void Regrouping::form_group() {
   const auto count = std::bit_floor(
       std::min(static_cast<unsigned>(ready.size()), static_cast<unsigned>(max_ranks_)));
   stores_.push_back(directory_ / fmt::format("group_{}", stores_.size() + 1));
-  const auto lost = fmt::format("{}", fmt::join(std::exchange(lost_, {}), "; "));
-  world_size_ = static_cast<int>(count);
+  RankLoss loss{.step = *ready.front()->asked,
+                .before = world_size_,
+                .after = static_cast<int>(count),
+                .ranks = std::exchange(lost_, {}),
+                .spares = {}};
+  for (size_t i = 0; i < count; ++i)
+    if (!ready[i]->rank) loss.spares.push_back(static_cast<int>(ready[i] - members_.data()));
+  world_size_ = loss.after;
   for (auto& member : members_) member.is_replaced = member.is_lost;
   for (size_t i = 0; i < ready.size(); ++i) {
     const bool joins = i < count;
@@ -110,10 +115,10 @@ void Regrouping::form_group() {
                        .rank = static_cast<int>(i),
                        .world_size = world_size_,
                        .store = stores_.back(),
-                       .lost = lost});
+                       .loss = loss});
   }
   const auto waiting = ready.size() - count;
-  notes_.push_back(fmt::format("{}: continuing with {} rank{}{}", lost, count,
+  notes_.push_back(fmt::format("{}: continuing with {} rank{}{}", lost_text(loss), count,
                                count == 1 ? "" : "s",
                                waiting > 0 ? fmt::format(", {} waiting as spare", waiting) : ""));
   changed_ = true;
@@ -131,7 +136,7 @@ bool Regrouping::lose(int worker, const std::string& what) {
   member.is_lost = true;
   member.is_replaced = !rank;
   if (rank)
-    lost_.push_back(fmt::format("rank {} (of {}) was lost, {}", *rank, world_size_, what));
+    lost_.push_back({*rank, what});
   else
     notes_.push_back(fmt::format("a spare was lost, {}", what));
   return true;

@@ -73,7 +73,7 @@ class Regrouping {
   int world_size_;
   const std::filesystem::path directory_;
   std::vector<std::filesystem::path> stores_;
-  std::vector<std::string> lost_;  // since the last group was formed, of its ranks
+  std::vector<LostRank> lost_;  // since the last group was formed, of its ranks
   bool is_stopping_ = false, changed_ = false;
   std::vector<std::string> notes_;
 };

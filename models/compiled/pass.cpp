@@ -1,12 +1,16 @@
 #include "models/compiled/pass.h"
 
 #include <ATen/Context.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/record_function.h>
 
 #include <algorithm>
 #include <iterator>
+#include <numeric>
 #include <utility>
 
 #include "lockstep/error.h"
+#include "models/graph_record.h"
 #include "models/replayed_random.h"
 
 namespace lockstep::models {
@@ -50,8 +54,9 @@ bool CompiledPass::recomputes(size_t segment) const {
          std::ranges::all_of(blocks, [](const Block* block) { return block->recomputes(); });
 }
 
-CompiledPass::Run::Run(const CompiledPass& pass, std::vector<at::Tensor> inputs)
+CompiledPass::Run::Run(const CompiledPass& pass, std::vector<at::Tensor> inputs, int64_t count)
     : pass_(pass),
+      count_(static_cast<double>(count)),
       values_(std::move(inputs)),
       is_dropped_(pass.used_by_.size()),
       again_(pass.size()),
@@ -122,7 +127,7 @@ std::vector<at::Tensor> CompiledPass::Run::run_segment(size_t segment) {
   if (pass_.recomputes(segment)) random_[segment] = generator_of(inputs.front()).get_state();
   for (size_t i = 0; i < std::min(values_.size(), pass_.first_kept_[segment]); ++i)
     if (last_use_[i] <= segment) values_[i].reset();
-  auto outputs = pass_.graphs_[segment]->run(inputs);
+  auto outputs = run_graph(segment, inputs);
   const auto keeps = static_cast<size_t>(pass_.segments_[segment].keeps);
   check(outputs.size() >= keeps, "number of compiled outputs does not match the manifest");
   const auto first = outputs.size() - keeps;
@@ -134,10 +139,23 @@ std::vector<at::Tensor> CompiledPass::Run::run_segment(size_t segment) {
   return outputs;
 }
 
+std::vector<at::Tensor> CompiledPass::Run::run_graph(size_t segment,
+                                                     const std::vector<at::Tensor>& inputs) const {
+  const auto& flops = pass_.segments_[segment].flops;
+  std::vector<c10::IValue> number;  // outlives the record
+  at::RecordFunction record(at::RecordScope::FUNCTION);
+  if (!flops.empty() && record.isActive()) {
+    number.emplace_back(std::accumulate(flops.rbegin(), flops.rend(), 0.0,
+                                        [&](double sum, double each) { return sum * count_ + each; }));
+    record.before(kGraphRecord, c10::ArrayRef<const c10::IValue>(number.data(), number.size()));
+  }
+  return pass_.graphs_[segment]->run(inputs);
+}
+
 void CompiledPass::Run::run_again(size_t segment) {
   const auto inputs = inputs_of(segment);
   const ReplayedRandom replayed(generator_of(inputs.front()), random_[segment]);
-  auto outputs = pass_.graphs_[segment]->run(inputs);
+  auto outputs = run_graph(segment, inputs);
   const auto first = outputs.size() - static_cast<size_t>(pass_.segments_[segment].keeps);
   for (size_t i = first; i < outputs.size(); ++i) {
     const auto value = pass_.first_kept_[segment] + i - first;

@@ -30,8 +30,8 @@ class CompiledPass {
    public:
     // In training, segments of blocks that recompute() run again before the first segment of the
     // backward pass that needs their values, with the same random numbers; only what the forward
-    // pass needs is kept in between. The pass must outlive this.
-    Run(const CompiledPass& pass, std::vector<at::Tensor> inputs);
+    // pass needs is kept in between. The pass must outlive this. `count`: samples of the batch.
+    Run(const CompiledPass& pass, std::vector<at::Tensor> inputs, int64_t count);
 
     // Runs the segments from the next one to `segment`; returns the outputs of the last.
     std::vector<at::Tensor> run_to(size_t segment);
@@ -41,9 +41,11 @@ class CompiledPass {
     std::vector<at::Tensor> inputs_of(size_t segment) const;
     void plan_again(size_t segment);
     void run_again(size_t segment);
+    std::vector<at::Tensor> run_graph(size_t segment, const std::vector<at::Tensor>& inputs) const;
     void hold(size_t segment) const;
 
     const CompiledPass& pass_;
+    const double count_;
     std::vector<at::Tensor> values_;
     std::vector<size_t> last_use_;            // of each value: the last segment that uses it
     std::vector<bool> is_dropped_;            // of each value: not kept, but computed again

@@ -16,6 +16,7 @@ constexpr int64_t kPackageFormat = 3;
 constexpr int64_t kOldestFormat = 2;  // has one segment of evaluation and no units
 constexpr int64_t kMaxSize = int64_t{1} << 40;
 constexpr int64_t kMaxValues = 1 << 20;
+constexpr double kMaxFlops = 1e18;
 
 // An object of the manifest, and its location for messages.
 class ManifestMap {
@@ -60,9 +61,24 @@ class ManifestMap {
     std::vector<SegmentSpec> specs;
     for (const auto& item : list(key)) {
       const ManifestMap map(item, fmt::format("{}: {}", where_, key));
-      specs.push_back({map.sizes("takes"), map.number("gradients"), map.number("keeps")});
+      specs.push_back({.takes = map.sizes("takes"),
+                       .gradients = map.number("gradients"),
+                       .keeps = map.number("keeps"),
+                       .flops = map.flops()});
     }
     return specs;
+  }
+
+  // SegmentSpec::flops.
+  std::vector<double> flops() const {
+    std::vector<double> numbers;
+    if (!has("flops")) return numbers;
+    for (const auto& item : list("flops")) {
+      if (!item.is_number() || !(item.get<double>() >= 0 && item.get<double>() <= kMaxFlops))
+        throw corrupt("'flops' is not a list of numbers of at least 0");
+      numbers.push_back(item.get<double>());
+    }
+    return numbers;
   }
 
   // `mark`: the key of TensorSpec::marked, or nullptr. `names`: names used so far; adds the new

@@ -31,9 +31,13 @@ struct PackageMember {
 // In training, the first segments may be parts of the forward pass, without gradients. The next one
 // handles the last parameters; it returns loss, sums and targets before the gradients, and changed
 // buffers after them. The last segment of evaluation returns loss, sums, targets and predictions.
+//
+// A batch of B samples takes flops[0] + flops[1] B + flops[2] B^2 + ... floating-point operations, in
+// training only; empty: not recorded.
 struct SegmentSpec {
   std::vector<int64_t> takes;
   int64_t gradients = 0, keeps = 0;
+  std::vector<double> flops;
 };
 
 // The counting graph takes fields and returns the number of targets.

@@ -56,7 +56,7 @@ class CompiledModel final : public Model {
     verify_size(inputs.back().size(0), "data.eval_batch_size");
     const auto count = inputs.back().size(0);
     auto values = computed(batch, [&] {
-      return CompiledPass::Run(*evaluation_, std::move(inputs)).run_to(evaluation_->size() - 1);
+      return CompiledPass::Run(*evaluation_, std::move(inputs), count).run_to(evaluation_->size() - 1);
     });
     check(values.size() == num_scalars() + (manifest_.predictions ? 1 : 0),
           "number of outputs of the compiled evaluation does not match the manifest");
@@ -75,7 +75,7 @@ class CompiledModel final : public Model {
     else if (count != manifest_.batch_size)
       throw wrong_size(count);
     inputs.push_back(weight);
-    const auto run = std::make_shared<CompiledPass::Run>(*training_, std::move(inputs));
+    const auto run = std::make_shared<CompiledPass::Run>(*training_, std::move(inputs), count);
     const auto first = training_->first_backward();
     auto values = computed(batch, [&] { return run->run_to(first); });
     check(values.size() == num_scalars() + num_gradients(first) + state_.changed.size(),

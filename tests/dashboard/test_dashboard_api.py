@@ -56,6 +56,16 @@ def test_list_filter_sort_and_pages(runs, writer, start):
     assert not fields["config.optimizer.lr"]["differs"]
 
 
+def test_lost_ranks_are_shown_with_the_environment(runs, writer, start):
+    writer.finished_run("run-1")
+    loss = {"step": 7, "ranks_before": 2, "ranks_after": 1, "lost": [{"rank": 1, "how": "killed by SIGKILL"}], "spares": []}
+    (runs / "run-1" / "rank_losses.json").write_text(json.dumps([loss]))
+    dashboard = start()
+    dashboard.wait_for_runs(1)
+    assert dashboard.get("/api/runs/run-1")["environment"]["lost_ranks"] == [
+        "rank 1 (of 2) was lost, killed by SIGKILL; continued after step 7 with 1 rank"]
+
+
 def test_metrics_that_are_nan_come_last_and_have_no_extremes(runs, writer, start):
     losses = {"nan-only": ["nan", "nan"], "low": [0.5, 0.25], "high": [3.0, "nan"], "none": []}
     for name, values in losses.items():

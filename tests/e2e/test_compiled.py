@@ -254,6 +254,7 @@ def test_tokens_are_weighted_equally_with_any_segments(job, tmp_path_factory, pa
     for metric in ("train/loss", "eval/loss", "eval/accuracy"):
         got, want = job.series(ours.name, metric), eager.series(theirs.name, metric)
         assert got and numpy.allclose(got, want, rtol=1e-5), metric
+    assert job.series(ours.name, "train/flops_per_step") == eager.series(theirs.name, "train/flops_per_step") != []
     assert len(job.series(ours.name, "train/tokens_per_s")) == len(job.series(ours.name, "train/loss"))
     expected = load_weights(theirs)
     assert all((tensor - expected[name]).abs().max() < 1e-5 for name, tensor in load_weights(ours).items())
@@ -549,6 +550,7 @@ CHANGES = {
     "a segment of nothing": (lambda m: m["segments"][0]["takes"].append(99), ["has a segment with input 99 of 7 values"]),
     "a forward segment at the end": (lambda m: m["segments"].append({"takes": [], "gradients": 0, "keeps": 0}),
                                      ["has a segment of the forward pass after one of the backward pass"]),
+    "operations that are words": (lambda m: m["segments"][0].update(flops=["many"]), ["'flops' is not a list of numbers of at least 0"]),
     "no evaluation": (setting("evaluation", []), ["has no segments of evaluation that end with its results"]),
     "a unit without parameters": (setting("units", ["layers.1"]), ["has an invalid unit 'layers.1'"]),
     "a unit in a unit": (setting("units", ["layers", "layers.0"]), ["has an invalid unit 'layers'"]),

@@ -1,13 +1,17 @@
 """Direct preference optimization: the losses of its formula over transformers' logits, on any number of ranks."""
 
 import json
+import sys
 
+import peft
 import pytest
 import torch
 import transformers
+import yaml
 from torch.nn import functional as F
 
 import test_chat as chat
+from processes import BIN, LOCKSTEP, SOURCE, run
 from refusals import refuse
 
 torch.set_num_threads(1)  # the model is small
@@ -64,9 +68,11 @@ def encoded(tokenizer, record, name):
     return tokens + [0] * rest, targets + [-100] * (rest + 1)
 
 
-def train_in_python(directory, tokenizer, records, smoothing=0.0):
-    """The losses, and the rewards of the chosen answers."""
+def train_in_python(directory, tokenizer, records, smoothing=0.0, adapter=None):
+    """The losses, and the rewards of the chosen answers. `adapter`: is trained further."""
     model = transformers.AutoModelForCausalLM.from_pretrained(directory, attn_implementation="eager")
+    if adapter:
+        model = peft.PeftModel.from_pretrained(model, adapter, is_trainable=True)
     pairs = torch.tensor([[encoded(tokenizer, record, name) for name in ("chosen", "rejected")] for record in records])
     tokens, targets = pairs[:, :, 0], pairs[:, :, 1]
 
@@ -77,7 +83,7 @@ def train_in_python(directory, tokenizer, records, smoothing=0.0):
 
     with torch.no_grad():
         reference = log_probabilities(slice(None))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    optimizer = torch.optim.SGD([parameter for parameter in model.parameters() if parameter.requires_grad], lr=0.5)
     losses, rewards = [], []
     for step in range(STEPS):
         rows = slice(step % (len(records) // BATCH) * BATCH, (step % (len(records) // BATCH) + 1) * BATCH)
@@ -108,6 +114,21 @@ def test_losses_are_those_of_the_formula(job, kind, smoothing, ranks):
     assert losses[0] == pytest.approx(0.6931, abs=1e-3) and losses[-1] < losses[0] - 0.01
 
 
+def test_the_reference_has_the_adapter_that_is_continued(job, tmp_path):
+    """As TRL: the reference is what training begins with, not the base model without the adapter."""
+    records = texts(12)
+    tokenizer = configure(job, records, {"beta": BETA}, lora={"path": str(tmp_path / "adapter")})
+    torch.manual_seed(1)
+    settings = peft.LoraConfig(r=2, lora_alpha=8, target_modules=["q_proj", "v_proj"], init_lora_weights=False, task_type="CAUSAL_LM")
+    base = transformers.AutoModelForCausalLM.from_pretrained(job.directory / "hf")
+    peft.get_peft_model(base, settings).save_pretrained(tmp_path / "adapter")
+    losses, rewards = train_in_python(job.directory / "hf", tokenizer, records, adapter=tmp_path / "adapter")
+    run_dir = job.train()
+    assert values(job, run_dir, "train/loss") == pytest.approx(losses, abs=1e-5)
+    assert values(job, run_dir, "train/chosen_reward") == pytest.approx(rewards, abs=1e-4)
+    assert losses[0] == pytest.approx(0.6931, abs=1e-3) and losses[-1] < losses[0] - 0.01
+
+
 def test_a_resumed_run_keeps_the_reference(job):
     """The weights of its checkpoint are not those that it began with."""
     configure(job, texts(12), {"beta": BETA}, lora={"rank": 2, "targets": ["q_proj", "v_proj"]})
@@ -119,6 +140,39 @@ def test_a_resumed_run_keeps_the_reference(job):
     assert again.code == 0, again.err
     assert values(job, stopped, "train/loss") == values(job, whole, "train/loss")
     assert values(job, whole, "eval/accuracy")[-1] > 0.5
+
+
+def use_recipe(job, name, model, **data):
+    job.config = yaml.safe_load((SOURCE / "configs" / name).read_text())
+    job.config["run"]["dir"] = str(job.runs)
+    job.config["model"]["path"] = str(model)
+    for part, settings in data.items():
+        job.config["data"][part] |= settings
+    job.write()
+
+
+def test_the_recipes_learn_the_order_of_words(job):
+    """As described in their comments, with less text and fewer steps."""
+    folder = job.directory / "preferences"
+    verses = (SOURCE / ".data" / "bible" / "kjv.txt").read_text().splitlines()[:1500]
+    (job.directory / "verses.txt").write_text("\n".join(verses))
+    prepare = [sys.executable, SOURCE / "examples" / "preferences" / "prepare.py", job.directory / "verses.txt", folder]
+    tokenize = [BIN / "lockstep-data", "tokenize", "--tokenizer", folder / "model", "--documents", "line", "--separator", "<end>",
+                "--eval", 0.05, "--out", folder / "tokens", folder / "text.txt"]
+    for command in (prepare, tokenize):
+        ended = run(command, job.directory)
+        assert ended.code == 0, ended.err
+    use_recipe(job, "preferences_base.yaml", folder / "model",
+               train={"path": str(folder / "tokens" / "train")}, eval={"path": str(folder / "tokens" / "eval"), "limit": 20})
+    base = job.train("train.max_steps=40", "schedule.warmup_steps=5")
+    ended = run([LOCKSTEP, "ckpt", "export", base.name, "--dir", job.runs, "--out", folder / "base"], job.directory)
+    assert ended.code == 0, ended.err
+    both = {"tokenizer": str(folder / "base")}
+    use_recipe(job, "preferences.yaml", folder / "base", train={**both, "path": str(folder / "train.jsonl"), "limit": 320},
+               eval={**both, "path": str(folder / "eval.jsonl"), "limit": 40})
+    tuned = job.train("train.max_steps=40", "schedule.warmup_steps=5", ranks=2)
+    assert values(job, tuned, "eval/accuracy")[-1] > 0.75
+    assert values(job, tuned, "eval/loss")[-1] < 0.65
 
 
 GOOD = json.dumps({"prompt": "a", "chosen": "b", "rejected": "c"})

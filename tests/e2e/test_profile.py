@@ -7,6 +7,10 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from lockstep import models
+from lockstep.compile.flops import count_flops
+from lockstep.compile.graphs import State, Step, trace
+from lockstep.compile.losses import find_loss
+from lockstep.compile.segments import split
 from refusals import refuse
 
 
@@ -36,6 +40,34 @@ def test_convolutions(job):
     ours = flops_here(job, "model={name: cnn, hidden: 16}", "train.peak_flops=1e15")
     assert ours["flops_per_step"] == [expected]
     assert all(0 < mfu < 1 for mfu in ours["mfu"])
+
+
+def counted(name, batch, dynamic=False, segments=1, **sizes):
+    """Of all segments of a compiled model: for a batch of the same number of samples, and for one more."""
+    module = models.build(name, 0, **sizes)
+    step = Step(module, find_loss("cross_entropy", module, batch).function, list(batch), None)
+    graph = trace(step, State.of(module), batch, dynamic, training=True)
+    size = len(next(iter(batch.values())))
+    all_parts = [count_flops(part.program()) for part in split(graph, segments)]
+    assert all(len(flops) == (2 if dynamic else 1) for flops in all_parts)
+    return [sum(factor * count**i for flops in all_parts for i, factor in enumerate(flops)) for count in (size, size + 1)]
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_compiled_models_have_the_same_operations(dynamic):
+    def expected(name, shape, **sizes):
+        return [flops_in_python(name, torch.zeros(48 + more, *shape), **sizes) for more in (0, dynamic)]
+
+    labels = torch.zeros(48, dtype=torch.long)
+    images = {"image": torch.zeros(48, 1, 28, 28), "label": labels}
+    assert counted("mlp", images, dynamic, hidden=[32]) == expected("mlp", (784,), hidden=[32])
+    assert counted("cnn", images, dynamic, hidden=16) == expected("cnn", (1, 28, 28), hidden=16)
+    layers, width, length = 2, 16, 24
+    tokens = torch.zeros(4, length, dtype=torch.long)
+    sizes = {"vocab_size": 50, "context": length, "layers": layers, "heads": 2, "width": width}
+    per_sample = 7 * 2 * layers * length * length * width + 3 * 2 * length * (12 * layers * width * width + 50 * width)
+    of_text = counted("gpt", {"tokens": tokens, "targets": tokens}, dynamic, 1 if dynamic else 3, **sizes)
+    assert of_text == [4 * per_sample, (5 if dynamic else 4) * per_sample]
 
 
 def test_attention(job):

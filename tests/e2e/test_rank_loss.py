@@ -68,6 +68,19 @@ def kill(job, victim, count):
     wait_until(lambda: said(job).count("continuing with") == count, TIMEOUT_S, "the others continue")
 
 
+def shown_losses(job):
+    """The entries of `runs show --json`; its text has a line for each."""
+    name = job.only_run().name
+    losses = json.loads(job.query("show", name, "--json"))["rank_losses"]
+    lines = [line for line in job.query("show", name).splitlines() if line.startswith("lost ranks")]
+    assert len(lines) == len(losses)
+    for line, loss in zip(lines, losses):
+        for lost in loss["lost"]:
+            assert f"rank {lost['rank']} (of {loss['ranks_before']}) was lost, {lost['how']}" in line
+        assert f"continued after step {loss['step']} with {loss['ranks_after']} rank" in line
+    return losses
+
+
 def assert_whole(job, started, undisturbed):
     ended = processes.finish(started, 600)
     assert ended.code == 0, said(job)
@@ -103,7 +116,13 @@ def test_the_others_continue(job, undisturbed, ranks, victim):
                      said(job), re.MULTILINE)
     assert "restart" not in said(job)
     assert "done: " in ended.out, "rank 0 reports the result, whichever process it is"
-    assert json.loads((job.only_run() / "run.json").read_text())["world_size"] == (2 if ranks == 4 else 1)
+    after = 2 if ranks == 4 else 1
+    assert json.loads((job.only_run() / "run.json").read_text())["world_size"] == after
+    assert [entry["world_size"] for entry in job.list()] == [after]
+    (loss,) = shown_losses(job)
+    assert (loss["ranks_before"], loss["ranks_after"], loss["spares"]) == (ranks, after, [])
+    assert [lost["rank"] for lost in loss["lost"]] == [victim] and "SIGKILL" in loss["lost"][0]["how"]
+    assert 50 <= loss["step"] < STEPS
 
 
 def test_spares_and_waiting_ranks_take_the_places_of_lost_ones(job, undisturbed):
@@ -121,6 +140,11 @@ def test_spares_and_waiting_ranks_take_the_places_of_lost_ones(job, undisturbed)
     kill(job, first[1], 2)
     assert set(trainers_of(job)) == {spare}
     assert_whole(job, started, undisturbed)
+    losses = shown_losses(job)
+    assert [(loss["ranks_before"], loss["ranks_after"], loss["spares"]) for loss in losses] == [(2, 2, [2]), (2, 1, [])]
+    assert losses[0]["step"] < losses[1]["step"]
+    assert "with 2 ranks, with spare 2\n" in job.query("show", job.only_run().name)
+    assert [entry["world_size"] for entry in job.list()] == [1]
 
 
 def test_batch_norm_is_not_lost_with_rank_0(job, tmp_path_factory):

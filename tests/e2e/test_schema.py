@@ -21,6 +21,8 @@ TESTED_ELSEWHERE = {
     "gpt_bible.yaml": "test_gpt.py",
     "imagenet_resnet50.yaml": "test_images.py",
     "images.yaml": "test_images.py",
+    "preferences.yaml": "test_dpo.py",
+    "preferences_base.yaml": "test_dpo.py",
 }
 HERE = [recipe for recipe in RECIPES if recipe.name not in TESTED_ELSEWHERE]
 

@@ -61,8 +61,9 @@ def test_a_run_file_is_checked_before_a_long_run(job):
     assert ended.code == 0, ended.err
     lines = [line for line in ended.out.splitlines() if line.startswith("verify-setup:")]
     assert lines == ["verify-setup: resumed at step 3: bit-identical", "verify-setup: 1 rank instead of 2: bit-identical"]
-    ended = verify_setup(job, job.file)
+    ended = verify_setup(job, job.file, f"run.dir={job.directory / 'other'}", "tracking.sinks=[jsonl]")
     assert ended.code == 0, ended.err
+    assert not list(job.directory.glob("other/*")), "the user's runs have no trial among them"
     assert "verify-setup: other numbers of ranks: not compared" in ended.out
 
 

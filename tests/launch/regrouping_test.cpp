@@ -147,13 +147,19 @@ TEST_CASE("regrouping: stopped workers are refused") {
 
 TEST_CASE("regrouping: answers are decoded") {
   const GroupAnswer answer{
-      .kind = Kind::Join, .rank = 3, .world_size = 4, .store = "/a b", .lost = "rank 1\xff"};
+      .kind = Kind::Join,
+      .rank = 3,
+      .world_size = 4,
+      .store = "/a b",
+      .loss = {.step = 7, .before = 5, .after = 4, .ranks = {{1, "killed\xff"}}, .spares = {5}}};
   const auto decoded = decode_group_answer(encode(answer));
   CHECK(decoded.kind == Kind::Join);
   CHECK(decoded.rank == 3);
   CHECK(decoded.world_size == 4);
   CHECK(decoded.store == "/a b");
-  CHECK(decoded.lost.starts_with("rank 1"));
+  CHECK(decoded.loss.step == 7);
+  CHECK(decoded.loss.spares == std::vector{5});
+  CHECK(lost_text(decoded.loss).starts_with("rank 1 (of 5) was lost, killed"));
   for (const auto* wrong : {"", "{}", "[]", R"({"answer":"leave"})"})
     CHECK(decode_group_answer(wrong).kind == Kind::Refused);
 }

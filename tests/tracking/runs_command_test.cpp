@@ -248,7 +248,8 @@ TEST_CASE("runs: bad input is one Config error that lists valid values") {
   CHECK(lab.error_of({"list", "--jsn"}) ==
         "config: lockstep runs list: unknown option '--jsn'; did you mean '--json'? valid: --dir, "
         "--json, --tag");
-  CHECK(lab.error_of({"export", "mnist-1", "-o"}).starts_with("config: lockstep runs export: "));
+  CHECK(lab.error_of({"export", "mnist-1", "-o"}) ==
+        "config: lockstep runs export: -o needs a file, not '--dir'");
   CHECK(lab.error_of({"export", "mnist-1", "--format", "xml"}) ==
         "config: lockstep runs export: --format 'xml' is unknown; valid: csv, jsonl");
   std::ostringstream out;

@@ -8,6 +8,7 @@
 //   logs/             output of the ranks (launcher)
 //   checkpoints/      (trainer)
 //   profiles/         traces of steps (trainer)
+//   rank_losses.json  ranks that were lost, if the others continued (tracking/runs/rank_losses.h)
 //   ends/, end.json   how the job ended (tracking/runs/end_facts.h)
 #pragma once
 

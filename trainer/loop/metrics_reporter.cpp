@@ -98,7 +98,7 @@ void MetricsReporter::add_flops(NamedValues& values, int64_t steps, double secon
                      world_, {{"flops", {static_cast<double>(flops_.value_or(0)), 1}}})
                      .at("flops")
                      .sum;
-  if (*all_flops_ == 0) return;  // a compiled package
+  if (*all_flops_ == 0) return;  // a compiled package without counts
   if (is_first) values.emplace_back("train/flops_per_step", *all_flops_);
   if (!peak_flops_ || seconds <= 0) return;
   const auto per_rank = *all_flops_ / static_cast<double>(world_.world_size());

@@ -12,6 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "models/graph_record.h"
+
 namespace lockstep::trainer {
 namespace {
 
@@ -114,6 +116,8 @@ struct Attention {
 int64_t flops_of(std::string_view name, Inputs inputs) {
   constexpr std::string_view kNamespace = "aten::", kAttention = "_scaled_dot_product_",
                              kBackward = "_backward";
+  if (name == models::kGraphRecord)
+    return !inputs.empty() && inputs[0].isDouble() ? static_cast<int64_t>(inputs[0].toDouble()) : 0;
   if (!name.starts_with(kNamespace)) return 0;
   name.remove_prefix(kNamespace.size());
   if (name == "mm" || name == "bmm") return matmul_flops(sizes_of(inputs, 0), sizes_of(inputs, 1));

@@ -1,6 +1,7 @@
 // Counts the floating-point operations of matrix products, convolutions and attention as they run,
 // from the shapes of their inputs: 2 per multiplication and addition, with the formulas of
-// torch.utils.flop_counter. Other operators are not counted, nor is what a compiled package runs.
+// torch.utils.flop_counter. Other operators are not counted. The graphs of a compiled package count as
+// lockstep-compile counted them.
 #pragma once
 
 #include <ATen/record_function.h>

@@ -15,13 +15,14 @@ from lockstep.compile.blocks import blocks_of
 from lockstep.compile.comparing import TOLERANCE, Comparison, compare
 from lockstep.compile.compiler import verify_compiler
 from lockstep.compile.errors import CompileError
+from lockstep.compile.flops import count_flops
 from lockstep.compile.graphs import Graph, State, Step
 from lockstep.compile.losses import LOSSES, Batch, Loss, LossFunction, find_loss
 from lockstep.compile.packing import describe, pack_weights, write_package
 from lockstep.compile.passes import Pass
 from lockstep.compile.processor import cpu_flags
 from lockstep.compile.running import running
-from lockstep.compile.segments import Part
+from lockstep.compile.segments import Part, segment_names
 from lockstep.compile.trial import try_out, unused_fields, verify_layers
 
 Report = Callable[[str], None]
@@ -111,7 +112,9 @@ def compile_step(
     members = {f"{name}.pt2": library for name, library in libraries.items()}
     members["weights.safetensors"] = pack_weights({**state.parameters, **state.buffers})
     manifest = describe_package(state, batch, train, evaluation)
-    manifest |= {"segments": describe_parts(passes[0].parts), "evaluation": describe_parts(passes[1].parts), "units": blocks}
+    flops = [count_flops(passes[0].programs[name]) for name in segment_names(passes[0].parts, training=True)]
+    described = [{**part, "flops": number} for part, number in zip(describe_parts(passes[0].parts), flops)]
+    manifest |= {"segments": described, "evaluation": describe_parts(passes[1].parts), "units": blocks}
     manifest |= describe_loss(chosen, train) | describe_classes(chosen, step, batch, evaluation)
     manifest |= {"name": name or type(module).__name__, "torch": torch.__version__.split("+")[0], "device": device,
                  "architecture": platform.machine(), "cpu_flags": cpu_flags(), "gpu": gpu_name(device), "threads": threads,

@@ -1,0 +1,50 @@
+#include "core/rank_loss.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace lockstep {
+
+std::string lost_text(const RankLoss& loss) {
+  std::vector<std::string> parts;
+  for (const auto& lost : loss.ranks)
+    parts.push_back(fmt::format("rank {} (of {}) was lost, {}", lost.rank, loss.before, lost.how));
+  return fmt::format("{}", fmt::join(parts, "; "));
+}
+
+std::string describe(const RankLoss& loss) {
+  std::string spares;
+  if (!loss.spares.empty())
+    spares = fmt::format(", with spare{} {}", loss.spares.size() == 1 ? "" : "s",
+                         fmt::join(loss.spares, ", "));
+  return fmt::format("{}; continued after step {} with {} rank{}{}", lost_text(loss), loss.step,
+                     loss.after, loss.after == 1 ? "" : "s", spares);
+}
+
+Json to_json(const RankLoss& loss) {
+  auto ranks = Json::array();
+  for (const auto& lost : loss.ranks) ranks.push_back({{"rank", lost.rank}, {"how", lost.how}});
+  return {{"step", loss.step},
+          {"ranks_before", loss.before},
+          {"ranks_after", loss.after},
+          {"lost", std::move(ranks)},
+          {"spares", loss.spares}};
+}
+
+std::optional<RankLoss> rank_loss_from_json(const Json& json) {
+  try {
+    RankLoss loss{.step = json.at("step").get<int64_t>(),
+                  .before = json.at("ranks_before").get<int>(),
+                  .after = json.at("ranks_after").get<int>(),
+                  .ranks = {},
+                  .spares = json.at("spares").get<std::vector<int>>()};
+    for (const auto& lost : json.at("lost"))
+      loss.ranks.push_back({lost.at("rank").get<int>(), lost.at("how").get<std::string>()});
+    if (loss.ranks.empty()) return std::nullopt;
+    return loss;
+  } catch (const Json::exception&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,35 @@
+// Ranks that were lost, and the group of ranks that continued without them (launch --on-rank-loss
+// continue): made by the launcher, recorded by the trainer, shown by `lockstep runs show`.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/config_value.h"
+
+namespace lockstep {
+
+struct LostRank {
+  int rank = 0;     // in the group before
+  std::string how;  // "killed by SIGKILL"
+};
+
+struct RankLoss {
+  int64_t step = 0;             // the last that the others had completed
+  int before = 1, after = 1;    // number of ranks
+  std::vector<LostRank> ranks;  // not empty
+  std::vector<int> spares;      // that joined: the numbers of their processes on the node
+};
+
+// "rank 1 (of 4) was lost, killed by SIGKILL; rank 2 ..."
+std::string lost_text(const RankLoss& loss);
+// One line: lost_text(), and with which ranks the others continued.
+std::string describe(const RankLoss& loss);
+
+Json to_json(const RankLoss& loss);
+// nullopt if `json` is not a loss.
+std::optional<RankLoss> rank_loss_from_json(const Json& json);
+
+}  // namespace lockstep

@@ -1,0 +1,34 @@
+#include <catch2/catch.hpp>
+
+#include "core/system/durable_file.h"
+#include "tests/tracking/runs/lab_with_runs.h"
+#include "tracking/runs/rank_losses.h"
+
+using namespace lockstep;
+using namespace lockstep::tracking;
+
+TEST_CASE("runs show: lost ranks are listed in order, and a corrupt list is empty") {
+  LabWithRuns lab;
+  lab.add("mnist-1");
+  const auto dir = lab.path() / "mnist-1";
+  CHECK(lab.json({"show", "mnist-1"})["rank_losses"].empty());
+  record_rank_loss(dir, {.step = 7,
+                         .before = 4,
+                         .after = 4,
+                         .ranks = {{1, "killed by SIGKILL"}, {3, "killed by SIGSEGV"}},
+                         .spares = {4, 5}});
+  record_rank_loss(
+      dir, {.step = 9, .before = 4, .after = 1, .ranks = {{0, "killed \x1b"}}, .spares = {}});
+  const auto losses = lab.json({"show", "mnist-1"})["rank_losses"];
+  REQUIRE(losses.size() == 2);
+  CHECK(losses[0]["lost"][1] == Json{{"rank", 3}, {"how", "killed by SIGSEGV"}});
+  const auto text = lab({"show", "mnist-1"});
+  CHECK(text.find("\nlost ranks  rank 1 (of 4) was lost, killed by SIGKILL; rank 3 (of 4) was lost, "
+                  "killed by SIGSEGV; continued after step 7 with 4 ranks, with spares 4, 5\n") !=
+        std::string::npos);
+  CHECK(text.find("killed \\x1b; continued after step 9 with 1 rank\n") != std::string::npos);
+  for (const auto* wrong : {"", "{}", R"([{"step": 1}])", R"([{"step": "a", "lost": []}])"}) {
+    write_file_durably(dir / "rank_losses.json", wrong);
+    CHECK(read_rank_losses(dir).empty());
+  }
+}

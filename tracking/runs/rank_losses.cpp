@@ -1,0 +1,39 @@
+#include "tracking/runs/rank_losses.h"
+
+#include "core/system/durable_file.h"
+#include "lockstep/error.h"
+
+namespace lockstep::tracking {
+namespace {
+
+std::filesystem::path rank_losses_path(const std::filesystem::path& run_dir) {
+  return run_dir / "rank_losses.json";
+}
+
+}  // namespace
+
+void record_rank_loss(const std::filesystem::path& run_dir, const RankLoss& loss) {
+  auto list = Json::array();
+  for (const auto& earlier : read_rank_losses(run_dir)) list.push_back(to_json(earlier));
+  list.push_back(to_json(loss));
+  write_file_durably(rank_losses_path(run_dir),
+                     list.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+std::vector<RankLoss> read_rank_losses(const std::filesystem::path& run_dir) {
+  const auto path = rank_losses_path(run_dir);
+  std::error_code ignored;
+  std::vector<RankLoss> losses;
+  if (!std::filesystem::exists(path, ignored)) return losses;
+  try {
+    const auto list = Json::parse(read_file(path), nullptr, false);
+    if (!list.is_array()) return losses;
+    for (const auto& item : list)
+      if (auto loss = rank_loss_from_json(item)) losses.push_back(std::move(*loss));
+  } catch (const Error&) {
+    // It cannot be read: the log of the run contains the same.
+  }
+  return losses;
+}
+
+}  // namespace lockstep::tracking

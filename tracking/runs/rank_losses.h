@@ -1,0 +1,18 @@
+// The ranks that a run lost and continued without: <run>/rank_losses.json, a list in the order of
+// their steps. Written by the trainer's main rank.
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+#include "core/rank_loss.h"
+
+namespace lockstep::tracking {
+
+// Appends to the list, atomically. Throws Environment.
+void record_rank_loss(const std::filesystem::path& run_dir, const RankLoss& loss);
+
+// Empty if there are none; entries that cannot be read are skipped.
+std::vector<RankLoss> read_rank_losses(const std::filesystem::path& run_dir);
+
+}  // namespace lockstep::tracking

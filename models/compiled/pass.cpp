@@ -145,8 +145,9 @@ std::vector<at::Tensor> CompiledPass::Run::run_graph(size_t segment,
   std::vector<c10::IValue> number;  // outlives the record
   at::RecordFunction record(at::RecordScope::FUNCTION);
   if (!flops.empty() && record.isActive()) {
-    number.emplace_back(std::accumulate(flops.rbegin(), flops.rend(), 0.0,
-                                        [&](double sum, double each) { return sum * count_ + each; }));
+    number.emplace_back(
+        std::accumulate(flops.rbegin(), flops.rend(), 0.0,
+                        [&](double sum, double each) { return sum * count_ + each; }));
     record.before(kGraphRecord, c10::ArrayRef<const c10::IValue>(number.data(), number.size()));
   }
   return pass_.graphs_[segment]->run(inputs);

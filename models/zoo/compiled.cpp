@@ -56,7 +56,8 @@ class CompiledModel final : public Model {
     verify_size(inputs.back().size(0), "data.eval_batch_size");
     const auto count = inputs.back().size(0);
     auto values = computed(batch, [&] {
-      return CompiledPass::Run(*evaluation_, std::move(inputs), count).run_to(evaluation_->size() - 1);
+      return CompiledPass::Run(*evaluation_, std::move(inputs), count)
+          .run_to(evaluation_->size() - 1);
     });
     check(values.size() == num_scalars() + (manifest_.predictions ? 1 : 0),
           "number of outputs of the compiled evaluation does not match the manifest");

@@ -23,9 +23,10 @@ TEST_CASE("runs show: lost ranks are listed in order, and a corrupt list is empt
   REQUIRE(losses.size() == 2);
   CHECK(losses[0]["lost"][1] == Json{{"rank", 3}, {"how", "killed by SIGSEGV"}});
   const auto text = lab({"show", "mnist-1"});
-  CHECK(text.find("\nlost ranks  rank 1 (of 4) was lost, killed by SIGKILL; rank 3 (of 4) was lost, "
-                  "killed by SIGSEGV; continued after step 7 with 4 ranks, with spares 4, 5\n") !=
-        std::string::npos);
+  CHECK(
+      text.find("\nlost ranks  rank 1 (of 4) was lost, killed by SIGKILL; rank 3 (of 4) was lost, "
+                "killed by SIGSEGV; continued after step 7 with 4 ranks, with spares 4, 5\n") !=
+      std::string::npos);
   CHECK(text.find("killed \\x1b; continued after step 9 with 1 rank\n") != std::string::npos);
   for (const auto* wrong : {"", "{}", R"([{"step": 1}])", R"([{"step": "a", "lost": []}])"}) {
     write_file_durably(dir / "rank_losses.json", wrong);

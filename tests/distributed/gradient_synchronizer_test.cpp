@@ -6,6 +6,7 @@
 #include <catch2/catch.hpp>
 #include <type_traits>
 
+#include "distributed/collectives.h"
 #include "distributed/gradients/exchanged_gradients.h"
 #include "distributed/gradients/local_gradients.h"
 #include "distributed/gradients/per_host_gradients.h"
@@ -30,6 +31,7 @@ struct Weights : torch::nn::Module {
 
 // The implementation chosen for gradients of `world`.
 std::string chosen_for(World& world, const DataParallelConfig& config) {
+  barrier(world, "connected");  // else a rank that throws ends the connecting of the others
   Weights weights;
   const auto sharding = world.is_distributed() ? shard_model(world, weights, config) : nullptr;
   const auto made =

@@ -144,6 +144,7 @@ class Trainer {
   BaseWeights base_;                // what checkpoints refer to
   bool evaluation_is_due_ = false;  // at this step, and not done yet
   int64_t evaluated_step_ = -1, saved_step_ = -1;
+  std::unique_ptr<CheckpointMirror> mirror_;  // null: none, or not written by this rank
   CheckpointSaver saver_;  // last: destroyed first, since it may be reading the other members
 };
 

@@ -69,9 +69,9 @@ def test_killed_at_any_moment_a_checkpoint_is_whole_or_absent(mirrored, server, 
     started, writes = [], []
 
     def kill_in_upload(method, path, number):
-        if method == "PUT" and started:
+        if method == "PUT" and ("safetensors?" in path or "manifest.json?" in path):
             writes.append(path)
-            if len(writes) == uploads + 1:  # the first one verifies the rights
+            if len(writes) == uploads:
                 started[0].send_signal(signal.SIGKILL)
 
     server.proxy.fault = kill_in_upload
@@ -84,7 +84,7 @@ def test_killed_at_any_moment_a_checkpoint_is_whole_or_absent(mirrored, server, 
         names = files_below(whole).keys()
         assert files_below(mirrored.bucket / run.name / str(step)).keys() == names
     has_any = whole_checkpoints(mirrored.bucket / run.name)
-    shutil.rmtree(run)
+    shutil.rmtree(run / "checkpoints")
     if not has_any:
         return
     ended = mirrored.run(options=["--resume", run.name], env=mirrored.env)

@@ -157,15 +157,16 @@ void CheckpointMirror::synchronize(const std::set<int64_t>& written) {
   auto local = list_checkpoints(checkpoints_);
   std::ranges::reverse(local);
   for (const auto step : local)
-    if (written.contains(step) || !is_whole(step, mirrored[step])) upload(step);
+    if (written.contains(step) || !is_whole(step, mirrored[step])) {
+      if (!mirrored[step].empty()) remove(step);
+      upload(step);
+    }
   for (const auto& [step, objects] : mirrored)
     if (std::ranges::count(local, step) == 0) remove(step);
 }
 
 void CheckpointMirror::upload(int64_t step) {
   const auto files = open_files(checkpoints_ / std::to_string(step));
-  if (files.empty()) return;
-  remove(step);
   for (const auto& [name, file] : files) folder_->write(fmt::format("{}/{}", step, name), file);
 }
 

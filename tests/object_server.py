@@ -138,7 +138,13 @@ class Proxy:
         """One request; False: the connection ends."""
         head = await reader.readuntil(b"\r\n\r\n")
         method, path, _ = head.split(b"\r\n", 1)[0].decode().split(" ")
-        body = await reader.readexactly(length_of(head))
+        if b"expect: 100-continue" in head.lower():
+            writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            head = re.sub(rb"(?im)^expect: 100-continue\r\n", b"", head)
+        if b"transfer-encoding: chunked" in head.lower():
+            body = await read_chunks(reader)
+        else:
+            body = await reader.readexactly(length_of(head))
         requests = self.requests  # reset() replaces it
         number = len(requests)
         requests.append((method, path, 0))
@@ -171,6 +177,19 @@ class Proxy:
         if fault == "stall":
             await reader.read()
         return fault is None
+
+
+async def read_chunks(reader):
+    """A body in HTTP chunks, with their sizes."""
+    body = b""
+    size = 1
+    while size > 0:
+        line = await reader.readuntil(b"\r\n")
+        size = int(line.split(b";")[0], 16)
+        body += line + (await reader.readexactly(size + 2) if size > 0 else b"")
+    while not body.endswith(b"\r\n\r\n"):
+        body += await reader.readuntil(b"\r\n")  # trailers
+    return body
 
 
 def length_of(head):

@@ -20,6 +20,7 @@
 #include "tracking/runs/run_directory.h"
 #include "tracking/runs/stop_request.h"
 #include "trainer/checkpoint/checkpoint.h"
+#include "trainer/checkpoint/checkpoint_mirror.h"
 #include "trainer/config/run_length.h"
 #include "trainer/log_forwarding.h"
 
@@ -39,6 +40,17 @@ std::string choose_run_id(World& world, const SessionOptions& options, const Run
         .value_or(new_run_id(config.run.name));
   if (const auto earlier = world.get_value(kRunIdKey)) return *earlier;
   return new_run_id(config.run.name);
+}
+
+// Verifies that checkpoints can be mirrored. If the run continues, but its checkpoints are not here,
+// fetches the latest one.
+void use_mirror(const RunConfig& config, const std::string& id,
+                const std::filesystem::path& run_dir, bool continues) {
+  if (!config.checkpoint.mirror) return;
+  const auto folder =
+      mirror_of_run(*config.checkpoint.mirror, id, config.data.object_cache.timeout.value);
+  verify_mirror(*folder);
+  if (continues) fetch_mirrored(*folder, tracking::checkpoints_path(run_dir));
 }
 
 void verify_resumable(const std::filesystem::path& run_dir, const std::string& id) {
@@ -235,8 +247,11 @@ std::unique_ptr<RecordedRun> agree_on_run(World& world, const SessionOptions& op
     const std::string chosen = options.own_run ? options.own_run->run_dir.filename().string()
                                                : choose_run_id(world, options, config);
     if (!is_run_id(chosen)) throw config_error(fmt::format("'{}' is not a run id", chosen));
-    if (options.resume_id && !options.own_run)
-      verify_resumable(std::filesystem::path(config.run.dir) / chosen, chosen);
+    const auto run_dir =
+        options.own_run ? options.own_run->run_dir : std::filesystem::path(config.run.dir) / chosen;
+    const bool continues = options.resume_id || config.checkpoint.resume == ResumePolicy::Auto;
+    use_mirror(config, chosen, run_dir, continues);
+    if (options.resume_id && !options.own_run) verify_resumable(run_dir, chosen);
     return chosen;
   });
   if (options.own_run) return std::make_unique<EmbeddedRun>(*options.own_run);

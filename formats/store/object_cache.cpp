@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
-#include <random>
 
 #include "core/config/nearest_name.h"
 #include "core/printable.h"
@@ -23,7 +22,6 @@ using Clock = std::chrono::steady_clock;
 constexpr int64_t kPieceBytes = int64_t{8} << 20;
 constexpr int kPartRetryMs = 10;
 constexpr size_t kSimilarKeys = 1000;
-constexpr std::chrono::milliseconds kFirstDelay{100}, kMaxDelay{10'000};
 
 std::string shown(const StorePath& place) { return printable(place.path().string(), 400); }
 
@@ -37,12 +35,14 @@ Error ended_error() { return environment_error("the process ends"); }
 
 }  // namespace
 
-ObjectCache::ObjectCache(ObjectCacheOptions options) : options_(std::move(options)) {
+ObjectCache::ObjectCache(ObjectCacheOptions options)
+    : options_(std::move(options)), retries_(options_.timeout) {
   make_directories(options_.directory);
 }
 
 ObjectCache::~ObjectCache() {
   stop_.request_stop();
+  retries_.stop();
   changed_.notify_all();
   std::vector<std::jthread> threads;
   {
@@ -58,44 +58,14 @@ ObjectStore& ObjectCache::store_of(const std::string& bucket) {
   return *store;
 }
 
-// Exponential back-off with jitter, so that ranks do not repeat their requests at the same time.
-bool ObjectCache::wait_before_retry(int attempt) {
-  thread_local std::minstd_rand random(std::random_device{}());
-  const auto longest = std::min(kMaxDelay, kFirstDelay * (1 << std::min(attempt, 10)));
-  std::uniform_int_distribution<int64_t> jitter(longest.count() / 2, longest.count());
-  MutexLock lock(mutex_);
-  changed_.wait_for(lock.native(), stop_.get_token(), std::chrono::milliseconds(jitter(random)),
-                    [] { return false; });
-  return !stop_.stop_requested();
-}
-
-template <class Act>
-auto ObjectCache::repeated(const Act& act) {
-  const auto begin = Clock::now();
-  for (int attempt = 0;; ++attempt) {
-    ++counters_.requests;
-    try {
-      return act();
-    } catch (const StoreError& error) {
-      if (error.failure() != StoreFailure::Temporary) throw;
-      if (Clock::now() - begin >= options_.timeout)
-        throw StoreError(StoreFailure::Temporary, ErrorKind::Environment,
-                         fmt::format("{}, after {} attempts in {:.0f} s", error.what(), attempt + 1,
-                                     std::chrono::duration<double>(Clock::now() - begin).count()));
-    }
-    ++counters_.retries;
-    if (!wait_before_retry(attempt)) throw ended_error();
-  }
-}
-
 // The answer to a failed request for information has no body, so the reason is that of a listing.
 ObjectInfo ObjectCache::request_info(const StorePath& place) {
   auto& store = store_of(place.bucket);
   try {
-    return repeated([&] { return store.info(place.key); });
+    return retries_.run([&] { return store.info(place.key); });
   } catch (const StoreError& error) {
     if (error.failure() == StoreFailure::Temporary) throw;
-    repeated([&] { return store.list(parent_of(place.key), 1); });
+    retries_.run([&] { return store.list(parent_of(place.key), 1); });
     throw;
   }
 }
@@ -126,7 +96,7 @@ int64_t ObjectCache::size_of(const StorePath& place) { return expected(place).si
 
 std::vector<StorePath> ObjectCache::list(const StorePath& place) {
   auto& store = store_of(place.bucket);
-  const auto found = repeated([&] { return store.list(place.key, kMaxListed + 1); });
+  const auto found = retries_.run([&] { return store.list(place.key, kMaxListed + 1); });
   if (found.size() > kMaxListed)
     throw config_error(
         fmt::format("{}: more than {} objects; use fewer, larger files", shown(place), kMaxListed));
@@ -134,8 +104,8 @@ std::vector<StorePath> ObjectCache::list(const StorePath& place) {
   for (const auto& object : found) places.push_back({place.bucket, object.key});
   if (!places.empty()) return places;
   if (place.key.empty()) throw config_error(shown(place) + ": the bucket is empty");
-  repeated([&] { return store.list("", 1); });  // whether there is such a bucket
-  const auto similar = repeated([&] { return store.list(parent_of(place.key), kSimilarKeys); });
+  retries_.run([&] { return store.list("", 1); });  // whether there is such a bucket
+  const auto similar = retries_.run([&] { return store.list(parent_of(place.key), kSimilarKeys); });
   std::vector<std::string> keys;
   for (const auto& object : similar) {
     keys.push_back(object.key);
@@ -216,7 +186,7 @@ void ObjectCache::fetch_piece(ObjectStore& store, const ObjectInfo& object, int6
   const auto size = std::min(kPieceBytes, object.size - begin);
   if (stop_.stop_requested()) throw ended_error();
   std::vector<uint8_t> bytes(static_cast<size_t>(size));
-  repeated([&] { store.read(object, begin, bytes); });
+  retries_.run([&] { store.read(object, begin, bytes); });
   counters_.bytes += size;
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (!write_all_at(file, text, static_cast<uint64_t>(begin)))
@@ -324,8 +294,8 @@ void ObjectCache::note_opened(const std::string& path) {
 
 StoreStats ObjectCache::stats() const {
   return {.bytes = counters_.bytes,
-          .requests = counters_.requests,
-          .retries = counters_.retries,
+          .requests = retries_.num_requests(),
+          .retries = retries_.num_retries(),
           .hits = counters_.hits,
           .wait_s = static_cast<double>(counters_.wait_us) * 1e-6};
 }

@@ -19,6 +19,7 @@
 #include "core/system/file_descriptor.h"
 #include "core/system/mutex.h"
 #include "formats/store/object_store.h"
+#include "formats/store/retries.h"
 #include "formats/store/store_path.h"
 
 namespace lockstep::formats {
@@ -76,7 +77,7 @@ class ObjectCache {
 
  private:
   struct Counters {
-    std::atomic<int64_t> bytes = 0, requests = 0, retries = 0, hits = 0, wait_us = 0;
+    std::atomic<int64_t> bytes = 0, hits = 0, wait_us = 0;
   };
 
   ObjectStore& store_of(const std::string& bucket);
@@ -93,13 +94,8 @@ class ObjectCache {
   bool claim_ahead(const std::string& path, int64_t bytes, const std::stop_token& stop);
   void note_opened(const std::string& path);
 
-  // Returns act(), repeated after temporary failures.
-  template <class Act>
-  auto repeated(const Act& act);
-  // Returns false when the process ends.
-  bool wait_before_retry(int attempt);
-
   const ObjectCacheOptions options_;
+  Retries retries_;
   Counters counters_;
   mutable Mutex mutex_;
   std::condition_variable_any changed_;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -53,6 +54,9 @@ class StoreError : public Error {
   StoreFailure failure_;
 };
 
+// Writes the next bytes of an object to the buffer. Returns their number; 0 at the end.
+using NextBytes = std::function<size_t(std::span<uint8_t>)>;
+
 // Each function is one attempt without retries, and throws StoreError. Keys have no leading slash.
 //
 // Thread: safe to call from several threads concurrently.
@@ -67,6 +71,14 @@ class ObjectStore {
   virtual std::vector<ObjectInfo> list(const std::string& prefix, size_t limit) = 0;
   // Reads the bytes of `object` from `offset` on; all of `out`.
   virtual void read(const ObjectInfo& object, int64_t offset, std::span<uint8_t> out) = 0;
+
+  // Writes or replaces an object, in parts: it appears when it is complete. Repeats failed parts a
+  // few times.
+  virtual void write(const std::string& key, const NextBytes& next) = 0;
+  // No effect if there is no such object.
+  virtual void remove(const std::string& key) = 0;
+  // The objects that list() returns.
+  virtual void remove_all(const std::string& prefix) = 0;
 };
 
 // Loads the library. Throws Config if this build has no Arrow; Environment.

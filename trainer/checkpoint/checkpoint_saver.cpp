@@ -112,6 +112,7 @@ void CheckpointSaver::commit(const std::vector<nlohmann::ordered_json>& written)
   const auto& head = pending_.head;
   commit_checkpoint(options_.checkpoints, head, written, writers_->share, options_.exported);
   prune_checkpoints(options_.checkpoints, head.position.step, options_.keep);
+  if (options_.mirror) options_.mirror->update(head.position.step);
   if (pending_.to_publish) pending_.published = publish_checkpoint(*pending_.to_publish);
 }
 
@@ -160,6 +161,7 @@ void CheckpointSaver::wait() {
   if (background_) background_->wait(world_.timeout() * 9 / 10, "writing a checkpoint");
   if (const auto published = std::exchange(pending_.published, std::nullopt))
     record(*published, tracker_);
+  if (options_.mirror) options_.mirror->report(tracker_);
 }
 
 void CheckpointSaver::finish() {

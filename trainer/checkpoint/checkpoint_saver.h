@@ -10,6 +10,7 @@
 #include "lockstep/tracker.h"
 #include "lockstep/world.h"
 #include "trainer/checkpoint/checkpoint_keeping.h"
+#include "trainer/checkpoint/checkpoint_mirror.h"
 #include "trainer/checkpoint/checkpoint_note.h"
 #include "trainer/checkpoint/checkpoint_publisher.h"
 #include "trainer/checkpoint/checkpoint_shares.h"
@@ -25,6 +26,7 @@ struct SavingOptions {
   bool in_background = true;
   bool all_write = false;
   ExportedFiles exported;
+  CheckpointMirror* mirror = nullptr;  // null: none; outlives the saver
 };
 
 // Thread: the training thread.

@@ -26,6 +26,7 @@ struct CheckpointSection {
   bool async = true;
   WritingRanks writers = WritingRanks::Auto;
   ResumePolicy resume = ResumePolicy::Auto;
+  std::optional<std::string> mirror;
 };
 
 template <class V>
@@ -45,6 +46,10 @@ void fields(V& v, CheckpointSection& c) {
     "else main");
   v("resume", c.resume,
     "auto: a restarted run resumes from its last good checkpoint; never: it starts from scratch");
+  v("mirror", c.mirror,
+    "s3://bucket/prefix: checkpoints are copied to PREFIX/RUN/STEP in the background; a run "
+    "without "
+    "local checkpoints resumes from there");
 }
 
 }  // namespace lockstep::trainer

@@ -17,13 +17,24 @@
 namespace lockstep::trainer {
 namespace {
 
-SavingOptions saving_options(const TrainerParts& parts) {
+// Null on other ranks than the main one, which does not write to the mirror.
+std::unique_ptr<CheckpointMirror> open_mirror(const TrainerParts& parts) {
+  const auto& config = parts.run.config;
+  if (!config.checkpoint.mirror || !tracking::is_main(parts.world.rank())) return nullptr;
+  return std::make_unique<CheckpointMirror>(
+      mirror_of_run(*config.checkpoint.mirror, parts.run_dir.filename(),
+                    config.data.object_cache.timeout.value),
+      tracking::checkpoints_path(parts.run_dir));
+}
+
+SavingOptions saving_options(const TrainerParts& parts, CheckpointMirror* mirror) {
   const auto& config = parts.run.config.checkpoint;
   return {.checkpoints = tracking::checkpoints_path(parts.run_dir),
           .keep = {config.keep_last, config.keep_best, config.keep_every},
           .in_background = config.async,
           .all_write = config.writers == WritingRanks::All,
-          .exported = parts.run.model->exported_files()};
+          .exported = parts.run.model->exported_files(),
+          .mirror = mirror};
 }
 
 }  // namespace
@@ -70,7 +81,8 @@ Trainer::Trainer(const TrainerParts& parts, SharedModel shared,
       early_stop_(config_.train.early_stop),
       context_{parts.world, *model_, parts.tracker, parts.run_dir, length_.total_steps},
       non_finite_(config_.train.non_finite),
-      saver_(parts.world, parts.tracker, saving_options(parts)) {
+      mirror_(open_mirror(parts)),
+      saver_(parts.world, parts.tracker, saving_options(parts, mirror_.get())) {
   if (config_.train.precision == Precision::Float16) scaler_.emplace();
   if (config_.train.cuda_graph)
     graphed_.emplace(*model_,
@@ -138,6 +150,7 @@ EvaluationResult Trainer::run() {
   if (saved_step_ != position_.step && has_stepped_) save_now();
   enter_phase(Phase::Saving);
   saver_.finish();
+  if (mirror_) mirror_->finish(world_.timeout() * 9 / 10, tracker_);
   call(&Hook::after_run);
   return evaluation_;
 }

@@ -86,7 +86,7 @@ class Trainer {
   void log_training();
   std::optional<int64_t> take_skipped();
   void evaluate_now();
-  EvaluationResult evaluate_on_request();
+  EvaluationResult evaluate_on_request();  // by a hook
   void save_on_request();
   void sample_now();
   void find_references();
@@ -138,12 +138,12 @@ class Trainer {
   HookContext context_;       // of the last call; see context()
   std::vector<Hook*> hooks_;  // the trainer's own first
   NonFiniteWatch non_finite_;
-  std::vector<std::string> warnings_;  // of resume(), logged by run(): the tracker opens in between
-  int64_t num_evaluations_ = 0;        // begun by this process
+  std::vector<std::string> warnings_;  // of resume(), logged by run()
+  int64_t num_evaluations_ = 0, evaluated_step_ = -1, saved_step_ = -1;  // by this process
   EvaluationResult evaluation_;
-  BaseWeights base_;                // what checkpoints refer to
-  bool evaluation_is_due_ = false;  // at this step, and not done yet
-  int64_t evaluated_step_ = -1, saved_step_ = -1;
+  BaseWeights base_;                          // what checkpoints refer to
+  bool evaluation_is_due_ = false;            // at this step, and not done yet
+  std::unique_ptr<CheckpointMirror> mirror_;  // null: none, or not written by this rank
   CheckpointSaver saver_;  // last: destroyed first, since it may be reading the other members
 };
 

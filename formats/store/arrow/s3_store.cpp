@@ -73,6 +73,9 @@ constexpr std::array<KnownFailure, 22> kKnownFailures = {{
     {"(HTTP status 405)", StoreFailure::Other, ErrorKind::Config, "the server refused the request"},
 }};
 
+constexpr size_t kPartBytes = size_t{10} << 20;
+constexpr int kPartAttempts = 5;
+
 // What went wrong, from "When ...: AWS Error CODE during Operation operation: text".
 std::string essence(const std::string& message) {
   const auto begin = message.find("AWS Error ");
@@ -131,9 +134,11 @@ class S3Store final : public ObjectStore {
     s3.connect_timeout = s3.request_timeout = options.timeout_s;
     s3.tls_ca_file_path = options.ca_file.empty() ? certificates_of_system() : options.ca_file;
     s3.retry_strategy = std::make_shared<NoRetries>();
-    auto made = arrow::fs::S3FileSystem::Make(s3);
-    if (!made.ok()) throw store_error(name_of(""), made.status());
-    files_ = *made;
+    files_ = value("", arrow::fs::S3FileSystem::Make(s3));
+    s3.retry_strategy = arrow::fs::S3RetryStrategy::GetAwsStandardRetryStrategy(kPartAttempts);
+    s3.background_writes = false;  // else a whole file could be in memory
+    s3.check_directory_existence_before_creation = true;
+    writable_files_ = value("", arrow::fs::S3FileSystem::Make(s3));
   }
 
   ObjectInfo info(const std::string& key) override {
@@ -179,6 +184,30 @@ class S3Store final : public ObjectStore {
                                    name_of(object.key), count, size, offset));
   }
 
+  void write(const std::string& key, const NextBytes& next) override {
+    const auto file = value(key, writable_files_->OpenOutputStream(path_of(key)));
+    std::vector<uint8_t> buffer(kPartBytes);
+    while (const auto count = next(buffer))
+      verify(key, file->Write(buffer.data(), static_cast<int64_t>(count)));
+    verify(key, file->Close());
+  }
+
+  void remove(const std::string& key) override {
+    try {
+      verify(key, writable_files_->DeleteFile(path_of(key)));
+    } catch (const StoreError& error) {
+      if (error.failure() != StoreFailure::NoKey) throw;
+    }
+  }
+
+  void remove_all(const std::string& prefix) override {
+    try {
+      verify(prefix, writable_files_->DeleteDir(path_of(prefix)));
+    } catch (const StoreError& error) {
+      if (error.failure() != StoreFailure::NoKey) throw;
+    }
+  }
+
  private:
   std::string name_of(const std::string& key) const {
     return printable("s3://" + path_of(key), 400);
@@ -193,8 +222,12 @@ class S3Store final : public ObjectStore {
     return std::move(result).ValueUnsafe();
   }
 
+  void verify(const std::string& key, const arrow::Status& status) const {
+    if (!status.ok()) throw store_error(name_of(key), status);
+  }
+
   std::string bucket_;
-  std::shared_ptr<arrow::fs::S3FileSystem> files_;
+  std::shared_ptr<arrow::fs::S3FileSystem> files_, writable_files_;
 };
 
 }  // namespace

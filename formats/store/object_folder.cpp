@@ -1,0 +1,97 @@
+#include "formats/store/object_folder.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "core/system/durable_file.h"
+#include "core/system/full_io.h"
+#include "formats/store/object_cache.h"
+
+namespace lockstep::formats {
+namespace {
+
+constexpr int64_t kFetchedBytes = int64_t{8} << 20;  // at a time
+constexpr size_t kMaxFiles = 100'000;
+
+std::string error_text() { return std::generic_category().message(errno); }
+
+}  // namespace
+
+ObjectFolder::ObjectFolder(StorePath place, std::chrono::milliseconds timeout)
+    : place_(std::move(place)), retries_(timeout) {
+  object_cache();  // starts the library, and ends it with the process
+  store_ = open_object_store(options_of_bucket(place_.bucket));
+}
+
+std::string ObjectFolder::key_of(const std::string& name) const {
+  if (name.empty()) return place_.key;
+  return place_.key.empty() ? name : place_.key + "/" + name;
+}
+
+std::string ObjectFolder::path_of(const std::string& name) const {
+  return StorePath{place_.bucket, key_of(name)}.path();
+}
+
+std::vector<ObjectInfo> ObjectFolder::list(const std::string& folder) {
+  auto found = retries_.run([&] { return store_->list(key_of(folder), kMaxFiles); });
+  const auto root = key_of("");
+  for (auto& object : found)
+    if (!root.empty()) object.key.erase(0, root.size() + 1);
+  return found;
+}
+
+void ObjectFolder::write(const std::string& name, const FileDescriptor& file) {
+  retries_.run([&] {
+    uint64_t done = 0;
+    store_->write(key_of(name), [&](std::span<uint8_t> out) {
+      const auto count =
+          read_all_at(file.get(), reinterpret_cast<char*>(out.data()), out.size(), done);
+      if (!count) throw environment_error(fmt::format("reading {}: {}", name, error_text()));
+      done += *count;
+      return *count;
+    });
+  });
+}
+
+void ObjectFolder::write_text(const std::string& name, std::string_view text) {
+  retries_.run([&] {
+    auto left = text;
+    store_->write(key_of(name), [&](std::span<uint8_t> out) {
+      const auto count = std::min(out.size(), left.size());
+      std::copy_n(left.begin(), count, out.begin());
+      left.remove_prefix(count);
+      return count;
+    });
+  });
+}
+
+void ObjectFolder::remove(const std::string& name) {
+  retries_.run([&] { store_->remove(key_of(name)); });
+}
+
+void ObjectFolder::remove_all(const std::string& folder) {
+  retries_.run([&] { store_->remove_all(key_of(folder)); });
+}
+
+void ObjectFolder::fetch(const ObjectInfo& object, const std::filesystem::path& file) {
+  auto known = object;
+  known.key = key_of(object.key);
+  make_directories(file.parent_path());
+  const FileDescriptor out(::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (!out.is_open()) throw environment_error(file.string() + ": " + error_text());
+  std::vector<uint8_t> buffer;
+  for (int64_t offset = 0; offset < object.size; offset += kFetchedBytes) {
+    buffer.resize(static_cast<size_t>(std::min(kFetchedBytes, object.size - offset)));
+    retries_.run([&] { store_->read(known, offset, buffer); });
+    write_all(out.get(), {reinterpret_cast<const char*>(buffer.data()), buffer.size()}, file);
+  }
+  if (::fsync(out.get()) != 0) throw environment_error(file.string() + ": " + error_text());
+}
+
+}  // namespace lockstep::formats

@@ -1,0 +1,56 @@
+// Repeats requests to a bucket after temporary failures.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <stop_token>
+
+#include "core/system/mutex.h"
+#include "formats/store/object_store.h"
+
+namespace lockstep::formats {
+
+// Thread: safe to use from several threads concurrently.
+class Retries {
+ public:
+  // `timeout`: of a request with its repetitions.
+  explicit Retries(std::chrono::milliseconds timeout) : timeout_(timeout) {}
+
+  // Returns act(), repeated after temporary failures until the timeout is over. Throws StoreError;
+  // Environment after stop().
+  template <class Act>
+  auto run(const Act& act) {
+    const auto begin = std::chrono::steady_clock::now();
+    for (int attempt = 0;; ++attempt) {
+      ++requests_;
+      try {
+        return act();
+      } catch (const StoreError& error) {
+        verify_may_repeat(error, attempt, begin);
+      }
+      ++retries_;
+      pause(attempt);
+    }
+  }
+
+  // From now on, nothing is repeated.
+  void stop();
+
+  int64_t num_requests() const { return requests_; }
+  int64_t num_retries() const { return retries_; }
+
+ private:
+  void verify_may_repeat(const StoreError& error, int attempt,
+                         std::chrono::steady_clock::time_point begin) const;
+  void pause(int attempt);
+
+  const std::chrono::milliseconds timeout_;
+  std::atomic<int64_t> requests_ = 0, retries_ = 0;
+  Mutex mutex_;
+  std::condition_variable_any changed_;
+  std::stop_source stop_;
+};
+
+}  // namespace lockstep::formats

@@ -1,0 +1,115 @@
+"""checkpoint.mirror: checkpoints in a bucket of a real S3 server are whole or absent, and a run resumes from them with the same bits."""
+
+import shutil
+import signal
+
+import pytest
+
+import processes
+from object_server import BUCKET, ObjectServer
+from processes import environment
+from refusals import error_lines
+
+STEPS = 8
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    server = ObjectServer(tmp_path_factory.mktemp("server"))
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def mirrored(job, server, request):
+    """A job of 8 steps that saves, and mirrors, every second one."""
+    prefix = request.node.name.replace("[", "-").replace("]", "")
+    job.bucket = server.directory / BUCKET / prefix
+    job.config["train"] = {"max_steps": STEPS, "log_every": "1 step"}
+    job.config["checkpoint"] = {"every": "2 steps", "keep_last": 2, "mirror": f"s3://{BUCKET}/{prefix}"}
+    job.config["data"]["object_cache"] = {"dir": str(job.directory / "cache"), "request_timeout": "3 s"}
+    job.write()
+    job.env = environment(**server.environment())
+    yield job
+    server.proxy.reset()
+
+
+def files_below(folder):
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def whole_checkpoints(folder):
+    """Steps of a run that have a manifest."""
+    return sorted(int(path.parent.name) for path in folder.glob("*/manifest.json"))
+
+
+@pytest.mark.parametrize("ranks, shard", [(1, "none"), (2, "full")])
+def test_the_bucket_has_the_files_of_the_disk(mirrored, ranks, shard):
+    run = mirrored.train(f"distributed.shard={shard}", ranks=ranks, env=mirrored.env)
+    local = files_below(run / "checkpoints")
+    assert whole_checkpoints(mirrored.bucket / run.name) == [6, 8]
+    assert files_below(mirrored.bucket / run.name) == local
+
+
+def test_resumes_from_the_bucket_with_the_same_bits(mirrored, server):
+    whole = mirrored.train(env=mirrored.env)
+    first = mirrored.train("train.max_steps=4", env=mirrored.env)
+    shutil.rmtree(first)
+    ended = mirrored.run(options=["--resume", first.name], env=mirrored.env)
+    assert ended.code == 0, ended.err
+    weights = "checkpoints/8/model.safetensors"
+    assert (first / weights).read_bytes() == (whole / weights).read_bytes()
+    assert [step for step, _ in mirrored.series(first.name, "train/loss")] == [5, 6, 7, 8]
+
+
+@pytest.mark.parametrize("uploads", [1, 3, 4, 6, 9])
+def test_killed_at_any_moment_a_checkpoint_is_whole_or_absent(mirrored, server, uploads):
+    whole = mirrored.train(env=mirrored.env)
+    whole = whole.rename(mirrored.directory / "whole") / "checkpoints/8"
+    started, writes = [], []
+
+    def kill_in_upload(method, path, number):
+        if method == "PUT" and ("safetensors?" in path or "manifest.json?" in path):
+            writes.append(path)
+            if len(writes) == uploads:
+                started[0].send_signal(signal.SIGKILL)
+
+    server.proxy.fault = kill_in_upload
+    started.append(mirrored.start(env=mirrored.env))
+    started[0].communicate(timeout=processes.TIMEOUT_S)
+    assert started[0].returncode == -signal.SIGKILL
+    server.proxy.reset()
+    run = mirrored.only_run()
+    for step in whole_checkpoints(mirrored.bucket / run.name):
+        names = files_below(whole).keys()
+        assert files_below(mirrored.bucket / run.name / str(step)).keys() == names
+    has_any = whole_checkpoints(mirrored.bucket / run.name)
+    shutil.rmtree(run / "checkpoints")
+    if not has_any:
+        return
+    ended = mirrored.run(options=["--resume", run.name], env=mirrored.env)
+    assert ended.code == 0, ended.err
+    assert (run / "checkpoints/8/model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+    assert 8 in whole_checkpoints(mirrored.bucket / run.name)
+
+
+def test_a_server_that_goes_away_does_not_stop_training(mirrored, server):
+    server.proxy.fault = lambda method, path, number: "refuse" if "/4/" in path and method == "PUT" else None
+    ended = mirrored.run("data.object_cache.timeout=100 ms", "checkpoint.every=4 steps", env=mirrored.env)
+    assert ended.code == 0, ended.err
+    assert "checkpoint.mirror: not uploaded: s3://" in ended.out + ended.err
+    run = mirrored.only_run()
+    assert (run / "checkpoints/8").exists()
+    assert 8 in whole_checkpoints(mirrored.bucket / run.name)
+
+
+@pytest.mark.parametrize("mirror, text", [
+    ("/local", "checkpoint.mirror: '/local' is not in a bucket"), ("s3://nowhere/x", "no such bucket"),
+    ("s4://data/x", "unknown scheme 's4'"), (f"s3://{BUCKET}/x", "access denied")])
+def test_refused_before_training(mirrored, server, mirror, text):
+    if "denied" in text:
+        server.proxy.fault = lambda method, path, number: (403, "AccessDenied") if method in ("PUT", "POST") else None
+    ended = mirrored.run(f"checkpoint.mirror={mirror}", env=mirrored.env)
+    assert ended.code == 78, ended.err
+    assert [text in line for line in error_lines(ended, None)] == [True]
+    assert not mirrored.runs.exists()

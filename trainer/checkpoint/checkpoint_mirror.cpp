@@ -1,0 +1,203 @@
+#include "trainer/checkpoint/checkpoint_mirror.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "core/system/durable_file.h"
+#include "lockstep/error.h"
+#include "trainer/checkpoint/checkpoint.h"
+
+namespace lockstep::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kWrittenLast = "manifest.json";
+constexpr const char* kWriteCheck = ".lockstep-write-check";
+
+using Objects = std::vector<formats::ObjectInfo>;
+
+// By step; objects with other names do not belong to a checkpoint.
+std::map<int64_t, Objects> mirrored_checkpoints(formats::ObjectFolder& folder) {
+  std::map<int64_t, Objects> steps;
+  for (auto& object : folder.list()) {
+    const auto slash = object.key.find('/');
+    const auto name = object.key.substr(0, slash);
+    const bool is_step = slash != object.key.npos && !name.empty() && name.size() < 19 &&
+                         std::ranges::all_of(name, [](char c) { return c >= '0' && c <= '9'; });
+    if (is_step) steps[std::stoll(name)].push_back(std::move(object));
+  }
+  return steps;
+}
+
+bool is_whole(int64_t step, const Objects& objects) {
+  return std::ranges::count(objects, fmt::format("{}/{}", step, kWrittenLast),
+                            &formats::ObjectInfo::key) > 0;
+}
+
+// The name of a file below the folder of its step. Throws Environment if it leads elsewhere.
+fs::path name_in_step(const formats::ObjectInfo& object) {
+  const fs::path name = object.key.substr(object.key.find('/') + 1);
+  for (const auto& part : name)
+    if (part == ".." || part == "." || part.is_absolute())
+      throw environment_error("checkpoint.mirror: an object has an invalid name: " + object.key);
+  return name;
+}
+
+struct OpenFile {
+  std::string name;
+  FileDescriptor file;
+};
+
+// All files of a checkpoint, the manifest last. They can be read even if the checkpoint is removed
+// meanwhile. Empty: it was removed.
+std::vector<OpenFile> open_files(const fs::path& directory) {
+  std::vector<OpenFile> files;
+  std::error_code error;
+  for (const auto& entry : fs::recursive_directory_iterator(directory, error)) {
+    if (!entry.is_regular_file(error)) continue;
+    FileDescriptor file(::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC));
+    if (!file.is_open()) return {};
+    files.push_back({entry.path().lexically_relative(directory), std::move(file)});
+  }
+  const auto manifest = std::ranges::find(files, kWrittenLast, &OpenFile::name);
+  if (error || manifest == files.end()) return {};
+  std::iter_swap(manifest, files.end() - 1);
+  return files;
+}
+
+}  // namespace
+
+std::unique_ptr<formats::ObjectFolder> mirror_of_run(const std::string& mirror,
+                                                     const std::string& run_id,
+                                                     std::chrono::milliseconds timeout) {
+  if (!formats::has_scheme(mirror))
+    throw config_error(fmt::format(
+        "checkpoint.mirror: '{}' is not in a bucket; valid: s3://bucket/prefix", mirror));
+  auto place = formats::parse_store_path(mirror);
+  place.key += (place.key.empty() ? "" : "/") + run_id;
+  return std::make_unique<formats::ObjectFolder>(std::move(place), timeout);
+}
+
+void verify_mirror(formats::ObjectFolder& folder) {
+  folder.write_text(kWriteCheck, "");
+  folder.remove(kWriteCheck);
+}
+
+std::optional<int64_t> fetch_mirrored(formats::ObjectFolder& folder, const fs::path& checkpoints) {
+  if (!list_checkpoints(checkpoints).empty()) return std::nullopt;
+  const auto steps = mirrored_checkpoints(folder);
+  const auto latest = std::find_if(steps.rbegin(), steps.rend(), [](const auto& item) {
+    return is_whole(item.first, item.second);
+  });
+  if (latest == steps.rend()) return std::nullopt;
+  const auto step = latest->first;
+  const auto temporary = checkpoints / fmt::format("{}mirror", kTemporaryPrefix);
+  fs::remove_all(temporary);
+  for (const auto& object : latest->second) folder.fetch(object, temporary / name_in_step(object));
+  sync_directory(temporary);
+  fs::rename(temporary, checkpoints / std::to_string(step));
+  sync_directory(checkpoints);
+  return step;
+}
+
+CheckpointMirror::CheckpointMirror(std::unique_ptr<formats::ObjectFolder> folder,
+                                   fs::path checkpoints)
+    : folder_(std::move(folder)),
+      checkpoints_(std::move(checkpoints)),
+      thread_([this](const std::stop_token& stop) { run(stop); }) {
+  ::pthread_setname_np(thread_.native_handle(), "mirror");
+}
+
+CheckpointMirror::~CheckpointMirror() {
+  thread_.request_stop();
+  folder_->stop();
+}
+
+void CheckpointMirror::update(int64_t step) {
+  {
+    const MutexLock lock(mutex_);
+    written_.insert(step);
+    is_wanted_ = true;
+  }
+  changed_.notify_all();
+}
+
+void CheckpointMirror::run(const std::stop_token& stop) {
+  for (;;) {
+    std::set<int64_t> written;
+    {
+      MutexLock lock(mutex_);
+      is_busy_ = false;
+      changed_.notify_all();
+      changed_.wait(lock.native(), stop, [this]() REQUIRES(mutex_) { return is_wanted_; });
+      if (stop.stop_requested()) return;
+      is_wanted_ = false;
+      is_busy_ = true;
+      written = std::exchange(written_, {});
+    }
+    try {
+      synchronize(written);
+    } catch (const std::exception& error) {
+      const MutexLock lock(mutex_);
+      written_.merge(written);
+      problems_.emplace_back(error.what());
+    }
+  }
+}
+
+// `written`: the bucket may have others of the same steps.
+void CheckpointMirror::synchronize(const std::set<int64_t>& written) {
+  auto mirrored = mirrored_checkpoints(*folder_);
+  auto local = list_checkpoints(checkpoints_);
+  std::ranges::reverse(local);
+  for (const auto step : local)
+    if (written.contains(step) || !is_whole(step, mirrored[step])) {
+      if (!mirrored[step].empty()) remove(step);
+      upload(step);
+    }
+  for (const auto& [step, objects] : mirrored)
+    if (std::ranges::count(local, step) == 0) remove(step);
+}
+
+void CheckpointMirror::upload(int64_t step) {
+  const auto files = open_files(checkpoints_ / std::to_string(step));
+  for (const auto& [name, file] : files) folder_->write(fmt::format("{}/{}", step, name), file);
+}
+
+void CheckpointMirror::remove(int64_t step) {
+  folder_->remove(fmt::format("{}/{}", step, kWrittenLast));
+  folder_->remove_all(std::to_string(step));
+}
+
+void CheckpointMirror::report(Tracker& tracker) {
+  std::vector<std::string> problems;
+  {
+    const MutexLock lock(mutex_);
+    problems.swap(problems_);
+  }
+  for (const auto& problem : problems)
+    tracker.text(TextLevel::Warning, "checkpoint.mirror: not uploaded: " + problem);
+}
+
+void CheckpointMirror::finish(std::chrono::milliseconds timeout, Tracker& tracker) {
+  bool is_done = false;
+  {
+    MutexLock lock(mutex_);
+    is_done = changed_.wait_for(lock.native(), timeout,
+                                [this]() REQUIRES(mutex_) { return !is_wanted_ && !is_busy_; });
+  }
+  report(tracker);
+  if (!is_done)
+    tracker.text(
+        TextLevel::Warning,
+        fmt::format("checkpoint.mirror: the last checkpoint was not uploaded within {:.0f} s",
+                    std::chrono::duration<double>(timeout).count()));
+}
+
+}  // namespace lockstep::trainer

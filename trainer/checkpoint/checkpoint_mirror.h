@@ -1,0 +1,73 @@
+// Copies of a run's checkpoints in a bucket, `checkpoint.mirror`: s3://bucket/prefix/RUN/STEP/ has the
+// files of a checkpoint directory. Its manifest is written last and removed first: a checkpoint in
+// the bucket is whole, or does not count.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/system/mutex.h"
+#include "formats/store/object_folder.h"
+#include "lockstep/tracker.h"
+
+namespace lockstep::trainer {
+
+// The folder of the run. Throws Config if `mirror` is not the path of a bucket.
+std::unique_ptr<formats::ObjectFolder> mirror_of_run(const std::string& mirror,
+                                                     const std::string& run_id,
+                                                     std::chrono::milliseconds timeout);
+
+// Writes and removes a small object, before training starts. Throws Config or Environment.
+void verify_mirror(formats::ObjectFolder& folder);
+
+// If there are no local checkpoints: fetches the latest whole one. Returns its step. Throws Config or
+// Environment.
+std::optional<int64_t> fetch_mirrored(formats::ObjectFolder& folder,
+                                      const std::filesystem::path& checkpoints);
+
+// Uploads checkpoints in the background.
+//
+// Thread: update(): any; the others: the training thread.
+class CheckpointMirror {
+ public:
+  CheckpointMirror(std::unique_ptr<formats::ObjectFolder> folder,
+                   std::filesystem::path checkpoints);
+  // Ends an upload; the checkpoint is then not in the bucket.
+  ~CheckpointMirror();
+  CheckpointMirror(const CheckpointMirror&) = delete;
+  CheckpointMirror& operator=(const CheckpointMirror&) = delete;
+
+  // A checkpoint was written, and others may have been removed. If an upload is in progress, it ends
+  // first, and then the latest checkpoints are uploaded.
+  void update(int64_t step);
+
+  // Records failed uploads as warnings, once each.
+  void report(Tracker& tracker);
+
+  // Waits until the bucket has what the disk has, for at most `timeout`, and reports.
+  void finish(std::chrono::milliseconds timeout, Tracker& tracker);
+
+ private:
+  void run(const std::stop_token& stop);
+  void synchronize(const std::set<int64_t>& written);
+  void upload(int64_t step);
+  void remove(int64_t step);
+
+  const std::unique_ptr<formats::ObjectFolder> folder_;  // of the thread; stop(): any thread
+  const std::filesystem::path checkpoints_;
+  Mutex mutex_;
+  std::condition_variable_any changed_;
+  std::set<int64_t> written_ GUARDED_BY(mutex_);  // and not uploaded
+  bool is_wanted_ GUARDED_BY(mutex_) = false, is_busy_ GUARDED_BY(mutex_) = false;
+  std::vector<std::string> problems_ GUARDED_BY(mutex_);  // not reported
+  std::jthread thread_;                                   // last: joined first
+};
+
+}  // namespace lockstep::trainer

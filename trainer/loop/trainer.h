@@ -56,9 +56,8 @@ class Trainer {
   HandedOver hand_over();
   void take_over(const HandedOver& state, bool takes_log);
 
-  // Not collective: notifies the hooks that the run fails with `error`, from run() or earlier.
+  // Not collective: notifies the hooks that the run fails with `error`.
   void report_failure(const std::exception& error) noexcept;
-
   const StopController& stop() const { return stop_; }
   int64_t step() const { return position_.step; }
   int64_t total_steps() const { return length_.total_steps; }  // of the whole run
@@ -139,7 +138,8 @@ class Trainer {
   std::vector<Hook*> hooks_;  // the trainer's own first
   NonFiniteWatch non_finite_;
   std::vector<std::string> warnings_;  // of resume(), logged by run()
-  int64_t num_evaluations_ = 0, evaluated_step_ = -1, saved_step_ = -1;  // by this process
+  int64_t num_evaluations_ = 0;        // begun by this process
+  int64_t evaluated_step_ = -1, saved_step_ = -1;
   EvaluationResult evaluation_;
   BaseWeights base_;                          // what checkpoints refer to
   bool evaluation_is_due_ = false;            // at this step, and not done yet

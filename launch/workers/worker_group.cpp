@@ -23,8 +23,9 @@ using Clock = PollSet::Clock;
 constexpr std::chrono::milliseconds kDrainTime{2000};  // for output of exited workers
 // Between the first rank that exits gracefully and the others.
 constexpr std::chrono::milliseconds kPreemptTime{5000};
-// Between the first rank that rejects its input and the others, which usually reject it too.
-constexpr std::chrono::milliseconds kRejectTime{1000};
+// Between the first rank that exits with an error and others that report one: those that reject the
+// same input, or the rank whose error made this one fail, and which is about to print it.
+constexpr std::chrono::milliseconds kReportTime{1000};
 // A process that survives SIGKILL for this long hangs in the kernel.
 constexpr std::chrono::milliseconds kKillTimeout{10'000};
 
@@ -45,7 +46,7 @@ FileDescriptor try_to_share_memory() {
 std::optional<std::chrono::milliseconds> time_for_others(const ProcessExit& exit) {
   // The others exit at the same step, if they have received the vote.
   if (preempting_signal(exit)) return kPreemptTime;
-  if (!exit.signal && exit.code == static_cast<int>(ErrorKind::Config)) return kRejectTime;
+  if (!exit.signal && exit.code == static_cast<int>(ErrorKind::Config)) return kReportTime;
   return std::nullopt;
 }
 
@@ -167,12 +168,21 @@ void WorkerGroup::handle_exits() {
     if (!worker->exit) continue;
     worker->exit_time_us = unix_time_us();
     if (continues_without(*worker)) continue;
-    const auto patience = time_for_others(*worker->exit);
+    auto patience = time_for_others(*worker->exit);
+    if (!patience && !worker->exit->signal && worker->exit->code != 0 && is_reporting())
+      patience = kReportTime;
     if (patience && !others_deadline_) others_deadline_ = Clock::now() + *patience;
     failed = failed || (!patience && (worker->exit->signal || worker->exit->code != 0));
   }
   if (failed) stop();
   if (all_ended() && !drain_deadline_) drain_deadline_ = Clock::now() + kDrainTime;
+}
+
+// Whether a running worker has reported a failure.
+bool WorkerGroup::is_reporting() const {
+  return std::ranges::any_of(workers_, [](const auto& worker) {
+    return !worker->exit && read_failure(*worker->progress);
+  });
 }
 
 // Whether the worker, which has ended, is not needed: it was killed and the others continue, or it has

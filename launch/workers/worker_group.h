@@ -74,6 +74,7 @@ class WorkerGroup {
   bool continues_without(Worker& worker);
   void enforce_deadlines();
   void give_up();
+  bool is_reporting() const;
   bool all_ended() const;
   WorkerEnd describe(const Worker& worker) const;
   bool was_stopped(const WorkerEnd& end) const;

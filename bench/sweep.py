@@ -16,6 +16,7 @@ import math
 import os
 import pathlib
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -206,19 +207,56 @@ def time_lockstep(directory, trials, seed):
     return (time.perf_counter() - begin) / trials
 
 
+def run_torchrun(directory, rate):
+    """The output and the seconds of a trial. PyTorch sometimes hangs when a model with a communication hook is destroyed: such a
+    trial is repeated, and only the repetition counts."""
+    command = [PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", SOURCE / "bench" / "step_peer.py",
+               "--data", SOURCE / ".data" / "mnist", "--inputs", "784", "--hidden", str(HIDDEN), "--optimizer", "sgd", "--lr",
+               str(rate), "--batch-size", str(BATCH), "--steps", str(STEPS), "--interval", str(STEPS), "--tuned"]
+    for _ in range(5):
+        begin = time.perf_counter()
+        process = subprocess.Popen(command, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                                   env=environment(directory, OMP_NUM_THREADS="1"), start_new_session=True)
+        try:
+            out = process.communicate(timeout=60)[0]
+        except subprocess.TimeoutExpired:
+            for child in descendants(process.pid):
+                os.kill(child, signal.SIGKILL)
+            process.communicate()
+            print("a trial of torchrun hangs: repeated", flush=True)
+            continue
+        if process.returncode != 0:
+            raise RuntimeError(f"torchrun ended with {process.returncode}")
+        return out, time.perf_counter() - begin
+    raise RuntimeError("five trials of torchrun hang")
+
+
+def descendants(pid):
+    """Of this process, which starts workers in new sessions, and itself."""
+    parents = {}
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parents[int(stat.parent.name)] = int(stat.read_text().rsplit(")", 1)[1].split()[1])
+        except OSError:
+            continue  # it has ended
+    found = [pid]
+    for each in found:
+        found += [child for child, parent in parents.items() if parent == each]
+    return found
+
+
 def time_optuna(directory, trials, seed):
     study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed))
-    begin = time.perf_counter()
+    total = 0
     for _ in range(trials):
+        begin = time.perf_counter()
         trial = study.ask()
         rate = trial.suggest_float("lr", *RATES, log=True)
-        ended = subprocess.run(
-            [PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", SOURCE / "bench" / "step_peer.py",
-             "--data", SOURCE / ".data" / "mnist", "--inputs", "784", "--hidden", str(HIDDEN), "--optimizer", "sgd", "--lr", str(rate),
-             "--batch-size", str(BATCH), "--steps", str(STEPS), "--interval", str(STEPS), "--tuned"],
-            cwd=directory, check=True, capture_output=True, text=True, env=environment(directory, OMP_NUM_THREADS="1"))
-        study.tell(trial, json.loads(ended.stdout.splitlines()[-1])["loss"])
-    return (time.perf_counter() - begin) / trials
+        total += time.perf_counter() - begin
+        out, seconds = run_torchrun(directory, rate)
+        total += seconds
+        study.tell(trial, json.loads(out.splitlines()[-1])["loss"])
+    return total / trials
 
 
 def measure_time(args, directory):

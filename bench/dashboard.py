@@ -284,7 +284,7 @@ def analysis(arguments, place):
             values = {f"p{k:02}": draw.random() for k in range(20)}
             where = str(runs / f"run-{i:04}")
             yield {"op": "run", "dir": where, "config": {"parameters": values}}
-            yield {"op": "open", "dir": where, "config": {"parameters": values}}
+            yield {"op": "open", "dir": where, "rank": 0, "config": {"parameters": values}}
             loss = values["p03"] + 2 * values["p03"] * values["p11"] + 0.1 * draw.random()
             yield {"op": "scalars", "log": i, "step": 10, "time": 1000.0, "values": {"eval/loss": loss}}
             yield {"op": "end", "log": i}

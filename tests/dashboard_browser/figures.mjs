@@ -119,8 +119,9 @@ async function analysis() {
     const page = await open(`${address}/#/alerts`);
     await page.locator(".live.on").waitFor();
     const axes = Array.from({ length: 20 }, (_, k) => `config.parameters.p${String(k).padStart(2, "0")}`).join(",");
-    const shown = await page.evaluate((hash) => new Promise((resolve) => {
+    const shown = await page.evaluate((hash) => new Promise((resolve, reject) => {
       const begin = performance.now();
+      setTimeout(() => reject(new Error("the analysis is not drawn within 60 s")), 60000);
       location.hash = hash;
       const isShown = () => document.querySelector(".parallel[data-drawn]") && document.querySelector(".scatter[data-drawn]") && document.querySelector(".importance");
       const check = () => requestAnimationFrame(() => (isShown() ? requestAnimationFrame(() => resolve(performance.now() - begin)) : check()));

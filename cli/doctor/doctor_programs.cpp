@@ -91,11 +91,10 @@ Finding check_trainer() {
     const auto version = first_line(trainer_output({"--version"}, kStartTimeout));
     const auto taken = std::chrono::steady_clock::now() - begin;
     if (version.empty())
-      return {
-          "trainer", Health::Problem,
-          fmt::format("'{} --version' fails: run it to see why (often LibTorch was moved or "
+      return {"trainer", Health::Problem,
+              fmt::format("'{} --version' fails: run it to see why (often LibTorch was moved or "
                           "removed, or has another version: ldd shows what is missing)",
-                      printable(program, 200))};
+                          printable(program, 200))};
     const auto found = fmt::format("{}, starts in {:.1f} s", version,
                                    std::chrono::duration<double>(taken).count());
     if (taken < kSlowStart) return {"trainer", Health::Good, found};

@@ -23,7 +23,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kArtifactsHelp = R"(lockstep artifacts: store and retrieve versioned files of runs
+constexpr const char* kArtifactsHelp =
+    R"(lockstep artifacts: store and retrieve versioned files of runs
 
   lockstep artifacts list [--dir RUNS] [--json]
         list all versions

@@ -8,8 +8,8 @@ namespace lockstep::dashboard {
 namespace {
 
 constexpr size_t kNumTrees = 40, kMaxRuns = 2000, kNumCopies = 4;
-constexpr size_t kMaxPairs = 6;           // parameters whose interactions are estimated
-constexpr size_t kEffectRuns = 128;       // runs over which an effect is averaged
+constexpr size_t kMaxPairs = 6;      // parameters whose interactions are estimated
+constexpr size_t kEffectRuns = 128;  // runs over which an effect is averaged
 constexpr size_t kMaxEffectPoints = 9;
 constexpr double kMinImportance = 0.01, kMinExplained = 0.05;
 // Of the variance, and of the importance of the weaker parameter: trees approximate sums with
@@ -124,7 +124,8 @@ class Forest {
       const auto& unseen = unseen_[t];
       auto other = unseen;
       std::shuffle(other.begin(), other.end(), random_);
-      const bool matters = std::ranges::any_of(shuffled, [&](size_t p) { return trees_[t].uses(p); });
+      const bool matters =
+          std::ranges::any_of(shuffled, [&](size_t p) { return trees_[t].uses(p); });
       for (size_t i = 0; i < unseen.size(); ++i) {
         const auto prediction = trees_[t].predict([&](size_t p) {
           const bool is_shuffled = matters && std::ranges::find(shuffled, p) != shuffled.end();
@@ -288,8 +289,8 @@ ImportanceReport parameter_importance(const std::vector<StudiedParameter>& param
     auto& entry = report.parameters[i];
     const size_t only[] = {i};
     entry.importance = std::max(0.0, forest.importance(only));
-    entry.above_noise = report.explained >= kMinExplained &&
-                        entry.importance > std::max(2 * noise, kMinImportance);
+    entry.above_noise =
+        report.explained >= kMinExplained && entry.importance > std::max(2 * noise, kMinImportance);
     if (!entry.above_noise) continue;
     std::vector<double> mean_ranks;
     for (const auto& [value, bin] : effect_points(parameters[i], forest.parameter(i), runs)) {

@@ -40,10 +40,10 @@ struct Interaction {
 };
 
 struct ImportanceReport {
-  size_t num_runs = 0;     // with a finite result
-  size_t needed = 0;       // runs needed for these parameters
-  size_t num_used = 0;     // of num_runs, evenly chosen; 0: too few, and no importance is estimated
-  double explained = 0;    // share of the variance that the forest predicts for unseen runs
+  size_t num_runs = 0;   // with a finite result
+  size_t needed = 0;     // runs needed for these parameters
+  size_t num_used = 0;   // of num_runs, evenly chosen; 0: too few, and no importance is estimated
+  double explained = 0;  // share of the variance that the forest predicts for unseen runs
   std::vector<ParameterImportance> parameters;  // as given
   std::vector<Interaction> interactions;        // strongest first
 };

@@ -114,7 +114,8 @@ ArrayShards npy_shards(const NpyConfig& config) {
   if (formats::is_folder(config.path)) archives = files_with_ending(config.path, ".npz");
   if (archives.empty())
     return {{config.path}, [config](size_t) { return map_npy_files(config); }, true};
-  if (archives.front() != formats::without_options(config.path) && !files_with_ending(config.path, ".npy").empty())
+  if (archives.front() != formats::without_options(config.path) &&
+      !files_with_ending(config.path, ".npy").empty())
     throw config_error(fmt::format(
         "dataset npy: {} has .npy files (one per field) and .npz files (one per shard); "
         "keep them in separate directories",

@@ -142,7 +142,8 @@ void verify_values(const std::vector<SegmentSpec>& segments, int64_t values,
     for (const auto number : segment.takes)
       if (number >= values)
         throw map.corrupt(fmt::format("has a segment with input {} of {} values", number, values));
-    if (segment.keeps > kMaxValues) throw map.corrupt("has segments with too many gradients or values");
+    if (segment.keeps > kMaxValues)
+      throw map.corrupt("has segments with too many gradients or values");
     values += segment.keeps;
   }
 }

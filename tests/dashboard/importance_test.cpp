@@ -56,8 +56,7 @@ TEST_CASE("two of twenty parameters with an interaction are found") {
 }
 
 TEST_CASE("a pure interaction, which no correlation shows, is found and named") {
-  const auto study =
-      study_of(1000, [](const auto& x) { return (x[5] - 0.5) * (x[14] - 0.5) * 4; });
+  const auto study = study_of(1000, [](const auto& x) { return (x[5] - 0.5) * (x[14] - 0.5) * 4; });
   const auto report = parameter_importance(study.parameters, study.target);
   const auto order = by_importance(report);
   CHECK(std::min(order[0], order[1]) == 5);
@@ -69,8 +68,8 @@ TEST_CASE("a pure interaction, which no correlation shows, is found and named") 
 }
 
 TEST_CASE("additive parameters have no interaction, and the effect has its direction") {
-  const auto study = study_of(
-      600, [](const auto& x) { return -2 * x[0] + 4 * (x[1] - 0.5) * (x[1] - 0.5) * 2; });
+  const auto study =
+      study_of(600, [](const auto& x) { return -2 * x[0] + 4 * (x[1] - 0.5) * (x[1] - 0.5) * 2; });
   const auto report = parameter_importance(study.parameters, study.target);
   CHECK(report.parameters[0].effect == Effect::Falls);
   CHECK(*report.parameters[0].correlation < -0.5);

@@ -261,7 +261,8 @@ void record_study(const std::filesystem::path& runs, int num_runs) {
     auto tracker = open_rank(runs, job, config);
     // The best learning rate is lower for wider models.
     const auto off = std::log10(lr) + 1.2 + 0.8 * std::log2(width / 32.0) / 2;
-    const auto loss = 0.25 + 0.5 * off * off - 0.03 * std::log2(width / 32.0) + 0.05 * uniform(random);
+    const auto loss =
+        0.25 + 0.5 * off * off - 0.03 * std::log2(width / 32.0) + 0.05 * uniform(random);
     for (int64_t step = 0; step < 5; ++step) {
       const auto now = loss + 2 * std::exp(-static_cast<double>(step + 1));
       const std::vector<Metric> metrics = {{"train/loss", 0.9 * now},

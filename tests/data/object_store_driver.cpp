@@ -23,16 +23,16 @@ void print_file(const fs::path& path) {
     return;
   }
   const formats::MappedFile file(path);
-  const auto crc = file.read([](std::span<const uint8_t> bytes) {
-    return crc32c(bytes.data(), bytes.size());
-  });
+  const auto crc =
+      file.read([](std::span<const uint8_t> bytes) { return crc32c(bytes.data(), bytes.size()); });
   const formats::LocalFile copy(path);
   fmt::print("{} {:08x} {}\n", file.name(), crc, copy.path().filename().string());
 }
 
 void print_all(const fs::path& path) {
   if (!formats::is_folder(path)) return print_file(formats::without_options(path));
-  for (const auto& file : formats::files_in(path, [](const fs::path&) { return true; }, true))
+  for (const auto& file : formats::files_in(
+           path, [](const fs::path&) { return true; }, true))
     print_file(file);
 }
 

@@ -32,7 +32,7 @@ struct DataSection {
   Part<Dataset> eval{dataset_registry()};  // optional
   data::SplitConfig split;                 // with neither: no evaluation
   data::MixConfig mix;
-  data::LoaderConfig loader;               // its keys are in `data:` itself
+  data::LoaderConfig loader;  // its keys are in `data:` itself
   int64_t eval_batch_size = 500;
   ObjectCacheConfig object_cache;
 };

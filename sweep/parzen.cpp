@@ -68,7 +68,8 @@ std::vector<double> weights_of(size_t count) {
   return weights;
 }
 
-// The larger of the distances of each place to its neighbors; of a single one, to the ends of the range.
+// The larger of the distances of each place to its neighbors; of a single one, to the ends of the
+// range.
 std::vector<double> gaps_of(const std::vector<double>& places, double low, double high) {
   if (places.size() == 1) return {std::max(places[0] - low, high - places[0])};
   std::vector<size_t> order(places.size());

@@ -1,6 +1,6 @@
 // The tree-structured Parzen estimator. Sources: Bergstra et al., "Algorithms for hyper-parameter
-// optimization" (NIPS 2011), with the widths of its kernels; kernels over several parameters: Watanabe,
-// "Tree-structured Parzen estimator: understanding its algorithm components" (2023).
+// optimization" (NIPS 2011), with the widths of its kernels; kernels over several parameters:
+// Watanabe, "Tree-structured Parzen estimator: understanding its algorithm components" (2023).
 //
 // Trials are divided into the best tenth (at most 25) and the others. Of `candidates` points drawn
 // from the density of the best, the one whose density there exceeds that of the others most is

@@ -54,7 +54,7 @@ class ProgramData final : public Dataset {
     if (!feed_)
       throw config_error(
           "data.train: dataset 'program' gets its samples from a program that trains with "
-          "lockstep::TrainingLoop; this command has none");
+          "lockstep::TrainingLoop: run that program instead of this command");
   }
 
   int64_t size() const override { return config_.samples; }

@@ -13,8 +13,8 @@ namespace lockstep::trainer {
 
 // The hook of the session: executes the program's requests between two steps.
 //
-// Thread: the functions of Hook, next_samples() and end() belong to the session's thread, the others to the
-// program's.
+// Thread: the functions of Hook, next_samples() and end() belong to the session's thread, the others
+// to the program's.
 class ProgramFeed final : public Hook {
  public:
   enum class Request { Step, Evaluate, Save, Stop, Fail };
@@ -22,7 +22,8 @@ class ProgramFeed final : public Hook {
   // Throws Config if the example is not a batch.
   explicit ProgramFeed(Batch example);
 
-  // Executes a request and waits for the next one to be possible. Rethrows what the session failed with.
+  // Executes a request and waits for the next one to be possible. Rethrows what the session failed
+  // with.
   void execute(Request request, Batch batch = {});
   // Waits until the session is ready for a request, or has ended. Rethrows as above.
   void wait();

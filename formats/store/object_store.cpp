@@ -9,10 +9,10 @@ namespace {
 const ObjectStoreLibrary& object_store_library() {
   static void* const library = ::dlopen("liblockstep_store.so", RTLD_NOW | RTLD_LOCAL);
   if (!library)
-    throw config_error(fmt::format(
-        "data in a bucket: cannot load the Arrow libraries: {} (run 'make setup', which "
-        "installs pyarrow, and rebuild Lockstep)",
-        ::dlerror()));
+    throw config_error(
+        fmt::format("a bucket: cannot load the Arrow libraries: {} (run 'make setup', which "
+                    "installs pyarrow, and rebuild Lockstep)",
+                    ::dlerror()));
   const auto* exported =
       static_cast<const ObjectStoreLibrary*>(::dlsym(library, kObjectStoreLibrary));
   check(exported != nullptr, "liblockstep_store.so does not define what it exports");

@@ -40,7 +40,8 @@ ObjectCache& object_cache() {
   const MutexLock lock(process.mutex);
   if (!process.cache) {
     if (!process.options)
-      throw config_error("paths with a scheme are supported for the data of a run file only");
+      throw config_error(
+          "paths with a scheme are supported in a run file only, for data and checkpoint.mirror");
     check(!process.is_closed, "a bucket is used while the process ends");
     process.cache = std::make_unique<ObjectCache>(*process.options);
     start_object_stores();

@@ -70,11 +70,11 @@ struct SessionResult {
 SessionResult run_session(const SessionOptions& options);
 
 // Training step by step, for programs that have a main loop, such as simulations: the program passes
-// batches, and everything else is as in a run of lockstep-trainer: averaged gradients, schedule, metrics,
-// evaluations, checkpoints and resuming. See docs/howto/embed.md.
+// batches, and everything else is as in a run of lockstep-trainer: averaged gradients, schedule,
+// metrics, evaluations, checkpoints and resuming. See docs/howto/embed.md.
 //
-// All functions but the counters are collective: each rank has a TrainingLoop, and calls them in the
-// same order. They throw what run_session() throws; the run is then recorded as failed, and the loop
+// All functions but the const ones are collective: each rank has a TrainingLoop, and calls them in
+// the same order. They throw what run_session() throws; the run is then recorded as failed, and the loop
 // has ended.
 //
 // The training runs in a separate thread; while a function of this class runs, the caller waits for
@@ -84,8 +84,8 @@ SessionResult run_session(const SessionOptions& options);
 // Thread: one at a time.
 class TrainingLoop {
  public:
-  // Starts or resumes the run of the run file, whose data.train is the dataset `program`. `example`: a
-  // batch of any size, to verify the model before the ranks connect.
+  // Starts or resumes the run of the run file, whose data.train is the dataset `program`. `example`:
+  // a batch of any size, to verify the model before the ranks connect.
   TrainingLoop(const SessionOptions& options, const Batch& example);
   // Without finish(), the run is recorded as failed.
   ~TrainingLoop();
@@ -98,9 +98,9 @@ class TrainingLoop {
   int64_t steps() const;        // done so far, including those before a resume
   int64_t total_steps() const;  // of the whole run
 
-  // Trains one step, followed by what is due after it: metrics, evaluation, checkpoint. `batch` has this
-  // rank's share of data.batch_size, times train.accumulate; batch.indices may be undefined. Throws
-  // Config if the number of samples is another, or if the loop is done.
+  // Trains one step, followed by what is due after it: metrics, evaluation, checkpoint. `batch` has
+  // this rank's share of data.batch_size, times train.accumulate; batch.indices may be undefined.
+  // Throws Config if the number of samples is another, or if the loop is done.
   void step(Batch batch);
   // This rank's loss in the last step, before it updated the weights. Waits for the device. NaN before
   // the first step of this process.

@@ -42,11 +42,13 @@ FileDescriptor try_to_share_memory() {
 }
 
 // How long the other ranks may continue, because they are expected to exit for the same reason;
-// nullopt: they are stopped at once.
-std::optional<std::chrono::milliseconds> time_for_others(const ProcessExit& exit) {
+// nullopt: they are stopped at once. `others_report`: one of them has reported a failure.
+std::optional<std::chrono::milliseconds> time_for_others(const ProcessExit& exit,
+                                                         bool others_report) {
   // The others exit at the same step, if they have received the vote.
   if (preempting_signal(exit)) return kPreemptTime;
-  if (!exit.signal && exit.code == static_cast<int>(ErrorKind::Config)) return kReportTime;
+  if (exit.signal || exit.code == 0) return std::nullopt;
+  if (others_report || exit.code == static_cast<int>(ErrorKind::Config)) return kReportTime;
   return std::nullopt;
 }
 
@@ -168,9 +170,7 @@ void WorkerGroup::handle_exits() {
     if (!worker->exit) continue;
     worker->exit_time_us = unix_time_us();
     if (continues_without(*worker)) continue;
-    auto patience = time_for_others(*worker->exit);
-    if (!patience && !worker->exit->signal && worker->exit->code != 0 && is_reporting())
-      patience = kReportTime;
+    const auto patience = time_for_others(*worker->exit, is_reporting());
     if (patience && !others_deadline_) others_deadline_ = Clock::now() + *patience;
     failed = failed || (!patience && (worker->exit->signal || worker->exit->code != 0));
   }

@@ -98,10 +98,12 @@ std::optional<int64_t> fetch_mirrored(formats::ObjectFolder& folder, const fs::p
   if (latest == steps.rend()) return std::nullopt;
   const auto step = latest->first;
   const auto temporary = checkpoints / fmt::format("{}mirror", kTemporaryPrefix);
-  fs::remove_all(temporary);
+  std::error_code error;
+  fs::remove_all(temporary, error);
   for (const auto& object : latest->second) folder.fetch(object, temporary / name_in_step(object));
   sync_directory(temporary);
-  fs::rename(temporary, checkpoints / std::to_string(step));
+  fs::rename(temporary, checkpoints / std::to_string(step), error);
+  if (error) throw environment_error(fmt::format("{}: {}", temporary.string(), error.message()));
   sync_directory(checkpoints);
   return step;
 }

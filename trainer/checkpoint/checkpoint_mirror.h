@@ -51,7 +51,7 @@ class CheckpointMirror {
   // Records failed uploads as warnings, once each.
   void report(Tracker& tracker);
 
-  // Waits until the bucket has what the disk has, for at most `timeout`, and reports.
+  // Waits until the last upload is complete or has failed, for at most `timeout`, and reports.
   void finish(std::chrono::milliseconds timeout, Tracker& tracker);
 
  private:

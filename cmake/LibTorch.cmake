@@ -5,7 +5,8 @@
 #   -DLOCKSTEP_PYTHON=/path/to/python   the wheel in that Python's environment (default: .venv of this checkout)
 # Only the version is read from LibTorch's CMake package, which requires a CUDA toolkit and links every program to CUDA.
 
-set(LOCKSTEP_TORCH_TESTED 2.11.0)
+# Built and tested by tests/torch_versions.py. `make setup` installs the first.
+set(LOCKSTEP_TORCH_TESTED 2.11 2.12 2.13 2.14 2.15)
 
 # Sets `root`, the folder of include/ and lib/, and `version`.
 macro(_lockstep_find_package)
@@ -88,8 +89,10 @@ if(NOT TARGET lockstep_torch)
   if(TARGET lockstep_torch_cuda)
     add_library(lockstep::torch_cuda ALIAS lockstep_torch_cuda)
   endif()
-  if(NOT LOCKSTEP_TORCH_VERSION VERSION_EQUAL LOCKSTEP_TORCH_TESTED)
-    message(WARNING "LibTorch ${LOCKSTEP_TORCH_VERSION} was not tested with this Lockstep; ${LOCKSTEP_TORCH_TESTED} was")
+  string(REGEX MATCH "^[0-9]+\\.[0-9]+" torch_minor "${LOCKSTEP_TORCH_VERSION}")
+  if(NOT torch_minor IN_LIST LOCKSTEP_TORCH_TESTED)
+    list(JOIN LOCKSTEP_TORCH_TESTED ", " tested)
+    message(WARNING "LibTorch ${LOCKSTEP_TORCH_VERSION} was not tested with this Lockstep; ${tested} were")
   endif()
   message(STATUS "LibTorch ${LOCKSTEP_TORCH_VERSION}: ${LOCKSTEP_TORCH_LIB}")
 endif()

@@ -167,15 +167,14 @@ def write_tar(tree, top, file, epoch, level):
 def python_metadata(version, torch_version):
     """METADATA and entry_points.txt; LibTorch and what needs it are an extra."""
     project = tomllib.loads((SOURCE / "python" / "pyproject.toml").read_text())["project"]
-    needs_torch = any(re.match(r"torch\b", line) for line in project.get("dependencies", []))
-    extras = {name: list(lines) for name, lines in project.get("optional-dependencies", {}).items()}
-    extras["torch"] = [f"torch=={'.'.join(torch_version.split('.')[:2])}.*"]
-    if needs_torch:
-        extras["compile"] = project["dependencies"]
+    torch = f"torch=={'.'.join(torch_version.split('.')[:2])}.*"  # the binaries fit no other
+    extras = {name: [torch if re.match(r"torch\b", need) else need for need in needs]
+              for name, needs in project.get("optional-dependencies", {}).items()}
+    extras["torch"] = [torch]
     lines = ["Metadata-Version: 2.1", "Name: lockstep", f"Version: {version}",
              "Summary: Distributed training in C++ on LibTorch, with experiment tracking", "License: Apache-2.0",
              f"Requires-Python: {project.get('requires-python', '>=3.10')}"]
-    lines += [f"Requires-Dist: {line}" for line in ([] if needs_torch else project.get("dependencies", []))]
+    lines += [f"Requires-Dist: {line}" for line in project.get("dependencies", [])]
     for extra, needs in sorted(extras.items()):
         lines.append(f"Provides-Extra: {extra}")
         lines += [f"Requires-Dist: {need}; extra == '{extra}'" for need in needs]

@@ -10,6 +10,7 @@
 
 #include "distributed/backends/process_groups.h"
 #include "distributed/fence.h"
+#include "distributed/torch_versions.h"
 #include "lockstep/error.h"
 
 namespace lockstep::distributed {
@@ -134,8 +135,8 @@ void all_gather_chunks(World& world, at::Tensor& whole, std::string_view name) {
   }
   auto own = whole.chunk(world.world_size()).at(static_cast<size_t>(world.rank())).clone();
   run(
-      world, "all_gather", name,
-      [&] { return world.groups().of(whole)._allgather_base(whole, own); }, describe(whole));
+      world, "all_gather", name, [&] { return gather_into(world.groups().of(whole), whole, own); },
+      describe(whole));
 }
 
 at::Tensor all_to_all(World& world, const at::Tensor& tensor, const Exchange& exchange,
@@ -148,7 +149,7 @@ at::Tensor all_to_all(World& world, const at::Tensor& tensor, const Exchange& ex
                 tensor.options());
   run(
       world, "all_to_all", name,
-      [&] { return world.groups().of(tensor).alltoall_base(output, input, received, sent); },
+      [&] { return exchange_parts(world.groups().of(tensor), output, input, received, sent); },
       describe(tensor));
   return output;
 }

@@ -9,6 +9,7 @@
 #include "distributed/backends/process_groups.h"
 #include "distributed/fence.h"
 #include "distributed/shm/reduction.h"
+#include "distributed/torch_versions.h"
 
 namespace lockstep::distributed {
 namespace {
@@ -104,7 +105,8 @@ void ExchangedGradients::start_exchange(FlatParameters::Flat& flat) {
     gradient.reset();
   }
   std::vector<int64_t> equal;
-  next.work = world().groups().of(next.sent).alltoall_base(next.received, next.sent, equal, equal);
+  next.work =
+      exchange_parts(world().groups().of(next.sent), next.received, next.sent, equal, equal);
   pending_ = std::move(next);
 }
 

@@ -1,4 +1,5 @@
 #include "distributed/gradients/gradient_source.h"
+#include "distributed/torch_versions.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -92,14 +93,14 @@ at::Tensor make_autograd_root(const NamedTensors& parameters,
   for (size_t i = 0; i < parameters.size(); ++i)
     // The engine runs ready nodes in descending sequence number, gradient accumulation first.
     sources.emplace_back(
-        std::make_shared<GradientSource>(
-            i, torch::autograd::impl::gradient_edge(parameters[i].second), gradients),
+        make_node<GradientSource>(i, torch::autograd::impl::gradient_edge(parameters[i].second),
+                                  gradients),
         0);
   const auto& like = parameters.front().second;
   for (const auto& source : sources) source.function->add_input_metadata(like);
   auto root = at::zeros({}, like.options());
   torch::autograd::create_gradient_edge(
-      root, std::make_shared<GradientSources>(parameters.size(), std::move(sources)));
+      root, make_node<GradientSources>(parameters.size(), std::move(sources)));
   return root;
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "distributed/shm/reduction.h"
+#include "distributed/torch_versions.h"
 
 namespace lockstep::distributed {
 namespace {
@@ -44,7 +45,7 @@ void HostSums::start(std::vector<shm::Group::PerHostPart> own) {
   exchange.own = std::move(own);
   exchange.is_gathering = false;
   std::vector<int64_t> equal;
-  exchange.work = peers_.alltoall_base(exchange.received, exchange.sent, equal, equal);
+  exchange.work = exchange_parts(peers_, exchange.received, exchange.sent, equal, equal);
   pending_.push_back(std::move(exchange));
 }
 
@@ -66,7 +67,7 @@ void HostSums::advance() {
     add_own_share(exchange);
     auto share = exchange.sent.narrow(0, peers_.getRank() * static_cast<int64_t>(exchange.share),
                                       static_cast<int64_t>(exchange.share));
-    exchange.work = peers_._allgather_base(exchange.received, share);
+    exchange.work = gather_into(peers_, exchange.received, share);
     exchange.is_gathering = true;
   }
 }

@@ -9,6 +9,7 @@
 
 #include "distributed/backends/process_groups.h"
 #include "distributed/fence.h"
+#include "distributed/torch_versions.h"
 
 namespace lockstep::distributed {
 namespace {
@@ -54,7 +55,7 @@ void ShardedWeights::start(size_t index) {
       free_memory_.erase(free);
     }
     auto& group = world_.groups().of(flat->own);
-    unit.works.push_back(group._allgather_base(flat->memory, flat->own));
+    unit.works.push_back(gather_into(group, flat->memory, flat->own));
   }
   unit.state = State::Gathering;
 }

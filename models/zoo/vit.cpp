@@ -10,6 +10,7 @@
 #include <torch/nn/init.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/normalization.h>
+#include <torch/version.h>
 
 #include <cmath>
 
@@ -58,9 +59,23 @@ torch::nn::LayerNorm norm_of(int64_t width) {
   return torch::nn::LayerNorm(torch::nn::LayerNormOptions({width}).eps(kVitNormEpsilon));
 }
 
-// Like Python's torch.nn.init.trunc_normal_, truncated to [-2, 2].
+// Python's torch.nn.init.trunc_normal_ of 2.12 and later: values outside [-2, 2] are drawn again.
+void truncated_normal_by_rejection_(at::Tensor& tensor, double deviation) {
+  constexpr double kLargestNormal = 9;  // of at::Tensor::normal_(0, 1)
+  tensor.normal_(0, deviation);
+  if (kLargestNormal * deviation < 2) return;  // without reading: the values can be deferred
+  for (;;) {
+    const auto outside = at::logical_or(tensor.lt(-2), tensor.gt(2));
+    if (!outside.any().item<bool>()) return;
+    tensor.copy_(at::where(outside, at::empty_like(tensor).normal_(0, deviation), tensor));
+  }
+}
+
+// Python's torch.nn.init.trunc_normal_, truncated to [-2, 2].
 void truncated_normal_(at::Tensor& tensor, double deviation) {
   const at::NoGradGuard no_grad;
+  if (TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 12)
+    return truncated_normal_by_rejection_(tensor, deviation);
   const auto share_below = [&](double x) {
     return (1 + std::erf(x / deviation / std::sqrt(2.0))) / 2;
   };

@@ -50,7 +50,7 @@ def build(python, directory):
     options = ["-DCMAKE_BUILD_TYPE=Release", f"-DLOCKSTEP_PYTHON={python}"]
     generator = ["-G", "Ninja"] if shutil.which("ninja") else []
     subprocess.run(["cmake", *generator, "-S", SOURCE, "-B", directory, *options], check=True, stdout=subprocess.DEVNULL)
-    targets = ["lockstep", "lockstep-data", "lockstep-trainer", "lockstep_trainer_program"]
+    targets = ["lockstep", "lockstep-data", "lockstep-trainer", "lockstep_trainer_program", "start_probe", "whole_optimizer"]
     subprocess.run(["cmake", "--build", directory, "-j", str(os.cpu_count()), "--target", *targets], check=True)
 
 

@@ -27,7 +27,7 @@ using lockstep::config_error;
 using lockstep::printable;
 
 struct lockstep_loop {
-  lockstep::Batch example;  // without values: names, types and shapes
+  lockstep::Batch example;  // without values: names, types and numbers of dimensions
   std::unique_ptr<lockstep::TrainingLoop> training;
   lockstep::EvaluationResult evaluation;          // the last one
   std::optional<lockstep::SessionResult> result;  // of finish()
@@ -149,30 +149,6 @@ lockstep::Batch batch_of(const char* function, const lockstep_array* fields, siz
   return batch;
 }
 
-// ": field 'image' has samples of shape [4], in the example [3]", for the first such field of a batch on
-// which LibTorch failed. Sizes may differ, e.g. those of texts, so this is not an error before.
-std::string other_shape(const lockstep::Batch& batch, const lockstep::Batch& example) {
-  for (const auto& [name, tensor] : batch.fields) {
-    const auto sizes = tensor.sizes().slice(1), expected = example.at(name).sizes().slice(1);
-    if (sizes != expected)
-      return fmt::format("field '{}' has samples of shape [{}], in the example [{}]",
-                         printable(name), fmt::join(sizes, ", "), fmt::join(expected, ", "));
-  }
-  return "";
-}
-
-void step(lockstep_loop& loop, lockstep::Batch batch) {
-  try {
-    loop.training->step(batch);
-  } catch (const lockstep::Error&) {
-    throw;
-  } catch (const std::exception& error) {
-    const auto difference = other_shape(batch, loop.example);
-    if (difference.empty()) throw;
-    throw config_error("lockstep_step: " + difference + ": " + lockstep::message_of(error));
-  }
-}
-
 // The installed program `lockstep`, which feeds the sinks: ../bin/lockstep of this library. Empty if there
 // is none.
 std::filesystem::path agent_program() {
@@ -272,7 +248,7 @@ double lockstep_loss(const lockstep_loop* loop) {
 int lockstep_step(lockstep_loop* loop, const lockstep_array* fields, size_t num_fields) {
   return status_of([&] {
     auto& checked = running(loop, "lockstep_step");
-    step(checked, batch_of("lockstep_step", fields, num_fields, &checked.example));
+    checked.training->step(batch_of("lockstep_step", fields, num_fields, &checked.example));
   });
 }
 

@@ -21,8 +21,8 @@
 // Collective: lockstep_create, lockstep_step, lockstep_evaluate, lockstep_save and lockstep_finish. Each
 // rank is a process that calls them in the same order. The other functions concern one process.
 //
-// Threads: a loop is used by one thread at a time, not always the same one. It trains in a thread of its
-// own; while a function runs, the caller waits for it. A process has one loop at a time.
+// Threads: a loop is used by one thread at a time, not always the same one. It trains in a separate
+// thread; while a function runs, the caller waits for it. A process has one loop at a time.
 //
 // Memory: what the caller passes is copied or read during the call, and remains the caller's. Texts that
 // are returned belong to the library and live as described at each function.

@@ -1,5 +1,5 @@
 /* pendulum.cpp in C: a simulation that trains a model while it runs. By hand:
-     cc -std=c99 pendulum.c -I PREFIX/include -L PREFIX/lib -Wl,-rpath,PREFIX/lib -llockstep -lm
+     cc -std=c99 pendulum.c -I PREFIX/include -L PREFIX/lib -llockstep -lm -Wl,-rpath,PREFIX/lib,--allow-shlib-undefined
    On two ranks, each with its own samples:
      lockstep launch -n 2 --program build-embedding/pendulum_c examples/embedding/pendulum.yaml */
 #include <math.h>

@@ -260,6 +260,15 @@ def test_calls_after_finish_and_results(binding, new_loop):
     assert loop.is_done() and loop.steps() == 1 and math.isfinite(loop.loss())
 
 
+def test_the_python_of_the_guide_trains(binding, tmp_path, monkeypatch, capsys):
+    [code] = re.findall(r"```python\n(.*?)```", (SOURCE / "docs" / "howto" / "embed.md").read_text(), re.S)
+    write_config(tmp_path, {"name": "program"})
+    monkeypatch.chdir(tmp_path)
+    exec(code, {"TrainingLoop": binding.TrainingLoop, "simulate": lambda count: batch(min(count, 8))})
+    run_dir, loss = capsys.readouterr().out.split()
+    assert (pathlib.Path(run_dir) / "checkpoints" / "8").exists() and 0 < float(loss) < 1
+
+
 def test_the_last_error_belongs_to_its_thread(binding):
     assert binding.LIBRARY.lockstep_save(None) == 78
     seen = []

@@ -51,8 +51,8 @@ enum lockstep_status {
   LOCKSTEP_CONFIG = 78        // the input is invalid: fix it; a restart fails again
 };
 
-// One line about the last failed call of this thread: what failed, where, and what is valid. Empty if the
-// last call that returns a status succeeded. Valid until the next such call of this thread.
+// One line about the last call of this thread that returns a status: what failed, where, and what is
+// valid. Empty if it succeeded. Valid until the next such call, or lockstep_loss(), of this thread.
 const char* lockstep_last_error(void);
 
 // Element types.
@@ -102,7 +102,7 @@ int lockstep_is_done(const lockstep_loop* loop);
 int64_t lockstep_steps(const lockstep_loop* loop);
 int64_t lockstep_total_steps(const lockstep_loop* loop);
 // This rank's loss in the last step, before it updated the weights. Waits for the device. NaN before the
-// first step of this process and on failure.
+// first step of this process, and on failure, with lockstep_last_error().
 double lockstep_loss(const lockstep_loop* loop);
 
 // Trains one step, followed by what is due after it (metrics, evaluation, checkpoint); collective.

@@ -1,6 +1,7 @@
 # The installed tree: bin/, lib/lockstep/ with what the programs need, and the package for find_package(lockstep). The package
-# defines lockstep::headers for plugins and, where the libraries that Lockstep links are installed, lockstep::trainer and its parts,
-# with the functions of cmake/Extending.cmake. The tree may be moved; LibTorch is found when it is used (launch/environment/torch_folder).
+# defines lockstep::headers for plugins, lockstep::c for programs that use the C interface and, where the libraries that
+# Lockstep links are installed, lockstep::trainer and its parts, with the functions of cmake/Extending.cmake. The tree may be
+# moved; LibTorch is found when it is used (launch/environment/torch_folder).
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -25,6 +26,8 @@ if(LOCKSTEP_TORCH)
   install(PROGRAMS $<TARGET_FILE:lockstep_trainer_program> DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME lockstep-trainer)
   install(TARGETS lockstep-trainer RUNTIME DESTINATION lib/lockstep)
   install(TARGETS lockstep_headers lockstep_sink_headers EXPORT lockstepHeaders)
+  install(TARGETS lockstep_c EXPORT lockstepHeaders LIBRARY DESTINATION lib)
+  install(FILES include/lockstep.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
   install(TARGETS ${components} EXPORT lockstepTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
   foreach(library lockstep_cuda lockstep_parquet lockstep_store)
     if(TARGET ${library})

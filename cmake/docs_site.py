@@ -19,7 +19,7 @@ import api_reference  # noqa: E402
 PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md",
          "SECURITY.md": "security.md", "bench/README.md": "benchmarks.md"}
 PATH_OF = {page: path for path, page in PAGES.items()}
-LANGUAGES = {".yaml": "yaml", ".yml": "yaml", ".cff": "yaml", ".cpp": "cpp", ".h": "cpp", ".py": "python", ".sh": "bash",
+LANGUAGES = {".yaml": "yaml", ".yml": "yaml", ".cff": "yaml", ".c": "c", ".cpp": "cpp", ".h": "cpp", ".py": "python", ".sh": "bash",
              ".sbatch": "bash", ".json": "json", ".txt": "cmake"}
 LINK = re.compile(r"(\]\()([^)\s]+)(\))")
 

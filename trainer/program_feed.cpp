@@ -78,7 +78,10 @@ REGISTER_DATASET("program", ProgramData,
 FeedOfThread::FeedOfThread(ProgramFeed& feed) { feed_of_thread = &feed; }
 FeedOfThread::~FeedOfThread() { feed_of_thread = nullptr; }
 
-ProgramFeed::ProgramFeed(Batch example) : example_(std::move(example)) { samples_of(example_); }
+ProgramFeed::ProgramFeed(Batch example) : example_(std::move(example)) {
+  if (samples_of(example_) == 0)
+    throw config_error("TrainingLoop: the example of a batch has no samples");
+}
 
 void ProgramFeed::execute(Request request, Batch batch) {
   {

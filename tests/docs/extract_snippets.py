@@ -8,6 +8,7 @@ import re
 import sys
 from pathlib import Path
 
+C_BLOCK = re.compile(r"^ *```c\n(.*?)^ *```$", re.M | re.S)
 BLOCK = re.compile(r"^ *```(?:cpp|c\+\+)\n(.*?)^ *```$", re.M | re.S)
 EXAMPLE = re.compile(r"^//.*\bExample\b.*:\n((?://(?:   .*)?\n)+)", re.M)
 

@@ -1,5 +1,6 @@
 """The code in the documentation: all C++ is compiled by the build, and run files have keys that exist."""
 import re
+import subprocess
 from pathlib import Path
 
 import extract_snippets
@@ -39,6 +40,24 @@ def test_no_example_of_a_header_is_missed():
         text = header.read_text()
         named = len(re.findall(r"^\s*// .*\bExample\b", text, re.M))
         assert named == len(extract_snippets.EXAMPLE.findall(text)) >= 1, header
+
+
+def compile_c(code):
+    command = ["cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only", f"-I{ROOT}/include", "-x", "c", "-"]
+    return subprocess.run(command, input=code, text=True, capture_output=True, timeout=60)
+
+
+def test_c_is_c99():
+    """Blocks of the pages, which are whole programs, the example of lockstep.h and that header alone."""
+    header = (ROOT / "include" / "lockstep.h").read_text()
+    example = "".join(re.sub(r"^//(   )?", "", code, flags=re.M) for code in extract_snippets.EXAMPLE.findall(header))
+    programs = {"header": "#include <lockstep.h>\n", "example": f"#include <lockstep.h>\n#include <stdio.h>\n{example}"}
+    for page in extract_snippets.pages(ROOT):
+        programs |= {f"{page}:{number}": code for number, code in enumerate(extract_snippets.C_BLOCK.findall(page.read_text()), 1)}
+    assert len(programs) >= 3 and "lockstep_create" in example
+    problems = {name: ended.stderr for name, code in programs.items() if (ended := compile_c(code)).returncode}
+    assert not problems
+    assert compile_c("#include <lockstep.h>\nint f(void) { return lockstep_save(); }\n").returncode != 0
 
 
 def run_files_of_pages():

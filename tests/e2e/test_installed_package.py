@@ -46,7 +46,7 @@ def test_only_public_headers_are_installed(prefix):
     include = prefix / "include"
     headers = sorted(path.relative_to(include).as_posix() for path in include.rglob("*") if path.is_file())
     public = {f"lockstep/{path.name.removesuffix('.in')}" for path in (SOURCE / "include" / "lockstep").iterdir()}
-    assert set(headers) == public and len(headers) <= 25
+    assert set(headers) == public | {"lockstep.h"} and len(public) <= 25
 
 
 def test_private_headers_are_rejected(prefix, tmp_path):
@@ -193,10 +193,22 @@ def embedding(prefix, tmp_path_factory):
 
 @pytest.mark.parametrize("ranks", [1, 2])
 @pytest.mark.parametrize("program, config, printed", [
-    ("two_moons", "run.yaml", ["accuracy 1.000", "accuracy 0.9"]), ("pendulum", "pendulum.yaml", ["step 300, loss 0."])])
+    ("two_moons", "run.yaml", ["accuracy 1.000", "accuracy 0.9"]), ("pendulum", "pendulum.yaml", ["step 300, loss 0."]),
+    ("pendulum_c", "pendulum.yaml", ["step 300, loss 0."])])
 def test_embedding_program_trains_standalone_and_launched(embedding, tmp_path, program, config, printed, ranks):
     start = [embedding / program] if ranks == 1 else [LOCKSTEP, "launch", "-n", "2", "--program", embedding / program]
     config = SOURCE / "examples" / "embedding" / config
     ended = processes.run([*start, config, f"run.dir={tmp_path}/runs", "distributed.device=cpu"], tmp_path)
     assert ended.code == 0, ended.err
     assert any(text in ended.out for text in printed)
+
+
+def test_python_and_a_program_linked_by_hand_use_the_installed_library(prefix, tmp_path):
+    examples = SOURCE / "examples" / "embedding"
+    subprocess.run(["cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", examples / "pendulum.c", f"-I{prefix}/include",
+                    f"-L{prefix}/lib", "-llockstep", "-lm", f"-Wl,-rpath,{prefix}/lib,--allow-shlib-undefined", "-o", tmp_path / "pendulum"],
+                   check=True, timeout=processes.TIMEOUT_S)
+    env = processes.environment(LD_LIBRARY_PATH=prefix / "lib")
+    for program in ([tmp_path / "pendulum"], [sys.executable, examples / "pendulum.py"]):
+        ended = processes.run([*program, examples / "pendulum.yaml", f"run.dir={tmp_path}/runs", "distributed.device=cpu"], tmp_path, env=env)
+        assert ended.code == 0 and "step 300, loss 0." in ended.out, ended.err

@@ -154,6 +154,8 @@ TEST_CASE("a training loop reports wrong input in one line, and fails the run", 
     run.accumulate = 1;
   }
   CHECK_THROWS_WITH(TrainingLoop(run.options(), {}), "TrainingLoop: the batch has no fields");
+  CHECK_THROWS_WITH(TrainingLoop(run.options(), of_size(0)),
+                    "TrainingLoop: the example of a batch has no samples");
   auto wrong = run.batch(0);
   wrong.fields.front().second = at::zeros({8, 4});
   CHECK_THROWS_AS(TrainingLoop(run.options(), wrong), Error);

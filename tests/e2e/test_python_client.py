@@ -269,6 +269,17 @@ def test_a_resumed_run_replaces_later_steps(runs):
     assert exported(runs, "r") == read_back(runs, "r") == [("a", i, str(float(i)), 0) for i in range(5)] + [("a", 5, "50.0", 0)]
 
 
+def test_the_summary_of_a_resumed_run_has_the_values_before_its_first_step(runs):
+    with start(runs, id="r") as run:
+        for step in range(10):
+            run.log({"a": step}, step=step)
+            run.log({"late": step}, step=step) if step > 5 else None
+    with start(runs, id="r", resume="allow") as run:
+        run.log({"b": 7}, step=5)
+    assert json.loads(query(runs, "show", "r", "--json"))["summary"] == {"a": 4, "b": 7}
+    assert lockstep.runs(runs)[0].summary == {"a": 4, "b": 7}
+
+
 def test_results_can_be_added_to_a_finished_and_to_a_running_run(runs):
     run = start(runs, id="r")
     run.log({"loss": 1.0}, step=7)

@@ -546,9 +546,10 @@ def test_the_examples_of_the_docs_run(tmp_path, runs, monkeypatch):
     names = {}
     for block in blocks:
         exec(compile(block, "docs/python.md", "exec"), names)
-    assert len(blocks) == 5 and len(names["lists"]["step"]) == 200 and names["points"] is not None
-    assert sorted(run.name for run in lockstep.runs(runs)) == ["ddp", "demo", "media"]
-    assert lockstep.runs(runs, name="media")[0].summary["eval/accuracy"] == 0.93
+    assert len(blocks) == 6 and len(names["lists"]["step"]) == 200 and names["points"] is not None
+    assert sorted(run.name for run in lockstep.runs(runs)) == ["ddp", "defined", "demo", "media"]
+    summary = {"val/accuracy": 0.75, "loss.min": 0.25, "loss.max": 0.5, "loss": 0.375, "epoch": 2, "eval/accuracy": 0.93}
+    assert lockstep.runs(runs, name="defined")[0].summary == summary
 
 
 def test_the_import_is_light(tmp_path):

@@ -101,7 +101,9 @@ class Definitions:
         return self._known[name]
 
     def concern(self, names: Iterable[str]) -> bool:
-        return bool(self._all) and any(name in self._step_metrics or self.of(name) for name in names)
+        """Whether logging `names` needs update() and steps_of()."""
+        return bool(self._all) and any(name in self._step_metrics or (one := self.of(name)) and (one.summaries or one.step_metric)
+                                       for name in names)
 
     def steps_of(self, names: list[str]) -> dict[str, float]:
         """The last values of the step metrics of `names` that are not among them."""
@@ -147,5 +149,9 @@ class Definitions:
 def _values(definition: Definition, name: str, totals: _Totals) -> dict[str, float]:
     if totals.count == 0:
         return {}
-    words = definition.summaries
-    return {name if len(words) == 1 else f"{name}.{word}": getattr(totals, word) for word in words}
+    return summary_values(name, {word: getattr(totals, word) for word in definition.summaries})
+
+
+def summary_values(name: str, values: Mapping[str, float]) -> dict[str, float]:
+    """`values`, by "min", "max", ..., as the summary of a run has them: only one is the value of the metric."""
+    return {name if len(values) == 1 else f"{name}.{word}": value for word, value in values.items()}

@@ -1,5 +1,6 @@
 """A run that this process records."""
 
+import contextlib
 import os
 import struct
 import sys
@@ -13,6 +14,7 @@ from lockstep.event_log.reader import read_log
 from lockstep.event_log.writer import LogWriter
 from lockstep.recording.agent import Agent
 from lockstep.recording.definitions import Definition, Definitions
+from lockstep.recording.members import Config, Summary
 from lockstep.recording.values import MAX_TEXT, Histogram, Image, Table, number_of, numbers_in, plain
 
 FINISH_TIMEOUT_S = 10.0
@@ -48,87 +50,6 @@ class _Layout:
         self.names = names
 
 
-class Config(dict[str, Any]):
-    """The configuration of a run: a dict whose members are also attributes. Each change is recorded."""
-
-    def __init__(self, members: Mapping[str, Any], changed: Callable[[], None]) -> None:
-        super().__init__(members)
-        object.__setattr__(self, "_changed", changed)
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        super().__setitem__(str(key), value)
-        object.__getattribute__(self, "_changed")()
-
-    def __delitem__(self, key: str) -> None:
-        super().__delitem__(key)
-        object.__getattribute__(self, "_changed")()
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self[name]
-        except KeyError:
-            raise AttributeError(f"the config has no '{name}'") from None
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        self[name] = value
-
-    def update(self, members: Any = None, allow_val_change: bool | None = None, **more: Any) -> None:  # type: ignore[override]
-        if members is not None:
-            members = members if hasattr(members, "items") else dict(vars(members)) if hasattr(members, "__dict__") else dict(members)
-            super().update({str(key): value for key, value in members.items()})
-        super().update(more)
-        object.__getattribute__(self, "_changed")()
-
-    def setdefaults(self, members: Mapping[str, Any]) -> None:
-        self.update({key: value for key, value in members.items() if key not in self})
-
-
-class Summary(dict[str, Any]):
-    """The last value of every metric, or what define_metric() says instead, and what the script sets."""
-
-    def __init__(self, run: "Run") -> None:
-        super().__init__()
-        self._run = run
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        self.update({key: value})
-
-    def update(self, members: Any = None, **more: Any) -> None:  # type: ignore[override]
-        values = {str(key): plain(value) for key, value in {**dict(members or {}), **more}.items()}
-        super().update(values)
-        self._run._record(lambda log: log.write_summary(values))
-
-    def __iter__(self) -> Any:
-        return iter(self._merged())
-
-    def __len__(self) -> int:
-        return len(self._merged())
-
-    def __repr__(self) -> str:
-        return repr(self._merged())
-
-    def values(self) -> Any:
-        return self._merged().values()
-
-    def __getitem__(self, key: str) -> Any:
-        return self._merged()[key]
-
-    def get(self, key: str, default: Any = None) -> Any:
-        return self._merged().get(key, default)
-
-    def keys(self) -> Any:
-        return self._merged().keys()
-
-    def items(self) -> Any:
-        return self._merged().items()
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._merged()
-
-    def _merged(self) -> dict[str, Any]:
-        return {**self._run._last_values(), **dict(super().items())}
-
-
 class Run:
     """Made by lockstep.init(). No call raises, so that recording never ends a training: a problem is one line on stderr.
 
@@ -158,7 +79,7 @@ class Run:
         self.on_finish: list[Callable[[], None]] = []
         self.config = Config({}, lambda: None)
         self.config = Config(dict(config or {}), self._config_changed)
-        self.summary = Summary(self)
+        self.summary = Summary(self._last_values, lambda values: self._record(lambda log: log.write_summary(values)))
         self._pid = os.getpid()
 
     # What scripts ask for.
@@ -279,9 +200,7 @@ class Run:
         if self._definitions.are_new:
             self._apply_definitions(log)
         if self._waiting:
-            waiting, self._waiting = self._waiting, {}
-            for name, histogram in waiting.items():
-                self._log_other(name, histogram, step)
+            self._log_waiting(step)
         names: list[str] = []
         numbers: list[float] = []
         is_plain = True
@@ -315,11 +234,16 @@ class Run:
             return
         log.append(SCALARS, layout.pack(*layout.arguments)[1:])
         if is_defined:
-            self._update_summary(log, self._definitions.update((name, number) for name, _, number in known))
+            self._update_summary(self._definitions.update((name, number) for name, _, number in known))
         if is_plain and not is_defined and not any(isinstance(v, Mapping) for v in values.values()):
             self._layouts[tuple(values)] = layout
         else:
             self._layouts_of_others[known_names] = layout
+
+    def _log_waiting(self, step: int) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for name, histogram in waiting.items():
+            self._log_other(name, histogram, step)
 
     def _flattened(self, values: Mapping[Any, Any], prefix: str) -> Iterable[tuple[str, Any]]:
         for key, value in values.items():
@@ -401,8 +325,9 @@ class Run:
         unsupported = [*(["hidden"] if hidden else []), *unknown]
         if unsupported:
             self._warn_once(f"define_metric(): {', '.join(unsupported)}: not supported; ignored")
-        definition = self._attempt(lambda: self._definitions.define(name, step_metric, summary, step_sync, goal, overwrite))
-        self._forget_layouts()
+        with self._log.lock if self._log is not None else contextlib.nullcontext():
+            definition = self._attempt(lambda: self._definitions.define(name, step_metric, summary, step_sync, goal, overwrite))
+            self._forget_layouts()
         return definition if isinstance(definition, Definition) else None
 
     def watch(self, models: Any, criterion: Any = None, log: str | None = "gradients", log_freq: int = 1000, idx: int | None = None,
@@ -484,8 +409,8 @@ class Run:
             if self._partial:
                 partial, self._partial = self._partial, {}
                 self._log_row(partial, self._partial_step())
-            elif self._waiting:
-                self._log_row({}, max(self.step, 0))
+            if self._waiting:
+                self._log_waiting(max(self.step, 0))
             if self._definitions.are_new:
                 self._apply_definitions(log)
 
@@ -534,12 +459,11 @@ class Run:
         """To the rows that were recorded before."""
         before = read_log(str(log.path)) if self.step >= 0 else None
         columns = ((name, column) for rows in before.rows for name, column in zip(rows.names, rows.columns)) if before else ()
-        self._update_summary(log, self._definitions.start_with(columns, before.last_values() if before else {}))
+        self._update_summary(self._definitions.start_with(columns, before.last_values() if before else {}))
 
-    def _update_summary(self, log: LogWriter, values: dict[str, float]) -> None:
+    def _update_summary(self, values: dict[str, float]) -> None:
         if values:
-            dict.update(self.summary, values)
-            log.write_summary(values)
+            self.summary.take(values)
 
     def _config_changed(self) -> None:
         config = self._attempt(lambda: plain(dict(self.config)))

@@ -489,9 +489,14 @@ def test_unusual_gradients_are_watched(runs):
         table(torch.tensor([1, 1, 4])).square().sum().backward()
         constant(torch.tensor([[1.0, math.nan, math.inf]], dtype=torch.bfloat16)).sum().backward()
         run.log({"loss": 1.0}, step=7)
+        run.unwatch(constant)
+        table(torch.tensor([0])).square().sum().backward()
+        constant(torch.ones(1, 3, dtype=torch.bfloat16)).sum().backward()
     log = read_log(str(next(runs.glob("*/events/*"))))
-    media = {value["name"]: value for _, value in log.media}
-    assert {value["step"] for value in media.values()} == {7}
+    assert [value["step"] for _, value in log.media] == [7, 7, 7], "the last one at the end of the run"
+    media = {value["name"]: value for _, value in reversed(log.media)}
+    table.zero_grad()
+    table(torch.tensor([1, 1, 4])).square().sum().backward()
     sparse, whole = media["gradients/weight"], table.weight.grad.to_dense()
     assert sum(sparse["counts"]) == 30 and sparse["edges"][0] == whole.min() and sparse["edges"][-1] == whole.max()
     zero = next(i for i, edge in enumerate(sparse["edges"]) if edge > 0) - 1

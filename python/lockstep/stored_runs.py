@@ -186,13 +186,7 @@ class Runs(Sequence[StoredRun]):
 
     def rows(self) -> list[dict[str, Any]]:
         """One dict per run: id, name, group, state, created, config.<key> and summary.<metric>."""
-        found = []
-        for run in self._runs:
-            row: dict[str, Any] = {"id": run.id, "name": run.name, "group": run.group, "state": run.state, "created": run.created}
-            _flatten(run.config, "config.", row)
-            row.update((f"summary.{name}", value) for name, value in run.summary.items())
-            found.append(row)
-        return found
+        return [_row_of(run) for run in self._runs]
 
     def df(self) -> Any:
         """rows() as a DataFrame of pandas where that is installed, else of polars; without both, rows() itself."""
@@ -211,6 +205,13 @@ class Runs(Sequence[StoredRun]):
             return rows
 
 
+def _row_of(run: StoredRun) -> dict[str, Any]:
+    row: dict[str, Any] = {"id": run.id, "name": run.name, "group": run.group, "state": run.state, "created": run.created}
+    _flatten(run.config, "config.", row)
+    row.update((f"summary.{name}", value) for name, value in run.summary.items())
+    return row
+
+
 def _flatten(value: Any, prefix: str, row: dict[str, Any]) -> None:
     for key, item in value.items() if isinstance(value, dict) else ():
         if isinstance(item, dict) and item:
@@ -220,10 +221,13 @@ def _flatten(value: Any, prefix: str, row: dict[str, Any]) -> None:
 
 
 def runs(dir: str | os.PathLike[str] = "runs", *, id: str | None = None, name: str | None = None, group: str | None = None, state: str | None = None,
-         tag: str | None = None, config: dict[str, Any] | None = None, where: Callable[[StoredRun], bool] | None = None) -> Runs:
+         tag: str | None = None, config: dict[str, Any] | None = None, where: Callable[[StoredRun], bool] | None = None,
+         order: str = "-created") -> Runs:
     """The runs in `dir`, the newest first.
 
     `id`: begins with this. `config`: values that the run has, by key ("optimizer.lr"). `where`: any condition.
+    `order`: a column of Runs.rows(), such as "summary.loss"; "-summary.accuracy" has the largest first. Runs without it, or with NaN, are last.
+    Raises ValueError if there are runs, and none has that column.
     """
     found = []
     for entry in os.scandir(dir):
@@ -237,7 +241,19 @@ def runs(dir: str | os.PathLike[str] = "runs", *, id: str | None = None, name: s
                 tag is None or tag in run.tags) and (config is None or _has(run.config, config)) and (where is None or where(run)):
             found.append(run)
     found.sort(key=lambda run: (-run.created, run.id))
-    return Runs(found)
+    return Runs(found if order == "-created" else _ordered(found, order))
+
+
+def _ordered(runs: list[StoredRun], order: str) -> list[StoredRun]:
+    column = order.lstrip("+-")
+    values = [_row_of(run).get(column) for run in runs]
+    if runs and all(value is None for value in values):
+        raise ValueError(f"order={order!r}: no run has '{column}'; valid are id, name, group, state, created, config.KEY and summary.METRIC")
+    numbers = [("", value) if isinstance(value, (int, float)) else (str(value), 0) for value in values]  # texts after numbers
+    chosen = sorted((i for i, value in enumerate(values) if value is not None and value == value), key=numbers.__getitem__,
+                    reverse=order.startswith("-"))
+    rest = sorted({*range(len(runs))}.difference(chosen))
+    return [runs[i] for i in chosen + rest]
 
 
 def _has(config: dict[str, Any], wanted: dict[str, Any]) -> bool:

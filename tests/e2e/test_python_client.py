@@ -325,9 +325,16 @@ def test_runs_are_found_by_what_they_are(runs):
     assert [run.id for run in lockstep.runs(runs, config={"optimizer.lr": 0.1})] == ["r1"]
     assert [run.id for run in lockstep.runs(runs, tag="good")] == ["r3"]
     assert [run.id for run in lockstep.runs(runs, state="finished", where=lambda run: run.summary["loss"] < 2)] == ["r1", "r0"]
+    with start(runs, id="other", name="z") as run:
+        run.log({"loss": math.nan})
+    for order, ids in [("summary.loss", "r0 r1 r2 r3 other"), ("-summary.loss", "r3 r2 r1 r0 other"), ("config.optimizer.lr", "r0 r1 r2 r3 other"),
+                       ("-name", "other r3 r2 r1 r0"), ("created", "r0 r1 r2 r3 other")]:
+        assert [run.id for run in lockstep.runs(runs, order=order)] == ids.split(), order
+    with pytest.raises(ValueError, match="order='summary.los': no run has 'summary.los'; valid are id,"):
+        lockstep.runs(runs, order="summary.los")
     row = lockstep.runs(runs, id="r3").rows()[0]
     assert (row["config.optimizer.lr"], row["summary.loss"], row["state"]) == (0.3, 3.0, "finished")
-    assert lockstep.runs(runs)[1:].rows()[0]["id"] == "r2"
+    assert lockstep.runs(runs)[1:].rows()[0]["id"] == "r3"
 
 
 def test_tables_have_the_same_values_in_every_format(runs):

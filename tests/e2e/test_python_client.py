@@ -487,6 +487,19 @@ def test_bad_definitions_and_models_are_one_line(runs, capsys):
     assert math.isnan(run.summary["a"])
 
 
+def test_a_model_sharded_by_fsdp_is_one_line(runs, capsys):
+    torch = pytest.importorskip("torch")
+    from torch.distributed.fsdp import fully_shard
+
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    try:
+        with start(runs) as run:
+            run.watch(fully_shard(torch.nn.Linear(2, 1)))
+    finally:
+        torch.distributed.destroy_process_group()
+    assert capsys.readouterr().err.endswith(" has sharded parameters (FSDP), which are not supported; it is not watched\n")
+
+
 def test_unusual_gradients_are_watched(runs):
     torch = pytest.importorskip("torch")
     table = torch.nn.Embedding(10, 3, sparse=True)

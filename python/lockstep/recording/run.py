@@ -357,6 +357,9 @@ class Run:
             if not hasattr(model, "named_parameters"):
                 self._warn_once(f"watch(): {type(model).__name__}: expected a torch.nn.Module; it is not watched")
                 continue
+            if any(hasattr(parameter, "to_local") for _, parameter in model.named_parameters()):
+                self._warn_once(f"watch(): {type(model).__name__} has sharded parameters (FSDP), which are not supported; it is not watched")
+                continue
             self.unwatch(model)
             number = len(self._watches) if idx is None else idx
             prefix = f"graph_{number}." if number else ""

@@ -4,7 +4,7 @@ import json
 import os
 from typing import Any, Callable, Iterable, Iterator, Sequence, overload
 
-from lockstep.event_log.reader import Log, Rows, has_writer, read_log
+from lockstep.event_log.reader import Log, Rows, content, has_writer, read_log
 
 FORMATS = ("pandas", "polars", "arrow", "lists")
 _SEVERITY = {"finished": 0, "running": 1, "lost": 2}
@@ -13,16 +13,19 @@ _SEVERITY = {"finished": 0, "running": 1, "lost": 2}
 class StoredRun:
     """A run directory. What is read is kept until refresh()."""
 
-    def __init__(self, directory: str | os.PathLike[str]) -> None:
+    def __init__(self, directory: str | os.PathLike[str], event_files: list[str] | None = None) -> None:
+        """`event_files`: the names in its directory `events`, if they are known."""
         self.dir = str(directory)
         self.id = os.path.basename(self.dir)
         self.refresh()
+        self._event_files = event_files
 
     def refresh(self) -> None:
         """Forgets what was read, so that a run that is being recorded is read again."""
-        self._logs: list[tuple[int, Log]] | None = None
+        self._event_files: list[str] | None = None
+        self._logs: Sequence[Log] | None = None
         self._job: dict[str, Any] | None = None
-        self._ends: list[dict[str, Any]] | None = None
+        self._ends: Sequence[dict[str, Any]] | None = None
 
     def __repr__(self) -> str:
         return f"<run {self.id}>"
@@ -44,7 +47,7 @@ class StoredRun:
 
     @property
     def config(self) -> dict[str, Any]:
-        for _, log in self._rank_logs():
+        for log in self._rank_logs():
             if config := log.config:
                 return dict(config)
         return {}
@@ -59,7 +62,7 @@ class StoredRun:
     def state(self) -> str:
         """running, finished, failed, killed, preempted or lost."""
         facts = self._end_facts()
-        states = [self._state_of(log, facts) for _, log in self._rank_logs()] or [facts[0]["state"] if facts else "lost"]
+        states = [self._state_of(log, facts) for log in self._rank_logs()] or [facts[0]["state"] if facts else "lost"]
         return max(states, key=lambda state: _SEVERITY.get(state, 3))
 
     @property
@@ -73,7 +76,7 @@ class StoredRun:
     @property
     def problems(self) -> list[str]:
         """Why a log cannot be read, one line each."""
-        return [log.problem for _, log in self._rank_logs() if log.problem]
+        return [log.problem for log in self._rank_logs() if log.problem]
 
     def metrics(self, names: str | Iterable[str] | None = None, ranks: Iterable[int] | None = None, *, system: bool = False,
                 format: str | None = None) -> Any:
@@ -95,7 +98,7 @@ class StoredRun:
 
     def texts(self) -> list[tuple[float, int, str]]:
         """Messages: time, level (0 debug to 3 error) and line."""
-        return [text for _, log in self._rank_logs() for text in log.texts]
+        return [text for _, path in self._log_paths("rank-") for text in read_log(path).texts]
 
     # Files.
 
@@ -104,35 +107,37 @@ class StoredRun:
         numbers = ((name[len(begin):-len(".lsev")], name) for name in names if name.startswith(begin) and name.endswith(".lsev"))
         return sorted((int(number), f"{self.dir}/events/{name}") for number, name in numbers if number.isdigit())
 
-    def _rank_logs(self) -> list[tuple[int, Log]]:
+    def _rank_logs(self) -> Sequence[Log]:
         if self._logs is None:
-            names = _names(f"{self.dir}/events")
-            self._logs = [(rank, read_log(path, False, any(name.startswith(f"rank-{rank:05}.1.") for name in names)))
-                          for rank, path in self._log_paths("rank-", names)]
+            names = _names(f"{self.dir}/events") if self._event_files is None else self._event_files
+            self._event_files = None
+            paths = self._log_paths("rank-", names)
+            self._logs = tuple(read_log(path, False, has_segments=len(names) > len(paths)) for _, path in paths)
         return self._logs
 
     def _first(self) -> Log:
         logs = self._rank_logs()
-        return logs[0][1] if logs else Log(self.dir)
+        return logs[0] if logs else Log(self.dir)
 
     def _job_file(self) -> dict[str, Any]:
         if self._job is None:
-            self._job = _json(f"{self.dir}/run.json")
+            job = _json(f"{self.dir}/run.json")
+            self._job = {key: job[key] for key in ("name", "group", "created") if key in job}
         return self._job
 
-    def _end_facts(self) -> list[dict[str, Any]]:
+    def _end_facts(self) -> Sequence[dict[str, Any]]:
         """The most decisive first, as in tracking/runs/end_facts.h."""
         if self._ends is None:
-            names = _names(self.dir)
-            files = [f"{self.dir}/ends/{name}" for name in (_names(f"{self.dir}/ends") if "ends" in names else ()) if name.endswith(".json")]
+            ends = f"{self.dir}/ends"
+            files = [f"{ends}/{name}" for name in (_names(ends) if os.access(ends, os.F_OK) else ()) if name.endswith(".json")]
             facts = [fact for fact in map(_json, files) if fact.get("state") and fact.get("by") in ("launcher", "trainer", "agent")]
-            if not facts and "end.json" in names and (end := _json(f"{self.dir}/end.json")).get("state"):
+            if not facts and os.access(f"{self.dir}/end.json", os.F_OK) and (end := _json(f"{self.dir}/end.json")).get("state"):
                 facts = [{**end, "by": "launcher"}]
-            self._ends = sorted(facts, key=lambda fact: (_standing(fact), fact.get("time", 0), fact.get("number", 0)))
+            self._ends = tuple(sorted(facts, key=lambda fact: (_standing(fact), fact.get("time", 0), fact.get("number", 0))))
         return self._ends
 
     @staticmethod
-    def _state_of(log: Log, facts: list[dict[str, Any]]) -> str:
+    def _state_of(log: Log, facts: Sequence[dict[str, Any]]) -> str:
         logged = str(log.end["state"]) if log.end else ""
         if facts and not (facts[0]["by"] == "trainer" and facts[0]["state"] == "finished" and logged):
             return str(facts[0]["state"])
@@ -154,8 +159,7 @@ def _names(directory: str) -> list[str]:
 
 def _json(path: str) -> dict[str, Any]:
     try:
-        with open(path, "rb", buffering=0) as file:
-            value = json.loads(file.read())
+        value = json.loads(content(path).decode())
     except (OSError, ValueError):
         return {}
     return value if isinstance(value, dict) else {}
@@ -182,13 +186,7 @@ class Runs(Sequence[StoredRun]):
 
     def rows(self) -> list[dict[str, Any]]:
         """One dict per run: id, name, group, state, created, config.<key> and summary.<metric>."""
-        found = []
-        for run in self._runs:
-            row: dict[str, Any] = {"id": run.id, "name": run.name, "group": run.group, "state": run.state, "created": run.created}
-            _flatten(run.config, "config.", row)
-            row.update((f"summary.{name}", value) for name, value in run.summary.items())
-            found.append(row)
-        return found
+        return [_row_of(run) for run in self._runs]
 
     def df(self) -> Any:
         """rows() as a DataFrame of pandas where that is installed, else of polars; without both, rows() itself."""
@@ -207,6 +205,13 @@ class Runs(Sequence[StoredRun]):
             return rows
 
 
+def _row_of(run: StoredRun) -> dict[str, Any]:
+    row: dict[str, Any] = {"id": run.id, "name": run.name, "group": run.group, "state": run.state, "created": run.created}
+    _flatten(run.config, "config.", row)
+    row.update((f"summary.{name}", value) for name, value in run.summary.items())
+    return row
+
+
 def _flatten(value: Any, prefix: str, row: dict[str, Any]) -> None:
     for key, item in value.items() if isinstance(value, dict) else ():
         if isinstance(item, dict) and item:
@@ -216,21 +221,39 @@ def _flatten(value: Any, prefix: str, row: dict[str, Any]) -> None:
 
 
 def runs(dir: str | os.PathLike[str] = "runs", *, id: str | None = None, name: str | None = None, group: str | None = None, state: str | None = None,
-         tag: str | None = None, config: dict[str, Any] | None = None, where: Callable[[StoredRun], bool] | None = None) -> Runs:
+         tag: str | None = None, config: dict[str, Any] | None = None, where: Callable[[StoredRun], bool] | None = None,
+         order: str = "-created") -> Runs:
     """The runs in `dir`, the newest first.
 
     `id`: begins with this. `config`: values that the run has, by key ("optimizer.lr"). `where`: any condition.
+    `order`: a column of Runs.rows(), such as "summary.loss"; "-summary.accuracy" has the largest first. Runs without it, or with NaN, are last.
+    Raises ValueError if there are runs, and none has that column.
     """
     found = []
     for entry in os.scandir(dir):
-        if entry.name.startswith(".") or id and not entry.name.startswith(id) or not os.path.isdir(entry.path + "/events"):
+        if entry.name.startswith(".") or id and not entry.name.startswith(id):
             continue
-        run = StoredRun(entry.path)
+        try:
+            run = StoredRun(entry.path, os.listdir(f"{entry.path}/events"))
+        except OSError:  # not a run
+            continue
         if (name is None or run.name == name) and (group is None or run.group == group) and (state is None or run.state == state) and (
                 tag is None or tag in run.tags) and (config is None or _has(run.config, config)) and (where is None or where(run)):
             found.append(run)
     found.sort(key=lambda run: (-run.created, run.id))
-    return Runs(found)
+    return Runs(found if order == "-created" else _ordered(found, order))
+
+
+def _ordered(runs: list[StoredRun], order: str) -> list[StoredRun]:
+    column = order.lstrip("+-")
+    values = [_row_of(run).get(column) for run in runs]
+    if runs and all(value is None for value in values):
+        raise ValueError(f"order={order!r}: no run has '{column}'; valid are id, name, group, state, created, config.KEY and summary.METRIC")
+    numbers = [("", value) if isinstance(value, (int, float)) else (str(value), 0) for value in values]  # texts after numbers
+    chosen = sorted((i for i, value in enumerate(values) if value is not None and value == value), key=numbers.__getitem__,
+                    reverse=order.startswith("-"))
+    rest = sorted({*range(len(runs))}.difference(chosen))
+    return [runs[i] for i in chosen + rest]
 
 
 def _has(config: dict[str, Any], wanted: dict[str, Any]) -> bool:

@@ -18,6 +18,7 @@ import processes
 from lockstep.event_log import message_pack
 from lockstep.event_log.reader import read_log
 from lockstep.event_log.writer import LogWriter
+from lockstep.importers import wandb as peer
 from lockstep.recording import api
 from processes import LOCKSTEP, SOURCE
 
@@ -269,6 +270,17 @@ def test_a_resumed_run_replaces_later_steps(runs):
     assert exported(runs, "r") == read_back(runs, "r") == [("a", i, str(float(i)), 0) for i in range(5)] + [("a", 5, "50.0", 0)]
 
 
+def test_the_summary_of_a_resumed_run_has_the_values_before_its_first_step(runs):
+    with start(runs, id="r") as run:
+        for step in range(10):
+            run.log({"a": step}, step=step)
+            run.log({"late": step}, step=step) if step > 5 else None
+    with start(runs, id="r", resume="allow") as run:
+        run.log({"b": 7}, step=5)
+    assert json.loads(query(runs, "show", "r", "--json"))["summary"] == {"a": 4, "b": 7}
+    assert lockstep.runs(runs)[0].summary == {"a": 4, "b": 7}
+
+
 def test_results_can_be_added_to_a_finished_and_to_a_running_run(runs):
     run = start(runs, id="r")
     run.log({"loss": 1.0}, step=7)
@@ -313,9 +325,16 @@ def test_runs_are_found_by_what_they_are(runs):
     assert [run.id for run in lockstep.runs(runs, config={"optimizer.lr": 0.1})] == ["r1"]
     assert [run.id for run in lockstep.runs(runs, tag="good")] == ["r3"]
     assert [run.id for run in lockstep.runs(runs, state="finished", where=lambda run: run.summary["loss"] < 2)] == ["r1", "r0"]
+    with start(runs, id="other", name="z") as run:
+        run.log({"loss": math.nan})
+    for order, ids in [("summary.loss", "r0 r1 r2 r3 other"), ("-summary.loss", "r3 r2 r1 r0 other"), ("config.optimizer.lr", "r0 r1 r2 r3 other"),
+                       ("-name", "other r3 r2 r1 r0"), ("created", "r0 r1 r2 r3 other")]:
+        assert [run.id for run in lockstep.runs(runs, order=order)] == ids.split(), order
+    with pytest.raises(ValueError, match="order='summary.los': no run has 'summary.los'; valid are id,"):
+        lockstep.runs(runs, order="summary.los")
     row = lockstep.runs(runs, id="r3").rows()[0]
     assert (row["config.optimizer.lr"], row["summary.loss"], row["state"]) == (0.3, 3.0, "finished")
-    assert lockstep.runs(runs)[1:].rows()[0]["id"] == "r2"
+    assert lockstep.runs(runs)[1:].rows()[0]["id"] == "r3"
 
 
 def test_tables_have_the_same_values_in_every_format(runs):
@@ -353,7 +372,7 @@ def test_scripts_of_wandb_run(runs, monkeypatch, capsys):
     wandb.config.depth = 2
     assert wandb.config["lr"] == wandb.config.lr == 1
     wandb.define_metric("best", summary="min")
-    wandb.watch(object(), log="all")
+    wandb.watch([], log="all")
     wandb.log({"a": 1}, commit=False)
     wandb.log({"best": 3, "epoch": 0.5})
     wandb.log({"best": 5, "t": wandb.Table(columns=["x"], data=[[1]])})
@@ -365,6 +384,161 @@ def test_scripts_of_wandb_run(runs, monkeypatch, capsys):
     assert exported(runs, run_id) == [("a", 0, "1.0", 0), ("best", 0, "3.0", 0), ("best", 1, "5.0", 0), ("epoch", 0, "0.5", 0)]
     shown = json.loads(query(runs, "show", run_id, "--json"))
     assert shown["config"] == {"lr": 1, "width": 3, "depth": 2} and shown["summary"]["best"] == 3
+
+
+# Defines metrics and watches a model. `wandb` is wandb or lockstep.
+DEFINED = """
+import torch
+
+def train(wandb, **more):
+    run = wandb.init(project="p", **more)
+    run.define_metric("epoch")
+    run.define_metric("val/*", step_metric="epoch", summary="max")
+    run.define_metric("val/loss", summary="min,max")
+    for name in ("min", "max", "mean", "last", "first", "copy"):
+        run.define_metric(f"only/{name}", summary=name)
+    run.define_metric("twice", summary="min")
+    run.define_metric("twice", summary="max")
+    run.define_metric("late", step_metric="epoch", step_sync=False)
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Tanh(), torch.nn.Linear(3, 1))
+    model[0].bias.requires_grad_(False)
+    run.watch(model, log="all", log_freq=2)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for step, value in enumerate((3.0, 1.0, 7.0, 4.0, 5.0)):
+        optimizer.zero_grad()
+        loss = model(torch.randn(8, 4)).square().mean()
+        loss.backward()
+        optimizer.step()
+        run.log({**{f"only/{name}": value for name in ("min", "max", "mean", "last", "first", "copy")}, "twice": value})
+        if step % 2 == 0:
+            run.log({"epoch": step})
+        run.log({"val/loss": value, "val/accuracy": -value})
+        run.log({"late": value})
+    run.unwatch(model)
+    model(torch.ones(1, 4)).sum().backward()
+    run.log({"end": 1.0})
+    run.finish()
+    return run
+"""
+
+
+def test_defined_metrics_and_watched_models_are_recorded_as_wandb_does(tmp_path, runs):
+    """Every row, histogram and value of the summary, compared with the offline file of wandb."""
+    pytest.importorskip("torch"), pytest.importorskip("wandb")
+    names = {}
+    exec(compile(DEFINED, "script", "exec"), names)
+    run = names["train"](lockstep, dir=runs, agent=False)
+    (tmp_path / "peer.py").write_text(f"{DEFINED}\nimport wandb\ntrain(wandb, mode='offline')\n")
+    ended = processes.run([sys.executable, "peer.py"], tmp_path, processes.environment(WANDB_SILENT="true"))
+    assert ended.code == 0, ended.err
+    (file,) = (tmp_path / "wandb").glob("offline-run-*/*.wandb")
+    rows, histograms, summary = {}, {}, {}
+    for record in peer._records(file):
+        for part in record.get(peer._SUMMARY, []):
+            peer._update(summary, part)
+        for message in map(peer.fields, record.get(peer._HISTORY, [])):
+            row = dict(map(peer._item, message[1]))
+            for name, value in row.items():
+                if name.endswith("/values"):
+                    histograms[name[:-7], row["_step"]] = value, row[name[:-7] + "/bins"]
+                elif isinstance(value, (int, float)) and not name.startswith("_"):
+                    rows[name, row["_step"]] = float(value)
+    assert len(rows) == 5 * 7 + 3 + 5 * 3 + 5 + 1 and len(histograms) == 2 * (3 + 4)
+    table = read_back(runs, run.id)
+    assert {(name, step): float(value) for name, step, value, _ in table} == rows and len(table) == len(rows)
+    log = read_log(str(next(runs.glob("*/events/*"))))
+    found = {(value["name"], value["step"]): value for _, value in log.media}
+    trained = {place: value for place, value in histograms.items() if place[0] != "parameters/0.bias"}  # it has no gradient
+    assert found.keys() == trained.keys()
+    for place, (counts, edges) in trained.items():
+        assert found[place]["counts"] == counts, place
+        low, high = (edges[0] - 0.5, edges[0] + 0.5) if len(set(edges)) == 1 else (edges[0], edges[-1])
+        assert (found[place]["edges"][0], found[place]["edges"][-1]) == pytest.approx((low, high), rel=1e-6), place
+    expected = {}
+    for name, value in summary.items():
+        if isinstance(value, dict):
+            expected.update({name if len(value) == 1 else f"{name}.{word}": one for word, one in value.items()})
+            expected.setdefault(name, rows[name, max(step for other, step in rows if other == name)])
+        elif isinstance(value, (int, float)) and not name.startswith("_"):
+            expected[name] = value
+    assert dict(run.summary) == lockstep.runs(runs)[0].summary == expected
+    assert json.loads(query(runs, "show", run.id, "--json"))["summary"] == expected
+
+
+def test_bad_definitions_and_models_are_one_line(runs, capsys):
+    torch = pytest.importorskip("torch")
+    model = torch.nn.Linear(2, 1, dtype=torch.complex64)
+    with start(runs) as run:
+        for _ in range(2):
+            for arguments in ({"summary": "median"}, {"summary": "best"}, {"step_metric": 5}, {"hidden": True}, {"color": "red"}):
+                run.define_metric("a", **arguments)
+            run.define_metric("a*b")
+            run.watch(object())
+            run.watch(model, log="weights")
+            run.watch(model, log_freq=0)
+            run.watch(model, log_graph=True, log=None)
+        run.watch(model, log_freq=1)
+        model(torch.ones(1, 2, dtype=torch.complex64)).abs().sum().backward()
+        run.log({"a": math.nan})
+    assert model.weight.grad is not None
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == len(set(lines)) == 12 and all(line.startswith("lockstep: warning: ") for line in lines), lines
+    assert math.isnan(run.summary["a"])
+
+
+def test_a_model_sharded_by_fsdp_is_one_line(runs, capsys):
+    torch = pytest.importorskip("torch")
+    from torch.distributed.fsdp import fully_shard
+
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    try:
+        with start(runs) as run:
+            run.watch(fully_shard(torch.nn.Linear(2, 1)))
+    finally:
+        torch.distributed.destroy_process_group()
+    assert capsys.readouterr().err.endswith(" has sharded parameters (FSDP), which are not supported; it is not watched\n")
+
+
+def test_unusual_gradients_are_watched(runs):
+    torch = pytest.importorskip("torch")
+    table = torch.nn.Embedding(10, 3, sparse=True)
+    constant = torch.nn.Linear(3, 1, bias=False, dtype=torch.bfloat16)
+    with start(runs) as run:
+        run.watch([table, constant], log="gradients", log_freq=1)
+        table(torch.tensor([1, 1, 4])).square().sum().backward()
+        constant(torch.tensor([[1.0, math.nan, math.inf]], dtype=torch.bfloat16)).sum().backward()
+        run.log({"loss": 1.0}, step=7)
+        run.unwatch(constant)
+        table(torch.tensor([0])).square().sum().backward()
+        constant(torch.ones(1, 3, dtype=torch.bfloat16)).sum().backward()
+    log = read_log(str(next(runs.glob("*/events/*"))))
+    assert [value["step"] for _, value in log.media] == [7, 7, 7], "the last one at the end of the run"
+    media = {value["name"]: value for _, value in reversed(log.media)}
+    table.zero_grad()
+    table(torch.tensor([1, 1, 4])).square().sum().backward()
+    sparse, whole = media["gradients/weight"], table.weight.grad.to_dense()
+    assert sum(sparse["counts"]) == 30 and sparse["edges"][0] == whole.min() and sparse["edges"][-1] == whole.max()
+    zero = next(i for i, edge in enumerate(sparse["edges"]) if edge > 0) - 1
+    assert sparse["counts"][zero] >= 24
+    assert media["gradients/graph_1.weight"]["counts"] == [1.0] and media["gradients/graph_1.weight"]["edges"] == [0.5, 1.5]
+
+
+def test_the_summary_is_that_of_the_whole_run(runs):
+    """Also of values that were recorded before a restart, or before their definition; not of those that a restart took back."""
+    with start(runs, id="r") as run:
+        for step, value in enumerate((5.0, 2.0, 9.0, 0.0)):
+            run.log({"a": value, "b": value, "epoch": step}, step=step)
+        run.define_metric("b", summary="max")
+    assert dict(run.summary) == {"a": 0.0, "b": 9.0, "epoch": 3.0}, "also after the end"
+    with start(runs, id="r", resume="allow") as run:
+        run.define_metric("a", summary="min", step_metric="epoch")
+        run.log({"a": 4.0}, step=3)
+        assert run.summary["a"] == 2.0
+        run.log({"a": 1.0, "none": None}, step=4)
+        run.log({"a": "text"}, step=4)
+    assert lockstep.runs(runs)[0].summary == {"a": 1.0, "b": 9.0, "epoch": 2.0}
+    assert ("epoch", 3, "2.0", 0) in exported(runs, "r")
 
 
 def test_artifacts_are_those_of_the_store(tmp_path, runs):
@@ -397,9 +571,10 @@ def test_the_examples_of_the_docs_run(tmp_path, runs, monkeypatch):
     names = {}
     for block in blocks:
         exec(compile(block, "docs/python.md", "exec"), names)
-    assert len(blocks) == 5 and len(names["lists"]["step"]) == 200 and names["points"] is not None
-    assert sorted(run.name for run in lockstep.runs(runs)) == ["ddp", "demo", "media"]
-    assert lockstep.runs(runs, name="media")[0].summary["eval/accuracy"] == 0.93
+    assert len(blocks) == 6 and len(names["lists"]["step"]) == 200 and names["points"] is not None
+    assert sorted(run.name for run in lockstep.runs(runs)) == ["ddp", "defined", "demo", "media"]
+    summary = {"val/accuracy": 0.75, "loss.min": 0.25, "loss.max": 0.5, "loss": 0.375, "epoch": 2, "eval/accuracy": 0.93}
+    assert lockstep.runs(runs, name="defined")[0].summary == summary
 
 
 def test_the_import_is_light(tmp_path):

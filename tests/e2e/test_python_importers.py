@@ -4,11 +4,13 @@ import json
 import math
 import os
 import sys
+from pathlib import Path
 
 import pytest
 
 import lockstep
 import processes
+from lockstep.event_log.reader import read_log
 from processes import LOCKSTEP
 
 
@@ -49,7 +51,7 @@ def test_event_files_of_tensorboard(tmp_path):
         assert values_of(run) == exported(tmp_path, run) == sorted(expected)
         times = run.metrics("train/loss", format="lists")["time"]
         assert times == [1e9 + step for step in range(20)] and run.state == "finished"
-        media = {value["name"]: value for _, log in run._rank_logs() for _, value in log.media}
+        media = {value["name"]: value for path in Path(run.dir).glob("events/*") for _, value in read_log(str(path)).media}
         assert sum(media["weights"]["counts"]) == 4 and (media["image"]["width"], media["image"]["height"]) == (5, 4)
         assert [line for *_, line in run.texts()] == ["note/text_summary: hello"]
 
@@ -79,11 +81,14 @@ def test_offline_files_of_wandb(tmp_path):
     pytest.importorskip("wandb")
     script = tmp_path / "script.py"
     script.write_text("""
-import math, wandb
+import math, numpy, wandb
 run = wandb.init(mode="offline", project="p", name="w", group="g", tags=["t"], notes="hello", config={"lr": 0.1, "net": {"width": 3}})
 for step in range(50):
     run.log({"loss": 1 / (step + 3), "nested": {"a": step}, "text": "x" * 3000})
 run.log({"loss": math.nan}, step=60)
+run.define_metric("low", summary="min"), run.define_metric("both", summary="min,max")
+run.log({"low": 1, "both": 1})
+run.log({"low": 2, "both": 2, "h": wandb.Histogram(np_histogram=numpy.histogram([1, 2, 4], 4))})
 run.summary["best"] = 0.25
 run.finish()
 """)
@@ -91,10 +96,12 @@ run.finish()
     assert ended.code == 0, ended.err
     (run,) = imported(tmp_path, "wandb", tmp_path / "wandb")
     expected = [("loss", step, str(1 / (step + 3))) for step in range(50)] + [("nested/a", step, str(float(step))) for step in range(50)]
-    assert values_of(run) == exported(tmp_path, run) == sorted([*expected, ("loss", 60, "nan")])
+    assert values_of(run) == exported(tmp_path, run) == sorted([*expected, ("loss", 60, "nan"), *((name, 59 + value, f"{value}.0") for name in ("low", "both") for value in (1, 2))])
     assert (run.name, run.group, run.config, run.state, run.tags, run.note) == (
         "w", "g", {"lr": 0.1, "net": {"width": 3}}, "finished", ["t"], "hello")
-    assert run.summary["best"] == 0.25
+    assert [run.summary[name] for name in ("best", "low", "both.min", "both.max")] == [0.25, 1, 1, 2]
+    ((_, histogram),) = read_log(str(next(Path(run.dir).glob("events/*")))).media
+    assert (histogram["name"], histogram["step"], histogram["counts"], histogram["edges"]) == ("h", 61, [1, 1, 0, 1], [1, 1.75, 2.5, 3.25, 4])
 
 
 def test_bad_paths_are_one_line(tmp_path):

@@ -78,6 +78,7 @@ def unpacked(data: bytes) -> Any:
 
 _NUMBERS = {0xCA: ">f", 0xCB: ">d", 0xCC: ">B", 0xCD: ">H", 0xCE: ">I", 0xCF: ">Q", 0xD0: ">b", 0xD1: ">h", 0xD2: ">i", 0xD3: ">q"}
 _NUMBERS_OF = {kind: struct.Struct(form) for kind, form in _NUMBERS.items()}
+_DOUBLE = _NUMBERS_OF[0xCB].unpack_from
 _CONSTANTS = {0xC0: None, 0xC2: False, 0xC3: True}
 _SIZES = {0xC4: 1, 0xC5: 2, 0xC6: 4, 0xD9: 1, 0xDA: 2, 0xDB: 4, 0xDC: 2, 0xDD: 4, 0xDE: 2, 0xDF: 4}
 
@@ -142,6 +143,17 @@ def _unpack_map(data: bytes, at: int, size: int, depth: int) -> tuple[dict[str, 
         raise Unreadable("too deep or too many keys")
     members = {}
     for _ in range(size):
-        key, at = _unpack(data, at, depth + 1)
-        members[key], at = _unpack(data, at, depth + 1)
+        kind = data[at]
+        if 0xA0 <= kind < 0xC0:  # a short text, as most keys
+            begin, at = at + 1, at + 1 + (kind & 31)
+            key = data[begin:at].decode("utf-8", "replace")
+        else:
+            key, at = _unpack(data, at, depth + 1)
+        kind = data[at]
+        if kind == 0xCB:
+            members[key], at = _DOUBLE(data, at + 1)[0], at + 9
+        elif kind < 0x80:
+            members[key], at = kind, at + 1
+        else:
+            members[key], at = _unpack(data, at, depth + 1)
     return members, at

@@ -5,6 +5,7 @@ Python computes CRC-32C slowly (`lockstep verify` and all other commands do).
 """
 
 import fcntl
+import functools
 import os
 import struct
 import sys
@@ -16,7 +17,8 @@ from lockstep.event_log.frames import (ALERT, CONFIG, END, HEAD, HEADER_BYTES, H
                                        SUMMARY, TABLE, TEXT, ZLIB_CHECKSUM)
 
 _LONG_LOG = 64 << 10  # from here on, numpy reads series of rows where it is installed
-_ROW_HEAD = struct.Struct("<qdd")
+_NONE: Any = ()  # ten thousand logs without rows need no lists
+_FRAME_HEAD = struct.Struct("<IIB")  # length, checksum and kind
 
 
 class Rows(NamedTuple):
@@ -30,46 +32,57 @@ class Rows(NamedTuple):
 
 
 class Log:
-    """The content of an event log. `problem`: why it cannot be read, or ""."""
+    """The content of an event log. `problem`: why it cannot be read, or "".
 
-    def __init__(self, path: str) -> None:
+    `with_rows` False: without rows, texts and media, but with the last value of each metric.
+    """
+
+    __slots__ = ("path", "with_rows", "_first_identity", "_identity", "_config", "_last", "rows", "summary", "end", "texts", "media", "problem")
+
+    def __init__(self, path: str, with_rows: bool = True) -> None:
         self.path = path
-        self._identities: list[bytes] = []
-        self._config = b""
-        self.keys: list[str] = []
-        self.rows: list[Rows] = []
+        self.with_rows = with_rows
+        self._first_identity = self._identity = self._config = b""
+        self._last: dict[str, float] = {}
+        self.rows: list[Rows] = [] if with_rows else _NONE
         self.summary: dict[str, Any] = {}
         self.end: dict[str, Any] | None = None
-        self.texts: list[tuple[float, int, str]] = []
-        self.media: list[tuple[int, dict[str, Any]]] = []  # histograms, images, tables and alerts
+        self.texts: list[tuple[float, int, str]] = [] if with_rows else _NONE
+        self.media: list[tuple[int, dict[str, Any]]] = [] if with_rows else _NONE  # histograms, images, tables and alerts
         self.problem = ""
 
     @property
     def identity(self) -> dict[str, Any]:
         """Of the last process that wrote the log, with the time of the first."""
-        if not self._identities:
+        if not self._identity:
             return {}
-        last, first = (message_pack.unpacked(self._identities[i]) for i in (-1, 0))
-        return {**last, "created": first.get("created")}
+        return {**message_pack.unpacked(self._identity), "created": message_pack.unpacked(self._first_identity).get("created")}
 
     @property
     def config(self) -> Any:
         return message_pack.unpacked(self._config) if self._config else {}
 
     def last_values(self) -> dict[str, float]:
-        last: dict[str, float] = {}
+        last = dict(self._last)
         for rows in self.rows:
             last.update(zip(rows.names, (float(column[-1]) for column in rows.columns)))
         return last
 
 
+class _RowsNeeded(Exception):
+    """A rewind: the last values are then those of earlier rows."""
+
+
 def read_log(path: str, with_rows: bool = True, has_segments: bool = True) -> Log:
-    """`with_rows` False: of each series of rows only the last one. `has_segments` False: there is only this file."""
-    log = Log(path)
+    """`with_rows` False: only the last value of each metric. `has_segments` False: there is only this file."""
+    log = Log(path, with_rows)
+    keys: list[str] = []
     try:
-        for number, data in _segments(path) if has_segments else ((0, _content(path)),):
+        for number, data in _segments(path) if has_segments else ((0, content(path)),):
             frames.verify_header(data, path)
-            _read_segment(log, data, with_rows, number > 0)
+            keys = max(keys, _read_segment(log, data, [] if number else keys, number > 0), key=len)
+    except _RowsNeeded:
+        return read_log(path, True, has_segments)
     except (frames.NotALog, OSError) as error:
         log.problem = str(error)
     return log
@@ -90,11 +103,11 @@ def has_writer(path: str) -> bool:
 
 
 def _segments(path: str) -> Iterator[tuple[int, bytes]]:
-    yield 0, _content(path)
+    yield 0, content(path)
     number = 1
     while True:
         try:
-            data = _content(str(frames.segment_path(Path(path), number)))
+            data = content(str(frames.segment_path(Path(path), number)))
         except FileNotFoundError:
             return
         if frames.begun_at(data, number):
@@ -102,7 +115,8 @@ def _segments(path: str) -> Iterator[tuple[int, bytes]]:
         number += 1
 
 
-def _content(path: str) -> bytes:
+def content(path: str) -> bytes:
+    """Of a file. Raises OSError."""
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         size = os.fstat(file).st_size
@@ -124,21 +138,20 @@ def _numpy(size: int) -> Any:
     return numpy
 
 
-def _read_segment(log: Log, data: bytes, with_rows: bool, is_continued: bool) -> None:
+def _read_segment(log: Log, data: bytes, keys: list[str], is_continued: bool) -> list[str]:
+    """Returns `keys`, the names of the metrics, with those of the segment."""
     at, size = HEADER_BYTES, len(data)
     copies_end = frames.begun_at(data, _segment_number(data)) if is_continued else 0
-    keys = [] if is_continued else log.keys
     numpy = _numpy(size)
     while at + 9 <= size:
-        stored, checksum = HEAD.unpack_from(data, at)
+        stored, checksum, kind = _FRAME_HEAD.unpack_from(data, at)
         length = stored & ~ZLIB_CHECKSUM
         end = at + 8 + length
         if length == 0 or length > MAX_FRAME_LENGTH or end > size:
             break
-        kind = data[at + 8]
         if kind == SCALARS:
             try:
-                at = _read_rows(log, data, at, length + 8, keys, with_rows, numpy)
+                at = _read_rows(log, data, at, length + 8, keys, numpy)
             except (IndexError, struct.error):
                 break
             continue
@@ -153,8 +166,7 @@ def _read_segment(log: Log, data: bytes, with_rows: bool, is_continued: bool) ->
         except (message_pack.Unreadable, struct.error, TypeError):
             break
         at = end
-    if len(keys) >= len(log.keys):
-        log.keys = keys
+    return keys
 
 
 def _segment_number(data: bytes) -> int:
@@ -164,7 +176,8 @@ def _segment_number(data: bytes) -> int:
 
 def _take(log: Log, kind: int, payload: bytes, is_copy: bool) -> None:
     if kind == IDENTITY:
-        log._identities = [*log._identities[:1], payload]
+        log._identity = payload
+        log._first_identity = log._first_identity or payload
         log.end = log.end if is_copy else None
     elif kind == CONFIG:
         log._config = payload
@@ -173,7 +186,11 @@ def _take(log: Log, kind: int, payload: bytes, is_copy: bool) -> None:
     elif kind == END:
         log.end = message_pack.unpacked(payload)
     elif kind == REWIND:
+        if not log.with_rows:
+            raise _RowsNeeded
         _rewind(log, struct.unpack("<q", payload)[0])
+    elif not log.with_rows:
+        return
     elif kind == TEXT:
         time, level = struct.unpack_from("<dB", payload)
         log.texts.append((time, level, payload[9:].decode("utf-8", "replace")))
@@ -195,42 +212,56 @@ def _rewind(log: Log, step: int) -> None:
     log.media = [(kind, media) for kind, media in log.media if kind == ALERT or media["step"] <= step]
 
 
-def _read_rows(log: Log, data: bytes, at: int, stride: int, keys: list[str], with_rows: bool, numpy: Any) -> int:
+class _RowFormat:
+    """How rows with `num_values` values are unpacked."""
+
+    __slots__ = ("ids", "alike", "values", "row")
+
+    def __init__(self, num_values: int) -> None:
+        self.ids = struct.Struct("<33x" + "I8x" * num_values).unpack_from
+        self.alike = struct.Struct("<I4xB24x" + "I8x" * num_values).unpack_from  # what rows of a series have in common
+        self.values = struct.Struct("<33x" + "4xd" * num_values).unpack_from
+        self.row = struct.Struct("<9xqdd" + "4xd" * num_values)
+
+
+_row_format = functools.lru_cache(1024)(_RowFormat)
+
+
+def _read_rows(log: Log, data: bytes, at: int, stride: int, keys: list[str], numpy: Any) -> int:
     """Reads rows of the same metrics from `at`; returns the offset after them."""
     num_values = (stride - 33) // 12
     if num_values * 12 + 33 != stride:
         raise struct.error("a row")
-    ids = struct.unpack_from("<" + "I8x" * num_values, data, at + 33)
-    count = _num_alike(data, at, stride, ids, numpy)
+    form = _row_format(num_values)
+    ids = form.ids(data, at)
     names = [keys[key] for key in ids]
+    count = _num_alike(data, at, stride, form, ids, numpy)
     end = at + count * stride
-    if not with_rows:
-        at, count = end - stride, 1
-    if numpy is not None and count > 8:
+    if not log.with_rows:
+        log._last.update(zip(names, form.values(data, end - stride)))
+    elif numpy is not None and count > 8:
         part = lambda kind, offset: numpy.ndarray((count,), kind, data, at + offset, (stride,))  # noqa: E731
         log.rows.append(Rows(names, part("<i8", 9), part("<f8", 17), part("<f8", 25), [part("<f8", 37 + 12 * i) for i in range(num_values)]))
     else:
-        unpacked = struct.iter_unpack("<9xqdd" + "4xd" * num_values, memoryview(data)[at:at + count * stride])
-        steps, times, epochs, *columns = map(list, zip(*unpacked))
+        steps, times, epochs, *columns = map(list, zip(*form.row.iter_unpack(memoryview(data)[at:end])))
         log.rows.append(Rows(names, steps, times, epochs, columns))
     return end
 
 
-def _num_alike(data: bytes, at: int, stride: int, ids: tuple[int, ...], numpy: Any) -> int:
-    """How many rows from `at` have the length and the metrics of the first."""
+def _num_alike(data: bytes, at: int, stride: int, form: _RowFormat, ids: tuple[int, ...], numpy: Any) -> int:
+    """How many rows from `at` have the length, the kind and the metrics of the first."""
     limit = (len(data) - at) // stride
-    if numpy is None or limit < 32:
-        read = struct.Struct("<I4xB24x" + "I8x" * len(ids)).unpack_from
-        first = read(data, at)
-        count, begin = 1, at + stride
-        while count < limit and read(data, begin) == first:
-            count, begin = count + 1, begin + stride
-        return count
-    count, piece = 1, 64
-    while count < limit:
+    alike_to = limit if numpy is None or limit < 128 else 8
+    read = form.alike
+    first = read(data, at)
+    count, begin = 1, at + stride
+    while count < alike_to and read(data, begin) == first:
+        count, begin = count + 1, begin + stride
+    piece = 64
+    while alike_to <= count < limit:
         more = min(piece, limit - count)
         begin = at + count * stride
-        alike = numpy.ndarray((more,), "<u4", data, begin, (stride,)) == HEAD.unpack_from(data, at)[0]
+        alike = numpy.ndarray((more,), "<u4", data, begin, (stride,)) == first[0]
         alike &= numpy.ndarray((more,), "u1", data, begin + 8, (stride,)) == SCALARS
         for i, key in enumerate(ids):
             alike &= numpy.ndarray((more,), "<u4", data, begin + 33 + 12 * i, (stride,)) == key

@@ -40,7 +40,7 @@ class LogWriter:
         self.config: Any = None
         self.has_end = False
         self.last_step: int | None = None
-        self._path, self._warn, self._max_bytes = path, warn, max_bytes
+        self.path, self._warn, self._max_bytes = path, warn, max_bytes
         self._lock_file = _locked(path)
         self._file = -1
         self.is_closed = False
@@ -67,10 +67,10 @@ class LogWriter:
 
     def _continue(self) -> None:
         number = 0
-        while (following := _next_begun(self._path, number)) is not None:
+        while (following := _next_begun(self.path, number)) is not None:
             number = following
         self._segment = number
-        path = frames.segment_path(self._path, number)
+        path = frames.segment_path(self.path, number)
         data = path.read_bytes()
         frames.verify_header(data, path)
         self._records_begin = frames.begun_at(data, number)
@@ -150,7 +150,7 @@ class LogWriter:
                 os.posix_fallocate(self._file, begin, length)
                 memory = mmap.mmap(self._file, length, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE, offset=begin)
             except OSError as error:
-                self._reason = f"{self._path}: {error.strerror}"
+                self._reason = f"{self.path}: {error.strerror}"
                 continue
             old, self.memory = self.memory, memory
             if old is not None:
@@ -202,7 +202,7 @@ class LogWriter:
         file = -1
         while file < 0:
             number += 1
-            path = frames.segment_path(self._path, number)
+            path = frames.segment_path(self.path, number)
             try:
                 file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
             except FileExistsError:

@@ -4,8 +4,10 @@ import json
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
+from lockstep.event_log.frames import HISTOGRAM
 from lockstep.importers import ImportedRun
 from lockstep.importers.protobuf import Truncated, double, fields, signed, text
+from lockstep.recording.definitions import SUMMARIES, summary_values
 
 _BLOCK = 32768
 _TYPED: dict[int, Callable[[dict[int, list[Any]], int], Any]] = {
@@ -52,8 +54,28 @@ def _import(file: Path, directory: Path) -> str:
         numbers = {key: float(value) for key, value in _flat(values) if _is_number(value)}
         if numbers:
             run.row(step, float(values.get("_timestamp", created)), numbers, float(numbers.get("epoch", 0.0)))
-    run.summary({key: value for key, value in summary.items() if not key.startswith("_")})
+        for key in [key.removesuffix("/_type") for key, value in values.items() if key.endswith("/_type") and value == "histogram"]:
+            _import_histogram(run, key, values, {"step": step, "time": float(values.get("_timestamp", created)),
+                                                 "epoch": float(numbers.get("epoch", 0.0))})
+    run.summary(dict(_summary_items(summary)))
     return run.finish("finished" if code == 0 else "failed" if code is not None else "killed", code or (0 if code == 0 else 1))
+
+
+def _import_histogram(run: ImportedRun, name: str, values: dict[str, Any], moment: dict[str, Any]) -> None:
+    counts, edges = values.get(f"{name}/values"), values.get(f"{name}/bins")
+    if not isinstance(counts, list) or not isinstance(edges, list) or len(edges) != len(counts) + 1:
+        return
+    if edges[0] == edges[-1]:  # of equal values
+        edges = [edges[0] - 0.5, *edges[1:-1], edges[-1] + 0.5]
+    run.media(HISTOGRAM, {"name": name, **moment, "edges": list(map(float, edges)), "counts": list(map(float, counts))})
+
+
+def _summary_items(summary: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in summary.items():
+        if isinstance(value, dict) and value.keys() <= {*SUMMARIES}:  # what define_metric() makes of a value
+            yield from summary_values(name, value).items()
+        elif not name.startswith("_") and f"{name.rpartition('/')[0]}/_type" not in summary:  # not a part of a histogram
+            yield name, value
 
 
 def _zigzag(value: int) -> int:

@@ -6,14 +6,10 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Iterable
+from typing import Any, Iterable
 
-from lockstep.event_log.frames import ARTIFACT
 from lockstep.recording.agent import program
 from lockstep.recording.values import plain
-
-if TYPE_CHECKING:
-    from lockstep.recording.run import Run
 
 TIMEOUT_S = 600
 
@@ -67,12 +63,12 @@ def _call(*words: str, store: Path, wants_json: bool = False) -> Any:
     return json.loads(ended.stdout) if wants_json else None
 
 
-def publish(run: "Run", artifact: Any, name: str | None, kind: str | None, aliases: Iterable[str]) -> Artifact:
+def publish(store: Path, artifact: Any, name: str | None, kind: str | None, aliases: Iterable[str]) -> tuple[Artifact, dict[str, Any]]:
+    """The artifact, and what the event log of the run records."""
     if not isinstance(artifact, Artifact):
         path = Path(artifact)
         artifact = Artifact(name or path.stem, kind or "files")
         (artifact.add_dir if path.is_dir() else artifact.add_file)(str(path))
-    store = Path(run.dir).parent
     options = ["--type", artifact.type]
     for alias in aliases:
         if alias != "latest":
@@ -88,20 +84,19 @@ def publish(run: "Run", artifact: Any, name: str | None, kind: str | None, alias
             except OSError:
                 shutil.copyfile(path, copy)
         made = _call("put", artifact.name, directory, *options, store=store, wants_json=True)
-    return _recorded(run, artifact, made, store, is_made=True)
+    return artifact, _record_of(artifact, made, store, is_made=True)
 
 
-def use(run: "Run", reference: Any) -> Artifact:
-    store = Path(run.dir).parent
+def use(store: Path, reference: Any) -> tuple[Artifact, dict[str, Any]]:
+    """As publish()."""
     reference = f"{reference.name}:{reference.version}" if isinstance(reference, Artifact) else str(reference)
     found = _call("show", reference, store=store, wants_json=True)
-    return _recorded(run, Artifact(found["name"], found["type"], metadata=found.get("metadata")), found, store, is_made=False)
+    artifact = Artifact(found["name"], found["type"], metadata=found.get("metadata"))
+    return artifact, _record_of(artifact, found, store, is_made=False)
 
 
-def _recorded(run: "Run", artifact: Artifact, stored: dict[str, Any], store: Path, is_made: bool) -> Artifact:
+def _record_of(artifact: Artifact, stored: dict[str, Any], store: Path, is_made: bool) -> dict[str, Any]:
     version = int(str(stored["version"]).removeprefix("v"))
     artifact.version, artifact.digest, artifact._store = f"v{version}", stored["digest"], store
-    record = {"time": time.time(), "name": artifact.name, "type": artifact.type, "version": version, "digest": artifact.digest,
-              "aliases": list(stored.get("aliases", [])), "metadata": plain(artifact.metadata), "made": is_made}
-    run._record(lambda log: log.write_map(ARTIFACT, record))
-    return artifact
+    return {"time": time.time(), "name": artifact.name, "type": artifact.type, "version": version, "digest": artifact.digest,
+            "aliases": list(stored.get("aliases", [])), "metadata": plain(artifact.metadata), "made": is_made}

@@ -1,5 +1,6 @@
 """A run that this process records."""
 
+import contextlib
 import os
 import struct
 import sys
@@ -8,9 +9,12 @@ import zlib
 from pathlib import Path
 from typing import Any, Callable, Iterable, Mapping
 
-from lockstep.event_log.frames import ALERT, HISTOGRAM, IMAGE, MAX_FRAME_LENGTH, SCALARS, TABLE, UNFINISHED, ZLIB_CHECKSUM
+from lockstep.event_log.frames import ALERT, ARTIFACT, HISTOGRAM, IMAGE, MAX_FRAME_LENGTH, SCALARS, TABLE, UNFINISHED, ZLIB_CHECKSUM
+from lockstep.event_log.reader import read_log
 from lockstep.event_log.writer import LogWriter
 from lockstep.recording.agent import Agent
+from lockstep.recording.definitions import Definition, Definitions
+from lockstep.recording.members import Config, Summary
 from lockstep.recording.values import MAX_TEXT, Histogram, Image, Table, number_of, numbers_in, plain
 
 FINISH_TIMEOUT_S = 10.0
@@ -46,75 +50,6 @@ class _Layout:
         self.names = names
 
 
-class Config(dict[str, Any]):
-    """The configuration of a run: a dict whose members are also attributes. Each change is recorded."""
-
-    def __init__(self, members: Mapping[str, Any], changed: Callable[[], None]) -> None:
-        super().__init__(members)
-        object.__setattr__(self, "_changed", changed)
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        super().__setitem__(str(key), value)
-        object.__getattribute__(self, "_changed")()
-
-    def __delitem__(self, key: str) -> None:
-        super().__delitem__(key)
-        object.__getattribute__(self, "_changed")()
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self[name]
-        except KeyError:
-            raise AttributeError(f"the config has no '{name}'") from None
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        self[name] = value
-
-    def update(self, members: Any = None, allow_val_change: bool | None = None, **more: Any) -> None:  # type: ignore[override]
-        if members is not None:
-            members = members if hasattr(members, "items") else dict(vars(members)) if hasattr(members, "__dict__") else dict(members)
-            super().update({str(key): value for key, value in members.items()})
-        super().update(more)
-        object.__getattribute__(self, "_changed")()
-
-    def setdefaults(self, members: Mapping[str, Any]) -> None:
-        self.update({key: value for key, value in members.items() if key not in self})
-
-
-class Summary(dict[str, Any]):
-    """The last value of every metric, and what the script sets."""
-
-    def __init__(self, run: "Run") -> None:
-        super().__init__()
-        self._run = run
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        self.update({key: value})
-
-    def update(self, members: Any = None, **more: Any) -> None:  # type: ignore[override]
-        values = {str(key): plain(value) for key, value in {**dict(members or {}), **more}.items()}
-        super().update(values)
-        self._run._record(lambda log: log.write_summary(values))
-
-    def __getitem__(self, key: str) -> Any:
-        return self._merged()[key]
-
-    def get(self, key: str, default: Any = None) -> Any:
-        return self._merged().get(key, default)
-
-    def keys(self) -> Any:
-        return self._merged().keys()
-
-    def items(self) -> Any:
-        return self._merged().items()
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._merged()
-
-    def _merged(self) -> dict[str, Any]:
-        return {**self._run._last_values(), **dict(super().items())}
-
-
 class Run:
     """Made by lockstep.init(). No call raises, so that recording never ends a training: a problem is one line on stderr.
 
@@ -136,14 +71,15 @@ class Run:
         self._pending: list[tuple[Any, int]] = []
         self._is_writing = False
         self._partial: dict[str, Any] = {}
-        self._rules: dict[str, str] = {}
-        self._best: dict[str, float] = {}
+        self._waiting: dict[str, Histogram] = {}  # of watch(), for the next row
+        self._watches: list[Any] = []
+        self._definitions = Definitions(lambda line: self._warn_once(line))
         self._warned: set[str] = set()
         self._is_over = False
         self.on_finish: list[Callable[[], None]] = []
         self.config = Config({}, lambda: None)
         self.config = Config(dict(config or {}), self._config_changed)
-        self.summary = Summary(self)
+        self.summary = Summary(self._last_values, lambda values: self._record(lambda log: log.write_summary(values)))
         self._pid = os.getpid()
 
     # What scripts ask for.
@@ -169,7 +105,7 @@ class Run:
             layout = self._layouts[tuple(values)]
             arguments, log = layout.arguments, self._log
             with log.lock:
-                if commit is False or self._is_writing or self._partial or log.offset + layout.size > log.room:
+                if commit is False or self._is_writing or self._partial or self._waiting or log.offset + layout.size > log.room:
                     self._log_any(values, step, commit)
                     return
                 self._is_writing = True
@@ -261,6 +197,10 @@ class Run:
             self._takes_back = False
             if log.last_step is not None and step <= log.last_step:
                 log.write_rewind(step - 1)
+        if self._definitions.are_new:
+            self._apply_definitions(log)
+        if self._waiting:
+            self._log_waiting(step)
         names: list[str] = []
         numbers: list[float] = []
         is_plain = True
@@ -272,13 +212,19 @@ class Run:
                 continue
             names.append(name)
             numbers.append(number)
+        is_defined = self._definitions.concern(names)
+        if is_defined:
+            steps = self._definitions.steps_of(names)
+            names += steps.keys()
+            numbers += steps.values()
         ids = [log.key(name) for name in names]
         known = [(name, key, number) for name, key, number in zip(names, ids, numbers) if key is not None]
         is_plain = is_plain and len(known) == len(values)
         self.step = step
         if not known:
             return
-        layout = _Layout([name for name, _, _ in known], [key for _, key, _ in known])
+        known_names = tuple(name for name, _, _ in known)
+        layout = self._layouts_of_others.get(known_names) or _Layout(list(known_names), [key for _, key, _ in known])
         layout.arguments[1:3] = [step, _now()]
         layout.arguments[5::2] = [number for _, _, number in known]
         if layout.epoch:
@@ -287,11 +233,17 @@ class Run:
             self._warn_once(f"{len(known)} values in one call are too many; they are not recorded")
             return
         log.append(SCALARS, layout.pack(*layout.arguments)[1:])
-        self._update_best(known)
-        if is_plain and not any(self._rule_of(name) for name in layout.names) and not any(isinstance(v, Mapping) for v in values.values()):
+        if is_defined:
+            self._update_summary(self._definitions.update((name, number) for name, _, number in known))
+        if is_plain and not is_defined and not any(isinstance(v, Mapping) for v in values.values()):
             self._layouts[tuple(values)] = layout
         else:
-            self._layouts_of_others[tuple(layout.names)] = layout
+            self._layouts_of_others[known_names] = layout
+
+    def _log_waiting(self, step: int) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for name, histogram in waiting.items():
+            self._log_other(name, histogram, step)
 
     def _flattened(self, values: Mapping[Any, Any], prefix: str) -> Iterable[tuple[str, Any]]:
         for key, value in values.items():
@@ -349,25 +301,82 @@ class Run:
         """Stores a version of `artifact`: an Artifact, or the path of a file or directory."""
         from lockstep.recording.artifacts import publish
 
-        return self._attempt(lambda: publish(self, artifact, name, type, list(aliases or [])))
+        return self._attempt(lambda: self._recorded(*publish(Path(self.dir).parent, artifact, name, type, list(aliases or []))))
 
     def use_artifact(self, artifact: Any, type: str | None = None, aliases: Any = None) -> Any:
         """The artifact that `artifact` refers to, e.g. "net:best"; recorded as used."""
         from lockstep.recording.artifacts import use
 
-        return self._attempt(lambda: use(self, artifact))
+        return self._attempt(lambda: self._recorded(*use(Path(self.dir).parent, artifact)))
 
-    def define_metric(self, name: str, step_metric: str | None = None, summary: str | None = None, **_ignored: Any) -> None:
-        """`summary`: "min" or "max" make that the summary value of the metrics that `name` matches ("*" at its end matches any rest)."""
-        for word in (summary or "").split(","):
-            if word.strip() in ("min", "max"):
-                self._rules[str(name)] = word.strip()
-        self._layouts.clear()
+    def _recorded(self, artifact: Any, record: dict[str, Any]) -> Any:
+        self._record(lambda log: log.write_map(ARTIFACT, record))
+        return artifact
 
-    def watch(self, *_ignored: Any, **_more: Any) -> None:
-        """Accepted for scripts of W&B; gradients are not recorded."""
+    def define_metric(self, name: str, step_metric: Any = None, step_sync: bool | None = None, hidden: bool | None = None,
+                      summary: str | None = None, goal: str | None = None, overwrite: bool | None = None, **unknown: Any) -> Definition | None:
+        """Defines the metrics that `name` matches; "val/*" matches all that begin with "val/".
 
-    unwatch = watch
+        `summary`: which value the summary has: "min", "max", "mean", "first", "last" or "best" (by `goal`: "minimize" or "maximize"). With
+        several, such as "min,max", each is a separate value, `<name>.min` and `<name>.max`. NaN is not counted.
+        `step_metric`: a metric whose last value is added to rows without it (not with `step_sync=False`). `overwrite`: forgets an earlier
+        definition of `name`. Rows with defined metrics take longer to log, and "mean" records a value per row.
+        """
+        unsupported = [*(["hidden"] if hidden else []), *unknown]
+        if unsupported:
+            self._warn_once(f"define_metric(): {', '.join(unsupported)}: not supported; ignored")
+        with self._log.lock if self._log is not None else contextlib.nullcontext():
+            definition = self._attempt(lambda: self._definitions.define(name, step_metric, summary, step_sync, goal, overwrite))
+            self._forget_layouts()
+        return definition if isinstance(definition, Definition) else None
+
+    def watch(self, models: Any, criterion: Any = None, log: str | None = "gradients", log_freq: int = 1000, idx: int | None = None,
+              log_graph: bool = False) -> None:
+        """Records histograms of the gradients and parameters of `models` (a torch.nn.Module or several) with every `log_freq`-th backward pass.
+
+        `log`: "gradients" (as one backward pass computes them, before any reduction over ranks), "parameters" (that require gradients),
+        "all" or None. They are recorded with the next call of log(), as `gradients/<name>` and `parameters/<name>`; names of further models
+        begin with `graph_<idx>.`. Each costs passes over the tensor where it is, and a synchronization of a GPU.
+        """
+        self._attempt(lambda: self._watch(models, log, log_freq, idx, log_graph))
+
+    def _watch(self, models: Any, log: str | None, log_freq: int, idx: int | None, log_graph: bool) -> None:
+        from lockstep.recording import watching
+
+        if log_graph:
+            self._warn_once("watch(): log_graph is not supported; ignored")
+        if log is None or not self.is_logging:
+            return
+        if log not in watching.KINDS:
+            self._warn_once(f"watch(): log={log!r}: expected {', '.join(map(repr, watching.KINDS))} or None; nothing is watched")
+            return
+        if not isinstance(log_freq, int) or log_freq < 1:
+            self._warn_once(f"watch(): log_freq={log_freq!r}: expected a number of backward passes; nothing is watched")
+            return
+        for model in models if isinstance(models, (list, tuple)) else (models,):
+            if not hasattr(model, "named_parameters"):
+                self._warn_once(f"watch(): {type(model).__name__}: expected a torch.nn.Module; it is not watched")
+                continue
+            if any(hasattr(parameter, "to_local") for _, parameter in model.named_parameters()):
+                self._warn_once(f"watch(): {type(model).__name__} has sharded parameters (FSDP), which are not supported; it is not watched")
+                continue
+            self.unwatch(model)
+            number = len(self._watches) if idx is None else idx
+            prefix = f"graph_{number}." if number else ""
+            self._watches.append(watching.Watch(model, prefix, watching.KINDS[log], log_freq, self._put_histogram, self._warn_once))
+
+    def unwatch(self, models: Any = None) -> None:
+        """Ends watch(), of all models by default."""
+        chosen = models if isinstance(models, (list, tuple)) else (models,)
+        for watch in [one for one in self._watches if models is None or any(map(one.is_of, chosen))]:
+            self._attempt(watch.remove)
+            self._watches.remove(watch)
+
+    def _put_histogram(self, name: str, histogram: Histogram) -> None:
+        log = self._log
+        if log is not None and not self._is_over:
+            with log.lock:
+                self._waiting[name] = histogram
 
     # The end.
 
@@ -376,8 +385,9 @@ class Run:
         if self._is_over:
             return
         self._attempt(self._log_partial)
+        self.unwatch()
         self._is_over = True
-        self._layouts.clear()
+        self._forget_layouts()
         code = exit_code or 0
         end: dict[str, Any] = {"state": "finished" if code == 0 else "killed" if signal else "failed", "exit": code}
         if signal:
@@ -395,10 +405,17 @@ class Run:
             warn(f"sinks are behind; they continue in the background (if that is interrupted: lockstep sync {self.dir})")
 
     def _log_partial(self) -> None:
-        if self._partial and self._log is not None:
-            with self._log.lock:
+        log = self._log
+        if log is None:
+            return
+        with log.lock:
+            if self._partial:
                 partial, self._partial = self._partial, {}
                 self._log_row(partial, self._partial_step())
+            if self._waiting:
+                self._log_waiting(max(self.step, 0))
+            if self._definitions.are_new:
+                self._apply_definitions(log)
 
     def __enter__(self) -> "Run":
         return self
@@ -425,31 +442,31 @@ class Run:
 
     # Helpers.
 
+    def _forget_layouts(self) -> None:
+        """From here on, log() does not pack rows itself; their last values stay."""
+        for layout in self._layouts.values():
+            other = self._layouts_of_others.get(names := tuple(layout.names))
+            if other is None or other.arguments[2] < layout.arguments[2]:
+                self._layouts_of_others[names] = layout
+        self._layouts.clear()
+
     def _last_values(self) -> dict[str, float]:
         rows = [*self._layouts.values(), *self._layouts_of_others.values()]
         last: dict[str, float] = {}
         for layout in sorted(rows, key=lambda layout: layout.arguments[2]):
-            last.update(zip(layout.names, map(float, layout.arguments[5::2])))
-        return {**last, **self._best}
+            numbers = zip(layout.names, map(number_of, layout.arguments[5::2]))
+            last.update((name, number) for name, number in numbers if number is not None)
+        return last
 
-    def _rule_of(self, name: str) -> str | None:
-        for pattern, rule in self._rules.items():
-            if name == pattern or pattern.endswith("*") and name.startswith(pattern[:-1]):
-                return rule
-        return None
+    def _apply_definitions(self, log: LogWriter) -> None:
+        """To the rows that were recorded before."""
+        before = read_log(str(log.path)) if self.step >= 0 else None
+        columns = ((name, column) for rows in before.rows for name, column in zip(rows.names, rows.columns)) if before else ()
+        self._update_summary(self._definitions.start_with(columns, before.last_values() if before else {}))
 
-    def _update_best(self, known: Iterable[tuple[str, int, float]]) -> None:
-        if not self._rules or self._log is None:
-            return
-        better = {}
-        for name, _, number in known:
-            rule = self._rule_of(name)
-            before = self._best.get(name)
-            if rule and number == number and (before is None or (number < before if rule == "min" else number > before)):
-                better[name] = number
-        if better:
-            self._best.update(better)
-            self._log.write_summary(better)
+    def _update_summary(self, values: dict[str, float]) -> None:
+        if values:
+            self.summary.take(values)
 
     def _config_changed(self) -> None:
         config = self._attempt(lambda: plain(dict(self.config)))

@@ -1,0 +1,91 @@
+"""The config and the summary of a run, as scripts see them."""
+
+from typing import Any, Callable, Mapping
+
+from lockstep.recording.values import plain
+
+
+class Config(dict[str, Any]):
+    """The configuration of a run: a dict whose members are also attributes. Each change is recorded."""
+
+    def __init__(self, members: Mapping[str, Any], changed: Callable[[], None]) -> None:
+        super().__init__(members)
+        object.__setattr__(self, "_changed", changed)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        super().__setitem__(str(key), value)
+        object.__getattribute__(self, "_changed")()
+
+    def __delitem__(self, key: str) -> None:
+        super().__delitem__(key)
+        object.__getattribute__(self, "_changed")()
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"the config has no '{name}'") from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self[name] = value
+
+    def update(self, members: Any = None, allow_val_change: bool | None = None, **more: Any) -> None:  # type: ignore[override]
+        if members is not None:
+            members = members if hasattr(members, "items") else dict(vars(members)) if hasattr(members, "__dict__") else dict(members)
+            super().update({str(key): value for key, value in members.items()})
+        super().update(more)
+        object.__getattribute__(self, "_changed")()
+
+    def setdefaults(self, members: Mapping[str, Any]) -> None:
+        self.update({key: value for key, value in members.items() if key not in self})
+
+
+class Summary(dict[str, Any]):
+    """The last value of every metric, or what define_metric() says instead, and what the script sets."""
+
+    def __init__(self, last_values: Callable[[], dict[str, float]], record: Callable[[dict[str, Any]], None]) -> None:
+        super().__init__()
+        self._last_values, self._record = last_values, record
+
+    def take(self, values: dict[str, float]) -> None:
+        """Values that define_metric() asks for."""
+        super().update(values)
+        self._record(values)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.update({key: value})
+
+    def update(self, members: Any = None, **more: Any) -> None:  # type: ignore[override]
+        values = {str(key): plain(value) for key, value in {**dict(members or {}), **more}.items()}
+        super().update(values)
+        self._record(values)
+
+    def __iter__(self) -> Any:
+        return iter(self._merged())
+
+    def __len__(self) -> int:
+        return len(self._merged())
+
+    def __repr__(self) -> str:
+        return repr(self._merged())
+
+    def values(self) -> Any:
+        return self._merged().values()
+
+    def __getitem__(self, key: str) -> Any:
+        return self._merged()[key]
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return self._merged().get(key, default)
+
+    def keys(self) -> Any:
+        return self._merged().keys()
+
+    def items(self) -> Any:
+        return self._merged().items()
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._merged()
+
+    def _merged(self) -> dict[str, Any]:
+        return {**self._last_values(), **dict(super().items())}

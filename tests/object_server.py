@@ -91,6 +91,9 @@ class Proxy:
     def __init__(self, server_port):
         self.server_port = server_port
         self.latency_s = 0
+        self.bytes_per_s = 0  # of answers, of all connections together; 0: unlimited
+        self.free_at = 0
+        self.date = None  # replaces the header of answers
         self.reset()
         self.loop = asyncio.new_event_loop()
         started = threading.Event()
@@ -123,7 +126,7 @@ class Proxy:
 
     async def serve(self, reader, writer):
         try:
-            server_reader, server_writer = await asyncio.open_connection("127.0.0.1", self.server_port)
+            server_reader, server_writer = await asyncio.open_connection("127.0.0.1", self.server_port, limit=4 << 20)
             try:
                 while await self.relay(reader, writer, server_reader, server_writer):
                     pass
@@ -133,6 +136,17 @@ class Proxy:
             pass
         finally:
             writer.close()
+
+    async def send(self, writer, content):
+        """As fast as the link of all connections permits."""
+        piece = 256 << 10 if self.bytes_per_s else len(content)
+        for begin in range(0, len(content), piece):
+            part = content[begin:begin + piece]
+            if self.bytes_per_s:
+                self.free_at = max(self.free_at, self.loop.time()) + len(part) / self.bytes_per_s
+                await asyncio.sleep(self.free_at - self.loop.time())
+            writer.write(part)
+            await writer.drain()
 
     async def relay(self, reader, writer, server_reader, server_writer):
         """One request; False: the connection ends."""
@@ -170,10 +184,11 @@ class Proxy:
                 content += await server_reader.read(65536)
         elif method != "HEAD":
             content = await server_reader.readexactly(length_of(answer))
+        if self.date:
+            answer = re.sub(rb"(?im)^date: [^\r]*", b"Date: " + self.date.encode(), answer)
         sent = content[: len(content) // 2] if fault in ("stall", "cut") else content
         requests[number] = (method, path, len(sent))
-        writer.write(answer + sent)
-        await writer.drain()
+        await self.send(writer, answer + sent)
         if fault == "stall":
             await reader.read()
         return fault is None

@@ -70,4 +70,8 @@ int schema_command(int argc, char** argv) { exec_trainer_with("--schema", argc, 
 int ckpt_command(int argc, char** argv) { exec_trainer_with("--checkpoints", argc, argv); }
 int plan_command(int argc, char** argv) { exec_trainer_with("--plan", argc, argv); }
 
+void check_store_with_trainer(const std::string& path, int timeout_s, bool as_json) {
+  exec_trainer({"--check-store", path, std::to_string(timeout_s), as_json ? "json" : "text"});
+}
+
 }  // namespace lockstep::cli

@@ -30,4 +30,7 @@ int schema_command(int argc, char** argv);
 int ckpt_command(int argc, char** argv);
 int plan_command(int argc, char** argv);
 
+// `lockstep doctor s3://...`: the same with `lockstep-trainer --check-store`.
+[[noreturn]] void check_store_with_trainer(const std::string& path, int timeout_s, bool as_json);
+
 }  // namespace lockstep::cli

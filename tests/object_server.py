@@ -24,6 +24,7 @@ KEY, SECRET, REGION = "test-key", "test-secret-1234", "us-east-1"
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": REGION,
                "AWS_EC2_METADATA_DISABLED": "true"}
 BUCKET = "data"
+PIECE = 256 << 10  # bytes that the proxy sends at a time
 
 
 class ObjectServer:
@@ -91,6 +92,9 @@ class Proxy:
     def __init__(self, server_port):
         self.server_port = server_port
         self.latency_s = 0
+        self.bytes_per_s = 0  # of answers, of all connections together; 0: unlimited
+        self.free_at = 0
+        self.date = None  # replaces the header of answers
         self.reset()
         self.loop = asyncio.new_event_loop()
         started = threading.Event()
@@ -123,7 +127,7 @@ class Proxy:
 
     async def serve(self, reader, writer):
         try:
-            server_reader, server_writer = await asyncio.open_connection("127.0.0.1", self.server_port)
+            server_reader, server_writer = await asyncio.open_connection("127.0.0.1", self.server_port, limit=PIECE)
             try:
                 while await self.relay(reader, writer, server_reader, server_writer):
                     pass
@@ -164,6 +168,19 @@ class Proxy:
         server_writer.write(head + body)
         await server_writer.drain()
         answer = await server_reader.readuntil(b"\r\n\r\n")
+        if self.date:
+            answer = re.sub(rb"(?im)^date: [^\r]*", b"Date: " + self.date.encode(), answer)
+        if method != "HEAD" and b"transfer-encoding: chunked" not in answer.lower() and fault is None:
+            writer.write(answer)
+            sent = 0
+            while sent < length_of(answer):
+                part = await server_reader.read(min(PIECE, length_of(answer) - sent))
+                if not part:
+                    raise asyncio.IncompleteReadError(b"", None)
+                await self.send(writer, part)
+                sent += len(part)
+                requests[number] = (method, path, sent)
+            return True
         content = b""
         if b"transfer-encoding: chunked" in answer.lower():
             while not content.endswith(b"0\r\n\r\n"):
@@ -177,6 +194,14 @@ class Proxy:
         if fault == "stall":
             await reader.read()
         return fault is None
+
+    async def send(self, writer, part):
+        """As soon as the link of all connections permits."""
+        if self.bytes_per_s:
+            self.free_at = max(self.free_at, self.loop.time()) + len(part) / self.bytes_per_s
+            await asyncio.sleep(self.free_at - self.loop.time())
+        writer.write(part)
+        await writer.drain()
 
 
 async def read_chunks(reader):

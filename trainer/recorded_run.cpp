@@ -9,6 +9,7 @@
 #include "core/system/local_address.h"
 #include "core/system/progress_page.h"
 #include "distributed/objects.h"
+#include "formats/store/store_path.h"
 #include "launch/report/error_file.h"
 #include "lockstep/error.h"
 #include "tracking/agent/run_entries.h"
@@ -246,6 +247,7 @@ std::unique_ptr<RecordedRun> agree_on_run(World& world, const SessionOptions& op
   const auto id = distributed::act_on_main(world, "run id", [&] {
     const std::string chosen = options.own_run ? options.own_run->run_dir.filename().string()
                                                : choose_run_id(world, options, config);
+    if (formats::has_scheme(chosen)) throw in_bucket("--resume", chosen);
     if (!is_run_id(chosen)) throw config_error(fmt::format("'{}' is not a run id", chosen));
     const auto run_dir =
         options.own_run ? options.own_run->run_dir : std::filesystem::path(config.run.dir) / chosen;

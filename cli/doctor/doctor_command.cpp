@@ -1,15 +1,15 @@
-// `lockstep doctor`: checks whether this machine is ready to train.
+// `lockstep doctor`: checks whether this machine is ready to train, or a bucket can be used.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <functional>
-#include <nlohmann/json.hpp>
 
 #include "cli/command_words.h"
 #include "cli/commands.h"
 #include "cli/doctor/doctor_findings.h"
+#include "cli/trainer_program.h"
 #include "core/config/launch_sections.h"
+#include "core/printable.h"
 #include "lockstep/error.h"
 
 namespace lockstep::cli {
@@ -18,41 +18,41 @@ namespace {
 constexpr const char* kDoctorHelp = R"(lockstep doctor: check whether this machine is ready to train
 
   lockstep doctor [--dir RUNS] [--json]
+  lockstep doctor s3://BUCKET/PREFIX [--timeout SECONDS] [--json]
 
 Exercises what training needs and prints one line per check: cores, memory, open files, shared
 memory between ranks, clock, run and temporary directories, host name and loopback, environment
 variables of launchers, trainer and LibTorch, GPUs and their driver. Run it on every machine of a
 job. Takes a second or two, changes nothing and leaves no files.
 
-  --dir RUNS   directory of the runs, run.dir of the run file (default: runs)
-  --json       print an array of {what, health: good, warning or problem, text}
+With a bucket, checks it instead: latency, credentials (never shown), the difference of the clocks,
+the rights to list, read, write and delete, and throughput. Writes one object of up to 34 MB below
+PREFIX, and removes it. Server and credentials are those of runs: AWS_... variables, or
+?endpoint_override=host:port&scheme=http and other options at the end of the path.
+
+  --dir RUNS         directory of the runs, run.dir of the run file (default: runs)
+  --timeout SECONDS  of all checks of a bucket (default: 60)
+  --json             print an array of {what, health: good, warning or problem, text}
 
 Exit codes: 0 no problems (there may be warnings), 75 at least one problem.
 )";
 
-constexpr const char* kHealthNames[] = {"good", "warning", "problem"};
+constexpr int kMaxStoreTimeout = 3600;  // seconds
 
-const char* name_of_health(Health health) { return kHealthNames[static_cast<int>(health)]; }
-
-void print_finding(const Finding& finding) {
-  const auto* mark = finding.health == Health::Good      ? "ok"
-                     : finding.health == Health::Warning ? "warning"
-                                                         : "PROBLEM";
-  fmt::print("{:<9}{:<17}{}\n", mark, finding.what, finding.text);
-  std::fflush(stdout);  // the next check may take seconds
-}
-
-int exit_code_of(const std::vector<Finding>& findings) {
-  const bool problem = std::ranges::any_of(
-      findings, [](const Finding& finding) { return finding.health == Health::Problem; });
-  return problem ? static_cast<int>(ErrorKind::Environment) : 0;
-}
-
-void print_json(const std::vector<Finding>& findings) {
-  auto list = nlohmann::ordered_json::array();
-  for (const auto& [what, health, text] : findings)
-    list.push_back({{"what", what}, {"health", name_of_health(health)}, {"text", text}});
-  fmt::print("{}\n", list.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+// `lockstep doctor s3://...`. The trainer does it, which has the client of object stores.
+[[noreturn]] void check_store(const cxxopts::ParseResult& parsed) {
+  const auto path = parsed["path"].as<std::string>();
+  if (path.find("://") == path.npos)
+    throw config_error(
+        fmt::format("lockstep doctor: unexpected argument '{}'; valid: s3://bucket/prefix",
+                    printable(path, 200)));
+  if (parsed.count("dir") > 0)
+    throw config_error("lockstep doctor: --dir has no effect on the checks of a bucket; remove it");
+  const auto seconds = parsed["timeout"].as<int>();
+  if (seconds < 1 || seconds > kMaxStoreTimeout)
+    throw config_error(
+        fmt::format("lockstep doctor: --timeout must be from 1 to {} seconds", kMaxStoreTimeout));
+  check_store_with_trainer(path, seconds, parsed.count("json") > 0);
 }
 
 }  // namespace
@@ -64,9 +64,15 @@ int doctor_command(int argc, char** argv) {
     return 0;
   }
   cxxopts::Options options("lockstep doctor");
-  options.add_options()("dir", "", cxxopts::value<std::string>()->default_value(kRunsDir))("json",
-                                                                                           "");
+  options.add_options()("dir", "", cxxopts::value<std::string>()->default_value(kRunsDir));
+  options.add_options()("timeout", "", cxxopts::value<int>()->default_value("60"))("json", "");
+  options.add_options(kPositional)("path", "", cxxopts::value<std::string>());
+  options.parse_positional({"path"});
   const auto parsed = parse_words(options, words);
+  if (parsed.count("path") > 0) check_store(parsed);
+  if (parsed.count("timeout") > 0)
+    throw config_error(
+        "lockstep doctor: --timeout is for the checks of a bucket; add s3://bucket/prefix");
   const bool as_json = parsed.count("json") > 0;
   const auto runs = parsed["dir"].as<std::string>();
   std::vector<Finding> findings;
@@ -84,12 +90,13 @@ int doctor_command(int argc, char** argv) {
                                                     {check_trainer},
                                                     {check_gpus}}) {
     findings.push_back(run_check());
-    if (!as_json) print_finding(findings.back());
+    if (!as_json) fmt::print("{}", line_of_finding(findings.back()));
+    std::fflush(stdout);  // the next check may take seconds
   }
-  if (as_json) print_json(findings);
+  if (as_json) fmt::print("{}", json_of_findings(findings));
   std::fflush(nullptr);
   // A thread may still hang in the name service or in a driver.
-  std::_Exit(exit_code_of(findings));
+  std::_Exit(exit_code_of_findings(findings));
 }
 
 }  // namespace lockstep::cli

@@ -4,21 +4,10 @@
 #pragma once
 
 #include <filesystem>
-#include <string>
+
+#include "core/findings.h"
 
 namespace lockstep::cli {
-
-enum class Health {
-  Good,
-  Warning,  // training works, but slower or with restrictions
-  Problem,  // training, or part of it, does not work
-};
-
-struct Finding {
-  std::string what;
-  Health health = Health::Good;
-  std::string text;  // includes a remedy unless the health is Good
-};
 
 // This machine: cores, memory, open files, shared memory between ranks, the clock.
 Finding check_cores();

@@ -18,6 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kDirectoryLockRetryMs = 5;
+constexpr int kCopyLockRetryMs = 1, kCopyLockRetries = 5000;
 constexpr int kDirectoryLockRetries = 60'000 / kDirectoryLockRetryMs;
 
 // FNV-1a.
@@ -65,6 +66,15 @@ FileDescriptor lock_directory(const fs::path& directory) {
   return file;
 }
 
+// A copy is locked exclusively for a moment: when it has just got its name, or is evicted.
+bool share(int file) {
+  for (int i = 0; ::flock(file, LOCK_SH | LOCK_NB) != 0; ++i) {
+    if (i == kCopyLockRetries) return false;
+    ::poll(nullptr, 0, kCopyLockRetryMs);
+  }
+  return true;
+}
+
 // Unless it is in use.
 bool remove_unused(const fs::path& path) {
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
@@ -87,8 +97,7 @@ std::optional<FileDescriptor> open_version(const fs::path& copy, const ObjectInf
   FileDescriptor file(::open(copy.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   struct stat status {
   }, at_path{};
-  if (!file.is_open() || ::flock(file.get(), LOCK_SH | LOCK_NB) != 0 ||
-      ::fstat(file.get(), &status) != 0)
+  if (!file.is_open() || !share(file.get()) || ::fstat(file.get(), &status) != 0)
     return std::nullopt;
   const auto time = time_of(object);
   const bool is_version = status.st_size == object.size && status.st_mtim.tv_sec == time.tv_sec &&

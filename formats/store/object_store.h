@@ -64,6 +64,10 @@ class ObjectStore {
  public:
   virtual ~ObjectStore() = default;
 
+  // That requests are signed with, not a secret; empty: there are no credentials. Can wait for the
+  // metadata server of the machine.
+  virtual std::string access_key_id() = 0;
+
   virtual ObjectInfo info(const std::string& key) = 0;
   // The objects whose keys begin with `prefix` and a slash, or all if it is empty; at most `limit`
   // of them, in any order. A missing prefix has no objects; a missing bucket is an error only with
@@ -72,8 +76,8 @@ class ObjectStore {
   // Reads the bytes of `object` from `offset` on; all of `out`.
   virtual void read(const ObjectInfo& object, int64_t offset, std::span<uint8_t> out) = 0;
 
-  // Writes or replaces an object, in parts: it appears when it is complete. Repeats failed parts a
-  // few times.
+  // Writes or replaces an object, in parts: it appears when it is complete, and not if `next` throws.
+  // Repeats failed parts a few times.
   virtual void write(const std::string& key, const NextBytes& next) = 0;
   // No effect if there is no such object.
   virtual void remove(const std::string& key) = 0;

@@ -1,5 +1,6 @@
 """The cache of objects against a real S3 server, through a network that fails in every way. No LibTorch: each start is cheap."""
 
+import fcntl
 import os
 import random
 import re
@@ -96,6 +97,24 @@ def test_processes_share_copies(reader):
     outputs = [reader.finish(process)[1].splitlines() for process in readers]
     assert outputs[0][:-1] == outputs[1][:-1] == outputs[2][:-1] and len(outputs[0]) == 1 + len(OBJECTS)
     assert reader.server.proxy.bytes_of(".bin") == sum(OBJECTS.values())
+
+
+def test_a_copy_that_has_just_got_its_name_is_not_fetched_again(reader):
+    """The process that has fetched it still has its lock for a moment."""
+    path = f"s3://{BUCKET}/shards/a.bin"
+    reader.read(path)
+    reader.server.proxy.reset()
+    with open(reader.copies()["a.bin"]) as copy:
+        fcntl.flock(copy, fcntl.LOCK_EX)
+        process = reader.start(path)
+        while not reader.server.proxy.requests:
+            assert process.poll() is None
+        try:
+            process.wait(timeout=0.3)
+        except subprocess.TimeoutExpired:
+            pass
+    code, out, err = reader.finish(process)
+    assert code == 0 and "bytes 0 " in out, out + err
 
 
 @pytest.mark.parametrize("fault", ["503", "cut", "refuse", (500, "InternalError"), "stall"])

@@ -62,6 +62,51 @@ def test_resumes_from_the_bucket_with_the_same_bits(mirrored, server):
     assert [step for step, _ in mirrored.series(first.name, "train/loss")] == [5, 6, 7, 8]
 
 
+def ckpt(job, *words):
+    return processes.run([processes.LOCKSTEP, "ckpt", *words], job.directory, job.env)
+
+
+def test_fetched_to_another_machine(mirrored, server):
+    """As a whole and verified, or not at all."""
+    run = mirrored.train(env=mirrored.env)
+    local = files_below(run / "checkpoints")
+    mirror = f"{mirrored.config['checkpoint']['mirror']}/{run.name}"
+    shutil.rmtree(run)
+    ended = ckpt(mirrored, "fetch", f"{mirror}/6", "--dir", mirrored.runs)
+    assert ended.code == 0 and ended.out.startswith(f"{run}/checkpoints/6: ok, "), ended.out + ended.err
+    assert ckpt(mirrored, "fetch", mirror, "--dir", mirrored.runs).code == 0
+    assert files_below(run / "checkpoints") == local
+    assert ckpt(mirrored, "verify", run.name, "--dir", mirrored.runs).out.count("ok, ") == 2
+    predicted = mirrored.run(options=["--predict", "predictions.safetensors", "--resume", run.name])
+    assert predicted.code == 0 and f"{run} after step 8" in predicted.out, predicted.err
+
+    shutil.rmtree(run)
+    weights = mirrored.bucket / run.name / "8/model.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    server.put(str(weights.relative_to(server.directory / BUCKET)), bytes(content))
+    ended = ckpt(mirrored, "fetch", mirror, "--dir", mirrored.runs)
+    assert ended.code == 75 and "model.safetensors" in ended.err and len(ended.err.splitlines()) == 1, ended.err
+    assert files_below(run) == {}
+
+
+def test_paths_in_buckets_that_are_refused(mirrored, server):
+    server.put("fetch/run/4/manifest.json", b"{}")
+    server.put("fetch/run/2/model.safetensors", b"")
+    for words, text in ((["verify", "s3://data/run/4"], "copy it to this machine first; a mirrored checkpoint with lockstep ckpt fetch"),
+                        (["fetch", "runs/run"], "'runs/run' is not in a bucket"), (["fetch", "s3://data/8"], "expected s3://bucket/prefix/RUN"),
+                        (["fetch", "s3://data/fetch/none"], "there is no whole checkpoint"),
+                        (["fetch", "s3://data/fetch/run/2"], "there is no whole checkpoint 2; there are 4 to 4")):
+        ended = ckpt(mirrored, *words)
+        assert ended.code == 78 and text in ended.err and len(ended.err.splitlines()) == 1, ended.err
+    for words in (["--predict", "x", "--resume", "s3://data/run"], ["--resume", "s3://data/run/4"]):
+        ended = mirrored.run(options=words, env=mirrored.env)
+        assert ended.code == 78 and "--resume: 's3://data/run" in ended.err and "ckpt fetch" in ended.err, ended.err
+    ended = mirrored.run("train.init_from=s3://data/run/4/model.safetensors", env=mirrored.env)
+    assert ended.code == 78 and "train.init_from: 's3://data/run/4/model.safetensors' is in a bucket" in ended.err
+    assert not mirrored.runs.exists()
+
+
 @pytest.mark.parametrize("uploads", [1, 3, 4, 6, 9])
 def test_killed_at_any_moment_a_checkpoint_is_whole_or_absent(mirrored, server, uploads):
     whole = mirrored.train(env=mirrored.env)

@@ -199,6 +199,7 @@ struct HttpClient::Connection {
           fmt::format("{}: {}", options.name,
                       reason_of(error, too_slow || Clock::now() - began >= options.timeout)));
     result.status = response.status;
+    result.date = response.get_header_value("Date");
     return result;
   }
 

@@ -32,6 +32,7 @@ std::string percent_encoded(std::string_view text, bool keep_slashes = false);
 struct HttpResponse {
   int status = 0;
   std::string body;
+  std::string date;  // the header, e.g. "Wed, 25 Nov 2026 22:00:00 GMT"; empty: there is none
 
   bool ok() const { return status >= 200 && status < 300; }
 };

@@ -8,6 +8,8 @@
 #include <map>
 #include <utility>
 
+#include "core/printable.h"
+#include "core/run_id.h"
 #include "core/system/durable_file.h"
 #include "lockstep/error.h"
 #include "trainer/checkpoint/checkpoint.h"
@@ -22,15 +24,21 @@ constexpr const char* kWriteCheck = ".lockstep-write-check";
 
 using Objects = std::vector<formats::ObjectInfo>;
 
+using VerifyFetched = std::function<void(const fs::path&, int64_t)>;
+
+bool is_step_name(const std::string& name) {
+  return !name.empty() && name.size() < 19 &&
+         std::ranges::all_of(name, [](char c) { return c >= '0' && c <= '9'; });
+}
+
 // By step; objects with other names do not belong to a checkpoint.
 std::map<int64_t, Objects> mirrored_checkpoints(formats::ObjectFolder& folder) {
   std::map<int64_t, Objects> steps;
   for (auto& object : folder.list()) {
     const auto slash = object.key.find('/');
     const auto name = object.key.substr(0, slash);
-    const bool is_step = slash != object.key.npos && !name.empty() && name.size() < 19 &&
-                         std::ranges::all_of(name, [](char c) { return c >= '0' && c <= '9'; });
-    if (is_step) steps[std::stoll(name)].push_back(std::move(object));
+    if (slash != object.key.npos && is_step_name(name))
+      steps[std::stoll(name)].push_back(std::move(object));
   }
   return steps;
 }
@@ -47,6 +55,27 @@ fs::path name_in_step(const formats::ObjectInfo& object) {
     if (part == ".." || part == "." || part.is_absolute())
       throw environment_error("checkpoint.mirror: an object has an invalid name: " + object.key);
   return name;
+}
+
+// Fetches the files of a checkpoint to a temporary directory, from where it is renamed.
+void fetch_files(formats::ObjectFolder& folder, int64_t step, const Objects& objects,
+                 const fs::path& checkpoints, const VerifyFetched& verify) {
+  const auto temporary = checkpoints / fmt::format("{}mirror", kTemporaryPrefix);
+  const auto fetched = temporary / std::to_string(step);
+  std::error_code error;
+  fs::remove_all(temporary, error);
+  for (const auto& object : objects) folder.fetch(object, fetched / name_in_step(object));
+  sync_directory(fetched);
+  try {
+    if (verify) verify(temporary, step);
+  } catch (...) {
+    fs::remove_all(temporary, error);
+    throw;
+  }
+  fs::rename(fetched, checkpoints / std::to_string(step), error);
+  if (error) throw environment_error(fmt::format("{}: {}", fetched.string(), error.message()));
+  sync_directory(checkpoints);
+  fs::remove_all(temporary, error);
 }
 
 struct OpenFile {
@@ -96,16 +125,57 @@ std::optional<int64_t> fetch_mirrored(formats::ObjectFolder& folder, const fs::p
     return is_whole(item.first, item.second);
   });
   if (latest == steps.rend()) return std::nullopt;
-  const auto step = latest->first;
-  const auto temporary = checkpoints / fmt::format("{}mirror", kTemporaryPrefix);
+  fetch_files(folder, latest->first, latest->second, checkpoints, {});
+  return latest->first;
+}
+
+MirroredRun mirrored_run(const std::string& path, std::chrono::milliseconds timeout) {
+  auto place = formats::parse_store_path(path);
+  const auto take_last = [&place] {
+    const auto slash = place.key.rfind('/');
+    const auto name = slash == std::string::npos ? place.key : place.key.substr(slash + 1);
+    place.key.erase(slash == std::string::npos ? 0 : slash);
+    return name;
+  };
+  MirroredRun run;
+  auto name = take_last();
+  if (is_step_name(name)) {
+    run.step = std::stoll(name);
+    name = take_last();
+  }
+  if (!is_run_id(name))
+    throw config_error(fmt::format("{}: expected s3://bucket/prefix/RUN or .../RUN/STEP",
+                                   printable(path.substr(0, path.find('?')), 400)));
+  run.id = name;
+  place.key += (place.key.empty() ? "" : "/") + name;
+  run.folder = std::make_unique<formats::ObjectFolder>(std::move(place), timeout);
+  return run;
+}
+
+int64_t fetch_checkpoint(const MirroredRun& run, const fs::path& checkpoints,
+                         const VerifyFetched& verify) {
+  auto steps = mirrored_checkpoints(*run.folder);
+  std::erase_if(steps, [](const auto& item) { return !is_whole(item.first, item.second); });
+  const auto place = printable(run.folder->path_of(""), 400);
+  if (steps.empty()) throw config_error(place + ": there is no whole checkpoint");
+  const auto step = run.step.value_or(steps.rbegin()->first);
+  const auto found = steps.find(step);
+  if (found == steps.end())
+    throw config_error(fmt::format("{}: there is no whole checkpoint {}; there are {} to {}", place,
+                                   step, steps.begin()->first, steps.rbegin()->first));
   std::error_code error;
-  fs::remove_all(temporary, error);
-  for (const auto& object : latest->second) folder.fetch(object, temporary / name_in_step(object));
-  sync_directory(temporary);
-  fs::rename(temporary, checkpoints / std::to_string(step), error);
-  if (error) throw environment_error(fmt::format("{}: {}", temporary.string(), error.message()));
-  sync_directory(checkpoints);
+  if (const auto target = checkpoints / std::to_string(step); fs::exists(target, error))
+    throw config_error(printable(target.string(), 400) +
+                       " exists already: remove it, or choose another --dir");
+  fetch_files(*run.folder, step, found->second, checkpoints, verify);
   return step;
+}
+
+Error in_bucket(const std::string& what, const std::string& path) {
+  return config_error(fmt::format(
+      "{}: '{}' is in a bucket: copy it to this machine first; a mirrored checkpoint with "
+      "lockstep ckpt fetch s3://bucket/prefix/RUN/STEP",
+      what, printable(path.substr(0, path.find('?')), 400)));
 }
 
 CheckpointMirror::CheckpointMirror(std::unique_ptr<formats::ObjectFolder> folder,

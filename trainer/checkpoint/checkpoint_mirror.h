@@ -6,6 +6,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -15,6 +16,7 @@
 
 #include "core/system/mutex.h"
 #include "formats/store/object_folder.h"
+#include "lockstep/error.h"
 #include "lockstep/tracker.h"
 
 namespace lockstep::trainer {
@@ -31,6 +33,25 @@ void verify_mirror(formats::ObjectFolder& folder);
 // Environment.
 std::optional<int64_t> fetch_mirrored(formats::ObjectFolder& folder,
                                       const std::filesystem::path& checkpoints);
+
+// A run in a mirror, or one of its checkpoints.
+struct MirroredRun {
+  std::string id;
+  std::optional<int64_t> step;  // nullopt: the latest
+  std::unique_ptr<formats::ObjectFolder> folder;
+};
+
+// Of "s3://bucket/prefix/RUN" or "s3://bucket/prefix/RUN/STEP". Throws Config.
+MirroredRun mirrored_run(const std::string& path, std::chrono::milliseconds timeout);
+
+// Fetches a whole checkpoint of the run to `checkpoints`, where it appears if `verify` does not
+// throw: it gets a directory with the checkpoint, named by its step. Returns the step. Throws Config if
+// there is no such checkpoint in the bucket, or if it is already here; Environment.
+int64_t fetch_checkpoint(const MirroredRun& run, const std::filesystem::path& checkpoints,
+                         const std::function<void(const std::filesystem::path&, int64_t)>& verify);
+
+// The error of `what`, which takes no path in a bucket.
+Error in_bucket(const std::string& what, const std::string& path);
 
 // Uploads checkpoints in the background.
 //

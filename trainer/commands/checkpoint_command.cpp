@@ -15,9 +15,13 @@
 #include "core/config/nearest_name.h"
 #include "core/config/size_text.h"
 #include "core/printable.h"
+#include "core/run_id.h"
+#include "formats/store/store_path.h"
 #include "lockstep/error.h"
 #include "tracking/runs/run_directory.h"
 #include "trainer/checkpoint/checkpoint.h"
+#include "trainer/checkpoint/checkpoint_mirror.h"
+#include "trainer/prepared/object_stores.h"
 
 namespace lockstep::trainer {
 namespace {
@@ -25,7 +29,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kCheckpointHelp =
-    R"(lockstep ckpt: inspect and export the checkpoints of a run
+    R"(lockstep ckpt: inspect, export and fetch the checkpoints of a run
 
   lockstep ckpt list RUN [--dir RUNS] [--json]
         list the checkpoints with epoch, number of ranks, size and evaluation
@@ -38,6 +42,9 @@ constexpr const char* kCheckpointHelp =
   lockstep ckpt export RUN[:STEP] --out DIR [--merge] [--dir RUNS]
         write a directory for from_pretrained() of transformers, or an adapter for PEFT;
         --merge: a model with the adapters merged into its weights. DIR must be missing or empty
+  lockstep ckpt fetch s3://BUCKET/PREFIX/RUN[/STEP] [--dir RUNS]
+        copy a checkpoint of checkpoint.mirror to RUNS/RUN/checkpoints/STEP, and verify it as
+        above; the other commands, and --resume RUN, then use it
 
 RUN is a run id, the beginning of one, or a run directory; STEP is the step of a checkpoint
 (default: the last one; verify: all). --dir: the directory of the runs (default: runs)
@@ -58,14 +65,16 @@ struct ChosenCheckpoints {
 };
 
 CheckpointArguments parse(const std::vector<std::string>& words) {
-  const std::vector<std::string> commands = {"list", "verify", "diff", "export"};
+  const std::vector<std::string> commands = {"list", "verify", "diff", "export", "fetch"};
   CheckpointArguments parsed{.command = words.front()};
   if (std::ranges::find(commands, parsed.command) == commands.end())
     throw config_error(fmt::format("lockstep ckpt: unknown command '{}'{}",
                                    printable(parsed.command), suggest(parsed.command, commands)));
   const bool exports = parsed.command == "export";
-  std::vector<std::string> options = {"--dir", exports ? "--out" : "--json"};
-  if (exports) options.emplace_back("--merge");
+  const bool prints_json = !exports && parsed.command != "fetch";
+  std::vector<std::string> options = {"--dir"};
+  if (exports) options.insert(options.end(), {"--out", "--merge"});
+  if (prints_json) options.emplace_back("--json");
   for (size_t i = 1; i < words.size(); ++i) {
     const auto& word = words[i];
     const auto takes_value = [&](const std::string& option, std::string& value) {
@@ -78,7 +87,7 @@ CheckpointArguments parse(const std::vector<std::string>& words) {
       return true;
     };
     if (takes_value("--dir", parsed.dir) || (exports && takes_value("--out", parsed.out))) continue;
-    if (word == "--json" && !exports) {
+    if (word == "--json" && prints_json) {
       parsed.as_json = true;
     } else if (word == "--merge" && exports) {
       parsed.merge = true;
@@ -102,11 +111,15 @@ CheckpointArguments parse(const std::vector<std::string>& words) {
 fs::path directory_of_run(const std::string& run, const std::string& runs) {
   std::error_code error;
   if (fs::is_directory(tracking::checkpoints_path(run), error)) return run;
+  const auto fetched = fs::path(runs) / run;  // with a checkpoint of a mirror, it has no record
+  if (is_run_id(run) && fs::is_directory(tracking::checkpoints_path(fetched), error))
+    return fetched;
   return catalog::find_run_directory(runs, run);
 }
 
 // "RUN" or "RUN:STEP".
 ChosenCheckpoints choose_checkpoints(const std::string& word, const std::string& runs) {
+  if (formats::has_scheme(word)) throw in_bucket("lockstep ckpt", word);
   const auto colon = word.rfind(':');
   std::optional<int64_t> step;
   if (colon != std::string::npos) {
@@ -226,6 +239,12 @@ void require_base(const BaseWeights& base) {
   }
 }
 
+size_t count_tensors(const Checkpoint& checkpoint) {
+  size_t count = 0;
+  for (const auto& file : kTensorFiles) count += (checkpoint.*file.tensors).size();
+  return count;
+}
+
 CommandOutput verify(const CheckpointArguments& words) {
   const auto checkpoints = choose_checkpoints(words.runs[0], words.dir);
   BaseWeights verified;
@@ -234,9 +253,7 @@ CommandOutput verify(const CheckpointArguments& words) {
     const auto& base = checkpoint.head.base;
     if (!base.path.empty() && base != verified) require_base(base);
     verified = base;
-    size_t tensors = 0;
-    for (const auto& file : kTensorFiles) tensors += (checkpoint.*file.tensors).size();
-    return {{"tensors", tensors}, {"base_tensors", base.checksums.size()}};
+    return {{"tensors", count_tensors(checkpoint)}, {"base_tensors", base.checksums.size()}};
   });
   return format_checkpoints(lines, words.as_json, [](const Json& line) {
     const auto base = line["base_tensors"].get<size_t>();
@@ -318,6 +335,26 @@ CommandOutput diff(const CheckpointArguments& words) {
   return output;
 }
 
+CommandOutput fetch(const CheckpointArguments& words) {
+  const auto& path = words.runs[0];
+  if (!formats::has_scheme(path))
+    throw config_error(fmt::format(
+        "lockstep ckpt fetch: '{}' is not in a bucket; valid: s3://bucket/prefix/RUN/STEP",
+        printable(path, 300)));
+  const ObjectCacheConfig defaults;
+  use_object_stores(defaults);
+  const auto run = mirrored_run(path, defaults.timeout.value);
+  const auto checkpoints = tracking::checkpoints_path(fs::path(words.dir) / run.id);
+  size_t tensors = 0;
+  const auto step =
+      fetch_checkpoint(run, checkpoints, [&](const fs::path& fetched, int64_t number) {
+        tensors = count_tensors(read_checkpoint(fetched, number));
+      });
+  const auto place = checkpoints / std::to_string(step);
+  return {fmt::format("{}: ok, {} tensors, {}\n", printable(place.string(), 400), tensors,
+                      size_text(bytes_in(place)))};
+}
+
 }  // namespace
 
 CommandOutput checkpoint_command(const std::vector<std::string>& words, const ShowProgress& show) {
@@ -328,6 +365,7 @@ CommandOutput checkpoint_command(const std::vector<std::string>& words, const Sh
   if (parsed.command == "list") return list(parsed);
   if (parsed.command == "verify") return verify(parsed);
   if (parsed.command == "diff") return diff(parsed);
+  if (parsed.command == "fetch") return fetch(parsed);
   const auto checkpoints = choose_checkpoints(parsed.runs[0], parsed.dir);
   return {export_checkpoint({.checkpoints = checkpoints.directory,
                              .step = checkpoints.steps.back(),

@@ -6,9 +6,11 @@
 
 #include "core/run_id.h"
 #include "distributed/objects.h"
+#include "formats/store/store_path.h"
 #include "lockstep/error.h"
 #include "tracking/runs/run_directory.h"
 #include "trainer/checkpoint/checkpoint.h"
+#include "trainer/checkpoint/checkpoint_mirror.h"
 #include "trainer/checkpoint/initial_weights.h"
 #include "trainer/checkpoint/training_state.h"
 
@@ -18,6 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 void verify_run(const fs::path& run_dir, const std::string& id, const WeightUse& use) {
+  if (formats::has_scheme(id)) throw in_bucket("--resume", id);
   if (!is_run_id(id)) throw config_error(fmt::format("'{}' is not a run id", id));
   std::error_code ignored;
   if (!fs::exists(run_dir, ignored))

@@ -35,6 +35,7 @@
 #include "trainer/commands/plan/run_plan.h"
 #include "trainer/commands/plan_command.h"
 #include "trainer/commands/prediction.h"
+#include "trainer/commands/store_check.h"
 #include "trainer/observed_session.h"
 
 namespace lockstep {
@@ -97,13 +98,15 @@ enum class Command {
   FirstBatch,
   Checkpoints,
   Plan,
+  CheckStore,
   Help,
   Schema,
   Version
 };
 constexpr auto choices(Command) {
-  return std::array{"train",       "predict", "generate", "inspect-data", "dry-run", "first-batch",
-                    "checkpoints", "plan",    "help",     "schema",       "version"};
+  return std::array{"train",       "predict",     "generate",    "inspect-data",
+                    "dry-run",     "first-batch", "checkpoints", "plan",
+                    "check-store", "help",        "schema",      "version"};
 }
 
 struct Arguments {
@@ -166,8 +169,8 @@ Arguments parse_arguments(int argc, char** argv) {
     } else if (argument == "--schema" || argument == "--version" || argument == "--inspect-data" ||
                argument == "--dry-run") {
       arguments.command = command_of(argument);
-    } else if (argument == "--checkpoints" || argument == "--plan") {
-      // Started by `lockstep ckpt` and `lockstep plan`: the remaining arguments are theirs.
+    } else if (argument == "--checkpoints" || argument == "--plan" || argument == "--check-store") {
+      // Started by `lockstep ckpt`, `plan` and `doctor`: the remaining arguments are theirs.
       arguments.command = command_of(argument);
       arguments.positional.assign(argv + i + 1, argv + argc);
       return arguments;
@@ -317,6 +320,14 @@ Json schema_with_plugins(const Arguments& arguments) {
   return trainer::run_config_schema();
 }
 
+// Exits without static destructors: after a failure, they and LibTorch's threads may wait for peers
+// that are gone.
+[[noreturn]] void end_process(int exit_code) {
+  std::cout.flush();
+  std::fflush(nullptr);
+  std::_Exit(exit_code);
+}
+
 int run_command(const Arguments& arguments, int argc, char** argv, const RankEnv& ranks,
                 ProgressPage& progress) {
   const auto config = [&] {
@@ -347,20 +358,13 @@ int run_command(const Arguments& arguments, int argc, char** argv, const RankEnv
           arguments.positional,
           [](const std::string& line) { std::cerr << "lockstep ckpt: " + line + "\n"; }));
     case Command::Plan: return print_output(trainer::plan_command(arguments.positional));
+    case Command::CheckStore: end_process(trainer::check_store(arguments.positional, print));
     case Command::Help: return print(kUsage + render_help(schema_with_plugins(arguments)));
     case Command::Schema: return print(schema_with_plugins(arguments).dump(2) + "\n");
     case Command::Version:
       return print(fmt::format("lockstep-trainer {} (LibTorch {})\n", kVersion, TORCH_VERSION));
   }
   return 0;
-}
-
-// Exits without static destructors: after a failure, they and LibTorch's threads may wait for peers
-// that are gone.
-[[noreturn]] void end_process(int exit_code) {
-  std::cout.flush();
-  std::fflush(nullptr);
-  std::_Exit(exit_code);
 }
 
 [[noreturn]] void fail(const std::exception& error, ProgressPage& progress,

@@ -19,6 +19,7 @@
 #include "formats/store/store_path.h"
 #include "lockstep/error.h"
 #include "tracking/runs/on_ranks.h"
+#include "trainer/checkpoint/checkpoint_mirror.h"
 #include "trainer/checkpoint/chosen_weights.h"
 #include "trainer/checkpoint/initial_weights.h"
 #include "trainer/config/precision.h"
@@ -82,6 +83,7 @@ void find_initial_weights(PreparedRun& run) {
     throw config_error(
         "train.init_from replaces all weights, but the model continues an adapter: remove "
         "train.init_from, or lora.path of the model");
+  if (formats::has_scheme(*train.init_from)) throw in_bucket("train.init_from", *train.init_from);
   if (run.weights.file != *train.init_from) run.weights.names.clear();  // those of the model's file
   run.weights.file = *train.init_from;
   run.weights.except = train.init_except;

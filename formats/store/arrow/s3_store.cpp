@@ -141,6 +141,8 @@ class S3Store final : public ObjectStore {
     writable_files_ = value("", arrow::fs::S3FileSystem::Make(s3));
   }
 
+  std::string access_key_id() override { return files_->options().GetAccessKey(); }
+
   ObjectInfo info(const std::string& key) override {
     const auto file = value(key, files_->OpenInputFile(path_of(key)));
     ObjectInfo info{.key = key, .size = value(key, file->GetSize())};
@@ -187,8 +189,13 @@ class S3Store final : public ObjectStore {
   void write(const std::string& key, const NextBytes& next) override {
     const auto file = value(key, writable_files_->OpenOutputStream(path_of(key)));
     std::vector<uint8_t> buffer(kPartBytes);
-    while (const auto count = next(buffer))
-      verify(key, file->Write(buffer.data(), static_cast<int64_t>(count)));
+    try {
+      while (const auto count = next(buffer))
+        verify(key, file->Write(buffer.data(), static_cast<int64_t>(count)));
+    } catch (...) {
+      (void)file->Abort();  // the destructor would complete the object
+      throw;
+    }
     verify(key, file->Close());
   }
 

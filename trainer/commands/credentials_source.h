@@ -1,0 +1,12 @@
+// Where the credentials of object stores come from.
+#pragma once
+
+#include <string>
+
+namespace lockstep::trainer {
+
+// In words, where the client found this access key id, e.g. "profile 'work' of
+// ~/.aws/credentials". Never contains a secret.
+std::string source_of_credentials(const std::string& access_key_id);
+
+}  // namespace lockstep::trainer

@@ -12,6 +12,7 @@
 #include "core/printable.h"
 #include "data/block_cache.h"
 #include "data/packing.h"
+#include "data/padded_to.h"
 #include "data/row_prefetch.h"
 #include "data/sample_runs.h"
 #include "formats/path_list.h"
@@ -26,9 +27,6 @@ namespace {
 constexpr int64_t kNoTarget = -100;
 // Maximum number of mapped files kept open: below the limit of a process.
 constexpr int64_t kMaxTokenFiles = 256;
-
-enum class PaddedTo { Length, Longest };
-constexpr auto choices(PaddedTo) { return std::array{"length", "longest"}; }
 
 enum class TokenDtype { UInt16, UInt32 };
 constexpr auto choices(TokenDtype) { return std::array{"uint16", "uint32"}; }

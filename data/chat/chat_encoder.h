@@ -33,6 +33,7 @@ class ChatEncoder {
   // The tokens of `prompt`, then those of `answer` and eos_token, which are the answer.
   EncodedChat encode_answer(const std::string& prompt, const std::string& answer);
 
+  const formats::Tokenizer& tokenizer() const { return tokenizer_; }
   int64_t vocabulary_size() const { return static_cast<int64_t>(tokenizer_.vocabulary_size()); }
   // pad_token, or eos_token, or 0.
   int32_t padding() const;

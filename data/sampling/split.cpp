@@ -73,6 +73,13 @@ Batch Subset::get_samples(const SampleRequest& request) const {
   return batch;
 }
 
+std::optional<int64_t> Subset::count_target_bytes(const Batch& batch) const {
+  const auto* begin = batch.indices.const_data_ptr<int64_t>();
+  auto of_whole = batch;
+  of_whole.indices = indices_tensor(members_of({begin, static_cast<size_t>(batch.size())}));
+  return whole_->count_target_bytes(of_whole);
+}
+
 void Subset::fill(const SampleRequest& request, std::span<const at::Tensor> fields) const {
   const auto members = members_of(request.indices);
   auto of_whole = request;

@@ -50,6 +50,7 @@ class Subset final : public Dataset {
   void fill(const SampleRequest& request, std::span<const at::Tensor> fields) const override;
   SampleInfo sample_info() const override;
   Json metadata() const override { return whole_->metadata(); }
+  std::optional<int64_t> count_target_bytes(const Batch& batch) const override;
   std::vector<std::string> warnings() const override { return whole_->warnings(); }
 
  private:

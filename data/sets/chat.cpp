@@ -12,6 +12,7 @@
 #include "data/chat/chat_encoder.h"
 #include "data/chat/chat_records.h"
 #include "data/packing.h"
+#include "data/target_bytes.h"
 #include "lockstep/config_value.h"
 #include "lockstep/dataset.h"
 #include "lockstep/error.h"
@@ -60,13 +61,14 @@ class ChatDataset final : public Dataset {
  public:
   using Config = ChatConfig;
 
-  explicit ChatDataset(const Config& config) : config_(config) {
-    ChatEncoder encoder(config.tokenizer,
-                        {.name = config.chat_template, .date = parse_date(config.date, "chat")});
-    padding_ = encoder.padding();
+  explicit ChatDataset(const Config& config)
+      : config_(config),
+        encoder_(config.tokenizer,
+                 {.name = config.chat_template, .date = parse_date(config.date, "chat")}),
+        padding_(encoder_.padding()) {
     ChatRecords records(config.max_bad_samples);
     records.read(config.path, [&](std::string_view line) {
-      add(encoder.encode(formats::parse_conversation(line)));
+      add(encoder_.encode(formats::parse_conversation(line)));
     });
     const auto name = printable(config.path, 400);
     if (ends_.empty()) throw config_error(name + ": it has no conversations");
@@ -114,6 +116,10 @@ class ChatDataset final : public Dataset {
       for (const auto chat : chats) lengths.push_back(length_of(chat));
       write_document_numbers(lengths, row(2, i));
     }
+  }
+
+  std::optional<int64_t> count_target_bytes(const Batch& batch) const override {
+    return data::count_target_bytes(encoder_.tokenizer(), batch);
   }
 
   std::vector<std::string> warnings() const override { return warnings_; }
@@ -178,7 +184,8 @@ class ChatDataset final : public Dataset {
   }
 
   ChatConfig config_;
-  int64_t padding_ = 0, num_truncated_ = 0;
+  ChatEncoder encoder_;
+  int64_t padding_, num_truncated_ = 0;
   std::vector<uint32_t> tokens_;  // of all conversations; with kAnswerBit: learned
   std::vector<size_t> ends_;      // of the conversations
   PackedWindows windows_;

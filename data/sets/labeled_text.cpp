@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "core/printable.h"
+#include "data/padded_to.h"
 #include "data/sets/text_encoder.h"
 #include "lockstep/config_value.h"
 #include "lockstep/dataset.h"
@@ -28,9 +29,6 @@ constexpr auto choices(LabelKind) {
   return std::array{"class", "classes", "value", "words", "masked"};
 }
 
-enum class TextPadding { Longest, Length };
-constexpr auto choices(TextPadding) { return std::array{"longest", "length"}; }
-
 struct LabeledTextConfig {
   std::string path, tokenizer;
   std::string text = "text", label = "label";
@@ -38,7 +36,7 @@ struct LabeledTextConfig {
   LabelKind kind = LabelKind::Class;
   std::vector<std::string> classes;
   int64_t length = 128;
-  TextPadding pad_to = TextPadding::Longest;
+  PaddedTo pad_to = PaddedTo::Longest;
   double mask_share = 0.15;
   std::optional<int64_t> limit;
 };
@@ -129,7 +127,7 @@ class LabeledTextDataset final : public Dataset {
   }
 
   std::vector<FieldLayout> layout() const override {
-    if (config_.pad_to == TextPadding::Longest) return {};
+    if (config_.pad_to == PaddedTo::Longest) return {};
     std::vector<FieldLayout> layout = {{"tokens", at::kLong, {config_.length}},
                                        {"attention_mask", at::kBool, {config_.length}}};
     switch (config_.kind) {
@@ -150,7 +148,7 @@ class LabeledTextDataset final : public Dataset {
     size_t longest = 1;
     for (const auto index : request.indices) longest = std::max(longest, text(index).tokens.size());
     const auto length =
-        config_.pad_to == TextPadding::Length ? config_.length : static_cast<int64_t>(longest);
+        config_.pad_to == PaddedTo::Length ? config_.length : static_cast<int64_t>(longest);
     const auto count = static_cast<int64_t>(request.indices.size());
     const std::vector<int64_t> shape = {count, length};
     std::vector<at::Tensor> fields = {at::empty(shape, at::kLong), at::empty(shape, at::kBool)};

@@ -188,6 +188,21 @@ class MixtureDataset final : public Dataset {
 
   Json metadata() const override { return parts_[0]->metadata(); }
 
+  std::optional<int64_t> count_target_bytes(const Batch& batch) const override {
+    const auto* begin = batch.indices.const_data_ptr<int64_t>();
+    std::optional<int64_t> sum = 0;
+    for_each_part({begin, static_cast<size_t>(batch.size())},
+                  [&](const Dataset& part, const auto& samples, const auto& places) {
+                    Batch of_part{.indices = at::tensor(samples)};
+                    for (const auto& [name, tensor] : batch.fields)
+                      of_part.fields.emplace_back(
+                          name, tensor.index_select(0, at::tensor(places).to(tensor.device())));
+                    const auto bytes = part.count_target_bytes(of_part);
+                    sum = sum && bytes ? std::optional(*sum + *bytes) : std::nullopt;
+                  });
+    return sum;
+  }
+
   std::vector<std::string> warnings() const override {
     std::vector<std::string> all;
     for (size_t i = 0; i < parts_.size(); ++i) {

@@ -1,6 +1,7 @@
 // Dataset "preferences": pairs of answers in JSON Lines, for model.dpo. Kept in memory as tokens.
 // Fields: "tokens" int64 [B, 2, T], the chosen and the rejected answer, each after its prompt, and
-// "targets" int64 [B, 2, T], the next token if it belongs to the answer, else -100.
+// "targets" int64 [B, 2, T], the next token if it belongs to the answer, else -100. T is `length`, or
+// the longest answer of the batch.
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
@@ -11,6 +12,7 @@
 #include "core/printable.h"
 #include "data/chat/chat_encoder.h"
 #include "data/chat/chat_records.h"
+#include "data/padded_to.h"
 #include "formats/chat/preference.h"
 #include "lockstep/config_value.h"
 #include "lockstep/dataset.h"
@@ -22,6 +24,7 @@ namespace {
 struct PreferencesConfig {
   std::string path, tokenizer;
   int64_t length = 1024;
+  PaddedTo pad_to = PaddedTo::Length;
   std::string chat_template = "default";
   std::optional<std::string> date;
   int64_t max_bad_samples = 0;
@@ -38,6 +41,8 @@ void fields(V& v, PreferencesConfig& c) {
     "a directory with tokenizer.json and tokenizer_config.json, with a chat template", required());
   v("length", c.length, "tokens of a prompt with an answer; longer ones are truncated", at_least(2),
     at_most(1 << 24));
+  v("pad_to", c.pad_to,
+    "length to which shorter texts are padded: length, or the longest of the batch");
   v("template", c.chat_template, "the name of the chat template, of a tokenizer with several");
   v("date", c.date, "what a template that contains the date uses: YYYY-MM-DD");
   v("max_bad_samples", c.max_bad_samples,
@@ -79,28 +84,38 @@ class PreferencesDataset final : public Dataset {
   SampleInfo sample_info() const override {
     return {.lengths = [this] {
       std::vector<double> lengths;
-      for (const auto& pair : pairs_)
-        lengths.push_back(
-            static_cast<double>(std::max(pair[0].tokens.size(), pair[1].tokens.size())));
+      for (const auto& pair : pairs_) lengths.push_back(static_cast<double>(length_of(pair)));
       return lengths;
     }};
   }
 
   std::vector<FieldLayout> layout() const override {
+    if (config_.pad_to == PaddedTo::Longest) return {};
     return {{"tokens", at::kLong, {2, config_.length}},
             {"targets", at::kLong, {2, config_.length}}};
   }
 
+  Batch get_batch(std::span<const int64_t> indices) const override {
+    if (config_.pad_to == PaddedTo::Length) return Dataset::get_batch(indices);
+    size_t longest = 1;
+    for (const auto index : indices) longest = std::max(longest, length_of(pair_of(index)));
+    const std::vector<int64_t> shape = {std::ssize(indices), 2, static_cast<int64_t>(longest)};
+    const std::vector<at::Tensor> fields = {at::empty(shape, at::kLong),
+                                            at::empty(shape, at::kLong)};
+    fill({.indices = indices}, fields);
+    return {.fields = {{"tokens", fields[0]}, {"targets", fields[1]}},
+            .indices = at::tensor(std::vector<int64_t>(indices.begin(), indices.end()))};
+  }
+
   void fill(const SampleRequest& request, std::span<const at::Tensor> fields) const override {
-    const auto length = static_cast<size_t>(config_.length);
+    const auto length = static_cast<size_t>(fields[0].size(2));
     for (size_t i = 0; i < request.indices.size(); ++i) {
-      const auto index = request.indices[i];
-      check(index >= 0 && index < size(), "sample index outside the dataset");
+      const auto& pair = pair_of(request.indices[i]);
       for (size_t j = 0; j < 2; ++j) {
         const auto row = [&](size_t field) {
           return std::span(fields[field].data_ptr<int64_t>() + (2 * i + j) * length, length);
         };
-        write(pairs_[static_cast<size_t>(index)][j], row(0), row(1));
+        write(pair[j], row(0), row(1));
       }
     }
   }
@@ -110,6 +125,15 @@ class PreferencesDataset final : public Dataset {
  private:
   using Pair = std::array<EncodedChat, 2>;
   static constexpr int64_t kNotLearned = -100;
+
+  static size_t length_of(const Pair& pair) {
+    return std::max(pair[0].tokens.size(), pair[1].tokens.size());
+  }
+
+  const Pair& pair_of(int64_t index) const {
+    check(index >= 0 && index < size(), "sample index outside the dataset");
+    return pairs_[static_cast<size_t>(index)];
+  }
 
   EncodedChat encoded(ChatEncoder& encoder, const std::string& prompt,
                       const formats::Conversation& answer, const char* key) const {

@@ -12,8 +12,10 @@
 #include "core/printable.h"
 #include "data/block_cache.h"
 #include "data/packing.h"
+#include "data/padded_to.h"
 #include "data/row_prefetch.h"
 #include "data/sample_runs.h"
+#include "data/target_bytes.h"
 #include "formats/path_list.h"
 #include "formats/tokens/token_windows.h"
 #include "lockstep/config_value.h"
@@ -27,9 +29,6 @@ constexpr int64_t kNoTarget = -100;
 // Maximum number of mapped files kept open: below the limit of a process.
 constexpr int64_t kMaxTokenFiles = 256;
 
-enum class PaddedTo { Length, Longest };
-constexpr auto choices(PaddedTo) { return std::array{"length", "longest"}; }
-
 enum class TokenDtype { UInt16, UInt32 };
 constexpr auto choices(TokenDtype) { return std::array{"uint16", "uint32"}; }
 
@@ -39,6 +38,7 @@ struct TokensConfig {
   std::optional<int64_t> separator;
   PaddedTo pad_to = PaddedTo::Length;
   bool pack = false;
+  std::optional<std::string> tokenizer;
   std::optional<int64_t> vocab_size;
   TokenDtype dtype = TokenDtype::UInt16;
   std::optional<int64_t> limit;
@@ -57,7 +57,11 @@ void fields(V& v, TokensConfig& c) {
   v("pack", c.pack,
     "whether a sample holds several documents, each with its own positions and attention",
     needs("separator"));
-  v("vocab_size", c.vocab_size, "tokens must be below this", at_least(1));
+  v("tokenizer", c.tokenizer,
+    "the tokenizer.json that the text was tokenized with, or a directory with one: for the metric "
+    "bits_per_byte");
+  v("vocab_size", c.vocab_size, "tokens must be below this; default: the vocabulary of tokenizer",
+    at_least(1));
   v("dtype", c.dtype, "type of the tokens in files without a header");
   v("limit", c.limit, "use only the first N samples", at_least(1));
 }
@@ -75,6 +79,11 @@ class TokensDataset final : public Dataset {
         files_(formats::token_files(config.path)),
         windows_(static_cast<size_t>(config.length), config.separator),
         shards_([this](size_t number, SharedWork&) { return reopen(number); }) {
+    if (config.tokenizer) {
+      tokenizer_ = formats::read_tokenizer(*config.tokenizer);
+      if (!config.vocab_size)
+        config_.vocab_size = static_cast<int64_t>(tokenizer_->vocabulary_size());
+    }
     for (const auto& file : files_) {
       const formats::TokenShard shard(file, element_type_of(config.dtype));
       windows_.add(shard);
@@ -114,6 +123,11 @@ class TokensDataset final : public Dataset {
                                        {"targets", at::kLong, {config_.length}}};
     if (config_.pack) fields.push_back({"documents", at::kLong, {config_.length}});
     return fields;
+  }
+
+  std::optional<int64_t> count_target_bytes(const Batch& batch) const override {
+    if (!tokenizer_) return std::nullopt;
+    return data::count_target_bytes(*tokenizer_, batch);
   }
 
   Batch get_batch(std::span<const int64_t> indices) const override {
@@ -241,6 +255,7 @@ class TokensDataset final : public Dataset {
   TokensConfig config_;
   std::vector<std::filesystem::path> files_;
   std::vector<formats::MappedFile::Identity> identities_;
+  std::optional<formats::Tokenizer> tokenizer_;
   formats::TokenWindows windows_;
   std::vector<PackedWindows> packed_;  // of each file, with `pack`
   int64_t size_ = 0, max_open_ = 0;

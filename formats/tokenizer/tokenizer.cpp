@@ -111,6 +111,15 @@ EncodedText Tokenizer::finish(std::vector<EncodedText> texts) const {
 }
 
 std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special) const {
+  return decoded(ids, skip_special, /*keeps_bytes=*/false);
+}
+
+std::string Tokenizer::decode_bytes(std::span<const int32_t> ids) const {
+  return decoded(ids, /*skip_special=*/true, /*keeps_bytes=*/true);
+}
+
+std::string Tokenizer::decoded(std::span<const int32_t> ids, bool skip_special,
+                               bool keeps_bytes) const {
   std::vector<std::string> parts;
   for (const auto id : ids) {
     const auto* added = parts_->added.find(id);
@@ -122,7 +131,7 @@ std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special) c
     }
     parts.push_back(added ? added->decoded : *token);
   }
-  if (parts_->decoder) parts_->decoder->apply(parts);
+  if (parts_->decoder) parts_->decoder->apply(parts, keeps_bytes);
   std::string text;
   for (size_t i = 0; i < parts.size(); ++i) {
     if (i > 0 && !parts_->decoder) text += ' ';

@@ -42,6 +42,8 @@ class Tokenizer {
   // The text of tokens. Ids without a token are skipped, and special tokens if `skip_special`.
   // Bytes that are not UTF-8 become U+FFFD.
   std::string decode(std::span<const int32_t> ids, bool skip_special = true) const;
+  // The same without special tokens, with bytes that are not UTF-8 as they are.
+  std::string decode_bytes(std::span<const int32_t> ids) const;
 
   // One more than the largest token id.
   size_t vocabulary_size() const;
@@ -52,6 +54,7 @@ class Tokenizer {
   std::vector<std::string> special_tokens() const;
 
  private:
+  std::string decoded(std::span<const int32_t> ids, bool skip_special, bool keeps_bytes) const;
   EncodedText finish(std::vector<EncodedText> texts) const;
 
   struct Parts;

@@ -29,6 +29,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -117,6 +118,12 @@ class Dataset {
   // Describes the numbers of a batch, for later use of the model: {"classes": [...],
   // "columns": {...}}. Stored with the run. Null: no metadata. Called after fit().
   virtual Json metadata() const { return {}; }
+
+  // Text: the number of bytes of the text that the targets of `batch` (of this dataset) stand for, for
+  // the metric bits_per_byte. nullopt: unknown.
+  virtual std::optional<int64_t> count_target_bytes(const Batch& /*batch*/) const {
+    return std::nullopt;
+  }
 
   // Warnings for the user, one line each, such as the number of records that were skipped.
   virtual std::vector<std::string> warnings() const { return {}; }

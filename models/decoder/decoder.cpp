@@ -24,6 +24,7 @@ Decoder::Decoder(DecoderConfig config, std::string name, const DecoderOptions& o
   root_ = register_module(names.root, std::make_shared<torch::nn::Module>());
   const auto table = root_->register_module(names.embedding, std::make_shared<torch::nn::Module>());
   embedding_ = table->register_parameter("weight", at::empty({config_.vocab_size, config_.width}));
+  dropout_ = add_dropout(*root_, "dropout", config_.residual_dropout);
   const auto list = root_->register_module("layers", std::make_shared<torch::nn::Module>());
   for (int64_t i = 0; i < config_.layers; ++i)
     layers_.push_back(
@@ -100,8 +101,7 @@ at::Tensor Decoder::layers_of(const at::Tensor& tokens_BT, const DecoderPass& pa
   auto x_BTC = at::embedding(embedding_, tokens_BT);
   if (config_.embedding_scale != 1)
     x_BTC = x_BTC * at::scalar_tensor(config_.embedding_scale, x_BTC.options());
-  x_BTC = config_.residual_dropout > 0 ? at::dropout(x_BTC, config_.residual_dropout, is_training())
-                                       : x_BTC;
+  x_BTC = dropout_->forward(x_BTC);
   for (size_t i = 0; i < layers_.size(); ++i)
     x_BTC = layers_[i]->forward(x_BTC, config_.is_sliding(static_cast<int64_t>(i)) ? sliding : full,
                                 {cache, i}, loads ? &(*loads)[i] : nullptr);

@@ -67,6 +67,7 @@ class Decoder : public Model, public LanguageModel {
   double z_loss_;
   std::shared_ptr<torch::nn::Module> root_;
   at::Tensor embedding_;
+  std::shared_ptr<Dropout> dropout_;  // of embeddings
   std::vector<std::shared_ptr<DecoderLayer>> layers_;
   std::shared_ptr<DecoderNorm> norm_;
   std::shared_ptr<Projection> head_;  // null: tied to the embedding

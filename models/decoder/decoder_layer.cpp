@@ -15,10 +15,6 @@ at::Tensor by_head(const at::Tensor& x, int64_t head_dim) {
   return x.unflatten(2, {-1, head_dim}).transpose(1, 2);
 }
 
-at::Tensor dropped(const at::Tensor& x, double probability, bool is_training) {
-  return probability > 0 ? at::dropout(x, probability, is_training) : x;
-}
-
 }  // namespace
 
 at::Tensor project(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
@@ -44,7 +40,7 @@ void Projection::add_lora(const LoraConfig& config, bool has_values) {
   const auto bound = 1 / std::sqrt(static_cast<double>(weight.size(1)));
   lora_a.uniform_(-bound, bound);
   lora_scale = config.scale();
-  lora_dropout = config.dropout;
+  lora_dropout = add_dropout(*this, "lora_dropout", config.dropout);
   if (!config.dora) return;
   magnitude = add("lora_magnitude_vector", {weight.size(0)});
   if (has_values) magnitude.copy_(row_norms(weight, lora_a, lora_b, lora_scale));
@@ -57,10 +53,10 @@ at::Tensor Projection::forward(const at::Tensor& x) const {
 
 // As in PEFT. `y`: the output without the adapter.
 at::Tensor Projection::adapted(const at::Tensor& x, const at::Tensor& y) const {
-  const auto input = dropped(x, lora_dropout, is_training());
+  const auto input = lora_dropout->forward(x);
   const auto added = project(project(input, lora_a), lora_b) * lora_scale;
   if (!magnitude.defined()) return y + added;
-  const bool drops = lora_dropout > 0 && is_training();
+  const bool drops = lora_dropout->probability() > 0;
   const auto without_bias = drops ? project(input, weight) : bias.defined() ? y - bias : y;
   const auto factor = magnitude / row_norms(weight, lora_a, lora_b, lora_scale);
   return y + (factor - 1) * without_bias + factor * added;
@@ -87,7 +83,7 @@ DecoderAttention::DecoderAttention(const DecoderConfig& config)
     : heads_(config.heads),
       kv_heads_(config.kv_heads),
       head_dim_(config.head_dim),
-      dropout_(config.attention_dropout),
+      dropout_(add_dropout(*this, "dropout", config.attention_dropout)),
       scale_(config.attention_scale > 0 ? config.attention_scale
                                         : 1 / std::sqrt(static_cast<double>(config.head_dim))),
       cap_(config.attention_cap),
@@ -138,12 +134,11 @@ std::vector<at::Tensor> DecoderAttention::project(const at::Tensor& x_BTC) const
 
 at::Tensor DecoderAttention::attend(const at::Tensor& query, const at::Tensor& key,
                                     const at::Tensor& value, const at::Tensor& mask) const {
-  const auto dropout = is_training() ? dropout_ : 0;
   const bool shares_keys = heads_ != kv_heads_;
   if (!cap_)
     return at::scaled_dot_product_attention(
-        query, key, value, mask.defined() ? std::optional(mask) : std::nullopt, dropout,
-        /*is_causal=*/!mask.defined(), scale_, shares_keys);
+        query, key, value, mask.defined() ? std::optional(mask) : std::nullopt,
+        dropout_->probability(), /*is_causal=*/!mask.defined(), scale_, shares_keys);
   const auto repeated = [&](const at::Tensor& x) {
     return shares_keys ? x.repeat_interleave(heads_ / kv_heads_, 1) : x;
   };
@@ -155,7 +150,7 @@ at::Tensor DecoderAttention::attend(const at::Tensor& query, const at::Tensor& k
           : at::ones({query.size(2), query.size(2)}, query.options().dtype(at::kBool)).tril();
   scores = scores.masked_fill(seen.logical_not(), -std::numeric_limits<double>::infinity());
   const auto weights = at::softmax(scores, -1, at::kFloat).to(query.scalar_type());
-  return at::matmul(dropped(weights, dropout, true), repeated(value));
+  return at::matmul(dropout_->forward(weights), repeated(value));
 }
 
 at::Tensor DecoderAttention::forward(const at::Tensor& x_BTC, const AttentionContext& context,
@@ -238,7 +233,7 @@ at::Tensor Experts::forward(const at::Tensor& x_BTC) const {
 }
 
 DecoderLayer::DecoderLayer(const DecoderConfig& config)
-    : place_(config.norm_place), dropout_(config.residual_dropout) {
+    : place_(config.norm_place), dropout_(add_dropout(*this, "dropout", config.residual_dropout)) {
   const auto& names = config.names;
   const auto norm = [&](const std::string& name) {
     return register_module(name, std::make_shared<DecoderNorm>(config.width, config));
@@ -287,7 +282,7 @@ at::Tensor DecoderLayer::layer(const at::Tensor& x_BTC, const AttentionContext& 
   const auto normalized = [](const std::shared_ptr<DecoderNorm>& norm, const at::Tensor& x) {
     return norm ? norm->forward(x) : x;
   };
-  const auto added = [&](const at::Tensor& x) { return dropped(x, dropout_, is_training()); };
+  const auto added = [&](const at::Tensor& x) { return dropout_->forward(x); };
   const auto attended = normalized(
       attention_out_norm_, attention_->forward(normalized(attention_norm_, x_BTC), context, cache));
   if (place_ == NormPlace::Parallel)

@@ -10,6 +10,7 @@
 #include "models/decoder/decoder_config.h"
 #include "models/decoder/lora.h"
 #include "models/decoder/rotary.h"
+#include "models/dropout.h"
 #include "models/language_model.h"
 
 namespace lockstep::models {
@@ -42,7 +43,8 @@ struct Projection final : torch::nn::Module {
   at::Tensor weight, bias;
   at::Tensor lora_a, lora_b;  // [rank, in], [out, rank]; undefined: no adapter
   at::Tensor magnitude;       // [out], with DoRA
-  double lora_scale = 0, lora_dropout = 0;
+  double lora_scale = 0;
+  std::shared_ptr<Dropout> lora_dropout;  // null: no adapter
 
  private:
   at::Tensor adapted(const at::Tensor& x, const at::Tensor& y) const;
@@ -69,7 +71,8 @@ class DecoderAttention final : public torch::nn::Module {
                     const at::Tensor& mask) const;
 
   int64_t heads_, kv_heads_, head_dim_;
-  double dropout_, scale_;
+  std::shared_ptr<Dropout> dropout_;
+  double scale_;
   std::optional<double> cap_;
   QkvLayout layout_;
   QkNorm qk_norm_;
@@ -132,7 +135,7 @@ class DecoderLayer final : public lockstep::Block {
   at::Tensor feed_forward(const at::Tensor& x_BTC) const;
 
   NormPlace place_;
-  double dropout_;
+  std::shared_ptr<Dropout> dropout_;
   std::shared_ptr<DecoderAttention> attention_;
   std::shared_ptr<FeedForward> mlp_;  // or experts_
   std::shared_ptr<Experts> experts_;

@@ -6,7 +6,9 @@
 
 namespace lockstep::models {
 
-EncoderBody::EncoderBody(const EncoderConfig& config) : config_(config) {
+EncoderBody::EncoderBody(const EncoderConfig& config)
+    : config_(config),
+      embedding_dropout_(add_dropout(*this, "embedding_dropout", config.embedding_dropout)) {
   if (config.family == EncoderFamily::ModernBert)
     add_modern_parts(config);
   else
@@ -71,10 +73,7 @@ at::Tensor EncoderBody::embed(const EncoderInput& input) const {
     x_BTC = x_BTC +
             at::embedding(positions_, positions_of(input.tokens), pads ? config_.pad_token : -1);
   }
-  x_BTC = embedding_norm_->forward(x_BTC);
-  return config_.embedding_dropout > 0
-             ? at::dropout(x_BTC, config_.embedding_dropout, is_training())
-             : x_BTC;
+  return embedding_dropout_->forward(embedding_norm_->forward(x_BTC));
 }
 
 std::shared_ptr<const EncoderContext> EncoderBody::context_of(bool is_sliding,

@@ -37,6 +37,7 @@ class EncoderBody final : public torch::nn::Module {
                                                    const EncoderInput& input) const;
 
   EncoderConfig config_;
+  std::shared_ptr<Dropout> embedding_dropout_;
   at::Tensor tokens_, positions_, types_;  // tables; the last two: BERT and RoBERTa
   std::shared_ptr<EncoderNorm> embedding_norm_, final_norm_;  // final_norm_: ModernBERT
   std::vector<std::shared_ptr<EncoderLayer>> layers_;

@@ -22,7 +22,7 @@ EncoderHead::EncoderHead(torch::nn::Module& root, EncoderBody& body, const Encod
       task_(task),
       is_roberta_classifier_(config.family == EncoderFamily::Roberta &&
                              task == EncoderTask::Classification),
-      root_(root) {
+      dropout_(add_dropout(root, "dropout", config.head_dropout)) {
   const bool is_modern = config.family == EncoderFamily::ModernBert;
   if (is_modern) {
     const auto head = module_in(root, "head");
@@ -94,19 +94,14 @@ at::Tensor EncoderHead::pooled(const EncoderBody& body, const at::Tensor& hidden
 
 at::Tensor EncoderHead::logits(const EncoderBody& body, const at::Tensor& hidden_BTC,
                                const EncoderInput& input) const {
-  const auto dropped = [&](const at::Tensor& x) {
-    return config_.head_dropout > 0 && root_.is_training()
-               ? at::dropout(x, config_.head_dropout, true)
-               : x;
-  };
   auto x = task_ == EncoderTask::Classification ? pooled(body, hidden_BTC, input) : hidden_BTC;
-  if (is_roberta_classifier_) x = dropped(x);
+  if (is_roberta_classifier_) x = dropout_->forward(x);
   if (dense_) {
     const auto y = dense_->forward(x);
     x = is_roberta_classifier_ ? at::tanh(y) : activated(config_.head_activation, y);
   }
   if (norm_) x = norm_->forward(x);
-  if (task_ != EncoderTask::Mlm) x = dropped(x);
+  if (task_ != EncoderTask::Mlm) x = dropout_->forward(x);
   return out_ ? out_->forward(x) : at::linear(x, body.embeddings(), bias_);
 }
 

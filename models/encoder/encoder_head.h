@@ -27,7 +27,7 @@ class EncoderHead {
   EncoderConfig config_;
   EncoderTask task_;
   bool is_roberta_classifier_;
-  const torch::nn::Module& root_;            // knows whether it trains
+  std::shared_ptr<Dropout> dropout_;         // a child of the root
   std::shared_ptr<Projection> dense_, out_;  // dense_: null without; out_: null if tied
   std::shared_ptr<EncoderNorm> norm_;        // null without
   at::Tensor bias_;                          // of tied logits

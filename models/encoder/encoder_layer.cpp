@@ -20,10 +20,6 @@ at::Tensor attend_to_all(const at::Tensor& query, const at::Tensor& key, const a
   return mixed.transpose(1, 2).flatten(2);
 }
 
-at::Tensor with_dropout(const at::Tensor& x, double probability, bool is_training) {
-  return probability > 0 && is_training ? at::dropout(x, probability, true) : x;
-}
-
 }  // namespace
 
 EncoderNorm::EncoderNorm(int64_t width, double norm_epsilon, bool has_bias)
@@ -52,8 +48,8 @@ at::Tensor EncoderLayer::forward(const at::Tensor& x_BTC,
 
 BertLayer::BertLayer(const EncoderConfig& config)
     : head_dim_(config.width / config.heads),
-      attention_dropout_(config.attention_dropout),
-      output_dropout_(config.output_dropout),
+      attention_dropout_(add_dropout(*this, "attention_dropout", config.attention_dropout)),
+      output_dropout_(add_dropout(*this, "output_dropout", config.output_dropout)),
       activation_(config.activation) {
   const auto child = [](torch::nn::Module& parent, const char* name) {
     return parent.register_module(name, std::make_shared<torch::nn::Module>());
@@ -80,14 +76,12 @@ BertLayer::BertLayer(const EncoderConfig& config)
 }
 
 at::Tensor BertLayer::layer(const at::Tensor& x_BTC, const EncoderContext& context) const {
-  const auto dropped = [&](const at::Tensor& x) {
-    return with_dropout(x, output_dropout_, is_training());
-  };
+  const auto dropped = [&](const at::Tensor& x) { return output_dropout_->forward(x); };
   const auto heads_of = [&](const Projection& projection) {
     return in_heads(projection.forward(x_BTC), head_dim_);
   };
   const auto mixed = attend_to_all(heads_of(*query_), heads_of(*key_), heads_of(*value_),
-                                   context.mask, is_training() ? attention_dropout_ : 0);
+                                   context.mask, attention_dropout_->probability());
   const auto seen = attention_norm_->forward(dropped(attention_out_->forward(mixed)) + x_BTC);
   const auto hidden = activated(activation_, up_->forward(seen));
   return mlp_norm_->forward(dropped(down_->forward(hidden)) + seen);
@@ -95,8 +89,9 @@ at::Tensor BertLayer::layer(const at::Tensor& x_BTC, const EncoderContext& conte
 
 ModernBertLayer::ModernBertLayer(const EncoderConfig& config, bool is_first)
     : head_dim_(config.width / config.heads),
-      attention_dropout_(config.attention_dropout),
-      mlp_dropout_(config.mlp_dropout),
+      attention_dropout_(add_dropout(*this, "attention_dropout", config.attention_dropout)),
+      attention_out_dropout_(add_dropout(*this, "attention_out_dropout", config.attention_dropout)),
+      mlp_dropout_(add_dropout(*this, "mlp_dropout", config.mlp_dropout)),
       activation_(config.activation) {
   const auto norm = [&](const char* name) {
     return register_module(
@@ -118,17 +113,16 @@ ModernBertLayer::ModernBertLayer(const EncoderConfig& config, bool is_first)
 }
 
 at::Tensor ModernBertLayer::layer(const at::Tensor& x_BTC, const EncoderContext& context) const {
-  const auto dropout = is_training() ? attention_dropout_ : 0;
   const auto parts =
       qkv_->forward(attention_norm_ ? attention_norm_->forward(x_BTC) : x_BTC).chunk(3, 2);
   const auto query = rotate(in_heads(parts[0], head_dim_), context.rotary);
   const auto key = rotate(in_heads(parts[1], head_dim_), context.rotary);
-  const auto mixed =
-      attend_to_all(query, key, in_heads(parts[2], head_dim_), context.mask, dropout);
-  const auto seen = x_BTC + with_dropout(attention_out_->forward(mixed), dropout, is_training());
+  const auto mixed = attend_to_all(query, key, in_heads(parts[2], head_dim_), context.mask,
+                                   attention_dropout_->probability());
+  const auto seen = x_BTC + attention_out_dropout_->forward(attention_out_->forward(mixed));
   const auto halves = gate_up_->forward(mlp_norm_->forward(seen)).chunk(2, 2);
   const auto hidden = activated(activation_, halves[0]) * halves[1];
-  return seen + down_->forward(with_dropout(hidden, mlp_dropout_, is_training()));
+  return seen + down_->forward(mlp_dropout_->forward(hidden));
 }
 
 }  // namespace lockstep::models

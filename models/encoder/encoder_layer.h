@@ -7,6 +7,7 @@
 #include "lockstep/model.h"
 #include "models/decoder/decoder_layer.h"
 #include "models/decoder/rotary.h"
+#include "models/dropout.h"
 #include "models/encoder/encoder_config.h"
 
 namespace lockstep::models {
@@ -44,7 +45,7 @@ class BertLayer final : public EncoderLayer {
   at::Tensor layer(const at::Tensor& x_BTC, const EncoderContext& context) const override;
 
   int64_t head_dim_;
-  double attention_dropout_, output_dropout_;
+  std::shared_ptr<Dropout> attention_dropout_, output_dropout_;
   Activation activation_;
   std::shared_ptr<Projection> query_, key_, value_, attention_out_, up_, down_;
   std::shared_ptr<EncoderNorm> attention_norm_, mlp_norm_;
@@ -59,7 +60,7 @@ class ModernBertLayer final : public EncoderLayer {
   at::Tensor layer(const at::Tensor& x_BTC, const EncoderContext& context) const override;
 
   int64_t head_dim_;
-  double attention_dropout_, mlp_dropout_;
+  std::shared_ptr<Dropout> attention_dropout_, attention_out_dropout_, mlp_dropout_;
   Activation activation_;
   std::shared_ptr<Projection> qkv_, attention_out_, gate_up_, down_;
   std::shared_ptr<EncoderNorm> attention_norm_, mlp_norm_;  // attention_norm_: null in the first

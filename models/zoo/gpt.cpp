@@ -15,6 +15,7 @@
 
 #include "lockstep/error.h"
 #include "models/classification.h"
+#include "models/dropout.h"
 #include "models/language.h"
 #include "models/language_model.h"
 
@@ -89,7 +90,7 @@ struct Attended {
 struct Attention final : torch::nn::Module {
   explicit Attention(const GptConfig& config)
       : heads(config.heads),
-        dropout(config.dropout),
+        attn_dropout(add_dropout(*this, "attn_dropout", config.dropout)),
         c_attn(register_module("c_attn",
                                std::make_shared<GptProjection>(config.width, 3 * config.width))),
         c_proj(register_module("c_proj",
@@ -103,13 +104,13 @@ struct Attention final : torch::nn::Module {
     };
     const auto [keys, values] = attended.cache.add(by_head(parts[1]), by_head(parts[2]));
     const auto mixed_BHTD = at::scaled_dot_product_attention(
-        by_head(parts[0]), keys, values, attended.mask, is_training() ? dropout : 0,
+        by_head(parts[0]), keys, values, attended.mask, attn_dropout->probability(),
         /*is_causal=*/!attended.mask);
     return c_proj->forward(mixed_BHTD.transpose(1, 2).reshape({-1, width}));
   }
 
   int64_t heads;
-  double dropout;
+  std::shared_ptr<Dropout> attn_dropout;
   std::shared_ptr<GptProjection> c_attn, c_proj;
 };
 
@@ -127,7 +128,7 @@ struct Perceptron final : torch::nn::Module {
 
 struct Layer final : lockstep::Block {
   explicit Layer(const GptConfig& config)
-      : dropout(config.dropout),
+      : dropout(add_dropout(*this, "dropout", config.dropout)),
         ln_1(register_module("ln_1", std::make_shared<Norm>(config.width))),
         attn(register_module("attn", std::make_shared<Attention>(config))),
         ln_2(register_module("ln_2", std::make_shared<Norm>(config.width))),
@@ -140,14 +141,12 @@ struct Layer final : lockstep::Block {
   }
 
   at::Tensor layer(const at::Tensor& x_NC, int64_t num_samples, const Attended& attended) const {
-    const auto kept = [&](const at::Tensor& x) {
-      return dropout > 0 ? at::dropout(x, dropout, is_training()) : x;
-    };
-    const auto seen_NC = kept(attn->forward(ln_1->forward(x_NC), num_samples, attended)) + x_NC;
-    return seen_NC + kept(mlp->forward(ln_2->forward(seen_NC)));
+    const auto seen_NC =
+        dropout->forward(attn->forward(ln_1->forward(x_NC), num_samples, attended)) + x_NC;
+    return seen_NC + dropout->forward(mlp->forward(ln_2->forward(seen_NC)));
   }
 
-  double dropout;
+  std::shared_ptr<Dropout> dropout;
   std::shared_ptr<Norm> ln_1;
   std::shared_ptr<Attention> attn;
   std::shared_ptr<Norm> ln_2;
@@ -156,7 +155,7 @@ struct Layer final : lockstep::Block {
 
 struct Transformer final : torch::nn::Module {
   explicit Transformer(const GptConfig& config)
-      : dropout(config.dropout),
+      : drop(add_dropout(*this, "drop", config.dropout)),
         wte(register_module("wte", std::make_shared<Table>(config.vocab_size, config.width))),
         wpe(register_module("wpe", std::make_shared<Table>(config.context, config.width))),
         h(register_module("h", std::make_shared<torch::nn::Module>())) {
@@ -170,9 +169,8 @@ struct Transformer final : torch::nn::Module {
     const bool continues = cache && !cache->is_first();
     const auto places =
         continues ? cache->positions() : at::arange(tokens_BT.size(1), tokens_BT.options());
-    auto x_NC =
-        (at::embedding(wte->weight, tokens_BT) + at::embedding(wpe->weight, places)).flatten(0, 1);
-    if (dropout > 0) x_NC = at::dropout(x_NC, dropout, is_training());
+    auto x_NC = drop->forward(
+        (at::embedding(wte->weight, tokens_BT) + at::embedding(wpe->weight, places)).flatten(0, 1));
     Attended attended{.cache = {cache, 0}};
     if (continues) attended.mask = cache->mask(0);
     for (const auto& block : blocks) {
@@ -182,7 +180,7 @@ struct Transformer final : torch::nn::Module {
     return ln_f->forward(x_NC);
   }
 
-  double dropout;
+  std::shared_ptr<Dropout> drop;
   std::shared_ptr<Table> wte, wpe;
   std::shared_ptr<torch::nn::Module> h;
   std::vector<std::shared_ptr<Layer>> blocks;

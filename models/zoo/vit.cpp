@@ -17,6 +17,7 @@
 #include "lockstep/error.h"
 #include "lockstep/model.h"
 #include "models/classification.h"
+#include "models/dropout.h"
 #include "models/loss.h"
 
 namespace lockstep::models {
@@ -87,7 +88,7 @@ void truncated_normal_(at::Tensor& tensor, double deviation) {
 struct SelfAttention final : torch::nn::Module {
   SelfAttention(const VitConfig& config)
       : heads(config.heads),
-        dropout(config.attention_dropout),
+        dropout(add_dropout(*this, "dropout", config.attention_dropout)),
         in_proj_weight(
             register_parameter("in_proj_weight", at::empty({3 * config.width, config.width}))),
         in_proj_bias(register_parameter("in_proj_bias", at::zeros({3 * config.width}))),
@@ -111,24 +112,25 @@ struct SelfAttention final : torch::nn::Module {
           .view({num_samples, heads, num_tokens, width / heads});
     };
     const auto mixed_BHTD = at::scaled_dot_product_attention(
-        by_head(parts[0]), by_head(parts[1]), by_head(parts[2]), {}, is_training() ? dropout : 0);
+        by_head(parts[0]), by_head(parts[1]), by_head(parts[2]), {}, dropout->probability());
     const auto mixed_NE =
         mixed_BHTD.permute({2, 0, 1, 3}).contiguous().view({num_tokens * num_samples, width});
     return out_proj->forward(mixed_NE).view({num_tokens, num_samples, width}).transpose(1, 0);
   }
 
   int64_t heads;
-  double dropout;
+  std::shared_ptr<Dropout> dropout;
   at::Tensor in_proj_weight, in_proj_bias;
   std::shared_ptr<Linear> out_proj;
 };
 
-// Linear, GELU, Linear; named 0 and 3 as in Python, where GELU and dropout are counted.
+// Linear, GELU, dropout, Linear, dropout; named as in Python, where GELU is counted.
 struct TwoLayers final : torch::nn::Module {
   explicit TwoLayers(const VitConfig& config)
-      : dropout(config.dropout),
-        first(register_module("0", std::make_shared<Linear>(config.width, config.mlp_width))),
-        second(register_module("3", std::make_shared<Linear>(config.mlp_width, config.width))) {
+      : first(register_module("0", std::make_shared<Linear>(config.width, config.mlp_width))),
+        first_dropout(add_dropout(*this, "2", config.dropout)),
+        second(register_module("3", std::make_shared<Linear>(config.mlp_width, config.width))),
+        second_dropout(add_dropout(*this, "4", config.dropout)) {
     for (const auto& layer : {first, second}) {
       torch::nn::init::xavier_uniform_(layer->weight);
       torch::nn::init::normal_(layer->bias, 0, kBiasDeviation);
@@ -136,17 +138,19 @@ struct TwoLayers final : torch::nn::Module {
   }
 
   at::Tensor forward(const at::Tensor& x) const {
-    const auto hidden = at::dropout(at::gelu(first->forward(x)), dropout, is_training());
-    return at::dropout(second->forward(hidden), dropout, is_training());
+    const auto hidden = first_dropout->forward(at::gelu(first->forward(x)));
+    return second_dropout->forward(second->forward(hidden));
   }
 
-  double dropout;
-  std::shared_ptr<Linear> first, second;
+  std::shared_ptr<Linear> first;
+  std::shared_ptr<Dropout> first_dropout;
+  std::shared_ptr<Linear> second;
+  std::shared_ptr<Dropout> second_dropout;
 };
 
 struct EncoderBlock final : Block {
   explicit EncoderBlock(const VitConfig& config)
-      : dropout(config.dropout),
+      : dropout(add_dropout(*this, "dropout", config.dropout)),
         ln_1(register_module("ln_1", norm_of(config.width))),
         self_attention(register_module("self_attention", std::make_shared<SelfAttention>(config))),
         ln_2(register_module("ln_2", norm_of(config.width))),
@@ -157,12 +161,11 @@ struct EncoderBlock final : Block {
   }
 
   at::Tensor layer(const at::Tensor& x_BTE) {
-    const auto seen_BTE =
-        at::dropout(self_attention->forward(ln_1->forward(x_BTE)), dropout, is_training()) + x_BTE;
+    const auto seen_BTE = dropout->forward(self_attention->forward(ln_1->forward(x_BTE))) + x_BTE;
     return seen_BTE + mlp->forward(ln_2->forward(seen_BTE));
   }
 
-  double dropout;
+  std::shared_ptr<Dropout> dropout;
   torch::nn::LayerNorm ln_1;
   std::shared_ptr<SelfAttention> self_attention;
   torch::nn::LayerNorm ln_2;
@@ -171,7 +174,7 @@ struct EncoderBlock final : Block {
 
 struct Encoder final : torch::nn::Module {
   Encoder(const VitConfig& config, int64_t num_tokens)
-      : dropout(config.dropout),
+      : dropout(add_dropout(*this, "dropout", config.dropout)),
         pos_embedding(register_parameter(
             "pos_embedding",
             at::empty({1, num_tokens, config.width}).normal_(0, kPositionDeviation))),
@@ -183,12 +186,12 @@ struct Encoder final : torch::nn::Module {
   }
 
   at::Tensor forward(const at::Tensor& x_BTE) {
-    auto seen_BTE = at::dropout(x_BTE + pos_embedding, dropout, is_training());
+    auto seen_BTE = dropout->forward(x_BTE + pos_embedding);
     for (const auto& block : blocks) seen_BTE = block->forward(seen_BTE);
     return ln->forward(seen_BTE);
   }
 
-  double dropout;
+  std::shared_ptr<Dropout> dropout;
   at::Tensor pos_embedding;
   std::shared_ptr<torch::nn::Module> layers;
   std::vector<std::shared_ptr<EncoderBlock>> blocks;

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import math
 import random
 import sys
 
@@ -166,6 +167,19 @@ def test_all_tokens_are_learned(job):
     rows = encoded(tokenizer, chats, learn_all=True)
     expected = train_in_python(job.directory / "hf", tensors(rows, [[i] for i in range(16)]), steps=3)
     assert losses_of(job, job.train("train.max_steps=3")) == pytest.approx(expected, abs=1e-4)
+
+
+def test_bits_per_byte_of_answers(job):
+    """Special tokens, such as the end of a turn, cost bits, but have no bytes."""
+    chats = conversations(16)
+    tokenizer = configure(job, chats, pack=True)
+    job.config["data"] |= {"eval": job.config["data"]["train"], "eval_batch_size": 2}
+    job.write()
+    run_dir = job.train("train.max_steps=1", "train.eval_metrics=[bits_per_byte]", ranks=2)
+    targets = [[target for target in targets if target != -100] for _, targets in encoded(tokenizer, chats)]
+    size = sum(len(tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False).encode()) for tokens in targets)
+    (loss,), (bits,) = ([value for _, value in job.series(run_dir.name, name)] for name in ("eval/loss", "eval/bits_per_byte"))
+    assert bits == pytest.approx(loss / math.log(2) * sum(map(len, targets)) / size, rel=1e-12)
 
 
 def test_resume_in_mid_epoch_on_other_ranks(job):

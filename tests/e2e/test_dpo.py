@@ -175,6 +175,41 @@ def test_the_recipes_learn_the_order_of_words(job):
     assert values(job, tuned, "eval/loss")[-1] < 0.65
 
 
+def test_pairs_padded_to_the_longest_of_their_batch(job):
+    """Smaller batches, the same losses, on any number of ranks, and resumed."""
+    configure(job, texts(12), {"beta": BETA})
+    job.config["data"]["eval"] = {**job.config["data"]["train"]}
+    job.config["data"]["eval_batch_size"] = 5
+    job.write()
+    longest = ["data.train.pad_to=longest", "data.eval.pad_to=longest"]
+    padded, shorter = job.train(), [job.train(*longest), job.train(*longest, "data.bucket_batches=3", "data.shuffle=true", ranks=2)]
+    for metric in ("train/loss", "train/margin", "eval/loss", "eval/margin"):
+        assert values(job, shorter[0], metric) == pytest.approx(values(job, padded, metric), abs=1e-5)
+    assert values(job, shorter[1], "train/loss")[-1] < 0.69
+    half = job.train(*longest, "train.max_steps=3")
+    again = job.run(*longest, options=["--resume", half.name])
+    assert again.code == 0, again.err
+    assert values(job, half, "train/loss") == values(job, shorter[0], "train/loss")
+
+
+@pytest.mark.parametrize(
+    "override, text",
+    [
+        ("tracking.media.confusion=true", "tracking.media.confusion needs a classifier"),
+        ("tracking.media.worst_samples=3", "tracking.media.worst_samples needs predictions of each sample"),
+        ("train.eval_metrics=[f1]", "train.eval_metrics: f1 needs a model that returns predictions, and labels"),
+        ("train.eval_metrics=[top_1]", "train.eval_metrics: top_1 needs a model that returns predictions, and labels"),
+        ("train.eval_metrics=[perplexity]", "train.eval_metrics: perplexity needs a language model"),
+        ("train.eval_metrics=[bits_per_byte]", "train.eval_metrics: bits_per_byte needs a language model"),
+    ],
+)
+def test_options_of_classifiers_are_refused(job, override, text):
+    configure(job, texts(8), {"beta": BETA})
+    job.config["data"]["eval"] = job.config["data"]["train"]
+    job.write()
+    refuse(job, [override], [text], None)
+
+
 GOOD = json.dumps({"prompt": "a", "chosen": "b", "rejected": "c"})
 
 

@@ -1,10 +1,13 @@
 """train.eval_metrics: equal to scikit-learn, and the same on any number of ranks."""
 
+import json
+
 import numpy
 import pytest
 import torch
 from safetensors.numpy import load_file
 from sklearn import metrics
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from conftest import MNIST
 from refusals import refuse
@@ -137,6 +140,100 @@ def test_bits_of_a_model_of_bytes(job):
     assert ours["bits_per_byte"] == pytest.approx(expected, rel=1e-12)
 
 
+TEXT = "Zwölf Boxkämpfer jagen Viktor quer über den großen Sylter Deich, 今日は良い天気. Ein naïver Café-Gast zahlt 5 €! " * 8 + "a b " * 40
+WINDOW = 16
+
+
+def trained(tokenizer, trainer):
+    tokenizer.train_from_iterator([TEXT], trainer)
+    return tokenizer
+
+
+def byte_level():
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    return trained(tokenizer, trainers.BpeTrainer(vocab_size=260, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
+
+
+def byte_fallback():
+    """Of characters, with bytes for rare ones, as that of Llama 2."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    trained(tokenizer, trainers.BpeTrainer(vocab_size=100, limit_alphabet=30, show_progress=False))
+    file = json.loads(tokenizer.to_str())
+    vocabulary = file["model"]["vocab"]
+    file["model"] |= {"byte_fallback": True, "vocab": vocabulary | {f"<0x{byte:02X}>": len(vocabulary) + byte for byte in range(256)}}
+    steps = [decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    tokenizer = Tokenizer.from_str(json.dumps(file))
+    tokenizer.decoder = decoders.Sequence(steps)
+    return tokenizer
+
+
+def unigram():
+    tokenizer = Tokenizer(models.Unigram())
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+    return trained(tokenizer, trainers.UnigramTrainer(vocab_size=150, unk_token="<unk>", special_tokens=["<unk>"], show_progress=False))
+
+
+def word_piece():
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizers.Lowercase(), pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    return trained(tokenizer, trainers.WordPieceTrainer(vocab_size=150, special_tokens=["[UNK]"], show_progress=False))
+
+
+def write_text(job, make):
+    """TEXT as tokens, for training and evaluation of a gpt. Returns the tokenizer and the tokens."""
+    tokenizer = make()
+    tokenizer.save(str(job.directory / "tokenizer.json"))
+    ids = tokenizer.encode(TEXT).ids
+    numpy.array(ids, numpy.uint16).tofile(job.directory / "tokens.bin")
+    data = {"name": "tokens", "path": str(job.directory / "tokens.bin"), "length": WINDOW, "tokenizer": str(job.directory)}
+    job.config["data"] = {"train": data, "eval": data, "batch_size": 6, "eval_batch_size": 5}
+    job.config["model"] = {"name": "gpt", "vocab_size": tokenizer.get_vocab_size(), "context": WINDOW, "layers": 1, "heads": 1, "width": 8}
+    job.write()
+    return tokenizer, ids
+
+
+@pytest.mark.parametrize("make", [byte_level, byte_fallback, unigram, word_piece])
+def test_bits_per_byte_of_tokens(job, make):
+    """Also where a sample ends within a character. The first token has no target."""
+    tokenizer, ids = write_text(job, make)
+    targets = (len(ids) - 1) // WINDOW * WINDOW
+    bytes_of = lambda tokens: len(tokenizer.decode(tokens).encode())  # noqa: E731
+    bytes_of_targets = bytes_of(ids[: targets + 1]) - bytes_of(ids[:1])
+    if make in (byte_level, byte_fallback):
+        cut = [tokenizer.decode(ids[begin : begin + WINDOW]) for begin in range(1, targets, WINDOW)]
+        assert "\ufffd" in "".join(cut)  # the comparison includes such samples
+        assert tokenizer.decode(ids) == TEXT
+    same_weights = "optimizer={name: sgd, lr: 1e-30}"
+    ours, _ = evaluated(job, ["bits_per_byte"], same_weights)
+    assert ours["bits_per_byte"] == pytest.approx(ours["loss"] / numpy.log(2) * targets / bytes_of_targets, rel=1e-12)
+    assert evaluated(job, ["bits_per_byte"], same_weights, ranks=3)[0] == ours
+
+
+def test_bits_per_byte_of_a_part_of_a_mixture(job):
+    tokenizer, ids = write_text(job, unigram)
+    part = {"weight": 1, "data": job.config["data"]["train"]}
+    job.config["data"] = {"train": {"name": "mixture", "parts": [part, part]}, "split": {"eval": 0.4}, "batch_size": 4}
+    job.write()
+    windows = (len(ids) - 1) // WINDOW
+    halves = torch.utils.data.random_split(range(2 * windows), [0.6, 0.4], torch.Generator().manual_seed(0))
+    parts = [ids[sample // 2 * WINDOW : sample // 2 * WINDOW + WINDOW + 1] for sample in halves[1].indices]  # the parts alternate
+    bytes_of = lambda tokens: len(tokenizer.decode(tokens).encode())  # noqa: E731
+    expected = sum(bytes_of(tokens) - bytes_of(tokens[:1]) for tokens in parts)
+    ours, _ = evaluated(job, ["bits_per_byte"])
+    assert ours["bits_per_byte"] == pytest.approx(ours["loss"] / numpy.log(2) * len(parts) * WINDOW / expected, rel=1e-12)
+
+
+def test_bits_per_byte_need_a_tokenizer(job):
+    write_text(job, unigram)
+    refuse(job, ["data.eval.tokenizer=null", "train.eval_metrics=[bits_per_byte]"], ["bits_per_byte", "data.eval.tokenizer"], ranks=None)
+    refuse(job, [f"data.train.tokenizer={job.directory}/none"], ["none: no such file; expected the tokenizer.json"], ranks=None)
+    numpy.full(400, 160, numpy.uint16).tofile(job.directory / "tokens.bin")
+    refuse(job, [], ["token 160", "outside the vocabulary of ", "was it created with another tokenizer?"], ranks=None)
+
+
 @pytest.mark.parametrize(
     "overrides, texts",
     [
@@ -144,7 +241,7 @@ def test_bits_of_a_model_of_bytes(job):
         (["train.eval_metrics=[top_0]"], ["train.eval_metrics[0]", "top_0"]),
         (["train.eval_metrics=[top_10]"], ["train.eval_metrics: top_10 is always 1: the model has 10 classes"]),
         (["train.eval_metrics=[r2]"], ["train.eval_metrics: r2 needs a model for regression"]),
-        (["train.eval_metrics=[bits_per_byte]"], ["train.eval_metrics: bits_per_byte needs a language model of bytes"]),
+        (["train.eval_metrics=[bits_per_byte]"], ["train.eval_metrics: bits_per_byte needs a language model, and data that know their bytes"]),
         (["train.eval_metrics=[perplexity]"], ["train.eval_metrics: perplexity needs a language model"]),
     ],
 )

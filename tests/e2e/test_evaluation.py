@@ -9,6 +9,7 @@ from safetensors.numpy import load_file
 from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
 from conftest import MNIST
+from refusals import refuse
 
 # 301 samples in batches of 50: seven batches, not divisible by 2 or 3 ranks.
 EVALUATION = ["data.eval.limit=301", "data.eval_batch_size=50"]
@@ -159,6 +160,24 @@ def test_small_integer_labels_are_counted(job, kind):
     (confusion,) = shown["table", "eval/confusion"]
     assert sum(n for _, _, n in confusion["rows"]) == 301
     assert len(shown["table", "eval/worst"][0]["rows"]) == 4
+
+
+@pytest.mark.parametrize(
+    "overrides, text",
+    [
+        (["tracking.media.confusion=true", "model.loss=mse", "model.outputs=1"], "tracking.media.confusion needs a classifier"),
+        (["tracking.media.confusion=true", "model.classes=1001"], "tracking.media.confusion is for up to 1000 classes; the model has 1001"),
+    ],
+    ids=["values", "too many classes"],
+)
+def test_media_that_cannot_be_shown_are_refused(job, overrides, text):
+    inputs = numpy.random.default_rng(0).standard_normal((301, 4), numpy.float32)
+    label = numpy.ones(301, numpy.float32 if "model.loss=mse" in overrides else numpy.int64)
+    numpy.savez(job.directory / "data.npz", image=inputs, label=label)
+    job.config["data"]["train"] = job.config["data"]["eval"] = {"name": "npy", "path": str(job.directory / "data.npz")}
+    job.config["model"] = {"name": "mlp", "inputs": 4, "hidden": [4]}
+    job.write()
+    refuse(job, overrides, [text], None)
 
 
 def test_evaluation_media_are_the_same_on_3_ranks(job):

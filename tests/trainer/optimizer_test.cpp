@@ -9,6 +9,7 @@
 #include "lockstep/schedule.h"
 #include "trainer/config/optimizer_choice.h"
 #include "trainer/loop/gradients.h"
+#include "trainer/optimizers/packed_state.h"
 
 using namespace lockstep;
 using namespace lockstep::trainer;
@@ -133,6 +134,40 @@ TEST_CASE("optimizers: packed state takes a half and a quarter of the memory") {
   CHECK(bytes_with("bf16") == 4 * elements + steps);
   // A scale for each 256 elements; small parameters stay in fp32.
   CHECK(bytes_with("int8") == 2 * (300 * 256 + 300 * 4) + 8 * 256 + steps);
+}
+
+// Memory that is not contiguous is packed by operations of LibTorch, as on a GPU.
+TEST_CASE("optimizers: the loops that pack a state have the bits of operations on tensors") {
+  constexpr int64_t kPerScale = 256, kCount = 300 * kPerScale + 17;
+  const auto scattered = [](const at::Tensor& tensor) {
+    auto wide = at::zeros({2 * tensor.size(0)}, tensor.options()).slice(0, 0, std::nullopt, 2);
+    return wide.copy_(tensor);
+  };
+  at::manual_seed(3);
+  auto values = at::randn({kCount}) * at::randn({kCount}).exp();
+  values.narrow(0, 0, kPerScale).zero_();              // a block without scale
+  values.narrow(0, kPerScale, kPerScale).mul_(1e-42);  // denormal numbers
+  values.narrow(0, 2 * kPerScale, 9).zero_();
+  const auto squares = values.square();
+  for (const float count : {1.0f, 2.0f, 70'000.0f}) {
+    const auto step = at::scalar_tensor(count);
+    const auto same = [&](at::ScalarType type, const at::Tensor& from, const auto& pack,
+                          const auto& unpack) {
+      const auto packed = at::empty({kCount}, type), others = scattered(packed);
+      const auto scales = at::empty({301}), other_scales = at::empty({301});
+      pack(packed, scales, from, step, kPerScale);
+      pack(others, other_scales, scattered(from), step, kPerScale);
+      CHECK(at::equal(packed, others));
+      CHECK(at::equal(scales, other_scales));
+      CHECK(at::equal(unpack(packed, scales, kPerScale), unpack(others, scales, kPerScale)));
+    };
+    same(at::kChar, values, pack_signed, unpack_signed);
+    same(at::kByte, squares, pack_squares, unpack_squares);
+    const auto packed = at::empty({kCount}, at::kBFloat16), others = scattered(packed);
+    pack_bf16(packed, squares, step);
+    pack_bf16(others, scattered(squares), step);
+    CHECK(at::equal(packed, others));
+  }
 }
 
 TEST_CASE("optimizers: the evaluation weights of schedule-free are exchanged exactly") {

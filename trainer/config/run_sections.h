@@ -21,6 +21,7 @@
 #include "trainer/config/profile_config.h"
 #include "trainer/config/recompute.h"
 #include "trainer/config/samples_config.h"
+#include "trainer/state/dropout_schedule.h"
 #include "trainer/state/early_stop.h"
 #include "trainer/state/weight_audit.h"
 #include "trainer/state/weight_average.h"
@@ -49,6 +50,7 @@ struct TrainSection {
   NonFinitePolicy non_finite = NonFinitePolicy::Stop;
   bool cuda_graph = false;
   Recompute recompute;
+  DropoutConfig dropout;
   Period eval_every{1, Period::Unit::Epochs};
   std::vector<EvalMetric> eval_metrics;
   Period log_every{10, Period::Unit::Steps};
@@ -106,6 +108,7 @@ void fields(V& v, TrainSection& c) {
     "activation checkpointing: blocks whose activations are recomputed in the backward pass: less "
     "memory, about a third more computation, bit-identical results; blocks: all of them, or a list "
     "of names, e.g. [transformer.h.0]");
+  v("dropout", c.dropout, "changes the dropout of the model over the steps");
   v("eval_every", c.eval_every, "evaluation interval; an evaluation also runs at the end",
     needs("data.eval", "data.split.eval"));
   v("eval_metrics", c.eval_metrics, kEvalMetricsHelp, needs("data.eval", "data.split.eval"));

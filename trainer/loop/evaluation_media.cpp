@@ -40,6 +40,18 @@ std::string inputs_text(const Batch& sample) {
   return text;
 }
 
+// [B, K]; undefined: the model returns none per sample.
+at::Tensor predictions_per_sample(const Outputs& outputs) {
+  const auto& predictions = outputs.predictions;
+  if (!predictions.defined() || predictions.dim() < 1 || predictions.dim() > 2) return {};
+  return (predictions.dim() == 1 ? predictions.unsqueeze(1) : predictions).to(at::kFloat);
+}
+
+bool are_classes(const at::Tensor& label, const at::Tensor& predictions_BK) {
+  return at::isIntegralType(label.scalar_type(), /*includeBool=*/true) && label.dim() == 1 &&
+         label.size(0) == predictions_BK.size(0) && predictions_BK.size(1) > 1;
+}
+
 void record_histogram(Tracker& tracker, const Moment& at, const at::Tensor& tensor) {
   auto values = tensor.detach().flatten().to(at::kFloat);
   values = values.masked_select(values.isfinite());
@@ -62,6 +74,27 @@ void record_histogram(Tracker& tracker, const Moment& at, const at::Tensor& tens
 
 }  // namespace
 
+void verify_media(const tracking::MediaConfig& config, const Batch& batch, const Outputs& outputs) {
+  const auto* label = batch.find("label");
+  const auto predictions_BK = predictions_per_sample(outputs);
+  const bool has_labels = label && predictions_BK.defined();
+  const bool has_classes = has_labels && are_classes(*label, predictions_BK);
+  if (config.confusion && !has_classes)
+    throw config_error(
+        "tracking.media.confusion needs a classifier: predictions of several classes, and an "
+        "integer 'label' of each sample; remove it");
+  if (config.confusion && predictions_BK.size(1) > kMaxClasses)
+    throw config_error(
+        fmt::format("tracking.media.confusion is for up to {} classes; the model has {}",
+                    kMaxClasses, predictions_BK.size(1)));
+  const bool has_values =
+      has_labels && label->is_floating_point() && label->numel() == predictions_BK.numel();
+  if (config.worst_samples > 0 && !has_classes && !has_values)
+    throw config_error(
+        "tracking.media.worst_samples needs predictions of each sample, and a 'label' that fits "
+        "them; remove it");
+}
+
 EvaluationMedia::EvaluationMedia(const tracking::MediaConfig& config, World& world,
                                  const Dataset& eval_set)
     : config_(config), world_(world), eval_set_(eval_set) {
@@ -71,35 +104,24 @@ EvaluationMedia::EvaluationMedia(const tracking::MediaConfig& config, World& wor
 }
 
 void EvaluationMedia::add_batch(const Batch& batch, const Outputs& outputs) {
-  const auto* label = batch.find("label");
-  const auto& predictions = outputs.predictions;
-  if (!label || !predictions.defined() || predictions.dim() != 2) {
-    problem_ = "the model returns no predictions per sample, or the data have no label";
-    return;
-  }
-  const auto predictions_BK = predictions.to(at::kFloat);
-  if (at::isIntegralType(label->scalar_type(), /*includeBool=*/true) && label->dim() == 1) {
-    has_classes_ = true;
-    const auto label_B = label->to(at::kLong);
-    if (const auto num_classes = predictions_BK.size(1);
-        config_.confusion && num_classes > kMaxClasses)
-      problem_ = fmt::format("tracking.media.confusion: {} classes are too many (maximum: {})",
-                             num_classes, kMaxClasses);
+  verify_media(config_, batch, outputs);
+  const auto& label = batch.at("label");
+  const auto predictions_BK = predictions_per_sample(outputs);
+  has_classes_ = are_classes(label, predictions_BK);
+  if (config_.worst_samples == 0) return;
+  if (has_classes_) {
+    const auto label_B = label.to(at::kLong);
     keep_worst(at::cross_entropy_loss(predictions_BK, label_B, {}, at::Reduction::None),
                predictions_BK.argmax(1), label_B, batch.indices);
-  } else if (label->is_floating_point() && label->numel() == predictions_BK.numel()) {
-    if (config_.confusion) problem_ = "tracking.media.confusion: the labels are not classes";
-    const auto label_BK = label->view_as(predictions_BK);
+  } else {
+    const auto label_BK = label.view_as(predictions_BK);
     keep_worst((predictions_BK - label_BK).square().mean(1), predictions_BK.select(1, 0),
                label_BK.select(1, 0), batch.indices);
-  } else {
-    problem_ = "the labels do not fit the predictions";
   }
 }
 
 void EvaluationMedia::keep_worst(const at::Tensor& losses, const at::Tensor& predicted,
                                  const at::Tensor& label, const at::Tensor& indices) {
-  if (config_.worst_samples == 0) return;
   const auto on_cpu = [](const at::Tensor& tensor) {
     return tensor.to(at::kCPU, at::kDouble).contiguous();
   };
@@ -124,14 +146,11 @@ void EvaluationMedia::gather_worst() {
   auto own = nlohmann::json::array();
   for (const auto& sample : worst_)
     own.push_back({sample.loss, sample.index, sample.actual, sample.predicted});
-  const nlohmann::json local = {{"worst", own}, {"problem", problem_}};
   worst_.clear();
-  for (const auto& rank : distributed::all_gather_object(world_, local, "media of an evaluation")) {
-    if (problem_.empty()) problem_ = rank["problem"].get<std::string>();
-    for (const auto& sample : rank["worst"])
+  for (const auto& rank : distributed::all_gather_object(world_, own, "media of an evaluation"))
+    for (const auto& sample : rank)
       worst_.push_back({sample[0].get<double>(), sample[1].get<int64_t>(), sample[2].get<double>(),
                         sample[3].get<double>()});
-  }
   std::ranges::sort(worst_, is_worse);
   worst_.resize(std::min(worst_.size(), static_cast<size_t>(config_.worst_samples)));
 }
@@ -139,7 +158,6 @@ void EvaluationMedia::gather_worst() {
 void EvaluationMedia::record(Tracker& tracker, const Moment& at, const at::Tensor& confusion) {
   gather_worst();
   if (!tracking::is_main(world_.rank())) return;
-  if (!problem_.empty()) tracker.text(TextLevel::Warning, "tracking.media: " + problem_);
   if (config_.confusion && confusion.defined()) record_confusion(tracker, at, confusion);
   if (!worst_.empty()) record_worst(tracker, at);
 }

@@ -16,14 +16,17 @@
 
 namespace lockstep::trainer {
 
+// Throws Config if `config` asks for what cannot be shown of `batch`: the model returns no predictions
+// per sample, or no label fits them.
+void verify_media(const tracking::MediaConfig& config, const Batch& batch, const Outputs& outputs);
+
 // Media of one evaluation. Thread: the training thread.
 class EvaluationMedia {
  public:
   // The arguments outlive this.
   EvaluationMedia(const tracking::MediaConfig& config, World& world, const Dataset& eval_set);
 
-  // Adds a batch that this rank has evaluated. If nothing can be shown of it, because the model
-  // returns no predictions [B, K] or no labels fit them, keeps the reason for record().
+  // Adds a batch that this rank has evaluated. Throws as verify_media().
   void add_batch(const Batch& batch, const Outputs& outputs);
 
   // Collective: merges the batches of all ranks; the main rank records the result. `at`: its name
@@ -53,7 +56,6 @@ class EvaluationMedia {
   std::vector<std::string> classes_;  // their names; may be empty
   std::vector<Sample> worst_;
   bool has_classes_ = false;
-  std::string problem_;  // why something is not shown
 };
 
 // On the main rank: records histograms of each parameter and of its gradient, if it has one.

@@ -110,6 +110,8 @@ void MetricsReporter::add_optimizer(NamedValues& values, const OptimizerReport& 
   if (optimizer.grad_norm.defined())
     values.emplace_back("train/grad_norm", optimizer.grad_norm.item<double>());
   if (optimizer.loss_scale) values.emplace_back("train/loss_scale", *optimizer.loss_scale);
+  if (optimizer.dropout_factor)
+    values.emplace_back("train/dropout_factor", *optimizer.dropout_factor);
   if (optimizer.num_skipped)
     values.emplace_back("train/skipped_steps", static_cast<double>(*optimizer.num_skipped));
 }

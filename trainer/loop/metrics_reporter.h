@@ -29,8 +29,9 @@ using NamedValues = std::vector<std::pair<std::string, double>>;
 // What the optimizer did in the last step.
 struct OptimizerReport {
   double lr = 0;
-  at::Tensor grad_norm;                // undefined: not measured
-  std::optional<double> loss_scale;    // with fp16
+  at::Tensor grad_norm;                  // undefined: not measured
+  std::optional<double> loss_scale;      // with fp16
+  std::optional<double> dropout_factor;  // with train.dropout
   std::optional<int64_t> num_skipped;  // steps since the last report; none: no step can be skipped
 };
 

@@ -90,6 +90,7 @@ Trainer::Trainer(const TrainerParts& parts, SharedModel shared,
   if (parts.may_lose_ranks) undo_.emplace(*model_);
   if (average_) hooks_.push_back(&*average_);
   hooks_.insert(hooks_.end(), {&early_stop_, &metrics_});
+  if (run_.dropout) hooks_.push_back(run_.dropout.get());
   for (const auto& hook : parts.run.hooks) hooks_.push_back(hook.get());
   context_.evaluate = [this] { return evaluate_on_request(); };
   context_.save = [this] { save_on_request(); };
@@ -364,6 +365,7 @@ void Trainer::log_training() {
   OptimizerReport optimizer{
       .lr = last_lr_, .grad_norm = last_grad_norm_, .num_skipped = take_skipped()};
   if (scaler_) optimizer.loss_scale = scaler_->state().scale;
+  if (run_.dropout) optimizer.dropout_factor = run_.dropout->factor(position_.step - 1);
   if (const auto reason = graphed_ ? graphed_->take_reason() : std::nullopt)
     metrics_.warn("train.cuda_graph: steps continue without a graph: " + *reason);
   auto clock = clock_;

@@ -16,6 +16,7 @@
 #include "data/loader/loader.h"
 #include "lockstep/named_tensors.h"
 #include "trainer/config/precision.h"
+#include "trainer/loop/evaluation_media.h"
 #include "trainer/loop/live_memory.h"
 #include "trainer/metrics/evaluation_metrics.h"
 #include "trainer/prepared/model_faults.h"
@@ -130,6 +131,7 @@ void try_model(const PreparedRun& run, at::Device device) {
   const auto& [train, checkpoint] = std::tie(run.config.train, run.config.checkpoint);
   EvaluationMetrics metrics(train.eval_metrics, *run.data.eval);
   metrics.add_batch(0, *batch, outputs);
+  verify_media(run.config.tracking.media, *batch, outputs);
   for (const auto& name : metrics.names()) names[name] = 0;
   if (train.early_stop.patience)
     metric_of(names, train.early_stop.metric, "train.early_stop.metric");

@@ -10,7 +10,8 @@
 namespace lockstep::trainer {
 namespace {
 
-constexpr int64_t kBytes = 256;  // tokens that are bytes; the token that ends a text follows
+// Of text as bytes: tokens that are bytes; the token that ends a text follows.
+constexpr int64_t kBytes = 256;
 constexpr int64_t kMaxScoreBytes = int64_t{1} << 30;
 
 bool is_ranking(Score score) { return score == Score::RocAuc || score == Score::AveragePrecision; }
@@ -42,6 +43,7 @@ int64_t hits(const at::Tensor& predictions_NK, const at::Tensor& labels_N, int64
 EvaluationMetrics::EvaluationMetrics(const std::vector<EvalMetric>& metrics,
                                      const Dataset& eval_set, bool with_confusion)
     : metrics_(metrics),
+      eval_set_(eval_set),
       num_samples_(eval_set.size()),
       with_confusion_(with_confusion),
       counted_(metrics.size() + 1, 0) {
@@ -66,21 +68,31 @@ EvaluationMetrics::Targets EvaluationMetrics::targets_of(const Batch& batch,
   if (const auto* targets = batch.find("targets"); !label && targets && predictions.dim() == 3) {
     const auto labels_N = targets->reshape({-1});
     const auto counted_N = labels_N.ne(kIgnored);
-    return {Kind::Tokens, predictions.flatten(0, 1).index({counted_N}),
-            labels_N.index({counted_N})};
+    Targets tokens{Kind::Tokens, predictions.flatten(0, 1).index({counted_N}),
+                   labels_N.index({counted_N}), std::nullopt};
+    if (has_any({Score::BitsPerByte})) tokens.bytes = bytes_of(batch, tokens);
+    return tokens;
   }
   if (!label || predictions.dim() < 1 || predictions.dim() > 2) return {};
   if (predictions.dim() == 1) predictions = predictions.unsqueeze(1);
   const bool is_column = label->dim() == 1 && label->size(0) == predictions.size(0);
   if (has_integers(*label) && is_column && predictions.size(1) > 1)
-    return {Kind::Classes, predictions, label->to(at::kLong)};
+    return {Kind::Classes, predictions, label->to(at::kLong), std::nullopt};
   if (label->numel() != predictions.numel()) return {};
   const auto labels_NK = label->view_as(predictions);
   const bool is_either =
       has_integers(*label) || outputs.sums.contains("accuracy") ||
       (!outputs.sums.contains("mae") && has_any({Score::Precision, Score::Recall, Score::F1,
                                                  Score::RocAuc, Score::AveragePrecision}));
-  return {is_either ? Kind::Labels : Kind::Values, predictions, labels_NK};
+  return {is_either ? Kind::Labels : Kind::Values, predictions, labels_NK, std::nullopt};
+}
+
+// Counted by the dataset; without a tokenizer, tokens of text as bytes are bytes.
+std::optional<int64_t> EvaluationMetrics::bytes_of(const Batch& batch,
+                                                   const Targets& tokens) const {
+  if (const auto bytes = eval_set_.count_target_bytes(batch)) return bytes;
+  if (tokens.predictions.size(1) != kBytes + 1) return std::nullopt;
+  return tokens.labels.lt(kBytes).sum().item<int64_t>();
 }
 
 void EvaluationMetrics::verify(const EvalMetric& metric, const Targets& targets,
@@ -93,9 +105,10 @@ void EvaluationMetrics::verify(const EvalMetric& metric, const Targets& targets,
     return;
   }
   if (metric.score == Score::BitsPerByte) {
-    if (kind != Kind::Tokens || targets.predictions.size(1) != kBytes + 1)
+    if (!targets.bytes)
       throw refused(metric,
-                    "needs a language model of bytes: a vocabulary of 257, and text that "
+                    "needs a language model, and data that know their bytes: dataset chat, dataset "
+                    "tokens with data.eval.tokenizer, or a vocabulary of 257 and text that "
                     "`lockstep-data tokenize --bytes` wrote");
     return;
   }
@@ -147,14 +160,14 @@ void EvaluationMetrics::add_batch(int64_t number, const Batch& batch, const Outp
 }
 
 void EvaluationMetrics::count_classes(const Targets& targets) {
-  const auto& [kind, predictions_NK, labels_N] = targets;
+  const auto& [kind, predictions_NK, labels_N, bytes] = targets;
   counted_[0] += labels_N.size(0);
   for (size_t i = 0; i < metrics_.size(); ++i) {
     const auto score = metrics_[i].score;
     if (score == Score::TopK) counted_[i + 1] += hits(predictions_NK, labels_N, metrics_[i].k);
     if (score == Score::Accuracy)
       counted_[i + 1] += predictions_NK.argmax(1).eq(labels_N).sum().item<int64_t>();
-    if (score == Score::BitsPerByte) counted_[i + 1] += labels_N.lt(kBytes).sum().item<int64_t>();
+    if (score == Score::BitsPerByte) counted_[i + 1] += bytes.value_or(0);
   }
   const bool is_needed = has_any({Score::Precision, Score::Recall, Score::F1});
   const bool is_shown = with_confusion_ && kind == Kind::Classes && width_ <= kMaxClasses;

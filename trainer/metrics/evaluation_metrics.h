@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -50,8 +51,10 @@ class EvaluationMetrics {
   struct Targets {
     Kind kind = Kind::None;
     at::Tensor predictions, labels;  // [N, K]; [N] for classes and tokens, else [N, K]
+    std::optional<int64_t> bytes;    // of the text of tokens, for bits_per_byte; nullopt: unknown
   };
   Targets targets_of(const Batch& batch, const Outputs& outputs) const;
+  std::optional<int64_t> bytes_of(const Batch& batch, const Targets& tokens) const;
   bool has_any(std::initializer_list<Score> scores) const;
   void verify(const EvalMetric& metric, const Targets& targets, const Outputs& outputs) const;
   void verify_memory(const EvalMetric& metric, int64_t num_classes) const;
@@ -68,6 +71,7 @@ class EvaluationMetrics {
   std::string name_of_class(const EvalMetric& metric, int64_t number) const;
 
   const std::vector<EvalMetric>& metrics_;
+  const Dataset& eval_set_;
   const int64_t num_samples_;
   std::vector<std::string> class_names_;  // may be empty
   const bool with_confusion_;

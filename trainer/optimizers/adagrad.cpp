@@ -1,4 +1,4 @@
-// Adagrad, with the bits of torch.optim.Adagrad(foreach=True).
+// Adagrad, with the bits of torch.optim.Adagrad(fused=True).
 #include <ATen/ATen.h>
 
 #include "trainer/optimizers/foreach_optimizer.h"
@@ -34,7 +34,7 @@ class Adagrad final : public ForeachOptimizer {
       : ForeachOptimizer(parameters, config.lr, {config.weight_decay, config.weight_decay_on}),
         config_(config) {
     sum_ = add_like("sum", config.initial_accumulator);
-    step_ = add_scalar("step", 0);
+    step_ = add_scalar("step", 0, /*on_device=*/true);
   }
 
  private:
@@ -42,18 +42,12 @@ class Adagrad final : public ForeachOptimizer {
     at::_foreach_add_(lists.states[step_], 1);
   }
 
+  // One operation reads memory once.
+  bool uses_blocks() const override { return false; }
+
   void update(const Lists& lists, double lr, double weight_decay) override {
-    std::vector<at::Scalar> rates;
-    for (const auto step : doubles_of(lists.states[step_]))
-      rates.emplace_back(-lr / (1 + (step - 1) * config_.lr_decay));
-    auto gradients = lists.gradients;
-    if (weight_decay != 0) gradients = at::_foreach_add(gradients, lists.parameters, weight_decay);
-    const auto& sums = lists.states[sum_];
-    at::_foreach_addcmul_(sums, gradients, gradients, 1);
-    auto roots = at::_foreach_sqrt(sums);
-    at::_foreach_add_(roots, config_.eps);
-    const auto numerators = at::_foreach_mul(gradients, rates);
-    at::_foreach_addcdiv_(lists.parameters, numerators, roots);
+    at::_fused_adagrad_(lists.parameters, lists.gradients, lists.states[sum_], lists.states[step_],
+                        lr, config_.lr_decay, weight_decay, config_.eps, /*maximize=*/false);
   }
 
   Config config_;

@@ -1,9 +1,14 @@
 #include "trainer/optimizers/packed_state.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
+#include <algorithm>
 #include <functional>
 #include <limits>
+#include <span>
+
+#include "trainer/optimizers/packed_loops.h"
 
 namespace lockstep::trainer {
 namespace {
@@ -45,9 +50,63 @@ at::Tensor normalized(const at::Tensor& magnitudes, const at::Tensor& scales) {
   return magnitudes.div(largest.clamp_min(std::numeric_limits<float>::min()));
 }
 
+bool have_loops(const at::Tensor& packed, const at::Tensor& values) {
+  return values.is_cpu() && packed.is_contiguous() && values.is_contiguous();
+}
+
+int32_t number_of(const at::Tensor& step) {
+  return static_cast<int32_t>(*step.const_data_ptr<float>());
+}
+
+// Elements [begin, end) of a contiguous tensor.
+template <class T>
+std::span<T> part_of_memory(const at::Tensor& tensor, int64_t begin, int64_t end) {
+  return {static_cast<T*>(tensor.mutable_data_ptr()) + begin, static_cast<size_t>(end - begin)};
+}
+
+// Calls act(begin, end) for parts of `numel` elements, which begin at multiples of `unit`, in the
+// threads of LibTorch.
+template <class Act>
+void for_parts(int64_t numel, int64_t unit, const Act& act) {
+  constexpr int64_t kLeastElements = 32 * 1024;  // of a thread
+  const auto count = (numel + unit - 1) / unit;
+  at::parallel_for(0, count, (kLeastElements + unit - 1) / unit, [&](int64_t begin, int64_t end) {
+    act(begin * unit, std::min(end * unit, numel));
+  });
+}
+
+ScaledBlocks blocks_from(const at::Tensor& scales, int64_t begin, int64_t per_scale) {
+  return {scales.mutable_data_ptr<float>() + begin / per_scale, static_cast<size_t>(per_scale)};
+}
+
+template <class T>
+void pack_in_loops(const at::Tensor& packed, const at::Tensor& scales, const at::Tensor& values,
+                   const at::Tensor& step, int64_t per_scale, const auto& loop) {
+  for_parts(values.numel(), per_scale, [&](int64_t begin, int64_t end) {
+    loop(part_of_memory<T>(packed, begin, end), blocks_from(scales, begin, per_scale),
+         part_of_memory<const float>(values, begin, end), number_of(step));
+  });
+}
+
+template <class T>
+at::Tensor unpack_in_loops(const at::Tensor& packed, const at::Tensor& scales, int64_t per_scale,
+                           const auto& loop) {
+  auto values = at::empty(packed.sizes(), packed.options().dtype(at::kFloat));
+  for_parts(values.numel(), per_scale, [&](int64_t begin, int64_t end) {
+    loop(part_of_memory<const T>(packed, begin, end), blocks_from(scales, begin, per_scale),
+         part_of_memory<float>(values, begin, end));
+  });
+  return values;
+}
+
 }  // namespace
 
 void pack_bf16(const at::Tensor& packed, const at::Tensor& values, const at::Tensor& step) {
+  if (have_loops(packed, values))
+    return for_parts(values.numel(), 1, [&](int64_t begin, int64_t end) {
+      pack_bf16_loop(part_of_memory<uint16_t>(packed, begin, end),
+                     part_of_memory<const float>(values, begin, end), number_of(step));
+    });
   auto bits = hash_of(values, step).bitwise_and_(0xffff);
   bits.add_(values.view(at::kInt)).bitwise_and_(-65536);
   packed.copy_(bits.view(at::kFloat));
@@ -55,6 +114,8 @@ void pack_bf16(const at::Tensor& packed, const at::Tensor& values, const at::Ten
 
 void pack_signed(const at::Tensor& packed, const at::Tensor& scales, const at::Tensor& values,
                  const at::Tensor& step, int64_t per_scale) {
+  if (have_loops(packed, values))
+    return pack_in_loops<int8_t>(packed, scales, values, step, per_scale, pack_signed_loop);
   for_rows(values.numel(), per_scale, [&](auto begin, auto rows, auto columns, auto scale) {
     const auto part = rows_of(values, begin, rows, columns);
     auto roots = normalized(part.abs(), scales.narrow(0, scale, rows)).sqrt_().mul_(127);
@@ -64,6 +125,8 @@ void pack_signed(const at::Tensor& packed, const at::Tensor& scales, const at::T
 }
 
 at::Tensor unpack_signed(const at::Tensor& packed, const at::Tensor& scales, int64_t per_scale) {
+  if (have_loops(packed, packed))
+    return unpack_in_loops<int8_t>(packed, scales, per_scale, unpack_signed_loop);
   auto values = packed.to(at::kFloat).mul_(1.0 / 127);
   values.mul_(values.abs());
   for_rows(values.numel(), per_scale, [&](auto begin, auto rows, auto columns, auto scale) {
@@ -74,6 +137,8 @@ at::Tensor unpack_signed(const at::Tensor& packed, const at::Tensor& scales, int
 
 void pack_squares(const at::Tensor& packed, const at::Tensor& scales, const at::Tensor& values,
                   const at::Tensor& step, int64_t per_scale) {
+  if (have_loops(packed, values))
+    return pack_in_loops<uint8_t>(packed, scales, values, step, per_scale, pack_squares_loop);
   for_rows(values.numel(), per_scale, [&](auto begin, auto rows, auto columns, auto scale) {
     const auto part = rows_of(values, begin, rows, columns);
     auto roots = normalized(part, scales.narrow(0, scale, rows)).sqrt_().sqrt_().mul_(255);
@@ -83,6 +148,8 @@ void pack_squares(const at::Tensor& packed, const at::Tensor& scales, const at::
 }
 
 at::Tensor unpack_squares(const at::Tensor& packed, const at::Tensor& scales, int64_t per_scale) {
+  if (have_loops(packed, packed))
+    return unpack_in_loops<uint8_t>(packed, scales, per_scale, unpack_squares_loop);
   auto values = packed.to(at::kFloat).mul_(1.0 / 255).square_().square_();
   for_rows(values.numel(), per_scale, [&](auto begin, auto rows, auto columns, auto scale) {
     rows_of(values, begin, rows, columns).mul_(scales.narrow(0, scale, rows).unsqueeze(1));

@@ -1,5 +1,6 @@
 // States of an optimizer in fewer bits: bfloat16, or 8 bits per element with one scale for each
-// block of elements. Same bits on every device: the arithmetic is of float32 and int32.
+// block of elements. Same bits on every device: the arithmetic is of float32 and int32; on a CPU,
+// one pass over memory (packed_loops.h) instead of one per operation.
 //
 // Note [Stochastic rounding]: an average with a decay of 0.999 changes by less than half the
 // distance of two numbers of 8 bits, so rounding to the nearest would keep it as it is. It is

@@ -170,11 +170,13 @@ void make_model_to_plan(PreparedRun& run) {
   if (deferred) deferred->discard();
 }
 
-void configure_model(const PreparedRun& run) {
+void configure_model(PreparedRun& run) {
   const auto& config = run.config;
   freeze_parameters(*run.model, config);
   verify_optimizer(config);
   set_recompute(*run.model, config.train.recompute);
+  run.dropout = DropoutSchedule::create(config.train.dropout, *run.model, run.model_title(),
+                                        config.train.cuda_graph);
   verify_graph(config.train.cuda_graph, use_of_model(run).device);
   verify_recompute(config.train);
 }

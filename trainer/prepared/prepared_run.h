@@ -45,6 +45,7 @@ struct PreparedRun {
   std::vector<std::shared_ptr<Hook>> program_hooks;  // of the embedding program, among `hooks`
   InitialWeights weights;                      // of a new run; no file: the model's own values
   std::shared_ptr<const TextSamples> samples;  // of train.samples; null: none. Training only
+  std::shared_ptr<DropoutSchedule> dropout;    // of train.dropout and `model`; null: none
   // Of a model that needs them: data.train and data.eval (null: none), for the trainer to set.
   // Training only.
   std::shared_ptr<ReferenceData> train_references, eval_references;

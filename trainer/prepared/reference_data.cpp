@@ -25,19 +25,38 @@ void ReferenceData::set(const at::Tensor& values) {
 
 std::vector<FieldLayout> ReferenceData::layout() const {
   auto fields = data_->layout();
+  if (fields.empty()) return {};  // samples of different lengths
   fields.push_back({"reference", at::kFloat, {kAnswersOfPair}});
   return fields;
 }
 
 void ReferenceData::fill(const SampleRequest& request, std::span<const at::Tensor> fields) const {
   data_->fill(request, fields.first(fields.size() - 1));
-  auto* to = fields.back().mutable_data_ptr<float>();
-  for (size_t i = 0; i < request.indices.size(); ++i, to += kAnswersOfPair) {
+  fill_reference(request.indices, fields.back());
+}
+
+Batch ReferenceData::get_batch(std::span<const int64_t> indices) const {
+  return get_samples({.indices = indices});
+}
+
+Batch ReferenceData::get_samples(const SampleRequest& request) const {
+  auto batch = data_->get_samples(request);
+  auto reference = at::empty({std::ssize(request.indices), kAnswersOfPair}, at::kFloat);
+  fill_reference(request.indices, reference);
+  batch.fields.emplace_back("reference", reference);
+  return batch;
+}
+
+void ReferenceData::fill_reference(std::span<const int64_t> indices,
+                                   const at::Tensor& reference) const {
+  auto* to = reference.mutable_data_ptr<float>();
+  for (const auto index : indices) {
     if (values_.defined())
-      std::memcpy(to, values_.const_data_ptr<float>() + kAnswersOfPair * request.indices[i],
+      std::memcpy(to, values_.const_data_ptr<float>() + kAnswersOfPair * index,
                   kAnswersOfPair * sizeof(float));
     else
       std::fill_n(to, kAnswersOfPair, 0.0f);
+    to += kAnswersOfPair;
   }
 }
 

@@ -11,7 +11,6 @@ namespace lockstep::trainer {
 
 class ReferenceData final : public Dataset {
  public:
-  // `data`: with a layout().
   explicit ReferenceData(std::shared_ptr<const Dataset> data) : data_(std::move(data)) {}
 
   // Sets the values of all samples, float [size(), 2]; 0 until then. Not while samples are loaded.
@@ -20,12 +19,16 @@ class ReferenceData final : public Dataset {
 
   int64_t size() const override { return data_->size(); }
   SampleInfo sample_info() const override { return data_->sample_info(); }
+  Batch get_batch(std::span<const int64_t> indices) const override;
+  Batch get_samples(const SampleRequest& request) const override;
   std::vector<FieldLayout> layout() const override;
   void fill(const SampleRequest& request, std::span<const at::Tensor> fields) const override;
   Json metadata() const override { return data_->metadata(); }
   std::vector<std::string> warnings() const override { return data_->warnings(); }
 
  private:
+  void fill_reference(std::span<const int64_t> indices, const at::Tensor& reference) const;
+
   std::shared_ptr<const Dataset> data_;
   at::Tensor values_;  // undefined: not set
 };

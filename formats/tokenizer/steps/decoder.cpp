@@ -20,20 +20,20 @@ std::string replaced_text(std::string_view text, const std::string& old, std::st
 
 class ByteLevelDecoder : public TokenDecoder {
  public:
-  void apply(Parts& parts) const override {
+  void apply(Parts& parts, bool keeps_bytes) const override {
     std::string bytes;
     for (const auto& part : parts) bytes += from_byte_alphabet(part).value_or(part);
-    parts = {valid_utf8(bytes)};
+    parts = {keeps_bytes ? bytes : valid_utf8(bytes)};
   }
 };
 
 class ByteFallbackDecoder : public TokenDecoder {
  public:
-  void apply(Parts& parts) const override {
+  void apply(Parts& parts, bool keeps_bytes) const override {
     Parts out;
     std::string bytes;
     const auto finish = [&] {
-      if (find_invalid_utf8(bytes) == std::string_view::npos) {
+      if (keeps_bytes || find_invalid_utf8(bytes) == std::string_view::npos) {
         if (!bytes.empty()) out.push_back(bytes);
       } else {
         out.insert(out.end(), bytes.size(), "\xEF\xBF\xBD");
@@ -70,7 +70,7 @@ class MetaspaceDecoder : public TokenDecoder {
       : mark_(json.character("replacement")),
         drops_first_(json.text("prepend_scheme", "always") != "never" &&
                      json.flag("add_prefix_space", true)) {}
-  void apply(Parts& parts) const override {
+  void apply(Parts& parts, bool /*keeps_bytes*/) const override {
     for (size_t i = 0; i < parts.size(); ++i)
       parts[i] = replaced_text(parts[i], mark_, i == 0 && drops_first_ ? "" : " ");
   }
@@ -95,7 +95,7 @@ class WordPieceDecoder : public TokenDecoder {
  public:
   explicit WordPieceDecoder(const JsonPart& json)
       : prefix_(json.text("prefix")), cleans_(json.flag("cleanup")) {}
-  void apply(Parts& parts) const override {
+  void apply(Parts& parts, bool /*keeps_bytes*/) const override {
     for (size_t i = 0; i < parts.size(); ++i) {
       auto& part = parts[i];
       if (i > 0 && part.starts_with(prefix_))
@@ -114,7 +114,7 @@ class WordPieceDecoder : public TokenDecoder {
 class BpeDecoder : public TokenDecoder {
  public:
   explicit BpeDecoder(const JsonPart& json) : suffix_(json.text("suffix")) {}
-  void apply(Parts& parts) const override {
+  void apply(Parts& parts, bool /*keeps_bytes*/) const override {
     for (size_t i = 0; i < parts.size(); ++i)
       parts[i] = replaced_text(parts[i], suffix_, i + 1 == parts.size() ? "" : " ");
   }
@@ -130,7 +130,7 @@ class CtcDecoder : public TokenDecoder {
       : padding_(json.text("pad_token")),
         delimiter_(json.text("word_delimiter_token")),
         cleans_(json.flag("cleanup")) {}
-  void apply(Parts& parts) const override {
+  void apply(Parts& parts, bool /*keeps_bytes*/) const override {
     parts.erase(std::unique(parts.begin(), parts.end()), parts.end());
     for (auto& part : parts) {
       part = replaced_text(part, padding_, "");
@@ -146,7 +146,7 @@ class CtcDecoder : public TokenDecoder {
 
 class FuseDecoder : public TokenDecoder {
  public:
-  void apply(Parts& parts) const override {
+  void apply(Parts& parts, bool /*keeps_bytes*/) const override {
     std::string text;
     for (const auto& part : parts) text += part;
     parts = {text};
@@ -159,7 +159,7 @@ class StripDecoder : public TokenDecoder {
       : content_(json.character("content")),
         start_(json.number("start", 0, INT32_MAX)),
         stop_(json.number("stop", 0, INT32_MAX)) {}
-  void apply(Parts& parts) const override {
+  void apply(Parts& parts, bool /*keeps_bytes*/) const override {
     for (auto& part : parts) {
       std::string_view rest = part;
       for (int64_t i = 0; i < start_ && rest.starts_with(content_); ++i)
@@ -179,7 +179,7 @@ class ReplaceDecoder : public TokenDecoder {
  public:
   explicit ReplaceDecoder(const JsonPart& json)
       : pattern_(Pattern::of(json.part("pattern"))), content_(json.text("content")) {}
-  void apply(Parts& parts) const override {
+  void apply(Parts& parts, bool /*keeps_bytes*/) const override {
     for (auto& part : parts) part = replace_all(part, pattern_, content_);
   }
 
@@ -196,8 +196,8 @@ class SequenceDecoder : public TokenDecoder {
       steps_.push_back(make_decoder(part));
     }
   }
-  void apply(Parts& parts) const override {
-    for (const auto& step : steps_) step->apply(parts);
+  void apply(Parts& parts, bool keeps_bytes) const override {
+    for (const auto& step : steps_) step->apply(parts, keeps_bytes);
   }
 
  private:

@@ -13,9 +13,9 @@ namespace lockstep::formats {
 class TokenDecoder {
  public:
   virtual ~TokenDecoder() = default;
-  // Changes `parts`; together they are the text after the last decoder. Throws Config if a regular
-  // expression takes too long.
-  virtual void apply(std::vector<std::string>& parts) const = 0;
+  // Changes `parts`; together they are the text after the last decoder. Bytes that are not UTF-8
+  // become U+FFFD, unless `keeps_bytes`. Throws Config if a regular expression takes too long.
+  virtual void apply(std::vector<std::string>& parts, bool keeps_bytes) const = 0;
 };
 
 // The decoder that `json` describes; null if `json` is null. Throws Config.

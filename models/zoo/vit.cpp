@@ -62,9 +62,9 @@ torch::nn::LayerNorm norm_of(int64_t width) {
 
 // Python's torch.nn.init.trunc_normal_ of 2.12 and later: values outside [-2, 2] are drawn again.
 void truncated_normal_by_rejection_(at::Tensor& tensor, double deviation) {
-  constexpr double kLargestNormal = 9;  // of at::Tensor::normal_(0, 1)
+  constexpr double kMaxNormal = 9;  // of at::Tensor::normal_(0, 1)
   tensor.normal_(0, deviation);
-  if (kLargestNormal * deviation < 2) return;  // without reading: the values can be deferred
+  if (kMaxNormal * deviation < 2) return;  // without reading: the values can be deferred
   for (;;) {
     const auto outside = at::logical_or(tensor.lt(-2), tensor.gt(2));
     if (!outside.any().item<bool>()) return;

@@ -21,6 +21,7 @@ namespace lockstep::trainer {
 namespace {
 
 constexpr int64_t kHistogramBins = 64, kMaxShownNumbers = 32;
+constexpr int64_t kMaxExactCount = int64_t{1} << 24;  // of at::histc, which counts in float32
 
 Moment named(Moment at, const std::string& name) {
   at.name = name;
@@ -61,7 +62,9 @@ void record_histogram(Tracker& tracker, const Moment& at, const at::Tensor& tens
     low -= 0.5;
     high += 0.5;
   }
-  const auto counts = at::histc(values, kHistogramBins, low, high).to(at::kCPU, at::kDouble);
+  auto counts = at::zeros({kHistogramBins}, at::kDouble);
+  for (const auto& piece : values.split(kMaxExactCount))
+    counts += at::histc(piece, kHistogramBins, low, high).to(at::kCPU, at::kDouble);
   Histogram histogram{.at = at, .edges = {}, .counts = {}};
   const double width = (high - low) / static_cast<double>(kHistogramBins);
   for (int64_t i = 0; i < kHistogramBins; ++i) {

@@ -134,10 +134,9 @@ def test_spares_and_waiting_ranks_take_the_places_of_lost_ones(job, undisturbed)
     first = ranks_of(job)
     kill(job, first[0], 1)
     assert "continuing with 2 ranks\n" in said(job)
-    output = job.only_run() / "logs" / "attempt_0" / "1" / "stdout.log"
-    # Those that the new rank 0 prints; the first may be older. When it prints another one, the spare has done the one before.
-    steps = lambda: set(re.findall(r"  step ([0-9]+)", output.read_text()))
-    wait_until(lambda: len(steps()) >= 3, TIMEOUT_S, "steps of the new rank 0 and the spare")
+    recorded = lambda: json.loads(job.query("show", job.only_run().name, "--json"))["rank_losses"]
+    lost_at = wait_until(recorded, TIMEOUT_S, "the record of the loss")[0]["step"]
+    wait_for_step(job, started, lost_at + 2)  # in the second step of the new rank 0, the spare has done the first
     assert set(trainers_of(job)) == {first[1], spare}
     kill(job, first[1], 2)
     assert set(trainers_of(job)) == {spare}

@@ -5,8 +5,8 @@
 #   -DLOCKSTEP_PYTHON=/path/to/python   the wheel in that Python's environment (default: .venv of this checkout)
 # Only the version is read from LibTorch's CMake package, which requires a CUDA toolkit and links every program to CUDA.
 
-# Built and tested by tests/torch_versions.py. `make setup` installs the first.
-set(LOCKSTEP_TORCH_TESTED 2.11 2.12 2.13 2.14 2.15)
+# `make setup` installs the first, which CI tests; tests/torch_versions.py has built and tested the others.
+set(LOCKSTEP_TORCH_TESTED 2.11 2.13 2.14 2.15)
 
 # Sets `root`, the folder of include/ and lib/, and `version`.
 macro(_lockstep_find_package)

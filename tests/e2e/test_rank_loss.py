@@ -16,6 +16,8 @@ from test_recompute import use_model
 STEPS = 2000
 SETTINGS = ["distributed.virtual_shards=4", f"train.max_steps={STEPS}", "train.epochs=1000", "train.log_every=1 step"]
 SETTINGS += ["tracking.sinks=[console, jsonl]", "train.eval_every=1000 epochs", "train.ema.decay=0.9", "optimizer={name: adamw, lr: 0.001}"]
+LONG_STEPS = 8000  # for a second loss while the first is already recorded
+LONG = [setting.replace(f"max_steps={STEPS}", f"max_steps={LONG_STEPS}") for setting in SETTINGS]
 NO_CHECKPOINT = "checkpoint.every=1000 epochs"  # only the last one: none to restart from
 CONTINUE = ["--on-rank-loss", "continue"]
 
@@ -68,10 +70,14 @@ def kill(job, victim, count):
     wait_until(lambda: said(job).count("continuing with") == count, TIMEOUT_S, "the others continue")
 
 
+def recorded_losses(job):
+    return json.loads(job.query("show", job.only_run().name, "--json"))["rank_losses"]
+
+
 def shown_losses(job):
     """The entries of `runs show --json`; its text has a line for each."""
     name = job.only_run().name
-    losses = json.loads(job.query("show", name, "--json"))["rank_losses"]
+    losses = recorded_losses(job)
     lines = [line for line in job.query("show", name).splitlines() if line.startswith("lost ranks")]
     assert len(lines) == len(losses)
     for line, loss in zip(lines, losses):
@@ -81,21 +87,21 @@ def shown_losses(job):
     return losses
 
 
-def assert_whole(job, started, undisturbed):
+def assert_whole(job, started, undisturbed, last_step=STEPS):
     ended = processes.finish(started, 600)
     assert ended.code == 0, said(job)
     run_dir = job.only_run()
-    assert checkpoints(run_dir) == [STEPS]
+    assert checkpoints(run_dir) == [last_step]
     for name in ("model", "optimizer", "ema"):
         file = f"{name}.safetensors"
         assert_same_bits(last_weights(run_dir).parent / file, last_weights(undisturbed).parent / file)
-    assert [step for step, _ in job.series(run_dir.name, "train/loss")] == list(range(1, STEPS + 1))
-    assert [step for step, _ in job.series(run_dir.name, "eval/loss")] == [STEPS]
+    assert [step for step, _ in job.series(run_dir.name, "train/loss")] == list(range(1, last_step + 1))
+    assert [step for step, _ in job.series(run_dir.name, "eval/loss")] == [last_step]
     assert [entry["state"] for entry in job.list()] == ["finished"]
     sink = run_dir / "sinks" / "jsonl" / run_dir.name / "records.jsonl"
     records = [json.loads(line) for line in sink.read_text().splitlines()]
     steps = [record["step"] for record in records if record["type"] == "scalars" and "train/loss" in record["values"]]
-    assert steps == list(range(1, STEPS + 1)), "each step once, in every sink"
+    assert steps == list(range(1, last_step + 1)), "each step once, in every sink"
     warnings = [record["line"] for record in records if record["type"] == "text" and "was lost" in record["line"]]
     assert len(warnings) == said(job).count("continuing with") and all("; continued after step " in line for line in warnings)
     return ended
@@ -125,22 +131,22 @@ def test_the_others_continue(job, undisturbed, ranks, victim):
     assert 50 <= loss["step"] < STEPS
 
 
-def test_spares_and_waiting_ranks_take_the_places_of_lost_ones(job, undisturbed):
+def test_spares_and_waiting_ranks_take_the_places_of_lost_ones(job, tmp_path_factory):
     """Rank 0, then its successor, then the ranks of the group until one process is left."""
-    started = start(job, 2, ["--spares", 1])
+    undisturbed = Job(tmp_path_factory.mktemp("long")).train(*LONG, NO_CHECKPOINT, ranks=1, timeout=600)
+    started = start(job, 2, ["--spares", 1], LONG)
     wait_for_step(job, started, 50)
     spare = next(pid for pid, is_spare in trainers_of(job).items() if is_spare)
     wait_until(lambda: "lockstep: a spare is ready" in said(job), TIMEOUT_S, "the spare")
     first = ranks_of(job)
     kill(job, first[0], 1)
     assert "continuing with 2 ranks\n" in said(job)
-    recorded = lambda: json.loads(job.query("show", job.only_run().name, "--json"))["rank_losses"]
-    lost_at = wait_until(recorded, TIMEOUT_S, "the record of the loss")[0]["step"]
+    lost_at = wait_until(lambda: recorded_losses(job), TIMEOUT_S, "the record of the loss")[0]["step"]
     wait_for_step(job, started, lost_at + 2)  # in the second step of the new rank 0, the spare has done the first
     assert set(trainers_of(job)) == {first[1], spare}
     kill(job, first[1], 2)
     assert set(trainers_of(job)) == {spare}
-    assert_whole(job, started, undisturbed)
+    assert_whole(job, started, undisturbed, LONG_STEPS)
     losses = shown_losses(job)
     assert [(loss["ranks_before"], loss["ranks_after"], loss["spares"]) for loss in losses] == [(2, 2, [2]), (2, 1, [])]
     assert losses[0]["step"] < losses[1]["step"]

@@ -1,14 +1,16 @@
 """Compares training steps on one GPU: Lockstep (eager, compiled, CUDA graphs) and PyTorch (eager, fused, torch.compile), in one run.
 
-    bench/gpu.sh [--rounds 5] [--only gpt2 mlp ...]
+    bench/gpu.sh --bench [--rounds 2] [--only gpt2 mlp qwen3 ...] [--sides lockstep eager ...]
     .venv/bin/python bench/gpu.py --device cpu --quick         # tests the harness with small models, without a GPU
 
-gpt2: GPT-2 124M with autocast to bfloat16, 32 samples of 1,024 tokens. mlp: three layers of width 256, 64 samples: bound by
-kernel launches. Python's batches are tensors on the GPU; Lockstep uses its loader. "first step" is the time of the command
-without the steps after the first.
+gpt2: GPT-2 124M with autocast to bfloat16, 32 samples of 1,024 tokens. qwen3: the sizes of Qwen3-0.6B, 8 samples of 1,024 tokens.
+mlp: three layers of width 256, 64 samples: bound by kernel launches. Python's batches are tensors on the GPU; Lockstep uses its
+loader. Everything is compiled before the first round. "first step" is the time of the command without the steps after the first,
+with warm caches.
 """
 
 import argparse
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -25,36 +27,57 @@ from rows_steps import SIDE, write_images, write_text
 
 GPT2 = {"vocab_size": 50257, "context": 1024, "layers": 12, "heads": 12, "width": 768}
 SMALL_GPT = {"vocab_size": 257, "context": 32, "layers": 2, "heads": 2, "width": 64}
+QWEN3 = {"vocab_size": 151936, "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28, "num_attention_heads": 16,
+         "num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 40960, "rope_theta": 1000000, "tie_word_embeddings": True}
+SMALL_QWEN3 = {**QWEN3, "vocab_size": 257, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2,
+               "num_key_value_heads": 1, "head_dim": 32}
 MLP = {"hidden": [256] * 3, "inputs": SIDE * SIDE}
 PEERS = {"eager": [], "fused": ["--tuned"], "torch.compile": ["--tuned", "--compile"]}
-MODES = {"gpt2": "max-autotune", "mlp": "reduce-overhead"}
+MODES = {"gpt2": "max-autotune-no-cudagraphs", "mlp": "reduce-overhead"}
 # Required speedup over each peer.
-GOALS = {"gpt2": {"eager": 1.05, "torch.compile": 1}, "mlp": {"eager": 5, "torch.compile, reduce-overhead": 1.2}}
+GOALS = {"gpt2": {"eager": 1.05, "torch.compile": 1}, "mlp": {"eager": 5, "torch.compile, reduce-overhead": 1.2}, "qwen3": {}}
+MFU_GOAL = {"qwen3": 0.45}
 
 
 def jobs(quick):
     """Jobs by name. tolerance: of the mean loss of the last steps."""
     return {
         "gpt2": {"kind": "gpt", "model": SMALL_GPT if quick else GPT2, "batch": 4 if quick else 32, "lr": 6e-4,
-                 "steps": 16 if quick else 64, "precision": "bf16", "unit": "tokens/s", "per_sample": (SMALL_GPT if quick else GPT2)["context"],
+                 "steps": 16 if quick else 48, "precision": "bf16", "unit": "tokens/s", "length": (SMALL_GPT if quick else GPT2)["context"],
                  "tolerance": 0.05},
         "mlp": {"kind": "mlp", "model": MLP, "batch": 64, "lr": 1e-3, "steps": 80 if quick else 8000, "precision": "fp32",
-                "unit": "samples/s", "per_sample": 1, "tolerance": 1e-3},
+                "unit": "samples/s", "length": 1, "tolerance": 1e-3},
+        "qwen3": {"kind": "hf", "model": SMALL_QWEN3 if quick else QWEN3, "batch": 2 if quick else 8, "lr": 1e-4,
+                  "steps": 16 if quick else 32, "precision": "bf16", "unit": "tokens/s", "length": 32 if quick else 1024, "tolerance": 0.05},
     }
 
 
 def data_of(job, directory):
-    return write_text(directory, job["model"]) if job["kind"] == "gpt" else write_images(directory)
+    if job["kind"] == "mlp":
+        return write_images(directory)
+    own = directory / job["kind"]
+    own.mkdir(exist_ok=True)
+    return write_text(own, {"vocab_size": job["model"]["vocab_size"], "context": job["length"]})
+
+
+def write_model(job, directory):
+    """A folder in Hugging Face's layout with random weights."""
+    folder = directory / "model"
+    if not folder.exists():
+        output_of([sys.executable, "-c", "import json, sys, transformers; transformers.Qwen3ForCausalLM(transformers.Qwen3Config("
+                   "**json.loads(sys.argv[1]))).save_pretrained(sys.argv[2])", json.dumps(job["model"]), folder], directory, 600)
+    return folder
 
 
 def write_run_file(job, settings, steps, package=None, graph=False):
     path = str(data_of(job, settings.directory))
-    data = {"name": "tokens", "path": path, "length": job["model"]["context"]} if job["kind"] == "gpt" \
-        else {"name": "idx", "path": path, "split": "train"}
-    file = settings.directory / "bench.yaml"
+    data = {"name": "idx", "path": path, "split": "train"} if job["kind"] == "mlp" \
+        else {"name": "tokens", "path": path, "length": job["length"]}
+    model = {"name": "hf", "path": str(write_model(job, settings.directory))} if job["kind"] == "hf" else {"name": job["kind"], **job["model"]}
+    file = settings.directory / f"{job['kind']}.yaml"
     file.write_text(json.dumps({
         "run": {"name": "bench", "dir": str(settings.directory / "runs")},
-        "model": {"name": "compiled", "package": str(package)} if package else {"name": job["kind"], **job["model"]},
+        "model": {"name": "compiled", "package": str(package)} if package else model,
         "data": {"train": data, "per_rank_batch_size": job["batch"], "drop_last": True, "workers": 1},
         "optimizer": {"name": "adamw", "lr": job["lr"]},
         "train": {"epochs": 1000, "max_steps": steps, "log_every": f"{max(1, steps // 8)} steps",
@@ -86,43 +109,77 @@ def lockstep(job, settings, package=None, graph=False):
     taken = time.monotonic() - begin
     values = newest_run(settings.directory / "runs")
     seconds = [job["batch"] / speed for speed in values["train/samples_per_s"]]
-    return {"seconds": seconds, "loss": values["train/loss"][-1], "first_step": taken - later_steps(job, seconds)}
+    return {"seconds": seconds, "loss": values["train/loss"][-1], "first_step": taken - later_steps(job, seconds),
+            "mfu": values.get("train/mfu", [None])[-1]}
 
 
-def peer(job, settings, *options):
-    model = ["--gpt", json.dumps(job["model"])] if job["kind"] == "gpt" else \
-        ["--inputs", job["model"]["inputs"], "--hidden", ",".join(map(str, job["model"]["hidden"]))]
+def peer(job, settings, *options, steps=None):
+    steps = steps or job["steps"]
+    model = {"gpt": lambda: ["--gpt", json.dumps(job["model"])],
+             "mlp": lambda: ["--inputs", job["model"]["inputs"], "--hidden", ",".join(map(str, job["model"]["hidden"]))],
+             "hf": lambda: ["--hf", write_model(job, settings.directory), "--length", job["length"]]}[job["kind"]]()
     begin = time.monotonic()
     result = last_json(output_of(
         [sys.executable, SOURCE / "bench" / "step_peer.py", "--data", data_of(job, settings.directory), *model, "--optimizer", "adamw",
-         "--lr", job["lr"], "--batch-size", job["batch"], "--steps", job["steps"], "--interval", job["steps"] // 8,
+         "--lr", job["lr"], "--batch-size", job["batch"], "--steps", steps, "--interval", steps // 8,
          "--device", settings.device, "--precision", job["precision"], *options], settings.directory, 3600,
-        PYTHONPATH=str(SOURCE / "python"), TORCHINDUCTOR_CACHE_DIR=tempfile.mkdtemp(dir=settings.directory)))
+        PYTHONPATH=str(SOURCE / "python"), TORCHINDUCTOR_CACHE_DIR=settings.directory / "inductor"))
     return {**result, "first_step": time.monotonic() - begin - later_steps(job, result["seconds"])}
 
 
-def rows(name, job, settings):
+def peers_of(name):
+    """{name: options of step_peer.py}"""
+    return {**PEERS, **({f"torch.compile, {MODES[name]}": ["--tuned", "--compile", "--compile-mode", MODES[name]]} if name in MODES else {})}
+
+
+def compile_all(chosen, settings):
+    """{job: package}. Fills the cache of torch.compile with all that rounds will use. All at once."""
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        packages, started = {}, []
+        for name, job in chosen.items():
+            data_of(job, settings.directory)
+            if job["kind"] == "hf":
+                write_model(job, settings.directory)
+            elif wanted(settings, "lockstep compiled"):
+                packages[name] = pool.submit(compile_package, name, job, settings)
+            for side, options in peers_of(name).items():
+                if "--compile" in options and wanted(settings, side):
+                    started.append(pool.submit(peer, job, settings, *options, steps=8))
+        for each in started:
+            each.result()
+        return {name: package.result() for name, package in packages.items()}
+
+
+def wanted(settings, side):
+    return not settings.sides or side in settings.sides
+
+
+def rows(name, job, settings, package):
     """Compares each variant of Lockstep with each of Python, including the first step."""
-    package = compile_package(name, job, settings)
-    mode = MODES[name]
-    ours = {"lockstep": {}, "lockstep compiled": {"package": package}}
+    ours = {"lockstep": {}, **({"lockstep compiled": {"package": package}} if package else {})}
     if settings.device == "cuda":
-        ours |= {f"{name}, CUDA graph": {**how, "graph": True} for name, how in ours.items()}
-    sides = {**{name: lambda h=how: lockstep(job, settings, **h) for name, how in ours.items()},
-             **{key: lambda o=options: peer(job, settings, *o) for key, options in PEERS.items()},
-             f"torch.compile, {mode}": lambda: peer(job, settings, "--tuned", "--compile", "--compile-mode", mode)}
-    speed, first, loss = ({side: [] for side in sides} for _ in range(3))
+        ours |= {f"{way}, CUDA graph": {**how, "graph": True} for way, how in ours.items()}
+    ours, others = ({side: how for side, how in sides.items() if wanted(settings, side)} for sides in (ours, peers_of(name)))
+    sides = {**{side: lambda h=how: lockstep(job, settings, **h) for side, how in ours.items()},
+             **{side: lambda o=options: peer(job, settings, *o) for side, options in others.items()}}
+    speed, first, loss, mfu = ({side: [] for side in sides} for _ in range(4))
     for _ in range(settings.rounds):
         for side, run in sides.items():
             result = run()
             seconds = statistics.median(result["seconds"][1:])  # the first part warms up
-            speed[side].append(job["batch"] * job["per_sample"] / seconds)
+            speed[side].append(job["batch"] * job["length"] / seconds)
             first[side].append(result["first_step"])
             loss[side].append(result["loss"])
-    wrong = {side: values for side, values in loss.items() if abs(values[-1] - loss["eager"][-1]) > job["tolerance"]}
-    assert not wrong, f"{name}: the loss of {wrong} differs from eager, {loss['eager']}"
+            mfu[side].append(result.get("mfu"))
+            print(f"{name}: {side}: {speed[side][-1]:,.0f} {job['unit']}, first step {first[side][-1]:.1f} s, loss {loss[side][-1]:.4f}"
+                  f", mfu {mfu[side][-1]}", file=sys.stderr, flush=True)
+    wrong = {side: values for side, values in loss.items() if abs(values[-1] - loss["lockstep"][-1]) > job["tolerance"]}
+    assert not wrong, f"{name}: the loss of {wrong} differs from {loss['lockstep']}"
     for way in ours:
-        for other in list(sides)[len(ours):]:
+        if None not in mfu[way]:
+            yield {"row": f"{name}: MFU of {way}", "unit": "of the peak", "lockstep": round(statistics.median(mfu[way]), 3),
+                   "peer": None, "ratio": None, "goal": MFU_GOAL.get(name), "rounds": {"lockstep": mfu[way]}}
+        for other in others:
             yield compared(f"{name}: {way} against {other}", job["unit"], speed[way], speed[other],
                            statistics.median(speed[way]) / statistics.median(speed[other]), GOALS[name].get(other))
             yield compared(f"{name}: first step, {way} against {other}", "s", first[way], first[other],
@@ -143,8 +200,9 @@ def gpu_name(device):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--only", nargs="+", choices=jobs(True), help="run only these jobs")
+    parser.add_argument("--sides", nargs="+", help='run only these, such as lockstep, "lockstep compiled, CUDA graph" or eager')
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda")
     parser.add_argument("--quick", action="store_true", help="small models, few steps: no measurement")
     parser.add_argument("--out", type=pathlib.Path, help="also write the result as JSON")
@@ -153,7 +211,8 @@ def main():
         settings.directory = pathlib.Path(name)
         machine = {**measuring.machine(name), "gpu": gpu_name(settings.device)}
         chosen = {name: job for name, job in jobs(settings.quick).items() if name in (settings.only or jobs(True))}
-        found = [row for name, job in chosen.items() for row in rows(name, job, settings)]
+        packages = compile_all(chosen, settings)
+        found = [row for name, job in chosen.items() for row in rows(name, job, settings, packages.get(name))]
     print_table("one GPU", [{key: value for key, value in row.items() if key != "rounds"} for row in found])
     if settings.out:
         settings.out.write_text(json.dumps({"command": "bench/gpu.py " + " ".join(sys.argv[1:]), "commit": measuring.commit(),

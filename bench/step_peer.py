@@ -32,6 +32,8 @@ def parse_arguments():
     parser.add_argument("--inputs", type=int)
     parser.add_argument("--hidden")
     parser.add_argument("--gpt", type=json.loads, help="sizes of a GPT, in the place of --inputs and --hidden")
+    parser.add_argument("--hf", help="folder of a language model of transformers, in the place of --gpt")
+    parser.add_argument("--length", type=int, help="tokens per sample, for --hf")
     parser.add_argument("--optimizer", choices=["sgd", "adamw"], required=True)
     parser.add_argument("--lr", type=float, required=True)
     parser.add_argument("--batch-size", type=int, required=True, help="per rank")
@@ -50,6 +52,10 @@ def parse_arguments():
 def load(args):
     """(module, inputs, targets, loss of the module's outputs)"""
     torch.manual_seed(0)
+    if args.hf:
+        module = transformers.AutoModelForCausalLM.from_pretrained(args.hf, dtype=torch.float32, attn_implementation="sdpa")
+        return (module.train(), *tokens.load_windows(args.data, args.length),
+                lambda output, targets: F.cross_entropy(output.logits.flatten(0, 1), targets.flatten()))
     if args.gpt:
         return (models.build("gpt", 0, **args.gpt), *tokens.load_windows(args.data, args.gpt["context"]),
                 lambda logits, targets: F.cross_entropy(logits.flatten(0, 1), targets.flatten()))
@@ -104,6 +110,9 @@ def mean_loss(total, interval, world):
 
 def main():
     args = parse_arguments()
+    if args.hf:
+        global transformers
+        import transformers  # takes seconds
     torch.set_num_threads(1)
     rank, world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     if world > 1:

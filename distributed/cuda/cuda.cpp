@@ -21,19 +21,34 @@ constexpr const char* kLibrary = "liblockstep_cuda.so";
 using MakeGraph = LaunchGraph* (*)();
 using MakeNccl = c10d::Backend* (*)(const c10::intrusive_ptr<c10d::Store>*, int, int, int64_t);
 
+struct CudaLibrary {
+  void* handle;
+  std::string error;  // of dlopen(), if `handle` is null
+};
+
+const CudaLibrary& cuda_library() {
+  static const auto library = [] {
+    // Found through the program's RUNPATH, next to the other libraries of the build or installation.
+    void* const handle = ::dlopen(kLibrary, RTLD_NOW | RTLD_GLOBAL);
+    return CudaLibrary{handle, handle ? "" : ::dlerror()};
+  }();
+  return library;
+}
+
 void* open_cuda_library() {
-  // Found through the program's RUNPATH, next to the other libraries of the build or installation.
-  static void* const handle = ::dlopen(kLibrary, RTLD_NOW | RTLD_GLOBAL);
-  if (!handle)
+  const auto& library = cuda_library();
+  if (!library.handle)
     throw config_error(
         fmt::format("device 'cuda' cannot be used: {} (build with the CUDA wheel of LibTorch: "
                     "cmake/requirements-gpu.txt); or set distributed.device=cpu",
-                    ::dlerror()));
-  return handle;
+                    library.error));
+  return library.handle;
 }
 
 int count_gpus() {
   open_cuda_library();
+  check(at::detail::getCUDAHooks().hasCUDART(),
+        "the CUDA part of LibTorch was loaded after LibTorch was asked for it");
   const auto count = at::hasCUDA() ? at::detail::getCUDAHooks().deviceCount() : 0;
   if (count == 0)
     throw config_error(
@@ -52,6 +67,8 @@ bool machine_has_gpu() {
   return std::filesystem::exists("/dev/nvidiactl", ignored) &&
          std::filesystem::exists("/dev/nvidia0", ignored);
 }
+
+void load_gpu_support() { cuda_library(); }
 
 std::string gpu_architecture() {
   count_gpus();

@@ -8,15 +8,19 @@ namespace lockstep::distributed {
 // True if this machine has an NVIDIA driver and a device. Loads nothing.
 bool machine_has_gpu();
 
+// Loads liblockstep_cuda.so with the CUDA part of LibTorch and NCCL, if they are there. Call it before
+// any other use of LibTorch that depends on CUDA, such as at::manual_seed(): LibTorch looks for its
+// CUDA part once. Errors are reported by use_gpu().
+void load_gpu_support();
+
 // Architecture of this machine's first GPU, e.g. "sm_90". Throws Config as use_gpu().
 std::string gpu_architecture();
 
 // Name of the GPU `index`, e.g. "NVIDIA H100 80GB HBM3". Call after use_gpu(). Empty: unknown.
 std::string gpu_name(int index);
 
-// Loads liblockstep_cuda.so with the CUDA part of LibTorch and NCCL, and makes GPU `index` this
-// thread's device. Throws Config: this build has no CUDA part, its libraries are missing, or there
-// is no such GPU.
+// Makes GPU `index` this thread's device, after load_gpu_support(). Throws Config: this build has no
+// CUDA part, its libraries are missing, or there is no such GPU.
 void use_gpu(int index);
 
 }  // namespace lockstep::distributed

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import yaml
@@ -18,7 +19,7 @@ from cluster import Cluster
 from network import Network
 from processes import LOCKSTEP, SOURCE, TRAINER
 
-MNIST = SOURCE / ".data" / "mnist"
+MNIST = Path(os.environ.get("LOCKSTEP_MNIST", SOURCE / ".data" / "mnist"))  # a folder of IDX files
 
 
 def base_config(directory):

@@ -1,35 +1,60 @@
-"""Training on an NVIDIA GPU: like the CPU within rounding; resuming and CUDA graphs are bit-identical."""
+"""Training on an NVIDIA GPU: the bits of Python on the same GPU, like the CPU within rounding; resuming, CUDA graphs, sharding and
+recomputation are bit-identical."""
 
+import json
 import math
+import os
+import signal
 import sys
 from pathlib import Path
 
 import numpy
 import pytest
+import torch
 
 import processes
-from safetensors_file import assert_same_bits, last_weights
+import test_adapters as adapters
+import test_dpo as dpo
+import test_hugging_face as hf
+from conftest import Job
+from ddp_comparison import ADAMW, CNN, FEW, MANY, MLP, SGD, compare
+from processes import LOCKSTEP, SOURCE, TIMEOUT_S, wait_until
+from safetensors_file import assert_same_bits, checkpoints, last_weights
+from test_adapters import base  # noqa: F401, a fixture
+from test_generation import rows_of, write_prompts
 from test_predictions import predicted
+from test_python_ddp_bits import text, train_gpt  # noqa: F401, a fixture
+from test_recompute import MODELS, use_model
 
 pytestmark = pytest.mark.skipif(not Path("/dev/nvidiactl").exists(), reason="no NVIDIA GPU on this machine")
 
-COMPILE = Path(sys.executable).parent / "lockstep-compile"
-GPU = ["distributed.device=cuda", "train.log_every=1 step", "train.max_steps=40", "train.epochs=2"]
+DEVICE = "distributed.device=cuda"
+GPU = [DEVICE, "train.log_every=1 step", "train.max_steps=40", "train.epochs=2"]
 WAYS = {
     "mlp": [],
     "cnn": ["model={name: cnn}"],
     "resnet, whose buffers change": ["model={name: resnet, depth: 18, in_channels: 1, stem: small}"],
+    "vit, with dropout": [f"model={json.dumps(MODELS['vit'])}"],
     "bf16": ["train.precision=bf16"],
     "fp16": ["train.precision=fp16"],
     "accumulated": ["train.accumulate=3"],
     "clipped": ["train.clip_grad_norm=0.5"],
     "averaged weights": ["train.ema.decay=0.9"],
+    "skipped steps": ["train.non_finite=skip"],
 }
 TOLERANCE = 2e-3  # of losses, for 40 steps: sums are computed in a different order
 
 
 def losses(job, run_dir):
     return job.series(run_dir.name, "train/loss")
+
+
+def assert_close(job, one, other, tolerance=TOLERANCE):
+    pairs = list(zip(losses(job, one), losses(job, other), strict=True))
+    assert pairs
+    for (step, loss), (same_step, expected) in pairs:
+        assert step == same_step
+        assert math.isclose(loss, expected, abs_tol=tolerance), f"step {step}: {loss}, expected {expected}"
 
 
 def train_with_graph(job, *overrides):
@@ -42,13 +67,64 @@ def train_with_graph(job, *overrides):
     return run_dir.parent
 
 
+def compile_model(job, *words, batch=None):
+    package = job.directory / "model.ls2"
+    ended = processes.run(
+        [sys.executable, "-m", "lockstep.compile.command_line", *words, "--batch", batch or job.file, "--seed", 7, "--device", "cuda",
+         "-o", package], job.directory, processes.environment(PYTHONPATH=SOURCE / "python", PATH=f"{processes.BIN}:{os.environ['PATH']}"))
+    assert ended.code == 0, ended.err
+    return f"model={{name: compiled, package: {package}}}"
+
+
+# The bits of DistributedDataParallel over NCCL, with its defaults.
+PARTS = {
+    "mlp, sgd": (MLP, MANY, SGD),
+    "mlp, adamw": (MLP, MANY, ADAMW),
+    "cnn, adamw": (CNN, FEW, ADAMW),
+    "bf16": (MLP, MANY, ADAMW, (["train.precision=bf16"], ["--precision", "bf16"])),
+    "fp16": (MLP, MANY, SGD, (["train.precision=fp16"], ["--precision", "fp16"])),
+    "clipped": (MLP, FEW, ADAMW, (["train.clip_grad_norm=0.5"], ["--clip-grad-norm", "0.5"])),
+    "accumulated": (MLP, FEW, SGD, (["train.accumulate=2"], ["--accumulate", "2"])),
+}
+ON_GPU = ([DEVICE], ["--device", "cuda"])
+
+
+@pytest.mark.parametrize("parts", PARTS.values(), ids=PARTS)
+def test_bits_of_python(job, peers, parts):
+    compare(job, peers, 1, *parts, ON_GPU)
+
+
+@pytest.mark.parametrize("optimizer", [SGD, ADAMW], ids=["sgd", "adamw"])
+def test_bits_of_python_with_a_gpt(job, peers, text, optimizer):  # noqa: F811
+    train_gpt(job, peers, text, 1, 1, optimizer, ON_GPU)
+
+
 def test_losses_match_the_cpu(job):
     on_gpu, on_cpu = job.train(*GPU), job.train(*GPU[1:])
-    pairs = list(zip(losses(job, on_gpu), losses(job, on_cpu), strict=True))
-    assert len(pairs) == 40
-    for (step, gpu), (same_step, cpu) in pairs:
-        assert step == same_step
-        assert math.isclose(gpu, cpu, abs_tol=TOLERANCE)
+    assert len(losses(job, on_gpu)) == 40
+    assert_close(job, on_gpu, on_cpu)
+
+
+LIKE_CPU = {
+    "vit": ["model={name: vit, image_size: 28, patch_size: 7, in_channels: 1, layers: 2, heads: 2, width: 16, mlp_width: 32}"],
+    "virtual shards": ["distributed.virtual_shards=4"],
+    "losses and metrics": ["model.loss={name: cross_entropy, label_smoothing: 0.1}", "train.eval_metrics=[accuracy, f1]"],
+    "schedule": ["schedule={name: cosine, warmup_steps: 5}"],
+    **{name: [f"optimizer={{name: {name}, lr: 0.003}}"] for name in ("adam", "lion", "muon", "nadam", "radam", "rmsprop", "adamw_schedule_free")},
+    "adafactor": ["optimizer={name: adafactor}"],
+    "adagrad": ["optimizer={name: adagrad, lr: 0.01}"],
+    "adamw, bf16 state": ["optimizer={name: adamw, lr: 0.003, state: bf16}"],
+    "adamw, int8 state": ["optimizer={name: adamw, lr: 0.003, state: int8}"],
+}
+
+
+@pytest.mark.parametrize("way", LIKE_CPU.values(), ids=LIKE_CPU)
+def test_like_the_cpu(job, way):
+    on_gpu, on_cpu = job.train(*GPU, *way), job.train(*GPU[1:], *way)
+    assert_close(job, on_gpu, on_cpu)
+    for name in ("eval/loss", "eval/accuracy"):
+        of_gpu, of_cpu = (job.series(run_dir.name, name) for run_dir in (on_gpu, on_cpu))
+        assert [value for _, value in of_gpu] == pytest.approx([value for _, value in of_cpu], abs=0.02)
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
@@ -57,6 +133,29 @@ def test_cuda_graph_is_bit_identical(job, way):
     without, with_graph = job.train(*GPU, *way), train_with_graph(job, *GPU, *way)
     assert losses(job, with_graph) == losses(job, without)
     assert_same_bits(last_weights(with_graph), last_weights(without))
+
+
+SAME = {
+    "optimizer": ["distributed.shard=optimizer"],
+    "gradients": ["distributed.shard=gradients"],
+    "full": ["distributed.shard=full"],
+    "recomputed": ["train.recompute=blocks"],
+    "full, recomputed": ["distributed.shard=full", "train.recompute=blocks"],
+}
+
+
+@pytest.mark.parametrize("settings", SAME.values(), ids=SAME)
+@pytest.mark.parametrize("model", ["gpt", "vit", "resnet"])
+def test_sharded_and_recomputed_runs_are_bit_identical(job, tmp_path_factory, model, settings):
+    """Over NCCL, whose group has one rank."""
+    whole = Job(tmp_path_factory.mktemp("whole"))
+    for each in (job, whole):
+        use_model(each, model)
+    settings = [*settings, "checkpoint.writers=main"]
+    expected = whole.train(DEVICE, "checkpoint.writers=main", ranks=1)
+    run_dir = job.train(DEVICE, *settings, ranks=1)
+    for file in last_weights(expected).parent.glob("*.safetensors"):
+        assert_same_bits(last_weights(run_dir).parent / file.name, file)
 
 
 @pytest.mark.parametrize("graph", ["false", "true"])
@@ -68,22 +167,108 @@ def test_resumed_run_equals_uninterrupted_run(job, graph):
     assert_same_bits(last_weights(whole), last_weights(stopped))
 
 
-def test_a_compiled_model(job):
-    package = job.directory / "model.ls2"
-    ended = processes.run(
-        [COMPILE, "lockstep.models:mlp", "hidden=[32]", "--loss", "cross_entropy", "--batch", job.file, "--dynamic-batch", "--seed", 7,
-         "--device", "cuda", "-o", package], job.directory)
+def test_killed_run_equals_uninterrupted_run(job):
+    use_model(job, "vit")
+    settings = [DEVICE, "train.max_steps=60", "train.epochs=5", "checkpoint.every=5 steps"]
+    whole = job.train(*settings, ranks=1)
+    started = job.start(*settings, ranks=1, options=["--max-restarts", "1"])
+
+    def saved():
+        return [run for run in job.runs.glob("*") if run != whole and (run / "checkpoints").exists() and checkpoints(run)]
+
+    (run_dir,) = wait_until(saved, TIMEOUT_S, "a checkpoint")
+    [victim] = processes.ranks_of(job.directory).values()
+    os.kill(victim, signal.SIGKILL)
+    ended = processes.finish(started)
     assert ended.code == 0, ended.err
-    model = f"model={{name: compiled, package: {package}}}"
+    assert_same_bits(last_weights(run_dir), last_weights(whole))
+
+
+def test_a_loss_that_is_not_finite_ends_the_run(job):
+    ended = job.run(*GPU, "optimizer.lr=1e30")
+    assert ended.code == 78, ended.err
+    assert "the loss is" in ended.err and len(ended.err.splitlines()) == 1
+
+
+def test_a_compiled_model(job):
+    model = compile_model(job, "lockstep.models:mlp", "hidden=[32]", "--loss", "cross_entropy", "--dynamic-batch")
     eager = job.train(*GPU)
     for train in (job.train, lambda *overrides: train_with_graph(job, *overrides)):
-        run_dir = train(*GPU, model)
-        for (_, compiled), (_, expected) in zip(losses(job, run_dir), losses(job, eager), strict=True):
-            assert math.isclose(compiled, expected, abs_tol=TOLERANCE)
+        assert_close(job, train(*GPU, model), eager)
+
+
+def test_a_compiled_model_that_is_cut_at_its_blocks(job):
+    use_model(job, "gpt")
+    sizes = [f"{key}={value}" for key, value in MODELS["gpt"].items() if key not in ("name", "dropout")]
+    job.config["model"]["dropout"] = 0
+    job.config["data"] = {"train": job.config["data"]["train"], "per_rank_batch_size": 8, "drop_last": True, "shuffle": False}
+    job.write()
+    model = compile_model(job, "lockstep.models:gpt", *sizes, "--loss", "cross_entropy", "--segments", "blocks")
+    eager, compiled = job.train(*GPU, ranks=1), job.train(*GPU, model, ranks=1)
+    assert_close(job, compiled, eager)
+    for settings in (["distributed.shard=full"], ["distributed.shard=full", "train.recompute=blocks"]):
+        assert_same_bits(last_weights(job.train(*GPU, model, *settings, ranks=1)), last_weights(compiled))
 
 
 def test_predictions_match_the_cpu(job):
     run_dir = job.train(*GPU)
     on_cpu, _ = predicted(job, resume=run_dir.name)
-    on_gpu, _ = predicted(job, "distributed.device=cuda", resume=run_dir.name)
+    on_gpu, _ = predicted(job, DEVICE, resume=run_dir.name)
     assert numpy.allclose(on_gpu, on_cpu, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["llama 3", "qwen 3", "mistral", "gemma 2", "gemma 3", "phi 3", "gpt-neox", "mixtral"])
+def test_language_models(job, name):
+    """Logits of transformers, the texts of the CPU, and a training like the CPU's; with bf16 it learns."""
+    model = hf.make(name, job.directory / "hf")
+    inputs, _ = hf.configure(job, job.directory / "hf", max_steps=12, log_every="1 step", eval_every="1000 epochs")
+    assert (hf.logits_here(job, DEVICE) - hf.logits_of(model, inputs)).abs().max() < 1e-4
+    prompts = write_prompts(job, [{"tokens": inputs[row, :length].tolist()} for row, length in enumerate((3, 9, 14))])
+    options = ["--generate", prompts, "--max-tokens", "16"]
+    assert rows_of(job, *options, config=[DEVICE]) == rows_of(job, *options)
+    on_gpu = job.train(DEVICE)
+    assert_close(job, on_gpu, job.train())
+    in_bf16 = losses(job, job.train(DEVICE, "train.precision=bf16"))
+    assert in_bf16[-1][1] < in_bf16[0][1] - 0.1
+
+
+@pytest.mark.parametrize("kind", ["lora", "dora", "saved"])
+def test_adapters(job, base, kind):  # noqa: F811
+    adapter = job.directory / "adapter"
+    adapters.adapt(base, adapter, kind)
+    adapters.configure(job, base, {"path": str(adapter)}, max_steps=20, log_every="1 step", eval_every="1000 epochs")
+    assert_close(job, job.train(DEVICE), job.train())
+
+
+def test_preferences(job):
+    dpo.configure(job, dpo.conversations(12), {"beta": dpo.BETA})
+    assert_close(job, job.train(DEVICE), job.train(), 1e-4)
+
+
+def test_profile_and_use_of_the_gpu(job):
+    run_dir = job.train(DEVICE, "train.max_steps=12", "train.log_every=1 step", "train.profile.steps=5-6", "tracking.system_every=1 s")
+    (file,) = (run_dir / "profiles").iterdir()
+    events = json.loads(file.read_text())["traceEvents"]
+    assert {"cpu_op", "kernel"} <= {event.get("cat") for event in events}
+    assert all(0 < value < 1 for _, value in job.series(run_dir.name, "train/mfu"))
+    assert len(job.series(run_dir.name, "train/mfu")) == 12
+    metrics = {row["metric"]: row["value"] for row in job.export(run_dir.name)}
+    assert metrics["system/gpu.0.memory_total_bytes"] > 1e9
+    assert 0 < metrics["system/gpu.0.memory_used_bytes"] < metrics["system/gpu.0.memory_total_bytes"]
+    assert "system/gpu.0.run_memory_bytes" in metrics and "system/gpu.0.power_watts" in metrics
+
+
+def test_one_rank_per_gpu(job):
+    gpus = torch.cuda.device_count()
+    for number in ("gpu", "auto"):
+        run_dir = job.train("distributed.device=auto", "train.max_steps=3", ranks=number)
+        assert "cuda" in (run_dir / "run.json").read_text()
+    ended = job.run(DEVICE, "train.max_steps=3", ranks=gpus + 1)
+    assert ended.code == 78, ended.err
+    assert f"no GPU for local rank {gpus}: each rank needs one, this machine has {gpus}; start fewer ranks" in ended.err
+
+
+def test_doctor(job):
+    ended = processes.run([LOCKSTEP, "doctor", "--json"], job.directory)
+    found = {finding["what"]: (finding["health"], finding["text"]) for finding in json.loads(ended.out)}
+    assert found["GPUs"][0] == "good" and torch.cuda.get_device_name(0) in found["GPUs"][1], found["GPUs"]

@@ -55,6 +55,7 @@ def parse_arguments():
     parser.add_argument("--clip-grad-norm", type=float, help="longest norm of all gradients")
     parser.add_argument("--bucket-cap-mb", type=float, help="DistributedDataParallel's own default")
     parser.add_argument("--gradient-as-bucket-view", action="store_true")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="cuda: over NCCL, with one rank")
     parser.add_argument("--gradient-compression", choices=HOOKS, help="how DistributedDataParallel sends gradients")
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--max-steps", type=int, help="stop after this many optimizer steps")
@@ -122,7 +123,7 @@ def steps_of(loader, accumulate):
 
 
 def autocast(args):
-    return torch.autocast("cpu", TYPES.get(args.precision), enabled=args.precision in TYPES)
+    return torch.autocast(args.device, TYPES.get(args.precision), enabled=args.precision in TYPES)
 
 
 def train_step(args, model, optimizer, scaler, group):
@@ -162,12 +163,13 @@ def make_average(args, module):
 
 def train(args, model, averaged, rank, world):
     optimizer = make_optimizer(args, model.parameters())
-    scaler = torch.amp.GradScaler("cpu", enabled=args.precision == "fp16")
+    scaler = torch.amp.GradScaler(args.device, enabled=args.precision == "fp16")
     sampler, loader = make_loader(args, rank, world)
     step = 0
     for epoch in range(args.epochs):
         sampler.set_epoch(epoch)
         for group in steps_of(loader, args.accumulate):
+            group = [[part.to(args.device) for part in batch] for batch in group]
             if args.max_steps is not None and step == args.max_steps:
                 return
             train_step(args, model, optimizer, scaler, group)
@@ -182,7 +184,7 @@ def evaluate(args, model):
     loss_sum, correct = 0.0, 0
     model.eval()
     with torch.no_grad(), autocast(args):
-        for image, label in zip(images.split(1000), labels.split(1000)):
+        for image, label in zip(images.to(args.device).split(1000), labels.to(args.device).split(1000)):
             logits = model(image)
             loss_sum += F.cross_entropy(logits, label, reduction="none").double().sum().item()
             correct += (logits.argmax(1) == label).sum().item()
@@ -205,8 +207,8 @@ def main():
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     if args.batch_size % world:
         raise SystemExit(f"--batch-size {args.batch_size} does not divide over {world} ranks")
-    dist.init_process_group("gloo", init_method=os.environ.get("INIT_METHOD"), rank=rank, world_size=world)
-    module = models.build(args.model, args.seed, **args.config)
+    dist.init_process_group("nccl" if args.device == "cuda" else "gloo", init_method=os.environ.get("INIT_METHOD"), rank=rank, world_size=world)
+    module = models.build(args.model, args.seed, **args.config).to(args.device)
     parallel = DistributedDataParallel(
         module,
         bucket_cap_mb=args.bucket_cap_mb,

@@ -13,7 +13,7 @@ mkdir -p build-lint
 cmake --preset lint >build-lint/configure.log 2>&1 || { cat build-lint/configure.log; exit 75; }
 files=("$@")
 if [ $# -eq 0 ]; then
-  readarray -t files < <(git ls-files 'core/*.cpp' 'formats/*.cpp' ':!formats/parquet/*' 'launch/*.cpp' 'tracking/*.cpp' 'catalog/*.cpp' 'dashboard/*.cpp' 'cli/*.cpp' 'distributed/shm/*.cpp')
+  readarray -t files < <(git ls-files 'core/*.cpp' 'formats/*.cpp' ':!formats/parquet/*' ':!formats/store/arrow/*' 'launch/*.cpp' ':!launch/trainer_program/*' 'tracking/*.cpp' 'catalog/*.cpp' 'sweep/*.cpp' 'dashboard/*.cpp' 'cli/*.cpp' 'distributed/shm/*.cpp')
 fi
 # Ignore warnings and pragmas of g++ that clang does not know (ivdep), and deprecated functions that libstdc++ uses
 # (std::stable_sort).

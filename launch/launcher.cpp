@@ -103,7 +103,7 @@ class NodeLauncher {
       if (group_ && group_->is_stopping()) continue;  // stopping for another reason
       interrupted_ = true;
       if (coordinator_) coordinator_->interrupt(*signal);
-      if (group_) group_->stop(*signal);
+      if (group_) group_->stop(signal);
       if (!group_ && !coordinator_) report_attempt({});
     }
   }

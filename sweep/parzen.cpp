@@ -39,8 +39,10 @@ double log_sum(const std::vector<double>& logs) {
 
 size_t draw_place(const std::vector<double>& shares, Random& random) {
   auto left = random.uniform();
-  for (size_t i = 0; i + 1 < shares.size(); ++i)
-    if ((left -= shares[i]) < 0) return i;
+  for (size_t i = 0; i + 1 < shares.size(); ++i) {
+    left -= shares[i];
+    if (left < 0) return i;
+  }
   return shares.size() - 1;
 }
 

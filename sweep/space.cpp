@@ -216,7 +216,7 @@ static Parameter read_parameter(const std::string& key, const ConfigNode& node,
   Parameter parameter{.key = key, .origin = node.origin};
   int num_kinds = 0;
   for (const auto& [name, value] : node.members) {
-    const auto inner = path + "." + name;
+    const auto inner = fmt::format("{}.{}", path, name);
     if (std::ranges::count(kKinds, name)) {
       ++num_kinds;
       read_kind(name, value, inner, parameter);
@@ -293,7 +293,7 @@ sweep::Space ConfigValue<sweep::Space>::read(const ConfigNode& node, const std::
     throw bad_value(node, path, "a map of run file keys");
   sweep::Space space;
   for (const auto& [key, value] : node.members)
-    space.parameters.push_back(sweep::read_parameter(key, value, path + "." + key));
+    space.parameters.push_back(sweep::read_parameter(key, value, fmt::format("{}.{}", path, key)));
   for (const auto& parameter : space.parameters)
     for (const auto& condition : parameter.when)
       sweep::verify_condition(space, parameter, condition);

@@ -1,5 +1,7 @@
 #include "cli/completion/run_file_keys.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 
@@ -20,7 +22,7 @@ void add_keys(const Json& node, const std::string& name, Keys& keys) {
       for (const auto& variant : node[variants]) add_keys(variant, name, keys);
   if (node.contains("properties")) {
     for (const auto& [child, value] : node["properties"].items())
-      add_keys(value, name.empty() ? child : name + "." + child, keys);
+      add_keys(value, name.empty() ? child : fmt::format("{}.{}", name, child), keys);
     return;
   }
   const auto type = node.contains("type") ? node["type"] : Json();

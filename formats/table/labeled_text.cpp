@@ -30,9 +30,11 @@ class LabeledLine {
     if (text.is_string()) {
       row.words.push_back(text.get<std::string>());
     } else {
+      constexpr const char* kWords = "a string or a list of words";
+      if (!text.is_array()) throw wrong(format.text, kWords);
       row.is_words = true;
-      for (const auto& word : list(format.text, text, "a string or a list of words")) {
-        if (!word.is_string()) throw wrong(format.text, "a string or a list of words");
+      for (const auto& word : text) {
+        if (!word.is_string()) throw wrong(format.text, kWords);
         row.words.push_back(word.get<std::string>());
       }
     }
@@ -58,11 +60,6 @@ class LabeledLine {
     if (found == json_.end() || found->is_null())
       throw config_error(fmt::format("{}: line {} has no '{}'", name_, line_, printable(key, 100)));
     return *found;
-  }
-
-  const TextJson& list(const std::string& key, const TextJson& value, const char* expected) const {
-    if (!value.is_array()) throw wrong(key, expected);
-    return value;
   }
 
   void read_label(const std::string& key, LabeledText& row) const {

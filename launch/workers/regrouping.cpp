@@ -17,7 +17,7 @@ using Kind = GroupAnswer::Kind;
 
 Regrouping::Regrouping(int num_ranks, int num_spares, std::filesystem::path directory)
     : max_ranks_(num_ranks), world_size_(num_ranks), directory_(std::move(directory)) {
-  members_.resize(static_cast<size_t>(num_ranks + num_spares));
+  members_.resize(static_cast<size_t>(num_ranks) + static_cast<size_t>(num_spares));
   for (size_t i = 0; i < members_.size(); ++i) {
     std::array<int, 2> ends{};
     if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0)

@@ -94,7 +94,7 @@ class Proxy:
         self.latency_s = 0
         self.bytes_per_s = 0  # of answers, of all connections together; 0: unlimited
         self.free_at = 0
-        self.date = None  # replaces the header of answers
+        self.date = None  # returns what replaces the header of an answer
         self.reset()
         self.loop = asyncio.new_event_loop()
         started = threading.Event()
@@ -169,7 +169,7 @@ class Proxy:
         await server_writer.drain()
         answer = await server_reader.readuntil(b"\r\n\r\n")
         if self.date:
-            answer = re.sub(rb"(?im)^date: [^\r]*", b"Date: " + self.date.encode(), answer)
+            answer = re.sub(rb"(?im)^date: [^\r]*", b"Date: " + self.date().encode(), answer)
         if method != "HEAD" and b"transfer-encoding: chunked" not in answer.lower() and fault is None:
             writer.write(answer)
             sent = 0

@@ -91,7 +91,7 @@ def test_clocks(server, tmp_path):
     server.proxy.fault = deny("PUT", "POST")  # nothing is transferred
     for ahead, health, code, text in ((30, "good", 0, "30 s ahead of"), (-120, "warning", 0, "120 s behind"),
                                       (1200, "problem", 75, "1200 s ahead of the server's: synchronize it")):
-        server.proxy.date = formatdate(time.time() - ahead, usegmt=True)
+        server.proxy.date = lambda ahead=ahead: formatdate(time.time() - ahead, usegmt=True)
         # Far off, the client corrects the time of its signatures by this header, and the server refuses them.
         expected = ALL[:6] + ["download"] if code == 0 else None
         found = doctor(tmp_path, server, path=path, code=code, expected=expected)["clock"]

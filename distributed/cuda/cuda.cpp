@@ -49,7 +49,7 @@ void* open_cuda_library() {
 int count_gpus() {
   open_cuda_library();
   check(at::detail::getCUDAHooks().hasCUDART(),
-        "the CUDA part of LibTorch was loaded after LibTorch was asked for it");
+        "the CUDA part of LibTorch was loaded after LibTorch looked for it");
   const auto count = at::hasCUDA() ? at::detail::getCUDAHooks().deviceCount() : 0;
   if (count == 0)
     throw config_error(

@@ -93,7 +93,7 @@ void fields(V& v, ReadLog& c) {
   v("rank", c.rank, "the rank that printed", at_least(0));
   v("stream", c.stream, "standard output or standard error");
   v("lines", c.lines, "number of last lines", at_least(1), at_most(1000));
-  v("attempt", c.attempt, "start of the ranks, from 1. Default: the last");
+  v("attempt", c.attempt, "start of the ranks, from 0. Default: the last");
 }
 
 struct ListAlerts {
@@ -169,6 +169,7 @@ Json list_runs(Dashboard& dashboard, const ListRuns& arguments) {
 Json describe_run(Dashboard& dashboard, const DescribeRun& arguments) {
   const auto id = run_id(dashboard, arguments.run);
   auto run = get(dashboard, "/api/runs/" + id);
+  run.erase("defaults");  // unknown without the trainer
   // The members of "metrics" have those of the first source; read_metrics returns the others.
   for (auto& source : run["sources"]) source.erase("summary");
   auto list = Json::array();

@@ -40,11 +40,12 @@ void fields(V& v, ListRuns& c) {
 }
 
 struct DescribeRun {
-  std::string run;
+  std::string run, metrics;
 };
 template <class V>
 void fields(V& v, DescribeRun& c) {
   v("run", c.run, "id of the run, or a unique prefix", required());
+  v("metrics", c.metrics, "only metrics whose name contains this");
 }
 
 enum class CurveX { Step, Epoch, Time };
@@ -72,10 +73,12 @@ void fields(V& v, ReadMetrics& c) {
 
 struct CompareRuns {
   std::vector<std::string> runs;
+  std::string metrics;
 };
 template <class V>
 void fields(V& v, CompareRuns& c) {
   v("runs", c.runs, "ids of 2 to 50 runs, or unique prefixes", required());
+  v("metrics", c.metrics, "only metrics whose name contains this");
 }
 
 enum class LogStream { Stdout, Stderr };
@@ -83,14 +86,14 @@ constexpr auto choices(LogStream) { return std::array{"stdout", "stderr"}; }
 
 struct ReadLog {
   std::string run;
-  int64_t rank = 0, lines = 100;
+  int64_t printer = 0, lines = 100;
   LogStream stream = LogStream::Stdout;
   std::optional<int64_t> attempt;
 };
 template <class V>
 void fields(V& v, ReadLog& c) {
   v("run", c.run, "id of the run, or a unique prefix", required());
-  v("rank", c.rank, "the rank that printed", at_least(0));
+  v("rank", c.printer, "the rank that printed", at_least(0));
   v("stream", c.stream, "standard output or standard error");
   v("lines", c.lines, "number of last lines", at_least(1), at_most(1000));
   v("attempt", c.attempt, "start of the ranks, from 0. Default: the last");
@@ -156,6 +159,15 @@ void wait_until_read(const catalog::RunCatalog& catalog) {
   }
 }
 
+// The rows of the list of metrics whose name contains `text`.
+Json metrics_with(const Json& metrics, const std::string& text) {
+  auto list = Json::array();
+  for (const auto& metric : metrics)
+    if (metric["name"].get_ref<const std::string&>().find(text) != std::string::npos)
+      list.push_back(metric);
+  return list;
+}
+
 Json list_runs(Dashboard& dashboard, const ListRuns& arguments) {
   wait_until_read(dashboard.catalog);
   Params params = {{"filter", arguments.filter},
@@ -172,6 +184,7 @@ Json describe_run(Dashboard& dashboard, const DescribeRun& arguments) {
   run.erase("defaults");  // unknown without the trainer
   // The members of "metrics" have those of the first source; read_metrics returns the others.
   for (auto& source : run["sources"]) source.erase("summary");
+  run["metrics"] = metrics_with(run["metrics"], arguments.metrics);
   auto list = Json::array();
   for (const auto& artifact : get(dashboard, "/api/artifacts", {{"run", id}})["artifacts"]) {
     auto& row = list.emplace_back(Json::object());
@@ -236,6 +249,7 @@ Json compare_runs(Dashboard& dashboard, const CompareRuns& arguments) {
             {{"key", row["key"]}, {"values", row["values"]}, {"missing", row["missing"]}});
     comparison[part] = std::move(different);
   }
+  comparison["metrics"] = metrics_with(comparison["metrics"], arguments.metrics);
   for (auto& metric : comparison["metrics"])
     for (auto& value : metric["values"])
       if (value.is_object()) value = Json(value["last"]);
@@ -250,7 +264,7 @@ Json read_log(Dashboard& dashboard, const ReadLog& arguments) {
   for (const auto& stream : streams) {
     ranks.insert(stream["rank"].get<int64_t>());
     const auto attempt = stream["attempt"].get<int64_t>();
-    if (stream["rank"] == arguments.rank && stream["kind"] == name_of(arguments.stream) &&
+    if (stream["rank"] == arguments.printer && stream["kind"] == name_of(arguments.stream) &&
         attempt == arguments.attempt.value_or(attempt) &&
         (chosen.is_null() || chosen["attempt"].get<int64_t>() < attempt))
       chosen = stream;
@@ -259,14 +273,15 @@ Json read_log(Dashboard& dashboard, const ReadLog& arguments) {
     throw config_error(
         fmt::format("run '{}' has no log: 'lockstep launch' records what the ranks print", id));
   if (chosen.is_null())
-    throw config_error(fmt::format(
-        "run '{}' has no {} of rank {}{}; ranks with a log: {}", id, name_of(arguments.stream),
-        arguments.rank, arguments.attempt ? fmt::format(" in attempt {}", *arguments.attempt) : "",
-        fmt::join(ranks, ", ")));
+    throw config_error(
+        fmt::format("run '{}' has no {} of rank {}{}; ranks with a log: {}", id,
+                    name_of(arguments.stream), arguments.printer,
+                    arguments.attempt ? fmt::format(" in attempt {}", *arguments.attempt) : "",
+                    fmt::join(ranks, ", ")));
   auto log = get(
       dashboard, "/api/runs/" + id + "/console",
       {{"stream", chosen["stream"].get<std::string>()}, {"tail", std::to_string(arguments.lines)}});
-  log.update({{"run", id}, {"rank", arguments.rank}, {"attempt", chosen["attempt"]}});
+  log.update({{"run", id}, {"rank", arguments.printer}, {"attempt", chosen["attempt"]}});
   return log;
 }
 

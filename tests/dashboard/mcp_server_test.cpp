@@ -215,6 +215,9 @@ TEST_CASE("mcp: tools return what the API returns") {
   CHECK((run["id"] == "mnist-1" && run["state"] == "finished"));
   CHECK(run["config"]["optimizer"]["lr"] == 0.1);
   CHECK((run["sources"].size() == 1 && !run["sources"][0].contains("summary")));
+  CHECK(run["metrics"].size() == 3);
+  CHECK(sample.content("describe_run", {{"run", "mnist-1"}, {"metrics", "eval/"}})["metrics"]
+            .size() == 2);
   CHECK((run["artifacts"].is_array() && run["alerts"].size() == 1));
 
   const auto curves = sample.content(
@@ -232,6 +235,11 @@ TEST_CASE("mcp: tools return what the API returns") {
   const auto compared = sample.content("compare_runs", {{"runs", {"mnist-1", "other-2"}}});
   CHECK((compared["config"].size() == 1 && compared["config"][0]["key"] == "optimizer.lr"));
   CHECK(compared["config"][0]["values"] == Json({0.1, 0.2}));
+  CHECK(compared["metrics"].size() == 3);
+  CHECK(sample
+            .content("compare_runs",
+                     {{"runs", {"mnist-1", "other-2"}}, {"metrics", "loss"}})["metrics"]
+            .size() == 2);
   for (const auto& metric : compared["metrics"])
     if (metric["name"] == "eval/loss") CHECK(metric["values"] == Json({0.5, nullptr}));
 

@@ -61,9 +61,9 @@ def compiled(program: torch.export.ExportedProgram, device: str, threads: int, u
     # docs/decisions/0008-compiled-steps.md explains why LibTorch is not linked on a CPU. Precompiled headers, 100 MB each,
     # are disabled because they are stored outside of the cache directory and would remain.
     settings: dict[str, object] = {"cpp.threads": threads, "aot_inductor.link_libtorch": device != "cpu",
-                                   "aot_inductor.precompile_headers": False,
-                                   # Kernels of GPUs are part of the library, not separate files.
-                                   "aot_inductor.embed_kernel_binary": device != "cpu"}
+                                   "aot_inductor.precompile_headers": False}
+    if device != "cpu":
+        settings["aot_inductor.embed_kernel_binary"] = True  # in the library, not in separate files
     if not use_cache:
         return _compiled(program, settings)
     compiler = os.environ.get("CXX", "g++")

@@ -4,11 +4,9 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 
-#include "launch/environment/openmp_wait.h"
 #include "launch/environment/torch_folder.h"
 #include "lockstep/error.h"
 
@@ -27,7 +25,7 @@ void become_trainer(int argc, char** argv) {
   take_torch_option(argc, argv);
   const auto prefix = own_prefix();
   put_on_library_path(find_torch(prefix, LOCKSTEP_TORCH_VERSION));
-  if (!std::getenv("OMP_WAIT_POLICY")) ::setenv(kSpinVariable, kSpinCount, /*overwrite=*/0);
+  set_spin_count();
   const auto program = prefix / "lib" / "lockstep" / "lockstep-trainer";
   ::execv(program.c_str(), argv);
   throw config_error("cannot start '" + program.string() + "': " + std::strerror(errno));

@@ -18,10 +18,10 @@ double median(std::vector<double> values) {
 }
 
 template <class Value>
-double median_of_others(const std::vector<StepTimes>& times, size_t rank, const Value& value) {
+double median_of_others(const std::vector<StepTimes>& times, size_t left_out, const Value& value) {
   std::vector<double> values;
-  for (size_t other = 0; other < times.size(); ++other)
-    if (other != rank) values.push_back(value(times[other]));
+  for (size_t i = 0; i < times.size(); ++i)
+    if (i != left_out) values.push_back(value(times[i]));
   return median(std::move(values));
 }
 
@@ -54,20 +54,20 @@ std::optional<std::string> SlowRankWatch::update(const std::vector<StepTimes>& t
   if (times.size() < 2) return std::nullopt;
   const auto own = [](const StepTimes& each) { return each.own(); };
   const auto slowest = std::ranges::max_element(times, {}, own);
-  const auto rank = static_cast<size_t>(slowest - times.begin());
-  const auto others = median_of_others(times, rank, own);
+  const auto number = static_cast<size_t>(slowest - times.begin());
+  const auto others = median_of_others(times, number, own);
   const bool is_slow = slowest->own() > config_.factor * others &&
                        slowest->own() - others > kMinShare * slowest->whole;
-  if (!is_slow || (since_ && rank != rank_)) {
+  if (!is_slow || (since_ && number != slow_rank_)) {
     since_.reset();
     is_reported_ = false;
   }
   if (!is_slow) return std::nullopt;
-  rank_ = rank;
+  slow_rank_ = number;
   if (!since_) since_ = now;
   if (is_reported_ || now - *since_ < config_.after.value) return std::nullopt;
   is_reported_ = true;
-  return describe(times, rank, others, now - *since_);
+  return describe(times, number, others, now - *since_);
 }
 
 }  // namespace lockstep::trainer

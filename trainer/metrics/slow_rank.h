@@ -24,7 +24,7 @@ class SlowRankWatch {
 
  private:
   SlowRankConfig config_;
-  size_t rank_ = 0;  // if since_
+  size_t slow_rank_ = 0;  // if since_
   std::optional<Clock::time_point> since_;
   bool is_reported_ = false;
 };

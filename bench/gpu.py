@@ -45,7 +45,7 @@ def jobs(quick):
         "gpt2": {"kind": "gpt", "model": SMALL_GPT if quick else GPT2, "batch": 4 if quick else 32, "lr": 6e-4,
                  "steps": 16 if quick else 48, "precision": "bf16", "unit": "tokens/s", "length": (SMALL_GPT if quick else GPT2)["context"],
                  "tolerance": 0.05},
-        "mlp": {"kind": "mlp", "model": MLP, "batch": 64, "lr": 1e-3, "steps": 80 if quick else 8000, "precision": "fp32",
+        "mlp": {"kind": "mlp", "model": MLP, "batch": 64, "lr": 1e-3, "steps": 80 if quick else 3200, "precision": "fp32",
                 "unit": "samples/s", "length": 1, "tolerance": 1e-3},
         "qwen3": {"kind": "hf", "model": SMALL_QWEN3 if quick else QWEN3, "batch": 2 if quick else 8, "lr": 1e-4,
                   "steps": 16 if quick else 32, "precision": "bf16", "unit": "tokens/s", "length": 32 if quick else 1024, "tolerance": 0.05},

@@ -128,7 +128,9 @@ def main():
     begin = time.perf_counter()
     for step in range(1, args.steps + 1):
         image, label = next(source)
-        optimizer.zero_grad(set_to_none=not args.tuned)
+        optimizer.zero_grad(set_to_none=args.compile or not args.tuned)  # CUDA graphs of torch.compile own their gradients
+        if args.compile:
+            torch.compiler.cudagraph_mark_step_begin()
         with torch.autocast(args.device, torch.bfloat16, enabled=args.precision == "bf16"):
             result = loss_of(model(image), label)
         result.backward()

@@ -11,6 +11,7 @@ int launch_node_command(int argc, char** argv);
 int runs_command(int argc, char** argv);
 int artifacts_command(int argc, char** argv);
 int ui_command(int argc, char** argv);
+int mcp_command(int argc, char** argv);
 int track_command(int argc, char** argv);
 int sync_command(int argc, char** argv);
 int verify_command(int argc, char** argv);

@@ -33,6 +33,7 @@ constexpr auto kCommands = std::to_array<Command>({
     {"runs", "list, show, watch, compare, export, stop, tag and remove runs", runs_command},
     {"sweep", "search hyper-parameters: trials of a run file, pruned and continued", sweep_command},
     {"ui", "serve the dashboard: runs, groups and ranks in a browser", ui_command},
+    {"mcp", "let assistants read runs, over the Model Context Protocol", mcp_command},
     {"artifacts", "store and retrieve versioned files of runs", artifacts_command},
     {"ckpt", "list, verify, compare, export and fetch the checkpoints of a run", ckpt_command},
     {"verify", "recompute a stretch of a run from a checkpoint and compare bits", verify_command},

@@ -38,7 +38,7 @@ endfunction()
 lockstep_add_precompiled_header(plain FILES ${PROJECT_SOURCE_DIR}/cmake/pch_plain.h DEPENDS fmt::fmt nlohmann_json::nlohmann_json)
 if(LOCKSTEP_TORCH)
   # As in the build of LibTorch, also in a Debug build: classes in its headers (at::RecordFunction) have other members without it.
-  target_compile_definitions(lockstep_torch INTERFACE NDEBUG)
+  target_compile_definitions(lockstep_torch INTERFACE $<$<CONFIG:Debug>:NDEBUG>)
   lockstep_add_precompiled_header(torch FILES ${PROJECT_SOURCE_DIR}/cmake/pch_torch.h DEPENDS lockstep::torch nlohmann_json::nlohmann_json)
 endif()
 

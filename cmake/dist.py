@@ -78,12 +78,37 @@ def copy_libraries(tree):
     return origins
 
 
+def run_path(path):
+    """The folders where a file looks for the libraries that it needs."""
+    return [folder for tag in ("RPATH", "RUNPATH") for folder in ":".join(dynamic(path, tag)).split(":") if folder]
+
+
+def set_run_paths(tree):
+    """Every file gets a run path within the tree, copied libraries too: the DT_RUNPATH of a program does not apply to libraries
+    that its libraries need. As DT_RPATH, which precedes LD_LIBRARY_PATH."""
+    if not shutil.which("patchelf"):
+        sys.exit("dist: patchelf is missing: run make setup")
+    for path in elf_files(tree):
+        folders = [folder for folder in run_path(path) if folder.startswith("$ORIGIN")]
+        if path.parent == tree / "lib" / "lockstep" and "$ORIGIN" not in folders:
+            folders.insert(0, "$ORIGIN")
+        if folders:
+            run("patchelf", "--force-rpath", "--set-rpath", ":".join(folders), path)
+
+
+def check_libraries(tree):
+    """Every file finds what it needs in the tree, by its own run path. Libraries of this machine do not count."""
+    for path in elf_files(tree):
+        folders = [Path(os.path.normpath(folder.replace("$ORIGIN", str(path.parent)))) for folder in run_path(path)]
+        if outside := [folder for folder in folders if not folder.is_relative_to(tree)]:
+            sys.exit(f"dist: {path.relative_to(tree)} has the run path {outside[0]}, outside of the release")
+        for name in dynamic(path, "NEEDED"):
+            if not SYSTEM.match(name) and not AT_RUN_TIME.match(name) and not any((folder / name).is_file() for folder in folders):
+                sys.exit(f"dist: {path.relative_to(tree)} does not find {name} in the release")
+
+
 def check_paths(tree):
     for path in elf_files(tree):
-        for tag in ("RPATH", "RUNPATH"):
-            for folder in ":".join(dynamic(path, tag)).split(":"):
-                if folder and not folder.startswith("$ORIGIN"):
-                    sys.exit(f"dist: {path.relative_to(tree)} has the run path {folder}: build with the preset dist")
         if str(SOURCE).encode() in path.read_bytes():
             sys.exit(f"dist: {path.relative_to(tree)} contains the path {SOURCE}: build with the preset dist")
 
@@ -247,12 +272,14 @@ def main():
         copied = copy_libraries(tree)
         if not arguments.from_source:
             check_paths(tree)
+        separate_debug(tree, debug)
+        set_run_paths(tree)
+        check_libraries(tree)
         torch = run(cached(arguments.build, "LOCKSTEP_PYTHON"), "-c", "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])").strip()
         torch_version = re.search(r"__version__ = '([\d.]+)", (Path(torch) / "version.py").read_text())[1]
         add_generated(tree, torch)
-        packages = sbom.find_packages(SOURCE, arguments.build, copied)
+        packages = sbom.find_packages(SOURCE, copied)
         add_licenses(tree, packages)
-        separate_debug(tree, debug)
         versions = needed_versions(tree)
         platform = wheel_platform(versions)
         document = sbom.spdx(version, epoch, packages, torch_version, cached(arguments.build, "LOCKSTEP_ARROW_VERSION"))

@@ -1,4 +1,4 @@
-"""The packages of a release and their SBOM in SPDX 2.3, from what was linked and copied."""
+"""The packages of a release and their SBOM in SPDX 2.3, from what was copied and included."""
 
 import json
 import re
@@ -49,11 +49,10 @@ def npm_packages(folder):
                       f"pkg:npm/{name.replace('@', '%40')}@{entry['version']}", licenses)
 
 
-def find_packages(source, build, copied):
-    """Debian's libraries: copied, linked statically (the links of build/static-libraries) and header-only; npm packages."""
-    files = [*copied, *(path.resolve() for path in (build / "static-libraries").glob("*.a"))]
+def find_packages(source, copied):
+    """Debian's libraries, copied and header-only; npm packages."""
     headers = ["/usr/include/nlohmann/json.hpp", "/usr/include/cxxopts.hpp", "/usr/include/gloo/context.h"]
-    files += [Path(header) for header in headers if Path(header).exists()]
+    files = [*copied, *(Path(header) for header in headers if Path(header).exists())]
     found = {package.name: package for package in map(debian_package, files)}
     return [*(found[name] for name in sorted(found)), *npm_packages(source / "dashboard" / "web")]
 

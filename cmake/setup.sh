@@ -58,7 +58,7 @@ unpack_ssh_server() {
 
 install_packages() {
   local packages=(libfmt-dev libcxxopts-dev nlohmann-json3-dev libyaml-cpp-dev catch2 libgloo-dev zlib1g-dev libssl-dev
-    libcpp-httplib-dev libpng-dev libjpeg62-turbo-dev libwebp-dev libzip-dev libzstd-dev libonig-dev libutf8proc-dev ccache)
+    libcpp-httplib-dev libpng-dev libjpeg62-turbo-dev libwebp-dev libzip-dev libzstd-dev libonig-dev libutf8proc-dev ccache patchelf)
   [ $peers = no ] || packages+=("${peer_packages[@]}")
   [ $lint = no ] || packages+=(clang-format clang-tidy-19)
   local missing_tools=() missing=()

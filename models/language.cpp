@@ -2,9 +2,12 @@
 #include "models/language.h"
 
 #include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "lockstep/error.h"
 #include "models/classification.h"
@@ -41,6 +44,24 @@ void verify_tokens(const std::string& name, const at::Tensor& tokens, const Toke
                   name, *wrong, range.vocab_size, range.vocab_size - 1));
 }
 
+int64_t vocabulary_multiple(const at::Tensor& weight_VD) {
+  const bool is_reduced = at::isReducedFloatingType(weight_VD.scalar_type()) ||
+                          at::autocast::is_autocast_enabled(weight_VD.device().type());
+  return weight_VD.is_cuda() && is_reduced ? 64 : 1;
+}
+
+at::Tensor padded_vocabulary(const at::Tensor& weight_VD, int64_t multiple) {
+  const auto missing = (multiple - weight_VD.size(0) % multiple) % multiple;
+  return missing == 0 ? weight_VD : at::constant_pad_nd(weight_VD, {0, 0, 0, missing});
+}
+
+void hide_padding(const at::Tensor& logits, int64_t vocab_size) {
+  const auto padding = logits.size(-1) - vocab_size;
+  if (padding == 0) return;
+  const at::NoGradGuard no_grad;
+  logits.narrow(-1, vocab_size, padding).fill_(-std::numeric_limits<double>::infinity());
+}
+
 namespace {
 
 // The mean of log(sum exp(logits))^2 over the targets that are not ignored; 0 if there are none.
@@ -56,12 +77,14 @@ Outputs language_outputs(const at::Tensor& logits_BTV, const Batch& batch,
                          const LanguageLoss& loss) {
   Outputs outputs;
   outputs.count = logits_BTV.size(0);
-  outputs.predictions = logits_BTV;
+  const auto vocab_size = loss.vocab_size > 0 ? loss.vocab_size : logits_BTV.size(2);
+  outputs.predictions =
+      vocab_size == logits_BTV.size(2) ? logits_BTV : logits_BTV.narrow(2, 0, vocab_size);
   const auto has_targets = std::any_of(batch.fields.begin(), batch.fields.end(),
                                        [](const auto& field) { return field.first == "targets"; });
   if (!has_targets) return outputs;
   const auto& targets_BT = batch.at("targets");
-  verify_tokens("targets", targets_BT, {logits_BTV.size(2), kIgnoredTarget});
+  verify_tokens("targets", targets_BT, {vocab_size, kIgnoredTarget});
   if (targets_BT.sizes() != logits_BTV.sizes().slice(0, 2))
     throw config_error(
         fmt::format("the model needs one target per token: 'targets' is {}, expected "

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cstdlib>
 #include <filesystem>
 
 #include "distributed/backends/backends.h"
@@ -48,7 +49,7 @@ void* open_cuda_library() {
 int count_gpus() {
   open_cuda_library();
   check(at::detail::getCUDAHooks().hasCUDART(),
-        "the CUDA part of LibTorch was loaded after LibTorch had looked for it");
+        "the CUDA part of LibTorch was loaded after LibTorch looked for it");
   const auto count = at::hasCUDA() ? at::detail::getCUDAHooks().deviceCount() : 0;
   if (count == 0)
     throw config_error(
@@ -69,6 +70,14 @@ bool machine_has_gpu() {
 }
 
 void load_gpu_support() { cuda_library(); }
+
+void use_deterministic_operators() {
+  ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);  // cuBLAS reads it at its start
+  auto& context = at::globalContext();
+  context.setDeterministicAlgorithms(true, /*warn_only=*/false);
+  context.setDeterministicFillUninitializedMemory(false);
+  context.setDeterministicCuDNN(true);
+}
 
 std::string gpu_architecture() {
   count_gpus();

@@ -13,6 +13,10 @@ bool machine_has_gpu();
 // CUDA part once. Errors are reported by use_gpu().
 void load_gpu_support();
 
+// For this process, as torch.use_deterministic_algorithms(True): operators give the same bits each
+// time, and throw c10::Error if they cannot. Call it before use_gpu().
+void use_deterministic_operators();
+
 // Architecture of this machine's first GPU, e.g. "sm_90". Throws Config as use_gpu().
 std::string gpu_architecture();
 

@@ -13,6 +13,7 @@
 #include <optional>
 #include <sstream>
 
+#include "launch/environment/openmp_wait.h"
 #include "lockstep/error.h"
 
 namespace lockstep::launch {
@@ -239,6 +240,10 @@ void put_on_library_path(const TorchFolder& torch) {
   if (fs::exists(arrow, ignored)) path += ":" + arrow.string();
   if (!before.empty()) path += ":" + before;
   ::setenv(kLibraryPath, path.c_str(), 1);
+}
+
+void set_spin_count() {
+  if (!std::getenv("OMP_WAIT_POLICY")) ::setenv(kSpinVariable, kSpinCount, /*overwrite=*/0);
 }
 
 void restore_library_path() {

@@ -38,4 +38,7 @@ void name_torch(const std::string& place);
 void put_on_library_path(const TorchFolder& torch);
 void restore_library_path();
 
+// Sets for that program how long its threads spin (launch/environment/openmp_wait.h).
+void set_spin_count();
+
 }  // namespace lockstep::launch

@@ -25,6 +25,7 @@ void become_trainer(int argc, char** argv) {
   take_torch_option(argc, argv);
   const auto prefix = own_prefix();
   put_on_library_path(find_torch(prefix, LOCKSTEP_TORCH_VERSION));
+  set_spin_count();
   const auto program = prefix / "lib" / "lockstep" / "lockstep-trainer";
   ::execv(program.c_str(), argv);
   throw config_error("cannot start '" + program.string() + "': " + std::strerror(errno));

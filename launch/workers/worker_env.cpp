@@ -9,6 +9,7 @@
 #include <sstream>
 #include <thread>
 
+#include "launch/environment/openmp_wait.h"
 #include "lockstep/rank_env.h"
 
 namespace lockstep::launch {
@@ -67,6 +68,7 @@ std::vector<std::string> worker_environment(const LaunchOptions& options,
   if (!environment("OMP_NUM_THREADS"))
     variables["OMP_NUM_THREADS"] =
         std::to_string(std::max(1, num_usable_cores() / options.num_workers));
+  if (!environment("OMP_WAIT_POLICY")) variables.emplace(kSpinVariable, kSpinCount);
   std::vector<std::string> entries;
   for (const auto& [name, value] : variables) entries.push_back(fmt::format("{}={}", name, value));
   return entries;

@@ -109,10 +109,12 @@ at::Tensor Decoder::layers_of(const at::Tensor& tokens_BT, const DecoderPass& pa
 }
 
 at::Tensor Decoder::logits_of(const at::Tensor& x) const {
-  auto logits = project(norm_->forward(x), head_ ? head_->weight : embedding_);
+  const auto& weight = head_ ? head_->weight : embedding_;
+  auto logits = project(norm_->forward(x), padded_vocabulary(weight, vocabulary_multiple(weight)));
   if (base_is_bf16_) logits = logits.to(at::kFloat);
-  if (!config_.logit_cap) return logits;
-  return at::tanh(logits / *config_.logit_cap) * *config_.logit_cap;
+  if (config_.logit_cap) logits = at::tanh(logits / *config_.logit_cap) * *config_.logit_cap;
+  hide_padding(logits, config_.vocab_size);
+  return logits;
 }
 
 namespace {
@@ -138,9 +140,10 @@ Outputs Decoder::forward(const Batch& batch) {
   if (config_.experts.balance > 0 && is_training()) loads.resize(layers_.size());
   const auto x_BTC = layers_of(tokens_BT, {.documents_BT = documents ? *documents : at::Tensor(),
                                            .loads = loads.empty() ? nullptr : &loads});
-  auto outputs =
-      language_outputs(logits_of(x_BTC), batch,
-                       {.with_accuracy = !is_training(), .z_loss = is_training() ? z_loss_ : 0});
+  auto outputs = language_outputs(logits_of(x_BTC), batch,
+                                  {.vocab_size = config_.vocab_size,
+                                   .with_accuracy = !is_training(),
+                                   .z_loss = is_training() ? z_loss_ : 0});
   if (!loads.empty() && outputs.loss.defined())
     outputs.loss = outputs.loss + balance_loss(loads, tokens_BT.numel()) * config_.experts.balance;
   return outputs;
@@ -150,7 +153,7 @@ at::Tensor Decoder::next_logits(const at::Tensor& tokens, const std::vector<int6
                                 KeyValueCache& cache) {
   cache.begin(counts, tokens.size(1), tokens.device());
   const auto x_BTC = layers_of(tokens, {.cache = &cache});
-  return logits_of(cache.end(x_BTC));
+  return logits_of(cache.end(x_BTC)).narrow(-1, 0, config_.vocab_size);
 }
 
 void Decoder::verify(const ModelUse& use) const {

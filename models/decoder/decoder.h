@@ -59,7 +59,7 @@ class Decoder : public Model, public LanguageModel {
   std::shared_ptr<const AttentionContext> context_of(bool is_sliding,
                                                      const KeyValueCache& cache) const;
   at::Tensor layers_of(const at::Tensor& tokens_BT, const DecoderPass& pass) const;
-  at::Tensor logits_of(const at::Tensor& x) const;
+  at::Tensor logits_of(const at::Tensor& x) const;  // [..., V], may have padding
 
   DecoderConfig config_;
   std::string name_;

@@ -207,9 +207,10 @@ class Gpt final : public Model, public LanguageModel {
     verify_text(batch);
     const auto& tokens_BT = batch.at("tokens");
     const auto logits_NV = logits_of(transformer_->forward(tokens_BT, nullptr));
-    return language_outputs(
-        logits_NV.view({-1, tokens_BT.size(1), vocab_size_}), batch,
-        {.with_accuracy = !is_training(), .z_loss = is_training() ? z_loss_ : 0});
+    return language_outputs(logits_NV.view({-1, tokens_BT.size(1), logits_NV.size(1)}), batch,
+                            {.vocab_size = vocab_size_,
+                             .with_accuracy = !is_training(),
+                             .z_loss = is_training() ? z_loss_ : 0});
   }
 
   void verify(const ModelUse& use) const override {
@@ -225,15 +226,20 @@ class Gpt final : public Model, public LanguageModel {
                          KeyValueCache& cache) override {
     cache.begin(counts, tokens.size(1), tokens.device());
     const auto x_NC = transformer_->forward(tokens, &cache);
-    return logits_of(cache.end(x_NC.view({tokens.size(0), tokens.size(1), -1})));
+    return logits_of(cache.end(x_NC.view({tokens.size(0), tokens.size(1), -1})))
+        .narrow(-1, 0, vocab_size_);
   }
 
   int64_t context_size() const override { return context_; }
   int64_t vocabulary_size() const override { return vocab_size_; }
 
  private:
+  // [..., V], with padding.
   at::Tensor logits_of(const at::Tensor& x) const {
-    return at::linear(x, lm_head_ ? lm_head_->weight : transformer_->wte->weight);
+    const auto& weight = lm_head_ ? lm_head_->weight : transformer_->wte->weight;
+    const auto logits = at::linear(x, padded_vocabulary(weight, vocabulary_multiple(weight)));
+    hide_padding(logits, vocab_size_);
+    return logits;
   }
 
   void verify_text(const Batch& batch) const {

@@ -175,7 +175,8 @@ class PeerHost:
         self.process.stdin.flush()
         response = json.loads(self.process.stdout.readline())
         assert response["ok"], response["output"]
-        return json.loads(response["output"].splitlines()[-1])
+        lines = [line for line in response["output"].splitlines() if line.startswith("{")]  # others are warnings
+        return json.loads(lines[-1])
 
     def close(self):
         self.process.stdin.close()

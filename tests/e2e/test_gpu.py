@@ -29,12 +29,13 @@ from test_recompute import MODELS, use_model
 pytestmark = pytest.mark.skipif(not Path("/dev/nvidiactl").exists(), reason="no NVIDIA GPU on this machine")
 
 DEVICE = "distributed.device=cuda"
+DETERMINISTIC = "train.deterministic=true"  # gradients of convolutions are sums in any order otherwise
 GPU = [DEVICE, "train.log_every=1 step", "train.max_steps=40", "train.epochs=2"]
 WAYS = {
     "mlp": [],
-    "cnn": ["model={name: cnn}"],
-    "resnet, whose buffers change": ["model={name: resnet, depth: 18, in_channels: 1, stem: small}"],
-    "vit, with dropout": [f"model={json.dumps(MODELS['vit'])}"],
+    "cnn": ["model={name: cnn}", DETERMINISTIC],
+    "resnet, whose buffers change": ["model={name: resnet, depth: 18, in_channels: 1, stem: small}", DETERMINISTIC],
+    "vit, with dropout": [f"model={json.dumps(MODELS['vit'])}", DETERMINISTIC],
     "bf16": ["train.precision=bf16"],
     "fp16": ["train.precision=fp16"],
     "accumulated": ["train.accumulate=3"],
@@ -71,7 +72,8 @@ def compile_model(job, *words, batch=None):
     package = job.directory / "model.ls2"
     ended = processes.run(
         [sys.executable, "-m", "lockstep.compile.command_line", *words, "--batch", batch or job.file, "--seed", 7, "--device", "cuda",
-         "-o", package], job.directory, processes.environment(PYTHONPATH=SOURCE / "python", PATH=f"{processes.BIN}:{os.environ['PATH']}"))
+         "-o", package], job.directory, processes.environment(PYTHONPATH=SOURCE / "python", PATH=f"{processes.BIN}:{os.environ['PATH']}"),
+        timeout=10 * TIMEOUT_S)
     assert ended.code == 0, ended.err
     return f"model={{name: compiled, package: {package}}}"
 
@@ -80,7 +82,7 @@ def compile_model(job, *words, batch=None):
 PARTS = {
     "mlp, sgd": (MLP, MANY, SGD),
     "mlp, adamw": (MLP, MANY, ADAMW),
-    "cnn, adamw": (CNN, FEW, ADAMW),
+    "cnn, adamw": (CNN, FEW, ADAMW, ([DETERMINISTIC], ["--deterministic"])),
     "bf16": (MLP, MANY, ADAMW, (["train.precision=bf16"], ["--precision", "bf16"])),
     "fp16": (MLP, MANY, SGD, (["train.precision=fp16"], ["--precision", "fp16"])),
     "clipped": (MLP, FEW, ADAMW, (["train.clip_grad_norm=0.5"], ["--clip-grad-norm", "0.5"])),
@@ -121,7 +123,8 @@ LIKE_CPU = {
 @pytest.mark.parametrize("way", LIKE_CPU.values(), ids=LIKE_CPU)
 def test_like_the_cpu(job, way):
     on_gpu, on_cpu = job.train(*GPU, *way), job.train(*GPU[1:], *way)
-    assert_close(job, on_gpu, on_cpu)
+    # With states of 8 bits, a difference in the last bit can become one of a whole level.
+    assert_close(job, on_gpu, on_cpu, 1e-2 if "state: int8" in way[0] else TOLERANCE)
     for name in ("eval/loss", "eval/accuracy"):
         of_gpu, of_cpu = (job.series(run_dir.name, name) for run_dir in (on_gpu, on_cpu))
         assert [value for _, value in of_gpu] == pytest.approx([value for _, value in of_cpu], abs=0.02)
@@ -151,8 +154,9 @@ def test_sharded_and_recomputed_runs_are_bit_identical(job, tmp_path_factory, mo
     whole = Job(tmp_path_factory.mktemp("whole"))
     for each in (job, whole):
         use_model(each, model)
-    settings = [*settings, "checkpoint.writers=main"]
-    expected = whole.train(DEVICE, "checkpoint.writers=main", ranks=1)
+    common = [DETERMINISTIC, "checkpoint.writers=main"]
+    settings = [*settings, *common]
+    expected = whole.train(DEVICE, *common, ranks=1)
     run_dir = job.train(DEVICE, *settings, ranks=1)
     for file in last_weights(expected).parent.glob("*.safetensors"):
         assert_same_bits(last_weights(run_dir).parent / file.name, file)
@@ -169,7 +173,7 @@ def test_resumed_run_equals_uninterrupted_run(job, graph):
 
 def test_killed_run_equals_uninterrupted_run(job):
     use_model(job, "vit")
-    settings = [DEVICE, "train.max_steps=60", "train.epochs=5", "checkpoint.every=5 steps"]
+    settings = [DEVICE, DETERMINISTIC, "train.max_steps=60", "train.epochs=5", "checkpoint.every=5 steps"]
     whole = job.train(*settings, ranks=1)
     started = job.start(*settings, ranks=1, options=["--max-restarts", "1"])
 
@@ -261,11 +265,21 @@ def test_profile_and_use_of_the_gpu(job):
 def test_one_rank_per_gpu(job):
     gpus = torch.cuda.device_count()
     for number in ("gpu", "auto"):
-        run_dir = job.train("distributed.device=auto", "train.max_steps=3", ranks=number)
-        assert "cuda" in (run_dir / "run.json").read_text()
+        run_dir = job.train("distributed.device=auto", "train.max_steps=3", "train.log_every=1 step", ranks=number)
+        assert len(job.series(run_dir.name, "train/mfu")) == 3  # the peak of GPUs is known
+        assert json.loads((run_dir / "run.json").read_text())["world_size"] == gpus
     ended = job.run(DEVICE, "train.max_steps=3", ranks=gpus + 1)
     assert ended.code == 78, ended.err
     assert f"no GPU for local rank {gpus}: each rank needs one, this machine has {gpus}; start fewer ranks" in ended.err
+
+
+def test_a_batch_with_an_odd_vocabulary_in_bf16(job):
+    """The vocabulary is padded, which the losses do not show."""
+    use_model(job, "gpt")
+    job.config["train"]["log_every"] = "1 step"
+    job.config["model"]["dropout"] = 0
+    job.write()
+    assert_close(job, job.train(DEVICE, "train.precision=bf16"), job.train(DEVICE), 2e-2)
 
 
 def test_doctor(job):

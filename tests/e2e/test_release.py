@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -23,6 +24,9 @@ TORCH = pathlib.Path(torch.__file__).parent
 SITE = TORCH.parent
 MINOR = ".".join(torch.__version__.split(".")[:2])
 MNIST = SOURCE / ".data" / "mnist"
+LIBRARIES = pathlib.Path("/usr/lib/x86_64-linux-gnu")
+# What every Linux has, and what Python itself needs.
+OF_EVERY_LINUX = re.compile(r"(libc|libm|libdl|librt|libpthread|libutil|libresolv|ld-linux-x86-64|libstdc\+\+|libgcc_s|libz|libexpat|libffi)\.so")
 
 
 def make_release(out):
@@ -107,6 +111,27 @@ def test_trains_from_another_place(tree, tmp_path):
     ended = run([tree / "bin" / "lockstep", "version"], tmp_path, bare(tmp_path, VIRTUAL_ENV=str(SITE.parents[2])))
     assert ended.out.splitlines()[1:] == [f"built for LibTorch {torch.__version__.split('+')[0]}",
                                           f"LibTorch: {torch.__version__} in {TORCH} (VIRTUAL_ENV)"]
+
+
+@pytest.fixture(scope="module")
+def other_linux(tmp_path_factory):
+    """The beginning of a command whose programs do not see Debian's libraries."""
+    folder = tmp_path_factory.mktemp("libraries")
+    for library in LIBRARIES.iterdir():
+        if OF_EVERY_LINUX.match(library.name):
+            shutil.copy(library, folder)
+    return ["unshare", "--mount", "--propagation", "private", "sh", "-c", f'mount --bind "$0" {LIBRARIES} && exec "$@"', folder]
+
+
+def test_needs_no_libraries_of_debian(tree, other_linux, tmp_path):
+    env = bare(tmp_path, LOCKSTEP_TORCH=str(SITE), LD_LIBRARY_PATH=f"{TORCH / 'lib'}:{SITE / 'pyarrow'}")
+    env["PATH"] = os.environ["PATH"]  # of mount
+    load = [sys.executable, "-c", "import ctypes, sys; ctypes.CDLL(sys.argv[1])"]
+    libraries = [tree / "lib" / f"liblockstep{name}.so" for name in ("", "_parquet", "_store")]
+    for command in ([tree / "bin" / "lockstep", "version"], [tree / "bin" / "lockstep-trainer", "--version"],
+                    [tree / "bin" / "lockstep-data", "--help"], *([*load, library] for library in libraries)):
+        ended = run([*other_linux, *command], tmp_path, env)
+        assert ended.code == 0, ended.err
 
 
 def test_works_without_libtorch_except_for_training(tree, tmp_path):

@@ -56,6 +56,7 @@ def parse_arguments():
     parser.add_argument("--bucket-cap-mb", type=float, help="DistributedDataParallel's own default")
     parser.add_argument("--gradient-as-bucket-view", action="store_true")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="cuda: over NCCL, with one rank")
+    parser.add_argument("--deterministic", action="store_true", help="operators give the same bits each time")
     parser.add_argument("--gradient-compression", choices=HOOKS, help="how DistributedDataParallel sends gradients")
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--max-steps", type=int, help="stop after this many optimizer steps")
@@ -204,10 +205,14 @@ def main():
     thread of Gloo that waits for the interpreter's lock."""
     args = parse_arguments()
     torch.set_num_threads(1)
+    if args.deterministic:
+        os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+        torch.use_deterministic_algorithms(True)
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     if args.batch_size % world:
         raise SystemExit(f"--batch-size {args.batch_size} does not divide over {world} ranks")
-    dist.init_process_group("nccl" if args.device == "cuda" else "gloo", init_method=os.environ.get("INIT_METHOD"), rank=rank, world_size=world)
+    gpu = torch.device("cuda", 0) if args.device == "cuda" else None
+    dist.init_process_group("nccl" if gpu else "gloo", init_method=os.environ.get("INIT_METHOD"), rank=rank, world_size=world, device_id=gpu)
     module = models.build(args.model, args.seed, **args.config).to(args.device)
     parallel = DistributedDataParallel(
         module,

@@ -96,10 +96,20 @@ TEST_CASE("launcher: the cores are divided among the workers, unless OMP_NUM_THR
   CHECK(launch.run().succeeded());
   CHECK(value_in(launch.log(0, "stdout.log"), "OMP_NUM_THREADS") ==
         std::to_string(std::max(1, num_usable_cores() / 2)));
-  EnvironmentGuard decided({{"OMP_NUM_THREADS", "13"}});
+  CHECK(value_in(launch.log(0, "stdout.log"), "GOMP_SPINCOUNT") == "5000");
+  EnvironmentGuard decided({{"OMP_NUM_THREADS", "13"}, {"GOMP_SPINCOUNT", "7"}});
   launch.keep_logs_in("again");
   CHECK(launch.run().succeeded());
-  CHECK(value_in(text_of(launch.path("again/attempt_0/0/stdout.log")), "OMP_NUM_THREADS") == "13");
+  const auto again = text_of(launch.path("again/attempt_0/0/stdout.log"));
+  CHECK(value_in(again, "OMP_NUM_THREADS") == "13");
+  CHECK(value_in(again, "GOMP_SPINCOUNT") == "7");
+}
+
+TEST_CASE("launcher: how long threads spin is left to OMP_WAIT_POLICY, if it is set") {
+  EnvironmentGuard decided({{"OMP_WAIT_POLICY", "active"}});
+  ShellLaunch launch("env", 1);
+  CHECK(launch.run().succeeded());
+  CHECK(value_in(launch.log(0, "stdout.log"), "GOMP_SPINCOUNT") == "(not set)");
 }
 
 TEST_CASE("launcher: lines are shown with their rank, and logged unchanged") {

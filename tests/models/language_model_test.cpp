@@ -8,6 +8,7 @@
 
 #include "lockstep/model.h"
 #include "lockstep/part.h"
+#include "models/language.h"
 
 namespace lockstep::models {
 namespace {
@@ -93,6 +94,32 @@ TEST_CASE("language model: sequences of different lengths, of which some are dro
       logits = language.next_logits(at::tensor(next, at::kLong).unsqueeze(1),
                                     std::vector<int64_t>(rows.size(), 1), cache);
     }
+  }
+}
+
+TEST_CASE("language model: padding of a vocabulary changes neither loss nor gradients") {
+  at::manual_seed(0);
+  const auto x = at::randn({2, 5, 8});
+  const Batch batch{.fields = {{"targets", at::randint(kTextVocabulary, {2, 5}, at::kLong)}},
+                    .indices = at::zeros({2}, at::kLong)};
+  const auto pass = [&](int64_t multiple) {
+    at::manual_seed(1);
+    auto weight = at::randn({kTextVocabulary, 8}).requires_grad_();
+    const auto input = x.clone().requires_grad_();
+    const auto logits = at::linear(input, padded_vocabulary(weight, multiple));
+    hide_padding(logits, kTextVocabulary);
+    CHECK(logits.size(2) == (multiple == 1 ? 31 : 32));
+    const auto outputs = language_outputs(
+        logits, batch, {.vocab_size = kTextVocabulary, .with_accuracy = true, .z_loss = 0.01});
+    outputs.loss.backward();
+    return std::vector<at::Tensor>{outputs.loss, outputs.predictions, outputs.sums.at("accuracy"),
+                                   input.grad(), weight.grad()};
+  };
+  const auto plain = pass(1), padded = pass(8);
+  for (size_t i = 0; i < plain.size(); ++i) {
+    INFO(i);
+    REQUIRE(padded[i].sizes() == plain[i].sizes());
+    CHECK(at::allclose(padded[i].to(at::kFloat), plain[i].to(at::kFloat), 1e-5, 1e-6));
   }
 }
 

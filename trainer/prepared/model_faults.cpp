@@ -84,7 +84,16 @@ void rethrow_fault(std::string_view model, const Batch* batch, const c10::Error&
         fmt::format("{} needs {} for one tensor, this host has {} of memory: use a smaller model "
                     "or batch",
                     model, size_text(bytes), size_text(memory_of_host())));
+  if (const auto end = text.find(" does not have a deterministic implementation"); end != text.npos)
+    throw config_error(fmt::format(
+        "{} uses {}, which has no deterministic form on this device: set train.deterministic=false",
+        model, printable(text.substr(0, end))));
   const auto line = printable(text.substr(0, text.find('\n')), kMaxFaultLength);
+  if (dynamic_cast<const c10::OutOfMemoryError*>(&error))
+    throw config_error(fmt::format(
+        "{} does not fit the memory of the GPU{}: use a smaller batch, train.recompute: blocks or "
+        "train.precision: bf16 ({})",
+        model, batch ? " for a batch of " + fields_text(*batch) : "", line));
   if (!batch) throw config_error(fmt::format("{} cannot be created: {}", model, line));
   const auto is_type = text.find("dtype") != text.npos || text.find("scalar type") != text.npos;
   throw config_error(

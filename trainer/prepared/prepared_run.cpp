@@ -247,7 +247,10 @@ void compute_unless_sharded(PreparedRun& run) {
 }
 
 PreparedRun prepare_without_data(const RunConfig& config, const RankEnv& ranks) {
-  if (selects_gpu(config.distributed.device)) distributed::load_gpu_support();
+  if (selects_gpu(config.distributed.device)) {
+    distributed::load_gpu_support();
+    if (config.train.deterministic) distributed::use_deterministic_operators();
+  }
   // The order of sums within an operator depends on the number of threads.
   if (config.distributed.data_parallel.virtual_shards) at::set_num_threads(1);
   start_openmp_threads();

@@ -62,6 +62,8 @@ def compiled(program: torch.export.ExportedProgram, device: str, threads: int, u
     # are disabled because they are stored outside of the cache directory and would remain.
     settings: dict[str, object] = {"cpp.threads": threads, "aot_inductor.link_libtorch": device != "cpu",
                                    "aot_inductor.precompile_headers": False}
+    if device != "cpu":
+        settings["aot_inductor.embed_kernel_binary"] = True  # in the library, not in separate files
     if not use_cache:
         return _compiled(program, settings)
     compiler = os.environ.get("CXX", "g++")

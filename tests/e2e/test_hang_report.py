@@ -97,15 +97,6 @@ def test_slow_rank_is_identified_in_metrics(job):
     assert last["time/data_wait/max"] >= 0.1 > 2 * last["time/data_wait/min"]
 
 
-def test_slow_rank_is_named(job):
-    use_odd_rank(job, slow_on=1)
-    ended = job.run("train.max_steps=20", "train.log_every=2 steps", "data.workers=0", "distributed.slow_rank={factor: 3, after: 1 s}", ranks=2)
-    assert ended.code == 0, ended.err
-    (line,) = [line for line in (ended.out + ended.err).splitlines() if "makes the others wait" in line]
-    assert re.search(r"rank 1 makes the others wait: for \d+ s its part of a step has taken .* most of the difference is in waiting for data", line)
-    assert "makes the others wait" not in job.run("train.max_steps=20", "data.workers=0", ranks=2).out, "not before a minute"
-
-
 def test_rank_skips_a_collective(tmp_path):
     """Ranks of one host immediately detect a collective mismatch."""
     started, text = named(launch(tmp_path, "skip"), r"failed first(.*\n){2}")

@@ -9,19 +9,6 @@
 
 namespace lockstep::trainer {
 
-struct SlowRankConfig {
-  double factor = 2;
-  Duration after{std::chrono::minutes(1)};
-};
-
-template <class V>
-void fields(V& v, SlowRankConfig& c) {
-  v("factor", c.factor,
-    "a rank is slow if its part of a step takes more than this many times the median of the others",
-    above(1));
-  v("after", c.after, "how long it is slow before a warning names it");
-}
-
 struct DistributedSection {
   DeviceChoice device = DeviceChoice::Auto;
   BackendChoice backend = BackendChoice::Auto;
@@ -29,7 +16,6 @@ struct DistributedSection {
   Duration timeout{std::chrono::minutes(30)};
   Duration step_timeout{std::chrono::minutes(10)};
   Duration hang_warning{std::chrono::seconds(3)};
-  SlowRankConfig slow_rank;
 };
 
 template <class V>
@@ -47,7 +33,6 @@ void fields(V& v, DistributedSection& c) {
     "how long ranks may wait before `lockstep launch` reports a hang, with the rank they wait for "
     "and its stacks; at least three times the longest step so far; ten times as long outside of "
     "steps");
-  v("slow_rank", c.slow_rank, "when a warning names a rank that makes the others wait");
 }
 
 }  // namespace lockstep::trainer

@@ -107,12 +107,9 @@ void fields(V& v, TrainSection& c) {
     "same results, faster where kernels are small");
   v("deterministic", c.deterministic,
     "on a GPU, use only operators that give the same bits each time, which can be slower: a run "
-    "that "
-    "is repeated or resumed is then bit-identical with convolutions and 16-bit attention too; a "
-    "model "
-    "with an operator that has no such form is an error (as torch.use_deterministic_algorithms); "
-    "CPUs "
-    "always do this");
+    "that is repeated or resumed is then bit-identical with convolutions and 16-bit attention too; "
+    "a model with an operator that has no such form is an error (as "
+    "torch.use_deterministic_algorithms); CPUs always do this");
   v("recompute", c.recompute,
     "activation checkpointing: blocks whose activations are recomputed in the backward pass: less "
     "memory, about a third more computation, bit-identical results; blocks: all of them, or a list "

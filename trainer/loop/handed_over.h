@@ -14,7 +14,7 @@
 #include "lockstep/world.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/loop/metrics_reporter.h"
-#include "trainer/metrics/step_times.h"
+#include "trainer/loop/step_times.h"
 #include "trainer/loop/stop_signals.h"
 #include "trainer/prepared/prepared_run.h"
 #include "trainer/state/meter.h"

@@ -29,7 +29,6 @@ MetricsReporter::MetricsReporter(World& world, Tracker& tracker, const RunConfig
       max_bad_samples_(config.data.loader.max_bad_samples),
       bad_train_(max_bad_samples_),
       bad_eval_(max_bad_samples_),
-      slow_ranks_(config.distributed.slow_rank),
       peak_flops_(config.train.peak_flops) {
   if (!peak_flops_ && world.device().is_cuda())
     peak_flops_ =
@@ -72,10 +71,7 @@ MetricsReporter::Losses MetricsReporter::log(const HookContext& run, const StepT
     add_means(values, "rank/", local);
     add_all(values, rank_step_times(times));
   }
-  const auto all_times = gather_step_times(world_, times);
-  add_all(values, step_time_metrics(all_times));
-  const auto slow = slow_ranks_.update(all_times, now);
-  if (slow && tracking::is_main(world_.rank())) warn(*slow);
+  add_all(values, gather_step_times(world_, times));
   add_optimizer(values, optimizer);
   if (elapsed.count() > 0) {
     values.emplace_back("train/samples_per_s", global.samples / elapsed.count());

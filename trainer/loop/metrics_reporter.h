@@ -18,9 +18,8 @@
 #include "lockstep/tracker.h"
 #include "lockstep/world.h"
 #include "trainer/config/run_config.h"
+#include "trainer/loop/step_times.h"
 #include "trainer/metrics/flop_counter.h"
-#include "trainer/metrics/slow_rank.h"
-#include "trainer/metrics/step_times.h"
 #include "trainer/state/meter.h"
 
 namespace lockstep::trainer {
@@ -105,7 +104,6 @@ class MetricsReporter final : public Hook {
   data::LoaderStats loading_;  // since the last logging
   formats::StoreStats store_;  // at the last logging
   data::BadSamples bad_train_, bad_eval_;
-  SlowRankWatch slow_ranks_;
   std::chrono::steady_clock::time_point logged_at_;
   MetricsWindow last_;  // its step, epoch and recorded values
   int64_t logged_step_ = 0;

@@ -51,12 +51,8 @@ class StepClock {
   int64_t steps_ = 0;
 };
 
-// Collective: the times of each rank.
-std::vector<StepTimes> gather_step_times(World& world, const StepTimes& own);
-
-// Metrics of all ranks: "time/step/min", ".../median", ".../max" and the same for each part, in
-// seconds, and "time/slowest_rank", the rank whose own parts take longest. With one rank:
-// "time/step", ...
-std::vector<std::pair<std::string, double>> step_time_metrics(const std::vector<StepTimes>& ranks);
+// Collective: "time/step/min", ".../median", ".../max" and the same for each part, in seconds, and
+// "time/slowest_rank", the rank whose own parts take longest. With one rank: "time/step", ...
+std::vector<std::pair<std::string, double>> gather_step_times(World& world, const StepTimes& own);
 
 }  // namespace lockstep::trainer

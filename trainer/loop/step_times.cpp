@@ -1,4 +1,4 @@
-#include "trainer/metrics/step_times.h"
+#include "trainer/loop/step_times.h"
 
 #include <ATen/ATen.h>
 
@@ -9,23 +9,22 @@
 namespace lockstep::trainer {
 namespace {
 
-struct NamedPart {
-  const char* name;
-  double StepTimes::*seconds;
-};
-constexpr std::array kParts = {NamedPart{"step", &StepTimes::whole},
-                               NamedPart{"data_wait", &StepTimes::data_wait},
-                               NamedPart{"forward", &StepTimes::forward},
-                               NamedPart{"backward", &StepTimes::backward},
-                               NamedPart{"communication", &StepTimes::communication},
-                               NamedPart{"optimizer", &StepTimes::optimizer}};
+constexpr std::array kParts = {"step",     "data_wait",     "forward",
+                               "backward", "communication", "optimizer"};
+constexpr size_t kNumValues = kParts.size() + 1;  // and own()
+
+std::array<double, kNumValues> as_row(const StepTimes& times) {
+  return {times.whole,         times.data_wait, times.forward, times.backward,
+          times.communication, times.optimizer, times.own()};
+}
 
 }  // namespace
 
 std::vector<std::pair<std::string, double>> rank_step_times(const StepTimes& own) {
   std::vector<std::pair<std::string, double>> values = {{"rank/step_time_s", own.own()}};
+  const auto row = as_row(own);
   for (size_t part = 1; part < kParts.size(); ++part)
-    values.emplace_back(std::string("rank/") + kParts[part].name + "_s", own.*kParts[part].seconds);
+    values.emplace_back(std::string("rank/") + kParts[part] + "_s", row[part]);
   return values;
 }
 
@@ -68,37 +67,34 @@ StepTimes StepClock::take() {
   return times;
 }
 
-std::vector<StepTimes> gather_step_times(World& world, const StepTimes& own) {
-  if (!world.is_distributed()) return {own};
-  auto local = at::empty({static_cast<int64_t>(kParts.size())}, at::kDouble);
-  for (size_t part = 0; part < kParts.size(); ++part)
-    local.mutable_data_ptr<double>()[part] = own.*kParts[part].seconds;
-  const auto all = distributed::all_gather(world, local, "step times");
-  std::vector<StepTimes> ranks(static_cast<size_t>(world.world_size()));
-  const auto* value = all.const_data_ptr<double>();
-  for (auto& times : ranks)
-    for (const auto& part : kParts) times.*part.seconds = *value++;
-  return ranks;
-}
-
-std::vector<std::pair<std::string, double>> step_time_metrics(const std::vector<StepTimes>& ranks) {
+std::vector<std::pair<std::string, double>> gather_step_times(World& world, const StepTimes& own) {
   std::vector<std::pair<std::string, double>> values;
-  const auto num_ranks = ranks.size();
-  for (const auto& part : kParts) {
-    const auto name = std::string("time/") + part.name;
-    std::vector<double> times;
-    for (const auto& rank : ranks) times.push_back(rank.*part.seconds);
-    if (num_ranks == 1) {
-      values.emplace_back(name, times.front());
-      continue;
-    }
-    std::ranges::sort(times);
+  const auto row = as_row(own);
+  if (!world.is_distributed()) {
+    for (size_t part = 0; part < kParts.size(); ++part)
+      values.emplace_back(std::string("time/") + kParts[part], row[part]);
+    return values;
+  }
+  auto local = at::empty({static_cast<int64_t>(kNumValues)}, at::kDouble);
+  std::copy(row.begin(), row.end(), local.mutable_data_ptr<double>());
+  const auto all = distributed::all_gather(world, local, "step times");
+  const auto num_ranks = static_cast<size_t>(world.world_size());
+  const auto column = [&](size_t part) {
+    std::vector<double> times(num_ranks);
+    for (size_t rank = 0; rank < num_ranks; ++rank)
+      times[rank] = all.const_data_ptr<double>()[rank * kNumValues + part];
+    return times;
+  };
+  for (size_t part = 0; part < kParts.size(); ++part) {
+    auto times = column(part);
+    std::sort(times.begin(), times.end());
+    const auto name = std::string("time/") + kParts[part];
     values.emplace_back(name + "/min", times.front());
     values.emplace_back(name + "/median", (times[(num_ranks - 1) / 2] + times[num_ranks / 2]) / 2);
     values.emplace_back(name + "/max", times.back());
   }
-  if (num_ranks == 1) return values;
-  const auto slowest = std::ranges::max_element(ranks, {}, &StepTimes::own) - ranks.begin();
+  const auto own_times = column(kParts.size());
+  const auto slowest = std::max_element(own_times.begin(), own_times.end()) - own_times.begin();
   values.emplace_back("time/slowest_rank", static_cast<double>(slowest));
   return values;
 }

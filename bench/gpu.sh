@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Proves Lockstep on one NVIDIA GPU: runs the GPU tests, then measures the rows that need a GPU and writes bench/results/gpu.json.
+# One NVIDIA GPU: runs the GPU tests, then measures the rows that need a GPU and writes bench/results/gpu.json.
 #   bench/gpu.sh [--tests | --bench] [arguments of bench/gpu.py]
 # Uses the programs in build/bin (make peers build), or of the release archive LOCKSTEP_ARCHIVE (make dist), which needs neither
 # Debian packages nor a network. PYTHON selects the Python with torch, transformers, peft and pytest; default: .venv/bin/python.
@@ -41,7 +41,7 @@ for part, count in (("train", 2000), ("t10k", 500)):
 END
   fi
   parallel=()
-  "$python" -c 'import xdist' 2>/dev/null && parallel=(-n 14)
+  "$python" -c 'import xdist' 2>/dev/null && parallel=(-n auto --maxprocesses 14)
   PYTHONPATH=python "$python" -m pytest -q --tb=short -p no:cacheprovider "${parallel[@]}" tests/e2e/test_gpu.py || tested=$?
 fi
 [ "$part" = --tests ] || "$python" bench/gpu.py --out bench/results/gpu.json "$@"

@@ -53,6 +53,7 @@ def load(args):
     """(module, inputs, targets, loss of the module's outputs)"""
     torch.manual_seed(0)
     if args.hf:
+        import transformers  # takes seconds
         module = transformers.AutoModelForCausalLM.from_pretrained(args.hf, dtype=torch.float32, attn_implementation="sdpa")
         return (module.train(), *tokens.load_windows(args.data, args.length),
                 lambda output, targets: F.cross_entropy(output.logits.flatten(0, 1), targets.flatten()))
@@ -110,9 +111,6 @@ def mean_loss(total, interval, world):
 
 def main():
     args = parse_arguments()
-    if args.hf:
-        global transformers
-        import transformers  # takes seconds
     torch.set_num_threads(1)
     rank, world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     if world > 1:

@@ -38,8 +38,8 @@ struct LanguageLoss {
   double z_loss = 0;
 };
 
-// Computes the outputs for `logits` [B, T, V or more] of `batch`. If the batch has a field "targets" (int64
-// [B, T]), the loss is the mean cross-entropy over the targets that are not ignored (0 if there are
+// Computes the outputs for `logits` [B, T, V or more] of `batch`. If the batch has a field "targets"
+// (int64 [B, T]), the loss is the mean cross-entropy over the targets that are not ignored (0 if there are
 // none); with loss.with_accuracy, which costs a pass over the logits, sums["accuracy"] is the number
 // of targets that are predicted correctly.
 //

@@ -33,6 +33,11 @@ class FaultyModel final : public Model {
 
   Outputs forward(const Batch& batch) override {
     if (fault_ == "segmentation fault") *unmapped() = 1;
+    if (fault_ == "too large for a GPU")
+      C10_THROW_ERROR(OutOfMemoryError, "CUDA out of memory. Tried to allocate 2.00 GiB");
+    if (fault_ == "not deterministic")
+      C10_THROW_ERROR(Error,
+                      "bincount_cuda does not have a deterministic implementation, but you set");
     const auto logits = layer_(batch.at("image"));
     const auto label = batch.at("label");
     Outputs outputs{.loss = at::cross_entropy_loss(logits, label), .count = logits.size(0)};

@@ -291,6 +291,8 @@ FAULTS = {
     "a detached loss": "returned a loss that is detached from the parameters",
     "an integer loss": "returned a loss of type Long",
     "double parameters": "must have the same dtype",
+    "too large for a GPU": "does not fit the memory of the GPU for a batch of ",
+    "not deterministic": "uses bincount_cuda, which has no deterministic form on this device: set train.deterministic=false",
     "meta device": "is on the meta device and has no values",
 }
 

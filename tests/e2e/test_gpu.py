@@ -68,10 +68,10 @@ def train_with_graph(job, *overrides):
     return run_dir.parent
 
 
-def compile_model(job, *words, batch=None):
+def compile_model(job, *words):
     package = job.directory / "model.ls2"
     ended = processes.run(
-        [sys.executable, "-m", "lockstep.compile.command_line", *words, "--batch", batch or job.file, "--seed", 7, "--device", "cuda",
+        [sys.executable, "-m", "lockstep.compile.command_line", *words, "--batch", job.file, "--seed", 7, "--device", "cuda",
          "-o", package], job.directory, processes.environment(PYTHONPATH=SOURCE / "python", PATH=f"{processes.BIN}:{os.environ['PATH']}"),
         timeout=10 * TIMEOUT_S)
     assert ended.code == 0, ended.err
@@ -154,7 +154,7 @@ def test_sharded_and_recomputed_runs_are_bit_identical(job, tmp_path_factory, mo
     whole = Job(tmp_path_factory.mktemp("whole"))
     for each in (job, whole):
         use_model(each, model)
-    common = [DETERMINISTIC, "checkpoint.writers=main"]
+    common = ["checkpoint.writers=main", *([] if model == "gpt" else [DETERMINISTIC])]
     settings = [*settings, *common]
     expected = whole.train(DEVICE, *common, ranks=1)
     run_dir = job.train(DEVICE, *settings, ranks=1)

@@ -37,6 +37,7 @@ MODES = {"gpt2": "max-autotune-no-cudagraphs", "mlp": "reduce-overhead"}
 # Required speedup over each peer.
 GOALS = {"gpt2": {"eager": 1.05, "torch.compile": 1}, "mlp": {"eager": 5, "torch.compile, reduce-overhead": 1.2}, "qwen3": {}}
 MFU_GOAL = {"qwen3": 0.45}
+WAYS = [way + graph for way in ("lockstep", "lockstep compiled") for graph in ("", ", CUDA graph")]
 
 
 def jobs(quick):
@@ -203,7 +204,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--only", nargs="+", choices=jobs(True), help="run only these jobs")
-    parser.add_argument("--sides", nargs="+", help='run only these, such as lockstep, "lockstep compiled, CUDA graph" or eager')
+    parser.add_argument("--sides", nargs="+", choices=[*WAYS, *PEERS, *(f"torch.compile, {mode}" for mode in MODES.values())], help="run only these")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda")
     parser.add_argument("--quick", action="store_true", help="small models, few steps: no measurement")
     parser.add_argument("--out", type=pathlib.Path, help="also write the result as JSON")
@@ -214,6 +215,8 @@ def main():
         chosen = {name: job for name, job in jobs(settings.quick).items() if name in (settings.only or jobs(True))}
         packages = compile_all(chosen, settings)
         found = [row for name, job in chosen.items() for row in rows(name, job, settings, packages.get(name))]
+    if not found:
+        sys.exit("bench/gpu.py: --sides has nothing to compare: name one of Lockstep's and one of its peers")
     print_table("one GPU", [{key: value for key, value in row.items() if key != "rounds"} for row in found])
     if settings.out:
         settings.out.write_text(json.dumps({"command": "bench/gpu.py " + " ".join(sys.argv[1:]), "commit": measuring.commit(),

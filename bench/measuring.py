@@ -71,13 +71,18 @@ def output_of(command, directory, timeout, **more):
     return out
 
 
-def newest_run(runs):
-    """{metric: values in order} of the most recently modified run in `runs`."""
+def newest_records(runs):
+    """Values of the most recently modified run in `runs`, in order: {"metric", "step", "time", "value", ...}."""
     newest = max(pathlib.Path(runs).iterdir(), key=lambda path: path.stat().st_mtime)
     text = subprocess.run([BIN / "lockstep", "runs", "export", newest.name, "--format", "jsonl", "--dir", runs],
                           check=True, capture_output=True, text=True).stdout
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def newest_run(runs):
+    """{metric: values in order} of the most recently modified run in `runs`."""
     values = {}
-    for record in map(json.loads, text.splitlines()):
+    for record in newest_records(runs):
         values.setdefault(record["metric"], []).append(record["value"])
     return values
 

@@ -2,7 +2,7 @@
 
 Batches are indexed from tensors in memory, without a DataLoader, and the loss is accumulated without synchronization: the
 fastest way to write it in Python. Rank 0 prints one JSON object: seconds per step, one number per interval,
-seconds of the first step, and the mean loss of the last interval.
+seconds of the first step, the time of day at its end, and the mean loss of the last interval.
 """
 
 import argparse
@@ -76,8 +76,9 @@ def wrap(args, module, world):
 
 def shard(args, module, world):
     mesh = init_device_mesh("cpu", (world,))
-    if args.gpt and not args.tuned:
-        for layer in module.transformer.h:
+    layers = module.transformer.h if args.gpt else module.model.layers if args.hf else None
+    if layers is not None and not args.tuned:
+        for layer in layers:
             fully_shard(layer, mesh=mesh)
     elif not args.tuned:
         for child in module.modules():
@@ -121,7 +122,7 @@ def main():
     model = torch.compile(model, mode=args.compile_mode) if args.compile else model
     optimizer = make_optimizer(args, module.parameters())
     source = batches(args, images, labels, rank, world)
-    seconds, loss, first = [], None, None
+    seconds, loss, first, first_at = [], None, None, None
     total = torch.zeros((), dtype=torch.float64, device=args.device)
     begin = time.perf_counter()
     for step in range(1, args.steps + 1):
@@ -136,14 +137,15 @@ def main():
         total += result.detach()
         if step == 1:
             result.item()  # waits for a GPU
-            first = time.perf_counter() - begin
+            first, first_at = time.perf_counter() - begin, time.time()
         if step % args.interval == 0:
             loss = mean_loss(total, args.interval, world)
             seconds.append((time.perf_counter() - begin) / args.interval)
             total.zero_()
             begin = time.perf_counter()
     if rank == 0:
-        print(json.dumps({"seconds": seconds, "loss": loss, "first_step": first}), flush=True)
+        print(json.dumps({"seconds": seconds, "loss": loss, "first_step": first, "first_step_at": first_at}),
+              flush=True)
     if world > 1:
         dist.barrier()
         dist.destroy_process_group()

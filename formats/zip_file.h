@@ -27,9 +27,16 @@ class ZipFile {
   // than `max_bytes`.
   std::vector<uint8_t> read(size_t index, uint64_t max_bytes) const;
 
+  // The content of member `index` in the archive's bytes, not verified with its checksum. Throws
+  // Config if it is compressed, encrypted or corrupt.
+  std::span<const uint8_t> stored(size_t index) const;
+
  private:
+  [[noreturn]] void fail(size_t index, const char* why) const;
+
   struct Archive;
   std::unique_ptr<Archive> archive_;
+  std::span<const uint8_t> bytes_;
   std::string name_;
 };
 

@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <memory>
 #include <utility>
 
 #include "core/printable.h"
 #include "lockstep/error.h"
+#include "models/filling.h"
 
 namespace lockstep::models {
 namespace {
@@ -28,20 +28,24 @@ void verify_name(const TensorSpec& spec, const std::string& package) {
 
 class Registration {
  public:
-  Registration(torch::nn::Module& root, const CompiledPackage& package)
-      : root_(root), package_(package) {}
+  Registration(torch::nn::Module& root, std::shared_ptr<const CompiledPackage> package)
+      : root_(root), package_(std::move(package)) {}
 
   CompiledState state() {
-    const auto& manifest = package_.manifest();
+    const auto& manifest = package_->manifest();
     for (const auto& spec : manifest.parameters) {
       const auto place = place_of(spec);
-      auto& parameter = place.module->register_parameter(place.name, load(spec), spec.marked);
+      auto& parameter = place.module->register_parameter(place.name, empty(spec), spec.marked);
+      models::fill(parameter.detach(), [package = package_, spec](const at::Tensor& tensor) {
+        package->copy_weight(spec.name, tensor.mutable_data_ptr());
+      });
       add(parameter, place.block);
       if (spec.marked) state_.trained.push_back(parameter);
     }
     for (const auto& spec : manifest.buffers) {
       const auto place = place_of(spec);
-      auto& buffer = place.module->register_buffer(place.name, load(spec));
+      auto& buffer = place.module->register_buffer(place.name, empty(spec));
+      package_->copy_weight(spec.name, buffer.mutable_data_ptr());
       add(buffer, nullptr);
       if (spec.marked) state_.changed.push_back(buffer);
     }
@@ -57,7 +61,7 @@ class Registration {
 
   // Creates the modules on the path if necessary.
   Place place_of(const TensorSpec& spec) {
-    verify_name(spec, package_.name());
+    verify_name(spec, package_->name());
     Place place{&root_, spec.name, nullptr};
     for (auto dot = place.name.find('.'); dot != std::string::npos; dot = place.name.find('.')) {
       const auto part = place.name.substr(0, dot);
@@ -73,18 +77,13 @@ class Registration {
   }
 
   std::shared_ptr<torch::nn::Module> make_module(const std::string& path) const {
-    if (std::ranges::count(package_.manifest().units, path))
+    if (std::ranges::count(package_->manifest().units, path))
       return std::make_shared<CompiledUnit>();
     return std::make_shared<torch::nn::Module>();
   }
 
-  at::Tensor load(const TensorSpec& spec) const {
-    auto tensor = at::empty(spec.shape, scalar_type_of(spec, package_.name()));
-    for (const auto& entry : package_.weight_entries())
-      if (entry.name == spec.name && entry.end > entry.begin)
-        std::memcpy(tensor.mutable_data_ptr(), package_.weights().data() + entry.begin,
-                    entry.end - entry.begin);
-    return tensor;
+  at::Tensor empty(const TensorSpec& spec) const {
+    return at::empty(spec.shape, scalar_type_of(spec, package_->name()));
   }
 
   void add(const at::Tensor& tensor, Block* block) {
@@ -93,13 +92,14 @@ class Registration {
   }
 
   torch::nn::Module& root_;
-  const CompiledPackage& package_;
+  std::shared_ptr<const CompiledPackage> package_;
   CompiledState state_;
 };
 
 }  // namespace
 
-CompiledState register_state(torch::nn::Module& root, const CompiledPackage& package) {
+CompiledState register_state(torch::nn::Module& root,
+                             const std::shared_ptr<const CompiledPackage>& package) {
   return Registration(root, package).state();
 }
 

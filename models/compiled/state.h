@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -18,9 +19,11 @@ struct CompiledState {
   std::vector<at::Tensor> trained, changed;  // parameters with gradients; buffers of training
 };
 
-// Registers them in `root`, with the values in the package. The units of the package become blocks.
-// Throws Config: an invalid name, an unsupported type.
-CompiledState register_state(torch::nn::Module& root, const CompiledPackage& package);
+// Registers them in `root`, with the values in the package; those of parameters may be read later
+// (models/filling.h). The units of the package become blocks. Throws Config: an invalid name, an
+// unsupported type.
+CompiledState register_state(torch::nn::Module& root,
+                             const std::shared_ptr<const CompiledPackage>& package);
 
 // Throws Config. `package`: its name.
 at::ScalarType scalar_type_of(const TensorSpec& spec, const std::string& package);

@@ -126,32 +126,54 @@ void CompiledPackage::read(std::span<const uint8_t> bytes) {
     if (member != kManifest && !index_of(expected, member))
       throw config_error(fmt::format("{}: has a member '{}' that is not in its manifest", name_,
                                      printable(member)));
-  for (const auto& name : expected) {
-    auto content = member(name);
-    if (name == kWeights) weights_ = std::move(content);
+  for (const auto& name : expected)
+    if (name != kWeights) member(name);
+  try {
+    weights_ = archive_->stored(member_index(kWeights));
+  } catch (const Error& error) {
+    throw config_error(fmt::format("{}; {}", error.what(), kReplaceHint));
   }
+  verify_content(kWeights, weights_);
   entries_ =
       formats::parse_safetensors(weights_, name_ + ": weights.safetensors", ErrorKind::Config);
   verify_weights();
 }
 
-std::vector<uint8_t> CompiledPackage::member(const std::string& name) const {
+size_t CompiledPackage::member_index(const std::string& name) const {
   const auto at = index_of(members_, name);
-  const auto expected = manifest_.members.find(name);
-  if (!at || expected == manifest_.members.end())
+  if (!at || !manifest_.members.contains(name))
     throw config_error(fmt::format("{}: has no {}; {}", name_, name, kReplaceHint));
+  return *at;
+}
+
+std::vector<uint8_t> CompiledPackage::member(const std::string& name) const {
+  const auto at = member_index(name);
   std::vector<uint8_t> content;
   try {
-    content = archive_->read(*at, expected->second.bytes);
+    content = archive_->read(at, manifest_.members.at(name).bytes);
   } catch (const Error& error) {
     throw config_error(fmt::format("{}; {}", error.what(), kReplaceHint));
   }
+  verify_content(name, content);
+  return content;
+}
+
+void CompiledPackage::verify_content(const std::string& name,
+                                     std::span<const uint8_t> content) const {
+  const auto& expected = manifest_.members.at(name);
   const auto crc = ::crc32_z(0, content.data(), content.size());
-  if (content.size() != expected->second.bytes || crc != expected->second.crc32)
+  if (content.size() != expected.bytes || crc != expected.crc32)
     throw config_error(
         fmt::format("{}: {} does not match its manifest (checksum {:08x}, expected {:08x}); {}",
-                    name_, name, crc, expected->second.crc32, kReplaceHint));
-  return content;
+                    name_, name, crc, expected.crc32, kReplaceHint));
+}
+
+void CompiledPackage::copy_weight(const std::string& name, void* target) const {
+  const auto entry = std::ranges::find(entries_, name, &formats::TensorEntry::name);
+  check(entry != entries_.end(), "a package has no such weight");
+  std::copy_n(weights_.data() + entry->begin, entry->end - entry->begin,
+              static_cast<uint8_t*>(target));
+  if (file_) file_->verify_unchanged();
 }
 
 void CompiledPackage::verify_weights() const {

@@ -30,7 +30,7 @@ struct GraphFiles {
   std::vector<uint8_t> operators;
 };
 
-// No LibTorch. Thread: not thread-safe.
+// No LibTorch. Thread: not thread-safe. The file is mapped, so that weights need no memory.
 class CompiledPackage {
  public:
   // Reads and verifies the file: the set of members, safe member paths, sizes, checksums, and
@@ -55,13 +55,15 @@ class CompiledPackage {
   // written by torch.
   GraphFiles graph(const std::string& kind) const;
 
-  // Parameters and buffers, with their offsets in weights().
-  const std::vector<formats::TensorEntry>& weight_entries() const { return entries_; }
-  std::span<const uint8_t> weights() const { return weights_; }
+  // Copies the value of a parameter or buffer from the file. Thread: may be called concurrently.
+  // Throws Environment if the file has been changed.
+  void copy_weight(const std::string& name, void* target) const;
 
  private:
   void read(std::span<const uint8_t> bytes);
   std::vector<uint8_t> member(const std::string& name) const;
+  size_t member_index(const std::string& name) const;
+  void verify_content(const std::string& name, std::span<const uint8_t> content) const;
   void verify_weights() const;
 
   std::string name_;
@@ -69,7 +71,7 @@ class CompiledPackage {
   std::unique_ptr<formats::ZipFile> archive_;
   std::vector<std::string> members_;
   PackageManifest manifest_;
-  std::vector<uint8_t> weights_;
+  std::span<const uint8_t> weights_;  // in the file
   std::vector<formats::TensorEntry> entries_;
 };
 

@@ -43,7 +43,8 @@ class CompiledModel final : public Model {
  public:
   using Config = CompiledConfig;
 
-  explicit CompiledModel(const Config& config) : CompiledModel(CompiledPackage(config.package)) {}
+  explicit CompiledModel(const Config& config)
+      : CompiledModel(std::make_shared<const CompiledPackage>(config.package)) {}
 
   // GPU code can only be loaded after the GPU of this process is selected.
   void to(at::Device device, bool non_blocking) override {
@@ -149,14 +150,14 @@ class CompiledModel final : public Model {
   }
 
  private:
-  explicit CompiledModel(const CompiledPackage& package)
-      : package_(package.name()), manifest_(package.manifest()) {
-    package.verify_host(host_facts(TORCH_VERSION));
+  explicit CompiledModel(const std::shared_ptr<const CompiledPackage>& package)
+      : package_(package->name()), manifest_(package->manifest()) {
+    package->verify_host(host_facts(TORCH_VERSION));
     if (manifest_.fields.empty())
       throw config_error(package_ + ": has no batch fields as inputs; recompile the model");
     state_ = register_state(*this, package);
-    files_ = {package.training(), package.evaluation(),
-              has_targets() ? package.graph("count") : GraphFiles()};
+    files_ = {package->training(), package->evaluation(),
+              has_targets() ? package->graph("count") : GraphFiles()};
     if (manifest_.device == "cpu") load_graphs(at::kCPU);
   }
 

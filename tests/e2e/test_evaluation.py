@@ -142,7 +142,7 @@ def test_confusion_and_worst_samples_match_scikit_learn(job):
     assert [(image["width"], image["height"]) for image in shown["image", "eval/worst"]] == [(28, 28)] * 4
     assert worst["rows"][0][1] in shown["image", "eval/worst"][0]["caption"]
 
-    (weights,) = shown["histogram", "weights/layers.0.weight"]
+    (weights,) = shown["histogram", "parameters/layers.0.weight"]
     assert sum(weights["counts"]) == 784 * 32
     assert sum(shown["histogram", "gradients/layers.0.weight"][0]["counts"]) == 784 * 32
 

@@ -94,6 +94,7 @@ def test_slow_rank_is_identified_in_metrics(job):
     run = job.train("train.log_every=25 steps", "data.workers=0", ranks=2)
     last = {row["metric"]: row["value"] for row in job.export(run.name)}
     assert last["time/slowest_rank"] == 1
+    assert last["time/slowest_rank_s"] >= 0.1 > 2 * last["time/other_ranks_s"] > 0
     assert last["time/data_wait/max"] >= 0.1 > 2 * last["time/data_wait/min"]
 
 

@@ -15,6 +15,7 @@
 #include <stdexcept>
 
 #include "lockstep/named_tensors.h"
+#include "models/filling.h"
 
 using namespace lockstep;
 using namespace lockstep::trainer;
@@ -64,6 +65,8 @@ void add_layers(torch::nn::Module& module) {
   truncated->bias.narrow(0, 0, 4).normal_();
   truncated->bias.narrow(0, 4, 6).data().fill_(3);
   module.register_parameter("constant", at::full({3}, 2.0));
+  models::fill(module.register_parameter("stored", at::empty({6})).detach(),
+               [](const at::Tensor& tensor) { tensor.copy_(at::arange(6.0)); });
   module.register_buffer("positions", at::arange(4));
 }
 
@@ -165,6 +168,12 @@ TEST_CASE("deferred init: nothing is computed while the model is built") {
   });
   REQUIRE(built.deferred);
   CHECK(at::equal(weight, at::full({4}, 7.0)));
+  const auto stored = build([](torch::nn::Module& module) {
+    models::fill(module.register_parameter("stored", at::empty({6})).detach(),
+                 [](const at::Tensor&) { throw std::runtime_error("not needed"); });
+  });
+  REQUIRE(stored.deferred);
+  stored.deferred->compute([](const auto&) { return false; }, [](const auto&, const auto&) {});
 }
 
 TEST_CASE("deferred init: memory of a parameter is freed after its visit") {

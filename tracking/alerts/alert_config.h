@@ -30,7 +30,7 @@ void fields(V& v, AlertConfig& c) {
     at_least(0));
   v("stall", c.stall, "a live rank has logged nothing for this long; null = off");
   v("slow_rank", c.slow_rank,
-    "a rank's mean rank/step_time_s is above this many times the median of the ranks; 0 = off, "
+    "a rank's seconds per step are above this many times the median of the other ranks; 0 = off, "
     "else above 1",
     at_least(0));
   v("lost_rank", c.lost_rank, "a rank's process is gone without reporting an outcome");

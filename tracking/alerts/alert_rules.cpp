@@ -12,7 +12,8 @@ namespace lockstep::tracking {
 namespace {
 
 constexpr double kMaxTick_s = 30;
-constexpr size_t kMinLosses = 20, kMinStepTimes = 5;
+constexpr size_t kMinLosses = 20;
+constexpr int kMinSlowRecords = 5;
 constexpr double kMinSlowness_s = 0.01, kSlowFor_s = 10;
 constexpr size_t kMaxWatchedRanks = 100'000, kMaxValueRows = 10'000;
 constexpr size_t kMaxMetricNameLength = 200;  // in a text
@@ -31,6 +32,14 @@ void verify_factor(const char* key, double factor) {
 bool is_per_rank(std::string_view name) {
   return name.starts_with("system/") || name.starts_with("rank/");
 }
+
+std::optional<double> value_of(const ScalarRow& row, std::string_view metric) {
+  for (const auto& [name, value] : row.values)
+    if (name == metric) return value;
+  return std::nullopt;
+}
+
+bool is_running(const RankState& rank) { return rank.alive && !rank.ended; }
 
 }  // namespace
 
@@ -59,6 +68,7 @@ std::vector<Alert> AlertRules::scalars(const ScalarRow& row, int rank) {
     check_metric(metric, row, rank);
     check_conditions(metric, row, rank);
   }
+  note_step_times(row);
   return std::exchange(alerts_, {});
 }
 
@@ -67,8 +77,6 @@ void AlertRules::check_metric(const Metric& metric, const ScalarRow& row, int ra
   const bool is_training = metric.name.starts_with("train/") || metric.name.starts_with("eval/");
   auto* past = is_system ? nullptr : history(rank);
   if (past) past->logged = true;
-  if (past && metric.name == "rank/step_time_s" && std::isfinite(metric.value))
-    past->step_times.add(metric.value);
   if (config_.nan && is_training && !std::isfinite(metric.value)) {
     const auto name = printable(metric.name, kMaxMetricNameLength);
     report("nan " + std::string(metric.name),
@@ -139,15 +147,15 @@ std::vector<Alert> AlertRules::tick(double now, std::span<const RankState> ranks
   last_tick_ = now;
   causes_.advance(seconds);
   for (const auto& state : ranks) check_rank(state, seconds, now);
-  check_slow_ranks(ranks, seconds, now);
+  check_slow_rank(ranks, seconds, now);
   return std::exchange(alerts_, {});
 }
 
 void AlertRules::check_rank(const RankState& state, double seconds, double now) {
   auto* past = history(state.rank);
   if (!past) return;
-  const bool is_running = state.alive && !state.ended;
-  past->idle_s = std::exchange(past->logged, false) || !is_running ? 0 : past->idle_s + seconds;
+  const bool was_idle = !std::exchange(past->logged, false) && is_running(state);
+  past->idle_s = was_idle ? past->idle_s + seconds : 0;
   if (config_.lost_rank && !state.alive && !state.ended)
     report(fmt::format("lost {}", state.rank),
            {.time = now,
@@ -157,7 +165,7 @@ void AlertRules::check_rank(const RankState& state, double seconds, double now) 
                                 state.rank, state.note.empty() ? "" : ": ",
                                 printable(state.note, kMaxMetricNameLength)),
             .step = std::nullopt});
-  if (is_running && config_.stall && past->idle_s >= seconds_of(*config_.stall))
+  if (is_running(state) && config_.stall && past->idle_s >= seconds_of(*config_.stall))
     report(fmt::format("stall {}", state.rank),
            {.time = now,
             .title = fmt::format("Rank {} has stalled", state.rank),
@@ -166,31 +174,36 @@ void AlertRules::check_rank(const RankState& state, double seconds, double now) 
             .step = std::nullopt});
 }
 
-void AlertRules::check_slow_ranks(std::span<const RankState> ranks, double seconds, double now) {
-  if (config_.slow_rank <= 0) return;
-  std::vector<std::pair<int, double>> means;
-  std::vector<double> values;
-  for (const auto& state : ranks) {
-    const auto* past = state.alive && !state.ended ? history(state.rank) : nullptr;
-    if (!past || past->step_times.size() < kMinStepTimes) continue;
-    means.emplace_back(state.rank, past->step_times.mean());
-    values.push_back(means.back().second);
-  }
-  if (means.size() < 2) return;
-  const auto median = RecentValues::median_of(values);
-  for (const auto& [rank, mean] : means) {
-    const bool is_slow = mean > config_.slow_rank * median && mean - median >= kMinSlowness_s;
-    auto& slow_s = histories_.at(rank).slow_s;
-    slow_s = is_slow ? slow_s + seconds : 0;
-    if (slow_s >= kSlowFor_s)
-      report(fmt::format("slow {}", rank),
-             {.time = now,
-              .title = fmt::format("Rank {} is slow", rank),
-              .text = fmt::format("Rank {} takes {:.4g} s per step, {:.3g} times the median of {} "
-                                  "ranks ({:.4g} s)",
-                                  rank, mean, mean / median, means.size(), median),
-              .step = std::nullopt});
-  }
+// The step times of all ranks are in each record (trainer/loop/step_times.h).
+void AlertRules::note_step_times(const ScalarRow& row) {
+  const auto slowest = value_of(row, "time/slowest_rank");
+  const auto seconds = value_of(row, "time/slowest_rank_s");
+  const auto others = value_of(row, "time/other_ranks_s");
+  if (config_.slow_rank <= 0 || !slowest || !seconds || !others) return;
+  const bool is_slow =
+      *seconds > config_.slow_rank * *others && *seconds - *others >= kMinSlowness_s;
+  if (!is_slow || (slow_ && slow_->slowest != static_cast<int>(*slowest))) slow_.reset();
+  if (!is_slow || (slow_ && slow_->step == row.step)) return;  // several ranks log the same step
+  if (!slow_) slow_.emplace();
+  slow_->slowest = static_cast<int>(*slowest);
+  slow_->step = row.step;
+  slow_->seconds = *seconds;
+  slow_->others = *others;
+  ++slow_->num_records;
+}
+
+void AlertRules::check_slow_rank(std::span<const RankState> ranks, double seconds, double now) {
+  if (!slow_ || std::none_of(ranks.begin(), ranks.end(), is_running)) return;
+  slow_->lasted_s += seconds;
+  if (slow_->num_records < kMinSlowRecords || slow_->lasted_s < kSlowFor_s) return;
+  report(fmt::format("slow {}", slow_->slowest),
+         {.time = now,
+          .title = fmt::format("Rank {} is slow", slow_->slowest),
+          .text = fmt::format("Rank {} takes {:.4g} s per step, {:.3g} times the median of the "
+                              "other ranks ({:.4g} s)",
+                              slow_->slowest, slow_->seconds, slow_->seconds / slow_->others,
+                              slow_->others),
+          .step = std::nullopt});
 }
 
 }  // namespace lockstep::tracking

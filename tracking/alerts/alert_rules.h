@@ -50,8 +50,16 @@ class AlertRules {
  private:
   struct History {
     bool logged = false;  // since the last tick
-    double idle_s = 0, slow_s = 0;
-    RecentValues losses{100}, step_times{20};
+    double idle_s = 0;
+    RecentValues losses{100};
+  };
+  // A rank that has been the slow one in all of the last records of step times.
+  struct SlowRank {
+    int slowest = 0;
+    int64_t step = 0;  // of the last record
+    int num_records = 0;
+    double seconds = 0, others = 0;  // per step, of this rank and of the other ranks
+    double lasted_s = 0;
   };
 
   History* history(int rank);
@@ -59,13 +67,15 @@ class AlertRules {
   void check_loss_spike(double loss, const ScalarRow& row, int rank);
   void check_conditions(const Metric& metric, const ScalarRow& row, int rank);
   void check_rank(const RankState& state, double seconds, double now);
-  void check_slow_ranks(std::span<const RankState> ranks, double seconds, double now);
+  void note_step_times(const ScalarRow& row);
+  void check_slow_rank(std::span<const RankState> ranks, double seconds, double now);
   void report(const std::string& cause, Alert alert);
 
   AlertConfig config_;
   AlertCauses causes_;
   std::optional<double> last_tick_;
   std::map<int, History> histories_;
+  std::optional<SlowRank> slow_;
   std::map<std::tuple<size_t, std::string, int>, int64_t> consecutive_;  // condition, metric, rank
   std::vector<Alert> alerts_;                                            // of the current call
 };

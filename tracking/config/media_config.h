@@ -22,7 +22,7 @@ void fields(V& v, MediaConfig& c) {
     "(precision, recall and F1 of each class), and their means over the classes as eval/precision, "
     "eval/recall and eval/f1");
   v("histograms", c.histograms,
-    "histograms of each trained parameter (weights/...) and its gradient in the last step "
+    "histograms of each trained parameter (parameters/...) and its gradient in the last step "
     "(gradients/...)");
   v("worst_samples", c.worst_samples,
     "number of samples with the largest loss to record, as the table eval/worst, and as images if "

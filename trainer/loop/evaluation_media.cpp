@@ -236,7 +236,7 @@ void record_histograms(const World& world, Tracker& tracker, const Moment& at,
   if (!tracking::is_main(world.rank()) || !tracker.is_logging()) return;
   const at::NoGradGuard no_grad;
   for (const auto& [name, parameter] : parameters) {
-    record_histogram(tracker, named(at, "weights/" + name), parameter);
+    record_histogram(tracker, named(at, "parameters/" + name), parameter);
     if (parameter.grad().defined())
       record_histogram(tracker, named(at, "gradients/" + name), parameter.grad());
   }

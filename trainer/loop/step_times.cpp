@@ -18,6 +18,10 @@ std::array<double, kNumValues> as_row(const StepTimes& times) {
           times.communication, times.optimizer, times.own()};
 }
 
+double median_of_sorted(const std::vector<double>& values) {
+  return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
+}
+
 }  // namespace
 
 std::vector<std::pair<std::string, double>> rank_step_times(const StepTimes& own) {
@@ -90,12 +94,16 @@ std::vector<std::pair<std::string, double>> gather_step_times(World& world, cons
     std::sort(times.begin(), times.end());
     const auto name = std::string("time/") + kParts[part];
     values.emplace_back(name + "/min", times.front());
-    values.emplace_back(name + "/median", (times[(num_ranks - 1) / 2] + times[num_ranks / 2]) / 2);
+    values.emplace_back(name + "/median", median_of_sorted(times));
     values.emplace_back(name + "/max", times.back());
   }
-  const auto own_times = column(kParts.size());
-  const auto slowest = std::max_element(own_times.begin(), own_times.end()) - own_times.begin();
-  values.emplace_back("time/slowest_rank", static_cast<double>(slowest));
+  auto own_times = column(kParts.size());
+  const auto slowest = std::max_element(own_times.begin(), own_times.end());
+  values.emplace_back("time/slowest_rank", static_cast<double>(slowest - own_times.begin()));
+  values.emplace_back("time/slowest_rank_s", *slowest);
+  own_times.erase(slowest);
+  std::sort(own_times.begin(), own_times.end());
+  values.emplace_back("time/other_ranks_s", median_of_sorted(own_times));
   return values;
 }
 

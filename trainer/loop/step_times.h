@@ -51,8 +51,9 @@ class StepClock {
   int64_t steps_ = 0;
 };
 
-// Collective: "time/step/min", ".../median", ".../max" and the same for each part, in seconds, and
-// "time/slowest_rank", the rank whose own parts take longest. With one rank: "time/step", ...
+// Collective: "time/step/min", ".../median", ".../max" and the same for each part, in seconds;
+// "time/slowest_rank", the rank whose own parts take longest, "time/slowest_rank_s", their seconds,
+// and "time/other_ranks_s", the median of those of the other ranks. With one rank: "time/step", ...
 std::vector<std::pair<std::string, double>> gather_step_times(World& world, const StepTimes& own);
 
 }  // namespace lockstep::trainer

@@ -37,9 +37,7 @@ std::shared_ptr<Model> build_recorded(uint64_t seed, const DeferredInit::Build& 
 void execute(const InitRecord::Operation& operation, const c10::Storage& memory) {
   const auto tensor = at::empty({0}, at::dtype(operation.type))
                           .set_(memory, operation.offset, operation.sizes, operation.strides);
-  torch::jit::Stack stack = {tensor};
-  stack.insert(stack.end(), operation.arguments.begin(), operation.arguments.end());
-  operation.handle.callBoxed(stack);
+  operation.run(tensor);
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 // Building a model whose initial values are computed later, one parameter at a time.
 //
 // Note [Deferred initialization]: while the model is built, operations that fill a tensor at random,
-// and elementwise ones on what was filled, are recorded instead of executed. So the pages of weights are
-// not touched. compute() executes the record in the same order, so that the generator yields the
+// elementwise ones on what was filled, and the fills of models/filling.h are recorded instead of
+// executed. So the pages of weights are not touched. compute() executes the record in the same order, so that the generator yields the
 // same numbers. A parameter that is filled again later is computed once, but the numbers of its
 // first fill are drawn.
 //

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
+#include <utility>
 
 #include "core/system/crc32c.h"
 
@@ -71,9 +72,15 @@ TORCH_LIBRARY_IMPL(_, TESTING_ONLY_GenericMode, library) {
 
 InitRecord::Recording::Recording(InitRecord& record) : guard_(c10::DispatchKeySet(kModeKey)) {
   current_record = &record;
+  models::defer_fill = [&record](const at::Tensor& tensor, models::Fill fill) {
+    record.record(tensor, std::move(fill));
+  };
 }
 
-InitRecord::Recording::~Recording() { current_record = nullptr; }
+InitRecord::Recording::~Recording() {
+  current_record = nullptr;
+  models::defer_fill = nullptr;
+}
 
 void InitRecord::give_up() {
   is_usable_ = false;
@@ -105,26 +112,42 @@ bool InitRecord::can_record(const c10::OperatorHandle& op,
   });
 }
 
-void InitRecord::record(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
-  const auto num_arguments = op.schema().arguments().size();
-  const auto arguments = torch::jit::pop(stack, num_arguments);
-  const auto tensor = arguments.front().toTensor();
+InitRecord::Operation& InitRecord::add_operation(const at::Tensor& tensor, models::Fill run) {
   const auto& memory = tensor.storage();
   const auto [found, is_new] = index_of_.emplace(memory.unsafeGetStorageImpl(), storages_.size());
   if (is_new) storages_.push_back({.memory = memory, .checksum = checksum_of(memory)});
+  operations_.push_back(
+      {.run = std::move(run),
+       .storage = found->second,
+       .sizes = tensor.sizes().vec(),
+       .strides = tensor.strides().vec(),
+       .offset = tensor.storage_offset(),
+       .type = tensor.dtype(),
+       .is_random = false,
+       .overwrites_all = tensor.nbytes() == memory.nbytes() &&
+                         tensor.unsafeGetTensorImpl()->is_non_overlapping_and_dense()});
+  return operations_.back();
+}
+
+void InitRecord::record(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  auto arguments = torch::jit::pop(stack, op.schema().arguments().size());
+  const auto tensor = std::exchange(arguments.front(), {}).toTensor();
+  auto& operation =
+      add_operation(tensor, [op, others = std::move(arguments)](const at::Tensor& target) {
+        torch::jit::Stack all = others;
+        all.front() = target;
+        op.callBoxed(all);
+      });
   const auto name = operator_name(op);
-  const bool covers_all = tensor.nbytes() == memory.nbytes() &&
-                          tensor.unsafeGetTensorImpl()->is_non_overlapping_and_dense();
-  operations_.push_back({.handle = op,
-                         .arguments = {arguments.begin() + 1, arguments.end()},
-                         .storage = found->second,
-                         .sizes = tensor.sizes().vec(),
-                         .strides = tensor.strides().vec(),
-                         .offset = tensor.storage_offset(),
-                         .type = tensor.dtype(),
-                         .is_random = contains(kRandomFills, name),
-                         .overwrites_all = covers_all && !contains(kUpdates, name)});
+  operation.is_random = contains(kRandomFills, name);
+  operation.overwrites_all = operation.overwrites_all && !contains(kUpdates, name);
   torch::jit::push(stack, tensor);
+}
+
+void InitRecord::record(const at::Tensor& tensor, models::Fill fill) {
+  if (is_plain(tensor)) return static_cast<void>(add_operation(tensor, std::move(fill)));
+  const c10::impl::ExcludeDispatchKeyGuard without_mode(kModeKey);
+  fill(tensor);
 }
 
 void InitRecord::handle(const c10::OperatorHandle& op, torch::jit::Stack& stack) {

@@ -14,6 +14,7 @@
 
 #include "lockstep/model.h"
 #include "lockstep/named_tensors.h"
+#include "models/filling.h"
 
 namespace lockstep::trainer {
 
@@ -26,9 +27,8 @@ class InitRecord {
  public:
   // An in-place operation on a part of a storage.
   struct Operation {
-    c10::OperatorHandle handle;
-    std::vector<c10::IValue> arguments;  // without the tensor
-    size_t storage = 0;                  // in storages()
+    models::Fill run;
+    size_t storage = 0;  // in storages()
     std::vector<int64_t> sizes, strides;
     int64_t offset = 0;
     caffe2::TypeMeta type;
@@ -56,6 +56,8 @@ class InitRecord {
 
   // The operations that are dispatched while it records.
   void handle(const c10::OperatorHandle& op, torch::jit::Stack& stack);
+  // The fills of models/filling.h while it records.
+  void record(const at::Tensor& tensor, models::Fill fill);
 
   // Call it after recording. Returns whether executing the operations has the same result as if they
   // had been executed when they were recorded. Afterwards, the record knows the parameters.
@@ -72,6 +74,7 @@ class InitRecord {
  private:
   bool can_record(const c10::OperatorHandle& op, const torch::jit::Stack& arguments) const;
   void record(const c10::OperatorHandle& op, torch::jit::Stack& stack);
+  Operation& add_operation(const at::Tensor& tensor, models::Fill run);
   bool is_deferred(const c10::IValue& value) const;
   [[noreturn]] void give_up();
   bool is_untouched() const;

@@ -25,6 +25,13 @@ class Watched {
     const Metric values[] = {{metric, value}};
     return keep(rules_.scalars({.step = step, .time = now, .values = values}, rank));
   }
+  // The step times of all ranks.
+  void log_step_times(int64_t step, int slowest, double seconds, double others, int rank = 0) {
+    const Metric values[] = {{"time/slowest_rank", static_cast<double>(slowest)},
+                             {"time/slowest_rank_s", seconds},
+                             {"time/other_ranks_s", others}};
+    keep(rules_.scalars({.step = step, .time = now, .values = values}, rank));
+  }
   // Advances the clock by `seconds` and ticks once.
   Titles tick(double seconds) {
     now += seconds;
@@ -192,55 +199,47 @@ TEST_CASE("alerts: clock jumps and ended ranks are not stalls") {
 
 TEST_CASE("alerts: a rank that is slower than the others") {
   Watched run;
-  for (int rank = 0; rank < 4; ++rank) run.ranks.push_back({.rank = rank, .alive = true});
-  const auto step = [&](double of_rank_2) {
-    const double seconds[] = {0.1, 0.1, of_rank_2, 0.1};
-    for (int rank = 0; rank < 4; ++rank) run.log("rank/step_time_s", seconds[rank], 1, rank);
-  };
-  for (int i = 0; i < 4; ++i) step(9);
-  CHECK(run.ticks(20) == Titles{});  // too few values
-  for (int i = 0; i < 20; ++i) step(0.14);
-  CHECK(run.ticks(20) == Titles{});
-  for (int i = 0; i < 20; ++i) step(0.16);
+  run.ranks = {{.rank = 0, .alive = true}};  // the only one that logs
+  for (int i = 0; i < 4; ++i) run.log_step_times(i, 2, 9, 0.1);
+  CHECK(run.ticks(20) == Titles{});  // too few records
+  run.log_step_times(4, 2, 0.14, 0.1);
+  for (int i = 5; i < 10; ++i) run.log_step_times(i, 2, 0.16, 0.1);
   CHECK(run.ticks(9) == Titles{});
   CHECK(run.tick(1) == Titles{"Rank 2 is slow"});
-  CHECK(run.last.text == "Rank 2 takes 0.16 s per step, 1.6 times the median of 4 ranks (0.1 s)");
+  CHECK(run.last.text ==
+        "Rank 2 takes 0.16 s per step, 1.6 times the median of the other ranks (0.1 s)");
   CHECK(run.ticks(20) == Titles{});
 
-  Watched two;
-  two.ranks = {{.rank = 0, .alive = true}, {.rank = 1, .alive = true}};
-  for (int i = 0; i < 5; ++i) {
-    two.log("rank/step_time_s", 0.1, i, 0);
-    two.log("rank/step_time_s", 0.2, i, 1);
-  }
-  CHECK(two.ticks(10) == Titles{"Rank 1 is slow"});
+  Watched ended;
+  ended.ranks = {{.rank = 0, .alive = false, .ended = true}};
+  for (int i = 0; i < 5; ++i) ended.log_step_times(i, 1, 0.9, 0.1);
+  CHECK(ended.ticks(20) == Titles{});
 
-  Watched alone;  // the other one has ended
-  alone.ranks = {{.rank = 0, .alive = false, .ended = true}, {.rank = 1, .alive = true}};
-  for (int i = 0; i < 5; ++i) {
-    alone.log("rank/step_time_s", 0.1, i, 0);
-    alone.log("rank/step_time_s", 0.9, i, 1);
-  }
-  CHECK(alone.ticks(20) == Titles{});
+  Watched all;  // every rank logs the same records
+  all.ranks = {{.rank = 0, .alive = true}, {.rank = 1, .alive = true}};
+  for (int i = 0; i < 8; ++i) all.log_step_times(i / 2, 1, 0.2, 0.1, i % 2);
+  CHECK(all.ticks(20) == Titles{});
+  all.log_step_times(4, 1, 0.2, 0.1);
+  CHECK(all.tick(1) == Titles{"Rank 1 is slow"});
+
+  AlertConfig config;
+  config.slow_rank = 0;
+  Watched off(config);
+  off.ranks = run.ranks;
+  for (int i = 0; i < 5; ++i) off.log_step_times(i, 1, 0.9, 0.1);
+  CHECK(off.ticks(20) == Titles{});
 }
 
 TEST_CASE("alerts: short steps, and ranks that are slow alternately, do not count as slow") {
   Watched run;
-  run.ranks = {{.rank = 0, .alive = true}, {.rank = 1, .alive = true}};
-  const auto steps = [&](double of_rank_0, double of_rank_1) {
-    for (int i = 0; i < 20; ++i) {
-      run.log("rank/step_time_s", of_rank_0, i, 0);
-      run.log("rank/step_time_s", of_rank_1, i, 1);
-    }
-  };
-  steps(0.001, 0.004);
+  run.ranks = {{.rank = 0, .alive = true}};
+  for (int i = 0; i < 20; ++i) run.log_step_times(i, 1, 0.004, 0.001);
   CHECK(run.ticks(60) == Titles{});
-  for (int repeat = 0; repeat < 5; ++repeat) {
-    steps(0.1, 0.5);
-    CHECK(run.ticks(5) == Titles{});
-    steps(0.5, 0.1);
-    CHECK(run.ticks(5) == Titles{});
-  }
+  for (int repeat = 0; repeat < 5; ++repeat)
+    for (int rank = 0; rank < 2; ++rank) {
+      for (int i = 0; i < 20; ++i) run.log_step_times(i, rank, 0.5, 0.1);
+      CHECK(run.ticks(5) == Titles{});
+    }
 }
 
 TEST_CASE("alerts: a process that takes over does not repeat alerts") {

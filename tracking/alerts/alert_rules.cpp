@@ -15,7 +15,8 @@ constexpr double kMaxTick_s = 30;
 constexpr size_t kMinLosses = 20;
 constexpr int kMinSlowRecords = 5;
 constexpr double kMinSlowness_s = 0.01, kSlowFor_s = 10;
-constexpr size_t kMaxWatchedRanks = 100'000, kMaxValueRows = 10'000;
+constexpr int kMaxWatchedRanks = 100'000;
+constexpr size_t kMaxValueRows = 10'000;
 constexpr size_t kMaxMetricNameLength = 200;  // in a text
 
 double seconds_of(const Duration& duration) {
@@ -54,7 +55,7 @@ AlertRules::AlertRules(const AlertConfig& config)
 AlertRules::History* AlertRules::history(int rank) {
   const auto known = histories_.find(rank);
   if (known != histories_.end()) return &known->second;
-  if (histories_.size() >= kMaxWatchedRanks) return nullptr;
+  if (histories_.size() >= size_t{kMaxWatchedRanks}) return nullptr;
   return &histories_[rank];
 }
 
@@ -180,6 +181,7 @@ void AlertRules::note_step_times(const ScalarRow& row) {
   const auto seconds = value_of(row, "time/slowest_rank_s");
   const auto others = value_of(row, "time/other_ranks_s");
   if (config_.slow_rank <= 0 || !slowest || !seconds || !others) return;
+  if (!(*slowest >= 0 && *slowest < kMaxWatchedRanks)) return;
   const bool is_slow =
       *seconds > config_.slow_rank * *others && *seconds - *others >= kMinSlowness_s;
   if (!is_slow || (slow_ && slow_->slowest != static_cast<int>(*slowest))) slow_.reset();

@@ -26,8 +26,8 @@ class Watched {
     return keep(rules_.scalars({.step = step, .time = now, .values = values}, rank));
   }
   // The step times of all ranks.
-  void log_step_times(int64_t step, int slowest, double seconds, double others, int rank = 0) {
-    const Metric values[] = {{"time/slowest_rank", static_cast<double>(slowest)},
+  void log_step_times(int64_t step, double slowest, double seconds, double others, int rank = 0) {
+    const Metric values[] = {{"time/slowest_rank", slowest},
                              {"time/slowest_rank_s", seconds},
                              {"time/other_ranks_s", others}};
     keep(rules_.scalars({.step = step, .time = now, .values = values}, rank));
@@ -221,6 +221,12 @@ TEST_CASE("alerts: a rank that is slower than the others") {
   CHECK(all.ticks(20) == Titles{});
   all.log_step_times(4, 1, 0.2, 0.1);
   CHECK(all.tick(1) == Titles{"Rank 1 is slow"});
+
+  Watched wrong;  // a log that another program wrote
+  wrong.ranks = run.ranks;
+  for (const auto slowest : {kNan, -1.0, 1e300})
+    for (int i = 0; i < 5; ++i) wrong.log_step_times(i, slowest, 0.9, 0.1);
+  CHECK(wrong.ticks(20) == Titles{});
 
   AlertConfig config;
   config.slow_rank = 0;

@@ -204,7 +204,7 @@ def assert_one(batch):
     assert np.array_equal(batch["image"][0], np.asarray(picture(30, 26))[3:23, 3:27].transpose(2, 0, 1).astype(np.float32) / 255)
 
 
-def damaged(content, at):
+def corrupt(content, at):
     return content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
 
 
@@ -217,7 +217,7 @@ BAD = {
     "no end": (GOOD, "a.tar: it is truncated: the archive has no end mark"),
     "no complete header": (GOOD + END[:100], "a.tar: it is truncated"),
     "in a member": (GOOD[:700], f"a.tar: a.png: it is truncated: {len(IMAGE)} bytes, but 188 bytes of the archive are left"),
-    "damaged header": (GOOD + damaged(GOOD, 30) + END, f"the header at byte {len(GOOD)} has a wrong checksum"),
+    "corrupt header": (GOOD + corrupt(GOOD, 30) + END, f"the header at byte {len(GOOD)} has a wrong checksum"),
     "joined by cat": (GOOD + END + GOOD, f"there are data after the end of the archive, at byte {len(GOOD) + 1024}"),
     "negative size": (member("a.png", b"", b"\xff" * 12) + END, "the header at byte 0 has a size that is not a number"),
     "huge size": (member("a.png", b"", base256(2**64 - 1)) + END, "a.png: it is truncated: 18446744073709551615 bytes"),

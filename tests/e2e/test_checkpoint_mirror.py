@@ -10,6 +10,8 @@ import random
 import shutil
 import signal
 
+from pathlib import Path
+
 import pytest
 
 import processes
@@ -59,6 +61,43 @@ def test_the_bucket_has_the_files_of_the_disk(mirrored, ranks, shard):
     local = files_below(run / "checkpoints")
     assert whole_checkpoints(mirrored.bucket / run.name) == [6, 8]
     assert files_below(mirrored.bucket / run.name) == local
+
+
+def rank_at(job, port):
+    """The rank that is connected from this port."""
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    sockets = [f"socket:[{fields[9]}]" for fields in lines if int(fields[1].rpartition(":")[2], 16) == port]
+    for rank, pid in processes.ranks_of(job.directory).items():
+        for file in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                if os.readlink(file) in sockets:
+                    return rank
+    return None
+
+
+def is_second_share(path):
+    return "-00002-of-00002.safetensors" in path
+
+
+def test_each_rank_uploads_its_share(mirrored, server):
+    senders = []
+    server.proxy.fault = lambda method, path, number: (
+        senders.append((path.split("?")[0], rank_at(mirrored, server.proxy.client_port))) if method == "PUT" and "/8/" in path else None)
+    run = mirrored.train("distributed.shard=full", ranks=2, env=mirrored.env)
+    assert files_below(mirrored.bucket / run.name) == files_below(run / "checkpoints")
+    assert {rank for path, rank in senders if is_second_share(path)} == {1}
+    assert {rank for path, rank in senders if not is_second_share(path)} == {0}
+    assert senders[-1][0].endswith("/8/manifest.json")
+
+
+def test_rank_0_uploads_what_another_rank_could_not(mirrored, server):
+    server.proxy.fault = lambda method, path, number: (
+        "refuse" if is_second_share(path) and method != "GET" and rank_at(mirrored, server.proxy.client_port) == 1 else None)
+    ended = mirrored.run("distributed.shard=full", "data.object_cache.timeout=100 ms", ranks=2, env=mirrored.env)
+    assert ended.code == 0, ended.err
+    assert "checkpoint.mirror: not uploaded by rank 1: s3://" in ended.out + ended.err
+    run = mirrored.only_run()
+    assert files_below(mirrored.bucket / run.name / "8") == files_below(run / "checkpoints" / "8")
 
 
 def test_resumes_from_the_bucket_with_the_same_bits(mirrored, server):

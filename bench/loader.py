@@ -1,9 +1,10 @@
 """Compares the throughput of Lockstep's loader and torch's DataLoader on the same files, in alternating rounds.
 
-    .venv/bin/python bench/loader.py [--rounds 3] [--seconds 4] [--only memory|jpeg|tokens|parquet] [--out bench/results/loader.json]
+    .venv/bin/python bench/loader.py [--rounds 3] [--seconds 4] [--only memory|jpeg|tars|tokens|parquet] [--out bench/results/loader.json]
 
 memory: the 60,000 training images of MNIST as 784 floats each, shuffled, batches of 64, stored as bytes; "floats": stored as floats.
 jpeg:   300 JPEG files of 500 x 375 pixels, randomly cropped to 224 x 224, mirrored, normalized, batches of 32.
+tars:   the same files in four tar archives; the peer is DataLoader with the webdataset package.
 tokens: windows of 1,024 tokens from 50 million uint16 tokens, shuffled, batches of 8.
 parquet: 400,000 rows of 12 columns in 20 row groups, shuffled by group, batches of 256. The peer either does the same ("row groups")
          or keeps all rows in memory.
@@ -13,6 +14,7 @@ Needs: cmake --build build --target lockstep_bench_loader
 """
 
 import argparse
+import io
 import json
 import pathlib
 import tempfile
@@ -25,7 +27,7 @@ PYTHON = SOURCE / ".venv" / "bin" / "python"
 MNIST = SOURCE / ".data" / "mnist"
 MEMORY_BATCH, JPEG_BATCH, TOKENS_BATCH, PARQUET_BATCH = 64, 32, 8, 256
 LENGTH = 1024
-PARTS = ["memory", "jpeg", "tokens", "parquet"]
+PARTS = ["memory", "jpeg", "tars", "tokens", "parquet"]
 CROP = [{"name": "random_resized_crop", "size": [224]}, {"name": "random_horizontal_flip"}, {"name": "normalize"}]
 
 
@@ -44,6 +46,20 @@ def make_images(directory, count):
         place.mkdir(exist_ok=True)
         Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(place / f"{number:04}.jpg", quality=87)
     return sorted(str(path) for path in directory.glob("*/*.jpg"))
+
+
+def make_tars(directory):
+    """Images of make_images() and their labels, in four archives."""
+    import tarfile
+
+    files = sorted(directory.glob("*/*.jpg"), key=lambda path: path.name)
+    for shard in range(4):
+        with tarfile.open(directory / f"{shard}.tar", "w") as archive:
+            for file in files[shard::4]:
+                archive.add(file, file.name)
+                label = tarfile.TarInfo(f"{file.stem}.cls")
+                label.size = 1
+                archive.addfile(label, io.BytesIO(file.parent.name[-1].encode()))
 
 
 def make_floats(directory):
@@ -98,6 +114,14 @@ def jpeg_settings(scratch, seconds, images):
         yield f"{name}, workers 2", lambda f=folder: driver(scratch, "load", f, JPEG_BATCH, 2, seconds)
     for setting in ("PIL workers 0", "PIL workers 2", "torchvision decoder workers 2"):
         yield f"torch, {setting}", lambda s=setting: peer(scratch, "jpeg", s, seconds, images)
+
+
+def tars_settings(scratch, seconds, place):
+    tars = json.dumps({"name": "webdataset", "path": str(place), "transforms": CROP})
+    for workers in (0, 2):
+        yield f"lockstep, workers {workers}", lambda w=workers: driver(scratch, "load", tars, JPEG_BATCH, w, seconds)
+    for setting in ("workers 0", "workers 2"):
+        yield f"torch, {setting}", lambda s=setting: peer(scratch, "tars", s, seconds, place)
 
 
 def tokens_settings(scratch, seconds, place):
@@ -167,6 +191,9 @@ def measure_part(name, scratch, arguments):
         return measure(list(parquet_settings(scratch, seconds, place)), copies(scratch, 13 * 4, PARQUET_BATCH), rounds)
     files = make_images(place, 300)
     limit = lambda: driver(scratch, "decode", 2, 2, *files)["samples_per_s"]
+    if name == "tars":
+        make_tars(place)
+        return measure(list(tars_settings(scratch, seconds, place)), limit, rounds)
     return measure(list(jpeg_settings(scratch, seconds, place)), limit, rounds)
 
 

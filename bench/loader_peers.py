@@ -1,6 +1,6 @@
 """Python peer of bench/loader.py: runs one setting of torch's DataLoader for a few seconds, in a separate process.
 
-    python bench/loader_peers.py memory|jpeg|tokens|parquet SETTING SECONDS DATA     prints one line of JSON
+    python bench/loader_peers.py memory|jpeg|tars|tokens|parquet SETTING SECONDS DATA     prints one line of JSON
 
 SETTING ends with "workers N". "gathered" datasets return whole batches, without per-sample work in Python; with "threads
 N", torch uses N threads for it.
@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, get_worker_info
 
-BATCH = {"memory": 64, "jpeg": 32, "tokens": 8, "parquet": 256}
+BATCH = {"memory": 64, "jpeg": 32, "tars": 32, "tokens": 8, "parquet": 256}
 LENGTH = 1024  # tokens per sample
 
 
@@ -76,12 +76,18 @@ def memory_loader(setting, directory):
     return DataLoader(TensorDataset(images, labels), batch, shuffle=True, num_workers=workers_of(setting))
 
 
-def jpeg_loader(setting, directory):
-    from torchvision import datasets, transforms
+def training_steps():
+    from torchvision import transforms
 
-    steps = transforms.Compose([
+    return transforms.Compose([
         transforms.RandomResizedCrop(224), transforms.RandomHorizontalFlip(), transforms.ToTensor(),
         transforms.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])])
+
+
+def jpeg_loader(setting, directory):
+    from torchvision import datasets
+
+    steps = training_steps()
     loader = datasets.folder.default_loader
     if setting.startswith("torchvision decoder"):
         from torchvision.io import ImageReadMode, decode_jpeg, read_file
@@ -96,6 +102,16 @@ def jpeg_loader(setting, directory):
     workers = workers_of(setting)
     dataset = datasets.ImageFolder(directory, steps, loader=loader)
     return DataLoader(dataset, BATCH["jpeg"], shuffle=True, num_workers=workers, persistent_workers=workers > 0)
+
+
+def tars_loader(setting, directory):
+    import webdataset
+
+    urls = sorted(map(str, pathlib.Path(directory).glob("*.tar")))
+    samples = webdataset.WebDataset(urls, shardshuffle=len(urls)).shuffle(100).decode("pil").to_tuple("jpg", "cls")
+    samples = samples.map_tuple(training_steps(), int)
+    workers = workers_of(setting)
+    return DataLoader(samples, BATCH["tars"], num_workers=workers, persistent_workers=workers > 0)
 
 
 class Windows(Dataset):
@@ -195,7 +211,7 @@ def memory_mb():
 def main():
     what, setting, seconds, directory = sys.argv[1:]
     torch.set_num_threads(threads_of(setting))
-    make = {"memory": memory_loader, "jpeg": jpeg_loader, "tokens": tokens_loader, "parquet": parquet_loader}[what]
+    make = {"memory": memory_loader, "jpeg": jpeg_loader, "tars": tars_loader, "tokens": tokens_loader, "parquet": parquet_loader}[what]
     loader = make(setting, directory)
     samples, peak, begin, busy = 0, 0, time.monotonic(), time.process_time()
     end, looked = begin + float(seconds), begin

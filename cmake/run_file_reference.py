@@ -15,7 +15,8 @@ END = "<!-- reference: end -->\n"
 TIME = r"^[0-9]+ ?(ms|s|sec|seconds?|min|mins|minutes?|h|hours?|d|days?)$"
 # Parts that several keys select from are described once, after the sections.
 SHARED = {"data.train": ("dataset", "Datasets"), "data.eval": ("dataset", "Datasets"),
-          "dataset.image_folder.transforms": ("transform", "Image transforms"), "tracking.sinks": ("sink", "Sinks")}
+          "dataset.image_folder.transforms": ("transform", "Image transforms"),
+          "dataset.webdataset.transforms": ("transform", "Image transforms"), "tracking.sinks": ("sink", "Sinks")}
 
 
 def cell(text):

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <optional>
 
 #include "core/printable.h"
 
@@ -25,6 +27,60 @@ std::vector<std::filesystem::path> objects_in(
   for (const auto& file : found) files.push_back(file.path());
   cache.fetch_ahead(std::move(found));
   return files;
+}
+
+constexpr size_t kMaxRangeDigits = 18;
+
+// "{FIRST..LAST}" in a path.
+struct NumberRange {
+  size_t begin = 0, end = 0;  // in the path
+  uint64_t first = 0, last = 0;
+  size_t width = 0;  // of the numbers, filled with zeros
+};
+
+std::optional<uint64_t> range_bound(std::string_view digits) {
+  uint64_t value = 0;
+  const auto* end = digits.data() + digits.size();
+  if (digits.empty() || digits.size() > kMaxRangeDigits) return std::nullopt;
+  const auto parsed = std::from_chars(digits.data(), end, value);
+  return parsed.ec == std::errc() && parsed.ptr == end ? std::optional(value) : std::nullopt;
+}
+
+// The first range from `start` on.
+std::optional<NumberRange> find_range(std::string_view path, size_t start) {
+  for (auto open = path.find('{', start); open != path.npos; open = path.find('{', open + 1)) {
+    const auto dots = path.find("..", open), close = path.find('}', open);
+    if (close == path.npos || dots == path.npos || dots > close) continue;
+    const auto first = path.substr(open + 1, dots - open - 1);
+    const auto last = path.substr(dots + 2, close - dots - 2);
+    const auto from = range_bound(first), to = range_bound(last);
+    if (!from || !to) continue;
+    const bool is_filled = first.starts_with('0') || last.starts_with('0');
+    return NumberRange{open, close + 1, *from, *to,
+                       is_filled ? std::max(first.size(), last.size()) : 0};
+  }
+  return std::nullopt;
+}
+
+// Replaces each range of `path`, from `start` on, by each of its numbers.
+void add_numbered(const std::string& path, size_t start,
+                  std::vector<std::filesystem::path>& files) {
+  const auto range = find_range(path, start);
+  if (!range) {
+    if (files.size() == ObjectCache::kMaxListed)
+      throw config_error(
+          fmt::format("{}: more than {} files", printable(path, 400), ObjectCache::kMaxListed));
+    files.emplace_back(path);
+    return;
+  }
+  if (range->first > range->last)
+    throw config_error(fmt::format("{}: the range {} to {} has no numbers", printable(path, 400),
+                                   range->first, range->last));
+  for (auto number = range->first; number <= range->last; ++number) {
+    auto begin = path.substr(0, range->begin) + fmt::format("{:0{}}", number, range->width);
+    const auto next = begin.size();
+    add_numbered(begin + path.substr(range->end), next, files);
+  }
 }
 
 }  // namespace
@@ -52,6 +108,17 @@ std::vector<std::filesystem::path> files_in(
     throw environment_error(
         fmt::format("{}: cannot be listed: {}", printable(folder.string(), 400), error.message()));
   std::ranges::sort(files);
+  return files;
+}
+
+std::vector<std::filesystem::path> numbered_files(const std::filesystem::path& pattern) {
+  std::vector<std::filesystem::path> files;
+  add_numbered(without_options(pattern).string(), 0, files);
+  if (files.size() > 1 && has_scheme(pattern)) {
+    std::vector<StorePath> objects;
+    for (const auto& file : files) objects.push_back(parse_store_path(file));
+    object_cache().fetch_ahead(std::move(objects));
+  }
   return files;
 }
 

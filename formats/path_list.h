@@ -23,6 +23,11 @@ std::vector<std::filesystem::path> files_in(
     const std::filesystem::path& folder,
     const std::function<bool(const std::filesystem::path&)>& is_wanted, bool recursive = false);
 
+// The files of a pattern: "train-{000..146}.tar" is train-000.tar to train-146.tar, and a path without
+// a range is that file. Objects are then fetched in the background, in this order. Throws Config: an
+// empty range, more than ObjectCache::kMaxListed files.
+std::vector<std::filesystem::path> numbered_files(const std::filesystem::path& pattern);
+
 // A local file with the content of `path`: itself, or the copy of an object, which is protected from
 // eviction during the lifetime of this. Throws as ObjectCache.
 class LocalFile {

@@ -87,7 +87,7 @@ class ObjectServer:
 class Proxy:
     """Relays HTTP requests. `fault(method, path, number)` says what happens to the request `number` (from 0): None, "503",
     "stall" (after half of the answer, until the client gives up), "cut" (after half of the answer), "refuse" (no answer),
-    or a pair of status and S3 error code. It is called in another thread."""
+    or a pair of status and S3 error code. It is called in another thread, with the client's port in client_port."""
 
     def __init__(self, server_port):
         self.server_port = server_port
@@ -152,6 +152,7 @@ class Proxy:
         requests = self.requests  # reset() replaces it
         number = len(requests)
         requests.append((method, path, 0))
+        self.client_port = writer.get_extra_info("peername")[1]
         fault = self.fault(method, path, number)
         if self.latency_s:
             await asyncio.sleep(self.latency_s)

@@ -39,6 +39,7 @@ constexpr auto kTrackingTimeout = std::chrono::seconds(10);
 struct RunLocation {
   fs::path runs_dir;
   std::string run_id;
+  bool has_mirror = false;  // checkpoint.mirror: its checkpoints can be in a bucket
   fs::path dir() const { return runs_dir / run_id; }
 };
 
@@ -49,6 +50,13 @@ T section_of(const ConfigNode& root, const char* name) {
   const auto* node = root.find(name);
   if (node && node->kind == ConfigNode::Kind::Map) read_known_fields(*node, name, section);
   return section;
+}
+
+bool has_mirror(const ConfigNode& root) {
+  const auto* section = root.find("checkpoint");
+  const bool is_map = section && section->kind == ConfigNode::Kind::Map;
+  const auto* mirror = is_map ? section->find("mirror") : nullptr;
+  return mirror && mirror->kind != ConfigNode::Kind::Null;
 }
 
 // Checks before the start that the batch size is valid for every permitted number of nodes.
@@ -80,6 +88,7 @@ RunLocation locate_run(const LaunchArguments& arguments) {
     throw config_error(
         "missing run file; usage: lockstep launch [OPTION...] CONFIG [a.b=value ...]");
   RunSection run;
+  RunLocation place;
   if (has_run_file) {
     std::vector<std::string> overrides;
     for (size_t i = 1; i < arguments.rest.size(); ++i) {
@@ -91,10 +100,11 @@ RunLocation locate_run(const LaunchArguments& arguments) {
         read_run_file(arguments.rest.front(), overrides,
                       [](const std::string& variable) { return environment(variable.c_str()); });
     run = section_of<RunSection>(root, "run");
+    place.has_mirror = has_mirror(root);
     if (!arguments.program && arguments.trains()) verify_batch_of_all_sizes(root, arguments);
   }
   run.name_after(has_run_file ? arguments.rest.front() : named_by(arguments));
-  RunLocation place{.runs_dir = run.dir};
+  place.runs_dir = run.dir;
   if (!arguments.trains()) {  // its logs do not belong to the run that it reads
     place.run_id = new_run_id(run.name);
     return place;
@@ -109,7 +119,7 @@ RunLocation locate_run(const LaunchArguments& arguments) {
 
 void verify_resumed(const RunLocation& place) {
   std::error_code error;
-  if (fs::is_directory(place.dir(), error)) return;
+  if (place.has_mirror || fs::is_directory(place.dir(), error)) return;
   std::vector<std::string> ids;
   for (const auto& entry : fs::directory_iterator(place.runs_dir, error))
     if (fs::exists(entry.path() / "run.json", error)) ids.push_back(entry.path().filename());

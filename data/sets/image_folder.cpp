@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <filesystem>
 
@@ -29,23 +28,13 @@ constexpr size_t kMaxPathLength = 4096;
 
 struct ImageFolderConfig {
   std::string path;
-  PartList<ImageTransform> transforms{image_transform_registry()};
-  bool scaled_decoding = false;
-  bool exif_orientation = false;
-  int64_t max_pixels = 100'000'000;
+  ImageConfig images;
 };
 
 template <class V>
 void fields(V& v, ImageFolderConfig& c) {
   v("path", c.path, "directory with one directory of images per class", required());
-  v("transforms", c.transforms,
-    "transforms of an image, in order; all results must have the same size");
-  v("scaled_decoding", c.scaled_decoding,
-    "decode large JPEG files at 1/2, 1/4 or 1/8 of their size if the first transform reduces them "
-    "that far: faster, with slightly different pixels");
-  v("exif_orientation", c.exif_orientation,
-    "rotate images according to their EXIF data; false: as stored, like torchvision");
-  v("max_pixels", c.max_pixels, "larger images are errors", at_least(1));
+  fields(v, c.images);
 }
 
 std::string shown(const fs::path& path) { return printable(path.string(), kMaxPathLength); }
@@ -114,30 +103,11 @@ std::vector<fs::path> list_images(const fs::path& directory) {
   return images;
 }
 
-// The result for each of the 256 byte values in each channel, computed as in Python, with the same
-// bits.
-std::array<std::array<float, 256>, 3> value_tables(const Normalization& normalization) {
-  std::array<std::array<float, 256>, 3> tables{};
-  for (size_t channel = 0; channel < tables.size(); ++channel)
-    for (size_t byte = 0; byte < 256; ++byte) {
-      const auto value = static_cast<float>(byte) / 255.0f;
-      tables[channel][byte] = (value - static_cast<float>(normalization.mean[channel])) /
-                              static_cast<float>(normalization.std[channel]);
-    }
-  return tables;
-}
-
 class ImageFolder final : public Dataset {
  public:
   using Config = ImageFolderConfig;
 
-  explicit ImageFolder(const Config& config)
-      : pipeline_(config.transforms),
-        tables_(value_tables(pipeline_.normalization())),
-        options_{.max_pixels = config.max_pixels,
-                 .exif_orientation = config.exif_orientation,
-                 .scaled = config.scaled_decoding,
-                 .need = {}} {
+  explicit ImageFolder(const Config& config) : pipeline_(config.images) {
     int64_t label = 0;
     for (const auto& directory : list_classes(config.path)) {
       for (auto& image : list_images(directory)) {
@@ -152,19 +122,17 @@ class ImageFolder final : public Dataset {
   int64_t size() const override { return static_cast<int64_t>(files_.size()); }
 
   std::vector<FieldLayout> layout() const override {
-    const auto [height, width] = pipeline_.size();
-    return {{"image", at::kFloat, {3, height, width}}, {"label", at::kLong, {}}};
+    return {{"image", at::kFloat, pipeline_.shape()}, {"label", at::kLong, {}}};
   }
 
   void fill(const SampleRequest& request, std::span<const at::Tensor> fields) const override {
-    const auto [height, width] = pipeline_.size();
     auto* pixels = fields[0].mutable_data_ptr<float>();
     auto* label = fields[1].mutable_data_ptr<int64_t>();
     for (const auto index : request.indices) {
       check(index >= 0 && index < size(), "sample index outside the dataset");
       const auto sample = static_cast<size_t>(index);
-      to_planes(load(sample, {request.seed, request.epoch, index}), pixels);
-      pixels += int64_t{3} * height * width;
+      load(sample, {request.seed, request.epoch, index}, pixels);
+      pixels += pipeline_.num_values();
       *label++ = labels_[sample];
     }
   }
@@ -176,25 +144,13 @@ class ImageFolder final : public Dataset {
   }
 
  private:
-  RgbImage load(size_t sample, SampleRandom random) const {
+  void load(size_t sample, SampleRandom random, float* out) const {
     const auto name = fmt::format("sample {} ({})", sample, shown(files_[sample]));
     const auto file = read_file(files_[sample], kMaxFileBytes);
-    return pipeline_.load({reinterpret_cast<const uint8_t*>(file.data()), file.size()}, name,
-                          options_, random);
-  }
-
-  void to_planes(const RgbImage& image, float* out) const {
-    const auto count = static_cast<size_t>(image.size.height) * image.size.width;
-    for (size_t channel = 0; channel < 3; ++channel) {
-      const auto& table = tables_[channel];
-      const auto* source = image.rgb.data() + channel;
-      for (size_t i = 0; i < count; ++i) *out++ = table[source[3 * i]];
-    }
+    pipeline_.load({reinterpret_cast<const uint8_t*>(file.data()), file.size()}, name, random, out);
   }
 
   ImagePipeline pipeline_;
-  std::array<std::array<float, 256>, 3> tables_;
-  formats::DecodeOptions options_;
   std::vector<std::string> files_;
   std::vector<int64_t> labels_;
   std::vector<std::string> classes_;

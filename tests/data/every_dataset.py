@@ -1,6 +1,8 @@
 """Tests of every dataset: resumed anywhere, it returns the same samples, and it is split by fraction and seed."""
 
+import io
 import json
+import tarfile
 
 import numpy as np
 import pyarrow as pa
@@ -70,6 +72,12 @@ def make_kept_parquet(folder):
     return {**make_parquet(folder), "keep_row_groups": 5}
 
 
+def make_transforms():
+    jitter = {"name": "color_jitter", "brightness": 0.4, "hue": 0.1}
+    crop = {"name": "random_resized_crop", "size": [8]}
+    return {"transforms": [crop, {"name": "random_horizontal_flip"}, jitter, {"name": "normalize"}]}
+
+
 def make_images(folder):
     rng = np.random.default_rng(6)
     for number in range(N):
@@ -77,9 +85,21 @@ def make_images(folder):
         place.mkdir(exist_ok=True)
         pixels = rng.integers(0, 256, (12 + number % 3, 16, 3), dtype=np.uint8)
         Image.fromarray(pixels).save(place / f"{number:03}.{'png' if number % 2 else 'jpg'}")
-    jitter = {"name": "color_jitter", "brightness": 0.4, "hue": 0.1}
-    crop = {"name": "random_resized_crop", "size": [8]}
-    return {"name": "image_folder", "transforms": [crop, {"name": "random_horizontal_flip"}, jitter, {"name": "normalize"}]}
+    return {**make_transforms(), "name": "image_folder"}
+
+
+def make_webdataset(folder):
+    rng = np.random.default_rng(6)
+    for number, (begin, end) in enumerate(((0, 50), (50, 51), (51, N))):
+        with tarfile.open(folder / f"{number}.tar", "w") as archive:
+            for index in range(begin, end):
+                stream = io.BytesIO()
+                Image.fromarray(rng.integers(0, 256, (12 + index % 3, 16, 3), dtype=np.uint8)).save(stream, "PNG")
+                for extension, content in (("png", stream.getvalue()), ("cls", str(index % 4).encode())):
+                    info = tarfile.TarInfo(f"{index:03}.{extension}")
+                    info.size = len(content)
+                    archive.addfile(info, io.BytesIO(content))
+    return {**make_transforms(), "name": "webdataset"}
 
 
 def make_tokens(folder):
@@ -125,11 +145,11 @@ def make_synthetic(folder):
 
 KINDS = {
     "idx": make_idx, "csv": make_csv, "csv shards": make_csv_shards, "jsonl": make_jsonl, "parquet": make_parquet, "kept parquet": make_kept_parquet,
-    "image_folder": make_images, "tokens": make_tokens, "documents": make_documents, "padded documents": make_padded, "npy": make_npy,
+    "image_folder": make_images, "webdataset": make_webdataset, "tokens": make_tokens, "documents": make_documents, "padded documents": make_padded, "npy": make_npy,
     "npz shards": make_npz_shards, "safetensors shards": make_safetensors, "synthetic": make_synthetic,
 }  # fmt: skip
-SHARDS = ("csv shards", "parquet", "kept parquet", "tokens", "npz shards", "safetensors shards")
-LABELS = ("idx", "csv", "csv shards", "parquet", "image_folder", "npy", "npz shards", "safetensors shards")
+SHARDS = ("csv shards", "parquet", "kept parquet", "tokens", "npz shards", "safetensors shards", "webdataset")
+LABELS = ("idx", "csv", "csv shards", "parquet", "image_folder", "webdataset", "npy", "npz shards", "safetensors shards")
 TABLES = ("csv", "csv shards", "jsonl", "parquet", "kept parquet")
 LENGTHS = ("tokens", "documents", "padded documents")
 ORDERS = [

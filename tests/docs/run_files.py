@@ -6,7 +6,8 @@ import yaml
 BLOCK = re.compile(r"^( *)```ya?ml\n(.*?)^ *```$", re.M | re.S)
 # Keys whose value is a part, or a list of parts, and the kind of part in docs/run_file.md.
 PARTS = {"model": "model", "optimizer": "optimizer", "schedule": "schedule", "data.train": "dataset", "data.eval": "dataset",
-         "tracking.sinks": "sink", "train.hooks": "hook", "dataset.image_folder.transforms": "transform"}
+         "tracking.sinks": "sink", "train.hooks": "hook", "dataset.image_folder.transforms": "transform",
+         "dataset.webdataset.transforms": "transform"}
 REQUIRED = {"model", "data"}  # of a whole run file
 
 

@@ -1,7 +1,16 @@
-"""checkpoint.mirror: checkpoints in a bucket of a real S3 server are whole or absent, and a run resumes from them with the same bits."""
+"""checkpoint.mirror: checkpoints in a bucket of a real S3 server are whole or absent, and a run resumes from them with the same bits.
 
+LOCKSTEP_MIRROR_KILLS (default 6) sets how often a training is killed, unsharded and sharded, LOCKSTEP_MIRROR_SEED when.
+"""
+
+import asyncio
+import contextlib
+import os
+import random
 import shutil
 import signal
+
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +20,9 @@ from processes import environment
 from refusals import error_lines
 
 STEPS = 8
+KILLS = int(os.environ.get("LOCKSTEP_MIRROR_KILLS", "6"))
+SEED = int(os.environ.get("LOCKSTEP_MIRROR_SEED", "1"))
+WRITES_PER_START = 60  # the first requests of a training, one of which it is killed at
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +61,43 @@ def test_the_bucket_has_the_files_of_the_disk(mirrored, ranks, shard):
     local = files_below(run / "checkpoints")
     assert whole_checkpoints(mirrored.bucket / run.name) == [6, 8]
     assert files_below(mirrored.bucket / run.name) == local
+
+
+def rank_at(job, port):
+    """The rank that is connected from this port."""
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    sockets = [f"socket:[{fields[9]}]" for fields in lines if int(fields[1].rpartition(":")[2], 16) == port]
+    for rank, pid in processes.ranks_of(job.directory).items():
+        for file in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                if os.readlink(file) in sockets:
+                    return rank
+    return None
+
+
+def is_second_share(path):
+    return "-00002-of-00002.safetensors" in path
+
+
+def test_each_rank_uploads_its_share(mirrored, server):
+    senders = []
+    server.proxy.fault = lambda method, path, number: (
+        senders.append((path.split("?")[0], rank_at(mirrored, server.proxy.client_port))) if method == "PUT" and "/8/" in path else None)
+    run = mirrored.train("distributed.shard=full", ranks=2, env=mirrored.env)
+    assert files_below(mirrored.bucket / run.name) == files_below(run / "checkpoints")
+    assert {rank for path, rank in senders if is_second_share(path)} == {1}
+    assert {rank for path, rank in senders if not is_second_share(path)} == {0}
+    assert senders[-1][0].endswith("/8/manifest.json")
+
+
+def test_rank_0_uploads_what_another_rank_could_not(mirrored, server):
+    server.proxy.fault = lambda method, path, number: (
+        "refuse" if is_second_share(path) and method != "GET" and rank_at(mirrored, server.proxy.client_port) == 1 else None)
+    ended = mirrored.run("distributed.shard=full", "data.object_cache.timeout=100 ms", ranks=2, env=mirrored.env)
+    assert ended.code == 0, ended.err
+    assert "checkpoint.mirror: not uploaded by rank 1: s3://" in ended.out + ended.err
+    run = mirrored.only_run()
+    assert files_below(mirrored.bucket / run.name / "8") == files_below(run / "checkpoints" / "8")
 
 
 def test_resumes_from_the_bucket_with_the_same_bits(mirrored, server):
@@ -107,34 +156,92 @@ def test_paths_in_buckets_that_are_refused(mirrored, server):
     assert not mirrored.runs.exists()
 
 
-@pytest.mark.parametrize("uploads", [1, 3, 4, 6, 9])
-def test_killed_at_any_moment_a_checkpoint_is_whole_or_absent(mirrored, server, uploads):
-    whole = mirrored.train(env=mirrored.env)
-    whole = whole.rename(mirrored.directory / "whole") / "checkpoints/8"
-    started, writes = [], []
+class Kill:
+    """Kills a job at a random moment of its uploads: some time after one of its requests, which the server gets or not."""
 
-    def kill_in_upload(method, path, number):
-        if method == "PUT" and ("safetensors?" in path or "manifest.json?" in path):
-            writes.append(path)
-            if len(writes) == uploads:
-                started[0].send_signal(signal.SIGKILL)
+    def __init__(self, job, rng):
+        self.job = job
+        self.request = rng.randrange(WRITES_PER_START)
+        self.delay_s = rng.choice([0, rng.uniform(0, 0.01)])
+        self.is_lost = rng.random() < 0.5
+        self.victim = rng.randrange(3)  # of two ranks: one of them, or all
+        self.process, self.writes = None, 0
 
-    server.proxy.fault = kill_in_upload
-    started.append(mirrored.start(env=mirrored.env))
-    started[0].communicate(timeout=processes.TIMEOUT_S)
-    assert started[0].returncode == -signal.SIGKILL
+    def __call__(self, method, path, number):
+        if method == "GET" or method == "HEAD" or "write-check" in path:
+            return None
+        self.writes += 1
+        if self.writes != self.request + 1:
+            return None
+        asyncio.get_running_loop().call_later(self.delay_s, self.kill)
+        return "refuse" if self.is_lost else None
+
+    def kill(self):
+        victims = processes.ranks_of(self.job.directory) or {0: self.process.pid}
+        for pid in [victims[self.victim]] if self.victim in victims else victims.values():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def start_and_kill(job, server, rng, *settings, **how):
+    """False if the training ended before the kill."""
+    kill = Kill(job, rng)
+    server.proxy.fault = kill
+    kill.process = job.start(*settings, env=job.env, **how)
+    ended = processes.finish(kill.process)
+    processes.wait_until(lambda: not processes.find(job.directory), processes.TIMEOUT_S, "the agents of the run end")
     server.proxy.reset()
-    run = mirrored.only_run()
-    steps = whole_checkpoints(mirrored.bucket / run.name)
+    assert ended.code in ((0, 75) if how["ranks"] else (0, -signal.SIGKILL)), ended.err
+    return ended.code != 0
+
+
+def assert_whole_or_absent(job, run_id, expected):
+    """Every checkpoint with a manifest has the files and bits of the undisturbed run, and the latest one passes `ckpt fetch`."""
+    steps = whole_checkpoints(job.bucket / run_id)
     for step in steps:
-        assert files_below(mirrored.bucket / run.name / str(step)).keys() == files_below(whole).keys()
-    shutil.rmtree(run / "checkpoints")
-    if not steps:
-        return
-    ended = mirrored.run(options=["--resume", run.name], env=mirrored.env)
-    assert ended.code == 0, ended.err
-    assert (run / "checkpoints/8/model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
-    assert 8 in whole_checkpoints(mirrored.bucket / run.name)
+        assert bits_of(job.bucket / run_id / str(step)) == bits_of(expected / str(step)), f"step {step}"
+    if steps:
+        copies = job.directory / "copies"
+        ended = ckpt(job, "fetch", f"{job.config['checkpoint']['mirror']}/{run_id}", "--dir", copies)
+        assert ended.code == 0 and f"checkpoints/{steps[-1]}: ok, " in ended.out, ended.out + ended.err
+        shutil.rmtree(copies)
+    return steps
+
+
+def bits_of(checkpoint):
+    return {name: content for name, content in files_below(checkpoint).items() if name != "manifest.json"} | {"manifest.json": b""}
+
+
+@pytest.mark.parametrize("ranks, shard", [(None, "none"), (2, "full")])
+def test_killed_at_random_moments_a_checkpoint_is_whole_or_absent(mirrored, server, ranks, shard):
+    """Killed, resumed from the bucket alone, killed again: until the run ends, with the bits of an undisturbed one."""
+    rng = random.Random(SEED)
+    settings = [f"distributed.shard={shard}", "train.max_steps=60", "train.epochs=100", "checkpoint.keep_last=3"]
+    whole = mirrored.train(*settings, "checkpoint.keep_last=100", "checkpoint.mirror=null", ranks=ranks, env=mirrored.env)
+    expected = whole.rename(mirrored.directory / "whole") / "checkpoints"
+    kills, partial, resumed, ends, run_id = 0, 0, 0, 0, None
+    while kills < KILLS or run_id:
+        options = ["--resume", run_id] if run_id else []
+        if kills < KILLS:
+            was_killed = start_and_kill(mirrored, server, rng, *settings, ranks=ranks, options=options)
+        else:
+            ended = mirrored.run(*settings, ranks=ranks, options=options, env=mirrored.env)
+            assert ended.code == 0, ended.err
+            was_killed = False
+        kills += was_killed
+        runs = list(mirrored.runs.glob("*/run.json"))
+        run_id = runs[0].parent.name if runs else run_id  # none: killed before it was created
+        shutil.rmtree(mirrored.runs, ignore_errors=not runs)
+        steps = assert_whole_or_absent(mirrored, run_id, expected) if run_id else []
+        files = files_below(mirrored.bucket / run_id) if run_id else {}
+        partial += was_killed and {int(name.split("/")[0]) for name in files} > set(steps)
+        assert was_killed or steps[-1] == 60
+        if not was_killed or not steps:
+            run_id = None
+        ends += not was_killed
+        resumed += run_id is not None
+    print(f"{kills} kills, {partial} left a part of a checkpoint in the bucket, {resumed} resumed from there, {ends} runs to the end")
+    assert partial > 0 and resumed > 0 and ends > 0
 
 
 def test_a_server_that_goes_away_does_not_stop_training(mirrored, server):

@@ -1,13 +1,16 @@
 """Data in buckets of a real S3 server: the bits of local data, whatever the network does, and one clear line if it cannot be."""
 
+import io
 import itertools
 import subprocess
+import tarfile
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
+from PIL import Image
 from safetensors.numpy import save_file
 
 from conftest import MNIST, Job
@@ -166,6 +169,43 @@ def test_every_format_as_local(job, server, name):
     endpoint = f"endpoint_override=127.0.0.1:{server.proxy.port}&scheme=http"
     path = f"s3://{BUCKET}/table-{name}?{endpoint}"
     assert losses(train(job, path, env=in_bucket(server, AWS_ENDPOINT_URL=None))) == local
+
+
+def write_tars(folder):
+    rng = np.random.default_rng(2)
+    folder.mkdir()
+    for shard in range(3):
+        with tarfile.open(folder / f"{shard}.tar", "w") as archive:
+            for sample in range(16):
+                image = io.BytesIO()
+                Image.fromarray(rng.integers(0, 256, (9, 9, 3), np.uint8)).save(image, "PNG")
+                for name, content in ((f"{sample}.png", image.getvalue()), (f"{sample}.cls", str(sample % 3).encode())):
+                    info = tarfile.TarInfo(name)
+                    info.size = len(content)
+                    archive.addfile(info, io.BytesIO(content))
+
+
+def test_image_tars_as_local_and_resumed_on_two_ranks(job, server):
+    folder = job.directory / "tars"
+    write_tars(folder)
+    server.put_folder(folder, "tars")
+    train_set = {"name": "webdataset", "path": str(folder), "transforms": [{"name": "resize", "size": [8, 8]}]}
+    job.config["data"] = {"train": train_set, "batch_size": 8, "shuffle_buffer": 20, "shuffle_lanes": 2,
+                          "object_cache": {"dir": str(job.directory / "cache")}}
+    job.config["model"] = {"name": "cnn", "in_channels": 3, "image_size": 8, "channels": [4], "hidden": 8, "classes": 3}
+    job.config["train"] = {"epochs": 1, "log_every": "1 step"}
+    job.write()
+    local = losses(train(job, folder))
+    assert len(local) == 6
+    server.proxy.reset()
+    path = "s3://data/tars/{0..2}.tar"
+    _, run = train(job, path, "train.max_steps=3", env=in_bucket(server))
+    ended = job.run(f"data.train.path={path}", ranks=2, options=["--resume", run.name], env=in_bucket(server))
+    assert ended.code == 0, ended.err
+    assert dict(losses((job, run))) == pytest.approx(dict(local), rel=1e-5)
+    assert server.proxy.bytes_of(".tar") == sum(path.stat().st_size for path in folder.iterdir())
+    ended = job.run("data.train.path=s3://data/tars/{0..3}.tar", env=in_bucket(server))
+    assert ended.code == 78 and "s3://data/tars/3.tar: no such object" in ended.err, ended.err
 
 
 def refuse_stored(job, server, texts, ranks=None, code=78, overrides=(), **changes):

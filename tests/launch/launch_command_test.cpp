@@ -300,6 +300,9 @@ TEST_CASE("lockstep launch: a run to resume must exist, and is passed to the ran
   CHECK(
       unknown.err ==
       "lockstep: error: --resume mnist-2: there is no such run in runs; did you mean 'mnist-1'?\n");
+  const auto mirrored = shell.lockstep(
+      "launch --resume mnist-2 --program echo a.yaml checkpoint.mirror=s3://bucket/runs");
+  CHECK(mirrored.out.ends_with(" --resume mnist-2\n"));
   const auto known = shell.lockstep("launch --resume mnist-1 --program echo a.yaml x=1");
   CHECK(known.out == "[rank 0] a.yaml x=1 --resume mnist-1\n");
   CHECK(shell.has("runs/mnist-1/logs/attempt_0/0/stdout.log"));

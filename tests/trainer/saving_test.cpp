@@ -79,7 +79,7 @@ TEST_CASE("checkpoint saver: writes the state of its step while training continu
       training.first().fill_(static_cast<double>(step));
       saver.save(training.at_step(step), std::nullopt, false);
       training.first().fill_(-1);
-      saver.poll(true, false);
+      saver.poll({.none_is_busy = true});
     }
     saver.finish();
     CHECK(list_checkpoints(directory / "c") == std::vector<int64_t>{3, 4});
@@ -111,7 +111,7 @@ TEST_CASE("checkpoint saver: shares are committed as the main rank's state once 
         training.first().fill_(static_cast<double>(step));
         saver.save(training.at_step(step), std::nullopt, false);
         training.first().fill_(-1);
-        saver.poll(false, false);
+        saver.poll({});
         distributed::barrier(world, "test");
         lists.push_back(list_checkpoints(directory / "c"));
       }

@@ -23,7 +23,6 @@ constexpr const char* kWrittenLast = "manifest.json";
 constexpr const char* kWriteCheck = ".lockstep-write-check";
 
 using Objects = std::vector<formats::ObjectInfo>;
-
 using VerifyFetched = std::function<void(const fs::path&, int64_t)>;
 
 bool is_step_name(const std::string& name) {
@@ -78,15 +77,10 @@ void fetch_files(formats::ObjectFolder& folder, int64_t step, const Objects& obj
   fs::remove_all(temporary, error);
 }
 
-struct OpenFile {
-  std::string name;
-  FileDescriptor file;
-};
-
 // All files of a checkpoint, the manifest last. They can be read even if the checkpoint is removed
 // meanwhile. Empty: it was removed.
-std::vector<OpenFile> open_files(const fs::path& directory) {
-  std::vector<OpenFile> files;
+OpenFiles open_files(const fs::path& directory) {
+  OpenFiles files;
   std::error_code error;
   for (const auto& entry : fs::recursive_directory_iterator(directory, error)) {
     if (!entry.is_regular_file(error)) continue;
@@ -94,10 +88,17 @@ std::vector<OpenFile> open_files(const fs::path& directory) {
     if (!file.is_open()) return {};
     files.push_back({entry.path().lexically_relative(directory), std::move(file)});
   }
-  const auto manifest = std::ranges::find(files, kWrittenLast, &OpenFile::name);
+  const auto manifest = std::ranges::find(files, kWrittenLast, &MirroredFile::name);
   if (error || manifest == files.end()) return {};
   std::iter_swap(manifest, files.end() - 1);
   return files;
+}
+
+// The share that a file of a checkpoint belongs to; 0 if it belongs to none.
+int share_of(const std::string& name, int count) {
+  for (int index = 1; index < count; ++index)
+    if (name.find(fmt::format("-{:05}-of-{:05}.", index + 1, count)) != name.npos) return index;
+  return 0;
 }
 
 }  // namespace
@@ -200,21 +201,57 @@ void CheckpointMirror::update(int64_t step) {
   changed_.notify_all();
 }
 
+void CheckpointMirror::start(std::function<void()> part) {
+  {
+    const MutexLock lock(mutex_);
+    check(!part_, "an upload by several ranks has one part at a time");
+    part_ = std::move(part);
+  }
+  changed_.notify_all();
+}
+
+void CheckpointMirror::clear(int64_t step) {
+  start([this, step] {
+    cleared_.reset();
+    remove(step);
+    cleared_ = step;
+  });
+}
+
+void CheckpointMirror::upload_share(int64_t step, int index, int count) {
+  auto files = std::make_shared<OpenFiles>(open_files(checkpoints_ / std::to_string(step)));
+  start([this, step, index, count, files] {
+    for (const auto& [name, file] : *files)
+      if (name != kWrittenLast && share_of(name, count) == index)
+        folder_->write(fmt::format("{}/{}", step, name), file);
+    if (index == 0 && cleared_ == step) shared_files_ = std::move(*files);
+  });
+}
+
+bool CheckpointMirror::is_busy() const {
+  const MutexLock lock(mutex_);
+  return has_work() || is_busy_;
+}
+
 void CheckpointMirror::run(const std::stop_token& stop) {
   for (;;) {
     std::set<int64_t> written;
+    std::function<void()> part;
     {
       MutexLock lock(mutex_);
       is_busy_ = false;
       changed_.notify_all();
-      changed_.wait(lock.native(), stop, [this]() REQUIRES(mutex_) { return is_wanted_; });
+      changed_.wait(lock.native(), stop, [this]() REQUIRES(mutex_) { return has_work(); });
       if (stop.stop_requested()) return;
-      is_wanted_ = false;
       is_busy_ = true;
-      written = std::exchange(written_, {});
+      part = std::exchange(part_, nullptr);
+      if (!part) {
+        is_wanted_ = false;
+        written = std::exchange(written_, {});
+      }
     }
     try {
-      synchronize(written);
+      part ? part() : synchronize(written);
     } catch (const std::exception& error) {
       const MutexLock lock(mutex_);
       written_.merge(written);
@@ -228,18 +265,25 @@ void CheckpointMirror::synchronize(const std::set<int64_t>& written) {
   auto mirrored = mirrored_checkpoints(*folder_);
   auto local = list_checkpoints(checkpoints_);
   std::ranges::reverse(local);
-  for (const auto step : local)
-    if (written.contains(step) || !is_whole(step, mirrored[step])) {
-      if (!mirrored[step].empty()) remove(step);
-      upload(step);
-    }
+  const auto shared = std::exchange(cleared_, std::nullopt);
+  const auto files = std::exchange(shared_files_, {});
+  if (shared) upload(*shared, files, mirrored[*shared]);
+  for (const auto step : local) {
+    if (step == shared && !files.empty()) continue;
+    if (!written.contains(step) && is_whole(step, mirrored[step])) continue;
+    if (!mirrored[step].empty()) remove(step);
+    upload(step, open_files(checkpoints_ / std::to_string(step)), {});
+  }
   for (const auto& [step, objects] : mirrored)
-    if (std::ranges::count(local, step) == 0) remove(step);
+    if (step != shared && std::ranges::count(local, step) == 0) remove(step);
 }
 
-void CheckpointMirror::upload(int64_t step) {
-  const auto files = open_files(checkpoints_ / std::to_string(step));
-  for (const auto& [name, file] : files) folder_->write(fmt::format("{}/{}", step, name), file);
+// `present`: what the bucket has of these files.
+void CheckpointMirror::upload(int64_t step, const OpenFiles& files, const Objects& present) {
+  for (const auto& [name, file] : files) {
+    const auto key = fmt::format("{}/{}", step, name);
+    if (std::ranges::count(present, key, &formats::ObjectInfo::key) == 0) folder_->write(key, file);
+  }
 }
 
 void CheckpointMirror::remove(int64_t step) {
@@ -247,23 +291,24 @@ void CheckpointMirror::remove(int64_t step) {
   folder_->remove_all(std::to_string(step));
 }
 
+std::vector<std::string> CheckpointMirror::take_problems() {
+  const MutexLock lock(mutex_);
+  return std::exchange(problems_, {});
+}
+
 void CheckpointMirror::report(Tracker& tracker) {
-  std::vector<std::string> problems;
-  {
-    const MutexLock lock(mutex_);
-    problems.swap(problems_);
-  }
-  for (const auto& problem : problems)
+  for (const auto& problem : take_problems())
     tracker.text(TextLevel::Warning, "checkpoint.mirror: not uploaded: " + problem);
 }
 
+bool CheckpointMirror::wait(std::chrono::milliseconds timeout) {
+  MutexLock lock(mutex_);
+  return changed_.wait_for(lock.native(), timeout,
+                           [this]() REQUIRES(mutex_) { return !has_work() && !is_busy_; });
+}
+
 void CheckpointMirror::finish(std::chrono::milliseconds timeout, Tracker& tracker) {
-  bool is_done = false;
-  {
-    MutexLock lock(mutex_);
-    is_done = changed_.wait_for(lock.native(), timeout,
-                                [this]() REQUIRES(mutex_) { return !is_wanted_ && !is_busy_; });
-  }
+  const bool is_done = wait(timeout);
   report(tracker);
   if (!is_done)
     tracker.text(

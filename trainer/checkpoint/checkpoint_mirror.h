@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/system/file_descriptor.h"
 #include "core/system/mutex.h"
 #include "formats/store/object_folder.h"
 #include "lockstep/error.h"
@@ -53,7 +54,16 @@ int64_t fetch_checkpoint(const MirroredRun& run, const std::filesystem::path& ch
 // The error of `what`, which takes no path in a bucket.
 Error in_bucket(const std::string& what, const std::string& path);
 
-// Uploads checkpoints in the background.
+// An open file of a checkpoint, which remains readable if the checkpoint is removed.
+struct MirroredFile {
+  std::string name;  // relative to the checkpoint
+  FileDescriptor file;
+};
+using OpenFiles = std::vector<MirroredFile>;
+
+// Uploads checkpoints in the background. A checkpoint that several ranks wrote can be uploaded by them
+// together, in three parts, each begun when all ranks have done the previous one: the main rank calls
+// clear(), every writing rank upload_share(), and the main rank update().
 //
 // Thread: update(): any; the others: the training thread.
 class CheckpointMirror {
@@ -69,24 +79,46 @@ class CheckpointMirror {
   // first, and then the latest checkpoints are uploaded.
   void update(int64_t step);
 
-  // Records failed uploads as warnings, once each.
+  // Removes what the bucket has of this step.
+  void clear(int64_t step);
+
+  // Uploads the files of a share of the checkpoint, as it is now on disk; the first share also has the
+  // files that belong to none, without the manifest. What is missing then is uploaded by update().
+  void upload_share(int64_t step, int index, int count);
+
+  bool is_busy() const;
+
+  // What failed, once each.
+  std::vector<std::string> take_problems();
+  // Records it as warnings.
   void report(Tracker& tracker);
 
-  // Waits until the last upload is complete or has failed, for at most `timeout`, and reports.
+  // Waits until it is not busy, for at most `timeout`; false: it still is.
+  bool wait(std::chrono::milliseconds timeout);
+
+  // wait(), and reports.
   void finish(std::chrono::milliseconds timeout, Tracker& tracker);
 
  private:
+  using Objects = std::vector<formats::ObjectInfo>;
+
+  bool has_work() const REQUIRES(mutex_) { return is_wanted_ || part_; }
+  void start(std::function<void()> part);
   void run(const std::stop_token& stop);
   void synchronize(const std::set<int64_t>& written);
-  void upload(int64_t step);
+  void upload(int64_t step, const OpenFiles& files, const Objects& present);
   void remove(int64_t step);
 
   const std::unique_ptr<formats::ObjectFolder> folder_;  // of the thread; stop(): any thread
   const std::filesystem::path checkpoints_;
-  Mutex mutex_;
+  // Of the thread: the step of an upload by several ranks, from clear() to update(), and its files.
+  std::optional<int64_t> cleared_;
+  OpenFiles shared_files_;
+  mutable Mutex mutex_;
   std::condition_variable_any changed_;
   std::set<int64_t> written_ GUARDED_BY(mutex_);  // and not uploaded
   bool is_wanted_ GUARDED_BY(mutex_) = false, is_busy_ GUARDED_BY(mutex_) = false;
+  std::function<void()> part_ GUARDED_BY(mutex_);  // of an upload by several ranks, to be done
   std::vector<std::string> problems_ GUARDED_BY(mutex_);  // not reported
   std::jthread thread_;                                   // last: joined first
 };

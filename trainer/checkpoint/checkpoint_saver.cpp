@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "core/system/thread_priority.h"
@@ -112,7 +113,7 @@ void CheckpointSaver::commit(const std::vector<nlohmann::ordered_json>& written)
   const auto& head = pending_.head;
   commit_checkpoint(options_.checkpoints, head, written, writers_->share, options_.exported);
   prune_checkpoints(options_.checkpoints, head.position.step, options_.keep);
-  if (options_.mirror) options_.mirror->update(head.position.step);
+  if (options_.mirror && writers_->share.count == 1) options_.mirror->update(head.position.step);
   if (pending_.to_publish) pending_.published = publish_checkpoint(*pending_.to_publish);
 }
 
@@ -120,6 +121,7 @@ void CheckpointSaver::commit(const std::vector<nlohmann::ordered_json>& written)
 void CheckpointSaver::combine_shares(bool in_background) {
   if (state_ != State::AwaitingShares) return;
   state_ = State::Idle;
+  if (options_.is_mirrored) not_uploaded_ = pending_.head.position.step;
   std::vector<nlohmann::ordered_json> written;
   for (auto& share : distributed::gather_object(world_, pending_.written, 0, "checkpoint"))
     if (!share.is_null()) written.push_back(std::move(share));
@@ -127,11 +129,64 @@ void CheckpointSaver::combine_shares(bool in_background) {
     work(State::Committing, in_background, [this, all = std::move(written)] { commit(all); });
 }
 
-void CheckpointSaver::poll(bool none_is_busy, bool is_saved) {
+void CheckpointSaver::poll(const SavingVote& vote) {
   if (state_ != State::Idle && !is_busy()) wait();
-  if (none_is_busy) combine_shares(/*in_background=*/true);
+  const bool is_committed = state_ != State::AwaitingShares;
+  if (vote.none_is_busy) combine_shares(/*in_background=*/true);
+  if (vote.none_is_busy && vote.none_is_uploading && is_committed) continue_upload();
   has_checkpoint_ |= first_step_ >= 0 && state_ == State::Idle;
-  if (is_saved) note_checkpoint();
+  if (vote.is_saved) note_checkpoint();
+}
+
+// Collective, called when all ranks have done the previous part.
+void CheckpointSaver::continue_upload() {
+  auto* const mirror = options_.mirror;
+  const bool leads = mirror && tracking::is_main(world_.rank());
+  switch (upload_) {
+    case Upload::Idle:
+      if (!not_uploaded_) return;
+      uploaded_step_ = *std::exchange(not_uploaded_, std::nullopt);
+      if (leads) mirror->clear(uploaded_step_);
+      upload_ = Upload::Clearing;
+      break;
+    case Upload::Clearing:
+      if (mirror && writers_->is_writer)
+        mirror->upload_share(uploaded_step_, writers_->share.index, writers_->share.count);
+      upload_ = Upload::Uploading;
+      break;
+    case Upload::Uploading:
+      report_uploads();
+      if (leads) mirror->update(uploaded_step_);
+      upload_ = Upload::Completing;
+      break;
+    case Upload::Completing: upload_ = Upload::Idle; break;
+  }
+}
+
+// Collective. The main rank records it, since others may not be tracked.
+void CheckpointSaver::report_uploads() {
+  const auto problems =
+      options_.mirror ? options_.mirror->take_problems() : std::vector<std::string>();
+  const auto all = distributed::gather_object(world_, problems, 0, "checkpoint.mirror");
+  for (size_t rank = 0; rank < all.size(); ++rank)
+    for (const auto& problem : all[rank])
+      tracker_.text(TextLevel::Warning,
+                    fmt::format("checkpoint.mirror: not uploaded by rank {}: {}", rank,
+                                problem.get<std::string>()));
+}
+
+// Collective.
+void CheckpointSaver::finish_upload() {
+  if (!options_.is_mirrored) return;
+  const auto timeout = world_.timeout() * 9 / 10;
+  while (upload_ != Upload::Idle || not_uploaded_) {
+    const bool is_done = !options_.mirror || options_.mirror->wait(timeout);
+    const auto all_done = distributed::all_gather_object(world_, is_done, "checkpoint.mirror");
+    if (std::ranges::any_of(all_done, [](const auto& done) { return !done.template get<bool>(); }))
+      break;
+    continue_upload();
+  }
+  if (options_.mirror) options_.mirror->finish(timeout, tracker_);
 }
 
 // Once, by one rank per node. A failure does not stop training.
@@ -161,13 +216,15 @@ void CheckpointSaver::wait() {
   if (background_) background_->wait(world_.timeout() * 9 / 10, "writing a checkpoint");
   if (const auto published = std::exchange(pending_.published, std::nullopt))
     record(*published, tracker_);
-  if (options_.mirror) options_.mirror->report(tracker_);
+  if (options_.mirror && tracking::is_main(world_.rank())) options_.mirror->report(tracker_);
 }
 
 void CheckpointSaver::finish() {
-  if (!options_.in_background) return;
-  complete(/*in_background=*/true);
-  distributed::barrier(world_, "checkpoint");
+  if (options_.in_background) {
+    complete(/*in_background=*/true);
+    distributed::barrier(world_, "checkpoint");
+  }
+  finish_upload();
 }
 
 }  // namespace lockstep::trainer

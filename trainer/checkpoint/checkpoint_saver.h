@@ -26,7 +26,15 @@ struct SavingOptions {
   bool in_background = true;
   bool all_write = false;
   ExportedFiles exported;
-  CheckpointMirror* mirror = nullptr;  // null: none; outlives the saver
+  bool is_mirrored = false;            // the same on all ranks
+  CheckpointMirror* mirror = nullptr;  // null: none on this rank; outlives the saver
+};
+
+// What the ranks were doing when a step began; the same on all of them.
+struct SavingVote {
+  bool none_is_busy = false;       // is_busy()
+  bool none_is_uploading = false;  // is_uploading()
+  bool is_saved = false;           // has_checkpoint() of the main rank
 };
 
 // Thread: the training thread.
@@ -49,16 +57,20 @@ class CheckpointSaver {
   // Whether this rank is writing in the background.
   bool is_busy() const { return background_ && background_->is_busy(); }
 
+  // Whether this rank is uploading its share of a checkpoint.
+  bool is_uploading() const { return options_.mirror && options_.mirror->is_busy(); }
+
   // Whether a checkpoint of save() is on disk; authoritative on the main rank.
   bool has_checkpoint() const { return has_checkpoint_; }
 
   // Call once per step: throws Environment if the pending checkpoint could not be written, and
-  // records what was published. `none_is_busy`: no rank was writing in this step; the same on all
-  // ranks. If so, collectively commits the shares; waits only for the other ranks to call this.
-  // `is_saved`: has_checkpoint() of the main rank; nodes with separate disks then write a note.
-  void poll(bool none_is_busy, bool is_saved);
+  // records what was published. If no rank was writing, collectively commits the shares, and if none was
+  // uploading, begins the next part of an upload; waits only for the other ranks to call this. Once
+  // there is a checkpoint, nodes with separate disks write a note.
+  void poll(const SavingVote& vote);
 
-  // Collective: returns when everything is on disk. Throws as save() does.
+  // Collective: returns when everything is on disk, and in the mirror or its timeout is over. Throws as
+  // save() does.
   void finish();
 
  private:
@@ -71,6 +83,9 @@ class CheckpointSaver {
   // Reserving, Writing and Committing may run in the background. A rank that writes nothing is
   // never in Writing, and only the main rank is in Committing.
   enum class State { Idle, Reserving, Writing, AwaitingShares, Committing };
+
+  // Parts of an upload by all writing ranks, the same on all ranks; CheckpointMirror has its functions.
+  enum class Upload { Idle, Clearing, Uploading, Completing };
 
   // The pending checkpoint: owned by the background work while it is busy.
   struct PendingCheckpoint {
@@ -86,6 +101,9 @@ class CheckpointSaver {
   void commit(const std::vector<nlohmann::ordered_json>& written);
   void combine_shares(bool in_background);
   void complete(bool in_background);
+  void continue_upload();
+  void report_uploads();
+  void finish_upload();
   void wait();
   void note_checkpoint();
 
@@ -96,8 +114,11 @@ class CheckpointSaver {
   Snapshot model_, optimizer_, ema_;
   State state_ = State::Idle;
   PendingCheckpoint pending_;
-  CheckpointNote location_;  // of the main rank's checkpoints
-  int64_t first_step_ = -1;  // of the first save(); -1: none yet
+  Upload upload_ = Upload::Idle;
+  int64_t uploaded_step_ = -1;           // unless Idle
+  std::optional<int64_t> not_uploaded_;  // the latest step with shares that waits for its upload
+  CheckpointNote location_;              // of the main rank's checkpoints
+  int64_t first_step_ = -1;              // of the first save(); -1: none yet
   bool has_checkpoint_ = false, is_noted_ = false;
   std::unique_ptr<BackgroundWork> background_;  // on a rank that writes; last: joined first
 };

@@ -25,6 +25,7 @@ enum StepFlags : uint32_t {
   kSaving = 32,       // this rank is writing a checkpoint in the background
   kSaved = 64,        // main rank only: this attempt has a checkpoint
   kNonFinite = 128,   // this rank has observed a loss or gradient that is not finite
+  kUploading = 256,   // this rank is uploading its share of a checkpoint
 };
 
 // Thread: the training thread.

@@ -17,10 +17,12 @@
 namespace lockstep::trainer {
 namespace {
 
-// Null on other ranks than the main one, which does not write to the mirror.
+// Null on ranks that write no checkpoints.
 std::unique_ptr<CheckpointMirror> open_mirror(const TrainerParts& parts) {
   const auto& config = parts.run.config;
-  if (!config.checkpoint.mirror || !tracking::is_main(parts.world.rank())) return nullptr;
+  const bool writes =
+      config.checkpoint.writers == WritingRanks::All || tracking::is_main(parts.world.rank());
+  if (!config.checkpoint.mirror || !writes) return nullptr;
   return std::make_unique<CheckpointMirror>(
       mirror_of_run(*config.checkpoint.mirror, parts.run_dir.filename(),
                     config.data.object_cache.timeout.value),
@@ -34,6 +36,7 @@ SavingOptions saving_options(const TrainerParts& parts, CheckpointMirror* mirror
           .in_background = config.async,
           .all_write = config.writers == WritingRanks::All,
           .exported = parts.run.model->exported_files(),
+          .is_mirrored = config.mirror.has_value(),
           .mirror = mirror};
 }
 
@@ -151,7 +154,6 @@ EvaluationResult Trainer::run() {
   if (saved_step_ != position_.step && has_stepped_) save_now();
   enter_phase(Phase::Saving);
   saver_.finish();
-  if (mirror_) mirror_->finish(world_.timeout() * 9 / 10, tracker_);
   call(&Hook::after_run);
   return evaluation_;
 }
@@ -168,6 +170,7 @@ void Trainer::report_failure(const std::exception& error) noexcept {
 uint32_t Trainer::step_flags() {
   uint32_t flags = stop_.poll();
   if (saver_.is_busy()) flags |= kSaving;
+  if (saver_.is_uploading()) flags |= kUploading;
   if (saver_.has_checkpoint() && tracking::is_main(world_.rank())) flags |= kSaved;
   if (non_finite_.has_observed()) flags |= kNonFinite;
   return flags;
@@ -269,8 +272,7 @@ void Trainer::train_step(data::Loader& loader, const data::BatchShares& shares) 
   if (!votes_last) flags_ = vote_.finish();
   if ((flags_ & kNonFinite) && non_finite_.stops()) non_finite_.stop(world_);
   stop_.agree(flags_);
-  none_is_saving_ = !(flags_ & kSaving);
-  is_saved_ = flags_ & kSaved;
+  saving_ = {!(flags_ & kSaving), !(flags_ & kUploading), (flags_ & kSaved) != 0};
   clock_.enter(Phase::Optimizer);
   call(&Hook::after_step);
   clock_.end_step(position_.step, length_.total_steps);
@@ -346,7 +348,7 @@ void Trainer::after_step(bool epoch_ended) {
     saver_.prepare({*model_, optimizer_, *parallel_, head, average()});  // optimizer state exists
   }
   has_stepped_ = true;
-  saver_.poll(none_is_saving_, is_saved_);
+  saver_.poll(saving_);
   const auto is_done = [this](int64_t step) { return step == position_.step; };
   if ((log_due_.due(position_, epoch_ended) || ends()) && !is_done(logged_step_)) log_training();
   evaluation_is_due_ =

@@ -130,9 +130,8 @@ class Trainer {
   std::optional<bool> after_step_;  // as in HandedOver
   int64_t logged_step_ = -1;
   bool has_stepped_ = false;
-  uint32_t flags_ = 0;           // of the last vote of a step
-  bool none_is_saving_ = false;  // when the last step began, on any rank
-  bool is_saved_ = false;        // same moment, on the main rank
+  uint32_t flags_ = 0;  // of the last vote of a step
+  SavingVote saving_;   // in the last vote
   EarlyStop early_stop_;
   HookContext context_;       // of the last call; see context()
   std::vector<Hook*> hooks_;  // the trainer's own first
@@ -143,7 +142,7 @@ class Trainer {
   EvaluationResult evaluation_;
   BaseWeights base_;                          // what checkpoints refer to
   bool evaluation_is_due_ = false;            // at this step, and not done yet
-  std::unique_ptr<CheckpointMirror> mirror_;  // null: none, or not written by this rank
+  std::unique_ptr<CheckpointMirror> mirror_;  // null: none, or this rank uploads nothing
   CheckpointSaver saver_;  // last: destroyed first, since it may be reading the other members
 };
 

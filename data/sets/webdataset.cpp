@@ -1,0 +1,325 @@
+// Dataset "webdataset": images and labels in tar archives (shards), by the convention of WebDataset
+// (formats/tar/tar_samples.h). The archives are mapped, so they may be larger than memory, and nothing is
+// unpacked. Fields: "image" float32 [B, 3, H, W], pixel / 255 after the transforms, normalized if
+// configured; "label" int64 [B].
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <filesystem>
+#include <map>
+#include <optional>
+
+#include "core/config/nearest_name.h"
+#include "core/printable.h"
+#include "data/block_cache.h"
+#include "data/images/image_pipeline.h"
+#include "data/sample_runs.h"
+#include "formats/mapped_file.h"
+#include "formats/path_list.h"
+#include "formats/tar/tar_samples.h"
+#include "lockstep/dataset.h"
+#include "lockstep/error.h"
+
+namespace lockstep::data {
+namespace {
+
+// Maximum number of mapped archives kept open: below the limit of a process.
+constexpr int64_t kMaxArchives = 256;
+constexpr size_t kMaxImageBytes = 1 << 30;
+constexpr size_t kMaxLabelBytes = 1 << 24;
+constexpr size_t kMaxShown = 400;
+
+constexpr std::array kImageExtensions = {"jpg", "jpeg", "jpe", "jfif", "png", "webp"};
+
+struct WebDatasetConfig {
+  std::string path;
+  std::optional<std::string> image;
+  std::string label = "cls";
+  std::optional<std::string> label_key;
+  std::vector<std::string> classes;
+  ImageConfig images;
+  std::optional<int64_t> limit;
+};
+
+template <class V>
+void fields(V& v, WebDatasetConfig& c) {
+  v("path", c.path,
+    "a tar archive, a folder of *.tar files, or the files of a range: train-{0000..0146}.tar",
+    required());
+  v("image", c.image,
+    "extension of the image (default: the only one of jpg, jpeg, jpe, jfif, png and webp in a "
+    "sample)");
+  v("label", c.label, "extension of the label: a file with the number or the name of a class");
+  v("label_key", c.label_key, "key of the label, if label is a JSON file");
+  v("classes", c.classes,
+    "names of the classes in the order of their numbers; needed if labels are names");
+  fields(v, c.images);
+  v("limit", c.limit, "use only the first N samples", at_least(1));
+}
+
+std::string shown_path(const std::filesystem::path& path) {
+  return printable(path.string(), kMaxShown);
+}
+
+Error webdataset_error(const std::string& what, const std::string& why) {
+  return config_error(fmt::format("dataset webdataset: {}: {}", what, why));
+}
+
+std::vector<std::filesystem::path> tar_archives(const std::string& path) {
+  const auto numbered = formats::numbered_files(path);
+  if (numbered.size() > 1 || !formats::is_folder(numbered.front())) return numbered;
+  const auto is_wanted = [](const std::filesystem::path& file) {
+    const auto name = file.filename().string();
+    for (const auto* packed : {".tgz", ".tar.gz", ".tar.zst", ".tar.xz", ".tar.bz2", ".tar.lz4"})
+      if (name.ends_with(packed))
+        throw webdataset_error(shown_path(file),
+                               "compressed archives are not supported: decompress it, as samples "
+                               "are read in any order");
+    return name.ends_with(".tar");
+  };
+  const auto files = formats::files_in(numbered.front(), is_wanted);
+  if (files.empty())
+    throw webdataset_error(printable(path, kMaxShown), "no *.tar files in this directory");
+  return files;
+}
+
+// Finds the image and the class of each sample.
+class SampleIndexer {
+ public:
+  explicit SampleIndexer(const WebDatasetConfig& config) : config_(config) {
+    for (size_t i = 0; i < config.classes.size(); ++i)
+      if (!numbers_.emplace(config.classes[i], static_cast<int64_t>(i)).second)
+        throw config_error(fmt::format("dataset webdataset: classes: '{}' occurs twice",
+                                       printable(config.classes[i])));
+    if (is_json() != config.label_key.has_value())
+      throw config_error(
+          is_json() ? fmt::format("dataset webdataset: label: {} needs label_key: the key of the "
+                                  "label in this file",
+                                  printable(config.label))
+                    : "dataset webdataset: label_key has no effect: label is not a JSON file");
+  }
+
+  formats::TarMember image_of(const formats::TarSample& sample, const std::string& archive) const {
+    const formats::TarSampleMember* found = nullptr;
+    for (const auto& member : sample.members) {
+      const bool is_image =
+          config_.image ? member.extension == *config_.image : is_image_extension(member.extension);
+      if (!is_image) continue;
+      if (found)
+        throw refused(archive, sample,
+                      fmt::format("it has two images, '{}' and '{}': choose with image: {}",
+                                  printable(found->extension), printable(member.extension),
+                                  printable(found->extension)));
+      found = &member;
+    }
+    if (!found)
+      throw refused(
+          archive, sample,
+          fmt::format("it has no image ({}); its members are {}",
+                      printable(config_.image.value_or("jpg, png or webp")), sample.extensions()));
+    if (found->file.size > kMaxImageBytes)
+      throw refused(archive, sample, fmt::format("its image has {} bytes", found->file.size));
+    return found->file;
+  }
+
+  int64_t class_of(const formats::TarSample& sample, std::span<const uint8_t> bytes,
+                   const std::string& archive) const {
+    const auto* file = sample.find(config_.label);
+    if (!file)
+      throw refused(archive, sample,
+                    fmt::format("it has no label ({}); its members are {}",
+                                printable(config_.label), sample.extensions()));
+    const auto name = fmt::format("{}: {}", archive, printable(file->name, kMaxShown));
+    if (file->size > kMaxLabelBytes)
+      throw webdataset_error(name, fmt::format("{} bytes are not a label", file->size));
+    const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + file->begin,
+                                file->size);
+    return is_json() ? class_in_json(text, name) : class_from(trimmed(text), name);
+  }
+
+ private:
+  static Error refused(const std::string& archive, const formats::TarSample& sample,
+                       const std::string& why) {
+    return webdataset_error(
+        fmt::format("{}: sample '{}'", archive, printable(sample.key, kMaxShown)), why);
+  }
+
+  static bool is_image_extension(std::string_view extension) {
+    return std::ranges::find(kImageExtensions, extension.substr(extension.rfind('.') + 1)) !=
+           kImageExtensions.end();
+  }
+
+  bool is_json() const { return config_.label == "json" || config_.label.ends_with(".json"); }
+
+  static std::string_view trimmed(std::string_view text) {
+    constexpr auto kSpaces = " \t\r\n";
+    text.remove_prefix(std::min(text.find_first_not_of(kSpaces), text.size()));
+    return text.substr(0, text.find_last_not_of(kSpaces) + 1);
+  }
+
+  int64_t class_in_json(std::string_view text, const std::string& name) const {
+    const auto json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (!json.is_object()) throw webdataset_error(name, "it is not a JSON object");
+    const auto found = json.find(*config_.label_key);
+    if (found == json.end()) {
+      std::vector<std::string> keys;
+      for (const auto& item : json.items()) keys.push_back(item.key());
+      throw webdataset_error(name, fmt::format("no key '{}'{}", printable(*config_.label_key),
+                                               suggest(*config_.label_key, keys)));
+    }
+    if (found->is_number_integer()) return verified(found->get<int64_t>(), name);
+    if (found->is_string()) return class_from(found->get<std::string>(), name);
+    throw webdataset_error(name,
+                           fmt::format("key '{}' is neither the number nor the name of a class",
+                                       printable(*config_.label_key)));
+  }
+
+  int64_t class_from(std::string_view text, const std::string& name) const {
+    if (const auto known = numbers_.find(std::string(text)); known != numbers_.end())
+      return known->second;
+    int64_t label = 0;
+    const auto* end = text.data() + text.size();
+    const auto parsed = std::from_chars(text.data(), end, label);
+    const bool is_number = !text.empty() && parsed.ec == std::errc() && parsed.ptr == end;
+    const auto given = printable(text);
+    if (!is_number && config_.classes.empty())
+      throw webdataset_error(
+          name, fmt::format("'{}' is not the number of a class; for names, set classes", given));
+    if (!is_number)
+      throw webdataset_error(name, fmt::format("'{}' is not one of classes{}", given,
+                                               suggest(std::string(text), config_.classes)));
+    return verified(label, name);
+  }
+
+  int64_t verified(int64_t label, const std::string& name) const {
+    if (label < 0) throw webdataset_error(name, fmt::format("class {} is negative", label));
+    if (!config_.classes.empty() && label >= std::ssize(config_.classes))
+      throw webdataset_error(name, fmt::format("class {} is not below {}, the number of classes",
+                                               label, config_.classes.size()));
+    return label;
+  }
+
+  const WebDatasetConfig& config_;
+  std::map<std::string, int64_t> numbers_;  // of the names
+};
+
+class WebDataset final : public Dataset {
+ public:
+  using Config = WebDatasetConfig;
+
+  explicit WebDataset(const Config& config)
+      : classes_(config.classes),
+        pipeline_(config.images),
+        files_(tar_archives(config.path)),
+        archives_([this](size_t number, SharedWork&) { return reopen(number); }) {
+    const SampleIndexer indexer(config);
+    for (const auto& path : files_) {
+      const formats::MappedFile file(path);
+      add_samples(file, indexer);
+      identities_.push_back(file.identity());
+      ends_.push_back(std::ssize(images_));
+    }
+    max_open_ = formats::max_open_files(files_, kMaxArchives);
+    if (!config.limit) return;
+    if (*config.limit > size())
+      throw webdataset_error(
+          printable(config.path, kMaxShown),
+          fmt::format("limit {} is larger than the number of samples, {}", *config.limit, size()));
+    images_.resize(static_cast<size_t>(*config.limit));
+    for (auto& end : ends_) end = std::min(end, *config.limit);
+  }
+
+  int64_t size() const override { return std::ssize(images_); }
+
+  std::vector<FieldLayout> layout() const override {
+    return {{"image", at::kFloat, pipeline_.shape()}, {"label", at::kLong, {}}};
+  }
+
+  void fill(const SampleRequest& request, std::span<const at::Tensor> fields) const override {
+    for (const auto index : request.indices)
+      check(index >= 0 && index < size(), "sample index outside the dataset");
+    auto* pixels = fields[0].mutable_data_ptr<float>();
+    auto* labels = fields[1].mutable_data_ptr<int64_t>();
+    for_each_shard(ends_, request.indices, [&](size_t number, auto rows, auto places) {
+      const auto first = number == 0 ? 0 : ends_[number - 1];
+      archives_.use(number, max_open_, [&](const std::shared_ptr<const formats::MappedFile>& file) {
+        for (size_t i = 0; i < rows.size(); ++i) {
+          const auto index = first + rows[i];
+          load(*file, index, {request.seed, request.epoch, index},
+               pixels + static_cast<size_t>(places[i]) * pipeline_.num_values());
+          labels[places[i]] = images_[static_cast<size_t>(index)].label;
+        }
+      });
+    });
+  }
+
+  Json metadata() const override { return classes_.empty() ? Json() : Json{{"classes", classes_}}; }
+
+  SampleInfo sample_info() const override {
+    return {.shards = ends_.size() > 1 ? ends_ : std::vector<int64_t>(), .labels = [this] {
+              std::vector<double> labels;
+              for (const auto& image : images_) labels.push_back(static_cast<double>(image.label));
+              return labels;
+            }};
+  }
+
+ private:
+  struct StoredImage {
+    size_t begin = 0, size = 0;  // bytes in the archive
+    int64_t label = 0;
+  };
+
+  void add_samples(const formats::MappedFile& file, const SampleIndexer& indexer) {
+    const auto samples = file.read([&](std::span<const uint8_t> bytes) {
+      std::vector<StoredImage> found;
+      formats::for_each_tar_sample(bytes, file.name(), [&](const formats::TarSample& sample) {
+        const auto image = indexer.image_of(sample, file.name());
+        found.push_back({image.begin, image.size, indexer.class_of(sample, bytes, file.name())});
+      });
+      return found;
+    });
+    images_.insert(images_.end(), samples.begin(), samples.end());
+  }
+
+  // Opens an archive that was closed after it was indexed.
+  std::shared_ptr<const formats::MappedFile> reopen(size_t number) const {
+    return formats::MappedFile::read_again(files_[number], identities_[number], [&] {
+      auto file = std::make_shared<const formats::MappedFile>(files_[number]);
+      if (file->identity() != identities_[number])
+        throw environment_error(file->name() + ": was changed while it was being read");
+      return file;
+    });
+  }
+
+  void load(const formats::MappedFile& file, int64_t sample, SampleRandom random,
+            float* out) const {
+    const auto& image = images_[static_cast<size_t>(sample)];
+    // A copy: decoders do not expect bytes that change.
+    std::string name;
+    const auto content = file.read([&](std::span<const uint8_t> bytes) {
+      name = formats::tar_name_at(bytes, image.begin);
+      const auto stored = bytes.subspan(image.begin, image.size);
+      return std::vector<uint8_t>(stored.begin(), stored.end());
+    });
+    pipeline_.load(
+        content, fmt::format("sample {} ({}: {})", sample, file.name(), printable(name, kMaxShown)),
+        random, out);
+  }
+
+  std::vector<std::string> classes_;
+  ImagePipeline pipeline_;
+  std::vector<std::filesystem::path> files_;
+  std::vector<formats::MappedFile::Identity> identities_;
+  std::vector<StoredImage> images_;
+  std::vector<int64_t> ends_;  // of the archives' samples
+  int64_t max_open_ = 0;
+  mutable BlockCache<std::shared_ptr<const formats::MappedFile>> archives_;
+};
+
+REGISTER_DATASET("webdataset", WebDataset, "images and labels in tar archives, as by WebDataset");
+
+}  // namespace
+}  // namespace lockstep::data

@@ -87,6 +87,8 @@ Trainer::Trainer(const TrainerParts& parts, SharedModel shared,
   if (config_.train.cuda_graph)
     graphed_.emplace(*model_,
                      GraphedPassesOptions{config_.train.precision, config_.train.accumulate > 1});
+  if (const auto every = config_.train.audit.gradients_every)
+    audit_.emplace(*every, *config_.distributed.data_parallel.virtual_shards, world_, parameters_);
   if (parts.may_lose_ranks) undo_.emplace(*model_);
   if (average_) hooks_.push_back(&*average_);
   hooks_.insert(hooks_.end(), {&early_stop_, &metrics_});
@@ -226,6 +228,8 @@ void Trainer::train_epoch() {
 
 void Trainer::train_step(data::Loader& loader, const data::BatchShares& shares) {
   const bool votes_last = non_finite_.skips();
+  const bool audits = audit_ && audit_->is_due(position_.step + 1);
+  const bool adds_parts = shards_.adds_parts() || audits;
   clock_.enter(Phase::Voting);
   if (!votes_last) vote_.begin(step_flags());
   clock_.enter(Phase::Optimizer);
@@ -236,6 +240,10 @@ void Trainer::train_step(data::Loader& loader, const data::BatchShares& shares) 
       *model_, loader,
       {config_.train.accumulate, shares, config_.data.loader.max_bad_samples > 0, model_title_});
   batches.agree_on_weights(world_);
+  const auto recompute = recompute_of(batches);
+  if (audits)
+    audit_->begin_step(
+        position_.step + 1, [&](auto part) { return batches.samples_of(part); }, recompute);
   while (!batches.is_last()) {
     clock_.enter(Phase::DataWait);
     const auto batch = batches.next();
@@ -243,8 +251,9 @@ void Trainer::train_step(data::Loader& loader, const data::BatchShares& shares) 
     clock_.enter(Phase::Forward);
     parallel_->before_forward(synchronize);
     if (batches.begins_part()) shards_.begin_part(position_.step, batches.part());
-    const auto outputs = pass(batch, batches, synchronize && !shards_.adds_parts());
-    if (shards_.adds_parts() && batches.ends_part()) parallel_->end_part(synchronize);
+    const auto outputs = pass(batch, batches, synchronize && !adds_parts);
+    if (audits && batches.ends_part()) audit_->end_part(batches.part());
+    if (adds_parts && batches.ends_part()) parallel_->end_part(synchronize);
     if (synchronize) clock_.add_communication(parallel_->exposed_wait());
     const bool is_usable = non_finite_.observe("loss", outputs.loss, position_.step + 1, [&] {
       return cause_of_loss(batch, parallel_->gathers_weights() ? NamedTensors() : parameters_);
@@ -256,6 +265,8 @@ void Trainer::train_step(data::Loader& loader, const data::BatchShares& shares) 
           std::min(position_.samples + plan_.global_batch_size, run_.data.train->size());
   }
   shards_.end_step();
+  clock_.enter(Phase::Voting);
+  if (audits) audit_->end_step(recompute);
   if (votes_last) vote_on_step();
   if (undo_) {
     parallel_->broadcast_buffers();  // if rank 0 is lost, the others have them
@@ -375,18 +386,6 @@ void Trainer::log_training() {
   if (!non_finite_.stops() || std::isfinite(losses.global)) return;
   non_finite_.note("loss", losses.local, position_.step);
   non_finite_.stop(world_);
-}
-
-// Returns nullopt if steps cannot be skipped.
-std::optional<int64_t> Trainer::take_skipped() {
-  if (!scaler_ && !non_finite_.skips()) return std::nullopt;
-  const auto count = non_finite_.take_skipped();
-  if (count > 0)
-    metrics_.warn(
-        fmt::format("train.non_finite: {} steps up to step {} were skipped because a loss or a "
-                    "gradient was not finite",
-                    count, position_.step));
-  return count + (scaler_ ? scaler_->take_skipped() : 0);
 }
 
 }  // namespace lockstep::trainer

@@ -25,6 +25,7 @@
 #include "trainer/loop/stop_controller.h"
 #include "trainer/prepared/virtual_shards.h"
 #include "trainer/state/early_stop.h"
+#include "trainer/state/gradient_audit.h"
 #include "trainer/state/loss_scaler.h"
 #include "trainer/state/step_gradients.h"
 #include "trainer/state/weight_average.h"
@@ -38,11 +39,8 @@ class Trainer {
 
   // Collective: resumes from the run's last good checkpoint, if it has one. Returns its step, or 0.
   int64_t resume();
-
-  // Collective: loads the initial weights of a new run (train.init_from). Throws Config when they do
-  // not fit.
+  // Collective: loads the initial weights of a new run (train.init_from). May throw Config.
   void start_new();
-
   // Collective: evaluates a few samples, to find problems before the run is recorded. Throws Config.
   void try_model();
 
@@ -76,6 +74,7 @@ class Trainer {
   void train_step(data::Loader& loader, const data::BatchShares& shares);
   Outputs pass(const Batch& batch, const StepBatches& batches, bool synchronize);
   Outputs unguarded_pass(const Batch& batch, const StepBatches& batches, bool synchronize);
+  GradientAudit::Recompute recompute_of(const StepBatches& step);
   void vote_on_step();
   void verify_finite();
   StepGradients step_gradients();
@@ -115,6 +114,7 @@ class Trainer {
   std::shared_ptr<Schedule> schedule_;
   std::optional<WeightAverage> average_;  // with train.ema
   VirtualShards shards_;
+  std::optional<GradientAudit> audit_;  // with train.audit.gradients_every
   data::DistributedSampler sampler_;
   Trigger log_due_, eval_due_, save_due_, sample_due_;
   Position position_;

@@ -75,9 +75,10 @@ Trainer::Trainer(const TrainerParts& parts, SharedModel shared,
       save_due_(parts.world, config_.checkpoint.every),
       sample_due_(parts.world, config_.train.samples.every),
       metrics_(parts.world, parts.tracker, config_),
-      stop_(parts.world, parts.run_dir, parts.stop_signals),
+      stop_(parts.world, parts.run_dir, parts.stop_signals, parts.change_group != nullptr),
       clock_(parts.world.progress()),
       vote_(parts.world),
+      change_group_(parts.change_group),
       early_stop_(config_.train.early_stop),
       context_{parts.world, *model_, parts.tracker, parts.run_dir, length_.total_steps},
       non_finite_(config_.train.non_finite),
@@ -89,7 +90,7 @@ Trainer::Trainer(const TrainerParts& parts, SharedModel shared,
                      GraphedPassesOptions{config_.train.precision, config_.train.accumulate > 1});
   if (const auto every = config_.train.audit.gradients_every)
     audit_.emplace(*every, *config_.distributed.data_parallel.virtual_shards, world_, parameters_);
-  if (parts.may_lose_ranks) undo_.emplace(*model_);
+  if (change_group_) undo_.emplace(*model_);
   if (average_) hooks_.push_back(&*average_);
   hooks_.insert(hooks_.end(), {&early_stop_, &metrics_});
   if (run_.dropout) hooks_.push_back(run_.dropout.get());
@@ -148,6 +149,7 @@ EvaluationResult Trainer::run() {
     call(&Hook::before_epoch);
     if (!stop_.is_stopping()) train_epoch();
     call(&Hook::after_epoch);
+    if (stop_.is_leaving() && !is_finished()) change_group();
   }
   if (run_.data.eval && evaluated_step_ != position_.step && !stop_.is_stopping()) evaluate_now();
   if (saved_step_ != position_.step && has_stepped_) save_now();
@@ -210,7 +212,8 @@ void Trainer::train_epoch() {
     return;
   }
   const auto epoch = position_.epoch;
-  while (position_.epoch == epoch && !is_finished() && !stop_.is_stopping()) {
+  while (position_.epoch == epoch && !is_finished() && !stop_.is_stopping() &&
+         !stop_.is_leaving()) {
     clock_.enter(Phase::Optimizer);
     call(&Hook::before_step);
     if (const auto reason = std::exchange(context_.stop_now, std::nullopt)) {

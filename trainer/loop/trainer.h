@@ -44,17 +44,15 @@ class Trainer {
   // Collective: evaluates a few samples, to find problems before the run is recorded. Throws Config.
   void try_model();
 
-  // Collective: trains to the end, evaluates and saves; or, when a stop was requested on a rank,
-  // saves at the end of a step that is the same on all ranks. Throws what its parts throw.
+  // Collective: trains to the end, evaluates and saves; or saves after the step at which all ranks
+  // stop. Throws what its parts throw.
   EvaluationResult run();
-
-  // With may_lose_ranks. hand_over(): after a PeerError of run(), returns the state after the last
-  // complete step; destroy this trainer next. take_over(): collective, instead of resume(): continues
+  // With change_group. hand_over(): after a PeerError or GroupChange of run(), returns the state after
+  // the last complete step; destroy this trainer next. take_over(): collective, instead of resume():
   // with the state of rank 0. `takes_log`: another process has written the event log until now.
   HandedOver hand_over();
   void take_over(const HandedOver& state, bool takes_log);
-
-  // Not collective: notifies the hooks that the run fails with `error`.
+  // Notifies the hooks that the run fails with `error`.
   void report_failure(const std::exception& error) noexcept;
   const StopController& stop() const { return stop_; }
   int64_t step() const { return position_.step; }
@@ -80,6 +78,7 @@ class Trainer {
   StepGradients step_gradients();
   void optimize();
   void after_step(bool epoch_ended);
+  void change_group();
   void restore_head(const CheckpointHead& head);
   void log_training();
   std::optional<int64_t> take_skipped();
@@ -126,8 +125,9 @@ class Trainer {
   std::optional<GraphedPasses> graphed_;  // with train.cuda_graph
   StepClock clock_;
   distributed::StepVote vote_;
-  std::optional<StepUndo> undo_;    // with may_lose_ranks
-  std::optional<bool> after_step_;  // as in HandedOver
+  std::function<bool(int64_t, bool)> change_group_;  // as in TrainerParts
+  std::optional<StepUndo> undo_;                     // with change_group_
+  std::optional<bool> after_step_;                   // as in HandedOver
   int64_t logged_step_ = -1;
   bool has_stepped_ = false;
   uint32_t flags_ = 0;           // of the last vote of a step

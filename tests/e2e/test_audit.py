@@ -62,7 +62,7 @@ def audited(job, ranks, found, *settings, step=6, **flipped):
 
 @pytest.mark.parametrize("rank, shard", [(2, 2), (1, 1)])
 def test_the_rank_that_computes_a_wrong_gradient_is_named(job, rank, shard):
-    """All its passes in the step are wrong, those of its own shard and of the one that it computes again."""
+    """All its passes in the step are wrong, those of the shard it has and of the one that it computes again."""
     assert audited(job, 4, f"rank {rank} is wrong, 4 of 6 computations agree", rank=rank) == shard
 
 

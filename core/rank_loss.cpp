@@ -8,7 +8,8 @@ namespace lockstep {
 std::string lost_text(const RankLoss& loss) {
   std::vector<std::string> parts;
   for (const auto& lost : loss.ranks)
-    parts.push_back(fmt::format("rank {} (of {}) was lost, {}", lost.rank, loss.before, lost.how));
+    parts.push_back(fmt::format("rank {} (of {}) {} {}", lost.rank, loss.before,
+                                lost.has_left ? "left after" : "was lost,", lost.how));
   return fmt::format("{}", fmt::join(parts, "; "));
 }
 
@@ -23,7 +24,10 @@ std::string describe(const RankLoss& loss) {
 
 Json to_json(const RankLoss& loss) {
   auto ranks = Json::array();
-  for (const auto& lost : loss.ranks) ranks.push_back({{"rank", lost.rank}, {"how", lost.how}});
+  for (const auto& lost : loss.ranks) {
+    ranks.push_back({{"rank", lost.rank}, {"how", lost.how}});
+    if (lost.has_left) ranks.back()["has_left"] = true;
+  }
   return {{"step", loss.step},
           {"ranks_before", loss.before},
           {"ranks_after", loss.after},
@@ -39,7 +43,8 @@ std::optional<RankLoss> rank_loss_from_json(const Json& json) {
                   .ranks = {},
                   .spares = json.at("spares").get<std::vector<int>>()};
     for (const auto& lost : json.at("lost"))
-      loss.ranks.push_back({lost.at("rank").get<int>(), lost.at("how").get<std::string>()});
+      loss.ranks.push_back({lost.at("rank").get<int>(), lost.at("how").get<std::string>(),
+                            lost.value("has_left", false)});
     if (loss.ranks.empty()) return std::nullopt;
     return loss;
   } catch (const Json::exception&) {

@@ -1,5 +1,6 @@
-// Ranks that were lost, and the group of ranks that continued without them (launch --on-rank-loss
-// continue): made by the launcher, recorded by the trainer, shown by `lockstep runs show`.
+// Ranks that were lost or left, and the group of ranks that continued without them (launch
+// --on-rank-loss continue): made by the launcher, recorded by the trainer, shown by `lockstep runs
+// show`.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +13,9 @@
 namespace lockstep {
 
 struct LostRank {
-  int rank = 0;     // in the group before
-  std::string how;  // "killed by SIGKILL"
+  int rank = 0;           // in the group before
+  std::string how;        // "killed by SIGKILL"; the signal after which it left
+  bool has_left = false;  // it left between two steps
 };
 
 struct RankLoss {
@@ -23,7 +25,7 @@ struct RankLoss {
   std::vector<int> spares;      // that joined: the numbers of their processes on the node
 };
 
-// "rank 1 (of 4) was lost, killed by SIGKILL; rank 2 ..."
+// "rank 1 (of 4) was lost, killed by SIGKILL; rank 2 (of 4) left after SIGTERM".
 std::string lost_text(const RankLoss& loss);
 // One line: lost_text(), and with which ranks the others continued.
 std::string describe(const RankLoss& loss);

@@ -46,8 +46,19 @@ void verify_can_lose_ranks(const PreparedRun& run, const SessionOptions& options
 }
 
 TrainerParts GroupTraining::trainer_parts() {
-  return {parts_.world,        parts_.run,          parts_.record.tracker(),
-          parts_.record.dir(), parts_.stop_signals, parts_.member != nullptr};
+  TrainerParts parts{parts_.world, parts_.run, parts_.record.tracker(), parts_.record.dir(),
+                     parts_.stop_signals};
+  if (parts_.member)
+    parts.change_group = [this](int64_t step, bool leaves) { return change_group(step, leaves); };
+  return parts;
+}
+
+bool GroupTraining::change_group(int64_t step, bool leaves) {
+  using Request = launch::GroupRequest::Kind;
+  parts_.world.progress().enter(Phase::Connecting);
+  place_ = parts_.member->ask({leaves ? Request::Leaving : Request::Changing, step},
+                              parts_.run.config.distributed.timeout.value);
+  return place_.kind != Kind::Refused;
 }
 
 Trainer& GroupTraining::create() {
@@ -58,13 +69,16 @@ Trainer& GroupTraining::create() {
 bool GroupTraining::join() { return ask_and_enter({}, std::nullopt) == Kind::Join; }
 
 std::optional<EvaluationResult> GroupTraining::run() {
+  const auto timeout = parts_.run.config.distributed.timeout.value;
   while (true) {
     try {
       return trainer_->run();
+    } catch (const GroupChange&) {
+      const auto kind = enter_or_ask(trainer_->hand_over(), timeout, place_);
+      if (kind == Kind::End) return std::nullopt;
     } catch (const PeerError&) {
       if (!parts_.member) throw;
-      const auto state = trainer_->hand_over();
-      const auto kind = ask_and_enter(state, parts_.run.config.distributed.timeout.value);
+      const auto kind = ask_and_enter(trainer_->hand_over(), timeout);
       if (kind == Kind::Refused) throw;
       if (kind == Kind::End) return std::nullopt;
     }
@@ -74,19 +88,25 @@ std::optional<EvaluationResult> GroupTraining::run() {
 GroupTraining::Kind GroupTraining::ask_and_enter(const HandedOver& state,
                                                  std::optional<std::chrono::milliseconds> timeout) {
   const bool has_state = !state.checkpoint.model.empty();
-  while (true) {
-    parts_.world.progress().enter(Phase::Connecting);
-    const auto place = parts_.member->ask(
-        has_state ? state.checkpoint.head.position.step : launch::kNoState, timeout);
-    if (place.kind != Kind::Join) return place.kind;
-    trainer_.reset();
-    unrecorded_.push_back(place.loss);
-    try {
-      enter(state, place);
-      return Kind::Join;
-    } catch (const PeerError&) {
-      // Another rank of the new group was lost. If none was, the next request is refused.
-    }
+  parts_.world.progress().enter(Phase::Connecting);
+  const auto step = has_state ? state.checkpoint.head.position.step : launch::kNoState;
+  return enter_or_ask(state, timeout, parts_.member->ask({.step = step}, timeout));
+}
+
+GroupTraining::Kind GroupTraining::enter_or_ask(const HandedOver& state,
+                                                std::optional<std::chrono::milliseconds> timeout,
+                                                launch::GroupAnswer place) {
+  if (place.kind != Kind::Join) return place.kind;
+  trainer_.reset();
+  unrecorded_.push_back(place.loss);
+  try {
+    enter(state, place);
+    return Kind::Join;
+  } catch (const PeerError&) {
+    // Another rank of the new group was lost. If none was, the next request is refused.
+    const auto kind = ask_and_enter(state, timeout);
+    if (kind == Kind::Refused) throw;
+    return kind;
   }
 }
 
@@ -97,7 +117,8 @@ void GroupTraining::record_loss(const RankLoss& loss) {
   } catch (const Error&) {
     // The disk is full; the log of the run contains the same.
   }
-  parts_.record.tracker().text(TextLevel::Warning, describe(loss));
+  const bool all_left = std::ranges::all_of(loss.ranks, &LostRank::has_left);
+  parts_.record.tracker().text(all_left ? TextLevel::Info : TextLevel::Warning, describe(loss));
 }
 
 void GroupTraining::enter(const HandedOver& state, const launch::GroupAnswer& place) {

@@ -1,4 +1,4 @@
-// Trains in one group of ranks after another: when ranks are lost and the launcher was started with
+// Trains in one group of ranks after another: when ranks are lost or leave and the launcher was started with
 // --on-rank-loss continue, the others keep their processes and their state, and form a new group.
 #pragma once
 
@@ -50,12 +50,16 @@ class GroupTraining {
  private:
   using Kind = launch::GroupAnswer::Kind;
 
+  bool change_group(int64_t step, bool leaves);
   Kind ask_and_enter(const HandedOver& state, std::optional<std::chrono::milliseconds> timeout);
+  Kind enter_or_ask(const HandedOver& state, std::optional<std::chrono::milliseconds> timeout,
+                    launch::GroupAnswer place);
   void enter(const HandedOver& state, const launch::GroupAnswer& place);
   void record_loss(const RankLoss& loss);
   TrainerParts trainer_parts();
 
   GroupTrainingParts parts_;
+  launch::GroupAnswer place_;         // after change_group()
   std::vector<RankLoss> unrecorded_;  // also of groups that did not get to train
   std::unique_ptr<Trainer> trainer_;
 };

@@ -1,4 +1,5 @@
-// Trainer::hand_over() and take_over(): a trainer continues from the state in memory of another one.
+// Trainer::hand_over() and take_over(): a trainer continues from the state in memory of another one,
+// after a loss or, with change_group(), when a rank leaves.
 
 #include <ATen/core/grad_mode.h>
 
@@ -41,6 +42,13 @@ void StepUndo::undo(Position& position, Meter& meter) {
   meter = meter_;
   const at::NoGradGuard no_grad;
   for (size_t i = 0; i < buffers_.size(); ++i) buffers_[i].copy_(begun_[i]);
+}
+
+// Collective, between two steps.
+void Trainer::change_group() {
+  if (change_group_(position_.step, stop_.leaves_itself())) throw GroupChange();
+  stop_.stay();
+  after_step(/*epoch_ended=*/false);
 }
 
 HandedOver Trainer::hand_over() {

@@ -136,7 +136,8 @@ void print_page(const std::vector<catalog::RunEntry>& entries, double now, std::
                                          age_text(now - first.info().created))});
   rows.push_back({"ranks", std::to_string(first.info().world_size)});
   for (const auto& loss : tracking::read_rank_losses(first.run->dir))
-    rows.push_back({"lost ranks", printable(describe(loss), std::string::npos)});
+    rows.push_back({std::ranges::all_of(loss.ranks, &LostRank::has_left) ? "left" : "lost ranks",
+                    printable(describe(loss), std::string::npos)});
   rows.push_back({"directory", first.run->dir.string()});
   rows.push_back({"logs", text(page["logs"])});
   for (const auto& checkpoint : page["checkpoints"])

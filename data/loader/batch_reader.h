@@ -37,6 +37,9 @@ class BatchReader {
 
   const BatchCut& cut() const { return cut_; }
 
+  // The samples of a batch, including those that cannot be loaded.
+  std::vector<int64_t> samples_of(int64_t batch) const { return indices_of(whole(batch)); }
+
   // Whether pieces of a batch can be read separately.
   bool is_divisible() const { return !layout_.empty(); }
 

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "data/loader/batch_reader.h"
 #include "data/loader/device_transfer.h"
@@ -42,6 +43,9 @@ class Loader {
   // Of the whole pass.
   int64_t num_batches() const { return reader_.cut().num_batches(); }
   int64_t num_samples() const { return reader_.cut().num_samples; }
+
+  // The samples of batch `number`, including those that cannot be loaded.
+  std::vector<int64_t> samples_of(int64_t number) const { return reader_.samples_of(number); }
 
   // The index of the batch that next() returns next.
   int64_t position() const { return position_; }

@@ -1,6 +1,7 @@
 #include "launch/workers/group_member.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -9,12 +10,15 @@
 #include <cerrno>
 #include <limits>
 
+#include "core/number_text.h"
+
 namespace lockstep::launch {
 namespace {
 
 using AnswerClock = std::chrono::steady_clock;
 
 constexpr size_t kMaxAnswerBytes = 16u << 10;
+constexpr std::array kRequestKinds = {"broken", "changing", "leaving"};
 constexpr std::array kAnswerKinds = {"join", "wait", "end", "refused"};
 
 // Returns false on timeout.
@@ -36,6 +40,19 @@ bool wait_readable(int fd, std::optional<AnswerClock::time_point> deadline) {
 }
 
 }  // namespace
+
+std::string encode(const GroupRequest& request) {
+  return fmt::format("{} {}", kRequestKinds[static_cast<size_t>(request.kind)], request.step);
+}
+
+std::optional<GroupRequest> decode_group_request(const std::string& text) {
+  const auto end = std::min(text.find(' '), text.size());
+  const auto kind = std::ranges::find(kRequestKinds, text.substr(0, end));
+  if (kind == kRequestKinds.end() || end == text.size()) return std::nullopt;
+  const auto step = parse_number<int64_t>(text.substr(end + 1));
+  if (!step) return std::nullopt;
+  return GroupRequest{static_cast<GroupRequest::Kind>(kind - kRequestKinds.begin()), *step};
+}
 
 std::string encode(const GroupAnswer& answer) {
   return Json{{"answer", kAnswerKinds[static_cast<size_t>(answer.kind)]},
@@ -64,9 +81,10 @@ GroupAnswer decode_group_answer(const std::string& text) {
 
 GroupMember::GroupMember(int fd) : fd_(fd) { ::fcntl(fd, F_SETFD, FD_CLOEXEC); }
 
-GroupAnswer GroupMember::ask(int64_t step, std::optional<std::chrono::milliseconds> timeout) {
-  const auto request = std::to_string(step);
-  if (::send(fd_.get(), request.data(), request.size(), MSG_NOSIGNAL) < 0) return {};
+GroupAnswer GroupMember::ask(const GroupRequest& request,
+                             std::optional<std::chrono::milliseconds> timeout) {
+  const auto sent = encode(request);
+  if (::send(fd_.get(), sent.data(), sent.size(), MSG_NOSIGNAL) < 0) return {};
   std::optional<AnswerClock::time_point> deadline;
   if (timeout) deadline = AnswerClock::now() + *timeout;
   while (wait_readable(fd_.get(), deadline)) {

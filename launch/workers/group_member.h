@@ -1,5 +1,6 @@
 // The connection between a worker and its launcher with --on-rank-loss continue. A worker whose group
-// of ranks is broken asks for its place in the next one; a spare asks when it is ready.
+// of ranks is broken asks for its place in the next one; a spare asks when it is ready. All workers of
+// a group ask after the same step if one of them is to leave.
 #pragma once
 
 #include <chrono>
@@ -16,11 +17,28 @@ namespace lockstep::launch {
 // The step of a worker that has no training state: a spare.
 inline constexpr int64_t kNoState = -1;
 
+// What a worker asks for.
+//   Broken    a place in another group, since a rank of this one may be lost; a spare: a place
+//   Changing  the same, since a rank of this group leaves
+//   Leaving   to leave the group
+struct GroupRequest {
+  enum class Kind { Broken, Changing, Leaving };
+
+  Kind kind = Kind::Broken;
+  int64_t step = kNoState;  // optimizer steps that the worker has completed
+};
+
+std::string encode(const GroupRequest& request);
+// nullopt if `text` is not a request.
+std::optional<GroupRequest> decode_group_request(const std::string& text);
+
 // The launcher's answer.
 //   Join     a place in a new group
 //   Wait     none for now: another answer follows
-//   End      the job has ended without this worker
-//   Refused  there is no new group: no rank was lost, or the workers are being stopped
+//   End      the worker is not needed: the job has ended, or the worker may leave. The new group is
+//            formed when it has closed the connection.
+//   Refused  there is no new group: no rank was lost, all ranks would leave, or the workers are being
+//            stopped
 struct GroupAnswer {
   enum class Kind { Join, Wait, End, Refused };
 
@@ -40,10 +58,9 @@ class GroupMember {
   // `fd`: LOCKSTEP_GROUP_FD; closed on exec from now on.
   explicit GroupMember(int fd);
 
-  // Asks for a place and waits for it: for at most `timeout` for the first answer, and after Wait
-  // for as long as the launcher runs. `step`: optimizer steps that this worker has completed, or
-  // kNoState. `timeout`: nullopt: none. Returns Join, End, or Refused, also on timeout.
-  GroupAnswer ask(int64_t step, std::optional<std::chrono::milliseconds> timeout);
+  // Asks and waits: for at most `timeout` for the first answer, and after Wait for as long as the
+  // launcher runs. `timeout`: nullopt: none. Returns Join, End, or Refused, also on timeout.
+  GroupAnswer ask(const GroupRequest& request, std::optional<std::chrono::milliseconds> timeout);
 
  private:
   FileDescriptor fd_;

@@ -8,7 +8,6 @@
 #include <bit>
 #include <tuple>
 
-#include "core/number_text.h"
 #include "lockstep/error.h"
 
 namespace lockstep::launch {
@@ -48,12 +47,12 @@ void Regrouping::receive(Member& member) {
   std::array<char, 32> text{};
   const auto bytes = ::recv(member.link.get(), text.data(), text.size(), MSG_DONTWAIT);
   if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  const auto step =
-      bytes > 0 ? parse_number<int64_t>(std::string(text.data(), static_cast<size_t>(bytes)))
+  const auto request =
+      bytes > 0 ? decode_group_request(std::string(text.data(), static_cast<size_t>(bytes)))
                 : std::nullopt;
-  if (step) {
-    if (*step == kNoState && !member.rank) notes_.emplace_back("a spare is ready");
-    member.asked = step;
+  if (request) {
+    if (request->step == kNoState && !member.rank) notes_.emplace_back("a spare is ready");
+    member.asked = request;
   } else {
     member.link.close();  // the worker has ended, or sends something else
   }
@@ -61,31 +60,64 @@ void Regrouping::receive(Member& member) {
 
 void Regrouping::answer(Member& member, const GroupAnswer& answer) {
   const auto text = encode(answer);
-  if (answer.kind != Kind::Wait) member.asked.reset();
+  if (answer.kind == Kind::Wait)
+    member.asked->kind = GroupRequest::Kind::Broken;
+  else
+    member.asked.reset();
   if (member.link.is_open() &&
       ::send(member.link.get(), text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
     member.link.close();
 }
 
-bool Regrouping::has_members() const {
+bool Regrouping::has_members() const { return std::ranges::any_of(members_, &Member::is_in_group); }
+
+bool Regrouping::all_have_asked() const {
+  return std::ranges::all_of(members_, [](const auto& member) {
+    return !member.is_in_group() || member.asked.has_value();
+  });
+}
+
+bool Regrouping::is_leaving_asked() const {
   return std::ranges::any_of(
-      members_, [](const auto& member) { return member.is_alive && member.rank.has_value(); });
+      members_, [](const auto& member) { return member.asks_to(GroupRequest::Kind::Leaving); });
 }
 
 void Regrouping::update() {
   for (auto& member : members_)
     if (std::exchange(member.is_readable, false)) receive(member);
-  if (is_stopping_ || lost_.empty()) return refuse_members();
-  const bool all_asked = std::ranges::all_of(members_, [](const auto& member) {
-    return !member.is_alive || !member.rank || member.asked.has_value();
-  });
-  if (all_asked) form_group();
+  if (is_stopping_) return refuse_members();
+  const bool all_asked = all_have_asked();
+  // The workers of a group that one of them leaves do not ask at the same time.
+  if (lost_.empty() && !is_leaving_asked()) return refuse_members(/*only_broken=*/!all_asked);
+  if (all_asked && let_go()) form_group();
 }
 
 // Their group failed for another reason than a loss.
-void Regrouping::refuse_members() {
+void Regrouping::refuse_members(bool only_broken) {
   for (auto& member : members_)
-    if (member.asked && member.rank) answer(member, {.kind = Kind::Refused});
+    if (member.asked && member.rank &&
+        (!only_broken || member.asked->kind == GroupRequest::Kind::Broken))
+      answer(member, {.kind = Kind::Refused});
+}
+
+// Of a group whose workers have all asked. Returns whether those that leave have left.
+bool Regrouping::let_go() {
+  const bool some_stay = std::ranges::any_of(members_, [](const auto& member) {
+    return member.is_in_group() && !member.asks_to(GroupRequest::Kind::Leaving);
+  });
+  if (!some_stay) {
+    refuse_members();
+    return false;
+  }
+  for (auto& member : members_) {
+    if (!member.asks_to(GroupRequest::Kind::Leaving)) continue;
+    lost_.push_back({*std::exchange(member.rank, std::nullopt), "SIGTERM", /*has_left=*/true});
+    member.has_left = true;
+    answer(member, {.kind = Kind::End});
+  }
+  return std::ranges::none_of(members_, [](const auto& member) {
+    return member.has_left && member.is_alive && member.link.is_open();
+  });
 }
 
 void Regrouping::form_group() {
@@ -93,13 +125,13 @@ void Regrouping::form_group() {
   for (auto& member : members_)
     if (member.is_alive && member.asked && member.link.is_open()) ready.push_back(&member);
   std::ranges::stable_sort(ready, {}, [](const Member* member) {
-    return std::tuple(-*member->asked, !member->rank.has_value(), member->rank.value_or(0));
+    return std::tuple(-member->asked->step, !member->rank.has_value(), member->rank.value_or(0));
   });
-  if (ready.empty() || *ready.front()->asked == kNoState) return stop();
+  if (ready.empty() || ready.front()->asked->step == kNoState) return stop();
   const auto count = std::bit_floor(
       std::min(static_cast<unsigned>(ready.size()), static_cast<unsigned>(max_ranks_)));
   stores_.push_back(directory_ / fmt::format("group_{}", stores_.size() + 1));
-  RankLoss loss{.step = *ready.front()->asked,
+  RankLoss loss{.step = ready.front()->asked->step,
                 .before = world_size_,
                 .after = static_cast<int>(count),
                 .ranks = std::exchange(lost_, {}),
@@ -137,7 +169,7 @@ bool Regrouping::lose(int worker, const std::string& what) {
   member.is_replaced = !rank;
   if (rank)
     lost_.push_back({*rank, what});
-  else
+  else if (!member.has_left)
     notes_.push_back(fmt::format("a spare was lost, {}", what));
   return true;
 }

@@ -1,7 +1,8 @@
 // Which workers of a node form the group of ranks, with --on-rank-loss continue. When a worker of the
 // group is killed, the others ask for a place (launch/workers/group_member.h). Once all of them have
 // asked, they and the spares form the next group: as many ranks as before or, if too few are left,
-// the largest power of two. Those with the most training steps get the lowest ranks, so rank 0 has
+// the largest power of two. A worker that leaves after a step is let go first; if all would leave, all
+// are refused. Those with the most training steps get the lowest ranks, so rank 0 has
 // the state that the others receive. The remaining workers wait as spares. Thread: the launcher's.
 #pragma once
 
@@ -57,23 +58,32 @@ class Regrouping {
   struct Member {
     FileDescriptor link, worker_end;
     bool is_alive = true, is_readable = false;
-    bool is_lost = false, is_replaced = false;
-    std::optional<int> rank;       // in the current group
-    std::optional<int64_t> asked;  // steps of a worker that waits for an answer
+    bool is_lost = false, is_replaced = false, has_left = false;
+    std::optional<int> rank;            // in the current group
+    std::optional<GroupRequest> asked;  // of a worker that waits for an answer
+
+    bool is_in_group() const { return is_alive && rank.has_value(); }
+    bool asks_to(GroupRequest::Kind kind) const {
+      return is_in_group() && asked && asked->kind == kind;
+    }
   };
 
   void receive(Member& member);
   void answer(Member& member, const GroupAnswer& answer);
   bool has_members() const;
+  bool all_have_asked() const;
+  bool is_leaving_asked() const;
+  bool let_go();
   void form_group();
-  void refuse_members();
+  void refuse_members(bool only_broken = false);
 
   std::vector<Member> members_;
   const int max_ranks_;
   int world_size_;
   const std::filesystem::path directory_;
   std::vector<std::filesystem::path> stores_;
-  std::vector<LostRank> lost_;  // since the last group was formed, of its ranks
+  std::vector<LostRank>
+      lost_;  // since the last group was formed, of its ranks; also those that left
   bool is_stopping_ = false, changed_ = false;
   std::vector<std::string> notes_;
 };

@@ -1,4 +1,4 @@
-"""A rank is killed and the others continue (--on-rank-loss continue): the same processes, the bits of an undisturbed run."""
+"""A rank is killed or leaves, and the others continue (--on-rank-loss continue): the same processes, the bits of an undisturbed run."""
 
 import json
 import os
@@ -103,7 +103,7 @@ def assert_whole(job, started, undisturbed, last_step=STEPS):
     steps = [record["step"] for record in records if record["type"] == "scalars" and "train/loss" in record["values"]]
     assert steps == list(range(1, last_step + 1)), "each step once, in every sink"
     warnings = [record["line"] for record in records if record["type"] == "text" and "was lost" in record["line"]]
-    assert len(warnings) == said(job).count("continuing with") and all("; continued after step " in line for line in warnings)
+    assert len(warnings) == len(re.findall("was lost.*continuing with", said(job))) and all("; continued after step " in line for line in warnings)
     return ended
 
 
@@ -167,6 +167,41 @@ def test_batch_norm_is_not_lost_with_rank_0(job, tmp_path_factory):
     kill(job, ranks_of(job)[0], 1)
     assert processes.finish(started).code == 0, said(job)
     assert_same_bits(last_weights(job.only_run()), last_weights(undisturbed))
+
+
+@pytest.mark.parametrize("ranks, leaving, options, left", [
+    (2, 1, [], "1 rank"),
+    (4, 0, [], "2 ranks, 1 waiting as spare"),
+    (2, 0, ["--spares", 1], "2 ranks"),
+])
+def test_a_rank_that_gets_sigterm_leaves_between_two_steps(job, undisturbed, ranks, leaving, options, left):
+    """The others keep their processes; no step is computed twice, and the rank is not reported as lost."""
+    started = start(job, ranks, options)
+    wait_for_step(job, started, 50)
+    if options:
+        wait_until(lambda: "lockstep: a spare is ready" in said(job), TIMEOUT_S, "the spare")
+    before = ranks_of(job)
+    os.kill(before.pop(leaving), signal.SIGTERM)
+    wait_until(lambda: "continuing with" in said(job), TIMEOUT_S, "the others continue")
+    assert before.items() <= ranks_of(job).items(), "the others keep their processes"
+    assert_whole(job, started, undisturbed)
+    assert f"lockstep: rank {leaving} (of {ranks}) left after SIGTERM: continuing with {left}\n" in said(job)
+    (loss,) = recorded_losses(job)
+    assert loss["lost"] == [{"rank": leaving, "how": "SIGTERM", "has_left": True}]
+    assert 50 <= loss["step"] < STEPS
+    records = map(json.loads, (job.only_run() / "sinks" / "jsonl" / job.only_run().name / "records.jsonl").read_text().splitlines())
+    lines = [record["line"] for record in records if record["type"] == "text" and "left after SIGTERM" in record["line"]]
+    assert len(lines) == 1 and lines[0].startswith(f"rank {leaving} (of {ranks}) left after SIGTERM; continued after step {loss['step']}")
+
+
+def test_if_all_ranks_get_sigterm_the_run_is_preempted_with_a_checkpoint(job):
+    started = start(job, 2)
+    wait_for_step(job, started, 50)
+    for pid in ranks_of(job).values():
+        os.kill(pid, signal.SIGTERM)
+    assert processes.finish(started).code == 128 + signal.SIGTERM, said(job)
+    assert [entry["state"] for entry in job.list()] == ["preempted"]
+    assert len(checkpoints(job.only_run())) == 1
 
 
 @pytest.mark.parametrize("options, settings, message", [

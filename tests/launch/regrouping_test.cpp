@@ -24,9 +24,18 @@ class Workers {
       ends_[worker] = regrouping_->take_worker_end(worker);
   }
 
-  void ask(int worker, int64_t step) {
-    const auto text = std::to_string(step);
+  void ask(int worker, int64_t step, GroupRequest::Kind kind = GroupRequest::Kind::Broken) {
+    const auto text = encode(GroupRequest{kind, step});
     REQUIRE(::send(ends_.at(worker).get(), text.data(), text.size(), 0) == std::ssize(text));
+    PollSet polls;
+    regrouping_->watch(polls);
+    polls.wait();
+    regrouping_->update();
+  }
+
+  // What the others wait for when it was let go.
+  void disconnect(int worker) {
+    ends_.erase(worker);
     PollSet polls;
     regrouping_->watch(polls);
     polls.wait();
@@ -121,6 +130,55 @@ TEST_CASE("regrouping: without a loss, workers are refused") {
   CHECK(workers.place_of(0) == "refused");
 }
 
+TEST_CASE("regrouping: a rank leaves, the others continue when it has left") {
+  using enum GroupRequest::Kind;
+  Workers workers(2, 1);
+  workers.ask(2, kNoState);
+  workers.ask(1, 8, Changing);
+  CHECK(workers.place_of(1) == "none");
+  workers.ask(0, 8, Leaving);
+  CHECK(workers.place_of(0) == "end");
+  CHECK(workers.place_of(1) == "none");
+  workers.disconnect(0);
+  CHECK(workers.place_of(1) == "0/2");
+  const auto answer = workers.answer_to(2);
+  REQUIRE(answer);
+  CHECK(answer->loss.ranks.front().has_left);
+  CHECK(answer->loss.step == 8);
+  CHECK(workers->take_notes().back() ==
+        "rank 0 (of 2) left after SIGTERM: continuing with 2 ranks");
+  workers->leave(0);
+  CHECK(workers->rank_of(1) == 0);
+}
+
+TEST_CASE("regrouping: a rank that leaves is killed before it has left") {
+  using enum GroupRequest::Kind;
+  Workers workers(2);
+  workers.ask(0, 8, Leaving);
+  workers.ask(1, 8, Changing);
+  CHECK(workers->lose(0, "killed by SIGKILL"));
+  workers->update();
+  CHECK(workers.place_of(1) == "0/1");
+  CHECK(workers->take_notes() ==
+        std::vector<std::string>{"rank 0 (of 2) left after SIGTERM: continuing with 1 rank"});
+}
+
+TEST_CASE("regrouping: not all ranks can leave, nor when workers are being stopped") {
+  using enum GroupRequest::Kind;
+  Workers all(2);
+  all.ask(0, 8, Leaving);
+  CHECK(all.place_of(0) == "none");
+  all.ask(1, 8, Leaving);
+  CHECK(all.place_of(0) == "refused");
+  CHECK(all.place_of(1) == "refused");
+  Workers stopped(2);
+  stopped.ask(1, 8, Changing);
+  stopped->stop();
+  CHECK(stopped.place_of(1) == "refused");
+  stopped.ask(0, 8, Leaving);
+  CHECK(stopped.place_of(0) == "refused");
+}
+
 TEST_CASE("regrouping: the last rank cannot be lost") {
   Workers workers(2, 1);
   CHECK(workers->lose(1, "killed"));
@@ -143,6 +201,15 @@ TEST_CASE("regrouping: stopped workers are refused") {
   workers->stop();
   workers.ask(0, 5);
   CHECK(workers.place_of(0) == "refused");
+}
+
+TEST_CASE("regrouping: requests are decoded") {
+  const auto decoded = decode_group_request(encode({GroupRequest::Kind::Leaving, 7}));
+  REQUIRE(decoded);
+  CHECK(decoded->kind == GroupRequest::Kind::Leaving);
+  CHECK(decoded->step == 7);
+  for (const auto* wrong : {"", "7", "leaving", "leaving x", "leave 7"})
+    CHECK_FALSE(decode_group_request(wrong));
 }
 
 TEST_CASE("regrouping: answers are decoded") {

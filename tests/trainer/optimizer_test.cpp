@@ -286,14 +286,17 @@ TEST_CASE("gradients: every target has the same weight") {
   options.device = DeviceChoice::Cpu;
   const auto connected = World::connect(options);
   auto& world = *connected;
-  const auto equal = target_divisors(world, {count(96), count(96), count(96)}, 1);
+  const auto divisors_of = [&](const std::vector<at::Tensor>& targets) {
+    return target_divisors(targets, total_targets(world, targets), 1);
+  };
+  const auto equal = divisors_of({count(96), count(96), count(96)});
   for (const auto& divisor : equal) CHECK(divisor.item<double>() == 3);
-  CHECK(target_divisors(world, {count(96)}, 1).front().item<double>() == 1);
-  const auto unequal = target_divisors(world, {count(10), count(0), count(30)}, 1);
+  CHECK(divisors_of({count(96)}).front().item<double>() == 1);
+  const auto unequal = divisors_of({count(10), count(0), count(30)});
   CHECK(unequal[0].item<double>() == 4);
   CHECK(std::isfinite(unequal[1].item<double>()));  // its loss is 0
   CHECK(unequal[2].item<double>() == Approx(4 / 3.0));
-  CHECK(target_divisors(world, {count(0)}, 1).front().item<double>() == 1);
+  CHECK(divisors_of({count(0)}).front().item<double>() == 1);
 }
 
 TEST_CASE("gradients: clipping scales to the limit and leaves smaller gradients unchanged") {

@@ -160,4 +160,8 @@ TEST_CASE("a training loop reports wrong input in one line, and fails the run", 
   wrong.fields.front().second = at::zeros({8, 4});
   CHECK_THROWS_AS(TrainingLoop(run.options(), wrong), Error);
   CHECK_THROWS_WITH(run_session(run.options()), Catch::Contains("gets its samples from a program"));
+  auto audited = run.options();
+  audited.overrides = {"distributed.virtual_shards=2", "train.audit.gradients_every=1"};
+  CHECK_THROWS_WITH(TrainingLoop(audited, run.batch(0)),
+                    Catch::Contains("train.audit.gradients_every reads samples a second time"));
 }

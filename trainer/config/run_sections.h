@@ -127,7 +127,7 @@ void fields(V& v, TrainSection& c) {
   v("early_stop", c.early_stop, "stop when an evaluation metric no longer improves",
     needs("data.eval", "data.split.eval"));
   v("ema", c.ema, "exponential moving average of the weights, which evaluations then use");
-  v("audit", c.audit, "compares the weights of all ranks");
+  v("audit", c.audit, "finds ranks that compute wrongly");
   v("samples", c.samples, "texts that a language model generates while it is trained");
   v("hooks", c.hooks, "hooks of plugins, called at fixed points of the training, in this order");
 }

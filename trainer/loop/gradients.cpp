@@ -13,13 +13,16 @@ at::Tensor weighted_loss(const at::Tensor& loss, const BatchWeight& weight) {
   return loss * (static_cast<double>(part) / static_cast<double>(whole));
 }
 
-std::vector<at::Tensor> target_divisors(World& world, const std::vector<at::Tensor>& targets,
-                                        int64_t num_parts) {
-  const auto counts = at::stack(targets);
-  auto total = counts.sum();
+at::Tensor total_targets(World& world, const std::vector<at::Tensor>& targets) {
+  auto total = at::stack(targets).sum();
   all_reduce(world, total, distributed::ReduceOp::Sum, "targets of the step");
+  return total;
+}
+
+std::vector<at::Tensor> target_divisors(const std::vector<at::Tensor>& targets,
+                                        const at::Tensor& total, int64_t num_parts) {
   // The loss of a batch without targets is 0: its divisor does not matter.
-  const auto shares = (counts * num_parts).clamp_min(1).to(at::kDouble);
+  const auto shares = (at::stack(targets) * num_parts).clamp_min(1).to(at::kDouble);
   return (total.clamp_min(1).to(at::kDouble) / shares).unbind();
 }
 

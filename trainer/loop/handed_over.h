@@ -5,7 +5,9 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <exception>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -29,7 +31,14 @@ struct TrainerParts {
   Tracker& tracker;
   std::filesystem::path run_dir;
   const StopSignals* stop_signals = nullptr;  // null: signals are not handled
-  bool may_lose_ranks = false;                // hand_over() may be called
+  // hand_over() may be called; empty: it may not. Called on all ranks when one of them leaves after
+  // `step`: returns false if they stay together. `leaves`: it is this one.
+  std::function<bool(int64_t step, bool leaves)> change_group = {};
+};
+
+// Thrown by Trainer::run() after change_group returned true.
+struct GroupChange final : std::exception {
+  const char* what() const noexcept override { return "a rank leaves"; }
 };
 
 // The same on all ranks that have it. A rank that joins has none: `checkpoint` is empty.

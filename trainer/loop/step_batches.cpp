@@ -33,9 +33,35 @@ StepBatches::StepBatches(const Model& model, data::Loader& loader, const StepPla
   for (auto k = first_; k < first_ + per_part_; ++k) num_samples_ += shares_.counted_by_all(k);
 }
 
+StepBatches::StepBatches(const StepBatches& step, data::Loader& loader)
+    : model_(step.model_),
+      loader_(loader),
+      shares_(step.shares_),
+      title_(step.title_),
+      first_(step.first_),
+      per_part_(step.per_part_),
+      num_samples_(step.num_samples_),
+      num_batches_(per_part_),
+      has_targets_(step.has_targets_),
+      counted_(step.counted_),
+      total_targets_(step.total_targets_) {
+  if (!counted_) return;
+  load_all();
+  divisors_ = target_divisors(count_targets(), total_targets_, shares_.num_parts());
+}
+
+std::vector<int64_t> StepBatches::samples_of(int64_t part) const {
+  std::vector<int64_t> samples;
+  for (auto k = first_; k < first_ + per_part_; ++k) {
+    const auto of_batch = loader_.samples_of(k * shares_.parts_per_rank() + part);
+    samples.insert(samples.end(), of_batch.begin(), of_batch.end());
+  }
+  return samples;
+}
+
 // The loader alternates between parts.
 void StepBatches::load_all() {
-  const auto parts = shares_.parts_per_rank();
+  const auto parts = num_batches_ / per_part_;
   batches_.resize(static_cast<size_t>(num_batches_));
   for (int64_t i = 0; i < per_part_; ++i)
     for (int64_t part = 0; part < parts; ++part)
@@ -45,6 +71,12 @@ void StepBatches::load_all() {
 void StepBatches::agree_on_weights(World& world) {
   if (counted_ || (per_part_ > 1 && per_part_ < num_batches_)) load_all();
   if (!counted_) return;
+  const auto targets = count_targets();
+  total_targets_ = total_targets(world, targets);
+  divisors_ = target_divisors(targets, total_targets_, shares_.num_parts());
+}
+
+std::vector<at::Tensor> StepBatches::count_targets() const {
   std::vector<at::Tensor> targets;
   for (int64_t i = 0; i < num_batches_; ++i) {
     const auto& batch = batches_[static_cast<size_t>(i)];
@@ -52,7 +84,7 @@ void StepBatches::agree_on_weights(World& world) {
         has_targets_ ? model_.count_targets(batch) : at::scalar_tensor(batch.size(), at::kLong);
     targets.push_back(weight_of(i).part > 0 ? count : at::zeros_like(count));
   }
-  divisors_ = target_divisors(world, targets, shares_.num_parts());
+  return targets;
 }
 
 Batch StepBatches::next() {

@@ -25,10 +25,17 @@ class StepBatches {
   // Loads nothing. The arguments outlive this. The loader must have a batch left.
   StepBatches(const Model& model, data::Loader& loader, const StepPlan& plan);
 
+  // The batches of one part of the same step, of any rank, from a loader that has these only: their
+  // weights are those that agree_on_weights() determined for `step`.
+  StepBatches(const StepBatches& step, data::Loader& loader);
+
   // Call before next(). With a model that counts targets (Model::target_name()), or if samples may
   // be missing: collective, and loads all batches, since their weights depend on the targets, or
   // samples, of all batches of all ranks. Otherwise the counts are known.
   void agree_on_weights(World& world);
+
+  // The samples of this rank's `part`, in the order of next().
+  std::vector<int64_t> samples_of(int64_t part) const;
 
   // Returns the next batch; at most once per batch of the step.
   Batch next();
@@ -59,6 +66,7 @@ class StepBatches {
     return {.part = counted * shares_.num_parts(), .whole = num_samples_};
   }
   void load_all();
+  std::vector<at::Tensor> count_targets() const;  // of the loaded batches
 
   const Model& model_;
   data::Loader& loader_;
@@ -71,6 +79,7 @@ class StepBatches {
   bool has_targets_;            // the model counts them
   bool counted_;                // targets or samples are counted
   std::vector<Batch> batches_;  // in the order of next(), if all are loaded at once
+  at::Tensor total_targets_;    // of all batches on all ranks, if they are counted
   std::vector<at::Tensor> divisors_;
 };
 

@@ -23,6 +23,10 @@ uint32_t StopController::poll() {
   const auto caught = stop_signals_ ? stop_signals_->signal() : std::nullopt;
   for (const auto& [signal, flag] : kPreemptions)
     if (caught == signal) flags |= flag;
+  if ((flags & kPreemptTerm) && may_leave_ && !stop_signals_->is_from_launcher()) {
+    flags = kLeave;
+    leaves_itself_ = true;
+  }
   const auto now = std::chrono::steady_clock::now();
   if (tracking::is_main(world_.rank()) && now - polled_at_ >= kPollRequestEvery) {
     polled_at_ = now;
@@ -32,12 +36,18 @@ uint32_t StopController::poll() {
 }
 
 void StopController::agree(uint32_t flags) {
+  if (flags & kLeave) is_leaving_ = true;
   if (flags & kStopRequest) reason_ = StopReason::Requested;
   for (const auto& [signal, flag] : kPreemptions) {
     if (!(flags & flag)) continue;
     reason_ = StopReason::Preempted;
     signal_ = signal;
   }
+}
+
+void StopController::stay() {
+  may_leave_ = false;
+  agree(kPreemptTerm);
 }
 
 void StopController::stop_early(const std::string& explanation) {

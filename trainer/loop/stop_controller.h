@@ -26,14 +26,20 @@ enum StepFlags : uint32_t {
   kSaved = 64,        // main rank only: this attempt has a checkpoint
   kNonFinite = 128,   // this rank has observed a loss or gradient that is not finite
   kUploading = 256,   // this rank is uploading its share of a checkpoint
+  kLeave = 512,       // SIGTERM for this rank alone: the others continue without it
 };
 
 // Thread: the training thread.
 class StopController {
  public:
-  // The arguments outlive this. `stop_signals` may be null: signals are not handled.
-  StopController(const World& world, std::filesystem::path run_dir, const StopSignals* stop_signals)
-      : world_(world), run_dir_(std::move(run_dir)), stop_signals_(stop_signals) {}
+  // The arguments outlive this. `stop_signals` may be null: signals are not handled. `may_leave`:
+  // SIGTERM for a rank does not stop the others.
+  StopController(const World& world, std::filesystem::path run_dir, const StopSignals* stop_signals,
+                 bool may_leave)
+      : world_(world),
+        run_dir_(std::move(run_dir)),
+        stop_signals_(stop_signals),
+        may_leave_(may_leave) {}
 
   // Flags that this rank requests: for a signal it has received, and on the main rank for a stop
   // request in the run directory, which is checked once a second.
@@ -43,6 +49,11 @@ class StopController {
   void agree(uint32_t flags);
   // Stops on request of a hook, the same on all ranks. An earlier reason is kept.
   void stop_early(const std::string& explanation);
+  // Whether a rank leaves after this step, and whether it is this one. stay(): it could not, so all
+  // ranks stop.
+  bool is_leaving() const { return is_leaving_ && !is_stopping(); }
+  bool leaves_itself() const { return leaves_itself_; }
+  void stay();
   // The last step is done: cancels any stop request.
   void complete() {
     reason_.reset();
@@ -59,6 +70,8 @@ class StopController {
   const World& world_;
   std::filesystem::path run_dir_;
   const StopSignals* stop_signals_;
+  bool may_leave_;
+  bool is_leaving_ = false, leaves_itself_ = false;
   std::chrono::steady_clock::time_point polled_at_;
   std::optional<StopReason> reason_;
   int signal_ = 0;

@@ -95,6 +95,8 @@ std::optional<int> StopSignals::signal() const {
   return caught ? std::optional(caught) : std::nullopt;
 }
 
+bool StopSignals::is_from_launcher() const { return progress_.launch_signal() != 0; }
+
 void StopSignals::watch(const std::stop_token& stop) {
   pollfd request{.fd = wake_.get(), .events = POLLIN};
   while (!stop.stop_requested()) {

@@ -28,6 +28,8 @@ class StopSignals {
 
   // The first signal received; SIGINT if a launcher sent SIGTERM after Ctrl-C. Any thread.
   std::optional<int> signal() const;
+  // Whether a launcher sent it to all ranks. Any thread.
+  bool is_from_launcher() const;
 
  private:
   void watch(const std::stop_token& stop);

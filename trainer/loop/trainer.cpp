@@ -78,9 +78,10 @@ Trainer::Trainer(const TrainerParts& parts, SharedModel shared,
       save_due_(parts.world, config_.checkpoint.every),
       sample_due_(parts.world, config_.train.samples.every),
       metrics_(parts.world, parts.tracker, config_),
-      stop_(parts.world, parts.run_dir, parts.stop_signals),
+      stop_(parts.world, parts.run_dir, parts.stop_signals, parts.change_group != nullptr),
       clock_(parts.world.progress()),
       vote_(parts.world),
+      change_group_(parts.change_group),
       early_stop_(config_.train.early_stop),
       context_{parts.world, *model_, parts.tracker, parts.run_dir, length_.total_steps},
       non_finite_(config_.train.non_finite),
@@ -90,7 +91,9 @@ Trainer::Trainer(const TrainerParts& parts, SharedModel shared,
   if (config_.train.cuda_graph)
     graphed_.emplace(*model_,
                      GraphedPassesOptions{config_.train.precision, config_.train.accumulate > 1});
-  if (parts.may_lose_ranks) undo_.emplace(*model_);
+  if (const auto every = config_.train.audit.gradients_every)
+    audit_.emplace(*every, *config_.distributed.data_parallel.virtual_shards, world_, parameters_);
+  if (change_group_) undo_.emplace(*model_);
   if (average_) hooks_.push_back(&*average_);
   hooks_.insert(hooks_.end(), {&early_stop_, &metrics_});
   if (run_.dropout) hooks_.push_back(run_.dropout.get());
@@ -149,6 +152,7 @@ EvaluationResult Trainer::run() {
     call(&Hook::before_epoch);
     if (!stop_.is_stopping()) train_epoch();
     call(&Hook::after_epoch);
+    if (stop_.is_leaving() && !is_finished()) change_group();
   }
   if (run_.data.eval && evaluated_step_ != position_.step && !stop_.is_stopping()) evaluate_now();
   if (saved_step_ != position_.step && has_stepped_) save_now();
@@ -211,7 +215,8 @@ void Trainer::train_epoch() {
     return;
   }
   const auto epoch = position_.epoch;
-  while (position_.epoch == epoch && !is_finished() && !stop_.is_stopping()) {
+  while (position_.epoch == epoch && !is_finished() && !stop_.is_stopping() &&
+         !stop_.is_leaving()) {
     clock_.enter(Phase::Optimizer);
     call(&Hook::before_step);
     if (const auto reason = std::exchange(context_.stop_now, std::nullopt)) {
@@ -229,6 +234,8 @@ void Trainer::train_epoch() {
 
 void Trainer::train_step(data::Loader& loader, const data::BatchShares& shares) {
   const bool votes_last = non_finite_.skips();
+  const bool audits = audit_ && audit_->is_due(position_.step + 1);
+  const bool adds_parts = shards_.adds_parts() || audits;
   clock_.enter(Phase::Voting);
   if (!votes_last) vote_.begin(step_flags());
   clock_.enter(Phase::Optimizer);
@@ -239,6 +246,10 @@ void Trainer::train_step(data::Loader& loader, const data::BatchShares& shares) 
       *model_, loader,
       {config_.train.accumulate, shares, config_.data.loader.max_bad_samples > 0, model_title_});
   batches.agree_on_weights(world_);
+  const auto recompute = recompute_of(batches);
+  if (audits)
+    audit_->begin_step(
+        position_.step + 1, [&](auto part) { return batches.samples_of(part); }, recompute);
   while (!batches.is_last()) {
     clock_.enter(Phase::DataWait);
     const auto batch = batches.next();
@@ -246,8 +257,9 @@ void Trainer::train_step(data::Loader& loader, const data::BatchShares& shares) 
     clock_.enter(Phase::Forward);
     parallel_->before_forward(synchronize);
     if (batches.begins_part()) shards_.begin_part(position_.step, batches.part());
-    const auto outputs = pass(batch, batches, synchronize && !shards_.adds_parts());
-    if (shards_.adds_parts() && batches.ends_part()) parallel_->end_part(synchronize);
+    const auto outputs = pass(batch, batches, synchronize && !adds_parts);
+    if (audits && batches.ends_part()) audit_->end_part(batches.part());
+    if (adds_parts && batches.ends_part()) parallel_->end_part(synchronize);
     if (synchronize) clock_.add_communication(parallel_->exposed_wait());
     const bool is_usable = non_finite_.observe("loss", outputs.loss, position_.step + 1, [&] {
       return cause_of_loss(batch, parallel_->gathers_weights() ? NamedTensors() : parameters_);
@@ -259,6 +271,8 @@ void Trainer::train_step(data::Loader& loader, const data::BatchShares& shares) 
           std::min(position_.samples + plan_.global_batch_size, run_.data.train->size());
   }
   shards_.end_step();
+  clock_.enter(Phase::Voting);
+  if (audits) audit_->end_step(recompute);
   if (votes_last) vote_on_step();
   if (undo_) {
     parallel_->broadcast_buffers();  // if rank 0 is lost, the others have them
@@ -377,18 +391,6 @@ void Trainer::log_training() {
   if (!non_finite_.stops() || std::isfinite(losses.global)) return;
   non_finite_.note("loss", losses.local, position_.step);
   non_finite_.stop(world_);
-}
-
-// Returns nullopt if steps cannot be skipped.
-std::optional<int64_t> Trainer::take_skipped() {
-  if (!scaler_ && !non_finite_.skips()) return std::nullopt;
-  const auto count = non_finite_.take_skipped();
-  if (count > 0)
-    metrics_.warn(
-        fmt::format("train.non_finite: {} steps up to step {} were skipped because a loss or a "
-                    "gradient was not finite",
-                    count, position_.step));
-  return count + (scaler_ ? scaler_->take_skipped() : 0);
 }
 
 }  // namespace lockstep::trainer

@@ -25,6 +25,7 @@
 #include "trainer/loop/stop_controller.h"
 #include "trainer/prepared/virtual_shards.h"
 #include "trainer/state/early_stop.h"
+#include "trainer/state/gradient_audit.h"
 #include "trainer/state/loss_scaler.h"
 #include "trainer/state/step_gradients.h"
 #include "trainer/state/weight_average.h"
@@ -38,25 +39,20 @@ class Trainer {
 
   // Collective: resumes from the run's last good checkpoint, if it has one. Returns its step, or 0.
   int64_t resume();
-
-  // Collective: loads the initial weights of a new run (train.init_from). Throws Config when they do
-  // not fit.
+  // Collective: loads the initial weights of a new run (train.init_from). May throw Config.
   void start_new();
-
   // Collective: evaluates a few samples, to find problems before the run is recorded. Throws Config.
   void try_model();
 
-  // Collective: trains to the end, evaluates and saves; or, when a stop was requested on a rank,
-  // saves at the end of a step that is the same on all ranks. Throws what its parts throw.
+  // Collective: trains to the end, evaluates and saves; or saves after the step at which all ranks
+  // stop. Throws what its parts throw.
   EvaluationResult run();
-
-  // With may_lose_ranks. hand_over(): after a PeerError of run(), returns the state after the last
-  // complete step; destroy this trainer next. take_over(): collective, instead of resume(): continues
+  // With change_group. hand_over(): after a PeerError or GroupChange of run(), returns the state after
+  // the last complete step; destroy this trainer next. take_over(): collective, instead of resume():
   // with the state of rank 0. `takes_log`: another process has written the event log until now.
   HandedOver hand_over();
   void take_over(const HandedOver& state, bool takes_log);
-
-  // Not collective: notifies the hooks that the run fails with `error`.
+  // Notifies the hooks that the run fails with `error`.
   void report_failure(const std::exception& error) noexcept;
   const StopController& stop() const { return stop_; }
   int64_t step() const { return position_.step; }
@@ -76,11 +72,13 @@ class Trainer {
   void train_step(data::Loader& loader, const data::BatchShares& shares);
   Outputs pass(const Batch& batch, const StepBatches& batches, bool synchronize);
   Outputs unguarded_pass(const Batch& batch, const StepBatches& batches, bool synchronize);
+  GradientAudit::Recompute recompute_of(const StepBatches& step);
   void vote_on_step();
   void verify_finite();
   StepGradients step_gradients();
   void optimize();
   void after_step(bool epoch_ended);
+  void change_group();
   void restore_head(const CheckpointHead& head);
   void log_training();
   std::optional<int64_t> take_skipped();
@@ -115,6 +113,7 @@ class Trainer {
   std::shared_ptr<Schedule> schedule_;
   std::optional<WeightAverage> average_;  // with train.ema
   VirtualShards shards_;
+  std::optional<GradientAudit> audit_;  // with train.audit.gradients_every
   data::DistributedSampler sampler_;
   Trigger log_due_, eval_due_, save_due_, sample_due_;
   Position position_;
@@ -126,8 +125,9 @@ class Trainer {
   std::optional<GraphedPasses> graphed_;  // with train.cuda_graph
   StepClock clock_;
   distributed::StepVote vote_;
-  std::optional<StepUndo> undo_;    // with may_lose_ranks
-  std::optional<bool> after_step_;  // as in HandedOver
+  std::function<bool(int64_t, bool)> change_group_;  // as in TrainerParts
+  std::optional<StepUndo> undo_;                     // with change_group_
+  std::optional<bool> after_step_;                   // as in HandedOver
   int64_t logged_step_ = -1;
   bool has_stepped_ = false;
   uint32_t flags_ = 0;  // of the last vote of a step

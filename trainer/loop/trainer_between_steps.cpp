@@ -140,6 +140,18 @@ EvaluationResult Trainer::evaluate_on_request() {
   return evaluation_;
 }
 
+// Returns nullopt if steps cannot be skipped.
+std::optional<int64_t> Trainer::take_skipped() {
+  if (!scaler_ && !non_finite_.skips()) return std::nullopt;
+  const auto count = non_finite_.take_skipped();
+  if (count > 0)
+    metrics_.warn(
+        fmt::format("train.non_finite: {} steps up to step {} were skipped because a loss or a "
+                    "gradient was not finite",
+                    count, position_.step));
+  return count + (scaler_ ? scaler_->take_skipped() : 0);
+}
+
 void Trainer::save_on_request() {
   if (saved_step_ == position_.step && position_.step > 0) return;
   if (!has_stepped_)

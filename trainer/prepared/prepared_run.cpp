@@ -232,6 +232,7 @@ void choose_strategy(PreparedRun& run) {
   if (writers == WritingRanks::Auto)
     writers = shard == ShardStrategy::Full ? WritingRanks::All : WritingRanks::Main;
   verify_virtual_shards(run);
+  verify_recomputation(run.config);
 }
 
 // Computes what is deferred, unless the parameters will be sharded first. The values of other ranks

@@ -58,21 +58,37 @@ void verify_virtual_shards(const PreparedRun& run) {
                       parameter.key(), c10::toString(parameter.value().scalar_type())));
 }
 
+void verify_recomputation(const RunConfig& config) {
+  if (!config.train.audit.gradients_every) return;
+  if (selects_gpu(config.distributed.device) && !config.train.deterministic)
+    throw config_error(
+        "train.audit.gradients_every compares bits, which needs train.deterministic: true on a "
+        "GPU");
+  if (config.data.train.name() == "program")
+    throw config_error(
+        "train.audit.gradients_every reads samples a second time, which dataset 'program' cannot; "
+        "remove this key");
+}
+
 VirtualShards::VirtualShards(int64_t num_shards, int64_t seed, const World& world,
                              const Model& model)
     : seed_(seed),
       per_rank_(num_shards / world.world_size()),
       first_shard_(world.rank() * per_rank_) {
-  if (per_rank_ > 1)
+  if (per_rank_ > 0)
     for (const auto& buffer : model.buffers()) buffers_.push_back(buffer.detach());
+}
+
+void VirtualShards::seed(int64_t step, int64_t shard) const {
+  SampleRandom random(static_cast<uint64_t>(seed_), step, shard);
+  const auto high = static_cast<uint64_t>(random.bits());
+  at::manual_seed(high << 32 | random.bits());
 }
 
 void VirtualShards::begin_part(int64_t step, int64_t part) {
   if (per_rank_ == 0) return;
-  SampleRandom random(static_cast<uint64_t>(seed_), step, first_shard_ + part);
-  const auto high = static_cast<uint64_t>(random.bits());
-  at::manual_seed(high << 32 | random.bits());
-  if (buffers_.empty()) return;
+  seed(step, first_shard_ + part);
+  if (per_rank_ == 1 || buffers_.empty()) return;
   const at::NoGradGuard no_grad;
   if (part == 0) {
     begun_ = copy_of(buffers_);
@@ -80,6 +96,19 @@ void VirtualShards::begin_part(int64_t step, int64_t part) {
   }
   if (part == 1 && first_shard_ == 0) of_first_ = copy_of(buffers_);
   copy_values(buffers_, begun_);
+}
+
+void VirtualShards::begin_again(int64_t step, int64_t shard) {
+  seed(step, shard);
+  const at::NoGradGuard no_grad;
+  if (step_again_ == step) return copy_values(buffers_, begun_again_);
+  begun_again_ = copy_of(buffers_);
+  step_again_ = step;
+}
+
+void VirtualShards::end_again() {
+  const at::NoGradGuard no_grad;
+  copy_values(buffers_, begun_again_);
 }
 
 void VirtualShards::end_step() {

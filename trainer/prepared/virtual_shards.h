@@ -19,6 +19,9 @@ namespace lockstep::trainer {
 // same bits on every number of ranks.
 void verify_virtual_shards(const PreparedRun& run);
 
+// Throws Config if train.audit.gradients_every is set and a shard cannot be computed again.
+void verify_recomputation(const RunConfig& config);
+
 class VirtualShards {
  public:
   // `world` and `model` outlive this. `num_shards`: 0: none, and the functions have no effect.
@@ -32,13 +35,23 @@ class VirtualShards {
   // the same buffers.
   void begin_part(int64_t step, int64_t part);
 
+  // For a part that is computed again during the step, of any shard: begin_again() replaces
+  // begin_part(), with the same random numbers and buffers. After its passes, end_again() restores
+  // the buffers that the step began with.
+  void begin_again(int64_t step, int64_t shard);
+  void end_again();
+
   // After the last part: buffers are those of the first shard, as rank 0's are without virtual shards.
   void end_step();
 
  private:
+  void seed(int64_t step, int64_t shard) const;
+
   int64_t seed_, per_rank_, first_shard_;
-  std::vector<at::Tensor> buffers_;           // of the model, if they differ between parts
+  std::vector<at::Tensor> buffers_;           // of the model
   std::vector<at::Tensor> begun_, of_first_;  // values at the begin of a step, after its first part
+  std::vector<at::Tensor> begun_again_;       // values at the begin of the step `step_again_`
+  int64_t step_again_ = -1;
 };
 
 }  // namespace lockstep::trainer

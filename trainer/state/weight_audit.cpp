@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
@@ -15,11 +16,6 @@
 
 namespace lockstep::trainer {
 namespace {
-
-int64_t checksum_of(const at::Tensor& weights) {
-  const auto values = weights.detach().cpu().contiguous();
-  return crc32c(values.const_data_ptr(), values.nbytes());
-}
 
 // The value that most ranks have, the lowest rank's among equally frequent ones.
 int64_t most_frequent(const std::vector<int64_t>& of_ranks) {
@@ -45,6 +41,11 @@ std::string describe(const std::vector<int64_t>& of_ranks) {
 
 }  // namespace
 
+int64_t checksum_of_values(const at::Tensor& values) {
+  const auto dense = values.detach().cpu().contiguous();
+  return crc32c(dense.const_data_ptr(), dense.nbytes());
+}
+
 WeightAudit::WeightAudit(const AuditConfig& config, ShardStrategy shard) : config_(config) {
   if (shard == ShardStrategy::Full)
     throw config_error(
@@ -66,13 +67,13 @@ void WeightAudit::audit(const HookContext& run) {
   if (!run.world.is_distributed()) return;
   const auto parameters = run.model.named_parameters();
   std::vector<int64_t> own;
-  for (const auto& parameter : parameters) own.push_back(checksum_of(parameter.value()));
+  for (const auto& parameter : parameters) own.push_back(checksum_of_values(parameter.value()));
   const auto all = distributed::all_gather(run.world, at::tensor(own), "audit");
   for (size_t i = 0; i < own.size(); ++i) {
     std::vector<int64_t> of_ranks;
     for (int64_t rank = 0; rank < run.world.world_size(); ++rank)
       of_ranks.push_back(all[rank][static_cast<int64_t>(i)].item<int64_t>());
-    if (of_ranks == std::vector<int64_t>(of_ranks.size(), of_ranks.front())) continue;
+    if (std::ranges::count(of_ranks, of_ranks.front()) == run.world.world_size()) continue;
     throw environment_error(
         fmt::format("train.audit: the weights of the ranks differ after step {}: {}; first tensor: "
                     "{}. The last checkpoint is not affected",

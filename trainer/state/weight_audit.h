@@ -1,6 +1,9 @@
 // Compares the weights of all ranks, which are replicas of each other: memory errors, a defective
 // processor and code that is not deterministic change them on one rank only, and no loss shows it.
+// GradientAudit compares gradients.
 #pragma once
+
+#include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <optional>
@@ -12,7 +15,9 @@
 namespace lockstep::trainer {
 
 struct AuditConfig {
-  std::optional<int64_t> every;  // steps; nullopt: off
+  // Steps; nullopt: off.
+  std::optional<int64_t> every;            // WeightAudit
+  std::optional<int64_t> gradients_every;  // GradientAudit
 };
 
 template <class V>
@@ -21,7 +26,15 @@ void fields(V& v, AuditConfig& c) {
     "compare the weights of all ranks every this many steps and before checkpoints, and stop "
     "with exit code 75 if they differ (empty: never)",
     at_least(1));
+  v("gradients_every", c.gradients_every,
+    "every this many steps, each rank also computes the gradients of one virtual shard of another "
+    "rank, and the run stops with exit code 75 before the optimizer uses them if a bit differs "
+    "(empty: never)",
+    at_least(1), needs("distributed.virtual_shards"));
 }
+
+// CRC-32C of the values.
+int64_t checksum_of_values(const at::Tensor& values);
 
 class WeightAudit final : public Hook {
  public:

@@ -19,8 +19,11 @@ TEST_CASE("runs show: lost ranks are listed in order, and a corrupt list is empt
                          .spares = {4, 5}});
   record_rank_loss(
       dir, {.step = 9, .before = 4, .after = 1, .ranks = {{0, "killed \x1b"}}, .spares = {}});
+  record_rank_loss(
+      dir, {.step = 12, .before = 2, .after = 1, .ranks = {{1, "SIGTERM", true}}, .spares = {}});
   const auto losses = lab.json({"show", "mnist-1"})["rank_losses"];
-  REQUIRE(losses.size() == 2);
+  REQUIRE(losses.size() == 3);
+  CHECK(losses[2]["lost"][0] == Json{{"rank", 1}, {"how", "SIGTERM"}, {"has_left", true}});
   CHECK(losses[0]["lost"][1] == Json{{"rank", 3}, {"how", "killed by SIGSEGV"}});
   const auto text = lab({"show", "mnist-1"});
   CHECK(
@@ -28,6 +31,8 @@ TEST_CASE("runs show: lost ranks are listed in order, and a corrupt list is empt
                 "killed by SIGSEGV; continued after step 7 with 4 ranks, with spares 4, 5\n") !=
       std::string::npos);
   CHECK(text.find("killed \\x1b; continued after step 9 with 1 rank\n") != std::string::npos);
+  CHECK(text.find("\nleft        rank 1 (of 2) left after SIGTERM; continued after step 12 with 1 "
+                  "rank\n") != std::string::npos);
   for (const auto* wrong : {"", "{}", R"([{"step": 1}])", R"([{"step": "a", "lost": []}])"}) {
     write_file_durably(dir / "rank_losses.json", wrong);
     CHECK(read_rank_losses(dir).empty());

@@ -15,6 +15,9 @@
 
 namespace lockstep::models {
 
+// The file of a checkpoint that names the package of its graphs: {"package", "manifest_crc32"}.
+inline constexpr const char* kPackageReference = "compiled_package.json";
+
 // Properties of this machine on which compiled code depends.
 struct HostFacts {
   std::string torch;         // version of the LibTorch in this process
@@ -46,6 +49,8 @@ class CompiledPackage {
 
   const std::string& name() const { return name_; }
   const PackageManifest& manifest() const { return manifest_; }
+  // Of manifest.json, which has the checksums of all other members: different for any other package.
+  uint32_t manifest_crc32() const { return manifest_crc32_; }
 
   // The segments of each.
   std::vector<GraphFiles> training() const;
@@ -69,6 +74,7 @@ class CompiledPackage {
   std::unique_ptr<formats::ZipFile> archive_;
   std::vector<std::string> members_;
   PackageManifest manifest_;
+  uint32_t manifest_crc32_ = 0;
   std::vector<uint8_t> weights_;
   std::vector<formats::TensorEntry> entries_;
 };

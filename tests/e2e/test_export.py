@@ -133,18 +133,28 @@ def test_safetensors(trained):
         assert file.metadata() == {"format": "pt", "run": trained.run_dir.name, "step": "12", "weights": "averaged"}
 
 
-def test_a_program_in_cpp_without_lockstep(trained, exported, tmp_path):
+@pytest.fixture
+def one_thread():
+    """As programs that tests start."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def test_a_program_in_cpp_without_lockstep(trained, exported, one_thread, tmp_path):
     """examples/inference, built as its first lines say."""
     build = tmp_path / "build"
     for command in (["cmake", "-S", SOURCE / "examples" / "inference", "-B", build, f"-DTORCH={TORCH}"], ["cmake", "--build", build]):
         subprocess.run(command, check=True, timeout=400)
+    code = torch._inductor.aoti_load_package(str(trained.directory / "aoti.pt2"))
     for size in (1, 7):
-        torch.save(trained.images[:size].clone(), tmp_path / f"{size}.pt")
+        images = trained.images[:size].clone()
+        torch.save(images, tmp_path / f"{size}.pt")
         ended = processes.run([build / "predict", trained.directory / "aoti.pt2", f"{size}.pt"], tmp_path)
         assert (ended.code, ended.err) == (0, "")
         found = numpy.array([[numpy.float32(word) for word in line.split()] for line in ended.out.splitlines()])
-        code = torch._inductor.aoti_load_package(str(trained.directory / "aoti.pt2"))
-        assert found.tobytes() == code(trained.images[:size]).numpy().tobytes(), "the same code as in Python"
+        assert found.tobytes() == code(images).numpy().tobytes(), "the same code on as many threads"
         assert_close(found, trained.expected[:size])
     ended = processes.run([build / "predict", "none.pt2", "1.pt"], tmp_path)
     assert ended.code == 1 and len(ended.err.splitlines()) == 1 and ended.err.startswith("predict: error: ")
@@ -183,7 +193,7 @@ def test_models_in_cpp(job):
     assert "--format 'onnx' is unknown; valid: hf, safetensors, aoti, pt2" in ckpt_export(job, run, "--out", "w", "--format", "onnx", code=78)
     assert "--package: only for" in ckpt_export(job, run, "--out", "w.safetensors", "--package", "x", code=78)
     shutil.rmtree(job.runs / run / "checkpoints")
-    assert "has no checkpoint" in ckpt_export(job, job.runs / run, "--out", "x.safetensors", code=78)
+    assert "has no checkpoint" in ckpt_export(job, run, "--out", "x.safetensors", code=78)
 
 
 def as_before(manifest):

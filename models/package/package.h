@@ -15,9 +15,6 @@
 
 namespace lockstep::models {
 
-// The file of a checkpoint that names the package of its graphs: {"package", "manifest_crc32"}.
-inline constexpr const char* kPackageReference = "compiled_package.json";
-
 // Properties of this machine on which compiled code depends.
 struct HostFacts {
   std::string torch;         // version of the LibTorch in this process

@@ -21,6 +21,7 @@
 #include "models/compiled/state.h"
 #include "models/language.h"
 #include "models/package/package.h"
+#include "models/package_reference.h"
 
 namespace lockstep::models {
 namespace {

@@ -190,7 +190,8 @@ def test_models_in_cpp(job):
     assert "'w.safetensors' exists already" in ckpt_export(job, run, "--out", "w.safetensors", code=78)
     assert "must end with .safetensors" in ckpt_export(job, run, "--out", "w", code=78)
     assert "neither config.json nor adapter_config.json" in ckpt_export(job, run, "--out", "w", "--format", "hf", code=78)
-    assert "--format 'onnx' is unknown; valid: hf, safetensors, aoti, pt2" in ckpt_export(job, run, "--out", "w", "--format", "onnx", code=78)
+    unknown = ckpt_export(job, run, "--out", "w", "--format", "onnx", code=78)
+    assert "--format 'onnx' is unknown; valid: hf, safetensors, aoti, pt2" in unknown
     assert "--package: only for" in ckpt_export(job, run, "--out", "w.safetensors", "--package", "x", code=78)
     shutil.rmtree(job.runs / run / "checkpoints")
     assert "has no checkpoint" in ckpt_export(job, run, "--out", "x.safetensors", code=78)

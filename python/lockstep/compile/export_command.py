@@ -245,7 +245,8 @@ def verify(library: bytes, predictor: Predictor, package: Package, sizes: list[i
             found = compiled(*batch)
             where = f"the predictions of the compiled code for a batch of {size}"
             if (found.shape, found.dtype) != (expected.shape, expected.dtype):
-                raise CompilerFault(f"{where} are {shape_of(found)}, those of the graph in Python {shape_of(expected)}: this is a compiler bug")
+                raise CompilerFault(f"{where} are {shape_of(found)}, those of the graph in Python {shape_of(expected)}: this is a "
+                                    "compiler bug")
             same = (found == expected) | (found.isnan() & expected.isnan())
             difference = greatest((found.double() - expected.double()).masked_fill(same, 0.0))
             allowed = TOLERANCE[package.manifest["precision"]] * max(1e-3, greatest(expected.double().nan_to_num(posinf=0.0, neginf=0.0)))

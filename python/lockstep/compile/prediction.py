@@ -30,6 +30,7 @@ def program_of_predictions(evaluation: Graph, num_state: int) -> tuple[torch.exp
     module = functional(evaluation)
     sources = [node for node in module.graph.nodes if node.op == "placeholder"]
     predictions = output_node(module).args[0][-1]
+    size_of_one_field(module, predictions, sources[num_state:])
     found = needed([predictions], set())
     takes = [i for i, node in enumerate(sources) if i < num_state or node in found]
     body = [node for node in module.graph.nodes if node in found and node.op not in BETWEEN]
@@ -38,6 +39,21 @@ def program_of_predictions(evaluation: Graph, num_state: int) -> tuple[torch.exp
     program = export_graph(part, [evaluation.inputs[i] for i in takes], [evaluation.shapes[i] for i in takes])
     program.example_inputs = None  # they contain the weights
     return program, takes
+
+
+def size_of_one_field(module: torch.fx.GraphModule, predictions: torch.fx.Node, fields: list[torch.fx.Node]) -> None:
+    """The batch size may come from any field, also from one that predictions do not depend on: takes it from one that they do."""
+    found = needed([predictions], set())
+    sizes = [node for node in module.graph.nodes
+             if node.target is torch.ops.aten.sym_size.int and node.args[0] in fields and node.args[1] == 0]
+    used = [field for field in fields if any(user in found and user not in sizes for user in field.users)]
+    if not sizes or not used:
+        return
+    with module.graph.inserting_after(fields[-1]):
+        size = module.graph.call_function(torch.ops.aten.sym_size.int, (used[0], 0))
+    size.meta = dict(sizes[0].meta)
+    for node in sizes:
+        node.replace_all_uses_with(size)
 
 
 class Predictor(nn.Module):

@@ -13,7 +13,7 @@
 #include "core/system/child_process.h"
 #include "lockstep/error.h"
 #include "lockstep/rank_env.h"
-#include "models/package/package.h"
+#include "models/package_reference.h"
 
 namespace lockstep::trainer {
 namespace {

@@ -38,6 +38,8 @@ def program_of_predictions(evaluation: Graph, num_state: int) -> tuple[torch.exp
     assert evaluation.shapes is not None, "evaluation takes any batch size"
     program = export_graph(part, [evaluation.inputs[i] for i in takes], [evaluation.shapes[i] for i in takes])
     program.example_inputs = None  # they contain the weights
+    for node in program.graph.nodes:  # only what defines the graph, so that the same model has the same bytes
+        node.meta = {key: value for key, value in node.meta.items() if key == "val"}
     return program, takes
 
 

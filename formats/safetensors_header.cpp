@@ -120,8 +120,10 @@ std::vector<TensorEntry> parse_safetensors(std::span<const uint8_t> bytes, const
   return entries;
 }
 
-std::string make_safetensors_header(const std::vector<TensorEntry>& entries) {
+std::string make_safetensors_header(const std::vector<TensorEntry>& entries,
+                                    const SafetensorsMetadata& metadata) {
   auto json = Json::object();
+  if (!metadata.empty()) json["__metadata__"] = metadata;
   for (const auto& entry : entries)
     json[entry.name] = {
         {"dtype", entry.dtype}, {"shape", entry.shape}, {"data_offsets", {entry.begin, entry.end}}};

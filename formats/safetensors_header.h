@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -29,8 +30,12 @@ size_t dtype_bytes(const std::string& dtype);
 std::vector<TensorEntry> parse_safetensors(std::span<const uint8_t> file, const std::string& name,
                                            ErrorKind kind = ErrorKind::Environment);
 
+// What a file says about itself, under "__metadata__".
+using SafetensorsMetadata = std::map<std::string, std::string>;
+
 // Creates the header for entries whose `begin` and `end` are relative to the start of the data. Its
 // length is a multiple of 8 bytes.
-std::string make_safetensors_header(const std::vector<TensorEntry>& entries);
+std::string make_safetensors_header(const std::vector<TensorEntry>& entries,
+                                    const SafetensorsMetadata& metadata = {});
 
 }  // namespace lockstep::formats

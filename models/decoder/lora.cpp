@@ -103,21 +103,23 @@ Adapters add_lora(torch::nn::Module& model, const LoraConfig& config, bool has_v
   return adapters;
 }
 
+std::string name_in_peft(const std::string& name) {
+  constexpr std::string_view kWeight = ".weight";
+  const bool is_magnitude = name.ends_with(".lora_magnitude_vector.weight");
+  return "base_model.model." +
+         (is_magnitude ? name.substr(0, name.size() - kWeight.size()) : name);
+}
+
 std::map<std::string, std::string> names_in_peft(const LoraConfig& config,
                                                  const Adapters& adapters) {
-  constexpr const char* kPrefix = "base_model.model.";
-  std::map<std::string, std::string> names;
+  auto trained = adapters.saved;
   for (const auto& path : adapters.projections) {
-    for (const auto* matrix : {"lora_A", "lora_B"}) {
-      const auto weight = fmt::format("{}.{}.weight", path, matrix);
-      names[weight] = kPrefix + weight;
-    }
-    if (config.dora) {
-      const auto magnitude = path + ".lora_magnitude_vector";
-      names[magnitude + ".weight"] = kPrefix + magnitude;
-    }
+    for (const auto* matrix : {"lora_A", "lora_B"})
+      trained.push_back(fmt::format("{}.{}.weight", path, matrix));
+    if (config.dora) trained.push_back(path + ".lora_magnitude_vector.weight");
   }
-  for (const auto& name : adapters.saved) names[name] = kPrefix + name;
+  std::map<std::string, std::string> names;
+  for (const auto& name : trained) names[name] = name_in_peft(name);
   return names;
 }
 

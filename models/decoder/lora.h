@@ -27,6 +27,9 @@ struct Adapters {
 Adapters add_lora(torch::nn::Module& model, const LoraConfig& config, bool has_values,
                   const std::string& name);
 
+// The name in PEFT's file of a tensor of an adapter.
+std::string name_in_peft(const std::string& name);
+
 // The tensors of an adapter: their names in the model, and in PEFT's file.
 std::map<std::string, std::string> names_in_peft(const LoraConfig& config,
                                                  const Adapters& adapters);

@@ -12,8 +12,8 @@
 namespace lockstep::models {
 namespace {
 
-constexpr int64_t kPackageFormat = 3;
-constexpr int64_t kOldestFormat = 2;  // has one segment of evaluation and no units
+constexpr int64_t kPackageFormat = 4;
+constexpr int64_t kOldestFormat = 2;  // has one segment of evaluation and no units; 3: no predict.pt2
 constexpr int64_t kMaxSize = int64_t{1} << 40;
 constexpr int64_t kMaxValues = 1 << 20;
 constexpr double kMaxFlops = 1e18;
@@ -225,7 +225,7 @@ PackageManifest parse_package_manifest(std::string_view text, const std::string&
     manifest.num_classes = map.number("num_classes");
   }
   manifest.segments = map.segments("segments");
-  if (format == kPackageFormat) {
+  if (format > kOldestFormat) {
     manifest.evaluation = map.segments("evaluation");
     manifest.units = map.texts("units");
   } else {

@@ -21,6 +21,7 @@ constexpr uint64_t kMaxManifestBytes = uint64_t{64} << 20;
 constexpr uint64_t kMaxGraphBytes = uint64_t{4} << 30;
 constexpr const char* kManifest = "manifest.json";
 constexpr const char* kWeights = "weights.safetensors";
+constexpr const char* kPrediction = "predict.pt2";  // for lockstep-compile export
 constexpr const char* kReplaceHint = "copy it again or recompile the model";
 
 // Accepts "a/b", but not "", "/a", "../a" or "a/../b". Members are not extracted to these paths,
@@ -61,6 +62,7 @@ std::vector<std::string> members_of(const PackageManifest& manifest) {
   if (!manifest.targets.empty()) members.emplace_back("count.pt2");
   for (const auto& kind : kinds_of("eval", manifest.evaluation)) members.push_back(kind + ".pt2");
   for (const auto& kind : kinds_of("train", manifest.segments)) members.push_back(kind + ".pt2");
+  if (manifest.members.contains(kPrediction)) members.emplace_back(kPrediction);
   return members;
 }
 
@@ -119,6 +121,7 @@ void CompiledPackage::read(std::span<const uint8_t> bytes) {
     throw config_error(
         fmt::format("{}: has no {}: not a package of lockstep-compile", name_, kManifest));
   const auto json = archive_->read(*at, kMaxManifestBytes);
+  manifest_crc32_ = static_cast<uint32_t>(::crc32_z(0, json.data(), json.size()));
   manifest_ =
       parse_package_manifest({reinterpret_cast<const char*>(json.data()), json.size()}, name_);
   const auto expected = members_of(manifest_);

@@ -46,6 +46,8 @@ class CompiledPackage {
 
   const std::string& name() const { return name_; }
   const PackageManifest& manifest() const { return manifest_; }
+  // Of manifest.json, which has the checksums of all other members: different for any other package.
+  uint32_t manifest_crc32() const { return manifest_crc32_; }
 
   // The segments of each.
   std::vector<GraphFiles> training() const;
@@ -71,6 +73,7 @@ class CompiledPackage {
   std::unique_ptr<formats::ZipFile> archive_;
   std::vector<std::string> members_;
   PackageManifest manifest_;
+  uint32_t manifest_crc32_ = 0;
   std::span<const uint8_t> weights_;  // in the file
   std::vector<formats::TensorEntry> entries_;
 };

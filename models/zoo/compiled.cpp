@@ -7,11 +7,13 @@
 
 #include <algorithm>
 #include <exception>
+#include <filesystem>
 #include <memory>
 #include <set>
 #include <type_traits>
 
 #include "core/printable.h"
+#include "lockstep/config_value.h"
 #include "lockstep/error.h"
 #include "models/classification.h"
 #include "models/compiled/graph.h"
@@ -19,6 +21,7 @@
 #include "models/compiled/state.h"
 #include "models/language.h"
 #include "models/package/package.h"
+#include "models/package_reference.h"
 
 namespace lockstep::models {
 namespace {
@@ -44,7 +47,9 @@ class CompiledModel final : public Model {
   using Config = CompiledConfig;
 
   explicit CompiledModel(const Config& config)
-      : CompiledModel(std::make_shared<const CompiledPackage>(config.package)) {}
+      : CompiledModel(std::make_shared<const CompiledPackage>(config.package)) {
+    path_ = std::filesystem::absolute(config.package).lexically_normal().string();
+  }
 
   // GPU code can only be loaded after the GPU of this process is selected.
   void to(at::Device device, bool non_blocking) override {
@@ -104,6 +109,12 @@ class CompiledModel final : public Model {
 
   std::string target_name() const override { return manifest_.targets; }
 
+  ExportedFiles exported_files() const override {
+    const Json reference = {{"package", path_}, {"manifest_crc32", manifest_crc32_}};
+    auto text = reference.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+    return {.copies = {}, .texts = {{kPackageReference, std::move(text)}}, .tensors = {}};
+  }
+
   at::Tensor count_targets(const Batch& batch) const override {
     const auto fields = fields_of(batch);
     return computed(batch, [&] { return count_->run(fields); }).at(0);
@@ -151,7 +162,9 @@ class CompiledModel final : public Model {
 
  private:
   explicit CompiledModel(const std::shared_ptr<const CompiledPackage>& package)
-      : package_(package->name()), manifest_(package->manifest()) {
+      : package_(package->name()),
+        manifest_(package->manifest()),
+        manifest_crc32_(package->manifest_crc32()) {
     package->verify_host(host_facts(TORCH_VERSION));
     if (manifest_.fields.empty())
       throw config_error(package_ + ": has no batch fields as inputs; recompile the model");
@@ -330,8 +343,9 @@ class CompiledModel final : public Model {
                     package_, manifest_.batch_size, count, manifest_.batch_size));
   }
 
-  std::string package_;
+  std::string package_, path_;  // its name in messages, its absolute path
   PackageManifest manifest_;
+  uint32_t manifest_crc32_ = 0;
   struct Files {
     std::vector<GraphFiles> training, evaluation;
     GraphFiles count;

@@ -295,7 +295,7 @@ def test_runs_without_adapters_are_exported(job, base):
     assert all(torch.equal(ours[name], tensor) for name, tensor in weights_of(run_dir).items())
     assert "'model' is not empty" in export_error(job, run_dir.name, "--out", "model")
     assert "has no adapters" in export_error(job, run_dir.name, "--out", "x", "--merge")
-    assert "expected --out DIR" in export_error(job, run_dir.name)
+    assert "expected --out PATH" in export_error(job, run_dir.name)
     assert "is not a directory" in export_error(job, run_dir.name, "--out", job.file)
     assert "unknown option '--merg'; did you mean '--merge'?" in export_error(job, run_dir.name, "--merg")
     mlp = Job(job.directory / "runs")
@@ -303,7 +303,30 @@ def test_runs_without_adapters_are_exported(job, base):
     mlp.config["run"]["dir"] = str(job.runs)
     mlp.config["train"]["max_steps"] = 1
     mlp.write()
-    assert "only models in Hugging Face's layout (model hf) are exported" in export_error(job, mlp.train().name, "--out", "x")
+    assert "--format safetensors exports any model" in export_error(job, mlp.train().name, "--out", "x", "--format", "hf")
+
+
+def test_averaged_weights_are_exported(job, base):
+    """As they are evaluated: of an adapter, of a model with it, and of a model without adapters."""
+    adapter = job.directory / "adapter"
+    adapt(base, adapter, "dora")
+    train = {"max_steps": 4, "ema": {"decay": 0.9}}
+    for lora in ({"path": str(adapter)}, None):
+        batch = configure(job, base, lora, **train) if lora else hf.configure(job, base, **train)
+        run_dir = job.train()
+        ended = job.run(options=["--predict", job.directory / "logits", "--resume", run_dir.name])
+        assert ended.code == 0, ended.err
+        expected = load_file(job.directory / "logits")["predictions"]
+        out = job.directory / run_dir.name
+        ckpt(job, "export", run_dir.name, "--out", out)
+        found = [peft.PeftModel.from_pretrained(read_base(base), out) if lora else read_base(out)]
+        if lora:
+            ckpt(job, "export", run_dir.name, "--out", job.directory / "merged", "--merge")
+            found.append(read_base(job.directory / "merged"))
+        for model in found:
+            assert (hf.logits_of(model.eval(), batch[0]) - expected).abs().max() < 1e-5
+        trained = load_file(last_weights(run_dir))
+        assert not all(torch.equal(trained[name], tensor) for name, tensor in load_file(last_weights(run_dir).parent / "ema.safetensors").items())
 
 
 @pytest.mark.parametrize("lora, text", [

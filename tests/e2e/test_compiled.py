@@ -546,7 +546,7 @@ CHANGES = {
     "another device": (setting("device", "cuda"), ["was compiled for device cuda, this run computes on cpu"]),
     "another architecture": (setting("architecture", "riscv64"), ["was compiled for riscv64 processors, this machine is"]),
     "another processor": (setting("cpu_flags", ["amx_fp99"]), ["uses instructions that this processor does not support (amx_fp99)"]),
-    "another format": (setting("format", 1), ["package format 1 is not supported, expected 3"]),
+    "another format": (setting("format", 1), ["package format 1 is not supported, expected 4"]),
     "a missing segment": (lambda m: m["segments"].append(m["segments"][0]), ["has segments with too many gradients or values"]),
     "a segment of nothing": (lambda m: m["segments"][0]["takes"].append(99), ["has a segment with input 99 of 7 values"]),
     "a forward segment at the end": (lambda m: m["segments"].append({"takes": [], "gradients": 0, "keeps": 0}),

@@ -15,7 +15,6 @@
 #include "core/system/crc32c.h"
 #include "core/system/durable_file.h"
 #include "core/system/file_descriptor.h"
-#include "formats/safetensors_header.h"
 #include "lockstep/error.h"
 
 namespace lockstep::trainer {
@@ -121,10 +120,11 @@ const char* dtype_name(at::ScalarType type) {
 
 std::map<std::string, uint32_t> write_safetensors(const std::filesystem::path& path,
                                                   const NamedTensors& tensors,
-                                                  const FetchTensor& fetch) {
+                                                  const FetchTensor& fetch,
+                                                  const formats::SafetensorsMetadata& metadata) {
   FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
   if (!file.is_open()) throw errno_error(fmt::format("cannot create {}", path.string()));
-  const auto header = make_safetensors_header(lay_out(tensors));
+  const auto header = make_safetensors_header(lay_out(tensors), metadata);
   write_all(file.get(), header, path);
   std::map<std::string, uint32_t> checksums;
   for (const auto& [name, tensor] : tensors) {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "formats/safetensors_header.h"
 #include "lockstep/optimizer.h"
 
 namespace lockstep::trainer {
@@ -22,7 +23,8 @@ using FetchTensor = std::function<at::Tensor(const std::string& name)>;
 // Environment (full disk, ...), Bug for a dtype without a safetensors name.
 std::map<std::string, uint32_t> write_safetensors(const std::filesystem::path& path,
                                                   const NamedTensors& tensors,
-                                                  const FetchTensor& fetch = {});
+                                                  const FetchTensor& fetch = {},
+                                                  const formats::SafetensorsMetadata& metadata = {});
 
 // Reads all tensors, in the order of their data. They are in a private mapping of the file, which
 // takes memory only for pages that are written; those that were read are released with the tensor.

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -39,9 +40,14 @@ constexpr const char* kCheckpointHelp =
         78 if it was written by a later version of Lockstep
   lockstep ckpt diff RUN[:STEP] RUN[:STEP] [--dir RUNS] [--json]
         compare weights and optimizer state; exit code 0 if bit-identical, 1 otherwise
-  lockstep ckpt export RUN[:STEP] --out DIR [--merge] [--dir RUNS]
-        write a directory for from_pretrained() of transformers, or an adapter for PEFT;
-        --merge: a model with the adapters merged into its weights. DIR must be missing or empty
+  lockstep ckpt export RUN[:STEP] --out PATH [--format FORMAT] [--merge] [--package FILE]
+        [--dir RUNS]
+        write the weights, or the averages that evaluations use, to PATH, which must not exist
+          hf           a directory for from_pretrained() of transformers, or an adapter for PEFT;
+                       --merge: a model with the adapters merged. Default for models in that layout
+          safetensors  one file with the names of the checkpoint, of any model. Default for others
+          aoti, pt2    the evaluation graph of a compiled package (default: that of the run), for
+                       AOTInductor's loaders in C++ and Python, or for torch.export.load()
   lockstep ckpt fetch s3://BUCKET/PREFIX/RUN[/STEP] [--dir RUNS]
         copy a checkpoint of checkpoint.mirror to RUNS/RUN/checkpoints/STEP, and verify it as
         above; the other commands, and --resume RUN, then use it
@@ -54,7 +60,7 @@ struct CheckpointArguments {
   std::string command;
   std::vector<std::string> runs;
   std::string dir = kRunsDir;
-  std::string out;  // of export
+  std::string out, format, package;  // of export
   bool merge = false;
   bool as_json = false;
 };
@@ -73,7 +79,7 @@ CheckpointArguments parse(const std::vector<std::string>& words) {
   const bool exports = parsed.command == "export";
   const bool prints_json = !exports && parsed.command != "fetch";
   std::vector<std::string> options = {"--dir"};
-  if (exports) options.insert(options.end(), {"--out", "--merge"});
+  if (exports) options.insert(options.end(), {"--out", "--format", "--package", "--merge"});
   if (prints_json) options.emplace_back("--json");
   for (size_t i = 1; i < words.size(); ++i) {
     const auto& word = words[i];
@@ -86,7 +92,10 @@ CheckpointArguments parse(const std::vector<std::string>& words) {
         return false;
       return true;
     };
-    if (takes_value("--dir", parsed.dir) || (exports && takes_value("--out", parsed.out))) continue;
+    if (takes_value("--dir", parsed.dir)) continue;
+    if (exports && (takes_value("--out", parsed.out) || takes_value("--format", parsed.format) ||
+                    takes_value("--package", parsed.package)))
+      continue;
     if (word == "--json" && prints_json) {
       parsed.as_json = true;
     } else if (word == "--merge" && exports) {
@@ -104,8 +113,18 @@ CheckpointArguments parse(const std::vector<std::string>& words) {
         fmt::format("lockstep ckpt {}: expected {}, got {}; see lockstep ckpt --help",
                     parsed.command, expected == 1 ? "one run" : "two runs", parsed.runs.size()));
   if (exports && parsed.out.empty())
-    throw config_error("lockstep ckpt export: expected --out DIR; see lockstep ckpt --help");
+    throw config_error("lockstep ckpt export: expected --out PATH; see lockstep ckpt --help");
   return parsed;
+}
+
+// nullopt for "".
+std::optional<ExportFormat> format_of(const std::string& name) {
+  constexpr auto kNames = choices(ExportFormat{});
+  const auto found = std::ranges::find(kNames, std::string_view(name));
+  if (found != kNames.end()) return static_cast<ExportFormat>(found - kNames.begin());
+  if (name.empty()) return std::nullopt;
+  throw config_error(fmt::format("lockstep ckpt export: --format '{}' is unknown; valid: {}",
+                                 printable(name), fmt::join(kNames, ", ")));
 }
 
 fs::path directory_of_run(const std::string& run, const std::string& runs) {
@@ -370,7 +389,9 @@ CommandOutput checkpoint_command(const std::vector<std::string>& words, const Sh
   return {export_checkpoint({.checkpoints = checkpoints.directory,
                              .step = checkpoints.steps.back(),
                              .out = parsed.out,
+                             .format = format_of(parsed.format),
                              .merge = parsed.merge,
+                             .package = parsed.package,
                              .show = show}) +
           "\n"};
 }

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "trainer/commands/checkpoint_export.h"
 #include "trainer/commands/command_output.h"
+#include "trainer/commands/export/checkpoint_export.h"
 
 namespace lockstep::trainer {
 

@@ -6,12 +6,14 @@ import time
 import warnings
 from pathlib import Path
 
+from lockstep.compile import export_command
 from lockstep.compile.hf.command import PREFIX, compile_directory
 from lockstep.compile.sources import Refused, Sources, arguments_of, user_code, described
 
 USAGE = """\
 usage: lockstep-compile MODEL.py:FUNCTION [NAME=VALUE ...] --loss LOSS --batch BATCH [-o model.ls2]
        lockstep-compile hf:DIR [NAME=VALUE ...] [--task TASK] [--batch BATCH] [--length N] [-o model.ls2]
+       lockstep-compile export CHECKPOINT --format aoti|pt2 -o FILE.pt2    (see lockstep-compile export --help)
 
 Compiles the model that FUNCTION(NAME=VALUE, ...) returns, with its loss and gradients, into one file, which
 lockstep-trainer trains on any number of ranks without Python: model: {name: compiled, package: model.ls2}
@@ -133,12 +135,13 @@ def compile_function(options: argparse.Namespace, out: Path) -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Returns the exit code. `arguments`: default: those of the command line."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    exports = arguments[:1] == ["export"]
     if not arguments or "--help" in arguments or "-h" in arguments:
-        print(USAGE, end="")
+        print(export_command.USAGE if exports else USAGE, end="")
         return 0 if arguments else 78
     warnings.simplefilter("ignore")  # internal warnings of torch
     try:
-        act(parse(arguments))
+        export_command.export(arguments[1:]) if exports else act(parse(arguments))
         return 0
     except Exception as error:
         code, message = exit_code_and_message(error)

@@ -60,10 +60,7 @@ def compiled(program: torch.export.ExportedProgram, device: str, threads: int, u
     """Raises OSError (disk full), CompilerFault, FixedSize, or an exception of torch's compiler."""
     # docs/decisions/0008-compiled-steps.md explains why LibTorch is not linked on a CPU. Precompiled headers, 100 MB each,
     # are disabled because they are stored outside of the cache directory and would remain.
-    settings: dict[str, object] = {"cpp.threads": threads, "aot_inductor.link_libtorch": device != "cpu",
-                                   "aot_inductor.precompile_headers": False}
-    if device != "cpu":
-        settings["aot_inductor.embed_kernel_binary"] = True  # in the library, not in separate files
+    settings = {**settings_of(device, threads), "aot_inductor.link_libtorch": device != "cpu"}
     if not use_cache:
         return _compiled(program, settings)
     compiler = os.environ.get("CXX", "g++")
@@ -74,6 +71,20 @@ def compiled(program: torch.export.ExportedProgram, device: str, threads: int, u
             code = _compiled(program, settings)
         store_code(key, code)
     return code
+
+
+def settings_of(device: str, threads: int) -> dict[str, object]:
+    settings: dict[str, object] = {"cpp.threads": threads, "aot_inductor.precompile_headers": False}
+    if device != "cpu":
+        settings["aot_inductor.embed_kernel_binary"] = True  # in the library, not in separate files
+    return settings
+
+
+def compiled_for_loaders(program: torch.export.ExportedProgram, device: str, threads: int, metadata: dict[str, str]) -> Code:
+    """As compiled(), for AOTInductor's own loaders: links LibTorch. Not cached, because it contains the weights."""
+    settings = {**settings_of(device, threads), "aot_inductor.link_libtorch": True, "aot_inductor.metadata": metadata}
+    with probed_processor(key_of_processor(os.environ.get("CXX", "g++"))):
+        return _compiled(program, settings)
 
 
 def _compiled(program: torch.export.ExportedProgram, settings: dict[str, object]) -> Code:

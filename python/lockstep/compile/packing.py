@@ -1,16 +1,18 @@
 """Writes the package file: an uncompressed zip archive. docs/compiled.md describes the format."""
 
+import contextlib
 import json
 import os
 import secrets
 import zipfile
 import zlib
 from pathlib import Path
+from typing import BinaryIO, Iterator
 
 import torch
 from safetensors.torch import save
 
-FORMAT = 3
+FORMAT = 4
 
 
 def dtype_name(dtype: torch.dtype) -> str:
@@ -22,15 +24,20 @@ def describe(name: str, tensor: torch.Tensor, **more: object) -> dict[str, objec
 
 
 def write_package(path: Path, manifest: dict[str, object], members: dict[str, bytes]) -> None:
-    """Atomic: writes a temporary file in the same directory and renames it."""
     manifest["members"] = {name: {"bytes": len(content), "crc32": zlib.crc32(content)} for name, content in members.items()}
+    with new_file(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr("manifest.json", json.dumps({"format": FORMAT, **manifest}, indent=1))
+        for name, content in members.items():
+            archive.writestr(name, content)
+
+
+@contextlib.contextmanager
+def new_file(path: Path) -> Iterator[BinaryIO]:
+    """Atomic: a temporary file in the same directory, which is renamed when it is complete."""
     part = path.with_name(f"{path.name}.{secrets.token_hex(8)}.part")
     try:
         with open(part, "xb") as file:
-            with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-                archive.writestr("manifest.json", json.dumps({"format": FORMAT, **manifest}, indent=1))
-                for name, content in members.items():
-                    archive.writestr(name, content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)

@@ -67,12 +67,7 @@ class Pass:
         if not self.dynamic:
             return [size], 0
         points = {point for code in self.code.values() for point in code.turning_points} | set(self.graph.turning_points)
-        largest = min((point for point in points if point > self.sizes[0] and not self._can_try(point)), default=1) - 1
-        tried = {1, 2, self.sizes[0], *points, *(point - 1 for point in points)}
-        return [size, *sorted(count for count in tried - {0, size} if self._can_try(count) and (largest == 0 or count <= largest))], largest
-
-    def _can_try(self, size: int) -> bool:
-        return bytes_of(self.graph) * size / self.sizes[0] <= MAX_BYTES or size <= self.batch_size
+        return sizes_around(points, self.sizes[0], size, bytes_of(self.graph.module))
 
     @property
     def batch_size(self) -> int:
@@ -95,10 +90,21 @@ class Pass:
             raise CompileError(f"{self.name} does not support batches of any size: {error}") from error
 
 
-def bytes_of(graph: Graph) -> int:
+def sizes_around(points: set[int], traced: int, size: int, bytes_of_traced: int) -> tuple[list[int], int]:
+    """The batch sizes to test: `size` first, and those around `points`, where the code may not hold; and the largest size for which
+    it is known to be correct; 0: any. `bytes_of_traced`: bytes_of() for a batch of `traced`."""
+    def can_try(count: int) -> bool:
+        return bytes_of_traced * count / traced <= MAX_BYTES or count <= size
+
+    largest = min((point for point in points if point > traced and not can_try(point)), default=1) - 1
+    tried = {1, 2, traced, *points, *(point - 1 for point in points)}
+    return [size, *sorted(count for count in tried - {0, size} if can_try(count) and (largest == 0 or count <= largest))], largest
+
+
+def bytes_of(module: torch.fx.GraphModule) -> int:
     """The size of all computed tensors, with the traced batch size."""
     total = 0
-    for node in graph.module.graph.nodes:
+    for node in module.graph.nodes:
         value = node.meta.get("val")
         if isinstance(value, torch.Tensor) and node.op == "call_function":
             numel = value.numel()

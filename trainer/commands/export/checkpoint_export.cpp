@@ -1,4 +1,4 @@
-#include "trainer/commands/checkpoint_export.h"
+#include "trainer/commands/export/checkpoint_export.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -15,11 +15,13 @@
 #include "core/printable.h"
 #include "core/system/durable_file.h"
 #include "formats/safetensors_index.h"
+#include "lockstep/config_value.h"
 #include "lockstep/error.h"
 #include "models/decoder/lora.h"
 #include "models/hf/hf_directory.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/safetensors.h"
+#include "trainer/commands/export/graph_export.h"
 
 namespace lockstep::trainer {
 namespace {
@@ -50,10 +52,14 @@ class ExportProgress {
       std::chrono::steady_clock::now() + std::chrono::seconds(2);
 };
 
-// The absolute path of the target. Throws Config unless it is missing or empty.
-fs::path verified_target(const fs::path& out) {
+fs::path absolute_target(const fs::path& out) {
   auto target = fs::absolute(out).lexically_normal();
-  if (!target.has_filename()) target = target.parent_path();
+  return target.has_filename() ? target : target.parent_path();
+}
+
+// Throws Config unless the directory is missing or empty.
+fs::path verified_directory(const fs::path& out) {
+  auto target = absolute_target(out);
   const auto text = printable(out.string(), 300);
   std::error_code error;
   if (!fs::exists(target, error)) return target;
@@ -64,15 +70,28 @@ fs::path verified_target(const fs::path& out) {
   return target;
 }
 
-// Writes a directory next to `target`, and renames it when it is complete.
-void write_directory(const fs::path& target, const std::function<void(const fs::path&)>& write) {
+// Throws Config unless the name of the file has the ending, and it does not exist.
+fs::path verified_file(const fs::path& out, ExportFormat format) {
+  const auto* const ending = format == ExportFormat::Safetensors ? ".safetensors" : ".pt2";
+  auto target = absolute_target(out);
+  const auto text = printable(out.string(), 300);
+  if (target.extension() != ending)
+    throw config_error(fmt::format("--out: '{}': a file of --format {} must end with {}", text,
+                                   name_of(format), ending));
+  std::error_code ignored;
+  if (fs::exists(target, ignored))
+    throw config_error(fmt::format("--out: '{}' exists already", text));
+  return target;
+}
+
+// `write` makes a file or directory next to `target`, which is renamed when it is complete.
+void write_renamed(const fs::path& target, const std::function<void(const fs::path&)>& write) {
   const auto temporary = target.parent_path() / (kTemporaryPrefix + target.filename().string());
   std::error_code ignored;
   fs::remove_all(temporary, ignored);  // of an export that was killed
   try {
-    make_directories(temporary);
+    make_directories(target.parent_path());
     write(temporary);
-    sync_directory(temporary);
     if (::rename(temporary.c_str(), target.c_str()) != 0)
       throw errno_error(fmt::format("cannot rename {} to {}", temporary.string(), target.string()));
   } catch (...) {
@@ -80,6 +99,19 @@ void write_directory(const fs::path& target, const std::function<void(const fs::
     throw;
   }
   sync_directory(target.parent_path());
+}
+
+void write_directory(const fs::path& target, const std::function<void(const fs::path&)>& write) {
+  write_renamed(target, [&](const fs::path& directory) {
+    make_directories(directory);
+    write(directory);
+    sync_directory(directory);
+  });
+}
+
+// Those that evaluations use: the averaged ones, if there are some.
+const NamedTensors& evaluated(const Checkpoint& checkpoint) {
+  return checkpoint.head.ema_updates > 0 ? checkpoint.ema : checkpoint.model;
 }
 
 void copy_directory(const std::vector<fs::path>& files, const ExportOptions& options,
@@ -153,7 +185,7 @@ std::string export_merged(Checkpoint checkpoint, const fs::path& source,
   const auto config = models::parse_adapter_config(read_file(file), file.string());
   const auto companions =
       models::HfDirectory{"hf", base_directory(source, checkpoint.head.base)}.companions();
-  const MergedModel model(checkpoint.model, config);
+  const MergedModel model(evaluated(checkpoint), config);
   const auto layout = model.layout();
   ExportProgress progress(options.show, bytes_of(layout));
   write_directory(target, [&](const fs::path& directory) {
@@ -167,29 +199,77 @@ std::string export_merged(Checkpoint checkpoint, const fs::path& source,
   return "model with merged adapters";
 }
 
+// The averaged weights, under the names that the files of the checkpoint have for other programs.
+std::string export_averaged(const Checkpoint& checkpoint, const fs::path& source, bool has_adapters,
+                            const fs::path& target) {
+  auto tensors = checkpoint.ema;
+  if (has_adapters)
+    for (auto& [name, tensor] : tensors) name = models::name_in_peft(name);
+  const auto companions = has_adapters ? std::vector{source / models::kAdapterConfig}
+                                       : models::HfDirectory{"hf", source}.companions();
+  write_directory(target, [&](const fs::path& directory) {
+    copy_files(companions, directory);
+    write_safetensors(directory / (has_adapters ? models::kAdapterWeights : "model.safetensors"),
+                      tensors, {}, {{"format", "pt"}});
+  });
+  return has_adapters ? "adapter" : "model";
+}
+
+std::string export_directory(Checkpoint checkpoint, const fs::path& source,
+                             const ExportOptions& options, const fs::path& target) {
+  const bool has_adapters = has_file(source, models::kAdapterConfig);
+  if (options.merge) return export_merged(std::move(checkpoint), source, options, target);
+  if (checkpoint.head.ema_updates > 0)
+    return export_averaged(checkpoint, source, has_adapters, target);
+  copy_directory(
+      has_adapters ? std::vector{source / models::kAdapterConfig, source / models::kAdapterWeights}
+                   : model_files(source),
+      options, target);
+  return has_adapters ? "adapter" : "model";
+}
+
+std::string export_tensors(const Checkpoint& checkpoint, const ExportOptions& options,
+                           const fs::path& target) {
+  const auto& tensors = evaluated(checkpoint);
+  const auto run = fs::absolute(options.checkpoints).lexically_normal().parent_path().filename();
+  const formats::SafetensorsMetadata metadata = {
+      {"format", "pt"},  // the framework, for transformers
+      {"run", run.string()},
+      {"step", std::to_string(options.step)},
+      {"weights", checkpoint.head.ema_updates > 0 ? "averaged" : "trained"}};
+  write_renamed(target,
+                [&](const fs::path& file) { write_safetensors(file, tensors, {}, metadata); });
+  return fmt::format("{} {}tensors", tensors.size(),
+                     checkpoint.head.ema_updates > 0 ? "averaged " : "");
+}
+
 }  // namespace
 
 std::string export_checkpoint(const ExportOptions& options) {
-  const auto target = verified_target(options.out);
   const auto source = options.checkpoints / std::to_string(options.step);
   const bool has_adapters = has_file(source, models::kAdapterConfig);
+  const bool has_layout = has_adapters || has_file(source, "config.json");
   const auto name = printable(source.string(), 300);
-  if (!has_adapters && !has_file(source, "config.json"))
+  const auto format =
+      options.format.value_or(has_layout ? ExportFormat::HuggingFace : ExportFormat::Safetensors);
+  if (format == ExportFormat::HuggingFace && !has_layout)
     throw config_error(fmt::format(
-        "{} has neither config.json nor {}: only models in Hugging Face's layout (model "
-        "hf) are exported",
+        "--format hf: {} has neither config.json nor {}, which models in Hugging Face's layout "
+        "(model hf) have; --format safetensors exports any model",
         name, models::kAdapterConfig));
-  if (options.merge && !has_adapters)
-    throw config_error(fmt::format("--merge: {} has no adapters", name));
+  if (options.merge && (!has_adapters || format != ExportFormat::HuggingFace))
+    throw config_error(has_adapters ? std::string("--merge: only for --format hf")
+                                    : fmt::format("--merge: {} has no adapters", name));
+  const bool is_graph = format == ExportFormat::Aoti || format == ExportFormat::Pt2;
+  if (!options.package.empty() && !is_graph)
+    throw config_error("--package: only for --format aoti and pt2");
+  const auto target = format == ExportFormat::HuggingFace ? verified_directory(options.out)
+                                                          : verified_file(options.out, format);
   auto checkpoint = read_checkpoint(options.checkpoints, options.step);
-  std::string what = has_adapters ? "adapter" : "model";
-  if (options.merge)
-    what = export_merged(std::move(checkpoint), source, options, target);
-  else if (has_adapters)
-    copy_directory({source / models::kAdapterConfig, source / models::kAdapterWeights}, options,
-                   target);
-  else
-    copy_directory(model_files(source), options, target);
+  if (is_graph) export_graph({source, name_of(format), target, options.package});
+  const auto what = format == ExportFormat::Safetensors
+                        ? export_tensors(checkpoint, options, target)
+                        : export_directory(std::move(checkpoint), source, options, target);
   return fmt::format("{} of step {} in {}", what, options.step, printable(target.string(), 400));
 }
 

@@ -1,0 +1,255 @@
+"""lockstep-compile export: the evaluation graph of a package with the weights of a checkpoint, for other programs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+import zipfile
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lockstep.compile.sources import Refused
+
+if TYPE_CHECKING:
+    import torch
+
+    from lockstep.compile.losses import Batch
+    from lockstep.compile.prediction import Predictor
+
+USAGE = """\
+usage: lockstep-compile export CHECKPOINT --format aoti|pt2 --out FILE.pt2 [--package PACKAGE]
+
+Writes the evaluation graph of a compiled package, from the fields of a batch to the predictions, with the weights of a
+checkpoint of a run: RUN/checkpoints/STEP; the averaged weights, if it has some. `lockstep ckpt export RUN` calls it.
+
+      --format arg       aoti: compiled by AOTInductor, for its loaders in C++ and Python, on processors like this one;
+                         pt2: for torch.export.load() in Python
+  -o, --out arg          output file, which must not exist
+      --package arg      the package (default: the one that the run trained, which must be unchanged)
+      --help             show this help
+
+aoti requires g++. Exit codes: 0 success, 78 invalid input, 75 disk full, no torch or no g++, 70 internal error.
+"""
+
+
+class Checkpoint:
+    """A checkpoint of Lockstep. Raises Refused if it is not one."""
+
+    def __init__(self, path: str):
+        self.path = Path(path).resolve()
+        try:
+            self.step = json.loads((self.path / "manifest.json").read_text())["content"]["step"]
+        except (OSError, ValueError, KeyError, TypeError):
+            raise Refused(f"{path}: not a checkpoint; expected a directory RUN/checkpoints/STEP") from None
+        self.run = self.path.parents[1].name
+        averaged = sorted(self.path.glob("ema*.safetensors"))
+        self.weights = "averaged" if averaged else "trained"
+        self.files = averaged or sorted(self.path.glob("model*.safetensors"))
+
+    def reference(self) -> tuple[str, int]:
+        """The path of the package and the checksum of its manifest."""
+        try:
+            named = json.loads((self.path / "compiled_package.json").read_text())
+            return str(named["package"]), int(named["manifest_crc32"])
+        except (OSError, ValueError, KeyError, TypeError):
+            raise Refused(f"{self.path}: names no package: the run did not train a compiled package; or, if it is of an earlier "
+                          "version, name it with --package") from None
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        from safetensors.torch import load_file
+
+        return {name: tensor for file in self.files for name, tensor in load_file(file).items()}
+
+
+class Package:
+    """A compiled package with a graph for export. `crc32`: of its manifest; None: any. Raises Refused."""
+
+    def __init__(self, path: str, crc32: int | None):
+        self.path = path
+        if not os.path.isfile(path):
+            raise Refused(f"{path}: no such file: put the package of the run there, or name it with --package")
+        try:
+            with zipfile.ZipFile(path) as archive:
+                content = archive.read("manifest.json")
+                self.manifest: dict[str, Any] = json.loads(content)
+                self.graph = archive.read("predict.pt2") if "predict.pt2" in archive.namelist() else b""
+        except (zipfile.BadZipFile, KeyError, ValueError) as error:
+            raise Refused(f"{path}: not a package of lockstep-compile, or corrupt ({error})") from error
+        if crc32 is not None and zlib.crc32(content) != crc32:
+            raise Refused(f"{path}: is another package than the one that the run trained: compiled again since? Name a package with "
+                          "the graph to export with --package")
+        if not self.graph and self.manifest["format"] < 4:
+            raise Refused(f"{path}: has no graph for export, because an earlier version compiled it: compile the model again, and "
+                          "name the new package with --package")
+        if not self.graph:
+            raise Refused(f"{path}: its loss function returns no predictions, so there is nothing to export: return 'predictions', "
+                          "compile again, and name the new package with --package")
+
+    def inputs(self) -> list[dict[str, Any]]:
+        fields = {field["name"]: field for field in self.manifest["fields"]}
+        return [fields[name] for name in self.manifest["inputs"]]
+
+    def state(self, checkpoint: Checkpoint) -> dict[str, torch.Tensor]:
+        """The weights of the checkpoint, in the order of the graph."""
+        from lockstep.compile.packing import describe
+
+        given, state = checkpoint.tensors(), {}
+        for spec in (*self.manifest["parameters"], *self.manifest["buffers"]):
+            name = spec["name"]
+            found = describe(name, given[name]) if name in given else {}
+            if any(found.get(key) != spec[key] for key in ("dtype", "shape")):
+                has = text_of(found) if found else "none"
+                raise Refused(f"{self.path}: does not fit the checkpoint: its weight '{name}' is {text_of(spec)}, the checkpoint has {has}")
+            state[name] = given[name].to(self.manifest["device"])
+        return state
+
+
+def text_of(spec: dict[str, Any], batch: str = "") -> str:
+    return f"{spec['dtype']} [{', '.join([*([batch] if batch else []), *map(str, spec['shape'])])}]"
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    from lockstep.compile.command_line import Parser
+
+    parser = Parser(add_help=False, allow_abbrev=False, prog="lockstep-compile export")
+    parser.add_argument("checkpoint")
+    parser.add_argument("--format", choices=["aoti", "pt2"], required=True)
+    parser.add_argument("-o", "--out", required=True)
+    parser.add_argument("--package")
+    options = parser.parse_args(arguments)
+    out = Path(options.out)
+    if out.suffix != ".pt2":
+        raise Refused(f"--out {out}: must end with .pt2")
+    if out.exists():
+        raise Refused(f"--out {out}: exists already")
+    if not out.resolve().parent.is_dir():
+        raise Refused(f"--out {out}: directory {out.resolve().parent} does not exist")
+    return options
+
+
+def export(arguments: list[str]) -> None:
+    options = parse(arguments)
+    begin = time.monotonic()
+    checkpoint = Checkpoint(options.checkpoint)
+    named, crc32 = (options.package, None) if options.package else checkpoint.reference()
+    package = Package(named, crc32)
+    try:
+        import torch
+        from safetensors import torch as _  # noqa: F401
+    except ImportError as error:
+        raise OSError(f"{error} in the environment {sys.prefix}: pip install './python[compile]' in the directory of Lockstep's "
+                      "sources") from error
+    if package.manifest["device"] == "cuda" and not torch.cuda.is_available():
+        raise Refused(f"{named}: was compiled for device cuda, and this machine has no GPU")
+    out = Path(options.out)
+    largest = write(options.format, package, checkpoint, out)
+    inputs = ", ".join(f"{field['name']} {text_of(field, 'B')}" for field in package.inputs())
+    print(f"{checkpoint.weights} weights of step {checkpoint.step}\ninputs: {inputs}")
+    if largest:
+        print(f"warning: batches of at most {largest} samples: larger ones could not be compared with Python")
+    print(f"done: {out} ({out.stat().st_size / 1e6:.1f} MB, {time.monotonic() - begin:.0f} s)")
+
+
+def write(form: str, package: Package, checkpoint: Checkpoint, out: Path) -> int:
+    """Returns the largest batch size; 0: any."""
+    import torch
+
+    from lockstep.compile.compiler import verify_compiler
+    from lockstep.compile.errors import one_line, quiet
+    from lockstep.compile.packing import new_file
+    from lockstep.compile.prediction import load_predictor, predictor_program
+
+    if form == "aoti":
+        verify_compiler()
+    state = package.state(checkpoint)
+    try:
+        predictor = load_predictor(package.graph, state, {spec["name"] for spec in package.manifest["parameters"]})
+    except Exception as error:
+        raise Refused(f"{package.path}: torch {torch.__version__} cannot read its graph, of torch {package.manifest['torch']}: "
+                      f"{one_line(error)}") from error
+    about = {"run": checkpoint.run, "step": str(checkpoint.step), "weights": checkpoint.weights,
+             "inputs": ", ".join(package.manifest["inputs"])}
+    with new_file(out) as file:
+        if form == "aoti":
+            library, largest = compile_predictor(predictor, package, about)
+            file.write(library)
+            return largest
+        program = predictor_program(predictor, example_of(package, sizes_of(predictor, package)[0]))
+        program.example_inputs = None  # a batch of random numbers
+        with quiet():
+            torch.export.save(program, file, extra_files={"lockstep.json": json.dumps(about)})
+    return 0
+
+
+def example_of(package: Package, size: int) -> Batch:
+    """A batch of random numbers; of integers, ones, which are valid as tokens, classes and masks."""
+    import torch
+
+    made = {}
+    for field in package.inputs():
+        shape, dtype = [size, *field["shape"]], getattr(torch, field["dtype"])
+        made[field["name"]] = (torch.randn(shape) if dtype.is_floating_point else torch.ones(shape)).to(package.manifest["device"], dtype)
+    return made
+
+
+def sizes_of(predictor: Predictor, package: Package) -> list[int]:
+    from lockstep.compile.batch_sizes import trace_sizes
+
+    return trace_sizes([*predictor.state_dict().values(), *example_of(package, 1).values()])
+
+
+def compile_predictor(predictor: Predictor, package: Package, about: dict[str, str]) -> tuple[bytes, int]:
+    """The package of AOTInductor, and the largest batch size; 0: any."""
+    from lockstep.compile.batch_sizes import FixedSize
+    from lockstep.compile.compiler import compiled_for_loaders
+    from lockstep.compile.errors import CompileError
+    from lockstep.compile.passes import bytes_of, sizes_around
+    from lockstep.compile.prediction import predictor_program
+
+    reason: Exception | None = None
+    for size in sizes_of(predictor, package):
+        program = predictor_program(predictor, example_of(package, size))
+        try:
+            code = compiled_for_loaders(program, package.manifest["device"], package.manifest["threads"], about)
+        except FixedSize as error:
+            reason = error
+            continue
+        sizes, largest = sizes_around(set(code.turning_points), size, size, bytes_of(program.graph_module))
+        verify(code.library, predictor, package, sizes)
+        return code.library, largest
+    raise CompileError(f"{package.path}: its graph does not support batches of any size: {reason}")
+
+
+def verify(library: bytes, predictor: Predictor, package: Package, sizes: list[int]) -> None:
+    """Raises CompilerFault if the compiled code returns something else than the graph in Python."""
+    import io
+
+    import torch
+
+    from lockstep.compile.comparing import TOLERANCE, greatest
+    from lockstep.compile.errors import CompilerFault, quiet
+    from lockstep.compile.losses import shape_of
+
+    with torch.no_grad(), quiet():
+        compiled = torch._inductor.aoti_load_package(io.BytesIO(library))
+        for size in sizes:
+            batch = tuple(example_of(package, size).values())
+            expected = predictor(*batch)
+            if not torch.equal(expected.nan_to_num(), predictor(*batch).nan_to_num()):
+                print("the predictions draw random numbers: they are not compared")
+                return
+            found = compiled(*batch)
+            where = f"the predictions of the compiled code for a batch of {size}"
+            if (found.shape, found.dtype) != (expected.shape, expected.dtype):
+                raise CompilerFault(f"{where} are {shape_of(found)}, those of the graph in Python {shape_of(expected)}: this is a "
+                                    "compiler bug")
+            same = (found == expected) | (found.isnan() & expected.isnan())
+            difference = greatest((found.double() - expected.double()).masked_fill(same, 0.0))
+            allowed = TOLERANCE[package.manifest["precision"]] * max(1e-3, greatest(expected.double().nan_to_num(posinf=0.0, neginf=0.0)))
+            if not difference <= allowed:
+                raise CompilerFault(f"{where} differ from the graph in Python by {difference:.3g}, expected at most {allowed:.3g}: this is "
+                                    "a compiler bug")

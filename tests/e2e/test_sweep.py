@@ -129,7 +129,7 @@ def test_a_sweep_killed_at_random_ends_with_the_same_trials(job):
             sweep.communicate(timeout=TIMEOUT_S)
         shown = killed.command("show", "--json")  # fails if the sweep was killed before it was created
         done = sum(trial["state"] != "open" for trial in json.loads(shown.out)["trials"]) if shown.code == 0 else 0
-        is_late = done * KILLS < settings["budget"]["trials"] * kills  # the last kill should hit the last trials
+        is_late = done * KILLS < 0.8 * settings["budget"]["trials"] * kills  # the last kill should hit one of the last trials
         limit *= 1.25 if is_late else 0.8
     print(f"{kills} kills; {done} of {settings['budget']['trials']} trials had ended at the last")
     ended = killed.run()

@@ -7,7 +7,6 @@
 #include <cstring>
 #include <optional>
 
-#include "core/system/durable_file.h"
 #include "formats/gzip.h"
 #include "lockstep/error.h"
 
@@ -34,6 +33,20 @@ class Content {
     if (count > 0) std::memcpy(out.data(), plain_.data(), count);
     plain_ = plain_.subspan(count);
     return count;
+  }
+
+  // The next `count` bytes, or those that are left; decompressed, they are in `memory`.
+  std::span<const uint8_t> take(uint64_t count,
+                                std::shared_ptr<const std::vector<uint8_t>>& memory) {
+    if (gzip_) {
+      auto values = std::make_shared<std::vector<uint8_t>>(count);
+      values->resize(gzip_->read(*values));
+      memory = values;
+      return *values;
+    }
+    const auto taken = plain_.first(std::min<size_t>(count, plain_.size()));
+    plain_ = plain_.subspan(taken.size());
+    return taken;
   }
 
   // An upper bound of the decompressed size.
@@ -93,8 +106,8 @@ uint64_t num_elements(const std::vector<int64_t>& dims, const std::string& name)
   return count;
 }
 
-std::vector<uint8_t> read_values(Content& content, const std::vector<int64_t>& dims,
-                                 const std::string& name) {
+void read_values(Content& content, const std::string& name, IdxArray& array) {
+  const auto& dims = array.dims;
   const auto expected = num_elements(dims, name);
   const auto header = 4 + 4 * dims.size();
   const auto truncated = [&](uint64_t found, const char* limit) {
@@ -105,15 +118,13 @@ std::vector<uint8_t> read_values(Content& content, const std::vector<int64_t>& d
   // Checked before allocating memory: the header is untrusted.
   if (content.capacity() < header + expected)
     throw truncated(content.capacity(), content.compressed() ? "at most " : "");
-  std::vector<uint8_t> values(expected);
-  const auto found = content.read(values);
-  if (found < expected) throw truncated(header + found, "");
+  array.values = content.take(expected, array.memory);
+  if (array.values.size() < expected) throw truncated(header + array.values.size(), "");
   uint8_t surplus = 0;
   if (content.read({&surplus, 1}) > 0)
     throw config_error(
         fmt::format("{}: trailing bytes: {} elements and the header require {} bytes, found more",
                     name, dims_text(dims), header + expected));
-  return values;
 }
 
 }  // namespace
@@ -122,13 +133,16 @@ IdxArray parse_idx(std::span<const uint8_t> bytes, const std::string& name) {
   Content content(bytes, name);
   IdxArray array;
   array.dims = read_dims(content, read_magic(content, name), name);
-  array.values = read_values(content, array.dims, name);
+  read_values(content, name, array);
   return array;
 }
 
 IdxArray read_idx_file(const std::filesystem::path& path) {
-  const auto bytes = read_file(path, kMaxIdxBytes + 4 + 4 * kMaxDims);
-  return parse_idx({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, path.string());
+  auto file = std::make_shared<const MappedFile>(path);
+  auto array =
+      file->read([&](std::span<const uint8_t> bytes) { return parse_idx(bytes, file->name()); });
+  if (!array.memory) array.mapped = std::move(file);
+  return array;
 }
 
 std::string dims_text(const std::vector<int64_t>& dims) {

@@ -18,6 +18,7 @@
 #include "launch/launcher.h"
 #include "launch/protocol/token.h"
 #include "launch/rendezvous/job_token.h"
+#include "launch/workers/parked_workers.h"
 #include "lockstep/error.h"
 #include "lockstep/rank_env.h"
 #include "tracking/agent/agent_lock.h"
@@ -297,6 +298,9 @@ int run_launch(const LaunchArguments& arguments) {
     if (!created) created.emplace(directory);
     return directory;
   };
+  const auto parked_text = environment(launch::kParkedVariable).value_or("");
+  launch::ParkedWorkers parked(arguments.program ? "" : parked_text);
+  options.parked = &parked;
   block_sigterm();
   const auto start = tracking::unix_now();
   const auto report = run_workers(options, log_dir);

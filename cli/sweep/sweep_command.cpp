@@ -14,6 +14,7 @@
 #include "core/config/nearest_name.h"
 #include "core/config/run_file.h"
 #include "core/run_id.h"
+#include "launch/workers/worker_env.h"
 #include "lockstep/error.h"
 #include "lockstep/rank_env.h"
 #include "sweep/run_file_keys.h"
@@ -77,6 +78,14 @@ int number_option(const cxxopts::ParseResult& parsed, const char* name) {
   return value;
 }
 
+// Warm starts are for trials on the CPU only.
+bool uses_no_gpu(const Json& base) {
+  const auto distributed = base.find("distributed");
+  const bool names_device = distributed != base.end() && distributed->is_object();
+  return launch::num_usable_gpus() == 0 ||
+         (names_device && distributed->value("device", Json()) == "cpu");
+}
+
 int run_sweep(const std::vector<std::string>& words) {
   cxxopts::Options known("lockstep sweep");
   known.add_options()("n,ranks", "", cxxopts::value<int>()->default_value("1"))(
@@ -102,6 +111,7 @@ int run_sweep(const std::vector<std::string>& words) {
                                                            base);
   if (parsed.count("create")) return 0;
   const SweepOptions options{.parallel = number_option(parsed, "parallel"),
+                             .is_warm = uses_no_gpu(base),
                              .json = parsed.count("json") > 0};
   return SweepController(sweep, options, std::cout).run();
 }

@@ -7,6 +7,7 @@
 #include <ostream>
 
 #include "cli/sweep/sweep_view.h"
+#include "cli/trainer_program.h"
 #include "core/config/nearest_name.h"
 #include "sweep/pruning.h"
 #include "sweep/ranking.h"
@@ -56,9 +57,15 @@ void SweepController::fill() {
       end_trial(*running, TrialState::Pruned);
       continue;
     }
-    running->start();
+    start(*running);
     running_.push_back(std::move(running));
   }
+}
+
+void SweepController::start(TrialRuns& trial) {
+  if (options_.is_warm && !warm_)
+    warm_.emplace(trainer_program(), sweep_.info().ranks, sweep_.path().string());
+  trial.start(warm_ ? &*warm_ : nullptr);
 }
 
 bool SweepController::is_used_up(const std::vector<Trial>& trials) const {
@@ -194,7 +201,7 @@ bool SweepController::end_run(TrialRuns& running, const LoggedObjectives& logged
   }
   if (is_stopping_ && static_cast<int64_t>(trial.runs.size()) < sweep_.file().seeds) return false;
   if (running.advance()) {
-    running.start();
+    start(running);
     return true;
   }
   end_trial(running, TrialState::Finished);

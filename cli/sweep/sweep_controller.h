@@ -17,7 +17,8 @@
 namespace lockstep::cli {
 
 struct SweepOptions {
-  int parallel = 1;  // trials at the same time
+  int parallel = 1;     // trials at the same time
+  bool is_warm = true;  // trials are forked from a process that has loaded LibTorch; not with GPUs
   bool json = false;
 };
 
@@ -38,6 +39,7 @@ class SweepController {
   using Running = std::unique_ptr<TrialRuns>;
 
   void fill();
+  void start(TrialRuns& trial);
   std::optional<sweep::Trial> next_trial();
   bool is_used_up(const std::vector<sweep::Trial>& trials) const;
   void wait();
@@ -57,6 +59,7 @@ class SweepController {
   FileDescriptor lock_;
   launch::SignalWatch signals_;
   catalog::NameTable names_;
+  std::optional<launch::WarmTemplate> warm_;  // since the first start
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now(), observed_{};
   std::vector<Running> running_;
   bool is_objective_known_ = false;  // some trial logged all of them

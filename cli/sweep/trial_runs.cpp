@@ -71,7 +71,7 @@ std::string TrialRuns::run_id() const {
                      place_ > 0 ? fmt::format("-s{}", place_) : "");
 }
 
-void TrialRuns::start() {
+void TrialRuns::start(launch::WarmTemplate* warm) {
   const auto& file = sweep_.file();
   std::vector<std::string> arguments = {"launch",   "-n",     std::to_string(sweep_.info().ranks),
                                         "--run-id", run_id(), sweep_.run_file().string()};
@@ -84,11 +84,13 @@ void TrialRuns::start() {
   const auto log = sweep_.log_of(trial_);
   const FileDescriptor output(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (!output.is_open()) throw errno_error(fmt::format("cannot write {}", log.string()));
-  child_ = std::make_unique<ChildProcess>(ChildCommand{.program = own_program(),
-                                                       .arguments = std::move(arguments),
-                                                       .environment = environment_with({}),
-                                                       .stdout_fd = output.get(),
-                                                       .stderr_fd = output.get()});
+  const ChildCommand command{.program = own_program(),
+                             .arguments = std::move(arguments),
+                             .environment = environment_with({}),
+                             .stdout_fd = output.get(),
+                             .stderr_fd = output.get()};
+  auto started = warm ? warm->start(command) : std::nullopt;
+  child_.emplace(started ? std::move(*started) : ChildProcess(command));
 }
 
 bool TrialRuns::advance() {

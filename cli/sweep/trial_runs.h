@@ -9,6 +9,7 @@
 #include "catalog/index/column_spool.h"
 #include "catalog/run_logs.h"
 #include "core/system/child_process.h"
+#include "launch/warm/warm_template.h"
 #include "sweep/sweep_directory.h"
 
 namespace lockstep::cli {
@@ -33,8 +34,8 @@ class TrialRuns {
   std::filesystem::path run_dir() const { return sweep_.runs() / run_id(); }
   bool is_first_run() const { return place_ == 0; }
 
-  // Starts or continues the current run with `lockstep launch`.
-  void start();
+  // Starts or continues the current run with `lockstep launch`, through `warm` unless it is null.
+  void start(launch::WarmTemplate* warm);
   // Selects the run of the next seed; false if there is none.
   bool advance();
   // Reads what the current run has logged.
@@ -55,7 +56,7 @@ class TrialRuns {
   int64_t place_ = 0;  // of the current run
   std::unique_ptr<catalog::ColumnSpool> spool_;
   std::unique_ptr<catalog::RunLogs> logs_;
-  std::unique_ptr<ChildProcess> child_;
+  std::optional<ChildProcess> child_;
 };
 
 }  // namespace lockstep::cli

@@ -123,6 +123,13 @@ ChildProcess::ChildProcess(const ChildCommand& command) {
               start_message(command.program, reason));
 }
 
+ChildProcess ChildProcess::adopt(pid_t pid) {
+  ChildProcess process;
+  process.pid_ = pid;
+  ::setpgid(pid, pid);  // fails after its exec, before which it has called this itself
+  return process;
+}
+
 ChildProcess::~ChildProcess() { reap(); }
 
 ChildProcess::ChildProcess(ChildProcess&& other) noexcept : pid_(std::exchange(other.pid_, -1)) {}

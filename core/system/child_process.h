@@ -35,6 +35,9 @@ class ChildProcess {
   // Starts the process, with no blocked signals and default signal actions. Throws Config if the
   // program cannot be executed, Environment if the system cannot create another process.
   explicit ChildProcess(const ChildCommand& command);
+  // A child that this process has not started through this class, such as one that it had before exec;
+  // it dies with this process by itself. Makes it the leader of its group.
+  static ChildProcess adopt(pid_t pid);
   // Calls reap().
   ~ChildProcess();
   ChildProcess(ChildProcess&& other) noexcept;
@@ -51,6 +54,8 @@ class ChildProcess {
   void reap();
 
  private:
+  ChildProcess() = default;
+
   pid_t pid_ = -1;
 };
 

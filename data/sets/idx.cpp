@@ -1,6 +1,6 @@
-// Dataset "idx": images and class labels in two IDX files, as MNIST is distributed. Kept as bytes
-// in memory. Fields: "image" float32 [B, 1, H, W], pixel / 255, then (x - mean) / std if those are
-// set; "label" int64 [B].
+// Dataset "idx": images and class labels in two IDX files, as MNIST is distributed. Images are mapped,
+// or decompressed to memory. Fields: "image" float32 [B, 1, H, W], pixel / 255, then (x - mean) / std
+// if those are set; "label" int64 [B].
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
@@ -12,7 +12,6 @@
 #include "data/byte_scaling.h"
 #include "data/row_prefetch.h"
 #include "formats/idx_file.h"
-#include "formats/mapped_file.h"
 #include "formats/path_list.h"
 #include "lockstep/config_value.h"
 #include "lockstep/dataset.h"
@@ -107,8 +106,9 @@ class IdxDataset final : public Dataset {
                                      labels.dims[0]));
     height_ = images.dims[1];
     width_ = images.dims[2];
-    pixels_ = std::move(images.values);
-    labels_ = std::move(labels.values);
+    images_ = std::move(images);
+    labels_.assign(labels.values.begin(), labels.values.end());
+    if (labels.mapped) labels.mapped->verify_unchanged();
     if (config.limit) keep_first(*config.limit);
   }
 
@@ -125,11 +125,12 @@ class IdxDataset final : public Dataset {
     auto* pixels = fields[0].mutable_data_ptr<float>();
     auto* labels = fields[1].mutable_data_ptr<int64_t>();
     for (size_t i = 0; i < request.indices.size(); ++i, pixels += num_pixels) {
-      prefetch_row(pixels_.data(), num_pixels, request.indices, i);
+      prefetch_row(images_.values.data(), num_pixels, request.indices, i);
       const auto sample = static_cast<size_t>(request.indices[i]);
-      scaling_.apply({pixels_.data() + sample * num_pixels, num_pixels}, pixels);
+      scaling_.apply(images_.values.subspan(sample * num_pixels, num_pixels), pixels);
       labels[i] = labels_[sample];
     }
+    if (images_.mapped) images_.mapped->verify_unchanged();
   }
 
   SampleInfo sample_info() const override {
@@ -143,13 +144,16 @@ class IdxDataset final : public Dataset {
           "dataset idx: limit {} is larger than the number of samples, {}", limit, size()));
     labels_.resize(static_cast<size_t>(limit));
     labels_.shrink_to_fit();
-    pixels_.resize(static_cast<size_t>(limit * height_ * width_));
-    pixels_.shrink_to_fit();
+    const auto kept = images_.values.first(static_cast<size_t>(limit * height_ * width_));
+    if (images_.memory)
+      images_.memory = std::make_shared<const std::vector<uint8_t>>(kept.begin(), kept.end());
+    images_.values = images_.memory ? std::span(*images_.memory) : kept;
   }
 
   ByteScaling scaling_;
   int64_t height_ = 0, width_ = 0;
-  std::vector<uint8_t> pixels_, labels_;
+  formats::IdxArray images_;
+  std::vector<uint8_t> labels_;
 };
 
 REGISTER_DATASET("idx", IdxDataset, "images and labels in IDX files, such as MNIST");

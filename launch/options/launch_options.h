@@ -12,6 +12,8 @@
 
 namespace lockstep::launch {
 
+class ParkedWorkers;
+
 struct LaunchOptions {
   std::string program;  // a path, or a name that is searched for in PATH
   // Rank 0 gets the socket of MASTER_PORT, which no other process can take then. False: the program
@@ -43,6 +45,7 @@ struct LaunchOptions {
   std::string role = "default";  // ROLE_NAME of the workers
   std::string host;              // this node's name in messages; empty: the host name
   int stdout_fd = STDOUT_FILENO, stderr_fd = STDERR_FILENO;  // the console
+  ParkedWorkers* parked = nullptr;  // processes to start workers in, while there are any; or null
 };
 
 // Throws Config for numbers that are out of range.

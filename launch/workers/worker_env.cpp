@@ -5,11 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <sstream>
 #include <thread>
 
 #include "launch/environment/openmp_wait.h"
+#include "launch/workers/parked_workers.h"
 #include "lockstep/rank_env.h"
 
 namespace lockstep::launch {
@@ -17,20 +19,59 @@ namespace {
 
 using Variables = std::map<std::string, std::string>;
 
+void add_entry(const std::string& entry, Variables& variables) {
+  const auto equals = entry.find('=');
+  if (equals != std::string::npos)
+    variables.emplace(entry.substr(0, equals), entry.substr(equals + 1));
+}
+
 Variables own_variables() {
   Variables variables;
-  for (char** entry = environ; entry && *entry; ++entry) {
-    const std::string text = *entry;
-    const auto equals = text.find('=');
-    if (equals != std::string::npos)
-      variables.emplace(text.substr(0, equals), text.substr(equals + 1));
-  }
+  for (char** entry = environ; entry && *entry; ++entry) add_entry(*entry, variables);
   // These refer to resources of an outer launcher, or are a secret that workers do not need.
-  for (const char* name :
-       {"TORCHELASTIC_USE_AGENT_STORE", "LOCKSTEP_PROGRESS_FD", "LOCKSTEP_MASTER_LISTEN_FD",
-        "LOCKSTEP_RUN_ID", "LOCKSTEP_RDZV_TOKEN", "LOCKSTEP_GROUP_FD", "LOCKSTEP_SPARE"})
+  for (const char* name : {"TORCHELASTIC_USE_AGENT_STORE", "LOCKSTEP_PROGRESS_FD",
+                           "LOCKSTEP_MASTER_LISTEN_FD", "LOCKSTEP_RUN_ID", "LOCKSTEP_RDZV_TOKEN",
+                           "LOCKSTEP_GROUP_FD", "LOCKSTEP_SPARE", kParkedVariable})
     variables.erase(name);
   return variables;
+}
+
+// Those that differ between workers and launches; they are read after the start only.
+void remove_place(Variables& variables) {
+  for (const char* name : {"RANK",
+                           "ROLE_RANK",
+                           "WORLD_SIZE",
+                           "ROLE_WORLD_SIZE",
+                           "LOCAL_RANK",
+                           "LOCAL_WORLD_SIZE",
+                           "GROUP_RANK",
+                           "GROUP_WORLD_SIZE",
+                           "ROLE_NAME",
+                           "MASTER_ADDR",
+                           "MASTER_PORT",
+                           "TORCHELASTIC_RESTART_COUNT",
+                           "TORCHELASTIC_MAX_RESTARTS",
+                           "TORCHELASTIC_RUN_ID",
+                           "TORCHELASTIC_ERROR_FILE",
+                           "LOCKSTEP_RUN_ID",
+                           "LOCKSTEP_PROGRESS_FD",
+                           "LOCKSTEP_MASTER_LISTEN_FD",
+                           "LOCKSTEP_GROUP_FD",
+                           "LOCKSTEP_SPARE"})
+    variables.erase(name);
+}
+
+void set_defaults(Variables& variables, int num_workers) {
+  variables.emplace("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");  // unless the user has decided
+  if (!environment("OMP_NUM_THREADS"))
+    variables["OMP_NUM_THREADS"] = std::to_string(std::max(1, num_usable_cores() / num_workers));
+  if (!environment("OMP_WAIT_POLICY")) variables.emplace(kSpinVariable, kSpinCount);
+}
+
+std::vector<std::string> entries_of(const Variables& variables) {
+  std::vector<std::string> entries;
+  for (const auto& [name, value] : variables) entries.push_back(fmt::format("{}={}", name, value));
+  return entries;
 }
 
 void set_ranks(Variables& variables, const LaunchOptions& options, const WorkerPlace& place) {
@@ -63,15 +104,32 @@ std::vector<std::string> worker_environment(const LaunchOptions& options,
   if (place.progress_fd >= 0) variables["LOCKSTEP_PROGRESS_FD"] = std::to_string(place.progress_fd);
   if (place.listen_fd) variables["LOCKSTEP_MASTER_LISTEN_FD"] = std::to_string(*place.listen_fd);
   if (place.group_fd) variables["LOCKSTEP_GROUP_FD"] = std::to_string(*place.group_fd);
-  if (place.is_spare) variables["LOCKSTEP_SPARE"] = "1";
-  variables.emplace("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");  // unless the user has decided
-  if (!environment("OMP_NUM_THREADS"))
-    variables["OMP_NUM_THREADS"] =
-        std::to_string(std::max(1, num_usable_cores() / options.num_workers));
-  if (!environment("OMP_WAIT_POLICY")) variables.emplace(kSpinVariable, kSpinCount);
-  std::vector<std::string> entries;
-  for (const auto& [name, value] : variables) entries.push_back(fmt::format("{}={}", name, value));
-  return entries;
+  if (place.is_spare) variables.emplace("LOCKSTEP_SPARE", "1");
+  set_defaults(variables, options.num_workers);
+  return entries_of(variables);
+}
+
+std::vector<std::string> template_environment(int num_workers) {
+  auto variables = own_variables();
+  remove_place(variables);
+  set_defaults(variables, num_workers);
+  return entries_of(variables);
+}
+
+bool has_template_environment(const std::vector<std::string>& environment) {
+  Variables wanted;
+  for (const auto& entry : environment) add_entry(entry, wanted);
+  auto own = own_variables();
+  remove_place(wanted);
+  remove_place(own);
+  return wanted == own;
+}
+
+void replace_environment(const std::vector<std::string>& environment) {
+  Variables variables;
+  for (const auto& entry : environment) add_entry(entry, variables);
+  ::clearenv();
+  for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
 }
 
 int num_usable_gpus() {

@@ -27,6 +27,15 @@ struct WorkerPlace {
 // that this process may use.
 std::vector<std::string> worker_environment(const LaunchOptions& options, const WorkerPlace& place);
 
+// The environment of a template of warm starts (launch/warm/warm_template.h): what workers of launches
+// with this environment and number of workers have in common. Libraries read it when they are loaded.
+std::vector<std::string> template_environment(int num_workers);
+// Whether a worker's `environment` is that of this process, a template, but for what differs between
+// workers.
+bool has_template_environment(const std::vector<std::string>& environment);
+// Before threads are started.
+void replace_environment(const std::vector<std::string>& environment);
+
 // How many cores this process may use; at least 1.
 int num_usable_cores();
 

@@ -10,6 +10,7 @@
 #include "core/system/durable_file.h"
 #include "launch/protocol/master_socket.h"
 #include "launch/report/error_file.h"
+#include "launch/workers/parked_workers.h"
 #include "launch/workers/console.h"
 #include "launch/workers/log_directory.h"
 #include "launch/workers/worker_output.h"
@@ -120,12 +121,13 @@ void WorkerGroup::start(Worker& worker, const MasterSocket& master) {
   if (place.listen_fd) inherited.push_back(*place.listen_fd);
   const auto out = worker.out.take_write_end();
   const auto err = worker.err.take_write_end();
-  worker.process.emplace(ChildCommand{.program = options_.program,
-                                      .arguments = options_.arguments,
-                                      .environment = worker_environment(options_, place),
-                                      .stdout_fd = out.get(),
-                                      .stderr_fd = err.get(),
-                                      .inherited_fds = inherited});
+  const ChildCommand command{.program = options_.program,
+                             .arguments = options_.arguments,
+                             .environment = worker_environment(options_, place),
+                             .stdout_fd = out.get(),
+                             .stderr_fd = err.get(),
+                             .inherited_fds = inherited};
+  worker.process.emplace(options_.parked ? options_.parked->start(command) : ChildProcess(command));
 }
 
 std::vector<WatchedWorker> WorkerGroup::watched() {

@@ -81,6 +81,15 @@ TEST_CASE("idx dataset: compressed files and custom file names are found") {
   CHECK(build(other.path(), "split: test, labels: answers")->size() == 3);
 }
 
+TEST_CASE("idx dataset: a file that changes while it is read is an error") {
+  const ThreeImages files;
+  const auto dataset = build(files.directory.path());
+  files.directory.write("train-images-idx3-ubyte", {0, 0, 8});
+  CHECK(error_of([&] { dataset->get_batch(std::vector<int64_t>{1}); }) ==
+        "environment: " + (files.directory.path() / "train-images-idx3-ubyte").string() +
+            ": was truncated to 3 bytes while it was being read");
+}
+
 TEST_CASE("idx dataset: an empty batch is valid") {
   const ThreeImages files;
   CHECK(build(files.directory.path())->get_batch({}).at("image").sizes() ==

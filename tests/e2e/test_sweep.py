@@ -1,16 +1,22 @@
-"""`lockstep sweep`: trials are runs, a killed sweep continues with the same trials, and a pruned trial ends at one step."""
+"""`lockstep sweep`: trials are runs, a killed sweep continues with the same trials, and a pruned trial ends at one step.
+
+LOCKSTEP_SWEEP_KILLS=100 kills the sweep that often, and gives it more trials.
+"""
 
 import json
 import os
 import random
 import signal
+import time
 
 import pytest
 import yaml
 
 import processes
-from processes import LOCKSTEP, SOURCE, TIMEOUT_S, wait_until
-from safetensors_file import checkpoints
+from processes import LOCKSTEP, SOURCE, TIMEOUT_S, TRAINER, wait_until
+from safetensors_file import assert_same_bits, checkpoints, last_weights
+
+KILLS = int(os.environ.get("LOCKSTEP_SWEEP_KILLS", 4))
 
 
 class Sweep:
@@ -104,23 +110,74 @@ def results(sweep):
 
 def test_a_sweep_killed_at_random_ends_with_the_same_trials(job):
     settings = {"space": {**LEARNING_RATE, "model.hidden": {"choice": [[8], [16]]}}, "search": {"startup": 2},
-                "pruning": {"name": "asha", "first": 1, "factor": 2}, "budget": {"trials": 5},
+                "pruning": {"name": "asha", "first": 1, "factor": 2}, "budget": {"trials": 4 + KILLS // 4},
                 "overrides": ["train.epochs=3"]}
     undisturbed = Sweep(job, "whole", **settings)
+    begin = time.monotonic()
     assert undisturbed.run().code == 0
+    limit = 3 * (time.monotonic() - begin) / settings["budget"]["trials"]
     killed = Sweep(job, "killed", **settings)
     randomness = random.Random(5)
-    for _ in range(4):
+    kills = done = 0
+    for _ in range(KILLS):
         sweep = killed.start()
         try:
-            sweep.communicate(timeout=randomness.uniform(0.1, 1.5))
+            sweep.communicate(timeout=randomness.uniform(0.1, limit))
         except processes.subprocess.TimeoutExpired:
-            os.kill(sweep.pid, signal.SIGKILL)
+            kills += 1
+            (os.killpg if randomness.random() < 0.5 else os.kill)(sweep.pid, signal.SIGKILL)
             sweep.communicate(timeout=TIMEOUT_S)
+        shown = killed.command("show", "--json")  # fails if the sweep was killed before it was created
+        done = sum(trial["state"] != "open" for trial in json.loads(shown.out)["trials"]) if shown.code == 0 else 0
+        is_late = done * KILLS < 0.8 * settings["budget"]["trials"] * kills  # the last kill should hit one of the last trials
+        limit *= 1.25 if is_late else 0.8
+    print(f"{kills} kills; {done} of {settings['budget']['trials']} trials had ended at the last")
     ended = killed.run()
     assert ended.code == 0, ended.err
     assert results(killed) == results(undisturbed)
     assert killed.json("show")["best"][0]["number"] == undisturbed.json("show")["best"][0]["number"]
+
+
+def test_trials_are_forked_from_a_template_with_the_same_bits(job):
+    space = {"optimizer.lr": {"choice": [0.1]}, "train.max_steps": {"choice": [4, 1000000]}}
+    sweep = Sweep(job, "warm", space=space, budget={"trials": 3},
+                  overrides=["train.epochs=1000000", "train.eval_every=4 steps", "checkpoint.every=4 steps"])
+    short = ["optimizer.lr=0.1", "train.max_steps=4"]
+    sweep.create(short, ["optimizer.lr=0.1", "train.max_steps=1000000"], short, ranks=2)
+    started = sweep.start("-n", "2")
+    trial = lambda number: next((run for run in job.runs.glob(f"*-t{number:05}") if (run / "run.json").exists()), None)
+
+    def begun():
+        """The template and the ranks of the long trial; the first trial has ended."""
+        assert started.poll() is None, started.communicate()
+        run = trial(1)
+        if not run or not (run / "checkpoints").exists() or not checkpoints(run):
+            return []
+        lines = processes.find(sweep.dir)
+        ranks = [pid for pid, line in lines.items() if line.startswith(f"{TRAINER} ") and " run.name=warm-1 " in line]
+        return [pid for pid, line in lines.items() if " --warm-template " in line] + ranks
+
+    wait_until(lambda: len(begun()) == 3, TIMEOUT_S, "the long trial")
+    template, *ranks = begun()
+    assert processes.parent_of(template) == started.pid
+    for rank in ranks:  # forked: its environment when it was executed is that of the template
+        assert processes.parent_of(processes.parent_of(rank)) == started.pid
+        assert "RANK" not in processes.variables_of(rank)
+    # Nothing is left when the sweep is killed; it continues.
+    os.kill(started.pid, signal.SIGKILL)
+    started.communicate(timeout=TIMEOUT_S)
+    wait_until(lambda: not processes.find(job.directory), TIMEOUT_S, "the end of all processes")
+    started = sweep.start("-n", "2")
+    wait_until(lambda: len(begun()) == 3, TIMEOUT_S, "the long trial")
+    # Without the template, trials start afresh.
+    os.kill(begun()[0], signal.SIGKILL)
+    state = lambda run: next(entry["state"] for entry in job.list() if entry["id"] == run.name)
+    wait_until(lambda: state(trial(1)) == "running", TIMEOUT_S, "its continuation")
+    job.query("stop", trial(1).name)
+    ended = processes.finish(started)
+    assert ended.code == 0, ended.err
+    assert [trial["state"] for trial in sweep.trials()] == ["finished"] * 3
+    assert_same_bits(last_weights(trial(0)), last_weights(trial(2)))
 
 
 @pytest.mark.parametrize("pruning", [{"name": "asha", "factor": 2}, {"name": "median", "startup": 1}], ids=["asha", "median"])

@@ -42,6 +42,24 @@ std::string value_in(const std::string& text, const std::string& name) {
 
 }  // namespace
 
+TEST_CASE("launcher: a template has the environment of its workers, but for their places") {
+  EnvironmentGuard environment;
+  for (const auto& entry : template_environment(2)) {
+    const auto equals = entry.find('=');
+    environment.set(entry.substr(0, equals).c_str(), entry.substr(equals + 1).c_str());
+  }
+  LaunchOptions options;
+  options.num_workers = 2;
+  const WorkerPlace place{.local_rank = 1, .progress_fd = 9, .error_file = "/logs/1/error.json"};
+  auto worker = worker_environment(options, place);
+  CHECK(has_template_environment(worker));
+  worker.push_back("MKL_CBWR=COMPATIBLE");  // a library has read its setting already
+  CHECK_FALSE(has_template_environment(worker));
+  worker.pop_back();
+  environment.set("OMP_NUM_THREADS", "7");
+  CHECK_FALSE(has_template_environment(worker));
+}
+
 TEST_CASE("launcher: workers get torchrun's environment") {
   EnvironmentGuard environment;
   LaunchOptions options;

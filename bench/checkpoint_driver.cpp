@@ -111,7 +111,7 @@ nlohmann::json measure(Training& training, const trainer::SavingOptions& options
     if (is_there()) written_ms = ms_since(begin);
     for (int i = 0; i < steps; ++i) {
       const bool was_writing = training.is_any_rank_writing(saving);
-      saving.poll(!was_writing, false);
+      saving.poll({.none_is_busy = !was_writing});
       const auto step_ms = training.step();
       const bool is_writing = training.is_any_rank_writing(saving);
       if (was_writing && is_writing) result["writing_step_ms"].push_back(step_ms);

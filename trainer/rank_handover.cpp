@@ -46,9 +46,10 @@ void StepUndo::undo(Position& position, Meter& meter) {
 
 // Collective, between two steps.
 void Trainer::change_group() {
+  saver_.complete();  // the next group knows nothing of a pending checkpoint
   if (change_group_(position_.step, stop_.leaves_itself())) throw GroupChange();
   stop_.stay();
-  after_step(/*epoch_ended=*/false);
+  if (has_stepped_) after_step(/*epoch_ended=*/false);
 }
 
 HandedOver Trainer::hand_over() {

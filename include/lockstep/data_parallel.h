@@ -129,8 +129,7 @@ class DataParallel {
   void add_gradients(std::vector<at::Tensor> gradients, bool synchronize,
                      std::vector<std::function<std::vector<at::Tensor>()>> remaining_segments = {});
 
-  // With virtual_shards, and more than one of them per rank: ends a part of a step, after its last
-  // backward pass; none of the passes of the step synchronizes. Takes the gradients of the part;
+  // With virtual_shards: ends a part of a step, after its last backward pass; none of the passes of the step synchronizes. Takes the gradients of the part;
   // after the rank's last part (`is_last`), sets the parameters' gradients to the mean over all
   // parts of all ranks, added in an order that does not depend on the number of ranks. Collective if
   // `is_last`. Throws Config for a parameter without a gradient.

@@ -83,6 +83,10 @@ GroupMember::GroupMember(int fd) : fd_(fd) { ::fcntl(fd, F_SETFD, FD_CLOEXEC); }
 
 GroupAnswer GroupMember::ask(const GroupRequest& request,
                              std::optional<std::chrono::milliseconds> timeout) {
+  std::array<char, 1> late{};
+  while (is_answer_late_ && ::recv(fd_.get(), late.data(), late.size(), MSG_DONTWAIT) > 0) {
+  }
+  is_answer_late_ = false;
   const auto sent = encode(request);
   if (::send(fd_.get(), sent.data(), sent.size(), MSG_NOSIGNAL) < 0) return {};
   std::optional<AnswerClock::time_point> deadline;
@@ -97,6 +101,7 @@ GroupAnswer GroupMember::ask(const GroupRequest& request,
     if (answer.kind != GroupAnswer::Kind::Wait) return answer;
     deadline.reset();
   }
+  is_answer_late_ = true;
   return {};
 }
 

@@ -64,6 +64,7 @@ class GroupMember {
 
  private:
   FileDescriptor fd_;
+  bool is_answer_late_ = false;  // of a request that timed out
 };
 
 }  // namespace lockstep::launch

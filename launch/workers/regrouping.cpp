@@ -82,10 +82,16 @@ bool Regrouping::is_leaving_asked() const {
       members_, [](const auto& member) { return member.asks_to(GroupRequest::Kind::Leaving); });
 }
 
+// Whether workers that leave have been told so: their group no longer exists, and the others need a new
+// one even if they will stop, to save a checkpoint.
+bool Regrouping::is_letting_go() const {
+  return !lost_.empty() && std::ranges::all_of(lost_, &LostRank::has_left);
+}
+
 void Regrouping::update() {
   for (auto& member : members_)
     if (std::exchange(member.is_readable, false)) receive(member);
-  if (is_stopping_) return refuse_members();
+  if (is_stopping_ && !is_letting_go()) return refuse_members();
   const bool all_asked = all_have_asked();
   // The workers of a group that one of them leaves do not ask at the same time.
   if (lost_.empty() && !is_leaving_asked()) return refuse_members(/*only_broken=*/!all_asked);
@@ -184,7 +190,7 @@ void Regrouping::leave(int worker) {
 
 void Regrouping::stop() {
   if (std::exchange(is_stopping_, true)) return;
-  refuse_members();
+  if (!is_letting_go()) refuse_members();
   for (auto& member : members_) {
     if (!member.rank) answer(member, {.kind = Kind::End});
   }

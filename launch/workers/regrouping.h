@@ -73,6 +73,7 @@ class Regrouping {
   bool has_members() const;
   bool all_have_asked() const;
   bool is_leaving_asked() const;
+  bool is_letting_go() const;
   bool let_go();
   void form_group();
   void refuse_members(bool only_broken = false);

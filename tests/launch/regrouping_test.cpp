@@ -179,6 +179,19 @@ TEST_CASE("regrouping: not all ranks can leave, nor when workers are being stopp
   CHECK(stopped.place_of(0) == "refused");
 }
 
+TEST_CASE("regrouping: workers are stopped while a rank leaves") {
+  using enum GroupRequest::Kind;
+  Workers workers(2);
+  workers.ask(0, 8, Leaving);
+  workers.ask(1, 8, Changing);
+  workers->stop();
+  CHECK(workers.place_of(1) == "none");  // its group is gone, but it has to save a checkpoint
+  workers.disconnect(0);
+  CHECK(workers.place_of(1) == "0/1");
+  workers.ask(1, 9, Changing);
+  CHECK(workers.place_of(1) == "refused");
+}
+
 TEST_CASE("regrouping: the last rank cannot be lost") {
   Workers workers(2, 1);
   CHECK(workers->lose(1, "killed"));

@@ -1,9 +1,8 @@
-// The last values of a series, for a running mean or median.
+// The last values of a series, for a running median.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
-#include <numeric>
 #include <vector>
 
 namespace lockstep::tracking {
@@ -21,11 +20,7 @@ class RecentValues {
   }
 
   size_t size() const { return values_.size(); }
-  // Both require size() > 0.
-  double mean() const {
-    return std::accumulate(values_.begin(), values_.end(), 0.0) /
-           static_cast<double>(values_.size());
-  }
+  // Requires size() > 0.
   double median() const { return median_of(values_); }
 
   // Of an even number the lower one of the middle two. Requires values.

@@ -5,6 +5,8 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <exception>
 #include <map>
 #include <utility>
 
@@ -77,28 +79,36 @@ void fetch_files(formats::ObjectFolder& folder, int64_t step, const Objects& obj
   fs::remove_all(temporary, error);
 }
 
-// All files of a checkpoint, the manifest last. They can be read even if the checkpoint is removed
-// meanwhile. Empty: it was removed.
-OpenFiles open_files(const fs::path& directory) {
-  OpenFiles files;
-  std::error_code error;
-  for (const auto& entry : fs::recursive_directory_iterator(directory, error)) {
-    if (!entry.is_regular_file(error)) continue;
-    FileDescriptor file(::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC));
-    if (!file.is_open()) return {};
-    files.push_back({entry.path().lexically_relative(directory), std::move(file)});
-  }
-  const auto manifest = std::ranges::find(files, kWrittenLast, &MirroredFile::name);
-  if (error || manifest == files.end()) return {};
-  std::iter_swap(manifest, files.end() - 1);
-  return files;
-}
-
 // The share that a file of a checkpoint belongs to; 0 if it belongs to none.
 int share_of(const std::string& name, int count) {
   for (int index = 1; index < count; ++index)
     if (name.find(fmt::format("-{:05}-of-{:05}.", index + 1, count)) != name.npos) return index;
   return 0;
+}
+
+// The files of a checkpoint, of one share or (index 0) of all, the manifest last. They can be read
+// even if the checkpoint is removed meanwhile. Empty: it was removed. Throws Environment.
+OpenFiles open_files(const fs::path& directory, int index = 0, int count = 1) {
+  OpenFiles files;
+  std::error_code error;
+  fs::recursive_directory_iterator entry(directory, error);
+  for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
+    const auto name = entry->path().lexically_relative(directory).string();
+    const bool is_wanted = index == 0 || name == kWrittenLast || share_of(name, count) == index;
+    std::error_code unknown;
+    if (!is_wanted || !entry->is_regular_file(unknown)) continue;
+    FileDescriptor file(::open(entry->path().c_str(), O_RDONLY | O_CLOEXEC));
+    if (!file.is_open() && errno == ENOENT) return {};
+    if (!file.is_open()) throw errno_error("cannot open " + entry->path().string());
+    files.push_back({name, std::move(file)});
+  }
+  if (error && error != std::errc::no_such_file_or_directory)
+    throw environment_error(
+        fmt::format("cannot list {}: {}", directory.string(), error.message()));
+  const auto manifest = std::ranges::find(files, kWrittenLast, &MirroredFile::name);
+  if (error || manifest == files.end()) return {};
+  std::iter_swap(manifest, files.end() - 1);
+  return files;
 }
 
 }  // namespace
@@ -219,8 +229,16 @@ void CheckpointMirror::clear(int64_t step) {
 }
 
 void CheckpointMirror::upload_share(int64_t step, int index, int count) {
-  auto files = std::make_shared<OpenFiles>(open_files(checkpoints_ / std::to_string(step)));
-  start([this, step, index, count, files] {
+  // Opened here, before the checkpoint can be removed; a failure is one of the upload.
+  auto files = std::make_shared<OpenFiles>();
+  std::exception_ptr failure;
+  try {
+    *files = open_files(checkpoints_ / std::to_string(step), index, count);
+  } catch (const std::exception&) {
+    failure = std::current_exception();
+  }
+  start([this, step, index, count, files, failure] {
+    if (failure) std::rethrow_exception(failure);
     for (const auto& [name, file] : *files)
       if (name != kWrittenLast && share_of(name, count) == index)
         folder_->write(fmt::format("{}/{}", step, name), file);
@@ -270,6 +288,7 @@ void CheckpointMirror::synchronize(const std::set<int64_t>& written) {
   if (shared) upload(*shared, files, mirrored[*shared]);
   for (const auto step : local) {
     if (step == shared && !files.empty()) continue;
+    if (!written.empty() && step > *written.rbegin()) continue;  // its update() follows
     if (!written.contains(step) && is_whole(step, mirrored[step])) continue;
     if (!mirrored[step].empty()) remove(step);
     upload(step, open_files(checkpoints_ / std::to_string(step)), {});

@@ -58,7 +58,7 @@ void CheckpointSaver::prepare(const TrainingState& state) {
 
 void CheckpointSaver::save(const TrainingState& state,
                            std::optional<CheckpointToPublish> to_publish, bool is_last) {
-  complete(options_.in_background);
+  complete();
   agree_on_writers();
   auto [checkpoint, divided] = capture_state(world_, state);
   pending_ = {.head = checkpoint.head, .to_publish = std::move(to_publish)};
@@ -178,12 +178,16 @@ void CheckpointSaver::report_uploads() {
 // Collective.
 void CheckpointSaver::finish_upload() {
   if (!options_.is_mirrored) return;
-  const auto timeout = world_.timeout() * 9 / 10;
+  std::chrono::milliseconds timeout = world_.timeout() * 9 / 10;
   while (upload_ != Upload::Idle || not_uploaded_) {
     const bool is_done = !options_.mirror || options_.mirror->wait(timeout);
     const auto all_done = distributed::all_gather_object(world_, is_done, "checkpoint.mirror");
-    if (std::ranges::any_of(all_done, [](const auto& done) { return !done.template get<bool>(); }))
+    if (std::ranges::any_of(all_done,
+                            [](const auto& done) { return !done.template get<bool>(); })) {
+      report_uploads();
+      timeout = {};  // it is over
       break;
+    }
     continue_upload();
   }
   if (options_.mirror) options_.mirror->finish(timeout, tracker_);

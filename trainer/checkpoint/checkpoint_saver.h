@@ -69,6 +69,9 @@ class CheckpointSaver {
   // there is a checkpoint, nodes with separate disks write a note.
   void poll(const SavingVote& vote);
 
+  // Collective: returns when the pending checkpoint is on disk. Throws as save() does.
+  void complete() { complete(options_.in_background); }
+
   // Collective: returns when everything is on disk, and in the mirror or its timeout is over. Throws as
   // save() does.
   void finish();

@@ -45,6 +45,8 @@ void MetricsReporter::before_step(HookContext&) {
   if (!flops_) counter_ = std::make_unique<FlopCounter>();
 }
 
+void MetricsReporter::count_flops_later() { counter_.reset(); }
+
 void MetricsReporter::after_step(HookContext&) {
   if (!counter_) return;
   flops_ = counter_->count();

@@ -60,6 +60,9 @@ class MetricsReporter final : public Hook {
   // Records the result.
   void after_evaluation(HookContext& run, const EvaluationResult& result) override;
 
+  // In a step that computes more than its passes: a later one is counted.
+  void count_flops_later();
+
   // Excludes time from the training throughput: evaluation, checkpoints.
   void exclude(std::chrono::steady_clock::duration time) { logged_at_ += time; }
 

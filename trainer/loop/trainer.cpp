@@ -247,9 +247,11 @@ void Trainer::train_step(data::Loader& loader, const data::BatchShares& shares) 
       {config_.train.accumulate, shares, config_.data.loader.max_bad_samples > 0, model_title_});
   batches.agree_on_weights(world_);
   const auto recompute = recompute_of(batches);
-  if (audits)
+  if (audits) {
+    metrics_.count_flops_later();
     audit_->begin_step(
         position_.step + 1, [&](auto part) { return batches.samples_of(part); }, recompute);
+  }
   while (!batches.is_last()) {
     clock_.enter(Phase::DataWait);
     const auto batch = batches.next();
@@ -362,7 +364,7 @@ void Trainer::after_step(bool epoch_ended) {
     saver_.prepare({*model_, optimizer_, *parallel_, head, average()});  // optimizer state exists
   }
   has_stepped_ = true;
-  saver_.poll(saving_);
+  saver_.poll(std::exchange(saving_, {}));  // the ranks agreed on what is true at one time
   const auto is_done = [this](int64_t step) { return step == position_.step; };
   if ((log_due_.due(position_, epoch_ended) || ends()) && !is_done(logged_step_)) log_training();
   evaluation_is_due_ =

@@ -1,5 +1,6 @@
 #include <cstdio>
 #include <cstdlib>
+#include <iostream>
 
 #include "core/system/child_process.h"
 #include "launch/environment/torch_folder.h"
@@ -8,11 +9,15 @@
 
 namespace {
 
-// LibTorch's static destructors take 0.1 s, to free memory that the kernel frees anyway. Those of
-// plugins, and other handlers that are registered later, run before this one.
+// LibTorch's static destructors take 0.1 s, to free memory that the kernel frees anyway. Static
+// destructors and atexit handlers that are registered after this call, such as those of plugins, still
+// run. Functions with __attribute__((destructor)) do not: preloaded profilers write their results there.
 void skip_static_destructors() {
+  if (std::getenv("LD_PRELOAD")) return;
   ::on_exit(
       [](int code, void*) {
+        std::cout.flush();  // has a buffer of its own after sync_with_stdio(false), and so has clog
+        std::clog.flush();
         std::fflush(nullptr);
         std::_Exit(code);
       },

@@ -5,6 +5,7 @@
 #include "core/system/child_process.h"
 #include "launch/environment/torch_folder.h"
 #include "launch/warm/template_process.h"
+#include "lockstep/rank_env.h"
 #include "lockstep/session.h"
 
 namespace {
@@ -13,10 +14,10 @@ namespace {
 // destructors and atexit handlers that are registered after this call, such as those of plugins, still
 // run. Functions with __attribute__((destructor)) do not: preloaded profilers write their results there.
 void skip_static_destructors() {
-  if (std::getenv("LD_PRELOAD")) return;
+  if (lockstep::environment("LD_PRELOAD")) return;
   ::on_exit(
       [](int code, void*) {
-        std::cout.flush();  // has a buffer of its own after sync_with_stdio(false), and so has clog
+        std::cout.flush();  // after sync_with_stdio(false), it and clog do not use the buffers of stdio
         std::clog.flush();
         std::fflush(nullptr);
         std::_Exit(code);

@@ -17,7 +17,8 @@ void skip_static_destructors() {
   if (lockstep::environment("LD_PRELOAD")) return;
   ::on_exit(
       [](int code, void*) {
-        std::cout.flush();  // after sync_with_stdio(false), it and clog do not use the buffers of stdio
+        // After sync_with_stdio(false), these do not use the buffers of stdio.
+        std::cout.flush();
         std::clog.flush();
         std::fflush(nullptr);
         std::_Exit(code);

@@ -7,6 +7,7 @@ better) with its 95 % interval, and the interval of the difference to Optuna's (
 this interval does not lie above 0.
 Time: trials of a short training on two ranks with one thread each, by `lockstep sweep` and by Optuna with one torchrun per
 trial (DistributedDataParallel, tuned), alternately. `--timed` trials per round are measured; 200 are extrapolated.
+With `--seeds 0` or `--rounds 0`, the part that is not measured is kept from `--out`.
 Needs: cmake --build build --target lockstep_bench_sweep lockstep lockstep-trainer
 """
 
@@ -260,12 +261,14 @@ def time_optuna(directory, trials, seed):
 
 
 def measure_time(args, directory):
-    ours, peers = [], []
+    ours, peers, load = [], [], os.getloadavg()[0]
     for index in range(args.rounds):
         ours.append(200 * time_lockstep(directory, args.timed, index))
         peers.append(200 * time_optuna(directory, args.timed, index))
         print(f"round {index}: {ours[-1]:.1f} s, {peers[-1]:.1f} s", flush=True)
     note = f"extrapolated from {args.timed} trials per round"
+    if load >= 1:
+        note += f"; the cores were also used by other programs (load {load:.0f})"
     rows = [row("200 trials of a short training, 2 ranks: lockstep sweep", "s", ours, 1, note=note),
             row("200 trials of a short training, 2 ranks: Optuna + torchrun", "s", peers, 1, note=note)]
     rows.append({"row": "ratio", "median": round(rows[1]["median"] / rows[0]["median"], 2), "goal": ">= 10"})
@@ -283,12 +286,14 @@ def main():
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     with tempfile.TemporaryDirectory() as name:
         directory = pathlib.Path(name)
-        result = {"commit": commit(), "machine": machine(directory), "optuna": optuna.__version__, "python": sys.version.split()[0],
-                  "seeds": args.seeds, "trials": args.trials}
+        result = json.loads(args.out.read_text()) if args.out.exists() else {}
+        if args.seeds or not result:
+            result |= {"commit": commit(), "machine": machine(directory), "optuna": optuna.__version__,
+                       "python": sys.version.split()[0], "seeds": args.seeds, "trials": args.trials}
         if args.seeds:
             result["quality"] = measure_quality(args, directory)
         if args.rounds:
-            result["time"] = measure_time(args, directory)
+            result |= {"time": measure_time(args, directory), "time_commit": commit()}
     args.out.write_text(json.dumps(result, indent=1) + "\n")
     if args.rounds:
         print_table("time", result["time"])

@@ -79,11 +79,12 @@ int number_option(const cxxopts::ParseResult& parsed, const char* name) {
 }
 
 // Warm starts are for trials on the CPU only.
-bool uses_no_gpu(const Json& base) {
+bool uses_no_gpu(const Json& base, const sweep::Space& space) {
+  if (launch::num_usable_gpus() == 0) return true;
+  if (space.find("distributed") || space.find("distributed.device")) return false;
   const auto distributed = base.find("distributed");
-  const bool names_device = distributed != base.end() && distributed->is_object();
-  return launch::num_usable_gpus() == 0 ||
-         (names_device && distributed->value("device", Json()) == "cpu");
+  return distributed != base.end() && distributed->is_object() &&
+         distributed->value("device", Json()) == "cpu";
 }
 
 int run_sweep(const std::vector<std::string>& words) {
@@ -111,7 +112,7 @@ int run_sweep(const std::vector<std::string>& words) {
                                                            base);
   if (parsed.count("create")) return 0;
   const SweepOptions options{.parallel = number_option(parsed, "parallel"),
-                             .is_warm = uses_no_gpu(base),
+                             .is_warm = uses_no_gpu(base, file.space),
                              .json = parsed.count("json") > 0};
   return SweepController(sweep, options, std::cout).run();
 }

@@ -35,8 +35,8 @@ class ChildProcess {
   // Starts the process, with no blocked signals and default signal actions. Throws Config if the
   // program cannot be executed, Environment if the system cannot create another process.
   explicit ChildProcess(const ChildCommand& command);
-  // A child that this process has not started through this class, such as one that it had before exec;
-  // it dies with this process by itself. Makes it the leader of its group.
+  // A child that was not started by this class, such as one from before exec. It must have asked the
+  // kernel to kill it when this process dies (PR_SET_PDEATHSIG). Makes it the leader of its group.
   static ChildProcess adopt(pid_t pid);
   // Calls reap().
   ~ChildProcess();

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -57,16 +58,17 @@ void lead_own_group(pid_t parent) {
       ::_exit(kCannotStart);
   const auto argv = pointers_to(request.words), envp = pointers_to(environment);
   ::execvpe(argv[0], argv.data(), envp.data());
+  const auto reason =
+      fmt::format("lockstep: error: cannot start '{}': {}\n", argv[0], std::strerror(errno));
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, reason.data(), reason.size());
   ::_exit(kCannotStart);
 }
 
 // In the process that becomes the launcher. Returns in its workers, with their link to it.
 FileDescriptor fork_workers(const ProcessMessage& request, pid_t owner) {
   lead_own_group(owner);
-  const int answers = request.fds[2].get();
   const auto self = ::getpid();
-  if (!send_message(answers, {.numbers = {self}}) || !receive_message(answers, kAnswerLimit))
-    ::_exit(kCannotStart);
+  if (!receive_message(request.fds[2].get(), kAnswerLimit)) ::_exit(kCannotStart);
   std::string parked;
   std::vector<FileDescriptor> links;
   for (int i = 0; i < request.numbers[0]; ++i) {
@@ -85,7 +87,8 @@ FileDescriptor fork_workers(const ProcessMessage& request, pid_t owner) {
   become_launcher(request, parked);
 }
 
-// Gives the descriptors their numbers. They and `link` are moved out of the way first.
+// Gives the descriptors their numbers. They and `link` are moved out of the way first. Returns false if
+// a number is that of a descriptor which this process opened when it was loaded.
 bool place_descriptors(ProcessMessage& start, FileDescriptor& link) {
   const int free = 1 + std::max(STDERR_FILENO, *std::ranges::max_element(start.numbers));
   const auto moved = [&](const FileDescriptor& fd) {
@@ -95,6 +98,8 @@ bool place_descriptors(ProcessMessage& start, FileDescriptor& link) {
   std::vector<FileDescriptor> fds;
   for (const auto& fd : start.fds) fds.push_back(moved(fd));
   start.fds.clear();
+  for (const int number : start.numbers)
+    if (number > STDERR_FILENO && ::fcntl(number, F_GETFD) >= 0) return false;
   for (size_t i = 0; i < fds.size(); ++i)
     if (!fds[i].is_open() || ::dup2(fds[i].get(), start.numbers[i]) < 0) return false;
   return true;
@@ -139,7 +144,10 @@ std::optional<std::vector<std::string>> serve_as_template(char** argv) {
       return std::nullopt;
     const auto launcher = fork_sibling();
     if (launcher < 0) return std::nullopt;
-    if (launcher > 0) continue;
+    if (launcher > 0) {
+      if (!send_message(owner_link.get(), {.numbers = {launcher}})) return std::nullopt;
+      continue;
+    }
     owner_link.close();
     auto link = fork_workers(*request, owner);
     request.reset();

@@ -8,7 +8,7 @@
 namespace lockstep::launch {
 namespace {
 
-constexpr std::chrono::seconds kStartLimit(30);  // it may still be loading LibTorch
+constexpr std::chrono::seconds kStartLimit(10);  // it may still be loading LibTorch
 
 }  // namespace
 
@@ -36,15 +36,20 @@ std::optional<ChildProcess> WarmTemplate::start(const ChildCommand& launcher) {
   const bool is_sent =
       send_message(link_.get(), request, {launcher.stdout_fd, launcher.stderr_fd, other_end.get()});
   other_end.close();
-  // The new process tells its id, and waits for an answer: it does nothing that is not known here.
+  // The template tells the id of the new process, which waits for an answer: it does nothing that is
+  // not known here.
   if (is_sent)
-    if (const auto started = receive_message(own_end.get(), kStartLimit);
-        started && started->numbers.size() == 1) {
-      auto process = ChildProcess::adopt(started->numbers.front());
-      if (send_message(own_end.get(), {})) return process;
-    }
+    if (auto process = adopt_new(kStartLimit); process && send_message(own_end.get(), {}))
+      return process;
   process_.reset();
+  adopt_new(std::chrono::seconds(0));  // reaps one that the template has forked too late
   return std::nullopt;
+}
+
+std::optional<ChildProcess> WarmTemplate::adopt_new(std::chrono::seconds limit) {
+  const auto forked = receive_message(link_.get(), limit);
+  if (!forked || forked->numbers.size() != 1) return std::nullopt;
+  return ChildProcess::adopt(forked->numbers.front());
 }
 
 }  // namespace lockstep::launch

@@ -7,6 +7,7 @@
 // template (CLONE_PARENT).
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 
@@ -24,11 +25,14 @@ class WarmTemplate {
   WarmTemplate(const std::string& trainer, int num_workers, const std::string& label);
 
   // Starts a launcher, which has parked workers. nullopt: the template has ended, or does not answer
-  // within 30 seconds; the caller starts the launcher itself. Uses program, arguments, environment,
+  // within 10 seconds; the caller starts the launcher itself. Uses program, arguments, environment,
   // stdout_fd and stderr_fd of `launcher`.
   std::optional<ChildProcess> start(const ChildCommand& launcher);
 
  private:
+  // The process that the template has forked, of which it tells within `limit`.
+  std::optional<ChildProcess> adopt_new(std::chrono::seconds limit);
+
   int num_workers_;
   FileDescriptor link_;
   std::optional<ChildProcess> process_;

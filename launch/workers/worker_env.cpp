@@ -120,8 +120,13 @@ bool has_template_environment(const std::vector<std::string>& environment) {
   Variables wanted;
   for (const auto& entry : environment) add_entry(entry, wanted);
   auto own = own_variables();
-  remove_place(wanted);
-  remove_place(own);
+  for (auto* variables : {&wanted, &own}) {
+    remove_place(*variables);
+    // The trainer of an installation does not restore an empty one; the loader ignores it.
+    if (const auto path = variables->find("LD_LIBRARY_PATH");
+        path != variables->end() && path->second.empty())
+      variables->erase(path);
+  }
   return wanted == own;
 }
 

@@ -68,7 +68,7 @@ OWNED = {
     "mutex": (r"\bstd::(recursive_|shared_|timed_|recursive_timed_|shared_timed_)?mutex\b", r"^core/system/mutex\.h$",
               "use Mutex of core/system/mutex.h, which lets `make lint` find accesses without the lock"),
     "printing": (r"\bstd::(cout|cerr|clog)\b|\b(std::)?(f?printf|f?puts|v?printf)\s*\(|\b(fmt|std)::print(ln)?\s*\(",
-                 r"^(launch/|cli/|tracking/sinks/console[^/]*\.(h|cpp)$|trainer/commands/trainer_main\.cpp$|data/tokenize/main\.cpp$)",
+                 r"^(launch/|cli/|tracking/sinks/console[^/]*\.(h|cpp)$|trainer/commands/(trainer_)?main\.cpp$|data/tokenize/main\.cpp$)",
                  "printing belongs to launch, cli, the console sink and main"),
     "rank": (r"\brank(\(\)|_)?\s*[!=]=|[!=]=\s*(\w+(\.|->))*rank(\(\)|_)?(?![\w.(\[])",
              r"^(tracking/runs/on_ranks\.|trainer/(checkpoint/training_state|state/optimizer_shard|session)\.cpp$|distributed/|launch/)",

@@ -2,12 +2,14 @@
 
 import copy
 import json
+import re
+import subprocess
 
 import jsonschema
 import pytest
 import yaml
 
-from processes import LOCKSTEP, SOURCE, TRAINER, run
+from processes import BIN, LOCKSTEP, SOURCE, TRAINER, run
 from safetensors_file import assert_same_bits, last_weights
 
 # Sweep files: test_sweep.py.
@@ -161,3 +163,18 @@ def test_the_reference_page_is_up_to_date():
     script = SOURCE / "cmake" / "run_file_reference.py"
     ended = run(["python3", script, TRAINER, SOURCE / "docs" / "run_file.md", "--check"], SOURCE)
     assert ended.code == 0, f"docs/run_file.md is out of date: run `make run-file-reference`\n{ended.err}"
+
+
+def test_what_a_plugin_prints_at_the_end_is_complete(tmp_path):
+    """Although the trainer skips LibTorch's static destructors."""
+    stamp = re.search(rb"lockstep-plugin-stamp\{.*?\}", (BIN.parent / "tests" / "bin" / "start_probe.so").read_bytes())[0]
+    (tmp_path / "late.cpp").write_text(f"""
+        #include <iostream>
+        extern "C" __attribute__((used)) const char stamp[] = "{stamp.decode()}";
+        struct Late {{
+          Late() {{ std::ios::sync_with_stdio(false); }}
+          ~Late() {{ std::cout << "late result"; std::clog << "late log"; }}
+        }} late;""")
+    subprocess.run(["c++", "-shared", "-fPIC", "-o", "late.so", "late.cpp"], cwd=tmp_path, check=True, timeout=60)
+    ended = run([TRAINER, "--schema", tmp_path / "late.so"], tmp_path)
+    assert ended.code == 0 and ended.out.endswith("late result") and ended.err == "late log", ended.err

@@ -1,18 +1,25 @@
 #include <cstdio>
 #include <cstdlib>
+#include <iostream>
 
 #include "core/system/child_process.h"
 #include "launch/environment/torch_folder.h"
 #include "launch/warm/template_process.h"
+#include "lockstep/rank_env.h"
 #include "lockstep/session.h"
 
 namespace {
 
-// LibTorch's static destructors take 0.1 s, to free memory that the kernel frees anyway. Those of
-// plugins, and other handlers that are registered later, run before this one.
+// LibTorch's static destructors take 0.1 s, to free memory that the kernel frees anyway. Static
+// destructors and atexit handlers that are registered after this call, such as those of plugins, still
+// run. Functions with __attribute__((destructor)) do not: preloaded profilers write their results there.
 void skip_static_destructors() {
+  if (lockstep::environment("LD_PRELOAD")) return;
   ::on_exit(
       [](int code, void*) {
+        // After sync_with_stdio(false), these do not use the buffers of stdio.
+        std::cout.flush();
+        std::clog.flush();
         std::fflush(nullptr);
         std::_Exit(code);
       },

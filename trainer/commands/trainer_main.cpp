@@ -320,10 +320,11 @@ Json schema_with_plugins(const Arguments& arguments) {
   return trainer::run_config_schema();
 }
 
-// Exits without static destructors: after a failure, they and LibTorch's threads may wait for peers
-// that are gone.
+// Exits without static destructors and atexit handlers, in any program: after a failure, they and
+// LibTorch's threads may wait for peers that are gone.
 [[noreturn]] void end_process(int exit_code) {
   std::cout.flush();
+  std::clog.flush();
   std::fflush(nullptr);
   std::_Exit(exit_code);
 }

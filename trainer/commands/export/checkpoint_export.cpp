@@ -208,8 +208,8 @@ std::string export_merged(Checkpoint checkpoint, const fs::path& source,
   return "model with merged adapters";
 }
 
-// Those that the checkpoint's adapter `file` has, under its names: without a base model in a file of
-// its own, the averages are of all weights.
+// Those that the checkpoint's adapter `file` has, under its names: the averages are of all weights if
+// the checkpoint does not refer to a base model.
 NamedTensors adapters_of(NamedTensors tensors, const fs::path& file) {
   std::set<std::string> names;
   for (const auto& [name, tensor] : read_safetensors(file)) names.insert(name);

@@ -98,14 +98,6 @@ std::vector<TorchFolder> torches_at(const TorchPlace& place) {
   return found;
 }
 
-fs::path program_on_path(const std::string& name) {
-  std::istringstream folders(variable("PATH"));
-  for (std::string folder; std::getline(folders, folder, ':');)
-    if (!folder.empty() && ::access((fs::path(folder) / name).c_str(), X_OK) == 0)
-      return fs::path(folder) / name;
-  return {};
-}
-
 std::vector<TorchPlace> places(const fs::path& prefix) {
   std::vector<TorchPlace> all;
   const auto add = [&](const fs::path& path, const std::string& name) {
@@ -208,6 +200,21 @@ fs::path own_prefix() {
   const auto self = fs::read_symlink("/proc/self/exe", error);
   if (error) throw environment_error("cannot read /proc/self/exe: " + error.message());
   return self.parent_path().parent_path();
+}
+
+bool is_program(const fs::path& file) {
+  std::error_code ignored;
+  return fs::is_regular_file(file, ignored) && ::access(file.c_str(), X_OK) == 0;
+}
+
+fs::path program_on_path(const std::string& name) {
+  std::istringstream folders(variable("PATH"));
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    if (folder.empty()) continue;
+    const auto program = fs::path(folder) / name;
+    if (is_program(program)) return program;
+  }
+  return {};
 }
 
 TorchFolder find_torch(const fs::path& prefix, const std::string& built_for) {

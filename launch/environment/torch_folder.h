@@ -20,6 +20,13 @@ struct TorchFolder {
 // Environment.
 std::filesystem::path own_prefix();
 
+// Whether `file` is a regular file that this process may execute.
+bool is_program(const std::filesystem::path& file);
+
+// The executable file `name` in the folders of PATH; empty if there is none. Empty entries of PATH,
+// which stand for the working directory, are skipped.
+std::filesystem::path program_on_path(const std::string& name);
+
 // The LibTorch to use with a Lockstep that is installed in `prefix` and was built for version
 // `built_for`: the first one with the same minor version, of
 //   the environment variable LOCKSTEP_TORCH, which excludes the others;

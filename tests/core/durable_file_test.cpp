@@ -7,6 +7,7 @@
 #include <csignal>
 
 #include "core/system/file_descriptor.h"
+#include "core/system/new_name.h"
 #include "tests/data/error_of.h"
 #include "tests/temporary_directory.h"
 
@@ -139,4 +140,20 @@ TEST_CASE("file descriptor: one owner, closed once") {
   const int released = third.release();
   CHECK_FALSE(third.is_open());
   CHECK(::close(released) == 0);
+}
+
+TEST_CASE("new name: does not replace a file or directory") {
+  const TemporaryDirectory directory;
+  const auto part = directory / "part", file = directory / "file", folder = directory / "folder";
+  write_file_durably(part, "new");
+  write_file_durably(file, "old");
+  make_directories(folder);
+  for (const auto& taken : {file, folder}) {
+    const auto error = error_of([&] { rename_to_new(part, taken); });
+    CHECK(error.find("cannot create " + taken.string()) != std::string::npos);
+  }
+  CHECK(read_file(file) == "old");
+  rename_to_new(part, directory / "free");
+  CHECK(read_file(directory / "free") == "new");
+  CHECK(num_files(directory.path()) == 3);
 }

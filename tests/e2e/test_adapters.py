@@ -328,6 +328,15 @@ def test_averaged_weights_are_exported(job, base):
         trained = load_file(last_weights(run_dir))
         assert not all(torch.equal(trained[name], tensor) for name, tensor in load_file(last_weights(run_dir).parent / "ema.safetensors").items())
 
+    # Without a stored base model, the averages are of all weights.
+    configure(job, base, {"rank": 2}, **train)
+    run_dir = job.train("model.weights=false")
+    ckpt(job, "export", run_dir.name, "--out", job.directory / "whole")
+    checkpoint = last_weights(run_dir).parent
+    averages, found = load_file(checkpoint / "ema.safetensors"), load_file(job.directory / "whole" / "adapter_model.safetensors")
+    assert found.keys() == load_file(checkpoint / "adapter_model.safetensors").keys() and len(found) < len(averages)
+    assert all(torch.equal(tensor, averages[name.removeprefix("base_model.model.")]) for name, tensor in found.items())
+
 
 @pytest.mark.parametrize("lora, text", [
     ({"alpha": 8}, "model.lora.alpha"),

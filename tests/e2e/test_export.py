@@ -16,9 +16,12 @@ import torch
 from lockstep import models
 from lockstep.compile import compile_step
 from lockstep.compile.batch_sizes import resized
+from lockstep.compile.export_command import Package
 from lockstep.compile.graphs import State, Step, trace
 from lockstep.compile.losses import find_loss
+from lockstep.compile.packing import new_file
 from lockstep.compile.prediction import load_predictor, prediction_of, predictor_program
+from lockstep.compile.sources import Refused
 from safetensors import safe_open
 from safetensors.torch import load_file, load_model
 from torch import nn
@@ -101,6 +104,7 @@ def test_both_formats_predict_in_python(trained, exported):
     code = torch._inductor.aoti_load_package(str(trained.directory / "aoti.pt2"))
     assert {key: code.get_metadata()[key] for key in ("run", "step", "weights", "inputs")} == {
         "run": trained.run_dir.name, "step": "12", "weights": "averaged", "inputs": "image"}
+    assert code.get_metadata()["torch"] == torch.__version__.split("+")[0]
     for model in (graph, code):
         for size in (1, 7, SAMPLES):  # any number of samples
             found = model(trained.images[:size])
@@ -205,6 +209,12 @@ def as_before(manifest):
 
 def without_predictions(manifest):
     del manifest["members"]["predict.pt2"]
+    manifest["predictions"] = False
+
+
+def that_torch_could_not_export(manifest):
+    del manifest["members"]["predict.pt2"]
+    manifest["unexported"] = "RuntimeError: no such operator"
 
 
 def with_another_shape(manifest):
@@ -226,10 +236,36 @@ def altered(package, out, change, dropped=None):
     manifest = json.loads(content["manifest.json"])
     change(manifest)
     content["manifest.json"] = json.dumps(manifest).encode()
+    return packed(out, content)
+
+
+def packed(out, content):
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
         for name, value in content.items():
             archive.writestr(name, value)
     return out
+
+
+def test_invalid_packages(tmp_path):
+    """One line for each. In Python, without a run."""
+    cases = {"[1]": "its manifest has no format", "{}": "its manifest has no format", '{"format": 4}': "its manifest has no 'parameters'",
+             '{"format": "4"}': "its manifest has no format", '{"format": 5}': "has package format 5, expected at most 4: update lockstep"}
+    for manifest, text in cases.items():
+        with pytest.raises(Refused, match=text):
+            Package(str(packed(tmp_path / "p.ls2", {"manifest.json": manifest})), None)
+    content = bytearray((tmp_path / "p.ls2").read_bytes())
+    for signature, offset in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
+        content[content.index(signature) + offset] |= 1  # encrypted
+    (tmp_path / "p.ls2").write_bytes(content)
+    with pytest.raises(Refused, match="not a package of lockstep-compile, or corrupt .*encrypted"):
+        Package(str(tmp_path / "p.ls2"), None)
+
+
+def test_a_file_made_during_an_export_is_kept(tmp_path):
+    with pytest.raises(FileExistsError), new_file(tmp_path / "m.pt2", replaces=False) as file:
+        file.write(b"exported")
+        (tmp_path / "m.pt2").write_bytes(b"other")
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("m.pt2", b"other")]
 
 
 def refused(job, *words, code=78):
@@ -242,7 +278,7 @@ def refused(job, *words, code=78):
 def test_packages_that_do_not_fit(trained, moved, tmp_path):
     package = trained.package
     assert f"{package}: no such file: put the package of the run there, or name it with --package" in refused(trained)
-    ckpt_export(trained, trained.run_dir.name, "--out", tmp_path / "moved.pt2", "--format", "pt2", "--package", moved)
+    ckpt_export(trained, trained.run_dir.name, "--out", tmp_path / "new" / "moved.pt2", "--format", "pt2", "--package", moved)
     altered(moved, package, lambda manifest: manifest.update(name="Other"))
     try:
         assert "is another package than the one that the run trained" in refused(trained)
@@ -253,6 +289,9 @@ def test_packages_that_do_not_fit(trained, moved, tmp_path):
     trained.train(f"model.package={old}", "train.max_steps=1")  # it still trains
     silent = altered(moved, tmp_path / "silent.ls2", without_predictions, "predict.pt2")
     assert "its loss function returns no predictions" in refused(trained, "--package", silent)
+    unexported = altered(moved, tmp_path / "unexported.ls2", that_torch_could_not_export, "predict.pt2")
+    assert ("torch could not export its predictions when it was compiled: RuntimeError: no such operator"
+            in refused(trained, "--package", unexported))
     other = altered(moved, tmp_path / "other.ls2", with_another_shape)
     assert ("its weight 'body.1.weight' is float32 [8, 784], the checkpoint has float32 [16, 784]"
             in refused(trained, f"--package={other}"))
@@ -273,10 +312,17 @@ def test_corrupt_checkpoint_and_no_python(trained, tmp_path):
     lib = tmp_path / "a" / "b" / "c" / "d" / "torch" / "lib"
     lib.parent.mkdir(parents=True)
     lib.symlink_to(TORCH / "lib")
-    environment = processes.environment(PATH="/usr/bin:/bin", LD_LIBRARY_PATH=lib)
+    planted = trained.directory / "lockstep-compile"  # an empty entry of PATH is not the working directory
+    planted.write_text("#!/bin/sh\n")
+    planted.chmod(0o755)
+    environment = processes.environment(PATH=":/usr/bin:/bin", LD_LIBRARY_PATH=lib)
     words = (trained.run_dir.name, "--out", "new.pt2", "--format", "aoti")
     error = ckpt_export(trained, *words, code=75, env=environment)
-    assert "this format needs lockstep-compile, which is neither on the PATH nor in the Python environment of LibTorch" in error
+    assert "this format needs lockstep-compile, which is neither in the Python environment of LibTorch (" in error
+    planted.unlink()
+    (tmp_path / "file").write_text("")
+    error = ckpt_export(trained, trained.run_dir.name, "--out", tmp_path / "file" / "new.pt2", "--format", "aoti", code=75)
+    assert error.startswith("lockstep-trainer: error: cannot create directory ")
 
 
 class Masked(nn.Module):
@@ -291,7 +337,7 @@ class Masked(nn.Module):
         return self.head(mean.mul_(self.scale))
 
 
-def test_several_inputs():
+def test_several_inputs(monkeypatch):
     """Only the fields on which predictions depend, in the order of the batch. In Python, without compiling."""
     torch.manual_seed(0)
     module = Masked().eval()
@@ -299,7 +345,8 @@ def test_several_inputs():
     state = State.of(module)
     step = Step(module, find_loss("cross_entropy", module, batch).function, list(batch), None)
     graph = trace(step, state, resized(batch, 29), True, False)
-    content, inputs = prediction_of(graph, list(batch), len(state.names()))
+    content, inputs, reason = prediction_of(graph, list(batch), len(state.names()))
+    assert not reason
     assert inputs == ["tokens", "mask"]
     assert len(content) < 64 << 10, "without weights"
     tensors = dict(zip(state.names(), state.tensors()))
@@ -312,3 +359,9 @@ def test_several_inputs():
         tokens, mask = torch.randint(0, 11, (size, 5)), torch.rand(size, 5) < 0.7
         mask[:, 0] = True
         assert torch.equal(exported(tokens, mask), module(mask, tokens))
+
+    def fail(*_):
+        raise RuntimeError("no such operator\nat line 3")
+
+    monkeypatch.setattr(torch.export, "save", fail)  # training does not need it
+    assert prediction_of(graph, list(batch), len(state.names())) == (b"", [], "RuntimeError: no such operator")

@@ -1,16 +1,14 @@
 #include "tracking/artifacts/store.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <stdio.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <set>
 
 #include "core/printable.h"
 #include "core/run_id.h"
 #include "core/system/durable_file.h"
+#include "core/system/new_name.h"
 #include "lockstep/error.h"
 #include "tracking/artifacts/blobs.h"
 #include "tracking/artifacts/catalog.h"
@@ -74,17 +72,6 @@ int add_version(const ArtifactCatalog& catalog, ArtifactIndex& index, Artifact& 
   catalog.write(made);
   index.versions.push_back(made.digest);
   return version;
-}
-
-// Renames a finished directory, unless the destination exists.
-void name_directory(const fs::path& temporary, const fs::path& destination) {
-  int result =
-      ::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, destination.c_str(), RENAME_NOREPLACE);
-  std::error_code ignored;
-  const bool unable = result != 0 && errno == EINVAL;  // a network file system
-  if (unable && fs::symlink_status(destination, ignored).type() == fs::file_type::not_found)
-    result = ::rename(temporary.c_str(), destination.c_str());
-  if (result != 0) throw errno_error(fmt::format("cannot create {}", destination.string()));
 }
 
 void copy_out(const Blobs& blobs, const Artifact& artifact, const fs::path& directory) {
@@ -204,7 +191,7 @@ void ArtifactStore::get(const Artifact& artifact, const fs::path& destination) c
       target.parent_path() / unique_name("." + target.filename().string() + ".tmp-");
   try {
     copy_out(blobs_of(directory_), artifact, temporary);
-    name_directory(temporary, target);
+    rename_to_new(temporary, target);
   } catch (...) {
     fs::remove_all(temporary, error);
     throw;

@@ -43,6 +43,7 @@ constexpr const char* kCheckpointHelp =
   lockstep ckpt export RUN[:STEP] --out PATH [--format FORMAT] [--merge] [--package FILE]
         [--dir RUNS]
         write the weights, or the averages that evaluations use, to PATH, which must not exist
+        (hf: or be an empty directory)
           hf           a directory for from_pretrained() of transformers, or an adapter for PEFT;
                        --merge: a model with the adapters merged. Default for models in that layout
           safetensors  one file with the names of the checkpoint, of any model. Default for others

@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from lockstep.compile.compiling import compile_step
     from lockstep.compile.errors import CompileError
 
+PACKAGE_FORMAT = 4  # the number of `kPackageFormat` in models/package/manifest.cpp
+
 __all__ = ["CompileError", "compile_step"]
 
 

@@ -111,14 +111,16 @@ def compile_step(
         largest = [compare(Comparison(each, run, TOLERANCE[precision]), report) for each in passes]
     train, evaluation = (each.graph for each in passes)
     members = {f"{name}.pt2": library for name, library in libraries.items()}
-    prediction, inputs = prediction_of(evaluation, list(batch), len(state.names()))
+    prediction, inputs, unexported = prediction_of(evaluation, list(batch), len(state.names()))
+    if unexported:
+        report(f"warning: the model can be trained, but its predictions cannot be exported: {unexported}")
     if prediction:
         members["predict.pt2"] = prediction
     members["weights.safetensors"] = pack_weights({**state.parameters, **state.buffers})
     manifest = describe_package(state, batch, train, evaluation)
     flops = [count_flops(passes[0].programs[name]) for name in segment_names(passes[0].parts, training=True)]
     described = [{**part, "flops": number} for part, number in zip(describe_parts(passes[0].parts), flops)]
-    manifest |= {"inputs": inputs, "segments": described, "evaluation": describe_parts(passes[1].parts), "units": blocks}
+    manifest |= {"inputs": inputs, "unexported": unexported, "segments": described, "evaluation": describe_parts(passes[1].parts), "units": blocks}
     manifest |= describe_loss(chosen, train) | describe_classes(chosen, step, batch, evaluation)
     manifest |= {"name": name or type(module).__name__, "torch": torch.__version__.split("+")[0], "device": device,
                  "architecture": platform.machine(), "cpu_flags": cpu_flags(), "gpu": gpu_name(device), "threads": threads,

@@ -12,6 +12,7 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lockstep.compile import PACKAGE_FORMAT
 from lockstep.compile.sources import Refused
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ checkpoint of a run: RUN/checkpoints/STEP; the averaged weights, if it has some.
 
       --format arg       aoti: compiled by AOTInductor, for its loaders in C++ and Python, on processors like this one;
                          pt2: for torch.export.load() in Python
-  -o, --out arg          output file, which must not exist
+  -o, --out arg          output file, which must not exist; its directory is made
       --package arg      the package (default: the one that the run trained, which must be unchanged)
       --help             show this help
 
@@ -75,16 +76,21 @@ class Package:
         try:
             with zipfile.ZipFile(path) as archive:
                 content = archive.read("manifest.json")
-                self.manifest: dict[str, Any] = json.loads(content)
+                self.manifest = verified(json.loads(content))
                 self.graph = archive.read("predict.pt2") if "predict.pt2" in archive.namelist() else b""
-        except (zipfile.BadZipFile, KeyError, ValueError) as error:
+        except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, ValueError, RuntimeError) as error:
             raise Refused(f"{path}: not a package of lockstep-compile, or corrupt ({error})") from error
+        if self.manifest["format"] > PACKAGE_FORMAT:
+            raise Refused(f"{path}: has package format {self.manifest['format']}, expected at most {PACKAGE_FORMAT}: update lockstep")
         if crc32 is not None and zlib.crc32(content) != crc32:
             raise Refused(f"{path}: is another package than the one that the run trained: compiled again since? Name a package with "
                           "the graph to export with --package")
         if not self.graph and self.manifest["format"] < 4:
             raise Refused(f"{path}: has no graph for export, because an earlier version compiled it: compile the model again, and "
                           "name the new package with --package")
+        if not self.graph and self.manifest.get("unexported"):
+            raise Refused(f"{path}: has no graph for export, because torch could not export its predictions when it was compiled: "
+                          f"{self.manifest['unexported']}")
         if not self.graph:
             raise Refused(f"{path}: its loss function returns no predictions, so there is nothing to export: return 'predictions', "
                           "compile again, and name the new package with --package")
@@ -108,6 +114,18 @@ class Package:
         return state
 
 
+def verified(manifest: Any) -> dict[str, Any]:
+    """The manifest. Raises ValueError if it lacks what an export reads."""
+    if not isinstance(manifest, dict) or type(manifest.get("format")) is not int:
+        raise ValueError("its manifest has no format")
+    types = {"parameters": list, "buffers": list, "fields": list, "inputs": list, "torch": str, "device": str, "precision": str,
+             "threads": int}
+    for key, kind in types.items() if manifest["format"] == PACKAGE_FORMAT else []:
+        if not isinstance(manifest.get(key), kind):
+            raise ValueError(f"its manifest has no '{key}'")
+    return manifest
+
+
 def text_of(spec: dict[str, Any], batch: str = "") -> str:
     return f"{spec['dtype']} [{', '.join([*([batch] if batch else []), *map(str, spec['shape'])])}]"
 
@@ -126,8 +144,6 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         raise Refused(f"--out {out}: must end with .pt2")
     if out.exists():
         raise Refused(f"--out {out}: exists already")
-    if not out.resolve().parent.is_dir():
-        raise Refused(f"--out {out}: directory {out.resolve().parent} does not exist")
     return options
 
 
@@ -146,6 +162,7 @@ def export(arguments: list[str]) -> None:
     if package.manifest["device"] == "cuda" and not torch.cuda.is_available():
         raise Refused(f"{named}: was compiled for device cuda, and this machine has no GPU")
     out = Path(options.out)
+    out.parent.mkdir(parents=True, exist_ok=True)
     largest = write(options.format, package, checkpoint, out)
     inputs = ", ".join(f"{field['name']} {text_of(field, 'B')}" for field in package.inputs())
     print(f"{checkpoint.weights} weights of step {checkpoint.step}\ninputs: {inputs}")
@@ -172,8 +189,8 @@ def write(form: str, package: Package, checkpoint: Checkpoint, out: Path) -> int
         raise Refused(f"{package.path}: torch {torch.__version__} cannot read its graph, of torch {package.manifest['torch']}: "
                       f"{one_line(error)}") from error
     about = {"run": checkpoint.run, "step": str(checkpoint.step), "weights": checkpoint.weights,
-             "inputs": ", ".join(package.manifest["inputs"])}
-    with new_file(out) as file:
+             "inputs": ", ".join(package.manifest["inputs"]), "torch": torch.__version__.split("+")[0]}
+    with new_file(out, replaces=False) as file:
         if form == "aoti":
             library, largest = compile_predictor(predictor, package, about)
             file.write(library)

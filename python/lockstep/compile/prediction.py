@@ -7,22 +7,25 @@ from collections.abc import Mapping
 import torch
 from torch import nn
 
-from lockstep.compile.errors import quiet
+from lockstep.compile.errors import one_line, quiet
 from lockstep.compile.graphs import Graph, dynamic_shapes, export_graph
 from lockstep.compile.losses import Batch
 from lockstep.compile.segments import BETWEEN, extract, functional, needed, output_node
 
 
-def prediction_of(evaluation: Graph, fields: list[str], num_state: int) -> tuple[bytes, list[str]]:
+def prediction_of(evaluation: Graph, fields: list[str], num_state: int) -> tuple[bytes, list[str], str]:
     """A file for torch.export.load(), whose inputs are a list of the state and of some of `fields`, and these. Empty if the loss
-    function returns no predictions."""
+    function returns no predictions, or if torch cannot export them; then the reason is returned too. Training needs no file."""
     if not evaluation.has_predictions:
-        return b"", []
-    with quiet():
-        program, takes = program_of_predictions(evaluation, num_state)
-        content = io.BytesIO()
-        torch.export.save(program, content)
-    return content.getvalue(), [fields[i - num_state] for i in takes if i >= num_state]
+        return b"", [], ""
+    content = io.BytesIO()
+    try:
+        with quiet():
+            program, takes = program_of_predictions(evaluation, num_state)
+            torch.export.save(program, content)
+    except Exception as error:  # of any kind, from torch.export
+        return b"", [], f"{type(error).__name__}: {one_line(error)}"
+    return content.getvalue(), [fields[i - num_state] for i in takes if i >= num_state], ""
 
 
 def program_of_predictions(evaluation: Graph, num_state: int) -> tuple[torch.export.ExportedProgram, list[int]]:

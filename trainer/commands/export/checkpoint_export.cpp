@@ -8,13 +8,16 @@
 #include <chrono>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 #include <vector>
 
 #include "core/config/size_text.h"
 #include "core/printable.h"
 #include "core/system/durable_file.h"
+#include "core/system/new_name.h"
 #include "formats/safetensors_index.h"
+#include "launch/protocol/token.h"
 #include "lockstep/config_value.h"
 #include "lockstep/error.h"
 #include "models/decoder/lora.h"
@@ -27,6 +30,8 @@ namespace lockstep::trainer {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr int kNameBytes = 8;
 
 bool has_file(const fs::path& directory, const char* name) {
   std::error_code ignored;
@@ -84,16 +89,20 @@ fs::path verified_file(const fs::path& out, ExportFormat format) {
   return target;
 }
 
-// `write` makes a file or directory next to `target`, which is renamed when it is complete.
+// `write` makes a file or directory next to `target`, which is renamed when it is complete. Replaces
+// nothing but an empty directory, also if another process makes `target` in the meantime.
 void write_renamed(const fs::path& target, const std::function<void(const fs::path&)>& write) {
-  const auto temporary = target.parent_path() / (kTemporaryPrefix + target.filename().string());
+  const auto temporary =
+      target.parent_path() / fmt::format("{}{}-{}", kTemporaryPrefix, target.filename().string(),
+                                         launch::random_hex(kNameBytes));
   std::error_code ignored;
-  fs::remove_all(temporary, ignored);  // of an export that was killed
   try {
     make_directories(target.parent_path());
     write(temporary);
-    if (::rename(temporary.c_str(), target.c_str()) != 0)
-      throw errno_error(fmt::format("cannot rename {} to {}", temporary.string(), target.string()));
+    if (!fs::is_directory(temporary))
+      rename_to_new(temporary, target);
+    else if (::rename(temporary.c_str(), target.c_str()) != 0)
+      throw errno_error(fmt::format("cannot create {}", target.string()));
   } catch (...) {
     fs::remove_all(temporary, ignored);
     throw;
@@ -199,12 +208,21 @@ std::string export_merged(Checkpoint checkpoint, const fs::path& source,
   return "model with merged adapters";
 }
 
+// Those that the checkpoint's adapter `file` has, under its names: the averages are of all weights if
+// the checkpoint does not refer to a base model.
+NamedTensors adapters_of(NamedTensors tensors, const fs::path& file) {
+  std::set<std::string> names;
+  for (const auto& [name, tensor] : read_safetensors(file)) names.insert(name);
+  for (auto& [name, tensor] : tensors) name = models::name_in_peft(name);
+  std::erase_if(tensors, [&](const auto& item) { return !names.contains(item.first); });
+  return tensors;
+}
+
 // The averaged weights, under the names that the files of the checkpoint have for other programs.
 std::string export_averaged(const Checkpoint& checkpoint, const fs::path& source, bool has_adapters,
                             const fs::path& target) {
   auto tensors = checkpoint.ema;
-  if (has_adapters)
-    for (auto& [name, tensor] : tensors) name = models::name_in_peft(name);
+  if (has_adapters) tensors = adapters_of(std::move(tensors), source / models::kAdapterWeights);
   const auto companions = has_adapters ? std::vector{source / models::kAdapterConfig}
                                        : models::HfDirectory{"hf", source}.companions();
   write_directory(target, [&](const fs::path& directory) {

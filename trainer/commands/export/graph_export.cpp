@@ -6,13 +6,13 @@
 
 #include <cerrno>
 #include <cstring>
-#include <sstream>
 #include <vector>
 
 #include "core/printable.h"
 #include "core/system/child_process.h"
+#include "core/system/durable_file.h"
+#include "launch/environment/torch_folder.h"
 #include "lockstep/error.h"
-#include "lockstep/rank_env.h"
 #include "models/package_reference.h"
 
 namespace lockstep::trainer {
@@ -36,23 +36,17 @@ fs::path torch_directory() {
   return found;
 }
 
+// Of the environment of LibTorch, whose version the package was compiled for; otherwise on the PATH.
 std::string find_compiler() {
-  std::vector<fs::path> folders;
-  std::istringstream path(environment("PATH").value_or(""));
-  for (std::string folder; std::getline(path, folder, ':');) folders.emplace_back(folder);
-  // Of a wheel: ENVIRONMENT/lib/pythonX/site-packages/torch/lib.
   const auto torch = torch_directory();
-  folders.push_back((torch / "../../../../../bin").lexically_normal());
-  for (const auto& folder : folders) {
-    const auto program = folder / kCompiler;
-    std::error_code ignored;
-    if (fs::is_regular_file(program, ignored) && ::access(program.c_str(), X_OK) == 0)
-      return program.string();
-  }
+  // Of a wheel: ENVIRONMENT/lib/pythonX/site-packages/torch/lib.
+  const auto program = (torch / "../../../../../bin" / kCompiler).lexically_normal();
+  if (!torch.empty() && launch::is_program(program)) return program.string();
+  if (const auto found = launch::program_on_path(kCompiler); !found.empty()) return found.string();
   throw environment_error(
-      fmt::format("this format needs {}, which is neither on the PATH nor in the Python "
-                  "environment of LibTorch "
-                  "({}): pip install './python[compile]', in the directory of Lockstep's sources",
+      fmt::format("this format needs {}, which is neither in the Python environment of "
+                  "LibTorch ({}) nor on the PATH: pip install './python[compile]', in the "
+                  "directory of Lockstep's sources",
                   kCompiler, printable(torch.string(), 300)));
 }
 
@@ -70,6 +64,7 @@ void export_graph(const GraphExport& wanted) {
                                     "--format",         wanted.format, "--out",
                                     wanted.out.string()};
   if (!wanted.package.empty()) words.insert(words.end(), {"--package", wanted.package});
+  make_directories(wanted.out.parent_path());
   ::execv(words[0].c_str(), pointers_to(words).data());
   throw environment_error(
       fmt::format("cannot start '{}': {}", printable(words[0], 300), std::strerror(errno)));

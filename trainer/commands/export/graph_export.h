@@ -9,13 +9,13 @@ namespace lockstep::trainer {
 struct GraphExport {
   std::filesystem::path checkpoint;  // its directory
   std::string format;                // of lockstep-compile: "aoti" or "pt2"
-  std::filesystem::path out;         // a file that does not exist
+  std::filesystem::path out;         // a file that does not exist; its directory is made
   std::string package;               // empty: the one that the checkpoint names
 };
 
-// Replaces this process with `lockstep-compile export`, which is on the PATH or in the Python
-// environment of the loaded LibTorch. Throws Config if the checkpoint names no package, Environment
-// if there is no lockstep-compile.
+// Replaces this process with `lockstep-compile export`, which is in the Python environment of
+// the loaded LibTorch or on the PATH. Throws Config if the checkpoint names no package, Environment
+// if there is no lockstep-compile or the directory of `out` cannot be made.
 [[noreturn]] void export_graph(const GraphExport& wanted);
 
 }  // namespace lockstep::trainer

@@ -82,7 +82,7 @@ bool Regrouping::is_leaving_asked() const {
       members_, [](const auto& member) { return member.asks_to(GroupRequest::Kind::Leaving); });
 }
 
-// Whether workers that leave have been told so: their group no longer exists, and the others need a new
+// Whether workers that leave have an answer: their group no longer exists, and the others need a new
 // one even if they will stop, to save a checkpoint.
 bool Regrouping::is_letting_go() const {
   return !lost_.empty() && std::ranges::all_of(lost_, &LostRank::has_left);

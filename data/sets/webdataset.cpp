@@ -14,6 +14,7 @@
 
 #include "core/config/nearest_name.h"
 #include "core/printable.h"
+#include "core/trimmed.h"
 #include "data/block_cache.h"
 #include "data/images/image_pipeline.h"
 #include "data/sample_runs.h"
@@ -137,7 +138,7 @@ class SampleIndexer {
       throw webdataset_error(name, fmt::format("{} bytes are not a label", file->size));
     const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + file->begin,
                                 file->size);
-    return is_json() ? class_in_json(text, name) : class_from(trimmed(text), name);
+    return is_json() ? class_in_json(text, name) : class_from(trimmed(text, " \t\r\n"), name);
   }
 
  private:
@@ -153,12 +154,6 @@ class SampleIndexer {
   }
 
   bool is_json() const { return config_.label == "json" || config_.label.ends_with(".json"); }
-
-  static std::string_view trimmed(std::string_view text) {
-    constexpr auto kSpaces = " \t\r\n";
-    text.remove_prefix(std::min(text.find_first_not_of(kSpaces), text.size()));
-    return text.substr(0, text.find_last_not_of(kSpaces) + 1);
-  }
 
   int64_t class_in_json(std::string_view text, const std::string& name) const {
     const auto json = Json::parse(text, nullptr, /*allow_exceptions=*/false);

@@ -5,19 +5,15 @@
 #include <string>
 
 #include "core/number_text.h"
+#include "core/trimmed.h"
 
 namespace lockstep::formats {
 namespace {
 
 constexpr size_t kMaxNumberLength = 400;
+constexpr std::string_view kSpaces = " \t";
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
-std::string_view trimmed(std::string_view text) {
-  while (text.starts_with(' ') || text.starts_with('\t')) text.remove_prefix(1);
-  while (text.ends_with(' ') || text.ends_with('\t')) text.remove_suffix(1);
-  return text;
-}
 
 std::optional<double> plain_number(std::string_view text, char decimal) {
   if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
@@ -194,7 +190,7 @@ const char* format_of(std::string_view text) {
   }
   const bool per_cent = text.ends_with('%');
   if (per_cent) text.remove_suffix(1);
-  text = trimmed(text);
+  text = trimmed(text, kSpaces);
   if (text.empty() || !is_digit(text.front())) return nullptr;
   const bool separated = has_separators(text);
   if (!has_currency && !per_cent && is_other_date(text))
@@ -208,7 +204,7 @@ const char* format_of(std::string_view text) {
 }  // namespace
 
 Cell read_cell(std::string_view text, char decimal) {
-  text = trimmed(text);
+  text = trimmed(text, kSpaces);
   if (const auto number = plain_number(text, decimal)) return {CellKind::Number, *number};
   if (const auto truth = truth_value(text)) return {CellKind::Truth, *truth};
   if (const auto time = TimeReader(text).read()) return {CellKind::Time, *time};
@@ -217,7 +213,7 @@ Cell read_cell(std::string_view text, char decimal) {
 }
 
 std::optional<double> cell_value(std::string_view text, char decimal) {
-  text = trimmed(text);
+  text = trimmed(text, kSpaces);
   if (const auto number = plain_number(text, decimal)) return number;
   if (const auto truth = truth_value(text)) return truth;
   return TimeReader(text).read();

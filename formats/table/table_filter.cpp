@@ -8,6 +8,7 @@
 
 #include "core/number_text.h"
 #include "core/printable.h"
+#include "core/trimmed.h"
 #include "lockstep/error.h"
 
 namespace lockstep::formats {
@@ -24,11 +25,7 @@ constexpr std::array<std::pair<const char*, Relation>, 6> kRelations = {
      {"<", Relation::Less},
      {">", Relation::Greater}}};
 
-std::string trimmed(const std::string& text) {
-  const auto begin = text.find_first_not_of(" \t");
-  if (begin == text.npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t") + 1 - begin);
-}
+std::string without_spaces(const std::string& text) { return std::string(trimmed(text, " \t")); }
 
 std::string unquoted(const std::string& text) {
   const bool quoted = text.size() >= 2 && (text.front() == '"' || text.front() == '\'') &&
@@ -43,8 +40,8 @@ ColumnTest parse_column_test(const std::string& text) {
   if (at != text.npos)
     for (const auto& [sign, relation] : kRelations) {
       if (text.compare(at, std::string_view(sign).size(), sign) != 0) continue;
-      ColumnTest test{.column = unquoted(trimmed(text.substr(0, at))), .relation = relation};
-      const auto value = trimmed(text.substr(at + std::string_view(sign).size()));
+      ColumnTest test{.column = unquoted(without_spaces(text.substr(0, at))), .relation = relation};
+      const auto value = without_spaces(text.substr(at + std::string_view(sign).size()));
       test.text = unquoted(value);
       test.number = parse_number<double>(value).value_or(std::numeric_limits<double>::quiet_NaN());
       if (!test.column.empty() && !value.empty()) return test;

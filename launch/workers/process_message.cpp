@@ -69,16 +69,28 @@ std::optional<ProcessMessage> decode(std::string_view bytes, std::vector<FileDes
   }
 }
 
-// The text is in a file in memory, since a socket's messages are limited in size; `all`: this file,
-// and the descriptors.
-bool send_fds(int socket, const std::vector<int>& all) {
+// One byte, which a message needs, with room for descriptors.
+struct FdsMessage {
+  FdsMessage() {
+    header.msg_iov = &data;
+    header.msg_iovlen = 1;
+    header.msg_control = control.data();
+    header.msg_controllen = control.size();
+  }
+  FdsMessage(const FdsMessage&) = delete;
+  FdsMessage& operator=(const FdsMessage&) = delete;
+
   char byte = 0;
   iovec data = {.iov_base = &byte, .iov_len = 1};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(kMaxFds * sizeof(int))> control{};
   msghdr header{};
-  header.msg_iov = &data;
-  header.msg_iovlen = 1;
-  header.msg_control = control.data();
+};
+
+// The text is in a file in memory, since a socket's messages are limited in size; `all`: this file,
+// and the descriptors.
+bool send_fds(int socket, const std::vector<int>& all) {
+  FdsMessage message;
+  auto& header = message.header;
   header.msg_controllen = CMSG_SPACE(all.size() * sizeof(int));
   auto* rights = CMSG_FIRSTHDR(&header);
   rights->cmsg_level = SOL_SOCKET;
@@ -92,14 +104,8 @@ bool send_fds(int socket, const std::vector<int>& all) {
 }
 
 std::vector<FileDescriptor> receive_fds(int socket) {
-  char byte = 0;
-  iovec data = {.iov_base = &byte, .iov_len = 1};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(kMaxFds * sizeof(int))> control{};
-  msghdr header{};
-  header.msg_iov = &data;
-  header.msg_iovlen = 1;
-  header.msg_control = control.data();
-  header.msg_controllen = control.size();
+  FdsMessage message;
+  auto& header = message.header;
   ssize_t got = 0;
   while ((got = ::recvmsg(socket, &header, MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR) {
   }

@@ -8,6 +8,7 @@
 
 #include "core/printable.h"
 #include "core/system/durable_file.h"
+#include "core/trimmed.h"
 #include "lockstep/error.h"
 #include "lockstep/rank_env.h"
 
@@ -16,10 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string trimmed(const std::string& text) {
-  const auto begin = text.find_first_not_of(" \t\r");
-  if (begin == text.npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
+std::string without_spaces(const std::string& text) {
+  return std::string(trimmed(text, " \t\r"));
 }
 
 // The section of an INI file of the AWS tools that has this key; nullopt: none, or no such file.
@@ -32,13 +31,13 @@ std::optional<std::string> section_with_key(const fs::path& file, const std::str
   }
   std::string section;
   for (std::string line; std::getline(lines, line);) {
-    line = trimmed(line);
+    line = without_spaces(line);
     const auto equals = line.find('=');
     if (line.starts_with('[')) {
-      section = trimmed(line.substr(1, line.find(']') - 1));
-      if (section.starts_with("profile ")) section = trimmed(section.substr(8));
-    } else if (equals != line.npos && trimmed(line.substr(0, equals)) == "aws_access_key_id" &&
-               trimmed(line.substr(equals + 1)) == key) {
+      section = without_spaces(line.substr(1, line.find(']') - 1));
+      if (section.starts_with("profile ")) section = without_spaces(section.substr(8));
+    } else if (equals != line.npos && without_spaces(line.substr(0, equals)) == "aws_access_key_id" &&
+               without_spaces(line.substr(equals + 1)) == key) {
       return section;
     }
   }

@@ -110,7 +110,7 @@ export function flatValue(span: [number, number] | null): number | null {
 }
 
 /** The range of an axis that shows `span`: slightly wider, but within the limits of the metric. */
-export function rangeY(span: [number, number] | null, log: boolean, limits: [number, number] | null): [number, number] {
+export function rangeY(span: [number, number] | null, log: boolean, limits: readonly [number, number] | null): [number, number] {
   if (!span) return log ? [0.1, 1] : [0, 1];
   const [low, high] = span;
   const flat = flatValue(span) !== null;

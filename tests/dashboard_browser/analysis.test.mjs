@@ -66,10 +66,11 @@ test("contours of two hyperparameters; from a scatter of the result, the two mos
   assert.deepEqual([queryOf(page).get("sx"), queryOf(page).get("sy")].sort(), ["config.model.hidden", "config.optimizer.lr"]);
   assert.equal(queryOf(page).get("sc"), "metric.eval/loss");
   await page.getByText(/^Interpolated: the mean eval\/loss, weighted with a Gaussian kernel of \d+ % of each axis; .*Rests on 198 runs/).waitFor();
+  // Between the runs of two widths, on either axis.
   const canvas = page.locator(".scatter canvas");
-  const box = await canvas.boundingBox();
-  await page.mouse.move(box.x + box.width * 0.15, box.y + box.height * 0.8);
-  await page.locator(".scatter .tip").waitFor();
+  const { width, height } = await canvas.boundingBox();
+  await canvas.hover({ position: { x: 62 + 0.2 * (width - 76), y: height - 34 - 0.2 * (height - 58) } });
+  await page.locator(".scatter .tip").getByText("interpolated").waitFor();
   // Contours need numbers on both axes.
   await page.getByLabel("y", { exact: true }).selectOption("config.optimizer.name");
   assert.equal(await page.getByRole("button", { name: "Contours" }).isDisabled(), true);

@@ -204,6 +204,7 @@ test("images, histograms and tables; names that contain HTML are shown as text",
   await page.getByRole("img", { name: /onerror/ }).first().waitFor();
   await page.getByRole("group", { name: /^Heat map of weights\/fc1 over 11 steps\. Step 0: median -?[\d.e−-]+, middle 80 % from / }).waitFor();
   await page.getByRole("region", { name: "Confusion matrix" }).getByText("93").waitFor();
+  await page.getByRole("heading", { name: /^eval\/precision_recall/ }).scrollIntoViewIfNeeded(); // charts are drawn near the viewport
   await drawn(page, "eval/precision_recall").waitFor();
   await page.getByRole("region", { name: "Table" }).getByText("<img src=x").waitFor();
   for (const part of ["charts", "config", "artifacts", "alerts", "ranks", "console"]) {
@@ -230,12 +231,12 @@ test("histograms over time: the pointer and the keyboard read the logged counts,
   const heat = page.getByRole("group", { name: /^Heat map of weights\/fc1 / });
   const tip = (plot) => plot.locator(".tip");
   const box = await heat.locator("canvas").boundingBox();
-  // The middle of the fourth of eleven steps, a third of the values from the top.
-  await page.mouse.move(box.x + (box.width * 3.5) / 11, box.y + box.height / 3);
+  // The middle of the fourth of eleven steps, and of a bin.
+  await page.mouse.move(box.x + (box.width * 3.5) / 11, box.y + box.height * 0.35);
   const [low, high] = [items[0].edges[0], items[0].edges.at(-1)];
-  for (const part of text(items[3], high - (high - low) / 3)) await tip(heat).getByText(part).waitFor();
-  await page.mouse.click(box.x + (box.width * 3.5) / 11, box.y + box.height / 3);
-  await page.getByRole("img", { name: "Histogram at step 60" }).waitFor();
+  for (const part of text(items[3], high - (high - low) * 0.35)) await tip(heat).getByText(part).waitFor();
+  await page.mouse.click(box.x + (box.width * 3.5) / 11, box.y + box.height * 0.35);
+  await page.getByRole("img", { name: "Histogram at step 60", exact: true }).waitFor();
   await page.getByRole("button", { name: "Ridgelines" }).click();
   const ridges = page.getByRole("group", { name: /^Ridgelines of weights\/fc1 over 11 steps/ });
   await page.reload();
@@ -246,13 +247,14 @@ test("histograms over time: the pointer and the keyboard read the logged counts,
   await tip(ridges).getByText("step 0", { exact: true }).waitFor();
   await page.keyboard.press("ArrowRight");
   await tip(ridges).getByText("step 20", { exact: true }).waitFor();
-  await page.getByRole("img", { name: "Histogram at step 20" }).waitFor();
+  await page.getByRole("img", { name: "Histogram at step 20", exact: true }).waitFor();
   const before = await tip(ridges).textContent();
   for (let i = 0; i < 12; ++i) await page.keyboard.press("ArrowUp");
   await waitFor(async () => (await tip(ridges).textContent()) !== before, "another value");
-  const [, from, count] = /^step 20(.+) to .+?([\d,]+) of [\d,]+ values/.exec(await tip(ridges).textContent().then((all) => all.replaceAll("−", "-")));
-  const bin = items[1].edges.findIndex((edge) => Math.abs(edge - Number(from)) < 1e-3);
-  assert.equal(Number(count.replaceAll(",", "")), items[1].counts[bin], `at ${from}`);
+  const read = async (part) => parseFloat((await tip(ridges).locator(part).textContent()).replace("−", "-").replaceAll(",", ""));
+  const [from, count] = [await read("div"), await read("strong")];
+  const bin = items[1].edges.findIndex((edge) => Math.abs(edge - from) < 1e-3);
+  assert.equal(count, items[1].counts[bin], `at ${from}`);
   assert.ok((await colors(page, "Save weights/fc1 as PNG")) > 20);
 }));
 
@@ -274,6 +276,7 @@ test("ROC and precision-recall curves of labels and scores have the areas of a d
   const card = page.locator("section.card").filter({ has: page.getByRole("heading", { name: /^eval\/scores/ }) });
   const area = pairwiseArea(rows.map(({ label, score }) => [label, score]));
   await card.getByText(`Area under the curve ${area.toFixed(4)}, 100 of 300 samples positive.`).waitFor();
+  await card.scrollIntoViewIfNeeded();
   await drawn(page, "eval/scores").waitFor();
   await card.getByRole("button", { name: "Confusion" }).click();
   const at = 0.5;
@@ -377,6 +380,7 @@ test("PNG and CSV of tables, confusion matrices and precision-recall curves", ()
   assert.deepEqual([counts.length, counts[0], counts[1], counts[16]], [17, "actual,predicted,count", "0,0,90", `${script},${script},93`]);
   assert.ok((await colors(page, "Save eval/worst as PNG")) > 10);
   assert.deepEqual(await lines(page, "Save eval/worst as CSV"), ["sample,text", `200,${script}`, "201,plain"]);
+  await page.getByRole("heading", { name: /^eval\/precision_recall/ }).scrollIntoViewIfNeeded();
   await drawn(page, "eval/precision_recall").waitFor();
   const more = page.getByRole("button", { name: "More options for eval/precision_recall" });
   await more.click();

@@ -109,7 +109,7 @@ function Views({ data, columns, settings, target, importance, isLoading, error, 
   const axes = useMemo(() => {
     const shown = chosenAxes ? chosenAxes.split(",").flatMap((field) => columns.get(field) ?? []) : ranked.slice(0, MAX_AXES).reverse();
     return [...shown.filter((column) => column.field !== target.field), target];
-  }, [chosenAxes, ranked, target, columns]);
+  }, [chosenAxes, chosenAxes ? null : ranked, target, columns]);
   const setAxes = (next: string[]) => setQuery({ axes: next.join(",") });
   const own = axes.slice(0, -1).map((column) => column.field);
   const chosen = useMemo(() => Array.from(inside.keys()).filter((i) => inside[i]), [inside]);

@@ -106,7 +106,7 @@ export function Parallel(props: Props) {
   const x = (axis: number) => (columns.length < 2 ? width / 2 : PAD.side + ((width - 2 * PAD.side) * axis) / (columns.length - 1));
   const y = (position: number) => HEIGHT - PAD.bottom - (HEIGHT - PAD.top - PAD.bottom) * position;
   // Made once: brushing must not render them again.
-  const axisLines = useMemo(() => (
+  const axisLines = useMemo(() => width > 0 && (
     <svg width={width} height={HEIGHT} aria-hidden="true">
       {columns.map((column, axis) => (
         <g key={column.field}>
@@ -120,7 +120,7 @@ export function Parallel(props: Props) {
   ), [columns, target, width]);
   const latest = useRef(props);
   latest.current = props;
-  const axisNames = useMemo(() => columns.map((column, axis) => (
+  const axisNames = useMemo(() => width > 0 && columns.map((column, axis) => (
     <AxisName key={column.field} column={column} left={x(axis)} gap={(width - 2 * PAD.side) / Math.max(1, columns.length - 1)} isTarget={column === target} brush={props.settled[column.field]}
       onBrush={(brush) => {
         const { [column.field]: _, ...others } = latest.current.brushes;

@@ -86,6 +86,7 @@ interface GridProps { x: Values; y: Values; xAxis: Axis; yAxis: Axis; width: num
 
 function Grid({ x, y, xAxis, yAxis, width, height }: GridProps) {
   return useMemo(() => {
+    if (width === 0) return null;
     const { left, top } = areaOf(width, height);
     const [atX, atY] = [(position: number) => left(xAxis.toUnit(position)), (position: number) => top(yAxis.toUnit(position))];
     return (

@@ -34,7 +34,7 @@ export function ScatterPanel({ x, columns, ranked, target, options, better, ...r
   const show = (kind: SurfaceKind) => setQuery({ surface: kind === "points" ? null : kind, ...(kind !== "points" && !isOverTwo && second ? { sx: x === target ? ranked[1]!.field : x.field, sy: x === target ? ranked[0]!.field : second.field, sc: target.field } : {}) });
   // Made once: brushing must not render it again.
   const head = useMemo(() => {
-    const pick = (label: string, value: Values, key: string) => <label class="row small soft">{label}<select class="field mini" value={value.field} onChange={(event) => setQuery({ [key]: event.currentTarget.value })}>{options}</select></label>;
+    const pick = (label: string, value: Values, key: string) => <label class="row small soft">{label}<select class="field mini" aria-label={label} value={value.field} onChange={(event) => setQuery({ [key]: event.currentTarget.value })}>{options}</select></label>;
     return (
       <div class="row wrap panel-head">
         <h2>Scatter</h2>

@@ -36,10 +36,10 @@ function confusionOf(table: TablePage): { classes: string[]; rows: ConfusionRow[
   return { classes, rows };
 }
 
-export function Confusion({ table }: { table: TablePage }) {
+export function Confusion({ table, name }: { table: TablePage; name: string }) {
   const { classes, rows } = confusionOf(table);
   return (
-    <div class="scroll-x" tabIndex={0} role="region" aria-label="Confusion matrix">
+    <div class="scroll-x" tabIndex={0} role="region" aria-label={`Confusion matrix of ${name}`}>
       <table class="confusion">
         <caption class="hint">Rows: actual class. Columns: predicted class. Color: share of the row.</caption>
         <thead><tr><td />{classes.map((name) => <th key={name} scope="col">{name}</th>)}<th scope="col">correct</th></tr></thead>
@@ -83,7 +83,7 @@ export function Scored({ table, name, view }: { table: TablePage; name: string; 
   const curves = useMemo(() => (typeof scores === "string" || view === "confusion" ? [] : scores.map(view === "roc" ? rocCurve : precisionRecallCurve)), [scores, view]);
   if (typeof scores === "string") return <p class="notice warn" role="status">{scores}</p>;
   if (view !== "confusion") return <Curves name={name} kind={view} curves={curves} version={String(table.at)} />;
-  return table.columns.includes("score") ? <AtThreshold scores={scores} name={name} /> : <Confusion table={confusionOfScores(table)} />;
+  return table.columns.includes("score") ? <AtThreshold scores={scores} name={name} /> : <Confusion name={name} table={confusionOfScores(table)} />;
 }
 
 const COLUMNS = { roc: ["class", "false positive rate", "true positive rate"], pr: ["class", "recall", "precision"] } as const;
@@ -101,13 +101,13 @@ function Curves({ name, kind, curves, version }: { name: string; kind: "roc" | "
   return (
     <>
       <ChartCard key={kind} plot={plot} range={null} log={false} height={280} onZoom={() => undefined} />
-      <Areas curves={curves} kind={kind} />
+      <Areas name={name} curves={curves} kind={kind} />
     </>
   );
 }
 
 /** The area under each curve, and its mean. */
-function Areas({ curves, kind }: { curves: ClassCurve[]; kind: "roc" | "pr" }) {
+function Areas({ name: table, curves, kind }: { name: string; curves: ClassCurve[]; kind: "roc" | "pr" }) {
   const known = curves.filter(({ area }) => Number.isFinite(area));
   const samples = curves.some(({ positives }) => Number.isFinite(positives));
   const what = kind === "pr" && samples ? "Average precision" : "Area under the curve";
@@ -115,7 +115,7 @@ function Areas({ curves, kind }: { curves: ClassCurve[]; kind: "roc" | "pr" }) {
   const [first] = curves;
   if (curves.length === 1 && first) return <p class="small soft">{what} <strong>{text(first.area)}</strong>{samples && `, ${first.positives.toLocaleString("en-US")} of ${plural(first.count, "sample")} positive`}.</p>;
   return (
-    <div class="scroll-x areas" tabIndex={0} role="region" aria-label={what}>
+    <div class="scroll-x areas" tabIndex={0} role="region" aria-label={`${what} of ${table}`}>
       <table class="plain tight">
         <thead><tr><th>Class</th><th class="num">{what}</th>{samples && <th class="num">Samples of the class</th>}</tr></thead>
         <tbody>
@@ -147,7 +147,7 @@ function AtThreshold({ scores, name }: { scores: ClassScores[]; name: string }) 
         {scores.length > 1 && <label class="row">Class<select class="field mini" value={own} onChange={(event) => { setOwn(Number(event.currentTarget.value)); setThreshold(null); }}>{scores.map((one, i) => <option key={one.name} value={i}>{one.name}</option>)}</select></label>}
         {low < high && <label class="row stepper">Threshold<input type="range" min={low} max={high} step={(high - low) / THRESHOLDS} value={at} aria-label={`Threshold of ${name}`} aria-valuetext={number(at, 3)} onInput={(event) => setThreshold(Number(event.currentTarget.value))} /><output>{number(at, 3)}</output></label>}
       </div>
-      <Confusion table={{ versions: [], at: 0, num_rows: 4, columns: ["actual", "predicted", "count"], rows: rows.filter((row) => row[2]) }} />
+      <Confusion name={name} table={{ versions: [], at: 0, num_rows: 4, columns: ["actual", "predicted", "count"], rows: rows.filter((row) => row[2]) }} />
       <p class="small soft" role="status">Precision <strong>{share(yes, yes + falsePositives)}</strong>, recall <strong>{share(yes, yes + falseNegatives)}</strong>, false positive rate <strong>{share(falsePositives, falsePositives + trueNegatives)}</strong>, accuracy <strong>{share(yes + trueNegatives, chosen.score.length)}</strong>.</p>
     </>
   );

@@ -83,7 +83,7 @@ export function HistogramPlot({ kind, onChoose, ...props }: Omit<PlotProps, "wid
       {width > 0 && (kind === "heat" ? <HeatPlot {...props} width={width} /> : <RidgePlot {...props} width={width} />)}
       {cursor && <i class="scatter-mark" style={{ left: `${cursor.x}px`, top: `${cursor.y}px` }} />}
       <div class="tip" aria-live="polite" hidden={!text} style={cursor ? { [cursor.x > width / 2 ? "right" : "left"]: `${(cursor.x > width / 2 ? width - cursor.x : cursor.x) + 14}px`, top: `${Math.max(0, cursor.y - 20)}px` } : {}}>
-        {text && <><span class="tip-x">{text[0]}</span><span>{text[1]}</span><br /><strong>{text[2]}</strong></>}
+        {text && <><span class="tip-x">{text[0]}</span><div>{text[1]}</div><strong>{text[2]}</strong></>}
       </div>
     </div>
   );

@@ -61,7 +61,7 @@ export function Tables({ run, media }: { run: Run; media: Media }) {
         <span class="spread" />
         {(isConfusion(table) || !drawn) && <SaveButtons name={media.name} png={png} csv={csv} />}
       </div>
-      {isConfusion(table) ? <Confusion table={table} /> : isCurve(table) ? <LoggedCurves table={table} name={media.name} /> : view && view !== "table" ? <Scored table={table} name={media.name} view={view} /> : <PlainTable table={table} />}
+      {isConfusion(table) ? <Confusion name={media.name} table={table} /> : isCurve(table) ? <LoggedCurves table={table} name={media.name} /> : view && view !== "table" ? <Scored table={table} name={media.name} view={view} /> : <PlainTable name={media.name} table={table} />}
       {left > 0 && drawn && <p class="notice">Rests on the first {plural(table.rows.length, "row")} of {(table.rows.length + left).toLocaleString("en-US")}.</p>}
       {!drawn && table.num_rows > table.rows.length && (
         <div class="row small"><button type="button" class="button mini" disabled={offset === 0} onClick={() => setOffset(Math.max(0, offset - PAGE))}>Previous</button><span class="dim">{offset + 1} – {offset + table.rows.length} of {table.num_rows.toLocaleString("en-US")}</span><button type="button" class="button mini" disabled={offset + table.rows.length >= table.num_rows} onClick={() => setOffset(offset + PAGE)}>Next</button></div>
@@ -76,9 +76,9 @@ const csvValue = (value: unknown) => (typeof value === "number" ? value : value 
 const LONG_TEXT = 80;
 const cellClass = (value: unknown) => (typeof value === "number" ? "num" : typeof value === "string" && (value.length > LONG_TEXT || value.includes("\n")) ? "long" : "");
 
-function PlainTable({ table }: { table: TablePage }) {
+function PlainTable({ name, table }: { name: string; table: TablePage }) {
   return (
-    <div class="scroll-x tall" tabIndex={0} role="region" aria-label="Table">
+    <div class="scroll-x tall" tabIndex={0} role="region" aria-label={`Table ${name}`}>
       <table class="plain">
         <thead><tr>{table.columns.map((c, k) => <th key={c} class={typeof table.rows[0]?.[k] === "number" ? "num" : ""}>{c}</th>)}</tr></thead>
         <tbody>{table.rows.map((row, i) => <tr key={i}>{row.map((v, k) => <td key={k} class={cellClass(v)}>{formatCell(v)}</td>)}</tr>)}</tbody>

@@ -278,6 +278,11 @@ test("ROC and precision-recall curves of labels and scores have the areas of a d
   await card.getByText(`Area under the curve ${area.toFixed(4)}, 100 of 300 samples positive.`).waitFor();
   await card.scrollIntoViewIfNeeded();
   await drawn(page, "eval/scores").waitFor();
+  await page.getByRole("button", { name: "More options for eval/scores" }).click();
+  const curve = (await lines(page, "Save as CSV")).slice(1).map((line) => line.split(",").slice(1).map(Number));
+  assert.deepEqual([curve[0], curve.at(-1)], [[0, 0], [1, 1]]);
+  const drawnArea = curve.slice(1).reduce((sum, [x, y], i) => sum + ((x - curve[i][0]) * (y + curve[i][1])) / 2, 0);
+  assert.ok(Math.abs(drawnArea - area) < 1e-9, "the drawn curve has the area, and nothing else is in the file");
   await card.getByRole("button", { name: "Confusion" }).click();
   const at = 0.5;
   const counts = [false, true].flatMap((actual) => [false, true].map((predicted) => rows.filter(({ label, score }) => label === actual && score >= at === predicted).length));

@@ -20,6 +20,8 @@ export interface Line {
   extremes?: { lo: ArrayLike<number>; hi: ArrayLike<number>; curveAt: (at: number, end: "lo" | "hi") => BandCurve | null; mean: ArrayLike<number>; deviation: ArrayLike<number> };
   /** The logged values, if y is smoothed. */
   raw?: ArrayLike<number>;
+  /** Drawn for comparison; not part of the data. */
+  isReference?: boolean;
 }
 
 /** A bias-corrected exponential moving average; NaN leaves a gap and is ignored. */

@@ -94,7 +94,7 @@ function Curves({ name, kind, curves, version }: { name: string; kind: "roc" | "
   const plot: Plot = {
     name, title: `${columns[2]} vs. ${columns[1]}`, axis: "epoch", columns, version: `${version} ${kind} ${shownTheme.value}`, csv: null, limits: [0, 1],
     load: async (): Promise<Line[]> => [
-      ...(kind === "roc" ? [{ key: " chance", label: "chance", color: cssColor("--ink-3"), dash: [3, 4], width: 1, x: chance, y: chance }] : []),
+      ...(kind === "roc" ? [{ key: " chance", label: "chance", color: cssColor("--ink-3"), dash: [3, 4], width: 1, x: chance, y: chance, isReference: true }] : []),
       ...curves.map(({ name: own, x, y }, i) => ({ key: own, label: own || columns[2], color: rankColor(i), dash: rankDash(i), x, y })),
     ],
   };

@@ -75,12 +75,14 @@ export function HistogramPlot({ kind, onChoose, ...props }: Omit<PlotProps, "wid
     setCursor(cursorAt(next, Math.max(span[0], Math.min(span[1], to[1]))));
     onChoose(next);
   };
+  // Made once: the pointer must not draw it again.
+  const drawing = useMemo(() => width > 0 && (kind === "heat" ? <HeatPlot {...props} width={width} /> : <RidgePlot {...props} width={width} />), [kind, items, width, at, shownTheme.value]);
   const text = cursor && items[cursor.item] ? readout(items[cursor.item]!, cursor.value) : null;
   return (
     <div class="histogram-plot" ref={host} style={{ height: `${geometry.height}px` }} tabIndex={0} role="group" aria-label={described(name, items, kind)} data-kind={kind} data-drawn={width > 0 ? items.length : undefined} onKeyDown={onKeyDown} onBlur={() => setCursor(null)}
       onPointerMove={(event) => { const found = find(event); setCursor(found && cursorAt(found.item, found.value)); }} onPointerLeave={() => setCursor(null)}
       onClick={(event) => { const found = find(event); if (found) onChoose(found.item); }}>
-      {width > 0 && (kind === "heat" ? <HeatPlot {...props} width={width} /> : <RidgePlot {...props} width={width} />)}
+      {drawing}
       {cursor && <i class="scatter-mark" style={{ left: `${cursor.x}px`, top: `${cursor.y}px` }} />}
       <div class="tip" aria-live="polite" hidden={!text} style={cursor ? { [cursor.x > width / 2 ? "right" : "left"]: `${(cursor.x > width / 2 ? width - cursor.x : cursor.x) + 14}px`, top: `${Math.max(0, cursor.y - 20)}px` } : {}}>
         {text && <><span class="tip-x">{text[0]}</span><div>{text[1]}</div><strong>{text[2]}</strong></>}

@@ -16,13 +16,14 @@ struct BinTotals {
   size_t count = 0;
 };
 
+double score_of(const BinTotals& rows) {
+  return rows.sum * rows.sum / static_cast<double>(rows.count);
+}
+
 // The decrease of the sum of squares when `left` is separated from the rest of `all`.
-double gain_of(const BinTotals& left, const BinTotals& all) {
+double gain_of(const BinTotals& left, const BinTotals& all, double score_of_all) {
   const auto right = BinTotals{.sum = all.sum - left.sum, .count = all.count - left.count};
-  const auto score = [](const BinTotals& side) {
-    return side.sum * side.sum / static_cast<double>(side.count);
-  };
-  return score(left) + score(right) - score(all);
+  return score_of(left) + score_of(right) - score_of_all;
 }
 
 }  // namespace
@@ -77,11 +78,6 @@ void RegressionTree::fit(const std::vector<BinnedParameter>& parameters,
   grow(parameters, target, rows, std::max<size_t>(1, min_leaf), random);
 }
 
-bool RegressionTree::uses(size_t parameter) const {
-  return std::ranges::any_of(
-      nodes_, [&](const Node& node) { return node.parameter == static_cast<int>(parameter); });
-}
-
 RegressionTree::Split RegressionTree::best_split(const std::vector<BinnedParameter>& parameters,
                                                  std::span<const double> target,
                                                  std::span<const uint32_t> rows, size_t min_leaf,
@@ -89,19 +85,19 @@ RegressionTree::Split RegressionTree::best_split(const std::vector<BinnedParamet
   std::vector<size_t> order(parameters.size());
   std::iota(order.begin(), order.end(), size_t{0});
   const auto num_tried = std::max<size_t>(1, (parameters.size() + 2) / 3);
+  BinTotals all{.sum = 0, .count = rows.size()};
+  for (const auto row : rows) all.sum += target[row];
+  const auto score_of_all = score_of(all);
   Split best;
   // Parameters that are constant in this node do not count as tried.
   for (size_t i = 0, tried = 0; i < order.size() && tried < num_tried; ++i) {
     std::swap(order[i], order[i + random() % (order.size() - i)]);
     const auto& parameter = parameters[order[i]];
     std::array<BinTotals, kMaxBins> bins{};
-    BinTotals all;
     for (const auto row : rows) {
       auto& bin = bins[parameter.bin[row]];
       bin.sum += target[row];
       ++bin.count;
-      all.sum += target[row];
-      ++all.count;
     }
     BinTotals left;
     bool is_constant = true;
@@ -115,7 +111,7 @@ RegressionTree::Split RegressionTree::best_split(const std::vector<BinnedParamet
         left = bin;
       }
       if (bin.count == 0 || left.count < min_leaf || all.count - left.count < min_leaf) continue;
-      const auto gain = gain_of(left, all);
+      const auto gain = gain_of(left, all, score_of_all);
       if (gain > best.gain) best = {static_cast<int>(order[i]), b, gain};
     }
     if (!is_constant) ++tried;

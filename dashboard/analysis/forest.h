@@ -45,7 +45,6 @@ class RegressionTree {
     }
     return nodes_[at].value;
   }
-  bool uses(size_t parameter) const;
 
  private:
   struct Node {

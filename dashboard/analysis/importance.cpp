@@ -68,6 +68,15 @@ BinnedParameter binned(const StudiedParameter& parameter, std::span<const size_t
   return bin_numbers(picked(parameter.numbers, runs));
 }
 
+// A run that a tree has not seen.
+struct UnseenRun {
+  uint32_t row = 0;
+  double prediction = 0;
+  uint64_t path = 0;  // bit p % 64: the prediction depends on parameter p
+};
+
+uint64_t path_bit(size_t parameter) { return uint64_t{1} << (parameter % 64); }
+
 // The forest, and for each tree the runs that it has not seen.
 class Forest {
  public:
@@ -81,10 +90,10 @@ class Forest {
         row = static_cast<uint32_t>(random_() % n);
         seen[row] = true;
       }
+      tree.fit(parameters_, target_, std::move(rows), std::max<size_t>(2, n / 200), random_);
       auto& unseen = unseen_.emplace_back();
       for (uint32_t row = 0; row < n; ++row)
-        if (!seen[row]) unseen.push_back(row);
-      tree.fit(parameters_, target_, std::move(rows), std::max<size_t>(2, n / 200), random_);
+        if (!seen[row]) unseen.push_back(predicted(tree, row));
     }
     const auto mean = std::accumulate(target_.begin(), target_.end(), 0.0) / double(n);
     for (const auto value : target_) variance_ += (value - mean) * (value - mean) / double(n);
@@ -116,22 +125,35 @@ class Forest {
   const BinnedParameter& parameter(size_t i) const { return parameters_[i]; }
 
  private:
+  UnseenRun predicted(const RegressionTree& tree, uint32_t row) const {
+    UnseenRun run{.row = row};
+    run.prediction = tree.predict([&](size_t p) {
+      run.path |= path_bit(p);
+      return int{parameters_[p].bin[row]};
+    });
+    return run;
+  }
+
   // The mean squared error of single trees on the runs that they have not seen.
   double error_of(std::span<const size_t> shuffled) {
+    uint64_t path = 0;
+    for (const auto p : shuffled) path |= path_bit(p);
     double sum = 0;
     size_t count = 0;
     for (size_t t = 0; t < trees_.size(); ++t) {
       const auto& unseen = unseen_[t];
-      auto other = unseen;
+      std::vector<uint32_t> other(unseen.size());
+      std::ranges::transform(unseen, other.begin(), &UnseenRun::row);
       std::shuffle(other.begin(), other.end(), random_);
-      const bool matters =
-          std::ranges::any_of(shuffled, [&](size_t p) { return trees_[t].uses(p); });
       for (size_t i = 0; i < unseen.size(); ++i) {
-        const auto prediction = trees_[t].predict([&](size_t p) {
-          const bool is_shuffled = matters && std::ranges::find(shuffled, p) != shuffled.end();
-          return int{parameters_[p].bin[is_shuffled ? other[i] : unseen[i]]};
-        });
-        sum += (prediction - target_[unseen[i]]) * (prediction - target_[unseen[i]]);
+        const auto& run = unseen[i];
+        auto prediction = run.prediction;
+        if (run.path & path)  // most predictions do not depend on the shuffled parameters
+          prediction = trees_[t].predict([&](size_t p) {
+            const bool is_shuffled = std::ranges::find(shuffled, p) != shuffled.end();
+            return int{parameters_[p].bin[is_shuffled ? other[i] : run.row]};
+          });
+        sum += (prediction - target_[run.row]) * (prediction - target_[run.row]);
       }
       count += unseen.size();
     }
@@ -142,10 +164,10 @@ class Forest {
   double out_of_bag_error() const {
     std::vector<double> sum(target_.size());
     std::vector<size_t> count(target_.size());
-    for (size_t t = 0; t < trees_.size(); ++t)
-      for (const auto row : unseen_[t]) {
-        sum[row] += trees_[t].predict([&](size_t p) { return int{parameters_[p].bin[row]}; });
-        ++count[row];
+    for (const auto& unseen : unseen_)
+      for (const auto& run : unseen) {
+        sum[run.row] += run.prediction;
+        ++count[run.row];
       }
     double error = 0;
     size_t rows = 0;
@@ -162,7 +184,7 @@ class Forest {
   std::vector<BinnedParameter> parameters_;
   std::vector<double> target_;
   std::vector<RegressionTree> trees_{kNumTrees};
-  std::vector<std::vector<uint32_t>> unseen_;
+  std::vector<std::vector<UnseenRun>> unseen_;  // per tree
   double variance_ = 0, unshuffled_ = 0;
 };
 

@@ -38,6 +38,62 @@ test("from the table to what mattered, in one click: the two planted hyperparame
   await page.getByRole("img", { name: /^Scatter of (model\.hidden against optimizer\.lr|optimizer\.lr against model\.hidden) of 200 runs, colored by eval\/loss$/ }).waitFor();
 }));
 
+const LR_WIDTH = `${ANALYSIS}&sx=config.optimizer.lr&sy=config.model.hidden&sc=metric.eval/loss`;
+
+test("a heat map of two hyperparameters: cells have the mean of their runs, and the text says on how many runs it rests", () => onPage(LR_WIDTH, async (page) => {
+  await page.getByRole("group", { name: "Scatter as" }).getByRole("button", { name: "Heat map" }).click();
+  await page.locator('.scatter[data-surface="cells"]').waitFor();
+  assert.equal(queryOf(page).get("surface"), "cells");
+  const text = await page.getByText(/^Binned: the mean eval\/loss in 7 × 5 cells; .*Rests on 198 runs \(2 without all three values\)\. Lowest mean/).textContent();
+  // Logarithmic, because the values of the space are: seven equal parts of the logarithm of the learning rate, one row per width.
+  const { columns } = await (await fetch(`${address}/api/analysis?filter=${STUDY}`)).json();
+  const [lr, width, loss] = ["config.optimizer.lr", "config.model.hidden", "metric.eval/loss"].map((field) => columns.find((column) => column.field === field).values);
+  const [low, high] = [Math.min(...lr), Math.max(...lr)].map(Math.log);
+  const runs = lr.flatMap((rate, i) => (typeof loss[i] === "number" ? [{ cell: `${Math.max(0, Math.min(6, Math.floor((((Math.log(rate) - low) / (high - low) + 0.045) / 1.09) * 7)))} ${width[i]}`, loss: loss[i] }] : []));
+  const means = [...new Set(runs.map(({ cell }) => cell))].map((cell) => {
+    const own = runs.filter((run) => run.cell === cell);
+    return { width: cell.split(" ")[1], count: own.length, mean: own.reduce((sum, run) => sum + run.loss, 0) / own.length };
+  });
+  const best = means.reduce((least, now) => (now.mean < least.mean ? now : least));
+  const [, mean, count, row] = /Lowest mean ([\d.]+) \(mean of (\d+) runs?\) at optimizer\.lr [\d.]+ to [\d.]+ and model\.hidden (\d+)\.$/.exec(text);
+  assert.ok(Math.abs(Number(mean) - best.mean) < 1e-3, `${mean} ${best.mean}`);
+  assert.deepEqual([Number(count), row], [best.count, best.width]);
+}));
+
+test("contours of two hyperparameters; from a scatter of the result, the two most important ones are chosen", () => onPage(ANALYSIS, async (page) => {
+  await page.getByRole("group", { name: "Scatter as" }).getByRole("button", { name: "Contours" }).click();
+  await page.locator('.scatter[data-surface="smooth"]').waitFor();
+  assert.deepEqual([queryOf(page).get("sx"), queryOf(page).get("sy")].sort(), ["config.model.hidden", "config.optimizer.lr"]);
+  assert.equal(queryOf(page).get("sc"), "metric.eval/loss");
+  await page.getByText(/^Interpolated: the mean eval\/loss, weighted with a Gaussian kernel of \d+ % of each axis; .*Rests on 198 runs/).waitFor();
+  // Between the runs of two widths, on either axis.
+  const canvas = page.locator(".scatter canvas");
+  const { width, height } = await canvas.boundingBox();
+  await canvas.hover({ position: { x: 62 + 0.2 * (width - 76), y: height - 34 - 0.2 * (height - 58) } });
+  await page.locator(".scatter .tip").getByText("interpolated").waitFor();
+  // Contours need numbers on both axes.
+  await page.getByLabel("y", { exact: true }).selectOption("config.optimizer.name");
+  assert.equal(await page.getByRole("button", { name: "Contours" }).isDisabled(), true);
+  await page.locator(".scatter:not([data-surface])").waitFor();
+  await page.getByRole("button", { name: "Heat map" }).click();
+  await page.getByText(/^Binned: .* cells/).waitFor();
+}));
+
+test("parallel coordinates with axes of the URL are drawn before the importance is known", () => onPage("alerts", async (page) => {
+  let release;
+  const held = new Promise((resolve) => (release = resolve));
+  await page.route(/\/api\/importance/, async (route) => {
+    await held;
+    await route.continue();
+  });
+  await page.evaluate((hash) => (location.hash = hash), `#/${ANALYSIS}&axes=config.model.hidden,config.optimizer.lr`);
+  await isDrawn(page, 200);
+  assert.equal(await page.locator(".importance, .scatter").count(), 0);
+  release();
+  await page.getByRole("region", { name: "Importance of hyperparameters" }).waitFor();
+  await page.locator(".scatter[data-drawn]").waitFor();
+}));
+
 test("too few runs are named, with correlations instead of importance", () => onPage(`analyze?runs=${Array.from({ length: 12 }, (_, i) => `study-${String(i).padStart(4, "0")}`).join(",")}&target=metric.eval/accuracy`, async (page) => {
   await page.getByText("Too few runs: 12 runs with eval/accuracy, but 20 hyperparameters need at least 60.").waitFor();
   assert.equal(await page.getByRole("region", { name: "Importance of hyperparameters" }).count(), 0);

@@ -202,8 +202,9 @@ test("artifacts, checkpoints and files", () => onPage(`run/${ids.first}/artifact
 
 test("images, histograms and tables; names that contain HTML are shown as text", () => onPage("run/gallery-1/media", async (page) => {
   await page.getByRole("img", { name: /onerror/ }).first().waitFor();
-  await page.getByRole("img", { name: /weights\/fc1 over/ }).waitFor();
+  await page.getByRole("group", { name: /^Heat map of weights\/fc1 over 11 steps\. Step 0: median -?[\d.e−-]+, middle 80 % from / }).waitFor();
   await page.getByRole("region", { name: "Confusion matrix" }).getByText("93").waitFor();
+  await page.getByRole("heading", { name: /^eval\/precision_recall/ }).scrollIntoViewIfNeeded(); // charts are drawn near the viewport
   await drawn(page, "eval/precision_recall").waitFor();
   await page.getByRole("region", { name: "Table" }).getByText("<img src=x").waitFor();
   for (const part of ["charts", "config", "artifacts", "alerts", "ranks", "console"]) {
@@ -212,6 +213,97 @@ test("images, histograms and tables; names that contain HTML are shown as text",
   }
   await showView(page, `?q=${encodeURIComponent("name ~ gallery")}`);
   await page.getByRole("link", { name: /gallery <img/ }).waitFor();
+}));
+
+/** The histograms of weights/fc1 in the API, and the text for the bin that contains a value. */
+async function weights() {
+  const { items } = await (await fetch(`${address}/api/runs/gallery-1/histograms?name=${encodeURIComponent("weights/fc1")}`)).json();
+  const text = ({ step, edges, counts }, value) => {
+    const bin = edges.findLastIndex((edge) => edge <= value);
+    const total = counts.reduce((a, b) => a + b);
+    return [`step ${step}`, `${counts[bin].toLocaleString("en-US")} of ${total.toLocaleString("en-US")} values`];
+  };
+  return { items, text };
+}
+
+test("histograms over time: the pointer and the keyboard read the logged counts, as heat map and as ridgelines", () => onPage("run/gallery-1/media", async (page) => {
+  const { items, text } = await weights();
+  const heat = page.getByRole("group", { name: /^Heat map of weights\/fc1 / });
+  const tip = (plot) => plot.locator(".tip");
+  const box = await heat.locator("canvas").boundingBox();
+  // The middle of the fourth of eleven steps, and of a bin.
+  await page.mouse.move(box.x + (box.width * 3.5) / 11, box.y + box.height * 0.35);
+  const [low, high] = [items[0].edges[0], items[0].edges.at(-1)];
+  for (const part of text(items[3], high - (high - low) * 0.35)) await tip(heat).getByText(part).waitFor();
+  await page.mouse.click(box.x + (box.width * 3.5) / 11, box.y + box.height * 0.35);
+  await page.getByRole("img", { name: "Histogram at step 60", exact: true }).waitFor();
+  await page.getByRole("button", { name: "Ridgelines" }).click();
+  const ridges = page.getByRole("group", { name: /^Ridgelines of weights\/fc1 over 11 steps/ });
+  await page.reload();
+  await ridges.locator("path").nth(10).waitFor();
+  assert.match(page.url(), /hist=ridges/, "the URL contains it");
+  await ridges.focus();
+  await page.keyboard.press("Home");
+  await tip(ridges).getByText("step 0", { exact: true }).waitFor();
+  await page.keyboard.press("ArrowRight");
+  await tip(ridges).getByText("step 20", { exact: true }).waitFor();
+  await page.getByRole("img", { name: "Histogram at step 20", exact: true }).waitFor();
+  const before = await tip(ridges).textContent();
+  for (let i = 0; i < 12; ++i) await page.keyboard.press("ArrowUp");
+  await waitFor(async () => (await tip(ridges).textContent()) !== before, "another value");
+  const read = async (part) => parseFloat((await tip(ridges).locator(part).textContent()).replace("−", "-").replaceAll(",", ""));
+  const [from, count] = [await read("div"), await read("strong")];
+  const bin = items[1].edges.findIndex((edge) => Math.abs(edge - from) < 1e-3);
+  assert.equal(count, items[1].counts[bin], `at ${from}`);
+  assert.ok((await colors(page, "Save weights/fc1 as PNG")) > 20);
+}));
+
+/** Rows of a table of the gallery. */
+async function tableRows(name) {
+  const { columns, rows } = await (await fetch(`${address}/api/runs/gallery-1/tables?name=${encodeURIComponent(name)}&rows=1000`)).json();
+  return rows.map((row) => Object.fromEntries(columns.map((column, i) => [column, row[i]])));
+}
+
+/** The probability that a positive sample has a higher score than a negative one; equal scores count half. */
+function pairwiseArea(samples) {
+  const [yes, no] = [samples.filter(([positive]) => positive), samples.filter(([positive]) => !positive)];
+  const wins = yes.flatMap(([, a]) => no.map(([, b]) => (a > b ? 1 : a === b ? 0.5 : 0)));
+  return wins.reduce((a, b) => a + b) / wins.length;
+}
+
+test("ROC and precision-recall curves of labels and scores have the areas of a direct formula, and a matrix at a threshold", () => onPage("run/gallery-1/media", async (page) => {
+  const rows = await tableRows("eval/scores");
+  const card = page.locator("section.card").filter({ has: page.getByRole("heading", { name: /^eval\/scores/ }) });
+  const area = pairwiseArea(rows.map(({ label, score }) => [label, score]));
+  await card.getByText(`Area under the curve ${area.toFixed(4)}, 100 of 300 samples positive.`).waitFor();
+  await card.scrollIntoViewIfNeeded();
+  await drawn(page, "eval/scores").waitFor();
+  await page.getByRole("button", { name: "More options for eval/scores" }).click();
+  const curve = (await lines(page, "Save as CSV")).slice(1).map((line) => line.split(",").slice(1).map(Number));
+  assert.deepEqual([curve[0], curve.at(-1)], [[0, 0], [1, 1]]);
+  const drawnArea = curve.slice(1).reduce((sum, [x, y], i) => sum + ((x - curve[i][0]) * (y + curve[i][1])) / 2, 0);
+  assert.ok(Math.abs(drawnArea - area) < 1e-9, "the drawn curve has the area, and nothing else is in the file");
+  await card.getByRole("button", { name: "Confusion" }).click();
+  const at = 0.5;
+  const counts = [false, true].flatMap((actual) => [false, true].map((predicted) => rows.filter(({ label, score }) => label === actual && score >= at === predicted).length));
+  await card.getByRole("cell", { name: String(counts[0]), exact: true }).waitFor();
+  assert.deepEqual(await card.locator(".confusion tbody td:not(.num)").allTextContents(), counts.map((count) => (count ? String(count) : "·")));
+  await card.getByRole("status").getByText((counts[3] / (counts[3] + counts[1])).toFixed(4), { exact: true }).waitFor();
+  await card.getByRole("slider", { name: "Threshold of eval/scores" }).fill("0.98");
+  await card.getByText(`recall ${(rows.filter(({ label, score }) => label && score >= 0.98).length / 100).toFixed(4)}`).waitFor();
+  await card.getByRole("button", { name: "Table", exact: true }).click();
+  await card.getByRole("columnheader", { name: "score" }).waitFor();
+  assert.match(page.url(), /scores=table/, "the URL contains it");
+  await card.getByRole("button", { name: "Precision-recall" }).click();
+  await drawn(page, "eval/scores").waitFor();
+  const classes = await tableRows("eval/class_scores");
+  const areas = page.locator("section.card").filter({ has: page.getByRole("heading", { name: /^eval\/class_scores/ }) });
+  await areas.getByRole("button", { name: "ROC" }).click();
+  for (const name of ["cat", "dog", classes[2].label]) {
+    const expected = pairwiseArea(classes.map((row) => [row.label === name, row[`score/${name}`]]));
+    const cells = areas.getByRole("row").filter({ has: page.getByRole("rowheader", { name, exact: true }) }).getByRole("cell");
+    assert.deepEqual(await cells.allTextContents(), [expected.toFixed(4), "30 of 90"], name);
+  }
 }));
 
 test("comparison: curves, differences in configuration and git state, results", () => onPage(`compare?runs=${ids.first},${ids.second}`, async (page) => {
@@ -293,6 +385,7 @@ test("PNG and CSV of tables, confusion matrices and precision-recall curves", ()
   assert.deepEqual([counts.length, counts[0], counts[1], counts[16]], [17, "actual,predicted,count", "0,0,90", `${script},${script},93`]);
   assert.ok((await colors(page, "Save eval/worst as PNG")) > 10);
   assert.deepEqual(await lines(page, "Save eval/worst as CSV"), ["sample,text", `200,${script}`, "201,plain"]);
+  await page.getByRole("heading", { name: /^eval\/precision_recall/ }).scrollIntoViewIfNeeded();
   await drawn(page, "eval/precision_recall").waitFor();
   const more = page.getByRole("button", { name: "More options for eval/precision_recall" });
   await more.click();

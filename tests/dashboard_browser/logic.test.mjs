@@ -14,7 +14,7 @@ async function compiled(...modules) {
   return import(`data:text/javascript;base64,${Buffer.from(outputFiles[0].text).toString("base64")}`);
 }
 
-const page = await compiled("chart/ticks.ts", "chart/palette.ts", "chart/line.ts", "chart/svg.ts", "runs/differing.ts", "runs/columns.ts", "format.ts", "metrics.ts", "progress.ts", "data/report_band.ts", "chart/expression.ts", "analyze/values.ts", "parts/markdown.ts");
+const page = await compiled("chart/ticks.ts", "chart/palette.ts", "chart/line.ts", "chart/svg.ts", "runs/differing.ts", "runs/columns.ts", "format.ts", "metrics.ts", "progress.ts", "data/report_band.ts", "chart/expression.ts", "analyze/values.ts", "parts/markdown.ts", "run/histogram_values.ts", "run/classifier_curves.ts", "analyze/surface.ts");
 
 const styleText = ({ color, dash }) => `${color} ${dash.join()}`;
 
@@ -284,4 +284,95 @@ test("notes: Markdown without HTML, and only links to the web", () => {
   const html = JSON.stringify(page.parseMarkdown("# Head\n\nSome **bold**, `code` and [a link](https://example.org).\n\n- one\n- two\n\n```\nraw <b>\n```\n<script>x</script> [bad](javascript:alert(1))"));
   for (const part of ['"h"', '"bold"', '"code"', "https://example.org", '"one"', "raw <b>", "<script>x</script>"]) assert.ok(html.includes(part), part);
   assert.ok(!html.includes('"href":"javascript'), html);
+});
+
+test("shares of a histogram on another grid add up, and bins that overlap in part count in proportion", () => {
+  const item = { edges: [0, 1, 3], counts: [10, 30] };
+  assert.deepEqual([...page.sharesOf(item, [0, 4], 4)], [0.25, 0.375, 0.375, 0]);
+  assert.deepEqual([...page.sharesOf(item, [-1, 3], 2)], [0.25, 0.75]);
+  assert.deepEqual([...page.sharesOf({ edges: [2, 2], counts: [5] }, [0, 4], 4)], [0, 0, 1, 0], "all values are equal");
+  assert.deepEqual([...page.sharesOf({ edges: [0, 1], counts: [0] }, [0, 1], 2)], [0, 0]);
+  assert.deepEqual(page.spanOf([{ edges: [2, 2], counts: [5] }]), [1.5, 2.5]);
+});
+
+test("quantiles and bins of a histogram", () => {
+  const item = { edges: [0, 1, 3], counts: [10, 30] };
+  assert.deepEqual([0.125, 0.25, 0.5, 1].map((fraction) => page.quantileOf(item, fraction)), [0.5, 1, 1 + 2 / 3, 3]);
+  assert.ok(Number.isNaN(page.quantileOf({ edges: [0, 1], counts: [0] }, 0.5)));
+  assert.deepEqual([-0.1, 0, 1, 3, 3.1].map((value) => page.binAt(item, value)), [-1, 0, 1, 1, -1]);
+});
+
+test("a step axis with uneven steps: each step reaches halfway to its neighbors; of a repeated step, the last counts", () => {
+  assert.deepEqual(page.stepEdges([0, 10, 100]), [-5, 5, 55, 145]);
+  assert.deepEqual([-9, 4, 5, 54, 55, 999].map((at) => page.partAt([-5, 5, 55, 145], at)), [0, 0, 1, 1, 2, 2]);
+  assert.deepEqual(page.stepEdges([7]), [6.5, 7.5]);
+  assert.deepEqual(page.byStep([{ step: 5, at: 1 }, { step: 2, at: 2 }, { step: 5, at: 3 }]), [{ step: 2, at: 2 }, { step: 5, at: 3 }]);
+  assert.deepEqual([page.thinned(5, 10), page.thinned(5, 3), page.thinned(1, 3)], [[0, 1, 2, 3, 4], [0, 2, 4], [0]]);
+});
+
+const scored = (columns, rows) => ({ versions: [], at: 0, columns, rows, num_rows: rows.length });
+
+test("tables with labels and scores: binary, one column per class, one row per sample and class", () => {
+  assert.equal(page.isScored(scored(["label", "score"], [[1, 0.3], [false, 0.2]])), true);
+  assert.equal(page.isScored(scored(["label", "score"], [["cat", 0.3]])), false, "which class is positive is unknown");
+  assert.equal(page.isScored(scored(["label", "score/a", "score/b"], [["a", 1, 2]])), true);
+  assert.equal(page.isScored(scored(["sample", "score"], [])), false);
+  assert.throws(() => page.classScores(scored(["label", "score"], [[1, 0.3], ["cat", 0.2]])), /the value "cat", but next to the column score it must be 0, 1, false or true/);
+  const columns = page.classScores(scored(["label", "score/a", "score/b"], [["a", 1, 2], ["b", "nan", 4]]));
+  assert.deepEqual(columns.map(({ name, positive, score }) => [name, [...positive], [...score]]), [["a", [1], [1]], ["b", [0, 1], [2, 4]]]);
+  const rows = page.classScores(scored(["class", "label", "score"], [["x", true, 1], ["y", false, 2], ["x", false, 3]]));
+  assert.deepEqual(rows.map(({ name, positive }) => [name, [...positive]]), [["x", [1, 0]], ["y", [0]]]);
+  const confusion = page.confusionOfScores(scored(["label", "score/a", "score/b"], [["a", 1, 2], ["a", 3, 2], ["b", 1, 1]]));
+  assert.deepEqual(confusion.rows, [["a", "b", 1], ["a", "a", 1], ["b", "a", 1]]);
+});
+
+test("ROC and precision-recall by hand, with equal scores; and without positive samples", () => {
+  const scores = { name: "", positive: Uint8Array.of(1, 0, 1, 0), score: Float64Array.of(0.9, 0.8, 0.8, 0.1) };
+  const roc = page.rocCurve(scores);
+  assert.deepEqual([roc.x, roc.y, roc.area, roc.positives, roc.count], [[0, 0, 0.5, 1], [0, 0.5, 1, 1], 0.875, 2, 4]);
+  const pr = page.precisionRecallCurve(scores);
+  assert.ok(Math.abs(pr.area - (0.5 + (0.5 * 2) / 3)) < 1e-12);
+  assert.deepEqual(page.countsAt(scores, 0.8), { truePositives: 2, falsePositives: 1, falseNegatives: 0, trueNegatives: 1 });
+  const none = { name: "", positive: Uint8Array.of(0, 0), score: Float64Array.of(1, 2) };
+  assert.deepEqual([page.rocCurve(none).area, page.precisionRecallCurve(none).area], [NaN, NaN]);
+  assert.equal(page.areaUnder([0, 0.5, 1], [1, 1, 0]), 0.75);
+});
+
+const numbers = (field, values) => page.valuesOf({ field, type: "number", values });
+
+test("cells over two columns: logarithmic where the values are, one cell per value of few, means of the runs", () => {
+  const lr = numbers("config.lr", Array.from({ length: 64 }, (_, i) => 10 ** (-4 + i / 21)));
+  const width = numbers("config.width", Array.from({ length: 64 }, (_, i) => [32, 64, 128][i % 3]));
+  const loss = numbers("metric.loss", Array.from({ length: 64 }, (_, i) => (i === 5 ? "nan" : i)));
+  const cells = page.cellsOf(lr, width, loss, new Uint8Array(64).fill(1));
+  assert.deepEqual([lr.scale.log, cells.runs, cells.xEdges.length, cells.yEdges.length], [true, 63, 5, 4]);
+  assert.equal(cells.count.reduce((a, b) => a + b), 63);
+  const sums = cells.mean.map((mean, i) => mean * cells.count[i]);
+  assert.ok(Math.abs(sums.reduce((a, b) => a + b) - (63 * 64) / 2 + 5) < 1e-9);
+  // Of the first quarter of the logarithm, the runs with the smallest width.
+  const expected = [0, 3, 6, 9, 12, 15].filter((i) => i !== 5);
+  const own = expected.filter((i) => (i / 63 + 0.045) / 1.09 < 0.25);
+  assert.equal(cells.mean[0], own.reduce((a, b) => a + b) / own.length);
+  const some = page.cellsOf(lr, width, loss, Uint8Array.from({ length: 64 }, (_, i) => Number(i < 9)));
+  assert.equal(some.runs, 8);
+  assert.ok(Number.isNaN(some.mean.at(-1)), "a cell without runs is blank");
+});
+
+test("an interpolated surface follows a plane, is blank far from runs, and its contours are where the level is", () => {
+  const n = 30;
+  const at = Array.from({ length: n * n }, (_, i) => [(i % n) / (n - 1), Math.floor(i / n) / (n - 1)]);
+  const [x, y, z] = [numbers("config.x", at.map(([px]) => px)), numbers("config.y", at.map(([, py]) => py)), numbers("metric.z", at.map(([px, py]) => px + 2 * py))];
+  const all = page.smoothOf(x, y, z, new Uint8Array(n * n).fill(1));
+  const value = (column, row) => all.mean[row * page.COLUMNS + column];
+  // In the middle of the kernel's support, a plane is reproduced.
+  const [column, row] = [page.COLUMNS / 2, page.ROWS / 2];
+  const position = (unit) => unit * 1.09 - 0.045;
+  assert.ok(Math.abs(value(column, row) - position((column + 0.5) / page.COLUMNS) - 2 * position((row + 0.5) / page.ROWS)) < 0.02);
+  for (const [x0, y0] of page.contourOf(all, 1.5).filter(([px, py]) => Math.abs(px - 0.5) < 0.2 && Math.abs(py - 0.5) < 0.2)) assert.ok(Math.abs(position(x0) + 2 * position(y0) - 1.5) < 0.03, `${x0} ${y0}`);
+  assert.ok(page.contourOf(all, 1.5).length > 20);
+  assert.equal(page.contourOf(all, 99).length, 0);
+  assert.equal(page.bestOf(all, "lower", page.axisOf(x), page.axisOf(y)) % page.COLUMNS < 8, true);
+  const corner = page.smoothOf(x, y, z, Uint8Array.from(at, ([px, py]) => Number(px < 0.3 && py < 0.3)));
+  assert.ok(Number.isNaN(corner.mean.at(-1)));
+  assert.ok(Number.isFinite(corner.mean[0]));
 });

@@ -229,9 +229,9 @@ test("on a phone, chart options are in one panel, and the names of results are s
 }, PHONE));
 
 const VIEWS = () => [
-  "", `?by=config.optimizer.lr&q=${SWEEP}`, `?sel=${ids(2)}`, `run/${first}`, "run/ranks-1", "run/ranks-1?ranks=all", "run/sweep-03", `run/${first}/ranks`, `run/${first}/config`, `run/${first}/console`, `run/${first}/artifacts`, "run/gallery-1/media",
+  "", `?by=config.optimizer.lr&q=${SWEEP}`, `?sel=${ids(2)}`, `run/${first}`, "run/ranks-1", "run/ranks-1?ranks=all", "run/sweep-03", `run/${first}/ranks`, `run/${first}/config`, `run/${first}/console`, `run/${first}/artifacts`, "run/gallery-1/media", "run/gallery-1/media?hist=ridges&scores=pr", "run/gallery-1/media?scores=confusion",
   "run/gallery-1/alerts", "run/nothing", `compare?runs=${ids(5)}`, `compare?runs=${ids(30)}`, `compare?runs=${ids(30)}&view=group`, `compare?runs=${ids(5)}&tab=config`, `compare?runs=${first},gallery-1&tab=config`, `compare?runs=${first},gallery-1&tab=results`, `compare?runs=${ids(5)}&tab=results`, `group?q=${SWEEP}`, `group?q=${SWEEP}&view=each`, "compare", `compare?runs=${ids(2)}&tab=both`,
-  `analyze?q=${SWEEP}`, `analyze?q=${SWEEP}&brush=${encodeURIComponent('{"config.optimizer.lr":[0.02,0.2]}')}`, `analyze?runs=${ids(5)}`, "analyze?q=name+%3D+nothing", `run/${first}?exprs=train%2Floss+-+eval%2Floss&hide=eval%2Floss&x=step`, "artifacts", "alerts", "nowhere",
+  `analyze?q=${SWEEP}`, `analyze?q=${SWEEP}&brush=${encodeURIComponent('{"config.optimizer.lr":[0.02,0.2]}')}`, `analyze?runs=${ids(5)}`, `analyze?q=${SWEEP}&surface=cells&sx=config.optimizer.lr&sy=config.model.hidden&sc=metric.eval/loss`, `analyze?q=${SWEEP}&surface=smooth&sx=config.optimizer.lr&sy=config.model.hidden&sc=metric.eval/loss`, "analyze?q=name+%3D+nothing", `run/${first}?exprs=train%2Floss+-+eval%2Floss&hide=eval%2Floss&x=step`, "artifacts", "alerts", "nowhere",
 ];
 
 for (const [device, options] of DEVICES.slice(1)) {

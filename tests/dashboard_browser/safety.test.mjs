@@ -159,7 +159,7 @@ for (const bypassCSP of [false, true]) {
     await page.getByText("1 line", { exact: true }).waitFor();
     await showView(page, "run/gallery-1/media");
     await page.getByRole("region", { name: "Confusion matrix" }).getByRole("rowheader", { name: SCRIPT }).waitFor();
-    await page.getByRole("img", { name: /weights\/fc1 over 11 steps/ }).waitFor();
+    await page.getByRole("group", { name: /^Heat map of weights\/fc1 over 11 steps/ }).waitFor();
     await checkUnharmed(page, "the report's media");
     assert.deepEqual(page.consoleErrors, []);
     await page.context().close();

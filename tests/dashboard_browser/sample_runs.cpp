@@ -96,6 +96,30 @@ Table precision_recall(int64_t step) {
   return table;
 }
 
+// The label and the score of each sample, with equal scores.
+Table scores(int64_t step) {
+  Table table{.at = {"eval/scores", step, 0, 0}, .columns = {"label", "score"}};
+  for (int i = 0; i < 300; ++i) {
+    const bool label = i % 3 == 0;
+    table.rows.push_back({label, std::round((i * 37 % 101) * 0.6 + (label ? 40 : 0)) / 100});
+  }
+  return table;
+}
+
+Table class_scores(int64_t step) {
+  const std::array<std::string, 3> names = {"cat", "dog", kScript};
+  Table table{.at = {"eval/class_scores", step, 0, 0}, .columns = {"label"}};
+  for (const auto& name : names) table.columns.push_back("score/" + name);
+  for (size_t i = 0; i < 90; ++i) {
+    const auto actual = i % names.size();
+    std::vector<Json> row = {names[actual]};
+    for (size_t k = 0; k < names.size(); ++k)
+      row.push_back(static_cast<double>((i * 29 + k * 17) % 23) + (k == actual ? 9 : 0));
+    table.rows.push_back(row);
+  }
+  return table;
+}
+
 void record_gallery(const std::filesystem::path& runs) {
   auto job = job_of("gallery-1", std::string("gallery ") + kScript, 0, 1);
   job.group = job.host = kScript;
@@ -117,6 +141,8 @@ void record_gallery(const std::filesystem::path& runs) {
     tracker.histogram(bell("weights/fc1", step));
     tracker.table(confusion(step, 4));
     tracker.table(precision_recall(step));
+    tracker.table(scores(step));
+    tracker.table(class_scores(step));
     Table worst;
     worst.at.name = "eval/worst";
     worst.at.step = step;

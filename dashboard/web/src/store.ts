@@ -1,6 +1,6 @@
 // State shared by all views: the data source and the latest changes.
 import { signal } from "@preact/signals";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { replaceRoute } from "./router";
 import type { Changes, Connection, DataSource, Indexing, ServerInfo } from "./data/source";
 
@@ -50,7 +50,8 @@ export function useAsync<T>(load: () => Promise<T>, deps: unknown[], keep = true
   const [state, setState] = useState<AsyncState<T>>({ value: undefined, error: undefined, pending: true });
   const latest = useRef(0);
   const shown = useRef(0);
-  useEffect(() => {
+  // Starts before the frame is painted: an effect after it would delay the request by one to two frames.
+  useLayoutEffect(() => {
     const request = ++latest.current;
     const isNewer = () => request > shown.current && Boolean((shown.current = request));
     setState((before) => ({ value: keep ? before.value : undefined, error: undefined, pending: true }));

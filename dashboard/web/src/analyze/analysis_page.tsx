@@ -2,7 +2,7 @@
 // the runs (q or runs), the result (target), axes, brushes, the scatter (sx, sy, sc) and the key of the table (by).
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { quoted } from "../data/filter";
-import type { Analysis, Importance, RunChoice } from "../data/source";
+import type { Analysis, Importance, RunChoice, ValueColumn } from "../data/source";
 import { plural } from "../format";
 import { betterDirection } from "../metrics";
 import { Icon } from "../parts/icons";
@@ -16,7 +16,7 @@ import { GroupTable } from "./group_table";
 import { ImportanceList } from "./importance_list";
 import { Parallel } from "./parallel";
 import { ColorLegend } from "./run_colors";
-import { Scatter } from "./scatter";
+import { ScatterPanel } from "./scatter_panel";
 import { type Brushes, brushFilter, brushText, insideOf, parseBrushes, summaryOf, type Values, valuesOf } from "./values";
 
 const MAX_AXES = 10;
@@ -35,7 +35,19 @@ function defaultTarget({ metrics }: Analysis): string | null {
 }
 
 /** Columns that tell runs apart without being settings, such as names, are not hyperparameters. */
-const isSetting = (column: Values) => isHyperparameter(column.field) && (!column.labels || column.labels.length <= Math.max(12, column.values.length / 4));
+const isSetting = (column: ValueColumn) => isHyperparameter(column.field) && (!column.labels || column.labels.length <= Math.max(12, column.values.length / 4));
+
+const MAX_PARAMETERS = 64;
+
+interface Loading { data: Analysis; target: string | null; importance: Promise<Importance | null> }
+
+/** Starts to load the importance; the page meanwhile reads and draws the values. */
+function loadImportance(data: Analysis, choice: RunChoice, target: string | null): Loading {
+  const fields = data.columns.filter(isSetting).slice(0, MAX_PARAMETERS).map((column) => column.field);
+  const importance = target && fields.length > 0 ? source().importance(choice, target, fields) : Promise.resolve(null);
+  importance.catch(() => undefined); // the error is shown by the views that need it
+  return { data, target, importance };
+}
 
 export function AnalysisPage() {
   const { query } = route.value;
@@ -43,36 +55,42 @@ export function AnalysisPage() {
   const ids = query.get("runs");
   const choice: RunChoice = useMemo(() => (ids ? ids.split(",").filter(Boolean) : { filter }), [ids, filter]);
   const now = useThrottled(tick.value, 5000);
-  const main = useAsync<Analysis>(() => source().analysis(choice, []), [choice, now]);
+  const main = useAsync<Loading>(async () => {
+    const data = await source().analysis(choice, []);
+    return loadImportance(data, choice, route.value.query.get("target") ?? defaultTarget(data));
+  }, [choice, now]);
   useEffect(() => void (document.title = `${query.get("title") || "Analysis"} · Lockstep`), [query.get("title")]);
   if (main.error) return <div class="empty"><h1>Cannot analyze these runs</h1><p>{main.error.message}</p><a class="button" href={link([])}>All runs</a></div>;
   if (!main.value) return <p class="waiting">Loading…</p>;
-  if (main.value.ids.length < 2) return <div class="empty"><h1>Analysis</h1><p>{main.value.ids.length === 0 ? "No runs match." : "One run cannot be analyzed."} Select two or more runs in the table, or a filter that matches more.</p><a class="button primary" href={link([], { q: filter })}>Runs</a></div>;
-  return <Loaded data={main.value} choice={choice} filter={filter} now={now} />;
+  const { data } = main.value;
+  if (data.ids.length < 2) return <div class="empty"><h1>Analysis</h1><p>{data.ids.length === 0 ? "No runs match." : "One run cannot be analyzed."} Select two or more runs in the table, or a filter that matches more.</p><a class="button primary" href={link([], { q: filter })}>Runs</a></div>;
+  return <Loaded loading={main.value} choice={choice} filter={filter} />;
 }
 
-function Loaded({ data, choice, filter, now }: { data: Analysis; choice: RunChoice; filter: string; now: number }) {
+function Loaded({ loading, choice, filter }: { loading: Loading; choice: RunChoice; filter: string }) {
   const { query } = route.value;
+  const { data } = loading;
   const target = query.get("target") ?? defaultTarget(data);
   const standard = useMemo(() => new Map(data.columns.map((column) => [column.field, valuesOf(column)])), [data]);
-  const settings = useMemo(() => [...standard.values()].filter(isSetting), [standard]);
+  const settings = useMemo(() => data.columns.filter(isSetting).map((column) => standard.get(column.field)!), [standard]);
   // Columns that are not among the standard ones are requested.
   const requested = [target, query.get("sx"), query.get("sy"), query.get("sc"), query.get("by"), ...(query.get("axes") ?? "").split(",")].filter((field): field is string => Boolean(field) && !standard.has(field!));
   const wanted = [...new Set(requested)].join("\n");
   const more = useAsync<Map<string, Values>>(async () => (wanted ? new Map((await source().analysis(choice, wanted.split("\n"))).columns.map((column) => [column.field, valuesOf(column)])) : new Map()), [wanted, data]);
   const columns = useMemo(() => new Map([...standard, ...(more.value ?? [])]), [standard, more.value]);
-  const fields = settings.map((column) => column.field).slice(0, 64);
-  const importance = useAsync<Importance | null>(() => (target && fields.length > 0 ? source().importance(choice, target, fields) : Promise.resolve(null)), [choice, target, fields.join(), now]);
+  const importance = useAsync<Importance | null>(() => (target === loading.target ? loading : loadImportance(data, choice, target)).importance, [loading, target]);
   const result = target ? columns.get(target) : undefined;
   if (!target) return <div class="empty"><h1>Analysis</h1><p>These runs have not logged any metric yet.</p><a class="button" href={link([], { q: filter })}>Show in table</a></div>;
   if (more.error) return <div class="empty"><h1>Cannot analyze these runs</h1><p>{more.error.message}</p><button type="button" class="button" onClick={() => setQuery({ target: null, sx: null, sy: null, sc: null, by: null, axes: null })}>Reset</button></div>;
-  if (!result || [more, importance].some(({ pending, value }) => pending && value === undefined)) return <p class="waiting">Loading…</p>;
-  return <Views data={data} columns={columns} settings={settings} target={result} importance={importance.value ?? null} error={importance.error} filter={filter} choice={choice} />;
+  const isLoading = importance.pending && importance.value === undefined;
+  // Only the axes that the URL names do not depend on the importance.
+  if (!result || (more.pending && more.value === undefined) || (isLoading && !query.get("axes"))) return <p class="waiting">Loading…</p>;
+  return <Views data={data} columns={columns} settings={settings} target={result} importance={importance.value ?? null} isLoading={isLoading} error={importance.error} filter={filter} choice={choice} />;
 }
 
-interface ViewsProps { data: Analysis; columns: Map<string, Values>; settings: Values[]; target: Values; importance: Importance | null; error: Error | undefined; filter: string; choice: RunChoice }
+interface ViewsProps { data: Analysis; columns: Map<string, Values>; settings: Values[]; target: Values; importance: Importance | null; isLoading: boolean; error: Error | undefined; filter: string; choice: RunChoice }
 
-function Views({ data, columns, settings, target, importance, error, filter, choice }: ViewsProps) {
+function Views({ data, columns, settings, target, importance, isLoading, error, filter, choice }: ViewsProps) {
   const { query } = route.value;
   const { ids, names } = data;
   const stored = query.get("brush");
@@ -91,7 +109,7 @@ function Views({ data, columns, settings, target, importance, error, filter, cho
   const axes = useMemo(() => {
     const shown = chosenAxes ? chosenAxes.split(",").flatMap((field) => columns.get(field) ?? []) : ranked.slice(0, MAX_AXES).reverse();
     return [...shown.filter((column) => column.field !== target.field), target];
-  }, [chosenAxes, ranked, target, columns]);
+  }, [chosenAxes, chosenAxes ? null : ranked, target, columns]);
   const setAxes = (next: string[]) => setQuery({ axes: next.join(",") });
   const own = axes.slice(0, -1).map((column) => column.field);
   const chosen = useMemo(() => Array.from(inside.keys()).filter((i) => inside[i]), [inside]);
@@ -99,8 +117,6 @@ function Views({ data, columns, settings, target, importance, error, filter, cho
   const best = better === "higher" ? summary.highest : summary.lowest;
   const isBrushed = Object.keys(brushes).length > 0;
   const x = columns.get(query.get("sx") ?? "") ?? ranked[0] ?? columns.get("duration") ?? target;
-  const y = columns.get(query.get("sy") ?? "") ?? target;
-  const color = columns.get(query.get("sc") ?? "") ?? (y === target ? ranked.find((column) => column !== x) ?? target : target);
   const by = columns.get(query.get("by") ?? "") ?? ranked[0];
   const names_ = data.metrics.map((m) => m.name);
   const open = (run: number) => go(["run", ids[run]!]);
@@ -122,11 +138,7 @@ function Views({ data, columns, settings, target, importance, error, filter, cho
   const mattered = useMemo(() => importance && <ImportanceList importance={importance} columns={columns} target={target} better={better} chosen={x.field}
     onChoose={(a, b) => setQuery(b ? { sx: a, sy: b, sc: target.field } : { sx: a, sy: target.field, sc: null })} />, [importance, columns, target, better, x]);
   const grouped = useMemo(() => by && <GroupTable by={by} target={target} ids={ids} names={names} inside={settled} better={better} filter={tableFilter} />, [by, target, ids, settled, better, dragged === null ? tableFilter : null]);
-  const panelHead = useMemo(() => <div class="row wrap panel-head"><h2>Scatter</h2><span class="spread" />{pick("x", x, "sx")}{pick("y", y, "sy")}{pick("color", color, "sc")}</div>, [options, x, y, color]);
   const groupHead = useMemo(() => by && <div class="row wrap panel-head"><h2>{target.title} by</h2><select class="field mini" aria-label="Group by" value={by.field} onChange={(event) => setQuery({ by: event.currentTarget.value })}>{options}</select></div>, [options, by, target]);
-  function pick(label: string, value: Values, key: string) {
-    return <label class="row small soft">{label}<select class="field mini" value={value.field} onChange={(event) => setQuery({ [key]: event.currentTarget.value })}>{options}</select></label>;
-  }
   return (
     <div class="page analysis-page">
       <div class="tools">
@@ -177,18 +189,15 @@ function Views({ data, columns, settings, target, importance, error, filter, cho
             {selected.length > 1 && selected.length <= MAX_COMPARED && <a class="button mini" href={link(["compare"], { runs: selected.join(",") })}><Icon name="compare" size={13} />Compare</a>}
           </div>
         </section>
-        <div class="analysis-pair">
+        {isLoading && <p class="waiting analysis-rest">Loading…</p>}
+        {!isLoading && <div class="analysis-pair">
           <section class="card block" aria-label="What mattered">
             <h2>What mattered for {target.title}</h2>
             {error ? <p class="notice bad" role="alert">{error.message}</p> : mattered ?? <p class="notice">These runs do not differ in any hyperparameter.</p>}
           </section>
-          <section class="card block" aria-label="Scatter">
-            {panelHead}
-            <Scatter x={x} y={y} color={color} names={names} inside={inside} height={330} onOpen={open} />
-            <ColorLegend column={color} />
-          </section>
-        </div>
-        {by && (
+          <ScatterPanel x={x} columns={columns} ranked={ranked} target={target} options={options} names={names} inside={inside} settled={settled} better={better} onOpen={open} />
+        </div>}
+        {!isLoading && by && (
           <section class="card block" aria-label="Grouped results">
             {groupHead}
             {grouped}

@@ -1,10 +1,10 @@
 // Parallel coordinates: one axis per column, one line per run. Drag along an axis to select a range; the keyboard uses the menu of
 // the axis.
-import type { RefObject } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { cssColor } from "../colors";
 import { Icon } from "../parts/icons";
 import { Popover } from "../parts/overlay";
+import { useWidth } from "../parts/size";
 import { shownTheme } from "../settings";
 import { PAD, ParallelPlot } from "./parallel_plot";
 import { runColors } from "./run_colors";
@@ -27,18 +27,6 @@ interface Props {
   onOpen: (run: number) => void;
   onMove: (field: string, by: number) => void;
   onHide: (field: string) => void;
-}
-
-function useWidth(host: RefObject<HTMLElement | null>): number {
-  const [width, setWidth] = useState(0);
-  useLayoutEffect(() => {
-    const measure = () => setWidth(host.current?.clientWidth ?? 0);
-    measure();
-    const observer = new ResizeObserver(measure);
-    observer.observe(host.current!);
-    return () => observer.disconnect();
-  }, []);
-  return width;
 }
 
 export function Parallel(props: Props) {
@@ -118,7 +106,7 @@ export function Parallel(props: Props) {
   const x = (axis: number) => (columns.length < 2 ? width / 2 : PAD.side + ((width - 2 * PAD.side) * axis) / (columns.length - 1));
   const y = (position: number) => HEIGHT - PAD.bottom - (HEIGHT - PAD.top - PAD.bottom) * position;
   // Made once: brushing must not render them again.
-  const axisLines = useMemo(() => (
+  const axisLines = useMemo(() => width > 0 && (
     <svg width={width} height={HEIGHT} aria-hidden="true">
       {columns.map((column, axis) => (
         <g key={column.field}>
@@ -132,7 +120,7 @@ export function Parallel(props: Props) {
   ), [columns, target, width]);
   const latest = useRef(props);
   latest.current = props;
-  const axisNames = useMemo(() => columns.map((column, axis) => (
+  const axisNames = useMemo(() => width > 0 && columns.map((column, axis) => (
     <AxisName key={column.field} column={column} left={x(axis)} gap={(width - 2 * PAD.side) / Math.max(1, columns.length - 1)} isTarget={column === target} brush={props.settled[column.field]}
       onBrush={(brush) => {
         const { [column.field]: _, ...others } = latest.current.brushes;
@@ -140,8 +128,8 @@ export function Parallel(props: Props) {
       }} onMove={column === target ? null : (by) => latest.current.onMove(column.field, by)} onHide={column === target ? null : () => latest.current.onHide(column.field)} />
   )), [columns, target, width, props.settled]);
   return (
-    <div class="parallel" ref={host} role="group" aria-label={`Parallel coordinates of ${ids.length} runs with ${columns.length} axes. Each axis has a menu to select a range.`}>
-      <div class="parallel-inner" style={{ width: `${width}px`, height: `${HEIGHT}px` }}>
+    <div class="parallel" ref={host} style={{ minHeight: `${HEIGHT}px` }} role="group" aria-label={`Parallel coordinates of ${ids.length} runs with ${columns.length} axes. Each axis has a menu to select a range.`}>
+      {width > 0 && <div class="parallel-inner" style={{ width: `${width}px`, height: `${HEIGHT}px` }}>
         {canvases.map((canvas, i) => (
           <canvas key={i} ref={canvas} aria-hidden="true" {...(i === 2 ? {
             onPointerMove: hover,
@@ -167,7 +155,7 @@ export function Parallel(props: Props) {
             {[target, ...columns.filter((column) => column !== target).slice(0, 6)].map((column) => <span key={column.field} class="tip-pair"><span class="ellipsis">{column.title}</span><span>{column.scale.text(column.values[hovered.run]!)}</span></span>)}
           </div>
         )}
-      </div>
+      </div>}
     </div>
   );
 }

@@ -1,107 +1,157 @@
-// A scatter plot of any two columns, colored by a third.
+// A scatter plot of any two columns, colored by a third; on request with the mean of the third in cells, or interpolated.
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import { cssColor } from "../colors";
+import { plural } from "../format";
+import { useWidth } from "../parts/size";
 import { shownTheme } from "../settings";
 import { runColors } from "./run_colors";
+import { areaOf, drawScatter, PAD } from "./scatter_plot";
+import { type Axis, axisOf, bestOf, type Cells, cellsOf, COLUMNS, MIN_RUNS, partOf, ROWS, smoothOf, type Surface } from "./surface";
 import type { Values } from "./values";
 
-const PAD = { left: 62, right: 14, top: 24, bottom: 34 };
-const EDGE = 0.04; // of the scale, on each side
+export const SURFACES = { points: "Points", cells: "Heat map", smooth: "Contours" } as const;
+export type SurfaceKind = keyof typeof SURFACES;
 
-interface Props { x: Values; y: Values; color: Values; names: string[]; inside: Uint8Array; height: number; onOpen: (run: number) => void }
+interface Props {
+  x: Values; y: Values; color: Values; names: string[]; inside: Uint8Array;
+  /** Without the current drag of a brush; the runs on which a surface rests. */
+  settled: Uint8Array;
+  surface: SurfaceKind; better: "lower" | "higher" | null; height: number; onOpen: (run: number) => void;
+}
+
+/** Which surfaces can be drawn: the result must be a number, and contours need numbers on both axes. */
+export const canDraw = (kind: SurfaceKind, x: Values, y: Values, color: Values) => kind === "points" || (!color.labels && x !== y && (kind === "cells" || (!x.labels && !y.labels)));
 
 /** Runs with equal settings are moved apart by up to this fraction of the gap between two values. */
-function spreadOf({ values, labels, scale }: Values): (run: number) => number {
-  const distinct = new Set(values);
-  if (!labels && distinct.size > 20) return () => 0;
-  const at = [...distinct].filter(Number.isFinite).map((value) => scale.position(value)).sort((a, b) => a - b);
+function spreadOf({ values, labels }: Values, { distinct }: Axis): (run: number) => number {
+  if (!labels && new Set(values).size > 20) return () => 0;
+  const at = distinct ?? [];
   const gap = at.length < 2 ? 0.5 : at.slice(1).reduce((least, value, i) => Math.min(least, value - at[i]!), 1);
   return (run) => (((Math.imul(run + 1, 2654435761) >>> 8) % 1024) / 1024 - 0.5) * gap * 0.45;
 }
 
-export function Scatter({ x, y, color, names, inside, height, onOpen }: Props) {
+/** The range of the values of a cell as text, or its only value. */
+function rangeText(column: Values, axis: Axis, edges: readonly number[], part: number): string {
+  const { scale } = column;
+  if (axis.distinct) return scale.text(column.values.find((value) => scale.position(value) === axis.distinct![part]) ?? NaN);
+  const value = (unit: number) => scale.text(scale.value(Math.max(0, Math.min(1, axis.toPosition(unit)))));
+  return `${value(edges[part]!)} to ${value(edges[part + 1]!)}`;
+}
+
+interface Place { title: string; x: string; y: string; mean: string }
+
+/** The part of a surface that contains a point, in words; null if it is blank. */
+function placeOf(surface: Surface, x: Values, y: Values, color: Values, index: number): Place | null {
+  const mean = surface.mean[index];
+  if (mean === undefined || Number.isNaN(mean)) return null;
+  const [xAxis, yAxis] = [axisOf(x), axisOf(y)];
+  if (surface.kind === "cells") {
+    const columns = surface.xEdges.length - 1;
+    return { title: `mean of ${plural(surface.count[index]!, "run")}`, x: rangeText(x, xAxis, surface.xEdges, index % columns), y: rangeText(y, yAxis, surface.yEdges, Math.floor(index / columns)), mean: color.scale.text(mean) };
+  }
+  const value = ({ scale }: Values, axis: Axis, unit: number) => scale.text(Number(scale.value(axis.toPosition(unit)).toPrecision(3)));
+  return { title: "interpolated", x: value(x, xAxis, ((index % COLUMNS) + 0.5) / COLUMNS), y: value(y, yAxis, (Math.floor(index / COLUMNS) + 0.5) / ROWS), mean: color.scale.text(mean) };
+}
+
+const indexAt = (surface: Surface, unitX: number, unitY: number): number =>
+  unitX < 0 || unitX > 1 || unitY < 0 || unitY > 1 ? -1
+    : surface.kind === "cells" ? partOf(surface.yEdges, unitY) * (surface.xEdges.length - 1) + partOf(surface.xEdges, unitX)
+      : Math.min(ROWS - 1, Math.floor(unitY * ROWS)) * COLUMNS + Math.min(COLUMNS - 1, Math.floor(unitX * COLUMNS));
+
+export function Scatter(props: Props) {
+  const { x, y, color, inside, settled, height } = props;
   const host = useRef<HTMLDivElement>(null);
-  const canvas = useRef<HTMLCanvasElement>(null);
-  const [width, setWidth] = useState(0);
-  const [hovered, setHovered] = useState<number | null>(null);
-  useLayoutEffect(() => {
-    const measure = () => setWidth(host.current?.clientWidth ?? 0);
-    measure();
-    const observer = new ResizeObserver(measure);
-    observer.observe(host.current!);
-    return () => observer.disconnect();
-  }, []);
-  const left = (position: number) => PAD.left + (width - PAD.left - PAD.right) * (EDGE + (1 - 2 * EDGE) * position);
-  const top = (position: number) => height - PAD.bottom - (height - PAD.top - PAD.bottom) * (EDGE + (1 - 2 * EDGE) * position);
+  const width = useWidth(host);
+  const area = useMemo(() => areaOf(width, height), [width, height]);
+  const [xAxis, yAxis] = useMemo(() => [axisOf(x), axisOf(y)], [x, y]);
   const points = useMemo(() => {
-    const [aside, above] = [spreadOf(x), y.labels ? spreadOf(y) : () => 0];
-    return Array.from(x.values, (value, run) => [left(x.scale.position(value) + aside(run)), top(y.scale.position(y.values[run]!) + above(run))] as const);
+    const [aside, above] = [spreadOf(x, xAxis), y.labels ? spreadOf(y, yAxis) : () => 0];
+    return Array.from(x.values, (value, run) => [area.left(xAxis.toUnit(x.scale.position(value) + aside(run))), area.top(yAxis.toUnit(y.scale.position(y.values[run]!) + above(run)))] as const);
+  }, [x, y, area]);
+  const kind = canDraw(props.surface, x, y, color) ? props.surface : "points";
+  const whole = useMemo(() => (kind === "points" ? null : (kind === "cells" ? cellsOf : smoothOf)(x, y, color, settled)), [kind, x, y, color, settled]);
+  const surface = whole && whole.runs >= MIN_RUNS ? whole : null;
+  const shown = points.filter(([px, py]) => Number.isFinite(px) && Number.isFinite(py)).length;
+  return (
+    <>
+      <div class="scatter" ref={host} style={{ height: `${height}px` }} role="img" aria-label={`Scatter of ${y.title} against ${x.title} of ${shown} runs, colored by ${color.title}`} data-drawn={width > 0 ? shown : undefined} data-surface={surface?.kind}>
+        <Grid x={x} y={y} xAxis={xAxis} yAxis={yAxis} width={width} height={height} />
+        <PointLayer {...props} points={points} area={area} surface={surface} inside={inside} />
+      </div>
+      {whole && <SurfaceText {...props} surface={whole} left={settled.reduce((sum, one) => sum + one, 0) - whole.runs} />}
+    </>
+  );
+}
+
+interface GridProps { x: Values; y: Values; xAxis: Axis; yAxis: Axis; width: number; height: number }
+
+function Grid({ x, y, xAxis, yAxis, width, height }: GridProps) {
+  return useMemo(() => {
+    if (width === 0) return null;
+    const { left, top } = areaOf(width, height);
+    const [atX, atY] = [(position: number) => left(xAxis.toUnit(position)), (position: number) => top(yAxis.toUnit(position))];
+    return (
+      <svg width={width} height={height} aria-hidden="true">
+        {y.scale.ticks(6).map(({ at, label }) => <g key={`y${at}`}><line class="grid" x1={PAD.left} x2={width - PAD.right} y1={atY(at)} y2={atY(at)} /><text x={PAD.left - 8} y={atY(at) + 3.5} text-anchor="end">{label.length > 10 ? `${label.slice(0, 9)}…` : label}</text></g>)}
+        {x.scale.ticks(Math.max(3, Math.floor(width / 90))).map(({ at, label }) => <g key={`x${at}`}><line class="grid" x1={atX(at)} x2={atX(at)} y1={PAD.top} y2={height - PAD.bottom} /><text x={atX(at)} y={height - PAD.bottom + 14} text-anchor="middle">{label.length > 14 ? `${label.slice(0, 13)}…` : label}</text></g>)}
+        <text class="axis-title" x={4} y={12}>{y.title}{y.scale.log ? " (log)" : ""}</text>
+        <text class="axis-title" x={width - PAD.right} y={height - 4} text-anchor="end">{x.title}{x.scale.log ? " (log)" : ""}</text>
+      </svg>
+    );
   }, [x, y, width, height]);
+}
+
+interface LayerProps extends Props { points: readonly (readonly [number, number])[]; area: ReturnType<typeof areaOf> }
+
+/** The points and the surface, with the pointer. */
+function PointLayer({ points, area, surface, x, y, color, names, inside, onOpen }: Omit<LayerProps, "surface"> & { surface: Surface | null }) {
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const [hovered, setHovered] = useState<number | null>(null);
+  const [place, setPlace] = useState<{ at: readonly [number, number]; index: number } | null>(null);
   const colors = useMemo(() => runColors(color), [color, shownTheme.value]);
   useLayoutEffect(() => {
-    if (width === 0) return;
-    const ratio = Math.min(2, devicePixelRatio || 1);
-    const target = canvas.current!;
-    target.width = Math.round(width * ratio);
-    target.height = Math.round(height * ratio);
-    const ctx = target.getContext("2d")!;
-    ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
-    const radius = points.length > 400 ? 2.6 : 3.6;
-    const draw = (runs: Map<string, number[]>, alpha: number) => {
-      ctx.globalAlpha = alpha;
-      for (const [style, own] of runs) {
-        ctx.fillStyle = style;
-        ctx.beginPath();
-        for (const run of own) {
-          const [px, py] = points[run]!;
-          if (!Number.isFinite(px) || !Number.isFinite(py)) continue;
-          ctx.moveTo(px + radius, py);
-          ctx.arc(px, py, radius, 0, 7);
-        }
-        ctx.fill();
-      }
-    };
-    const others: number[] = [];
-    const byColor = new Map<string, number[]>();
-    colors.forEach((style, run) => {
-      if (!inside[run]) others.push(run);
-      else if (byColor.has(style)) byColor.get(style)!.push(run);
-      else byColor.set(style, [run]);
-    });
-    draw(new Map([[cssColor("--line-strong"), others]]), 0.6);
-    draw(byColor, points.length > 400 ? 0.75 : 0.9);
-  }, [points, colors, inside, height, shownTheme.value]);
-  const nearest = (event: PointerEvent): number | null => {
+    if (area.width > 0) drawScatter(canvas.current!, { area, points, colors, inside, surface, color });
+  }, [points, colors, inside, surface, shownTheme.value]);
+  const move = (event: PointerEvent) => {
     const box = canvas.current!.getBoundingClientRect();
+    const [px, py] = [event.clientX - box.left, event.clientY - box.top];
     let best: number | null = null;
-    let distance = 12;
-    points.forEach(([px, py], run) => {
-      const off = Math.hypot(px - (event.clientX - box.left), py - (event.clientY - box.top));
+    let distance = surface ? 6 : 12;
+    points.forEach(([ox, oy], run) => {
+      const off = Math.hypot(ox - px, oy - py);
       if (inside[run] && off < distance) [best, distance] = [run, off];
     });
-    return best;
+    setHovered(best);
+    const unit = (at: number, from: number, to: number) => (at - from) / (to - from);
+    const index = surface && best === null ? indexAt(surface, unit(px, area.left(0), area.left(1)), unit(py, area.top(0), area.top(1))) : -1;
+    setPlace(index < 0 ? null : { at: [px, py], index });
   };
-  const grid = useMemo(() => (
-    <svg width={width} height={height} aria-hidden="true">
-          {y.scale.ticks(6).map(({ at, label }) => <g key={`y${at}`}><line class="grid" x1={PAD.left} x2={width - PAD.right} y1={top(at)} y2={top(at)} /><text x={PAD.left - 8} y={top(at) + 3.5} text-anchor="end">{label.length > 10 ? `${label.slice(0, 9)}…` : label}</text></g>)}
-          {x.scale.ticks(Math.max(3, Math.floor(width / 90))).map(({ at, label }) => <g key={`x${at}`}><line class="grid" x1={left(at)} x2={left(at)} y1={PAD.top} y2={height - PAD.bottom} /><text x={left(at)} y={height - PAD.bottom + 14} text-anchor="middle">{label.length > 14 ? `${label.slice(0, 13)}…` : label}</text></g>)}
-          <text class="axis-title" x={4} y={12}>{y.title}{y.scale.log ? " (log)" : ""}</text>
-          <text class="axis-title" x={width - PAD.right} y={height - 4} text-anchor="end">{x.title}{x.scale.log ? " (log)" : ""}</text>
-        </svg>
-  ), [x, y, width, height]);
-  const shown = points.filter(([px, py]) => Number.isFinite(px) && Number.isFinite(py)).length;
-  const at = hovered === null ? null : points[hovered]!;
+  const at = hovered === null ? place?.at : points[hovered]!;
+  const found = surface && place && hovered === null ? placeOf(surface, x, y, color, place.index) : null;
   return (
-    <div class="scatter" ref={host} style={{ height: `${height}px` }} role="img" aria-label={`Scatter of ${y.title} against ${x.title} of ${shown} runs, colored by ${color.title}`} data-drawn={width > 0 ? shown : undefined}>
-      {grid}
-      <canvas ref={canvas} aria-hidden="true" style={{ width: `${width}px`, height: `${height}px`, cursor: hovered === null ? "default" : "pointer" }} onPointerMove={(event) => setHovered(nearest(event))} onPointerLeave={() => setHovered(null)} onClick={() => hovered !== null && onOpen(hovered)} />
+    <>
+      <canvas ref={canvas} aria-hidden="true" style={{ width: `${area.width}px`, height: `${area.height}px`, cursor: hovered === null ? "default" : "pointer" }} onPointerMove={move} onPointerLeave={() => { setHovered(null); setPlace(null); }} onClick={() => hovered !== null && onOpen(hovered)} />
       {at && hovered !== null && <i class="scatter-mark" style={{ left: `${at[0]}px`, top: `${at[1]}px` }} />}
-      {at && hovered !== null && (
-        <div class="tip" style={{ left: `${at[0] > width / 2 ? Math.max(0, at[0] - 206) : at[0] + 12}px`, top: `${Math.max(0, Math.min(at[1] - 10, height - 100))}px` }}>
-          <strong class="ellipsis">{names[hovered]}</strong>
-          {[...new Set([x, y, color])].map((column) => <span key={column.field} class="tip-pair"><span class="ellipsis">{column.title}</span><span>{column.scale.text(column.values[hovered]!)}</span></span>)}
+      {at && (hovered !== null || found) && (
+        <div class="tip" style={{ left: `${at[0] > area.width / 2 ? Math.max(0, at[0] - 206) : at[0] + 12}px`, top: `${Math.max(0, Math.min(at[1] - 10, area.height - 100))}px` }}>
+          <strong class="ellipsis">{found ? found.title : names[hovered!]}</strong>
+          {[...new Set([x, y, color])].map((column) => <span key={column.field} class="tip-pair"><span class="ellipsis">{column.title}</span><span>{found ? (column === x ? found.x : column === y ? found.y : found.mean) : column.scale.text(column.values[hovered!]!)}</span></span>)}
         </div>
       )}
-    </div>
+    </>
+  );
+}
+
+const gridText = ({ xEdges, yEdges }: Cells) => `${xEdges.length - 1} × ${yEdges.length - 1}`;
+
+/** How the surface was computed, on how many runs it rests, and where it is best. */
+function SurfaceText({ surface, x, y, color, better, left }: Omit<Props, "surface"> & { surface: Surface; left: number }) {
+  if (surface.runs < MIN_RUNS) return <p class="notice warn" role="status">Too few runs: {plural(surface.runs, "run")} with all three values, but a surface needs at least {MIN_RUNS}.</p>;
+  const best = better ? placeOf(surface, x, y, color, bestOf(surface, better, axisOf(x), axisOf(y))) : null;
+  return (
+    <p class="small soft" role="status">
+      {surface.kind === "cells" ? `Binned: the mean ${color.title} in ${gridText(surface)} cells; cells without a run are blank.` : `Interpolated: the mean ${color.title}, weighted with a Gaussian kernel of ${Math.round(100 * surface.bandwidth)} % of each axis; blank where no run is near.`}
+      {" "}Rests on {plural(surface.runs, "run")}{left > 0 && ` (${left.toLocaleString("en-US")} without all three values)`}.
+      {best && <> {better === "lower" ? "Lowest" : "Highest"} mean <strong>{best.mean}</strong>{surface.kind === "cells" && ` (${best.title})`} at {x.title} {best.x} and {y.title} {best.y}.</>}
+    </p>
   );
 }

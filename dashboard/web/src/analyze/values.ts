@@ -37,14 +37,14 @@ function numberScale(field: string, values: Float64Array): Scale {
   const flat = low === high;
   const position = flat ? () => 0.5 : log ? (value: number) => Math.log(value / low) / Math.log(high / low) : (value: number) => (value - low) / (high - low);
   const value = flat ? () => low : log ? (at: number) => low * (high / low) ** at : (at: number) => low + (high - low) * at;
-  const settings = settingFormat([...new Set(values)].filter(Number.isFinite).slice(0, 50));
+  const distinct = sorted.filter((number, i) => i === 0 || number !== sorted[i - 1]);
+  const settings = settingFormat(Array.from(distinct.length > 50 ? distinct.filter((_, i) => i % Math.ceil(distinct.length / 50) === 0) : distinct));
   const isSetting = !isMetric(field) && field !== "duration";
   const text = (number: number) => (Number.isNaN(number) ? "–" : isSetting ? settings(number) : metricValue(field === "duration" ? "duration_s" : metricOf(field), number));
   const ticks = (max: number): Tick[] => {
     if (flat) return [{ at: 0.5, label: text(low) }];
     // Few distinct values are their own ticks.
-    const distinct = [...new Set(values)].filter(Number.isFinite).sort((a, b) => a - b);
-    if (isSetting && distinct.length <= Math.min(max, 8)) return distinct.map((at) => ({ at: position(at), label: text(at) }));
+    if (isSetting && distinct.length <= Math.min(max, 8)) return Array.from(distinct, (at) => ({ at: position(at), label: text(at) }));
     if (log) return logTicks(low, high, max).map((at) => ({ at: position(at), label: text(at) }));
     const found = isSetting ? positionTicks(low, high, max, isWhole(values)) : valueTicks(field === "duration" ? "duration_s" : metricOf(field), low, high, max);
     return found.at.map((at, i) => ({ at: position(at), label: found.labels[i]! }));

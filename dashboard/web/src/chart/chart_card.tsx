@@ -6,6 +6,7 @@ import { cssColor } from "../colors";
 import { metricValue, number } from "../format";
 import { Icon } from "../parts/icons";
 import { Dialog, Popover } from "../parts/overlay";
+import { useNearViewport } from "../parts/size";
 import { shownTheme } from "../settings";
 import { source } from "../store";
 import { inSomeFrame } from "./frames";
@@ -25,6 +26,8 @@ export interface Plot {
   axis: Axis;
   /** Column names of a line, its x and its y, if x is not an axis of a run. */
   columns?: readonly [string, string, string];
+  /** Of the values; by default implied by the name of the metric. */
+  limits?: readonly [number, number];
   /** Changes when the data must be reloaded: run version, selected ranks, ... */
   version: string;
   load: (range: Range | null, points: number) => Promise<Line[]>;
@@ -62,7 +65,7 @@ export function ChartCard(props: CardProps) {
   const [lines, setLines] = useState<Line[]>([]);
   const off = props.large ? hidden : props.hidden ?? NONE_HIDDEN;
   const svg = () => chartSvg({
-    title: plot.name, name: plot.name, xName: xName(plot, true), xKind: plot.axis, lines: view.current.lines.filter((line) => !off.has(line.key)), range: props.range, log: isLog, width: 720, height: 320,
+    title: plot.name, name: plot.name, xName: xName(plot, true), xKind: plot.axis, lines: view.current.lines.filter((line) => !off.has(line.key)), range: props.range, limits: plot.limits, log: isLog, width: 720, height: 320,
     font: getComputedStyle(document.body).fontFamily, colors: { paper: cssColor("--surface"), ink: cssColor("--ink"), soft: cssColor("--ink-2"), grid: cssColor("--grid") },
   });
   const csv = () => plot.csv ? saveCsv(plot.name, plot.csv) : saveDrawnCsv(plot.name, plot.columns ?? ["line", plot.axis, "value"], view.current.lines);
@@ -100,18 +103,6 @@ export function ChartCard(props: CardProps) {
       )}
     </figure>
   );
-}
-
-/** Whether the card is in or near the viewport. */
-function useNearViewport(card: { current: HTMLElement | null }, always: boolean): boolean {
-  const [near, setNear] = useState(always);
-  useEffect(() => {
-    if (always) return;
-    const observer = new IntersectionObserver((entries) => setNear(entries[entries.length - 1]!.isIntersecting), { rootMargin: "500px 0px" });
-    observer.observe(card.current!);
-    return () => observer.disconnect();
-  }, []);
-  return near;
 }
 
 interface ChartCanvasProps extends CardProps { near: boolean; view: { lines: Line[]; chart: LineChart | null }; card: { current: HTMLElement | null }; onLines: ((lines: Line[]) => void) | undefined }
@@ -183,7 +174,7 @@ function ChartCanvas({ plot, range, log, height, near, view, card, onZoom, onPic
     const { plot, range, log, height, near } = now.current;
     if (!near || !host.current || view.lines.length === 0) return;
     view.chart ??= new LineChart(host.current, {
-      height, xKind: plot.axis, log, name: plot.name, xName: xName(plot, false), sync: `${large ? "large" : "board"}-${plot.axis}`,
+      height, xKind: plot.axis, log, name: plot.name, limits: plot.limits, xName: xName(plot, false), sync: `${large ? "large" : "board"}-${plot.axis}`,
       onZoom: (to) => now.current.onZoom(now.current.plot.axis, to),
       onHover: hover,
       ...(onPick ? { onPick: (line: Line, curve: BandCurve | null) => now.current.onPick?.(line, curve) } : {}),

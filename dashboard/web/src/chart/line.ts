@@ -20,6 +20,8 @@ export interface Line {
   extremes?: { lo: ArrayLike<number>; hi: ArrayLike<number>; curveAt: (at: number, end: "lo" | "hi") => BandCurve | null; mean: ArrayLike<number>; deviation: ArrayLike<number> };
   /** The logged values, if y is smoothed. */
   raw?: ArrayLike<number>;
+  /** Drawn for comparison; not part of the data. */
+  isReference?: boolean;
 }
 
 /** A bias-corrected exponential moving average; NaN leaves a gap and is ignored. */
@@ -110,7 +112,7 @@ export function flatValue(span: [number, number] | null): number | null {
 }
 
 /** The range of an axis that shows `span`: slightly wider, but within the limits of the metric. */
-export function rangeY(span: [number, number] | null, log: boolean, limits: [number, number] | null): [number, number] {
+export function rangeY(span: [number, number] | null, log: boolean, limits: readonly [number, number] | null): [number, number] {
   if (!span) return log ? [0.1, 1] : [0, 1];
   const [low, high] = span;
   const flat = flatValue(span) !== null;

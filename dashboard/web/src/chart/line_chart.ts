@@ -16,6 +16,7 @@ export interface ChartOptions {
   sync: string;
   /** The metric; its name implies the unit and the limits of its values. */
   name: string;
+  limits?: readonly [number, number] | undefined;
   /** The name of the x-axis. */
   xName: string;
   /** Null: reset. */
@@ -119,7 +120,7 @@ export class LineChart {
   }
 
   private shownY(): [number, number] {
-    return rangeY(this.spanY(), this.options.log, limitsOf(this.options.name));
+    return rangeY(this.spanY(), this.options.log, this.options.limits ?? limitsOf(this.options.name));
   }
 
   set(lines: Line[], range: [number, number] | null) {

@@ -119,7 +119,7 @@ export function saveRows(title: string, head: readonly string[], rows: readonly 
 
 /** Saves the drawn points as CSV, if no server can provide all values. `head`: column names of a line, its x and its y. */
 export function saveDrawnCsv(title: string, head: readonly [string, string, string], lines: readonly Line[]) {
-  saveRows(title, head, lines.flatMap((line) => Array.from(line.x, (at, i) => [line.label, at, (line.raw ?? line.y)[i]!])));
+  saveRows(title, head, lines.filter((line) => !line.isReference).flatMap((line) => Array.from(line.x, (at, i) => [line.label, at, (line.raw ?? line.y)[i]!])));
 }
 
 export function saveCsv(title: string, url: string) {

@@ -10,6 +10,7 @@ export interface SvgChart {
   xKind: "step" | "epoch" | "time";
   lines: readonly Line[];
   range: [number, number] | null;
+  limits?: readonly [number, number] | undefined;
   log: boolean;
   width: number;
   height: number;
@@ -72,7 +73,7 @@ export function chartSvg(chart: SvgChart): string {
   const all = chart.range ?? extentX(lines) ?? [0, 1];
   const [x0, x1] = all[0] === all[1] ? [all[0] - 0.5, all[1] + 0.5] : all;
   const span = spanY(lines, x0, x1, log);
-  const [y0, y1] = rangeY(span, log, limitsOf(name));
+  const [y0, y1] = rangeY(span, log, chart.limits ?? limitsOf(name));
   const yTicks: Ticks = span ? (log ? logValueTicks : valueTicks)(name, y0, y1, Math.max(2, Math.floor(height / 34)), flatValue(span)) : { at: [], labels: [] };
   const most = Math.max(2, Math.floor(width / 80));
   const xTicks = chart.xKind === "time" ? timeTicks(x0, x1, most) : positionTicks(x0, x1, most, chart.xKind === "step");

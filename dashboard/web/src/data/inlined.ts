@@ -93,7 +93,7 @@ export function inlined(text: string): DataSource {
 
   const table = async (run: string, name: string): Promise<TablePage> => {
     const entry = report.tables.find((t) => t.run === run && t.name === name);
-    return entry ? { ...entry, versions: entry.versions.filter((v) => v.at === entry.at), num_rows: entry.rows.length } : unavailable("This table");
+    return entry ? { ...entry, versions: entry.versions.filter((v) => v.at === entry.at), num_rows: entry.rows.length, left_out: entry.num_rows - entry.rows.length } : unavailable("This table");
   };
 
   return {

@@ -135,7 +135,8 @@ export interface Heatmap { metric: string; sources: string[]; from: number; to: 
 export interface ImageItem { source: string; name: string; step: number; time: WireNumber; epoch: WireNumber; at: number; width: number; height: number; caption: string; url: string }
 export interface HistogramItem { source: string; step: number; time: WireNumber; epoch: WireNumber; edges: number[]; counts: number[] }
 export interface TableVersion { source: string; step: number; time: WireNumber; epoch: WireNumber; at: number }
-export interface TablePage { versions: TableVersion[]; at: number; columns: string[]; rows: unknown[][]; num_rows: number }
+/** `left_out`: the number of rows that a report does not contain. */
+export interface TablePage { versions: TableVersion[]; at: number; columns: string[]; rows: unknown[][]; num_rows: number; left_out?: number }
 export interface TextItem { source: string; time: WireNumber; level: string; line: string }
 export interface ConsolePage { stream: string; begin: number; end: number; size: number; lines: string[] }
 export interface ConsoleMatches { matches: { offset: number; line: string }[]; end: number; size: number }

@@ -1,4 +1,5 @@
-// Controls shared by images, histograms and tables.
+// Controls shared by images, histograms, tables and heatmaps.
+import { heatColor } from "../chart/heat";
 
 export function StepSlider({ steps, at, onChange, name }: { steps: number[]; at: number; onChange: (at: number) => void; name: string }) {
   if (steps.length < 2) return <span class="dim small">step {steps[0]?.toLocaleString("en-US")}</span>;
@@ -15,6 +16,17 @@ export function SaveButtons({ name, png, csv }: { name: string; png: () => void;
     <span class="row">
       <button type="button" class="button quiet mini" aria-label={`Save ${name} as PNG`} onClick={png}>PNG</button>
       <button type="button" class="button quiet mini" aria-label={`Save ${name} as CSV`} onClick={csv}>CSV</button>
+    </span>
+  );
+}
+
+/** The color scale of a heatmap. */
+export function HeatRamp({ low, high, title }: { low: string; high: string; title?: string }) {
+  return (
+    <span class="row small soft heat-scale" title={title}>
+      {low}
+      <span class="ramp">{Array.from({ length: 24 }, (_, i) => <i key={i} style={{ background: `rgb(${heatColor(i / 23).join(" ")})` }} />)}</span>
+      {high}
     </span>
   );
 }

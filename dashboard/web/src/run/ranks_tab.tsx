@@ -1,7 +1,7 @@
 // Comparison of ranks: slow and lost ranks, and system metrics of their nodes.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ChartBoard } from "../chart/chart_board";
-import { drawHeat, heatColor } from "../chart/heat";
+import { drawHeat } from "../chart/heat";
 import { columnFormat } from "../chart/ticks";
 import { saveHeatPng, saveRows } from "../chart/save";
 import { rankColor } from "../colors";
@@ -13,6 +13,7 @@ import { StateMark } from "../parts/state_mark";
 import { link, route, setQuery } from "../router";
 import { constantValue } from "../metrics";
 import { source, useAsync, useNow } from "../store";
+import { HeatRamp } from "./media_parts";
 import { runPlot } from "./plots";
 
 const STEP_TIME = "rank/step_time_s";
@@ -145,13 +146,7 @@ function limits(heat: Heatmap): [number, number] {
 
 function Scale({ heat, metric }: { heat: Heatmap; metric: string }) {
   const [low, high] = limits(heat);
-  return (
-    <span class="row small soft heat-scale">
-      {metricValue(metric, low)}
-      <span class="ramp">{Array.from({ length: 24 }, (_, i) => <i key={i} style={{ background: `rgb(${heatColor(i / 23).join(" ")})` }} />)}</span>
-      {metricValue(metric, high)}
-    </span>
-  );
+  return <HeatRamp low={metricValue(metric, low)} high={metricValue(metric, high)} />;
 }
 
 function HeatmapView({ heat, metric, run }: { heat: Heatmap; metric: string; run: Run }) {

@@ -14,11 +14,13 @@
 #include "dashboard/api/api.h"
 #include "dashboard/api/assets.h"
 #include "dashboard/api/handlers.h"
+#include "dashboard/api/receive.h"
 #include "dashboard/api/report.h"
 #include "dashboard/server/bounded_server.h"
 #include "dashboard/server/http_guard.h"
 #include "dashboard/server/http_response.h"
 #include "lockstep/error.h"
+#include "tracking/copies/run_files.h"
 #include "tracking/http/http_server_thread.h"
 
 namespace lockstep::dashboard {
@@ -29,7 +31,12 @@ namespace {
 
 constexpr size_t kServerThreads = kMaxStreams + 32;
 constexpr std::chrono::seconds kRequestTimeout{5};
-constexpr RequestLimits kRequestLimits;
+
+RequestLimits request_limits(const DashboardOptions& options) {
+  RequestLimits limits;
+  if (options.receives) limits.body_bytes = tracking::kMaxRunFileBytes;
+  return limits;
+}
 
 }  // namespace
 
@@ -44,12 +51,17 @@ struct DashboardServer::State {
                   .actions = options.actions,
                   .token = !options.token.empty(),
                   .schema = options.schema},
-        server({.request = kRequestLimits, .request_timeout = kRequestTimeout}, kServerThreads) {}
+        server({.request = request_limits(options), .request_timeout = kRequestTimeout},
+               kServerThreads) {
+    if (options.receives)
+      receiver = std::make_unique<tracking::RunReceiver>(options.runs, options.receive_limits);
+  }
 
   DashboardOptions options;
   catalog::ColumnSpool spool;
   catalog::RunCatalog catalog;
   Dashboard dashboard;
+  std::unique_ptr<tracking::RunReceiver> receiver;  // nullptr: receives no runs
   std::unique_ptr<HttpGuard> guard;
   std::string link;
   std::atomic<int> num_streams = 0;
@@ -165,7 +177,19 @@ ApiRequest api_request(const httplib::Request& request) {
   return converted;
 }
 
+ApiResponse receive(State& state, const httplib::Request& request) {
+  if (!state.receiver)
+    return ApiError(404, "not_found", "this dashboard does not receive runs (--receive)")
+        .response();
+  std::string sender;
+  if (auto error = state.guard->authorize_sender(head_of(request), sender))
+    return error->response();
+  return handle_received(*state.receiver, api_request(request), sender);
+}
+
 void handle(State& state, const httplib::Request& request, httplib::Response& response) {
+  if (request.path.starts_with(kCollectPath))
+    return send(receive(state, request), request, response);
   if (auto error = state.guard->authorize(head_of(request)))
     return send(error->response(), request, response);
   const auto& path = request.path;
@@ -186,7 +210,7 @@ void configure(State& state) {
   server.set_socket_options(tracking::reuse_address_only);
   server.set_keep_alive_timeout(kRequestTimeout.count());
   server.set_tcp_nodelay(true);
-  server.set_payload_max_length(kRequestLimits.body_bytes);
+  server.set_payload_max_length(request_limits(state.options).body_bytes);
   server.set_default_headers({{"Content-Security-Policy", kContentPolicy},
                               {"X-Content-Type-Options", "nosniff"},
                               {"Referrer-Policy", "no-referrer"},
@@ -196,7 +220,7 @@ void configure(State& state) {
   const auto handler = [&state](const httplib::Request& request, httplib::Response& response) {
     handle(state, request, response);
   };
-  server.Get(".*", handler).Post(".*", handler).Delete(".*", handler);
+  server.Get(".*", handler).Post(".*", handler).Put(".*", handler).Delete(".*", handler);
   server.set_error_handler([](const httplib::Request&, httplib::Response& response) {
     if (!response.body.empty() || response.has_header("Content-Length")) return;
     response.set_header("Connection", "close");  // the rest of the request is not read
@@ -221,6 +245,8 @@ void verify(const DashboardOptions& options) {
         fmt::format("--host {} is reachable from other machines and requires a token: use "
                     "--token-file FILE",
                     options.host));
+  if (options.receives && options.token.empty())
+    throw config_error("--receive requires a token: use --token-file FILE");
 }
 
 bool is_any_address(const std::string& host) {

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "tracking/copies/run_receiver.h"
+
 namespace lockstep::dashboard {
 
 struct DashboardOptions {
@@ -16,6 +18,8 @@ struct DashboardOptions {
   std::string token;                    // empty: no authentication. Required beyond loopback
   std::vector<std::string> host_names;  // accepted in Host, in addition to addresses
   bool actions = true;                  // false: read-only
+  bool receives = false;                // accepts runs of other machines; requires a token
+  tracking::ReceiveLimits receive_limits;
   std::function<std::string()> schema;  // of run files, as JSON text; "" if unavailable
 };
 
@@ -23,7 +27,7 @@ struct DashboardOptions {
 class DashboardServer {
  public:
   // Listens and serves until destruction or stop(). Throws Config (no such directory, a host beyond
-  // loopback without a token) and Environment (the host is not an address of this machine, no free
+  // loopback or receiving without a token) and Environment (the host is not an address of this machine, no free
   // port, no temporary file).
   explicit DashboardServer(DashboardOptions options);
   // Calls stop(). A thread that is still blocked in a connection keeps the state alive until it

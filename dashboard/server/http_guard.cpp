@@ -19,6 +19,8 @@ bool is_equal(const std::string& a, const std::string& b) {
   return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
+constexpr const char* kSingleToken = "token";  // the name of that of --token-file
+
 ApiError forbidden(const std::string& why) { return {403, "forbidden", why}; }
 
 // Allowed without a token: the front end, which contains no data, and the login.
@@ -101,7 +103,7 @@ bool HttpGuard::redeem_ticket(const std::string& given) {
   return true;
 }
 
-std::optional<ApiError> HttpGuard::authorize(const HttpHead& head) const {
+std::optional<ApiError> HttpGuard::verify_host(const HttpHead& head) const {
   if (head.num_hosts > 1)
     return ApiError(400, "bad_request",
                     fmt::format("expected one Host header, got {}", head.num_hosts));
@@ -109,6 +111,24 @@ std::optional<ApiError> HttpGuard::authorize(const HttpHead& head) const {
     return forbidden(fmt::format(
         "host '{}' is not allowed: use an address, or start the dashboard with --allow-host NAME",
         printable(host_without_port(head.host))));
+  return std::nullopt;
+}
+
+bool HttpGuard::has_token(const HttpHead& head) const {
+  constexpr std::string_view kBearer = "Bearer ";
+  return head.authorization.starts_with(kBearer) &&
+         is_token(head.authorization.substr(kBearer.size()));
+}
+
+std::optional<ApiError> HttpGuard::authorize_sender(const HttpHead& head,
+                                                    std::string& sender) const {
+  if (!has_token(head)) return ApiError(401, "unauthorized", "the token is missing or not valid");
+  sender = kSingleToken;
+  return std::nullopt;
+}
+
+std::optional<ApiError> HttpGuard::authorize(const HttpHead& head) const {
+  if (auto error = verify_host(head)) return error;
   const bool opens_page = head.method == "GET" && !head.path.starts_with("/api/");
   if (head.fetch_site == "cross-site" && !(opens_page && head.fetch_mode == "navigate"))
     return forbidden("cross-site request");
@@ -123,10 +143,7 @@ std::optional<ApiError> HttpGuard::authorize(const HttpHead& head) const {
           "application/json");
   }
   if (rules_.token.empty() || is_public_path(head.path)) return std::nullopt;
-  constexpr std::string_view kBearer = "Bearer ";
-  if (head.authorization.starts_with(kBearer) &&
-      is_token(head.authorization.substr(kBearer.size())))
-    return std::nullopt;
+  if (has_token(head)) return std::nullopt;
   if (has_session(head.cookie)) return std::nullopt;
   return ApiError(401, "unauthorized",
                   "not logged in: log in, or send Authorization: Bearer TOKEN");

@@ -30,6 +30,10 @@ class HttpGuard {
 
   // The error to respond with, or nullopt if the request is allowed.
   std::optional<ApiError> authorize(const HttpHead& head) const;
+  // The same for requests of machines that send runs: always requires a token in the header
+  // Authorization, which no page of another site has. `sender`: set to the name of the token if the
+  // request is allowed.
+  std::optional<ApiError> authorize_sender(const HttpHead& head, std::string& sender) const;
 
   bool is_token(const std::string& given) const;
   // The value of Set-Cookie that starts a session: "lockstep_8080=SECRET; HttpOnly; SameSite=Lax;
@@ -41,7 +45,9 @@ class HttpGuard {
   bool redeem_ticket(const std::string& given);
 
  private:
+  std::optional<ApiError> verify_host(const HttpHead& head) const;
   bool is_allowed_host(const std::string& host) const;
+  bool has_token(const HttpHead& head) const;
   bool has_session(const std::string& cookies) const;
 
   GuardRules rules_;

@@ -32,7 +32,8 @@ constexpr const char* kUiHelp = R"(lockstep ui: serve the dashboard of runs, gro
 
   lockstep ui [--dir RUNS] [--port PORT] [--read-only]
   lockstep ui --host 0.0.0.0 [--token-file FILE] [--allow-host NAME]...
-  lockstep ui --receive --token-file FILE [--host ADDRESS]
+  lockstep ui --receive --tokens FILE [--host ADDRESS]
+  lockstep ui token add NAME --role read|write|send --tokens FILE
 
 Serves the runs of a directory, finished or running, until interrupted. Needs only a browser; loads
 nothing from the network.
@@ -45,6 +46,7 @@ nothing from the network.
   --token-file FILE  file with the access token: at least 16 characters, readable by its owner only.
                      A token is required if --host is not a loopback address; without a file, one is
                      generated, and the printed link grants access once
+  --tokens FILE      file of tokens with roles, made by `lockstep ui token`; changes apply immediately
   --allow-host NAME  additional host name that browsers may use, besides addresses and the name of
                      this machine; repeatable
   --receive          store runs that other machines send with the sink `collector`; requires a token,
@@ -127,9 +129,10 @@ dashboard::DashboardOptions dashboard_options(const cxxopts::ParseResult& parsed
   options.host_names.push_back(dashboard::host_without_port(options.host));
   options.host_names.push_back(machine_name());
   std::erase(options.host_names, "");
+  if (parsed.count("tokens")) options.tokens_file = parsed["tokens"].as<std::string>();
   if (parsed.count("token-file"))
     options.token = read_token(parsed["token-file"].as<std::string>());
-  else if (!dashboard::is_loopback_name(options.host))
+  else if (!dashboard::is_loopback_name(options.host) && !parsed.count("tokens"))
     options.token = dashboard::random_secret();
   return options;
 }
@@ -138,6 +141,7 @@ dashboard::DashboardOptions dashboard_options(const cxxopts::ParseResult& parsed
 
 int ui_command(int argc, char** argv) {
   const std::vector<std::string> words(argv, argv + argc);
+  if (argc > 1 && words[1] == "token") return ui_token_command({words.begin() + 1, words.end()});
   if (argc > 1 && wants_help({words.begin() + 1, words.end()})) {
     fmt::print("{}", kUiHelp);
     return 0;
@@ -147,8 +151,8 @@ int ui_command(int argc, char** argv) {
   known.add_options()("dir", "", text()->default_value(kRunsDir))(
       "host", "", text()->default_value("127.0.0.1"))(
       "port", "", cxxopts::value<int>()->default_value("0"))("token-file", "", text())(
-      "allow-host", "", cxxopts::value<std::vector<std::string>>())("read-only", "")("receive", "")(
-      "max-runs", "", text()->default_value("10000"))(
+      "tokens", "", text())("allow-host", "", cxxopts::value<std::vector<std::string>>())(
+      "read-only", "")("receive", "")("max-runs", "", text()->default_value("10000"))(
       "max-run-gb", "", text()->default_value("64"))("min-free-gb", "", text()->default_value("1"));
   auto options = dashboard_options(parse_words(known, words));
   launch::SignalWatch signals;  // before any thread is started
@@ -160,7 +164,7 @@ int ui_command(int argc, char** argv) {
   options.schema = schema_of_trainer();
   dashboard::DashboardServer server(options);
   fmt::print("dashboard of {}: {}{}\n", options.runs.string(), server.link(),
-             options.token.empty() ? "" : "  (the link works once)");
+             options.token.empty() && options.tokens_file.empty() ? "" : "  (the link works once)");
   std::fflush(stdout);
   auto wanted = signals.poll_request();
   while (!signals.next()) ::poll(&wanted, 1, -1);

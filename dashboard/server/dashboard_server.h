@@ -15,7 +15,9 @@ struct DashboardOptions {
   std::filesystem::path runs;
   std::string host = "127.0.0.1";
   int port = 0;                         // 0: the first free port from 8080
-  std::string token;                    // empty: no authentication. Required beyond loopback
+  std::string token;                    // with all rights; empty: there is none
+  std::filesystem::path tokens_file;    // further tokens, with roles; empty: there is none. One of
+                                        // the two is required beyond loopback
   std::vector<std::string> host_names;  // accepted in Host, in addition to addresses
   bool actions = true;                  // false: read-only
   bool receives = false;                // accepts runs of other machines; requires a token

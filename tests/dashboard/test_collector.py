@@ -212,3 +212,75 @@ def test_a_running_run_is_shown_as_running_and_cannot_be_stopped_here(runs, coll
     assert send(collector, "POST", "one/logs/rank-00000.lsev", whole[len(sent):], offset=len(sent)) == 200
     assert send(collector, "POST", "one/end") == 200
     collector.wait_for("the end", lambda: state_of(collector, "one") == "finished")
+
+
+def token_command(file, *words):
+    return subprocess.run([LOCKSTEP, "ui", "token", *words, "--tokens", file], capture_output=True, text=True, timeout=TIMEOUT)
+
+
+def new_token(file, name, role):
+    ended = token_command(file, "add", name, "--role", role)
+    assert ended.returncode == 0 and len(ended.stdout) == 65, ended.stderr
+    return ended.stdout.strip()
+
+
+def changes(dashboard, token):
+    """The statuses of all requests that change something."""
+    write = authorized(token)
+    return [dashboard.write("POST", "/api/runs/one/tags", {"add": ["good"]}, write).status,
+            dashboard.write("POST", "/api/views", {"name": "mine", "view": "#/runs"}, write).status,
+            dashboard.write("POST", "/api/runs/one/stop", {}, write).status,
+            dashboard.write("DELETE", "/api/runs/one", {"confirm": "other"}, write).status]
+
+
+def test_roles_of_tokens_and_the_audit_log(runs, start, writer, tmp_path):
+    writer.finished_run("one", config=CONFIG)
+    file = tmp_path / "tokens"
+    ada, bob, node = new_token(file, "ada", "read"), new_token(file, "bob", "write"), new_token(file, "node-1", "send")
+    assert token_command(file, "list").stdout == "ada read\nbob write\nnode-1 send\n"
+    dashboard = start("--receive", "--tokens", str(file))
+    dashboard.wait_for("the run", lambda: state_of_one(dashboard, bob) == "finished")
+    audit = runs / ".dashboard" / "audit.jsonl"
+    assert changes(dashboard, ada) == [403, 403, 403, 403] and not audit.exists()
+    assert changes(dashboard, "another token") == [401, 401, 401, 401]
+    assert changes(dashboard, node) == [403, 403, 403, 403] and not audit.exists()
+    assert dashboard.write("POST", "/api/importance", {}, authorized(ada)).status == 400  # may ask, but about nothing
+    for token, actions in ((ada, False), (bob, True)):
+        server = dashboard.request("GET", "/api/server", headers=authorized(token)).json()
+        assert (server["user"], server["actions"]) == ({ada: "ada", bob: "bob"}[token], actions)
+    assert changes(dashboard, bob) == [200, 200, 409, 400]
+    done = [json.loads(line) for line in audit.read_text().splitlines()]
+    assert [(line["user"], line["action"], line["run"]) for line in done] == [("bob", "tags", "one"), ("bob", "views", "")]
+    assert done[0]["change"] == {"add": ["good"]} and done[0]["time"] <= done[1]["time"]
+    # Only the token for sending sends; it sees nothing.
+    assert [put(dashboard, "two/files/run.json", b"{}", token) for token in (ada, bob, node)] == [403, 403, 200]
+    assert dashboard.request("GET", "/api/runs", headers=authorized(node)).status == 403
+    # A session has the rights of its token, and ends with it.
+    login = dashboard.write("POST", "/api/login", {"token": ada})
+    session = {"Cookie": login.headers["Set-Cookie"].partition(";")[0]}
+    assert dashboard.request("GET", "/api/runs", headers=session).status == 200
+    assert dashboard.write("POST", "/api/runs/one/tags", {"add": ["x"]}, session).status == 403
+    assert dashboard.write("POST", "/api/login", {"token": node}).status == 403
+    assert token_command(file, "remove", "ada").returncode == 0
+    assert dashboard.request("GET", "/api/runs", headers=session).status == 401
+    assert dashboard.request("GET", "/api/runs", headers=authorized(ada)).status == 401
+    assert dashboard.request("GET", "/api/runs", headers=authorized(bob)).status == 200
+    assert token_command(file, "remove", "ada").returncode == 78
+    assert token_command(file, "add", "bob", "--role", "read").returncode == 78
+    assert all(secret not in path.read_text(errors="replace") for secret in (ada, bob, node)
+               for path in (file, *runs.rglob("*")) if path.is_file())
+
+
+def state_of_one(dashboard, token):
+    response = dashboard.request("GET", "/api/runs/one", headers=authorized(token))
+    return response.json()["state"] if response.status == 200 else None
+
+
+def test_runs_of_another_sender_cannot_be_changed(collect, tmp_path):
+    file = tmp_path / "tokens"
+    first, second = new_token(file, "node-1", "send"), new_token(file, "node-2", "send")
+    dashboard = collect("--tokens", str(file))
+    assert put(dashboard, "one/files/run.json", b"{}", first) == 200
+    assert put(dashboard, "one/files/run.json", b"[]", second) == 409
+    assert send(dashboard, "DELETE", "one/files/end.json", token=second) == 409
+    assert (tmp_path / "collected" / "one" / "run.json").read_bytes() == b"{}"

@@ -14,6 +14,7 @@ from test_tracking import agents_of
 TOKEN = "a token of the tests"
 NUM_KILLS = int(os.environ.get("LOCKSTEP_COLLECTOR_KILLS", "6"))
 SEED = int(os.environ.get("LOCKSTEP_COLLECTOR_SEED", "5"))
+NUM_RESTARTS = 3  # of an agent, by the trainer
 ENDLESS = ["train.epochs=1000000", "train.log_every=1 step", "checkpoint.every=1000 epochs", "train.eval_every=1000 epochs"]
 
 
@@ -80,12 +81,16 @@ def test_kills_of_agent_and_collector_lose_and_duplicate_nothing(job, collector)
     run_dir = job.only_run()
     run = run_dir.name
     wait_for_growth(collector, run, 0)
+    by_hand = []
     for kill in range(NUM_KILLS):
         wait_for_growth(collector, run, chosen.randrange(20_000))
         if kill % 2:
             victims = agents_of(run_dir)
             for agent in victims:
                 os.kill(agent, signal.SIGKILL)
+            if kill // 2 >= NUM_RESTARTS:
+                by_hand.append(processes.start([LOCKSTEP, "track", run_dir, "--logs", 2], job.directory,
+                                               environment(LOCKSTEP_COLLECTOR_TOKEN=TOKEN)))
             wait_until(lambda: set(agents_of(run_dir)) - set(victims), TIMEOUT_S, "another agent")
         else:
             collector.kill()
@@ -96,6 +101,8 @@ def test_kills_of_agent_and_collector_lose_and_duplicate_nothing(job, collector)
                           "the running run")) == {f"{run}-rank-0", f"{run}-rank-1"}
     job.query("stop", run, "--reason", "enough")
     assert processes.finish(training).code == 0
+    for agent in by_hand:
+        processes.finish(agent)
     wait_until(lambda: not agents_of(run_dir), TIMEOUT_S, "the agent's end")
     assert contents(collector.runs / run) == contents(run_dir)
     assert collector.list() == states(job) and set(states(job).values()) == {"finished"}

@@ -34,7 +34,7 @@ class LogSender {
   void send(const std::filesystem::path& log);
   // The bytes of complete records that the copies of its segments do not have. Sends nothing.
   uint64_t missing_bytes(const std::filesystem::path& log);
-  // Of the segments of the last calls, without asking the receiver.
+  // Of the segments of the last calls, without a request.
   uint64_t backlog() const;
 
  private:

@@ -1,9 +1,14 @@
 """A dashboard that receives runs of other machines: `lockstep ui --receive`, the sink `collector` and `lockstep sync`."""
 
+import contextlib
 import hashlib
 import json
 import os
+import select
+import socket
+import ssl
 import subprocess
+import threading
 
 import pytest
 
@@ -284,3 +289,54 @@ def test_runs_of_another_sender_cannot_be_changed(collect, tmp_path):
     assert put(dashboard, "one/files/run.json", b"[]", second) == 409
     assert send(dashboard, "DELETE", "one/files/end.json", token=second) == 409
     assert (tmp_path / "collected" / "one" / "run.json").read_bytes() == b"{}"
+
+class TlsProxy:
+    """Ends TLS in front of a collector, like a reverse proxy, with a certificate of a private authority."""
+
+    def __init__(self, directory, address):
+        self.certificate, key = directory / "cert.pem", directory / "key.pem"
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+                        "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out", self.certificate],
+                       check=True, capture_output=True, timeout=TIMEOUT)
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.load_cert_chain(self.certificate, key)
+        self.target = address.rsplit(":", 1)
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"https://localhost:{self.listener.getsockname()[1]}"
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                plain, _ = self.listener.accept()
+            except OSError:
+                return  # closed
+            threading.Thread(target=self.serve, args=(plain,), daemon=True).start()
+
+    def serve(self, plain):
+        with contextlib.suppress(OSError), self.context.wrap_socket(plain, server_side=True) as client:
+            with socket.create_connection((self.target[0], int(self.target[1])), timeout=TIMEOUT) as server:
+                sockets = {client: server, server: client}
+                while True:
+                    ready = [client] if client.pending() else select.select(list(sockets), [], [], TIMEOUT)[0]
+                    for one in ready:
+                        piece = one.recv(65536)
+                        if not piece:
+                            return
+                        sockets[one].sendall(piece)
+
+
+def test_https_through_a_proxy(runs, writer, collect, tmp_path):
+    log, = writer.run("one", config=CONFIG)
+    writer.do("many", log=log, metrics=["train/loss", "eval/loss"], **{"from": 0, "to": 20_000})
+    writer.do("end", log=log)
+    writer.close()
+    collector = collect()
+    proxy = TlsProxy(tmp_path, collector.address)
+    untrusted = sync(runs, "one", collector.address, url=proxy.url)
+    assert untrusted.returncode == 75 and "certificate is not trusted" in untrusted.stderr
+    assert not (tmp_path / "collected" / "one").exists()
+    ended = sync(runs, "one", collector.address, url=proxy.url, ca_file=str(proxy.certificate))
+    assert ended.returncode == 0, ended.stderr
+    assert contents(tmp_path / "collected" / "one") == contents(runs / "one")
+    proxy.listener.close()

@@ -19,7 +19,10 @@ ENDLESS = ["train.epochs=1000000", "train.log_every=1 step", "checkpoint.every=1
 
 
 class Collector:
-    def __init__(self, directory):
+    """On `host` of a network, or here."""
+
+    def __init__(self, directory, host=None):
+        self.host, self.address = host, host.address if host else "127.0.0.1"
         self.runs, self.port = directory / "collected", free_port()
         self.runs.mkdir()
         self.token_file = directory / "token"
@@ -29,8 +32,9 @@ class Collector:
         self.start()
 
     def start(self):
-        self.process = processes.start([LOCKSTEP, "ui", "--receive", "--dir", self.runs, "--token-file", self.token_file,
-                                        "--port", self.port], self.runs, stdout=processes.subprocess.PIPE)
+        command = [LOCKSTEP, "ui", "--receive", "--dir", self.runs, "--token-file", self.token_file, "--host", self.address,
+                   "--port", str(self.port)]
+        self.process = (self.host or processes).start(command, self.runs)
         assert "dashboard of" in self.process.stdout.readline(), self.process.stderr.read()
 
     def kill(self):
@@ -53,9 +57,9 @@ def collector(tmp_path):
     started.kill()
 
 
-def options(collector):
-    return ["tracking.ranks=all", "tracking.system_every=1 s",
-            f"tracking.sinks=[{{name: collector, url: 'http://127.0.0.1:{collector.port}', timeout: 2 s}}]"]
+def options(collector, more=""):
+    sink = f"{{name: collector, url: 'http://{collector.address}:{collector.port}', timeout: 2 s{more}}}"
+    return ["tracking.ranks=all", "tracking.system_every=1 s", f"tracking.sinks=[{sink}]"]
 
 
 def contents(run_dir):
@@ -136,3 +140,45 @@ def test_a_killed_rank_is_a_killed_run_at_the_collector(job, collector):
     for name, bytes_here in contents(run_dir).items():  # the killed rank's log ends with reserved space
         assert received[name] == (bytes_here if not name.startswith("events/") else bytes_here[:len(received[name])]), name
     assert collector.list() == states(job) and set(states(job).values()) == {"killed"}
+
+
+@pytest.fixture
+def remote_collector(tmp_path, cluster):
+    """On alpha."""
+    started = Collector(tmp_path, cluster.hosts[0])
+    yield started
+    started.kill()
+
+
+@pytest.mark.parametrize("shares_disk", [True, False])
+def test_several_hosts_send_one_run(job, cluster, remote_collector, shares_disk):
+    job.runs.mkdir()
+    if not shares_disk:
+        (job.directory / "disk of beta").mkdir()
+        cluster.hosts[1].mounts[job.runs] = job.directory / "disk of beta"
+    run_dir = cluster.train(*options(remote_collector, f", token_file: {remote_collector.token_file}"))
+    wait_until(lambda: not agents_of(run_dir), TIMEOUT_S, "the agents' end")
+    names = sorted(name for name in contents(run_dir) if name.startswith("events/"))
+    assert names == ["events/node-00000.lsev", "events/node-00001.lsev", "events/rank-00000.lsev", "events/rank-00001.lsev"]
+    assert contents(remote_collector.runs / run_dir.name) == contents(run_dir)
+    assert remote_collector.list() == states(job) and set(states(job).values()) == {"finished"}
+
+
+def test_network_cuts(job, cluster, network, remote_collector):
+    beta = cluster.hosts[1]
+    training = beta.start(job.command(*ENDLESS, *options(remote_collector), ranks=1), job.directory,
+                          environment(LOCKSTEP_COLLECTOR_TOKEN=TOKEN))
+    wait_until(lambda: list(job.runs.glob("*/run.json")), TIMEOUT_S, "the run")
+    run_dir = job.only_run()
+    for _ in range(2):
+        wait_for_growth(remote_collector, run_dir.name, 10_000)
+        network.cut(beta)
+        status = run_dir / "sinks" / "agent-00000.json"
+        wait_until(lambda: "the collector at" in status.read_text(), TIMEOUT_S, "the report of the outage")
+        network.restore(beta)
+    wait_for_growth(remote_collector, run_dir.name, 0)
+    job.query("stop", run_dir.name)
+    assert processes.finish(training).code == 0
+    wait_until(lambda: not agents_of(run_dir), TIMEOUT_S, "the agent's end")
+    assert contents(remote_collector.runs / run_dir.name) == contents(run_dir)
+    assert remote_collector.list() == states(job)

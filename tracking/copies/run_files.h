@@ -10,7 +10,7 @@
 
 namespace lockstep::tracking {
 
-// A larger file is not copied.
+// A run with a larger one is not sent.
 inline constexpr size_t kMaxRunFileBytes = 256u << 10;
 
 // Whether a file of this name, relative to the run directory, is copied: "run.json",

@@ -2,6 +2,7 @@
 // stdout, throws Error, and returns the exit code of the process.
 #pragma once
 
+#include <string>
 #include <vector>
 
 namespace lockstep::cli {
@@ -11,6 +12,7 @@ int launch_node_command(int argc, char** argv);
 int runs_command(int argc, char** argv);
 int artifacts_command(int argc, char** argv);
 int ui_command(int argc, char** argv);
+int ui_token_command(const std::vector<std::string>& words);  // `words`: "token", ...
 int mcp_command(int argc, char** argv);
 int track_command(int argc, char** argv);
 int sync_command(int argc, char** argv);

@@ -16,6 +16,8 @@
 #include "cli/commands.h"
 #include "cli/trainer_program.h"
 #include "core/config/launch_sections.h"
+#include "core/number_text.h"
+#include "core/printable.h"
 #include "core/system/descriptor_limit.h"
 #include "core/system/durable_file.h"
 #include "dashboard/server/dashboard_server.h"
@@ -30,6 +32,8 @@ constexpr const char* kUiHelp = R"(lockstep ui: serve the dashboard of runs, gro
 
   lockstep ui [--dir RUNS] [--port PORT] [--read-only]
   lockstep ui --host 0.0.0.0 [--token-file FILE] [--allow-host NAME]...
+  lockstep ui --receive --tokens FILE [--host ADDRESS]
+  lockstep ui token add NAME --role read|write|send --tokens FILE
 
 Serves the runs of a directory, finished or running, until interrupted. Needs only a browser; loads
 nothing from the network.
@@ -42,12 +46,19 @@ nothing from the network.
   --token-file FILE  file with the access token: at least 16 characters, readable by its owner only.
                      A token is required if --host is not a loopback address; without a file, one is
                      generated, and the printed link grants access once
+  --tokens FILE      file of tokens with roles, made by `lockstep ui token`; changes apply immediately
   --allow-host NAME  additional host name that browsers may use, besides addresses and the name of
                      this machine; repeatable
+  --receive          store runs that other machines send with the sink `collector`; requires a token,
+                     also on this machine
+  --max-runs N       with --receive: largest number of runs in the directory (default: 10000)
+  --max-run-gb N     with --receive: largest size of a run in 10^9 bytes (default: 64)
+  --min-free-gb N    with --receive: disk space to leave free in 10^9 bytes (default: 1)
 )";
 
 constexpr int kMappedBytes = 1 << 20;
 constexpr size_t kMinTokenLength = 16, kMaxTokenFileLength = 4096;
+constexpr uint64_t kBytesPerGb = 1'000'000'000;
 
 std::string read_token(const std::string& path) {
   struct stat info {};
@@ -91,19 +102,37 @@ int port_of(const cxxopts::ParseResult& parsed) {
   return port;
 }
 
+uint64_t number_of(const cxxopts::ParseResult& parsed, const char* name) {
+  const auto text = parsed[name].as<std::string>();
+  const auto number = parse_number<uint32_t>(text);
+  if (!number)
+    throw config_error(
+        fmt::format("lockstep ui: --{} {}: expected a whole number from 0", name, printable(text)));
+  return *number;
+}
+
+tracking::ReceiveLimits receive_limits(const cxxopts::ParseResult& parsed) {
+  return {.max_runs = number_of(parsed, "max-runs"),
+          .max_run_bytes = number_of(parsed, "max-run-gb") * kBytesPerGb,
+          .min_free_bytes = number_of(parsed, "min-free-gb") * kBytesPerGb};
+}
+
 dashboard::DashboardOptions dashboard_options(const cxxopts::ParseResult& parsed) {
   dashboard::DashboardOptions options{.runs = parsed["dir"].as<std::string>(),
                                       .host = parsed["host"].as<std::string>(),
                                       .port = port_of(parsed),
-                                      .actions = parsed.count("read-only") == 0};
+                                      .actions = parsed.count("read-only") == 0,
+                                      .receives = parsed.count("receive") > 0,
+                                      .receive_limits = receive_limits(parsed)};
   for (const auto& name : all_values(parsed, "allow-host"))
     options.host_names.push_back(dashboard::host_without_port(name));
   options.host_names.push_back(dashboard::host_without_port(options.host));
   options.host_names.push_back(machine_name());
   std::erase(options.host_names, "");
+  if (parsed.count("tokens")) options.tokens_file = parsed["tokens"].as<std::string>();
   if (parsed.count("token-file"))
     options.token = read_token(parsed["token-file"].as<std::string>());
-  else if (!dashboard::is_loopback_name(options.host))
+  else if (!dashboard::is_loopback_name(options.host) && !parsed.count("tokens"))
     options.token = dashboard::random_secret();
   return options;
 }
@@ -112,6 +141,7 @@ dashboard::DashboardOptions dashboard_options(const cxxopts::ParseResult& parsed
 
 int ui_command(int argc, char** argv) {
   const std::vector<std::string> words(argv, argv + argc);
+  if (argc > 1 && words[1] == "token") return ui_token_command({words.begin() + 1, words.end()});
   if (argc > 1 && wants_help({words.begin() + 1, words.end()})) {
     fmt::print("{}", kUiHelp);
     return 0;
@@ -121,7 +151,9 @@ int ui_command(int argc, char** argv) {
   known.add_options()("dir", "", text()->default_value(kRunsDir))(
       "host", "", text()->default_value("127.0.0.1"))(
       "port", "", cxxopts::value<int>()->default_value("0"))("token-file", "", text())(
-      "allow-host", "", cxxopts::value<std::vector<std::string>>())("read-only", "");
+      "tokens", "", text())("allow-host", "", cxxopts::value<std::vector<std::string>>())(
+      "read-only", "")("receive", "")("max-runs", "", text()->default_value("10000"))(
+      "max-run-gb", "", text()->default_value("64"))("min-free-gb", "", text()->default_value("1"));
   auto options = dashboard_options(parse_words(known, words));
   launch::SignalWatch signals;  // before any thread is started
   // Returns the memory of large responses to the system once they are sent. By default, each thread
@@ -132,7 +164,7 @@ int ui_command(int argc, char** argv) {
   options.schema = schema_of_trainer();
   dashboard::DashboardServer server(options);
   fmt::print("dashboard of {}: {}{}\n", options.runs.string(), server.link(),
-             options.token.empty() ? "" : "  (the link works once)");
+             options.token.empty() && options.tokens_file.empty() ? "" : "  (the link works once)");
   std::fflush(stdout);
   auto wanted = signals.poll_request();
   while (!signals.next()) ::poll(&wanted, 1, -1);

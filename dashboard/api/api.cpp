@@ -7,6 +7,7 @@
 #include "catalog/json_text.h"
 #include "core/number_text.h"
 #include "core/printable.h"
+#include "dashboard/api/audit.h"
 #include "dashboard/api/handlers.h"
 #include "lockstep/error.h"
 
@@ -18,7 +19,7 @@ using RunHandler = ApiResponse (*)(Dashboard&, const RunRequest&);
 
 const std::map<std::string, Handler>& handlers() {
   static const std::map<std::string, Handler> all = {
-      {"server", [](Dashboard& d, const ApiRequest&) { return get_server(d); }},
+      {"server", get_server},
       {"runs", get_runs},
       {"fields", get_fields},
       {"groups", get_groups},
@@ -55,6 +56,9 @@ void require_method(Dashboard& dashboard, const ApiRequest& request, const std::
     throw ApiError(405, "bad_request", fmt::format("method {} is not allowed", request.method));
   if (method != "GET" && !dashboard.actions)
     throw ApiError(403, "forbidden", "this dashboard is read-only (--read-only)");
+  if (method != "GET" && !request.may_write)
+    throw ApiError(403, "forbidden",
+                   fmt::format("the token {} may only read", printable(request.user)));
 }
 
 ApiResponse handle_run_request(Dashboard& dashboard, const ApiRequest& request,
@@ -65,11 +69,16 @@ ApiResponse handle_run_request(Dashboard& dashboard, const ApiRequest& request,
   const auto action = run_request.rest.empty() ? std::string() : run_request.rest.front();
   if (action.empty() && request.method == "DELETE") {
     require_method(dashboard, request, "DELETE");
-    return delete_run(dashboard, run_request);
+    auto response = delete_run(dashboard, run_request);
+    record_change(dashboard.catalog.directory(), request, "delete", run_request.run->id);
+    return response;
   }
   if (action == "tags" || action == "stop") {
     require_method(dashboard, request, "POST");
-    return action == "tags" ? post_tags(dashboard, run_request) : post_stop(dashboard, run_request);
+    auto response =
+        action == "tags" ? post_tags(dashboard, run_request) : post_stop(dashboard, run_request);
+    record_change(dashboard.catalog.directory(), request, action, run_request.run->id);
+    return response;
   }
   require_method(dashboard, request, "GET");
   if (action == "images" && run_request.rest.size() > 1) return get_image(dashboard, run_request);
@@ -85,7 +94,9 @@ ApiResponse dispatch(Dashboard& dashboard, const ApiRequest& request) {
   if (parts.size() > 2 && parts[1] == "runs") return handle_run_request(dashboard, request, parts);
   if (parts.size() == 2 && parts[1] == "views" && request.method == "POST") {
     require_method(dashboard, request, "POST");
-    return post_views(dashboard, request);
+    auto response = post_views(dashboard, request);
+    record_change(dashboard.catalog.directory(), request, "views", "");
+    return response;
   }
   // These change nothing; as POST, the list of runs can be longer than a request line.
   const bool is_query = parts.size() == 2 && (parts[1] == "analysis" || parts[1] == "importance");

@@ -23,7 +23,7 @@ Json alert_json(const std::string& run, const std::string& source, const Alert& 
 Json progress_json(const catalog::RunCatalog& catalog);
 Json changes_json(const catalog::CatalogChanges& changes, const catalog::RunCatalog& catalog);
 
-ApiResponse get_server(Dashboard& dashboard);
+ApiResponse get_server(Dashboard& dashboard, const ApiRequest& request);
 ApiResponse get_runs(Dashboard& dashboard, const ApiRequest& request);
 ApiResponse get_fields(Dashboard& dashboard, const ApiRequest& request);
 ApiResponse get_groups(Dashboard& dashboard, const ApiRequest& request);

@@ -4,6 +4,7 @@
 #include "catalog/run_list.h"
 #include "core/printable.h"
 #include "dashboard/api/handlers.h"
+#include "tracking/copies/run_files.h"
 #include "tracking/log/unix_time.h"
 #include "tracking/runs/run_trash.h"
 #include "tracking/runs/stop_request.h"
@@ -57,6 +58,8 @@ ApiResponse post_stop(Dashboard& dashboard, const RunRequest& request) {
   const auto run = require_run(dashboard, request.run->id);
   if (run->state != RunState::Running)
     throw ApiError(409, "conflict", fmt::format("the run is over: {}", state_name(run->state)));
+  if (tracking::is_received_run(run->dir))
+    throw ApiError(409, "conflict", "the run trains on another machine: stop it there");
   tracking::request_stop(run->dir, reason.value_or("requested in the dashboard"));
   return current_row(dashboard, request.run->id);
 }

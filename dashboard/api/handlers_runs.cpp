@@ -158,15 +158,16 @@ std::vector<catalog::RunSnapshot> filtered_runs(Dashboard& dashboard, const std:
   return runs;
 }
 
-ApiResponse get_server(Dashboard& dashboard) {
+ApiResponse get_server(Dashboard& dashboard, const ApiRequest& request) {
   return json_response(
       {{"version", kVersion},
        {"dir", dashboard.catalog.directory().string()},
        {"seq", dashboard.catalog.number()},
        {"indexing", progress_json(dashboard.catalog)},
        {"limits", {{"points", kMaxPoints}, {"curves", kMaxCurves}, {"streams", kMaxStreams}}},
-       {"actions", dashboard.actions},
-       {"token", dashboard.token}});
+       {"actions", dashboard.actions && request.may_write},
+       {"token", dashboard.token},
+       {"user", request.user}});
 }
 
 ApiResponse get_runs(Dashboard& dashboard, const ApiRequest& request) {

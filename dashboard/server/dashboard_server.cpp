@@ -14,11 +14,13 @@
 #include "dashboard/api/api.h"
 #include "dashboard/api/assets.h"
 #include "dashboard/api/handlers.h"
+#include "dashboard/api/receive.h"
 #include "dashboard/api/report.h"
 #include "dashboard/server/bounded_server.h"
 #include "dashboard/server/http_guard.h"
 #include "dashboard/server/http_response.h"
 #include "lockstep/error.h"
+#include "tracking/copies/run_files.h"
 #include "tracking/http/http_server_thread.h"
 
 namespace lockstep::dashboard {
@@ -29,7 +31,16 @@ namespace {
 
 constexpr size_t kServerThreads = kMaxStreams + 32;
 constexpr std::chrono::seconds kRequestTimeout{5};
-constexpr RequestLimits kRequestLimits;
+
+bool has_tokens(const DashboardOptions& options) {
+  return !options.token.empty() || !options.tokens_file.empty();
+}
+
+RequestLimits request_limits(const DashboardOptions& options) {
+  RequestLimits limits;
+  if (options.receives) limits.body_bytes = tracking::kMaxRunFileBytes;
+  return limits;
+}
 
 }  // namespace
 
@@ -42,14 +53,19 @@ struct DashboardServer::State {
             options.actions ? catalog::CatalogReading::AllAndKeep : catalog::CatalogReading::All),
         dashboard{.catalog = catalog,
                   .actions = options.actions,
-                  .token = !options.token.empty(),
+                  .token = has_tokens(options),
                   .schema = options.schema},
-        server({.request = kRequestLimits, .request_timeout = kRequestTimeout}, kServerThreads) {}
+        server({.request = request_limits(options), .request_timeout = kRequestTimeout},
+               kServerThreads) {
+    if (options.receives)
+      receiver = std::make_unique<tracking::RunReceiver>(options.runs, options.receive_limits);
+  }
 
   DashboardOptions options;
   catalog::ColumnSpool spool;
   catalog::RunCatalog catalog;
   Dashboard dashboard;
+  std::unique_ptr<tracking::RunReceiver> receiver;  // nullptr: receives no runs
   std::unique_ptr<HttpGuard> guard;
   std::string link;
   std::atomic<int> num_streams = 0;
@@ -145,28 +161,46 @@ void send_events(State& state, const httplib::Request& request, httplib::Respons
 ApiResponse log_in(State& state, const httplib::Request& request, httplib::Response& response) {
   const auto body = Json::parse(request.body, nullptr, false);
   const auto token = body.is_object() ? body.value("token", Json("")) : Json("");
-  if (!token.is_string() || !state.guard->is_token(token.get<std::string>()))
-    return ApiError(401, "unauthorized", "invalid token").response();
-  response.set_header("Set-Cookie", state.guard->new_cookie());
+  const auto identity =
+      token.is_string() ? state.guard->identity_of(token.get<std::string>()) : std::nullopt;
+  if (!identity) return ApiError(401, "unauthorized", "invalid token").response();
+  if (identity->role == Role::Send)
+    return ApiError(403, "forbidden", "this token may only send runs").response();
+  response.set_header("Set-Cookie", state.guard->new_cookie(*identity));
   return json_response({{"ok", true}});
 }
 
 void use_ticket(State& state, const httplib::Request& request, httplib::Response& response) {
   if (state.guard->redeem_ticket(request.get_param_value("ticket")))
-    response.set_header("Set-Cookie", state.guard->new_cookie());
+    response.set_header("Set-Cookie", state.guard->new_cookie({.name = "owner"}));
   response.set_redirect("/", 303);
 }
 
-ApiRequest api_request(const httplib::Request& request) {
+ApiRequest api_request(const httplib::Request& request, const Identity& who = {}) {
   ApiRequest converted{.method = request.method == "HEAD" ? "GET" : request.method,
                        .path = request.path,
-                       .body = request.body};
+                       .body = request.body,
+                       .user = who.name,
+                       .may_write = who.role == Role::Write};
   for (const auto& [name, value] : request.params) converted.params.emplace(name, value);
   return converted;
 }
 
+ApiResponse receive(State& state, const httplib::Request& request) {
+  if (!state.receiver)
+    return ApiError(404, "not_found", "this dashboard does not receive runs (--receive)")
+        .response();
+  std::string sender;
+  if (auto error = state.guard->authorize_sender(head_of(request), sender))
+    return error->response();
+  return handle_received(*state.receiver, api_request(request), sender);
+}
+
 void handle(State& state, const httplib::Request& request, httplib::Response& response) {
-  if (auto error = state.guard->authorize(head_of(request)))
+  if (request.path.starts_with(kCollectPath))
+    return send(receive(state, request), request, response);
+  Identity who;
+  if (auto error = state.guard->authorize(head_of(request), &who))
     return send(error->response(), request, response);
   const auto& path = request.path;
   if (path == "/login") return use_ticket(state, request, response);
@@ -176,7 +210,7 @@ void handle(State& state, const httplib::Request& request, httplib::Response& re
   if (path == "/api/report.html")
     return send(get_report(state.dashboard, api_request(request)), request, response);
   if (path.starts_with("/api/"))
-    return send(handle_api_request(state.dashboard, api_request(request)), request, response);
+    return send(handle_api_request(state.dashboard, api_request(request, who)), request, response);
   if (const auto* asset = find_asset(path)) return send_asset(*asset, request, response);
   send(not_found("page not found").response(), request, response);
 }
@@ -186,7 +220,7 @@ void configure(State& state) {
   server.set_socket_options(tracking::reuse_address_only);
   server.set_keep_alive_timeout(kRequestTimeout.count());
   server.set_tcp_nodelay(true);
-  server.set_payload_max_length(kRequestLimits.body_bytes);
+  server.set_payload_max_length(request_limits(state.options).body_bytes);
   server.set_default_headers({{"Content-Security-Policy", kContentPolicy},
                               {"X-Content-Type-Options", "nosniff"},
                               {"Referrer-Policy", "no-referrer"},
@@ -196,7 +230,7 @@ void configure(State& state) {
   const auto handler = [&state](const httplib::Request& request, httplib::Response& response) {
     handle(state, request, response);
   };
-  server.Get(".*", handler).Post(".*", handler).Delete(".*", handler);
+  server.Get(".*", handler).Post(".*", handler).Put(".*", handler).Delete(".*", handler);
   server.set_error_handler([](const httplib::Request&, httplib::Response& response) {
     if (!response.body.empty() || response.has_header("Content-Length")) return;
     response.set_header("Connection", "close");  // the rest of the request is not read
@@ -216,11 +250,18 @@ int bind(httplib::Server& server, const DashboardOptions& options) {
 
 void verify(const DashboardOptions& options) {
   catalog::verify_runs_directory(options.runs);
-  if (!is_loopback_name(options.host) && options.token.empty())
+  if (!is_loopback_name(options.host) && !has_tokens(options))
     throw config_error(
         fmt::format("--host {} is reachable from other machines and requires a token: use "
-                    "--token-file FILE",
+                    "--token-file FILE or --tokens FILE",
                     options.host));
+  if (options.receives && !has_tokens(options))
+    throw config_error("--receive requires a token: use --tokens FILE or --token-file FILE");
+}
+
+std::shared_ptr<AccessTokenFile> open_tokens(const DashboardOptions& options) {
+  if (options.tokens_file.empty()) return nullptr;
+  return std::make_shared<AccessTokenFile>(options.tokens_file);
 }
 
 bool is_any_address(const std::string& host) {
@@ -283,6 +324,7 @@ DashboardServer::DashboardServer(DashboardOptions options) {
   state_->guard =
       std::make_unique<HttpGuard>(GuardRules{.host_names = state_->options.host_names,
                                              .token = state_->options.token,
+                                             .tokens = open_tokens(state_->options),
                                              .cookie_name = fmt::format("lockstep_{}", port)});
   const auto shown = host_of_link(host);
   const bool is_v6 = shown.find(':') != std::string::npos;

@@ -7,15 +7,21 @@
 #include <string>
 #include <vector>
 
+#include "tracking/copies/run_receiver.h"
+
 namespace lockstep::dashboard {
 
 struct DashboardOptions {
   std::filesystem::path runs;
   std::string host = "127.0.0.1";
   int port = 0;                         // 0: the first free port from 8080
-  std::string token;                    // empty: no authentication. Required beyond loopback
+  std::string token;                    // with all rights; empty: there is none
+  std::filesystem::path tokens_file;    // further tokens, with roles; empty: there is none. One of
+                                        // the two is required beyond loopback
   std::vector<std::string> host_names;  // accepted in Host, in addition to addresses
   bool actions = true;                  // false: read-only
+  bool receives = false;                // accepts runs of other machines; requires a token
+  tracking::ReceiveLimits receive_limits;
   std::function<std::string()> schema;  // of run files, as JSON text; "" if unavailable
 };
 
@@ -23,7 +29,7 @@ struct DashboardOptions {
 class DashboardServer {
  public:
   // Listens and serves until destruction or stop(). Throws Config (no such directory, a host beyond
-  // loopback without a token) and Environment (the host is not an address of this machine, no free
+  // loopback or receiving without a token) and Environment (the host is not an address of this machine, no free
   // port, no temporary file).
   explicit DashboardServer(DashboardOptions options);
   // Calls stop(). A thread that is still blocked in a connection keeps the state alive until it

@@ -11,12 +11,22 @@
 
 #include "core/printable.h"
 #include "lockstep/error.h"
+#include "tracking/artifacts/sha256.h"
 
 namespace lockstep::dashboard {
 namespace {
 
 bool is_equal(const std::string& a, const std::string& b) {
   return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
+}
+
+constexpr const char* kSingleToken = "token";  // the name of that of --token-file
+constexpr const char* kOwner = "owner";        // the name of the session of the link
+
+std::string sha256_of(const std::string& text) {
+  tracking::Sha256 sum;
+  sum.add(text);
+  return sum.hex();
 }
 
 ApiError forbidden(const std::string& why) { return {403, "forbidden", why}; }
@@ -64,7 +74,7 @@ bool is_safe_host(const std::string& host) {
 }
 
 HttpGuard::HttpGuard(GuardRules rules) : rules_(std::move(rules)), session_(random_secret()) {
-  if (!rules_.token.empty()) ticket_ = random_secret();
+  if (requires_token()) ticket_ = random_secret();
 }
 
 bool HttpGuard::is_allowed_host(const std::string& host) const {
@@ -72,11 +82,41 @@ bool HttpGuard::is_allowed_host(const std::string& host) const {
   return is_safe_host(name) || std::ranges::count(rules_.host_names, name) > 0;
 }
 
-bool HttpGuard::is_token(const std::string& given) const {
-  return !rules_.token.empty() && is_equal(given, rules_.token);
+std::optional<Identity> HttpGuard::identity_of(const std::string& token) const {
+  if (token.empty()) return std::nullopt;
+  if (!rules_.token.empty() && is_equal(token, rules_.token))
+    return Identity{.name = kSingleToken, .role = Role::Write};
+  if (!rules_.tokens) return std::nullopt;
+  const auto hash = sha256_of(token);
+  const auto tokens = rules_.tokens->tokens();
+  for (const auto& known : *tokens)
+    if (is_equal(hash, known.sha256)) return Identity{.name = known.name, .role = known.role};
+  return std::nullopt;
 }
 
-bool HttpGuard::has_session(const std::string& cookies) const {
+std::optional<AccessToken> HttpGuard::find_name(const std::string& name) const {
+  if (name == kOwner || (name == kSingleToken && !rules_.token.empty()))
+    return AccessToken{.name = name, .role = Role::Write};
+  if (!rules_.tokens) return std::nullopt;
+  const auto tokens = rules_.tokens->tokens();
+  const auto found = std::ranges::find(*tokens, name, &AccessToken::name);
+  return found == tokens->end() ? std::nullopt : std::optional(*found);
+}
+
+// Derived from the hash of the token, so that a session ends with it.
+std::string HttpGuard::session_secret(const AccessToken& token) const {
+  return sha256_of(fmt::format("{}\n{}\n{}", session_, token.name, token.sha256));
+}
+
+std::optional<Identity> HttpGuard::session_in(const std::string& cookie) const {
+  const auto dot = cookie.rfind('.');
+  if (dot == std::string::npos) return std::nullopt;
+  const auto token = find_name(cookie.substr(0, dot));
+  if (!token || !is_equal(cookie.substr(dot + 1), session_secret(*token))) return std::nullopt;
+  return Identity{.name = token->name, .role = token->role};
+}
+
+std::optional<Identity> HttpGuard::session_of(const std::string& cookies) const {
   const auto prefix = rules_.cookie_name + "=";
   size_t at = 0;
   while (at < cookies.size()) {
@@ -84,14 +124,17 @@ bool HttpGuard::has_session(const std::string& cookies) const {
     if (end == std::string::npos) end = cookies.size();
     auto cookie = cookies.substr(at, end - at);
     cookie.erase(0, cookie.find_first_not_of(' '));
-    if (cookie.starts_with(prefix) && is_equal(cookie.substr(prefix.size()), session_)) return true;
+    if (cookie.starts_with(prefix))
+      if (auto identity = session_in(cookie.substr(prefix.size()))) return identity;
     at = end + 1;
   }
-  return false;
+  return std::nullopt;
 }
 
-std::string HttpGuard::new_cookie() const {
-  return fmt::format("{}={}; HttpOnly; SameSite=Lax; Path=/", rules_.cookie_name, session_);
+std::string HttpGuard::new_cookie(const Identity& identity) const {
+  const auto token = find_name(identity.name);
+  return fmt::format("{}={}.{}; HttpOnly; SameSite=Lax; Path=/", rules_.cookie_name, identity.name,
+                     token ? session_secret(*token) : "");
 }
 
 bool HttpGuard::redeem_ticket(const std::string& given) {
@@ -101,7 +144,7 @@ bool HttpGuard::redeem_ticket(const std::string& given) {
   return true;
 }
 
-std::optional<ApiError> HttpGuard::authorize(const HttpHead& head) const {
+std::optional<ApiError> HttpGuard::verify_host(const HttpHead& head) const {
   if (head.num_hosts > 1)
     return ApiError(400, "bad_request",
                     fmt::format("expected one Host header, got {}", head.num_hosts));
@@ -109,6 +152,27 @@ std::optional<ApiError> HttpGuard::authorize(const HttpHead& head) const {
     return forbidden(fmt::format(
         "host '{}' is not allowed: use an address, or start the dashboard with --allow-host NAME",
         printable(host_without_port(head.host))));
+  return std::nullopt;
+}
+
+std::optional<Identity> HttpGuard::bearer_of(const HttpHead& head) const {
+  constexpr std::string_view kBearer = "Bearer ";
+  if (!head.authorization.starts_with(kBearer)) return std::nullopt;
+  return identity_of(head.authorization.substr(kBearer.size()));
+}
+
+std::optional<ApiError> HttpGuard::authorize_sender(const HttpHead& head,
+                                                    std::string& sender) const {
+  const auto identity = bearer_of(head);
+  if (!identity) return ApiError(401, "unauthorized", "the token is missing or not valid");
+  if (identity->role != Role::Send && identity->name != kSingleToken)
+    return forbidden(fmt::format("the token {} may not send runs", identity->name));
+  sender = identity->name;
+  return std::nullopt;
+}
+
+std::optional<ApiError> HttpGuard::authorize(const HttpHead& head, Identity* who) const {
+  if (auto error = verify_host(head)) return error;
   const bool opens_page = head.method == "GET" && !head.path.starts_with("/api/");
   if (head.fetch_site == "cross-site" && !(opens_page && head.fetch_mode == "navigate"))
     return forbidden("cross-site request");
@@ -122,14 +186,16 @@ std::optional<ApiError> HttpGuard::authorize(const HttpHead& head) const {
           "write requests require the header X-Lockstep-Request: 1 and the content type "
           "application/json");
   }
-  if (rules_.token.empty() || is_public_path(head.path)) return std::nullopt;
-  constexpr std::string_view kBearer = "Bearer ";
-  if (head.authorization.starts_with(kBearer) &&
-      is_token(head.authorization.substr(kBearer.size())))
-    return std::nullopt;
-  if (has_session(head.cookie)) return std::nullopt;
-  return ApiError(401, "unauthorized",
-                  "not logged in: log in, or send Authorization: Bearer TOKEN");
+  if (!requires_token() || is_public_path(head.path)) return std::nullopt;
+  auto identity = bearer_of(head);
+  if (!identity) identity = session_of(head.cookie);
+  if (!identity)
+    return ApiError(401, "unauthorized",
+                    "not logged in: log in, or send Authorization: Bearer TOKEN");
+  if (identity->role == Role::Send)
+    return forbidden(fmt::format("the token {} may only send runs", identity->name));
+  if (who) *who = *identity;
+  return std::nullopt;
 }
 
 }  // namespace lockstep::dashboard

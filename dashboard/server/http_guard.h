@@ -2,12 +2,14 @@
 // docs/dashboard_api.md, "Security".
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "core/system/mutex.h"
 #include "dashboard/api/api.h"
+#include "dashboard/server/access_tokens.h"
 
 namespace lockstep::dashboard {
 
@@ -17,10 +19,18 @@ struct HttpHead {
   size_t num_hosts = 1;  // number of Host lines
 };
 
+// Who sent a request. `name`: that of a token of the file; "token" for the single token, "owner" for
+// the session of the printed link, "local" if no token is required.
+struct Identity {
+  std::string name = "local";
+  Role role = Role::Write;
+};
+
 struct GuardRules {
-  std::vector<std::string> host_names;  // accepted in Host besides loopback; lower case
-  std::string token;                    // empty: no authentication
-  std::string cookie_name;              // "lockstep_8080"
+  std::vector<std::string> host_names;      // accepted in Host besides loopback; lower case
+  std::string token;                        // with all rights; empty: there is none
+  std::shared_ptr<AccessTokenFile> tokens;  // nullptr: there are none
+  std::string cookie_name;                  // "lockstep_8080"
 };
 
 // Thread: any.
@@ -28,21 +38,34 @@ class HttpGuard {
  public:
   explicit HttpGuard(GuardRules rules);
 
-  // The error to respond with, or nullopt if the request is allowed.
-  std::optional<ApiError> authorize(const HttpHead& head) const;
+  // The error to respond with, or nullopt if the request is allowed; then sets `who`. What a role
+  // permits depends on the request, not only on its head, and is not verified here.
+  std::optional<ApiError> authorize(const HttpHead& head, Identity* who = nullptr) const;
+  // The same for requests of machines that send runs: always requires a token in the header
+  // Authorization, which no page of another site has. `sender`: set to the name of the token if the
+  // request is allowed.
+  std::optional<ApiError> authorize_sender(const HttpHead& head, std::string& sender) const;
 
-  bool is_token(const std::string& given) const;
-  // The value of Set-Cookie that starts a session: "lockstep_8080=SECRET; HttpOnly; SameSite=Lax;
-  // Path=/".
-  std::string new_cookie() const;
+  // nullopt: not a token.
+  std::optional<Identity> identity_of(const std::string& token) const;
+  // The value of Set-Cookie that starts a session: "lockstep_8080=NAME.SECRET; HttpOnly;
+  // SameSite=Lax; Path=/". It ends when the token is removed.
+  std::string new_cookie(const Identity& identity) const;
   // For a one-time login link; empty if no token is required.
   const std::string& ticket() const { return ticket_; }
   // True once, for the right ticket.
   bool redeem_ticket(const std::string& given);
 
  private:
+  std::optional<ApiError> verify_host(const HttpHead& head) const;
   bool is_allowed_host(const std::string& host) const;
-  bool has_session(const std::string& cookies) const;
+  bool requires_token() const { return !rules_.token.empty() || rules_.tokens; }
+  std::optional<Identity> bearer_of(const HttpHead& head) const;
+  // nullopt: there is no such name.
+  std::optional<AccessToken> find_name(const std::string& name) const;
+  std::string session_secret(const AccessToken& token) const;
+  std::optional<Identity> session_in(const std::string& cookie) const;
+  std::optional<Identity> session_of(const std::string& cookies) const;
 
   GuardRules rules_;
   std::string session_, ticket_;

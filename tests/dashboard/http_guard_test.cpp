@@ -99,7 +99,7 @@ TEST_CASE("guard: with a token, all paths below /api require it or a session") {
     head.authorization = wrong;
     CHECK(status(guard, head) == 401);
   }
-  const auto cookie = guard.new_cookie();
+  const auto cookie = guard.new_cookie({.name = "token"});
   CHECK_THAT(cookie, Catch::Contains("HttpOnly") && Catch::Contains("SameSite"));
   auto session = get("/api/runs");
   session.cookie = "other=1; " + cookie.substr(0, cookie.find(';'));
@@ -118,5 +118,5 @@ TEST_CASE("guard: a ticket works once, and only if a token is required") {
   HttpGuard open(GuardRules{});
   CHECK(open.ticket().empty());
   CHECK_FALSE(open.redeem_ticket(""));
-  CHECK_FALSE(open.is_token(""));
+  CHECK_FALSE(open.identity_of(""));
 }

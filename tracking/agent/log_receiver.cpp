@@ -7,7 +7,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <httplib.h>
-#include <sys/file.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -15,24 +14,15 @@
 #include <optional>
 
 #include "core/number_text.h"
-#include "core/system/crc32c.h"
 #include "core/system/durable_file.h"
-#include "core/system/full_io.h"
 #include "lockstep/error.h"
 #include "tracking/http/http_server_thread.h"
-#include "tracking/log/event_log_segment.h"
 
 namespace lockstep::tracking {
 namespace {
 
 constexpr size_t kMaxReceiverThreads = 64;
 constexpr time_t kReceiverTimeoutSeconds = 10;
-constexpr size_t kMaxNameDigits = 10;
-
-bool is_digits(std::string_view text) {
-  return !text.empty() && text.size() <= kMaxNameDigits &&
-         text.find_first_not_of("0123456789") == std::string_view::npos;
-}
 
 bool has_forwarding_token(const httplib::Request& request, const std::string& token) {
   return has_bearer_token(request.get_header_value("Authorization"), token);
@@ -48,26 +38,7 @@ bool is_acceptable(const httplib::Request& request, const std::string& token) {
   return length && *length <= kMaxForwardedBytes;
 }
 
-std::string bytes_at_begin(int fd, uint64_t size) {
-  auto bytes = read_log_piece(fd, 0, std::min(size, kComparedBytes));
-  if (bytes.size() < std::min(size, kComparedBytes))
-    throw environment_error("a received log was truncated");
-  return bytes;
-}
-
 }  // namespace
-
-// rank-00003.lsev, node-00001.lsev, rank-00003.2.lsev
-bool is_event_log_name(const std::string& name) {
-  std::string_view rest = name;
-  if (!rest.starts_with("rank-") && !rest.starts_with("node-")) return false;
-  rest.remove_prefix(5);
-  if (!rest.ends_with(".lsev")) return false;
-  rest.remove_suffix(5);
-  const auto dot = rest.find('.');
-  return is_digits(rest.substr(0, dot)) &&
-         (dot == std::string_view::npos || is_digits(rest.substr(dot + 1)));
-}
 
 // The library's server on an existing listening socket.
 struct LogReceiver::Server : httplib::Server {
@@ -86,6 +57,7 @@ LogReceiver::LogReceiver(std::filesystem::path run_dir, const Forwarding& forwar
                          std::chrono::milliseconds node_timeout)
     : run_dir_(std::move(run_dir)),
       node_timeout_(node_timeout),
+      copies_(run_dir_ / "events"),
       server_(std::make_unique<Server>()) {
   make_directories(run_dir_ / "events");
   for (const int node : forwarding.from_nodes) nodes_[node].last_seen = Clock::now();
@@ -132,45 +104,14 @@ bool LogReceiver::mark_seen(int node) {
   return true;
 }
 
-// Readers recognize a growing log by the lock on its first segment.
-LogReceiver::Copy& LogReceiver::copy_of(const std::string& name, int node) {
-  auto& copy = copies_[name];
-  if (copy.file.is_open()) return copy;
-  const auto path = run_dir_ / "events" / name;
-  FileDescriptor file(
-      ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644));
-  if (!file.is_open()) throw errno_error(fmt::format("cannot open {}", path.string()));
-  if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0)
-    throw errno_error(fmt::format("another process is writing {}", path.string()));
-  const auto size = ::lseek(file.get(), 0, SEEK_END);
-  if (size < 0) throw errno_error(fmt::format("cannot read {}", path.string()));
-  const auto begin = bytes_at_begin(file.get(), static_cast<uint64_t>(size));
-  copy = {.file = std::move(file),
-          .content = {static_cast<uint64_t>(size), crc32c(begin.data(), begin.size())},
-          .node = node};
-  return copy;
-}
-
 LogReceiver::Response LogReceiver::handle_log(const std::string& name, int node,
                                               const std::string* bytes, uint64_t offset) {
   const MutexLock lock(mutex_);
   if (!is_event_log_name(name) || !mark_seen(node)) return {.status = 404, .body = "{}"};
   try {
-    auto& copy = copy_of(name, node);
-    auto& [size, begin_crc] = copy.content;
-    if (bytes && offset != size) return {.status = 409, .body = to_json(copy.content).dump()};
-    if (bytes) {
-      if (!write_all_at(copy.file.get(), *bytes, offset))
-        throw errno_error("cannot write a received log");
-      size += bytes->size();
-      if (offset < kComparedBytes) {
-        const auto begin = bytes_at_begin(copy.file.get(), size);
-        begin_crc = crc32c(begin.data(), begin.size());
-      }
-    }
-    return {.body = to_json(copy.content).dump()};
+    const bool fits = !bytes || copies_.append(name, node, *bytes, offset);
+    return {.status = fits ? 200 : 409, .body = to_json(copies_.open(name, node)).dump()};
   } catch (const Error& error) {
-    copies_.erase(name);  // reopening determines how much was written
     return {.status = 507, .body = nlohmann::json{{"problem", error.what()}}.dump()};
   }
 }
@@ -180,7 +121,7 @@ LogReceiver::Response LogReceiver::handle_end(int node) {
   {
     const MutexLock lock(mutex_);
     if (!mark_seen(node)) return {.status = 404, .body = "{}"};
-    files = release_copies(node);
+    files = copies_.release(node);
   }
   for (const auto& file : files) ::fdatasync(file.get());
   files.clear();
@@ -189,24 +130,13 @@ LogReceiver::Response LogReceiver::handle_end(int node) {
   return {.body = "{}"};
 }
 
-// Closing the descriptors releases the locks.
-std::vector<FileDescriptor> LogReceiver::release_copies(int node) {
-  std::vector<FileDescriptor> files;
-  for (auto it = copies_.begin(); it != copies_.end();) {
-    const bool matches = it->second.node == node;
-    if (matches) files.push_back(std::move(it->second.file));
-    it = matches ? copies_.erase(it) : std::next(it);
-  }
-  return files;
-}
-
 bool LogReceiver::is_over() {
   const MutexLock lock(mutex_);
   bool all = true;
   for (auto& [number, node] : nodes_) {
     if (node.ended) continue;
     if (Clock::now() - node.last_seen > node_timeout_)
-      release_copies(number);
+      copies_.release(number);
     else
       all = false;
   }

@@ -6,11 +6,10 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <vector>
 
-#include "core/system/file_descriptor.h"
 #include "core/system/mutex.h"
 #include "tracking/agent/forwarding.h"
+#include "tracking/copies/log_copies.h"
 
 namespace lockstep::tracking {
 
@@ -37,11 +36,6 @@ class LogReceiver {
     Clock::time_point last_seen;
     bool ended = false;
   };
-  struct Copy {
-    FileDescriptor file;
-    LogCopy content;
-    int node = 0;
-  };
   struct Response {
     int status = 200;
     std::string body;
@@ -49,18 +43,13 @@ class LogReceiver {
   Response handle_log(const std::string& name, int node, const std::string* bytes, uint64_t offset);
   Response handle_end(int node);
   bool mark_seen(int node) REQUIRES(mutex_);
-  Copy& copy_of(const std::string& name, int node) REQUIRES(mutex_);
-  std::vector<FileDescriptor> release_copies(int node) REQUIRES(mutex_);
 
   const std::filesystem::path run_dir_;
   const std::chrono::milliseconds node_timeout_;
   Mutex mutex_;
   std::map<int, Node> nodes_ GUARDED_BY(mutex_);
-  std::map<std::string, Copy> copies_ GUARDED_BY(mutex_);  // by file name
+  LogCopies copies_ GUARDED_BY(mutex_);  // owned by nodes
   std::unique_ptr<Server> server_;
 };
-
-// Whether `name` is a valid file name of an event log or of one of its later segments.
-bool is_event_log_name(const std::string& name);
 
 }  // namespace lockstep::tracking

@@ -221,6 +221,11 @@ HttpResponse HttpClient::get(const std::string& path) {
   return connection_->send(request);
 }
 
+HttpResponse HttpClient::remove(const std::string& path) {
+  auto request = connection_->request("DELETE", path, "");
+  return connection_->send(request);
+}
+
 HttpResponse HttpClient::post(const std::string& path, std::string body, const std::string& type) {
   auto request = connection_->request("POST", path, type);
   request.body = std::move(body);

@@ -60,6 +60,7 @@ class HttpClient {
 
   // `path`: percent-encoded; appended to that of the address.
   HttpResponse get(const std::string& path);
+  HttpResponse remove(const std::string& path);  // DELETE
   HttpResponse post(const std::string& path, std::string body,
                     const std::string& type = "application/json");
   HttpResponse put(const std::string& path, std::string body, const std::string& type);

@@ -31,6 +31,16 @@ void put(std::string& payload, const T& value) {
   payload.append(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 
+LogContents read_for_writing(const std::filesystem::path& path) {
+  auto log = read_log_segment(path);
+  if (!log.problem.empty())
+    throw environment_error(
+        fmt::format("cannot continue {}: {}; move it away", path.string(), log.problem));
+  return log;
+}
+
+}  // namespace
+
 // A reader that calls has_writer() holds a shared lock for a moment. Only a log that cannot be
 // locked shared either has another writer.
 void lock_for_writing(int fd, const std::filesystem::path& path) {
@@ -44,16 +54,6 @@ void lock_for_writing(int fd, const std::filesystem::path& path) {
   throw environment_error(fmt::format(
       "{} is being written by another process; was this run started twice?", path.string()));
 }
-
-LogContents read_for_writing(const std::filesystem::path& path) {
-  auto log = read_log_segment(path);
-  if (!log.problem.empty())
-    throw environment_error(
-        fmt::format("cannot continue {}: {}; move it away", path.string(), log.problem));
-  return log;
-}
-
-}  // namespace
 
 EventLogWriter::EventLogWriter(const std::filesystem::path& path, uint64_t max_bytes)
     : path_(path), max_bytes_(max_bytes), limit_(max_bytes) {

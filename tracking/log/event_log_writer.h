@@ -124,4 +124,8 @@ class EventLogWriter {
   std::string failure_;
 };
 
+// Locks an open log so that has_writer() is true until it is closed. Throws Environment if another
+// process has locked it.
+void lock_for_writing(int fd, const std::filesystem::path& path);
+
 }  // namespace lockstep::tracking

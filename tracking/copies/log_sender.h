@@ -1,0 +1,63 @@
+// The sending side of copies of event logs (tracking/copies/log_copy.h). Sends complete records
+// only.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <string>
+
+#include "tracking/copies/log_copy.h"
+
+namespace lockstep::tracking {
+
+class HttpClient;
+struct HttpResponse;
+
+struct LogReceiverAddress {
+  HttpClient& client;  // must outlive the sender
+  std::string path;    // prefix of "/logs/NAME"
+  std::string name;    // in messages: "the tracking agent of rank 0's node"
+  size_t max_request_bytes = kMaxForwardedBytes;
+  // Throws the error of a response that has no state of a copy.
+  std::function<void(const HttpResponse&)> reject;
+};
+
+// Thread: one at a time. Calls throw what the client and `reject` throw, and Environment if a log
+// cannot be read or if its copy is not a copy of it.
+class LogSender {
+ public:
+  explicit LogSender(LogReceiverAddress to) : to_(std::move(to)) {}
+
+  // Sends what the copy does not have of all segments of `log`.
+  void send(const std::filesystem::path& log);
+  // The bytes of complete records that the copies of its segments do not have. Sends nothing.
+  uint64_t missing_bytes(const std::filesystem::path& log);
+  // Of the segments of the last calls, without a request.
+  uint64_t backlog() const;
+
+ private:
+  struct Progress {
+    uint64_t local_bytes = 0;   // bytes of complete records in the segment
+    uint64_t copied_bytes = 0;  // bytes of the copy
+    bool is_copy_known = false;
+    bool is_final = false;  // a later segment exists, and this one is copied completely
+  };
+  LogCopy copy_in(const HttpResponse& response) const;
+  void verify(const std::filesystem::path& segment, int file, const LogCopy& copy,
+              Progress& progress) const;
+  uint64_t measure(const std::filesystem::path& segment, int file, Progress& progress);
+  void send_piece(const std::filesystem::path& segment, int file, Progress& progress);
+  uint64_t handle_segments(const std::filesystem::path& log, bool sends);
+  uint64_t handle_segment(const std::filesystem::path& segment, bool sends);
+
+  LogReceiverAddress to_;
+  std::map<std::filesystem::path, Progress> progress_;  // by segment
+};
+
+// Returns the number of bytes of complete records in `segment` from offset `from`, which must be
+// the start of a record. Throws Environment if the segment cannot be read.
+uint64_t complete_record_bytes(int segment, uint64_t from);
+
+}  // namespace lockstep::tracking

@@ -210,7 +210,7 @@ void add_kept_shards(Checkpoint& checkpoint, const distributed::KeptShards& kept
         checkpoint.optimizer.emplace_back(
             item.name, is_divided ? at::empty_strided(parameter.sizes(), parameter.strides(),
                                                       item.tensor.options())
-                                  : item.tensor.view({}).clone());
+                                  : item.tensor.squeeze().clone());
       if (!is_divided) {
         found->second = 0;
         continue;

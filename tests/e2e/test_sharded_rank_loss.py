@@ -117,3 +117,15 @@ def test_a_rank_leaves_with_its_shard(job, undisturbed, strategy):
     os.kill(ranks_of(job)[2], signal.SIGTERM)
     wait_until(lambda: "continuing with 2 ranks" in said(job), TIMEOUT_S, "the others continue")
     assert_whole(job, started, undisturbed(OPTIMIZERS["adamw"]))
+
+
+@pytest.mark.parametrize("strategy", ["optimizer", "full"])
+def test_two_ranks_are_killed_at_once(job, undisturbed, strategy):
+    started = start(job, 4, [OPTIMIZERS["adamw"], f"distributed.shard={strategy}", NO_CHECKPOINT])
+    wait_for_step(job, started, 50)
+    ranks = ranks_of(job)
+    for victim in (0, 2):
+        os.kill(ranks[victim], signal.SIGKILL)
+    wait_until(lambda: "continuing with" in said(job), TIMEOUT_S, "the others continue")
+    assert_whole(job, started, undisturbed(OPTIMIZERS["adamw"]))
+    assert sum(len(loss["lost"]) for loss in recorded_losses(job)) == 2

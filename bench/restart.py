@@ -1,7 +1,9 @@
 """Time from SIGKILL of one of two ranks to the next optimizer step: Lockstep, which restarts, or continues without the rank or
-with a spare, and torchrun with Python DDP, alternating.
+with a spare, also with sharded state, and torchrun with Python DDP, alternating.
 
-    .venv/bin/python bench/restart.py [--rounds 5] [--out bench/results/restart.json]
+    .venv/bin/python bench/restart.py [--rounds 5] [--kills 1] [--out bench/results/restart.json]
+
+`--kills`: of each variant of Lockstep in a round; torchrun gets one.
 
 Both train the same MLP on MNIST, save a checkpoint every 20 steps, and allow one restart (--max-restarts 1). If no step follows
 a restart within PATIENCE_S, that time is counted and reported: Gloo ranks under torchrun sometimes wait for each other's
@@ -36,13 +38,21 @@ def lockstep_command(directory, options=("--max-restarts", 1), settings=()):
     return [BIN / "lockstep", "launch", "-n", 2, *options, SOURCE / "configs" / "mnist.yaml", *overrides, *settings]
 
 
-def continue_command(directory, spares=0):
+def continue_command(directory, spares=0, shard="none"):
     options = ["--on-rank-loss", "continue", "--spares", spares]
-    return lockstep_command(directory, options, ["distributed.virtual_shards=2"])
+    return lockstep_command(directory, options, ["distributed.virtual_shards=2", f"distributed.shard={shard}"])
 
 
 def spare_command(directory):
     return continue_command(directory, 1)
+
+
+def continue_sharded_command(directory):
+    return continue_command(directory, 0, "full")
+
+
+def spare_sharded_command(directory):
+    return continue_command(directory, 1, "full")
 
 
 def torchrun_command(directory):
@@ -74,7 +84,8 @@ def next_lockstep_step(process, directory):
     measuring.wait_until("a checkpoint", lambda: max(checkpoints(directory), default=0) >= KILL_AFTER_STEP, PATIENCE_S)
     victim, before, killed = second_rank(directory), max(checkpoints(directory)), time.time()
     os.kill(victim, signal.SIGKILL)
-    measuring.wait_until("the next checkpoint", lambda: max(checkpoints(directory)) > before + 20, PATIENCE_S)
+    # Some checkpoints after `before` may be of steps before the kill.
+    measuring.wait_until("a later checkpoint", lambda: max(checkpoints(directory)) > before + 200, PATIENCE_S)
     os.kill(process.pid, signal.SIGTERM)
     process.wait(20)
     (run,) = (path.parent.name for path in pathlib.Path(directory).glob("runs/*/run.json"))
@@ -138,12 +149,20 @@ def measure_once(make_command, next_step, directory):
             process.stdout.close()
 
 
-def measure(rounds):
+def percentile(values, percent):
+    """The smallest value that at least `percent` of them do not exceed."""
+    return round(sorted(values)[max(0, -(-len(values) * percent // 100) - 1)], 3) if values else None
+
+
+def measure(rounds, kills):
     commands = {"lockstep": (lockstep_command, next_lockstep_step), "lockstep_continue": (continue_command, next_lockstep_step),
-                "lockstep_spare": (spare_command, next_lockstep_step), "torchrun": (torchrun_command, next_torchrun_step)}
+                "lockstep_spare": (spare_command, next_lockstep_step),
+                "lockstep_continue_sharded": (continue_sharded_command, next_lockstep_step),
+                "lockstep_spare_sharded": (spare_sharded_command, next_lockstep_step),
+                "torchrun": (torchrun_command, next_torchrun_step)}
     times, gave_up = {name: [] for name in commands}, 0
     while len(times["torchrun"]) < rounds and gave_up <= rounds:
-        for name, how in commands.items():
+        for name, how in [each for each in commands.items() for _ in range(1 if each[0] == "torchrun" else kills)]:
             with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
                 try:
                     times[name].append(measure_once(*how, directory))
@@ -153,21 +172,24 @@ def measure(rounds):
     return {
         "what": "two ranks, from SIGKILL of one to the next optimizer step",
         "seconds": {name: [round(value, 3) for value in values] for name, values in times.items()},
+        "p50_seconds": {name: percentile(values, 50) for name, values in times.items()},
+        "p99_seconds": {name: percentile(values, 99) for name, values in times.items()},
         "median_seconds": {name: value and round(value, 3) for name, value in medians.items()},
         "rounds_without_a_step_in_time": {name: values.count(PATIENCE_S) for name, values in times.items()},
         "rounds_in_which_torchrun_gave_up": gave_up,
-        "torchrun_to": {name: round(medians["torchrun"] / medians[name], 2) for name in list(medians)[:3]} if medians["torchrun"] else None,
+        "torchrun_to": {name: round(medians["torchrun"] / medians[name], 2) for name in list(medians)[:-1]} if medians["torchrun"] else None,
     }
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--kills", type=int, default=1)
     parser.add_argument("--out", type=pathlib.Path, help="also write the result as JSON")
     arguments = parser.parse_args()
     machine = measuring.machine(SOURCE)
-    result = {**measure(arguments.rounds), "machine": machine, "commit": measuring.commit()}
-    result["command"] = f"bench/restart.py --rounds {arguments.rounds}"
+    result = {**measure(arguments.rounds, arguments.kills), "machine": machine, "commit": measuring.commit()}
+    result["command"] = f"bench/restart.py --rounds {arguments.rounds} --kills {arguments.kills}"
     print(json.dumps(result, indent=2))
     if arguments.out:
         arguments.out.write_text(json.dumps(result, indent=2) + "\n")

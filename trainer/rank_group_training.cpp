@@ -25,10 +25,10 @@ std::string reason_against_loss(const PreparedRun& run, const SessionOptions& op
   if (!parallel.virtual_shards)
     return "needs distributed.virtual_shards, with which the result does not depend on the number "
            "of ranks";
-  if (parallel.shard != ShardStrategy::None)
-    return fmt::format(
-        "needs distributed.shard: none, not '{}': each rank must have the whole state",
-        name_of(parallel.shard));
+  if (parallel.shard == ShardStrategy::Full && config.train.ema.decay)
+    return "cannot be combined with distributed.shard: full and train.ema: the parts of the "
+           "average "
+           "would be lost with their ranks; use distributed.shard: gradients";
   if (!layout_of(run).shares_memory())
     return "needs ranks that share memory: distributed.device: cpu, and distributed.backend: auto "
            "or shm";

@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include "distributed/objects.h"
+#include "tracking/runs/on_ranks.h"
 #include "trainer/checkpoint/training_state.h"
 #include "trainer/loop/trainer.h"
 
@@ -24,13 +25,14 @@ nlohmann::json describe_progress(const HandedOver& state) {
 
 }  // namespace
 
-StepUndo::StepUndo(const Model& model) {
+StepUndo::StepUndo(const Model& model, LossScaler* scaler) : scaler_(scaler) {
   for (const auto& buffer : model.buffers()) buffers_.push_back(buffer.detach());
 }
 
 void StepUndo::begin(const Position& position, const Meter& meter) {
   position_ = position;
   meter_ = meter;
+  if (scaler_) scale_ = scaler_->state();
   begun_.clear();
   for (const auto& buffer : buffers_) begun_.push_back(buffer.clone());
   is_pending_ = true;
@@ -40,6 +42,7 @@ void StepUndo::undo(Position& position, Meter& meter) {
   if (!std::exchange(is_pending_, false)) return;
   position = position_;
   meter = meter_;
+  if (scaler_) scaler_->restore(scale_);
   const at::NoGradGuard no_grad;
   for (size_t i = 0; i < buffers_.size(); ++i) buffers_[i].copy_(begun_[i]);
 }
@@ -65,6 +68,7 @@ HandedOver Trainer::hand_over() {
   if (evaluated_step_ == position_.step) head.evaluation = evaluation_;
   HandedOver state{
       .checkpoint = live_state({*model_, optimizer_, *parallel_, head, average()}),
+      .kept = optimizer_.kept(),
       .after_step = after_step_,
       .logged_step = logged_step_,
       .saved_step = saved_step_,
@@ -80,8 +84,11 @@ HandedOver Trainer::hand_over() {
 
 void Trainer::take_over(const HandedOver& state, bool takes_log) {
   CheckpointHead head;
-  spread_state(world_, {*model_, optimizer_, *parallel_, head, average()}, state.checkpoint);
+  auto checkpoint = state.checkpoint;
+  if (state.kept && tracking::is_main(world_.rank())) add_kept_shards(checkpoint, *state.kept);
+  spread_state(world_, {*model_, optimizer_, *parallel_, head, average()}, std::move(checkpoint));
   restore_head(head);
+  optimizer_.keep_shards();
   const auto progress =
       distributed::broadcast_object(world_, describe_progress(state), 0, "training state");
   if (!progress["after_step"].is_null()) after_step_ = progress["after_step"].get<bool>();

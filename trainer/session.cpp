@@ -94,6 +94,7 @@ SessionResult train(trainer::GroupTrainingParts parts) {
   try {
     world.progress().enter(Phase::Building);
     if (options.handle_signals) signals = &stop_signals.emplace(world.progress());
+    if (signals && member) member->quit_when_readable(signals->term_fd());
     training.emplace(parts);
     SessionResult result{.run_id = record.id(), .run_dir = record.dir(), .rank = -1};
     int64_t resumed = 0;

@@ -69,7 +69,6 @@ bool is_unanimous(Group& group, bool has_it, Clock::time_point deadline) {
   return std::count(votes.begin(), votes.end(), 1) == group.num_ranks();
 }
 
-// Rank 0's part.
 Segment make_sparse(size_t bytes, PartAddress& address) {
   try {
     auto whole = Segment::create_sparse(bytes);
@@ -78,6 +77,18 @@ Segment make_sparse(size_t bytes, PartAddress& address) {
   } catch (const Error&) {
     return {};
   }
+}
+
+// Collective. `parts`: with this rank's, which `address` describes: opens those of the others. Returns
+// false on every rank if one is missing.
+bool open_others(Group& group, const PartAddress& address, std::vector<Segment>& parts,
+                 Clock::time_point deadline) {
+  const auto& own = parts[static_cast<size_t>(group.rank())];
+  const auto addresses = all_gather_values(group, address, deadline);
+  for (size_t rank = 0; rank < parts.size(); ++rank)
+    if (&parts[rank] != &own) parts[rank] = open_part(addresses[rank], own.bytes());
+  const auto is_mapped = [](const Segment& part) { return part.data() != nullptr; };
+  return is_unanimous(group, std::all_of(parts.begin(), parts.end(), is_mapped), deadline);
 }
 
 // Reserves and faults in this rank's chunk. Returns false when memory is insufficient.
@@ -104,14 +115,8 @@ std::shared_ptr<SymmetricBuffer> SymmetricBuffers::make(Group& group, size_t byt
                                                         Clock::time_point deadline) {
   PartAddress address;
   std::vector<Segment> parts(static_cast<size_t>(group.num_ranks()));
-  auto& own = parts[static_cast<size_t>(group.rank())];
-  own = make_part(bytes, address);
-  const auto addresses = all_gather_values(group, address, deadline);
-  for (size_t rank = 0; rank < parts.size(); ++rank)
-    if (&parts[rank] != &own) parts[rank] = open_part(addresses[rank], bytes);
-  const auto is_mapped = [](const Segment& part) { return part.data() != nullptr; };
-  if (!is_unanimous(group, std::all_of(parts.begin(), parts.end(), is_mapped), deadline))
-    return nullptr;
+  parts[static_cast<size_t>(group.rank())] = make_part(bytes, address);
+  if (!open_others(group, address, parts, deadline)) return nullptr;
   for (auto& part : parts) part.close_file();
   auto buffer = std::make_shared<SymmetricBuffer>(std::move(parts), group.rank(), ++num_made_);
   buffers_.push_back(buffer);
@@ -131,6 +136,17 @@ std::shared_ptr<const Segment> allocate_per_host(Group& group, size_t bytes,
   group.barrier(deadline);  // the token is gone
   whole.close_file();
   return std::make_shared<const Segment>(std::move(whole));
+}
+
+std::vector<Segment> make_sparse_parts(Group& group, size_t bytes, Clock::time_point deadline) {
+  PartAddress address;
+  std::vector<Segment> parts(static_cast<size_t>(group.num_ranks()));
+  auto& own = parts[static_cast<size_t>(group.rank())];
+  own = make_sparse(bytes, address);
+  if (!open_others(group, address, parts, deadline)) return {};
+  for (auto& part : parts)
+    if (&part != &own) part.close_file();
+  return parts;
 }
 
 std::shared_ptr<const SymmetricBuffer> SymmetricBuffers::find(const std::byte* data, size_t size) {

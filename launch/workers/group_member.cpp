@@ -18,11 +18,12 @@ namespace {
 using AnswerClock = std::chrono::steady_clock;
 
 constexpr size_t kMaxAnswerBytes = 16u << 10;
-constexpr std::array kRequestKinds = {"broken", "changing", "leaving"};
+constexpr std::array kRequestKinds = {"broken", "changing", "leaving", "quitting"};
 constexpr std::array kAnswerKinds = {"join", "wait", "end", "refused"};
 
-// Returns false on timeout.
-bool wait_readable(int fd, std::optional<AnswerClock::time_point> deadline) {
+// Waits until one of them is readable. Negative ones are ignored. Returns false on timeout.
+bool wait_readable(std::array<pollfd, 2>& requests,
+                   std::optional<AnswerClock::time_point> deadline) {
   while (true) {
     int wait_ms = -1;
     if (deadline) {
@@ -31,8 +32,7 @@ bool wait_readable(int fd, std::optional<AnswerClock::time_point> deadline) {
       wait_ms =
           static_cast<int>(std::clamp<int64_t>(left.count(), 0, std::numeric_limits<int>::max()));
     }
-    pollfd request{.fd = fd, .events = POLLIN, .revents = 0};
-    const int count = ::poll(&request, 1, wait_ms);
+    const int count = ::poll(requests.data(), requests.size(), wait_ms);
     if (count > 0) return true;
     if (count == 0) return false;
     if (errno != EINTR) return false;
@@ -81,17 +81,30 @@ GroupAnswer decode_group_answer(const std::string& text) {
 
 GroupMember::GroupMember(int fd) : fd_(fd) { ::fcntl(fd, F_SETFD, FD_CLOEXEC); }
 
+bool GroupMember::send(const GroupRequest& request) const {
+  const auto text = encode(request);
+  return ::send(fd_.get(), text.data(), text.size(), MSG_NOSIGNAL) >= 0;
+}
+
 GroupAnswer GroupMember::ask(const GroupRequest& request,
                              std::optional<std::chrono::milliseconds> timeout) {
   std::array<char, 1> late{};
   while (is_answer_late_ && ::recv(fd_.get(), late.data(), late.size(), MSG_DONTWAIT) > 0) {
   }
   is_answer_late_ = false;
-  const auto sent = encode(request);
-  if (::send(fd_.get(), sent.data(), sent.size(), MSG_NOSIGNAL) < 0) return {};
+  if (!send(request)) return {};
   std::optional<AnswerClock::time_point> deadline;
   if (timeout) deadline = AnswerClock::now() + *timeout;
-  while (wait_readable(fd_.get(), deadline)) {
+  bool may_quit = request.step == kNoState;
+  std::array<pollfd, 2> requests{pollfd{fd_.get(), POLLIN, 0}, pollfd{-1, POLLIN, 0}};
+  while (true) {
+    requests[1].fd = may_quit ? quit_fd_ : -1;
+    if (!wait_readable(requests, deadline)) break;
+    if (requests[1].fd >= 0 && requests[1].revents != 0) {
+      if (!send({GroupRequest::Kind::Quitting, request.step})) return {};
+      quit_fd_ = -1;  // once
+      continue;
+    }
     std::string text(kMaxAnswerBytes, '\0');
     const auto bytes = ::recv(fd_.get(), text.data(), text.size(), 0);
     if (bytes < 0 && errno == EINTR) continue;
@@ -100,6 +113,7 @@ GroupAnswer GroupMember::ask(const GroupRequest& request,
     auto answer = decode_group_answer(text);
     if (answer.kind != GroupAnswer::Kind::Wait) return answer;
     deadline.reset();
+    may_quit = true;
   }
   is_answer_late_ = true;
   return {};

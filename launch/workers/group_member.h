@@ -21,8 +21,9 @@ inline constexpr int64_t kNoState = -1;
 //   Broken    a place in another group, since a rank of this one may be lost; a spare: a place
 //   Changing  the same, since a rank of this group leaves
 //   Leaving   to leave the group
+//   Quitting  to end, of a worker that waits for a place. Without effect if it has just got one
 struct GroupRequest {
-  enum class Kind { Broken, Changing, Leaving };
+  enum class Kind { Broken, Changing, Leaving, Quitting };
 
   Kind kind = Kind::Broken;
   int64_t step = kNoState;  // optimizer steps that the worker has completed
@@ -62,8 +63,15 @@ class GroupMember {
   // launcher runs. `timeout`: nullopt: none. Returns Join, End, or Refused, also on timeout.
   GroupAnswer ask(const GroupRequest& request, std::optional<std::chrono::milliseconds> timeout);
 
+  // `fd`: readable from the time on when a worker without a place is to end: a spare, or one that was
+  // answered Wait. It then asks the launcher for that. Outlives this.
+  void quit_when_readable(int fd) { quit_fd_ = fd; }
+
  private:
+  bool send(const GroupRequest& request) const;
+
   FileDescriptor fd_;
+  int quit_fd_ = -1;             // -1: none
   bool is_answer_late_ = false;  // of a request that timed out
 };
 

@@ -50,11 +50,20 @@ void Regrouping::receive(Member& member) {
   const auto request =
       bytes > 0 ? decode_group_request(std::string(text.data(), static_cast<size_t>(bytes)))
                 : std::nullopt;
-  if (request) {
-    if (request->step == kNoState && !member.rank) notes_.emplace_back("a spare is ready");
-    member.asked = request;
-  } else {
+  if (request)
+    handle(member, *request);
+  else
     member.link.close();  // the worker has ended, or sends something else
+}
+
+void Regrouping::handle(Member& member, const GroupRequest& request) {
+  if (request.kind != GroupRequest::Kind::Quitting) {
+    if (request.step == kNoState && !member.rank) notes_.emplace_back("a spare is ready");
+    member.asked = request;
+  } else if (!member.rank && member.asked) {
+    member.has_quit = true;
+    if (!is_stopping_) notes_.emplace_back("a spare left after SIGTERM");
+    answer(member, {.kind = Kind::End});
   }
 }
 
@@ -175,7 +184,7 @@ bool Regrouping::lose(int worker, const std::string& what) {
   member.is_replaced = !rank;
   if (rank)
     lost_.push_back({*rank, what});
-  else if (!member.has_left)
+  else if (!member.has_left && !member.has_quit)
     notes_.push_back(fmt::format("a spare was lost, {}", what));
   return true;
 }

@@ -58,9 +58,10 @@ class Regrouping {
   struct Member {
     FileDescriptor link, worker_end;
     bool is_alive = true, is_readable = false;
-    bool is_lost = false, is_replaced = false, has_left = false;
-    std::optional<int> rank;            // in the current group
-    std::optional<GroupRequest> asked;  // of a worker that waits for an answer
+    bool is_lost = false, is_replaced = false;
+    bool has_left = false, has_quit = false;  // a group; while it waited for one
+    std::optional<int> rank;                  // in the current group
+    std::optional<GroupRequest> asked;        // of a worker that waits for an answer
 
     bool is_in_group() const { return is_alive && rank.has_value(); }
     bool asks_to(GroupRequest::Kind kind) const {
@@ -69,6 +70,7 @@ class Regrouping {
   };
 
   void receive(Member& member);
+  void handle(Member& member, const GroupRequest& request);
   void answer(Member& member, const GroupAnswer& answer);
   bool has_members() const;
   bool all_have_asked() const;

@@ -49,7 +49,7 @@ def test_sizes(job, optimizer, state):
     memory = planned["memory"]
     activations = memory["activations"]
     kept = {"weights": weights, "gradients": weights, "optimizer": state, "average": weights, "snapshot": whole}
-    assert memory == {**kept, "activations": activations, "gathered": 0, "in_flight": 0, "publishing": 0, "start": weights,
+    assert memory == {**kept, "activations": activations, "copies": 0, "gathered": 0, "in_flight": 0, "publishing": 0, "start": weights,
                       "bytes": sum(kept.values()) + activations, "checkpoint": whole}
     run_dir = job.train(f"optimizer={optimizer}", "train.ema.decay=0.9")
     (last,) = (run_dir / "checkpoints").iterdir()
@@ -219,6 +219,7 @@ def test_nothing_is_written(job):
     (["--nnodes", "4:2", "CONFIG"], ["--nnodes 4:2", "MIN <= MAX"]),
     (["-n", "zero", "CONFIG"], ["-n: expected an integer from 1", "'zero'"]),
     (["-n"], ["-n needs a number"]),
+    (["--on-rank-loss", "wait"], ["--on-rank-loss wait: expected 'restart' or 'continue'"]),
     ([], ["no run file given"]),
     (["--nnode", "2", "CONFIG"], ["unknown option '--nnode'", "did you mean '--nnodes'"]),
     (["CONFIG", "optimizer.lrr=1"], ["optimizer.lrr", "'lr'"]),

@@ -194,6 +194,25 @@ def test_a_rank_that_gets_sigterm_leaves_between_two_steps(job, undisturbed, ran
     assert len(lines) == 1 and lines[0].startswith(f"rank {leaving} (of {ranks}) left after SIGTERM; continued after step {loss['step']}")
 
 
+@pytest.mark.parametrize("ranks, options", [(2, ["--spares", 1]), (4, [])], ids=["spare", "rank without a place"])
+def test_a_waiting_process_that_gets_sigterm_ends_at_once(job, undisturbed, ranks, options):
+    started = start(job, ranks, options)
+    wait_for_step(job, started, 50)
+    if options:
+        wait_until(lambda: "lockstep: a spare is ready" in said(job), TIMEOUT_S, "the spare")
+        (waiting,) = [pid for pid, is_spare in trainers_of(job).items() if is_spare]
+    else:
+        kill(job, ranks_of(job)[0], 1)
+        waiting = ranks_of(job)[3]
+    os.kill(waiting, signal.SIGTERM)
+    wait_until(lambda: waiting not in trainers_of(job), TIMEOUT_S, "the process ends")
+    assert started.poll() is None, "the others train"
+    ended = processes.finish(started, 600)
+    assert ended.code == 0, said(job)
+    assert "lockstep: a spare left after SIGTERM\n" in said(job)
+    assert_same_bits(last_weights(job.only_run()), last_weights(undisturbed))
+
+
 def test_if_all_ranks_get_sigterm_the_run_is_preempted_with_a_checkpoint(job):
     started = start(job, 2)
     wait_for_step(job, started, 50)
@@ -206,7 +225,7 @@ def test_if_all_ranks_get_sigterm_the_run_is_preempted_with_a_checkpoint(job):
 
 @pytest.mark.parametrize("options, settings, message", [
     ([], ["distributed.virtual_shards=null"], "--on-rank-loss continue needs distributed.virtual_shards"),
-    ([], ["distributed.shard=optimizer"], "--on-rank-loss continue needs distributed.shard: none, not 'optimizer'"),
+    ([], ["distributed.shard=full"], "--on-rank-loss continue cannot be combined with distributed.shard: full and train.ema"),
     ([], ["distributed.backend=gloo"], "--on-rank-loss continue needs ranks that share memory"),
     ([], ["tracking.ranks=all"], "--on-rank-loss continue needs tracking.ranks: main"),
     (["--nnodes", "2", "--rdzv-endpoint", "127.0.0.1"], [], "--on-rank-loss continue works on one node only"),

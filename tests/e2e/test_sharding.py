@@ -239,12 +239,19 @@ def test_one_rank_is_not_sharded(job, whole):
 
 
 def test_plan_reports_the_smaller_state(job):
-    def memory(*overrides):
+    def plan(*overrides):
         ended = processes.run([processes.LOCKSTEP, "plan", "-n", 4, "--json", job.file, OPTIMIZERS["adamw"], *overrides], job.directory)
         assert ended.code == 0, ended.err
-        return json.loads(ended.out)["memory"]
+        return json.loads(ended.out)
 
-    assert memory(SHARDED)["optimizer"] == memory()["optimizer"] // 4
+    whole = plan()["memory"]
+    assert plan(SHARDED)["memory"]["optimizer"] == whole["optimizer"] // 4
+    for strategy in STRATEGIES:
+        plain, kept = plan(f"distributed.shard={strategy}"), plan(f"distributed.shard={strategy}", "--on-rank-loss=continue")
+        copies = (whole["optimizer"] + 4 * plain["model"]["trained"]) // 4
+        assert (plain["memory"]["copies"], kept["memory"]["copies"]) == (0, copies)
+        assert kept["memory"]["bytes"] == plain["memory"]["bytes"] + copies
+    assert plan("--on-rank-loss=continue")["memory"] == whole
 
 
 def test_optimizer_that_needs_whole_parameters_is_rejected_before_ranks_connect(job):

@@ -208,6 +208,24 @@ TEST_CASE("regrouping: spares end with the job") {
   CHECK(workers.place_of(1) == "end");
 }
 
+TEST_CASE("regrouping: a worker that waits may end") {
+  using Kind = GroupRequest::Kind;
+  Workers workers(2, 2);
+  workers.ask(2, kNoState);
+  workers.ask(3, kNoState);
+  workers.ask(2, kNoState, Kind::Quitting);
+  CHECK(workers.place_of(2) == "end");
+  CHECK(workers->take_notes() == std::vector<std::string>{"a spare is ready", "a spare is ready",
+                                                          "a spare left after SIGTERM"});
+  workers->lose(1, "killed");
+  workers.ask(0, 7);
+  CHECK(workers.place_of(0) == "0/2");
+  CHECK(workers.place_of(3) == "1/2");
+  workers.ask(3, kNoState, Kind::Quitting);  // sent before it got its place
+  CHECK(workers.place_of(3) == "none");
+  CHECK(workers->rank_of(3) == 1);
+}
+
 TEST_CASE("regrouping: stopped workers are refused") {
   Workers workers(2);
   workers->lose(1, "killed");

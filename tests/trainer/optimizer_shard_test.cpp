@@ -3,12 +3,15 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <stdexcept>
 
 #include "core/config/run_file.h"
 #include "lockstep/error.h"
 #include "lockstep/part.h"
 #include "tests/distributed/run_ranks.h"
+#include "trainer/checkpoint/training_state.h"
 
 using namespace lockstep;
 using namespace lockstep::trainer;
@@ -63,7 +66,7 @@ OptimizerShard make_shard(const NamedTensors& parameters, const std::string& opt
 // `copies`: nullopt: not sharded.
 Result train(World& world, const std::string& optimizer,
              std::optional<distributed::Copies> copies = std::nullopt,
-             const NamedTensors& resume_from = {}) {
+             const NamedTensors& resume_from = {}, uint64_t num_steps = 5) {
   auto parameters = parameters_of_a_model();
   std::optional<distributed::FlatParameters> flat;
   if (copies)
@@ -77,7 +80,7 @@ Result train(World& world, const std::string& optimizer,
         kept.emplace_back(name, tensor);
     shard.load_state(kept);
   }
-  for (uint64_t step = 0; step < 5; ++step) {
+  for (uint64_t step = 0; step < num_steps; ++step) {
     set_gradients(parameters, step);
     shard.step(0.01);
   }
@@ -90,6 +93,68 @@ Result train(World& world, const std::string& optimizer,
   for (const auto& state : divided)
     result.state.emplace_back(state.name, stream.take("optimizer", state.name));
   return result;
+}
+
+// Updates everything, then breaks what it has and throws, in one step.
+class Broken final : public Optimizer {
+ public:
+  Broken(std::shared_ptr<Optimizer> whole, NamedTensors parameters, int failing_step)
+      : whole_(std::move(whole)), parameters_(std::move(parameters)), left_(failing_step) {}
+  double base_lr() const override { return whole_->base_lr(); }
+  void step(double lr) override {
+    whole_->step(lr);
+    if (left_-- > 0) return;
+    for (const auto& list : {parameters_, state()})
+      for (const auto& [name, tensor] : list) at::Tensor(tensor).fill_(-1);
+    throw std::runtime_error("broken");
+  }
+  NamedTensors state() const override { return whole_->state(); }
+  void load_state(const NamedTensors& state) override { whole_->load_state(state); }
+
+ private:
+  std::shared_ptr<Optimizer> whole_;
+  NamedTensors parameters_;
+  int left_;
+};
+
+struct Survivor {
+  Checkpoint checkpoint;  // the live weights
+  std::shared_ptr<const distributed::KeptShards> kept;
+};
+
+// Rank 1 breaks in an update. Returns what the others have then.
+std::vector<Survivor> lose_rank_1(int num_ranks, const std::string& optimizer,
+                                  distributed::Copies copies, int failing_step) {
+  const distributed::RendezvousDirectory directory;
+  std::vector<Survivor> survivors(static_cast<size_t>(num_ranks));
+  distributed::run_threads(num_ranks, [&](int rank) {
+    const auto connected = World::connect(distributed::rank_options(rank, num_ranks, directory));
+    auto& world = *connected;
+    auto parameters = parameters_of_a_model();
+    auto flat = distributed::FlatParameters::create(world, parameters, {.copies = copies});
+    Part<Optimizer, const NamedTensors&> part(optimizer_registry());
+    part.read(parse_config("o: " + optimizer, "test").find("o")[0], "optimizer");
+    OptimizerShard shard(parameters, &flat, [&](const NamedTensors& tensors) {
+      auto whole = part.build(tensors);
+      if (rank != 1) return whole;
+      return std::shared_ptr<Optimizer>(std::make_shared<Broken>(whole, tensors, failing_step));
+    });
+    const at::NoGradGuard no_grad;
+    shard.keep_shards();
+    try {
+      for (uint64_t step = 0; step < 5; ++step) {
+        set_gradients(parameters, step);
+        shard.step(0.01);
+      }
+    } catch (const PeerError&) {
+      auto& survivor = survivors[static_cast<size_t>(rank)];
+      for (const auto& [name, parameter] : parameters)
+        survivor.checkpoint.model.emplace_back(name, parameter.detach());
+      survivor.kept = shard.kept();
+    }
+  });
+  survivors.erase(survivors.begin() + 1);
+  return survivors;
 }
 
 void check_equal(const NamedTensors& found, const NamedTensors& expected) {
@@ -161,4 +226,25 @@ TEST_CASE("optimizer shard: each rank stores its shard of the state, even if it 
     CHECK(bytes[rank].first == 0);
     CHECK(at::equal(bytes[rank].second, bytes[0].second));
   }
+}
+
+TEST_CASE("optimizer shard: what a rank had outlives it, as it was before an incomplete update") {
+  const auto copies = GENERATE(distributed::Copies::PerRank, distributed::Copies::PerHost);
+  const auto by_name = [](NamedTensors tensors) {
+    std::ranges::sort(tensors, {}, &NamedTensors::value_type::first);
+    return tensors;
+  };
+  for (const auto& optimizer : kOptimizers)
+    for (const int failing_step : {0, 1, 3}) {
+      CAPTURE(optimizer, failing_step);
+      const auto alone = World::connect({.device = DeviceChoice::Cpu});
+      const auto whole =
+          train(*alone, optimizer, std::nullopt, {}, static_cast<uint64_t>(failing_step));
+      for (auto& [checkpoint, kept] : lose_rank_1(3, optimizer, copies, failing_step)) {
+        REQUIRE(kept != nullptr);
+        add_kept_shards(checkpoint, *kept);
+        check_equal(checkpoint.model, whole.parameters);
+        check_equal(by_name(checkpoint.optimizer), by_name(whole.state));
+      }
+    }
 }

@@ -195,6 +195,35 @@ Checkpoint live_state(const TrainingState& state) {
   return checkpoint;
 }
 
+void add_kept_shards(Checkpoint& checkpoint, const distributed::KeptShards& kept) {
+  using distributed::KeptShards;
+  const at::NoGradGuard no_grad;
+  std::map<std::string, at::Tensor> weights(checkpoint.model.begin(), checkpoint.model.end());
+  std::map<std::string, int64_t> missing;  // elements, by name
+  for (const auto& item : kept.collect()) {
+    const auto& parameter = weights.at(item.parameter);
+    const bool is_divided = item.begin != KeptShards::kWhole;
+    at::Tensor whole = parameter;
+    if (item.list == "optimizer") {
+      auto [found, is_new] = missing.emplace(item.name, is_divided ? parameter.numel() : 1);
+      if (is_new)
+        checkpoint.optimizer.emplace_back(
+            item.name, is_divided ? at::empty_strided(parameter.sizes(), parameter.strides(),
+                                                      item.tensor.options())
+                                  : item.tensor.squeeze().clone());
+      if (!is_divided) {
+        found->second = 0;
+        continue;
+      }
+      found->second -= item.tensor.numel();
+      whole = *find_tensor(checkpoint.optimizer, item.name);
+    }
+    distributed::flat_view(whole).narrow(0, item.begin, item.tensor.numel()).copy_(item.tensor);
+  }
+  for (const auto& [name, count] : missing)
+    check(count == 0, "a part of the optimizer's state did not outlive its rank");
+}
+
 CapturedState capture_state(World& world, const TrainingState& state) {
   auto checkpoint = live_state(state);
   checkpoint.head.world_size = world.world_size();

@@ -29,6 +29,11 @@ struct TrainingState {
 // weights of state.head.base. The tensors are the live ones.
 Checkpoint live_state(const TrainingState& state);
 
+// Completes `checkpoint`, from live_state(), by what was divided between ranks: adds the optimizer's
+// state, and writes the weights that are saved there, of the same version, to those of the
+// checkpoint. Throws a Bug if parts are missing.
+void add_kept_shards(Checkpoint& checkpoint, const distributed::KeptShards& kept);
+
 struct CapturedState {
   Checkpoint checkpoint;  // the live tensors; divided ones are on the meta device
   StateStream divided;    // the content of those

@@ -15,7 +15,8 @@ namespace {
 constexpr const char* kPlanHelp =
     R"(lockstep plan: estimate steps, memory and communication of a run, without starting it
 
-  lockstep plan [-n RANKS] [--nnodes NODES] [--json] CONFIG [key.subkey=value ...]
+  lockstep plan [-n RANKS] [--nnodes NODES] [--on-rank-loss continue] [--json] CONFIG
+                [key.subkey=value ...]
 
 Prints samples and batches per rank, steps, the learning rate over the run, parameters, memory,
 checkpoint size, gradient buckets, and memory and traffic of each sharding strategy. Reports the same
@@ -29,6 +30,8 @@ depend on the data are left out.
   -n RANKS        ranks per node, as for lockstep launch (default: 1)
   --nnodes NODES  number of nodes (default: 1); with MIN:MAX the plan is for MAX nodes, and the
                   batch must be divisible for every number of nodes from MIN to MAX
+  --on-rank-loss WHAT
+                  as for lockstep launch: continue counts the copies of sharded state (default: restart)
   --json          print JSON, with sizes in bytes
 )";
 
@@ -38,6 +41,7 @@ struct PlanArguments {
   int64_t per_node = 1, nodes = 1;
   int64_t min_nodes = 1;  // of --nnodes MIN:MAX; else equal to `nodes`
   bool as_json = false;
+  bool continues_on_loss = false;  // --on-rank-loss continue
   std::vector<std::string> positional;
 };
 
@@ -61,6 +65,13 @@ void parse_nodes(PlanArguments& parsed, const std::string& text) {
                                    printable(text)));
 }
 
+bool parse_on_loss(const std::string& text) {
+  if (text != "continue" && text != "restart")
+    throw config_error(fmt::format(
+        "lockstep plan: --on-rank-loss {}: expected 'restart' or 'continue'", printable(text)));
+  return text == "continue";
+}
+
 PlanArguments parse_plan(const std::vector<std::string>& words) {
   PlanArguments parsed;
   for (size_t i = 0; i < words.size(); ++i) {
@@ -70,19 +81,23 @@ PlanArguments parse_plan(const std::vector<std::string>& words) {
     const bool is_ranks = option == "-n" || option == "--nproc-per-node";
     if (option == "--json") {
       parsed.as_json = true;
-    } else if (is_ranks || option == "--nnodes") {
+    } else if (is_ranks || option == "--nnodes" || option == "--on-rank-loss") {
       const bool has_value = is_long && equals != std::string::npos;
       if (!has_value && i + 1 == words.size())
-        throw config_error(fmt::format("lockstep plan: {} needs a number", option));
+        throw config_error(
+            fmt::format("lockstep plan: {} needs {}", option,
+                        option == "--on-rank-loss" ? "'restart' or 'continue'" : "a number"));
       const auto value = has_value ? words[i].substr(equals + 1) : words[++i];
       if (is_ranks)
         parsed.per_node = parse_count(option, value);
-      else
+      else if (option == "--nnodes")
         parse_nodes(parsed, value);
+      else
+        parsed.continues_on_loss = parse_on_loss(value);
     } else if (words[i].starts_with("-")) {
-      throw config_error(
-          fmt::format("lockstep plan: unknown option '{}'{}", printable(words[i]),
-                      suggest(option, {"-n", "--nproc-per-node", "--nnodes", "--json"})));
+      throw config_error(fmt::format(
+          "lockstep plan: unknown option '{}'{}", printable(words[i]),
+          suggest(option, {"-n", "--nproc-per-node", "--nnodes", "--on-rank-loss", "--json"})));
     } else {
       parsed.positional.push_back(words[i]);
     }
@@ -121,7 +136,7 @@ CommandOutput plan_command(const std::vector<std::string>& words) {
   const auto run =
       prepare_plan(config, {.world_size = static_cast<int>(parsed.per_node * parsed.nodes),
                             .local_world_size = static_cast<int>(parsed.per_node)});
-  const auto plan = plan_run(run, measure_activations(run));
+  const auto plan = plan_run(run, measure_activations(run), parsed.continues_on_loss);
   return {parsed.as_json ? plan.dump(2) + "\n" : render_plan(plan)};
 }
 

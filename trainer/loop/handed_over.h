@@ -8,9 +8,11 @@
 #include <exception>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <vector>
 
+#include "distributed/sharding/kept_shards.h"
 #include "lockstep/model.h"
 #include "lockstep/tracker.h"
 #include "lockstep/world.h"
@@ -19,6 +21,7 @@
 #include "trainer/loop/step_times.h"
 #include "trainer/loop/stop_signals.h"
 #include "trainer/prepared/prepared_run.h"
+#include "trainer/state/loss_scaler.h"
 #include "trainer/state/meter.h"
 #include "trainer/state/position.h"
 
@@ -44,6 +47,7 @@ struct GroupChange final : std::exception {
 // The same on all ranks that have it. A rank that joins has none: `checkpoint` is empty.
 struct HandedOver {
   Checkpoint checkpoint;  // the live tensors, and the position after the last complete step
+  std::shared_ptr<const distributed::KeptShards> kept = {};  // what is sharded; null: nothing is
   // Set if what follows that step is not complete (metrics, evaluation, checkpoint): whether it
   // ended an epoch.
   std::optional<bool> after_step;
@@ -54,16 +58,19 @@ struct HandedOver {
   MetricsWindow metrics;
 };
 
-// What a step changes before the optimizer: it is undone when the step is interrupted.
+// What a step changes before the optimizer, and the loss scale: it is undone when the step is
+// interrupted.
 //
 // Thread: the training thread.
 class StepUndo {
  public:
-  explicit StepUndo(const Model& model);
+  // `scaler`: null: none; outlives this.
+  StepUndo(const Model& model, LossScaler* scaler);
 
   void begin(const Position& position, const Meter& meter);
   void commit() { is_pending_ = false; }
-  // If a step has begun and is not committed: restores the buffers of the model and the arguments.
+  // If a step has begun and is not committed: restores the buffers of the model, the scaler and the
+  // arguments.
   void undo(Position& position, Meter& meter);
 
  private:
@@ -72,6 +79,8 @@ class StepUndo {
   Position position_;
   Meter meter_;
   std::vector<at::Tensor> begun_;  // values of the buffers
+  LossScaler* scaler_;
+  LossScaleState scale_;
 };
 
 }  // namespace lockstep::trainer

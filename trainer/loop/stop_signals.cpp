@@ -20,7 +20,7 @@ constexpr double kStallTimeout = 10;  // seconds
 
 // State of the signal handler.
 std::atomic<int> caught_signal{0};
-std::atomic<int> wake_descriptor{-1};
+std::atomic<int> wake_descriptor{-1}, term_descriptor{-1};
 std::atomic<int64_t> caught_at_ms{0};
 std::array<struct sigaction, kSignals.size()> previous_actions{};
 
@@ -41,6 +41,12 @@ void take_default_action(int signal) {
   ::kill(::getpid(), signal);
 }
 
+void make_readable(const std::atomic<int>& descriptor) {
+  const uint64_t one = 1;
+  if (const int fd = descriptor.load(); fd >= 0) [[maybe_unused]]
+    const auto written = ::write(fd, &one, sizeof one);
+}
+
 void on_signal(int signal) {
   const int saved_errno = errno;
   int none = 0;
@@ -48,9 +54,8 @@ void on_signal(int signal) {
     caught_at_ms = monotonic_ms();
   else if (monotonic_ms() - caught_at_ms > kSameSignalMs)
     take_default_action(signal);
-  const uint64_t one = 1;
-  if (const int fd = wake_descriptor.load(); fd >= 0) [[maybe_unused]]
-    const auto written = ::write(fd, &one, sizeof one);
+  make_readable(wake_descriptor);
+  if (signal == SIGTERM) make_readable(term_descriptor);
   errno = saved_errno;
 }
 
@@ -61,10 +66,13 @@ bool makes_no_progress(const ProgressSnapshot& now) {
 }  // namespace
 
 StopSignals::StopSignals(const ProgressPage& progress)
-    : progress_(progress), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  if (!wake_.is_open()) throw errno_error("cannot watch for signals");
+    : progress_(progress),
+      wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      term_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (!wake_.is_open() || !term_.is_open()) throw errno_error("cannot watch for signals");
   caught_signal = 0;
   wake_descriptor = wake_.get();
+  term_descriptor = term_.get();
   struct sigaction catching {};
   catching.sa_handler = on_signal;
   catching.sa_flags = SA_RESTART;
@@ -86,7 +94,7 @@ StopSignals::~StopSignals() {
   for (size_t i = 0; i < kSignals.size(); ++i)
     if (!caught_signal || previous_actions[i].sa_handler != SIG_DFL)
       ::sigaction(kSignals[i], &previous_actions[i], nullptr);
-  wake_descriptor = -1;
+  wake_descriptor = term_descriptor = -1;
 }
 
 std::optional<int> StopSignals::signal() const {

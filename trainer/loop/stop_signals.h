@@ -30,12 +30,15 @@ class StopSignals {
   std::optional<int> signal() const;
   // Whether a launcher sent it to all ranks. Any thread.
   bool is_from_launcher() const;
+  // Readable once SIGTERM was received.
+  int term_fd() const { return term_.get(); }
 
  private:
   void watch(const std::stop_token& stop);
 
   const ProgressPage& progress_;
   FileDescriptor wake_;  // eventfd, written by the signal handler and the destructor
+  FileDescriptor term_;  // eventfd, written by the handler of SIGTERM, never read
   std::jthread watcher_;
 };
 

@@ -93,7 +93,7 @@ Trainer::Trainer(const TrainerParts& parts, SharedModel shared,
                      GraphedPassesOptions{config_.train.precision, config_.train.accumulate > 1});
   if (const auto every = config_.train.audit.gradients_every)
     audit_.emplace(*every, *config_.distributed.data_parallel.virtual_shards, world_, parameters_);
-  if (change_group_) undo_.emplace(*model_);
+  if (change_group_) undo_.emplace(*model_, scaler_ ? &*scaler_ : nullptr);
   if (average_) hooks_.push_back(&*average_);
   hooks_.insert(hooks_.end(), {&early_stop_, &metrics_});
   if (run_.dropout) hooks_.push_back(run_.dropout.get());
@@ -123,6 +123,7 @@ int64_t Trainer::resume() {
                     tracking::checkpoints_path(run_dir_));
   restore_head(head);
   if (run_.deferred && position_.step > 0) run_.deferred->discard();
+  if (change_group_) optimizer_.keep_shards();
   return saved_step_ = position_.step;
 }
 
@@ -138,7 +139,10 @@ void Trainer::restore_head(const CheckpointHead& head) {
   }
 }
 
-void Trainer::start_new() { base_ = load_initial_weights(world_, run_, parallel_->sharding()); }
+void Trainer::start_new() {
+  base_ = load_initial_weights(world_, run_, parallel_->sharding());
+  if (change_group_) optimizer_.keep_shards();
+}
 
 EvaluationResult Trainer::run() {
   for (const auto& line : warnings_) tracker_.text(TextLevel::Warning, line);
@@ -276,12 +280,10 @@ void Trainer::train_step(data::Loader& loader, const data::BatchShares& shares) 
   clock_.enter(Phase::Voting);
   if (audits) audit_->end_step(recompute);
   if (votes_last) vote_on_step();
-  if (undo_) {
-    parallel_->broadcast_buffers();  // if rank 0 is lost, the others have them
-    undo_->commit();
-  }
+  if (undo_) parallel_->broadcast_buffers();  // if rank 0 is lost, the others have them
   clock_.enter(Phase::Optimizer);
   optimize();
+  if (undo_) undo_->commit();
   ++position_.step;
   after_step_ = loader.position() == loader.num_batches();
   clock_.enter(Phase::Voting);

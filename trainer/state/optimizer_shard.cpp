@@ -9,12 +9,25 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "distributed/collectives.h"
 #include "distributed/objects.h"
 #include "lockstep/error.h"
 
 namespace lockstep::trainer {
 
+using distributed::KeptShards;
 using distributed::ParameterSlice;
+
+namespace {
+
+constexpr auto kStateNames = "an optimizer's state is not called '<kind>.<parameter>'";
+
+// Scalars and what else is not of the slice are the same on all ranks that have them.
+bool is_sliced(const at::Tensor& state, const ParameterSlice& slice) {
+  return state.numel() == slice.numel && state.dim() > 0;
+}
+
+}  // namespace
 
 OptimizerShard::OptimizerShard(NamedTensors parameters, distributed::FlatParameters* flat,
                                const Build& build)
@@ -28,13 +41,45 @@ OptimizerShard::OptimizerShard(NamedTensors parameters, distributed::FlatParamet
   optimizer_ = build(slices_);
 }
 
+void OptimizerShard::keep_shards() {
+  if (!flat_) return;
+  auto& ranks = flat_->ranks();
+  if (!kept_) {
+    int64_t numel = 0;
+    for (const auto& flat : flat_->flats()) numel += flat.chunk;
+    kept_ = KeptShards::create(ranks, numel);
+    for (size_t i = 0; i < slices_.size(); ++i) {
+      const auto& [name, slice] = slices_[i];
+      kept_weights_.push_back({"model", name, name, flat_->slices()[i].begin, slice});
+    }
+  }
+  hold_state();
+  distributed::barrier(ranks, "state that outlives a rank");
+}
+
+void OptimizerShard::hold_state() {
+  const auto state = optimizer_->state();
+  if (kept_->holds(state)) return;
+  std::vector<KeptShards::Item> items;
+  for (const auto& [name, tensor] : state) {
+    const auto* const slice = find_slice(name);
+    check(slice != nullptr, kStateNames);
+    items.push_back({"optimizer", name, parameters_[slice->parameter].first,
+                     is_sliced(tensor, *slice) ? slice->begin : KeptShards::kWhole, tensor});
+  }
+  kept_->hold(std::move(items));
+}
+
 void OptimizerShard::step(double lr) {
   if (!flat_) return optimizer_->step(lr);
+  if (kept_) kept_->begin_update(kept_weights_);
   for (size_t i = 0; i < slices_.size(); ++i)
     slices_[i].second.mutable_grad() = flat_->slice_gradient(i);
   optimizer_->step(lr);
   for (auto& [name, slice] : slices_) slice.mutable_grad().reset();
+  if (kept_) hold_state();
   flat_->publish("updated parameters");
+  if (kept_) kept_->end_update();
 }
 
 void OptimizerShard::use_evaluation_weights() {
@@ -65,10 +110,10 @@ std::vector<DividedState> OptimizerShard::divided_state() {
   auto mine = nlohmann::json::array();
   for (const auto& [name, tensor] : own) {
     const auto* slice = find_slice(name);
-    check(slice != nullptr, "an optimizer's state is not called '<kind>.<parameter>'");
-    const bool is_sliced = tensor.numel() == slice->numel && tensor.dim() > 0;
-    mine.push_back({name, slice->parameter, static_cast<int>(tensor.scalar_type()), is_sliced,
-                    is_sliced ? slice->begin : 0, tensor.numel()});
+    check(slice != nullptr, kStateNames);
+    const bool is_part = is_sliced(tensor, *slice);
+    mine.push_back({name, slice->parameter, static_cast<int>(tensor.scalar_type()), is_part,
+                    is_part ? slice->begin : 0, tensor.numel()});
   }
   const auto all = distributed::all_gather_object(flat_->ranks(), mine, "optimizer state");
   std::map<size_t, std::vector<DividedState>> by_parameter;
@@ -77,7 +122,7 @@ std::vector<DividedState> OptimizerShard::divided_state() {
       const auto index = item[1].get<size_t>();
       auto& list = by_parameter[index];
       const auto name = item[0].get<std::string>();
-      const bool is_sliced = item[3];
+      const bool is_part = item[3];
       auto found = std::ranges::find(list, name, &DividedState::name);
       if (found == list.end()) {
         const auto& parameter = parameters_[index].second;
@@ -87,15 +132,15 @@ std::vector<DividedState> OptimizerShard::divided_state() {
         list.push_back(
             {.list = "optimizer",
              .name = name,
-             .tensor = {.whole = is_sliced ? at::empty_strided(parameter.sizes(),
-                                                               parameter.strides(), options)
-                                           : at::empty({}, options),
+             .tensor = {.whole = is_part ? at::empty_strided(parameter.sizes(), parameter.strides(),
+                                                             options)
+                                         : at::empty({}, options),
                         .parts = {},
                         .own = tensor ? *tensor : at::Tensor()}});
         found = list.end() - 1;
       }
       // A scalar is the same on all ranks that have it.
-      if (is_sliced || found->tensor.parts.empty())
+      if (is_part || found->tensor.parts.empty())
         found->tensor.parts.push_back(
             {static_cast<int>(rank), item[4].get<int64_t>(), item[5].get<int64_t>()});
     }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "distributed/sharding/flat_parameters.h"
+#include "distributed/sharding/kept_shards.h"
 #include "lockstep/optimizer.h"
 #include "trainer/state/state_stream.h"
 
@@ -26,6 +27,13 @@ class OptimizerShard {
   // `flat`: of `parameters`, outlives this; null: not sharded. `build` gets the parameters, or this
   // rank's slices of them under the same names.
   OptimizerShard(NamedTensors parameters, distributed::FlatParameters* flat, const Build& build);
+
+  // Collective, before step(): from now on, memory of all ranks has what only this rank stores
+  // (distributed/sharding/kept_shards.h), as long as keep_shards() is called after load_state(). Not
+  // sharded: does nothing. Throws Environment.
+  void keep_shards();
+  // The shards of all ranks; null: not kept. It may outlive this.
+  std::shared_ptr<const distributed::KeptShards> kept() const { return kept_; }
 
   double base_lr() const { return optimizer_->base_lr(); }
   bool is_sharded() const { return flat_ != nullptr; }
@@ -54,11 +62,14 @@ class OptimizerShard {
 
  private:
   const distributed::ParameterSlice* find_slice(const std::string& state_name) const;
+  void hold_state();
 
   NamedTensors parameters_;
   distributed::FlatParameters* flat_;
   NamedTensors slices_;  // of flat_->slices()
   std::shared_ptr<Optimizer> optimizer_;
+  std::shared_ptr<distributed::KeptShards> kept_;
+  std::vector<distributed::KeptShards::Item> kept_weights_;  // slices_
 };
 
 }  // namespace lockstep::trainer

@@ -43,6 +43,7 @@ class MemoryOf {
     Json memory = {{"weights", buffers + share_if(is_full_, sizes_.parameters)},
                    {"gradients", share_if(shards_gradients_, sizes_.trained)},
                    {"optimizer", share_if(strategy_ != ShardStrategy::None, sizes_.state)},
+                   {"copies", copies()},
                    {"average", share_if(is_full_, sizes_.average)},
                    {"snapshot", sizes_.has_snapshot ? sizes_.checkpoint() / snapshot_writers : 0},
                    {"gathered", gathered()},
@@ -55,7 +56,7 @@ class MemoryOf {
       for (const auto* name : names) bytes += memory[name].get<size_t>();
       return bytes;
     };
-    const auto kept = sum({"weights", "gradients", "optimizer", "average", "snapshot"});
+    const auto kept = sum({"weights", "gradients", "optimizer", "copies", "average", "snapshot"});
     const auto in_pass = sum({"gathered", "in_flight", "activations"});
     const auto in_update = exchange_buffers() + publishing();
     memory["bytes"] = std::max(kept + std::max(in_pass, in_update), start());
@@ -69,6 +70,12 @@ class MemoryOf {
   }
 
   bool is_full_over_network() const { return is_full_ && !shares_memory_ && !is_alone_; }
+
+  // KeptShards: of the optimizer's state and the weights that it updates.
+  size_t copies() const {
+    if (!sizes_.has_copies || is_alone_ || strategy_ == ShardStrategy::None) return 0;
+    return share_if(true, sizes_.state + sizes_.trained);
+  }
 
   // ShardedWeights: what is outside of blocks, the block that is computed, and the next one.
   size_t gathered() const {

@@ -26,6 +26,7 @@ struct PlannedSizes {
   size_t world = 1, local_world = 1, writers = 1;
   size_t micro_batches = 1;  // per step
   bool has_snapshot = false, is_on_cpu = true;
+  bool has_copies = false;         // of what is sharded (--on-rank-loss continue)
   bool shares_memory = false;      // whether all ranks do
   bool has_copy_per_host = false;  // sharded gradients and weights are divided within each host
   bool is_hierarchical = false;    // distributed.backend: hierarchical

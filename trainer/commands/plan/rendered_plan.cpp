@@ -91,6 +91,7 @@ constexpr auto kParts = std::array{
     std::pair{"optimizer", "optimizer"},       std::pair{"activations", "activations"},
     std::pair{"gathered", "gathered weights"}, std::pair{"in_flight", "gradients being exchanged"},
     std::pair{"average", "average"},           std::pair{"snapshot", "checkpoint being written"},
+    std::pair{"copies", "copies of shards"},
 };
 
 std::string render_memory(const Json& memory, const Json& activations) {

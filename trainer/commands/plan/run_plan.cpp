@@ -146,7 +146,7 @@ Activations dry_step(const PreparedRun& run, at::Device device) {
 
 }  // namespace
 
-Json plan_run(const PreparedRun& run, const Activations& activations) {
+Json plan_run(const PreparedRun& run, const Activations& activations, bool has_copies) {
   const auto& config = run.config;
   const int64_t world = run.ranks.world_size;
   const auto trained = trainable_parameters(*run.model);
@@ -157,7 +157,8 @@ Json plan_run(const PreparedRun& run, const Activations& activations) {
   result["model"] = {{"name", config.model.name()},
                      {"parameters", num_parameters(*run.model)},
                      {"trained", count_numbers(trained)}};
-  const auto sizes = sizes_of(run, trained, activations);
+  auto sizes = sizes_of(run, trained, activations);
+  sizes.has_copies = has_copies;
   result["memory"] = plan_memory(sizes, config.distributed.data_parallel.shard);
   result["activations"] = {{"bytes", activations.bytes ? Json(*activations.bytes) : Json(nullptr)},
                            {"measured", activations.is_measured},

@@ -8,8 +8,9 @@ namespace lockstep::trainer {
 
 // Returns {"ranks", "data", "steps", "learning_rate", "model", "memory", "activations"} and, with
 // several ranks, "sharding" and "gradients": numbers and names, null where they depend on data that
-// are not there. `run`: of prepare_plan() or prepare_training(). Throws Config.
-Json plan_run(const PreparedRun& run, const Activations& activations);
+// are not there. `run`: of prepare_plan() or prepare_training(). `has_copies`: as in PlannedSizes.
+// Throws Config.
+Json plan_run(const PreparedRun& run, const Activations& activations, bool has_copies = false);
 
 // `lockstep-trainer --dry-run`: checks all that can be checked without starting a run (device, run
 // file, datasets, initial weights, and model and data with one batch of one rank), and returns the

@@ -1,0 +1,131 @@
+"""A rank is killed that alone had a part of the state (distributed.shard), and the others continue with the bits of an undisturbed run."""
+
+import os
+import random
+import signal
+import time
+
+import pytest
+
+import processes
+from conftest import Job
+from processes import BIN, TIMEOUT_S, wait_until
+from safetensors_file import assert_same_bits, checkpoints, last_weights
+from test_rank_loss import CONTINUE, kill, last_step, ranks_of, recorded_losses, said, trainers_of, wait_for_step
+
+STEPS = 3000
+SEED = int(os.environ.get("LOCKSTEP_KILL_SEED", random.randrange(10**6)))
+SETTINGS = ["distributed.virtual_shards=4", f"train.max_steps={STEPS}", "train.epochs=1000", "train.log_every=1 step"]
+SETTINGS += ["tracking.sinks=[jsonl]", "train.eval_every=1000 epochs", "train.clip_grad_norm=1", "checkpoint.writers=main"]
+EMA = "train.ema.decay=0.9"
+NO_CHECKPOINT = "checkpoint.every=1000 epochs"  # only the last one
+OPTIMIZERS = {
+    "adamw": "optimizer={name: adamw, lr: 0.001, weight_decay_on: matrices}",
+    "sgd": "optimizer={name: sgd, lr: 0.01, momentum: 0.9, weight_decay: 0.001}",
+}
+STRATEGIES = ["optimizer", "gradients", "full"]
+
+
+def start(job, ranks, settings, spares=0):
+    with open(job.directory / "launch.err", "w") as log:
+        return job.start(*SETTINGS, *settings, ranks=ranks, options=[*CONTINUE, "--spares", spares], stderr=log)
+
+
+def assert_whole(job, started, undisturbed):
+    ended = processes.finish(started, 600)
+    assert ended.code == 0, said(job)
+    assert "restart" not in said(job)
+    run_dir = job.only_run()
+    assert checkpoints(run_dir)[-1] == STEPS
+    expected = last_weights(undisturbed).parent
+    files = {file.name for file in expected.glob("*.safetensors")} - {"rng.safetensors"}
+    assert {"model.safetensors", "optimizer.safetensors"} <= files
+    for file in files:
+        assert_same_bits(last_weights(run_dir).parent / file, expected / file)
+    assert [step for step, _ in job.series(run_dir.name, "train/loss")] == list(range(1, STEPS + 1))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """The run that is neither disturbed nor sharded, by its settings."""
+    runs = {}
+
+    def find(*settings, prepare=lambda job: None):
+        if settings not in runs:
+            job = Job(tmp_path_factory.mktemp("undisturbed"))
+            prepare(job)
+            runs[settings] = job.train(*SETTINGS, *settings, NO_CHECKPOINT, ranks=1, timeout=600)
+        return runs[settings]
+
+    return find
+
+
+def wait_for_a_spare(job):
+    wait_until(lambda: "lockstep: a spare is ready" in said(job), TIMEOUT_S, "the spare")
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=OPTIMIZERS)
+def test_killed_at_random_times(job, undisturbed, strategy, optimizer):
+    """Of 4 ranks and a spare, two are killed: 4, then 2 ranks continue. Checkpoints are written meanwhile."""
+    chance = random.Random(f"{SEED} {strategy} {optimizer}")
+    print(f"LOCKSTEP_KILL_SEED={SEED}")
+    has_average = strategy != "full" and "adamw" in optimizer
+    settings = [optimizer, *([EMA] if has_average else [])]
+    started = start(job, 4, [*settings, f"distributed.shard={strategy}", "checkpoint.every=50 steps"], spares=1)
+    wait_for_step(job, started, 20)
+    wait_for_a_spare(job)
+    for count in (1, 2):
+        members = ranks_of(job) if count == 1 else trainers_of(job)
+        victim = chance.choice(sorted(members.values() if count == 1 else members))
+        time.sleep(chance.random() * 0.02)  # the moment of the kill, not a wait for something
+        kill(job, victim, count)
+        wait_for_step(job, started, last_step(job) + 5)
+    assert_whole(job, started, undisturbed(*settings))
+    assert [loss["ranks_after"] for loss in recorded_losses(job)] == [4, 2]
+
+
+@pytest.mark.parametrize("hidden", [32, 128])  # with 128, ranks read the weights of others in place
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_killed_in_the_middle_of_an_update(job, undisturbed, strategy, hidden):
+    def use_plugin(job):
+        job.config["plugins"] = [str(BIN.parent / "tests" / "bin" / "killed_optimizer.so")]
+        job.config["model"]["hidden"] = [hidden]
+        job.config["optimizer"] = {"name": "killed", "lr": 0.01}
+        job.write()
+
+    trigger = job.directory / "trigger"
+    use_plugin(job)
+    trigger.touch()  # in the first step
+    started = start(job, 4, [f"distributed.shard={strategy}", f"optimizer.kill_when={trigger}", NO_CHECKPOINT])
+    for count in (1, 2, 3):
+        wait_until(lambda: said(job).count("continuing with") == count or started.poll() is not None, TIMEOUT_S, "the others continue")
+        assert started.poll() is None and not trigger.exists(), said(job)
+        wait_for_step(job, started, last_step(job) + 20)
+        if count < 3:
+            trigger.touch()
+    assert_whole(job, started, undisturbed(f"model.hidden=[{hidden}]", prepare=use_plugin))
+    losses = recorded_losses(job)
+    assert losses[0]["step"] == 0
+    assert [loss["ranks_after"] for loss in losses] == [2, 2, 1]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_rank_leaves_with_its_shard(job, undisturbed, strategy):
+    started = start(job, 4, [OPTIMIZERS["adamw"], f"distributed.shard={strategy}", NO_CHECKPOINT])
+    wait_for_step(job, started, 50)
+    os.kill(ranks_of(job)[2], signal.SIGTERM)
+    wait_until(lambda: "continuing with 2 ranks" in said(job), TIMEOUT_S, "the others continue")
+    assert_whole(job, started, undisturbed(OPTIMIZERS["adamw"]))
+
+
+@pytest.mark.parametrize("strategy", ["optimizer", "full"])
+def test_two_ranks_are_killed_at_once(job, undisturbed, strategy):
+    started = start(job, 4, [OPTIMIZERS["adamw"], f"distributed.shard={strategy}", NO_CHECKPOINT])
+    wait_for_step(job, started, 50)
+    ranks = ranks_of(job)
+    for victim in (0, 2):
+        os.kill(ranks[victim], signal.SIGKILL)
+    wait_until(lambda: "continuing with" in said(job), TIMEOUT_S, "the others continue")
+    assert_whole(job, started, undisturbed(OPTIMIZERS["adamw"]))
+    assert sum(len(loss["lost"]) for loss in recorded_losses(job)) == 2

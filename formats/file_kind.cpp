@@ -32,7 +32,7 @@ constexpr std::array<KnownKind, 17> kKnownKinds = {{
     {"\x1F\x8B"sv, {"compressed with gzip twice", "decompress it once"}},
     {"\x28\xB5\x2F\xFD"sv, {"compressed with zstd twice", "decompress it once"}},
     {"PAR1"sv, {"a Parquet file", "use the dataset parquet"}},
-    {"ARROW1"sv, {"a Feather or Arrow file", kToParquet}},
+    {"ARROW1"sv, {"a Feather or Arrow file", "use the dataset arrow"}},
     {"FEA1"sv, {"a Feather file", kToParquet}},
     {"\x89HDF"sv, {"an HDF5 file", kToParquet}},
     {"SQLite format 3"sv, {"an SQLite database", "export the table as CSV"}},

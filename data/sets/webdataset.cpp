@@ -7,9 +7,7 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <filesystem>
-#include <map>
 #include <optional>
 
 #include "core/config/nearest_name.h"
@@ -18,6 +16,7 @@
 #include "data/block_cache.h"
 #include "data/images/image_pipeline.h"
 #include "data/sample_runs.h"
+#include "data/sets/class_names.h"
 #include "formats/mapped_file.h"
 #include "formats/path_list.h"
 #include "formats/tar/tar_samples.h"
@@ -90,11 +89,8 @@ std::vector<std::filesystem::path> tar_archives(const std::string& path) {
 // Finds the image and the class of each sample.
 class SampleIndexer {
  public:
-  explicit SampleIndexer(const WebDatasetConfig& config) : config_(config) {
-    for (size_t i = 0; i < config.classes.size(); ++i)
-      if (!numbers_.emplace(config.classes[i], static_cast<int64_t>(i)).second)
-        throw config_error(fmt::format("dataset webdataset: classes: '{}' occurs twice",
-                                       printable(config.classes[i])));
+  explicit SampleIndexer(const WebDatasetConfig& config)
+      : config_(config), classes_("webdataset", config.classes) {
     if (is_json() != config.label_key.has_value())
       throw config_error(
           is_json() ? fmt::format("dataset webdataset: label: {} needs label_key: the key of the "
@@ -138,7 +134,8 @@ class SampleIndexer {
       throw webdataset_error(name, fmt::format("{} bytes are not a label", file->size));
     const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + file->begin,
                                 file->size);
-    return is_json() ? class_in_json(text, name) : class_from(trimmed(text, " \t\r\n"), name);
+    return is_json() ? class_in_json(text, name)
+                     : classes_.class_from(trimmed(text, " \t\r\n"), name);
   }
 
  private:
@@ -165,40 +162,15 @@ class SampleIndexer {
       throw webdataset_error(name, fmt::format("no key '{}'{}", printable(*config_.label_key),
                                                suggest(*config_.label_key, keys)));
     }
-    if (found->is_number_integer()) return verified(found->get<int64_t>(), name);
-    if (found->is_string()) return class_from(found->get<std::string>(), name);
+    if (found->is_number_integer()) return classes_.verified(found->get<int64_t>(), name);
+    if (found->is_string()) return classes_.class_from(found->get<std::string>(), name);
     throw webdataset_error(name,
                            fmt::format("key '{}' is neither the number nor the name of a class",
                                        printable(*config_.label_key)));
   }
 
-  int64_t class_from(std::string_view text, const std::string& name) const {
-    if (const auto known = numbers_.find(std::string(text)); known != numbers_.end())
-      return known->second;
-    int64_t label = 0;
-    const auto* end = text.data() + text.size();
-    const auto parsed = std::from_chars(text.data(), end, label);
-    const bool is_number = !text.empty() && parsed.ec == std::errc() && parsed.ptr == end;
-    const auto given = printable(text);
-    if (!is_number && config_.classes.empty())
-      throw webdataset_error(
-          name, fmt::format("'{}' is not the number of a class; for names, set classes", given));
-    if (!is_number)
-      throw webdataset_error(name, fmt::format("'{}' is not one of classes{}", given,
-                                               suggest(std::string(text), config_.classes)));
-    return verified(label, name);
-  }
-
-  int64_t verified(int64_t label, const std::string& name) const {
-    if (label < 0) throw webdataset_error(name, fmt::format("class {} is negative", label));
-    if (!config_.classes.empty() && label >= std::ssize(config_.classes))
-      throw webdataset_error(name, fmt::format("class {} is not below {}, the number of classes",
-                                               label, config_.classes.size()));
-    return label;
-  }
-
   const WebDatasetConfig& config_;
-  std::map<std::string, int64_t> numbers_;  // of the names
+  ClassNames classes_;
 };
 
 class WebDataset final : public Dataset {

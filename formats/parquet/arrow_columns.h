@@ -1,4 +1,4 @@
-// Converts Arrow arrays to table columns.
+// Converts Arrow arrays to table columns: numbers, and texts by arrow_texts.h.
 #pragma once
 
 #include <arrow/api.h>
@@ -6,19 +6,14 @@
 
 #include <cstdint>
 #include <limits>
-#include <string>
-#include <unordered_map>
 #include <vector>
 
+#include "formats/parquet/arrow_texts.h"
 #include "formats/table/table.h"
 
 namespace lockstep::formats {
 
 inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-
-// The index of each distinct string of a column. Arrow returns strings as dictionary arrays
-// (distinct strings per chunk and an index per row) if their encoding supports it.
-using WordNumbers = std::unordered_map<std::string, int32_t>;
 
 template <class ArrowType>
 void append_numbers(const arrow::Array& array, std::vector<double>& out) {
@@ -95,49 +90,6 @@ inline bool append_as_numbers(const arrow::Array& array, std::vector<double>& ou
     case arrow::Type::DURATION: append_times<arrow::DurationType>(array, out); return true;
     default: return false;
   }
-}
-
-inline bool is_text(const arrow::DataType& type) {
-  return type.id() == arrow::Type::DICTIONARY || type.id() == arrow::Type::STRING ||
-         type.id() == arrow::Type::LARGE_STRING;
-}
-
-// The index of a string in the column; adds it if it is new.
-inline int32_t number_of_word(std::string word, TableColumn& out, WordNumbers& known) {
-  const auto [found, is_new] =
-      known.emplace(std::move(word), static_cast<int32_t>(out.words.size()));
-  if (is_new) out.words.push_back(found->first);
-  return found->second;
-}
-
-template <class ArrowArray>
-void append_texts(const arrow::Array& array, TableColumn& out, WordNumbers& known) {
-  const auto& texts = static_cast<const ArrowArray&>(array);
-  for (int64_t i = 0; i < texts.length(); ++i)
-    out.codes.push_back(texts.IsNull(i) ? -1 : number_of_word(texts.GetString(i), out, known));
-}
-
-inline bool append_words(const arrow::Array& array, TableColumn& out, WordNumbers& known) {
-  if (array.type_id() == arrow::Type::STRING) {
-    append_texts<arrow::StringArray>(array, out, known);
-    return true;
-  }
-  if (array.type_id() == arrow::Type::LARGE_STRING) {
-    append_texts<arrow::LargeStringArray>(array, out, known);
-    return true;
-  }
-  if (array.type_id() != arrow::Type::DICTIONARY) return false;
-  const auto& dictionary = static_cast<const arrow::DictionaryArray&>(array);
-  const auto& words = *dictionary.dictionary();
-  const auto* texts = dynamic_cast<const arrow::StringArray*>(&words);
-  if (!texts) return false;
-  std::vector<int32_t> numbers;  // index in the column of each string of this chunk
-  for (int64_t i = 0; i < texts->length(); ++i)
-    numbers.push_back(number_of_word(texts->GetString(i), out, known));
-  for (int64_t i = 0; i < dictionary.length(); ++i)
-    out.codes.push_back(
-        dictionary.IsNull(i) ? -1 : numbers[static_cast<size_t>(dictionary.GetValueIndex(i))]);
-  return true;
 }
 
 // Appends a validated array to a column: booleans as 0 and 1, dates and times as seconds (since

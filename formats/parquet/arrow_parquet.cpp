@@ -21,7 +21,7 @@
 #include "formats/parquet/list_numbers.h"
 #include "formats/parquet/pandas_index.h"
 #include "formats/parquet/plain_numbers.h"
-#include "formats/table/parquet_file.h"
+#include "formats/table/columnar_file.h"
 #include "lockstep/error.h"
 
 namespace lockstep::formats {
@@ -55,7 +55,7 @@ class ReaderPool {
   std::vector<std::unique_ptr<parquet::arrow::FileReader>> free_ GUARDED_BY(mutex_);
 };
 
-class ArrowParquetFile final : public ParquetFile {
+class ArrowParquetFile final : public ColumnarFile {
  public:
   ArrowParquetFile(const std::filesystem::path& path, const std::string& name)
       : path_(path), name_(name) {
@@ -81,7 +81,7 @@ class ArrowParquetFile final : public ParquetFile {
   }
 
   std::vector<std::string> index_columns() const override {
-    return guarded(name_, [&] { return pandas_index(*metadata_); });
+    return guarded(name_, [&] { return pandas_index(metadata_->key_value_metadata()); });
   }
 
   std::vector<int64_t> row_groups() const override {
@@ -365,7 +365,7 @@ class ArrowParquetFile final : public ParquetFile {
 }  // namespace
 }  // namespace lockstep::formats
 
-extern "C" lockstep::formats::ParquetFile* lockstep_open_parquet(const std::filesystem::path& path,
-                                                                 const std::string& name) {
+extern "C" lockstep::formats::ColumnarFile* lockstep_open_parquet(const std::filesystem::path& path,
+                                                                  const std::string& name) {
   return new lockstep::formats::ArrowParquetFile(path, name);
 }

@@ -1,8 +1,9 @@
-// Finds the columns of a Parquet file that store a pandas index.
+// Finds the columns of a Parquet or Arrow file that store a pandas index.
 #pragma once
 
-#include <parquet/metadata.h>
+#include <arrow/util/key_value_metadata.h>
 
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -10,8 +11,8 @@
 namespace lockstep::formats {
 
 // Empty if the file has no valid pandas metadata.
-inline std::vector<std::string> pandas_index(const parquet::FileMetaData& metadata) {
-  const auto& pairs = metadata.key_value_metadata();
+inline std::vector<std::string> pandas_index(
+    const std::shared_ptr<const arrow::KeyValueMetadata>& pairs) {
   if (!pairs) return {};
   const auto text = pairs->Get("pandas");
   if (!text.ok()) return {};

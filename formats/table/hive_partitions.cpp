@@ -20,6 +20,12 @@ namespace fs = std::filesystem;
 constexpr const char* kNoValue = "__HIVE_DEFAULT_PARTITION__";
 constexpr size_t kMaxKeys = 32;
 
+using Extensions = std::vector<std::string>;
+
+bool has_one_of(const Extensions& extensions, const fs::path& file) {
+  return std::ranges::find(extensions, file.extension().string()) != extensions.end();
+}
+
 // "New%20York" -> "New York"
 std::string without_escapes(const std::string& text) {
   const auto digit = [](char c) {
@@ -45,7 +51,7 @@ std::optional<std::pair<std::string, std::string>> key_in(const std::string& fol
   return std::pair(folder.substr(0, equals), without_escapes(folder.substr(equals + 1)));
 }
 
-void list_partitions(const fs::path& folder, PartitionFile& place,
+void list_partitions(const fs::path& folder, const Extensions& extensions, PartitionFile& place,
                      std::vector<PartitionFile>& out) {
   std::error_code error;
   std::vector<fs::path> entries;
@@ -59,20 +65,20 @@ void list_partitions(const fs::path& folder, PartitionFile& place,
     std::error_code ignored;
     if (key && place.keys.size() < kMaxKeys && fs::is_directory(entry, ignored)) {
       place.keys.push_back(*key);
-      list_partitions(entry, place, out);
+      list_partitions(entry, extensions, place, out);
       place.keys.pop_back();
-    } else if (entry.extension() == ".parquet") {
+    } else if (has_one_of(extensions, entry)) {
       out.push_back({entry, place.keys});
     }
   }
 }
 
 // In a bucket.
-std::vector<PartitionFile> stored_partitions(const fs::path& root) {
+std::vector<PartitionFile> stored_partitions(const fs::path& root, const Extensions& extensions) {
   const auto depth = std::ranges::distance(parse_store_path(root).path());
   std::vector<PartitionFile> files;
-  const auto is_parquet = [](const fs::path& file) { return file.extension() == ".parquet"; };
-  for (const auto& path : files_in(root, is_parquet, true)) {
+  const auto is_wanted = [&](const fs::path& file) { return has_one_of(extensions, file); };
+  for (const auto& path : files_in(root, is_wanted, true)) {
     PartitionFile file{path, {}};
     const auto folder = path.parent_path();
     const auto is_key = [&](const fs::path& name) {
@@ -113,9 +119,9 @@ struct ConstantColumn {
   }
 };
 
-class PartitionedParquetFile final : public ParquetFile {
+class PartitionedFile final : public ColumnarFile {
  public:
-  PartitionedParquetFile(std::unique_ptr<ParquetFile> file, std::vector<ConstantColumn> keys)
+  PartitionedFile(std::unique_ptr<ColumnarFile> file, std::vector<ConstantColumn> keys)
       : file_(std::move(file)), keys_(std::move(keys)) {}
 
   std::vector<std::string> columns() const override {
@@ -125,14 +131,18 @@ class PartitionedParquetFile final : public ParquetFile {
   }
   std::vector<std::string> index_columns() const override { return file_->index_columns(); }
   std::vector<int64_t> row_groups() const override { return file_->row_groups(); }
+  bool has_row_access() const override { return file_->has_row_access(); }
 
   DataTable read(size_t row_group, const std::vector<std::string>& columns,
                  const ParallelFor& work) const override {
-    auto table = file_->read(row_group, stored(columns), work);
-    for (const auto& name : columns)
-      if (const auto* key = key_of(name)) table.columns.push_back(key->rows(table.rows));
-    choose_columns(table, columns);
-    return table;
+    return with_keys(file_->read(row_group, stored(columns), work), columns);
+  }
+  DataTable read_rows(std::span<const RowPlace> rows,
+                      const std::vector<std::string>& columns) const override {
+    return with_keys(file_->read_rows(rows, stored(columns)), columns);
+  }
+  std::vector<uint8_t> read_bytes(const RowPlace& row, const std::string& column) const override {
+    return file_->read_bytes(row, column);
   }
 
   bool may_pass(size_t row_group, const RowFilter& filter) const override {
@@ -163,7 +173,14 @@ class PartitionedParquetFile final : public ParquetFile {
     return names;
   }
 
-  std::unique_ptr<ParquetFile> file_;
+  DataTable with_keys(DataTable table, const std::vector<std::string>& columns) const {
+    for (const auto& name : columns)
+      if (const auto* key = key_of(name)) table.columns.push_back(key->rows(table.rows));
+    choose_columns(table, columns);
+    return table;
+  }
+
+  std::unique_ptr<ColumnarFile> file_;
   std::vector<ConstantColumn> keys_;
 };
 
@@ -174,18 +191,22 @@ bool is_number(const std::string& value) {
 
 }  // namespace
 
-std::vector<PartitionFile> parquet_files(const std::string& path) {
+std::vector<PartitionFile> partition_files(const std::string& path, const Extensions& extensions) {
   if (!is_folder(path)) return {{without_options(path), {}}};
   std::vector<PartitionFile> files;
   PartitionFile place;
   if (has_scheme(path))
-    files = stored_partitions(path);
+    files = stored_partitions(path, extensions);
   else
-    list_partitions(path, place, files);
-  if (files.empty())
+    list_partitions(path, extensions, place, files);
+  if (files.empty()) {
+    std::string valid;
+    for (const auto& extension : extensions) valid += (valid.empty() ? "*" : ", *") + extension;
     throw config_error(
-        fmt::format("{}: no *.parquet files in this directory or its key=value subdirectories",
-                    printable(path, 400)));
+        fmt::format("{}: no {} files in this directory or its key=value "
+                    "subdirectories",
+                    printable(path, 400), valid));
+  }
   std::ranges::sort(files, {}, &PartitionFile::path);
   for (const auto& file : files)
     if (!have_same_keys(file, files.front()))
@@ -195,34 +216,33 @@ std::vector<PartitionFile> parquet_files(const std::string& path) {
   return files;
 }
 
-std::vector<std::unique_ptr<ParquetFile>> open_partitions(const std::vector<PartitionFile>& files) {
-  std::vector<bool> is_text;
-  for (size_t key = 0; key < files.front().keys.size(); ++key)
-    is_text.push_back(!std::ranges::all_of(
-        files, [&](const auto& file) { return is_number(file.keys[key].second); }));
-  std::vector<std::unique_ptr<ParquetFile>> opened;
-  for (const auto& [path, keys] : files) {
-    auto file = open_parquet_file(path);
-    std::vector<ConstantColumn> constants;
-    const auto names = file->columns();
-    for (size_t key = 0; key < keys.size(); ++key) {
-      const auto& [name, value] = keys[key];
-      if (std::ranges::find(names, name) != names.end())
-        throw config_error(fmt::format("{}: '{}' is both a column and a partition key",
-                                       printable(path.string(), 400), printable(name)));
-      const bool missing = value == kNoValue;
-      constants.push_back({.name = name,
-                           .text = value,
-                           .is_text = is_text[key],
-                           .is_missing = missing,
-                           .number = missing ? std::numeric_limits<double>::quiet_NaN()
-                                             : cell_value(value).value_or(0)});
-    }
-    if (!keys.empty())
-      file = std::make_unique<PartitionedParquetFile>(std::move(file), std::move(constants));
-    opened.push_back(std::move(file));
+PartitionedFiles::PartitionedFiles(std::vector<PartitionFile> files, Open open_file)
+    : files_(std::move(files)), open_file_(std::move(open_file)) {
+  for (size_t key = 0; key < files_.front().keys.size(); ++key)
+    keys_are_text_.push_back(!std::ranges::all_of(
+        files_, [&](const auto& file) { return is_number(file.keys[key].second); }));
+}
+
+std::unique_ptr<ColumnarFile> PartitionedFiles::open(size_t number) const {
+  const auto& [path, keys] = files_[number];
+  auto file = open_file_(path);
+  if (keys.empty()) return file;
+  std::vector<ConstantColumn> constants;
+  const auto names = file->columns();
+  for (size_t key = 0; key < keys.size(); ++key) {
+    const auto& [name, value] = keys[key];
+    if (std::ranges::find(names, name) != names.end())
+      throw config_error(fmt::format("{}: '{}' is both a column and a partition key",
+                                     printable(path.string(), 400), printable(name)));
+    const bool missing = value == kNoValue;
+    constants.push_back({.name = name,
+                         .text = value,
+                         .is_text = keys_are_text_[key],
+                         .is_missing = missing,
+                         .number = missing ? std::numeric_limits<double>::quiet_NaN()
+                                           : cell_value(value).value_or(0)});
   }
-  return opened;
+  return std::make_unique<PartitionedFile>(std::move(file), std::move(constants));
 }
 
 }  // namespace lockstep::formats

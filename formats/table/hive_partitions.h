@@ -1,14 +1,15 @@
-// Hive-style partitioned Parquet files, as written by Hive, Spark and pandas:
+// Hive-style partitioned Parquet or Arrow files, as written by Hive, Spark and pandas:
 // year=2023/month=1/a.parquet. The partition keys are additional columns. No LibTorch.
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "formats/table/parquet_file.h"
+#include "formats/table/columnar_file.h"
 
 namespace lockstep::formats {
 
@@ -18,14 +19,29 @@ struct PartitionFile {
   std::vector<std::pair<std::string, std::string>> keys;
 };
 
-// `path` itself if it is a file, otherwise the *.parquet files in this directory and its key=value
-// subdirectories, sorted by path. Throws Config if there are none or their keys differ; Environment
-// if a directory cannot be listed.
-std::vector<PartitionFile> parquet_files(const std::string& path);
+// `path` itself if it is a file, otherwise the files with these extensions in this directory and its
+// key=value subdirectories, sorted by path. Throws Config if there are none or their keys differ;
+// Environment if a directory cannot be listed.
+std::vector<PartitionFile> partition_files(const std::string& path,
+                                           const std::vector<std::string>& extensions);
 
-// Opens the files and adds their keys as columns: numeric if all values are numbers, otherwise
-// text. __HIVE_DEFAULT_PARTITION__ is a missing value. Throws as open_parquet_file(), and Config
-// for a key that is also a column of the file.
-std::vector<std::unique_ptr<ParquetFile>> open_partitions(const std::vector<PartitionFile>& files);
+// Opens files and adds their keys as columns: numeric if all values are numbers, otherwise text.
+// __HIVE_DEFAULT_PARTITION__ is a missing value.
+//
+// Thread: const functions are safe to call from several threads concurrently.
+class PartitionedFiles {
+ public:
+  using Open = std::function<std::unique_ptr<ColumnarFile>(const std::filesystem::path&)>;
+  PartitionedFiles(std::vector<PartitionFile> files, Open open_file);
+
+  const std::vector<PartitionFile>& files() const { return files_; }
+  // Throws as `open_file`, and Config for a key that is also a column of the file.
+  std::unique_ptr<ColumnarFile> open(size_t number) const;
+
+ private:
+  std::vector<PartitionFile> files_;
+  Open open_file_;
+  std::vector<bool> keys_are_text_;
+};
 
 }  // namespace lockstep::formats

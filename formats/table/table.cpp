@@ -22,11 +22,6 @@ void keep_values(std::vector<T>& values, const std::vector<bool>& kept) {
 
 }  // namespace
 
-std::string DataTable::where(size_t row) const {
-  return fmt::format("{}: {} {}", name, place,
-                     row < places.size() ? places[row] : static_cast<int64_t>(row) + 1);
-}
-
 const TableColumn& DataTable::column(const std::string& column_name) const {
   for (const auto& column : columns)
     if (column.name == column_name) return column;

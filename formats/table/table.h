@@ -47,7 +47,10 @@ struct DataTable {
   std::string first_bad_row;               // location and error of the first one
 
   // "flights.csv: line 17", for messages.
-  std::string where(size_t row) const;
+  std::string where(size_t row) const {
+    const auto number = row < places.size() ? places[row] : static_cast<int64_t>(row) + 1;
+    return name + ": " + place + " " + std::to_string(number);
+  }
 
   // The column called `column_name`. Throws Config, naming the nearest one.
   const TableColumn& column(const std::string& column_name) const;

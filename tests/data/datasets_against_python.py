@@ -354,7 +354,15 @@ def write_two_parquets(directory, table):
     return {"name": "parquet", "path": str(directory / "many")}
 
 
-TABLES = pytest.mark.parametrize("write", [write_csv, write_parquet, write_two_parquets])
+def write_arrows(directory, table):
+    (directory / "arrows").mkdir()
+    for name, part in (("a", table[:450]), ("b", table[450:])):
+        with pa.ipc.new_stream(str(directory / "arrows" / f"{name}.arrow"), part.schema) as stream:
+            stream.write_table(part, max_chunksize=64)
+    return {"name": "arrow", "path": str(directory / "arrows")}
+
+
+TABLES = pytest.mark.parametrize("write", [write_csv, write_parquet, write_two_parquets, write_arrows])
 
 
 @ON_RANKS

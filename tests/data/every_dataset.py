@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from datasets_against_python import ON_RANKS, assert_equals_torch, load, printer, write_csv, write_tokens
+from mds_against_python import write as write_mds
 from PIL import Image
 from safetensors.numpy import save_file
 from torch.utils.data import DataLoader, DistributedSampler, random_split
@@ -72,6 +73,27 @@ def make_kept_parquet(folder):
     return {**make_parquet(folder), "keep_row_groups": 5}
 
 
+def make_arrow(folder, codec=None):
+    options = pa.ipc.IpcWriteOptions(compression=codec)
+    for name, part in (("a", table()[:70]), ("b", table()[70:71]), ("c", table()[71:])):
+        with pa.ipc.new_stream(str(folder / f"{name}.arrow"), part.schema, options=options) as stream:
+            stream.write_table(part, max_chunksize=17)
+    return {"name": "arrow", "label": "label"}
+
+
+def make_compressed_arrow(folder):
+    return make_arrow(folder, "zstd")
+
+
+def make_mds(folder, **stored):
+    samples = [{"b": row["b"], "x": np.float32(row["a"]), "label": row["label"]} for row in table().to_pylist()]
+    return {**write_mds(folder, {"b": "str", "x": "float32", "label": "int"}, samples, 4, **stored), "label": "label"}
+
+
+def make_compressed_mds(folder):
+    return make_mds(folder, compression="zstd", keep_raw=False)
+
+
 def make_transforms():
     jitter = {"name": "color_jitter", "brightness": 0.4, "hue": 0.1}
     crop = {"name": "random_resized_crop", "size": [8]}
@@ -100,6 +122,20 @@ def make_webdataset(folder):
                     info.size = len(content)
                     archive.addfile(info, io.BytesIO(content))
     return {**make_transforms(), "name": "webdataset"}
+
+
+def make_arrow_images(folder):
+    rng = np.random.default_rng(6)
+    for number, (begin, end) in enumerate(((0, 50), (50, 51), (51, N))):
+        images = []
+        for index in range(begin, end):
+            stream = io.BytesIO()
+            Image.fromarray(rng.integers(0, 256, (12 + index % 3, 16, 3), dtype=np.uint8)).save(stream, "PNG")
+            images.append({"bytes": stream.getvalue(), "path": None})
+        rows = pa.table({"image": pa.array(images, pa.struct({"bytes": pa.binary(), "path": pa.string()})), "label": np.arange(begin, end) % 4})
+        with pa.ipc.new_stream(str(folder / f"{number}.arrow"), rows.schema) as stream:
+            stream.write_table(rows, max_chunksize=20)
+    return {**make_transforms(), "name": "arrow_images"}
 
 
 def make_tokens(folder):
@@ -145,12 +181,13 @@ def make_synthetic(folder):
 
 KINDS = {
     "idx": make_idx, "csv": make_csv, "csv shards": make_csv_shards, "jsonl": make_jsonl, "parquet": make_parquet, "kept parquet": make_kept_parquet,
+    "arrow": make_arrow, "compressed arrow": make_compressed_arrow, "mds": make_mds, "compressed mds": make_compressed_mds, "arrow images": make_arrow_images,
     "image_folder": make_images, "webdataset": make_webdataset, "tokens": make_tokens, "documents": make_documents, "padded documents": make_padded, "npy": make_npy,
     "npz shards": make_npz_shards, "safetensors shards": make_safetensors, "synthetic": make_synthetic,
 }  # fmt: skip
-SHARDS = ("csv shards", "parquet", "kept parquet", "tokens", "npz shards", "safetensors shards", "webdataset")
-LABELS = ("idx", "csv", "csv shards", "parquet", "image_folder", "webdataset", "npy", "npz shards", "safetensors shards")
-TABLES = ("csv", "csv shards", "jsonl", "parquet", "kept parquet")
+SHARDS = ("csv shards", "parquet", "kept parquet", "arrow", "compressed arrow", "mds", "compressed mds", "arrow images", "tokens", "npz shards", "safetensors shards", "webdataset")
+LABELS = ("idx", "csv", "csv shards", "parquet", "arrow", "compressed arrow", "mds", "compressed mds", "arrow images", "image_folder", "webdataset", "npy", "npz shards", "safetensors shards")
+TABLES = ("csv", "csv shards", "jsonl", "parquet", "kept parquet", "arrow", "compressed arrow", "mds", "compressed mds")
 LENGTHS = ("tokens", "documents", "padded documents")
 ORDERS = [
     *((kind, {}) for kind in KINDS),

@@ -1,4 +1,4 @@
-"""The same table as CSV, JSON Lines and Parquet has the same values, and no column is silently misread."""
+"""The same table as CSV, JSON Lines, Parquet and Arrow has the same values, and no column is silently misread."""
 
 import datetime
 import gzip
@@ -81,7 +81,18 @@ def as_parquet(directory, rows):
     return {"name": "parquet", "path": str(directory / "t.parquet")}
 
 
-WRITERS = [as_csv, as_tsv, as_compressed_csv, as_jsonl, as_parquet]
+def as_arrow(directory, rows):
+    with pa.ipc.new_stream(str(directory / "t.arrow"), rows.schema) as stream:
+        stream.write_table(rows, max_chunksize=25)
+    return {"name": "arrow", "path": str(directory / "t.arrow")}
+
+
+def as_feather(directory, rows):
+    pa.feather.write_feather(rows, directory / "t.feather", compression="lz4")
+    return {"name": "arrow", "path": str(directory / "t.feather")}
+
+
+WRITERS = [as_csv, as_tsv, as_compressed_csv, as_jsonl, as_parquet, as_arrow, as_feather]
 
 
 def all_of(directory, train):
@@ -170,7 +181,7 @@ def test_numbers_that_are_not_finite_float32_are_missing(tmp_path, kind, value):
     assert np.allclose(filled[7], np.delete(numbers, 7).mean(), rtol=1e-6)
 
 
-@pytest.mark.parametrize("write", [as_csv, as_jsonl, as_parquet])
+@pytest.mark.parametrize("write", [as_csv, as_jsonl, as_parquet, as_arrow])
 def test_too_many_distinct_strings_are_rejected(tmp_path, write):
     rows = pa.table({"name": [f"w{i:03}" for i in range(300)], "x": np.arange(300)})
     train = write(tmp_path, rows)
@@ -351,7 +362,7 @@ def test_foreign_formats_are_named(tmp_path):
         (bz2.compress(plain), "csv", "compressed with bzip2"),
         (lzma.compress(plain), "csv", "compressed with xz"),
         ((tmp_path / "x.zip").read_bytes(), "csv", "a zip archive"),
-        ((tmp_path / "x.feather").read_bytes(), "csv", "a Feather or Arrow file, not CSV; read it with pandas and save it with df.to_parquet"),
+        ((tmp_path / "x.feather").read_bytes(), "csv", "a Feather or Arrow file, not CSV; use the dataset arrow"),
         ((tmp_path / "t.parquet").read_bytes(), "csv", "a Parquet file, not CSV; use the dataset parquet"),
         (pickle.dumps({"a": 1}), "csv", "a Python pickle"),
         (b'{"a": 1}\n{"a": 2}\n', "csv", "it is JSON, not CSV; use the dataset jsonl"),

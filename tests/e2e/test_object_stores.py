@@ -145,6 +145,10 @@ def write_table(folder, name):
     elif name == "parquet":
         (folder / "part=1").mkdir()
         pa.parquet.write_table(table, folder / "part=1" / "a.parquet")
+    elif name == "arrow":  # as Dataset.save_to_disk()
+        with pa.ipc.new_stream(str(folder / "data-00000-of-00001.arrow"), table.schema) as stream:
+            stream.write_table(table, max_chunksize=20)
+        (folder / "state.json").write_text('{"_data_files": [{"filename": "data-00000-of-00001.arrow"}]}')
     elif name == "jsonl":
         (folder / "a.jsonl").write_text("".join(f"{row}\n".replace("'", '"') for row in table.to_pylist()))
     else:
@@ -152,7 +156,7 @@ def write_table(folder, name):
         save_file({"features": features, "label": table["label"].to_numpy()}, folder / "a.safetensors")
 
 
-@pytest.mark.parametrize("name", ["csv", "jsonl", "parquet", "safetensors"])
+@pytest.mark.parametrize("name", ["csv", "jsonl", "parquet", "arrow", "safetensors"])
 def test_every_format_as_local(job, server, name):
     folder = job.directory / "table"
     folder.mkdir()

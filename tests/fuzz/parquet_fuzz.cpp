@@ -2,13 +2,13 @@
 #include <cstdlib>
 #include <memory>
 
-#include "formats/table/parquet_file.h"
+#include "formats/table/columnar_file.h"
 #include "lockstep/error.h"
 #include "tests/fuzz/memory_file.h"
 #include "tests/fuzz/seeds.h"
 
-extern "C" lockstep::formats::ParquetFile* lockstep_open_parquet(const std::filesystem::path& path,
-                                                                 const std::string& name);
+extern "C" lockstep::formats::ColumnarFile* lockstep_open_parquet(const std::filesystem::path& path,
+                                                                  const std::string& name);
 
 namespace lockstep {
 namespace {
@@ -34,7 +34,7 @@ void attempt(const Act& act) {
   }
 }
 
-void read(const formats::ParquetFile& file) {
+void read(const formats::ColumnarFile& file) {
   const auto rows = file.row_groups();
   const auto columns = file.columns();
   attempt([&] { file.index_columns(); });
@@ -55,7 +55,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static MemoryFile input;
   input.write({reinterpret_cast<const char*>(data), size});
   attempt([] {
-    const std::unique_ptr<const formats::ParquetFile> file(
+    const std::unique_ptr<const formats::ColumnarFile> file(
         lockstep_open_parquet(input.path(), "input"));
     read(*file);
   });

@@ -1,23 +1,34 @@
-// Parquet files, read by row group and column. No LibTorch.
+// Parquet and Arrow files, read by row group and column. No LibTorch.
 #pragma once
 
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "core/system/shared_work.h"
 #include "formats/table/table.h"
 #include "formats/table/table_filter.h"
+#include "lockstep/error.h"
 
 namespace lockstep::formats {
 
-// Safe for untrusted files: verifies metadata, decoded columns, and page checksums if present.
+inline constexpr const char* kNoRowAccess = "single rows of this file cannot be read";
+
+// A row of a file: its row group, and its number there.
+struct RowPlace {
+  size_t group = 0;
+  int64_t row = 0;
+};
+
+// Its row groups are the record batches of an Arrow file. Safe for untrusted files: verifies
+// metadata, decoded columns, and page checksums if present.
 //
 // Thread: const functions are safe to call from several threads concurrently.
-class ParquetFile {
+class ColumnarFile {
  public:
-  virtual ~ParquetFile() = default;
+  virtual ~ColumnarFile() = default;
 
   // Names of all top-level columns.
   virtual std::vector<std::string> columns() const = 0;
@@ -34,6 +45,19 @@ class ParquetFile {
   virtual DataTable read(size_t row_group, const std::vector<std::string>& columns,
                          const ParallelFor& work = serial_for) const = 0;
 
+  // Whether read_rows() is possible: the file is mapped and its rows are not compressed.
+  virtual bool has_row_access() const { return false; }
+  // As read(), for these rows only, in the given order. Throws Config without has_row_access().
+  virtual DataTable read_rows(std::span<const RowPlace>, const std::vector<std::string>&) const {
+    throw config_error(kNoRowAccess);
+  }
+
+  // A copy of the bytes of a cell, as of an image: the column is binary, or a structure with a binary
+  // field "bytes". Throws Config without has_row_access(), for other types and missing bytes.
+  virtual std::vector<uint8_t> read_bytes(const RowPlace&, const std::string&) const {
+    throw config_error(kNoRowAccess);
+  }
+
   // False if, according to the file's statistics, no row of the group passes the filter.
   virtual bool may_pass(size_t row_group, const RowFilter& filter) const = 0;
   // True if, according to the file's statistics, the columns have no missing values in the group.
@@ -42,6 +66,10 @@ class ParquetFile {
 
 // Loads the Arrow libraries (70 MB) when the first file is opened. Throws Config if this build has
 // no Arrow, or the file does not exist or is not a Parquet file.
-std::unique_ptr<ParquetFile> open_parquet_file(const std::filesystem::path& path);
+std::unique_ptr<ColumnarFile> open_parquet_file(const std::filesystem::path& path);
+
+// Maps a file in Arrow's IPC file format (also Feather version 2) or stream format. Throws as
+// open_parquet_file(). The object holds a file descriptor.
+std::unique_ptr<ColumnarFile> open_arrow_file(const std::filesystem::path& path);
 
 }  // namespace lockstep::formats

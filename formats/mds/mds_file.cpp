@@ -1,0 +1,185 @@
+#include "formats/mds/mds_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <numeric>
+
+#include "core/config/nearest_name.h"
+#include "core/printable.h"
+#include "formats/mapped_file.h"
+#include "formats/mds/mds_index.h"
+#include "formats/mds/mds_rows.h"
+#include "formats/path_list.h"
+#include "formats/unpack.h"
+#include "lockstep/error.h"
+
+namespace lockstep::formats {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kIndexName = "index.json";
+constexpr size_t kMaxPathShown = 400;
+
+using MdsColumns = std::shared_ptr<const std::vector<MdsColumn>>;
+
+class MdsFile final : public ColumnarFile {
+  // Returns act() of the samples.
+  template <class Act>
+  auto use(const Act& act) const {
+    return mapped_.read([&](std::span<const uint8_t> bytes) {
+      std::string text;
+      if (is_packed_) {
+        text = unpacked(bytes, name_);
+        bytes = {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
+      }
+      if (std::ssize(bytes) != shard_.raw_bytes)
+        throw config_error(fmt::format(
+            "{}: it has {} bytes{}, but {} in {}: it is truncated, or "
+            "of another version",
+            name_, bytes.size(), is_packed_ ? " unpacked" : "", shard_.raw_bytes, kIndexName));
+      return act(MdsRows(bytes, *columns_, shard_.samples, name_));
+    });
+  }
+
+ public:
+  MdsFile(const fs::path& path, MdsColumns columns, MdsShard shard)
+      : mapped_(path),
+        name_(printable(path.string(), kMaxPathShown)),
+        columns_(std::move(columns)),
+        shard_(std::move(shard)),
+        is_packed_(path.filename() != shard_.raw_name) {
+    if (!is_packed_) use([](const MdsRows&) { return true; });
+  }
+
+  std::vector<std::string> columns() const override {
+    std::vector<std::string> names;
+    for (const auto& column : *columns_) names.push_back(column.name);
+    return names;
+  }
+  std::vector<std::string> index_columns() const override { return {}; }
+  std::vector<int64_t> row_groups() const override { return {shard_.samples}; }
+  bool has_row_access() const override { return !is_packed_; }
+  bool may_pass(size_t, const RowFilter&) const override { return true; }
+  bool is_complete(size_t, const std::vector<std::string>&) const override { return false; }
+
+  DataTable read(size_t, const std::vector<std::string>& columns,
+                 const ParallelFor& work) const override {
+    std::vector<int64_t> rows(static_cast<size_t>(shard_.samples));
+    std::iota(rows.begin(), rows.end(), 0);
+    return table_of(rows, columns, work);
+  }
+  DataTable read_rows(std::span<const RowPlace> places,
+                      const std::vector<std::string>& columns) const override {
+    std::vector<int64_t> rows;
+    for (const auto& place : places) rows.push_back(place.row);
+    return table_of(rows, columns, serial_for);
+  }
+
+  std::vector<uint8_t> read_bytes(const RowPlace& place, const std::string& column) const override {
+    const auto number = number_of(column);
+    if (is_packed_) throw config_error(kNoRowAccess);
+    if ((*columns_)[number].kind != MdsKind::Bytes)
+      throw config_error(fmt::format("{}: column '{}' is {}, not jpeg, png or bytes", name_,
+                                     printable(column), printable((*columns_)[number].encoding)));
+    return use([&](const MdsRows& rows) {
+      const auto bytes = rows.value(number, place.row);
+      return std::vector<uint8_t>(bytes.begin(), bytes.end());
+    });
+  }
+
+ private:
+  DataTable table_of(std::span<const int64_t> rows, const std::vector<std::string>& columns,
+                     const ParallelFor& work) const {
+    DataTable table{.name = name_, .place = "sample"};
+    table.rows = rows.size();
+    for (const auto row : rows) table.places.push_back(row + 1);
+    std::vector<std::vector<TableColumn>> parts(columns.size());
+    use([&](const MdsRows& samples) {
+      work(columns.size(),
+           [&](size_t i) { parts[i] = samples.column(number_of(columns[i]), rows); });
+      return true;
+    });
+    for (auto& part : parts) std::ranges::move(part, std::back_inserter(table.columns));
+    return table;
+  }
+
+  size_t number_of(const std::string& column) const {
+    const auto found = std::ranges::find(*columns_, column, &MdsColumn::name);
+    if (found == columns_->end())
+      throw config_error(fmt::format("{}: no column '{}'{}", name_, printable(column),
+                                     suggest(column, columns())));
+    return static_cast<size_t>(found - columns_->begin());
+  }
+
+  MappedFile mapped_;
+  std::string name_;
+  MdsColumns columns_;
+  MdsShard shard_;
+  bool is_packed_;  // compressed
+};
+
+// " (its folders train, val have one)"
+std::string splits_in(const fs::path& folder) {
+  std::string names;
+  std::error_code error;
+  if (has_scheme(folder)) return "";
+  std::vector<std::string> found;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
+    if (std::error_code ignored; fs::exists(at->path() / kIndexName, ignored))
+      found.push_back(printable(at->path().filename().string()));
+  std::ranges::sort(found);
+  for (const auto& name : found) names += (names.empty() ? "" : ", ") + name;
+  return names.empty() ? "" : fmt::format("; set path to one of its folders with one: {}", names);
+}
+
+MdsIndex read_index(const fs::path& path) {
+  const MappedFile file(path);
+  return file.read([&](std::span<const uint8_t> bytes) {
+    return parse_mds_index({bytes.begin(), bytes.end()}, file.name());
+  });
+}
+
+}  // namespace
+
+PartitionedFiles mds_shards(const std::string& path) {
+  const auto shown = printable(path, kMaxPathShown);
+  if (!is_folder(path))
+    throw config_error(shown + ": no such directory, or a file: set path to a directory with " +
+                       kIndexName);
+  const auto listed = files_in(path, [](const fs::path& file) {
+    const auto name = file.filename().string();
+    return name == kIndexName || name.ends_with(".mds") || name.ends_with(".zstd");
+  });
+  const auto find = [&](const std::string& name) {
+    const auto found = std::ranges::find(listed, fs::path(name), &fs::path::filename);
+    return found == listed.end() || name.empty() ? fs::path() : *found;
+  };
+  const auto index_path = find(kIndexName);
+  if (index_path.empty())
+    throw config_error(
+        fmt::format("{}: no {} in this directory{}", shown, kIndexName, splits_in(path)));
+  auto index = read_index(index_path);
+  std::vector<PartitionFile> files;
+  std::map<fs::path, MdsShard> shards;
+  for (auto& shard : index.shards) {
+    auto file = find(shard.raw_name);
+    if (file.empty()) file = find(shard.zip_name);
+    if (file.empty())
+      throw config_error(fmt::format("{}: it names {}, which is missing",
+                                     printable(index_path.string(), kMaxPathShown),
+                                     printable(shard.raw_name)));
+    files.push_back({file, {}});
+    shards.emplace(file, std::move(shard));
+  }
+  return {std::move(files),
+          [columns = std::make_shared<const std::vector<MdsColumn>>(std::move(index.columns)),
+           shards = std::move(shards)](const fs::path& file) -> std::unique_ptr<ColumnarFile> {
+            return std::make_unique<MdsFile>(file, columns, shards.at(file));
+          }};
+}
+
+}  // namespace lockstep::formats

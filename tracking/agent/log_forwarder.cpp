@@ -8,11 +8,11 @@
 #include <cerrno>
 #include <nlohmann/json.hpp>
 
+#include "core/http/http_client.h"
 #include "core/printable.h"
 #include "core/system/crc32c.h"
 #include "lockstep/error.h"
 #include "tracking/agent/run_entries.h"
-#include "tracking/http/http_client.h"
 #include "tracking/log/event_frame.h"
 #include "tracking/log/event_log_reader.h"
 #include "tracking/log/event_log_segment.h"

@@ -10,9 +10,10 @@
 #include <random>
 
 #include "core/config/size_text.h"
+#include "core/http/http_client.h"
 #include "core/printable.h"
 #include "lockstep/error.h"
-#include "tracking/http/http_client.h"
+
 #include "tracking/log/unix_time.h"
 #include "trainer/commands/credentials_source.h"
 
@@ -113,17 +114,17 @@ std::string StoreTrials::path_of(const std::string& key) const {
 std::optional<Finding> StoreTrials::try_endpoint() {
   is_pointless_ = true;
   const auto shown = printable(url_, 200);
-  tracking::HttpOptions http;
+  HttpOptions http;
   http.name = shown;
   http.timeout = std::chrono::milliseconds(static_cast<int64_t>(1e3 * options_.timeout_s));
   http.ca_file = options_.ca_file;
   double fastest = INFINITY;
   try {
-    tracking::HttpClient client(tracking::parse_http_address(url_, shown), http);
+    HttpClient client(parse_http_address(url_, shown), http);
     for (int i = 0; i < kNumPings; ++i) {
       const auto begin = TrialClock::now();
       const auto before = tracking::unix_now();
-      date_ = client.get("/").date;
+      date_ = client.get("/").header("date");
       answered_ = (before + tracking::unix_now()) / 2;
       fastest = std::min(fastest, seconds_from(begin));
     }

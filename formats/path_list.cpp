@@ -92,7 +92,9 @@ std::filesystem::path without_options(const std::filesystem::path& path) {
 bool is_folder(const std::filesystem::path& path) {
   std::error_code error;
   if (!has_scheme(path)) return std::filesystem::is_directory(path, error);
-  return !object_cache().is_object(parse_store_path(path));
+  const auto place = parse_store_path(path);
+  // The files of a folder cannot be listed over HTTP.
+  return options_of_store(place).kind != StoreKind::Http && !object_cache().is_object(place);
 }
 
 std::vector<std::filesystem::path> files_in(

@@ -1,4 +1,4 @@
-// Files of datasets: in directories, or in buckets. No LibTorch.
+// Files of datasets: in directories, in buckets, or of other servers. No LibTorch.
 #pragma once
 
 #include <filesystem>
@@ -12,7 +12,8 @@ namespace lockstep::formats {
 // The path of an object without the options after "?", which are remembered; other paths as they are.
 std::filesystem::path without_options(const std::filesystem::path& path);
 
-// Whether `path` is a directory, or a prefix of objects in a bucket and not itself an object.
+// Whether `path` is a directory, or a prefix of objects in a bucket or repository and not itself an
+// object. False for an https:// path.
 // Throws as ObjectCache.
 bool is_folder(const std::filesystem::path& path);
 

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "core/printable.h"
 #include "core/system/crc32c.h"
 #include "distributed/objects.h"
+#include "formats/store/object_cache.h"
 #include "lockstep/error.h"
 
 namespace lockstep::trainer {
@@ -33,6 +35,18 @@ void verify_same_data(const nlohmann::json& all, const char* name) {
   }
 }
 
+// A branch can move between the starts of two ranks.
+void verify_same_commits(const nlohmann::json& all) {
+  for (size_t rank = 1; rank < all.size(); ++rank)
+    for (const auto& [place, commit] : all[rank]["commits"].items())
+      if (all[0]["commits"].value(place, commit) != commit)
+        throw environment_error(fmt::format(
+            "{}: rank {} reads commit {}, but rank 0 {}: the repository was changed while the run "
+            "started; start it again, or name a commit: @COMMIT",
+            printable(place, 400), rank, commit.get<std::string>(),
+            all[0]["commits"][place].get<std::string>()));
+}
+
 }  // namespace
 
 WorldOptions world_options(const RankEnv& ranks, const DistributedSection& config,
@@ -59,7 +73,8 @@ std::vector<int64_t> verify_ranks_agree(World& world, const PreparedRun& run) {
   const auto text = run.resolved.dump();
   nlohmann::json own = {{"run_file", crc32c(text.data(), text.size())},
                         {"node", run.ranks.node_rank},
-                        {"pid", ::getpid()}};
+                        {"pid", ::getpid()},
+                        {"commits", formats::store_commits()}};
   if (data.train) own["data.train"] = describe_data(*data.train);
   if (data.eval) own["data.eval"] = describe_data(*data.eval);
   const auto all = distributed::all_gather_object(world, own, "run file");
@@ -71,6 +86,7 @@ std::vector<int64_t> verify_ranks_agree(World& world, const PreparedRun& run) {
     if (all[rank]["node"] == run.ranks.node_rank)
       local_pids.push_back(all[rank]["pid"].get<int64_t>());
   }
+  verify_same_commits(all);
   if (data.train) verify_same_data(all, "data.train");
   if (data.eval) verify_same_data(all, "data.eval");
   return local_pids;

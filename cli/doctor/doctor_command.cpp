@@ -19,6 +19,8 @@ constexpr const char* kDoctorHelp = R"(lockstep doctor: check whether this machi
 
   lockstep doctor [--dir RUNS] [--json]
   lockstep doctor s3://BUCKET/PREFIX [--timeout SECONDS] [--json]
+  lockstep doctor https://HOST/PATH [--timeout SECONDS] [--json]
+  lockstep doctor hf://datasets/OWNER/NAME [--timeout SECONDS] [--json]
 
 Exercises what training needs and prints one line per check: cores, memory, open files, shared
 memory between ranks, clock, run and temporary directories, host name and loopback, environment
@@ -28,7 +30,8 @@ job. Takes a second or two, changes nothing and leaves no files.
 With a bucket, checks it instead: latency, credentials (never shown), the difference of the clocks,
 the rights to list, read, write and delete, and throughput. Writes one object of up to 34 MB below
 PREFIX, and removes it. Server and credentials are those of runs: AWS_... variables, or
-?endpoint_override=host:port&scheme=http and other options at the end of the path.
+?endpoint_override=host:port&scheme=http and other options at the end of the path. Of an https:// or
+hf:// path, checks latency, token (never shown), reading and throughput; writes nothing.
 
   --dir RUNS         directory of the runs, run.dir of the run file (default: runs)
   --timeout SECONDS  of all checks of a bucket (default: 60)
@@ -44,7 +47,8 @@ constexpr int kMaxStoreTimeout = 3600;  // seconds
   const auto path = parsed["path"].as<std::string>();
   if (path.find("://") == path.npos)
     throw config_error(
-        fmt::format("lockstep doctor: unexpected argument '{}'; valid: s3://bucket/prefix",
+        fmt::format("lockstep doctor: unexpected argument '{}'; valid: s3://bucket/prefix, "
+                    "https://host/path, hf://datasets/OWNER/NAME",
                     printable(path, 200)));
   if (parsed.count("dir") > 0)
     throw config_error("lockstep doctor: --dir has no effect on the checks of a bucket; remove it");

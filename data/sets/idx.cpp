@@ -47,8 +47,9 @@ void fields(V& v, IdxConfig& c) {
 fs::path find_file(const IdxConfig& config, const std::optional<std::string>& given,
                    const std::string& usual) {
   if (formats::has_scheme(config.path))
-    throw config_error(fmt::format("dataset idx: {}: not supported in a bucket; convert it to npy",
-                                   printable(config.path, 400)));
+    throw config_error(
+        fmt::format("dataset idx: {}: not supported in a bucket or on a server; convert it to npy",
+                    printable(config.path, 400)));
   const fs::path directory = config.path;
   std::vector<fs::path> candidates;
   if (given) {

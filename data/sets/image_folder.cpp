@@ -64,9 +64,10 @@ bool is_image(const fs::path& path) {
 
 std::vector<fs::path> list_classes(const fs::path& root) {
   if (formats::has_scheme(root))
-    throw config_error(fmt::format(
-        "dataset image_folder: {}: not supported in a bucket; copy the folder to a local disk",
-        shown(root)));
+    throw config_error(
+        fmt::format("dataset image_folder: {}: not supported in a bucket or on a server; copy the "
+                    "folder to a local disk",
+                    shown(root)));
   std::vector<fs::path> classes;
   std::error_code error;
   for (fs::directory_iterator it(root, error), end; !error && it != end; it.increment(error))

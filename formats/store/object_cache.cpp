@@ -31,6 +31,15 @@ std::string parent_of(const std::string& key) {
   return slash == key.npos ? "" : key.substr(0, slash);
 }
 
+// The whole bucket or repository, or the server.
+StorePath root_of(const StorePath& place) { return {place.bucket, "", place.scheme}; }
+
+StorePath place_in(const StorePath& root, const std::string& key) {
+  return {root.bucket, key, root.scheme};
+}
+
+bool is_bucket(const StorePath& place) { return options_of_store(place).kind == StoreKind::Bucket; }
+
 Error ended_error() { return environment_error("the process ends"); }
 
 }  // namespace
@@ -51,20 +60,23 @@ ObjectCache::~ObjectCache() {
   }
 }
 
-ObjectStore& ObjectCache::store_of(const std::string& bucket) {
+ObjectStore& ObjectCache::store_of(const StorePath& place) {
+  const auto options = options_of_store(place);
+  if (options.kind == StoreKind::Bucket) use_buckets();
   const MutexLock lock(mutex_);
-  auto& store = stores_[bucket];
-  if (!store) store = open_object_store(options_of_bucket(bucket));
+  auto& store = stores_[root_of(place).path().string()];
+  if (!store) store = open_object_store(options);
   return *store;
 }
 
-// The answer to a failed request for information has no body, so the reason is that of a listing.
+// The answer of a bucket to a failed request for information has no body, so the reason is that of
+// a listing.
 ObjectInfo ObjectCache::request_info(const StorePath& place) {
-  auto& store = store_of(place.bucket);
+  auto& store = store_of(place);
   try {
     return retries_.run([&] { return store.info(place.key); });
   } catch (const StoreError& error) {
-    if (error.failure() == StoreFailure::Temporary) throw;
+    if (error.failure() == StoreFailure::Temporary || !is_bucket(place)) throw;
     retries_.run([&] { return store.list(parent_of(place.key), 1); });
     throw;
   }
@@ -95,15 +107,15 @@ bool ObjectCache::is_object(const StorePath& place) {
 int64_t ObjectCache::size_of(const StorePath& place) { return expected(place).size; }
 
 std::vector<StorePath> ObjectCache::list(const StorePath& place) {
-  auto& store = store_of(place.bucket);
+  auto& store = store_of(place);
   const auto found = retries_.run([&] { return store.list(place.key, kMaxListed + 1); });
   if (found.size() > kMaxListed)
     throw config_error(
         fmt::format("{}: more than {} objects; use fewer, larger files", shown(place), kMaxListed));
   std::vector<StorePath> places;
-  for (const auto& object : found) places.push_back({place.bucket, object.key});
+  for (const auto& object : found) places.push_back(place_in(place, object.key));
   if (!places.empty()) return places;
-  if (place.key.empty()) throw config_error(shown(place) + ": the bucket is empty");
+  if (place.key.empty()) throw config_error(shown(place) + ": has no objects");
   retries_.run([&] { return store.list("", 1); });  // whether there is such a bucket
   const auto similar = retries_.run([&] { return store.list(parent_of(place.key), kSimilarKeys); });
   std::vector<std::string> keys;
@@ -114,7 +126,7 @@ std::vector<StorePath> ObjectCache::list(const StorePath& place) {
   const auto nearest = nearest_name(place.key, keys);
   throw config_error(fmt::format(
       "{}: no such object, and no objects below this prefix{}", shown(place),
-      nearest ? fmt::format("; did you mean '{}'?", shown({place.bucket, *nearest})) : ""));
+      nearest ? fmt::format("; did you mean '{}'?", shown(place_in(place, *nearest))) : ""));
 }
 
 LocalCopy ObjectCache::open(const StorePath& place) {
@@ -144,8 +156,11 @@ void ObjectCache::reserve(const StorePath& place, const ObjectInfo& object, int 
 
 LocalCopy ObjectCache::wait_or_fetch(const StorePath& place, const ObjectInfo& object,
                                      bool& was_there) {
-  const auto endpoint = options_of_bucket(place.bucket).endpoint;
-  const auto copy = options_.directory / copy_name(endpoint, place.bucket, place.key);
+  const auto options = options_of_store(place);
+  // Versions of a repository can be read at the same time: one does not replace the other.
+  const auto version = options.kind == StoreKind::Hub ? "\n" + object.tag : "";
+  const auto copy =
+      options_.directory / copy_name(options.endpoint + version, place.bucket, place.key);
   const auto part = fs::path(copy.string() + kPartEnding);
   // The process that fetches it has the same timeout for each request.
   const auto patience = 2 * options_.timeout;
@@ -226,14 +241,34 @@ void ObjectCache::fetch_pieces(ObjectStore& store, const ObjectInfo& object, int
   if (failure) std::rethrow_exception(failure);
 }
 
+// In one request: each attempt begins at the start.
+void ObjectCache::fetch_whole(ObjectStore& store, const ObjectInfo& object, int file) {
+  retries_.run([&] {
+    uint64_t done = 0;
+    store.read_whole(object, [&](std::span<const uint8_t> bytes) {
+      if (stop_.stop_requested()) throw ended_error();
+      const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+      if (!write_all_at(file, text, done))
+        throw errno_error(printable(object.key, 400) + ": cannot be written to the cache");
+      done += bytes.size();
+    });
+  });
+  counters_.bytes += object.size;
+}
+
 void ObjectCache::fetch(const StorePath& place, const ObjectInfo& object, int file) {
+  auto& store = store_of(place);
   const auto verify = [&] {
+    if (!store.commit().empty()) return;  // cannot change
     const auto now = request_info(place);
     if (now.tag != object.tag || now.size != object.size || now.modified != object.modified)
       throw environment_error(shown(place) + ": was changed while it was being read");
   };
   try {
-    fetch_pieces(store_of(place.bucket), object, file);
+    if (object.has_ranges)
+      fetch_pieces(store, object, file);
+    else
+      fetch_whole(store, object, file);
   } catch (const StoreError& error) {
     if (error.failure() != StoreFailure::Temporary) verify();  // which would be the reason
     throw;
@@ -290,6 +325,14 @@ void ObjectCache::note_opened(const std::string& path) {
     unopened_.erase(ahead);
   }
   changed_.notify_all();
+}
+
+std::map<std::string, std::string> ObjectCache::commits() const {
+  std::map<std::string, std::string> commits;
+  const MutexLock lock(mutex_);
+  for (const auto& [root, store] : stores_)
+    if (auto commit = store->commit(); !commit.empty()) commits[root] = std::move(commit);
+  return commits;
 }
 
 StoreStats ObjectCache::stats() const {

@@ -73,6 +73,8 @@ class ObjectCache {
   void fetch_ahead(std::vector<StorePath> places);
 
   StoreStats stats() const;
+  // The commits that are read, by the paths of their repositories.
+  std::map<std::string, std::string> commits() const;
   const ObjectCacheOptions& options() const { return options_; }
 
  private:
@@ -80,7 +82,7 @@ class ObjectCache {
     std::atomic<int64_t> bytes = 0, hits = 0, wait_us = 0;
   };
 
-  ObjectStore& store_of(const std::string& bucket);
+  ObjectStore& store_of(const StorePath& place);
   ObjectInfo request_info(const StorePath& place);
   ObjectInfo expected(const StorePath& place);
   std::optional<FileDescriptor> open_copy(const std::filesystem::path& file,
@@ -89,6 +91,7 @@ class ObjectCache {
   void reserve(const StorePath& place, const ObjectInfo& object, int file);
   void fetch(const StorePath& place, const ObjectInfo& object, int file);
   void fetch_pieces(ObjectStore& store, const ObjectInfo& object, int file);
+  void fetch_whole(ObjectStore& store, const ObjectInfo& object, int file);
   void fetch_piece(ObjectStore& store, const ObjectInfo& object, int64_t piece, int file);
   void run_ahead(const std::stop_token& stop);
   bool claim_ahead(const std::string& path, int64_t bytes, const std::stop_token& stop);
@@ -99,11 +102,11 @@ class ObjectCache {
   Counters counters_;
   mutable Mutex mutex_;
   std::condition_variable_any changed_;
-  std::map<std::string, std::unique_ptr<ObjectStore>> stores_ GUARDED_BY(mutex_);
-  std::map<std::string, ObjectInfo> expected_ GUARDED_BY(mutex_);  // by path
-  std::deque<StorePath> ahead_ GUARDED_BY(mutex_);                 // not fetched yet
-  std::map<std::string, int64_t> unopened_ GUARDED_BY(mutex_);     // bytes fetched ahead, by path
-  std::set<std::string> opened_ GUARDED_BY(mutex_);                // paths
+  std::map<std::string, std::unique_ptr<ObjectStore>> stores_ GUARDED_BY(mutex_);  // by root
+  std::map<std::string, ObjectInfo> expected_ GUARDED_BY(mutex_);                  // by path
+  std::deque<StorePath> ahead_ GUARDED_BY(mutex_);              // not fetched yet
+  std::map<std::string, int64_t> unopened_ GUARDED_BY(mutex_);  // bytes fetched ahead, by path
+  std::set<std::string> opened_ GUARDED_BY(mutex_);             // paths
   int64_t unopened_bytes_ GUARDED_BY(mutex_) = 0;
   std::atomic<int> in_flight_ = 0;  // of pieces
   std::stop_source stop_;
@@ -116,5 +119,9 @@ void set_object_cache(ObjectCacheOptions options);
 ObjectCache& object_cache();
 // Zeros if it was not used.
 StoreStats store_stats();
+// Empty if it was not used.
+std::map<std::string, std::string> store_commits();
+// Loads the client of buckets until the process ends, unless it is loaded. Throws Config if this build has no Arrow; Environment.
+void use_buckets();
 
 }  // namespace lockstep::formats

@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "core/printable.h"
 #include "core/system/durable_file.h"
 #include "core/system/full_io.h"
 #include "formats/store/object_cache.h"
@@ -25,8 +26,12 @@ std::string error_text() { return std::generic_category().message(errno); }
 
 ObjectFolder::ObjectFolder(StorePath place, std::chrono::milliseconds timeout)
     : place_(std::move(place)), retries_(timeout) {
-  object_cache();  // starts the library, and ends it with the process
-  store_ = open_object_store(options_of_bucket(place_.bucket));
+  const auto options = options_of_store(place_);
+  if (options.kind != StoreKind::Bucket)
+    throw config_error(printable(place_.path().string(), 400) +
+                       ": not in a bucket, and can only be read; valid: s3://bucket/prefix");
+  use_buckets();
+  store_ = open_object_store(options);
 }
 
 std::string ObjectFolder::key_of(const std::string& name) const {

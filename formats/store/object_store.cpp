@@ -3,6 +3,9 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include "formats/store/http_store.h"
+#include "formats/store/hub_store.h"
+
 namespace lockstep::formats {
 namespace {
 
@@ -21,11 +24,16 @@ const ObjectStoreLibrary& object_store_library() {
 
 }  // namespace
 
-void start_object_stores() { object_store_library().start(); }
+void start_buckets() { object_store_library().start(); }
 
-void finish_object_stores() { object_store_library().finish(); }
+void finish_buckets() { object_store_library().finish(); }
 
 std::unique_ptr<ObjectStore> open_object_store(const BucketOptions& options) {
+  switch (options.kind) {
+    case StoreKind::Http: return open_http_store(options);
+    case StoreKind::Hub: return open_hub_store(options);
+    case StoreKind::Bucket: break;
+  }
   return std::unique_ptr<ObjectStore>(object_store_library().open(options));
 }
 

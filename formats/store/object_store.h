@@ -1,5 +1,5 @@
-// Objects in a bucket. No LibTorch, and no Arrow: the implementation is in a separate library, which
-// is loaded when the first bucket is used.
+// Objects in a store: a bucket, an HTTP server, or a repository of a hub. No LibTorch, and no Arrow:
+// the implementation of buckets is in a separate library, which is loaded when the first one is used.
 #pragma once
 
 #include <cstdint>
@@ -13,23 +13,33 @@
 
 namespace lockstep::formats {
 
-// How to reach a bucket.
+enum class StoreKind {
+  Bucket,  // s3://
+  Http,    // https:// and http://: reading of single files
+  Hub      // hf://: reading of the files of a repository
+};
+
+// How to reach a store.
 struct BucketOptions {
-  std::string bucket;
-  std::string endpoint;          // host or host:port; empty: that of AWS
+  StoreKind kind = StoreKind::Bucket;
+  std::string bucket;    // of a hub: "datasets/OWNER/NAME@REVISION", or without the revision
+  std::string endpoint;  // host or host:port; empty: that of AWS; otherwise a URL
   std::string scheme = "https";  // or http
   std::string region;            // empty: that of the environment or profile
   std::string ca_file;           // certificates to trust; empty: those of the system
   bool is_anonymous = false;     // requests are not signed
+  std::string token;             // of a hub, secret; empty: none
+  std::string token_source;      // of a hub: where the token comes from, in words
   double timeout_s = 10;         // of connecting, and of an answer that stops
   bool operator==(const BucketOptions&) const = default;
 };
 
 struct ObjectInfo {
   std::string key;
-  int64_t size = 0;      // bytes
-  int64_t modified = 0;  // seconds since 1970
-  std::string tag;       // the ETag; empty in a listing
+  int64_t size = 0;        // bytes
+  int64_t modified = 0;    // seconds since 1970; 0: unknown
+  std::string tag;         // the ETag; empty in a listing
+  bool has_ranges = true;  // false: read_whole() only
 };
 
 enum class StoreFailure {
@@ -57,7 +67,11 @@ class StoreError : public Error {
 // Writes the next bytes of an object to the buffer. Returns their number; 0 at the end.
 using NextBytes = std::function<size_t(std::span<uint8_t>)>;
 
+// Takes the next bytes of an object.
+using TakeBytes = std::function<void(std::span<const uint8_t>)>;
+
 // Each function is one attempt without retries, and throws StoreError. Keys have no leading slash.
+// Those that write are for buckets: other stores refuse them.
 //
 // Thread: safe to call from several threads concurrently.
 class ObjectStore {
@@ -75,6 +89,13 @@ class ObjectStore {
   virtual std::vector<ObjectInfo> list(const std::string& prefix, size_t limit) = 0;
   // Reads the bytes of `object` from `offset` on; all of `out`.
   virtual void read(const ObjectInfo& object, int64_t offset, std::span<uint8_t> out) = 0;
+  // Passes all bytes of `object`, in order. Required of stores with objects without has_ranges.
+  virtual void read_whole(const ObjectInfo&, const TakeBytes&) {
+    throw StoreError(StoreFailure::Other, ErrorKind::Bug,
+                     "this store reads ranges of objects only");
+  }
+  // The commit that is read, of a repository; empty: not known yet, or this store has none.
+  virtual std::string commit() const { return {}; }
 
   // Writes or replaces an object, in parts: it appears when it is complete, and not if `next` throws.
   // Repeats failed parts a few times.
@@ -85,12 +106,12 @@ class ObjectStore {
   virtual void remove_all(const std::string& prefix) = 0;
 };
 
-// Loads the library. Throws Config if this build has no Arrow; Environment.
-void start_object_stores();
-// Call it before the process ends, when no ObjectStore is left.
-void finish_object_stores();
+// Loads the library of buckets. Throws Config if this build has no Arrow; Environment.
+void start_buckets();
+// Call it before the process ends, when no bucket is open.
+void finish_buckets();
 
-// Requires start_object_stores(). Throws StoreError.
+// Of a bucket: requires start_buckets(). Throws StoreError, Config.
 std::unique_ptr<ObjectStore> open_object_store(const BucketOptions& options);
 
 // What the library exports, under kObjectStoreLibrary.

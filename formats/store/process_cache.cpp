@@ -1,5 +1,6 @@
 // The cache of this process.
 #include <cstdlib>
+#include <utility>
 
 #include "formats/store/object_cache.h"
 
@@ -10,6 +11,7 @@ struct ProcessCache {
   Mutex mutex;
   std::optional<ObjectCacheOptions> options GUARDED_BY(mutex);
   std::unique_ptr<ObjectCache> cache GUARDED_BY(mutex);
+  bool has_buckets GUARDED_BY(mutex) = false;
   bool is_closed GUARDED_BY(mutex) = false;
 };
 
@@ -18,13 +20,22 @@ ProcessCache& process_cache() {
   return cache;
 }
 
-// When the process ends. Before Arrow's libraries end, which were loaded first.
+// When the process ends. Threads of the cache can use use_buckets() until they have ended.
 void close_process_cache() {
   auto& process = process_cache();
+  std::unique_ptr<ObjectCache> cache;
+  {
+    const MutexLock lock(process.mutex);
+    process.is_closed = true;
+    cache = std::move(process.cache);
+  }
+  cache.reset();
   const MutexLock lock(process.mutex);
-  process.is_closed = true;
-  process.cache.reset();
-  finish_object_stores();
+  if (std::exchange(process.has_buckets, false)) finish_buckets();
+}
+
+void close_at_exit() {
+  check(std::atexit(close_process_cache) == 0, "no function can be called when the process ends");
 }
 
 }  // namespace
@@ -44,10 +55,25 @@ ObjectCache& object_cache() {
           "paths with a scheme are supported in a run file only, for data and checkpoint.mirror");
     check(!process.is_closed, "a bucket is used while the process ends");
     process.cache = std::make_unique<ObjectCache>(*process.options);
-    start_object_stores();
-    check(std::atexit(close_process_cache) == 0, "no function can be called when the process ends");
+    close_at_exit();
   }
   return *process.cache;
+}
+
+void use_buckets() {
+  auto& process = process_cache();
+  const MutexLock lock(process.mutex);
+  if (process.has_buckets) return;
+  check(!process.is_closed, "a bucket is used while the process ends");
+  start_buckets();
+  process.has_buckets = true;
+  close_at_exit();  // again: it must come before Arrow's libraries end
+}
+
+std::map<std::string, std::string> store_commits() {
+  auto& process = process_cache();
+  const MutexLock lock(process.mutex);
+  return process.cache ? process.cache->commits() : std::map<std::string, std::string>();
 }
 
 StoreStats store_stats() {

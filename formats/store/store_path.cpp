@@ -15,6 +15,7 @@ namespace {
 struct KnownBuckets {
   Mutex mutex;
   BucketOptions defaults GUARDED_BY(mutex);
+  HubOptions hub GUARDED_BY(mutex);
   std::map<std::string, BucketOptions> all GUARDED_BY(mutex);
 };
 
@@ -64,6 +65,92 @@ size_t scheme_length(const std::string& text) {
   return is_scheme ? end : text.npos;
 }
 
+// s3://bucket/key?options
+StorePath parse_bucket(const std::string& place, size_t question, const std::string& name) {
+  const auto text = place.substr(0, question);
+  const auto slash = std::min(text.find('/'), text.size());
+  StorePath parsed{text.substr(0, slash), without_outer_slashes(text.substr(slash))};
+  if (parsed.bucket.find('@') != parsed.bucket.npos)
+    throw config_error(
+        "s3://...@...: credentials do not belong into a path, which is stored with the run; set "
+        "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE");
+  if (parsed.bucket.empty())
+    throw config_error(name + ": the name of a bucket is missing; valid: s3://bucket/key");
+  if (question == place.npos) return parsed;
+  auto& buckets = known_buckets();
+  const MutexLock lock(buckets.mutex);
+  auto options = buckets.defaults;
+  options.bucket = parsed.bucket;
+  for (auto begin = question + 1; begin < place.size();) {
+    const auto end = std::min(place.find('&', begin), place.size());
+    const auto equals = std::min(place.find('=', begin), end);
+    set_bucket_option(options, place.substr(begin, equals - begin),
+                      equals < end ? place.substr(equals + 1, end - equals - 1) : "", name);
+    begin = end + 1;
+  }
+  const auto [known, is_new] = buckets.all.emplace(parsed.bucket, options);
+  if (!is_new && known->second != options)
+    throw config_error(fmt::format(
+        "{}: its options after '?' differ from those of another path in this bucket", name));
+  return parsed;
+}
+
+// https://host:port/path
+StorePath parse_url(const std::string& scheme, const std::string& place, const std::string& name) {
+  const auto slash = std::min(place.find_first_of("/?#"), place.size());
+  StorePath parsed{place.substr(0, slash), place.substr(slash), scheme};
+  if (parsed.bucket.find('@') != parsed.bucket.npos)
+    throw config_error(scheme +
+                       "://...@...: credentials do not belong into a path, which is stored with "
+                       "the run; valid: a public file, https://host/path");
+  if (parsed.key.find('?') != parsed.key.npos)
+    throw config_error(name +
+                       "?...: a query is not supported, as it can contain a secret and the path is "
+                       "stored with the run; valid: https://host/path");
+  if (parsed.key.find('#') != parsed.key.npos)
+    throw config_error(name + ": '#' is not part of the path of a file; write %23");
+  if (parsed.bucket.empty())
+    throw config_error(name + ": the host is missing; valid: https://host/path");
+  if (parsed.key.empty() || parsed.key.ends_with('/'))
+    throw config_error(name +
+                       ": the files of a folder cannot be listed over HTTP; valid: one file, "
+                       "https://host/path, or for webdataset https://host/train-{0000..0146}.tar");
+  parsed.key.erase(0, 1);
+  return parsed;
+}
+
+// The length of a revision at the beginning of `text`: as huggingface_hub, up to a slash, or
+// refs/pr/NUMBER or refs/convert/NAME.
+size_t revision_length(const std::string& text) {
+  auto end = text.find('/');
+  for (const auto* special : {"refs/pr/", "refs/convert/"})
+    if (text.starts_with(special)) end = text.find('/', std::string_view(special).size());
+  return std::min(end, text.size());
+}
+
+// hf://datasets/OWNER/NAME@REVISION/path
+StorePath parse_repository(const std::string& place, const std::string& name) {
+  const auto refused = [&](const std::string& why) {
+    return config_error(
+        fmt::format("{}: {}; valid: hf://datasets/OWNER/NAME/path, or "
+                    "hf://datasets/OWNER/NAME@REVISION/path",
+                    name, why));
+  };
+  constexpr std::string_view kKind = "datasets/";
+  if (!place.starts_with(kKind)) throw refused("not in a dataset repository");
+  const auto owner = place.find('/', kKind.size());
+  if (owner == place.npos || owner == kKind.size()) throw refused("owner or name is missing");
+  auto end = std::min(place.find_first_of("/@", owner + 1), place.size());
+  if (end == owner + 1) throw refused("the name is missing");
+  if (end < place.size() && place[end] == '@') {
+    const auto length = revision_length(place.substr(end + 1));
+    if (length == 0) throw refused("the revision after '@' is empty");
+    end += 1 + length;
+  }
+  if (place.find_first_of("?#") < end) throw refused("'?' and '#' are not part of a name");
+  return {place.substr(0, end), without_outer_slashes(place.substr(end)), "hf"};
+}
+
 }  // namespace
 
 bool has_scheme(const std::filesystem::path& path) {
@@ -74,39 +161,16 @@ StorePath parse_store_path(const std::filesystem::path& path) {
   const auto& text = path.native();
   const auto length = scheme_length(text);
   check(length != text.npos, "a path without a scheme is not in an object store");
-  const auto question = text.find('?');
-  const auto place = text.substr(length + 3, question - std::min(question, length + 3));
-  const auto name = printable(text.substr(0, question), 400);
-  if (text.substr(0, length) != "s3")
-    throw config_error(
-        fmt::format("{}: unknown scheme '{}'; supported: s3://bucket/key, or a path "
-                    "without a scheme",
-                    name, printable(text.substr(0, length), 40)));
-  const auto slash = std::min(place.find('/'), place.size());
-  StorePath parsed{place.substr(0, slash), without_outer_slashes(place.substr(slash))};
-  if (parsed.bucket.find('@') != parsed.bucket.npos)
-    throw config_error(
-        "s3://...@...: credentials do not belong into a path, which is stored with the run; set "
-        "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE");
-  if (parsed.bucket.empty())
-    throw config_error(name + ": the name of a bucket is missing; valid: s3://bucket/key");
-  if (question == text.npos) return parsed;
-  auto& buckets = known_buckets();
-  const MutexLock lock(buckets.mutex);
-  auto options = buckets.defaults;
-  options.bucket = parsed.bucket;
-  for (auto begin = question + 1; begin < text.size();) {
-    const auto end = std::min(text.find('&', begin), text.size());
-    const auto equals = std::min(text.find('=', begin), end);
-    set_bucket_option(options, text.substr(begin, equals - begin),
-                      equals < end ? text.substr(equals + 1, end - equals - 1) : "", name);
-    begin = end + 1;
-  }
-  const auto [known, is_new] = buckets.all.emplace(parsed.bucket, options);
-  if (!is_new && known->second != options)
-    throw config_error(fmt::format(
-        "{}: its options after '?' differ from those of another path in this bucket", name));
-  return parsed;
+  const auto scheme = text.substr(0, length), place = text.substr(length + 3);
+  const auto question = place.find('?');
+  const auto name = printable(text.substr(0, text.find('?')), 400);
+  if (scheme == "s3") return parse_bucket(place, question, name);
+  if (scheme == "https" || scheme == "http") return parse_url(scheme, place, name);
+  if (scheme == "hf") return parse_repository(place, name);
+  throw config_error(
+      fmt::format("{}: unknown scheme '{}'; supported: s3://bucket/key, https://host/path, "
+                  "hf://datasets/OWNER/NAME/path, or a path without a scheme",
+                  name, printable(scheme, 40)));
 }
 
 void set_default_bucket_options(const BucketOptions& options) {
@@ -115,13 +179,33 @@ void set_default_bucket_options(const BucketOptions& options) {
   buckets.defaults = options;
 }
 
-BucketOptions options_of_bucket(const std::string& bucket) {
+void set_hub_options(const HubOptions& options) {
   auto& buckets = known_buckets();
   const MutexLock lock(buckets.mutex);
-  const auto known = buckets.all.find(bucket);
+  buckets.hub = options;
+}
+
+BucketOptions options_of_store(const StorePath& place) {
+  auto& buckets = known_buckets();
+  const MutexLock lock(buckets.mutex);
+  const auto timeout_s = buckets.defaults.timeout_s;
+  if (place.scheme == "hf")
+    return {.kind = StoreKind::Hub,
+            .bucket = place.bucket,
+            .endpoint = buckets.hub.endpoint,
+            .token = buckets.hub.token,
+            .token_source = buckets.hub.token_source,
+            .timeout_s = timeout_s};
+  if (place.scheme != "s3")
+    return {.kind = StoreKind::Http,
+            .bucket = place.bucket,
+            .endpoint = place.scheme + "://" + place.bucket,
+            .scheme = place.scheme,
+            .timeout_s = timeout_s};
+  const auto known = buckets.all.find(place.bucket);
   if (known != buckets.all.end()) return known->second;
   auto options = buckets.defaults;
-  options.bucket = bucket;
+  options.bucket = place.bucket;
   return options;
 }
 

@@ -1,4 +1,5 @@
-// Paths of data in an object store: s3://bucket/key?endpoint_override=host:port&scheme=http.
+// Paths of data in an object store: s3://bucket/key?endpoint_override=host:port&scheme=http,
+// https://host/path, hf://datasets/OWNER/NAME@REVISION/path.
 #pragma once
 
 #include <filesystem>
@@ -12,19 +13,32 @@ namespace lockstep::formats {
 bool has_scheme(const std::filesystem::path& path);
 
 struct StorePath {
-  std::string bucket, key;  // the key without slashes at its ends; empty: the whole bucket
+  // The bucket; host or host:port; or the repository with its revision, as in the path.
+  std::string bucket;
+  std::string key;            // without slashes at its ends; empty: the whole bucket or repository
+  std::string scheme = "s3";  // or http, https, hf
 
-  std::filesystem::path path() const { return "s3://" + bucket + (key.empty() ? "" : "/" + key); }
+  std::filesystem::path path() const {
+    return scheme + "://" + bucket + (key.empty() ? "" : "/" + key);
+  }
 };
 
 // The place of a path with a scheme. The options after "?" are remembered for the bucket, so that
-// later paths need none. Throws Config: another scheme, no bucket, unknown options, credentials in
-// the path, options that contradict earlier ones.
+// later paths need none. Throws Config: another scheme, no bucket or host, unknown options,
+// credentials in the path, options that contradict earlier ones; over HTTP, a query or a folder.
 StorePath parse_store_path(const std::filesystem::path& path);
 
-// Options of all buckets, unless a path has others.
+// Options of all buckets, unless a path has others. HTTP servers have the same timeout.
 void set_default_bucket_options(const BucketOptions& options);
 
-BucketOptions options_of_bucket(const std::string& bucket);
+// How all hf:// paths are reached.
+struct HubOptions {
+  std::string endpoint = "https://huggingface.co";
+  std::string token;         // secret; empty: none
+  std::string token_source;  // in words, e.g. "HF_TOKEN"
+};
+void set_hub_options(const HubOptions& options);
+
+BucketOptions options_of_store(const StorePath& place);
 
 }  // namespace lockstep::formats

@@ -1,4 +1,5 @@
 // Reads files through the cache of objects: object_store_driver CACHE MAX_BYTES TIMEOUT_MS ROUNDS PATH...
+// In place of a path, hub=URL,TOKEN says how the paths after it, hf://..., are reached.
 // Prints the CRC-32C of each file and the name of its copy, then what it cost.
 #include <fmt/format.h>
 
@@ -8,6 +9,7 @@
 #include "core/system/crc32c.h"
 #include "formats/mapped_file.h"
 #include "formats/path_list.h"
+#include "formats/store/store_path.h"
 #include "formats/table/hive_partitions.h"
 
 namespace {
@@ -29,7 +31,13 @@ void print_file(const fs::path& path) {
   fmt::print("{} {:08x} {}\n", file.name(), crc, copy.path().filename().string());
 }
 
+void use_hub(const std::string& text) {
+  const auto comma = text.find(',');
+  formats::set_hub_options({text.substr(4, comma - 4), text.substr(comma + 1), "HF_TOKEN"});
+}
+
 void print_all(const fs::path& path) {
+  if (path.native().starts_with("hub=")) return use_hub(path);
   if (!formats::is_folder(path)) return print_file(formats::without_options(path));
   for (const auto& file : formats::files_in(
            path, [](const fs::path&) { return true; }, true))
@@ -51,6 +59,8 @@ int main(int count, char** values) {
     fmt::print(stderr, "{}\n", error.what());
     return error.exit_code();
   }
+  for (const auto& [place, commit] : formats::store_commits())
+    fmt::print("{} commit {}\n", place, commit);
   const auto stats = formats::store_stats();
   fmt::print("bytes {} requests {} retries {} hits {}\n", stats.bytes, stats.requests,
              stats.retries, stats.hits);

@@ -1,9 +1,7 @@
 """The cache of objects against a real S3 server, through a network that fails in every way. No LibTorch: each start is cheap."""
 
 import fcntl
-import os
 import random
-import re
 import signal
 import subprocess
 import sys
@@ -14,11 +12,10 @@ import pyarrow.parquet
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from object_server import BUCKET, CREDENTIALS, TIMEOUT_S, ObjectServer  # noqa: E402
+from object_server import BUCKET, CREDENTIALS, ObjectServer  # noqa: E402
+from store_reader import MB, StoreReader  # noqa: E402
 
-DRIVER = os.environ["LOCKSTEP_OBJECT_STORE_DRIVER"]
 OBJECTS = {"shards/a.bin": 20_000_000, "shards/b.bin": 100, "shards/sub/c.bin": 0, "shards/sub/d.bin": 300_000}
-MB = 1_000_000
 
 
 def content_of(name):
@@ -34,36 +31,19 @@ def server(tmp_path_factory):
     server.close()
 
 
-class Reader:
+class Reader(StoreReader):
+    env = CREDENTIALS
+
     def __init__(self, server, directory):
-        self.server, self.cache = server, directory / "cache"
+        super().__init__(directory)
+        self.server = server
 
-    def start(self, *paths, max_mb=100, timeout_ms=60_000, rounds=1, env=None, options=""):
+    def start(self, *paths, options="", **how):
         endpoint = f"endpoint_override=127.0.0.1:{self.server.proxy.port}&scheme=http{options}"
-        paths = [path if "?" in path else f"{path}?{endpoint}" for path in paths]
-        command = [DRIVER, self.cache, max_mb * MB, timeout_ms, rounds, *paths]
-        return subprocess.Popen([str(part) for part in command], env=os.environ | CREDENTIALS | (env or {}), text=True,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-
-    def finish(self, process):
-        out, err = process.communicate(timeout=TIMEOUT_S)
-        return process.returncode, out, err
-
-    def read(self, *paths, **how):
-        """The lines about the files, and what they cost."""
-        code, out, err = self.finish(self.start(*paths, **how))
-        assert (code, err) == (0, ""), err
-        *lines, cost = out.splitlines()
-        numbers = {name: int(value) for name, value in re.findall(r"(\w+) (\d+)", cost)}
-        return lines, numbers
+        return super().start(*[path if "?" in path else f"{path}?{endpoint}" for path in paths], **how)
 
     def refused(self, code, *texts, path=f"s3://{BUCKET}/shards", **how):
-        ended = self.finish(self.start(path, **how))
-        assert ended[0] == code, ended
-        assert ended[2].count("\n") == 1 and all(text in ended[2] for text in texts), ended
-
-    def copies(self):
-        return {path.name.split("-", 1)[1]: path for path in self.cache.iterdir() if path.name != ".lock"}
+        return super().refused(code, *texts, path=path, **how)
 
 
 @pytest.fixture

@@ -150,7 +150,7 @@ def test_terminated_while_it_uploads(server, tmp_path):
 
 
 @pytest.mark.parametrize("words, text", [
-    (["https://host/x"], "unknown scheme 'https'; supported: s3://bucket/key"), (["s3://"], "the name of a bucket is missing"),
+    (["ftp://host/x"], "unknown scheme 'ftp'; supported: s3://bucket/key"), (["s3://"], "the name of a bucket is missing"),
     (["s3://b/x", "--dir", "y"], "--dir has no effect"), (["s3://b/x", "--timeout", "0"], "--timeout must be from 1"),
     (["--timeout", "5"], "--timeout is for the checks of a bucket"), (["s3://b", "s3://c"], "unexpected argument 's3://c'"),
     ([f"s3://{KEY}:{SECRET}@b/x"], "credentials do not belong into a path")])

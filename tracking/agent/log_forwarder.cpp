@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "core/http/http_client.h"
 #include "core/printable.h"
 #include "lockstep/error.h"
 #include "tracking/agent/run_entries.h"
-#include "tracking/http/http_client.h"
 #include "tracking/log/event_log_reader.h"
 #include "tracking/runs/run_directory.h"
 

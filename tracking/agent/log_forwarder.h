@@ -15,9 +15,11 @@
 #include "tracking/agent/sink_thread.h"
 #include "tracking/copies/log_sender.h"
 
-namespace lockstep::tracking {
-
+namespace lockstep {
 class HttpClient;
+}
+
+namespace lockstep::tracking {
 
 // Thread: any; an internal thread sends, so an unreachable or slow receiver does not delay the
 // caller. Failures are retried with exponential backoff.

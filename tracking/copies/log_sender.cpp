@@ -9,9 +9,9 @@
 #include <cstring>
 #include <string_view>
 
+#include "core/http/http_client.h"
 #include "core/system/file_descriptor.h"
 #include "lockstep/error.h"
-#include "tracking/http/http_client.h"
 #include "tracking/log/event_frame.h"
 #include "tracking/log/event_log_segment.h"
 

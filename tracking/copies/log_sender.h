@@ -10,10 +10,12 @@
 
 #include "tracking/copies/log_copy.h"
 
-namespace lockstep::tracking {
-
+namespace lockstep {
 class HttpClient;
 struct HttpResponse;
+}  // namespace lockstep
+
+namespace lockstep::tracking {
 
 struct LogReceiverAddress {
   HttpClient& client;  // must outlive the sender

@@ -14,8 +14,8 @@
 #include <optional>
 #include <string>
 
+#include "core/http/http_client.h"
 #include "tracking/copies/log_sender.h"
-#include "tracking/http/http_client.h"
 
 namespace lockstep::tracking {
 

@@ -4,8 +4,8 @@
 
 #include <cctype>
 
+#include "core/http/http_client.h"
 #include "lockstep/error.h"
-#include "tracking/http/http_client.h"
 
 namespace lockstep::tracking {
 namespace {
@@ -32,7 +32,7 @@ tracking::PublicUrl ConfigValue<tracking::PublicUrl>::read(const ConfigNode& nod
                                                            const std::string& path) {
   const auto text = ConfigValue<std::string>::read(node, path);
   const auto where = fmt::format("{}: {}", node.origin, path);
-  const auto address = tracking::parse_http_address(text, where);
+  const auto address = parse_http_address(text, where);
   const bool has_user = !address.user.empty() || !address.password.empty();
   if (has_user || text.find('?') != std::string::npos || tracking::looks_generated(address.path))
     throw config_error(fmt::format(

@@ -7,11 +7,11 @@
 #include <deque>
 
 #include "core/config/period.h"
+#include "core/http/http_client.h"
 #include "core/system/durable_file.h"
 #include "lockstep/config_value.h"
 #include "lockstep/error.h"
 #include "lockstep/sink.h"
-#include "tracking/http/http_client.h"
 #include "tracking/http/public_url.h"
 #include "tracking/runs/run_directory.h"
 

@@ -1,4 +1,5 @@
-// `lockstep doctor s3://bucket/prefix`: whether this machine can use a bucket, and how fast.
+// `lockstep doctor s3://bucket/prefix`: whether this machine can use a bucket, an HTTP server or a
+// repository, and how fast.
 #pragma once
 
 #include <functional>

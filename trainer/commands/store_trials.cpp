@@ -10,9 +10,9 @@
 #include <random>
 
 #include "core/config/size_text.h"
+#include "core/http/http_client.h"
 #include "core/printable.h"
 #include "lockstep/error.h"
-#include "tracking/http/http_client.h"
 #include "tracking/log/unix_time.h"
 #include "trainer/commands/credentials_source.h"
 
@@ -22,6 +22,7 @@ namespace {
 using formats::ObjectInfo;
 using formats::StoreError;
 using formats::StoreFailure;
+using formats::StoreKind;
 using TrialClock = std::chrono::steady_clock;
 
 constexpr size_t kSmallObject = 1024, kLargeObject = size_t{32} << 20;
@@ -37,6 +38,7 @@ double seconds_from(TrialClock::time_point begin) {
 }
 
 std::string url_of_server(const formats::BucketOptions& options) {
+  if (options.kind != StoreKind::Bucket) return options.endpoint;
   if (!options.endpoint.empty()) return options.scheme + "://" + options.endpoint;
   if (options.region.empty()) return "https://s3.amazonaws.com";
   return fmt::format("https://s3.{}.amazonaws.com{}", options.region,
@@ -72,6 +74,17 @@ bool is_about_credentials(const std::optional<StoreError>& error) {
           error->failure() == StoreFailure::Expired || error->failure() == StoreFailure::Clock);
 }
 
+// Of an endpoint that does not answer.
+const char* remedy_of(StoreKind kind, bool is_certificate) {
+  if (kind == StoreKind::Bucket)
+    return is_certificate ? "set AWS_CA_BUNDLE to the file of its authority"
+                          : "is AWS_ENDPOINT_URL or ?endpoint_override= the right server, and "
+                            "does a firewall permit it?";
+  if (is_certificate) return "set SSL_CERT_FILE to the file of its authority";
+  return kind == StoreKind::Hub ? "is HF_ENDPOINT the right server, and does a firewall permit it?"
+                                : "is this the right server, and does a firewall permit it?";
+}
+
 Finding not_permitted(const char* what, const std::string& consequence) {
   return {what, Health::Warning, "not permitted: " + consequence};
 }
@@ -93,7 +106,7 @@ std::span<const StoreTrials::Trial> StoreTrials::all() {
 
 StoreTrials::StoreTrials(const formats::StorePath& place)
     : place_(place),
-      options_(formats::options_of_bucket(place.bucket)),
+      options_(formats::options_of_store(place)),
       retries_(kRepeatFor),
       url_(url_of_server(options_)) {}
 
@@ -107,31 +120,28 @@ std::optional<Finding> StoreTrials::run(const Trial& trial) {
 }
 
 std::string StoreTrials::path_of(const std::string& key) const {
-  return printable(formats::StorePath{place_.bucket, key}.path().string(), 400);
+  return printable(formats::StorePath{place_.bucket, key, place_.scheme}.path().string(), 400);
 }
 
 std::optional<Finding> StoreTrials::try_endpoint() {
   is_pointless_ = true;
   const auto shown = printable(url_, 200);
-  tracking::HttpOptions http;
+  HttpOptions http;
   http.name = shown;
   http.timeout = std::chrono::milliseconds(static_cast<int64_t>(1e3 * options_.timeout_s));
   http.ca_file = options_.ca_file;
   double fastest = INFINITY;
   try {
-    tracking::HttpClient client(tracking::parse_http_address(url_, shown), http);
+    HttpClient client(parse_http_address(url_, shown), http);
     for (int i = 0; i < kNumPings; ++i) {
       const auto begin = TrialClock::now();
       const auto before = tracking::unix_now();
-      date_ = client.get("/").date;
+      date_ = client.get("/").header("date");
       answered_ = (before + tracking::unix_now()) / 2;
       fastest = std::min(fastest, seconds_from(begin));
     }
   } catch (const Error& error) {
-    const auto* remedy = error.kind() == ErrorKind::Config
-                             ? "set AWS_CA_BUNDLE to the file of its authority"
-                             : "is AWS_ENDPOINT_URL or ?endpoint_override= the right server, and "
-                               "does a firewall permit it?";
+    const auto* remedy = remedy_of(options_.kind, error.kind() == ErrorKind::Config);
     return Finding{"endpoint", Health::Problem, fmt::format("{}; {}", error.what(), remedy)};
   }
   is_pointless_ = false;
@@ -140,6 +150,7 @@ std::optional<Finding> StoreTrials::try_endpoint() {
 }
 
 std::optional<Finding> StoreTrials::compare_clocks() {
+  if (!is_bucket()) return std::nullopt;
   const auto time = time_of_date(date_);
   if (!time) return Finding{"clock", Health::Warning, "not compared: the server sends no time"};
   const auto ahead = answered_ - (*time + 0.5);  // the header has whole seconds
@@ -157,6 +168,7 @@ std::optional<Finding> StoreTrials::compare_clocks() {
 
 // Lists the prefix, and remembers the error.
 void StoreTrials::list() {
+  if (options_.kind == StoreKind::Http) return;  // cannot be listed
   try {
     listed_ = retries_.run([&] { return store_->list(place_.key, kCountedObjects); });
     // A missing bucket has no objects below a prefix.
@@ -170,9 +182,26 @@ void StoreTrials::list() {
   }
 }
 
+// Of the user of a hub.
+Finding StoreTrials::try_token() {
+  list();
+  const auto shown = options_.token.empty() ? "no token: public repositories only"
+                                            : "token from " + printable(options_.token_source, 200);
+  is_pointless_ = is_about_credentials(list_error_);
+  if (is_pointless_) return {"credentials", Health::Problem, printable(list_error_->what(), 600)};
+  if (list_error_)
+    return {"credentials", Health::Warning, shown + ": not verified, see the next line"};
+  return {"credentials", Health::Good, options_.token.empty() ? shown : shown + ": accepted"};
+}
+
 std::optional<Finding> StoreTrials::try_credentials() {
   is_pointless_ = true;
   store_ = formats::open_object_store(options_);
+  if (options_.kind == StoreKind::Hub) return try_token();
+  if (options_.kind == StoreKind::Http) {
+    is_pointless_ = false;
+    return std::nullopt;
+  }
   const auto id = options_.is_anonymous ? "" : store_->access_key_id();
   if (!options_.is_anonymous && id.empty())
     return Finding{"credentials", Health::Problem,
@@ -204,8 +233,9 @@ std::optional<Finding> StoreTrials::try_list() {
   if ((list_error_ || listed_.empty()) && !place_.key.empty()) try {
       readable_ = retries_.run([&] { return store_->info(place_.key); });
       is_object_ = true;
-    } catch (const StoreError&) {
-      // The error of the listing is the one to report.
+    } catch (const StoreError& error) {
+      // Otherwise, the error of the listing is the one to report.
+      if (options_.kind == StoreKind::Http) list_error_ = error;
     }
   if (is_object_)
     return listed("is an object of " + size_text(static_cast<uint64_t>(readable_->size)));
@@ -222,6 +252,7 @@ std::optional<Finding> StoreTrials::try_list() {
 }
 
 std::optional<Finding> StoreTrials::try_write() {
+  if (!is_bucket()) return std::nullopt;
   const auto slash = place_.key.rfind('/');
   auto folder = !is_object_                  ? place_.key
                 : slash == std::string::npos ? ""
@@ -263,6 +294,12 @@ std::vector<uint8_t> StoreTrials::read_range(const ObjectInfo& object, int64_t o
 std::optional<Finding> StoreTrials::try_read() {
   if (!readable_)
     return Finding{"read", Health::Warning, "not tested, as there is no object that could be read"};
+  if (!readable_->has_ranges) {
+    readable_.reset();
+    return Finding{"read", Health::Warning,
+                   "the server sends whole files only: a file is fetched in one request, and from "
+                   "the start again if the connection breaks"};
+  }
   const auto begin = TrialClock::now();
   const auto size = std::min(readable_->size, static_cast<int64_t>(kSmallObject));
   const auto bytes = read_range(*readable_, 0, size);

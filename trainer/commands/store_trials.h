@@ -1,4 +1,4 @@
-// The checks of a bucket, one after the other. Only files of trainer/ include this.
+// The checks of a bucket or another store, one after the other. Only files of trainer/ include this.
 #pragma once
 
 #include <atomic>
@@ -24,7 +24,7 @@ class StoreTrials {
   };
   static std::span<const Trial> all();
 
-  // Requires start_object_stores().
+  // Of a bucket: requires start_buckets().
   explicit StoreTrials(const formats::StorePath& place);
 
   // Failed requests are findings. Does not throw.
@@ -49,6 +49,8 @@ class StoreTrials {
   std::optional<Finding> try_download();
   std::optional<Finding> try_delete();
 
+  bool is_bucket() const { return options_.kind == formats::StoreKind::Bucket; }
+  Finding try_token();
   void list();
   Finding listed(const std::string& text) const;
   std::vector<uint8_t> read_range(const formats::ObjectInfo& object, int64_t offset, int64_t size);

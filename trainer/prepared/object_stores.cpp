@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <fstream>
+
 #include "core/printable.h"
+#include "core/trimmed.h"
 #include "formats/store/object_cache.h"
 #include "lockstep/error.h"
 #include "lockstep/rank_env.h"
@@ -40,6 +43,34 @@ fs::path directory_of_cache(const ObjectCacheConfig& config) {
   return fs::temp_directory_path() / "lockstep-objects";
 }
 
+// As huggingface_hub finds it.
+fs::path token_file() {
+  if (const auto path = environment("HF_TOKEN_PATH")) return *path;
+  if (const auto home = environment("HF_HOME")) return fs::path(*home) / "token";
+  if (const auto cache = environment("XDG_CACHE_HOME"))
+    return fs::path(*cache) / "huggingface/token";
+  const auto home = environment("HOME");
+  return home ? fs::path(*home) / ".cache/huggingface/token" : fs::path();
+}
+
+formats::HubOptions hub_options() {
+  formats::HubOptions options;
+  if (auto url = environment("HF_ENDPOINT")) {
+    while (url->ends_with('/')) url->pop_back();
+    options.endpoint = *url;
+  }
+  for (const auto* name : {"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"})
+    if (options.token.empty()) options = {options.endpoint, environment(name).value_or(""), name};
+  if (options.token.empty()) {
+    const auto path = token_file();
+    std::ifstream file(path);
+    options.token_source = path.string();
+    std::getline(file, options.token);
+  }
+  options.token = trimmed(options.token, " \t\r\n");
+  return options;
+}
+
 }  // namespace
 
 void use_object_stores(const ObjectCacheConfig& config) {
@@ -52,6 +83,7 @@ void use_object_stores(const ObjectCacheConfig& config) {
   options.ca_file = environment("AWS_CA_BUNDLE").value_or("");
   options.timeout_s = std::chrono::duration<double>(config.request_timeout.value).count();
   formats::set_default_bucket_options(options);
+  formats::set_hub_options(hub_options());
   formats::set_object_cache({.directory = fs::absolute(directory_of_cache(config)),
                              .max_bytes = config.max_mb * 1'000'000,
                              .connections = static_cast<int>(config.connections),

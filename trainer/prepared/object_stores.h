@@ -1,4 +1,4 @@
-// What the environment and the run file say about data in buckets.
+// What the environment and the run file say about data in buckets and of other servers.
 #pragma once
 
 #include "trainer/config/object_cache_config.h"
@@ -7,7 +7,8 @@ namespace lockstep::trainer {
 
 // Sets the options of formats::object_cache(), which is not used yet. Endpoint, region and
 // certificates are those of the AWS tools: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, AWS_REGION,
-// AWS_DEFAULT_REGION, AWS_CA_BUNDLE. Throws Config.
+// AWS_DEFAULT_REGION, AWS_CA_BUNDLE; those of hf:// paths are huggingface_hub's: HF_ENDPOINT, HF_TOKEN,
+// or the file HF_TOKEN_PATH, token in HF_HOME. Throws Config.
 void use_object_stores(const ObjectCacheConfig& config);
 
 }  // namespace lockstep::trainer

@@ -4,13 +4,13 @@
 
 #include <catch2/catch.hpp>
 
+#include "core/http/http_client.h"
 #include "core/system/durable_file.h"
 #include "lockstep/error.h"
 #include "tests/temporary_directory.h"
 #include "tests/tracking/sample_log.h"
 #include "tracking/agent/log_forwarder.h"
 #include "tracking/agent/log_receiver.h"
-#include "tracking/http/http_client.h"
 #include "tracking/log/event_log_reader.h"
 #include "tracking/runs/run_directory.h"
 

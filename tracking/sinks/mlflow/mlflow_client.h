@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "core/http/http_client.h"
 #include "lockstep/config_value.h"
-#include "tracking/http/http_client.h"
 #include "tracking/sinks/mlflow/mlflow_settings.h"
 
 namespace lockstep::tracking {

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "core/config/period.h"
+#include "core/http/http_client.h"
 #include "lockstep/run_info.h"
 #include "lockstep/sink.h"
-#include "tracking/http/http_client.h"
 #include "tracking/http/public_url.h"
 
 namespace lockstep::tracking {

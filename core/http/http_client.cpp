@@ -1,12 +1,7 @@
-#include "tracking/http/http_client.h"
+#include "core/http/http_client.h"
 
-// Must match the build of the library.
-#ifndef CPPHTTPLIB_OPENSSL_SUPPORT
-#define CPPHTTPLIB_OPENSSL_SUPPORT
-#endif
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <httplib.h>
 #include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -17,15 +12,18 @@
 #include <optional>
 #include <vector>
 
+#include "core/http/raw_header_client.h"
 #include "core/number_text.h"
 #include "core/system/file_descriptor.h"
+#include "core/trimmed.h"
 #include "lockstep/error.h"
 
-namespace lockstep::tracking {
+namespace lockstep {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr auto kMaxConnectTimeout = std::chrono::milliseconds(10'000);
+constexpr double kLeastBytesPerSecond = 1000;
 
 // Writing to a closed connection raises SIGPIPE, which would terminate the process. Blocks the
 // signal in this thread and discards it.
@@ -92,6 +90,47 @@ std::string_view extract_user(std::string_view authority, HttpAddress& address) 
   return authority.substr(at + 1);
 }
 
+// The fields of a header, after the line of its status.
+HttpHeaders fields_of(const std::string& header) {
+  HttpHeaders fields;
+  auto begin = header.find('\n');
+  while (begin != header.npos && ++begin < header.size()) {
+    const auto end = header.find('\n', begin);
+    const auto line = std::string_view(header).substr(begin, end - begin);
+    const auto colon = line.find(':');
+    if (colon != line.npos) {
+      std::string name(trimmed(line.substr(0, colon), " \t"));
+      for (auto& c : name)
+        if (c >= 'A' && c <= 'Z') c += 'a' - 'A';
+      fields[name] = trimmed(line.substr(colon + 1), " \t\r");
+    }
+    begin = end;
+  }
+  return fields;
+}
+
+// Whether a body arrives too slowly.
+class SlowBody {
+ public:
+  explicit SlowBody(std::chrono::milliseconds window) : window_(window) {}
+
+  bool is_too_slow(size_t bytes) {
+    bytes_ += bytes;
+    const auto elapsed = Clock::now() - begin_;
+    if (elapsed < window_) return false;
+    const auto least = kLeastBytesPerSecond * std::chrono::duration<double>(elapsed).count();
+    const bool result = static_cast<double>(bytes_) < least;
+    begin_ = Clock::now();
+    bytes_ = 0;
+    return result;
+  }
+
+ private:
+  const std::chrono::milliseconds window_;
+  Clock::time_point begin_ = Clock::now();
+  size_t bytes_ = 0;
+};
+
 }  // namespace
 
 std::string HttpAddress::origin() const {
@@ -142,23 +181,24 @@ std::string percent_encoded(std::string_view text, bool keep_slashes) {
 
 struct HttpClient::Connection {
   Connection(const HttpAddress& address, HttpOptions given)
-      : options(std::move(given)), prefix(address.path), client(address.origin()) {
-    client.set_connection_timeout(std::min(options.timeout, kMaxConnectTimeout));
-    client.set_read_timeout(options.timeout);
-    client.set_write_timeout(options.timeout);
-    client.set_keep_alive(true);
-    client.set_follow_location(false);
-    client.set_url_encode(false);
-    client.set_tcp_nodelay(true);
+      : options(std::move(given)), prefix(address.path) {
+    client = raw_header_client(address.tls, address.host, address.port, options.timeout, header);
+    client->set_connection_timeout(std::min(options.timeout, kMaxConnectTimeout));
+    client->set_read_timeout(options.timeout);
+    client->set_write_timeout(options.timeout);
+    client->set_keep_alive(true);
+    client->set_follow_location(false);
+    client->set_url_encode(false);
+    client->set_tcp_nodelay(true);
     if (address.tls) {
-      client.enable_server_certificate_verification(options.verify_certificate);
-      if (!options.ca_file.empty()) client.set_ca_cert_path(options.ca_file);
+      client->enable_server_certificate_verification(options.verify_certificate);
+      if (!options.ca_file.empty()) client->set_ca_cert_path(options.ca_file);
     }
     for (const auto& [name, value] : options.headers)
       if (std::ranges::any_of(value, [](unsigned char c) { return c < ' ' || c == 0x7f; }))
         throw config_error(
             fmt::format("{}: header {} contains a control character", options.name, name));
-    if (!address.user.empty()) client.set_basic_auth(address.user, address.password);
+    if (!address.user.empty()) client->set_basic_auth(address.user, address.password);
   }
 
   httplib::Request request(const char* method, const std::string& path, const std::string& type) {
@@ -171,11 +211,26 @@ struct HttpClient::Connection {
     return request;
   }
 
-  HttpResponse send(httplib::Request& request) {
+  // `receiver`: null: the response has the body.
+  HttpResponse send(httplib::Request& request, const HttpReceiver* receiver = nullptr) {
     HttpResponse result;
-    bool too_large = false, too_slow = false;
+    bool too_large = false, too_slow = false, is_enough = false;
     std::optional<Clock::time_point> first_byte_at;
+    SlowBody slow(options.timeout);
+    client->set_decompress(!receiver);
+    if (receiver)
+      request.response_handler = [&](const httplib::Response& head) {
+        result.status = head.status;
+        result.headers = fields_of(header.text);
+        is_enough = !receiver->begin(result);
+        return !is_enough;
+      };
     request.content_receiver = [&](const char* data, size_t size, uint64_t, uint64_t) {
+      if (receiver) {
+        too_slow = slow.is_too_slow(size);
+        is_enough = !too_slow && !receiver->take({data, size});
+        return !too_slow && !is_enough;
+      }
       if (!first_byte_at) first_byte_at = Clock::now();
       too_slow = Clock::now() - *first_byte_at > options.timeout;
       too_large = result.body.size() + size > options.max_response_bytes;
@@ -187,8 +242,9 @@ struct HttpClient::Connection {
     auto error = httplib::Error::Success;
     {
       const SigpipeBlocker blocker;
-      client.send(request, response, error);
+      client->send(request, response, error);
     }
+    if (is_enough) return result;
     if (too_large)
       throw environment_error(fmt::format("{}: the response exceeds {} bytes", options.name,
                                           options.max_response_bytes));
@@ -199,13 +255,14 @@ struct HttpClient::Connection {
           fmt::format("{}: {}", options.name,
                       reason_of(error, too_slow || Clock::now() - began >= options.timeout)));
     result.status = response.status;
-    result.date = response.get_header_value("Date");
+    result.headers = fields_of(header.text);
     return result;
   }
 
   HttpOptions options;
   std::string prefix;
-  httplib::Client client;
+  RawHeader header;  // of the last response
+  std::unique_ptr<httplib::ClientImpl> client;
 };
 
 HttpClient::HttpClient(const HttpAddress& address, HttpOptions options)
@@ -224,6 +281,13 @@ HttpResponse HttpClient::get(const std::string& path) {
 HttpResponse HttpClient::remove(const std::string& path) {
   auto request = connection_->request("DELETE", path, "");
   return connection_->send(request);
+}
+
+HttpResponse HttpClient::get(const std::string& path, const HttpHeaders& headers,
+                             const HttpReceiver& receiver) {
+  auto request = connection_->request("GET", path, "");
+  for (const auto& [name, value] : headers) request.set_header(name, value);
+  return connection_->send(request, &receiver);
 }
 
 HttpResponse HttpClient::post(const std::string& path, std::string body, const std::string& type) {
@@ -262,4 +326,4 @@ HttpResponse HttpClient::put_file(const std::string& path, const std::filesystem
   }
 }
 
-}  // namespace lockstep::tracking
+}  // namespace lockstep

@@ -1,10 +1,9 @@
 #include <catch2/catch.hpp>
 
+#include "core/http/http_client.h"
 #include "lockstep/error.h"
-#include "tracking/http/http_client.h"
 
 using namespace lockstep;
-using namespace lockstep::tracking;
 
 TEST_CASE("http address: parts of a URL") {
   struct Row {

@@ -4,12 +4,13 @@
 
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <string_view>
 
-namespace lockstep::tracking {
+namespace lockstep {
 
 struct HttpAddress {
   bool tls = false;
@@ -29,12 +30,27 @@ HttpAddress parse_http_address(const std::string& url, const std::string& what);
 // Encodes everything except letters, digits, "-._~", and "/" if `keep_slashes`, as %XX.
 std::string percent_encoded(std::string_view text, bool keep_slashes = false);
 
+using HttpHeaders = std::map<std::string, std::string>;
+
 struct HttpResponse {
   int status = 0;
+  HttpHeaders headers;  // as sent, by lower-case name; the last one of a name
   std::string body;
-  std::string date;  // the header, e.g. "Wed, 25 Nov 2026 22:00:00 GMT"; empty: there is none
 
   bool ok() const { return status >= 200 && status < 300; }
+  // Empty: there is none.
+  std::string header(const std::string& name) const {
+    const auto found = headers.find(name);
+    return found == headers.end() ? "" : found->second;
+  }
+};
+
+// Takes the body of a response as it arrives.
+struct HttpReceiver {
+  // Called first, with status and headers. False: the body is not needed, and not received.
+  std::function<bool(const HttpResponse&)> begin;
+  // The next bytes; false: no more are needed.
+  std::function<bool(std::string_view)> take;
 };
 
 struct HttpOptions {
@@ -45,7 +61,7 @@ struct HttpOptions {
   bool verify_certificate = true;
   std::string ca_file;  // trusted certificates; empty: those of the system
   size_t max_response_bytes = 16u << 20;
-  std::map<std::string, std::string> headers;  // of every request, for example a token
+  HttpHeaders headers;  // of every request, for example a token
 };
 
 // Keeps its connection open between requests.
@@ -61,6 +77,10 @@ class HttpClient {
   // `path`: percent-encoded; appended to that of the address.
   HttpResponse get(const std::string& path);
   HttpResponse remove(const std::string& path);  // DELETE
+  // With further headers. The body is passed on as it was sent, and the returned response has none.
+  // It may take any time while at least 1 KB arrive per second, on average over a timeout.
+  HttpResponse get(const std::string& path, const HttpHeaders& headers,
+                   const HttpReceiver& receiver);
   HttpResponse post(const std::string& path, std::string body,
                     const std::string& type = "application/json");
   HttpResponse put(const std::string& path, std::string body, const std::string& type);
@@ -72,4 +92,4 @@ class HttpClient {
   std::unique_ptr<Connection> connection_;
 };
 
-}  // namespace lockstep::tracking
+}  // namespace lockstep

@@ -1,0 +1,34 @@
+// cpp-httplib's client, which also keeps the header of an answer as it was sent. The library decodes
+// %XX in the values of headers, which damages the addresses in Location and Link.
+// Only files of core/ include this.
+#pragma once
+
+// Must match the build of the library.
+#ifndef CPPHTTPLIB_OPENSSL_SUPPORT
+#define CPPHTTPLIB_OPENSSL_SUPPORT
+#endif
+#include <httplib.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace lockstep {
+
+// The header of the last answer: the lines of its status and fields, without those of answers with
+// a status below 200.
+struct RawHeader {
+  std::string text;
+  bool is_complete = false;
+
+  // The next bytes of the answer, of which those after the header are ignored.
+  void add(std::string_view bytes);
+};
+
+// `header`: replaced by each request; outlives the client. `timeout`: of waiting for the next bytes.
+std::unique_ptr<httplib::ClientImpl> raw_header_client(bool tls, const std::string& host, int port,
+                                                       std::chrono::milliseconds timeout,
+                                                       RawHeader& header);
+
+}  // namespace lockstep

@@ -1,0 +1,180 @@
+"""Data of HTTP servers, and of repositories of a hub: the losses of local files, also with faults and when resumed, and checks by
+`lockstep doctor`. The hub is a test server; tests/data/web_stores.py shows that huggingface_hub's clients read the same from it."""
+
+import itertools
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+import processes
+from object_server import Proxy
+from processes import LOCKSTEP, environment
+from refusals import error_lines
+from test_object_stores import write_tars
+from web_server import TOKEN, FileServer, HubServer, made_certificate
+
+ROWS = 96  # 12 steps of 8
+
+
+def write_rows(path, seed):
+    rng = np.random.default_rng(seed)
+    rows = {"x": rng.standard_normal(ROWS), "y": rng.standard_normal(ROWS), "label": rng.integers(0, 3, ROWS)}
+    pa.parquet.write_table(pa.table(rows), path)
+
+
+@pytest.fixture
+def rows_job(job):
+    folder = job.directory / "rows"
+    folder.mkdir()
+    for i in range(2):
+        write_rows(folder / f"{i}.parquet", i)
+    job.config["data"] = {"train": {"name": "parquet", "path": str(folder), "label": "label"}, "batch_size": 8,
+                          "shuffle_buffer": 64, "object_cache": {"dir": str(job.directory / "cache"), "request_timeout": "3 s"}}
+    job.config["model"] = {"name": "mlp", "input": "features", "inputs": 2, "hidden": [4], "classes": 3}
+    job.config["train"] = {"epochs": 1, "log_every": "1 step"}
+    job.write()
+    job.folder = folder
+    return job
+
+
+@pytest.fixture
+def hub():
+    hub = HubServer()
+    yield hub
+    hub.close()
+
+
+def losses(job, run):
+    return job.series(run.name, "train/loss")
+
+
+def at_hub(hub, directory, **changes):
+    """The token is in a file, as `hf auth login` leaves it."""
+    (directory / "token").write_text(TOKEN + "\n")
+    return environment(HF_ENDPOINT=hub.url, HF_HOME=str(directory), **changes)
+
+
+def without_token(job):
+    """No file of the runs contains the token."""
+    return all(TOKEN.encode() not in path.read_bytes() for path in job.runs.rglob("*") if path.is_file())
+
+
+def push_rows(hub, job, **flags):
+    files = {f"data/{path.name}": path.read_bytes() for path in job.folder.iterdir()}
+    return hub.push("me/rows", files | {"README.md": b"# rows"}, **flags)
+
+
+def test_folder_of_a_private_repository_on_two_ranks_and_resumed(rows_job, hub):
+    job = rows_job
+    job.config["data"]["shuffle_lanes"] = 2
+    job.write()
+    local = losses(job, job.train())
+    push_rows(hub, job, private=True)
+    path, env = "data.train.path=hf://datasets/me/rows/data", at_hub(hub, job.directory)
+    run = job.train(path, "train.max_steps=5", env=env, ranks=2)
+    ended = job.run(path, options=["--resume", run.name], env=env)
+    assert ended.code == 0, ended.err
+    assert dict(losses(job, run)) == pytest.approx(dict(local), rel=1e-5)
+    contents = [name for _, name, headers in hub.content.requests if headers.get("Range") != "bytes=0-0"]
+    assert len(contents) == len(set(contents)) == 2, "each file is fetched once"
+    assert without_token(job) and TOKEN not in ended.out
+
+
+def test_ranks_with_different_commits_are_refused(rows_job, hub):
+    """The branch moves between the starts of two ranks: both commits have as many rows."""
+    job = rows_job
+    push_rows(hub, job)
+    write_rows(job.folder / "0.parquet", 9)
+
+    def push(path):
+        if "/revision/" in path and sum("/revision/" in name for _, name, _ in hub.requests) == 2:
+            push_rows(hub, job)
+
+    hub.fault = push
+    ended = job.run("data.train.path=hf://datasets/me/rows/data", env=at_hub(hub, job.directory), ranks=2)
+    assert ended.code == 75, ended.err
+    assert any("the repository was changed while the run started" in line for line in error_lines(ended, 2)), ended.err
+
+
+def test_encrypted_file_of_a_server_with_faults(rows_job, tmp_path):
+    job = rows_job
+    one = job.folder / "0.parquet"
+    local = losses(job, job.train(f"data.train.path={one}"))
+    certificate = made_certificate(tmp_path)
+    server = FileServer(tmp_path / "files", certificate)
+    plain = FileServer(tmp_path / "files")
+    proxy = Proxy(plain.port)
+    try:
+        server.put("rows.parquet", one.read_bytes())
+        run = job.train(f"data.train.path={server.url}/rows.parquet", env=environment(SSL_CERT_FILE=str(certificate[0])))
+        assert losses(job, run) == local
+        server.put("again.parquet", one.read_bytes())
+        faults = itertools.cycle(["503", "cut", None, "refuse", None])
+        proxy.fault = lambda method, path, number: next(faults)
+        run = job.train(f"data.train.path=http://127.0.0.1:{proxy.port}/again.parquet")
+        assert losses(job, run) == local
+        ended = job.run(f"data.train.path={server.url}/rows.parquet")
+        assert ended.code == 78 and "certificate is not trusted: set SSL_CERT_FILE" in ended.err, ended.err
+        ended = job.run(f"checkpoint.mirror={server.url}/mirror", "checkpoint.every=5 steps")
+        assert ended.code == 78 and "can only be read; valid: s3://bucket/prefix" in ended.err, ended.err
+    finally:
+        proxy.close()
+        plain.close()
+        server.close()
+
+
+def test_range_of_archives(job):
+    folder = job.directory / "tars"
+    write_tars(folder)
+    server = FileServer(folder)
+    train_set = {"name": "webdataset", "path": str(folder), "transforms": [{"name": "resize", "size": [8, 8]}]}
+    job.config["data"] = {"train": train_set, "batch_size": 8, "shuffle_buffer": 20, "shuffle_lanes": 2,
+                          "object_cache": {"dir": str(job.directory / "cache")}}
+    job.config["model"] = {"name": "cnn", "in_channels": 3, "image_size": 8, "channels": [4], "hidden": 8, "classes": 3}
+    job.config["train"] = {"epochs": 1, "log_every": "1 step"}
+    job.write()
+    try:
+        local = losses(job, job.train())
+        assert losses(job, job.train(f"data.train.path={server.url}/{{0..2}}.tar")) == local
+        assert server.bytes_of(".tar") == sum(path.stat().st_size for path in folder.iterdir())
+        ended = job.run(f"data.train.path={server.url}/{{0..3}}.tar")
+        assert ended.code == 78 and f"{server.url}/3.tar: no such file" in ended.err, ended.err
+    finally:
+        server.close()
+
+
+def doctor(cwd, path, env, code=0):
+    ended = processes.run([LOCKSTEP, "doctor", path, "--json"], cwd, env)
+    assert ended.code == code and ended.err == "" and TOKEN not in ended.out, ended.out + ended.err
+    return {one["what"]: (one["health"], one["text"]) for one in json.loads(ended.out)}
+
+
+def test_doctor(tmp_path, hub):
+    server = FileServer(tmp_path / "files")
+    try:
+        server.put("rows.bin", b"1234" * 5000)
+        found = doctor(tmp_path, f"{server.url}/rows.bin", environment())
+        assert list(found) == ["endpoint", "list", "read", "download"]
+        assert {health for health, _ in found.values()} == {"good"}, found
+        server.modes["/rows.bin"] = "whole"
+        assert doctor(tmp_path, f"{server.url}/rows.bin", environment())["read"][0] == "warning"
+        found = doctor(tmp_path, f"{server.url}/none.bin", environment(), 75)
+        assert found["list"] == ("problem", f"{server.url}/none.bin: no such file"), found
+        ended = processes.run([LOCKSTEP, "doctor", server.url], tmp_path)
+        assert ended.code == 78 and "cannot be listed over HTTP; valid: one file" in ended.err, ended.err
+    finally:
+        server.close()
+    hub.push("me/rows", {"data/x.bin": b"1234" * 5000})
+    hub.push("me/gated", {"x": b""}, gated="not accepted")
+    env = at_hub(hub, tmp_path)
+    found = doctor(tmp_path, "hf://datasets/me/rows", env)
+    assert list(found) == ["endpoint", "credentials", "list", "read", "download"]
+    assert found["credentials"] == ("good", f"token from {tmp_path}/token: accepted")
+    assert found["list"][1] == "hf://datasets/me/rows has 1 object"
+    found = doctor(tmp_path, "hf://datasets/me/gated", env, 75)
+    assert "the repository is gated: accept its terms at" in found["list"][1]
+    found = doctor(tmp_path, "hf://datasets/me/rows", environment(HF_ENDPOINT=hub.url, HF_TOKEN="hf_wrong", HF_HOME=str(tmp_path)), 75)
+    assert found["credentials"] == ("problem", "hf://datasets/me/rows: the token from HF_TOKEN is not valid")

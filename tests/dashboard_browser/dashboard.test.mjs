@@ -230,6 +230,7 @@ test("histograms over time: the pointer and the keyboard read the logged counts,
   const { items, text } = await weights();
   const heat = page.getByRole("group", { name: /^Heat map of weights\/fc1 / });
   const tip = (plot) => plot.locator(".tip");
+  await page.locator(".heat-scale").filter({ hasText: /^0 %≥ [\d.]+ %$/ }).first().waitFor();
   const box = await heat.locator("canvas").boundingBox();
   // The middle of the fourth of eleven steps, and of a bin.
   await page.mouse.move(box.x + (box.width * 3.5) / 11, box.y + box.height * 0.35);
@@ -400,6 +401,36 @@ test("a confusion matrix is drawn from all rows of its table", () => onPage("run
   await matrix.getByText("109", { exact: true }).waitFor();
   assert.equal(await matrix.getByRole("rowheader").count(), 20);
   assert.equal((await lines(page, "Save eval/confusion as CSV")).length, 401);
+}));
+
+const tableCard = (page, name) => page.locator("section.card").filter({ has: page.getByRole("heading", { name: new RegExp(`^${name}`) }) });
+
+test("a table whose later labels are names: the mistake, and pages of its rows", () => onPage("run/charts-1/media", async (page) => {
+  const card = tableCard(page, "eval/sorted_scores");
+  await card.getByText('The column label has the value "cat"').waitFor();
+  assert.equal(await card.getByRole("row").count(), 0);
+  await card.getByRole("button", { name: "Table", exact: true }).click();
+  await card.getByText("1 – 200 of 900").waitFor();
+  for (const rows of ["201 – 400", "401 – 600"]) {
+    await card.getByRole("button", { name: "Next" }).click();
+    await card.getByText(`${rows} of 900`).waitFor();
+    assert.equal(await card.getByRole("row").count(), 201);
+  }
+  await card.getByRole("button", { name: "ROC" }).click();
+  await card.getByText('The column label has the value "cat"').waitFor();
+}));
+
+test("labels without scores and classes without samples are named; one class against the rest has both rows", () => onPage("run/charts-1/media", async (page) => {
+  const missing = tableCard(page, "eval/missing_scores");
+  await missing.getByText('No column score/CLASS has the name of the label "fox". These samples are in no class.').waitFor();
+  await missing.getByRole("rowheader", { name: "mean of 2 of 3 classes" }).waitFor();
+  const rare = tableCard(page, "eval/rare_class");
+  await rare.getByRole("button", { name: "Confusion" }).click();
+  await rare.getByRole("combobox", { name: "Class" }).selectOption("others");
+  await rare.getByRole("rowheader", { name: "not others", exact: true }).waitFor();
+  assert.deepEqual(await rare.getByRole("rowheader").allTextContents(), ["not others", "others"]);
+  assert.deepEqual(await rare.locator(".confusion tbody td:not(.num)").allTextContents(), ["10", "·", "·", "·"]);
+  assert.equal(await rare.getByRole("slider", { name: "Threshold of eval/rare_class" }).inputValue(), "0.5");
 }));
 
 test("a live run updates, is tagged and annotated, ends, and is deleted", async () => {

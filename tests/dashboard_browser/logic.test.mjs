@@ -310,13 +310,21 @@ test("a step axis with uneven steps: each step reaches halfway to its neighbors;
   assert.deepEqual([page.thinned(5, 10), page.thinned(5, 3), page.thinned(1, 3)], [[0, 1, 2, 3, 4], [0, 2, 4], [0]]);
 });
 
+test("the color scale of histograms grows with the share up to the largest", () => {
+  const shades = [1e-9, 0.25, 0.5, 1, 7].map(page.shadeOf);
+  assert.ok(shades[0] > 0.05, "the smallest share differs from the background");
+  assert.ok(Math.abs(shades[1] - 0.54) < 1e-12, "a square root");
+  assert.deepEqual(shades.slice(3), [1, 1]);
+});
+
 const scored = (columns, rows) => ({ versions: [], at: 0, columns, rows, num_rows: rows.length });
 
 test("tables with labels and scores: binary, one column per class, one row per sample and class", () => {
   assert.equal(page.isScored(scored(["label", "score"], [[1, 0.3], [false, 0.2]])), true);
   assert.equal(page.isScored(scored(["label", "score"], [["cat", 0.3]])), false, "which class is positive is unknown");
   assert.equal(page.isScored(scored(["label", "score/a", "score/b"], [["a", 1, 2]])), true);
-  assert.equal(page.isScored(scored(["sample", "score"], [])), false);
+  assert.equal(page.isScored(scored(["sample", "score"], [[1, 0.3]])), false);
+  assert.equal(page.isScored(scored(["class", "label", "score"], [])), false, "no rows");
   assert.throws(() => page.classScores(scored(["label", "score"], [[1, 0.3], ["cat", 0.2]])), /the value "cat", but next to the column score it must be 0, 1, false or true/);
   const columns = page.classScores(scored(["label", "score/a", "score/b"], [["a", 1, 2], ["b", "nan", 4]]));
   assert.deepEqual(columns.map(({ name, positive, score }) => [name, [...positive], [...score]]), [["a", [1], [1]], ["b", [0, 1], [2, 4]]]);
@@ -324,6 +332,47 @@ test("tables with labels and scores: binary, one column per class, one row per s
   assert.deepEqual(rows.map(({ name, positive }) => [name, [...positive]]), [["x", [1, 0]], ["y", [0]]]);
   const confusion = page.confusionOfScores(scored(["label", "score/a", "score/b"], [["a", 1, 2], ["a", 3, 2], ["b", 1, 1]]));
   assert.deepEqual(confusion.rows, [["a", "b", 1], ["a", "a", 1], ["b", "a", 1]]);
+  const partial = page.confusionOfScores(scored(["label", "score/a", "score/b"], [["b", "nan", 2], ["b", "nan", "nan"], ["a", "-inf", "nan"]]));
+  assert.deepEqual(partial.rows, [["b", "b", 1], ["a", "a", 1]], "NaN is not a score");
+});
+
+test("labels for which there is no column of scores", () => {
+  const rows = [["a", 1, 2], [3, 1, 2], ["c", 1, 2], [3, 1, 2]];
+  assert.deepEqual(page.labelsWithoutScores(scored(["label", "score/a", "score/b"], rows)), ["3", "c"]);
+  assert.deepEqual(page.labelsWithoutScores(scored(["label", "score/a", "score/3"], rows.slice(0, 2))), []);
+  assert.deepEqual(page.labelsWithoutScores(scored(["label", "score"], [[1, 0.3]])), []);
+});
+
+test("thresholds are from the smallest to the largest finite score, with the usual one", () => {
+  const thresholds = (...score) => page.thresholdsOf({ name: "", positive: new Uint8Array(score.length), score: Float64Array.from(score) });
+  assert.deepEqual(thresholds(0.6, 0.9), { low: 0.5, high: 0.9, usual: 0.5 });
+  assert.deepEqual(thresholds(-3, 2), { low: -3, high: 2, usual: 0 });
+  assert.deepEqual(thresholds(-Infinity, -7, Infinity), { low: -7, high: 0, usual: 0 });
+  assert.deepEqual(thresholds(), { low: 0.5, high: 0.5, usual: 0.5 });
+});
+
+// The labels 0 0 1 1 0 1 with the scores 0.1 0.4 0.35 0.8 0.4 0.9, in scikit-learn's order.
+const SKLEARN_PRECISION = [1 / 2, 3 / 5, 1 / 2, 1, 1, 1];
+const SKLEARN_RECALL = [1, 1, 2 / 3, 2 / 3, 1 / 3, 0];
+
+test("logged points of precision_recall_curve(), whose recall descends, keep their vertical steps", () => {
+  const points = SKLEARN_RECALL.map((recall, i) => [SKLEARN_PRECISION[i], recall]);
+  const descending = page.loggedCurves(scored(["precision", "recall"], points));
+  const [curve] = descending.curves;
+  assert.equal(descending.kind, "pr");
+  assert.deepEqual([curve.x, curve.y], [[...SKLEARN_RECALL].reverse(), [...SKLEARN_PRECISION].reverse()]);
+  assert.ok(Math.abs(curve.area - (2 / 3 + (1 / 3) * ((1 / 2 + 3 / 5) / 2))) < 1e-12, `${curve.area}`);
+  assert.deepEqual(page.loggedCurves(scored(["precision", "recall"], [...points].reverse())).curves, descending.curves, "ascending points are drawn alike");
+});
+
+test("logged points: those that are not finite are left out, and both columns of an ROC curve are needed", () => {
+  const { kind, curves } = page.loggedCurves(scored(["class", "fpr", "tpr"], [["a", 0, 0], ["b", "nan", 0], ["a", "nan", 1], ["a", 0, 0.5], ["a", 1, 1], ["a", 0.5, "inf"], ["a", 0.5, 1]]));
+  assert.equal(kind, "roc");
+  assert.deepEqual(curves.map(({ name, x, y, area }) => [name, x, y, area]), [["a", [0, 0, 0.5, 1], [0, 0.5, 1, 1], 0.875], ["b", [], [], NaN]]);
+  const mixed = scored(["precision", "recall", "tpr"], [[1, 0, 9], [0.5, 1, 9]]);
+  assert.equal(page.isCurve(mixed), true);
+  assert.deepEqual([page.loggedCurves(mixed).kind, page.loggedCurves(mixed).curves[0].area], ["pr", 0.75]);
+  assert.equal(page.isCurve(scored(["precision", "recall", "f1"], [])), false);
 });
 
 test("ROC and precision-recall by hand, with equal scores; and without positive samples", () => {
@@ -356,6 +405,13 @@ test("cells over two columns: logarithmic where the values are, one cell per val
   const some = page.cellsOf(lr, width, loss, Uint8Array.from({ length: 64 }, (_, i) => Number(i < 9)));
   assert.equal(some.runs, 8);
   assert.ok(Number.isNaN(some.mean.at(-1)), "a cell without runs is blank");
+});
+
+test("runs with equal values are moved apart on an axis of few values, up to a part of the gap, and not at all on one of many", () => {
+  const offsets = (values) => Array.from({ length: 100 }, (_, run) => page.spreadOf(page.axisOf(numbers("config.a", values)))(run));
+  const apart = offsets([0, 0, 1, 2]);
+  assert.ok(new Set(apart).size > 50 && apart.every((offset) => Math.abs(offset) < 0.5 / 2), "the gap is half of the axis");
+  for (const count of [13, 15, 20, 30]) assert.deepEqual(new Set(offsets(Array.from({ length: count }, (_, i) => i))), new Set([0]), `${count} values`);
 });
 
 test("an interpolated surface follows a plane, is blank far from runs, and its contours are where the level is", () => {

@@ -2,7 +2,7 @@
 //   lockstep_sample_runs RUNS gallery
 //       images, histograms, tables, alerts, and HTML in all user-defined texts
 //   lockstep_sample_runs RUNS charts METRICS STEPS
-//       curves, and a confusion matrix of 20 classes
+//       curves, a confusion matrix of 20 classes, and tables of scores that are not as expected
 //   lockstep_sample_runs RUNS ranks RANKS STEPS
 //       rank 1 takes 50 % longer than the others
 //   lockstep_sample_runs RUNS many RUNS
@@ -120,6 +120,32 @@ Table class_scores(int64_t step) {
   return table;
 }
 
+// Sorted by label: only the rows after the first page show that the labels are names.
+Table sorted_scores(int64_t step) {
+  Table table{.at = {"eval/sorted_scores", step, 0, 0}, .columns = {"label", "score"}};
+  for (int i = 0; i < 900; ++i) table.rows.push_back({i < 300 ? Json(1) : Json("cat"), i / 1000.0});
+  return table;
+}
+
+// No sample of one class, and a label without scores.
+Table missing_scores(int64_t step) {
+  Table table{.at = {"eval/missing_scores", step, 0, 0},
+              .columns = {"label", "score/cat", "score/dog", "score/eel"}};
+  for (int i = 0; i < 30; ++i)
+    table.rows.push_back({i % 3 == 0 ? "cat" : i % 3 == 1 ? "dog" : "fox", i % 5, i % 7, 0});
+  return table;
+}
+
+// Of a class with an unusual name, no sample has at least the usual threshold.
+Table rare_class(int64_t step) {
+  Table table{.at = {"eval/rare_class", step, 0, 0}, .columns = {"class", "label", "score"}};
+  for (int i = 0; i < 10; ++i) {
+    table.rows.push_back({"cat", i % 2 == 0, i / 10.0});
+    table.rows.push_back({"others", false, i / 100.0});
+  }
+  return table;
+}
+
 void record_gallery(const std::filesystem::path& runs) {
   auto job = job_of("gallery-1", std::string("gallery ") + kScript, 0, 1);
   job.group = job.host = kScript;
@@ -170,6 +196,9 @@ void record_charts(const std::filesystem::path& runs, int num_metrics, int64_t n
     tracker.log(step, static_cast<double>(step) / 1000, metrics);
   }
   tracker.table(confusion(num_steps, 20));
+  tracker.table(sorted_scores(num_steps));
+  tracker.table(missing_scores(num_steps));
+  tracker.table(rare_class(num_steps));
   tracker.finish({.state = RunState::Finished});
 }
 

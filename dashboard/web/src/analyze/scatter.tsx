@@ -5,7 +5,7 @@ import { useWidth } from "../parts/size";
 import { shownTheme } from "../settings";
 import { runColors } from "./run_colors";
 import { areaOf, drawScatter, PAD } from "./scatter_plot";
-import { type Axis, axisOf, bestOf, type Cells, cellsOf, COLUMNS, MIN_RUNS, partOf, ROWS, smoothOf, type Surface } from "./surface";
+import { type Axis, axisOf, bestOf, type Cells, cellsOf, COLUMNS, MIN_RUNS, partOf, ROWS, smoothOf, spreadOf, type Surface } from "./surface";
 import type { Values } from "./values";
 
 export const SURFACES = { points: "Points", cells: "Heat map", smooth: "Contours" } as const;
@@ -20,14 +20,6 @@ interface Props {
 
 /** Which surfaces can be drawn: the result must be a number, and contours need numbers on both axes. */
 export const canDraw = (kind: SurfaceKind, x: Values, y: Values, color: Values) => kind === "points" || (!color.labels && x !== y && (kind === "cells" || (!x.labels && !y.labels)));
-
-/** Runs with equal settings are moved apart by up to this fraction of the gap between two values. */
-function spreadOf({ values, labels }: Values, { distinct }: Axis): (run: number) => number {
-  if (!labels && new Set(values).size > 20) return () => 0;
-  const at = distinct ?? [];
-  const gap = at.length < 2 ? 0.5 : at.slice(1).reduce((least, value, i) => Math.min(least, value - at[i]!), 1);
-  return (run) => (((Math.imul(run + 1, 2654435761) >>> 8) % 1024) / 1024 - 0.5) * gap * 0.45;
-}
 
 /** The range of the values of a cell as text, or its only value. */
 function rangeText(column: Values, axis: Axis, edges: readonly number[], part: number): string {
@@ -64,7 +56,7 @@ export function Scatter(props: Props) {
   const area = useMemo(() => areaOf(width, height), [width, height]);
   const [xAxis, yAxis] = useMemo(() => [axisOf(x), axisOf(y)], [x, y]);
   const points = useMemo(() => {
-    const [aside, above] = [spreadOf(x, xAxis), y.labels ? spreadOf(y, yAxis) : () => 0];
+    const [aside, above] = [spreadOf(xAxis), y.labels ? spreadOf(yAxis) : () => 0];
     return Array.from(x.values, (value, run) => [area.left(xAxis.toUnit(x.scale.position(value) + aside(run))), area.top(yAxis.toUnit(y.scale.position(y.values[run]!) + above(run)))] as const);
   }, [x, y, area]);
   const kind = canDraw(props.surface, x, y, color) ? props.surface : "points";

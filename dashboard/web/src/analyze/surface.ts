@@ -19,6 +19,13 @@ export function axisOf({ values, labels, scale }: Values): Axis {
   return { distinct, toUnit: (position) => (position + margin) / (1 + 2 * margin), toPosition: (unit) => unit * (1 + 2 * margin) - margin };
 }
 
+/** How far a run is moved on an axis of few different values, so that runs with equal values are apart: up to 0.225 of the smallest gap. */
+export function spreadOf({ distinct }: Axis): (run: number) => number {
+  if (!distinct) return () => 0;
+  const gap = distinct.length < 2 ? 0.5 : distinct.slice(1).reduce((least, at, i) => Math.min(least, at - distinct[i]!), 1);
+  return (run) => (((Math.imul(run + 1, 2654435761) >>> 8) % 1024) / 1024 - 0.5) * gap * 0.45;
+}
+
 /** The points of runs that have all three values: fractions of the axes, and the result. */
 interface Points { x: Float64Array; y: Float64Array; z: Float64Array }
 

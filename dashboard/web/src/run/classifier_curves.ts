@@ -12,10 +12,10 @@ const PREFIX = "score/";
 const TRUTH = new Map<string, number>([["1", 1], ["true", 1], ["0", 0], ["false", 0]]);
 const truthOf = (label: unknown) => TRUTH.get(plain(label).toLowerCase());
 
-/** Whether the columns are `label` and one `score/CLASS` for each class, or `label`, which is 0, 1, false or true, and `score`. */
+/** Whether there are rows, and the columns are `label` and one `score/CLASS` for each class, or `label`, which is 0, 1, false or true, and `score`. */
 export function isScored({ columns, rows }: TablePage): boolean {
   const label = columns.indexOf("label");
-  if (label < 0) return false;
+  if (label < 0 || rows.length === 0) return false;
   return columns.includes("score") ? rows.every((row) => truthOf(row[label]) !== undefined) : columns.filter((column) => column.startsWith(PREFIX)).length > 1;
 }
 
@@ -103,6 +103,32 @@ function thinned(x: number[], y: number[]): { x: number[]; y: number[] } {
   return { x: kept.map((i) => x[i]!), y: kept.map((i) => y[i]!) };
 }
 
+/** Whether a table has the points of a curve. One with a row per class and its F1 score is a summary, not a curve. */
+export const isCurve = ({ columns }: TablePage) => isRoc(columns) || (columns.includes("precision") && columns.includes("recall") && !columns.includes("f1"));
+
+const isRoc = (columns: readonly string[]) => columns.includes("fpr") && columns.includes("tpr");
+
+/** The curves of a table of points, one per `class`: the true over the false positive rate, or precision over recall. Points that are not
+ * finite are left out. Points with equal x keep their order, so that vertical steps do too; it is reversed if x descends, as
+ * scikit-learn's precision_recall_curve() returns it. */
+export function loggedCurves({ columns, rows }: TablePage): { kind: "roc" | "pr"; curves: ClassCurve[] } {
+  const kind = isRoc(columns) ? "roc" : "pr";
+  const [x, y, k] = [...(kind === "roc" ? ["fpr", "tpr"] : ["recall", "precision"]), "class"].map((name) => columns.indexOf(name)) as [number, number, number];
+  const nameOf = (row: unknown[]) => (k >= 0 ? plain(row[k]) : "");
+  const byClass = new Map<string, [number, number][]>(rows.map((row) => [nameOf(row), []]));
+  for (const row of rows) {
+    const point: [number, number] = [toNumber(row[x]), toNumber(row[y])];
+    if (point.every(Number.isFinite)) byClass.get(nameOf(row))!.push(point);
+  }
+  const curves = [...byClass].map(([name, points]): ClassCurve => {
+    if (points.length > 0 && points[0]![0] > points[points.length - 1]![0]) points.reverse();
+    points.sort((a, b) => a[0] - b[0]);
+    const [px, py] = [points.map(([at]) => at), points.map(([, value]) => value)];
+    return { name, x: px, y: py, area: points.length > 0 ? areaUnder(px, py) : NaN, positives: NaN, count: points.length };
+  });
+  return { kind, curves };
+}
+
 /** The area under a curve of logged points, as trapezoids. `x` ascends. */
 export const areaUnder = (x: readonly number[], y: readonly number[]): number => x.slice(1).reduce((sum, at, i) => sum + ((at - x[i]!) * (y[i]! + y[i + 1]!)) / 2, 0);
 
@@ -113,13 +139,29 @@ export function countsAt({ positive, score }: ClassScores, threshold: number): {
   return { trueNegatives: counts[0]!, falsePositives: counts[1]!, falseNegatives: counts[2]!, truePositives: counts[3]! };
 }
 
-/** A table `actual, predicted, count`: the predicted class has the highest score, the first of equal ones. */
+/** The range of thresholds for the finite scores of a class, and the usual one, which it includes: 0.5 of probabilities, 0 of logits. */
+export function thresholdsOf({ score }: ClassScores): { low: number; high: number; usual: number } {
+  const usual = score.every((one) => one >= 0 && one <= 1) ? 0.5 : 0;
+  const finite = score.filter(Number.isFinite);
+  return { low: finite.reduce((a, b) => Math.min(a, b), usual), high: finite.reduce((a, b) => Math.max(a, b), usual), usual };
+}
+
+/** The different labels of a table with `score/CLASS` columns for which there is no column. */
+export function labelsWithoutScores({ columns, rows }: TablePage): string[] {
+  const label = columns.indexOf("label");
+  return columns.includes("score") ? [] : [...new Set(rows.map((row) => plain(row[label])))].filter((name) => !columns.includes(PREFIX + name));
+}
+
+/** A table `actual, predicted, count`: the predicted class has the highest score, the first of equal ones. Scores that are NaN are
+ * ignored, and rows without any other. */
 export function confusionOfScores(table: TablePage): TablePage {
   const label = table.columns.indexOf("label");
   const classes = table.columns.flatMap((column, i) => (column.startsWith(PREFIX) ? [{ name: column.slice(PREFIX.length), i }] : []));
   const counts = new Map<string, [string, string, number]>();
   for (const row of table.rows) {
-    const best = classes.reduce((most, now) => (toNumber(row[now.i]) > toNumber(row[most.i]) ? now : most)).name;
+    const known = classes.filter(({ i }) => !Number.isNaN(toNumber(row[i])));
+    if (known.length === 0) continue;
+    const best = known.reduce((most, now) => (toNumber(row[now.i]) > toNumber(row[most.i]) ? now : most)).name;
     const actual = plain(row[label]);
     const key = JSON.stringify([actual, best]);
     const entry = counts.get(key) ?? [actual, best, 0];

@@ -9,7 +9,7 @@ import { cssColor, rankColor, rankDash } from "../colors";
 import type { TablePage } from "../data/source";
 import { number, plain, plural, toNumber } from "../format";
 import { shownTheme } from "../settings";
-import { areaUnder, type ClassCurve, type ClassScores, classScores, confusionOfScores, countsAt, precisionRecallCurve, rocCurve } from "./classifier_curves";
+import { type ClassCurve, type ClassScores, classScores, confusionOfScores, countsAt, labelsWithoutScores, loggedCurves, precisionRecallCurve, rocCurve, thresholdsOf } from "./classifier_curves";
 
 export const SCORE_VIEWS = { roc: "ROC", pr: "Precision-recall", confusion: "Confusion", table: "Table" } as const;
 export type ScoreView = keyof typeof SCORE_VIEWS;
@@ -61,14 +61,8 @@ export function saveConfusion(name: string, table: TablePage) {
 
 /** Curves of logged points: precision over recall, or the true over the false positive rate. */
 export function LoggedCurves({ table, name }: { table: TablePage; name: string }) {
-  const isRoc = table.columns.includes("tpr");
-  const [x, y, k] = [isRoc ? "fpr" : "recall", isRoc ? "tpr" : "precision", "class"].map((n) => table.columns.indexOf(n)) as [number, number, number];
-  const curves = useMemo(() => [...new Set(table.rows.map((row) => (k >= 0 ? plain(row[k]) : "")))].map((own): ClassCurve => {
-    const points = table.rows.filter((row) => k < 0 || plain(row[k]) === own).map((row) => [toNumber(row[x]), toNumber(row[y])] as const).sort((a, b) => a[0] - b[0]);
-    const [px, py] = [points.map(([at]) => at), points.map(([, value]) => value)];
-    return { name: own, x: px, y: py, area: areaUnder(px, py), positives: NaN, count: points.length };
-  }), [table]);
-  return <Curves name={name} kind={isRoc ? "roc" : "pr"} curves={curves} version={String(table.at)} />;
+  const { kind, curves } = useMemo(() => loggedCurves(table), [table]);
+  return <Curves name={name} kind={kind} curves={curves} version={String(table.at)} />;
 }
 
 /** A table with the label and the score of each sample. */
@@ -82,8 +76,22 @@ export function Scored({ table, name, view }: { table: TablePage; name: string; 
   }, [table]);
   const curves = useMemo(() => (typeof scores === "string" || view === "confusion" ? [] : scores.map(view === "roc" ? rocCurve : precisionRecallCurve)), [scores, view]);
   if (typeof scores === "string") return <p class="notice warn" role="status">{scores}</p>;
-  if (view !== "confusion") return <Curves name={name} kind={view} curves={curves} version={String(table.at)} />;
-  return table.columns.includes("score") ? <AtThreshold scores={scores} name={name} /> : <Confusion name={name} table={confusionOfScores(table)} />;
+  return (
+    <>
+      {view !== "confusion" ? <Curves name={name} kind={view} curves={curves} version={String(table.at)} /> : table.columns.includes("score") ? <AtThreshold scores={scores} name={name} /> : <Confusion name={name} table={confusionOfScores(table)} />}
+      <UnknownLabels table={table} />
+    </>
+  );
+}
+
+const MAX_NAMED = 5;
+
+/** Labels for which there are no scores. */
+function UnknownLabels({ table }: { table: TablePage }) {
+  const unknown = useMemo(() => labelsWithoutScores(table), [table]);
+  if (unknown.length === 0) return null;
+  const more = unknown.length > MAX_NAMED ? ` and ${unknown.length - MAX_NAMED} more` : "";
+  return <p class="notice warn" role="status">No column score/CLASS has the name of {unknown.length > 1 ? "the labels" : "the label"} {unknown.slice(0, MAX_NAMED).map((name) => `"${name}"`).join(", ")}{more}. These samples are in no class.</p>;
 }
 
 const COLUMNS = { roc: ["class", "false positive rate", "true positive rate"], pr: ["class", "recall", "precision"] } as const;
@@ -120,7 +128,7 @@ function Areas({ name: table, curves, kind }: { name: string; curves: ClassCurve
         <thead><tr><th>Class</th><th class="num">{what}</th>{samples && <th class="num">Samples of the class</th>}</tr></thead>
         <tbody>
           {curves.map(({ name, area, positives, count }, i) => <tr key={name}><th scope="row"><span class="row"><Stroke color={rankColor(i)} dash={rankDash(i)} /><span class="ellipsis">{name}</span></span></th><td class="num mono">{text(area)}</td>{samples && <td class="num">{positives.toLocaleString("en-US")} of {count.toLocaleString("en-US")}</td>}</tr>)}
-          {known.length > 1 && <tr><th scope="row">mean</th><td class="num mono">{text(known.reduce((sum, { area }) => sum + area, 0) / known.length)}</td>{samples && <td />}</tr>}
+          {known.length > 1 && <tr><th scope="row">{known.length < curves.length ? `mean of ${known.length} of ${curves.length} classes` : "mean"}</th><td class="num mono">{text(known.reduce((sum, { area }) => sum + area, 0) / known.length)}</td>{samples && <td />}</tr>}
         </tbody>
       </table>
     </div>
@@ -131,23 +139,23 @@ const THRESHOLDS = 200;
 
 /** The confusion matrix of one class against the rest at a threshold of its score. */
 function AtThreshold({ scores, name }: { scores: ClassScores[]; name: string }) {
-  const [own, setOwn] = useState(0);
-  const chosen = scores[own] ?? scores[0]!;
-  const [low, high] = useMemo(() => [chosen.score.reduce((a, b) => Math.min(a, b), Infinity), chosen.score.reduce((a, b) => Math.max(a, b), -Infinity)], [chosen]);
-  const usual = low >= 0 && high <= 1 ? 0.5 : 0; // of probabilities, of logits
+  const [own, setOwn] = useState<string | null>(null);
+  const chosen = scores.find((one) => one.name === own) ?? scores[0]!;
+  const { low, high, usual } = useMemo(() => thresholdsOf(chosen), [chosen]);
+  // Kept for other steps, whose scores may have another range.
   const [threshold, setThreshold] = useState<number | null>(null);
-  const at = threshold ?? usual;
+  const at = Math.max(low, Math.min(high, threshold ?? usual));
   const { truePositives: yes, falsePositives, falseNegatives, trueNegatives } = countsAt(chosen, at);
   const share = (part: number, whole: number) => (whole > 0 ? (part / whole).toFixed(4) : "–");
-  const [positive, negative] = [chosen.name || "1", chosen.name ? "others" : "0"];
+  const [positive, negative] = [chosen.name || "1", chosen.name ? `not ${chosen.name}` : "0"];
   const rows = [[negative, negative, trueNegatives], [negative, positive, falsePositives], [positive, negative, falseNegatives], [positive, positive, yes]];
   return (
     <>
       <div class="row wrap small soft">
-        {scores.length > 1 && <label class="row">Class<select class="field mini" value={own} onChange={(event) => { setOwn(Number(event.currentTarget.value)); setThreshold(null); }}>{scores.map((one, i) => <option key={one.name} value={i}>{one.name}</option>)}</select></label>}
+        {scores.length > 1 && <label class="row">Class<select class="field mini" value={chosen.name} onChange={(event) => { setOwn(event.currentTarget.value); setThreshold(null); }}>{scores.map((one) => <option key={one.name} value={one.name}>{one.name}</option>)}</select></label>}
         {low < high && <label class="row stepper">Threshold<input type="range" min={low} max={high} step={(high - low) / THRESHOLDS} value={at} aria-label={`Threshold of ${name}`} aria-valuetext={number(at, 3)} onInput={(event) => setThreshold(Number(event.currentTarget.value))} /><output>{number(at, 3)}</output></label>}
       </div>
-      <Confusion name={name} table={{ versions: [], at: 0, num_rows: 4, columns: ["actual", "predicted", "count"], rows: rows.filter((row) => row[2]) }} />
+      <Confusion name={name} table={{ versions: [], at: 0, num_rows: 4, columns: ["actual", "predicted", "count"], rows }} />
       <p class="small soft" role="status">Precision <strong>{share(yes, yes + falsePositives)}</strong>, recall <strong>{share(yes, yes + falseNegatives)}</strong>, false positive rate <strong>{share(falsePositives, falsePositives + trueNegatives)}</strong>, accuracy <strong>{share(yes + trueNegatives, chosen.score.length)}</strong>.</p>
     </>
   );

@@ -7,7 +7,7 @@ import type { HistogramItem } from "../data/source";
 import { number, plural } from "../format";
 import { useWidth } from "../parts/size";
 import { shownTheme } from "../settings";
-import { binAt, largestShare, partAt, quantileOf, stepEdges, thinned, totalOf } from "./histogram_values";
+import { binAt, largestShare, partAt, quantileOf, shadeOf, stepEdges, thinned, totalOf } from "./histogram_values";
 
 /** Of the common grid of values. */
 export const ROWS = 72;
@@ -123,7 +123,7 @@ function HeatPlot({ name, items, shares, span, width, at }: PlotProps) {
     const columns = Array.from({ length: COLUMNS }, (_, i) => partAt(edges, from + ((i + 0.5) / COLUMNS) * (to - from)));
     drawHeat(canvas.current!, Array.from({ length: ROWS }, (_, row) => columns.map((item) => {
       const share = shares[item]![ROWS - 1 - row]!;
-      return share > 0 ? 0.08 + 0.92 * Math.sqrt(share / largest) : null;
+      return share > 0 ? shadeOf(share / largest) : null;
     })));
   }, [shares, shownTheme.value]);
   const steps = positionTicks(items[0]!.step, items[items.length - 1]!.step, Math.max(2, Math.floor(width / 84)), true);

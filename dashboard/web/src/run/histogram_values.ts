@@ -77,3 +77,7 @@ export function largestShare(shares: readonly Float64Array[]): number {
   const sorted = shares.flatMap((row) => Array.from(row)).filter((share) => share > 0).sort((a, b) => a - b);
   return sorted[Math.floor(0.98 * (sorted.length - 1))] ?? 1;
 }
+
+/** The place on the color scale, from 0 to 1, of a positive share; `fraction`: of the largest share, from which on it is 1. Small shares are
+ * farther apart, and the smallest differ from the background. */
+export const shadeOf = (fraction: number): number => 0.08 + 0.92 * Math.sqrt(Math.min(1, fraction));

@@ -7,7 +7,7 @@ import { useNearViewport } from "../parts/size";
 import { route, setQuery } from "../router";
 import { source, useAsync } from "../store";
 import { type HistogramKind, HistogramPlot, ROWS } from "./histogram_plot";
-import { byStep, largestShare, sharesOf, spanOf } from "./histogram_values";
+import { byStep, largestShare, shadeOf, sharesOf, spanOf } from "./histogram_values";
 import { HeatRamp, SaveButtons, StepSlider } from "./media_parts";
 
 const shownKind = (): HistogramKind => (route.value.query.get("hist") === "ridges" ? "ridges" : "heat");
@@ -59,7 +59,7 @@ function HistogramOverTime({ name, items, kind }: { name: string; items: Histogr
       <div ref={plot}><HistogramPlot name={name} items={items} shares={shares} span={span} kind={kind} at={at} onChoose={setChosen} /></div>
       <div class="row wrap histogram-tools">
         <StepSlider steps={items.map((h) => h.step)} at={at} onChange={setChosen} name={name} />
-        {kind === "heat" && <HeatRamp low="0 %" high={`${number(100 * largestShare(shares), 2)} %`} title={`Share of the values of a step in a range of ${number((span[1] - span[0]) / ROWS, 2)}`} />}
+        {kind === "heat" && <HeatRamp shade={shadeOf} low="0 %" high={`≥ ${number(100 * largestShare(shares), 2)} %`} title={`Share of the values of a step in a range of ${number((span[1] - span[0]) / ROWS, 2)}`} />}
         <span class="spread" />
         <SaveButtons name={name} png={png}
           csv={() => saveRows(name, ["source", "step", "from", "to", "count"], items.flatMap((h) => h.counts.map((count, i) => [h.source, h.step, h.edges[i]!, h.edges[i + 1]!, count])))} />

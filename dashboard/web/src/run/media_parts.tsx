@@ -20,12 +20,12 @@ export function SaveButtons({ name, png, csv }: { name: string; png: () => void;
   );
 }
 
-/** The color scale of a heatmap. */
-export function HeatRamp({ low, high, title }: { low: string; high: string; title?: string }) {
+/** The color scale of a heatmap, linear or with the `shade` of each fraction. */
+export function HeatRamp({ low, high, title, shade = (fraction) => fraction }: { low: string; high: string; title?: string; shade?: (fraction: number) => number }) {
   return (
     <span class="row small soft heat-scale" title={title}>
       {low}
-      <span class="ramp">{Array.from({ length: 24 }, (_, i) => <i key={i} style={{ background: `rgb(${heatColor(i / 23).join(" ")})` }} />)}</span>
+      <span class="ramp">{Array.from({ length: 24 }, (_, i) => <i key={i} style={{ background: `rgb(${heatColor(shade(i / 23)).join(" ")})` }} />)}</span>
       {high}
     </span>
   );

@@ -6,7 +6,7 @@ import { number, plain, plural } from "../format";
 import { toast } from "../parts/overlay";
 import { route, setQuery } from "../router";
 import { source, useAsync } from "../store";
-import { isScored } from "./classifier_curves";
+import { isCurve, isScored } from "./classifier_curves";
 import { Confusion, LoggedCurves, saveConfusion, Scored, SCORE_VIEWS, type ScoreView } from "./classifier_views";
 import { SaveButtons, StepSlider } from "./media_parts";
 
@@ -16,8 +16,6 @@ const MAX_DRAWN_ROWS = 100000;
 
 const has = (table: TablePage, ...names: string[]) => names.every((name) => table.columns.includes(name));
 const isConfusion = (table: TablePage) => has(table, "actual", "predicted", "count");
-// A table with one row per class and its F1 score is a summary, not a curve.
-const isCurve = (table: TablePage) => (has(table, "precision", "recall") && !has(table, "f1")) || has(table, "fpr", "tpr");
 const isDrawn = (table: TablePage) => isConfusion(table) || isCurve(table);
 
 /** How tables with labels and scores are shown. */
@@ -37,18 +35,25 @@ async function loadAllRows(run: string, name: string, page: TablePage, most = In
   return { ...page, rows };
 }
 
+/** The rows that are shown; `scored`: as labels and scores. */
+interface Shown { table: TablePage; scored: boolean }
+
 export function Tables({ run, media }: { run: Run; media: Media }) {
   const [at, setAt] = useState<number | null>(null);
   const [offset, setOffset] = useState(0);
   const chosen = shownView();
   const isTable = chosen === "table";
-  const { value: table, error } = useAsync<TablePage>(async () => {
+  const { value, error } = useAsync<Shown>(async () => {
     const page = await source().table(run.id, media.name, at, offset, PAGE);
-    return (isDrawn(page) || (isScored(page) && !isTable)) && page.rows.length < page.num_rows ? loadAllRows(run.id, media.name, page, MAX_DRAWN_ROWS) : page;
+    // The first rows decide, also if later ones do not fit: the views name the mistake.
+    const scored = isScored(offset > 0 ? await source().table(run.id, media.name, page.at, 0, PAGE) : page);
+    const whole = isDrawn(page) || (scored && !isTable);
+    return { scored, table: whole && page.rows.length < page.num_rows ? await loadAllRows(run.id, media.name, page, MAX_DRAWN_ROWS) : page };
   }, [run.id, media.name, media.count, at, offset, isTable]);
-  if (!table) return <p class="soft small" role="alert">{error?.message}</p>;
+  if (!value) return <p class="soft small" role="alert">{error?.message}</p>;
+  const { table, scored } = value;
   const versions = [...table.versions].sort((a, b) => a.step - b.step);
-  const view = isScored(table) ? chosen : null;
+  const view = scored ? chosen : null;
   const drawn = isDrawn(table) || (view !== null && view !== "table");
   const left = (table.left_out ?? 0) + (drawn ? table.num_rows - table.rows.length : 0);
   const png = () => (isConfusion(table) ? saveConfusion(media.name, table) : saveTablePng(media.name, table.columns, table.rows.map((row) => row.map((value) => ({ text: formatCell(value), number: typeof value === "number" })))));

@@ -132,7 +132,8 @@ dashboard::DashboardOptions dashboard_options(const cxxopts::ParseResult& parsed
   if (parsed.count("tokens")) options.tokens_file = parsed["tokens"].as<std::string>();
   if (parsed.count("token-file"))
     options.token = read_token(parsed["token-file"].as<std::string>());
-  else if (!dashboard::is_loopback_name(options.host) && !parsed.count("tokens"))
+  else if (!dashboard::is_loopback_name(options.host) && !parsed.count("tokens") &&
+           !options.receives)  // a sender needs a token that its user knows
     options.token = dashboard::random_secret();
   return options;
 }

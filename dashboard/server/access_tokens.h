@@ -46,8 +46,10 @@ class AccessTokenFile {
   // Throws as read_access_tokens() does.
   explicit AccessTokenFile(std::filesystem::path file);
 
-  // Empty while the file is missing or not valid.
+  // Empty while the file is missing or not valid. Prints the reason, once.
   std::shared_ptr<const std::vector<AccessToken>> tokens();
+  // Why there are no tokens now; empty if the file is valid.
+  std::string problem();
 
  private:
   struct Version {
@@ -56,11 +58,13 @@ class AccessTokenFile {
     bool operator==(const Version&) const = default;
   };
   Version version() const;  // with the time of the last change, also of permissions
+  void update() REQUIRES(mutex_);
 
   const std::filesystem::path file_;
   Mutex mutex_;
   Version read_ GUARDED_BY(mutex_);
   std::shared_ptr<const std::vector<AccessToken>> tokens_ GUARDED_BY(mutex_);
+  std::string problem_ GUARDED_BY(mutex_);
 };
 
 }  // namespace lockstep::dashboard

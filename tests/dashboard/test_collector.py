@@ -29,7 +29,6 @@ def token_file(tmp_path):
 @pytest.fixture
 def collect(tmp_path, token_file):
     """Starts collectors of a directory that is not that of the runs."""
-    (tmp_path / "collected").mkdir()
     started = []
 
     def start_collector(*options):
@@ -144,8 +143,10 @@ def test_a_log_that_differs_is_reported_and_not_changed(runs, writer, collect, t
 
 def test_receiving_is_off_by_default_and_requires_a_token(runs, start, writer, token_file):
     writer.finished_run("one", config=CONFIG)
-    ended = subprocess.run([LOCKSTEP, "ui", "--receive", "--dir", runs], capture_output=True, text=True, timeout=TIMEOUT)
-    assert ended.returncode == 78 and "--receive requires a token" in ended.stderr
+    for host in ("127.0.0.1", "0.0.0.0"):  # a generated token would be known to nobody
+        ended = subprocess.run([LOCKSTEP, "ui", "--receive", "--dir", runs, "--host", host], capture_output=True, text=True,
+                               timeout=TIMEOUT)
+        assert ended.returncode == 78 and "--receive requires a token" in ended.stderr
     plain = start("--token-file", str(token_file))
     assert send(plain, "GET", "two") == 404 and put(plain, "two/files/run.json", b"{}") == 404
     ended = sync(runs, "one", plain.address)
@@ -196,6 +197,21 @@ def test_paths_names_and_sizes_are_checked(collect, tmp_path):
     assert collector.request("POST", "/api/runs/one/tags", headers=authorized(), body=b"{}").status == 403  # not JSON, not marked
 
 
+def test_large_bodies_are_read_only_from_senders(collect):
+    collector = collect()
+    large = b"{" + b" " * (100 << 10) + b"}"
+    assert put(collector, "one/files/run.json", large) == 200
+    assert put(collector, "one/files/run.json", large, "another token") == 401
+    for path in ("/api/login", "/api/views", "/"):
+        response = collector.request("POST", path, headers=authorized(), body=large)
+        assert (response.status, response.headers["Connection"]) == (413, "close")
+    # Rejected after the head, without waiting for the body.
+    with socket.create_connection(collector.address.split(":"), timeout=TIMEOUT) as connection:
+        connection.sendall(b"POST /api/collect/one/logs/rank-00000.lsev?offset=0 HTTP/1.1\r\nHost: localhost\r\n"
+                           b"Content-Length: 100000\r\n\r\n")
+        assert connection.recv(100).startswith(b"HTTP/1.1 401")
+
+
 def test_a_running_run_is_shown_as_running_and_cannot_be_stopped_here(runs, collect, tmp_path):
     collector = collect()
     source = LogWriter(runs)
@@ -206,6 +222,10 @@ def test_a_running_run_is_shown_as_running_and_cannot_be_stopped_here(runs, coll
     collector.wait_for("the running run", lambda: state_of(collector, "one") == "running")
     response = collector.write("POST", "/api/runs/one/stop", {}, authorized())
     assert response.status == 409 and "another machine" in response.json()["error"]["message"]
+    ended = subprocess.run([LOCKSTEP, "runs", "stop", "one", "--dir", tmp_path / "collected"], capture_output=True, text=True,
+                           timeout=TIMEOUT)
+    assert ended.returncode == 78 and "another machine" in ended.stderr
+    assert not (tmp_path / "collected" / "one" / "stop_request.json").exists()
     # The collector is killed and restarted: lost until the next record, never finished.
     collector.process.kill()
     collector.process.wait(TIMEOUT)
@@ -259,6 +279,8 @@ def test_roles_of_tokens_and_the_audit_log(runs, start, writer, tmp_path):
     assert done[0]["change"] == {"add": ["good"]} and done[0]["time"] <= done[1]["time"]
     # Only the token for sending sends; it sees nothing.
     assert [put(dashboard, "two/files/run.json", b"{}", token) for token in (ada, bob, node)] == [403, 403, 200]
+    created = json.loads(audit.read_text().splitlines()[-1])
+    assert (created["user"], created["action"], created["run"]) == ("node-1", "receive", "two")
     assert dashboard.request("GET", "/api/runs", headers=authorized(node)).status == 403
     # A session has the rights of its token, and ends with it.
     login = dashboard.write("POST", "/api/login", {"token": ada})

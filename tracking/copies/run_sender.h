@@ -13,6 +13,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "tracking/copies/log_sender.h"
 #include "tracking/http/http_client.h"
@@ -32,6 +33,8 @@ class RunSender {
 
   // Sends what the collector does not have. Files of a resumed run that are gone are removed there.
   void send();
+  // The same for the files and these logs only; removes nothing.
+  void send_part(const std::vector<std::filesystem::path>& logs);
   // The run is over and sent.
   void end();
   // Whether the collector has all files as they are now.
@@ -47,6 +50,7 @@ class RunSender {
   bool is_same_file(const std::string& name);
   void send_file(const std::string& name);
   void remove_files_that_are_gone();
+  void send_all(const std::vector<std::filesystem::path>& logs, bool removes);
   void require(const HttpResponse& response) const;
 
   const std::filesystem::path run_dir_;

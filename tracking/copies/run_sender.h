@@ -5,8 +5,8 @@
 //   DELETE /files/NAME              removes a file
 //   GET, POST /logs/NAME            event logs, as in tracking/copies/log_copy.h
 //   POST   /end                     everything was sent
-// An error is {"error": {"code", "message"}}, with status 401 or 403 for a rejected token and 507 if
-// the collector has no space.
+// An error is {"error": {"code", "message"}}, with status 401 or 403 for a rejected token, 507 if the
+// collector has no space, and 503 if it cannot verify tokens or use its files at present.
 #pragma once
 
 #include <filesystem>

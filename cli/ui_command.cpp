@@ -163,6 +163,9 @@ int ui_command(int argc, char** argv) {
   // Many event logs may be open at the same time.
   raise_descriptor_limit(std::numeric_limits<uint64_t>::max());
   options.schema = schema_of_trainer();
+  options.warn = [](const std::string& problem) {
+    fmt::print(stderr, "lockstep ui: warning: {}\n", problem);
+  };
   dashboard::DashboardServer server(options);
   fmt::print("dashboard of {}: {}{}\n", options.runs.string(), server.link(),
              options.token.empty() && options.tokens_file.empty() ? "" : "  (the link works once)");

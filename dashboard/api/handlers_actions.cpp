@@ -5,8 +5,8 @@
 #include "core/printable.h"
 #include "dashboard/api/audit.h"
 #include "dashboard/api/handlers.h"
-#include "tracking/copies/run_files.h"
 #include "tracking/log/unix_time.h"
+#include "tracking/runs/run_directory.h"
 #include "tracking/runs/run_trash.h"
 #include "tracking/runs/stop_request.h"
 

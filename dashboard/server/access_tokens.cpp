@@ -154,8 +154,10 @@ void remove_access_token(const std::filesystem::path& file, const std::string& n
   write_access_tokens(file, tokens);
 }
 
-AccessTokenFile::AccessTokenFile(std::filesystem::path file)
+AccessTokenFile::AccessTokenFile(std::filesystem::path file,
+                                 std::function<void(const std::string&)> warn)
     : file_(std::filesystem::absolute(std::move(file))),
+      warn_(std::move(warn)),
       read_(version()),
       tokens_(std::make_shared<const std::vector<AccessToken>>(read_access_tokens(file_))) {}
 
@@ -179,8 +181,7 @@ void AccessTokenFile::update() {
     tokens_ = std::make_shared<const std::vector<AccessToken>>();
     problem = error.what();
   }
-  if (!problem.empty() && problem != problem_)
-    fmt::print(stderr, "lockstep ui: no token is accepted: {}\n", problem);
+  if (warn_ && !problem.empty() && problem != problem_) warn_(problem);
   problem_ = problem;
 }
 

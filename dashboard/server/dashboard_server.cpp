@@ -303,7 +303,7 @@ void verify(const DashboardOptions& options) {
 
 std::shared_ptr<AccessTokenFile> open_tokens(const DashboardOptions& options) {
   if (options.tokens_file.empty()) return nullptr;
-  return std::make_shared<AccessTokenFile>(options.tokens_file);
+  return std::make_shared<AccessTokenFile>(options.tokens_file, options.warn);
 }
 
 bool is_any_address(const std::string& host) {

@@ -154,8 +154,11 @@ TEST_CASE("guard: a session ends with its token, and cannot be changed to anothe
 TEST_CASE(
     "guard: while the file of tokens is not valid, nothing is accepted or rejected for good") {
   Tokens tokens;
+  std::vector<std::string> warnings;
   const HttpGuard guard(
-      GuardRules{.tokens = std::make_shared<AccessTokenFile>(tokens.file), .cookie_name = "c"});
+      GuardRules{.tokens = std::make_shared<AccessTokenFile>(
+                     tokens.file, [&](const std::string& text) { warnings.push_back(text); }),
+                 .cookie_name = "c"});
   const auto bob = session(guard, {.name = "bob"});
   const auto statuses = [&] {
     return std::vector{status_of(guard, tokens.writer), status_of_sender(guard, tokens.sender),
@@ -172,6 +175,8 @@ TEST_CASE(
   CHECK(statuses() == std::vector{200, 200, 200});
   std::filesystem::remove(tokens.file);
   CHECK(statuses() == std::vector{503, 503, 503});
+  REQUIRE(warnings.size() == 3);  // once each
+  CHECK_THAT(warnings[1], Catch::Contains("others can read it"));
 }
 
 TEST_CASE("guard: a running server accepts its tokens while others are added") {

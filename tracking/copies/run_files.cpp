@@ -76,9 +76,4 @@ std::vector<std::string> run_files(const fs::path& run_dir) {
   return names;
 }
 
-bool is_received_run(const fs::path& run_dir) {
-  std::error_code ignored;
-  return fs::exists(run_dir / kReceivedMark, ignored);
-}
-
 }  // namespace lockstep::tracking

@@ -6,8 +6,8 @@
 #include "core/system/durable_file.h"
 #include "lockstep/config_value.h"
 #include "lockstep/error.h"
-#include "tracking/copies/run_files.h"
 #include "tracking/log/unix_time.h"
+#include "tracking/runs/run_directory.h"
 
 namespace lockstep::tracking {
 namespace {

@@ -259,6 +259,13 @@ TEST_CASE("receiver: a deleted run is created again only from its start, with it
   CHECK(created == std::vector<std::string>{"ada", "ada"});
 }
 
+TEST_CASE("run files: a folder that cannot be listed is not an empty one") {
+  TemporaryDirectory dir;
+  CHECK(run_files(dir.path()).empty());
+  write_file_durably(dir / "ends", "");
+  CHECK_THROWS_WITH(run_files(dir.path()), Catch::Contains("cannot list"));
+}
+
 TEST_CASE("receiver: a run that was half created is created again") {
   TemporaryDirectory dir;
   fs::create_directories(dir / ".receiving-mnist-1/events");

@@ -119,8 +119,8 @@ struct RunReceiver::Run {
   LogCopies logs GUARDED_BY(mutex);
   uint64_t bytes GUARDED_BY(mutex) = 0;  // of all files
   size_t num_files GUARDED_BY(mutex) = 0;
-  bool is_counted GUARDED_BY(mutex) =
-      false;  // false during a change, so also after one that failed
+  // False during a change, and so after one that failed.
+  bool is_counted GUARDED_BY(mutex) = false;
   bool is_live GUARDED_BY(mutex) = false;
   Clock::time_point last_seen = Clock::now();  // changed with the receiver's mutex held
 };

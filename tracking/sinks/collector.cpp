@@ -15,9 +15,11 @@
 #include "lockstep/config_value.h"
 #include "lockstep/error.h"
 #include "lockstep/sink.h"
+#include "tracking/copies/run_files.h"
 #include "tracking/copies/run_sender.h"
 #include "tracking/http/public_url.h"
 #include "tracking/log/event_log_reader.h"
+#include "tracking/log/event_log_segment.h"
 #include "tracking/runs/run_directory.h"
 
 namespace lockstep::tracking {
@@ -137,16 +139,29 @@ class CollectorSink final : public Sink {
   }
 
   // The agents of other nodes with the same file system close their logs at about the same time.
-  // Retries do not wait again: the time is counted from the rank's last record.
+  // Retries do not wait again: the time is counted from the end of the run.
   void wait_for_other_agents() const {
     using FileClock = std::filesystem::file_time_type::clock;
-    std::error_code error;
-    const auto last_record = std::filesystem::last_write_time(own_logs_.front(), error);
-    const auto now = FileClock::now();
-    const auto deadline = error ? now : std::min(last_record, now) + kOtherAgentsTimeout;
+    const auto deadline = std::min(last_change(), FileClock::now()) + kOtherAgentsTimeout;
     const auto logs = node_logs(run_dir_);
     while (std::ranges::any_of(logs, has_writer) && FileClock::now() < deadline)
       ::poll(nullptr, 0, kOtherAgentsPollMs);
+  }
+
+  // Of the rank's log and of the files about the outcome.
+  std::filesystem::file_time_type last_change() const {
+    auto newest = std::filesystem::file_time_type::min();
+    const auto add = [&](const std::filesystem::path& file) {
+      std::error_code error;
+      const auto time = std::filesystem::last_write_time(file, error);
+      if (!error) newest = std::max(newest, time);
+    };
+    for (const auto& name : run_files(run_dir_)) add(run_dir_ / name);
+    const auto& log = own_logs_.front();
+    add(log);
+    for (auto next = next_segment(log, 0); next; next = next_segment(log, next->beginning.number))
+      add(segment_path(log, next->beginning.number));
+    return newest;
   }
 
   const std::filesystem::path run_dir_;

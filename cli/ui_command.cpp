@@ -132,7 +132,8 @@ dashboard::DashboardOptions dashboard_options(const cxxopts::ParseResult& parsed
   if (parsed.count("tokens")) options.tokens_file = parsed["tokens"].as<std::string>();
   if (parsed.count("token-file"))
     options.token = read_token(parsed["token-file"].as<std::string>());
-  else if (!dashboard::is_loopback_name(options.host) && !parsed.count("tokens"))
+  else if (!dashboard::is_loopback_name(options.host) && !parsed.count("tokens") &&
+           !options.receives)  // a sender needs a token that its user knows
     options.token = dashboard::random_secret();
   return options;
 }
@@ -162,6 +163,9 @@ int ui_command(int argc, char** argv) {
   // Many event logs may be open at the same time.
   raise_descriptor_limit(std::numeric_limits<uint64_t>::max());
   options.schema = schema_of_trainer();
+  options.warn = [](const std::string& problem) {
+    fmt::print(stderr, "lockstep ui: warning: {}\n", problem);
+  };
   dashboard::DashboardServer server(options);
   fmt::print("dashboard of {}: {}{}\n", options.runs.string(), server.link(),
              options.token.empty() && options.tokens_file.empty() ? "" : "  (the link works once)");

@@ -7,7 +7,6 @@
 #include "catalog/json_text.h"
 #include "core/number_text.h"
 #include "core/printable.h"
-#include "dashboard/api/audit.h"
 #include "dashboard/api/handlers.h"
 #include "lockstep/error.h"
 
@@ -69,16 +68,11 @@ ApiResponse handle_run_request(Dashboard& dashboard, const ApiRequest& request,
   const auto action = run_request.rest.empty() ? std::string() : run_request.rest.front();
   if (action.empty() && request.method == "DELETE") {
     require_method(dashboard, request, "DELETE");
-    auto response = delete_run(dashboard, run_request);
-    record_change(dashboard.catalog.directory(), request, "delete", run_request.run->id);
-    return response;
+    return delete_run(dashboard, run_request);
   }
   if (action == "tags" || action == "stop") {
     require_method(dashboard, request, "POST");
-    auto response =
-        action == "tags" ? post_tags(dashboard, run_request) : post_stop(dashboard, run_request);
-    record_change(dashboard.catalog.directory(), request, action, run_request.run->id);
-    return response;
+    return action == "tags" ? post_tags(dashboard, run_request) : post_stop(dashboard, run_request);
   }
   require_method(dashboard, request, "GET");
   if (action == "images" && run_request.rest.size() > 1) return get_image(dashboard, run_request);
@@ -94,9 +88,7 @@ ApiResponse dispatch(Dashboard& dashboard, const ApiRequest& request) {
   if (parts.size() > 2 && parts[1] == "runs") return handle_run_request(dashboard, request, parts);
   if (parts.size() == 2 && parts[1] == "views" && request.method == "POST") {
     require_method(dashboard, request, "POST");
-    auto response = post_views(dashboard, request);
-    record_change(dashboard.catalog.directory(), request, "views", "");
-    return response;
+    return post_views(dashboard, request);
   }
   // These change nothing; as POST, the list of runs can be longer than a request line.
   const bool is_query = parts.size() == 2 && (parts[1] == "analysis" || parts[1] == "importance");

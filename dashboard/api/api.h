@@ -22,8 +22,8 @@ struct ApiRequest {
   std::string path;  // decoded: "/api/runs/mnist-1"
   std::multimap<std::string, std::string> params;
   std::string body;
-  std::string user = "local";  // the name of the token
-  bool may_write = true;       // whether that token permits changes
+  std::string user;        // the name of the token; "local" if none is required
+  bool may_write = false;  // whether that token permits changes
 
   std::optional<std::string> param(const std::string& name) const;
   std::vector<std::string> all(const std::string& name) const;

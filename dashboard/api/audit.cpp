@@ -4,16 +4,35 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <chrono>
+
 #include "catalog/json_text.h"
 #include "core/system/durable_file.h"
 #include "core/system/file_descriptor.h"
 #include "lockstep/error.h"
+#include "tracking/artifacts/file_lock.h"
 #include "tracking/log/unix_time.h"
 
 namespace lockstep::dashboard {
 namespace {
 
-constexpr size_t kMaxChangeBytes = 8192;
+constexpr size_t kMaxChangeBytes = 8192, kMaxAuditBytes = 16u << 20;
+constexpr auto kRotateTimeout = std::chrono::seconds(5);
+
+bool is_full(const std::filesystem::path& path) {
+  std::error_code error;
+  const auto size = std::filesystem::file_size(path, error);
+  return !error && size >= kMaxAuditBytes;
+}
+
+// The lock keeps another dashboard from renaming the next file, too.
+void rotate(const std::filesystem::path& path) {
+  if (!is_full(path)) return;
+  const tracking::FileLock lock(path.parent_path() / ".audit-lock",
+                                tracking::FileLock::Kind::Exclusive, kRotateTimeout);
+  std::error_code ignored;  // the file then grows further
+  if (is_full(path)) std::filesystem::rename(path, path.parent_path() / "audit.1.jsonl", ignored);
+}
 
 }  // namespace
 
@@ -30,6 +49,7 @@ void record_change(const std::filesystem::path& runs, const ApiRequest& request,
                        {"run", run},
                        {"change", body.is_discarded() ? Json(nullptr) : body}};
   make_directories(path.parent_path());
+  rotate(path);
   const FileDescriptor file(
       ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   const auto line = catalog::to_text(record) + "\n";

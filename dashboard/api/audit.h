@@ -1,5 +1,6 @@
 // The record of changes that were made through the dashboard: <runs>/.dashboard/audit.jsonl, one
-// JSON object per line: {"time": unix seconds, "user", "action", "run", "change"}.
+// JSON object per line: {"time": unix seconds, "user", "action", "run", "change"}. At 16 MiB, the
+// file is renamed to audit.1.jsonl, which replaces an older one.
 #pragma once
 
 #include <filesystem>

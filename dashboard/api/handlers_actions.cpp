@@ -3,9 +3,10 @@
 
 #include "catalog/run_list.h"
 #include "core/printable.h"
+#include "dashboard/api/audit.h"
 #include "dashboard/api/handlers.h"
-#include "tracking/copies/run_files.h"
 #include "tracking/log/unix_time.h"
+#include "tracking/runs/run_directory.h"
 #include "tracking/runs/run_trash.h"
 #include "tracking/runs/stop_request.h"
 
@@ -35,6 +36,10 @@ void add_changes(const Json& body, const char* name, char sign, std::vector<std:
   }
 }
 
+void record(Dashboard& dashboard, const RunRequest& request, const char* action) {
+  record_change(dashboard.catalog.directory(), request.request, action, request.run->id);
+}
+
 // Rereads the run, so that the response has the state on disk.
 ApiResponse current_row(Dashboard& dashboard, const std::string& id) {
   dashboard.catalog.refresh(id);
@@ -49,6 +54,7 @@ ApiResponse post_tags(Dashboard& dashboard, const RunRequest& request) {
   add_changes(body, "add", '+', changes);
   add_changes(body, "remove", '-', changes);
   tracking::change_run_tags(request.run->dir, changes, text_member(body, "note"));
+  record(dashboard, request, "tags");
   return current_row(dashboard, request.run->id);
 }
 
@@ -61,6 +67,7 @@ ApiResponse post_stop(Dashboard& dashboard, const RunRequest& request) {
   if (tracking::is_received_run(run->dir))
     throw ApiError(409, "conflict", "the run trains on another machine: stop it there");
   tracking::request_stop(run->dir, reason.value_or("requested in the dashboard"));
+  record(dashboard, request, "stop");
   return current_row(dashboard, request.run->id);
 }
 
@@ -74,6 +81,7 @@ ApiResponse delete_run(Dashboard& dashboard, const RunRequest& request) {
   if (const auto reason = why_in_use(*run); !reason.empty())
     throw ApiError(409, "conflict", fmt::format("the run is in use: {}", reason));
   tracking::remove_run(dashboard.catalog.directory(), request.run->dir);
+  record(dashboard, request, "delete");
   dashboard.catalog.refresh(id);
   return json_response({{"deleted", id}});
 }

@@ -7,6 +7,7 @@
 #include "catalog/json_text.h"
 #include "core/printable.h"
 #include "core/system/durable_file.h"
+#include "dashboard/api/audit.h"
 #include "dashboard/api/handlers.h"
 #include "tracking/artifacts/file_lock.h"
 #include "tracking/log/unix_time.h"
@@ -72,6 +73,7 @@ ApiResponse post_views(Dashboard& dashboard, const ApiRequest& request) {
   if (!removes) next.push_back({{"name", name}, {"view", view}, {"saved", tracking::unix_now()}});
   if (next.size() > kMaxViews) throw bad_request(fmt::format("more than {} views", kMaxViews));
   write_file_durably(path, catalog::to_text(next, 2));
+  record_change(dashboard.catalog.directory(), request, "views", "");
   return json_response({{"views", next}});
 }
 

@@ -79,7 +79,7 @@ ApiResponse handle_received(RunReceiver& receiver, const ApiRequest& request,
   } catch (const tracking::Refusal& refusal) {
     return ApiError(refusal.status, code_of(refusal.status), refusal.what()).response();
   } catch (const Error& error) {
-    return ApiError(507, "no_space", error.what()).response();
+    return ApiError(503, "unavailable", error.what()).response();  // senders retry
   } catch (const std::exception& error) {
     return ApiError(500, "internal", fmt::format("internal error: {}", error.what())).response();
   }

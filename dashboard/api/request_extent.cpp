@@ -5,11 +5,12 @@
 #include <optional>
 
 #include "core/number_text.h"
+#include "core/trimmed.h"
 
 namespace lockstep::dashboard {
 namespace {
 
-constexpr std::string_view kLineEnd = "\r\n", kHeadEnd = "\r\n\r\n";
+constexpr std::string_view kLineEnd = "\r\n", kHeadEnd = "\r\n\r\n", kSpace = " \t";
 
 bool has_name(std::string_view line, std::string_view name) {
   return line.size() > name.size() && line[name.size()] == ':' &&
@@ -19,9 +20,15 @@ bool has_name(std::string_view line, std::string_view name) {
 }
 
 std::optional<size_t> parse_length(std::string_view text) {
-  while (text.starts_with(' ') || text.starts_with('\t')) text.remove_prefix(1);
-  while (text.ends_with(' ') || text.ends_with('\t')) text.remove_suffix(1);
-  return parse_number<size_t>(text);
+  return parse_number<size_t>(trimmed(text, kSpace));
+}
+
+// The next line of `head`, which is shortened.
+std::string_view take_line(std::string_view& head) {
+  const auto end = std::min(head.find(kLineEnd), head.size());
+  const auto line = head.substr(0, end);
+  head.remove_prefix(std::min(end + kLineEnd.size(), head.size()));
+  return line;
 }
 
 // nullopt: unknown.
@@ -29,9 +36,7 @@ std::optional<size_t> body_length(std::string_view head) {
   constexpr std::string_view kLength = "content-length", kCoding = "transfer-encoding";
   std::optional<size_t> length;
   while (!head.empty()) {
-    const auto end = std::min(head.find(kLineEnd), head.size());
-    const auto line = head.substr(0, end);
-    head.remove_prefix(std::min(end + kLineEnd.size(), head.size()));
+    const auto line = take_line(head);
     if (has_name(line, kCoding)) return std::nullopt;
     if (!has_name(line, kLength)) continue;
     const auto declared = parse_length(line.substr(kLength.size() + 1));
@@ -43,6 +48,14 @@ std::optional<size_t> body_length(std::string_view head) {
 
 }  // namespace
 
+std::string_view header_value(std::string_view head, std::string_view name) {
+  while (!head.empty()) {
+    const auto line = take_line(head);
+    if (has_name(line, name)) return trimmed(line.substr(name.size() + 1), kSpace);
+  }
+  return {};
+}
+
 RequestExtent measure_request(std::string_view received, const RequestLimits& limits) {
   const auto end = received.substr(0, limits.head_bytes).find(kHeadEnd);
   if (end == std::string_view::npos) {
@@ -51,8 +64,10 @@ RequestExtent measure_request(std::string_view received, const RequestLimits& li
   }
   const auto head = end + kHeadEnd.size();
   const auto body = body_length(received.substr(0, head));
-  if (!body || *body > limits.body_bytes)
-    return {.is_complete = true, .bytes = head, .is_last = true};
+  const bool is_accepted =
+      body && (*body <= limits.body_bytes ||
+               (*body <= limits.large_body_bytes && limits.may_be_large(received.substr(0, head))));
+  if (!is_accepted) return {.is_complete = true, .bytes = head, .is_last = true};
   if (received.size() - head < *body) return {};
   return {.is_complete = true, .bytes = head + *body};
 }

@@ -2,12 +2,16 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <string_view>
 
 namespace lockstep::dashboard {
 
 struct RequestLimits {
   size_t head_bytes = 32u << 10, body_bytes = 64u << 10;
+  // For the requests with such a head; not called for smaller bodies.
+  size_t large_body_bytes = 0;
+  std::function<bool(std::string_view head)> may_be_large;
 };
 
 struct RequestExtent {
@@ -20,6 +24,9 @@ struct RequestExtent {
 };
 
 // `received`: untrusted bytes, from the start of a request.
+// The value of the first line of that name, without surrounding spaces. `name`: lower case.
+std::string_view header_value(std::string_view head, std::string_view name);
+
 RequestExtent measure_request(std::string_view received, const RequestLimits& limits);
 
 }  // namespace lockstep::dashboard

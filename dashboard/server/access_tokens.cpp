@@ -1,7 +1,9 @@
 #include "dashboard/server/access_tokens.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -9,6 +11,7 @@
 #include "core/printable.h"
 #include "core/run_id.h"
 #include "core/system/durable_file.h"
+#include "core/system/file_descriptor.h"
 #include "core/trimmed.h"
 #include "dashboard/server/http_guard.h"
 #include "lockstep/error.h"
@@ -56,11 +59,17 @@ std::string lines_of(const std::vector<AccessToken>& tokens) {
   return text;
 }
 
+// Private from the start: a running server rejects a file that others can read.
 void write_access_tokens(const std::filesystem::path& file,
                          const std::vector<AccessToken>& tokens) {
-  write_file_durably(file, lines_of(tokens));
-  if (::chmod(file.c_str(), 0600) != 0)
-    throw errno_error(fmt::format("cannot change the permissions of {}", file.string()));
+  const auto fresh = file.string() + ".new";  // the caller holds the lock
+  const FileDescriptor out(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  if (!out.is_open() || ::fchmod(out.get(), 0600) != 0)
+    throw errno_error(fmt::format("cannot create {}", fresh));
+  write_all(out.get(), lines_of(tokens), fresh);
+  if (::fsync(out.get()) != 0 || ::rename(fresh.c_str(), file.c_str()) != 0)
+    throw errno_error(fmt::format("cannot write {}", file.string()));
+  sync_directory(file.has_parent_path() ? file.parent_path() : ".");
 }
 
 tracking::FileLock lock_tokens(const std::filesystem::path& file) {
@@ -145,8 +154,10 @@ void remove_access_token(const std::filesystem::path& file, const std::string& n
   write_access_tokens(file, tokens);
 }
 
-AccessTokenFile::AccessTokenFile(std::filesystem::path file)
+AccessTokenFile::AccessTokenFile(std::filesystem::path file,
+                                 std::function<void(const std::string&)> warn)
     : file_(std::filesystem::absolute(std::move(file))),
+      warn_(std::move(warn)),
       read_(version()),
       tokens_(std::make_shared<const std::vector<AccessToken>>(read_access_tokens(file_))) {}
 
@@ -158,17 +169,32 @@ AccessTokenFile::Version AccessTokenFile::version() const {
           .time_ns = info.st_ctim.tv_sec * int64_t{1'000'000'000} + info.st_ctim.tv_nsec};
 }
 
-std::shared_ptr<const std::vector<AccessToken>> AccessTokenFile::tokens() {
-  const MutexLock lock(mutex_);
+// A file with a problem is read again each time: the reason may not be the file.
+void AccessTokenFile::update() {
   const auto now = version();
-  if (now == read_) return tokens_;
+  if (now == read_ && problem_.empty()) return;
   read_ = now;
+  std::string problem;
   try {
     tokens_ = std::make_shared<const std::vector<AccessToken>>(read_access_tokens(file_));
-  } catch (const Error&) {
+  } catch (const Error& error) {
     tokens_ = std::make_shared<const std::vector<AccessToken>>();
+    problem = error.what();
   }
+  if (warn_ && !problem.empty() && problem != problem_) warn_(problem);
+  problem_ = problem;
+}
+
+std::shared_ptr<const std::vector<AccessToken>> AccessTokenFile::tokens() {
+  const MutexLock lock(mutex_);
+  update();
   return tokens_;
+}
+
+std::string AccessTokenFile::problem() {
+  const MutexLock lock(mutex_);
+  update();
+  return problem_;
 }
 
 }  // namespace lockstep::dashboard

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -43,11 +44,15 @@ void remove_access_token(const std::filesystem::path& file, const std::string& n
 // The file of a running server, which follows its changes. Thread: any.
 class AccessTokenFile {
  public:
-  // Throws as read_access_tokens() does.
-  explicit AccessTokenFile(std::filesystem::path file);
+  // Throws as read_access_tokens() does. `warn` is called with the reason when the file is no longer
+  // valid, by the thread of the request that finds it.
+  explicit AccessTokenFile(std::filesystem::path file,
+                           std::function<void(const std::string&)> warn = {});
 
   // Empty while the file is missing or not valid.
   std::shared_ptr<const std::vector<AccessToken>> tokens();
+  // Why there are no tokens now; empty if the file is valid.
+  std::string problem();
 
  private:
   struct Version {
@@ -56,11 +61,14 @@ class AccessTokenFile {
     bool operator==(const Version&) const = default;
   };
   Version version() const;  // with the time of the last change, also of permissions
+  void update() REQUIRES(mutex_);
 
   const std::filesystem::path file_;
+  const std::function<void(const std::string&)> warn_;
   Mutex mutex_;
   Version read_ GUARDED_BY(mutex_);
   std::shared_ptr<const std::vector<AccessToken>> tokens_ GUARDED_BY(mutex_);
+  std::string problem_ GUARDED_BY(mutex_);
 };
 
 }  // namespace lockstep::dashboard

@@ -10,9 +10,12 @@
 #include "catalog/index/column_spool.h"
 #include "catalog/json_text.h"
 #include "catalog/run_list.h"
+#include "core/number_text.h"
+#include "core/system/durable_file.h"
 #include "core/system/local_address.h"
 #include "dashboard/api/api.h"
 #include "dashboard/api/assets.h"
+#include "dashboard/api/audit.h"
 #include "dashboard/api/handlers.h"
 #include "dashboard/api/receive.h"
 #include "dashboard/api/report.h"
@@ -36,10 +39,17 @@ bool has_tokens(const DashboardOptions& options) {
   return !options.token.empty() || !options.tokens_file.empty();
 }
 
-RequestLimits request_limits(const DashboardOptions& options) {
-  RequestLimits limits;
-  if (options.receives) limits.body_bytes = tracking::kMaxRunFileBytes;
-  return limits;
+size_t max_body_bytes(const DashboardOptions& options) {
+  return options.receives ? tracking::kMaxRunFileBytes : RequestLimits().body_bytes;
+}
+
+// The head "PUT /api/collect/RUN/... HTTP/1.1\r\n..." of a machine with a valid token.
+bool is_of_sender(std::string_view head, const HttpGuard& guard) {
+  const auto target = head.substr(std::min(head.find(' '), head.size() - 1) + 1);
+  std::string sender;
+  return target.starts_with(kCollectPath) &&
+         !guard.authorize_sender(
+             {.authorization = std::string(header_value(head, "authorization"))}, sender);
 }
 
 }  // namespace
@@ -55,10 +65,19 @@ struct DashboardServer::State {
                   .actions = options.actions,
                   .token = has_tokens(options),
                   .schema = options.schema},
-        server({.request = request_limits(options), .request_timeout = kRequestTimeout},
+        server({.request = {.large_body_bytes = max_body_bytes(options),
+                            .may_be_large =
+                                [this](std::string_view head) {
+                                  return receiver && is_of_sender(head, *guard);
+                                }},
+                .request_timeout = kRequestTimeout},
                kServerThreads) {
     if (options.receives)
-      receiver = std::make_unique<tracking::RunReceiver>(options.runs, options.receive_limits);
+      receiver = std::make_unique<tracking::RunReceiver>(
+          options.runs, options.receive_limits,
+          [runs = options.runs](const tracking::RunReceiver::Request& created) {
+            record_change(runs, {.user = created.sender}, "receive", created.run);
+          });
   }
 
   DashboardOptions options;
@@ -100,6 +119,7 @@ HttpHead head_of(const httplib::Request& request) {
           .authorization = request.get_header_value("Authorization"),
           .cookie = request.get_header_value("Cookie"),
           .marker = request.get_header_value("X-Lockstep-Request"),
+          .forwarded_proto = request.get_header_value("X-Forwarded-Proto"),
           .num_hosts = request.get_header_value_count("Host")};
 }
 
@@ -163,20 +183,20 @@ ApiResponse log_in(State& state, const httplib::Request& request, httplib::Respo
   const auto token = body.is_object() ? body.value("token", Json("")) : Json("");
   const auto identity =
       token.is_string() ? state.guard->identity_of(token.get<std::string>()) : std::nullopt;
-  if (!identity) return ApiError(401, "unauthorized", "invalid token").response();
+  if (!identity) return state.guard->unauthorized("invalid token").response();
   if (identity->role == Role::Send)
     return ApiError(403, "forbidden", "this token may only send runs").response();
-  response.set_header("Set-Cookie", state.guard->new_cookie(*identity));
+  response.set_header("Set-Cookie", state.guard->new_cookie(*identity, head_of(request)));
   return json_response({{"ok", true}});
 }
 
 void use_ticket(State& state, const httplib::Request& request, httplib::Response& response) {
   if (state.guard->redeem_ticket(request.get_param_value("ticket")))
-    response.set_header("Set-Cookie", state.guard->new_cookie({.name = "owner"}));
+    response.set_header("Set-Cookie", state.guard->new_cookie({.name = "owner"}, head_of(request)));
   response.set_redirect("/", 303);
 }
 
-ApiRequest api_request(const httplib::Request& request, const Identity& who = {}) {
+ApiRequest api_request(const httplib::Request& request, const Identity& who) {
   ApiRequest converted{.method = request.method == "HEAD" ? "GET" : request.method,
                        .path = request.path,
                        .body = request.body,
@@ -193,14 +213,15 @@ ApiResponse receive(State& state, const httplib::Request& request) {
   std::string sender;
   if (auto error = state.guard->authorize_sender(head_of(request), sender))
     return error->response();
-  return handle_received(*state.receiver, api_request(request), sender);
+  return handle_received(*state.receiver,
+                         api_request(request, {.name = sender, .role = Role::Send}), sender);
 }
 
 void handle(State& state, const httplib::Request& request, httplib::Response& response) {
   if (request.path.starts_with(kCollectPath))
     return send(receive(state, request), request, response);
   Identity who;
-  if (auto error = state.guard->authorize(head_of(request), &who))
+  if (auto error = state.guard->authorize(head_of(request), who))
     return send(error->response(), request, response);
   const auto& path = request.path;
   if (path == "/login") return use_ticket(state, request, response);
@@ -208,11 +229,27 @@ void handle(State& state, const httplib::Request& request, httplib::Response& re
     return send(log_in(state, request, response), request, response);
   if (path == "/api/events") return send_events(state, request, response);
   if (path == "/api/report.html")
-    return send(get_report(state.dashboard, api_request(request)), request, response);
+    return send(get_report(state.dashboard, api_request(request, who)), request, response);
   if (path.starts_with("/api/"))
     return send(handle_api_request(state.dashboard, api_request(request, who)), request, response);
   if (const auto* asset = find_asset(path)) return send_asset(*asset, request, response);
   send(not_found("page not found").response(), request, response);
+}
+
+// Before the body is read: that of a large request without the right to send was not received.
+httplib::Server::HandlerResponse reject_large(State& state, const httplib::Request& request,
+                                              httplib::Response& response) {
+  using Result = httplib::Server::HandlerResponse;
+  const auto length = parse_number<uint64_t>(request.get_header_value("Content-Length"));
+  if (!length || *length <= RequestLimits().body_bytes) return Result::Unhandled;
+  std::string sender;
+  std::optional<ApiError> error(std::in_place, 413, "too_large", "the body is too large");
+  if (request.path.starts_with(kCollectPath) && state.receiver)
+    error = state.guard->authorize_sender(head_of(request), sender);
+  if (!error) return Result::Unhandled;
+  response.set_header("Connection", "close");  // the body is not read
+  send(error->response(), request, response);
+  return Result::Handled;
 }
 
 void configure(State& state) {
@@ -220,7 +257,7 @@ void configure(State& state) {
   server.set_socket_options(tracking::reuse_address_only);
   server.set_keep_alive_timeout(kRequestTimeout.count());
   server.set_tcp_nodelay(true);
-  server.set_payload_max_length(request_limits(state.options).body_bytes);
+  server.set_payload_max_length(max_body_bytes(state.options));
   server.set_default_headers({{"Content-Security-Policy", kContentPolicy},
                               {"X-Content-Type-Options", "nosniff"},
                               {"Referrer-Policy", "no-referrer"},
@@ -230,6 +267,10 @@ void configure(State& state) {
   const auto handler = [&state](const httplib::Request& request, httplib::Response& response) {
     handle(state, request, response);
   };
+  server.set_pre_routing_handler(
+      [&state](const httplib::Request& request, httplib::Response& response) {
+        return reject_large(state, request, response);
+      });
   server.Get(".*", handler).Post(".*", handler).Put(".*", handler).Delete(".*", handler);
   server.set_error_handler([](const httplib::Request&, httplib::Response& response) {
     if (!response.body.empty() || response.has_header("Content-Length")) return;
@@ -249,19 +290,20 @@ int bind(httplib::Server& server, const DashboardOptions& options) {
 }
 
 void verify(const DashboardOptions& options) {
+  if (options.receives && !has_tokens(options))
+    throw config_error("--receive requires a token: use --tokens FILE or --token-file FILE");
+  if (options.receives) make_directories(options.runs);
   catalog::verify_runs_directory(options.runs);
   if (!is_loopback_name(options.host) && !has_tokens(options))
     throw config_error(
         fmt::format("--host {} is reachable from other machines and requires a token: use "
                     "--token-file FILE or --tokens FILE",
                     options.host));
-  if (options.receives && !has_tokens(options))
-    throw config_error("--receive requires a token: use --tokens FILE or --token-file FILE");
 }
 
 std::shared_ptr<AccessTokenFile> open_tokens(const DashboardOptions& options) {
   if (options.tokens_file.empty()) return nullptr;
-  return std::make_shared<AccessTokenFile>(options.tokens_file);
+  return std::make_shared<AccessTokenFile>(options.tokens_file, options.warn);
 }
 
 bool is_any_address(const std::string& host) {

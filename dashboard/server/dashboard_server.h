@@ -22,7 +22,8 @@ struct DashboardOptions {
   bool actions = true;                  // false: read-only
   bool receives = false;                // accepts runs of other machines; requires a token
   tracking::ReceiveLimits receive_limits;
-  std::function<std::string()> schema;  // of run files, as JSON text; "" if unavailable
+  std::function<void(const std::string&)> warn;  // of a problem while it serves; any thread
+  std::function<std::string()> schema;           // of run files, as JSON text; "" if unavailable
 };
 
 // Thread: confined to one thread; serves requests on its own threads.

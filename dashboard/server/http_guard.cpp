@@ -22,6 +22,7 @@ bool is_equal(const std::string& a, const std::string& b) {
 
 constexpr const char* kSingleToken = "token";  // the name of that of --token-file
 constexpr const char* kOwner = "owner";        // the name of the session of the link
+constexpr int kSessionSeconds = 30 * 24 * 3600;
 
 std::string sha256_of(const std::string& text) {
   tracking::Sha256 sum;
@@ -131,10 +132,18 @@ std::optional<Identity> HttpGuard::session_of(const std::string& cookies) const 
   return std::nullopt;
 }
 
-std::string HttpGuard::new_cookie(const Identity& identity) const {
+std::string HttpGuard::new_cookie(const Identity& identity, const HttpHead& head) const {
   const auto token = find_name(identity.name);
-  return fmt::format("{}={}.{}; HttpOnly; SameSite=Lax; Path=/", rules_.cookie_name, identity.name,
-                     token ? session_secret(*token) : "");
+  const bool is_https = head.origin.starts_with("https://") || head.forwarded_proto == "https";
+  return fmt::format("{}={}.{}; HttpOnly; SameSite=Lax; Path=/; Max-Age={}{}", rules_.cookie_name,
+                     identity.name, token ? session_secret(*token) : "", kSessionSeconds,
+                     is_https ? "; Secure" : "");
+}
+
+ApiError HttpGuard::unauthorized(const std::string& message) const {
+  if (rules_.tokens && !rules_.tokens->problem().empty())
+    return {503, "unavailable", "the file of tokens is not valid; the dashboard prints why"};
+  return {401, "unauthorized", message};
 }
 
 bool HttpGuard::redeem_ticket(const std::string& given) {
@@ -164,14 +173,15 @@ std::optional<Identity> HttpGuard::bearer_of(const HttpHead& head) const {
 std::optional<ApiError> HttpGuard::authorize_sender(const HttpHead& head,
                                                     std::string& sender) const {
   const auto identity = bearer_of(head);
-  if (!identity) return ApiError(401, "unauthorized", "the token is missing or not valid");
+  if (!identity) return unauthorized("the token is missing or not valid");
   if (identity->role != Role::Send && identity->name != kSingleToken)
     return forbidden(fmt::format("the token {} may not send runs", identity->name));
   sender = identity->name;
   return std::nullopt;
 }
 
-std::optional<ApiError> HttpGuard::authorize(const HttpHead& head, Identity* who) const {
+std::optional<ApiError> HttpGuard::authorize(const HttpHead& head, Identity& who) const {
+  who = {};
   if (auto error = verify_host(head)) return error;
   const bool opens_page = head.method == "GET" && !head.path.starts_with("/api/");
   if (head.fetch_site == "cross-site" && !(opens_page && head.fetch_mode == "navigate"))
@@ -186,15 +196,14 @@ std::optional<ApiError> HttpGuard::authorize(const HttpHead& head, Identity* who
           "write requests require the header X-Lockstep-Request: 1 and the content type "
           "application/json");
   }
+  if (!requires_token()) who.role = Role::Write;
   if (!requires_token() || is_public_path(head.path)) return std::nullopt;
   auto identity = bearer_of(head);
   if (!identity) identity = session_of(head.cookie);
-  if (!identity)
-    return ApiError(401, "unauthorized",
-                    "not logged in: log in, or send Authorization: Bearer TOKEN");
+  if (!identity) return unauthorized("not logged in: log in, or send Authorization: Bearer TOKEN");
   if (identity->role == Role::Send)
     return forbidden(fmt::format("the token {} may only send runs", identity->name));
-  if (who) *who = *identity;
+  who = *identity;
   return std::nullopt;
 }
 

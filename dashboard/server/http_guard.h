@@ -16,14 +16,15 @@ namespace lockstep::dashboard {
 struct HttpHead {
   std::string method, path;  // decoded path
   std::string host, origin, fetch_site, fetch_mode, content_type, authorization, cookie, marker;
-  size_t num_hosts = 1;  // number of Host lines
+  std::string forwarded_proto;  // of a reverse proxy: "https"
+  size_t num_hosts = 1;         // number of Host lines
 };
 
 // Who sent a request. `name`: that of a token of the file; "token" for the single token, "owner" for
 // the session of the printed link, "local" if no token is required.
 struct Identity {
   std::string name = "local";
-  Role role = Role::Write;
+  Role role = Role::Read;
 };
 
 struct GuardRules {
@@ -40,17 +41,22 @@ class HttpGuard {
 
   // The error to respond with, or nullopt if the request is allowed; then sets `who`. What a role
   // permits depends on the request, not only on its head, and is not verified here.
-  std::optional<ApiError> authorize(const HttpHead& head, Identity* who = nullptr) const;
+  // While the file of tokens is not valid, the error is 503 instead of 401, so that programs retry.
+  std::optional<ApiError> authorize(const HttpHead& head, Identity& who) const;
   // The same for requests of machines that send runs: always requires a token in the header
   // Authorization, which no page of another site has. `sender`: set to the name of the token if the
   // request is allowed.
   std::optional<ApiError> authorize_sender(const HttpHead& head, std::string& sender) const;
 
+  // For a request without a valid token: 401, or 503.
+  ApiError unauthorized(const std::string& message) const;
+
   // nullopt: not a token.
   std::optional<Identity> identity_of(const std::string& token) const;
   // The value of Set-Cookie that starts a session: "lockstep_8080=NAME.SECRET; HttpOnly;
-  // SameSite=Lax; Path=/". It ends when the token is removed.
-  std::string new_cookie(const Identity& identity) const;
+  // SameSite=Lax; Path=/; Max-Age=2592000", with "; Secure" if the browser uses HTTPS. The session
+  // ends when the token is removed, and with the server.
+  std::string new_cookie(const Identity& identity, const HttpHead& head) const;
   // For a one-time login link; empty if no token is required.
   const std::string& ticket() const { return ticket_; }
   // True once, for the right ticket.

@@ -2,7 +2,9 @@
 
 #include <sys/stat.h>
 
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <thread>
 
 #include "core/system/durable_file.h"
 #include "dashboard/server/http_guard.h"
@@ -34,12 +36,14 @@ struct Tokens {
   std::string sender = add_access_token(file, "node-1", "send");
 };
 
-int status_of(const HttpGuard& guard, const std::string& token, Identity* who = nullptr) {
+int status_of(const HttpGuard& guard, const std::string& token, Identity* identity = nullptr) {
+  Identity who;
   const auto error = guard.authorize({.method = "GET",
                                       .path = "/api/runs",
                                       .host = "localhost",
                                       .authorization = "Bearer " + token},
                                      who);
+  if (identity) *identity = who;
   return error ? error->status : 200;
 }
 
@@ -52,13 +56,14 @@ int status_of_sender(const HttpGuard& guard, const std::string& token) {
 }
 
 std::string session(const HttpGuard& guard, const Identity& identity) {
-  const auto cookie = guard.new_cookie(identity);
+  const auto cookie = guard.new_cookie(identity, {});
   return cookie.substr(0, cookie.find(';'));
 }
 
 int status_of_session(const HttpGuard& guard, const std::string& cookie) {
+  Identity who;
   const auto error = guard.authorize(
-      {.method = "GET", .path = "/api/runs", .host = "localhost", .cookie = cookie});
+      {.method = "GET", .path = "/api/runs", .host = "localhost", .cookie = cookie}, who);
   return error ? error->status : 200;
 }
 
@@ -144,7 +149,65 @@ TEST_CASE("guard: a session ends with its token, and cannot be changed to anothe
   add_access_token(tokens.file, "ada", "read");
   CHECK(status_of_session(guard, ada) == 401);
   CHECK(status_of_session(guard, bob) == 200);
+}
+
+TEST_CASE(
+    "guard: while the file of tokens is not valid, nothing is accepted or rejected for good") {
+  Tokens tokens;
+  std::vector<std::string> warnings;
+  const HttpGuard guard(
+      GuardRules{.tokens = std::make_shared<AccessTokenFile>(
+                     tokens.file, [&](const std::string& text) { warnings.push_back(text); }),
+                 .cookie_name = "c"});
+  const auto bob = session(guard, {.name = "bob"});
+  const auto statuses = [&] {
+    return std::vector{status_of(guard, tokens.writer), status_of_sender(guard, tokens.sender),
+                       status_of_session(guard, bob)};
+  };
+  const auto text = read_file(tokens.file);
   write_file_durably(tokens.file, "not valid\n");
-  CHECK(status_of_session(guard, bob) == 401);
-  CHECK(status_of(guard, tokens.writer) == 401);
+  ::chmod(tokens.file.c_str(), 0600);
+  CHECK(statuses() == std::vector{503, 503, 503});
+  write_file_durably(tokens.file, text);
+  ::chmod(tokens.file.c_str(), 0644);
+  CHECK(statuses() == std::vector{503, 503, 503});
+  ::chmod(tokens.file.c_str(), 0600);
+  CHECK(statuses() == std::vector{200, 200, 200});
+  std::filesystem::remove(tokens.file);
+  CHECK(statuses() == std::vector{503, 503, 503});
+  REQUIRE(warnings.size() == 3);  // once each
+  CHECK_THAT(warnings[1], Catch::Contains("others can read it"));
+}
+
+TEST_CASE("guard: a running server accepts its tokens while others are added") {
+  Tokens tokens;
+  const HttpGuard guard(
+      GuardRules{.tokens = std::make_shared<AccessTokenFile>(tokens.file), .cookie_name = "c"});
+  std::atomic<bool> is_done = false;
+  std::jthread changes([&] {
+    for (int i = 0; i < 50; ++i) add_access_token(tokens.file, "x" + std::to_string(i), "read");
+    is_done = true;
+  });
+  size_t num_rejected = 0;
+  while (!is_done) num_rejected += status_of_sender(guard, tokens.sender) != 200;
+  CHECK(num_rejected == 0);
+}
+
+TEST_CASE("guard: the cookie of a session over HTTPS is not sent over HTTP") {
+  const HttpGuard guard(GuardRules{.token = "a long secret token", .cookie_name = "c"});
+  const auto is_secure = [&](const HttpHead& head) {
+    return guard.new_cookie({.name = "owner"}, head).ends_with("; Max-Age=2592000; Secure");
+  };
+  CHECK(is_secure({.origin = "https://runs.example.org"}));
+  CHECK(is_secure({.forwarded_proto = "https"}));
+  CHECK_FALSE(is_secure({.origin = "http://localhost:8080"}));
+}
+
+TEST_CASE("guard: rights are given, never assumed") {
+  CHECK(Identity().role == Role::Read);
+  CHECK_FALSE(ApiRequest().may_write);
+  Identity who;
+  const HttpHead head{.method = "GET", .path = "/api/runs", .host = "localhost"};
+  CHECK_FALSE(HttpGuard(GuardRules{}).authorize(head, who));
+  CHECK(who.role == Role::Write);  // no token is required
 }

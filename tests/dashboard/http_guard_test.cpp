@@ -22,7 +22,8 @@ HttpHead post(const std::string& path) {
 }
 
 int status(const HttpGuard& guard, const HttpHead& head) {
-  const auto error = guard.authorize(head);
+  Identity who;
+  const auto error = guard.authorize(head, who);
   return error ? error->status : 200;
 }
 
@@ -99,7 +100,7 @@ TEST_CASE("guard: with a token, all paths below /api require it or a session") {
     head.authorization = wrong;
     CHECK(status(guard, head) == 401);
   }
-  const auto cookie = guard.new_cookie({.name = "token"});
+  const auto cookie = guard.new_cookie({.name = "token"}, {});
   CHECK_THAT(cookie, Catch::Contains("HttpOnly") && Catch::Contains("SameSite"));
   auto session = get("/api/runs");
   session.cookie = "other=1; " + cookie.substr(0, cookie.find(';'));

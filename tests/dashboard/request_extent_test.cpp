@@ -47,6 +47,20 @@ TEST_CASE("request: with an unknown end, it is the last of its connection") {
   }
 }
 
+TEST_CASE("request: a larger body is read only after certain heads") {
+  RequestLimits limits{.head_bytes = 200, .body_bytes = 10, .large_body_bytes = 20};
+  limits.may_be_large = [](std::string_view head) { return header_value(head, "x-key") == "a b"; };
+  const auto is_read = [&](const std::string& key, size_t length) {
+    const auto head = "POST /x HTTP/1.1\r\nX-KEY: " + key +
+                      "\r\nContent-Length: " + std::to_string(length) + "\r\n\r\n";
+    return measure_request(head + std::string(length, 'x'), limits).bytes == head.size() + length;
+  };
+  CHECK(is_read("a", 10));
+  CHECK(is_read(" a b\t", 20));
+  CHECK_FALSE(is_read("a b", 21));
+  CHECK_FALSE(is_read("a", 11));
+}
+
 TEST_CASE("request: a head without an end is complete at the size limit") {
   CHECK_FALSE(extent(std::string(199, 'x')).is_complete);
   const auto found = extent(std::string(200, 'x'));

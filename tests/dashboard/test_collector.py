@@ -1,6 +1,7 @@
 """A dashboard that receives runs of other machines: `lockstep ui --receive`, the sink `collector` and `lockstep sync`."""
 
 import contextlib
+import fcntl
 import hashlib
 import json
 import os
@@ -9,6 +10,7 @@ import socket
 import ssl
 import subprocess
 import threading
+import time
 
 import pytest
 
@@ -29,7 +31,6 @@ def token_file(tmp_path):
 @pytest.fixture
 def collect(tmp_path, token_file):
     """Starts collectors of a directory that is not that of the runs."""
-    (tmp_path / "collected").mkdir()
     started = []
 
     def start_collector(*options):
@@ -144,8 +145,10 @@ def test_a_log_that_differs_is_reported_and_not_changed(runs, writer, collect, t
 
 def test_receiving_is_off_by_default_and_requires_a_token(runs, start, writer, token_file):
     writer.finished_run("one", config=CONFIG)
-    ended = subprocess.run([LOCKSTEP, "ui", "--receive", "--dir", runs], capture_output=True, text=True, timeout=TIMEOUT)
-    assert ended.returncode == 78 and "--receive requires a token" in ended.stderr
+    for host in ("127.0.0.1", "0.0.0.0"):  # a generated token is not shown
+        ended = subprocess.run([LOCKSTEP, "ui", "--receive", "--dir", runs, "--host", host], capture_output=True, text=True,
+                               timeout=TIMEOUT)
+        assert ended.returncode == 78 and "--receive requires a token" in ended.stderr
     plain = start("--token-file", str(token_file))
     assert send(plain, "GET", "two") == 404 and put(plain, "two/files/run.json", b"{}") == 404
     ended = sync(runs, "one", plain.address)
@@ -196,6 +199,33 @@ def test_paths_names_and_sizes_are_checked(collect, tmp_path):
     assert collector.request("POST", "/api/runs/one/tags", headers=authorized(), body=b"{}").status == 403  # not JSON, not marked
 
 
+def test_a_log_that_another_process_writes_is_refused_for_now(runs, writer, collect, tmp_path):
+    writer.finished_run("one", config=CONFIG)
+    collector = collect()
+    sent = (runs / "one" / "events" / "rank-00000.lsev").read_bytes()
+    assert send(collector, "POST", "one/logs/rank-00000.lsev", sent[:100], offset=0) == 200
+    assert send(collector, "POST", "one/end") == 200
+    with open(tmp_path / "collected" / "one" / "events" / "rank-00000.lsev", "rb") as log:
+        fcntl.flock(log, fcntl.LOCK_EX)
+        assert send(collector, "POST", "one/logs/rank-00000.lsev", sent[100:], offset=100) == 503
+    assert send(collector, "POST", "one/logs/rank-00000.lsev", sent[100:], offset=100) == 200
+
+
+def test_large_bodies_are_read_only_from_senders(collect):
+    collector = collect()
+    large = b"{" + b" " * (100 << 10) + b"}"
+    assert put(collector, "one/files/run.json", large) == 200
+    assert put(collector, "one/files/run.json", large, "another token") == 401
+    for path in ("/api/login", "/api/views", "/"):
+        response = collector.request("POST", path, headers=authorized(), body=large)
+        assert (response.status, response.headers["Connection"]) == (413, "close")
+    # Rejected after the head, without waiting for the body.
+    with socket.create_connection(collector.address.split(":"), timeout=TIMEOUT) as connection:
+        connection.sendall(b"POST /api/collect/one/logs/rank-00000.lsev?offset=0 HTTP/1.1\r\nHost: localhost\r\n"
+                           b"Content-Length: 100000\r\n\r\n")
+        assert connection.recv(100).startswith(b"HTTP/1.1 401")
+
+
 def test_a_running_run_is_shown_as_running_and_cannot_be_stopped_here(runs, collect, tmp_path):
     collector = collect()
     source = LogWriter(runs)
@@ -206,6 +236,10 @@ def test_a_running_run_is_shown_as_running_and_cannot_be_stopped_here(runs, coll
     collector.wait_for("the running run", lambda: state_of(collector, "one") == "running")
     response = collector.write("POST", "/api/runs/one/stop", {}, authorized())
     assert response.status == 409 and "another machine" in response.json()["error"]["message"]
+    ended = subprocess.run([LOCKSTEP, "runs", "stop", "one", "--dir", tmp_path / "collected"], capture_output=True, text=True,
+                           timeout=TIMEOUT)
+    assert ended.returncode == 78 and "another machine" in ended.stderr
+    assert not (tmp_path / "collected" / "one" / "stop_request.json").exists()
     # The collector is killed and restarted: lost until the next record, never finished.
     collector.process.kill()
     collector.process.wait(TIMEOUT)
@@ -259,6 +293,8 @@ def test_roles_of_tokens_and_the_audit_log(runs, start, writer, tmp_path):
     assert done[0]["change"] == {"add": ["good"]} and done[0]["time"] <= done[1]["time"]
     # Only the token for sending sends; it sees nothing.
     assert [put(dashboard, "two/files/run.json", b"{}", token) for token in (ada, bob, node)] == [403, 403, 200]
+    created = json.loads(audit.read_text().splitlines()[-1])
+    assert (created["user"], created["action"], created["run"]) == ("node-1", "receive", "two")
     assert dashboard.request("GET", "/api/runs", headers=authorized(node)).status == 403
     # A session has the rights of its token, and ends with it.
     login = dashboard.write("POST", "/api/login", {"token": ada})
@@ -276,6 +312,20 @@ def test_roles_of_tokens_and_the_audit_log(runs, start, writer, tmp_path):
                for path in (file, *runs.rglob("*")) if path.is_file())
 
 
+def test_a_large_audit_log_is_replaced(runs, start, writer):
+    writer.finished_run("one", config=CONFIG)
+    dashboard = start()
+    dashboard.wait_for("the run", lambda: dashboard.request("GET", "/api/runs/one").status == 200)
+    audit = runs / ".dashboard" / "audit.jsonl"
+    audit.parent.mkdir(exist_ok=True)
+    audit.touch()
+    os.truncate(audit, 16 << 20)
+    for tag in ("a", "b"):
+        assert dashboard.write("POST", "/api/runs/one/tags", {"add": [tag]}).status == 200
+    assert [json.loads(line)["change"]["add"] for line in audit.read_text().splitlines()] == [["a"], ["b"]]
+    assert audit.with_name("audit.1.jsonl").stat().st_size == 16 << 20
+
+
 def state_of_one(dashboard, token):
     response = dashboard.request("GET", "/api/runs/one", headers=authorized(token))
     return response.json()["state"] if response.status == 200 else None
@@ -290,19 +340,14 @@ def test_runs_of_another_sender_cannot_be_changed(collect, tmp_path):
     assert send(dashboard, "DELETE", "one/files/end.json", token=second) == 409
     assert (tmp_path / "collected" / "one" / "run.json").read_bytes() == b"{}"
 
-class TlsProxy:
-    """Ends TLS in front of a collector, like a reverse proxy, with a certificate of a private authority."""
 
-    def __init__(self, directory, address):
-        self.certificate, key = directory / "cert.pem", directory / "key.pem"
-        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
-                        "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out", self.certificate],
-                       check=True, capture_output=True, timeout=TIMEOUT)
-        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self.context.load_cert_chain(self.certificate, key)
-        self.target = address.rsplit(":", 1)
+class Proxy:
+    """Passes connections on, the bytes to the collector at a limited rate, and keeps those bytes."""
+
+    def __init__(self, address, bytes_per_s=None):
+        self.target, self.bytes_per_s, self.sent = address.rsplit(":", 1), bytes_per_s, bytearray()
         self.listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"https://localhost:{self.listener.getsockname()[1]}"
+        self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
         threading.Thread(target=self.accept, daemon=True).start()
 
     def accept(self):
@@ -313,17 +358,68 @@ class TlsProxy:
                 return  # closed
             threading.Thread(target=self.serve, args=(plain,), daemon=True).start()
 
+    def decrypted(self, plain):
+        return plain
+
     def serve(self, plain):
-        with contextlib.suppress(OSError), self.context.wrap_socket(plain, server_side=True) as client:
+        with contextlib.suppress(OSError), self.decrypted(plain) as client:
             with socket.create_connection((self.target[0], int(self.target[1])), timeout=TIMEOUT) as server:
                 sockets = {client: server, server: client}
                 while True:
-                    ready = [client] if client.pending() else select.select(list(sockets), [], [], TIMEOUT)[0]
-                    for one in ready:
-                        piece = one.recv(65536)
+                    is_pending = isinstance(client, ssl.SSLSocket) and client.pending()
+                    for one in [client] if is_pending else select.select(list(sockets), [], [], TIMEOUT)[0]:
+                        piece = one.recv(65536 if not self.bytes_per_s else 1024)
                         if not piece:
                             return
+                        if one is client:
+                            self.sent += piece
+                            if self.bytes_per_s:
+                                time.sleep(len(piece) / self.bytes_per_s)
                         sockets[one].sendall(piece)
+
+
+class TlsProxy(Proxy):
+    """Ends TLS in front of a collector, like a reverse proxy, with a certificate of a private authority."""
+
+    def __init__(self, directory, address):
+        self.certificate, key = directory / "cert.pem", directory / "key.pem"
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+                        "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out", self.certificate],
+                       check=True, capture_output=True, timeout=TIMEOUT)
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.load_cert_chain(self.certificate, key)
+        super().__init__(address)
+        self.url = f"https://localhost:{self.listener.getsockname()[1]}"
+
+    def decrypted(self, plain):
+        return self.context.wrap_socket(plain, server_side=True)
+
+
+def test_a_slow_connection(runs, writer, collect, tmp_path):
+    log, = writer.run("one", config=CONFIG)
+    writer.do("many", log=log, metrics=["train/loss", "eval/loss"], **{"from": 0, "to": 4000})
+    writer.do("end", log=log)
+    writer.close()
+    assert 160_000 < (runs / "one" / "events" / "rank-00000.lsev").stat().st_size < 256 << 10
+    proxy = Proxy(collect().address, bytes_per_s=30_000)  # the log takes longer than a request may
+    ended = sync(runs, "one", proxy.address)
+    assert ended.returncode == 0, ended.stderr
+    assert contents(tmp_path / "collected" / "one") == contents(runs / "one")
+    proxy.listener.close()
+
+
+def test_the_entries_of_ranks_send_their_own_logs_and_one_ends_the_run(runs, writer, collect, tmp_path):
+    for log in writer.run("one", ranks=4, config={"tracking": {"ranks": "all"}}):
+        writer.do("many", log=log, metrics=["train/loss"], **{"from": 0, "to": 100})
+        writer.do("end", log=log)
+    writer.close()
+    (runs / "one" / "config.yaml").write_text("tracking: {ranks: all}\n")
+    proxy = Proxy(collect().address)
+    assert sync(runs, "one", proxy.address).returncode == 0
+    assert contents(tmp_path / "collected" / "one") == contents(runs / "one")
+    assert proxy.sent.count(b"POST /api/collect/one/end ") == 1
+    assert proxy.sent.count(b"GET /api/collect/one/logs/") == 4 + 3
+    proxy.listener.close()
 
 
 def test_https_through_a_proxy(runs, writer, collect, tmp_path):

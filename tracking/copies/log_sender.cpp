@@ -19,6 +19,10 @@ namespace lockstep::tracking {
 namespace {
 
 constexpr size_t kScannedBytes = 1u << 20;
+// The receiver limits the time of a request, so a slow connection needs small ones. After a failure
+// that has destroyed the sender, the next one begins with the smallest.
+constexpr size_t kMinPieceBytes = 8u << 10;
+constexpr std::chrono::milliseconds kFastPiece{500}, kSlowPiece{2000};
 
 bool has_magic(const std::string& bytes) {
   return bytes.size() >= kEventLogHeaderBytes && bytes.starts_with(kEventLogMagic);
@@ -38,6 +42,9 @@ std::string path_of_log(const std::string& prefix, const std::filesystem::path& 
 }
 
 }  // namespace
+
+LogSender::LogSender(LogReceiverAddress to)
+    : to_(std::move(to)), piece_bytes_(std::min(kMinPieceBytes, to_.max_request_bytes)) {}
 
 uint64_t complete_record_bytes(int segment, uint64_t from) {
   // Does not read the reserved space at the end of an idle log over and over.
@@ -69,13 +76,23 @@ LogCopy LogSender::copy_in(const HttpResponse& response) const {
 
 // A copy that is longer than the log is not a copy of it.
 void LogSender::verify(const std::filesystem::path& segment, int file, const LogCopy& copy,
-                       Progress& progress) const {
+                       Progress& progress) {
+  if (copy.size < progress.copied_bytes) {
+    progress_.clear();  // other segments may be gone, too
+    throw environment_error(
+        fmt::format("{} has lost records of {}", to_.name, segment.filename().string()));
+  }
   const auto size = static_cast<uint64_t>(::lseek(file, 0, SEEK_END));
   if (size < copy.size || measure_copy(file, copy.size) != copy)
     throw environment_error(
         fmt::format("{} has a different log named {}", to_.name, segment.filename().string()));
   progress.copied_bytes = copy.size;
   progress.is_copy_known = true;
+}
+
+void LogSender::adapt_piece(std::chrono::steady_clock::duration taken) {
+  if (taken < kFastPiece) piece_bytes_ = std::min(2 * piece_bytes_, to_.max_request_bytes);
+  if (taken > kSlowPiece) piece_bytes_ = std::max(piece_bytes_ / 2, kMinPieceBytes);
 }
 
 // The bytes that the copy does not have.
@@ -91,13 +108,14 @@ uint64_t LogSender::measure(const std::filesystem::path& segment, int file, Prog
 }
 
 void LogSender::send_piece(const std::filesystem::path& segment, int file, Progress& progress) {
-  const auto size =
-      std::min<uint64_t>(progress.local_bytes - progress.copied_bytes, to_.max_request_bytes);
+  const auto size = std::min<uint64_t>(progress.local_bytes - progress.copied_bytes, piece_bytes_);
   const auto at =
       fmt::format("{}?offset={}", path_of_log(to_.path, segment), progress.copied_bytes);
   const auto bytes = read_log_piece(file, progress.copied_bytes, size);
   progress.is_copy_known = false;  // until the response arrives
+  const auto begin = std::chrono::steady_clock::now();
   const auto response = to_.client.post(at, bytes, "application/octet-stream");
+  adapt_piece(std::chrono::steady_clock::now() - begin);
   verify(segment, file, copy_in(response), progress);
 }
 

@@ -2,6 +2,7 @@
 // only.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -27,10 +28,11 @@ struct LogReceiverAddress {
 };
 
 // Thread: one at a time. Calls throw what the client and `reject` throw, and Environment if a log
-// cannot be read or if its copy is not a copy of it.
+// cannot be read, if its copy is not a copy of it, or if bytes that had arrived are gone (the next
+// call sends them again).
 class LogSender {
  public:
-  explicit LogSender(LogReceiverAddress to) : to_(std::move(to)) {}
+  explicit LogSender(LogReceiverAddress to);
 
   // Sends what the copy does not have of all segments of `log`.
   void send(const std::filesystem::path& log);
@@ -48,13 +50,15 @@ class LogSender {
   };
   LogCopy copy_in(const HttpResponse& response) const;
   void verify(const std::filesystem::path& segment, int file, const LogCopy& copy,
-              Progress& progress) const;
+              Progress& progress);
   uint64_t measure(const std::filesystem::path& segment, int file, Progress& progress);
   void send_piece(const std::filesystem::path& segment, int file, Progress& progress);
+  void adapt_piece(std::chrono::steady_clock::duration taken);
   uint64_t handle_segments(const std::filesystem::path& log, bool sends);
   uint64_t handle_segment(const std::filesystem::path& segment, bool sends);
 
   LogReceiverAddress to_;
+  size_t piece_bytes_;  // of the next request; adapted to the speed of the connection
   std::map<std::filesystem::path, Progress> progress_;  // by segment
 };
 

@@ -1,5 +1,7 @@
 #include "tracking/copies/run_files.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 
@@ -64,17 +66,14 @@ std::vector<std::string> run_files(const fs::path& run_dir) {
   for (const auto name : kTopFiles)
     if (is_plain_file(run_dir / name)) names.emplace_back(name);
   std::error_code error;
-  for (fs::directory_iterator it(run_dir / "ends", error), end; !error && it != end;
-       it.increment(error)) {
+  const auto ends = run_dir / "ends";
+  for (fs::directory_iterator it(ends, error), end; !error && it != end; it.increment(error)) {
     const auto name = "ends/" + it->path().filename().string();
     if (is_end_name(name) && is_plain_file(it->path())) names.push_back(name);
   }
+  if (error && error != std::errc::no_such_file_or_directory)
+    throw environment_error(fmt::format("cannot list {}: {}", ends.string(), error.message()));
   return names;
-}
-
-bool is_received_run(const fs::path& run_dir) {
-  std::error_code ignored;
-  return fs::exists(run_dir / kReceivedMark, ignored);
 }
 
 }  // namespace lockstep::tracking

@@ -24,13 +24,7 @@ bool is_removable_run_file(std::string_view name);
 // such as a shared object, if another file of the run names it as a plugin.
 bool is_run_file_content(std::string_view name, const std::string& bytes);
 
-// The existing ones, by name. No symbolic links.
+// The existing ones, by name. No symbolic links. Throws Environment if a directory cannot be listed.
 std::vector<std::string> run_files(const std::filesystem::path& run_dir);
-
-// A file in each received run directory: {"sender": the name of its token}.
-inline constexpr const char* kReceivedMark = "received.json";
-
-// Whether the run is a copy of a run of another machine.
-bool is_received_run(const std::filesystem::path& run_dir);
 
 }  // namespace lockstep::tracking

@@ -54,6 +54,17 @@ std::optional<std::string> sender_of(const fs::path& run_dir) {
   return mark["sender"].get<std::string>();
 }
 
+void verify_sender(const fs::path& run_dir, const RunReceiver::Request& request) {
+  const auto sender = sender_of(run_dir);
+  if (!sender)
+    throw Refusal(409, fmt::format("run {} was not received from another machine", request.run));
+  if (*sender != request.sender)
+    throw Refusal(409, fmt::format("run {} belongs to another sender", request.run));
+  for (const auto* folder : {"events", "ends"})
+    if (exists_at_all(run_dir / folder) && !is_folder(run_dir / folder))
+      throw Refusal(409, fmt::format("{} of run {} is not a directory", folder, request.run));
+}
+
 void verify_name(bool is_valid, const std::string& name) {
   if (!is_valid)
     throw Refusal(400, fmt::format("'{}' is not a file that is received", printable(name)));
@@ -62,7 +73,11 @@ void verify_name(bool is_valid, const std::string& name) {
 }  // namespace
 
 struct RunReceiver::Run {
-  explicit Run(fs::path directory) : dir(std::move(directory)), logs(dir / "events") {
+  explicit Run(fs::path directory) : dir(std::move(directory)), logs(dir / "events") {}
+
+  void count() REQUIRES(mutex) {
+    bytes = 0;
+    num_files = 0;
     std::error_code error, ignored;
     for (fs::recursive_directory_iterator it(dir, error), end; !error && it != end;
          it.increment(error)) {
@@ -70,6 +85,7 @@ struct RunReceiver::Run {
       ++num_files;
       bytes += it->file_size(ignored);
     }
+    is_counted = true;
   }
 
   void make_live() REQUIRES(mutex) {
@@ -78,17 +94,40 @@ struct RunReceiver::Run {
     is_live = true;
   }
 
+  void require_space(const ReceiveLimits& limits, uint64_t more_bytes, bool is_new_file) const
+      REQUIRES(mutex) {
+    if (bytes + more_bytes > limits.max_run_bytes)
+      throw Refusal(507, fmt::format("the run has {} bytes; at most {} are received", bytes,
+                                     limits.max_run_bytes));
+    if (is_new_file && num_files >= limits.max_files)
+      throw Refusal(507, fmt::format("the run has {} files; at most {} are received", num_files,
+                                     limits.max_files));
+    struct statvfs space {};
+    if (::statvfs(dir.c_str(), &space) == 0 &&
+        space.f_bavail * space.f_frsize < limits.min_free_bytes + more_bytes)
+      throw Refusal(507, "the disk is almost full");
+  }
+
+  // For a directory that was deleted.
+  void start_again() REQUIRES(mutex) {
+    logs.release(kSender);
+    is_live = is_counted = false;
+  }
+
   const fs::path dir;
   Mutex mutex;
   LogCopies logs GUARDED_BY(mutex);
-  uint64_t bytes = 0;  // of all files; changed with the mutex held
-  size_t num_files = 0;
+  uint64_t bytes GUARDED_BY(mutex) = 0;  // of all files
+  size_t num_files GUARDED_BY(mutex) = 0;
+  // False during a change, and so after one that failed.
+  bool is_counted GUARDED_BY(mutex) = false;
   bool is_live GUARDED_BY(mutex) = false;
   Clock::time_point last_seen = Clock::now();  // changed with the receiver's mutex held
 };
 
-RunReceiver::RunReceiver(fs::path runs, const ReceiveLimits& limits)
-    : runs_(std::move(runs)), limits_(limits) {
+RunReceiver::RunReceiver(fs::path runs, const ReceiveLimits& limits,
+                         std::function<void(const Request&)> on_created)
+    : runs_(std::move(runs)), limits_(limits), on_created_(std::move(on_created)) {
   // Of a process that was killed while it created a run.
   std::error_code error, ignored;
   std::vector<fs::path> incomplete;
@@ -131,6 +170,7 @@ void RunReceiver::release_silent() {
 
 // Complete, with its mark, when it appears under its name.
 void RunReceiver::create(const Request& request) {
+  const MutexLock lock(creation_);
   size_t num_runs = 0;
   std::error_code error;
   for (fs::directory_iterator it(runs_, error), end; !error && it != end; it.increment(error))
@@ -147,46 +187,43 @@ void RunReceiver::create(const Request& request) {
     throw environment_error(
         fmt::format("cannot create {}: {}", (runs_ / request.run).string(), error.message()));
   sync_directory(runs_);
+  if (on_created_) on_created_(request);
+}
+
+std::shared_ptr<RunReceiver::Run> RunReceiver::find(const std::string& run) {
+  const MutexLock lock(mutex_);
+  auto& known = open_runs_[run];
+  if (!known) known = std::make_shared<Run>(runs_ / run);
+  return known;
+}
+
+void RunReceiver::forget(const std::string& id, const std::shared_ptr<Run>& run) {
+  const MutexLock lock(mutex_);
+  const auto found = open_runs_.find(id);
+  if (found != open_runs_.end() && found->second == run) open_runs_.erase(found);
 }
 
 // nullptr if the run does not exist and is not created.
 std::shared_ptr<RunReceiver::Run> RunReceiver::open(const Request& request, bool creates) {
   if (!is_run_id(request.run) || request.run == kStoreFolder)
     throw Refusal(400, fmt::format("'{}' is not a run id", printable(request.run)));
-  const auto dir = runs_ / request.run;
-  const MutexLock lock(mutex_);
-  if (!exists_at_all(dir)) {
-    open_runs_.erase(request.run);  // deleted here
-    if (!creates) return nullptr;
-    create(request);
+  const auto run = find(request.run);
+  {
+    const MutexLock lock(run->mutex);
+    if (!exists_at_all(run->dir)) {
+      run->start_again();
+      if (!creates) {
+        forget(request.run, run);
+        return nullptr;
+      }
+      create(request);
+    }
+    verify_sender(run->dir, request);
+    if (!run->is_counted) run->count();
   }
-  const auto sender = sender_of(dir);
-  if (!sender)
-    throw Refusal(409, fmt::format("run {} was not received from another machine", request.run));
-  if (*sender != request.sender)
-    throw Refusal(409, fmt::format("run {} belongs to another sender", request.run));
-  for (const auto* folder : {"events", "ends"})
-    if (exists_at_all(dir / folder) && !is_folder(dir / folder))
-      throw Refusal(409, fmt::format("{} of run {} is not a directory", folder, request.run));
-  auto& run = open_runs_[request.run];
-  if (!run) run = std::make_shared<Run>(dir);
+  const MutexLock lock(mutex_);
   run->last_seen = Clock::now();
   return run;
-}
-
-void RunReceiver::reserve(Run& run, uint64_t more_bytes, bool is_new_file) const {
-  if (run.bytes + more_bytes > limits_.max_run_bytes)
-    throw Refusal(507, fmt::format("the run has {} bytes; at most {} are received", run.bytes,
-                                   limits_.max_run_bytes));
-  if (is_new_file && run.num_files >= limits_.max_files)
-    throw Refusal(507, fmt::format("the run has {} files; at most {} are received", run.num_files,
-                                   limits_.max_files));
-  struct statvfs space {};
-  if (::statvfs(run.dir.c_str(), &space) == 0 &&
-      space.f_bavail * space.f_frsize < limits_.min_free_bytes + more_bytes)
-    throw Refusal(507, "the disk is almost full");
-  run.bytes += more_bytes;
-  run.num_files += is_new_file ? 1 : 0;
 }
 
 std::map<std::string, std::string> RunReceiver::files(const Request& request) {
@@ -213,10 +250,15 @@ void RunReceiver::put_file(const Request& request, const std::string& name,
   const auto path = run->dir / name;
   const bool is_new = !exists_at_all(path);
   if (name == "tags.json" && !is_new) return;
-  const auto replaced = is_new ? 0 : fs::file_size(path);
-  reserve(*run, bytes.size() - std::min<uint64_t>(replaced, bytes.size()), is_new);
-  make_directories(path.parent_path());
+  const uint64_t replaced = is_new ? 0 : fs::file_size(path);
+  run->require_space(limits_, bytes.size() - std::min<uint64_t>(replaced, bytes.size()), is_new);
+  run->is_counted = false;
+  std::error_code ignored;  // the run itself, which may be deleted meanwhile, is not created again
+  if (path.parent_path() != run->dir) fs::create_directory(path.parent_path(), ignored);
   write_file_durably(path, bytes);
+  run->bytes += bytes.size() - replaced;  // wraps around for a smaller file
+  run->num_files += is_new ? 1 : 0;
+  run->is_counted = true;
 }
 
 void RunReceiver::remove_file(const Request& request, const std::string& name) {
@@ -225,6 +267,7 @@ void RunReceiver::remove_file(const Request& request, const std::string& name) {
   if (!run) return;
   const MutexLock lock(run->mutex);
   std::error_code error;
+  run->is_counted = false;
   fs::remove(run->dir / name, error);
   if (error)
     throw environment_error(
@@ -255,12 +298,18 @@ RunReceiver::Appended RunReceiver::append(const Request& request, const std::str
   const auto magic = kEventLogMagic.substr(0, bytes.size());
   if (offset == 0 && !bytes.starts_with(magic))
     throw Refusal(422, fmt::format("{} does not start as an event log", name));
-  const auto run = open(request, true);
+  const auto run = open(request, offset == 0);
+  if (!run) return {};
   const MutexLock lock(run->mutex);
-  reserve(*run, bytes.size(), !exists_at_all(run->dir / "events" / name));
+  const bool is_new = !exists_at_all(run->dir / "events" / name);
+  run->require_space(limits_, bytes.size(), is_new);
+  run->is_counted = false;
   run->make_live();
   const bool fits = run->logs.append(name, kSender, bytes, offset);
-  if (!fits) run->bytes -= bytes.size();
+  if (is_new) sync_directory(run->dir / "events");
+  run->bytes += fits ? bytes.size() : 0;
+  run->num_files += is_new ? 1 : 0;
+  run->is_counted = true;
   return {.fits = fits, .copy = run->logs.open(name, kSender)};
 }
 
@@ -276,10 +325,7 @@ void RunReceiver::end(const Request& request) {
   for (const auto& file : files)
     if (::fdatasync(file.get()) != 0) throw errno_error("cannot store an event log");
   files.clear();
-  const MutexLock lock(mutex_);
-  if (const auto found = open_runs_.find(request.run);
-      found != open_runs_.end() && found->second == run)
-    open_runs_.erase(found);
+  forget(request.run, run);
 }
 
 }  // namespace lockstep::tracking

@@ -10,6 +10,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <stdexcept>
@@ -41,14 +42,16 @@ class Refusal : public std::runtime_error {
 // untrusted. `sender`: the name of its token.
 class RunReceiver {
  public:
-  RunReceiver(std::filesystem::path runs, const ReceiveLimits& limits);
+  struct Request {
+    std::string run, sender;
+  };
+  // `on_created` is called after a run was created, by the thread of the request.
+  RunReceiver(std::filesystem::path runs, const ReceiveLimits& limits,
+              std::function<void(const Request&)> on_created = {});
   ~RunReceiver();
   RunReceiver(const RunReceiver&) = delete;
   RunReceiver& operator=(const RunReceiver&) = delete;
 
-  struct Request {
-    std::string run, sender;
-  };
   // SHA-256 of the files other than logs, by name. Empty for a run that does not exist.
   std::map<std::string, std::string> files(const Request& request);
   // Replaces the file. tags.json is only created: later tags are those of this machine.
@@ -61,7 +64,8 @@ class RunReceiver {
     bool fits = false;  // `offset` was the size of the copy
     LogCopy copy;
   };
-  // From now on, the run counts as running, until end() or until the sender is silent.
+  // From now on, the run counts as running, until end() or until the sender is silent. Creates the
+  // run only for `offset` 0: a later one continues a run that was deleted here.
   Appended append(const Request& request, const std::string& name, std::string_view bytes,
                   uint64_t offset);
   // Everything was sent.
@@ -72,12 +76,15 @@ class RunReceiver {
   struct Run;
   std::shared_ptr<Run> open(const Request& request, bool creates);
   void create(const Request& request);
-  void reserve(Run& run, uint64_t more_bytes, bool is_new_file) const;
+  std::shared_ptr<Run> find(const std::string& run);
+  void forget(const std::string& id, const std::shared_ptr<Run>& run);
   void watch();
   void release_silent();
 
   const std::filesystem::path runs_;
   const ReceiveLimits limits_;
+  const std::function<void(const Request&)> on_created_;
+  Mutex creation_;  // held while a run is created
   Mutex mutex_;
   std::condition_variable stopped_;
   bool stopping_ GUARDED_BY(mutex_) = false;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <vector>
 
 #include "core/printable.h"
 #include "core/system/durable_file.h"
@@ -111,20 +110,24 @@ void RunSender::remove_files_that_are_gone() {
   }
 }
 
-void RunSender::send() {
+void RunSender::send_all(const std::vector<fs::path>& logs, bool removes) {
   try {
     read_remote_files();
-    remove_files_that_are_gone();
+    if (removes) remove_files_that_are_gone();
     const auto names = run_files(run_dir_);
     for (const auto& name : names)
       if (!is_outcome(name)) send_file(name);
-    for (const auto& log : all_logs(run_dir_)) logs_.send(log);
+    for (const auto& log : logs) logs_.send(log);
     for (const auto& name : names)
       if (is_outcome(name)) send_file(name);
   } catch (const fs::filesystem_error& error) {  // a file was replaced or removed meanwhile
     throw environment_error(error.what());
   }
 }
+
+void RunSender::send() { send_all(all_logs(run_dir_), true); }
+
+void RunSender::send_part(const std::vector<fs::path>& logs) { send_all(logs, false); }
 
 void RunSender::end() { require(client_.post(path_ + "/end", "", kBytesType)); }
 

@@ -5,14 +5,15 @@
 //   DELETE /files/NAME              removes a file
 //   GET, POST /logs/NAME            event logs, as in tracking/copies/log_copy.h
 //   POST   /end                     everything was sent
-// An error is {"error": {"code", "message"}}, with status 401 or 403 for a rejected token and 507 if
-// the collector has no space.
+// An error is {"error": {"code", "message"}}, with status 401 or 403 for a rejected token, 507 if the
+// collector has no space, and 503 if it cannot verify tokens or use its files at present.
 #pragma once
 
 #include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/http/http_client.h"
 #include "tracking/copies/log_sender.h"
@@ -32,6 +33,8 @@ class RunSender {
 
   // Sends what the collector does not have. Files of a resumed run that are gone are removed there.
   void send();
+  // The same for the files and these logs only; removes nothing.
+  void send_part(const std::vector<std::filesystem::path>& logs);
   // The run is over and sent.
   void end();
   // Whether the collector has all files as they are now.
@@ -47,6 +50,7 @@ class RunSender {
   bool is_same_file(const std::string& name);
   void send_file(const std::string& name);
   void remove_files_that_are_gone();
+  void send_all(const std::vector<std::filesystem::path>& logs, bool removes);
   void require(const HttpResponse& response) const;
 
   const std::filesystem::path run_dir_;

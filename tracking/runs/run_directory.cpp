@@ -126,6 +126,11 @@ std::optional<RunInfo> read_job(const fs::path& run_dir) {
   return run_info_from_json(Json::parse(read_file(job_path(run_dir)), nullptr, false));
 }
 
+bool is_received_run(const fs::path& run_dir) {
+  std::error_code ignored;
+  return fs::exists(run_dir / kReceivedMark, ignored);
+}
+
 }  // namespace lockstep::tracking
 
 namespace lockstep {

@@ -49,4 +49,9 @@ std::vector<RankOutput> rank_outputs(const std::filesystem::path& logs);
 // The content of run.json, or nullopt if it does not exist or is invalid.
 std::optional<RunInfo> read_job(const std::filesystem::path& run_dir);
 
+// A file in each directory of a run that was received from another machine
+// (tracking/copies/run_receiver.h): {"sender": the name of its token}.
+inline constexpr const char* kReceivedMark = "received.json";
+bool is_received_run(const std::filesystem::path& run_dir);
+
 }  // namespace lockstep::tracking

@@ -7,6 +7,7 @@
 #include "lockstep/config_value.h"
 #include "lockstep/error.h"
 #include "tracking/log/unix_time.h"
+#include "tracking/runs/run_directory.h"
 
 namespace lockstep::tracking {
 namespace {
@@ -24,6 +25,9 @@ void request_stop(const std::filesystem::path& run_dir, const std::string& reaso
     throw config_error(fmt::format("the reason has {} bytes; at most {} are allowed", reason.size(),
                                    kMaxReasonBytes));
   if (find_invalid_utf8(reason) != std::string::npos) throw config_error("the reason is not UTF-8");
+  if (is_received_run(run_dir))
+    throw config_error(fmt::format("run {} trains on another machine: stop it there",
+                                   run_dir.filename().string()));
   const Json json = {{"time", unix_now()}, {"reason", reason}};
   write_file_durably(stop_request_path(run_dir), json.dump(2) + "\n");
 }

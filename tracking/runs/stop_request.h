@@ -16,8 +16,8 @@ struct StopRequest {
 };
 
 // Durably writes the request, replacing an earlier one. The caller checks whether the run is
-// running. Throws Config for a reason that is longer than 1024 bytes or not UTF-8, Environment if
-// the file cannot be written.
+// running. Throws Config for a run of another machine (tracking/runs/run_directory.h), and for a
+// reason that is longer than 1024 bytes or not UTF-8; Environment if the file cannot be written.
 void request_stop(const std::filesystem::path& run_dir, const std::string& reason);
 
 // nullopt if there is no request. A corrupt file is a request without a reason.

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <vector>
 
 #include "core/config/period.h"
 #include "core/system/durable_file.h"
@@ -14,9 +15,11 @@
 #include "lockstep/config_value.h"
 #include "lockstep/error.h"
 #include "lockstep/sink.h"
+#include "tracking/copies/run_files.h"
 #include "tracking/copies/run_sender.h"
 #include "tracking/http/public_url.h"
 #include "tracking/log/event_log_reader.h"
+#include "tracking/log/event_log_segment.h"
 #include "tracking/runs/run_directory.h"
 
 namespace lockstep::tracking {
@@ -85,50 +88,87 @@ HttpOptions collector_options(const CollectorConfig& config, const Environment& 
   return options;
 }
 
+CollectorAddress collector_of(const CollectorConfig& config, const Environment& environment) {
+  const auto address = collector_address(config, environment);
+  return {address, collector_options(config, environment, address.origin())};
+}
+
 class CollectorSink final : public Sink {
  public:
   using Config = CollectorConfig;
   CollectorSink(const Config& config, const SinkContext& context)
       : run_dir_(context.run_dir),
         is_first_(context.is_first_entry),
-        address_(collector_address(config, context.environment)),
-        sender_(std::make_unique<RunSender>(
-            run_dir_, CollectorAddress{address_, collector_options(config, context.environment,
-                                                                   address_.origin())})) {}
+        collector_(collector_of(config, context.environment)),
+        sender_(make_sender()) {}
 
-  Json destination() const override { return {address_.origin(), address_.path}; }
-  // If so, also ends the run there, in case that request was lost.
+  Json destination() const override {
+    return {collector_.address.origin(), collector_.address.path};
+  }
   bool has_delivered(const RunInfo&) const override { return sender_->is_sent(); }
 
-  void run_started(const RunInfo&, const Json&) override {}
+  void run_started(const RunInfo& info, const Json&) override {
+    own_logs_ = {event_log_path(run_dir_, info.rank), node_log_path(run_dir_, info.node_rank)};
+  }
   void scalars(const ScalarRow&) override {}
   void run_finished(const RunEnd&) override { is_over_ = true; }
 
-  // The first entry sends the whole run directory while it grows; the others, which may be fed on
-  // other nodes, send at their end what was written since.
+  // The first entry sends the whole run directory while it grows, and ends the run there. The
+  // others, which may be fed on other nodes, send at their end what was written since.
   Json flush() override {
-    if (!is_first_ && !is_over_) return state();
-    if (is_over_) wait_for_other_agents();
+    if (!is_over_) {
+      if (is_first_) sender_->send();
+      return state();
+    }
+    sender_ = make_sender();  // asks for what the collector has: it may have lost a part of the run
+    if (!is_first_) {
+      sender_->send_part(own_logs_);
+      return state();
+    }
+    wait_for_other_agents();
     sender_->send();
-    if (is_over_) sender_->end();
+    sender_->end();
     return state();
   }
 
  private:
   Json state() const { return {{"run", run_dir_.filename().string()}}; }
 
+  std::unique_ptr<RunSender> make_sender() const {
+    return std::make_unique<RunSender>(run_dir_, collector_);
+  }
+
   // The agents of other nodes with the same file system close their logs at about the same time.
+  // Retries do not wait again: the time is counted from the end of the run.
   void wait_for_other_agents() const {
-    const auto deadline = std::chrono::steady_clock::now() + kOtherAgentsTimeout;
+    using FileClock = std::filesystem::file_time_type::clock;
+    const auto deadline = std::min(last_change(), FileClock::now()) + kOtherAgentsTimeout;
     const auto logs = node_logs(run_dir_);
-    while (std::ranges::any_of(logs, has_writer) && std::chrono::steady_clock::now() < deadline)
+    while (std::ranges::any_of(logs, has_writer) && FileClock::now() < deadline)
       ::poll(nullptr, 0, kOtherAgentsPollMs);
+  }
+
+  // Of the rank's log and of the files about the outcome.
+  std::filesystem::file_time_type last_change() const {
+    auto newest = std::filesystem::file_time_type::min();
+    const auto add = [&](const std::filesystem::path& file) {
+      std::error_code error;
+      const auto time = std::filesystem::last_write_time(file, error);
+      if (!error) newest = std::max(newest, time);
+    };
+    for (const auto& name : run_files(run_dir_)) add(run_dir_ / name);
+    const auto& log = own_logs_.front();
+    add(log);
+    for (auto next = next_segment(log, 0); next; next = next_segment(log, next->beginning.number))
+      add(segment_path(log, next->beginning.number));
+    return newest;
   }
 
   const std::filesystem::path run_dir_;
   const bool is_first_;
-  const HttpAddress address_;
-  const std::unique_ptr<RunSender> sender_;
+  const CollectorAddress collector_;
+  std::unique_ptr<RunSender> sender_;
+  std::vector<std::filesystem::path> own_logs_;  // of the rank and of its node
   bool is_over_ = false;
 };
 

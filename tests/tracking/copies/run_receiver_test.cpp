@@ -225,6 +225,47 @@ TEST_CASE("receiver: limits of runs, files, bytes and disk space") {
   CHECK(status_of([&] { put(full.receiver, kRun, "run.json", "{}"); }) == 507);
 }
 
+TEST_CASE("receiver: limits count what is stored, also after failures and removals") {
+  Receiving r({.max_files = 3, .max_run_bytes = 1000, .min_free_bytes = 0});
+  const auto large = R"({"a": ")" + std::string(600, 'x') + "\"}";
+  put(r.receiver, kRun, "end.json", large);
+  r.receiver.remove_file(kRun, "end.json");
+  put(r.receiver, kRun, "end.json", large);
+  put(r.receiver, kRun, "end.json", "{}");
+  put(r.receiver, kRun, "run.json", large);
+  r.receiver.remove_file(kRun, "end.json");
+  fs::create_directories(r.run / "data.json/x");  // cannot be replaced by a file
+  CHECK_THROWS(put(r.receiver, kRun, "data.json", "{}"));
+  CHECK_THROWS(put(r.receiver, kRun, "data.json", "{}"));
+  fs::remove_all(r.run / "data.json");
+  put(r.receiver, kRun, "data.json", "{}");
+  CHECK(status_of([&] { put(r.receiver, kRun, "tags.json", "{}"); }) == 507);
+}
+
+TEST_CASE("receiver: a deleted run is created again only from its start, with its mark") {
+  std::vector<std::string> created;
+  Receiving r;
+  RunReceiver receiver(r.dir.path(), {.min_free_bytes = 0},
+                       [&](const auto& request) { created.push_back(request.sender); });
+  CHECK(receiver.append(kRun, kLog, r.log.substr(0, 100), 0).fits);
+  fs::remove_all(r.run);
+  const auto appended = receiver.append(kRun, kLog, r.log.substr(100), 100);
+  CHECK_FALSE(appended.fits);
+  CHECK(appended.copy == LogCopy{});
+  CHECK_FALSE(fs::exists(r.run));
+  CHECK(receiver.append(kRun, kLog, r.log, 0).fits);
+  CHECK(is_received_run(r.run));
+  CHECK(read_file(event_log_path(r.run, 0)) == r.log);
+  CHECK(created == std::vector<std::string>{"ada", "ada"});
+}
+
+TEST_CASE("run files: a folder that cannot be listed is not an empty one") {
+  TemporaryDirectory dir;
+  CHECK(run_files(dir.path()).empty());
+  write_file_durably(dir / "ends", "");
+  CHECK_THROWS_WITH(run_files(dir.path()), Catch::Contains("cannot list"));
+}
+
 TEST_CASE("receiver: a run that was half created is created again") {
   TemporaryDirectory dir;
   fs::create_directories(dir / ".receiving-mnist-1/events");

@@ -39,7 +39,7 @@ Segment Segment::create_sparse(size_t bytes) {
 void Segment::reserve(size_t begin, size_t bytes) const {
   if (bytes == 0) return;
   int error = 0;
-  do {  // a signal interrupts it, e.g. SIGTERM to a rank that is to leave
+  do {  // older kernels are interrupted by any signal, e.g. SIGTERM
     error = ::posix_fallocate(file_.get(), static_cast<off_t>(begin), static_cast<off_t>(bytes));
   } while (error == EINTR);
   if (error == 0) return;

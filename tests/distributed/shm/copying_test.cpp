@@ -1,20 +1,16 @@
 #include "distributed/shm/copying.h"
 
 #include <sched.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #include <array>
-#include <atomic>
 #include <catch2/catch.hpp>
-#include <csignal>
 #include <future>
 #include <numeric>
 #include <thread>
 #include <vector>
 
 #include "distributed/shm/peers.h"
-#include "distributed/shm/segment.h"
 
 using namespace lockstep::distributed::shm;
 
@@ -31,30 +27,6 @@ TEST_CASE("copying: both variants copy exactly the given bytes, for any length")
       CHECK(std::all_of(to.begin() + static_cast<std::ptrdiff_t>(bytes), to.end(),
                         [](std::byte byte) { return byte == std::byte{0}; }));
     }
-}
-
-namespace {
-
-constexpr itimerval kEvery2Ms = {.it_interval = {0, 2000}, .it_value = {0, 2000}};
-constexpr itimerval kNever = {};
-std::atomic<int> signals_left{0};
-
-void on_alarm(int) {
-  if (--signals_left <= 0) ::setitimer(ITIMER_REAL, &kNever, nullptr);
-}
-
-}  // namespace
-
-TEST_CASE("segment: memory is reserved in spite of signals") {
-  struct sigaction catching {};
-  struct sigaction previous {};
-  catching.sa_handler = on_alarm;
-  catching.sa_flags = SA_RESTART;
-  REQUIRE(::sigaction(SIGALRM, &catching, &previous) == 0);
-  signals_left = 5;
-  REQUIRE(::setitimer(ITIMER_REAL, &kEvery2Ms, nullptr) == 0);
-  while (signals_left > 0) CHECK(Segment::create(64 << 20).bytes() == 64 << 20);
-  ::sigaction(SIGALRM, &previous, nullptr);
 }
 
 TEST_CASE("peers: usable cores are the union of the affinity masks of the processes") {

@@ -27,8 +27,7 @@ std::string reason_against_loss(const PreparedRun& run, const SessionOptions& op
            "of ranks";
   if (parallel.shard == ShardStrategy::Full && config.train.ema.decay)
     return "cannot be combined with distributed.shard: full and train.ema: the parts of the "
-           "average "
-           "would be lost with their ranks; use distributed.shard: gradients";
+           "average would be lost with their ranks; use distributed.shard: gradients";
   if (!layout_of(run).shares_memory())
     return "needs ranks that share memory: distributed.device: cpu, and distributed.backend: auto "
            "or shm";
@@ -85,26 +84,32 @@ std::optional<EvaluationResult> GroupTraining::run() {
   }
 }
 
-GroupTraining::Kind GroupTraining::ask_and_enter(const HandedOver& state,
+GroupTraining::Kind GroupTraining::ask_and_enter(HandedOver state,
                                                  std::optional<std::chrono::milliseconds> timeout) {
   const bool has_state = !state.checkpoint.model.empty();
   parts_.world.progress().enter(Phase::Connecting);
   const auto step = has_state ? state.checkpoint.head.position.step : launch::kNoState;
-  return enter_or_ask(state, timeout, parts_.member->ask({.step = step}, timeout));
+  return enter_or_ask(std::move(state), timeout, parts_.member->ask({.step = step}, timeout));
 }
 
-GroupTraining::Kind GroupTraining::enter_or_ask(const HandedOver& state,
+GroupTraining::Kind GroupTraining::enter_or_ask(std::optional<HandedOver> state,
                                                 std::optional<std::chrono::milliseconds> timeout,
                                                 launch::GroupAnswer place) {
+  if (place.kind == Kind::Wait) {
+    // From now on this is a spare. Its state would soon be old, and may be in memory of all old ranks.
+    trainer_.reset();
+    state.emplace();
+    place = parts_.member->wait();
+  }
   if (place.kind != Kind::Join) return place.kind;
   trainer_.reset();
   unrecorded_.push_back(place.loss);
   try {
-    enter(state, place);
+    enter(*state, place);
     return Kind::Join;
   } catch (const PeerError&) {
     // Another rank of the new group was lost. If none was, the next request is refused.
-    const auto kind = ask_and_enter(state, timeout);
+    const auto kind = ask_and_enter(std::move(*state), timeout);
     if (kind == Kind::Refused) throw;
     return kind;
   }

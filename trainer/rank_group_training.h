@@ -51,9 +51,9 @@ class GroupTraining {
   using Kind = launch::GroupAnswer::Kind;
 
   bool change_group(int64_t step, bool leaves);
-  Kind ask_and_enter(const HandedOver& state, std::optional<std::chrono::milliseconds> timeout);
-  Kind enter_or_ask(const HandedOver& state, std::optional<std::chrono::milliseconds> timeout,
-                    launch::GroupAnswer place);
+  Kind ask_and_enter(HandedOver state, std::optional<std::chrono::milliseconds> timeout);
+  Kind enter_or_ask(std::optional<HandedOver> state,  // never nullopt
+                    std::optional<std::chrono::milliseconds> timeout, launch::GroupAnswer place);
   void enter(const HandedOver& state, const launch::GroupAnswer& place);
   void record_loss(const RankLoss& loss);
   TrainerParts trainer_parts();

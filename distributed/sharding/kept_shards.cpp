@@ -24,7 +24,7 @@ namespace {
 // with float32, and as much is free for tensors that are replaced.
 constexpr size_t kBytesPerElement = 64, kMinAreaBytes = 64 << 20;
 constexpr size_t kDescriptionBytes = 64 << 20;
-constexpr size_t kFrontBytes = 4096, kAlignment = 64;
+constexpr size_t kFrontBytes = shm::kFirstPartBytes, kAlignment = 64;
 constexpr int64_t kNoVersion = 0;
 
 // After the token of shm::make_sparse_parts(), which is in the first line.
@@ -53,9 +53,7 @@ class KeptShards::Memory {
   };
 
   Memory(std::vector<shm::Segment> parts, int rank, size_t area_bytes)
-      : parts_(std::move(parts)), rank_(static_cast<size_t>(rank)), area_bytes_(area_bytes) {
-    own().reserve(0, kFrontBytes);
-  }
+      : parts_(std::move(parts)), rank_(static_cast<size_t>(rank)), area_bytes_(area_bytes) {}
 
   static size_t part_bytes(size_t area_bytes) {
     return kFrontBytes + 2 * (kDescriptionBytes + area_bytes);
@@ -106,7 +104,11 @@ class KeptShards::Memory {
     const auto text = list.dump();
     auto* const to = data_of(rank_, is_saved) - kDescriptionBytes;
     const uint64_t size = text.size();
-    if (sizeof size + size > kDescriptionBytes) throw_too_large();
+    if (sizeof size + size > kDescriptionBytes)
+      throw config_error(
+          fmt::format("--on-rank-loss continue: the names of the optimizer's {} tensors need {} "
+                      "bytes, more than {}; use distributed.shard: none",
+                      places.size(), size, kDescriptionBytes - sizeof size));
     own().reserve(static_cast<size_t>(to - own().data()), sizeof size + size);
     std::memcpy(to + sizeof size, text.data(), size);
     std::memcpy(to, &size, sizeof size);
@@ -144,8 +146,7 @@ class KeptShards::Memory {
   [[noreturn]] static void throw_too_large() {
     throw config_error(
         fmt::format("--on-rank-loss continue: the optimizer has more than {} bytes of state for "
-                    "each element of "
-                    "a parameter; use distributed.shard: none",
+                    "each element of a parameter; use distributed.shard: none",
                     kBytesPerElement));
   }
 

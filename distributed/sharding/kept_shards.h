@@ -45,7 +45,8 @@ class KeptShards {
   bool holds(const NamedTensors& state) const;
   // Moves the memory of the tensors into the live area; the tensors keep their identity and content.
   // Call it before the first update, and in each update after which holds() is false. Throws
-  // Environment when memory is insufficient.
+  // Environment when memory is insufficient, Config when there is more state than the address space
+  // that create() mapped has room for.
   void hold(std::vector<Item> state);
 
   // Before an update: saves what hold() got, and `weights`, which are the same tensors each time.

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <utility>
@@ -37,8 +38,10 @@ Segment Segment::create_sparse(size_t bytes) {
 // Running out of memory on first use would raise SIGBUS.
 void Segment::reserve(size_t begin, size_t bytes) const {
   if (bytes == 0) return;
-  const int error =
-      ::posix_fallocate(file_.get(), static_cast<off_t>(begin), static_cast<off_t>(bytes));
+  int error = 0;
+  do {  // older kernels are interrupted by any signal, e.g. SIGTERM
+    error = ::posix_fallocate(file_.get(), static_cast<off_t>(begin), static_cast<off_t>(bytes));
+  } while (error == EINTR);
   if (error == 0) return;
   errno = error;
   throw errno_error(fmt::format("cannot reserve {} bytes of shared memory", bytes));

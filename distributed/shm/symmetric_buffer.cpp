@@ -72,7 +72,7 @@ bool is_unanimous(Group& group, bool has_it, Clock::time_point deadline) {
 Segment make_sparse(size_t bytes, PartAddress& address) {
   try {
     auto whole = Segment::create_sparse(bytes);
-    whole.reserve(0, sizeof(address.token));
+    whole.reserve(0, std::min(bytes, kFirstPartBytes));
     return publish_part(whole, address) ? std::move(whole) : Segment();
   } catch (const Error&) {
     return {};

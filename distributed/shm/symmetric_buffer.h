@@ -61,9 +61,11 @@ class SymmetricBuffers {
 std::shared_ptr<const Segment> allocate_per_host(Group& group, size_t bytes,
                                                  std::chrono::steady_clock::time_point deadline);
 
+inline constexpr size_t kFirstPartBytes = 4096;
+
 // Collective. A segment for each rank, which all ranks have mapped: address space of `bytes`, of
-// which each rank reserves what it uses of its segment. The first 16 bytes of a segment are not
-// zero. Returns none on every rank if one cannot be made or mapped.
+// which each rank reserves what it uses of its segment; the first kFirstPartBytes are reserved, and the
+// first 16 bytes are not zero. Returns none on every rank if one cannot be made or mapped.
 std::vector<Segment> make_sparse_parts(Group& group, size_t bytes,
                                        std::chrono::steady_clock::time_point deadline);
 

@@ -93,16 +93,27 @@ GroupAnswer GroupMember::ask(const GroupRequest& request,
   }
   is_answer_late_ = false;
   if (!send(request)) return {};
+  return receive(timeout, /*may_quit=*/request.step == kNoState);
+}
+
+GroupAnswer GroupMember::wait() {
+  while (true)
+    if (auto answer = receive(std::nullopt, /*may_quit=*/true);
+        answer.kind != GroupAnswer::Kind::Wait)
+      return answer;
+}
+
+// The launcher ignores a request to end if it has just given this worker a place, so one is sent before
+// each answer that is waited for, not once.
+GroupAnswer GroupMember::receive(std::optional<std::chrono::milliseconds> timeout, bool may_quit) {
   std::optional<AnswerClock::time_point> deadline;
   if (timeout) deadline = AnswerClock::now() + *timeout;
-  bool may_quit = request.step == kNoState;
-  std::array<pollfd, 2> requests{pollfd{fd_.get(), POLLIN, 0}, pollfd{-1, POLLIN, 0}};
-  while (true) {
-    requests[1].fd = may_quit ? quit_fd_ : -1;
-    if (!wait_readable(requests, deadline)) break;
+  std::array<pollfd, 2> requests{pollfd{fd_.get(), POLLIN, 0},
+                                 pollfd{may_quit ? quit_fd_ : -1, POLLIN, 0}};
+  while (wait_readable(requests, deadline)) {
     if (requests[1].fd >= 0 && requests[1].revents != 0) {
-      if (!send({GroupRequest::Kind::Quitting, request.step})) return {};
-      quit_fd_ = -1;  // once
+      if (!send({GroupRequest::Kind::Quitting, kNoState})) return {};
+      requests[1].fd = -1;
       continue;
     }
     std::string text(kMaxAnswerBytes, '\0');
@@ -110,10 +121,7 @@ GroupAnswer GroupMember::ask(const GroupRequest& request,
     if (bytes < 0 && errno == EINTR) continue;
     if (bytes <= 0) return {};
     text.resize(static_cast<size_t>(bytes));
-    auto answer = decode_group_answer(text);
-    if (answer.kind != GroupAnswer::Kind::Wait) return answer;
-    deadline.reset();
-    may_quit = true;
+    return decode_group_answer(text);
   }
   is_answer_late_ = true;
   return {};

@@ -35,7 +35,8 @@ std::optional<GroupRequest> decode_group_request(const std::string& text);
 
 // The launcher's answer.
 //   Join     a place in a new group
-//   Wait     none for now: another answer follows
+//   Wait     none for now: another answer follows. The others have at least the worker's state, which
+//            it need not keep
 //   End      the worker is not needed: the job has ended, or the worker may leave. The new group is
 //            formed when it has closed the connection.
 //   Refused  there is no new group: no rank was lost, all ranks would leave, or the workers are being
@@ -59,9 +60,12 @@ class GroupMember {
   // `fd`: LOCKSTEP_GROUP_FD; closed on exec from now on.
   explicit GroupMember(int fd);
 
-  // Asks and waits: for at most `timeout` for the first answer, and after Wait for as long as the
-  // launcher runs. `timeout`: nullopt: none. Returns Join, End, or Refused, also on timeout.
+  // Asks and waits for the answer, for at most `timeout`; nullopt: as long as the launcher runs. Refused
+  // on timeout. After Wait, call wait().
   GroupAnswer ask(const GroupRequest& request, std::optional<std::chrono::milliseconds> timeout);
+
+  // The answer that follows Wait: Join, End or Refused. Waits for as long as the launcher runs.
+  GroupAnswer wait();
 
   // `fd`: readable from the time on when a worker without a place is to end: a spare, or one that was
   // answered Wait. It then asks the launcher for that. Outlives this.
@@ -69,6 +73,7 @@ class GroupMember {
 
  private:
   bool send(const GroupRequest& request) const;
+  GroupAnswer receive(std::optional<std::chrono::milliseconds> timeout, bool may_quit);
 
   FileDescriptor fd_;
   int quit_fd_ = -1;             // -1: none

@@ -70,7 +70,7 @@ void Regrouping::handle(Member& member, const GroupRequest& request) {
 void Regrouping::answer(Member& member, const GroupAnswer& answer) {
   const auto text = encode(answer);
   if (answer.kind == Kind::Wait)
-    member.asked->kind = GroupRequest::Kind::Broken;
+    member.asked = GroupRequest();  // it drops its state
   else
     member.asked.reset();
   if (member.link.is_open() &&

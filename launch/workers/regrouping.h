@@ -3,7 +3,8 @@
 // asked, they and the spares form the next group: as many ranks as before or, if too few are left,
 // the largest power of two. A worker that leaves after a step is let go first; if all would leave, all
 // are refused. Those with the most training steps get the lowest ranks, so rank 0 has
-// the state that the others receive. The remaining workers wait as spares. Thread: the launcher's.
+// the state that the others receive. The remaining workers wait as spares, without a state. Thread: the
+// launcher's.
 #pragma once
 
 #include <filesystem>

@@ -1,10 +1,13 @@
-// SGD with momentum, for tests: the first process that removes the file `kill_when` is killed in the
-// middle of its update.
+// For tests of lost ranks: SGD with momentum, with which the first process that removes the file
+// `kill_when` is killed in the middle of its update, and a hook that holds the ranks before a step.
+#include <poll.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <fstream>
 #include <string>
 
+#include "lockstep/hook.h"
 #include "lockstep/optimizer.h"
 
 namespace {
@@ -58,5 +61,36 @@ struct Killed final : lockstep::Optimizer {
   std::vector<at::Tensor> averages;
 };
 REGISTER_OPTIMIZER("killed", Killed, "is killed in an update");
+
+struct HeldConfig {
+  std::string file;
+};
+template <class V>
+void fields(V& v, HeldConfig& c) {
+  v("file", c.file, "contains the number of steps after which ranks wait; replaced as a whole");
+}
+
+// After that number of steps, the rank makes the file `<file>.<steps>` and waits until the number changes.
+class Held final : public lockstep::Hook {
+ public:
+  using Config = HeldConfig;
+  explicit Held(const Config& config) : config_(config) {}
+
+  void before_step(lockstep::HookContext& run) override {
+    if (run.step < last_step()) return;
+    std::ofstream(config_.file + "." + std::to_string(run.step)).flush();
+    while (run.step >= last_step()) ::poll(nullptr, 0, 2);
+  }
+
+ private:
+  int64_t last_step() const {
+    int64_t step = 0;
+    std::ifstream(config_.file) >> step;
+    return step;
+  }
+
+  Config config_;
+};
+REGISTER_HOOK("held", Held, "waits before a step");
 
 }  // namespace

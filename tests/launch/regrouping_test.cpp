@@ -2,8 +2,9 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
+#include <array>
 #include <catch2/catch.hpp>
-
 #include <map>
 
 #include "tests/temporary_directory.h"
@@ -224,6 +225,63 @@ TEST_CASE("regrouping: a worker that waits may end") {
   workers.ask(3, kNoState, Kind::Quitting);  // sent before it got its place
   CHECK(workers.place_of(3) == "none");
   CHECK(workers->rank_of(3) == 1);
+}
+
+TEST_CASE("regrouping: a spare whose request to end was ignored asks again when it waits") {
+  using Kind = GroupRequest::Kind;
+  Workers workers(4, 1);
+  workers.ask(4, kNoState);
+  workers->lose(3, "killed");
+  for (int worker = 0; worker < 3; ++worker) workers.ask(worker, 7);
+  CHECK(workers.place_of(4) == "3/4");
+  workers->lose(2, "killed");  // before the spare has joined
+  workers.ask(4, kNoState);
+  workers.ask(4, kNoState, Kind::Quitting);
+  CHECK(workers.place_of(4) == "none");  // it has a place
+  workers.ask(0, 7);
+  workers.ask(1, 7);
+  CHECK(workers.place_of(4) == "wait");
+  workers.ask(4, kNoState, Kind::Quitting);
+  CHECK(workers.place_of(4) == "end");
+}
+
+TEST_CASE("regrouping: a worker asks to end before each answer that it waits for") {
+  std::array<int, 2> ends{}, quit{};
+  REQUIRE(::socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends.data()) == 0);
+  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, quit.data()) == 0);
+  const FileDescriptor launcher(ends[1]), quit_reader(quit[0]), quit_writer(quit[1]);
+  GroupMember member(ends[0]);
+  member.quit_when_readable(quit_reader.get());
+  REQUIRE(::send(quit_writer.get(), "", 1, 0) == 1);
+  const auto answer = [&](Kind kind) {
+    const auto text = encode(GroupAnswer{.kind = kind});
+    REQUIRE(::send(launcher.get(), text.data(), text.size(), 0) == std::ssize(text));
+  };
+  const auto next_request = [&] {
+    std::array<char, 64> text{};
+    const auto bytes = ::recv(launcher.get(), text.data(), text.size(), MSG_DONTWAIT);
+    return std::string(text.data(), static_cast<size_t>(std::max<ssize_t>(bytes, 0)));
+  };
+  answer(Kind::Wait);
+  CHECK(member.ask({GroupRequest::Kind::Broken, 7}, std::nullopt).kind == Kind::Wait);
+  CHECK(next_request() == "broken 7");
+  CHECK(next_request().empty());  // it has a place in its group
+  for (const auto kind : {Kind::Wait, Kind::End}) answer(kind);
+  CHECK(member.wait().kind == Kind::End);
+  for (int i = 0; i < 2; ++i) CHECK(next_request() == "quitting -1");
+  CHECK(next_request().empty());
+}
+
+TEST_CASE("regrouping: a waiting worker has no state") {
+  Workers workers(4);
+  workers->lose(0, "killed");
+  for (int worker = 1; worker < 4; ++worker) workers.ask(worker, 5);
+  CHECK(workers.place_of(3) == "wait");
+  workers->lose(1, "killed");
+  workers.ask(2, kNoState);  // as if rank 0 were lost before it sent the state
+  workers.place_of(2);       // the first group
+  CHECK(workers.place_of(2) == "refused");
+  CHECK(workers.place_of(3) == "end");
 }
 
 TEST_CASE("regrouping: stopped workers are refused") {

@@ -95,26 +95,35 @@ Result train(World& world, const std::string& optimizer,
   return result;
 }
 
+enum class Breaks { InUpdate, AfterUpdate };  // after it: while its state is described
+
 // Updates everything, then breaks what it has and throws, in one step.
 class Broken final : public Optimizer {
  public:
-  Broken(std::shared_ptr<Optimizer> whole, NamedTensors parameters, int failing_step)
-      : whole_(std::move(whole)), parameters_(std::move(parameters)), left_(failing_step) {}
+  Broken(std::shared_ptr<Optimizer> whole, NamedTensors parameters, int failing_step, Breaks when)
+      : whole_(std::move(whole)),
+        parameters_(std::move(parameters)),
+        left_(failing_step),
+        when_(when) {}
   double base_lr() const override { return whole_->base_lr(); }
   void step(double lr) override {
     whole_->step(lr);
     if (left_-- > 0) return;
-    for (const auto& list : {parameters_, state()})
+    for (const auto& list : {parameters_, whole_->state()})
       for (const auto& [name, tensor] : list) at::Tensor(tensor).fill_(-1);
-    throw std::runtime_error("broken");
+    if (when_ == Breaks::InUpdate) throw std::runtime_error("broken");
   }
-  NamedTensors state() const override { return whole_->state(); }
+  NamedTensors state() const override {
+    if (left_ < 0) throw std::runtime_error("broken");
+    return whole_->state();
+  }
   void load_state(const NamedTensors& state) override { whole_->load_state(state); }
 
  private:
   std::shared_ptr<Optimizer> whole_;
   NamedTensors parameters_;
   int left_;
+  Breaks when_;
 };
 
 struct Survivor {
@@ -122,9 +131,9 @@ struct Survivor {
   std::shared_ptr<const distributed::KeptShards> kept;
 };
 
-// Rank 1 breaks in an update. Returns what the others have then.
+// Rank 1 breaks in a step. Returns what the others have then.
 std::vector<Survivor> lose_rank_1(int num_ranks, const std::string& optimizer,
-                                  distributed::Copies copies, int failing_step) {
+                                  distributed::Copies copies, int failing_step, Breaks when) {
   const distributed::RendezvousDirectory directory;
   std::vector<Survivor> survivors(static_cast<size_t>(num_ranks));
   distributed::run_threads(num_ranks, [&](int rank) {
@@ -137,7 +146,8 @@ std::vector<Survivor> lose_rank_1(int num_ranks, const std::string& optimizer,
     OptimizerShard shard(parameters, &flat, [&](const NamedTensors& tensors) {
       auto whole = part.build(tensors);
       if (rank != 1) return whole;
-      return std::shared_ptr<Optimizer>(std::make_shared<Broken>(whole, tensors, failing_step));
+      return std::shared_ptr<Optimizer>(
+          std::make_shared<Broken>(whole, tensors, failing_step, when));
     });
     const at::NoGradGuard no_grad;
     shard.keep_shards();
@@ -230,6 +240,7 @@ TEST_CASE("optimizer shard: each rank stores its shard of the state, even if it 
 
 TEST_CASE("optimizer shard: what a rank had outlives it, as it was before an incomplete update") {
   const auto copies = GENERATE(distributed::Copies::PerRank, distributed::Copies::PerHost);
+  const auto when = GENERATE(Breaks::InUpdate, Breaks::AfterUpdate);
   const auto by_name = [](NamedTensors tensors) {
     std::ranges::sort(tensors, {}, &NamedTensors::value_type::first);
     return tensors;
@@ -240,11 +251,49 @@ TEST_CASE("optimizer shard: what a rank had outlives it, as it was before an inc
       const auto alone = World::connect({.device = DeviceChoice::Cpu});
       const auto whole =
           train(*alone, optimizer, std::nullopt, {}, static_cast<uint64_t>(failing_step));
-      for (auto& [checkpoint, kept] : lose_rank_1(3, optimizer, copies, failing_step)) {
+      for (auto& [checkpoint, kept] : lose_rank_1(3, optimizer, copies, failing_step, when)) {
         REQUIRE(kept != nullptr);
         add_kept_shards(checkpoint, *kept);
         check_equal(checkpoint.model, whole.parameters);
         check_equal(by_name(checkpoint.optimizer), by_name(whole.state));
       }
     }
+}
+
+namespace {
+
+// With its parameters as state, as a view.
+class Aliasing final : public Optimizer {
+ public:
+  explicit Aliasing(NamedTensors parameters) : parameters_(std::move(parameters)) {}
+  double base_lr() const override { return 0; }
+  void step(double /*lr*/) override {}
+  NamedTensors state() const override {
+    NamedTensors state;
+    for (const auto& [name, parameter] : parameters_)
+      state.emplace_back("y." + name, parameter.detach());
+    return state;
+  }
+  void load_state(const NamedTensors& /*state*/) override {}
+
+ private:
+  NamedTensors parameters_;
+};
+
+}  // namespace
+
+TEST_CASE("optimizer shard: state in the memory of a parameter cannot outlive a rank") {
+  distributed::run_ranks(2, [&](World& world) {
+    auto parameters = parameters_of_a_model();
+    auto flat = distributed::FlatParameters::create(world, parameters,
+                                                    {.copies = distributed::Copies::PerHost});
+    OptimizerShard shard(parameters, &flat, [&](const NamedTensors& tensors) {
+      return std::make_shared<Aliasing>(tensors);
+    });
+    const auto* const data = parameters.front().second.const_data_ptr();
+    CHECK_THROWS_WITH(shard.keep_shards(),
+                      Catch::Contains("' is in the memory of its parameter; return a copy"));
+    CHECK(parameters.front().second.const_data_ptr() == data);
+    return 0;
+  });
 }

@@ -64,6 +64,12 @@ void OptimizerShard::hold_state() {
   for (const auto& [name, tensor] : state) {
     const auto* const slice = find_slice(name);
     check(slice != nullptr, kStateNames);
+    // Moved, it would no longer be the parameter's.
+    if (tensor.is_alias_of(slices_[static_cast<size_t>(slice - flat_->slices().data())].second))
+      throw config_error(fmt::format(
+          "--on-rank-loss continue: the optimizer's state '{}' is in the memory of its parameter; "
+          "return a copy from state(), or use distributed.shard: none",
+          name));
     items.push_back({"optimizer", name, parameters_[slice->parameter].first,
                      is_sliced(tensor, *slice) ? slice->begin : KeptShards::kWhole, tensor});
   }

@@ -30,7 +30,8 @@ class OptimizerShard {
 
   // Collective, before step(): from now on, memory of all ranks has what only this rank stores
   // (distributed/sharding/kept_shards.h), as long as keep_shards() is called after load_state(). Not
-  // sharded: does nothing. Throws Environment.
+  // sharded: does nothing. Throws Environment, and Config if the optimizer's state cannot be kept; so
+  // may step() then.
   void keep_shards();
   // The shards of all ranks; null: not kept. It may outlive this.
   std::shared_ptr<const distributed::KeptShards> kept() const { return kept_; }

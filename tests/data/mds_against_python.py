@@ -212,8 +212,8 @@ def test_bad_folders_are_named(tmp_path):
     shard = tmp_path / "arrays" / "shard.00000.mds"
     shard.write_bytes(shard.read_bytes().replace(b"\5\2", b"\5\3", 1))
     assert "shard.00000.mds: sample 1: column 'x' is not an array" in refused(tmp_path, {"train": arrays})
-    long = write(tmp_path / "long", {"x": "ndarray:uint8"}, [{"x": np.zeros(2**20 + 1, np.uint8)}])
-    assert "sample 1: column 'x' has lists of length 1048577, but the limit is 1048576" in refused(tmp_path, {"train": long})
+    long = write(tmp_path / "long", {"x": "ndarray:uint8"}, [{"x": np.zeros((1025, 1024), np.uint8)}])
+    assert "sample 1: column 'x' has lists of length 1049600, but the limit is 1048576" in refused(tmp_path, {"train": long})
 
 
 def test_index_of_another_version(tmp_path):

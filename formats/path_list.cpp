@@ -113,14 +113,30 @@ std::vector<std::filesystem::path> files_in(
   return files;
 }
 
+bool stays_in_folder(std::string_view path) {
+  while (true) {
+    const auto part = path.substr(0, path.find('/'));
+    if (part.empty() || part == "." || part == ".." || part.find('\0') != part.npos) return false;
+    if (part.size() == path.size()) return true;
+    path.remove_prefix(part.size() + 1);
+  }
+}
+
+bool is_plain_name(std::string_view name) {
+  return stays_in_folder(name) && name.find('/') == name.npos;
+}
+
+void fetch_ahead(const std::vector<std::filesystem::path>& files) {
+  std::vector<StorePath> objects;
+  for (const auto& file : files)
+    if (has_scheme(file)) objects.push_back(parse_store_path(file));
+  if (!objects.empty()) object_cache().fetch_ahead(std::move(objects));
+}
+
 std::vector<std::filesystem::path> numbered_files(const std::filesystem::path& pattern) {
   std::vector<std::filesystem::path> files;
   add_numbered(without_options(pattern).string(), 0, files);
-  if (files.size() > 1 && has_scheme(pattern)) {
-    std::vector<StorePath> objects;
-    for (const auto& file : files) objects.push_back(parse_store_path(file));
-    object_cache().fetch_ahead(std::move(objects));
-  }
+  if (files.size() > 1) fetch_ahead(files);
   return files;
 }
 

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <string_view>
 #include <vector>
 
 #include "formats/store/object_cache.h"
@@ -23,6 +24,16 @@ bool is_folder(const std::filesystem::path& path);
 std::vector<std::filesystem::path> files_in(
     const std::filesystem::path& folder,
     const std::function<bool(const std::filesystem::path&)>& is_wanted, bool recursive = false);
+
+// Whether `path`, which an untrusted file names, is relative and leads to a file in its directory
+// or below it: no empty parts, ".", ".." or zero bytes.
+bool stays_in_folder(std::string_view path);
+
+// The same for the name of a file in that directory itself.
+bool is_plain_name(std::string_view name);
+
+// Fetches the objects among these files in the background, in this order.
+void fetch_ahead(const std::vector<std::filesystem::path>& files);
 
 // The files of a pattern: "train-{000..146}.tar" is train-000.tar to train-146.tar, and a path without
 // a range is that file. Objects are then fetched in the background, in this order. Throws Config: an

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/printable.h"
+#include "formats/path_list.h"
 #include "lockstep/error.h"
 
 namespace lockstep::formats {
@@ -12,9 +13,8 @@ namespace {
 
 constexpr size_t kMaxNameLength = 200;  // in a message
 
-bool is_plain(const std::string& file) {
-  return !file.empty() && file.size() < 256 && file.front() != '.' &&
-         file.find_first_of(std::string("/\0", 2)) == std::string::npos;
+bool is_file_name(const std::string& file) {
+  return is_plain_name(file) && file.size() < 256 && file.front() != '.';
 }
 
 }  // namespace
@@ -34,7 +34,7 @@ std::map<std::string, std::string> parse_safetensors_index(const std::string& te
         fmt::format("{}: not an index of safetensors files (\"weight_map\" is missing)", name));
   std::map<std::string, std::string> files;
   for (const auto& [tensor, file] : json["weight_map"].items()) {
-    if (!file.is_string() || !is_plain(file.get<std::string>()))
+    if (!file.is_string() || !is_file_name(file.get<std::string>()))
       throw environment_error(fmt::format("{}: tensor '{}': expected a plain file name, got {}",
                                           name, printable(tensor, kMaxNameLength),
                                           printable(file.dump(-1, ' ', true), kMaxNameLength)));

@@ -1,6 +1,7 @@
-// Datasets "arrow_images" and "mds_images": encoded images and labels in columns of Arrow files, as in
-// Hugging Face's datasets, and of MDS shards. The files are mapped, so they may be larger than memory. Fields: "image" float32
-// [B, 3, H, W], pixel / 255 after the transforms, normalized if configured; "label" int64 [B].
+// Datasets "arrow_images" and "mds_images": encoded images and labels in columns of Arrow files, as
+// in Hugging Face's datasets, and of MDS shards. The files are mapped, so they may be larger than
+// memory. Fields: "image" float32 [B, 3, H, W], pixel / 255 after the transforms, normalized if
+// configured; "label" int64 [B].
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 

@@ -1,13 +1,15 @@
-// Datasets "parquet", "arrow" and "mds": tables that may be larger than memory. Reads row groups, of
-// which each loader thread holds at most one, and of them only the used columns; of Arrow files and
-// MDS shards without compression, which are mapped, only the rows of a batch. Fields: "features", "categories" and
-// "label", see data/table_batch.h.
+// Datasets "parquet", "arrow" and "mds": tables that may be larger than memory. Reads row groups,
+// of which each loader thread holds at most one, and of them only the used columns; of Arrow files
+// and MDS shards without compression, which are mapped, only the rows of a batch. Fields:
+// "features", "categories" and "label", see data/table_batch.h.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 #include "core/printable.h"
 #include "data/block_cache.h"
@@ -39,19 +41,27 @@ void fields(V& v, ParquetConfig& c) {
   fields(v, c.table);
   v("filter", c.filter,
     "use only rows that pass all of these, e.g. ['month >= 6', 'carrier == AA']; row groups "
-    "without "
-    "such rows are not read");
+    "without such rows are not read");
   v("keep_row_groups", c.keep_row_groups,
     "decoded row groups that each rank keeps in memory for the next epochs; 0: only those being "
     "read",
     at_least(0), at_most(1 << 20));
 }
 
-struct ArrowConfig {
+struct MappedConfig {
   std::string path;
   formats::TableConfig table;
   std::vector<std::string> filter;
 };
+struct ArrowConfig : MappedConfig {};
+struct MdsConfig : MappedConfig {};
+
+template <class V>
+void table_fields(V& v, MappedConfig& c) {
+  fields(v, c.table);
+  v("filter", c.filter,
+    "use only rows that pass all of these, e.g. ['month >= 6', 'carrier == AA']");
+}
 
 template <class V>
 void fields(V& v, ArrowConfig& c) {
@@ -59,59 +69,34 @@ void fields(V& v, ArrowConfig& c) {
     "a file of Arrow's IPC file or stream format, a folder of *.arrow, *.feather and *.ipc files, "
     "also in folders named key=value, or a folder of Dataset.save_to_disk()",
     required());
-  fields(v, c.table);
-  v("filter", c.filter,
-    "use only rows that pass all of these, e.g. ['month >= 6', 'carrier == AA']");
+  table_fields(v, c);
 }
-
-struct MdsConfig {
-  std::string path;
-  formats::TableConfig table;
-  std::vector<std::string> filter;
-};
 
 template <class V>
 void fields(V& v, MdsConfig& c) {
   v("path", c.path, "the directory of the shards and their index.json", required());
-  fields(v, c.table);
-  v("filter", c.filter,
-    "use only rows that pass all of these, e.g. ['month >= 6', 'carrier == AA']");
+  table_fields(v, c);
 }
 
 // What the datasets have in common.
 struct ColumnarConfig {
-  ColumnarConfig(const ParquetConfig& config)
-      : dataset("parquet"),
-        path(config.path),
-        table(config.table),
-        filter(config.filter),
-        kept(config.keep_row_groups) {}
-  ColumnarConfig(const ArrowConfig& config)
-      : dataset("arrow"), path(config.path), table(config.table), filter(config.filter) {}
-  ColumnarConfig(const MdsConfig& config)
-      : dataset("mds"), path(config.path), table(config.table), filter(config.filter) {}
-
-  formats::PartitionedFiles files() const {
-    if (dataset == "parquet")
-      return {formats::partition_files(path, {".parquet"}), formats::open_parquet_file};
-    if (dataset == "mds") return formats::mds_shards(path);
-    return {formats::arrow_files(path), formats::open_arrow_file};
-  }
-
   std::string dataset, path;
   formats::TableConfig table;
   std::vector<std::string> filter;
-  int64_t kept = 0;  // row groups, in addition to those being read
+  formats::PartitionedFiles files;
+  bool are_mapped = true;  // the files
+  int64_t kept = 0;        // row groups, in addition to those being read
 };
 
 // The row groups with used rows, and their number of used rows.
 class RowGroups {
  public:
   explicit RowGroups(const ColumnarConfig& config)
-      : config_(config.table), files_(config.files(), config.dataset != "parquet") {
+      : config_(config.table), files_(config.files, config.are_mapped) {
     for (const auto& text : config.filter) filter_.push_back(formats::parse_column_test(text));
     for (size_t file = 0; file < files_.count(); ++file)
       add(file, *files_.add(), printable(config.path, 400));
+    if (!has_row_access_) left_.clear();
     if (ends_.empty())
       throw config_error(fmt::format("dataset {}: {}: no rows remain", config.dataset,
                                      printable(config.path, 400)));
@@ -171,12 +156,14 @@ class RowGroups {
                               printable(files_.path(number).string(), 400));
     has_row_access_ &= file.has_row_access();
     const auto rows = file.row_groups();
+    int64_t begin = 0, end = 0;  // of the group in the file
     for (size_t group = 0; group < rows.size(); ++group) {
+      begin = std::exchange(end, end + rows[group]);
       if (rows[group] == 0 || !file.may_pass(group, filter_)) continue;
       const bool needs_look =
           !filter_.empty() ||
           (config_.missing == formats::MissingValues::Drop && !file.is_complete(group, used_));
-      const auto count = needs_look ? look_at(file, group, rows[group]) : rows[group];
+      const auto count = needs_look ? look_at(file, group, begin, rows[group]) : rows[group];
       if (count == 0) continue;
       groups_.emplace_back(number, group);
       ends_.push_back((ends_.empty() ? 0 : ends_.back()) + count);
@@ -193,19 +180,18 @@ class RowGroups {
   }
 
   // Counts the used rows of the next group, and remembers which they are if they are read singly.
-  int64_t look_at(const formats::ColumnarFile& file, size_t group, int64_t rows) {
+  int64_t look_at(const formats::ColumnarFile& file, size_t group, int64_t begin, int64_t rows) {
     const auto table = read_used(file, group, serial_for);
     const auto count = static_cast<int64_t>(table.rows);
-    if (!file.has_row_access() || count == rows || count == 0) return count;
+    if (!has_row_access_ || count == rows || count == 0) return count;
+    if (rows > std::numeric_limits<uint32_t>::max())
+      throw config_error(fmt::format("{}: {} rows are too many to remove some of them; write "
+                                     "smaller record batches",
+                                     table.name, rows));
     auto& left = left_[groups_.size()];
-    const auto first = first_row(file, group);
-    for (const auto place : table.places) left.push_back(place - 1 - first);
+    left.reserve(table.places.size());
+    for (const auto place : table.places) left.push_back(static_cast<uint32_t>(place - 1 - begin));
     return count;
-  }
-
-  static int64_t first_row(const formats::ColumnarFile& file, size_t group) {
-    const auto rows = file.row_groups();
-    return std::accumulate(rows.begin(), rows.begin() + static_cast<int64_t>(group), int64_t{0});
   }
 
   formats::DataTable read_used(const formats::ColumnarFile& file, size_t group,
@@ -229,7 +215,8 @@ class RowGroups {
   std::vector<std::pair<size_t, size_t>> groups_;  // file, row group
   std::vector<int64_t> ends_, file_ends_;
   bool has_row_access_ = true;
-  std::map<size_t, std::vector<int64_t>> left_;  // the used rows of groups where rows were removed
+  // With row access: the used rows of the groups where rows were removed.
+  std::map<size_t, std::vector<uint32_t>> left_;
 };
 
 class ColumnarDataset : public Dataset {
@@ -340,19 +327,39 @@ class ColumnarDataset : public Dataset {
 class ParquetDataset final : public ColumnarDataset {
  public:
   using Config = ParquetConfig;
-  explicit ParquetDataset(const Config& config) : ColumnarDataset(config) {}
+  explicit ParquetDataset(const Config& config)
+      : ColumnarDataset(
+            {.dataset = "parquet",
+             .path = config.path,
+             .table = config.table,
+             .filter = config.filter,
+             .files = {formats::partition_files(config.path, {".parquet"}),
+                       formats::open_parquet_file},
+             .are_mapped = false,
+             .kept = config.keep_row_groups}) {}
 };
 
 class ArrowDataset final : public ColumnarDataset {
  public:
   using Config = ArrowConfig;
-  explicit ArrowDataset(const Config& config) : ColumnarDataset(config) {}
+  explicit ArrowDataset(const Config& config)
+      : ColumnarDataset({.dataset = "arrow",
+                         .path = config.path,
+                         .table = config.table,
+                         .filter = config.filter,
+                         .files = {formats::arrow_files(config.path), formats::open_arrow_file}}) {
+  }
 };
 
 class MdsDataset final : public ColumnarDataset {
  public:
   using Config = MdsConfig;
-  explicit MdsDataset(const Config& config) : ColumnarDataset(config) {}
+  explicit MdsDataset(const Config& config)
+      : ColumnarDataset({.dataset = "mds",
+                         .path = config.path,
+                         .table = config.table,
+                         .filter = config.filter,
+                         .files = formats::mds_shards(config.path)}) {}
 };
 
 REGISTER_DATASET("parquet", ParquetDataset, "Parquet files, which may be larger than memory");

@@ -38,20 +38,19 @@ class MdsFile final : public ColumnarFile {
       }
       if (std::ssize(bytes) != shard_.raw_bytes)
         throw config_error(fmt::format(
-            "{}: it has {} bytes{}, but {} in {}: it is truncated, or "
-            "of another version",
+            "{}: it has {} bytes{}, but {} in {}: it is truncated, or of another version",
             name_, bytes.size(), is_packed_ ? " unpacked" : "", shard_.raw_bytes, kIndexName));
       return act(MdsRows(bytes, *columns_, shard_.samples, name_));
     });
   }
 
  public:
-  MdsFile(const fs::path& path, MdsColumns columns, MdsShard shard)
+  MdsFile(const fs::path& path, MdsColumns columns, MdsShard shard, bool is_packed)
       : mapped_(path),
         name_(printable(path.string(), kMaxPathShown)),
         columns_(std::move(columns)),
         shard_(std::move(shard)),
-        is_packed_(path.filename() != shard_.raw_name) {
+        is_packed_(is_packed) {
     if (!is_packed_) use([](const MdsRows&) { return true; });
   }
 
@@ -68,15 +67,18 @@ class MdsFile final : public ColumnarFile {
 
   DataTable read(size_t, const std::vector<std::string>& columns,
                  const ParallelFor& work) const override {
-    std::vector<int64_t> rows(static_cast<size_t>(shard_.samples));
-    std::iota(rows.begin(), rows.end(), 0);
-    return table_of(rows, columns, work);
+    return use([&](const MdsRows& samples) {  // which has verified their number
+      std::vector<int64_t> rows(static_cast<size_t>(shard_.samples));
+      std::iota(rows.begin(), rows.end(), 0);
+      return table_of(samples, rows, columns, work);
+    });
   }
   DataTable read_rows(std::span<const RowPlace> places,
                       const std::vector<std::string>& columns) const override {
     std::vector<int64_t> rows;
     for (const auto& place : places) rows.push_back(place.row);
-    return table_of(rows, columns, serial_for);
+    return use(
+        [&](const MdsRows& samples) { return table_of(samples, rows, columns, serial_for); });
   }
 
   std::vector<uint8_t> read_bytes(const RowPlace& place, const std::string& column) const override {
@@ -92,17 +94,13 @@ class MdsFile final : public ColumnarFile {
   }
 
  private:
-  DataTable table_of(std::span<const int64_t> rows, const std::vector<std::string>& columns,
-                     const ParallelFor& work) const {
+  DataTable table_of(const MdsRows& samples, std::span<const int64_t> rows,
+                     const std::vector<std::string>& columns, const ParallelFor& work) const {
     DataTable table{.name = name_, .place = "sample"};
     table.rows = rows.size();
     for (const auto row : rows) table.places.push_back(row + 1);
     std::vector<std::vector<TableColumn>> parts(columns.size());
-    use([&](const MdsRows& samples) {
-      work(columns.size(),
-           [&](size_t i) { parts[i] = samples.column(number_of(columns[i]), rows); });
-      return true;
-    });
+    work(columns.size(), [&](size_t i) { parts[i] = samples.column(number_of(columns[i]), rows); });
     for (auto& part : parts) std::ranges::move(part, std::back_inserter(table.columns));
     return table;
   }
@@ -122,7 +120,38 @@ class MdsFile final : public ColumnarFile {
   bool is_packed_;  // compressed
 };
 
-// " (its folders train, val have one)"
+// The files of a directory, or of a prefix in a bucket, which is listed once.
+class ShardFolder {
+ public:
+  explicit ShardFolder(const std::string& path) : root_(without_options(path)) {
+    if (!has_scheme(path)) return;
+    files_in(
+        path,
+        [&](const fs::path& file) {
+          objects_.emplace(file.lexically_relative(root_).string(), file);
+          return file == root_ / kIndexName;
+        },
+        true);
+  }
+
+  // Empty if it is missing.
+  fs::path find(const std::string& name) const {
+    if (name.empty()) return {};
+    if (has_scheme(root_)) {
+      const auto found = objects_.find(name);
+      return found == objects_.end() ? fs::path() : found->second;
+    }
+    std::error_code error;
+    auto file = root_ / name;
+    return fs::status(file, error).type() == fs::file_type::not_found ? fs::path() : file;
+  }
+
+ private:
+  fs::path root_;
+  std::map<std::string, fs::path> objects_;
+};
+
+// "; set path to one of its folders with one: train, val"
 std::string splits_in(const fs::path& folder) {
   std::string names;
   std::error_code error;
@@ -150,35 +179,33 @@ PartitionedFiles mds_shards(const std::string& path) {
   if (!is_folder(path))
     throw config_error(shown + ": no such directory, or a file: set path to a directory with " +
                        kIndexName);
-  const auto listed = files_in(path, [](const fs::path& file) {
-    const auto name = file.filename().string();
-    return name == kIndexName || name.ends_with(".mds") || name.ends_with(".zstd");
-  });
-  const auto find = [&](const std::string& name) {
-    const auto found = std::ranges::find(listed, fs::path(name), &fs::path::filename);
-    return found == listed.end() || name.empty() ? fs::path() : *found;
-  };
-  const auto index_path = find(kIndexName);
+  const ShardFolder folder(path);
+  const auto index_path = folder.find(kIndexName);
   if (index_path.empty())
     throw config_error(
         fmt::format("{}: no {} in this directory{}", shown, kIndexName, splits_in(path)));
   auto index = read_index(index_path);
   std::vector<PartitionFile> files;
-  std::map<fs::path, MdsShard> shards;
+  std::vector<fs::path> chosen;
+  std::map<fs::path, std::pair<MdsShard, bool>> shards;  // and whether the compressed one is used
   for (auto& shard : index.shards) {
-    auto file = find(shard.raw_name);
-    if (file.empty()) file = find(shard.zip_name);
+    auto file = folder.find(shard.raw_name);
+    const bool is_packed = file.empty();
+    if (is_packed) file = folder.find(shard.zip_name);
     if (file.empty())
       throw config_error(fmt::format("{}: it names {}, which is missing",
                                      printable(index_path.string(), kMaxPathShown),
                                      printable(shard.raw_name)));
     files.push_back({file, {}});
-    shards.emplace(file, std::move(shard));
+    chosen.push_back(file);
+    shards.emplace(file, std::pair(std::move(shard), is_packed));
   }
+  fetch_ahead(chosen);
   return {std::move(files),
           [columns = std::make_shared<const std::vector<MdsColumn>>(std::move(index.columns)),
            shards = std::move(shards)](const fs::path& file) -> std::unique_ptr<ColumnarFile> {
-            return std::make_unique<MdsFile>(file, columns, shards.at(file));
+            const auto& [shard, is_packed] = shards.at(file);
+            return std::make_unique<MdsFile>(file, columns, shard, is_packed);
           }};
 }
 

@@ -10,6 +10,7 @@
 
 #include "core/printable.h"
 #include "formats/element_type.h"
+#include "formats/path_list.h"
 #include "lockstep/error.h"
 
 namespace lockstep::formats {
@@ -98,9 +99,8 @@ class IndexReader {
   std::string file_name(const JsonValue& file) const {
     if (!file.is_object()) throw refused("a file of a shard is not an object");
     auto name = text_of(file, "basename");
-    if (name.empty() || name == "." || name == ".." || name.find('/') != name.npos ||
-        name.find('\0') != name.npos)
-      throw refused(fmt::format("'{}' is not a plain file name", printable(name)));
+    if (!stays_in_folder(name))
+      throw refused(fmt::format("'{}' does not lead to a file in this directory", printable(name)));
     return name;
   }
 
@@ -116,8 +116,8 @@ class IndexReader {
     const auto compression = text_of(shard, "compression");
     if (compression.substr(0, compression.find(':')) != "zstd")
       throw refused(
-          fmt::format("compression '{}' is not supported, only zstd: decompress the "
-                      "shards next to index.json",
+          fmt::format("compression '{}' is not supported, only zstd: decompress the shards next to "
+                      "index.json",
                       printable(compression)));
     return out;
   }

@@ -24,7 +24,9 @@ struct MdsColumn {
 };
 
 struct MdsShard {
-  std::string raw_name, zip_name;  // the latter, of the compressed file, may be empty
+  // Relative paths: merged indices name shards in folders. The latter, of the compressed file, may
+  // be empty.
+  std::string raw_name, zip_name;
   int64_t raw_bytes = 0;
   int64_t samples = 0;
 };

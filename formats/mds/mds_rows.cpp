@@ -7,9 +7,10 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <unordered_map>
+#include <optional>
 
 #include "core/printable.h"
+#include "formats/table/word_numbers.h"
 #include "lockstep/error.h"
 
 namespace lockstep::formats {
@@ -70,6 +71,7 @@ MdsRows::MdsRows(std::span<const uint8_t> bytes, const std::vector<MdsColumn>& c
   if (word_at(0) != samples)
     throw config_error(
         fmt::format("{}: it has {} samples, but {} in index.json", name_, word_at(0), samples));
+  for (const auto& column : columns_) head_ += column.size == 0 ? kWord : 0;
 }
 
 uint32_t MdsRows::word_at(size_t place) const {
@@ -87,21 +89,24 @@ std::span<const uint8_t> MdsRows::value(size_t column, int64_t row) const {
   const auto place = (1 + static_cast<size_t>(row)) * kWord;
   const size_t begin = word_at(place), end = word_at(place + kWord);
   if (begin > end || end > bytes_.size()) throw corrupt(row, "it is outside of the file");
-  auto rest = bytes_.subspan(begin, end - begin);
-  const auto take = [&](size_t size) {
-    if (size > rest.size()) throw corrupt(row, "it is shorter than its columns");
-    const auto part = rest.first(size);
-    rest = rest.subspan(size);
-    return part;
-  };
-  std::vector<size_t> sizes;
-  for (const auto& each : columns_) {
-    uint32_t size = 0;
-    if (each.size == 0) std::memcpy(&size, take(kWord).data(), kWord);
-    sizes.push_back(each.size == 0 ? size : static_cast<size_t>(each.size));
+  const auto sample = bytes_.subspan(begin, end - begin);
+  if (head_ > sample.size()) throw corrupt(row, "it is shorter than its columns");
+  size_t place_of_size = begin, next = head_, first = 0, size = 0;
+  for (size_t i = 0; i < columns_.size(); ++i) {
+    const bool is_stored = columns_[i].size == 0;
+    const auto bytes = is_stored ? word_at(place_of_size) : static_cast<size_t>(columns_[i].size);
+    if (is_stored) place_of_size += kWord;
+    if (i == column) {
+      first = next;
+      size = bytes;
+    }
+    next += bytes;
   }
-  for (size_t i = 0; i < column; ++i) take(sizes[i]);
-  return take(sizes[column]);
+  if (next != sample.size())
+    throw corrupt(row, fmt::format("it has {} bytes, but its columns have {}: index.json is of "
+                                   "another version, or the sample is corrupt",
+                                   sample.size(), next));
+  return sample.subspan(first, size);
 }
 
 std::vector<TableColumn> MdsRows::column(size_t number, std::span<const int64_t> rows) const {
@@ -142,15 +147,12 @@ TableColumn MdsRows::numbers(size_t number, std::span<const int64_t> rows) const
 
 TableColumn MdsRows::texts(size_t number, std::span<const int64_t> rows) const {
   TableColumn out{.name = columns_[number].name, .is_text = true, .is_complete = true};
-  std::unordered_map<std::string, int32_t> known;
+  WordNumbers known;
   for (const auto row : rows) {
     std::string text(text_of(value(number, row)));
     if (find_invalid_utf8(text) != text.npos)
       throw corrupt(row, fmt::format("column '{}' is not UTF-8", printable(out.name)));
-    const auto [found, is_new] =
-        known.emplace(std::move(text), static_cast<int32_t>(out.words.size()));
-    if (is_new) out.words.push_back(found->first);
-    out.codes.push_back(found->second);
+    out.codes.push_back(number_of_word(std::move(text), out, known));
   }
   return out;
 }
@@ -161,6 +163,7 @@ MdsRows::Numbers MdsRows::numbers_of(const MdsColumn& column, std::span<const ui
     return corrupt(row, fmt::format("column '{}' is not an array", printable(column.name)));
   };
   size_t next = 0;
+  std::optional<size_t> count;  // by the stored shape
   auto type = column.number;
   if (!type) {
     if (value.empty()) throw bad();
@@ -169,11 +172,20 @@ MdsRows::Numbers MdsRows::numbers_of(const MdsColumn& column, std::span<const ui
   if (column.shape.empty()) {
     if (!type || next >= value.size()) throw bad();
     const int code = value[next++];
-    next += static_cast<size_t>(code >> kShapeBits) << (code & 3);
+    const auto width = size_t{1} << (code & 3);
+    count = 1;
+    for (int left = code >> kShapeBits; left > 0; --left) {
+      uint64_t extent = 0;
+      if (width > value.size() - next) throw bad();
+      std::memcpy(&extent, value.data() + next, width);
+      next += width;
+      if (extent > value.size() || (*count *= extent) > value.size()) throw bad();
+    }
   }
-  if (!type || next > value.size()) throw bad();
+  if (!type) throw bad();
   const auto bytes = value.subspan(next);
-  if (bytes.size() % static_cast<size_t>(bytes_of(*type)) != 0) throw bad();
+  const auto size = static_cast<size_t>(bytes_of(*type));
+  if (bytes.size() % size != 0 || (count && bytes.size() / size != *count)) throw bad();
   return {*type, bytes};
 }
 
@@ -185,6 +197,9 @@ std::vector<TableColumn> MdsRows::arrays(size_t number, std::span<const int64_t>
     const auto [type, bytes] = numbers_of(column, value(number, row), row);
     const auto size = static_cast<size_t>(bytes_of(type)), count = bytes.size() / size;
     if (count == 0) throw corrupt(row, fmt::format("column '{}' is empty", printable(column.name)));
+    if (count > kMaxListLength)
+      throw corrupt(row,
+                    fmt::format("column '{}' {}", printable(column.name), too_long_list(count)));
     if (is_first) {
       columns.resize(count);
       for (size_t i = 0; i < count; ++i) {

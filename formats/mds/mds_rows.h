@@ -46,6 +46,7 @@ class MdsRows {
   const std::vector<MdsColumn>& columns_;
   int64_t samples_;
   std::string name_;
+  size_t head_ = 0;  // bytes of a sample before its values: the sizes that are stored there
 };
 
 }  // namespace lockstep::formats

@@ -15,6 +15,7 @@
 #include "formats/parquet/ipc_bytes.h"
 #include "formats/parquet/ipc_messages.h"
 #include "formats/parquet/ipc_rows.h"
+#include "formats/parquet/memory_limits.h"
 #include "formats/parquet/pandas_index.h"
 #include "formats/table/columnar_file.h"
 #include "lockstep/error.h"
@@ -26,10 +27,6 @@ using BatchPointer = std::shared_ptr<arrow::RecordBatch>;
 
 constexpr std::string_view kFileMark = "ARROW1", kFeatherOne = "FEA1", kParquetMark = "PAR1";
 constexpr int64_t kFileBegin = 8;  // of the stream in a file
-
-// As for Parquet: limits against false metadata. Rows of a file, and bytes of its decoded columns.
-constexpr int64_t kIpcRowsOfAnyFile = int64_t{1} << 22, kIpcRowsPerByte = 4096;
-constexpr int64_t kIpcBytesOfAnyBatch = int64_t{1} << 30, kIpcBytesPerByte = 1024;
 
 class ArrowIpcFile final : public ColumnarFile {
   template <class Act>
@@ -71,22 +68,24 @@ class ArrowIpcFile final : public ColumnarFile {
 
   DataTable read(size_t row_group, const std::vector<std::string>& columns,
                  const ParallelFor& work) const override {
-    DataTable table{.name = name_};
-    table.rows = static_cast<size_t>(messages_.batches[row_group].rows);
-    table.places.resize(table.rows);
-    std::iota(table.places.begin(), table.places.end(), first_rows_[row_group] + 1);
-    verify_memory(table.rows, columns.size());
-    std::vector<std::vector<TableColumn>> parts(columns.size());
-    work(columns.size(), [&](size_t number) {
-      guard([&] {
-        const auto field = field_of(columns[number]);
-        const auto batch = batch_at(row_group, {field});
-        const RowRun all{batch->column(0).get(), 0, batch->num_rows()};
-        parts[number] = column_of(field, {&all, 1}, table);
+    return guard([&] {
+      DataTable table{.name = name_};
+      table.rows = static_cast<size_t>(messages_.batches[row_group].rows);
+      verify_memory(table.rows, columns.size());
+      table.places.resize(table.rows);
+      std::iota(table.places.begin(), table.places.end(), first_rows_[row_group] + 1);
+      std::vector<std::vector<TableColumn>> parts(columns.size());
+      work(columns.size(), [&](size_t number) {
+        guard([&] {
+          const auto field = field_of(columns[number]);
+          const auto batch = batch_at(row_group, {field});
+          const RowRun all{batch->column(0).get(), 0, batch->num_rows()};
+          parts[number] = column_of(field, {&all, 1}, table);
+        });
       });
+      for (auto& part : parts) std::ranges::move(part, std::back_inserter(table.columns));
+      return table;
     });
-    for (auto& part : parts) std::ranges::move(part, std::back_inserter(table.columns));
-    return table;
   }
 
   DataTable read_rows(std::span<const RowPlace> rows,
@@ -94,8 +93,8 @@ class ArrowIpcFile final : public ColumnarFile {
     return guard([&] {
       DataTable table{.name = name_};
       table.rows = rows.size();
-      for (const auto& row : rows) table.places.push_back(first_rows_[row.group] + row.row + 1);
       verify_memory(table.rows, columns.size());
+      for (const auto& row : rows) table.places.push_back(first_rows_[row.group] + row.row + 1);
       std::vector<int> fields;
       for (const auto& column : columns) fields.push_back(field_of(column));
       auto included = fields;
@@ -148,7 +147,7 @@ class ArrowIpcFile final : public ColumnarFile {
   }
 
   void index_rows() {
-    const auto limit = kIpcRowsOfAnyFile + kIpcRowsPerByte * bytes_->size();
+    const auto limit = max_rows(bytes_->size());
     int64_t sum = 0;
     for (const auto& batch : messages_.batches) {
       if (batch.rows < 0 || batch.rows > limit - sum)
@@ -223,7 +222,7 @@ class ArrowIpcFile final : public ColumnarFile {
     auto message = accepted(arrow::ipc::ReadMessage(&stream), name_);
     if (!message) throw ipc_error(name_, "a record batch is missing");
     const auto bytes = unpacked_bytes(*message, name_);
-    const auto limit = kIpcBytesOfAnyBatch + kIpcBytesPerByte * bytes_->size();
+    const auto limit = max_group_bytes(bytes_->size());
     if (bytes <= limit) return message;
     throw ipc_error(name_, fmt::format("a record batch claims {} bytes, more than the memory limit "
                                        "of {} for a file of {}; write smaller record batches",
@@ -254,12 +253,7 @@ class ArrowIpcFile final : public ColumnarFile {
   }
 
   void verify_memory(size_t rows, size_t columns) const {
-    const auto limit = kIpcBytesOfAnyBatch + kIpcBytesPerByte * bytes_->size();
-    if (rows <= static_cast<size_t>(limit) / sizeof(double) / std::max<size_t>(columns, 1)) return;
-    throw config_error(fmt::format(
-        "{}: {} rows of {} columns exceed the memory limit of a record batch, {} bytes for a file "
-        "of {} bytes; use fewer columns, or write smaller record batches",
-        name_, rows, columns, limit, bytes_->size()));
+    verify_group_size(rows, columns, bytes_->size(), name_, "record batch");
   }
 
   // One column, or one per element of a list.
@@ -271,8 +265,7 @@ class ArrowIpcFile final : public ColumnarFile {
     if (has_strings(*type) || is_dictionary_of_strings(*type)) {
       columns.push_back(text_rows(runs, name, name_));
     } else if (has_lists(*type) && has_numbers(type->field(0)->type(), name_)) {
-      const auto max_bytes = kIpcBytesOfAnyBatch + kIpcBytesPerByte * bytes_->size();
-      return list_rows(runs, name, table, static_cast<size_t>(max_bytes) / sizeof(double),
+      return list_rows(runs, name, table, max_group_values(bytes_->size()),
                        list_width(field, runs));
     } else if (has_numbers(type, name_)) {
       columns.push_back(number_rows(runs, name));

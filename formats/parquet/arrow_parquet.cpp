@@ -19,6 +19,7 @@
 #include "formats/parquet/arrow_errors.h"
 #include "formats/parquet/column_limits.h"
 #include "formats/parquet/list_numbers.h"
+#include "formats/parquet/memory_limits.h"
 #include "formats/parquet/pandas_index.h"
 #include "formats/parquet/plain_numbers.h"
 #include "formats/table/columnar_file.h"
@@ -26,14 +27,6 @@
 
 namespace lockstep::formats {
 namespace {
-
-// A file with more rows than this according to its metadata is invalid: even highly compressible
-// columns need a page per ten thousand rows or so. Without this limit, false metadata could exhaust
-// memory.
-constexpr int64_t kRowsOfAnyFile = int64_t{1} << 22, kRowsPerByte = 4096;
-
-// The memory limit of the columns read from a row group, at 8 bytes per value.
-constexpr int64_t kBytesOfAnyGroup = int64_t{1} << 30, kBytesPerByte = 1024;
 
 // Idle readers.
 class ReaderPool {
@@ -170,7 +163,7 @@ class ArrowParquetFile final : public ColumnarFile {
     const auto refused = [&](const std::string& why) {
       return config_error(fmt::format("{}: not a usable Parquet file: {}", name_, why));
     };
-    const auto limit = kRowsOfAnyFile + kRowsPerByte * file_bytes;
+    const auto limit = max_rows(file_bytes);
     int64_t sum = 0;
     for (int group = 0; group < metadata_->num_row_groups(); ++group) {
       const auto rows = metadata_->RowGroup(group)->num_rows();
@@ -241,17 +234,6 @@ class ArrowParquetFile final : public ColumnarFile {
                                   : ColumnLimits{};
   }
 
-  void verify_bytes(const DataTable& table, size_t columns) const {
-    const auto limit = kBytesOfAnyGroup + kBytesPerByte * opened_.size;
-    const auto max_rows =
-        static_cast<size_t>(limit) / sizeof(double) / std::max<size_t>(columns, 1);
-    if (table.rows <= max_rows) return;
-    throw config_error(fmt::format(
-        "{}: {} rows of {} columns exceed the memory limit of a row group, {} bytes for a file of "
-        "{} bytes; use fewer columns, or write smaller row groups",
-        table.name, table.rows, columns, limit, opened_.size));
-  }
-
   using Reader = parquet::arrow::FileReader;
 
   // Arrow cannot read strings in these encodings as dictionaries.
@@ -281,7 +263,7 @@ class ArrowParquetFile final : public ColumnarFile {
                          const ParallelFor& work) const {
     DataTable table{.name = fmt::format("{}: row group {}", name_, row_group)};
     table.rows = static_cast<size_t>(metadata_->RowGroup(static_cast<int>(row_group))->num_rows());
-    verify_bytes(table, columns.size());
+    verify_group_size(table.rows, columns.size(), opened_.size, table.name, "row group");
     std::vector<std::vector<TableColumn>> parts(columns.size());
     ReaderPool readers;  // readers are not thread-safe
     work(columns.size(), [&](size_t number) {
@@ -306,8 +288,7 @@ class ArrowParquetFile final : public ColumnarFile {
       const auto group = reader.parquet_reader()->RowGroup(static_cast<int>(row_group));
       const auto stored = group->Column(index);
       if (has_plain_numbers(leaf)) return {plain_column(*stored, column, table)};
-      const auto max_bytes = kBytesOfAnyGroup + kBytesPerByte * opened_.size;
-      return read_lists(*stored, column, table, static_cast<size_t>(max_bytes) / sizeof(double));
+      return read_lists(*stored, column, table, max_group_values(opened_.size));
     }
     std::shared_ptr<arrow::ChunkedArray> chunks;
     accept(reader.RowGroup(static_cast<int>(row_group))->Column(field_of(column))->Read(&chunks),

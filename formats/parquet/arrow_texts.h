@@ -5,16 +5,11 @@
 
 #include <cstdint>
 #include <string>
-#include <unordered_map>
 #include <utility>
 
-#include "formats/table/table.h"
+#include "formats/table/word_numbers.h"
 
 namespace lockstep::formats {
-
-// The index of each distinct string of a column. Arrow returns strings as dictionary arrays
-// (distinct strings per chunk and an index per row) if their encoding supports it.
-using WordNumbers = std::unordered_map<std::string, int32_t>;
 
 inline bool has_strings(const arrow::DataType& type) {
   return type.id() == arrow::Type::STRING || type.id() == arrow::Type::LARGE_STRING ||
@@ -23,14 +18,6 @@ inline bool has_strings(const arrow::DataType& type) {
 
 inline bool is_text(const arrow::DataType& type) {
   return type.id() == arrow::Type::DICTIONARY || has_strings(type);
-}
-
-// The index of a string in the column; adds it if it is new.
-inline int32_t number_of_word(std::string word, TableColumn& out, WordNumbers& known) {
-  const auto [found, is_new] =
-      known.emplace(std::move(word), static_cast<int32_t>(out.words.size()));
-  if (is_new) out.words.push_back(found->first);
-  return found->second;
 }
 
 template <class ArrowArray>
@@ -50,6 +37,8 @@ inline void append_strings(const arrow::Array& array, TableColumn& out, WordNumb
     append_texts<arrow::StringViewArray>(array, out, known);
 }
 
+// Arrow returns strings as dictionary arrays (distinct strings per chunk and an index per row) if
+// their encoding supports it.
 inline bool append_words(const arrow::Array& array, TableColumn& out, WordNumbers& known) {
   if (has_strings(*array.type())) {
     append_strings(array, out, known);

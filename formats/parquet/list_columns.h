@@ -26,7 +26,7 @@ class ListNumbers {
     in_row_ = true;
   }
   void add(double value) {
-    if (values_.size() == max_values_) throw refused("exceeds the memory limit of a row group");
+    if (values_.size() == max_values_) throw too_large();
     values_.push_back(value);
   }
 
@@ -35,6 +35,7 @@ class ListNumbers {
     end_row();
     if (row_ends_.size() != table_.rows)
       throw refused(fmt::format("has {} lists for {} rows", row_ends_.size(), table_.rows));
+    if (width_ > kMaxListLength) throw refused(too_long_list(width_));
     std::vector<TableColumn> columns(width_);
     for (size_t i = 0; i < width_; ++i) {
       columns[i].name = element_name(name_, i);
@@ -61,6 +62,9 @@ class ListNumbers {
           "lists must have the same length",
           table_.where(row_ends_.size()), printable(name_), length, width_));
     row_ends_.push_back(values_.size());
+  }
+  Error too_large() const {
+    return refused(fmt::format("has more than {} numbers, the memory limit", max_values_));
   }
   Error refused(const std::string& why) const {
     return config_error(fmt::format("{}: column '{}' {}", table_.name, printable(name_), why));

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <unordered_map>
 
 #include "core/config/nearest_name.h"
 #include "core/printable.h"
 #include "formats/file_kind.h"
 #include "formats/table/json_lines.h"
+#include "formats/table/word_numbers.h"
 #include "formats/unpack.h"
 #include "lockstep/error.h"
 
@@ -29,7 +29,7 @@ struct JsonColumn {
   Kind kind = Kind::Unknown;
   bool is_there = false;           // in any line, possibly as null
   std::vector<TableColumn> parts;  // one, or the elements of a list
-  std::unordered_map<std::string, int32_t> codes;
+  WordNumbers codes;
 };
 
 const char* kind_text(JsonColumn::Kind kind) {
@@ -137,6 +137,7 @@ class JsonlParser {
     const auto kind = kind_of(value);
     if (kind == JsonColumn::Kind::List) {
       if (value.empty()) return "the list is empty";
+      if (value.size() > kMaxListLength) return too_long_list(value.size());
       for (const auto& element : value)
         if (!element.is_number() && !element.is_boolean() && !element.is_null())
           return "the list has an element that is not a number; list the columns to use";
@@ -187,11 +188,7 @@ class JsonlParser {
   }
 
   static int32_t code_of(JsonColumn& column, const JsonObject& value) {
-    auto& words = column.parts[0].words;
-    const auto [word, is_new] =
-        column.codes.emplace(value.get<std::string>(), static_cast<int32_t>(words.size()));
-    if (is_new) words.push_back(word->first);
-    return word->second;
+    return number_of_word(value.get<std::string>(), column.parts[0], column.codes);
   }
 
   void finish(JsonColumn& column) {

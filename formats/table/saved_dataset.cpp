@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "core/printable.h"
@@ -38,8 +38,7 @@ Error has_splits(const fs::path& folder) {
     }
   const auto name = printable(folder.string(), 400);
   return config_error(fmt::format(
-      "{}: it is a DatasetDict with the splits {}: set path to one of "
-      "them, such as {}",
+      "{}: it is a DatasetDict with the splits {}: set path to one of them, such as {}",
       name, splits.empty() ? "in its folders" : splits, printable((folder / first).string(), 400)));
 }
 
@@ -48,21 +47,18 @@ bool is_shard(const std::string& name) {
   return name.ends_with(".arrow") && !name.starts_with("cache-");
 }
 
-bool is_plain_name(const std::string& name) {
-  return !name.empty() && name != "." && name != ".." && name.find('/') == name.npos &&
-         name.find('\0') == name.npos;
-}
-
 // The shards of a directory with state.json; empty for other directories and files.
 std::vector<PartitionFile> saved_dataset_files(const fs::path& folder) {
   if (!is_folder(folder)) return {};
-  const auto listed = files_in(folder, [](const fs::path& file) {
+  const auto is_used = [](const fs::path& file) {
     const auto name = file.filename();
     return name == kState || name == kSplits || name == kInfo || is_shard(name.string());
-  });
+  };
+  std::map<std::string, fs::path> listed;
+  for (const auto& file : files_in(folder, is_used)) listed[file.filename().string()] = file;
   const auto note = [&](const std::string& name) {
-    const auto found = std::ranges::find(listed, fs::path(name), &fs::path::filename);
-    return found == listed.end() ? fs::path() : *found;
+    const auto found = listed.find(name);
+    return found == listed.end() ? fs::path() : found->second;
   };
   if (const auto splits = note(kSplits); !splits.empty()) throw has_splits(splits.parent_path());
   const auto state = note(kState);
@@ -70,8 +66,8 @@ std::vector<PartitionFile> saved_dataset_files(const fs::path& folder) {
   if (state.empty())
     throw config_error(
         fmt::format("{}: it has no state.json: a cache of Hugging Face's datasets can mix splits "
-                    "and results of "
-                    "map(); write the dataset with save_to_disk(), or set path to one file",
+                    "and results of map(); write the dataset with save_to_disk(), or set path to "
+                    "one file",
                     printable(folder.string(), 400)));
   std::vector<PartitionFile> files;
   const auto name = printable(state.string(), 400);

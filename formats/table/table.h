@@ -56,6 +56,14 @@ struct DataTable {
   const TableColumn& column(const std::string& column_name) const;
 };
 
+// The greatest length of the lists of a column, each element of which becomes a column.
+inline constexpr size_t kMaxListLength = size_t{1} << 20;
+// For messages.
+inline std::string too_long_list(size_t length) {
+  return "has lists of length " + std::to_string(length) + ", but the limit is " +
+         std::to_string(kMaxListLength);
+}
+
 // The column name of element `index` of a list column.
 inline std::string element_name(const std::string& column, size_t index) {
   return column + "[" + std::to_string(index) + "]";

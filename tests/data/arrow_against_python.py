@@ -231,7 +231,7 @@ def test_bad_columns_and_files(tmp_path):
         message = refused(tmp_path, {"train": {**train, **more}})
         assert text in message, message
     lists = write(tmp_path / "l.feather", pa.table({"e": [[1.0, 2.0]] * 30 + [[3.0]]}))
-    assert "l.feather: row 31: column 'e' has a list of length 1, but length 2" in refused(tmp_path, {"train": lists}).replace("lists of length 1, but of", "a list of length 1, but")
+    assert "l.feather: row 31: column 'e' has a list of length 1, but length 2" in refused(tmp_path, {"train": lists})
     write(tmp_path / "two.arrow", pa.table([[1], [2]], names=["a", "a"]))
     assert "two columns are called 'a'" in refused(tmp_path, {"train": {**train, "path": str(tmp_path / "two.arrow"), "columns": ["a"]}})
 
@@ -243,14 +243,23 @@ def test_bad_columns_and_files(tmp_path):
         assert text in refused(tmp_path, {"train": {"name": "arrow", "path": str(tmp_path / "mixed")}})
 
 
+def test_record_batches_that_claim_too_many_rows(tmp_path):
+    """Columns of nulls have no buffers, so that a small file can have billions of rows."""
+    table = pa.table({"x": pa.nulls(10**9)}).replace_schema_metadata({"a": "b" * 10**6})
+    message = refused(tmp_path, {"train": {**write(tmp_path / "t.arrow", table, 10**9), "missing": "fill"}})
+    assert "t.arrow: 1000000000 rows of 1 columns exceed the memory limit of a record batch" in message
+    lists = pa.FixedSizeListArray.from_arrays(np.zeros(2**20 + 1, np.uint8), 2**20 + 1)
+    message = refused(tmp_path, {"train": write(tmp_path / "t.arrow", pa.table({"x": lists}))})
+    assert "t.arrow: column 'x' has lists of length 1048577, but the limit is 1048576" in message
+
+
 def test_truncated_and_foreign_files_are_named(tmp_path):
     table = table_of(300)
     rng = random.Random(3)
     for name, codec in (("t.arrow", None), ("t.feather", "zstd")):
         train = {**write(tmp_path / name, table, 100, codec), "missing": "fill"}
         whole = (tmp_path / name).read_bytes()
-        cuts = [1, 7, 8, 100, len(whole) - 1, len(whole) - 8, *(rng.randrange(len(whole)) for _ in range(6))]
-        for cut in cuts:
+        for cut in (7, len(whole) - 8, rng.randrange(len(whole))):
             (tmp_path / name).write_bytes(whole[:cut])
             assert f"{name}: not a usable Arrow file: " in refused(tmp_path, {"train": train})
     (tmp_path / "t.arrow").write_bytes(b"")
@@ -269,7 +278,7 @@ def test_corrupt_bytes_never_crash(tmp_path, name, codec):
     rng = random.Random(name)
     train = {**write(tmp_path / name, table_of(300), 100, codec), "missing": "fill"}
     good = (tmp_path / name).read_bytes()
-    for _ in range(12):
+    for _ in range(3):  # the fuzz target tries many
         content = bytearray(good)
         for _ in range(rng.randint(1, 5)):
             content[rng.randrange(len(content))] = rng.randrange(256)

@@ -2,8 +2,10 @@
 
 import io
 import itertools
+import shutil
 import subprocess
 import tarfile
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +20,7 @@ from object_server import BUCKET, ObjectServer
 from processes import environment
 from refusals import error_lines, refuse
 
+GOLDEN = Path(__file__).parents[1] / "golden" / "mds"
 SHARDS, SAMPLES = 6, 480  # 10 steps of 48
 
 
@@ -173,6 +176,31 @@ def test_every_format_as_local(job, server, name):
     endpoint = f"endpoint_override=127.0.0.1:{server.proxy.port}&scheme=http"
     path = f"s3://{BUCKET}/table-{name}?{endpoint}"
     assert losses(train(job, path, env=in_bucket(server, AWS_ENDPOINT_URL=None))) == local
+
+
+@pytest.mark.parametrize("name, stored", [("mds", "raw"), ("mds", "zstd"), ("mds_images", "raw")])
+def test_mds_as_local_and_only_the_files_of_the_index(job, server, name, stored):
+    folder = job.directory / "mds"
+    shutil.copytree(GOLDEN / stored, folder)
+    (folder / "unused.mds").write_bytes(b"x" * 1000)
+    server.put_folder(folder, f"{name}-{stored}")
+    images = name == "mds_images"
+    more = {"transforms": [{"name": "resize", "size": [8, 8]}]} if images else {"columns": ["f16", "typed", "value"]}
+    job.config["data"] = {"train": {"name": name, "path": str(folder), "label": "class", **more}, "batch_size": 4,
+                          "object_cache": {"dir": str(job.directory / "cache")}}  # fmt: skip
+    job.config["model"] = (
+        {"name": "cnn", "in_channels": 3, "image_size": 8, "channels": [4], "hidden": 8, "classes": 3}
+        if images
+        else {"name": "mlp", "input": "features", "inputs": 5, "hidden": [4], "classes": 3}
+    )
+    job.config["train"] = {"epochs": 1, "log_every": "1 step"}
+    job.write()
+    local = losses(train(job, folder))
+    assert len(local) == 3
+    server.proxy.reset()
+    assert losses(train(job, f"s3://{BUCKET}/{name}-{stored}", env=in_bucket(server))) == local
+    used = sum(path.stat().st_size for path in folder.rglob("shard.*"))
+    assert server.proxy.bytes_of(".mds") + server.proxy.bytes_of(".zstd") == used
 
 
 def write_tars(folder):

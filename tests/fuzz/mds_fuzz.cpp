@@ -30,7 +30,7 @@ std::string word(size_t value) {
 
 // Three samples.
 std::string shard() {
-  const std::string array("\x22\x05\x01\x03\0\0\x80\x3f\0\0\0\0\0\0\0\0", 16);  // float32 [1, 3]
+  const std::string array("\x22\x08\x01\x03\0\0\x80\x3f\0\0\0\0\0\0\0\0", 16);  // float32 [1, 3]
   const auto sample = [&](const std::string& text) {
     const std::string head = word(array.size()) + word(4) + word(3) + word(text.size());
     return head + array + std::string("\1\0\2\0\0\x3c", 6) + "\x89PNG" + "1.5" + text;

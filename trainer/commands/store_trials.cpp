@@ -25,11 +25,10 @@ using formats::StoreFailure;
 using formats::StoreKind;
 using TrialClock = std::chrono::steady_clock;
 
-constexpr size_t kSmallObject = 1024, kLargeObject = size_t{32} << 20;
+constexpr size_t kSmallObject = 1024, kMaxPage = 64 << 10, kLargeObject = size_t{32} << 20;
 constexpr int64_t kRangeBytes = int64_t{8} << 20;
 constexpr std::chrono::seconds kRepeatFor{3}, kMaxUpload{10};
 constexpr int kNumPings = 3;
-constexpr size_t kMaxPage = 64 << 10;  // of what a server shows at "/"
 constexpr size_t kCountedObjects = 1000;
 // Servers accept signatures of the last and next 15 minutes.
 constexpr double kClockWarning = 60, kClockLimit = 15 * 60;

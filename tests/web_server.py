@@ -53,7 +53,9 @@ class WebServer:
 
 class FileServer(WebServer):
     """The files of a directory. `modes`: what is special about a path: "whole" (no ranges), "chunked" (no size either),
-    "gzip" (an encoding), "date" (no ETag), or a status and the address of a redirect, which may be a function."""
+    "first range" (only of the first byte), "no ranges" (an error), "no version" (neither ETag nor date), "gzip" (an encoding),
+    "large header", "slow header", "slow body", "slow and cut" (one byte at a time; half of the file, the first time), or a status
+    and the address of a redirect, which may be a function."""
 
     def __init__(self, directory, certificate=None):
         self.directory, self.modes = directory, {}
@@ -92,6 +94,17 @@ class FileServer(WebServer):
             return web.Response(status=404)
         if mode == "whole":
             return web.Response(body=path.read_bytes(), headers={"ETag": '"' + hashlib.md5(path.read_bytes()).hexdigest() + '"'})
+        span = request.headers.get("Range")
+        if mode == "no ranges" and span:
+            return web.Response(status=416)
+        if mode == "no ranges" or (mode == "first range" and span != "bytes=0-0"):
+            return web.Response(body=path.read_bytes())
+        if mode == "no version":
+            return ranged(request, path.read_bytes(), web.Response(body=path.read_bytes()))
+        if mode == "large header":
+            return web.Response(headers={f"X-{i}": "x" * 1000 for i in range(100)})
+        if mode in ("slow header", "slow body", "slow and cut"):
+            return await self.send_slowly(request, mode, span, path.read_bytes())
         if mode == "chunked":
             answer = web.StreamResponse()
             answer.enable_chunked_encoding()
@@ -102,6 +115,30 @@ class FileServer(WebServer):
         if mode == "gzip":
             answer.headers["Content-Encoding"] = "br"
         return answer
+
+
+    async def send_slowly(self, request, mode, span, content):
+        head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(content)}\r\nConnection: close\r\n\r\n".encode()
+        if mode == "slow body" and span == "bytes=0-0":
+            return ranged(request, content, web.Response(body=content))
+        if mode == "slow and cut":
+            times = sum(path == request.raw_path and "Range" not in headers for _, path, headers in self.requests)
+            parts = [head + content[:-10]] + [content[i:i + 1] for i in range(len(content) - 10, len(content) - 5)]
+            pauses = [0.3] * 5 + [0]
+            if span or times != 1:
+                return web.Response(body=content)
+        elif mode == "slow body":
+            parts, pauses = [b"", head + content[:1], content[1:]], [2, 1.5, 0]
+        else:
+            parts, pauses = [bytes([one]) for one in head], [0.2] * len(head)
+        for part, pause in zip(parts, pauses):
+            if request.transport is None:
+                break
+            request.transport.write(part)
+            await asyncio.sleep(pause)
+        if request.transport:
+            request.transport.close()
+        return web.Response()
 
 
 def made_certificate(directory):
@@ -164,6 +201,7 @@ class HubServer(WebServer):
         self.content = ContentServer()
         self.repositories, self.renamed = {}, {}
         self.fault = lambda path: None  # a status, or None
+        self.change_listing = lambda files, headers: None  # in place
         super().__init__()
 
     def close(self):
@@ -264,7 +302,9 @@ class HubServer(WebServer):
             query = {key: value for key, value in request.query.items() if key not in ("cursor", "limit")}
             text = "&".join([f"{key}={value}" for key, value in query.items()] + [f"limit={page}", f"cursor=a%2Bb%3D%3D{first + page}"])
             headers["Link"] = f'<{self.url}{request.path}?{text}>; rel="next"'
-        return web.json_response(found[first:first + page], headers=headers)
+        found = found[first:first + page]
+        self.change_listing(found, headers)
+        return web.json_response(found, headers=headers)
 
     def resolve(self, request, files, commit, path):
         content = files.get(path)

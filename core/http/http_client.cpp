@@ -114,20 +114,25 @@ class SlowBody {
  public:
   explicit SlowBody(std::chrono::milliseconds window) : window_(window) {}
 
-  bool is_too_slow(size_t bytes) {
+  void begin(std::chrono::nanoseconds waited) {
+    begin_ = waited;
+    bytes_ = 0;
+  }
+
+  // `waited`: for all bytes of the answer.
+  bool is_too_slow(size_t bytes, std::chrono::nanoseconds waited) {
     bytes_ += bytes;
-    const auto elapsed = Clock::now() - begin_;
+    const auto elapsed = waited - begin_;
     if (elapsed < window_) return false;
     const auto least = kLeastBytesPerSecond * std::chrono::duration<double>(elapsed).count();
     const bool result = static_cast<double>(bytes_) < least;
-    begin_ = Clock::now();
-    bytes_ = 0;
+    begin(waited);
     return result;
   }
 
  private:
   const std::chrono::milliseconds window_;
-  Clock::time_point begin_ = Clock::now();
+  std::chrono::nanoseconds begin_{0};
   size_t bytes_ = 0;
 };
 
@@ -182,7 +187,7 @@ std::string percent_encoded(std::string_view text, bool keep_slashes) {
 struct HttpClient::Connection {
   Connection(const HttpAddress& address, HttpOptions given)
       : options(std::move(given)), prefix(address.path) {
-    client = raw_header_client(address.tls, address.host, address.port, options.timeout, header);
+    client = raw_header_client(address.tls, address.host, address.port, options.timeout, answer);
     client->set_connection_timeout(std::min(options.timeout, kMaxConnectTimeout));
     client->set_read_timeout(options.timeout);
     client->set_write_timeout(options.timeout);
@@ -221,13 +226,16 @@ struct HttpClient::Connection {
     if (receiver)
       request.response_handler = [&](const httplib::Response& head) {
         result.status = head.status;
-        result.headers = fields_of(header.text);
+        result.headers = fields_of(answer.header.text);
+        slow.begin(answer.waited);
         is_enough = !receiver->begin(result);
         return !is_enough;
       };
     request.content_receiver = [&](const char* data, size_t size, uint64_t, uint64_t) {
+      answer.unused_bytes = 0;
+      answer.unused_waited = {};
       if (receiver) {
-        too_slow = slow.is_too_slow(size);
+        too_slow = slow.is_too_slow(size, answer.waited);
         is_enough = !too_slow && !receiver->take({data, size});
         return !too_slow && !is_enough;
       }
@@ -237,6 +245,7 @@ struct HttpClient::Connection {
       if (!too_large) result.body.append(data, size);
       return !too_large && !too_slow;
     };
+    answer = {};
     const auto began = Clock::now();
     httplib::Response response;
     auto error = httplib::Error::Success;
@@ -250,18 +259,22 @@ struct HttpClient::Connection {
                                           options.max_response_bytes));
     if (error == httplib::Error::SSLServerVerification || error == httplib::Error::SSLLoadingCerts)
       throw config_error(options.name + ": its certificate is not trusted");
-    if (error != httplib::Error::Success)
-      throw environment_error(
-          fmt::format("{}: {}", options.name,
-                      reason_of(error, too_slow || Clock::now() - began >= options.timeout)));
+    if (error != httplib::Error::Success) {
+      if (answer.header.is_too_long)
+        throw environment_error(options.name + ": the header of the response exceeds 64 KiB");
+      const bool is_slow_handshake =
+          error == httplib::Error::SSLConnection && Clock::now() - began >= options.timeout;
+      const bool timed_out = too_slow || answer.has_timed_out || is_slow_handshake;
+      throw environment_error(fmt::format("{}: {}", options.name, reason_of(error, timed_out)));
+    }
     result.status = response.status;
-    result.headers = fields_of(header.text);
+    result.headers = fields_of(answer.header.text);
     return result;
   }
 
   HttpOptions options;
   std::string prefix;
-  RawHeader header;  // of the last response
+  RawAnswer answer;  // the last one
   std::unique_ptr<httplib::ClientImpl> client;
 };
 

@@ -78,7 +78,8 @@ class HttpClient {
   HttpResponse get(const std::string& path);
   HttpResponse remove(const std::string& path);  // DELETE
   // With further headers. The body is passed on as it was sent, and the returned response has none.
-  // It may take any time while at least 1 KB arrive per second, on average over a timeout.
+  // It may take any time while at least 1 KB arrive per second, on average over a timeout; the time
+  // that `receiver` takes does not count.
   HttpResponse get(const std::string& path, const HttpHeaders& headers,
                    const HttpReceiver& receiver);
   HttpResponse post(const std::string& path, std::string body,

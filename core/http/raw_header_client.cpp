@@ -1,5 +1,6 @@
 #include "core/http/raw_header_client.h"
 
+#include <fcntl.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <poll.h>
@@ -14,22 +15,30 @@
 namespace lockstep {
 namespace {
 
-constexpr size_t kMaxHeaderBytes = 64 << 10;
+constexpr size_t kMaxHeaderBytes = 64 << 10, kMaxUnusedBytes = 256 << 10;
 
-bool is_ready(int socket, short events, std::chrono::milliseconds timeout) {
+using WaitClock = std::chrono::steady_clock;
+
+bool is_ready(int socket, short events, std::chrono::nanoseconds timeout) {
+  const auto deadline = WaitClock::now() + timeout;
   pollfd waiting{.fd = socket, .events = events, .revents = 0};
-  int ready = 0;
-  do ready = ::poll(&waiting, 1, static_cast<int>(timeout.count()));
-  while (ready < 0 && errno == EINTR);
-  return ready > 0;
+  for (;;) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - WaitClock::now());
+    const auto ready =
+        ::poll(&waiting, 1, static_cast<int>(std::clamp<int64_t>(left.count(), 0, INT_MAX)));
+    if (ready >= 0 || errno != EINTR) return ready > 0;
+  }
 }
 
 // The bytes of a connection, which the library's client has opened and closes.
 class HeaderStream final : public httplib::Stream {
  public:
-  HeaderStream(int socket, SSL* tls, std::chrono::milliseconds timeout, RawHeader& header)
-      : socket_(socket), tls_(tls), timeout_(timeout), header_(header) {
-    header_ = {};
+  HeaderStream(int socket, SSL* tls, std::chrono::milliseconds timeout, RawAnswer& answer)
+      : socket_(socket), tls_(tls), timeout_(timeout), answer_(answer) {
+    answer_ = {};
+    // The library's sockets block, and a server could send a record of TLS byte by byte for ever.
+    if (const auto flags = ::fcntl(socket, F_GETFL); flags >= 0)
+      ::fcntl(socket, F_SETFL, flags | O_NONBLOCK);
   }
 
   bool is_readable() const override {
@@ -39,12 +48,18 @@ class HeaderStream final : public httplib::Stream {
 
   ssize_t read(char* out, size_t size) override {
     if (begin_ == end_) {
-      if (header_.is_complete && size >= buffer_.size()) return receive(out, size);
-      const auto count = receive(buffer_.data(), buffer_.size());
-      if (count <= 0) return count;
+      auto& header = answer_.header;
+      if (header.is_too_long || answer_.unused_bytes > kMaxUnusedBytes) return -1;
+      const bool is_direct = header.is_complete && size >= buffer_.size();
+      const auto count = is_direct ? receive(out, size) : receive(buffer_.data(), buffer_.size());
+      if (count <= 0 || is_direct) return count;
       begin_ = 0;
       end_ = static_cast<size_t>(count);
-      header_.add({buffer_.data(), end_});
+      answer_.unused_bytes += end_;
+      if (!header.is_complete) {
+        header.add({buffer_.data(), end_});
+        if (header.is_complete) answer_.unused_waited = {};
+      }
     }
     const auto count = std::min(size, end_ - begin_);
     std::copy_n(buffer_.data() + begin_, count, out);
@@ -53,9 +68,24 @@ class HeaderStream final : public httplib::Stream {
   }
 
   ssize_t write(const char* bytes, size_t size) override {
-    if (!is_writable()) return -1;
-    if (!tls_) return ::send(socket_, bytes, size, MSG_NOSIGNAL);
-    return SSL_write(tls_, bytes, static_cast<int>(std::min<size_t>(size, INT_MAX)));
+    for (;;) {
+      if (!is_writable()) {
+        answer_.has_timed_out = true;
+        return -1;
+      }
+      if (!tls_) {
+        const auto count = ::send(socket_, bytes, size, MSG_NOSIGNAL);
+        if (count < 0 && may_repeat()) continue;
+        return count;
+      }
+      ERR_clear_error();
+      const auto count = SSL_write(tls_, bytes, static_cast<int>(std::min<size_t>(size, INT_MAX)));
+      if (count > 0) return count;
+      const auto error = SSL_get_error(tls_, count);
+      const bool may_continue =
+          error == SSL_ERROR_WANT_WRITE || (error == SSL_ERROR_WANT_READ && wait_for_bytes());
+      if (!may_continue) return -1;
+    }
   }
 
   // Only the library's server calls these.
@@ -64,28 +94,43 @@ class HeaderStream final : public httplib::Stream {
   socket_t socket() const override { return socket_; }
 
  private:
+  static bool may_repeat() { return errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK; }
+
+  // False: the time of the header, or of the next bytes of the body, is over.
+  bool wait_for_bytes() {
+    const auto begin = WaitClock::now();
+    const bool is_there = is_ready(socket_, POLLIN, timeout_ - answer_.unused_waited);
+    const auto waited = WaitClock::now() - begin;
+    answer_.waited += waited;
+    answer_.unused_waited += waited;
+    answer_.has_timed_out = !is_there || answer_.unused_waited > timeout_;
+    return !answer_.has_timed_out;
+  }
+
   // 0: the server has closed the connection; -1: an error, or no bytes within the timeout.
   ssize_t receive(char* out, size_t size) {
     for (;;) {
-      if (!(tls_ && SSL_pending(tls_) > 0) && !is_ready(socket_, POLLIN, timeout_)) return -1;
+      if (!(tls_ && SSL_pending(tls_) > 0) && !wait_for_bytes()) return -1;
       if (!tls_) {
         const auto count = ::recv(socket_, out, size, 0);
-        if (count < 0 && errno == EINTR) continue;
+        if (count < 0 && may_repeat()) continue;
         return count;
       }
       ERR_clear_error();  // what is left by others would be the error of this call
       const auto count = SSL_read(tls_, out, static_cast<int>(std::min<size_t>(size, INT_MAX)));
       if (count > 0) return count;
-      // A record without data, e.g. a new session ticket.
-      if (const auto error = SSL_get_error(tls_, count); error == SSL_ERROR_WANT_READ) continue;
-      return count < 0 ? -1 : 0;
+      // A part of a record, or one without data, e.g. a new session ticket.
+      const auto error = SSL_get_error(tls_, count);
+      if (error == SSL_ERROR_WANT_READ) continue;
+      if (error == SSL_ERROR_WANT_WRITE && is_writable()) continue;
+      return error == SSL_ERROR_ZERO_RETURN ? 0 : -1;  // otherwise, the rest may be missing
     }
   }
 
   const int socket_;
   SSL* const tls_;  // null: not encrypted
   const std::chrono::milliseconds timeout_;
-  RawHeader& header_;
+  RawAnswer& answer_;
   std::array<char, 16 << 10> buffer_;
   size_t begin_ = 0, end_ = 0;  // of the bytes in the buffer that were not returned
 };
@@ -95,29 +140,29 @@ template <class Base>
 class RawHeaderClient final : public Base {
  public:
   RawHeaderClient(const std::string& host, int port, std::chrono::milliseconds timeout,
-                  RawHeader& header)
-      : Base(host, port), timeout_(timeout), header_(header) {}
+                  RawAnswer& answer)
+      : Base(host, port), timeout_(timeout), answer_(answer) {}
 
  private:
   bool process_socket(const typename Base::Socket& socket,
                       std::function<bool(httplib::Stream&)> callback) override {
-    HeaderStream stream(socket.sock, socket.ssl, timeout_, header_);
+    HeaderStream stream(socket.sock, socket.ssl, timeout_, answer_);
     return callback(stream);
   }
 
   const std::chrono::milliseconds timeout_;
-  RawHeader& header_;
+  RawAnswer& answer_;
 };
 
 }  // namespace
 
 void RawHeader::add(std::string_view bytes) {
-  if (is_complete) return;
+  if (is_complete || is_too_long) return;
   text.append(bytes.substr(0, kMaxHeaderBytes - std::min(text.size(), kMaxHeaderBytes)));
   for (;;) {
     const auto end = text.find("\r\n\r\n");
     if (end == text.npos) {
-      is_complete = text.size() >= kMaxHeaderBytes;
+      is_too_long = text.size() >= kMaxHeaderBytes;
       return;
     }
     const auto space = text.find(' ');
@@ -133,10 +178,10 @@ void RawHeader::add(std::string_view bytes) {
 
 std::unique_ptr<httplib::ClientImpl> raw_header_client(bool tls, const std::string& host, int port,
                                                        std::chrono::milliseconds timeout,
-                                                       RawHeader& header) {
+                                                       RawAnswer& answer) {
   if (tls)
-    return std::make_unique<RawHeaderClient<httplib::SSLClient>>(host, port, timeout, header);
-  return std::make_unique<RawHeaderClient<httplib::ClientImpl>>(host, port, timeout, header);
+    return std::make_unique<RawHeaderClient<httplib::SSLClient>>(host, port, timeout, answer);
+  return std::make_unique<RawHeaderClient<httplib::ClientImpl>>(host, port, timeout, answer);
 }
 
 }  // namespace lockstep

@@ -21,14 +21,28 @@ namespace lockstep {
 struct RawHeader {
   std::string text;
   bool is_complete = false;
+  bool is_too_long = false;  // more than 64 KiB
 
   // The next bytes of the answer, of which those after the header are ignored.
   void add(std::string_view bytes);
 };
 
-// `header`: replaced by each request; outlives the client. `timeout`: of waiting for the next bytes.
+// An answer, as its bytes arrive.
+struct RawAnswer {
+  RawHeader header;
+  std::chrono::nanoseconds waited{0};  // for bytes
+  bool has_timed_out = false;          // sending or waiting
+
+  // Since the receiver of the body got the last bytes, which sets both to 0: the header, sizes of
+  // chunks and the fields after them are limited.
+  size_t unused_bytes = 0;
+  std::chrono::nanoseconds unused_waited{0};
+};
+
+// `answer`: replaced by each request; outlives the client. `timeout`: of sending the next bytes, of
+// the whole header, and of the next bytes of the body.
 std::unique_ptr<httplib::ClientImpl> raw_header_client(bool tls, const std::string& host, int port,
                                                        std::chrono::milliseconds timeout,
-                                                       RawHeader& header);
+                                                       RawAnswer& answer);
 
 }  // namespace lockstep

@@ -57,6 +57,14 @@ StoreError refused_error(const HttpPlace& place, const std::string& why,
   return {failure, ErrorKind::Config, place.shown + ": " + why};
 }
 
+HttpAddress address_of(const std::string& url, const HttpPlace& place) {
+  try {
+    return parse_http_address(url, place.shown);
+  } catch (const Error& error) {
+    throw StoreError(StoreFailure::Other, error.kind(), error.what());
+  }
+}
+
 // Throws if what the answer says about the version differs from `object`.
 void verify_version(const HttpPlace& place, const ObjectInfo& object, const HttpResponse& answer) {
   const auto tag = answer.header("etag");
@@ -87,8 +95,13 @@ std::unique_ptr<HttpClient> HttpFiles::take_client(const std::string& origin,
                                                    const HttpAddress& address) {
   {
     const MutexLock lock(mutex_);
-    if (const auto idle = idle_.find(origin); idle != idle_.end())
-      return std::move(idle_.extract(idle).mapped());
+    // The newest: its connection is the least likely to be closed.
+    for (auto idle = idle_.rbegin(); idle != idle_.rend(); ++idle) {
+      if (idle->first != origin) continue;
+      auto client = std::move(idle->second);
+      idle_.erase(std::next(idle).base());
+      return client;
+    }
   }
   HttpOptions http;
   http.name = printable(origin, 200);
@@ -98,14 +111,19 @@ std::unique_ptr<HttpClient> HttpFiles::take_client(const std::string& origin,
 }
 
 void HttpFiles::give_back(const std::string& origin, std::unique_ptr<HttpClient> client) {
+  std::unique_ptr<HttpClient> oldest;  // closed without the lock
   const MutexLock lock(mutex_);
-  if (idle_.size() < kMaxIdleClients) idle_.emplace(origin, std::move(client));
+  if (idle_.size() >= kMaxIdleClients) {
+    oldest = std::move(idle_.front().second);
+    idle_.pop_front();
+  }
+  idle_.emplace_back(origin, std::move(client));
 }
 
 // One answer, of which a redirect is not followed. The receiver gets the body if it is a success.
 HttpResponse HttpFiles::request(const HttpPlace& place, const std::string& url,
                                 const HttpHeaders& headers, const HttpReceiver& receiver) {
-  const auto address = parse_http_address(url, place.shown);
+  const auto address = address_of(url, place);
   const auto origin = address.origin();
   auto sent = headers;
   if (!options_.token.empty() && origin == options_.token_origin)
@@ -184,9 +202,17 @@ void HttpFiles::request_again(const HttpPlace& place, const HttpHeaders& headers
       known = found->second;
   }
   if (!known.empty()) {
-    if (follow(place, known, headers, receiver).response.ok()) return;
-    const MutexLock lock(mutex_);
-    locations_.erase(place.url);
+    const auto forget = [&] {
+      const MutexLock lock(mutex_);
+      locations_.erase(place.url);
+    };
+    try {
+      if (follow(place, known, headers, receiver).response.ok()) return;
+    } catch (const StoreError&) {
+      forget();
+      throw;
+    }
+    forget();
   }
   const auto answer = request_from_start(place, headers, receiver);
   if (!answer.response.ok()) refuse(place, answer.response);
@@ -210,13 +236,18 @@ void HttpFiles::refuse(const HttpPlace& place, const HttpResponse& response) con
 HttpFiles::Info HttpFiles::info(const HttpPlace& place) {
   auto headers = without_encoding();
   headers["Range"] = "bytes=0-0";
-  const auto answer =
-      request_from_start(place, headers,
-                         {.begin = [](const HttpResponse& head) { return head.status == 206; },
-                          .take = [](std::string_view) { return true; }});
+  const HttpReceiver receiver{
+      .begin = [](const HttpResponse& head) { return head.status == 206; },
+      .take = [](std::string_view) { return true; }};
+  auto answer = request_from_start(place, headers, receiver);
+  // Of an empty file, or of a server that has no ranges and does not say so.
+  if (answer.response.status == 416 && answer.response.header("content-range").empty()) {
+    headers.erase("Range");
+    answer = request_from_start(place, headers, receiver);
+  }
   const auto& response = answer.response;
   const auto range = parse_content_range(response.header("content-range"));
-  const bool is_empty = response.status == 416 && (!range || range->size == 0);
+  const bool is_empty = response.status == 416 && range && range->size == 0;
   if (!response.ok() && !is_empty) refuse(place, response);
   const bool is_redirected = answer.url != place.url;
   if (is_redirected && answer.url.substr(0, answer.url.find('?')).ends_with('/'))
@@ -252,6 +283,12 @@ void HttpFiles::read(const HttpPlace& place, const ObjectInfo& object, int64_t o
     verify_encoding(place, head);
     const auto range = parse_content_range(head.header("content-range"));
     if (range && range->size != object.size) throw changed_error(place);
+    if (head.status == 200) {
+      if (length_of(head).value_or(object.size) != object.size) throw changed_error(place);
+      if (std::cmp_equal(out.size(), object.size)) return true;
+      throw StoreError(StoreFailure::NoRanges, ErrorKind::Environment,
+                       place.shown + ": the server sent the whole file instead of a range");
+    }
     if (head.status != 206 || !range || range->first != offset || range->last != last)
       throw temporary_error(place, "the server did not send the range of bytes that was requested");
     return true;

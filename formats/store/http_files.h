@@ -1,11 +1,13 @@
 // Files of HTTP servers, by their addresses. Only files of formats/ include this.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/http/http_client.h"
@@ -76,7 +78,8 @@ class HttpFiles {
 
   const Options options_;
   Mutex mutex_;
-  std::multimap<std::string, std::unique_ptr<HttpClient>> idle_ GUARDED_BY(mutex_);  // by origin
+  // With their origins, the newest last.
+  std::deque<std::pair<std::string, std::unique_ptr<HttpClient>>> idle_ GUARDED_BY(mutex_);
   std::map<std::string, std::string> locations_ GUARDED_BY(mutex_);  // after redirects, by URL
 };
 

@@ -80,6 +80,23 @@ class HubErrors {
   const std::string endpoint_, repository_, token_source_;
 };
 
+StoreError listing_error(const std::string& shown, const std::string& why) {
+  return {StoreFailure::Other, ErrorKind::Environment,
+          fmt::format("{}: the server's listing is not valid: {}", shown, why)};
+}
+
+// Whether a key of a listing is that of a file below a prefix, in a normal form.
+bool is_below(std::string_view key, const std::string& prefix) {
+  if (!prefix.empty() && !key.starts_with(prefix + "/")) return false;
+  for (;;) {
+    const auto slash = key.find('/');
+    const auto part = key.substr(0, slash);
+    if (part.empty() || part == "." || part == "..") return false;
+    if (slash == key.npos) return true;
+    key.remove_prefix(slash + 1);
+  }
+}
+
 void verify_token(const BucketOptions& options) {
   if (std::ranges::any_of(options.token, [](unsigned char c) { return c <= ' ' || c >= 0x7f; }))
     throw config_error(options.token_source +
@@ -101,6 +118,7 @@ class HubStore final : public ReadOnlyStore {
  public:
   explicit HubStore(const BucketOptions& options)
       : endpoint_(options.endpoint),
+        origin_(parse_http_address(endpoint_, "HF_ENDPOINT").origin()),
         place_(options.bucket),
         repository_(options.bucket.substr(0, options.bucket.find('@'))),
         files_(options_of_files(options)) {
@@ -141,9 +159,12 @@ class HubStore final : public ReadOnlyStore {
       }
       for (auto& file : files_of_hub_page(answer.body, shown))
         if (found.size() < limit) found.push_back(std::move(file));
-      const auto next = next_link(answer.header("link"));
-      url = next.empty() ? "" : resolved_url(url, next);
+      url = next_page(url, answer, shown);
     }
+    if (!url.empty() && found.size() < limit) throw listing_error(shown, "it does not end");
+    for (const auto& file : found)
+      if (!is_below(file.key, prefix))
+        throw listing_error(shown, fmt::format("it contains '{}'", printable(file.key, 200)));
     return found;
   }
 
@@ -164,6 +185,18 @@ class HubStore final : public ReadOnlyStore {
     return "hf://" + place_ + (key.empty() ? "" : "/" + key);
   }
 
+  // Empty: there are no more. Throws if what the server says about them cannot be right.
+  std::string next_page(const std::string& url, const HttpResponse& answer,
+                        const std::string& shown) const {
+    const auto link = next_link(answer.header("link"));
+    if (link.empty()) return {};
+    const auto next = resolved_url(url, link);
+    if (next.empty() || next == url) throw listing_error(shown, "its next page has no address");
+    if (parse_http_address(next, shown).origin() != origin_)
+      throw listing_error(shown, "its next page is on another server");
+    return next;
+  }
+
   HttpPlace file_at(const std::string& key) {
     return {fmt::format("{}/{}/resolve/{}/{}", endpoint_, repository_, pinned(),
                         percent_encoded(key, true)),
@@ -172,8 +205,8 @@ class HubStore final : public ReadOnlyStore {
 
   // The commit of the revision.
   std::string pinned() {
-    const MutexLock lock(mutex_);
-    if (!commit_.empty()) return commit_;
+    const MutexLock resolving(resolving_);
+    if (auto known = commit(); !known.empty()) return known;
     const HttpPlace place{
         fmt::format("{}/api/{}/revision/{}", endpoint_, repository_, quoted_revision(revision_)),
         printable(path_of(""), 400)};
@@ -183,12 +216,14 @@ class HubStore final : public ReadOnlyStore {
         !is_commit(sha->get<std::string>()))
       throw StoreError(StoreFailure::Other, ErrorKind::Environment,
                        place.shown + ": the server does not say which commit this is");
+    const MutexLock lock(mutex_);
     return commit_ = sha->get<std::string>();
   }
 
-  const std::string endpoint_, place_, repository_;
+  const std::string endpoint_, origin_, place_, repository_;
   std::string revision_;  // as in the path
   HttpFiles files_;
+  Mutex resolving_;  // during a request; mutex_ is not
   mutable Mutex mutex_;
   std::string commit_ GUARDED_BY(mutex_);  // empty: not known yet
 };
@@ -202,7 +237,7 @@ std::unique_ptr<ObjectStore> open_hub_store(const BucketOptions& options) {
 
 std::vector<ObjectInfo> files_of_hub_page(std::string_view text, const std::string& where) {
   const auto refused = [&] {
-    return environment_error(where + ": the server's listing is not the JSON of a hub");
+    return listing_error(where, "not the JSON of a hub");
   };
   const auto json = nlohmann::json::parse(text, nullptr, false);
   if (!json.is_array()) throw refused();

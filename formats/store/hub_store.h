@@ -19,8 +19,8 @@ namespace lockstep::formats {
 std::unique_ptr<ObjectStore> open_hub_store(const BucketOptions& options);
 
 // The files of a page of a listing, a JSON array: [{"type": "file", "path": ..., "size": ...}, ...].
-// Entries of other types are left out. Throws Environment, whose message begins with `where`, for
-// another text.
+// Entries of other types are left out. Throws a StoreError of kind Environment, whose message
+// begins with `where`, for another text.
 std::vector<ObjectInfo> files_of_hub_page(std::string_view text, const std::string& where);
 
 }  // namespace lockstep::formats

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -45,7 +46,10 @@ Error ended_error() { return environment_error("the process ends"); }
 }  // namespace
 
 ObjectCache::ObjectCache(ObjectCacheOptions options)
-    : options_(std::move(options)), retries_(options_.timeout) {
+    : options_(std::move(options)),
+      retries_(options_.timeout),
+      unknown_version_(fmt::format("{} {}", ::getpid(),
+                                   std::chrono::system_clock::now().time_since_epoch().count())) {
   make_directories(options_.directory);
 }
 
@@ -74,7 +78,10 @@ ObjectStore& ObjectCache::store_of(const StorePath& place) {
 ObjectInfo ObjectCache::request_info(const StorePath& place) {
   auto& store = store_of(place);
   try {
-    return retries_.run([&] { return store.info(place.key); });
+    auto object = retries_.run([&] { return store.info(place.key); });
+    // Copies of other processes can be of another version.
+    if (object.tag.empty() && object.modified == 0) object.tag = unknown_version_;
+    return object;
   } catch (const StoreError& error) {
     if (error.failure() == StoreFailure::Temporary || !is_bucket(place)) throw;
     retries_.run([&] { return store.list(parent_of(place.key), 1); });
@@ -208,8 +215,9 @@ void ObjectCache::fetch_piece(ObjectStore& store, const ObjectInfo& object, int6
     throw errno_error(printable(object.key, 400) + ": cannot be written to the cache");
 }
 
-// The calling thread and, while there are connections left, further ones.
-void ObjectCache::fetch_pieces(ObjectStore& store, const ObjectInfo& object, int file) {
+// The calling thread and, while there are connections left, further ones. False: the server sends no
+// ranges of it after all.
+bool ObjectCache::fetch_pieces(ObjectStore& store, const ObjectInfo& object, int file) {
   const auto pieces = (object.size + kPieceBytes - 1) / kPieceBytes;
   std::atomic<int64_t> next = 0;
   Mutex mutex;
@@ -238,12 +246,21 @@ void ObjectCache::fetch_pieces(ObjectStore& store, const ObjectInfo& object, int
     }
     work();
   }
-  if (failure) std::rethrow_exception(failure);
+  if (!failure) return true;
+  try {
+    std::rethrow_exception(failure);
+  } catch (const StoreError& error) {
+    if (error.failure() != StoreFailure::NoRanges) throw;
+    return false;
+  }
 }
 
-// In one request: each attempt begins at the start.
+// In one request: each attempt begins at the start. It is repeated until the timeout is over since
+// there were bytes that no earlier attempt had.
 void ObjectCache::fetch_whole(ObjectStore& store, const ObjectInfo& object, int file) {
-  retries_.run([&] {
+  uint64_t most = 0;
+  Clock::time_point progress_at;
+  const auto attempt = [&] {
     uint64_t done = 0;
     store.read_whole(object, [&](std::span<const uint8_t> bytes) {
       if (stop_.stop_requested()) throw ended_error();
@@ -251,8 +268,12 @@ void ObjectCache::fetch_whole(ObjectStore& store, const ObjectInfo& object, int 
       if (!write_all_at(file, text, done))
         throw errno_error(printable(object.key, 400) + ": cannot be written to the cache");
       done += bytes.size();
+      if (done <= most) return;
+      most = done;
+      progress_at = Clock::now();
     });
-  });
+  };
+  retries_.run(attempt, &progress_at);
   counters_.bytes += object.size;
 }
 
@@ -265,10 +286,7 @@ void ObjectCache::fetch(const StorePath& place, const ObjectInfo& object, int fi
       throw environment_error(shown(place) + ": was changed while it was being read");
   };
   try {
-    if (object.has_ranges)
-      fetch_pieces(store, object, file);
-    else
-      fetch_whole(store, object, file);
+    if (!object.has_ranges || !fetch_pieces(store, object, file)) fetch_whole(store, object, file);
   } catch (const StoreError& error) {
     if (error.failure() != StoreFailure::Temporary) verify();  // which would be the reason
     throw;

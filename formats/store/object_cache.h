@@ -90,7 +90,7 @@ class ObjectCache {
   LocalCopy wait_or_fetch(const StorePath& place, const ObjectInfo& object, bool& was_there);
   void reserve(const StorePath& place, const ObjectInfo& object, int file);
   void fetch(const StorePath& place, const ObjectInfo& object, int file);
-  void fetch_pieces(ObjectStore& store, const ObjectInfo& object, int file);
+  [[nodiscard]] bool fetch_pieces(ObjectStore& store, const ObjectInfo& object, int file);
   void fetch_whole(ObjectStore& store, const ObjectInfo& object, int file);
   void fetch_piece(ObjectStore& store, const ObjectInfo& object, int64_t piece, int file);
   void run_ahead(const std::stop_token& stop);
@@ -99,6 +99,7 @@ class ObjectCache {
 
   const ObjectCacheOptions options_;
   Retries retries_;
+  const std::string unknown_version_;  // instead of a tag: of this process only
   Counters counters_;
   mutable Mutex mutex_;
   std::condition_variable_any changed_;

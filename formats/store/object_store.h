@@ -46,6 +46,7 @@ enum class StoreFailure {
   Temporary,    // server or network: the request may succeed later
   NoBucket,     //
   NoKey,        //
+  NoRanges,     // read_whole() can still read the object
   Denied,       // the credentials have no right to do this
   Credentials,  // none, unknown or wrong ones
   Expired,      // a session token

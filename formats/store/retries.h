@@ -1,6 +1,7 @@
 // Repeats requests to a bucket after temporary failures.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -18,16 +19,18 @@ class Retries {
   // `timeout`: of a request with its repetitions.
   explicit Retries(std::chrono::milliseconds timeout) : timeout_(timeout) {}
 
-  // Returns act(), repeated after temporary failures until the timeout is over. Throws StoreError;
-  // Environment after stop().
+  // Returns act(), repeated after temporary failures until the timeout is over, which begins with
+  // the call, and again at `*progress_at`, which act() sets. Throws StoreError; Environment after
+  // stop().
   template <class Act>
-  auto run(const Act& act) {
-    const auto begin = std::chrono::steady_clock::now();
+  auto run(const Act& act, const std::chrono::steady_clock::time_point* progress_at = nullptr) {
+    auto begin = std::chrono::steady_clock::now();
     for (int attempt = 0;; ++attempt) {
       ++requests_;
       try {
         return act();
       } catch (const StoreError& error) {
+        if (progress_at) begin = std::max(begin, *progress_at);
         verify_may_repeat(error, attempt, begin);
       }
       ++retries_;

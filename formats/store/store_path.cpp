@@ -6,6 +6,7 @@
 #include <map>
 
 #include "core/config/nearest_name.h"
+#include "core/http/http_client.h"
 #include "core/printable.h"
 #include "core/system/mutex.h"
 
@@ -151,6 +152,24 @@ StorePath parse_repository(const std::string& place, const std::string& name) {
   return {place.substr(0, end), without_outer_slashes(place.substr(end)), "hf"};
 }
 
+bool is_this_host(const std::string& host) {
+  return host == "localhost" || host.starts_with("127.") || host == "::1";
+}
+
+// Names a secret in no message, and sends none without encryption.
+void verify_hub(const HubOptions& hub) {
+  const auto address = parse_http_address(hub.endpoint, "HF_ENDPOINT");
+  const bool has_user = !address.user.empty() || !address.password.empty();
+  if (has_user || hub.endpoint.find_first_of("@?#") != hub.endpoint.npos)
+    throw config_error(
+        "HF_ENDPOINT: a user, '?' and '#' are not part of the address of a hub; valid: "
+        "https://host, with the token in HF_TOKEN");
+  if (!address.tls && !hub.token.empty() && !is_this_host(address.host))
+    throw config_error(fmt::format(
+        "HF_ENDPOINT: {} is not encrypted, so the token from {} would be readable; valid: https://",
+        printable(hub.endpoint, 200), printable(hub.token_source, 200)));
+}
+
 }  // namespace
 
 bool has_scheme(const std::filesystem::path& path) {
@@ -189,13 +208,15 @@ BucketOptions options_of_store(const StorePath& place) {
   auto& buckets = known_buckets();
   const MutexLock lock(buckets.mutex);
   const auto timeout_s = buckets.defaults.timeout_s;
-  if (place.scheme == "hf")
+  if (place.scheme == "hf") {
+    verify_hub(buckets.hub);
     return {.kind = StoreKind::Hub,
             .bucket = place.bucket,
             .endpoint = buckets.hub.endpoint,
             .token = buckets.hub.token,
             .token_source = buckets.hub.token_source,
             .timeout_s = timeout_s};
+  }
   if (place.scheme != "s3")
     return {.kind = StoreKind::Http,
             .bucket = place.bucket,

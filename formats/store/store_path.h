@@ -39,6 +39,8 @@ struct HubOptions {
 };
 void set_hub_options(const HubOptions& options);
 
+// Throws Config for a hub: its endpoint is not an address, contains a user or a query, or is not
+// encrypted though there is a token, unless it is on this host.
 BucketOptions options_of_store(const StorePath& place);
 
 }  // namespace lockstep::formats

@@ -81,6 +81,7 @@ std::vector<PartitionFile> stored_partitions(const fs::path& root, const Extensi
   for (const auto& path : files_in(root, is_wanted, true)) {
     PartitionFile file{path, {}};
     const auto folder = path.parent_path();
+    if (std::ranges::distance(folder) < depth) continue;
     const auto is_key = [&](const fs::path& name) {
       const auto key = key_in(name.string());
       if (key) file.keys.push_back(*key);

@@ -131,6 +131,52 @@ def test_redirects(reader, server, tmp_path):
         other.close()
 
 
+def test_remembered_redirect_to_a_server_that_ended(reader, server):
+    """The next attempt begins at the first address."""
+    gone = Proxy(server.port)
+    gone.fault = lambda method, path, number: "refuse" if number > 0 else None
+    addresses = iter([f"http://127.0.0.1:{gone.port}/large.bin"])
+    server.modes["/mirrored/large.bin"] = (302, lambda: next(addresses, f"{server.url}/large.bin"))
+    try:
+        assert verify_large(reader, f"{reader.url}/mirrored/large.bin")["retries"] >= 1
+    finally:
+        gone.close()
+
+
+@pytest.mark.parametrize("mode", ["first range", "no ranges"])
+def test_server_that_sends_whole_files_instead_of_ranges(reader, server, mode):
+    for name in ("large.bin", "small.bin", "empty.bin"):
+        server.modes[f"/{name}"] = mode
+        reader.read(f"{reader.url}/{name}")
+    copies = reader.copies()
+    assert [copies[name].read_bytes() for name in ("large.bin", "small.bin", "empty.bin")] == [LARGE, SMALL, b""]
+
+
+def test_file_without_a_version(reader, server):
+    """It may have changed since another process read it."""
+    server.modes["/plain.bin"] = "no version"
+    for content in (b"first", b"other"):
+        server.put("plain.bin", content)
+        reader.read(f"{reader.url}/plain.bin", rounds=2)
+        assert reader.copies()["plain.bin"].read_bytes() == content
+
+
+def test_slow_answers(reader, server):
+    """Time before the body is no time of the body; and a file that is cut after a long time is requested again."""
+    server.modes["/small.bin"] = "slow body"
+    assert reader.read(f"{reader.url}/small.bin")[1]["retries"] == 0
+    server.put("cut.bin", LARGE[:100_000])
+    server.modes["/cut.bin"] = "slow and cut"
+    assert reader.read(f"{server.url}/cut.bin", timeout_ms=1000)[1]["retries"] == 1
+    assert reader.copies()["cut.bin"].read_bytes() == LARGE[:100_000]
+
+
+@pytest.mark.parametrize("mode, text", [("slow header", "timed out"), ("large header", "the header of the response exceeds 64 KiB")])
+def test_endless_header(reader, server, mode, text):
+    server.modes["/small.bin"] = mode
+    reader.refused(75, text, "after 1 attempts", path=f"{server.url}/small.bin", timeout_ms=1)
+
+
 REFUSED = {
     "missing": ("/none.bin", None, "none.bin: no such file"),
     "denied": ("/small.bin", (403, ""), "the server denies access (status 403)"),
@@ -206,6 +252,7 @@ def hub(running_hub):
     running_hub.repositories.clear()
     running_hub.renamed.clear()
     running_hub.fault = lambda path: None
+    running_hub.change_listing = lambda files, headers: None
     running_hub.requests.clear()
     running_hub.content.requests.clear()
     running_hub.first = running_hub.push("me/set", FILES)
@@ -254,16 +301,17 @@ def test_token_is_sent_to_the_hub_only(reader, hub):
     assert hub.content.requests and not any("Authorization" in headers for _, _, headers in hub.content.requests)
 
 
-def test_revisions(reader, hub):
+def test_revisions(reader, hub, tmp_path):
     old = hub.first
     new = hub.push("me/set", {"data/x.bin": b"new"})
     hub.push("me/set", {"data/x.bin": b"of v1"}, ref="v1")
     hub.push("me/set", {"data/x.bin": b"of a request"}, ref="refs/pr/3")
-    for revision, content in {"v1": b"of v1", "refs/pr/3": b"of a request", "refs%2Fpr%2F3": b"of a request", "main": b"new",
-                              new: b"new"}.items():
+    for i, (revision, content) in enumerate({"v1": b"of v1", "refs/pr/3": b"of a request", "refs%2Fpr%2F3": b"of a request",
+                                             "main": b"new", new: b"new"}.items()):
         path = f"{REPOSITORY}@{revision}/data/x.bin"
-        assert list(read_hub(reader, hub, path)[0]) == [path]
-        assert content in [copy.read_bytes() for copy in reader.cache.glob("*-x.bin")], revision
+        fresh = StoreReader(tmp_path / f"{i}")
+        assert list(read_hub(fresh, hub, path)[0]) == [path]
+        assert [copy.read_bytes() for copy in fresh.copies().values()] == [content], revision
     found, commits, _ = read_hub(reader, hub, f"{REPOSITORY}@{old}/data/train-1.bin")
     assert len(found) == 1 and commits == {f"{REPOSITORY}@{old}": old}
 
@@ -299,6 +347,30 @@ def test_hub_that_is_busy(reader, hub):
     hub.fault = lambda path: next(answers, None)
     _, _, cost = read_hub(reader, hub, f"{REPOSITORY}/data")
     assert cost["retries"] == 4
+
+
+BAD_LISTINGS = {
+    "other prefix": (lambda files, headers: files.append({"type": "file", "path": "x.parquet", "size": 1}), "it contains 'x.parquet'"),
+    "outside": (lambda files, headers: files.append({"type": "file", "path": "data/../x", "size": 1}), "it contains 'data/../x'"),
+    "same page": (lambda files, headers: headers.update(Link='<?recursive=true&limit=1000>; rel="next"'), "its next page has no address"),
+    "no address": (lambda files, headers: headers.update(Link='<ftp://x/y>; rel="next"'), "its next page has no address"),
+    "other server": (lambda files, headers: headers.update(Link='<http://127.0.0.1:1/x>; rel="next"'), "its next page is on another server"),
+    "no JSON of a hub": (lambda files, headers: files.append("x"), "not the JSON of a hub"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_LISTINGS)
+def test_listing_that_is_not_valid(reader, hub, case):
+    hub.change_listing, text = BAD_LISTINGS[case]
+    refused_hub(reader, hub, 75, f"{REPOSITORY}/data: the server's listing is not valid: {text}", path=f"{REPOSITORY}/data")
+
+
+def test_endpoint_that_would_show_a_secret(reader, hub):
+    for url, token, text in ((hub.url.replace("//", "//me:hidden@"), "", "HF_ENDPOINT: a user, '?' and '#' are not part"),
+                             (f"{hub.url}?key=hidden", "", "HF_ENDPOINT: a user, '?' and '#' are not part"),
+                             ("http://hub.invalid", "hidden", "http://hub.invalid is not encrypted, so the token from HF_TOKEN")):
+        code, out, err = reader.finish(reader.start(f"hub={url},{token}", REPOSITORY))
+        assert code == 78 and text in err and "hidden" not in out + err, err
 
 
 HUB_REFUSED = {

@@ -36,7 +36,8 @@ void read_header(const std::string& text) {
   RawHeader whole, parts;
   whole.add(text);
   for (const auto c : text) parts.add({&c, 1});
-  require(whole.is_complete == parts.is_complete && whole.text == parts.text);
+  require(whole.is_complete == parts.is_complete && whole.is_too_long == parts.is_too_long);
+  require(whole.text == parts.text && !(whole.is_complete && whole.is_too_long));
 }
 
 void read_page(const std::string& text) {

@@ -25,7 +25,7 @@ using formats::StoreFailure;
 using formats::StoreKind;
 using TrialClock = std::chrono::steady_clock;
 
-constexpr size_t kSmallObject = 1024, kLargeObject = size_t{32} << 20;
+constexpr size_t kSmallObject = 1024, kMaxPage = 64 << 10, kLargeObject = size_t{32} << 20;
 constexpr int64_t kRangeBytes = int64_t{8} << 20;
 constexpr std::chrono::seconds kRepeatFor{3}, kMaxUpload{10};
 constexpr int kNumPings = 3;
@@ -133,10 +133,18 @@ std::optional<Finding> StoreTrials::try_endpoint() {
   double fastest = INFINITY;
   try {
     HttpClient client(parse_http_address(url_, shown), http);
+    size_t size = 0;
+    const HttpReceiver receiver{.begin = [](const HttpResponse&) { return true; },
+                                .take =
+                                    [&](std::string_view bytes) {
+                                      size += bytes.size();
+                                      return size < kMaxPage;
+                                    }};
     for (int i = 0; i < kNumPings; ++i) {
       const auto begin = TrialClock::now();
       const auto before = tracking::unix_now();
-      date_ = client.get("/").header("date");
+      size = 0;
+      date_ = client.get("/", {}, receiver).header("date");
       answered_ = (before + tracking::unix_now()) / 2;
       fastest = std::min(fastest, seconds_from(begin));
     }

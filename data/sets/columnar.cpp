@@ -185,9 +185,10 @@ class RowGroups {
     const auto count = static_cast<int64_t>(table.rows);
     if (!has_row_access_ || count == rows || count == 0) return count;
     if (rows > std::numeric_limits<uint32_t>::max())
-      throw config_error(fmt::format("{}: {} rows are too many to remove some of them; write "
-                                     "smaller record batches",
-                                     table.name, rows));
+      throw config_error(
+          fmt::format("{}: {} rows are too many to remove some of them; write "
+                      "smaller record batches",
+                      table.name, rows));
     auto& left = left_[groups_.size()];
     left.reserve(table.places.size());
     for (const auto place : table.places) left.push_back(static_cast<uint32_t>(place - 1 - begin));
@@ -328,15 +329,14 @@ class ParquetDataset final : public ColumnarDataset {
  public:
   using Config = ParquetConfig;
   explicit ParquetDataset(const Config& config)
-      : ColumnarDataset(
-            {.dataset = "parquet",
-             .path = config.path,
-             .table = config.table,
-             .filter = config.filter,
-             .files = {formats::partition_files(config.path, {".parquet"}),
-                       formats::open_parquet_file},
-             .are_mapped = false,
-             .kept = config.keep_row_groups}) {}
+      : ColumnarDataset({.dataset = "parquet",
+                         .path = config.path,
+                         .table = config.table,
+                         .filter = config.filter,
+                         .files = {formats::partition_files(config.path, {".parquet"}),
+                                   formats::open_parquet_file},
+                         .are_mapped = false,
+                         .kept = config.keep_row_groups}) {}
 };
 
 class ArrowDataset final : public ColumnarDataset {
@@ -347,8 +347,7 @@ class ArrowDataset final : public ColumnarDataset {
                          .path = config.path,
                          .table = config.table,
                          .filter = config.filter,
-                         .files = {formats::arrow_files(config.path), formats::open_arrow_file}}) {
-  }
+                         .files = {formats::arrow_files(config.path), formats::open_arrow_file}}) {}
 };
 
 class MdsDataset final : public ColumnarDataset {

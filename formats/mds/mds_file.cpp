@@ -38,8 +38,8 @@ class MdsFile final : public ColumnarFile {
       }
       if (std::ssize(bytes) != shard_.raw_bytes)
         throw config_error(fmt::format(
-            "{}: it has {} bytes{}, but {} in {}: it is truncated, or of another version",
-            name_, bytes.size(), is_packed_ ? " unpacked" : "", shard_.raw_bytes, kIndexName));
+            "{}: it has {} bytes{}, but {} in {}: it is truncated, or of another version", name_,
+            bytes.size(), is_packed_ ? " unpacked" : "", shard_.raw_bytes, kIndexName));
       return act(MdsRows(bytes, *columns_, shard_.samples, name_));
     });
   }

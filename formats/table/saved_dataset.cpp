@@ -38,8 +38,8 @@ Error has_splits(const fs::path& folder) {
     }
   const auto name = printable(folder.string(), 400);
   return config_error(fmt::format(
-      "{}: it is a DatasetDict with the splits {}: set path to one of them, such as {}",
-      name, splits.empty() ? "in its folders" : splits, printable((folder / first).string(), 400)));
+      "{}: it is a DatasetDict with the splits {}: set path to one of them, such as {}", name,
+      splits.empty() ? "in its folders" : splits, printable((folder / first).string(), 400)));
 }
 
 // Results of map() are in the same folder.

@@ -10,9 +10,9 @@
 #include "core/system/durable_file.h"
 #include "launch/protocol/master_socket.h"
 #include "launch/report/error_file.h"
-#include "launch/workers/parked_workers.h"
 #include "launch/workers/console.h"
 #include "launch/workers/log_directory.h"
+#include "launch/workers/parked_workers.h"
 #include "launch/workers/worker_output.h"
 #include "lockstep/error.h"
 

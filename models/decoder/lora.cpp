@@ -106,8 +106,7 @@ Adapters add_lora(torch::nn::Module& model, const LoraConfig& config, bool has_v
 std::string name_in_peft(const std::string& name) {
   constexpr std::string_view kWeight = ".weight";
   const bool is_magnitude = name.ends_with(".lora_magnitude_vector.weight");
-  return "base_model.model." +
-         (is_magnitude ? name.substr(0, name.size() - kWeight.size()) : name);
+  return "base_model.model." + (is_magnitude ? name.substr(0, name.size() - kWeight.size()) : name);
 }
 
 std::map<std::string, std::string> names_in_peft(const LoraConfig& config,

@@ -13,7 +13,8 @@ namespace lockstep::models {
 namespace {
 
 constexpr int64_t kPackageFormat = 4;
-constexpr int64_t kOldestFormat = 2;  // has one segment of evaluation and no units; 3: no predict.pt2
+constexpr int64_t kOldestFormat =
+    2;  // has one segment of evaluation and no units; 3: no predict.pt2
 constexpr int64_t kMaxSize = int64_t{1} << 40;
 constexpr int64_t kMaxValues = 1 << 20;
 constexpr double kMaxFlops = 1e18;

@@ -103,8 +103,7 @@ OpenFiles open_files(const fs::path& directory, int index = 0, int count = 1) {
     files.push_back({name, std::move(file)});
   }
   if (error && error != std::errc::no_such_file_or_directory)
-    throw environment_error(
-        fmt::format("cannot list {}: {}", directory.string(), error.message()));
+    throw environment_error(fmt::format("cannot list {}: {}", directory.string(), error.message()));
   const auto manifest = std::ranges::find(files, kWrittenLast, &MirroredFile::name);
   if (error || manifest == files.end()) return {};
   std::iter_swap(manifest, files.end() - 1);

@@ -21,10 +21,9 @@ using FetchTensor = std::function<at::Tensor(const std::string& name)>;
 // Writes `tensors` (any device) in the given order and syncs the file. `path` must not exist.
 // `fetch`: for tensors of the meta device. Returns the CRC-32C of each tensor's bytes. Throws
 // Environment (full disk, ...), Bug for a dtype without a safetensors name.
-std::map<std::string, uint32_t> write_safetensors(const std::filesystem::path& path,
-                                                  const NamedTensors& tensors,
-                                                  const FetchTensor& fetch = {},
-                                                  const formats::SafetensorsMetadata& metadata = {});
+std::map<std::string, uint32_t> write_safetensors(
+    const std::filesystem::path& path, const NamedTensors& tensors, const FetchTensor& fetch = {},
+    const formats::SafetensorsMetadata& metadata = {});
 
 // Reads all tensors, in the order of their data. They are in a private mapping of the file, which
 // takes memory only for pages that are written; those that were read are released with the tensor.

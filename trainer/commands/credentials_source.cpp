@@ -17,9 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string without_spaces(const std::string& text) {
-  return std::string(trimmed(text, " \t\r"));
-}
+std::string without_spaces(const std::string& text) { return std::string(trimmed(text, " \t\r")); }
 
 // The section of an INI file of the AWS tools that has this key; nullopt: none, or no such file.
 std::optional<std::string> section_with_key(const fs::path& file, const std::string& key) {
@@ -36,7 +34,8 @@ std::optional<std::string> section_with_key(const fs::path& file, const std::str
     if (line.starts_with('[')) {
       section = without_spaces(line.substr(1, line.find(']') - 1));
       if (section.starts_with("profile ")) section = without_spaces(section.substr(8));
-    } else if (equals != line.npos && without_spaces(line.substr(0, equals)) == "aws_access_key_id" &&
+    } else if (equals != line.npos &&
+               without_spaces(line.substr(0, equals)) == "aws_access_key_id" &&
                without_spaces(line.substr(equals + 1)) == key) {
       return section;
     }

@@ -236,9 +236,8 @@ void HttpFiles::refuse(const HttpPlace& place, const HttpResponse& response) con
 HttpFiles::Info HttpFiles::info(const HttpPlace& place) {
   auto headers = without_encoding();
   headers["Range"] = "bytes=0-0";
-  const HttpReceiver receiver{
-      .begin = [](const HttpResponse& head) { return head.status == 206; },
-      .take = [](std::string_view) { return true; }};
+  const HttpReceiver receiver{.begin = [](const HttpResponse& head) { return head.status == 206; },
+                              .take = [](std::string_view) { return true; }};
   auto answer = request_from_start(place, headers, receiver);
   // Of an empty file, or of a server that has no ranges and does not say so.
   if (answer.response.status == 416 && answer.response.header("content-range").empty()) {

@@ -236,9 +236,7 @@ std::unique_ptr<ObjectStore> open_hub_store(const BucketOptions& options) {
 }
 
 std::vector<ObjectInfo> files_of_hub_page(std::string_view text, const std::string& where) {
-  const auto refused = [&] {
-    return listing_error(where, "not the JSON of a hub");
-  };
+  const auto refused = [&] { return listing_error(where, "not the JSON of a hub"); };
   const auto json = nlohmann::json::parse(text, nullptr, false);
   if (!json.is_array()) throw refused();
   std::vector<ObjectInfo> files;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/system/durable_file.h"
+#include "formats/store/object_cache.h"
 #include "launch/report/error_file.h"
 #include "launch/report/launch_report.h"
 #include "launch/workers/group_member.h"
@@ -19,14 +20,33 @@
 namespace lockstep {
 namespace {
 
-// Writes the dataset's metadata to the run directory, and its warnings to the log.
+// Warns if the run reads other commits of repositories than those in `earlier`, of its data.json.
+void warn_of_new_commits(const Json& earlier, const Json& commits, Tracker& tracker) {
+  for (const auto& [place, commit] : commits.items()) {
+    if (!earlier.contains(place) || earlier[place] == commit) continue;
+    tracker.text(TextLevel::Warning,
+                 fmt::format("{} is now at commit {}, but the run read {} before: the samples may "
+                             "differ; to read the same ones, name that commit in the path",
+                             place, commit.dump(), earlier[place].dump()));
+  }
+}
+
+// Writes what is known of the data to the run directory: the dataset's metadata, and the commits of
+// repositories. Its warnings go to the log.
 void record_data_info(const Dataset& train_set, Tracker& tracker, const World& world,
                       const std::filesystem::path& run_dir) {
   if (!tracking::is_main(world.rank())) return;
   for (const auto& line : train_set.warnings())
     tracker.text(TextLevel::Warning, "data.train: " + line);
-  if (const auto metadata = train_set.metadata(); !metadata.is_null())
-    write_file_durably(run_dir / "data.json", metadata.dump(2) + "\n");
+  auto info = train_set.metadata();
+  const auto file = run_dir / "data.json";
+  if (const Json commits = formats::store_commits(); !commits.empty()) {
+    const auto earlier =
+        std::filesystem::exists(file) ? Json::parse(read_file(file), nullptr, false) : Json();
+    if (earlier.contains("commits")) warn_of_new_commits(earlier["commits"], commits, tracker);
+    info["commits"] = commits;
+  }
+  if (!info.is_null()) write_file_durably(file, info.dump(2) + "\n");
 }
 
 void record_notes(const Model& model, Tracker& tracker, const World& world) {

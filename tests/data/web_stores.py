@@ -162,7 +162,7 @@ def test_file_without_a_version(reader, server):
 
 
 def test_slow_answers(reader, server):
-    """Time before the body is no time of the body; and a file that is cut after a long time is requested again."""
+    """Time before the body does not count as its time; and a file that is cut after a long time is requested again."""
     server.modes["/small.bin"] = "slow body"
     assert reader.read(f"{reader.url}/small.bin")[1]["retries"] == 0
     server.put("cut.bin", LARGE[:100_000])

@@ -62,9 +62,9 @@ def without_token(job):
     return all(TOKEN.encode() not in path.read_bytes() for path in job.runs.rglob("*") if path.is_file())
 
 
-def push_rows(hub, job, **flags):
+def push_rows(hub, job, readme=b"# rows", **flags):
     files = {f"data/{path.name}": path.read_bytes() for path in job.folder.iterdir()}
-    return hub.push("me/rows", files | {"README.md": b"# rows"}, **flags)
+    return hub.push("me/rows", files | {"README.md": readme}, **flags)
 
 
 def test_folder_of_a_private_repository_on_two_ranks_and_resumed(rows_job, hub):
@@ -72,11 +72,14 @@ def test_folder_of_a_private_repository_on_two_ranks_and_resumed(rows_job, hub):
     job.config["data"]["shuffle_lanes"] = 2
     job.write()
     local = losses(job, job.train())
-    push_rows(hub, job, private=True)
+    first = push_rows(hub, job, private=True)
     path, env = "data.train.path=hf://datasets/me/rows/data", at_hub(hub, job.directory)
     run = job.train(path, "train.max_steps=5", env=env, ranks=2)
+    ended = job.run(path, "train.max_steps=8", options=["--resume", run.name], env=env)
+    assert ended.code == 0 and "is now at commit" not in ended.out, ended.out + ended.err
+    latest = push_rows(hub, job, b"# more", private=True)
     ended = job.run(path, options=["--resume", run.name], env=env)
-    assert ended.code == 0, ended.err
+    assert ended.code == 0 and f'me/rows is now at commit "{latest}", but the run read "{first}" before' in ended.out, ended.out + ended.err
     assert dict(losses(job, run)) == pytest.approx(dict(local), rel=1e-5)
     contents = [name for _, name, headers in hub.content.requests if headers.get("Range") != "bytes=0-0"]
     assert len(contents) == len(set(contents)) == 2, "each file is fetched once"

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <pthread.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -182,6 +183,12 @@ std::string percent_encoded(std::string_view text, bool keep_slashes) {
     encoded += plain ? std::string(1, c) : fmt::format("%{:02X}", static_cast<unsigned char>(c));
   }
   return encoded;
+}
+
+int64_t seconds_of_http_date(const std::string& text) {
+  struct tm parts {};
+  const auto* end = ::strptime(text.c_str(), "%a, %d %b %Y %H:%M:%S GMT", &parts);
+  return end && *end == '\0' ? std::max<int64_t>(::timegm(&parts), 0) : 0;
 }
 
 struct HttpClient::Connection {

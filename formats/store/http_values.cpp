@@ -1,7 +1,5 @@
 #include "formats/store/http_values.h"
 
-#include <time.h>
-
 #include <algorithm>
 
 #include "core/number_text.h"
@@ -72,12 +70,6 @@ std::optional<ContentRange> parse_content_range(std::string_view text) {
   const auto first = parse_size(range.substr(0, dash)), last = parse_size(range.substr(dash + 1));
   if (!first || !last || *first > *last || *last >= *size) return std::nullopt;
   return ContentRange{*first, *last, *size};
-}
-
-int64_t seconds_of_http_date(const std::string& text) {
-  struct tm parts {};
-  const auto* end = ::strptime(text.c_str(), "%a, %d %b %Y %H:%M:%S GMT", &parts);
-  return end && *end == '\0' ? std::max<int64_t>(::timegm(&parts), 0) : 0;
 }
 
 std::string resolved_url(const std::string& url, std::string_view location) {

@@ -16,9 +16,6 @@ struct ContentRange {
 // nullopt: another text, or an unknown size.
 std::optional<ContentRange> parse_content_range(std::string_view text);
 
-// Seconds since 1970 of "Wed, 25 Nov 2026 22:00:00 GMT"; 0: another text.
-int64_t seconds_of_http_date(const std::string& text);
-
 // The address that `location`, a URL or a part of one, names on the page `url`, without "#...".
 // Empty: it is not an http or https address.
 std::string resolved_url(const std::string& url, std::string_view location);

@@ -2,6 +2,8 @@
 
 #include <catch2/catch.hpp>
 
+#include "core/http/http_client.h"
+
 using namespace lockstep::formats;
 
 TEST_CASE("http values: addresses of redirects") {
@@ -45,8 +47,8 @@ TEST_CASE("http values: links, dates and tags") {
   CHECK(next_link("</first>; rel=\"first\", </next>; title=x; rel=next") == "/next");
   CHECK(next_link("</x>; rel=\"prev\"").empty());
   CHECK(next_link("</x").empty());
-  CHECK(seconds_of_http_date("Thu, 01 Jan 1970 00:01:00 GMT") == 60);
-  CHECK(seconds_of_http_date("yesterday") == 0);
+  CHECK(lockstep::seconds_of_http_date("Thu, 01 Jan 1970 00:01:00 GMT") == 60);
+  CHECK(lockstep::seconds_of_http_date("yesterday") == 0);
   CHECK(is_strong_tag("\"a\""));
   CHECK(!is_strong_tag("W/\"a\""));
 }

@@ -88,6 +88,15 @@ def wait_for_growth(collector, run, more):
     wait_until(lambda: collector.bytes_of(run) > before + more, TIMEOUT_S, "records that arrive at the collector")
 
 
+def stop_and_compare(job, collector, training, run_dir):
+    """The run ends, and its copy has the same bytes and state."""
+    job.query("stop", run_dir.name)
+    assert processes.finish(training).code == 0
+    wait_until(lambda: not agents_of(run_dir), TIMEOUT_S, "the agent's end")
+    assert contents(collector.runs / run_dir.name) == contents(run_dir)
+    assert collector.list() == states(job)
+
+
 def test_kills_of_agent_and_collector_lose_and_duplicate_nothing(job, collector):
     chosen = random.Random(SEED)
     training = job.start(*ENDLESS, *options(collector), ranks=2, env=environment(LOCKSTEP_COLLECTOR_TOKEN=TOKEN))
@@ -174,11 +183,7 @@ def test_a_run_that_vanishes_and_tokens_that_change_while_it_is_sent(job, collec
     wait_until(lambda: "status 503" in status.read_text(), TIMEOUT_S, "the report of the problem")
     tokens.chmod(0o600)
     wait_for_growth(collector, run_dir.name, 10_000)
-    job.query("stop", run_dir.name)
-    assert processes.finish(training).code == 0
-    wait_until(lambda: not agents_of(run_dir), TIMEOUT_S, "the agent's end")
-    assert contents(collector.runs / run_dir.name) == contents(run_dir)
-    assert collector.list() == states(job)
+    stop_and_compare(job, collector, training, run_dir)
 
 
 @pytest.fixture
@@ -216,8 +221,4 @@ def test_network_cuts(job, cluster, network, remote_collector):
         wait_until(lambda: "the collector at" in status.read_text(), TIMEOUT_S, "the report of the outage")
         network.restore(beta)
     wait_for_growth(remote_collector, run_dir.name, 0)
-    job.query("stop", run_dir.name)
-    assert processes.finish(training).code == 0
-    wait_until(lambda: not agents_of(run_dir), TIMEOUT_S, "the agent's end")
-    assert contents(remote_collector.runs / run_dir.name) == contents(run_dir)
-    assert remote_collector.list() == states(job)
+    stop_and_compare(job, remote_collector, training, run_dir)

@@ -217,16 +217,22 @@ def write_tars(folder):
                     archive.addfile(info, io.BytesIO(content))
 
 
-def test_image_tars_as_local_and_resumed_on_two_ranks(job, server):
+def tars_job(job):
+    """A job that trains on three tars, and their folder."""
     folder = job.directory / "tars"
     write_tars(folder)
-    server.put_folder(folder, "tars")
     train_set = {"name": "webdataset", "path": str(folder), "transforms": [{"name": "resize", "size": [8, 8]}]}
     job.config["data"] = {"train": train_set, "batch_size": 8, "shuffle_buffer": 20, "shuffle_lanes": 2,
                           "object_cache": {"dir": str(job.directory / "cache")}}
     job.config["model"] = {"name": "cnn", "in_channels": 3, "image_size": 8, "channels": [4], "hidden": 8, "classes": 3}
     job.config["train"] = {"epochs": 1, "log_every": "1 step"}
     job.write()
+    return folder
+
+
+def test_image_tars_as_local_and_resumed_on_two_ranks(job, server):
+    folder = tars_job(job)
+    server.put_folder(folder, "tars")
     local = losses(train(job, folder))
     assert len(local) == 6
     server.proxy.reset()

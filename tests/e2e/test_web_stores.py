@@ -13,7 +13,7 @@ import processes
 from object_server import Proxy
 from processes import LOCKSTEP, environment
 from refusals import error_lines
-from test_object_stores import write_tars
+from test_object_stores import tars_job
 from web_server import TOKEN, FileServer, HubServer, made_certificate
 
 ROWS = 96  # 12 steps of 8
@@ -130,15 +130,8 @@ def test_encrypted_file_of_a_server_with_faults(rows_job, tmp_path):
 
 
 def test_range_of_archives(job):
-    folder = job.directory / "tars"
-    write_tars(folder)
+    folder = tars_job(job)
     server = FileServer(folder)
-    train_set = {"name": "webdataset", "path": str(folder), "transforms": [{"name": "resize", "size": [8, 8]}]}
-    job.config["data"] = {"train": train_set, "batch_size": 8, "shuffle_buffer": 20, "shuffle_lanes": 2,
-                          "object_cache": {"dir": str(job.directory / "cache")}}
-    job.config["model"] = {"name": "cnn", "in_channels": 3, "image_size": 8, "channels": [4], "hidden": 8, "classes": 3}
-    job.config["train"] = {"epochs": 1, "log_every": "1 step"}
-    job.write()
     try:
         local = losses(job, job.train())
         assert losses(job, job.train(f"data.train.path={server.url}/{{0..2}}.tar")) == local

@@ -6,8 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "formats/table/columnar_file.h"
-#include "lockstep/error.h"
+#include "tests/fuzz/columnar_checks.h"
 #include "tests/fuzz/seeds.h"
 
 extern "C" lockstep::formats::ColumnarFile* lockstep_open_arrow(const uint8_t* bytes, size_t size,
@@ -20,27 +19,14 @@ constexpr size_t kMaxBatches = 4, kMaxColumns = 16;
 constexpr int64_t kMaxRows = 4;
 
 void verify(const formats::DataTable& table, size_t rows) {
-  if (table.rows != rows || table.places.size() != rows) std::abort();
-  for (const auto& column : table.columns) {
-    if ((column.is_text ? column.codes.size() : column.numbers.size()) != rows) std::abort();
-    for (const auto code : column.codes)
-      if (code < -1 || code >= static_cast<int64_t>(column.words.size())) std::abort();
-  }
+  if (table.places.size() != rows) std::abort();
+  verify_columns(table, rows);
 }
 
 std::string value(const formats::TableColumn& column, size_t row) {
   if (column.is_missing(row)) return "";
   return column.is_text ? column.words[static_cast<size_t>(column.codes[row])]
                         : std::to_string(column.numbers[row]);
-}
-
-template <class Act>
-void attempt(const Act& act) {
-  try {
-    act();
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::Config) std::abort();
-  }
 }
 
 void read(const formats::ColumnarFile& file) {

@@ -2,6 +2,7 @@
 // are. Values that are found keep their promises, and a listing is files or an Environment error.
 #include <cstdlib>
 
+#include "core/http/http_client.h"
 #include "core/http/raw_header_client.h"
 #include "formats/store/http_values.h"
 #include "formats/store/hub_store.h"
@@ -72,7 +73,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     case '0': read_range(text); break;
     case '1': read_location(text); break;
     case '2': require(text.find(formats::next_link(text)) != text.npos); break;
-    case '3': require(formats::seconds_of_http_date(text) >= 0); break;
+    case '3': require(seconds_of_http_date(text) >= 0); break;
     case '4': read_header(text); break;
     default: read_page(text);
   }

@@ -1,7 +1,6 @@
 #include "trainer/commands/store_trials.h"
 
 #include <fmt/format.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -43,13 +42,6 @@ std::string url_of_server(const formats::BucketOptions& options) {
   if (options.region.empty()) return "https://s3.amazonaws.com";
   return fmt::format("https://s3.{}.amazonaws.com{}", options.region,
                      options.region.starts_with("cn-") ? ".cn" : "");
-}
-
-// Seconds since 1970 of "Wed, 25 Nov 2026 22:00:00 GMT".
-std::optional<double> time_of_date(const std::string& date) {
-  struct tm parts {};
-  if (!::strptime(date.c_str(), "%a, %d %b %Y %H:%M:%S", &parts)) return std::nullopt;
-  return static_cast<double>(::timegm(&parts));
 }
 
 // Bytes that cannot be compressed.
@@ -159,9 +151,9 @@ std::optional<Finding> StoreTrials::try_endpoint() {
 
 std::optional<Finding> StoreTrials::compare_clocks() {
   if (!is_bucket()) return std::nullopt;
-  const auto time = time_of_date(date_);
-  if (!time) return Finding{"clock", Health::Warning, "not compared: the server sends no time"};
-  const auto ahead = answered_ - (*time + 0.5);  // the header has whole seconds
+  const auto time = seconds_of_http_date(date_);
+  if (time == 0) return Finding{"clock", Health::Warning, "not compared: the server sends no time"};
+  const auto ahead = answered_ - (static_cast<double>(time) + 0.5);  // the header has whole seconds
   if (std::abs(ahead) < 2)
     return Finding{"clock", Health::Good, "differs from the server's by less than 2 s"};
   const auto found =

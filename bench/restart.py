@@ -173,6 +173,7 @@ def measure(rounds, kills):
         "what": "two ranks, from SIGKILL of one to the next optimizer step",
         "seconds": {name: [round(value, 3) for value in values] for name, values in times.items()},
         "p50_seconds": {name: percentile(values, 50) for name, values in times.items()},
+        "p99_seconds": {name: percentile(values, 99) for name, values in times.items()},
         "max_seconds": {name: round(max(values), 3) if values else None for name, values in times.items()},
         "median_seconds": {name: value and round(value, 3) for name, value in medians.items()},
         "rounds_without_a_step_in_time": {name: values.count(PATIENCE_S) for name, values in times.items()},

@@ -170,6 +170,7 @@ def measure_quality(args, directory):
     for name, (function, space) in FUNCTIONS.items():
         searchers = {
             "lockstep tpe": lambda seed: best_by_lockstep(directory, "tpe", function, space, seed, args.trials),
+            "lockstep gp": lambda seed: best_by_lockstep(directory, "gp", function, space, seed, args.trials),
             "lockstep random": lambda seed: best_by_lockstep(directory, "random", function, space, seed, args.trials),
             "lockstep sobol": lambda seed: best_by_lockstep(directory, "sobol", function, space, seed, args.trials),
             "optuna tpe": lambda seed: best_by_optuna(optuna.samplers.TPESampler(seed=seed), function, space, args.trials),

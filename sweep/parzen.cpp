@@ -6,27 +6,17 @@
 #include <numbers>
 #include <numeric>
 
+#include "sweep/normal.h"
+
 namespace lockstep::sweep {
 namespace {
 
 // Observations that have the full weight: those before them fade linearly.
 constexpr size_t kFullWeights = 25;
 
-double normal_below(double z) { return 0.5 * std::erfc(-z / std::numbers::sqrt2); }
-
 double normal_between(double from, double to) {
   // In the upper tail, differences of values near 1 would lose all digits.
   return from > 0 ? normal_below(-from) - normal_below(-to) : normal_below(to) - normal_below(from);
-}
-
-// The inverse of normal_below() within [from, to], by bisection: exact to the last digits and never
-// out of range.
-double normal_quantile(double share, double from, double to) {
-  for (int i = 0; i < 60; ++i) {
-    const auto middle = (from + to) / 2;
-    (normal_below(middle) < share ? from : to) = middle;
-  }
-  return (from + to) / 2;
 }
 
 double log_sum(const std::vector<double>& logs) {

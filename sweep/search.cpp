@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "sweep/gp.h"
 #include "sweep/random.h"
 #include "sweep/sobol.h"
 #include "sweep/tpe.h"
@@ -13,20 +14,11 @@ namespace {
 
 constexpr size_t kMaxGrid = 1'000'000;
 
-Point point_at(const Space& space, const std::vector<double>& units) {
-  Point point = Json::object();
-  for (size_t i = 0; i < units.size(); ++i) {
-    const auto& parameter = space.parameters[i];
-    if (space.is_active(parameter, point)) point[parameter.key] = parameter.at(units[i]);
-  }
-  return point;
-}
-
 Point random_point(const Space& space, uint64_t seed, int64_t number) {
   Random random(seed, static_cast<uint64_t>(number));
   std::vector<double> units(space.parameters.size());
   for (auto& unit : units) unit = random.uniform();
-  return point_at(space, units);
+  return space.at(units);
 }
 
 // The values of a parameter in a grid.
@@ -87,12 +79,13 @@ std::optional<Point> next_point(const SweepFile& file, const std::vector<Trial>&
         throw config_error(
             fmt::format("search.name: sobol has at most {} parameters, the space has {}",
                         kSobolDimensions, dimensions));
-      return point_at(file.space, sobol_point(static_cast<uint32_t>(place), dimensions, seed + 1));
+      return file.space.at(sobol_point(static_cast<uint32_t>(place), dimensions, seed + 1));
     }
-    case Method::Tpe: {
-      const auto known = std::ranges::count_if(trials, &Trial::counts);
-      if (known >= file.search.startup) return tpe_point(file, trials, number);
-      break;
+    case Method::Tpe:
+    case Method::Gp: {
+      if (std::ranges::count_if(trials, &Trial::counts) < file.search.startup) break;
+      return file.search.name == Method::Tpe ? tpe_point(file, trials, number)
+                                             : gp_point(file, trials, number);
     }
     case Method::Random: break;
   }

@@ -59,6 +59,18 @@ Json Parameter::at(double unit) const {
   return nullptr;
 }
 
+double Parameter::unit_of(const Json& value) const {
+  const auto share = [&](double place) { return (place + 0.5) / static_cast<double>(count()); };
+  if (is_choice()) return share(static_cast<double>(place_of(value)));
+  const auto number = value.get<double>();
+  switch (kind) {
+    case Kind::Int: return share((number - low) / static_cast<double>(step));
+    case Kind::LogInt: return std::log(number / (low - 0.5)) / std::log((high + 0.5) / (low - 0.5));
+    case Kind::LogUniform: return std::log(number / low) / std::log(high / low);
+    default: return (number - low) / (high - low);
+  }
+}
+
 size_t Parameter::place_of(const Json& value) const {
   const auto it = std::ranges::find(choices, value);
   if (it == choices.end())
@@ -88,6 +100,21 @@ bool Space::is_active(const Parameter& parameter, const Point& point) const {
     const auto* value = member_of(point.at(parent->key), rest_of(condition.key, *parent));
     return value && std::ranges::count(condition.values, *value) > 0;
   });
+}
+
+Point Space::at(const std::vector<double>& units) const {
+  Point point = Json::object();
+  for (size_t i = 0; i < units.size(); ++i)
+    if (is_active(parameters[i], point)) point[parameters[i].key] = parameters[i].at(units[i]);
+  return point;
+}
+
+std::vector<double> Space::units_of(const Point& point) const {
+  std::vector<double> units;
+  for (const auto& parameter : parameters)
+    units.push_back(point.contains(parameter.key) ? parameter.unit_of(point.at(parameter.key))
+                                                  : 0.5);
+  return units;
 }
 
 void Space::verify(const Point& point) const {

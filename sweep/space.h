@@ -46,6 +46,8 @@ struct Parameter {
   // The value at `unit`, in [0, 1), of its (logarithmic) range; each value of a Choice has the same
   // share.
   Json at(double unit) const;
+  // The middle of the units of a value, which is one of the parameter's; of a range, the unit.
+  double unit_of(const Json& value) const;
   // The place of a value in the list of choices. Throws Config if it is not there.
   size_t place_of(const Json& value) const;
 };
@@ -56,6 +58,10 @@ struct Space {
   const Parameter* find(const std::string& key) const;
   // Whether the conditions of `parameter` hold at `point`, which has all that it depends on.
   bool is_active(const Parameter& parameter, const Point& point) const;
+  // The point at a unit per parameter (Parameter::at); those that are not active are left out.
+  Point at(const std::vector<double>& units) const;
+  // A unit per parameter, of `point`; 0.5 for those that are not active.
+  std::vector<double> units_of(const Point& point) const;
   // Throws Config if `point` has an unknown key, a missing one, or a value out of range.
   void verify(const Point& point) const;
 };

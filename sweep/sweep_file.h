@@ -41,8 +41,8 @@ struct Objectives {
   std::vector<Objective> all;
 };
 
-enum class Method { Tpe, Random, Sobol, Grid };
-constexpr auto choices(Method) { return std::array{"tpe", "random", "sobol", "grid"}; }
+enum class Method { Tpe, Gp, Random, Sobol, Grid };
+constexpr auto choices(Method) { return std::array{"tpe", "gp", "random", "sobol", "grid"}; }
 
 struct SearchConfig {
   Method name = Method::Tpe;
@@ -53,11 +53,11 @@ struct SearchConfig {
 
 template <class V>
 void fields(V& v, SearchConfig& c) {
-  v("name", c.name, "tpe, random, sobol or grid");
+  v("name", c.name, "tpe, gp (Gaussian process), random, sobol or grid");
   v("seed", c.seed, "seed of the points", at_least(0));
-  v("startup", c.startup, "trials with random points before the first of tpe", at_least(1));
-  v("candidates", c.candidates, "points that tpe compares for each trial", at_least(1),
-    at_most(10000));
+  v("startup", c.startup, "trials with random points before the first of tpe or gp", at_least(1));
+  v("candidates", c.candidates, "points that tpe compares for each trial; gp: a 20th of them",
+    at_least(1), at_most(10000));
 }
 
 enum class Pruner { None, Median, Asha };

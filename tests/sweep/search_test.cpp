@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "sweep/gaussian_process.h"
 #include "sweep/parzen.h"
 #include "sweep/ranking.h"
 #include "sweep/sobol.h"
@@ -90,7 +91,7 @@ TEST_CASE("a grid has every combination once, without those of inactive paramete
 }
 
 TEST_CASE("a point is a function of the seed, the number and the trials before") {
-  for (const auto method : {Method::Random, Method::Sobol, Method::Tpe}) {
+  for (const auto method : {Method::Random, Method::Sobol, Method::Tpe, Method::Gp}) {
     auto file = file_of(kPlane, method);
     const auto first = optimize(file, 30, bowl), second = optimize(file, 30, bowl);
     for (size_t i = 0; i < first.size(); ++i) CHECK(first[i].parameters == second[i].parameters);
@@ -134,22 +135,29 @@ TEST_CASE("a Parzen density is a density") {
     CHECK(counts[value] / 20000.0 == Approx(std::exp(integers.log_density({value}))).margin(0.015));
 }
 
-TEST_CASE("TPE is better than random search on a bowl") {
+TEST_CASE("TPE and Gaussian processes are better than random search on a bowl") {
+  const auto method = GENERATE(Method::Tpe, Method::Gp);
   int wins = 0;
   for (int64_t seed = 0; seed < 10; ++seed) {
-    auto tpe = file_of(kPlane, Method::Tpe), random = file_of(kPlane, Method::Random);
-    tpe.search.seed = random.search.seed = seed;
-    wins +=
-        best_value(tpe, optimize(tpe, 60, bowl)) < best_value(random, optimize(random, 60, bowl));
+    auto search = file_of(kPlane, method), random = file_of(kPlane, Method::Random);
+    search.search.seed = random.search.seed = seed;
+    wins += best_value(search, optimize(search, 60, bowl)) <
+            best_value(random, optimize(random, 60, bowl));
   }
-  CHECK(wins >= 8);
+  CHECK(wins >= (method == Method::Gp ? 10 : 8));
 }
 
-TEST_CASE("TPE finds the good branch of a conditional space, and passes over NaN") {
+TEST_CASE("a Gaussian process finds the bottom of a bowl to two digits in 40 trials") {
+  const auto file = file_of(kPlane, Method::Gp);
+  CHECK(best_value(file, optimize(file, 40, bowl)) < 1e-3);
+}
+
+TEST_CASE("the good branch of a conditional space is found in spite of NaN") {
+  const auto method = GENERATE(Method::Tpe, Method::Gp);
   const auto file = file_of(
       "name: {choice: [a, b]}\nx: {uniform: [0, 1], when: {name: a}}\n"
       "y: {log_uniform: [0.001, 1], when: {name: b}}\n",
-      Method::Tpe);
+      method);
   const auto trials = optimize(file, 80, [](const Point& point) {
     if (point.contains("x")) return point["x"] > 0.5 ? std::nan("") : 2.0;
     return std::abs(std::log10(point["y"].get<double>()) + 2);
@@ -161,7 +169,8 @@ TEST_CASE("TPE finds the good branch of a conditional space, and passes over NaN
 }
 
 TEST_CASE("open trials have an effect: parallel trials have different points") {
-  const auto file = file_of("c: {choice: [1, 2, 3, 4, 5, 6, 7, 8]}\n", Method::Tpe);
+  const auto method = GENERATE(Method::Tpe, Method::Gp);
+  const auto file = file_of("c: {choice: [1, 2, 3, 4, 5, 6, 7, 8]}\n", method);
   auto trials = optimize(file, 12, [](const Point& point) { return point["c"].get<double>(); });
   std::set<std::string> points;
   for (int64_t number = 12; number < 24; ++number) {
@@ -173,7 +182,7 @@ TEST_CASE("open trials have an effect: parallel trials have different points") {
 }
 
 TEST_CASE("several objectives are optimized towards their front") {
-  auto file = file_of(kPlane, Method::Tpe);
+  auto file = file_of(kPlane, GENERATE(Method::Tpe, Method::Gp));
   file.objective.all = {{.metric = "f"}, {.metric = "g", .direction = Direction::Maximize}};
   std::vector<Trial> trials;
   for (int64_t number = 0; number < 80; ++number) {
@@ -190,4 +199,58 @@ TEST_CASE("several objectives are optimized towards their front") {
   double distance = 0;
   for (const auto& trial : front) distance += std::abs(trial.parameters["y"].get<double>());
   CHECK(distance / static_cast<double>(front.size()) < 1);
+}
+
+TEST_CASE("a Gaussian process predicts like scikit-learn's, and its gradient is the derivative") {
+  // GaussianProcessRegressor(Matern([0.5, 0.8], nu=2.5), alpha=0.05 + 1e-8, optimizer=None), 1.9.1.
+  const std::vector<std::vector<double>> points = {
+      {0.1, 0.9}, {0.4, 0.2}, {0.7, 0.6}, {0.95, 0.05}, {0.3, 0.5}};
+  const std::vector<double> values = {0.5, -1.2, 0.3, 1.1, -0.7};
+  const std::vector<Distance> distances(2, Distance::Number);
+  const KernelSettings settings{{std::log(0.5), std::log(0.8)}, std::log(0.05)};
+  const auto process_of = [&](const KernelSettings& each) {
+    return GaussianProcess(distances, points, values, each);
+  };
+  const auto process = process_of(settings);
+  CHECK(process.log_likelihood() == Approx(-6.458725389476608).epsilon(1e-12));
+  const auto check = [&](const std::vector<double>& at, double mean, double deviation) {
+    CHECK(process.at(at).mean == Approx(mean).epsilon(1e-11));
+    CHECK(process.at(at).deviation == Approx(deviation).epsilon(1e-11));
+  };
+  check({0.2, 0.4}, -0.7725991496372349, 0.30750166943542384);
+  check({0.7, 0.6}, 0.2691534128987405, 0.21138349858583105);
+  check({1, 1}, 0.6215410541200275, 0.7411793653510709);
+
+  const auto slope = [&](auto entry) {
+    auto above = settings, below = settings;
+    entry(above) += 1e-5;
+    entry(below) -= 1e-5;
+    return (process_of(above).log_likelihood() - process_of(below).log_likelihood()) / 2e-5;
+  };
+  const auto gradient = process.log_likelihood_gradient();
+  const auto length = [](size_t i) {
+    return [i](KernelSettings& each) -> double& { return each.log_lengths[i]; };
+  };
+  CHECK(gradient.log_lengths[0] == Approx(slope(length(0))).epsilon(1e-6));
+  CHECK(gradient.log_lengths[1] == Approx(slope(length(1))).epsilon(1e-6));
+  CHECK(gradient.log_noise == Approx(slope([](KernelSettings& each) -> double& {
+                                return each.log_noise;
+                              })).epsilon(1e-6));
+
+  // The most probable settings are a maximum: those given are less probable.
+  CHECK(GaussianProcess::fit(distances, points, values).log_likelihood() > -8);
+}
+
+TEST_CASE("a Gaussian process learns from 2,000 trials of which most are pruned") {
+  auto file = file_of("x: {uniform: [-5, 5]}\nn: {log_int: [1, 64]}\n", Method::Gp);
+  std::vector<Trial> trials;
+  for (int64_t number = 0; number < 2000; ++number) {
+    Trial trial{.number = number, .state = number % 4 ? TrialState::Pruned : TrialState::Finished};
+    trial.parameters = file.space.at({static_cast<double>(number % 97) / 97, 0.5});
+    trial.values = {std::abs(trial.parameters["x"].get<double>() - 1)};
+    trials.push_back(trial);
+  }
+  const auto point = *next_point(file, trials, 2000);
+  file.space.verify(point);
+  CHECK(std::abs(point["x"].get<double>() - 1) < 0.5);
 }

@@ -140,3 +140,26 @@ TEST_CASE("keys and values are compared with the schema of the run file") {
   CHECK_THAT(problem("train.epochs: {int: [0, 3]}"), Contains("cannot have the value 0"));
   CHECK_THAT(problem("train.epochs: {choice: [many]}"), Contains("cannot have the value \"many\""));
 }
+
+TEST_CASE("units lead to values and back") {
+  const auto space = ConfigValue<Space>::read(
+      parse_config("c: {choice: [a, b, c]}\nx: {uniform: [-2, 5], when: {c: [a, b]}}\n"
+                   "l: {log_uniform: [0.001, 10]}\nn: {int: [4, 20], step: 4}\n"
+                   "m: {log_int: [1, 100]}\n",
+                   "sweep.yaml"),
+      "space");
+  for (double unit = 0.01; unit < 1; unit += 0.07) {
+    const auto point = space.at(std::vector<double>(space.parameters.size(), unit));
+    const auto units = space.units_of(point);
+    for (size_t i = 0; i < units.size(); ++i) {
+      const auto& parameter = space.parameters[i];
+      if (!point.contains(parameter.key)) {
+        CHECK(units[i] == 0.5);
+        continue;
+      }
+      const bool is_range = !parameter.is_choice() && !parameter.is_integer();
+      CHECK(units[i] == Approx(unit).margin(is_range ? 1e-12 : 0.5));
+      if (!is_range) CHECK(parameter.at(units[i]) == point[parameter.key]);
+    }
+  }
+}

@@ -6,6 +6,7 @@
 #include <sys/file.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 
 #include "core/config/config_text.h"
@@ -31,7 +32,21 @@ FileDescriptor open_lock(const fs::path& path) {
   return file;
 }
 
-bool try_lock(const FileDescriptor& file) { return ::flock(file.get(), LOCK_EX | LOCK_NB) == 0; }
+bool try_lock(const FileDescriptor& file, int kind = LOCK_EX) {
+  return ::flock(file.get(), kind | LOCK_NB) == 0;
+}
+
+FileDescriptor lock_changes_of(const fs::path& sweep) {
+  const auto path = sweep / "changes.lock";
+  auto file = open_lock(path);
+  const auto until = std::chrono::steady_clock::now() + kLockTimeout;
+  while (!try_lock(file)) {
+    if (std::chrono::steady_clock::now() > until)
+      throw environment_error(fmt::format("{} is locked by another process", path.string()));
+    ::poll(nullptr, 0, kLockPollMs);
+  }
+  return file;
+}
 
 Json parse_json(const fs::path& path) {
   try {
@@ -84,22 +99,22 @@ SweepDirectory SweepDirectory::open_or_create(const fs::path& path, const SweepI
                                               const Json& run) {
   const auto text = to_yaml(with_escaped_variables(run));
   auto wanted = info;
+  for (const auto* folder : {"trials", "logs", "running"}) make_directories(path / folder);
+  const auto lock = lock_changes_of(path);
   std::error_code error;
   if (fs::exists(path / "sweep.json", error)) {
     const SweepDirectory existing(path);
-    if (!existing.trials().empty()) {
-      auto changed = difference(existing.info(), info);
-      if (changed.empty() && read_file(existing.run_file()) != text) changed = "run file";
-      if (!changed.empty())
-        throw config_error(fmt::format(
-            "the sweep '{}' exists with another {}; to start a new sweep, choose another name",
-            info.file.name, changed));
+    auto changed = difference(existing.info(), info);
+    if (changed.empty() && read_file(existing.run_file()) != text) changed = "run file";
+    if (!changed.empty() && !existing.trials().empty())
+      throw config_error(fmt::format(
+          "the sweep '{}' exists with another {}; to start a new sweep, choose another name",
+          info.file.name, changed));
+    if (changed.empty()) {  // its trials have the id in the ids of their runs
       wanted.id = existing.info().id;
       wanted.created = existing.info().created;
     }
   }
-  make_directories(path / "trials");
-  make_directories(path / "logs");
   write_file_durably(path / "run.yaml", text);
   write_file_durably(path / "sweep.json", info_json(wanted).dump(2) + "\n");
   return SweepDirectory(path);
@@ -143,10 +158,11 @@ std::optional<Trial> SweepDirectory::add(TrialSource by, const std::optional<Poi
     file().space.verify(*point);
     trial.parameters = *point;
   } else {
+    if (is_complete(before)) return std::nullopt;
     auto next = next_point(file(), before, trial.number);
     if (!next) return std::nullopt;
     trial.parameters = std::move(*next);
-    if (file().search.name == Method::Tpe)
+    if (file().search.name == Method::Tpe || file().search.name == Method::Gp)
       for (const auto& other : before)
         if (other.counts()) trial.saw.push_back(other.number);
   }
@@ -163,47 +179,49 @@ void SweepDirectory::remove(const Trial& trial) const {
   fs::remove(trial_path(trial.number), ignored);
 }
 
-FileDescriptor SweepDirectory::lock_controller() const {
+bool SweepDirectory::is_complete(const std::vector<Trial>& trials) const {
+  const auto count = std::ranges::count_if(
+      trials, [](const Trial& trial) { return trial.by != TrialSource::Import; });
+  if (file().budget.trials && count >= *file().budget.trials) return true;
+  return file().search.name == Method::Grid && !next_point(file(), trials, 0);
+}
+
+FileDescriptor SweepDirectory::lock_controller(bool is_shared) const {
   auto file = open_lock(path_ / "controller.lock");
-  // is_controlled() of another process holds it for a moment.
+  // is_controlled() of another process, or a first one that begins to share it, holds it for a moment.
   for (int i = 0; i < kControllerTries; ++i) {
-    if (try_lock(file)) return file;
+    if (try_lock(file)) {
+      std::error_code ignored;
+      fs::remove(path_ / "stop_request", ignored);
+      if (!is_shared) return file;
+    }
+    if (is_shared && try_lock(file, LOCK_SH)) return file;
     ::poll(nullptr, 0, kLockPollMs);
   }
-  throw config_error(fmt::format("the sweep '{}' is already run by another process ({})",
-                                 info_.file.name, path_.string()));
+  throw config_error(fmt::format("the sweep '{}' is already run by another process ({}){}",
+                                 info_.file.name, path_.string(),
+                                 is_shared ? ", which was started without --join" : ""));
+}
+
+FileDescriptor SweepDirectory::lock_trial(int64_t number) const {
+  auto file = open_lock(path_ / "running" / fmt::format("{:05}", number));
+  return try_lock(file) ? std::move(file) : FileDescriptor();
 }
 
 bool SweepDirectory::is_controlled() const {
   const auto path = path_ / "controller.lock";
-  std::error_code error;
-  if (!fs::exists(path, error)) return false;
-  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  return file.is_open() && ::flock(file.get(), LOCK_SH | LOCK_NB) != 0;
+  FileDescriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (!file.is_open()) file = FileDescriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  return file.is_open() && !try_lock(file) && errno == EWOULDBLOCK;
 }
 
-FileDescriptor SweepDirectory::lock_changes() const {
-  auto file = open_lock(path_ / "changes.lock");
-  const auto until = std::chrono::steady_clock::now() + kLockTimeout;
-  while (!try_lock(file)) {
-    if (std::chrono::steady_clock::now() > until)
-      throw environment_error(
-          fmt::format("{} is locked by another process", (path_ / "changes.lock").string()));
-    ::poll(nullptr, 0, kLockPollMs);
-  }
-  return file;
-}
+FileDescriptor SweepDirectory::lock_changes() const { return lock_changes_of(path_); }
 
 void SweepDirectory::request_stop() const { write_file_durably(path_ / "stop_request", "\n"); }
 
 bool SweepDirectory::is_stop_requested() const {
   std::error_code error;
   return fs::exists(path_ / "stop_request", error);
-}
-
-void SweepDirectory::clear_stop_request() const {
-  std::error_code ignored;
-  fs::remove(path_ / "stop_request", ignored);
 }
 
 }  // namespace lockstep::sweep

@@ -3,7 +3,8 @@
 //   run.yaml           the run file of the trials, resolved
 //   trials/00012.json  one per trial (sweep/trial.h), replaced atomically
 //   logs/00012.log     what the ranks of a trial printed
-//   controller.lock    locked by the process that runs trials
+//   controller.lock    locked by the process that runs trials, or shared by several
+//   running/00012      locked by the process that runs the trial
 //   changes.lock       locked while a trial is added or its result is stored
 //   stop_request       a request to the controller to stop
 // All state is derived from these files and from the runs, so that a killed sweep continues.
@@ -51,21 +52,26 @@ class SweepDirectory {
   std::vector<Trial> trials() const;
   std::optional<Trial> find(int64_t number) const;
   // Creates the next trial, of the search or with the given point. nullopt if the search has no more
-  // points.
+  // points, or if is_complete() and the search chooses it.
   std::optional<Trial> add(TrialSource by, const std::optional<Point>& point = std::nullopt) const;
+  // Whether the trials that the budget or the grid allows exist; those of imported runs do not count.
+  bool is_complete(const std::vector<Trial>& trials) const;
   // Replaces the file of the trial.
   void write(const Trial& trial) const;
   void remove(const Trial& trial) const;
 
-  // Held until the descriptor is closed; throws Config if another process holds it.
-  FileDescriptor lock_controller() const;
+  // Held until the descriptor is closed. Throws Config if another process runs the sweep;
+  // `is_shared`: if another one does not share it. The first one clears a request to stop.
+  FileDescriptor lock_controller(bool is_shared) const;
   bool is_controlled() const;
+  // Held until the descriptor is closed, while a process runs the trial. Not open if another process
+  // holds it.
+  FileDescriptor lock_trial(int64_t number) const;
   // While it is held, no other process stores a result. Throws Environment after 30 s.
   FileDescriptor lock_changes() const;
 
   void request_stop() const;
   bool is_stop_requested() const;
-  void clear_stop_request() const;
 
  private:
   std::filesystem::path trial_path(int64_t number) const;

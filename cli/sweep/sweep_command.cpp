@@ -25,9 +25,10 @@ namespace {
 
 constexpr const char* kSweepHelp = R"(lockstep sweep: search hyper-parameters
 
-  lockstep sweep SWEEP.yaml [-n RANKS] [--parallel K] [--json]
+  lockstep sweep SWEEP.yaml [-n RANKS] [--parallel K] [--join] [--json]
         run the trials of a sweep file, each as a run of RANKS ranks (default: 1), K at the same time
-        (default: 1); continues a sweep that was stopped or killed
+        (default: 1); continues a sweep that was stopped or killed. --join: together with other
+        processes that run this command, also on other nodes with the same files
   lockstep sweep SWEEP.yaml [-n RANKS] --create
         create the sweep without running trials, for `add` and `ask`
   lockstep sweep show NAME [--dir RUNS] [--json]
@@ -90,7 +91,8 @@ bool uses_no_gpu(const Json& base, const sweep::Space& space) {
 int run_sweep(const std::vector<std::string>& words) {
   cxxopts::Options known("lockstep sweep");
   known.add_options()("n,ranks", "", cxxopts::value<int>()->default_value("1"))(
-      "parallel", "", cxxopts::value<int>()->default_value("1"))("create", "")("json", "");
+      "parallel", "", cxxopts::value<int>()->default_value("1"))("create", "")("join", "")("json",
+                                                                                           "");
   known.add_options(kPositional)("file", "", cxxopts::value<std::vector<std::string>>());
   known.parse_positional({"file"});
   std::vector<std::string> arguments = {"sweep"};
@@ -112,6 +114,7 @@ int run_sweep(const std::vector<std::string>& words) {
                                                            base);
   if (parsed.count("create")) return 0;
   const SweepOptions options{.parallel = number_option(parsed, "parallel"),
+                             .joins = parsed.count("join") > 0,
                              .is_warm = uses_no_gpu(base, file.space),
                              .json = parsed.count("json") > 0};
   return SweepController(sweep, options, std::cout).run();

@@ -30,8 +30,7 @@ constexpr int kLookMs = 100;
 
 SweepController::SweepController(const sweep::SweepDirectory& sweep, const SweepOptions& options,
                                  std::ostream& out)
-    : sweep_(sweep), options_(options), out_(out), lock_(sweep.lock_controller()) {
-  sweep_.clear_stop_request();
+    : sweep_(sweep), options_(options), out_(out), lock_(sweep.lock_controller(options.joins)) {
   for (const auto& trial : sweep_.trials())
     is_objective_known_ |= trial.state == TrialState::Finished;
 }
@@ -48,9 +47,8 @@ int SweepController::run() {
 
 void SweepController::fill() {
   while (!is_stopping_ && static_cast<int>(running_.size()) < options_.parallel) {
-    auto trial = next_trial();
-    if (!trial) return;
-    auto running = std::make_unique<TrialRuns>(sweep_, std::move(*trial), names_);
+    auto running = next_trial();
+    if (!running) return;
     // A run that continues may have logged what it is stopped for.
     prune_if_due(*running, running->observe());
     if (running->trial().state == TrialState::Pruned) {
@@ -78,20 +76,29 @@ bool SweepController::is_used_up(const std::vector<Trial>& trials) const {
          objective.loss(best.front().values.front()) <= objective.loss(*budget.target);
 }
 
-std::optional<Trial> SweepController::next_trial() {
+SweepController::Running SweepController::next_trial() {
   const auto trials = sweep_.trials();
-  if (is_used_up(trials)) return std::nullopt;
+  if (is_used_up(trials)) return nullptr;
   for (const auto& trial : trials) {
     const bool is_running = std::ranges::any_of(
         running_, [&](const Running& each) { return each->trial().number == trial.number; });
     const bool is_ours = trial.by == TrialSource::Search || trial.by == TrialSource::Hand;
-    if (trial.is_open() && is_ours && !is_running) {
-      sweep_.file().space.verify(trial.parameters);  // it may have been added by hand
-      return trial;
-    }
+    if (!trial.is_open() || !is_ours || is_running) continue;
+    if (auto running = take(trial.number)) return running;
   }
-  if (is_complete(sweep_, trials)) return std::nullopt;
-  return sweep_.add(TrialSource::Search);
+  while (const auto added = sweep_.add(TrialSource::Search))
+    if (auto running = take(added->number)) return running;  // else another process has taken it
+  return nullptr;
+}
+
+// The trial, if it is still open and no other process runs it.
+SweepController::Running SweepController::take(int64_t number) {
+  auto lock = sweep_.lock_trial(number);
+  if (!lock.is_open()) return nullptr;
+  auto trial = sweep_.find(number);
+  if (!trial || !trial->is_open()) return nullptr;
+  sweep_.file().space.verify(trial->parameters);  // it may have been added by hand
+  return std::make_unique<TrialRuns>(sweep_, std::move(*trial), std::move(lock), names_);
 }
 
 void SweepController::wait() {
@@ -169,6 +176,7 @@ void SweepController::prune_if_due(TrialRuns& running, const LoggedObjectives& l
     tracking::request_stop(running.run_dir(), "pruned: " + trial.reason);
     return;
   }
+  if (options_.joins) sweep_.write(trial);  // others compare their trials with it
 }
 
 bool SweepController::end_run(TrialRuns& running, const LoggedObjectives& logged,

@@ -18,6 +18,7 @@ namespace lockstep::cli {
 
 struct SweepOptions {
   int parallel = 1;     // trials at the same time
+  bool joins = false;   // other processes may run trials of the sweep, too
   bool is_warm = true;  // trials are forked from a process that has loaded LibTorch; not with GPUs
   bool json = false;
 };
@@ -27,7 +28,7 @@ struct SweepOptions {
 // with several, the trials that a point depends on are those that had ended then).
 class SweepController {
  public:
-  // Throws Config if another process runs the sweep. Prints one line per trial to `out`.
+  // Throws Config if another process runs the sweep and does not share it. Prints one line per trial to `out`.
   SweepController(const sweep::SweepDirectory& sweep, const SweepOptions& options,
                   std::ostream& out);
 
@@ -40,7 +41,8 @@ class SweepController {
 
   void fill();
   void start(TrialRuns& trial);
-  std::optional<sweep::Trial> next_trial();
+  Running next_trial();
+  Running take(int64_t number);
   bool is_used_up(const std::vector<sweep::Trial>& trials) const;
   void wait();
   void stop_all();

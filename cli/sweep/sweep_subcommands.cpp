@@ -235,8 +235,7 @@ void add_trial(const SweepDirectory& sweep, const SweepWords& parsed, std::ostre
 }
 
 void ask(const SweepDirectory& sweep, const SweepWords& parsed, std::ostream& out) {
-  std::optional<Trial> trial;
-  if (!is_complete(sweep, sweep.trials())) trial = sweep.add(TrialSource::Ask);
+  const auto trial = sweep.add(TrialSource::Ask);
   if (parsed.count("json"))
     out << (trial ? handed_out(*trial) : Json({{"trial", nullptr}})).dump() << "\n";
   else

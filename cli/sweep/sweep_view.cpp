@@ -9,7 +9,6 @@
 #include "cli/aligned_text.h"
 #include "core/printable.h"
 #include "sweep/ranking.h"
-#include "sweep/search.h"
 
 namespace lockstep::cli {
 namespace {
@@ -42,7 +41,7 @@ std::map<std::string, int> counts_of(const std::vector<Trial>& trials) {
 std::string state_of(const SweepDirectory& directory, const std::vector<Trial>& trials) {
   if (directory.is_controlled()) return "running";
   const bool has_open = std::ranges::any_of(trials, &Trial::is_open);
-  return is_complete(directory, trials) && !has_open ? "done" : "stopped";
+  return directory.is_complete(trials) && !has_open ? "done" : "stopped";
 }
 
 std::string csv_cell(const std::string& text) {
@@ -68,15 +67,6 @@ Json row_json(const SweepDirectory& directory, const Trial& trial) {
 }
 
 }  // namespace
-
-bool is_complete(const SweepDirectory& directory, const std::vector<Trial>& trials) {
-  const auto count = std::ranges::count_if(
-      trials, [](const Trial& trial) { return trial.by != sweep::TrialSource::Import; });
-  const auto& budget = directory.file().budget;
-  if (budget.trials && count >= *budget.trials) return true;
-  return directory.file().search.name == sweep::Method::Grid &&
-         !sweep::next_point(directory.file(), trials, 0);
-}
 
 Json sweep_json(const SweepDirectory& directory) {
   const auto trials = directory.trials();

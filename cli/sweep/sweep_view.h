@@ -9,9 +9,6 @@
 
 namespace lockstep::cli {
 
-// Whether the trials that the budget allows exist; trials of imported runs do not count.
-bool is_complete(const sweep::SweepDirectory& sweep, const std::vector<sweep::Trial>& trials);
-
 // `lockstep sweep show --json`: {"name", "id", "dir", "state": "running", "done" or "stopped",
 // "ranks", "sweep", "counts": {state: number}, "best": [trial], "trials": [trial]}
 Json sweep_json(const sweep::SweepDirectory& sweep);

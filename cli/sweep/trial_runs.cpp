@@ -60,9 +60,9 @@ LoggedObjectives read_objectives(const catalog::RunLogs& logs, const catalog::Na
   return logged;
 }
 
-TrialRuns::TrialRuns(const sweep::SweepDirectory& sweep, sweep::Trial trial,
+TrialRuns::TrialRuns(const sweep::SweepDirectory& sweep, sweep::Trial trial, FileDescriptor lock,
                      catalog::NameTable& names)
-    : sweep_(sweep), trial_(std::move(trial)), names_(names) {
+    : sweep_(sweep), trial_(std::move(trial)), lock_(std::move(lock)), names_(names) {
   trial_.runs = {run_id()};
 }
 

@@ -27,8 +27,10 @@ LoggedObjectives read_objectives(const catalog::RunLogs& logs, const catalog::Na
 // Thread: one, see ChildProcess.
 class TrialRuns {
  public:
-  // Starts nothing yet. Both references must outlive this.
-  TrialRuns(const sweep::SweepDirectory& sweep, sweep::Trial trial, catalog::NameTable& names);
+  // Starts nothing yet. `lock`: of the trial, held as long as this exists. Both references must
+  // outlive this.
+  TrialRuns(const sweep::SweepDirectory& sweep, sweep::Trial trial, FileDescriptor lock,
+            catalog::NameTable& names);
 
   sweep::Trial& trial() { return trial_; }
   std::filesystem::path run_dir() const { return sweep_.runs() / run_id(); }
@@ -52,6 +54,7 @@ class TrialRuns {
 
   const sweep::SweepDirectory& sweep_;
   sweep::Trial trial_;
+  FileDescriptor lock_;
   catalog::NameTable& names_;
   int64_t place_ = 0;  // of the current run
   std::unique_ptr<catalog::ColumnSpool> spool_;

@@ -245,6 +245,37 @@ def test_two_controllers_are_refused_and_a_stopped_sweep_leaves_its_trial_open(j
     refused(sweep.command("stop"), "is not running")
 
 
+def test_several_processes_run_one_sweep_together(job):
+    """Each trial once, although one of them is killed: the others continue its trial."""
+    points = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3]
+    sweep = Sweep(job, "together", space={"optimizer.lr": {"choice": points}}, search={"name": "grid"}, budget={"trials": 6})
+    started = [sweep.start("--join") for _ in range(3)]
+    wait_until(lambda: any(process.poll() is not None for process in started) or len(list(job.runs.glob("*/run.json"))) >= 2,
+               TIMEOUT_S, "two trials")
+    os.killpg(started[0].pid, signal.SIGKILL)
+    for process in started[1:]:
+        ended = processes.finish(process)
+        assert ended.code == 0, ended.err
+    started[0].communicate(timeout=TIMEOUT_S)
+    shown = sweep.json("show")
+    assert shown["state"] == "done" and shown["counts"]["finished"] == 6
+    assert sorted(trial["parameters"]["optimizer.lr"] for trial in shown["trials"]) == points
+    runs = {run["id"]: run for run in job.list()}
+    assert sorted(runs) == sorted(trial["runs"][0] for trial in shown["trials"])
+    assert all(run["state"] == "finished" for run in runs.values())
+
+
+def test_a_sweep_that_is_run_by_one_process_is_not_joined(job):
+    sweep = Sweep(job, "alone", space=LEARNING_RATE, budget={"trials": 1},
+                  overrides=["train.epochs=1000000", "train.eval_every=1000000 epochs", "checkpoint.every=1000000 epochs"])
+    for options, other, text in (["--join"], [], "already run by another process"), ([], ["--join"], "started without --join"):
+        started = sweep.start(*options)
+        wait_until(lambda: started.poll() is not None or '"state": "running"' in sweep.command("show", "--json").out, TIMEOUT_S, "the sweep")
+        refused(sweep.run(*other), text)
+        assert sweep.json("stop")["stop"] == "requested"
+        assert processes.finish(started).code == 0
+
+
 def test_failing_trials_are_counted_and_shown_and_end_the_sweep(job):
     space = {"data.batch_size": {"choice": [48, 47, 49]}}  # only 48 is divisible by 2
     sweep = Sweep(job, "failing", space=space, search={"name": "grid"}, budget={"failures": 2})

@@ -82,11 +82,33 @@ TEST_CASE("one process at a time runs a sweep") {
   const auto sweep = SweepDirectory::open_or_create(dir / "s", info_of(), kRun);
   CHECK_FALSE(sweep.is_controlled());
   {
-    const auto lock = sweep.lock_controller();
+    const auto lock = sweep.lock_controller(false);
     CHECK(sweep.is_controlled());
-    CHECK_THROWS_WITH(sweep.lock_controller(), Contains("already run by another process"));
+    CHECK_THROWS_WITH(sweep.lock_controller(false), Contains("already run by another process"));
+    CHECK_THROWS_WITH(sweep.lock_controller(true), Contains("without --join"));
   }
   CHECK_FALSE(sweep.is_controlled());
+}
+
+TEST_CASE("several processes share a sweep, but not a trial") {
+  const TemporaryDirectory dir;
+  const auto sweep = SweepDirectory::open_or_create(dir / "s", info_of(), kRun);
+  sweep.request_stop();
+  {
+    const auto first = sweep.lock_controller(true);
+    CHECK_FALSE(sweep.is_stop_requested());
+    sweep.request_stop();
+    const auto second = sweep.lock_controller(true);
+    CHECK(sweep.is_stop_requested());  // for both
+    CHECK(sweep.is_controlled());
+    CHECK_THROWS_WITH(sweep.lock_controller(false), Contains("already run by another process"));
+    const auto trial = sweep.lock_trial(3);
+    CHECK(trial.is_open());
+    CHECK_FALSE(sweep.lock_trial(3).is_open());
+    CHECK(sweep.lock_trial(4).is_open());
+  }
+  CHECK_FALSE(sweep.is_controlled());
+  CHECK(sweep.lock_trial(3).is_open());
 }
 
 TEST_CASE("trials written by hand need a number and parameters only; corrupt ones are refused") {

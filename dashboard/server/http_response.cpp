@@ -2,18 +2,16 @@
 
 #include <fmt/format.h>
 #include <unistd.h>
-#include <zlib.h>
 
 #include <algorithm>
 
-#include "lockstep/error.h"
+#include "core/http/gzip_body.h"
 
 namespace lockstep::dashboard {
 namespace {
 
 // A smaller body fits into one packet; a larger one would be in memory twice.
 constexpr size_t kMinCompressedBytes = 1400, kMaxCompressedBytes = 64u << 20;
-constexpr int kGzipWindow = MAX_WBITS + 16, kDefaultMemory = 8;  // 16: with a gzip header
 
 bool accepts_gzip(const httplib::Request& request) {
   return request.get_header_value("Accept-Encoding").find("gzip") != std::string::npos;
@@ -46,24 +44,6 @@ void send_text(std::string text, httplib::Response& response, const std::string&
       shared->size(), type, [shared](size_t offset, size_t length, httplib::DataSink& sink) {
         return sink.write(shared->data() + offset, std::min(length, shared->size() - offset));
       });
-}
-
-// One gzip member, at zlib's fastest level.
-std::string gzip_text(std::string_view text) {
-  z_stream stream{};
-  const int init = ::deflateInit2(&stream, Z_BEST_SPEED, Z_DEFLATED, kGzipWindow, kDefaultMemory,
-                                  Z_DEFAULT_STRATEGY);
-  check(init == Z_OK, "zlib initialization failed");
-  std::string compressed(::deflateBound(&stream, text.size()), '\0');
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
-  stream.avail_in = static_cast<uInt>(text.size());
-  stream.next_out = reinterpret_cast<Bytef*>(compressed.data());
-  stream.avail_out = static_cast<uInt>(compressed.size());
-  const int result = ::deflate(&stream, Z_FINISH);
-  compressed.resize(stream.total_out);
-  ::deflateEnd(&stream);
-  check(result == Z_STREAM_END, "zlib compression failed");
-  return compressed;
 }
 
 }  // namespace
@@ -101,7 +81,7 @@ void send(ApiResponse api_response, const httplib::Request& request, httplib::Re
                           body.size() > kMinCompressedBytes && body.size() <= kMaxCompressedBytes;
   if (compressed) {
     response.set_header("Content-Encoding", "gzip");
-    body = gzip_text(body);
+    body = gzip_body(body);
   }
   send_text(std::move(body), response, api_response.type);
 }

@@ -71,7 +71,8 @@ fs::path find_file(const IdxConfig& config, const std::optional<std::string>& gi
     looked_for += (looked_for.empty() ? "" : " or ") + candidate.string();
   }
   throw config_error(
-      fmt::format("dataset idx: no file {}{} (for MNIST: 'make setup' fetches it into .data/mnist)",
+      fmt::format("dataset idx: no file {}{} (MNIST: 'make setup' in Lockstep's sources fetches it "
+                  "into .data/mnist; torchvision has it in MNIST/raw)",
                   looked_for, relative_path_hint(directory, "data")));
 }
 

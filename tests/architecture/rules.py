@@ -43,7 +43,7 @@ PUBLIC_COMMENT = (0.30, 0.45)  # of the lines of all public headers in total, no
 PRIVATE_FOLDERS = (
     "distributed/backends", "distributed/shm", "formats/parquet", "models/compiled", "models/package", "data/images",
     "data/tokenize", "dashboard/curves", "dashboard/filter", "tracking/sinks/wandb", "tracking/sinks/mlflow",
-    "tracking/sinks/prometheus", "tracking/sinks/tensorboard",
+    "tracking/sinks/otlp", "tracking/sinks/prometheus", "tracking/sinks/tensorboard",
 )
 # Single headers outside of these folders are marked private by their first comment.
 PRIVATE_MARK = re.compile(r"Only files of (\w+)/ include this\.")

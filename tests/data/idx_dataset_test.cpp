@@ -111,13 +111,13 @@ TEST_CASE("idx dataset: contradictory settings are errors") {
 
 TEST_CASE("idx dataset: the error about missing files names them and their source") {
   const ThreeImages files;
+  const std::string source =
+      " (MNIST: 'make setup' in Lockstep's sources fetches it into .data/mnist; torchvision has it "
+      "in MNIST/raw)";
   CHECK(files.error("split: test") ==
-        "config: dataset idx: no file DIR/t10k-images-idx3-ubyte or DIR/t10k-images-idx3-ubyte.gz "
-        "(for MNIST: 'make "
-        "setup' fetches it into .data/mnist)");
-  CHECK(files.error("labels: mine") ==
-        "config: dataset idx: no file DIR/mine (for MNIST: 'make setup' fetches it into "
-        ".data/mnist)");
+        "config: dataset idx: no file DIR/t10k-images-idx3-ubyte or DIR/t10k-images-idx3-ubyte.gz" +
+            source);
+  CHECK(files.error("labels: mine") == "config: dataset idx: no file DIR/mine" + source);
 }
 
 TEST_CASE("idx dataset: swapped files are recognized") {

@@ -1,8 +1,10 @@
 """`lockstep ckpt export`: a trained model in other programs predicts what `lockstep-trainer --predict` does."""
 
 import contextlib
+import fcntl
 import io
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -250,6 +252,14 @@ def test_invalid_packages(tmp_path):
     """One line for each. In Python, without a run."""
     cases = {"[1]": "its manifest has no format", "{}": "its manifest has no format", '{"format": 4}': "its manifest has no 'parameters'",
              '{"format": "4"}': "its manifest has no format", '{"format": 5}': "has package format 5, expected at most 4: update lockstep"}
+    valid = {"format": 4, "parameters": [], "buffers": [], "inputs": ["x"], "torch": "", "device": "cpu", "precision": "fp32", "threads": 1,
+             "fields": [{"name": "x", "dtype": "float32", "shape": [2]}]}
+    tensors = [5, {}, {"name": "w", "shape": [1]}, {"name": "w", "dtype": "nonsense", "shape": [1]}, {"name": "w", "dtype": "float32", "shape": 1},
+               {"name": "w", "dtype": "float32", "shape": [-1]}, {"name": ["w"], "dtype": "float32", "shape": []}]
+    cases |= {json.dumps(valid | {key: [tensor]}): f"'{key}' of its manifest has an invalid tensor"
+              for key in ("parameters", "buffers", "fields") for tensor in tensors}
+    cases |= {json.dumps(valid | {"inputs": inputs}): "'inputs' of its manifest has a name" for inputs in (["y"], [{}], [["x"]])}
+    cases |= {"[" * 100_000: "not a package of lockstep-compile, or corrupt", json.dumps(valid): "returns no predictions"}
     for manifest, text in cases.items():
         with pytest.raises(Refused, match=text):
             Package(str(packed(tmp_path / "p.ls2", {"manifest.json": manifest})), None)
@@ -266,6 +276,28 @@ def test_a_file_made_during_an_export_is_kept(tmp_path):
         file.write(b"exported")
         (tmp_path / "m.pt2").write_bytes(b"other")
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("m.pt2", b"other")]
+
+
+def test_leftovers_of_killed_exports_are_removed(trained, tmp_path):
+    """Those of the same target, unless a process writes them."""
+    own, used, of_others = (tmp_path / f"m.pt2.{digit * 16}.part" for digit in "abx")
+    for path in (own, used, of_others):
+        path.touch()
+    with open(used) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with new_file(tmp_path / "m.pt2", replaces=False) as made:
+            made.write(b"exported")
+    assert sorted(tmp_path.iterdir()) == sorted([tmp_path / "m.pt2", used, of_others])
+
+    own, used, of_others = (tmp_path / f".tmp-w.safetensors-{digit * 16}" for digit in ("a", "b", "cc"))
+    for path in (own, used, of_others):
+        path.mkdir()
+        (path / "w.safetensors").write_text("part")
+    lock = os.open(used, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    ckpt_export(trained, trained.run_dir, "--out", tmp_path / "w.safetensors", "--format", "safetensors")
+    os.close(lock)
+    assert sorted(path for path in tmp_path.iterdir() if "safetensors" in path.name) == sorted([tmp_path / "w.safetensors", used, of_others])
 
 
 def refused(job, *words, code=78):

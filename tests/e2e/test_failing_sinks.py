@@ -216,7 +216,7 @@ def test_full_disk_of_sinks(job, nothing_keeps_running):
 
 
 @pytest.mark.parametrize("url", [f"https://hooks.example.com/services/T0/B0/{KEY}", f"http://ada:{KEY}@host", f"https://host/?token={KEY}"])
-@pytest.mark.parametrize("sink, key", [("webhook", "url"), ("mlflow", "tracking_uri"), ("wandb", "base_url")])
+@pytest.mark.parametrize("sink, key", [("webhook", "url"), ("mlflow", "tracking_uri"), ("wandb", "base_url"), ("otlp", "endpoint")])
 def test_secret_in_run_file_is_rejected_before_it_is_recorded(job, sink, key, url):
     job.config["tracking"] = {"sinks": ["console", {"name": sink, key: url}]}
     job.write()

@@ -99,3 +99,52 @@ def test_the_logger_of_lightning(tmp_path):
     run, values = values_of(tmp_path)
     assert [row for row in values if row[0] == "train/loss"] == model.logged
     assert run.config["width"] == 2 and json.dumps(run.config)
+
+
+class OneRank:
+    """The parallel dimensions of a training on one rank."""
+
+    world_size, pp, pp_enabled, non_data_parallel_size = 1, 1, False, 1
+
+
+@pytest.fixture
+def process_group(tmp_path):
+    torch = pytest.importorskip("torch")
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    yield
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_metrics_processor_of_torchtitan(tmp_path, process_group, monkeypatch, fails):
+    metrics = pytest.importorskip("torchtitan.components.metrics")
+    from lockstep.adapters.torchtitan import LockstepMetricsProcessor
+
+    # It measures the memory of a GPU, which this machine may not have.
+    memory = metrics.DeviceMemStats(1.5, 2.5, 3.5, 4.5, 0, 0)
+    monitor = type("Monitor", (), {"device_name": "A100", "get_peak_stats": lambda self: memory, "reset_peak_stats": lambda self: None})()
+    monkeypatch.setattr(metrics, "build_device_memory_monitor", lambda: monitor)
+    config = LockstepMetricsProcessor.Config(lockstep_name="titan", lockstep_dir=str(tmp_path / "runs"), log_freq=1)
+    processor = config.build(parallel_dims=OneRank(), dump_folder=str(tmp_path / "out"), config_dict={"model": {"dim": 16}}, tag="part")
+    processor.num_flops_per_token = 1000
+    logged = []
+    log = processor.logger.log
+    processor.logger.log = lambda values, step: (logged.extend((f"part/{name}", step, float(value)) for name, value in values.items()),
+                                                 log(values, step))
+    for step in (1, 2):
+        processor.ntokens_since_last_log = 512
+        processor.data_loading_times = [0.25]
+        processor.log(step, 0.1 * step, 0.2 * step, 1 / step, extra_metrics={"lr": 1e-3 / step})
+    processor.log_validation(0.3, 2)
+    if fails:
+        with pytest.raises(RuntimeError):
+            try:
+                raise RuntimeError("no memory")
+            except RuntimeError:
+                processor.close()  # as torchtitan does
+                raise
+    processor.close()
+    run, values = values_of(tmp_path)
+    assert values == sorted(logged) and ("part/loss_metrics/global_avg_loss", 2, 0.2) in values
+    assert {"part/validation_metrics/loss", "part/throughput(tps)", "part/memory/max_active(GiB)", "part/lr"} <= {name for name, *_ in values}
+    assert (run.config, run.state) == ({"model": {"dim": 16}}, "failed" if fails else "finished")

@@ -466,6 +466,48 @@ def test_defined_metrics_and_watched_models_are_recorded_as_wandb_does(tmp_path,
     assert json.loads(query(runs, "show", run.id, "--json"))["summary"] == expected
 
 
+# Values with and without a step.
+STEPS = """
+def train(wandb, **more):
+    run = wandb.init(project="p", **more)
+    run.log({"a": 1.0})
+    run.log({"a": 2.0})
+    run.log({"a": 3.0}, step=5)
+    run.log({"b": 1.0}, step=5)      # of the same row
+    run.log({"c": 1.0})              # this too
+    run.log({"a": 4.0})
+    run.log({"a": 5.0, "d": {"x": 1.0}}, step=8)
+    run.log({"b": 2.0}, step=8, commit=True)
+    run.log({"b": 3.0})
+    run.log({"c": 2.0}, commit=False)
+    run.log({"a": 6.0})
+    run.log({"c": 3.0}, step=12, commit=False)
+    run.log({"a": 7.0}, step=12)
+    run.log({"b": 4.0}, step=13)
+    run.log({"c": 4.0}, commit=False)
+    run.log({"d": {"x": 2.0}})
+    run.log({"a": 8.0})
+    run.finish()
+    return run
+"""
+
+
+def test_values_have_the_steps_that_wandb_gives_them(tmp_path, runs):
+    pytest.importorskip("wandb")
+    names = {}
+    exec(compile(STEPS, "script", "exec"), names)
+    run = names["train"](lockstep, dir=runs, agent=False)
+    (tmp_path / "peer.py").write_text(f"{STEPS}\nimport wandb\ntrain(wandb, mode='offline')\n")
+    ended = processes.run([sys.executable, "peer.py"], tmp_path, processes.environment(WANDB_SILENT="true"))
+    assert ended.code == 0, ended.err
+    (file,) = (tmp_path / "wandb").glob("offline-run-*/*.wandb")
+    rows = [dict(map(peer._item, message[1])) for record in peer._records(file) for message in map(peer.fields, record.get(peer._HISTORY, []))]
+    expected = {(name.replace(".", "/"), row["_step"], float(value)) for row in rows for name, value in row.items()
+                if not name.startswith("_") and not isinstance(value, dict)}
+    expected |= {("d/x", row["_step"], float(row["d"]["x"])) for row in rows if isinstance(row.get("d"), dict)}
+    assert {(name, step, float(value)) for name, step, value, _ in read_back(runs, run.id)} == expected and len(expected) == 18
+
+
 def test_bad_definitions_and_models_are_one_line(runs, capsys):
     torch = pytest.importorskip("torch")
     model = torch.nn.Linear(2, 1, dtype=torch.complex64)

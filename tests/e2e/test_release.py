@@ -181,6 +181,8 @@ def test_wheel_in_an_environment(release, tmp_path):
     (site,) = (env_dir / "lib").glob("python3*/site-packages")
     ended = run([env_dir / "bin" / "lockstep", "version"], tmp_path, bare(tmp_path))
     assert "no LibTorch found" in ended.out
+    ended = run([env_dir / "bin" / "lockstep-compile", "model.py:make", "--loss", "mse", "--batch", "8"], tmp_path, bare(tmp_path))
+    assert ended.code == 75 and ended.err.endswith("pip install 'lockstep[compile]'\n") and ended.err.count("\n") == 1, ended.err
     (site / "torch.pth").write_text(f"{SITE}\n")  # in place of installing LibTorch a second time
     ended = run(training(env_dir / "bin", tmp_path / "runs"), tmp_path, bare(tmp_path))
     assert ended.code == 0, ended.err
@@ -195,6 +197,18 @@ def test_sink_plugin_builds_against_it(tree, tmp_path):
         ended = processes.run(command, tmp_path, env=env, timeout=200)
         assert ended.code == 0, ended.out + ended.err
     assert (tmp_path / "statsd.so").exists()
+
+
+def test_a_program_links_the_static_libraries(tree, tmp_path):
+    env = {**processes.environment(), "LOCKSTEP_TORCH": str(TORCH)}
+    source = SOURCE / "examples" / "embedding"
+    for command in (["cmake", "-S", source, "-B", tmp_path, f"-DCMAKE_PREFIX_PATH={tree}"], ["cmake", "--build", tmp_path, "--target", "pendulum"]):
+        ended = processes.run(command, tmp_path, env=env, timeout=300)
+        assert ended.code == 0, ended.out + ended.err
+    ended = run([tmp_path / "pendulum", source / "pendulum.yaml", f"run.dir={tmp_path}/runs", "distributed.device=cpu"], tmp_path, env)
+    assert ended.code == 0 and "step 300, loss 0." in ended.out, ended.err
+    bad = run([tmp_path / "pendulum", tmp_path / "none.yaml"], tmp_path, env)  # an exception of a library
+    assert bad.code == 78 and "none.yaml: cannot be read" in bad.err, bad.err
 
 
 def test_package_without_libtorch_says_so(tree, tmp_path):

@@ -1,17 +1,21 @@
-"""Four ranks, each policy, into Weights & Biases' own uploader and a real MLflow server: complete, without duplicates, and in the right groups."""
+"""Four ranks, each policy, into Weights & Biases' own uploader, a real MLflow server and a real OpenTelemetry collector: complete, without
+duplicates, and in the right groups."""
 
 import json
 import os
 import sys
+from fractions import Fraction
 
 import pytest
 
 import processes
 from processes import LOCKSTEP, SOURCE
 
-for part in ("mlflow", "wandb"):
+for part in ("mlflow", "otlp", "wandb"):
     sys.path.insert(0, str(SOURCE / "tests" / "tracking" / part))
 import mlflow_server  # noqa: E402
+from otel_collector import Collector  # noqa: E402
+from otlp_receiver import OtlpReceiver  # noqa: E402
 from wandb_server import EVENTS, KEY, WandbServer  # noqa: E402
 
 
@@ -148,3 +152,48 @@ def test_sync_sends_a_run_to_another_experiment_and_another_project(job, mlflow,
     assert not wandb.runs, "a run was sent twice"
     for experiment in ("here", "there"):
         check_mlflow(mlflow, experiment, runs, False, "e2e-model")
+
+
+@pytest.mark.parametrize("policy", ["main", "all", "shared"])
+def test_a_collector_has_the_event_logs(job, tmp_path, policy):
+    is_shared = policy == "shared"
+    collector = Collector(tmp_path)
+    try:
+        job.config["tracking"] = {"ranks": "all" if is_shared else policy, "shared": is_shared, "finish_timeout": "100 s",
+                                  "sinks": [{"name": "otlp", "endpoint": collector.url}], "alerts": {"conditions": ["train/lr > 0"]}}
+        job.config["train"]["log_every"] = "5 steps"
+        job.write()
+        run_dir = job.train(ranks=4)
+        assert processes.run([LOCKSTEP, "sync", run_dir], job.directory).code == 0  # sends nothing again
+        found, logs = {}, {}
+        for _, attributes, time, value, resource in collector.points():
+            assert resource["service.instance.id"] == attributes["run"]
+            if "metric" in attributes and not attributes["metric"].startswith("system/"):
+                found.setdefault((attributes["run"], attributes["metric"]), []).append((time, value))
+        for record, attributes, _ in collector.logs():
+            logs.setdefault(attributes["run"], []).append(record["eventName"])
+    finally:
+        collector.close()
+    expected = {}
+    for entry in job.list():
+        for row in job.export(entry["id"]):
+            if not row["metric"].startswith("system/"):
+                metric = f"{row['metric']}/rank-{entry['rank']}" if is_shared else row["metric"]
+                expected.setdefault((run_dir.name if is_shared else entry["id"], metric), []).append(
+                    (round(Fraction(row["time"]) * 1_000_000_000), row["value"]))
+    assert {key: sorted(points) for key, points in found.items()} == {key: sorted(points) for key, points in expected.items()}
+    assert set(logs) == {run for run, _ in expected}
+    for events in logs.values():
+        assert events[0] == "lockstep.run.start" and events[-1] == "lockstep.run.end" and events.count("lockstep.run.start") == 1
+    assert any("lockstep.alert" in events for events in logs.values())
+
+
+def test_a_busy_receiver_is_not_asked_before_the_time_it_says(job):
+    pause_s = 3  # the agent retries after half a second otherwise
+    with OtlpReceiver() as receiver:
+        receiver.answers = [(503, {"Retry-After": str(pause_s)}, b"")]
+        job.config["tracking"] = {"finish_timeout": "100 s", "sinks": [{"name": "otlp", "endpoint": receiver.url}]}
+        job.write()
+        job.train()
+        first, second = [time for time, path, *_ in receiver.requests if path == "/v1/metrics"][:2]
+        assert second - first >= pause_s

@@ -23,6 +23,7 @@ def test_a_stretch_is_recomputed(job, trained):
     assert ended.code == 0, ended.err
     assert f"verify: {trained.name}, steps 30 to 40 on 2 ranks" in ended.out
     assert ended.out.endswith("verify: bit-identical\n")
+    assert ".verify-" not in ended.out, "a directory that was removed"
     ended = verify(job, trained.name, "--steps", "0:20", "-n", "1")  # not to the end, from the initial weights
     assert ended.code == 0, ended.err
     assert "step 10:" in ended.out and "step 20:" in ended.out and "step 30:" not in ended.out

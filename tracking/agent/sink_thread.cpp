@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lockstep/error.h"
+#include "tracking/http/retry_later.h"
 
 namespace lockstep::tracking {
 namespace {
@@ -71,7 +72,8 @@ bool SinkThread::pump_all() {
   {
     const MutexLock lock(mutex_);
     for (const auto& [id, entry] : entries_)
-      if (!entry->done && !entry->gave_up && Clock::now() >= entry->next_retry)
+      if (!entry->done && !entry->gave_up &&
+          Clock::now() >= std::max(entry->next_retry, entry->not_before))
         due.push_back(entry);
   }
   bool more = false;
@@ -97,6 +99,8 @@ FeedState SinkThread::pump(Entry& entry) {
     entry.backoff = {};
     entry.backlog = entry.feed->backlog();
     return state;
+  } catch (const RetryLater& busy) {
+    record_failure(entry, busy.what(), false, busy.pause());
   } catch (const Error& error) {
     record_failure(entry, error.what(), error.kind() == ErrorKind::Config);
   } catch (const std::exception& error) {
@@ -105,7 +109,8 @@ FeedState SinkThread::pump(Entry& entry) {
   return FeedState::Waiting;
 }
 
-void SinkThread::record_failure(Entry& entry, const std::string& problem, bool is_final) {
+void SinkThread::record_failure(Entry& entry, const std::string& problem, bool is_final,
+                                std::chrono::seconds pause) {
   const auto backlog = entry.feed->backlog();
   const MutexLock lock(mutex_);
   entry.problem = first_line(problem);
@@ -113,6 +118,7 @@ void SinkThread::record_failure(Entry& entry, const std::string& problem, bool i
   entry.backlog = backlog;
   entry.backoff = std::clamp(entry.backoff * 2, kMinBackoff, kMaxBackoff);
   entry.next_retry = Clock::now() + entry.backoff;
+  entry.not_before = Clock::now() + pause;
 }
 
 }  // namespace lockstep::tracking

@@ -51,13 +51,15 @@ class SinkThread {
     uint64_t backlog = 0;
     std::string problem;
     Clock::time_point next_retry;
+    Clock::time_point not_before;  // requested by the server (RetryLater)
     std::chrono::milliseconds backoff{0};
   };
 
   void run();
   bool pump_all();
   FeedState pump(Entry& entry);
-  void record_failure(Entry& entry, const std::string& problem, bool is_final);
+  void record_failure(Entry& entry, const std::string& problem, bool is_final,
+                      std::chrono::seconds pause = {});
 
   const Feed::SinkPart part_;
   const Environment environment_;

@@ -1,7 +1,11 @@
 #include "tracking/sinks/protobuf_writer.h"
 
+#include <fmt/format.h>
+
 #include <bit>
 #include <utility>
+
+#include "core/printable.h"
 
 namespace lockstep::tracking {
 
@@ -10,6 +14,17 @@ namespace {
 constexpr uint64_t kVarintWire = 0, kFixed64Wire = 1, kLengthWire = 2, kFixed32Wire = 5;
 
 }  // namespace
+
+std::string as_utf8(std::string_view text) {
+  std::string valid;
+  for (auto bad = find_invalid_utf8(text); bad != std::string_view::npos;
+       bad = find_invalid_utf8(text)) {
+    valid += text.substr(0, bad);
+    valid += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[bad]));
+    text.remove_prefix(bad + 1);
+  }
+  return valid.append(text);
+}
 
 void ProtobufWriter::varint(int field, uint64_t value) {
   tag(field, kVarintWire);

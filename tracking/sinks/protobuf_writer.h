@@ -1,5 +1,5 @@
 // Writes messages in the Protocol Buffers wire format, field by field and without schemas, for
-// TensorBoard and W&B. Source: https://protobuf.dev/programming-guides/encoding
+// TensorBoard, W&B and OTLP. Source: https://protobuf.dev/programming-guides/encoding
 //
 // Default values are written too (proto3 permits both). Field numbers are 1 to 2^29 - 1. Writing a
 // field number again adds an element of a repeated field. String fields must be UTF-8: readers
@@ -12,6 +12,9 @@
 #include <string_view>
 
 namespace lockstep::tracking {
+
+// Returns `text` with invalid UTF-8 bytes written as "\xff".
+std::string as_utf8(std::string_view text);
 
 class ProtobufWriter {
  public:

@@ -13,6 +13,7 @@
 #include "lockstep/error.h"
 #include "lockstep/sink.h"
 #include "tracking/http/public_url.h"
+#include "tracking/http/retry_later.h"
 #include "tracking/runs/run_directory.h"
 
 namespace lockstep::tracking {
@@ -139,7 +140,8 @@ class WebhookSink final : public Sink {
       const auto status = response.status;
       const bool is_temporary = status == 408 || status == 429 || status >= 500;
       const auto problem = fmt::format("{} rejected a message ({})", name_, status);
-      throw is_temporary ? environment_error(problem) : config_error(problem);
+      if (is_temporary) throw RetryLater(problem, pause_of(response));
+      throw config_error(problem);
     }
     // Stored immediately, so that a failure of a later message does not resend this one.
     delivered_ = count_ + 1;

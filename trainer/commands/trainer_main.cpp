@@ -233,7 +233,8 @@ std::string lockstep_command() {
 }
 
 void print_result(const SessionResult& result) {
-  if (!tracking::is_main(result.rank)) return;
+  // `lockstep verify` removes the run afterwards.
+  if (!tracking::is_main(result.rank) || environment("LOCKSTEP_TEMPORARY_RUN")) return;
   if (result.stopped == StopReason::Preempted) {
     std::cout << fmt::format("{}\nrun: {}\nresume with: the same command and --resume {}\n",
                              result.reason, result.run_dir.string(), result.run_id)
@@ -246,12 +247,11 @@ void print_result(const SessionResult& result) {
   for (const auto& [name, value] : result.evaluation)
     values +=
         fmt::format("{}  eval/{} {:.4f}", values.empty() ? ":" : "", name, without_nan_sign(value));
-  const auto runs = shell_word(result.run_dir.parent_path().string());
   std::cout << fmt::format(
                    "done{0}\nrun: {1}\ninspect with: {2} runs show {3} --dir {4}\n"
                    "              {2} ui --dir {4}   (in a browser)\n",
                    values, result.run_dir.string(), shell_word(lockstep_command()), result.run_id,
-                   runs)
+                   shell_word(result.run_dir.parent_path().string()))
             << std::flush;
 }
 

@@ -1,1 +1,1 @@
-"""Loggers of other frameworks that record with Lockstep: lightning, transformers and accelerate, one module each."""
+"""Loggers of other frameworks that record with Lockstep: lightning, transformers, accelerate and torchtitan, one module each."""

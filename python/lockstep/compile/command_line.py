@@ -57,6 +57,9 @@ Exit codes: 0 success, 78 invalid input, 75 disk full or no g++, 70 internal err
 """
 
 
+EXTRAS = {"torch": "compile", "numpy": "compile", "safetensors": "compile", "transformers": "hf"}  # of this package, with what it needs
+
+
 class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> None:  # type: ignore[override]
         raise Refused(f"{message}; see lockstep-compile --help")
@@ -152,6 +155,8 @@ def main(arguments: list[str] | None = None) -> int:
 def exit_code_and_message(error: Exception) -> tuple[int, str]:
     if isinstance(error, Refused):
         return 78, str(error)
+    if isinstance(error, ModuleNotFoundError) and error.name in EXTRAS:
+        return 75, f"{error} in the environment {sys.prefix}: pip install 'lockstep[{EXTRAS[error.name]}]'"
     from lockstep.compile.errors import CompileError, CompilerFault
     from lockstep.compile.trial import place_of
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
 import time
 import zipfile
@@ -37,6 +38,9 @@ aoti requires g++. Exit codes: 0 success, 78 invalid input, 75 disk full, no tor
 """
 
 
+DTYPES = "bool|bfloat16|float(16|32|64)|int(8|16|32|64)|uint8"
+
+
 class Checkpoint:
     """A checkpoint of Lockstep. Raises Refused if it is not one."""
 
@@ -44,7 +48,7 @@ class Checkpoint:
         self.path = Path(path).resolve()
         try:
             self.step = json.loads((self.path / "manifest.json").read_text())["content"]["step"]
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             raise Refused(f"{path}: not a checkpoint; expected a directory RUN/checkpoints/STEP") from None
         self.run = self.path.parents[1].name
         averaged = sorted(self.path.glob("ema*.safetensors"))
@@ -56,7 +60,7 @@ class Checkpoint:
         try:
             named = json.loads((self.path / "compiled_package.json").read_text())
             return str(named["package"]), int(named["manifest_crc32"])
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             raise Refused(f"{self.path}: names no package: the run did not train a compiled package; or, if it is of an earlier "
                           "version, name it with --package") from None
 
@@ -85,7 +89,7 @@ class Package:
         if crc32 is not None and zlib.crc32(content) != crc32:
             raise Refused(f"{path}: is another package than the one that the run trained: compiled again since? Name a package with "
                           "the graph to export with --package")
-        if not self.graph and self.manifest["format"] < 4:
+        if self.manifest["format"] < PACKAGE_FORMAT:
             raise Refused(f"{path}: has no graph for export, because an earlier version compiled it: compile the model again, and "
                           "name the new package with --package")
         if not self.graph and self.manifest.get("unexported"):
@@ -123,7 +127,18 @@ def verified(manifest: Any) -> dict[str, Any]:
     for key, kind in types.items() if manifest["format"] == PACKAGE_FORMAT else []:
         if not isinstance(manifest.get(key), kind):
             raise ValueError(f"its manifest has no '{key}'")
+    for key in ("parameters", "buffers", "fields") if manifest["format"] == PACKAGE_FORMAT else []:
+        if not all(is_tensor(spec) for spec in manifest[key]):
+            raise ValueError(f"'{key}' of its manifest has an invalid tensor")
+    if manifest["format"] == PACKAGE_FORMAT and not {*map(str, manifest["inputs"])} <= {field["name"] for field in manifest["fields"]}:
+        raise ValueError("'inputs' of its manifest has a name that is not in 'fields'")
     return manifest
+
+
+def is_tensor(spec: Any) -> bool:
+    """Whether this entry of a manifest has a name, a type and a shape."""
+    return (isinstance(spec, dict) and isinstance(spec.get("name"), str) and re.fullmatch(DTYPES, str(spec.get("dtype"))) is not None
+            and isinstance(spec.get("shape"), list) and all(type(size) is int and size >= 0 for size in spec["shape"]))
 
 
 def text_of(spec: dict[str, Any], batch: str = "") -> str:
@@ -157,8 +172,7 @@ def export(arguments: list[str]) -> None:
         import torch
         from safetensors import torch as _  # noqa: F401
     except ImportError as error:
-        raise OSError(f"{error} in the environment {sys.prefix}: pip install './python[compile]' in the directory of Lockstep's "
-                      "sources") from error
+        raise OSError(f"{error} in the environment {sys.prefix}: pip install 'lockstep[compile]'") from error
     if package.manifest["device"] == "cuda" and not torch.cuda.is_available():
         raise Refused(f"{named}: was compiled for device cuda, and this machine has no GPU")
     out = Path(options.out)

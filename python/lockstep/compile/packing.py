@@ -1,6 +1,8 @@
 """Writes the package file: an uncompressed zip archive. docs/compiled.md describes the format."""
 
 import contextlib
+import fcntl
+import glob
 import json
 import os
 import secrets
@@ -34,10 +36,16 @@ def write_package(path: Path, manifest: dict[str, object], members: dict[str, by
 @contextlib.contextmanager
 def new_file(path: Path, replaces: bool = True) -> Iterator[BinaryIO]:
     """Atomic: a temporary file in the same directory, which is renamed when it is complete. Raises FileExistsError if there is
-    another file by then, unless it `replaces` it."""
+    another file by then, unless it `replaces` it. Temporary files that killed processes left are removed."""
+    for left in path.parent.glob(f"{glob.escape(path.name)}.{'[0-9a-f]' * 16}.part"):
+        with contextlib.suppress(OSError), open(left, "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # not while a process writes it
+            left.unlink()
     part = path.with_name(f"{path.name}.{secrets.token_hex(8)}.part")
     try:
         with open(part, "xb") as file:
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield file
             file.flush()
             os.fsync(file.fileno())

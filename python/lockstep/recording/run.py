@@ -62,6 +62,7 @@ class Run:
         self.notes = ""
         self.tags: tuple[str, ...] = ()
         self.step = -1 if log is None or log.last_step is None else log.last_step  # the last one that was recorded
+        self._advance: int = 1  # from there to the step of a call without one; 0 after a call with one, as in W&B
         self._log = log
         self._agent = agent
         self._is_addition = is_addition
@@ -96,7 +97,8 @@ class Run:
     url: str | None = None
 
     def log(self, values: Mapping[str, Any], step: int | None = None, commit: bool | None = None, **_ignored: Any) -> None:
-        """Records `values` at `step`, by default the one after the last. They are safe when the call returns.
+        """Records `values` at `step`, by default that of the last call if it gave one (without `commit=True`), else the one after it. They
+        are safe when the call returns.
 
         Numbers, arrays and tensors of one number become curves; other arrays histograms; texts lines. Also Image, Histogram, Table,
         lists of images, and dicts, whose keys are joined with "/". With `commit=False` they wait for the next call.
@@ -112,7 +114,8 @@ class Run:
                 memory, begin = log.memory, log.offset
                 end = begin + layout.size
                 try:
-                    arguments[1] = step = self.step + 1 if step is None else step
+                    advance = step is None or commit is True
+                    arguments[1] = at = self.step + self._advance if step is None else step
                     arguments[2] = _now()
                     arguments[5::2] = values.values()
                     if layout.epoch:
@@ -122,7 +125,7 @@ class Run:
                     memory[begin + 4:end] = _crc32(data).to_bytes(4, "little") + data
                     memory[begin:begin + 4] = layout.finished
                     log.offset = end
-                    self.step = step
+                    self.step, self._advance = at, advance
                 except BaseException:
                     self._repair(memory, begin, end, layout)
                     raise
@@ -158,9 +161,11 @@ class Run:
             self._warn_once(f"log(): {type(error).__name__}: {error}; these values are not recorded")
 
     def _log_pending(self) -> None:
+        advance = self._advance
         while self._pending:
             values, step = self._pending.pop(0)
             self._log_any(values, step, None)
+        self._advance = advance
 
     def _log_values(self, values: Any, step: Any, commit: bool | None) -> None:
         if not hasattr(values, "items"):
@@ -172,6 +177,7 @@ class Run:
             self._partial.update(values)
             self._at_partial = step if step is not None else self._partial_step()
             return
+        advance = step is None or commit is True
         if self._partial:
             partial, at = self._partial, self._partial_step()
             self._partial = {}
@@ -179,12 +185,13 @@ class Run:
                 values, step = {**partial, **values}, at
             else:
                 self._log_row(partial, at)
-        self._log_row(values, self.step + 1 if step is None else step)
+        self._log_row(values, self.step + self._advance if step is None else step)
+        self._advance = int(advance)
 
     _at_partial: int | None = None
 
     def _partial_step(self) -> int:
-        return self.step + 1 if self._at_partial is None else self._at_partial
+        return self.step + self._advance if self._at_partial is None else self._at_partial
 
     def _log_row(self, values: Mapping[Any, Any], step: int) -> None:
         self._at_partial = None

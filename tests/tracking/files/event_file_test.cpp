@@ -38,10 +38,10 @@ TEST_CASE("event file: a value after an unflushed end also overwrites the end") 
 }
 
 TEST_CASE("tensorboard text: bytes that are not UTF-8 are escaped") {
-  CHECK(tensorboard::as_utf8("") == "");
-  CHECK(tensorboard::as_utf8("a\xc3\xa4\n") == "a\xc3\xa4\n");
-  CHECK(tensorboard::as_utf8("\xff\xc3") == "\\xff\\xc3");
-  CHECK(tensorboard::as_utf8("x\x80y") == "x\\x80y");
+  CHECK(as_utf8("") == "");
+  CHECK(as_utf8("a\xc3\xa4\n") == "a\xc3\xa4\n");
+  CHECK(as_utf8("\xff\xc3") == "\\xff\\xc3");
+  CHECK(as_utf8("x\x80y") == "x\\x80y");
 }
 
 TEST_CASE("tensorboard histogram: fewer edges than bins, or none, does not crash") {

@@ -11,7 +11,7 @@
 #include "core/system/durable_file.h"
 #include "lockstep/error.h"
 #include "tests/temporary_directory.h"
-#include "tracking/sinks/wandb/protobuf_reader.h"
+#include "tracking/sinks/protobuf_reader.h"
 #include "tracking/sinks/wandb/wandb_digest.h"
 #include "tracking/sinks/wandb/wandb_text.h"
 

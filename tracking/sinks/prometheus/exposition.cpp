@@ -2,29 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 
 #include "core/printable.h"
+#include "tracking/sinks/metric_series.h"
 
 namespace lockstep::tracking {
 namespace {
-
-// Removes and returns the number between `before` and `after` in `name`, with one of the
-// separators; an empty `after` matches the end of the name. Example: "gpu.0.utilization", "gpu.",
-// "." leaves "gpu.utilization".
-std::string take_number(std::string& name, std::string_view before, std::string_view after) {
-  const auto at = after.empty() ? name.rfind(before) : name.find(before);
-  if (at == std::string::npos) return "";
-  const auto begin = at + before.size();
-  const auto end = std::min(name.find_first_not_of("0123456789", begin), name.size());
-  const bool is_whole =
-      after.empty() ? end == name.size() : name.compare(end, after.size(), after) == 0;
-  if (end == begin || !is_whole) return "";
-  auto number = name.substr(begin, end - begin);
-  name.erase(begin, end - begin + after.size());
-  return number;
-}
 
 std::string label_value(const std::string& text) {
   std::string value;
@@ -55,24 +39,13 @@ std::string sample_line(const std::string& family, const PrometheusLabels& label
 }  // namespace
 
 PrometheusSeries prometheus_series(std::string_view metric) {
-  PrometheusSeries series{.labels = {{"metric", std::string(metric)}}};
-  std::string name(metric);
-  if (name.starts_with("system/")) {
-    if (const auto node = take_number(name, "/node-", "/"); !node.empty()) {
-      series.labels["node"] = node;
-      name.replace(name.find("/node-"), 6, "/");
-    }
-    if (const auto gpu = take_number(name, "gpu.", "."); !gpu.empty()) series.labels["gpu"] = gpu;
-  } else if (const auto rank = take_number(name, "/rank-", ""); !rank.empty()) {
-    series.labels["rank"] = rank;
-    name.erase(name.rfind("/rank-"));
-  }
-  series.family = "lockstep_";
-  for (const char c : name) {
+  auto series = metric_series(metric);
+  std::string family = "lockstep_";
+  for (const char c : series.name) {
     const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-    series.family += plain ? c : '_';
+    family += plain ? c : '_';
   }
-  return series;
+  return {.family = std::move(family), .labels = std::move(series.labels)};
 }
 
 std::string prometheus_text(const std::vector<PrometheusEntry>& entries) {

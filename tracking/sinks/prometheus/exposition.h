@@ -11,12 +11,8 @@ namespace lockstep::tracking {
 
 using PrometheusLabels = std::map<std::string, std::string>;
 
-// Maps a metric to a Prometheus family and labels. The family is "lockstep_" and the name, with "_"
-// for every character that is not an ASCII letter or digit. Ranks, nodes and GPUs become labels:
-//   train/loss/rank-3                    lockstep_train_loss{rank="3"}
-//   system/node-1/gpu.0.utilization      lockstep_system_gpu_utilization{node="1",gpu="0"}
-// The label "metric" holds the original name, so that names that map to the same family remain
-// separate series.
+// A metric's Prometheus family and labels (tracking/sinks/metric_series.h). The family is
+// "lockstep_" and the name, with "_" for every character that is not an ASCII letter or digit.
 struct PrometheusSeries {
   std::string family;
   PrometheusLabels labels;

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/printable.h"
-
 namespace lockstep::tracking::tensorboard {
 namespace {
 
@@ -162,17 +160,6 @@ std::string markdown(const Table& table) {
 
 std::string markdown(const Alert& alert) {
   return fmt::format("**{}: {}**\n\n{}", level_name(alert.level), alert.title, alert.text);
-}
-
-std::string as_utf8(std::string_view text) {
-  std::string valid;
-  for (auto bad = find_invalid_utf8(text); bad != std::string_view::npos;
-       bad = find_invalid_utf8(text)) {
-    valid += text.substr(0, bad);
-    valid += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[bad]));
-    text.remove_prefix(bad + 1);
-  }
-  return valid.append(text);
 }
 
 }  // namespace lockstep::tracking::tensorboard

@@ -35,7 +35,4 @@ ProtobufWriter metadata_value(std::string_view tag, std::string_view plugin,
 std::string markdown(const Table& table);
 std::string markdown(const Alert& alert);
 
-// Returns `text` with invalid UTF-8 bytes written as "\xff".
-std::string as_utf8(std::string_view text);
-
 }  // namespace lockstep::tracking::tensorboard

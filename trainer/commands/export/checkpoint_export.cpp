@@ -1,8 +1,10 @@
 #include "trainer/commands/export/checkpoint_export.h"
 
 #include <ATen/ATen.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <stdio.h>
+#include <sys/file.h>
 
 #include <algorithm>
 #include <chrono>
@@ -15,6 +17,7 @@
 #include "core/config/size_text.h"
 #include "core/printable.h"
 #include "core/system/durable_file.h"
+#include "core/system/file_descriptor.h"
 #include "core/system/new_name.h"
 #include "formats/safetensors_index.h"
 #include "launch/protocol/token.h"
@@ -31,7 +34,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kNameBytes = 8;
+constexpr size_t kNameBytes = 8;
 
 bool has_file(const fs::path& directory, const char* name) {
   std::error_code ignored;
@@ -89,33 +92,71 @@ fs::path verified_file(const fs::path& out, ExportFormat format) {
   return target;
 }
 
-// `write` makes a file or directory next to `target`, which is renamed when it is complete. Replaces
-// nothing but an empty directory, also if another process makes `target` in the meantime.
-void write_renamed(const fs::path& target, const std::function<void(const fs::path&)>& write) {
-  const auto temporary =
-      target.parent_path() / fmt::format("{}{}-{}", kTemporaryPrefix, target.filename().string(),
-                                         launch::random_hex(kNameBytes));
-  std::error_code ignored;
-  try {
-    make_directories(target.parent_path());
-    write(temporary);
-    if (!fs::is_directory(temporary))
-      rename_to_new(temporary, target);
-    else if (::rename(temporary.c_str(), target.c_str()) != 0)
-      throw errno_error(fmt::format("cannot create {}", target.string()));
-  } catch (...) {
-    fs::remove_all(temporary, ignored);
-    throw;
+// A directory next to `target` for what is being written. It is locked, so that later exports to
+// `target` recognize and remove those that killed ones left.
+class ExportScratch {
+ public:
+  explicit ExportScratch(const fs::path& target) {
+    const auto parent = target.parent_path();
+    const auto prefix = fmt::format("{}{}-", kTemporaryPrefix, target.filename().string());
+    make_directories(parent);
+    remove_leftovers(parent, prefix);
+    path_ = parent / (prefix + launch::random_hex(kNameBytes));
+    make_directories(path_);
+    lock_ = locked(path_);
   }
+  ~ExportScratch() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  ExportScratch(const ExportScratch&) = delete;
+  ExportScratch& operator=(const ExportScratch&) = delete;
+
+  const fs::path& path() const { return path_; }
+
+ private:
+  // Closed if another process has the lock.
+  static FileDescriptor locked(const fs::path& directory) {
+    FileDescriptor file(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (file.is_open() && ::flock(file.get(), LOCK_EX | LOCK_NB) != 0) file.close();
+    return file;
+  }
+
+  static void remove_leftovers(const fs::path& parent, const std::string& prefix) {
+    std::error_code ignored;
+    std::vector<fs::path> found;
+    for (fs::directory_iterator it(parent, ignored), end; !ignored && it != end;
+         it.increment(ignored)) {
+      const auto name = it->path().filename().string();
+      if (name.starts_with(prefix) && name.size() == prefix.size() + 2 * kNameBytes)
+        found.push_back(it->path());
+    }
+    for (const auto& path : found)
+      if (const auto lock = locked(path); lock.is_open()) fs::remove_all(path, ignored);
+  }
+
+  fs::path path_;
+  FileDescriptor lock_;
+};
+
+// `write` makes a file, which is renamed when it is complete. Replaces nothing, also if another
+// process makes `target` in the meantime.
+void write_file_renamed(const fs::path& target, const std::function<void(const fs::path&)>& write) {
+  const ExportScratch scratch(target);
+  const auto temporary = scratch.path() / target.filename();
+  write(temporary);
+  rename_to_new(temporary, target);
   sync_directory(target.parent_path());
 }
 
+// The same for a directory with files. Replaces nothing but an empty directory.
 void write_directory(const fs::path& target, const std::function<void(const fs::path&)>& write) {
-  write_renamed(target, [&](const fs::path& directory) {
-    make_directories(directory);
-    write(directory);
-    sync_directory(directory);
-  });
+  const ExportScratch scratch(target);
+  write(scratch.path());
+  sync_directory(scratch.path());
+  if (::rename(scratch.path().c_str(), target.c_str()) != 0)
+    throw errno_error(fmt::format("cannot create {}", target.string()));
+  sync_directory(target.parent_path());
 }
 
 // Those that evaluations use: the averaged ones, if there are some.
@@ -255,8 +296,8 @@ std::string export_tensors(const Checkpoint& checkpoint, const ExportOptions& op
       {"run", run.string()},
       {"step", std::to_string(options.step)},
       {"weights", checkpoint.head.ema_updates > 0 ? "averaged" : "trained"}};
-  write_renamed(target,
-                [&](const fs::path& file) { write_safetensors(file, tensors, {}, metadata); });
+  write_file_renamed(target,
+                     [&](const fs::path& file) { write_safetensors(file, tensors, {}, metadata); });
   return fmt::format("{} {}tensors", tensors.size(),
                      checkpoint.head.ema_updates > 0 ? "averaged " : "");
 }

@@ -1,11 +1,11 @@
-#include "tracking/sinks/wandb/protobuf_reader.h"
+#include "tracking/sinks/protobuf_reader.h"
 
 #include "lockstep/error.h"
 
 namespace lockstep::tracking {
 namespace {
 
-Error malformed_protobuf() { return environment_error("wandb-core sent a malformed response"); }
+Error malformed_protobuf() { return environment_error("malformed protobuf in a response"); }
 
 }  // namespace
 

@@ -1,5 +1,5 @@
 // Reads messages in the Protocol Buffers wire format, field by field and without schemas: the
-// responses of wandb-core.
+// responses of wandb-core and of OTLP receivers.
 #pragma once
 
 #include <cstdint>

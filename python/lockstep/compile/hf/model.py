@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from lockstep.compile.errors import one_line, quiet
-from lockstep.compile.hf.directory import INDEX, WEIGHTS, ModelDirectory
+from lockstep.compile.hf.directory import INDEX, TIMM, WEIGHTS, ModelDirectory
 from lockstep.compile.hf.tasks import TASKS, task_of
 from lockstep.compile.sources import Refused
 
@@ -28,7 +28,7 @@ def read_config(directory: ModelDirectory, changes: dict[str, object], report: R
     """`changes`: NAME=VALUE of the command line."""
     path = directory.path / "config.json"
     transformers = import_transformers()
-    model_type = directory.config.get("model_type")
+    model_type = TIMM if directory.is_of_timm else directory.config.get("model_type")
     verify_model_type(model_type, path)
     if "quantization_config" in directory.config:
         raise Refused(f"{path}: quantization_config: quantized weights cannot be trained; use the original weights")

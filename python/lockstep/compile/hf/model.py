@@ -42,6 +42,8 @@ def read_config(directory: ModelDirectory, changes: dict[str, object], report: R
         near = difflib.get_close_matches(name, config.to_dict(), 1)
         raise Refused(f"{name}={changes[name]}: the config of a model of type '{model_type}' has no '{name}'"
                       + (f"; did you mean '{near[0]}'?" if near else ""))
+    if directory.is_of_timm and config.model_args:  # timm 1.0.31 writes num_classes there too, which transformers passes twice
+        config.model_args = {name: value for name, value in config.model_args.items() if name != "num_classes"}
     for name, value in SETTINGS.items():
         before = getattr(config, name, value)
         if name not in TRAINING_CHANGES:

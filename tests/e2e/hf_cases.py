@@ -167,8 +167,6 @@ VISIONS = {
                    "num_labels": CLASSES, "layer_type": "basic"}, images),
     "timm starnet": Case("TimmWrapperForImageClassification", "TimmWrapperConfig", {"architecture": "starnet_s050", "num_labels": CLASSES,
                          "model_args": {"base_dim": 8, "depths": [1]}}, images, short=True),
-    "timm resnet": Case("TimmWrapperForImageClassification", "TimmWrapperConfig", {"architecture": "resnet10t", "num_labels": CLASSES,
-                        "model_args": {"channels": [8, 8, 8, 8]}}, images),
     "beit": Case("BeitForImageClassification", "BeitConfig", {**VISION, "drop_path_rate": 0.0}, images),
 }
 

@@ -117,7 +117,7 @@ def test_example_of_a_number_of_samples(name):
     model = hf_cases.build(case)
     model.config.architectures = [case.model]
     data = hf_cases.data_of(case)
-    length = {"wav2vec2": 400, "resnet": 32, "timm resnet": 32, "timm starnet": 32, "whisper": None, "ast": None}.get(name, None if "image" in data else TOKENS)
+    length = {"wav2vec2": 400, "resnet": 32, "timm starnet": 32, "whisper": None, "ast": None}.get(name, None if "image" in data else TOKENS)
     batch = Example(model, task_of(model.config, None, "config.json"), BATCH, length).make()
     if name != "llama padded" and name != "mixtral":  # their data are not that of the dataset "tokens"
         assert {key: (value.dtype, value.shape[1:]) for key, value in batch.items()} == {

@@ -34,13 +34,12 @@ size_t bytes_of_row(const formats::Tokenizer& tokenizer, std::span<const int64_t
   return bytes;
 }
 
-}  // namespace
+at::Tensor on_cpu(const at::Tensor& field) {
+  return field.to(at::kCPU).flatten(0, -2).contiguous();
+}
 
-int64_t count_target_bytes(const formats::Tokenizer& tokenizer, const Batch& batch) {
-  const auto on_cpu = [&](const char* name) {
-    return batch.at(name).to(at::kCPU).flatten(0, -2).contiguous();
-  };
-  const auto tokens = on_cpu("tokens"), targets = on_cpu("targets");
+int64_t bytes_of_rows(const formats::Tokenizer& tokenizer, const at::Tensor& tokens,
+                      const at::Tensor& targets) {
   const auto length = static_cast<size_t>(tokens.size(1));
   size_t bytes = 0;
   for (int64_t row = 0; row < tokens.size(0); ++row) {
@@ -50,6 +49,21 @@ int64_t count_target_bytes(const formats::Tokenizer& tokenizer, const Batch& bat
     bytes += bytes_of_row(tokenizer, row_of(tokens), row_of(targets));
   }
   return static_cast<int64_t>(bytes);
+}
+
+}  // namespace
+
+int64_t count_target_bytes(const formats::Tokenizer& tokenizer, const Batch& batch) {
+  return bytes_of_rows(tokenizer, on_cpu(batch.at("tokens")), on_cpu(batch.at("targets")));
+}
+
+int64_t count_masked_bytes(const formats::Tokenizer& tokenizer, const Batch& batch,
+                           int64_t padding) {
+  const auto targets = on_cpu(batch.at("targets"));
+  const auto original = at::where(targets.eq(kNoTargetToken), on_cpu(batch.at("tokens")), targets);
+  const auto first = at::full({original.size(0), 1}, padding, at::kLong);
+  const auto before = at::cat({first, original.narrow(1, 0, original.size(1) - 1)}, 1);
+  return bytes_of_rows(tokenizer, before, targets);
 }
 
 }  // namespace lockstep::data

@@ -13,4 +13,9 @@ namespace lockstep::data {
 // leaves out. Exact for bytes that are not UTF-8, such as those of a character that a sample ends in.
 int64_t count_target_bytes(const formats::Tokenizer& tokenizer, const Batch& batch);
 
+// The same, where "targets" [B, T] are at the places of the tokens that they replace (masked tokens).
+// A target has the bytes that it adds to the text before it. `padding`: a special token.
+int64_t count_masked_bytes(const formats::Tokenizer& tokenizer, const Batch& batch,
+                           int64_t padding);
+
 }  // namespace lockstep::data

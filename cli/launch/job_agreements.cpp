@@ -47,6 +47,7 @@ std::vector<launch::Agreement> job_agreements(const LaunchArguments& arguments,
       {"--run-id", arguments.run_id.value_or("")},
       {"--resume", arguments.resume.value_or("")},
       {"--predict", arguments.predict.value_or("")},
+      {"--evaluate", arguments.evaluates ? "given" : ""},
       {"--generate", arguments.generate.value_or("")},
       {"the run file", files.empty() ? "" : digest_of(files)},
       {"the list of overrides and arguments", others}};

@@ -179,12 +179,13 @@ std::vector<std::string> split_names(const std::string& text) {
   return names;
 }
 
-// Options that are not forwarded to the launchers on the hosts: --hostfile determines them.
-bool is_set_by_hostfile(const std::string& name) {
+// Options without a value, and those that --hostfile determines: they are not forwarded to the
+// launchers on the hosts with their values.
+bool is_not_forwarded(const std::string& name) {
   for (const char* option :
        {"hostfile", "ssh", "export", "remote-lockstep", "nproc-per-node", "nnodes", "node-rank",
         "master-addr", "master-port", "rdzv-endpoint", "rdzv-backend", "rdzv-token-file", "run-id",
-        "resume", "standalone", "new-token", "help"})
+        "resume", "standalone", "new-token", "help", "evaluate"})
     if (name == option) return true;
   return false;
 }
@@ -207,9 +208,10 @@ void read_hosts(const LaunchValues& values, LaunchArguments& arguments) {
   arguments.given_master_addr = values.given("master-addr");
   for (const auto& option : option_names(launch_options())) {
     const auto name = option.substr(2);
-    if (is_set_by_hostfile(name)) continue;
+    if (is_not_forwarded(name)) continue;
     if (const auto given = values.given(name)) arguments.forwarded.push_back(option + "=" + *given);
   }
+  if (values.flag("evaluate")) arguments.forwarded.emplace_back("--evaluate");
 }
 
 launch::RendezvousOptions read_rendezvous(const LaunchValues& values) {
@@ -271,8 +273,9 @@ LaunchArguments read_arguments(const LaunchValues& values) {
   arguments.program = values.given("program");
   arguments.predict = values.given("predict");
   arguments.generate = values.given("generate");
-  if (arguments.predict && arguments.generate)
-    throw config_error("--predict and --generate exclude each other");
+  arguments.evaluates = values.flag("evaluate");
+  if (arguments.predict.has_value() + arguments.generate.has_value() + arguments.evaluates > 1)
+    throw config_error("--predict, --evaluate and --generate exclude each other");
   arguments.role = values.text("role");
   arguments.tee = read_tee(values, arguments.num_workers);
   arguments.stop_grace = values.duration("stop-grace");

@@ -25,7 +25,8 @@ struct LaunchArguments {
   std::optional<std::string> log_dir, run_id, resume, program;
   std::optional<std::string> predict;   // train nothing, predict into this file
   std::optional<std::string> generate;  // train nothing, continue the prompts in this file
-  bool trains() const { return !predict && !generate; }
+  bool evaluates = false;               // train nothing, evaluate the weights
+  bool trains() const { return !predict && !generate && !evaluates; }
   // The scheduler's id of this job step ("slurm-1234-0"); empty without a scheduler.
   std::string job;
   bool job_restarted = false;

@@ -93,7 +93,7 @@ RunLocation locate_run(const LaunchArguments& arguments) {
   if (has_run_file) {
     std::vector<std::string> overrides;
     for (size_t i = 1; i < arguments.rest.size(); ++i) {
-      if (arguments.generate && arguments.rest[i].starts_with('-')) break;
+      if (!arguments.trains() && arguments.rest[i].starts_with('-')) break;
       if (!arguments.program || arguments.rest[i].find('=') != std::string::npos)
         overrides.push_back(arguments.rest[i]);
     }
@@ -170,6 +170,7 @@ launch::LaunchOptions make_options(const LaunchArguments& arguments, const RunLo
     options.arguments.insert(options.arguments.end(), {"--resume", *arguments.resume});
   if (arguments.predict)
     options.arguments.insert(options.arguments.end(), {"--predict", *arguments.predict});
+  if (arguments.evaluates) options.arguments.emplace_back("--evaluate");
   if (arguments.generate)
     options.arguments.insert(options.arguments.end(), {"--generate", *arguments.generate});
   options.num_workers = arguments.num_workers;

@@ -38,6 +38,7 @@ void add_worker_options(cxxopts::Options& options) {
   add("resume", "resume this run", value(), "ID");
   add("predict", "do not train: write predictions for the evaluation data to this file", value(),
       "FILE");
+  add("evaluate", "do not train: print loss and metrics of the evaluation data");
   add("generate",
       "do not train: continue the prompts in this file; put options such as --out after --",
       value(), "FILE");
@@ -87,8 +88,8 @@ void add_host_options(cxxopts::Options& options) {
 
 const char* const kAfterLaunchOptions = R"(
 CONFIG and overrides are passed to every rank unchanged. `lockstep launch -n 2 -- python train.py`
-starts any program. With --program and --generate, put -- before arguments of the ranks that begin
-with a dash. Options that are not given default to the environment variable PET_<NAME>,
+starts any program. With --program, --generate and --evaluate, put -- before arguments of the ranks
+that begin with a dash. Options that are not given default to the environment variable PET_<NAME>,
 such as PET_NNODES=2.
 Logs: <run.dir>/<run id>/logs/attempt_<n>/<local rank>/{stdout.log,stderr.log}; with several nodes
 <run.dir>/<run id>/logs/node_<k>/attempt_<n>/...

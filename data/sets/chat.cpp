@@ -1,7 +1,8 @@
 // Dataset "chat": conversations in JSON Lines, for fine-tuning language models. They are rendered
 // with the chat template of a tokenizer, and kept in memory as tokens. Fields: "tokens" int64 [B, T]
 // and "targets" int64 [B, T], the next token if it belongs to an answer, else -100, which losses
-// ignore. With `pack`, a window holds several conversations; "documents" int64 [B, T] numbers them.
+// ignore. T is `length`, or the longest conversation of the batch. With `pack`, a window holds several
+// conversations; "documents" int64 [B, T] numbers them.
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
@@ -12,6 +13,7 @@
 #include "data/chat/chat_encoder.h"
 #include "data/chat/chat_records.h"
 #include "data/packing.h"
+#include "data/padded_to.h"
 #include "data/target_bytes.h"
 #include "lockstep/config_value.h"
 #include "lockstep/dataset.h"
@@ -30,6 +32,7 @@ struct ChatConfig {
   std::string path, tokenizer;
   int64_t length = 1024;
   LearnedTokens loss = LearnedTokens::Answers;
+  PaddedTo pad_to = PaddedTo::Length;
   bool pack = false;
   std::string chat_template = "default";
   std::optional<std::string> date;
@@ -48,6 +51,8 @@ void fields(V& v, ChatConfig& c) {
   v("length", c.length, "tokens per sample; longer conversations are truncated", at_least(2),
     at_most(1 << 24));
   v("loss", c.loss, "which tokens are learned: those of answers, or all");
+  v("pad_to", c.pad_to,
+    "length to which shorter conversations are padded: length, or the longest of the batch");
   v("pack", c.pack,
     "whether a sample holds several conversations, each with its own positions and attention");
   v("template", c.chat_template, "the name of the chat template, of a tokenizer with several");
@@ -66,11 +71,16 @@ class ChatDataset final : public Dataset {
         encoder_(config.tokenizer,
                  {.name = config.chat_template, .date = parse_date(config.date, "chat")}),
         padding_(encoder_.padding()) {
+    const auto name = printable(config.path, 400);
+    if (pads_to_longest() && config.pack)
+      throw config_error(fmt::format(
+          "dataset chat: {}: pad_to: longest has no effect with pack: all samples have the same "
+          "length",
+          name));
     ChatRecords records(config.max_bad_samples);
     records.read(config.path, [&](std::string_view line) {
       add(encoder_.encode(formats::parse_conversation(line)));
     });
-    const auto name = printable(config.path, 400);
     if (ends_.empty()) throw config_error(name + ": it has no conversations");
     if (config.limit && *config.limit > num_chats())
       throw config_error(fmt::format("{}: limit {} is larger than the number of conversations, {}",
@@ -94,20 +104,32 @@ class ChatDataset final : public Dataset {
   }
 
   std::vector<FieldLayout> layout() const override {
+    if (pads_to_longest()) return {};
     std::vector<FieldLayout> fields = {{"tokens", at::kLong, {config_.length}},
                                        {"targets", at::kLong, {config_.length}}};
     if (config_.pack) fields.push_back({"documents", at::kLong, {config_.length}});
     return fields;
   }
 
+  Batch get_batch(std::span<const int64_t> indices) const override {
+    if (!pads_to_longest()) return Dataset::get_batch(indices);
+    int64_t longest = 1;
+    for (const auto index : indices) longest = std::max(longest, length_of(verified(index)));
+    const std::vector<int64_t> shape = {std::ssize(indices), longest};
+    const std::vector<at::Tensor> fields = {at::empty(shape, at::kLong),
+                                            at::empty(shape, at::kLong)};
+    fill({.indices = indices}, fields);
+    return {.fields = {{"tokens", fields[0]}, {"targets", fields[1]}},
+            .indices = at::tensor(std::vector<int64_t>(indices.begin(), indices.end()))};
+  }
+
   void fill(const SampleRequest& request, std::span<const at::Tensor> fields) const override {
+    const auto length = static_cast<size_t>(fields[0].size(1));
     const auto row = [&](size_t field, size_t place) {
-      const auto length = static_cast<size_t>(config_.length);
       return std::span(fields[field].data_ptr<int64_t>() + place * length, length);
     };
     for (size_t i = 0; i < request.indices.size(); ++i) {
-      const auto index = request.indices[i];
-      check(index >= 0 && index < size(), "sample index outside the dataset");
+      const auto index = verified(request.indices[i]);
       const auto chats = config_.pack ? windows_.at(static_cast<size_t>(index))
                                       : std::span<const int64_t>(&index, 1);
       write(chats, row(0, i), row(1, i));
@@ -125,6 +147,11 @@ class ChatDataset final : public Dataset {
   std::vector<std::string> warnings() const override { return warnings_; }
 
  private:
+  bool pads_to_longest() const { return config_.pad_to == PaddedTo::Longest; }
+  int64_t verified(int64_t index) const {
+    check(index >= 0 && index < size(), "sample index outside the dataset");
+    return index;
+  }
   int64_t num_chats() const { return static_cast<int64_t>(ends_.size()); }
   size_t begin_of(int64_t chat) const {
     return chat == 0 ? 0 : ends_[static_cast<size_t>(chat) - 1];

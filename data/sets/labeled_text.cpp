@@ -13,6 +13,7 @@
 #include "core/printable.h"
 #include "data/padded_to.h"
 #include "data/sets/text_encoder.h"
+#include "data/target_bytes.h"
 #include "lockstep/config_value.h"
 #include "lockstep/dataset.h"
 #include "lockstep/error.h"
@@ -124,6 +125,11 @@ class LabeledTextDataset final : public Dataset {
     Json json = {{"vocabulary", encoder_.vocabulary()}};
     if (!classes_.empty()) json["classes"] = classes_;
     return json;
+  }
+
+  std::optional<int64_t> count_target_bytes(const Batch& batch) const override {
+    if (config_.kind != LabelKind::Masked) return std::nullopt;
+    return count_masked_bytes(encoder_.tokenizer(), batch, padding_);
   }
 
   std::vector<FieldLayout> layout() const override {

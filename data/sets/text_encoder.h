@@ -28,6 +28,7 @@ class TextEncoder {
   // `length` are cut.
   EncodedText encode(const formats::LabeledText& row, int64_t length);
 
+  const formats::Tokenizer& tokenizer() const { return tokenizer_; }
   int64_t vocabulary() const { return static_cast<int64_t>(tokenizer_.vocabulary_size()); }
   bool is_special(int32_t token) const;
   // Throw Config if the tokenizer has no such token.

@@ -165,6 +165,8 @@ VISIONS = {
     "dinov2": Case("Dinov2ForImageClassification", "Dinov2Config", {**VISION, "mlp_ratio": 2}, images),
     "resnet": Case("ResNetForImageClassification", "ResNetConfig", {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1],
                    "num_labels": CLASSES, "layer_type": "basic"}, images),
+    "timm starnet": Case("TimmWrapperForImageClassification", "TimmWrapperConfig", {"architecture": "starnet_s050", "num_labels": CLASSES,
+                         "model_args": {"base_dim": 8, "depths": [1]}}, images, short=True),
     "beit": Case("BeitForImageClassification", "BeitConfig", {**VISION, "drop_path_rate": 0.0}, images),
 }
 
@@ -199,7 +201,13 @@ def data_of(case):
 
 
 def save(case, directory):
-    build(case).save_pretrained(directory)
+    model = build(case)
+    if case.config == "TimmWrapperConfig":  # as timm writes it
+        import timm
+
+        timm.models.save_for_hf(model.timm_model, directory, model_args=case.options["model_args"], safe_serialization=True)
+    else:
+        model.save_pretrained(directory)
     return directory
 
 

@@ -169,6 +169,20 @@ def test_all_tokens_are_learned(job):
     assert losses_of(job, job.train("train.max_steps=3")) == pytest.approx(expected, abs=1e-4)
 
 
+def test_conversations_padded_to_the_longest_of_their_batch(job):
+    """Smaller batches, the same losses, on any number of ranks; little is padding where lengths are sorted."""
+    configure(job, conversations(40))
+    job.config["data"] |= {"eval": job.config["data"]["train"], "eval_batch_size": 5}
+    job.write()
+    longest = ["data.train.pad_to=longest", "data.eval.pad_to=longest", "train.max_steps=10"]
+    padded, shorter = job.train("train.max_steps=10"), job.train(*longest)
+    assert losses_of(job, shorter) == pytest.approx(losses_of(job, padded), abs=1e-5)
+    assert job.series(shorter.name, "eval/loss")[0][1] == pytest.approx(job.series(padded.name, "eval/loss")[0][1], abs=1e-5)
+    sorted_by_length = [*longest, "data.bucket_batches=5", "data.shuffle=true"]
+    buckets = [job.train(*sorted_by_length, ranks=ranks) for ranks in (None, 2)]
+    assert losses_of(job, buckets[1]) == pytest.approx(losses_of(job, buckets[0]), abs=1e-5)
+
+
 def test_bits_per_byte_of_answers(job):
     """Special tokens, such as the end of a turn, cost bits, but have no bytes."""
     chats = conversations(16)
@@ -299,10 +313,11 @@ def test_bad_tokenizers_are_one_line(job, what, text):
     [
         ("data.train.date=tomorrow", "dataset chat: date is 'tomorrow', expected YYYY-MM-DD"),
         ("data.train.template=tool_use", "the tokenizer has one chat template, without a name; leave out template: tool_use"),
+        ("data.train.pad_to=longest", "chats.jsonl.gz: pad_to: longest has no effect with pack: all samples have the same length"),
         ("data.train.limit=9", "limit 9 is larger than the number of conversations, 8"),
         ("model={name: gpt, vocab_size: 400, context: 48}", "model gpt does not separate documents; use model hf or decoder, or set pack: false"),
     ],
 )
 def test_bad_settings_are_one_line(job, override, text):
-    configure(job, conversations(8), pack="gpt" in override)
+    configure(job, conversations(8), pack="gpt" in override or "pad_to" in override)
     refuse(job, [override, "data.batch_size=2"], [text], None)

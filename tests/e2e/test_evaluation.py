@@ -8,8 +8,12 @@ import torch
 from safetensors.numpy import load_file
 from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
+import processes
+import test_hugging_face
 from conftest import MNIST
-from refusals import refuse
+from processes import LOCKSTEP, TRAINER
+from refusals import error_lines, refuse
+from safetensors_file import last_weights
 
 # 301 samples in batches of 50: seven batches, not divisible by 2 or 3 ranks.
 EVALUATION = ["data.eval.limit=301", "data.eval_batch_size=50"]
@@ -188,3 +192,70 @@ def test_evaluation_media_are_the_same_on_3_ranks(job):
         if name[0] != "histogram":  # gradients of different batches differ
             assert shown[name] == alone[name]
     assert values == alone_values
+
+
+def evaluated(job, *overrides, ranks=None, options=()):
+    """The lines that --evaluate prints on rank 0, and its JSON. It creates no run."""
+    before = sorted(job.runs.glob("*"))
+    out = job.directory / "metrics.json"
+    out.unlink(missing_ok=True)
+    command = [TRAINER, "--evaluate", *options, job.file, *overrides, "--out", out]
+    if ranks:
+        command = [LOCKSTEP, "launch", "-n", ranks, "--evaluate", *options, job.file, *overrides, "--", "--out", out]
+    ended = processes.run(command, job.directory)
+    assert (ended.code, ended.err) == (0, ""), ended.err
+    assert sorted(job.runs.glob("*")) == before
+    return [line.removeprefix("[rank 0] ") for line in ended.out.splitlines()], json.loads(out.read_text())
+
+
+def test_weights_are_evaluated_without_training(job):
+    """What the run has recorded, to the bit, on any number of ranks; also of averaged weights, and of other data."""
+    metrics = ["train.eval_metrics=[f1, roc_auc_per_class]", "train.ema={decay: 0.5}"]
+    run_dir = job.train(*EVALUATION, *metrics, "train.max_steps=3", ranks=2)
+    recorded = {name.removeprefix("eval/"): value for name, value in evaluations(job, run_dir).items()}
+    assert {"loss", "accuracy", "f1", "roc_auc/7"} <= set(recorded)
+    for ranks in (None, 3):
+        shown, found = evaluated(job, *EVALUATION, *metrics, ranks=ranks, options=["--resume", run_dir.name])
+        assert {name: repr(value) for name, value in found["metrics"].items()} == recorded
+        assert found["samples"] == 301 and found["weights"] == f"averaged, {run_dir} after step 3"
+        table = dict(line.split() for line in shown[: len(recorded)])
+        assert {name: float(value) for name, value in table.items()} == pytest.approx(found["metrics"], rel=1e-5)
+        assert shown[len(recorded) :] == ["samples: 301", f"weights: {found['weights']}"]
+    plain = [*EVALUATION[1:], "data.eval.limit=40", f"train.init_from={last_weights(run_dir)}"]
+    assert evaluated(job, *plain)[1] != found
+    assert evaluated(job, *plain)[1]["samples"] == 40
+
+
+def test_a_base_model_has_the_metrics_of_transformers(job):
+    model = test_hugging_face.make("llama 3", job.directory / "hf")
+    inputs, targets = test_hugging_face.configure(job, job.directory / "hf")
+    with torch.no_grad():
+        logits = model(inputs).logits.flatten(0, 1)
+    loss = torch.nn.functional.cross_entropy(logits, targets.flatten()).item()
+    expected = {"loss": loss, "perplexity": numpy.exp(loss), "accuracy": (logits.argmax(1) == targets.flatten()).float().mean().item()}
+    found = [evaluated(job, "train.eval_metrics=[perplexity, accuracy]", ranks=ranks)[1] for ranks in (None, 2)]
+    assert found[0]["metrics"] == pytest.approx(expected, rel=1e-5)
+    assert found[0] == found[1]
+    assert found[0]["weights"] == str(job.directory / "hf" / "model.safetensors")
+
+
+@pytest.mark.parametrize("arguments, text", [
+    (["--resume", "none-20260101-000000-aaaa"], "--resume none-20260101-000000-aaaa: there is no such run in "),
+    ([], "--evaluate needs weights: --resume RUN_ID uses the last checkpoint of a run, train.init_from a file"),
+    (["--out", "none/metrics.json"], "--out: the directory none does not exist"),
+    (["--seed", "3"], "--seed has no effect without --generate FILE or --prompt TEXT"),
+    (["--prompt", "x"], "--prompt cannot be combined with --evaluate"),
+])
+def test_evaluations_that_are_refused(job, arguments, text):
+    ended = processes.run([TRAINER, "--evaluate", job.file, *arguments], job.directory)
+    assert ended.code == 78 and text in error_lines(ended, None)[0], ended.err
+    assert not job.runs.exists()
+
+
+def test_an_evaluation_needs_data(job):
+    del job.config["data"]["eval"], job.config["data"]["eval_batch_size"]
+    job.write()
+    ended = processes.run([LOCKSTEP, "launch", "--evaluate", job.file], job.directory)
+    assert ended.code == 78 and "--evaluate needs evaluation data: set data.eval or data.split.eval in the run file" in ended.err
+    ended = processes.run([LOCKSTEP, "launch", "--evaluate", "--predict", "x", job.file], job.directory)
+    assert ended.code == 78 and "--predict, --evaluate and --generate exclude each other" in ended.err

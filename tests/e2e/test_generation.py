@@ -66,6 +66,18 @@ def test_greedy_tokens_are_those_of_transformers(job, name):
     assert len({tuple(row["tokens"]) for row in rows}) > 1
 
 
+@pytest.mark.parametrize("penalty", [1.3, 0.6])
+def test_penalized_tokens_are_those_of_transformers(job, penalty):
+    model = make("llama 3", job.directory / "hf")
+    configure(job, job.directory / "hf")
+    file = write_prompts(job, [{"tokens": prompt} for prompt in random_prompts()])
+    rows = rows_of(job, "--generate", file, "--max-tokens", "24", "--repetition-penalty", penalty)
+    for prompt, row in zip(random_prompts(), rows, strict=True):
+        found = model.generate(torch.tensor([prompt]), do_sample=False, max_new_tokens=24, pad_token_id=0, repetition_penalty=penalty)
+        assert row["tokens"] == found[0, len(prompt) :].tolist()
+    assert rows != rows_of(job, "--generate", file, "--max-tokens", "24")
+
+
 def save_tokenizer(directory):
     """A byte-level tokenizer of VOCABULARY tokens or more; returns it."""
     tokenizer = Tokenizer(kinds.BPE())
@@ -172,7 +184,11 @@ def test_sampled_texts(job, trained):
     assert first == rows_of(job, *sampled, "--seed=4", "--batch-size", "1")
     assert first[0]["text"] != first[1]["text"]  # of equal prompts
     assert first != rows_of(job, *sampled, "--seed", "5")
+    texts = rows_of(job, *sampled, "--seed", "4", "--samples", "3")
+    assert [row["prompt"] for row in texts] == ["the "] * 6 and len({row["text"] for row in texts}) == 6
+    assert texts[::3] == first
     greedy = rows_of(job, *options)
+    assert greedy == rows_of(job, *sampled, "--min-p", "1")
     assert greedy == rows_of(job, *sampled, "--top-k", "1") == rows_of(job, *sampled, "--top-p", "0.001")
 
 
@@ -287,7 +303,12 @@ def test_options_that_are_refused(job, trained):
     weights = ["--resume", trained.name, "--tokenizer", "bytes"]
     prompt = ["--prompt", "x", *weights]
     refused(job, ["--max-tokens has no effect without --generate FILE or --prompt TEXT"], "--max-tokens=4")
+    refused(job, ["--out has no effect without --evaluate, --generate FILE or --prompt TEXT"], "--out=x")
+    refused(job, ["--prompt cannot be combined with --dry-run"], "--dry-run", *prompt)
     refused(job, ["--top-p has no effect with --temperature 0"], *prompt, "--top-p", "0.5")
+    refused(job, ["--min-p has no effect with --temperature 0"], *prompt, "--min-p", "0.5")
+    refused(job, ["--samples has no effect with --temperature 0"], *prompt, "--samples", "2")
+    refused(job, ["--repetition-penalty: '0': expected a number above 0"], *prompt, "--repetition-penalty", "0")
     refused(job, ["--temperature: '-1': expected a number from 0"], *prompt, "--temperature", "-1")
     refused(job, ["--top-k: '2x': expected an integer from 1"], *prompt, "--top-k", "2x")
     refused(job, ["unknown option '--top-q'; did you mean '--top-"], *prompt, "--top-q", "2")

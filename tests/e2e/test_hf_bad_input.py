@@ -43,6 +43,9 @@ CONFIGS = {
                                                                    "it has causal-lm, sequence-classification, token-classification"]),
     "no task at all": ({"model_type": "sam", "architectures": ["SamModel"]}, [], ["a model of type 'sam' has none of the tasks causal-lm"]),
     "an unknown task": ({}, ["--task", "lm"], ["--task lm: unknown; valid: causal-lm, masked-lm"]),
+    "an unknown architecture of timm": ({"model_type": None, "architectures": None, "pretrained_cfg": {}, "num_classes": 3,
+                                         "architecture": "resnet10"}, [], [
+        "config.json: ", "The model architecture 'resnet10' is not supported in your version of timm"]),
     "quantized weights": ({"quantization_config": {"bits": 4}}, [], ["quantized weights cannot be trained"]),
     "an argument of another config": ({}, ["num_hiden_layers=1"], ["num_hiden_layers=1: the config of a model of type 'llama' has no",
                                                                    "did you mean 'num_hidden_layers'?"]),

@@ -55,6 +55,8 @@ def train_in_python(case, directory):
 
     torch.manual_seed(5)
     more = {"experts_implementation": "batched_mm"} if "expert" in str(case.options) else {}
+    if case.config == "TimmWrapperConfig":  # transformers cannot read model_args of timm 1.0.31
+        more["config"] = transformers.TimmWrapperConfig(**case.options)
     model = getattr(transformers, case.model).from_pretrained(directory, **more).train()
     model.config.use_cache = False
     model.config.apply_spec_augment, model.config.layerdrop = False, 0.0  # random numbers of numpy and Python
@@ -115,7 +117,7 @@ def test_example_of_a_number_of_samples(name):
     model = hf_cases.build(case)
     model.config.architectures = [case.model]
     data = hf_cases.data_of(case)
-    length = {"wav2vec2": 400, "resnet": 32, "whisper": None, "ast": None}.get(name, None if "image" in data else TOKENS)
+    length = {"wav2vec2": 400, "resnet": 32, "timm starnet": 32, "whisper": None, "ast": None}.get(name, None if "image" in data else TOKENS)
     batch = Example(model, task_of(model.config, None, "config.json"), BATCH, length).make()
     if name != "llama padded" and name != "mixtral":  # their data are not that of the dataset "tokens"
         assert {key: (value.dtype, value.shape[1:]) for key, value in batch.items()} == {

@@ -1,6 +1,7 @@
 """Dataset labeled_text: tokens, masks and labels as transformers' tokenizer and collators make them."""
 
 import json
+import math
 
 import pytest
 import tokenizers
@@ -224,6 +225,27 @@ def test_masked_tokens_do_not_depend_on_ranks_and_workers(job):
     assert len(set(curves[0])) == 12
     other = job.train("run.seed=8")
     assert job.series(other.name, "train/loss")[0][1] != curves[0][0]
+
+
+def test_bits_per_byte_of_masked_tokens(job):
+    """Where all are masked, their bytes are those of the texts."""
+    tokenizer, _ = make(job, "mlm")
+    data = write_rows(job, [{"text": text} for text in TEXTS])
+    configure(job, {**data, "kind": "masked", "mask_share": 1}, max_steps=1, eval_metrics=["bits_per_byte"])
+    run_dir = job.train("data.eval.pad_to=length")
+    tokens = [row[: LENGTH - 2] for row in tokenizer(TEXTS, add_special_tokens=False)["input_ids"]]
+    size = sum(len(tokenizer.decode(row).encode()) for row in tokens)
+    (loss,), (bits,) = ([value for _, value in job.series(run_dir.name, name)] for name in ("eval/loss", "eval/bits_per_byte"))
+    assert bits == pytest.approx(loss / math.log(2) * sum(map(len, tokens)) / size, rel=1e-12)
+    half = job.train("data.eval.mask_share=0.5")
+    assert 0.3 < job.series(half.name, "eval/bits_per_byte")[0][1] / bits < 3
+
+
+def test_bits_per_byte_of_classes_are_refused(job):
+    make(job, "tokens")
+    words = write_rows(job, [{"text": text.split(), "label": [0] * len(text.split())} for text in TEXTS])
+    configure(job, {**words, "kind": "words", "classes": CLASSES}, max_steps=1, eval_metrics=["bits_per_byte"])
+    refuse(job, [], ["train.eval_metrics: bits_per_byte needs a language model, and data that know their bytes"], None)
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,16 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+from transformers import MinPLogitsWarper, RepetitionPenaltyLogitsProcessor, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "printer"))
 import printer  # noqa: E402
 
-SETTINGS = list(itertools.product([0.3, 1.0, 2.5], [None, 1, 3, 40, 1000], [None, 0.05, 0.5, 0.9, 1.0]))
+SETTINGS = [
+    *itertools.product([0.3, 1.0, 2.5], [None, 1, 3, 40, 1000], [None, 0.05, 0.5, 0.9, 1.0], [None], [None]),
+    *itertools.product([0.3, 1.0, 2.5], [None, 40], [None, 0.9], [None, 0.01, 0.3, 1.0], [None, 0.7, 1.3]),
+]
+TOKENS = [3, 0, 9, 3, 15]
 
 
 def logits_of(kind):
@@ -24,19 +28,25 @@ def logits_of(kind):
     return torch.randn(200) * 3
 
 
-def in_python(logits, temperature, top_k, top_p):
-    scores = TemperatureLogitsWarper(temperature)(None, logits[None])
+def in_python(logits, temperature, top_k, top_p, min_p, penalty):
+    scores = logits[None]
+    if penalty is not None:
+        scores = RepetitionPenaltyLogitsProcessor(penalty)(torch.tensor([TOKENS]), scores)
+    scores = TemperatureLogitsWarper(temperature)(None, scores)
     if top_k is not None:
         scores = TopKLogitsWarper(top_k)(None, scores)
     if top_p is not None and top_p < 1:
         scores = TopPLogitsWarper(top_p)(None, scores)
+    if min_p is not None:
+        scores = MinPLogitsWarper(min_p)(None, scores)
     return scores[0]
 
 
 @pytest.mark.parametrize("kind", ["random", "ties", "flat"])
 def test_filtered_logits(kind, tmp_path):
     logits = logits_of(kind)
-    cases = [{"logits": logits.tolist(), "temperature": t, "top_k": k, "top_p": p} for t, k, p in SETTINGS]
+    names = ("temperature", "top_k", "top_p", "min_p", "penalty")
+    cases = [{"logits": logits.tolist(), "tokens": TOKENS, **dict(zip(names, settings))} for settings in SETTINGS]
     (tmp_path / "cases.json").write_text(json.dumps(cases))
     ended = printer.run("sampling", tmp_path / "cases.json")
     assert ended.returncode == 0, ended.stderr

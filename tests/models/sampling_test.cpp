@@ -45,6 +45,8 @@ TEST_CASE("sampling: only tokens that pass the filters") {
   CHECK(chosen({.temperature = 1, .top_k = 2}) == std::set<int64_t>{2, 3});
   CHECK(chosen({.temperature = 1, .top_k = {}, .top_p = 0.75}) == std::set<int64_t>{1, 2, 3});
   CHECK(chosen({.temperature = 1, .top_k = 3, .top_p = 0.1}) == std::set<int64_t>{3});
+  CHECK(chosen({.temperature = 1, .top_k = {}, .top_p = {}, .min_p = 0.6}) ==
+        std::set<int64_t>{2, 3});
 }
 
 TEST_CASE("sampling: a function of seed and prompt, not of other random numbers") {

@@ -170,6 +170,56 @@ TEST_CASE("optimizers: the loops that pack a state have the bits of operations o
   }
 }
 
+TEST_CASE("optimizers: the loop of a packed step has the bits of operations on tensors") {
+  constexpr int64_t kPerScale = 256, kCount = 300 * kPerScale + 17, kScales = 301;
+  at::manual_seed(4);
+  const AdamNumbers n{0.1f, 0.999f, 0.001f, 0.9999f, 0.01f, 0.5f, 1e-8f};
+  const auto step = at::scalar_tensor(3.0f);
+  const auto gradient = at::randn({kCount}) * at::randn({kCount}).exp();
+  const auto updated = [&](const at::Tensor& parameter, at::Tensor& average, at::Tensor& square) {
+    average = average + (gradient - average) * n.average_weight;
+    square = square * n.square_decay + gradient * n.square_weight * gradient;
+    const auto root = square.to(at::kDouble).sqrt().to(at::kFloat);  // exact, unlike MKL's
+    return parameter * n.kept_share - average * n.step_size / (root / n.root_correction + n.eps);
+  };
+  const auto parameter = at::randn({kCount});
+  const auto before = at::randn({kCount}), square_before = at::randn({kCount}).square();
+
+  const auto bf16 = before.to(at::kBFloat16), square_bf16 = square_before.to(at::kBFloat16);
+  auto average = bf16.to(at::kFloat), square = square_bf16.to(at::kFloat);
+  const auto expected = updated(parameter, average, square);
+  auto result = parameter.clone();
+  REQUIRE(update_in_loop({result, gradient, bf16, square_bf16, {}, {}}, n, step, kPerScale));
+  const auto packed_square = at::empty_like(square_bf16);
+  pack_bf16(packed_square, square, step);
+  CHECK(at::equal(result, expected));
+  CHECK(at::equal(bf16, average.to(at::kBFloat16)));
+  CHECK(at::equal(square_bf16, packed_square));
+
+  const auto bytes = at::empty({kCount}, at::kChar), square_bytes = at::empty({kCount}, at::kByte);
+  const auto scales = at::empty({kScales}), square_scales = at::empty({kScales});
+  pack_signed(bytes, scales, before, step, kPerScale);
+  pack_squares(square_bytes, square_scales, square_before, step, kPerScale);
+  average = unpack_signed(bytes, scales, kPerScale);
+  square = unpack_squares(square_bytes, square_scales, kPerScale);
+  const auto expected_int8 = updated(parameter, average, square);
+  result = parameter.clone();
+  const auto own = bytes.clone(), own_square = square_bytes.clone();
+  const auto own_scales = scales.clone(), own_square_scales = square_scales.clone();
+  REQUIRE(update_in_loop({result, gradient, own, own_square, own_scales, own_square_scales}, n,
+                         step, kPerScale));
+  pack_signed(bytes, scales, average, step, kPerScale);
+  pack_squares(square_bytes, square_scales, square, step, kPerScale);
+  CHECK(at::equal(result, expected_int8));
+  CHECK(at::equal(own, bytes));
+  CHECK(at::equal(own_square, square_bytes));
+  CHECK(at::equal(own_scales, scales));
+  CHECK(at::equal(own_square_scales, square_scales));
+  CHECK_FALSE(
+      update_in_loop({result.slice(0, 0, std::nullopt, 2), gradient, own, own_square, {}, {}}, n,
+                     step, kPerScale));
+}
+
 TEST_CASE("optimizers: the evaluation weights of schedule-free are exchanged exactly") {
   auto parameters = parameters_with_gradients();
   auto optimizer = make("{name: adamw_schedule_free, lr: 0.1}", parameters);

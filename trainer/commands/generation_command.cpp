@@ -9,7 +9,6 @@
 #include "tracking/runs/on_ranks.h"
 #include "trainer/commands/trained_weights.h"
 #include "trainer/generation/prompts.h"
-#include "trainer/handshake.h"
 #include "trainer/prepared/model_faults.h"
 
 namespace lockstep::trainer {
@@ -37,17 +36,6 @@ std::vector<GivenPrompt> given_prompts(const GenerationArguments& arguments) {
   return prompts;
 }
 
-void verify_out(const GenerationArguments& arguments) {
-  if (!arguments.out) return;
-  std::error_code error;
-  const fs::path path = *arguments.out;
-  if (fs::is_directory(path, error))
-    throw config_error(fmt::format("--out: {} is a directory", printable(path.string(), 400)));
-  if (path.has_parent_path() && !fs::is_directory(path.parent_path(), error))
-    throw config_error(fmt::format("--out: the directory {} does not exist",
-                                   printable(path.parent_path().string(), 400)));
-}
-
 // The prompts, and what generates their texts.
 struct Generation {
   std::unique_ptr<TextCodec> codec;  // null: there is no tokenizer
@@ -69,15 +57,17 @@ Generation prepare(const GenerationArguments& arguments, const PreparedRun& run,
   auto& codec = generation.codec = open_codec(arguments, directory);
   if (!codec && !arguments.stops.empty())
     throw config_error("--stop has no effect without a tokenizer; set --tokenizer");
+  int64_t number = 0;
   for (auto& [text, tokens] : given) {
     if (!tokens && !codec)
       throw config_error(
           "there is no tokenizer for the prompts: set --tokenizer to a tokenizer.json, or to "
           "bytes, "
           "or give prompts as {\"tokens\": [...]} in JSON Lines");
-    auto numbers = tokens ? std::move(*tokens) : codec->encode(text);
-    generation.prompts.push_back(
-        {static_cast<int64_t>(generation.prompts.size()), std::move(text), std::move(numbers)});
+    const auto numbers = tokens ? std::move(*tokens) : codec->encode(text);
+    for (int64_t sample = 0; sample < arguments.samples; ++sample)
+      generation.prompts.push_back({number, sample, text, numbers});
+    ++number;
   }
   verify_prompts(model, generation.prompts, "prompt");
   generation.options = {.max_tokens = arguments.max_tokens,
@@ -102,28 +92,30 @@ nlohmann::ordered_json row_of(const Prompt& prompt, const GeneratedText& text, b
   return row;
 }
 
-// The texts of this rank's prompts, by number.
+// The texts of this rank's prompts, by their places among all.
 nlohmann::json own_texts(World& world, const PreparedRun& run, const Generation& generation,
                          const OnText& on_text) {
   std::vector<Prompt> own;
+  std::vector<size_t> places;
   const auto step = static_cast<size_t>(world.world_size());
-  for (auto i = static_cast<size_t>(world.rank()); i < generation.prompts.size(); i += step)
+  for (auto i = static_cast<size_t>(world.rank()); i < generation.prompts.size(); i += step) {
     own.push_back(generation.prompts[i]);
+    places.push_back(i);
+  }
   const auto texts = in_model(run.model_title(), nullptr, [&] {
     return generate(*run.model, world.device(), generation.codec.get(), own, generation.options,
                     on_text);
   });
   auto rows = nlohmann::json::object();
   for (size_t i = 0; i < own.size(); ++i)
-    rows[std::to_string(own[i].number)] =
-        row_of(own[i], texts[i], generation.codec != nullptr).dump();
+    rows[std::to_string(places[i])] = row_of(own[i], texts[i], generation.codec != nullptr).dump();
   return rows;
 }
 
 std::vector<std::string> gather_rows(World& world, const nlohmann::json& own, size_t count) {
   std::vector<std::string> rows(count);
   for (const auto& rank : distributed::gather_object(world, own, 0, "generated texts"))
-    for (const auto& [number, row] : rank.items()) rows[std::stoul(number)] = row;
+    for (const auto& [place, row] : rank.items()) rows[std::stoul(place)] = row;
   return rows;
 }
 
@@ -154,18 +146,13 @@ void report(const GenerationRequest& request, const std::vector<std::string>& ro
 void generate_texts(const GenerationRequest& request) {
   const auto& arguments = request.arguments;
   const auto config = load_run_config(request.config_path, request.overrides);
-  verify_out(arguments);
+  verify_out(arguments.out);
   auto given = given_prompts(arguments);
   const auto run = prepare_generation(config, request.ranks);
   verify_has_weights(kGenerationUse, request.run_id, run);
   const auto generation = prepare(arguments, run, std::move(given));
-  const auto connected =
-      World::connect(world_options(request.ranks, config.distributed, request.progress));
+  const auto connected = connect_with_model(run, request.progress);
   auto& world = *connected;
-  verify_ranks_agree(world, run);
-  world.progress().enter(Phase::Evaluating);
-  world.progress().set_limits(config.distributed.hang_warning.value, world.timeout());
-  run.model->to(world.device());
   const auto weights = load_trained_weights(world, kGenerationUse, request.run_id, run);
   const bool is_streamed = request.streams && !arguments.out && generation.codec &&
                            generation.prompts.size() == 1 && tracking::is_main(world.rank());

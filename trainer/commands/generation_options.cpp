@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <map>
 
 #include "core/printable.h"
@@ -39,6 +40,8 @@ struct OptionValue {
     return number;
   }
 
+  double share() const { return real(0, false, 1, "a number above 0, at most 1"); }
+
   const std::string& not_empty() const {
     if (text.empty()) refuse("text that is not empty");
     return text;
@@ -65,6 +68,13 @@ const std::map<std::string, GenerationOption>& generation_options() {
       {"--batch-size",
        {"a number", [](const Value& v, Out& o) { o.batch_size = v.integer(1, 1 << 20); }}},
       {"--seed", {"a number", [](const Value& v, Out& o) { o.seed = v.integer(0, INT64_MAX); }}},
+      {"--samples",
+       {"a number", [](const Value& v, Out& o) { o.samples = v.integer(1, 1 << 20); }}},
+      {"--repetition-penalty",
+       {"a number",
+        [](const Value& v, Out& o) {
+          o.sampling.repetition_penalty = v.real(0, false, 1e6, "a number above 0");
+        }}},
       {"--top-k",
        {"a number", [](const Value& v, Out& o) { o.sampling.top_k = v.integer(1, INT32_MAX); }}},
       {"--temperature",
@@ -72,11 +82,8 @@ const std::map<std::string, GenerationOption>& generation_options() {
         [](const Value& v, Out& o) {
           o.sampling.temperature = v.real(0, true, 1e6, "a number from 0");
         }}},
-      {"--top-p",
-       {"a number",
-        [](const Value& v, Out& o) {
-          o.sampling.top_p = v.real(0, false, 1, "a number above 0, at most 1");
-        }}},
+      {"--top-p", {"a number", [](const Value& v, Out& o) { o.sampling.top_p = v.share(); }}},
+      {"--min-p", {"a number", [](const Value& v, Out& o) { o.sampling.min_p = v.share(); }}},
   };
   return options;
 }
@@ -90,7 +97,7 @@ bool read_generation_option(const std::string& argument,
   const auto name = argument.substr(0, equals);
   const auto found = generation_options().find(name);
   if (found == generation_options().end()) return false;
-  if (out.first_option.empty()) out.first_option = name;
+  if (out.first_option.empty() && name != "--out") out.first_option = name;
   const auto text =
       equals == argument.npos ? next(found->second.what) : argument.substr(equals + 1);
   found->second.store({name, text}, out);
@@ -102,9 +109,27 @@ void verify_generation_options(const GenerationArguments& arguments) {
     throw config_error(fmt::format("{} has no effect without --generate FILE or --prompt TEXT",
                                    arguments.first_option));
   const auto& sampling = arguments.sampling;
-  if (sampling.temperature == 0 && (sampling.top_k || sampling.top_p))
-    throw config_error(fmt::format("{} has no effect with --temperature 0, which is the default",
-                                   sampling.top_k ? "--top-k" : "--top-p"));
+  if (sampling.temperature != 0) return;
+  const auto refuse = [](bool is_given, const char* option) {
+    if (is_given)
+      throw config_error(
+          fmt::format("{} has no effect with --temperature 0, which is the default", option));
+  };
+  refuse(sampling.top_k.has_value(), "--top-k");
+  refuse(sampling.top_p.has_value(), "--top-p");
+  refuse(sampling.min_p.has_value(), "--min-p");
+  refuse(arguments.samples > 1, "--samples");
+}
+
+void verify_out(const std::optional<std::string>& out) {
+  if (!out) return;
+  std::error_code error;
+  const std::filesystem::path path = *out;
+  if (std::filesystem::is_directory(path, error))
+    throw config_error(fmt::format("--out: {} is a directory", printable(path.string(), 400)));
+  if (path.has_parent_path() && !std::filesystem::is_directory(path.parent_path(), error))
+    throw config_error(fmt::format("--out: the directory {} does not exist",
+                                   printable(path.parent_path().string(), 400)));
 }
 
 std::vector<std::string> generation_option_names() {

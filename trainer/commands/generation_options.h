@@ -1,4 +1,4 @@
-// The options of `lockstep-trainer --generate`.
+// The options of `lockstep-trainer --generate`, and where commands write their results.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,13 @@ namespace lockstep::trainer {
 struct GenerationArguments {
   std::optional<std::string> prompts_file;  // --generate
   std::vector<std::string> prompts;         // --prompt
-  std::optional<std::string> tokenizer, out;
+  std::optional<std::string> tokenizer;
+  std::optional<std::string> out;  // also of --evaluate
   int64_t max_tokens = 128, batch_size = 8, seed = 0;
+  int64_t samples = 1;  // texts of each prompt
   models::Sampling sampling;
   std::vector<std::string> stops;
-  std::string first_option;  // the first one as it was typed, without its value; empty: none
+  std::string first_option;  // the first one as typed, without its value; empty: none but --out
 
   bool has_prompts() const { return prompts_file || !prompts.empty(); }
 };
@@ -31,6 +33,9 @@ bool read_generation_option(const std::string& argument,
 
 // Throws Config if options have no effect.
 void verify_generation_options(const GenerationArguments& arguments);
+
+// Throws Config if --out is a directory or in one that does not exist.
+void verify_out(const std::optional<std::string>& out);
 
 std::vector<std::string> generation_option_names();
 

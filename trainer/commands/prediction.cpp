@@ -14,7 +14,6 @@
 #include "trainer/commands/rows_file.h"
 #include "trainer/commands/trained_weights.h"
 #include "trainer/config/precision.h"
-#include "trainer/handshake.h"
 #include "trainer/loop/round_robin_shard.h"
 
 namespace lockstep::trainer {
@@ -116,31 +115,20 @@ RowLayout predict_all(World& world, const PreparedRun& run, RowsFile* file) {
   return row;
 }
 
-void verify_evaluation_data(const RunConfig& config) {
-  if (!config.data.eval.is_set() && !config.data.split.eval)
-    throw config_error(
-        "--predict needs evaluation data: set data.eval or data.split.eval in the run file");
-}
-
 }  // namespace
 
 std::string write_predictions(const PredictionOptions& options) {
   const auto config = trainer::load_run_config(options.config_path, options.overrides);
-  trainer::verify_evaluation_data(config);
+  trainer::verify_has_eval_data(kPredictionUse, config);
   const auto run = trainer::prepare_prediction(config, options.ranks);
   trainer::verify_has_weights(kPredictionUse, options.run_id, run);
-  const auto connected =
-      World::connect(world_options(options.ranks, config.distributed, options.progress));
+  const auto connected = connect_with_model(run, options.progress);
   auto& world = *connected;
-  trainer::verify_ranks_agree(world, run);
-  world.progress().enter(Phase::Evaluating);
-  world.progress().set_limits(config.distributed.hang_warning.value, world.timeout());
   std::optional<trainer::RowsFile> file;
   distributed::act_on_main(world, "predictions file", [&] {
     file.emplace(options.out);
     return true;
   });
-  run.model->to(world.device());
   const auto weights = trainer::load_trained_weights(world, kPredictionUse, options.run_id, run);
   const auto row = trainer::predict_all(world, run, file ? &*file : nullptr);
   distributed::act_on_main(world, "predictions file", [&] {

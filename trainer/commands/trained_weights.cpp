@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "core/run_id.h"
+#include "core/system/progress_page.h"
 #include "distributed/objects.h"
 #include "formats/store/store_path.h"
 #include "lockstep/error.h"
@@ -13,6 +14,7 @@
 #include "trainer/checkpoint/checkpoint_mirror.h"
 #include "trainer/checkpoint/initial_weights.h"
 #include "trainer/checkpoint/training_state.h"
+#include "trainer/handshake.h"
 
 namespace lockstep::trainer {
 namespace {
@@ -42,6 +44,21 @@ void verify_has_weights(const WeightUse& use, const std::optional<std::string>& 
         fmt::format("{} needs weights: --resume RUN_ID uses the last checkpoint of a run, "
                     "train.init_from a file",
                     use.option));
+}
+
+void verify_has_eval_data(const WeightUse& use, const RunConfig& config) {
+  if (!config.data.eval.is_set() && !config.data.split.eval)
+    throw config_error(fmt::format(
+        "{} needs evaluation data: set data.eval or data.split.eval in the run file", use.option));
+}
+
+std::unique_ptr<World> connect_with_model(const PreparedRun& run, ProgressPage* progress) {
+  auto world = World::connect(world_options(run.ranks, run.config.distributed, progress));
+  verify_ranks_agree(*world, run);
+  world->progress().enter(Phase::Evaluating);
+  world->progress().set_limits(run.config.distributed.hang_warning.value, world->timeout());
+  run.model->to(world->device());
+  return world;
 }
 
 std::string load_trained_weights(World& world, const WeightUse& use,

@@ -1,6 +1,7 @@
-// The weights that commands use which do not train: of a run or of a file.
+// What commands have in common that use weights of a run or of a file, and do not train.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -18,6 +19,13 @@ struct WeightUse {
 // Throws Config if neither `run_id` nor train.init_from is set.
 void verify_has_weights(const WeightUse& use, const std::optional<std::string>& run_id,
                         const PreparedRun& run);
+
+// Throws Config if there are no evaluation data.
+void verify_has_eval_data(const WeightUse& use, const RunConfig& config);
+
+// Collective: connects to the other ranks, which must have the same run, and moves the model to the
+// device. `progress`: may be null.
+std::unique_ptr<World> connect_with_model(const PreparedRun& run, ProgressPage* progress);
 
 // Collective: loads the weights of the last good checkpoint of `run_id` (with train.ema: the
 // averaged ones), or those of train.init_from. Returns a description of where they come from.

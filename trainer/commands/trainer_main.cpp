@@ -29,6 +29,7 @@
 #include "lockstep/version.h"
 #include "tracking/runs/on_ranks.h"
 #include "trainer/commands/checkpoint_command.h"
+#include "trainer/commands/evaluation_command.h"
 #include "trainer/commands/first_batch.h"
 #include "trainer/commands/generation_command.h"
 #include "trainer/commands/inspect_data.h"
@@ -36,62 +37,16 @@
 #include "trainer/commands/plan_command.h"
 #include "trainer/commands/prediction.h"
 #include "trainer/commands/store_check.h"
+#include "trainer/commands/usage.h"
 #include "trainer/observed_session.h"
 
 namespace lockstep {
 namespace {
 
-constexpr const char* kUsage =
-    "usage: lockstep-trainer CONFIG [key.subkey=value ...] [--resume RUN_ID]\n"
-    "       lockstep-trainer --predict FILE CONFIG [key.subkey=value ...] [--resume RUN_ID]\n"
-    "       lockstep-trainer --generate PROMPTS CONFIG [key.subkey=value ...] [--resume RUN_ID]\n"
-    "       lockstep-trainer --inspect-data [--sheet FILE.png] CONFIG [key.subkey=value ...]\n"
-    "       lockstep-trainer --dry-run CONFIG [key.subkey=value ...]\n"
-    "       lockstep-trainer --first-batch FILE CONFIG [key.subkey=value ...]\n"
-    "       lockstep-trainer --plan ... | --checkpoints ...   (`lockstep plan`, `lockstep ckpt`)\n"
-    "       lockstep-trainer --help [CONFIG] | --schema [CONFIG | PLUGIN ...] | --version\n"
-    "\n"
-    "Runs the training described by the run file CONFIG, as a single process or as a rank of\n"
-    "torchrun, srun, mpirun or `lockstep launch`. Values after CONFIG override those of the file.\n"
-    "\n"
-    "  --resume RUN_ID   resume this run from its last checkpoint\n"
-    "  --predict FILE    do not train: write the model's predictions for the evaluation data of\n"
-    "                    CONFIG to FILE, as safetensors, with the weights of the last checkpoint\n"
-    "                    of --resume's run or of train.init_from\n"
-    "  --generate PROMPTS, --prompt TEXT\n"
-    "                    do not train: continue prompts with a language model, with weights as "
-    "for\n"
-    "                    --predict. PROMPTS: lines of text, or a .jsonl file with \"prompt\" or\n"
-    "                    \"tokens\". --prompt can be repeated. Options:\n"
-    "      --max-tokens N     maximum length of a text (default: 128)\n"
-    "      --temperature T    randomness of the tokens; 0: the most likely one (default)\n"
-    "      --top-k N          sample from the N most likely tokens\n"
-    "      --top-p P          sample from the most likely tokens that together have probability P\n"
-    "      --stop TEXT        end a text at this string; can be repeated\n"
-    "      --seed N           seed of the sampled tokens (default: 0)\n"
-    "      --tokenizer PATH   a tokenizer.json, a directory with one, or bytes (default: that of\n"
-    "                         model.path)\n"
-    "      --batch-size N     prompts that are continued at a time, per rank (default: 8)\n"
-    "      --out FILE         write the texts to this file, as JSON Lines, instead of printing "
-    "them\n"
-    "  --inspect-data    describe the datasets of CONFIG and measure loading throughput; with\n"
-    "                    --sheet, write a PNG contact sheet of the first images\n"
-    "  --dry-run         check run file, data, model and one batch, and print the plan of the run\n"
-    "  --first-batch FILE\n"
-    "                    write the first training batch of CONFIG to FILE, as safetensors\n"
-    "  --schema          print the JSON Schema of a run file, including the parts of PLUGINs or\n"
-    "                    of the plugins that CONFIG names\n"
-    "  --help            show this help, including the keys of the plugins that CONFIG names\n"
-    "  --version         print the versions of Lockstep and LibTorch\n"
-    "\n"
-    "Exit codes: 0 success; 78 invalid input; 75 environment failure (a restart may help);\n"
-    "70 bug; 128+N stopped by signal N after a step, with a checkpoint.\n"
-    "\n"
-    "Keys of a run file:\n";
-
 enum class Command {
   Train,
   Predict,
+  Evaluate,
   Generate,
   InspectData,
   DryRun,
@@ -104,9 +59,9 @@ enum class Command {
   Version
 };
 constexpr auto choices(Command) {
-  return std::array{"train",       "predict",     "generate",    "inspect-data",
-                    "dry-run",     "first-batch", "checkpoints", "plan",
-                    "check-store", "help",        "schema",      "version"};
+  return std::array{"train",   "predict",     "evaluate",    "generate", "inspect-data",
+                    "dry-run", "first-batch", "checkpoints", "plan",     "check-store",
+                    "help",    "schema",      "version"};
 }
 
 struct Arguments {
@@ -140,6 +95,8 @@ Command command_of(const std::string& option) {
 void verify_generation(const Arguments& arguments) {
   const auto& generation = arguments.generation;
   if (arguments.command == Command::Help) return;
+  if (generation.out && !generation.has_prompts() && arguments.command != Command::Evaluate)
+    throw config_error("--out has no effect without --evaluate, --generate FILE or --prompt TEXT");
   trainer::verify_generation_options(generation);
   if (generation.has_prompts() &&
       (arguments.command != Command::Generate || !arguments.file.empty()))
@@ -149,9 +106,9 @@ void verify_generation(const Arguments& arguments) {
 }
 
 Error unknown_option(const std::string& argument) {
-  std::vector<std::string> names = {"--resume", "--predict", "--inspect-data",
-                                    "--sheet",  "--dry-run", "--schema",
-                                    "--help",   "--version", "--first-batch"};
+  std::vector<std::string> names = {"--resume",  "--predict",    "--evaluate", "--inspect-data",
+                                    "--sheet",   "--dry-run",    "--schema",   "--help",
+                                    "--version", "--first-batch"};
   for (const auto& name : trainer::generation_option_names()) names.push_back(name);
   return config_error(fmt::format("unknown option '{}'{}", argument, suggest(argument, names)));
 }
@@ -167,7 +124,7 @@ Arguments parse_arguments(int argc, char** argv) {
     if (argument == "--help" || argument == "-h") {
       arguments.command = Command::Help;
     } else if (argument == "--schema" || argument == "--version" || argument == "--inspect-data" ||
-               argument == "--dry-run") {
+               argument == "--dry-run" || argument == "--evaluate") {
       arguments.command = command_of(argument);
     } else if (argument == "--checkpoints" || argument == "--plan" || argument == "--check-store") {
       // Started by `lockstep ckpt`, `plan` and `doctor`: the remaining arguments are theirs.
@@ -184,7 +141,8 @@ Arguments parse_arguments(int argc, char** argv) {
       arguments.command = command_of(argument);
       arguments.file = value("a file");
     } else if (trainer::read_generation_option(argument, value, arguments.generation)) {
-      if (arguments.generation.has_prompts()) arguments.command = Command::Generate;
+      if (arguments.generation.has_prompts() && arguments.command == Command::Train)
+        arguments.command = Command::Generate;
     } else if (argument.starts_with("-")) {
       throw unknown_option(argument);
     } else {
@@ -295,6 +253,18 @@ std::string predict(const Arguments& arguments, const RankEnv& ranks, ProgressPa
   return tracking::is_main(ranks.rank) ? report : "";
 }
 
+std::string evaluate(const Arguments& arguments, const RankEnv& ranks, ProgressPage& progress) {
+  progress.begin(ranks.rank);
+  const launch::StackReporter stack_reporter(progress);
+  const auto report = trainer::evaluate_weights({.config_path = arguments.run_file(),
+                                                 .overrides = arguments.overrides(),
+                                                 .run_id = arguments.resume_id,
+                                                 .out = arguments.generation.out,
+                                                 .ranks = ranks,
+                                                 .progress = &progress});
+  return tracking::is_main(ranks.rank) ? report : "";
+}
+
 int generate(const Arguments& arguments, const RankEnv& ranks, ProgressPage& progress) {
   progress.begin(ranks.rank);
   const launch::StackReporter stack_reporter(progress);
@@ -346,6 +316,7 @@ int run_command(const Arguments& arguments, int argc, char** argv, const RankEnv
   switch (arguments.command) {
     case Command::Train: return train(arguments, argc, argv, ranks, progress);
     case Command::Predict: return print(predict(arguments, ranks, progress));
+    case Command::Evaluate: return print(evaluate(arguments, ranks, progress));
     case Command::Generate: return generate(arguments, ranks, progress);
     case Command::InspectData:
       return print(trainer::inspect_data(trainer::prepare_data(config(), ranks), arguments.sheet));
@@ -360,7 +331,7 @@ int run_command(const Arguments& arguments, int argc, char** argv, const RankEnv
           [](const std::string& line) { std::cerr << "lockstep ckpt: " + line + "\n"; }));
     case Command::Plan: return print_output(trainer::plan_command(arguments.positional));
     case Command::CheckStore: end_process(trainer::check_store(arguments.positional, print));
-    case Command::Help: return print(kUsage + render_help(schema_with_plugins(arguments)));
+    case Command::Help: return print(trainer::kUsage + render_help(schema_with_plugins(arguments)));
     case Command::Schema: return print(schema_with_plugins(arguments).dump(2) + "\n");
     case Command::Version:
       return print(fmt::format("lockstep-trainer {} (LibTorch {})\n", kVersion, TORCH_VERSION));

@@ -17,7 +17,7 @@ struct SamplesConfig {
   int64_t max_tokens = 64;
   double temperature = 0;
   std::optional<int64_t> top_k;
-  std::optional<double> top_p;
+  std::optional<double> top_p, min_p, repetition_penalty;
   std::vector<std::string> stop;
   std::optional<std::string> tokenizer;
 };
@@ -39,6 +39,12 @@ void fields(V& v, SamplesConfig& c) {
   v("top_p", c.top_p,
     "sample from the most likely tokens whose probabilities together reach this; default: all",
     above(0), at_most(1), needs("train.samples.temperature"));
+  v("min_p", c.min_p,
+    "sample from the tokens with at least this share of the largest probability; default: all",
+    above(0), at_most(1), needs("train.samples.temperature"));
+  v("repetition_penalty", c.repetition_penalty,
+    "makes the tokens of prompt and text less likely, e.g. 1.2; 1: no penalty", above(0),
+    at_most(1e6), needs("train.samples.prompts"));
   v("stop", c.stop, "strings that end a text", needs("train.samples.prompts"));
   v("tokenizer", c.tokenizer,
     "a tokenizer.json, a directory with one, or bytes; default: that of model.path",

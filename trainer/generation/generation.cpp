@@ -58,7 +58,7 @@ class TextBatch {
     capacity_ = std::max({capacity_, length, length + max_tokens - 1});
     longest_ = std::max(longest_, length);
     sequences_.push_back({index, prompt, max_tokens,
-                          models::generator_of(options_.seed, prompt.number),
+                          models::generator_of(options_.seed, prompt.number, prompt.sample),
                           TextStream(codec_, prompt.tokens, options_.stops)});
   }
 
@@ -116,15 +116,23 @@ class TextBatch {
     for (size_t row = 0; row < active_.size(); ++row) {
       auto& sequence = sequences_[active_[row]];
       const auto at = static_cast<int64_t>(row);
-      if (is_finished_by(models::choose_token(logits[at], options_.sampling, sequence.generator),
-                         sequence))
-        continue;
+      const auto token = models::choose_token(penalized(logits[at], sequence), options_.sampling,
+                                              sequence.generator);
+      if (is_finished_by(token, sequence)) continue;
       kept.push_back(at);
       active.push_back(active_[row]);
     }
     if (active.size() == active_.size()) return;
     active_ = std::move(active);
     if (!kept.empty()) cache.keep(kept);
+  }
+
+  at::Tensor penalized(const at::Tensor& logits, const Sequence& sequence) const {
+    const auto penalty = options_.sampling.repetition_penalty.value_or(1);
+    if (penalty == 1) return logits;
+    auto tokens = sequence.prompt.tokens;
+    tokens.insert(tokens.end(), sequence.result.tokens.begin(), sequence.result.tokens.end());
+    return models::penalize_repetition(logits, tokens, penalty);
   }
 
   bool is_finished_by(int64_t token, Sequence& sequence) {

@@ -17,6 +17,7 @@ namespace lockstep::trainer {
 
 struct Prompt {
   int64_t number = 0;  // among all prompts, for its random numbers
+  int64_t sample = 0;  // of the texts of this prompt, for its random numbers
   std::string text;    // empty if the prompt was given as tokens
   std::vector<int64_t> tokens;
 };

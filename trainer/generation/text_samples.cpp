@@ -28,10 +28,16 @@ TextSamples::TextSamples(const RunConfig& config, Model& model, std::string_view
   for (const auto& stop : samples.stop)
     if (stop.empty()) throw config_error("train.samples.stop: an empty string");
   for (const auto& text : samples.prompts)
-    prompts_.push_back({static_cast<int64_t>(prompts_.size()), text, codec_->encode(text)});
+    prompts_.push_back({.number = static_cast<int64_t>(prompts_.size()),
+                        .text = text,
+                        .tokens = codec_->encode(text)});
   verify_prompts(language, prompts_, "train.samples.prompts: prompt");
   options_ = {.max_tokens = samples.max_tokens,
-              .sampling = {samples.temperature, samples.top_k, samples.top_p},
+              .sampling = {.temperature = samples.temperature,
+                           .top_k = samples.top_k,
+                           .top_p = samples.top_p,
+                           .min_p = samples.min_p,
+                           .repetition_penalty = samples.repetition_penalty},
               .stops = samples.stop,
               .end_tokens = end_tokens_of(directory, codec_.get()),
               .seed = static_cast<uint64_t>(config.run.seed),

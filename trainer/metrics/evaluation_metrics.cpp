@@ -108,8 +108,8 @@ void EvaluationMetrics::verify(const EvalMetric& metric, const Targets& targets,
     if (!targets.bytes)
       throw refused(metric,
                     "needs a language model, and data that know their bytes: dataset chat, dataset "
-                    "tokens with data.eval.tokenizer, or a vocabulary of 257 and text that "
-                    "`lockstep-data tokenize --bytes` wrote");
+                    "tokens with data.eval.tokenizer, dataset labeled_text with kind: masked, or a "
+                    "vocabulary of 257 and text that `lockstep-data tokenize --bytes` wrote");
     return;
   }
   if (kind == Kind::None)

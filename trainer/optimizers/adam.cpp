@@ -1,9 +1,11 @@
 // Adam and AdamW as one fused kernel call over all parameters, with the bits of Python's
 // torch.optim.Adam(fused=True) and torch.optim.AdamW(fused=True).
 //
-// With adamw's `state: bf16` or `int8`, the averages are unpacked, updated in float32 by the same
-// kernel, and packed again, one parameter or block at a time (packed_state.h).
+// With adamw's `state: bf16` or `int8`, the averages are unpacked, updated in float32, and packed again
+// (packed_state.h): on a CPU in one loop, on a GPU with the same kernel, one parameter at a time.
 #include <ATen/ATen.h>
+
+#include <cmath>
 
 #include "trainer/optimizers/foreach_optimizer.h"
 #include "trainer/optimizers/packed_state.h"
@@ -70,7 +72,7 @@ class AdamOptimizer : public ForeachOptimizer {
   bool is_elementwise() const override { return type_ != StateType::Int8; }
 
  protected:
-  bool uses_blocks() const override { return type_ != StateType::Float32; }
+  bool uses_blocks() const override { return false; }
 
   void begin_step(const Lists& lists, double /*lr*/) override {
     at::_foreach_add_(lists.states[step_], 1);
@@ -114,16 +116,39 @@ class AdamOptimizer : public ForeachOptimizer {
             /*maximize=*/false, /*grad_scale=*/{}, /*found_inf=*/{});
   }
 
-  // One parameter or block, so that unpacked averages need little memory.
+  // Computed as by the kernel.
+  AdamNumbers numbers_of(const at::Tensor& step, double lr, double weight_decay) const {
+    const double count = *step.const_data_ptr<float>();
+    const auto correction = 1 - std::pow(config_.betas[0], count);
+    const auto square_correction = 1 - std::pow(config_.betas[1], count);
+    return {.average_weight = static_cast<float>(1 - config_.betas[0]),
+            .square_decay = static_cast<float>(config_.betas[1]),
+            .square_weight = static_cast<float>(1 - config_.betas[1]),
+            .kept_share = static_cast<float>(1 - lr * weight_decay),
+            .step_size = static_cast<float>(lr / correction),
+            .root_correction = static_cast<float>(std::sqrt(square_correction)),
+            .eps = static_cast<float>(config_.eps)};
+  }
+
+  // One parameter, so that unpacked averages need little memory.
   void update_packed(const Lists& lists, size_t i, double lr, double weight_decay) const {
     const auto& parameter = lists.parameters[i];
     const auto& packed = lists.states[exp_avg_][i];
     const auto& packed_sq = lists.states[exp_avg_sq_][i];
     const auto& step = lists.states[step_][i];
+    const auto scales = [&](size_t kind) {
+      return type_ == StateType::Int8 ? lists.states[kind][i] : at::Tensor();
+    };
+    const bool is_packed = packed.scalar_type() != at::kFloat;
+    if (is_packed && parameter.is_cpu() &&
+        update_in_loop(
+            {parameter, lists.gradients[i], packed, packed_sq, scales(scale_), scales(scale_sq_)},
+            numbers_of(step, lr, weight_decay), step, kElementsPerScale))
+      return;
     const auto run_on = [&](const at::Tensor& average, const at::Tensor& square) {
       run({parameter}, {lists.gradients[i]}, {average}, {square}, {step}, lr, weight_decay);
     };
-    if (packed.scalar_type() == at::kFloat) return run_on(packed, packed_sq);
+    if (!is_packed) return run_on(packed, packed_sq);
     if (type_ == StateType::BFloat16) {
       const auto average = packed.to(at::kFloat), square = packed_sq.to(at::kFloat);
       run_on(average, square);

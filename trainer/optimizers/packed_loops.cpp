@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 namespace lockstep::trainer {
 namespace {
@@ -93,6 +94,49 @@ void unpack_squares_block(const uint8_t* packed, float* values, size_t count, fl
   }
 }
 
+inline float from_bf16(uint16_t bits) {
+  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+}
+
+// To nearest, ties to even; a NaN remains one.
+inline uint16_t nearest_bf16(float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  const auto rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+  return static_cast<uint16_t>(value != value ? 0x7fc0 : rounded);
+}
+
+// One element of a step; returns the parameter.
+inline float adam_element(const AdamNumbers& n, float parameter, float gradient, float& average,
+                          float& square) {
+  average += n.average_weight * (gradient - average);
+  square = square * n.square_decay + n.square_weight * gradient * gradient;
+  const auto denominator = std::sqrt(square) / n.root_correction + n.eps;
+  return parameter * n.kept_share - n.step_size * average / denominator;
+}
+
+LOCKSTEP_WIDE_LOOP
+void adam_bf16_part(const AdamNumbers& numbers, float* __restrict parameters,
+                    const float* __restrict gradients, uint16_t* __restrict averages,
+                    uint16_t* __restrict squares, size_t count, uint32_t of_step) {
+  const auto n = numbers;
+  for (size_t i = 0; i < count; ++i) {
+    auto average = from_bf16(averages[i]), square = from_bf16(squares[i]);
+    parameters[i] = adam_element(n, parameters[i], gradients[i], average, square);
+    averages[i] = nearest_bf16(average);
+    const auto random = random_bits(square, of_step) & 0xffff;
+    squares[i] = static_cast<uint16_t>((std::bit_cast<uint32_t>(square) + random) >> 16);
+  }
+}
+
+LOCKSTEP_WIDE_LOOP
+void adam_part(const AdamNumbers& numbers, float* __restrict parameters,
+               const float* __restrict gradients, float* __restrict averages,
+               float* __restrict squares, size_t count) {
+  const auto n = numbers;
+  for (size_t i = 0; i < count; ++i)
+    parameters[i] = adam_element(n, parameters[i], gradients[i], averages[i], squares[i]);
+}
+
 // Calls act(begin, count, scale) for each block.
 template <class Act>
 void for_blocks(size_t count, const ScaledBlocks& blocks, const Act& act) {
@@ -136,6 +180,34 @@ void unpack_squares_loop(std::span<const uint8_t> packed, const ScaledBlocks& bl
                          std::span<float> values) {
   for_blocks(values.size(), blocks, [&](size_t begin, size_t count, float scale) {
     unpack_squares_block(packed.data() + begin, values.data() + begin, count, scale);
+  });
+}
+
+void adam_bf16_loop(const AdamNumbers& numbers, std::span<float> parameters,
+                    std::span<const float> gradients, std::span<uint16_t> averages,
+                    std::span<uint16_t> squares, int32_t step) {
+  adam_bf16_part(numbers, parameters.data(), gradients.data(), averages.data(), squares.data(),
+                 parameters.size(), bits_of_step(step));
+}
+
+void adam_int8_loop(const AdamNumbers& numbers, std::span<float> parameters,
+                    std::span<const float> gradients, std::span<int8_t> averages,
+                    const ScaledBlocks& average_blocks, std::span<uint8_t> squares,
+                    const ScaledBlocks& square_blocks, int32_t step) {
+  std::vector<float> unpacked(2 * average_blocks.per_scale);
+  auto* const average = unpacked.data();
+  auto* const square = average + average_blocks.per_scale;
+  auto* square_scale = square_blocks.scales;
+  const auto of_step = bits_of_step(step);
+  for_blocks(parameters.size(), average_blocks, [&](size_t begin, size_t count, float& scale) {
+    unpack_signed_block(averages.data() + begin, average, count, scale);
+    unpack_squares_block(squares.data() + begin, square, count, *square_scale);
+    adam_part(numbers, parameters.data() + begin, gradients.data() + begin, average, square, count);
+    scale = largest_magnitude(average, count);
+    pack_signed_block(averages.data() + begin, average, count, divisor(scale), of_step);
+    *square_scale = largest_magnitude(square, count);
+    pack_squares_block(squares.data() + begin, square, count, divisor(*square_scale), of_step);
+    ++square_scale;
   });
 }
 

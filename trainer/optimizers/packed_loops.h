@@ -24,4 +24,21 @@ void pack_squares_loop(std::span<uint8_t> packed, const ScaledBlocks& blocks,
 void unpack_squares_loop(std::span<const uint8_t> packed, const ScaledBlocks& blocks,
                          std::span<float> values);
 
+// The numbers of a step of AdamW: an average becomes average + average_weight * (gradient - average),
+// one of squares square_decay * square + square_weight * gradient^2, and a parameter
+// kept_share * parameter - step_size * average / (sqrt(square) / root_correction + eps).
+struct AdamNumbers {
+  float average_weight, square_decay, square_weight, kept_share, step_size, root_correction, eps;
+};
+
+// A step, with averages that are packed as above, in one pass. All have as many elements as
+// `parameters`. In bfloat16, the average of gradients is rounded to nearest.
+void adam_bf16_loop(const AdamNumbers& numbers, std::span<float> parameters,
+                    std::span<const float> gradients, std::span<uint16_t> averages,
+                    std::span<uint16_t> squares, int32_t step);
+void adam_int8_loop(const AdamNumbers& numbers, std::span<float> parameters,
+                    std::span<const float> gradients, std::span<int8_t> averages,
+                    const ScaledBlocks& average_blocks, std::span<uint8_t> squares,
+                    const ScaledBlocks& square_blocks, int32_t step);
+
 }  // namespace lockstep::trainer

@@ -8,8 +8,6 @@
 #include <limits>
 #include <span>
 
-#include "trainer/optimizers/packed_loops.h"
-
 namespace lockstep::trainer {
 namespace {
 
@@ -155,6 +153,29 @@ at::Tensor unpack_squares(const at::Tensor& packed, const at::Tensor& scales, in
     rows_of(values, begin, rows, columns).mul_(scales.narrow(0, scale, rows).unsqueeze(1));
   });
   return values;
+}
+
+bool update_in_loop(const PackedAdam& tensors, const AdamNumbers& numbers, const at::Tensor& step,
+                    int64_t per_scale) {
+  const auto& t = tensors;
+  if (!have_loops(t.average, t.parameter) || !have_loops(t.square, t.gradient) ||
+      t.parameter.scalar_type() != at::kFloat || t.gradient.scalar_type() != at::kFloat)
+    return false;
+  const bool has_scales = t.average_scales.defined();
+  for_parts(t.parameter.numel(), has_scales ? per_scale : 1, [&](int64_t begin, int64_t end) {
+    const auto parameters = part_of_memory<float>(t.parameter, begin, end);
+    const auto gradients = part_of_memory<const float>(t.gradient, begin, end);
+    if (has_scales)
+      adam_int8_loop(numbers, parameters, gradients, part_of_memory<int8_t>(t.average, begin, end),
+                     blocks_from(t.average_scales, begin, per_scale),
+                     part_of_memory<uint8_t>(t.square, begin, end),
+                     blocks_from(t.square_scales, begin, per_scale), number_of(step));
+    else
+      adam_bf16_loop(numbers, parameters, gradients,
+                     part_of_memory<uint16_t>(t.average, begin, end),
+                     part_of_memory<uint16_t>(t.square, begin, end), number_of(step));
+  });
+  return true;
 }
 
 }  // namespace lockstep::trainer

@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #include "lockstep/config_value.h"
+#include "trainer/optimizers/packed_loops.h"
 
 namespace lockstep::trainer {
 
@@ -34,5 +35,15 @@ at::Tensor unpack_signed(const at::Tensor& packed, const at::Tensor& scales, int
 void pack_squares(const at::Tensor& packed, const at::Tensor& scales, const at::Tensor& values,
                   const at::Tensor& step, int64_t per_scale);
 at::Tensor unpack_squares(const at::Tensor& packed, const at::Tensor& scales, int64_t per_scale);
+
+// A parameter with its gradient and packed averages of the same shape. Scales: of int8, else undefined.
+struct PackedAdam {
+  at::Tensor parameter, gradient, average, square, average_scales, square_scales;
+};
+
+// One step of AdamW in one pass over memory, on a CPU, with packed averages. Returns false, and does
+// nothing, if the tensors are not float32 in contiguous memory of a CPU. `step`: as above.
+bool update_in_loop(const PackedAdam& tensors, const AdamNumbers& numbers, const at::Tensor& step,
+                    int64_t per_scale);
 
 }  // namespace lockstep::trainer

@@ -76,14 +76,25 @@ def verify_options(options: argparse.Namespace) -> None:
 def key_of_package(options: argparse.Namespace, directory: ModelDirectory, changes: dict[str, object], file: Path | None) -> str:
     from importlib.metadata import PackageNotFoundError
 
+    of_timm = [version_of_timm(directory)] if directory.is_of_timm else []
     given = {name: getattr(options, name) for name in OPTIONS}
     batch = options.batch if file is None else checksum(file)
     try:
-        return key_of([given, changes, batch, directory.checksums()])
+        return key_of([given, changes, batch, directory.checksums(), *of_timm])
     except PackageNotFoundError as error:
         from lockstep.compile.hf.model import missing_transformers
 
         raise missing_transformers() from error
+
+
+def version_of_timm(directory: ModelDirectory) -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("timm")
+    except PackageNotFoundError as error:
+        raise Refused(f"{directory.path / 'config.json'}: a model of timm needs the Python package timm, which is not installed: "
+                      "pip install 'lockstep[timm]', or pip install timm==1.0.31") from error
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ from lockstep.compile.sources import Refused
 
 MAX_CONFIG = 1 << 20  # bytes
 MAX_INDEX = 64 << 20
+TIMM = "timm_wrapper"  # the model_type of timm's models in transformers
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5", "flax_model.msgpack")
@@ -22,6 +23,11 @@ class ModelDirectory:
             raise Refused(f"hf:{path}: no such directory; expected one with config.json, as save_pretrained of transformers writes")
         self.config = self._read_json("config.json", MAX_CONFIG, "a model directory of transformers has one")
         self.weights = self._weights()
+
+    @property
+    def is_of_timm(self) -> bool:
+        """timm writes no model_type."""
+        return self.config.get("model_type", TIMM) == TIMM and "pretrained_cfg" in self.config
 
     def checksums(self) -> dict[str, str]:
         """Of every file that the package depends on."""

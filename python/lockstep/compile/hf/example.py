@@ -68,9 +68,10 @@ class Example:
         return self.uniform(()) if classes == 1 else self.integers(classes, (self.batch,))
 
     def image_shape(self) -> tuple[int, ...]:
-        size = self.length or getattr(self.config, "image_size", None) or DEFAULT_SIDE
+        of_timm = (getattr(self.config, "pretrained_cfg", None) or {}).get("input_size") or (3, DEFAULT_SIDE, DEFAULT_SIDE)
+        size = self.length or getattr(self.config, "image_size", None) or of_timm
         height, width = (size, size) if isinstance(size, int) else tuple(size)[-2:]
-        return (getattr(self.config, "num_channels", 3), height, width)
+        return (getattr(self.config, "num_channels", of_timm[0]), height, width)
 
     def audio_shape(self) -> tuple[int, ...]:
         """Of a sound wave, or of its spectrum [bins, frames] (Whisper) or [frames, bins]."""

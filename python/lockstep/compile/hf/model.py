@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from lockstep.compile.errors import one_line, quiet
-from lockstep.compile.hf.directory import INDEX, WEIGHTS, ModelDirectory
+from lockstep.compile.hf.directory import INDEX, TIMM, WEIGHTS, ModelDirectory
 from lockstep.compile.hf.tasks import TASKS, task_of
 from lockstep.compile.sources import Refused
 
@@ -28,7 +28,7 @@ def read_config(directory: ModelDirectory, changes: dict[str, object], report: R
     """`changes`: NAME=VALUE of the command line."""
     path = directory.path / "config.json"
     transformers = import_transformers()
-    model_type = directory.config.get("model_type")
+    model_type = TIMM if directory.is_of_timm else directory.config.get("model_type")
     verify_model_type(model_type, path)
     if "quantization_config" in directory.config:
         raise Refused(f"{path}: quantization_config: quantized weights cannot be trained; use the original weights")
@@ -42,6 +42,8 @@ def read_config(directory: ModelDirectory, changes: dict[str, object], report: R
         near = difflib.get_close_matches(name, config.to_dict(), 1)
         raise Refused(f"{name}={changes[name]}: the config of a model of type '{model_type}' has no '{name}'"
                       + (f"; did you mean '{near[0]}'?" if near else ""))
+    if directory.is_of_timm and config.model_args:  # timm 1.0.31 writes num_classes there too, which transformers passes twice
+        config.model_args = {name: value for name, value in config.model_args.items() if name != "num_classes"}
     for name, value in SETTINGS.items():
         before = getattr(config, name, value)
         if name not in TRAINING_CHANGES:

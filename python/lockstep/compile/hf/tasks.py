@@ -44,7 +44,7 @@ def classes_of(model_type: str) -> dict[str, list[str]]:
 
 
 def task_of(config: "PretrainedConfig", wanted: str | None, path: Path) -> str:
-    """`wanted`, or the task of the architecture that config.json names. Raises Refused."""
+    """`wanted`, or the task of the architecture that config.json names, or the only one. Raises Refused."""
     classes = classes_of(config.model_type)
     if not classes:
         raise Refused(f"{path}: a model of type '{config.model_type}' has none of the tasks {', '.join(TASKS)}")
@@ -53,6 +53,8 @@ def task_of(config: "PretrainedConfig", wanted: str | None, path: Path) -> str:
             raise Refused(f"--task {wanted}: a model of type '{config.model_type}' has no such task; it has {', '.join(classes)}")
         return wanted
     named = list(getattr(config, "architectures", None) or [])
+    if not named and len(classes) == 1:
+        return next(iter(classes))
     for task, names in classes.items():
         if any(name in names for name in named):
             return task

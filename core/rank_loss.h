@@ -19,10 +19,10 @@ struct LostRank {
 };
 
 struct RankLoss {
-  int64_t step = 0;             // the last that the others had completed
-  int before = 1, after = 1;    // number of ranks
-  std::vector<LostRank> ranks;  // not empty
-  std::vector<int> spares;      // that joined: the numbers of their processes on their nodes
+  int64_t step = 0;                   // the last that the others had completed
+  int before = 1, after = 1;          // number of ranks
+  std::vector<LostRank> ranks;        // not empty
+  std::vector<int> spares;            // that joined: the numbers of their processes on their nodes
   std::vector<int> spare_nodes = {};  // with several nodes: the node of each spare
 };
 

@@ -56,7 +56,8 @@ void verify_can_lose_ranks(const PreparedRun& run, const SessionOptions& options
 
 GroupTraining::GroupTraining(const GroupTrainingParts& parts) : parts_(parts) {
   if (parts.member && parts.options.ranks.loss_fd)
-    loss_watch_.emplace(*parts.options.ranks.loss_fd, [&world = parts.world] { world.interrupt(); });
+    loss_watch_.emplace(*parts.options.ranks.loss_fd,
+                        [&world = parts.world] { world.interrupt(); });
 }
 
 TrainerParts GroupTraining::trainer_parts() {

@@ -22,7 +22,8 @@ struct InternetSocket {
 bool is_listening(const FileDescriptor& socket) {
   int listens = 0;
   socklen_t size = sizeof listens;
-  return ::getsockopt(socket.get(), SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 && listens != 0;
+  return ::getsockopt(socket.get(), SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 &&
+         listens != 0;
 }
 
 // Those that are connected.

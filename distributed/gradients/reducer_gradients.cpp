@@ -48,8 +48,8 @@ ReducerGradients::ReducerGradients(World& world, NamedTensors parameters,
     : GradientSynchronizer(std::move(parameters)),
       world_(world),
       config_(config),
-      backend_(c10::make_intrusive<WatchedBackend>(adding_backend(world, config),
-                                                   world.progress())),
+      backend_(
+          c10::make_intrusive<WatchedBackend>(adding_backend(world, config), world.progress())),
       group_(gradient_group(world, backend_)) {}
 
 void ReducerGradients::make_reducer(const std::vector<int64_t>& order) {

@@ -31,7 +31,7 @@ class ProgressPage;
 namespace distributed {
 class GroupSockets;
 struct ProcessGroups;
-}
+}  // namespace distributed
 
 // The compute device. Auto: a GPU if the machine has one.
 enum class DeviceChoice { Auto, Cpu, Cuda };

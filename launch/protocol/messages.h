@@ -105,8 +105,8 @@ using NodeMessage =
 // NodePlace: the node must start its workers of an attempt.
 using CoordinatorMessage =
     std::variant<ChallengeMessage, CoordinatorProofMessage, RefusedMessage, WelcomeMessage,
-                 NodePlace, GroupState, StopOrder, StackRequest, ProbeMessage, DroppedMessage, FinishMessage,
-                 HeartbeatMessage>;
+                 NodePlace, GroupState, StopOrder, StackRequest, ProbeMessage, DroppedMessage,
+                 FinishMessage, HeartbeatMessage>;
 
 std::string encode(NodeMessage message);
 std::string encode(CoordinatorMessage message);

@@ -32,8 +32,8 @@ void Coordinator::begin_groups(const std::vector<Node*>& chosen) {
     added.num_spares = node->join->num_spares;
     if (chosen.size() > 1) added.address = address_of(*node, chosen);
   }
-  const auto patience = chosen.size() > 1 ? options_.rendezvous.silence_timeout()
-                                          : std::chrono::milliseconds(0);
+  const auto patience =
+      chosen.size() > 1 ? options_.rendezvous.silence_timeout() : std::chrono::milliseconds(0);
   regrouping_.emplace(std::move(nodes), patience);
 }
 
@@ -73,14 +73,13 @@ void Coordinator::update_groups() {
 }
 
 void Coordinator::send_groups(Node& node, const std::vector<Regrouping::Answer>& answers) {
-  GroupState state{.answers = {},
-                   .world_size = regrouping_->world_size(),
-                   .ranks = {},
-                   .replaced = {}};
+  GroupState state{
+      .answers = {}, .world_size = regrouping_->world_size(), .ranks = {}, .replaced = {}};
   const int first = regrouping_->first_member(node.node_rank);
   const int count = regrouping_->num_members(node.node_rank);
   for (const auto& [member, answer] : answers)
-    if (member >= first && member < first + count) state.answers.push_back({member - first, answer});
+    if (member >= first && member < first + count)
+      state.answers.push_back({member - first, answer});
   for (int worker = 0; worker < count; ++worker) {
     state.ranks.push_back(regrouping_->rank_of(first + worker).value_or(-1));
     if (regrouping_->is_replaced(first + worker)) state.replaced.push_back(worker);

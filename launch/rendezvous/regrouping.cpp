@@ -50,7 +50,8 @@ void Regrouping::disconnect(int member) {
 
 void Regrouping::answer(Member& member, const GroupAnswer& answer) {
   if (answer.kind == Kind::Wait)
-    member.asked = GroupRequest{.port = member.asked ? member.asked->port : 0};  // it drops its state
+    member.asked =
+        GroupRequest{.port = member.asked ? member.asked->port : 0};  // it drops its state
   else
     member.asked.reset();
   if (member.is_connected)
@@ -206,10 +207,11 @@ bool Regrouping::lose(int number, const std::string& how) {
 }
 
 bool Regrouping::lose_node(int node, const std::string& how) {
-  const auto is_there = [&](const Member& member) { return member.node == node && member.is_alive; };
-  const bool others_stay = std::ranges::any_of(members_, [&](const Member& member) {
-    return member.node != node && member.is_in_group();
-  });
+  const auto is_there = [&](const Member& member) {
+    return member.node == node && member.is_alive;
+  };
+  const bool others_stay = std::ranges::any_of(
+      members_, [&](const Member& member) { return member.node != node && member.is_in_group(); });
   if (!others_stay || std::ranges::none_of(members_, is_there)) return false;
   for (auto& member : members_) {
     if (!is_there(member)) continue;

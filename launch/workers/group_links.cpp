@@ -23,8 +23,7 @@ GroupLinks::GroupLinks(const NodePlace& place, int num_ranks, int num_spares)
       throw errno_error("cannot create a socket for a rank");
     links_[i].socket = FileDescriptor(ends[0]);
     links_[i].worker_end = FileDescriptor(ends[1]);
-    if (static_cast<int>(i) < num_ranks)
-      links_[i].rank = place.first_rank + static_cast<int>(i);
+    if (static_cast<int>(i) < num_ranks) links_[i].rank = place.first_rank + static_cast<int>(i);
     if (place.num_nodes == 1) continue;
     links_[i].loss = FileDescriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (!links_[i].loss.is_open()) throw errno_error("cannot create an eventfd for a rank");

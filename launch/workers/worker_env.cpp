@@ -29,9 +29,10 @@ Variables own_variables() {
   Variables variables;
   for (char** entry = environ; entry && *entry; ++entry) add_entry(*entry, variables);
   // These refer to resources of an outer launcher, or are a secret that workers do not need.
-  for (const char* name : {"TORCHELASTIC_USE_AGENT_STORE", "LOCKSTEP_PROGRESS_FD",
-                           "LOCKSTEP_MASTER_LISTEN_FD", "LOCKSTEP_RUN_ID", "LOCKSTEP_RDZV_TOKEN",
-                           "LOCKSTEP_GROUP_FD", "LOCKSTEP_LOSS_FD", "LOCKSTEP_SPARE", kParkedVariable})
+  for (const char* name :
+       {"TORCHELASTIC_USE_AGENT_STORE", "LOCKSTEP_PROGRESS_FD", "LOCKSTEP_MASTER_LISTEN_FD",
+        "LOCKSTEP_RUN_ID", "LOCKSTEP_RDZV_TOKEN", "LOCKSTEP_GROUP_FD", "LOCKSTEP_LOSS_FD",
+        "LOCKSTEP_SPARE", kParkedVariable})
     variables.erase(name);
   return variables;
 }

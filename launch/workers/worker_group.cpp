@@ -84,8 +84,7 @@ WorkerGroup::WorkerGroup(const LaunchOptions& options, const NodePlace& place,
   raise_descriptor_limit(kReservedDescriptors +
                          kDescriptorsOfWorker * static_cast<uint64_t>(num_workers()));
   attempt_ = claim_attempt(log_dir);
-  if (options_.continues_on_loss)
-    links_.emplace(place_, options_.num_workers, options_.num_spares);
+  if (options_.continues_on_loss) links_.emplace(place_, options_.num_workers, options_.num_spares);
   for (int local_rank = 0; local_rank < num_workers(); ++local_rank)
     add_worker(attempt_ / std::to_string(local_rank), local_rank);
   for (auto& worker : workers_) start(*worker, master);

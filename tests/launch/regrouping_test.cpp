@@ -22,8 +22,7 @@ using Nodes = std::vector<Regrouping::Node>;
 // Workers without processes.
 class Workers {
  public:
-  explicit Workers(int num_ranks, int num_spares = 0)
-      : Workers(Nodes{{num_ranks, num_spares}}) {}
+  explicit Workers(int num_ranks, int num_spares = 0) : Workers(Nodes{{num_ranks, num_spares}}) {}
   explicit Workers(Nodes nodes, std::chrono::milliseconds patience = {})
       : regrouping_(std::move(nodes), patience) {}
 
@@ -327,9 +326,9 @@ TEST_CASE("regrouping: a node is lost") {
   CHECK_FALSE(workers->lose_node(1, "again"));
   CHECK_FALSE(workers->lose_node(0, "the last one"));
   CHECK(workers->rank_of(0) == 0);
-  CHECK(workers->take_notes() == std::vector<std::string>{
-                                     "a spare was lost, with b: gone",
-                                     "rank 2 (of 3) was lost, with b: gone: continuing with 2 ranks"});
+  CHECK(workers->take_notes() ==
+        std::vector<std::string>{"a spare was lost, with b: gone",
+                                 "rank 2 (of 3) was lost, with b: gone: continuing with 2 ranks"});
 }
 
 TEST_CASE("regrouping: other nodes may notice a loss before it is reported") {
@@ -356,8 +355,8 @@ TEST_CASE("regrouping: requests are decoded") {
   CHECK(decoded->kind == GroupRequest::Kind::Leaving);
   CHECK(decoded->step == 7);
   CHECK(decoded->port == 4000);
-  for (const auto* wrong :
-       {"", "7", "leaving", "leaving x", "leave 7 1", "leaving 7", "leaving 7 1 x", "leaving 7 70000"})
+  for (const auto* wrong : {"", "7", "leaving", "leaving x", "leave 7 1", "leaving 7",
+                            "leaving 7 1 x", "leaving 7 70000"})
     CHECK_FALSE(decode_group_request(wrong));
 }
 

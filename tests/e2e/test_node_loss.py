@@ -85,6 +85,19 @@ def test_spares_of_other_nodes_take_the_places(cluster, undisturbed):
     assert "with 4 ranks, with spare 2 of node 0\n" in job.query("show", job.only_run().name)
 
 
+def test_all_ranks_of_the_first_node_are_killed(cluster, undisturbed):
+    """Its launcher, which serves the rendezvous, stays; rank 0 moves to the other node, with the event log."""
+    job = cluster.job
+    alpha, beta = cluster.hosts
+    started = start(cluster)
+    wait_for_step(job, started, 20)
+    for pid in members_on(cluster, alpha).values():
+        os.kill(pid, signal.SIGKILL)
+    assert_whole(job, started, undisturbed, NODE_STEPS)
+    finish_others(cluster)
+    assert shown_losses(job)[-1]["ranks_after"] == 2
+
+
 def test_a_node_crashes(cluster, undisturbed):
     """Its launcher and all of its ranks are killed."""
     job = cluster.job

@@ -4,6 +4,18 @@
 #include <fmt/ranges.h>
 
 namespace lockstep {
+namespace {
+
+std::vector<std::string> names_of_spares(const RankLoss& loss) {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < loss.spares.size(); ++i)
+    names.push_back(i < loss.spare_nodes.size()
+                        ? fmt::format("{} of node {}", loss.spares[i], loss.spare_nodes[i])
+                        : fmt::format("{}", loss.spares[i]));
+  return names;
+}
+
+}  // namespace
 
 std::string lost_text(const RankLoss& loss) {
   std::vector<std::string> parts;
@@ -17,7 +29,7 @@ std::string describe(const RankLoss& loss) {
   std::string spares;
   if (!loss.spares.empty())
     spares = fmt::format(", with spare{} {}", loss.spares.size() == 1 ? "" : "s",
-                         fmt::join(loss.spares, ", "));
+                         fmt::join(names_of_spares(loss), ", "));
   return fmt::format("{}; continued after step {} with {} rank{}{}", lost_text(loss), loss.step,
                      loss.after, loss.after == 1 ? "" : "s", spares);
 }
@@ -28,11 +40,13 @@ Json to_json(const RankLoss& loss) {
     ranks.push_back({{"rank", lost.rank}, {"how", lost.how}});
     if (lost.has_left) ranks.back()["has_left"] = true;
   }
-  return {{"step", loss.step},
-          {"ranks_before", loss.before},
-          {"ranks_after", loss.after},
-          {"lost", std::move(ranks)},
-          {"spares", loss.spares}};
+  Json json = {{"step", loss.step},
+               {"ranks_before", loss.before},
+               {"ranks_after", loss.after},
+               {"lost", std::move(ranks)},
+               {"spares", loss.spares}};
+  if (!loss.spare_nodes.empty()) json["spare_nodes"] = loss.spare_nodes;
+  return json;
 }
 
 std::optional<RankLoss> rank_loss_from_json(const Json& json) {
@@ -41,7 +55,8 @@ std::optional<RankLoss> rank_loss_from_json(const Json& json) {
                   .before = json.at("ranks_before").get<int>(),
                   .after = json.at("ranks_after").get<int>(),
                   .ranks = {},
-                  .spares = json.at("spares").get<std::vector<int>>()};
+                  .spares = json.at("spares").get<std::vector<int>>(),
+                  .spare_nodes = json.value("spare_nodes", std::vector<int>())};
     for (const auto& lost : json.at("lost"))
       loss.ranks.push_back({lost.at("rank").get<int>(), lost.at("how").get<std::string>(),
                             lost.value("has_left", false)});

@@ -19,10 +19,11 @@ struct LostRank {
 };
 
 struct RankLoss {
-  int64_t step = 0;             // the last that the others had completed
-  int before = 1, after = 1;    // number of ranks
-  std::vector<LostRank> ranks;  // not empty
-  std::vector<int> spares;      // that joined: the numbers of their processes on the node
+  int64_t step = 0;                   // the last that the others had completed
+  int before = 1, after = 1;          // number of ranks
+  std::vector<LostRank> ranks;        // not empty
+  std::vector<int> spares;            // that joined: the numbers of their processes on their nodes
+  std::vector<int> spare_nodes = {};  // with several nodes: the node of each spare
 };
 
 // "rank 1 (of 4) was lost, killed by SIGKILL; rank 2 (of 4) left after SIGTERM".

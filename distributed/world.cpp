@@ -8,6 +8,7 @@
 
 #include "core/system/local_address.h"
 #include "distributed/backends/backends.h"
+#include "distributed/backends/group_sockets.h"
 #include "distributed/backends/own_address.h"
 #include "distributed/backends/process_groups.h"
 #include "distributed/backends/quiet_setup.h"
@@ -177,6 +178,7 @@ World::World(const WorldOptions& options)
     : own_progress_(options.progress ? nullptr : std::make_unique<ProgressPage>()),
       options_(options),
       device_(choose_device(options)),
+      sockets_(std::make_unique<distributed::GroupSockets>()),
       groups_(std::make_unique<distributed::ProcessGroups>()) {
   if (own_progress_) options_.progress = own_progress_.get();
   check_ranks(options);
@@ -191,6 +193,7 @@ std::unique_ptr<World> World::connect(const WorldOptions& options) {
 
 void World::open_groups() {
   const distributed::QuietSetup quiet;
+  sockets_->begin();
   groups_->base_store =
       std::visit([&](const auto& how) { return open_store(options_, how); }, options_.rendezvous);
   const auto* tcp = std::get_if<TcpRendezvous>(&options_.rendezvous);
@@ -198,7 +201,10 @@ void World::open_groups() {
                                                           groups_->base_store);
   distributed::fenced(*this, "process group setup",
                       [&] { backend_ = make_groups(*groups_, options_, device_); });
+  sockets_->end();
 }
+
+void World::interrupt() { sockets_->shut_down(); }
 
 World::~World() = default;
 
@@ -244,6 +250,7 @@ void World::finish() {
 }
 
 void World::regroup(const WorldOptions& options) {
+  sockets_->forget();
   groups_ = std::make_unique<distributed::ProcessGroups>();
   backend_ = BackendChoice::Auto;
   auto* const progress = options_.progress;

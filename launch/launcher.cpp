@@ -77,6 +77,7 @@ class NodeLauncher {
     if (coordinator_) coordinator_->update();
     client_->update();
     if (group_) group_->update();
+    if (group_) client_->report_groups(group_->take_group_events());
     if (group_ && group_->take_changed())
       hang_reporter_.begin(group_->watched(), group_->log_directory());
     handle_commands();
@@ -114,14 +115,22 @@ class NodeLauncher {
   }
 
   void handle(const StopOrder&) {
-    if (group_) group_->stop();
+    if (!group_) return;
+    group_->stop();
+    if (!client_->has_joined()) group_->refuse_groups();
+  }
+
+  void handle(const GroupState& state) {
+    if (group_) group_->handle(state);
   }
 
   void handle(const StackRequest& request) { hang_reporter_.handle(request); }
 
   void handle(const FinishMessage& finish) {
     if (!finish_) finish_ = finish;
-    if (group_) group_->stop(finish_->report.interrupted_by);
+    if (!group_) return;
+    group_->stop(finish_->report.interrupted_by);
+    if (!client_->has_joined()) group_->refuse_groups();
   }
 
   void handle(const NodePlace& place) {
@@ -176,8 +185,6 @@ class NodeLauncher {
     for (const auto& note : hang_detector_.take_notes()) err_.write_note(note);
     for (const auto& note : hang_reporter_.take_notes()) err_.write_note(note);
     for (const auto& note : client_->take_notes()) err_.write_note(note);
-    if (group_)
-      for (const auto& note : group_->take_notes()) err_.write_note(note);
     if (!coordinator_) return;
     for (const auto& note : coordinator_->take_notes()) err_.write_note(note);
   }

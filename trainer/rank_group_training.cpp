@@ -28,13 +28,23 @@ std::string reason_against_loss(const PreparedRun& run, const SessionOptions& op
   if (parallel.shard == ShardStrategy::Full && config.train.ema.decay)
     return "cannot be combined with distributed.shard: full and train.ema: the parts of the "
            "average would be lost with their ranks; use distributed.shard: gradients";
-  if (!layout_of(run).shares_memory())
-    return "needs ranks that share memory: distributed.device: cpu, and distributed.backend: auto "
-           "or shm";
+  const auto layout = layout_of(run);
+  if (!layout.on_cpu) return "needs CPUs: distributed.device: cpu";
+  if (!layout.shares_memory() && parallel.shard != ShardStrategy::None)
+    return "needs distributed.shard: none on several nodes or with distributed.backend: gloo: the "
+           "state that only one rank has would be lost with it";
   if (config.tracking.ranks.kind != tracking::RankSelection::Kind::Main)
     return "needs tracking.ranks: main";
   if (options.own_run) return "needs a run that the session creates, not SessionOptions::own_run";
   return "";
+}
+
+// Rank 0 serves the store of the group on a socket on which it listens already.
+TcpRendezvous rendezvous_of(const launch::GroupAnswer& place, launch::GroupMember& member) {
+  return {.host = place.host,
+          .port = static_cast<uint16_t>(place.port),
+          .listen_fd = member.take_listener(place),
+          .prefix = "group"};
 }
 
 }  // namespace
@@ -42,6 +52,12 @@ std::string reason_against_loss(const PreparedRun& run, const SessionOptions& op
 void verify_can_lose_ranks(const PreparedRun& run, const SessionOptions& options) {
   if (const auto reason = reason_against_loss(run, options); !reason.empty())
     throw config_error("--on-rank-loss continue " + reason);
+}
+
+GroupTraining::GroupTraining(const GroupTrainingParts& parts) : parts_(parts) {
+  if (parts.member && parts.options.ranks.loss_fd)
+    loss_watch_.emplace(*parts.options.ranks.loss_fd,
+                        [&world = parts.world] { world.interrupt(); });
 }
 
 TrainerParts GroupTraining::trainer_parts() {
@@ -77,6 +93,7 @@ std::optional<EvaluationResult> GroupTraining::run() {
       if (kind == Kind::End) return std::nullopt;
     } catch (const PeerError&) {
       if (!parts_.member) throw;
+      parts_.world.interrupt();  // ranks that did not notice the loss may wait for this one
       const auto kind = ask_and_enter(trainer_->hand_over(), timeout);
       if (kind == Kind::Refused) throw;
       if (kind == Kind::End) return std::nullopt;
@@ -109,6 +126,7 @@ GroupTraining::Kind GroupTraining::enter_or_ask(std::optional<HandedOver> state,
     return Kind::Join;
   } catch (const PeerError&) {
     // Another rank of the new group was lost. If none was, the next request is refused.
+    parts_.world.interrupt();
     const auto kind = ask_and_enter(std::move(*state), timeout);
     if (kind == Kind::Refused) throw;
     return kind;
@@ -129,17 +147,20 @@ void GroupTraining::record_loss(const RankLoss& loss) {
 void GroupTraining::enter(const HandedOver& state, const launch::GroupAnswer& place) {
   auto& [world, options, run, record, member, stop_signals] = parts_;
   auto ranks = options.ranks;
-  ranks.rank = ranks.local_rank = place.rank;
-  ranks.world_size = ranks.local_world_size = place.world_size;
+  ranks.rank = place.rank;
+  ranks.local_rank = place.local_rank;
+  ranks.world_size = place.world_size;
+  ranks.local_world_size = place.local_world_size;
   ranks.is_spare = false;
   options.ranks = ranks;
   change_ranks(run, ranks);
   const auto timeout = run.config.distributed.timeout.value;
   auto connection = world_options(ranks, run.config.distributed, nullptr);
-  connection.rendezvous = FileRendezvous{place.store};
+  connection.rendezvous = rendezvous_of(place, *member);
   connection.timeout = std::min(timeout, kMaxConnecting);
   world.progress().begin(ranks.rank);
   world.progress().enter(Phase::Connecting);
+  if (loss_watch_) loss_watch_->forget();
   world.regroup(connection);
   world.set_timeout(timeout);
   auto pids = verify_ranks_agree(world, run);

@@ -34,7 +34,8 @@ struct GroupTrainingParts {
 // Thread: the training thread.
 class GroupTraining {
  public:
-  explicit GroupTraining(const GroupTrainingParts& parts) : parts_(parts) {}
+  // Throws Environment.
+  explicit GroupTraining(const GroupTrainingParts& parts);
 
   // Collective: makes the trainer of the first group.
   Trainer& create();
@@ -62,6 +63,7 @@ class GroupTraining {
   launch::GroupAnswer place_;         // after change_group()
   std::vector<RankLoss> unrecorded_;  // also of groups that did not get to train
   std::unique_ptr<Trainer> trainer_;
+  std::optional<launch::LossWatch> loss_watch_;  // with several nodes
 };
 
 }  // namespace lockstep::trainer

@@ -162,7 +162,8 @@ SessionResult trainer::run_observed_session(const SessionOptions& given, Progres
                                 options.ranks, options.hooks);
   std::optional<launch::GroupMember> member;
   if (options.ranks.group_fd) {
-    member.emplace(*options.ranks.group_fd);
+    const bool on_one_host = options.ranks.local_world_size == options.ranks.world_size;
+    member.emplace(*options.ranks.group_fd, on_one_host);
     trainer::verify_can_lose_ranks(run, options);
   }
   progress.enter(Phase::Connecting);

@@ -43,6 +43,7 @@ std::vector<launch::Agreement> job_agreements(const LaunchArguments& arguments,
                        ? fmt::format("{}", nodes.max_nodes)
                        : fmt::format("{}:{}", nodes.min_nodes, nodes.max_nodes)},
       {"--rdzv-id", arguments.rdzv_id},
+      {"--on-rank-loss", arguments.continues_on_loss ? "continue" : "restart"},
       {"--max-restarts", fmt::format("{}", arguments.max_restarts)},
       {"--run-id", arguments.run_id.value_or("")},
       {"--resume", arguments.resume.value_or("")},

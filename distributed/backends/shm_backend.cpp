@@ -1,10 +1,10 @@
 #include "distributed/backends/shm_backend.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/ivalue_inl.h>
-#include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include <utility>
+
+#include "distributed/backends/done_work.h"
 
 namespace lockstep::distributed {
 namespace {
@@ -13,27 +13,6 @@ namespace {
 constexpr size_t kMinSymmetricBytes = 256 << 10;
 
 using Tensors = ShmBackend::Tensors;
-
-// A completed collective.
-class DoneWork final : public c10d::Work {
- public:
-  DoneWork(c10d::OpType type, Tensors results) : Work(-1, type), results_(std::move(results)) {
-    finish();
-  }
-  bool isCompleted() override { return true; }
-  bool isSuccess() const override { return true; }
-  bool wait(std::chrono::milliseconds) override { return true; }
-  Tensors result() override { return results_; }
-  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override {
-    auto future =
-        c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
-    future->markCompleted(c10::IValue(results_));
-    return future;
-  }
-
- private:
-  Tensors results_;
-};
 
 ShmBackend::Pending done(c10d::OpType type, Tensors results = {}) {
   return c10::make_intrusive<DoneWork>(type, std::move(results));

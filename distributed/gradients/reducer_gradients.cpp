@@ -7,6 +7,7 @@
 #include "distributed/backends/process_groups.h"
 #include "distributed/fence.h"
 #include "distributed/gradients/compression_hook.h"
+#include "distributed/gradients/tree_backend.h"
 
 namespace lockstep::distributed {
 namespace {
@@ -21,6 +22,15 @@ c10::intrusive_ptr<c10d::ProcessGroup> gradient_group(
   group->setDefaultBackend(device->getBackendType());
   group->setGroupName("gradients");
   return group;
+}
+
+// What adds the gradients. With virtual shards, in the order of a tree; two ranks have only one order.
+c10::intrusive_ptr<c10d::Backend> adding_backend(World& world, const DataParallelConfig& config) {
+  auto backend = world.groups().device->getBackend(world.device().type());
+  const bool needs_tree = config.virtual_shards && world.world_size() > 2 &&
+                          world.device().is_cpu() && !world.groups().shared;
+  if (needs_tree) return c10::make_intrusive<TreeBackend>(backend);
+  return backend;
 }
 
 }  // namespace
@@ -38,8 +48,8 @@ ReducerGradients::ReducerGradients(World& world, NamedTensors parameters,
     : GradientSynchronizer(std::move(parameters)),
       world_(world),
       config_(config),
-      backend_(c10::make_intrusive<WatchedBackend>(
-          world.groups().device->getBackend(world.device().type()), world.progress())),
+      backend_(
+          c10::make_intrusive<WatchedBackend>(adding_backend(world, config), world.progress())),
       group_(gradient_group(world, backend_)) {}
 
 void ReducerGradients::make_reducer(const std::vector<int64_t>& order) {

@@ -33,6 +33,7 @@ struct RankEnv {
   // A connection to `lockstep launch --on-rank-loss continue`, which lets this process continue in a new
   // group of ranks when one is killed; a spare is not in the first group.
   std::optional<int> group_fd;
+  std::optional<int> loss_fd;  // with several nodes: an eventfd, written when a rank is lost
   bool is_spare = false;
   // The run id of this job (LOCKSTEP_RUN_ID); a restart resumes that run.
   std::optional<std::string> run_id;

@@ -29,8 +29,9 @@ namespace lockstep {
 
 class ProgressPage;
 namespace distributed {
+class GroupSockets;
 struct ProcessGroups;
-}
+}  // namespace distributed
 
 // The compute device. Auto: a GPU if the machine has one.
 enum class DeviceChoice { Auto, Cpu, Cuda };
@@ -111,6 +112,11 @@ class World {
   // Throws as connect() does; may be called again then.
   void regroup(const WorldOptions& options);
 
+  // Makes collectives of the current groups, and the connection of groups, fail on this rank and on
+  // ranks that wait for it, with a PeerError. No effect on ranks that share memory, which notice the
+  // loss of a rank themselves. Thread: any.
+  void interrupt();
+
   // Reads and writes values in the store, which exist for the lifetime of the job (across restarts
   // if an agent serves the store). Rank 0 only; does not block. get_value() returns nullopt if
   // `key` is not set, or with one rank.
@@ -134,6 +140,7 @@ class World {
   WorldOptions options_;
   at::Device device_;
   BackendChoice backend_ = BackendChoice::Auto;
+  std::unique_ptr<distributed::GroupSockets> sockets_;
   std::unique_ptr<distributed::ProcessGroups> groups_;
 };
 

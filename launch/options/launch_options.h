@@ -35,7 +35,7 @@ struct LaunchOptions {
   TeeSpec tee;
   // Time between SIGTERM and SIGKILL.
   std::chrono::milliseconds stop_grace = std::chrono::seconds(30);
-  // Whether the other workers continue when one is killed, in a new group of ranks (one node only), and
+  // Whether the other workers continue when one is killed, in a new group of ranks, and
   // how many more are started that wait to take its place.
   bool continues_on_loss = false;
   int num_spares = 0;

@@ -33,6 +33,8 @@ constexpr const char* type_word(Of<ReadyMessage>) { return "ready"; }
 constexpr const char* type_word(Of<NodePlace>) { return "start"; }
 constexpr const char* type_word(Of<StopOrder>) { return "stop"; }
 constexpr const char* type_word(Of<StatusMessage>) { return "status"; }
+constexpr const char* type_word(Of<GroupEventsMessage>) { return "group_events"; }
+constexpr const char* type_word(Of<GroupState>) { return "group"; }
 constexpr const char* type_word(Of<StackRequest>) { return "answer"; }
 constexpr const char* type_word(Of<EndedMessage>) { return "ended"; }
 constexpr const char* type_word(Of<FinishMessage>) { return "finish"; }
@@ -82,6 +84,7 @@ template <class V>
 void fields(V& v, JoinMessage& m) {
   v("host", m.host);
   v("num_workers", m.num_workers, 1, 1 << 20);
+  v.given("num_spares", m.num_spares, 0, 1 << 20);
   v.given("node_rank", m.node_rank, 0, kMaxRanks);
   v("serves", m.serves);
   v.list("agreements", m.agreements);
@@ -148,6 +151,42 @@ void fields(V& v, RankView& view) {
 template <class V>
 void fields(V& v, StatusMessage& m) {
   v.list_of_readable("value", m.ranks);
+}
+
+template <class V>
+void fields(V& v, GroupEvent& event) {
+  auto kind = static_cast<int>(event.kind);
+  v("kind", kind, 0, static_cast<int>(GroupEvent::Kind::Stopping));
+  event.kind = static_cast<GroupEvent::Kind>(kind);
+  v("worker", event.worker, 0, kMaxRanks);
+  v.given("how", event.how);
+  auto request = encode(event.request);
+  v("request", request);
+  if (V::kWrites) return;
+  const auto decoded = decode_group_request(request);
+  if (!decoded) throw environment_error("invalid message: 'request' is invalid");
+  event.request = *decoded;
+}
+
+template <class V>
+void fields(V& v, GroupEventsMessage& m) {
+  v.list("events", m.events);
+}
+
+template <class V>
+void fields(V& v, WorkerAnswer& m) {
+  v("worker", m.worker, 0, kMaxRanks);
+  auto answer = V::kWrites ? encode(m.answer) : std::string();
+  v("answer", answer);
+  if (!V::kWrites) m.answer = decode_group_answer(answer);
+}
+
+template <class V>
+void fields(V& v, GroupState& state) {
+  v.list("answers", state.answers);
+  v("world_size", state.world_size, 1, kMaxRanks);
+  v("ranks", state.ranks, -1, kMaxRanks);
+  v("replaced", state.replaced, 0, kMaxRanks);
 }
 
 struct StackRequestValue {

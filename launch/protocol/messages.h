@@ -11,6 +11,7 @@
 #include "launch/environment/node_place.h"
 #include "launch/hangs/rank_view.h"
 #include "launch/hangs/status_judge.h"
+#include "launch/protocol/group_messages.h"
 #include "launch/protocol/rendezvous_options.h"
 #include "launch/report/launch_report.h"
 #include "lockstep/error.h"
@@ -43,6 +44,7 @@ struct CoordinatorProofMessage {
 struct JoinMessage {
   std::string host;  // name in messages
   int num_workers = 1;
+  int num_spares = 0;
   std::optional<int> node_rank;
   bool serves = false;  // it is the coordinator's node
   std::vector<Agreement> agreements;
@@ -63,6 +65,12 @@ struct RefusedMessage {
 struct ReadyMessage {
   std::string address;  // empty (coordinator's node only): all addresses
   int port = 0;
+};
+
+// With --on-rank-loss continue: what happened to the workers of a node. The coordinator sends a
+// GroupState.
+struct GroupEventsMessage {
+  std::vector<GroupEvent> events;
 };
 
 // The node must stop its workers.
@@ -91,13 +99,14 @@ struct ProbeReplyMessage {};  // the response to a probe
 struct DroppedMessage {};     // the coordinator has dropped this node
 struct HeartbeatMessage {};   // heartbeat, from either side
 
-using NodeMessage = std::variant<NodeProofMessage, JoinMessage, ReadyMessage, StatusMessage,
-                                 EndedMessage, ProbeReplyMessage, HeartbeatMessage>;
+using NodeMessage =
+    std::variant<NodeProofMessage, JoinMessage, ReadyMessage, StatusMessage, GroupEventsMessage,
+                 EndedMessage, ProbeReplyMessage, HeartbeatMessage>;
 // NodePlace: the node must start its workers of an attempt.
 using CoordinatorMessage =
     std::variant<ChallengeMessage, CoordinatorProofMessage, RefusedMessage, WelcomeMessage,
-                 NodePlace, StopOrder, StackRequest, ProbeMessage, DroppedMessage, FinishMessage,
-                 HeartbeatMessage>;
+                 NodePlace, GroupState, StopOrder, StackRequest, ProbeMessage, DroppedMessage,
+                 FinishMessage, HeartbeatMessage>;
 
 std::string encode(NodeMessage message);
 std::string encode(CoordinatorMessage message);

@@ -71,6 +71,7 @@ void Coordinator::update() {
     if (std::exchange(node.is_ready_for_io, false)) receive(node);
   drop_silent_nodes();
   drop_closed_nodes();
+  update_groups();
   resolve_deferred();
   keep_alive();
   judge_status();
@@ -234,7 +235,7 @@ void Coordinator::drop_node(Node& node, const std::string& reason) {
     add_note(fmt::format("lost {} while waiting for nodes: {}", node.label, reason));
   if (phase_ != Phase::Running || !node.in_group) return;
   node.in_group = false;
-  if (node.has_ended) return conclude();
+  if (node.has_ended || continues_without(node, reason)) return conclude();
   attempt_.node_failures.push_back(
       {.node_rank = node.node_rank, .host = node.label, .reason = reason});
   stop_group();
@@ -298,7 +299,7 @@ void Coordinator::start(std::vector<Node*> chosen) {
   for (const auto* node : chosen) place.world_size += node->join->num_workers;
   place.restart_count = restarts_.count();
   place.max_restarts = restarts_.max_restarts();
-  place.master_addr = address_of_first(chosen);
+  place.master_addr = address_of(*chosen.front(), chosen);
   place.master_port = chosen.front()->ready->port;
   place.run_id = options_.run_id;
   attempt_ = {
@@ -307,6 +308,7 @@ void Coordinator::start(std::vector<Node*> chosen) {
   judge_.begin_attempt();
   stopping_ = false;
   phase_ = Phase::Running;
+  begin_groups(chosen);
   for (auto* node : chosen) {
     node->in_group = true;
     node->has_ended = false;
@@ -319,22 +321,9 @@ void Coordinator::start(std::vector<Node*> chosen) {
   }
 }
 
-// If node 0 is this node and its address is not known, it is the one at which others reach it.
-std::string Coordinator::address_of_first(const std::vector<Node*>& chosen) {
-  auto address = chosen.front()->ready->address;
-  if (!address.empty()) return address;
-  address = "127.0.0.1";
-  for (const auto* node : chosen) {
-    if (node->is_own) continue;
-    const auto reached = local_address(node->connection.fd());
-    address = reached.host();
-    if (!reached.is_loopback()) break;
-  }
-  return address;
-}
-
 void Coordinator::stop_group() {
   if (std::exchange(stopping_, true)) return;
+  if (regrouping_) regrouping_->stop();
   for (auto& node : nodes_)
     if (node.in_group && !node.has_ended) node.connection.send(encode(StopOrder{}));
 }

@@ -5,10 +5,12 @@
 // An attempt starts when the maximum number of nodes has joined, or some time after the minimum
 // has. It is stopped on all nodes when a worker fails or a node is lost. The next one starts with
 // the nodes that are left, possibly after a delay, unless the input was wrong or no restart is
-// left. Nodes that join during an attempt wait for the next one.
+// left. Nodes that join during an attempt wait for the next one. With continues_on_loss, ranks that are
+// killed, and lost nodes, do not stop the attempt as long as others can continue.
 #pragma once
 
 #include <list>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +19,7 @@
 #include "launch/protocol/messages.h"
 #include "launch/protocol/rendezvous_options.h"
 #include "launch/rendezvous/connection_acceptor.h"
+#include "launch/rendezvous/regrouping.h"
 #include "launch/rendezvous/restart_policy.h"
 
 namespace lockstep::launch {
@@ -26,6 +29,7 @@ struct CoordinatorOptions {
   RestartOptions restarts;
   std::string run_id;
   std::string host;  // of this node, in messages
+  bool continues_on_loss = false;
 };
 
 class Coordinator {
@@ -78,6 +82,7 @@ class Coordinator {
   void handle(Node& node, const ReadyMessage& ready);
   void handle(Node& node, const StatusMessage& status);
   void handle(Node& node, const EndedMessage& ended);
+  void handle(Node& node, const GroupEventsMessage& message);
   void handle(Node& node, const ProbeReplyMessage&) { node.has_responded = true; }
   void handle(Node&, const HeartbeatMessage&) {}
   void handle(Node&, const NodeProofMessage&) {}  // handled by the acceptor
@@ -91,7 +96,12 @@ class Coordinator {
   void gather();
   std::vector<Node*> ready_nodes();
   void start(std::vector<Node*> chosen);
-  static std::string address_of_first(const std::vector<Node*>& chosen);
+  static std::string address_of(const Node& node, const std::vector<Node*>& chosen);
+  void begin_groups(const std::vector<Node*>& chosen);
+  void handle(const Node& node, const GroupEvent& event);
+  bool continues_without(const Node& node, const std::string& reason);
+  void update_groups();
+  void send_groups(Node& node, const std::vector<Regrouping::Answer>& answers);
   void stop_group();
   void conclude();
   void finish(LaunchReport report);
@@ -114,6 +124,7 @@ class Coordinator {
 
   LaunchReport attempt_;  // of the current attempt, so far
   bool stopping_ = false;
+  std::optional<Regrouping> regrouping_;  // of the current attempt, with continues_on_loss
   StatusJudge& judge_;
   bool has_status_ = false;  // that has not been judged
 

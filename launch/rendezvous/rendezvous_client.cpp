@@ -209,6 +209,9 @@ void RendezvousClient::handle(const NodePlace& place) {
 
 void RendezvousClient::handle(const FinishMessage& finish) {
   commands_.push_back(finish);
+  // Workers that leave, or lose others, while all stop need answers to save a checkpoint.
+  has_finished_ = options_.continues_on_loss && is_in_group_;
+  if (has_finished_) return;
   stage_ = Stage::Left;
   leave();
 }
@@ -221,6 +224,7 @@ void RendezvousClient::join() {
   const auto& rendezvous = options_.rendezvous;
   connection_->send(encode(JoinMessage{.host = options_.host,
                                        .num_workers = options_.num_workers,
+                                       .num_spares = options_.num_spares,
                                        .node_rank = rendezvous.node_rank,
                                        .serves = is_local_,
                                        .agreements = rendezvous.agreements}));
@@ -254,6 +258,14 @@ void RendezvousClient::report_attempt(const LaunchReport& report, bool leaves) {
   is_in_group_ = false;
   connection_->send(
       encode(EndedMessage{.report = report, .time_us = unix_time_us(), .leaves = leaves}));
+  if (!has_finished_) return;
+  stage_ = Stage::Left;
+  leave();
+}
+
+void RendezvousClient::report_groups(std::vector<GroupEvent> events) {
+  if (events.empty() || stage_ != Stage::Joined || !is_in_group_) return;
+  connection_->send(encode(GroupEventsMessage{.events = std::move(events)}));
 }
 
 void RendezvousClient::report_status(StatusMessage status) {
@@ -265,6 +277,12 @@ void RendezvousClient::report_status(StatusMessage status) {
 }
 
 void RendezvousClient::lose_coordinator(const std::string& problem, bool may_return) {
+  if (has_finished_) {  // it does not wait for slow nodes
+    stage_ = Stage::Left;
+    leave();
+    commands_.push_back(StopOrder{});
+    return;
+  }
   const auto name = coordinator_name();
   if (!may_return)
     return give_up(

@@ -20,7 +20,8 @@ namespace lockstep::launch {
 struct RendezvousClientOptions {
   RendezvousOptions rendezvous;
   std::string host;
-  int num_workers = 1;
+  int num_workers = 1, num_spares = 0;
+  bool continues_on_loss = false;
   // With one node: where rank 0 listens.
   std::string master_addr;
   int master_port = 0;
@@ -29,7 +30,7 @@ struct RendezvousClientOptions {
 };
 
 // A command of the coordinator, or its loss (a FinishMessage with an error).
-using Command = std::variant<NodePlace, StopOrder, StackRequest, FinishMessage>;
+using Command = std::variant<NodePlace, GroupState, StopOrder, StackRequest, FinishMessage>;
 
 class RendezvousClient {
  public:
@@ -52,6 +53,10 @@ class RendezvousClient {
   void report_attempt(const LaunchReport& report, bool leaves);
   // Sends the status if it differs from the last one.
   void report_status(StatusMessage status);
+  // Messages are received by the coordinator.
+  bool has_joined() const { return stage_ == Stage::Joined; }
+  // Of the workers of this attempt.
+  void report_groups(std::vector<GroupEvent> events);
   // Disconnects.
   void leave() { connection_.reset(); }
   bool has_pending() const { return connection_ && connection_->has_pending(); }
@@ -71,6 +76,7 @@ class RendezvousClient {
   void handle(const WelcomeMessage& welcome);
   void handle(const NodePlace& place);
   void handle(const FinishMessage& finish);
+  void handle(const GroupState& state) { commands_.push_back(state); }
   void handle(const StopOrder& order) { commands_.push_back(order); }
   void handle(const StackRequest& request) { commands_.push_back(request); }
   void handle(const ProbeMessage&) { connection_->send(encode(ProbeReplyMessage{})); }
@@ -95,6 +101,7 @@ class RendezvousClient {
   PollSet::Clock::time_point give_up_at_, retry_at_, stage_deadline_, last_alive_, last_update_;
   bool is_local_ = false, has_joined_before_ = false, is_welcome_ = false, is_ready_for_io_ = false;
   bool is_ready_ = false, is_in_group_ = false;
+  bool has_finished_ = false;  // the job; the workers of this node are still running
   MasterSocket master_;
   std::string last_status_;  // sent in this attempt
   std::deque<Command> commands_;

@@ -90,6 +90,8 @@ RendezvousRole open_rendezvous(const LaunchOptions& options, StatusJudge& judge)
   RendezvousClientOptions client{.rendezvous = options.rendezvous,
                                  .host = options.host,
                                  .num_workers = options.num_workers,
+                                 .num_spares = options.num_spares,
+                                 .continues_on_loss = options.continues_on_loss,
                                  .master_addr = options.master_addr,
                                  .master_port = options.master_port,
                                  .endpoint_is_taken = is_taken};
@@ -104,7 +106,8 @@ RendezvousRole open_rendezvous(const LaunchOptions& options, StatusJudge& judge)
                                               .window = options.restart_window,
                                               .delay = options.restart_delay},
                                  .run_id = options.run_id,
-                                 .host = options.host};
+                                 .host = options.host,
+                                 .continues_on_loss = options.continues_on_loss};
   return {.coordinator = std::make_unique<Coordinator>(std::move(coordinator), std::move(listener),
                                                        std::move(inner[0]), judge),
           .client = std::make_unique<RendezvousClient>(std::move(client), std::move(inner[1]))};

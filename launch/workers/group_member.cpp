@@ -1,16 +1,18 @@
 #include "launch/workers/group_member.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <limits>
+#include <utility>
 
-#include "core/number_text.h"
+#include "lockstep/error.h"
 
 namespace lockstep::launch {
 namespace {
@@ -18,8 +20,6 @@ namespace {
 using AnswerClock = std::chrono::steady_clock;
 
 constexpr size_t kMaxAnswerBytes = 16u << 10;
-constexpr std::array kRequestKinds = {"broken", "changing", "leaving", "quitting"};
-constexpr std::array kAnswerKinds = {"join", "wait", "end", "refused"};
 
 // Waits until one of them is readable. Negative ones are ignored. Returns false on timeout.
 bool wait_readable(std::array<pollfd, 2>& requests,
@@ -41,57 +41,24 @@ bool wait_readable(std::array<pollfd, 2>& requests,
 
 }  // namespace
 
-std::string encode(const GroupRequest& request) {
-  return fmt::format("{} {}", kRequestKinds[static_cast<size_t>(request.kind)], request.step);
+GroupMember::GroupMember(int fd, bool on_one_host) : fd_(fd), on_one_host_(on_one_host) {
+  ::fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
-
-std::optional<GroupRequest> decode_group_request(const std::string& text) {
-  const auto end = std::min(text.find(' '), text.size());
-  const auto kind = std::ranges::find(kRequestKinds, text.substr(0, end));
-  if (kind == kRequestKinds.end() || end == text.size()) return std::nullopt;
-  const auto step = parse_number<int64_t>(text.substr(end + 1));
-  if (!step) return std::nullopt;
-  return GroupRequest{static_cast<GroupRequest::Kind>(kind - kRequestKinds.begin()), *step};
-}
-
-std::string encode(const GroupAnswer& answer) {
-  return Json{{"answer", kAnswerKinds[static_cast<size_t>(answer.kind)]},
-              {"rank", answer.rank},
-              {"world_size", answer.world_size},
-              {"store", answer.store.string()},
-              {"loss", to_json(answer.loss)}}
-      .dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-GroupAnswer decode_group_answer(const std::string& text) {
-  const auto json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return {};
-  try {
-    const auto kind = std::ranges::find(kAnswerKinds, json.at("answer").get<std::string>());
-    if (kind == kAnswerKinds.end()) return {};
-    return {.kind = static_cast<GroupAnswer::Kind>(kind - kAnswerKinds.begin()),
-            .rank = json.at("rank").get<int>(),
-            .world_size = json.at("world_size").get<int>(),
-            .store = json.at("store").get<std::string>(),
-            .loss = rank_loss_from_json(json.at("loss")).value_or(RankLoss())};
-  } catch (const Json::exception&) {
-    return {};
-  }
-}
-
-GroupMember::GroupMember(int fd) : fd_(fd) { ::fcntl(fd, F_SETFD, FD_CLOEXEC); }
 
 bool GroupMember::send(const GroupRequest& request) const {
   const auto text = encode(request);
   return ::send(fd_.get(), text.data(), text.size(), MSG_NOSIGNAL) >= 0;
 }
 
-GroupAnswer GroupMember::ask(const GroupRequest& request,
+GroupAnswer GroupMember::ask(GroupRequest request,
                              std::optional<std::chrono::milliseconds> timeout) {
   std::array<char, 1> late{};
   while (is_answer_late_ && ::recv(fd_.get(), late.data(), late.size(), MSG_DONTWAIT) > 0) {
   }
   is_answer_late_ = false;
+  // Now, so that the others can connect as soon as they have their answers.
+  if (!listener_.fd.is_open()) listener_ = listen_as_master(0, on_one_host_);
+  request.port = listener_.port;
   if (!send(request)) return {};
   return receive(timeout, /*may_quit=*/request.step == kNoState);
 }
@@ -101,6 +68,12 @@ GroupAnswer GroupMember::wait() {
     if (auto answer = receive(std::nullopt, /*may_quit=*/true);
         answer.kind != GroupAnswer::Kind::Wait)
       return answer;
+}
+
+std::optional<int> GroupMember::take_listener(const GroupAnswer& place) {
+  auto listener = std::exchange(listener_, {});
+  if (place.rank != 0 || place.world_size == 1) return std::nullopt;
+  return listener.fd.release();
 }
 
 // The launcher ignores a request to end if it has just given this worker a place, so one is sent before
@@ -125,6 +98,37 @@ GroupAnswer GroupMember::receive(std::optional<std::chrono::milliseconds> timeou
   }
   is_answer_late_ = true;
   return {};
+}
+
+LossWatch::LossWatch(int fd, std::function<void()> on_loss)
+    : fd_(fd), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), on_loss_(std::move(on_loss)) {
+  if (!wake_.is_open()) throw errno_error("cannot watch for lost ranks");
+  ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+  watcher_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
+}
+
+LossWatch::~LossWatch() {
+  watcher_.request_stop();
+  const uint64_t one = 1;
+  [[maybe_unused]] const auto written = ::write(wake_.get(), &one, sizeof one);
+}
+
+bool LossWatch::take_loss() {
+  uint64_t count = 0;
+  return ::read(fd_, &count, sizeof count) == sizeof count;
+}
+
+void LossWatch::forget() {
+  const MutexLock lock(mutex_);
+  take_loss();
+}
+
+void LossWatch::watch(const std::stop_token& stop) {
+  std::array<pollfd, 2> requests{pollfd{fd_, POLLIN, 0}, pollfd{wake_.get(), POLLIN, 0}};
+  while (wait_readable(requests, std::nullopt) && !stop.stop_requested()) {
+    const MutexLock lock(mutex_);
+    if (take_loss()) on_loss_();
+  }
 }
 
 }  // namespace lockstep::launch

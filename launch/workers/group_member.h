@@ -1,71 +1,34 @@
-// The connection between a worker and its launcher with --on-rank-loss continue. A worker whose group
-// of ranks is broken asks for its place in the next one; a spare asks when it is ready. All workers of
-// a group ask after the same step if one of them is to leave.
+// The worker's end of its connection to the launcher with --on-rank-loss continue
+// (launch/protocol/group_messages.h).
 #pragma once
 
 #include <chrono>
-#include <cstdint>
-#include <filesystem>
+#include <functional>
 #include <optional>
-#include <string>
+#include <thread>
 
-#include "core/rank_loss.h"
 #include "core/system/file_descriptor.h"
+#include "core/system/mutex.h"
+#include "launch/protocol/group_messages.h"
+#include "launch/protocol/master_socket.h"
 
 namespace lockstep::launch {
 
-// The step of a worker that has no training state: a spare.
-inline constexpr int64_t kNoState = -1;
-
-// What a worker asks for.
-//   Broken    a place in another group, since a rank of this one may be lost; a spare: a place
-//   Changing  the same, since a rank of this group leaves
-//   Leaving   to leave the group
-//   Quitting  to end, of a worker that waits for a place. Without effect if it has just got one
-struct GroupRequest {
-  enum class Kind { Broken, Changing, Leaving, Quitting };
-
-  Kind kind = Kind::Broken;
-  int64_t step = kNoState;  // optimizer steps that the worker has completed
-};
-
-std::string encode(const GroupRequest& request);
-// nullopt if `text` is not a request.
-std::optional<GroupRequest> decode_group_request(const std::string& text);
-
-// The launcher's answer.
-//   Join     a place in a new group
-//   Wait     none for now: another answer follows. The others have at least the worker's state, which
-//            it need not keep
-//   End      the worker is not needed: the job has ended, or the worker may leave. The new group is
-//            formed when it has closed the connection.
-//   Refused  there is no new group: no rank was lost, all ranks would leave, or the workers are being
-//            stopped
-struct GroupAnswer {
-  enum class Kind { Join, Wait, End, Refused };
-
-  Kind kind = Kind::Refused;
-  int rank = 0, world_size = 1;
-  std::filesystem::path store;  // a new file, through which the ranks of the group connect
-  RankLoss loss;                // why there is a new group
-};
-
-std::string encode(const GroupAnswer& answer);
-// Refused if `text` is not an answer.
-GroupAnswer decode_group_answer(const std::string& text);
-
-// The worker's end. Thread: one.
+// Thread: one.
 class GroupMember {
  public:
-  // `fd`: LOCKSTEP_GROUP_FD; closed on exec from now on.
-  explicit GroupMember(int fd);
+  // `fd`: LOCKSTEP_GROUP_FD; closed on exec from now on. `on_one_host`: all ranks are.
+  explicit GroupMember(int fd, bool on_one_host = true);
 
-  // Asks and waits for the answer, for at most `timeout`; nullopt: as long as the launcher runs. Refused
-  // on timeout. After Wait, call wait().
-  GroupAnswer ask(const GroupRequest& request, std::optional<std::chrono::milliseconds> timeout);
+  // Sends a request and waits for the answer, for at most `timeout`; nullopt: as long as the launcher
+  // runs. Refused on timeout. After Wait, call wait(). Throws Environment (no more sockets).
+  GroupAnswer ask(GroupRequest request, std::optional<std::chrono::milliseconds> timeout);
 
   // The answer that follows Wait: Join, End or Refused. Waits for as long as the launcher runs.
   GroupAnswer wait();
+
+  // After Join: the socket on which the others connect, if this is their rank 0; the caller owns it.
+  std::optional<int> take_listener(const GroupAnswer& place);
 
   // `fd`: readable from the time on when a worker without a place is to end: a spare, or one that was
   // answered Wait. It then asks the launcher for that. Outlives this.
@@ -76,8 +39,34 @@ class GroupMember {
   GroupAnswer receive(std::optional<std::chrono::milliseconds> timeout, bool may_quit);
 
   FileDescriptor fd_;
+  bool on_one_host_;
+  MasterSocket listener_;
   int quit_fd_ = -1;             // -1: none
   bool is_answer_late_ = false;  // of a request that timed out
+};
+
+// Calls a function, on another thread, when the launcher reports that a rank of the group was lost.
+class LossWatch {
+ public:
+  // `fd`: LOCKSTEP_LOSS_FD, an eventfd; closed on exec from now on. Throws Environment.
+  LossWatch(int fd, std::function<void()> on_loss);
+  ~LossWatch();
+  LossWatch(const LossWatch&) = delete;
+  LossWatch& operator=(const LossWatch&) = delete;
+
+  // Forgets losses that were reported until now, of an earlier group. The function is not running
+  // when this returns. Thread: any other.
+  void forget();
+
+ private:
+  void watch(const std::stop_token& stop);
+  bool take_loss() REQUIRES(mutex_);
+
+  const int fd_;         // of the process, which may watch again
+  FileDescriptor wake_;  // eventfd, written by the destructor
+  std::function<void()> on_loss_;
+  Mutex mutex_;
+  std::jthread watcher_;
 };
 
 }  // namespace lockstep::launch

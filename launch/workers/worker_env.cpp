@@ -29,9 +29,10 @@ Variables own_variables() {
   Variables variables;
   for (char** entry = environ; entry && *entry; ++entry) add_entry(*entry, variables);
   // These refer to resources of an outer launcher, or are a secret that workers do not need.
-  for (const char* name : {"TORCHELASTIC_USE_AGENT_STORE", "LOCKSTEP_PROGRESS_FD",
-                           "LOCKSTEP_MASTER_LISTEN_FD", "LOCKSTEP_RUN_ID", "LOCKSTEP_RDZV_TOKEN",
-                           "LOCKSTEP_GROUP_FD", "LOCKSTEP_SPARE", kParkedVariable})
+  for (const char* name :
+       {"TORCHELASTIC_USE_AGENT_STORE", "LOCKSTEP_PROGRESS_FD", "LOCKSTEP_MASTER_LISTEN_FD",
+        "LOCKSTEP_RUN_ID", "LOCKSTEP_RDZV_TOKEN", "LOCKSTEP_GROUP_FD", "LOCKSTEP_LOSS_FD",
+        "LOCKSTEP_SPARE", kParkedVariable})
     variables.erase(name);
   return variables;
 }
@@ -57,6 +58,7 @@ void remove_place(Variables& variables) {
                            "LOCKSTEP_PROGRESS_FD",
                            "LOCKSTEP_MASTER_LISTEN_FD",
                            "LOCKSTEP_GROUP_FD",
+                           "LOCKSTEP_LOSS_FD",
                            "LOCKSTEP_SPARE"})
     variables.erase(name);
 }
@@ -104,6 +106,7 @@ std::vector<std::string> worker_environment(const LaunchOptions& options,
   if (place.progress_fd >= 0) variables["LOCKSTEP_PROGRESS_FD"] = std::to_string(place.progress_fd);
   if (place.listen_fd) variables["LOCKSTEP_MASTER_LISTEN_FD"] = std::to_string(*place.listen_fd);
   if (place.group_fd) variables["LOCKSTEP_GROUP_FD"] = std::to_string(*place.group_fd);
+  if (place.loss_fd) variables["LOCKSTEP_LOSS_FD"] = std::to_string(*place.loss_fd);
   if (place.is_spare) variables.emplace("LOCKSTEP_SPARE", "1");
   set_defaults(variables, options.num_workers);
   return entries_of(variables);

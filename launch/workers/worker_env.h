@@ -17,6 +17,7 @@ struct WorkerPlace {
   int local_rank = 0;
   std::optional<int> listen_fd;  // rank 0: the socket of launch/protocol/master_socket.h
   std::optional<int> group_fd;   // see launch/workers/group_member.h
+  std::optional<int> loss_fd;    // the same, with several nodes
   bool is_spare = false;         // it waits for a place in a later group
   int progress_fd = -1;          // the memory of core/system/progress_page.h; -1: none
   std::filesystem::path error_file;

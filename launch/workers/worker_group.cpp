@@ -74,7 +74,7 @@ struct WorkerGroup::Worker {
   std::optional<ChildProcess> process;
   std::optional<ProcessExit> exit;
   int64_t exit_time_us = 0;
-  bool is_lost = false;  // it was killed, and the others continued
+  bool is_lost = false;  // it was killed, and the others may continue
 };
 
 WorkerGroup::WorkerGroup(const LaunchOptions& options, const NodePlace& place,
@@ -84,8 +84,7 @@ WorkerGroup::WorkerGroup(const LaunchOptions& options, const NodePlace& place,
   raise_descriptor_limit(kReservedDescriptors +
                          kDescriptorsOfWorker * static_cast<uint64_t>(num_workers()));
   attempt_ = claim_attempt(log_dir);
-  if (options_.continues_on_loss)
-    regrouping_.emplace(options_.num_workers, options_.num_spares, attempt_);
+  if (options_.continues_on_loss) links_.emplace(place_, options_.num_workers, options_.num_spares);
   for (int local_rank = 0; local_rank < num_workers(); ++local_rank)
     add_worker(attempt_ / std::to_string(local_rank), local_rank);
   for (auto& worker : workers_) start(*worker, master);
@@ -104,21 +103,24 @@ void WorkerGroup::add_worker(const std::filesystem::path& directory, int local_r
 void WorkerGroup::start(Worker& worker, const MasterSocket& master) {
   const bool is_spare = worker.local_rank >= options_.num_workers;
   FileDescriptor group_end;
-  if (regrouping_) group_end = regrouping_->take_worker_end(worker.local_rank);
+  if (links_) group_end = links_->take_worker_end(worker.local_rank);
   WorkerPlace place{.node = place_,
                     .local_rank = is_spare ? options_.num_workers - 1 : worker.local_rank,
                     .listen_fd = std::nullopt,
                     .group_fd = std::nullopt,
+                    .loss_fd = std::nullopt,
                     .is_spare = is_spare,
                     .progress_fd = worker.progress_memory.get(),
                     .error_file = worker.directory / "error.json"};
   if (worker.rank == 0 && master.fd.is_open() && options_.passes_master_socket)
     place.listen_fd = master.fd.get();
   if (group_end.is_open()) place.group_fd = group_end.get();
+  if (links_ && links_->loss_fd(worker.local_rank) >= 0)
+    place.loss_fd = links_->loss_fd(worker.local_rank);
   std::vector<int> inherited;
-  if (place.group_fd) inherited.push_back(*place.group_fd);
+  for (const auto& fd : {place.group_fd, place.loss_fd, place.listen_fd})
+    if (fd) inherited.push_back(*fd);
   if (place.progress_fd >= 0) inherited.push_back(place.progress_fd);
-  if (place.listen_fd) inherited.push_back(*place.listen_fd);
   const auto out = worker.out.take_write_end();
   const auto err = worker.err.take_write_end();
   const ChildCommand command{.program = options_.program,
@@ -133,18 +135,26 @@ void WorkerGroup::start(Worker& worker, const MasterSocket& master) {
 std::vector<WatchedWorker> WorkerGroup::watched() {
   std::vector<WatchedWorker> watched;
   for (auto& worker : workers_) {
-    const auto rank = regrouping_ ? regrouping_->rank_of(worker->local_rank) : worker->rank;
+    const auto rank = links_ ? links_->rank_of(worker->local_rank) : worker->rank;
     if (rank) watched.push_back({*rank, worker->process->pid(), worker->progress.get()});
   }
   return watched;
 }
 
-std::vector<std::string> WorkerGroup::take_notes() {
-  return regrouping_ ? regrouping_->take_notes() : std::vector<std::string>();
+std::vector<GroupEvent> WorkerGroup::take_group_events() {
+  return links_ ? links_->take_events() : std::vector<GroupEvent>();
+}
+
+void WorkerGroup::handle(const GroupState& state) {
+  if (links_) links_->handle(state);
+}
+
+void WorkerGroup::refuse_groups() {
+  if (links_) links_->refuse_all();
 }
 
 void WorkerGroup::watch(PollSet& polls) {
-  if (regrouping_) regrouping_->watch(polls);
+  if (links_) links_->watch(polls);
   const bool take_output = !consoles_.out.is_full() && !consoles_.err.is_full();
   for (auto& worker : workers_)
     for (auto* output : {&worker->out, &worker->err})
@@ -157,9 +167,9 @@ void WorkerGroup::watch(PollSet& polls) {
 
 void WorkerGroup::update() {
   handle_exits();
-  if (regrouping_) {
-    regrouping_->update();
-    changed_ = regrouping_->take_changed() || changed_;
+  if (links_) {
+    links_->update();
+    changed_ = links_->take_changed() || changed_;
   }
   enforce_deadlines();
 }
@@ -187,18 +197,22 @@ bool WorkerGroup::is_reporting() const {
   });
 }
 
-// Whether the worker, which has ended, is not needed: it was killed and the others continue, or it has
-// finished.
+// Whether the worker, which has ended, was killed, so that the others continue; if they cannot, the
+// coordinator stops them.
 bool WorkerGroup::continues_without(Worker& worker) {
-  if (!regrouping_) return false;
-  changed_ = true;
+  if (!links_) return false;
   if (!worker.exit->signal || is_stopping()) {
-    regrouping_->leave(worker.local_rank);
+    links_->leave(worker.local_rank);
     return false;
   }
   const WorkerEnd end{.exit = *worker.exit};
-  worker.is_lost = regrouping_->lose(worker.local_rank, end.what());
-  return worker.is_lost;
+  links_->lose(worker.local_rank, end.what());
+  worker.is_lost = true;
+  return true;
+}
+
+bool WorkerGroup::is_replaced(const Worker& worker) const {
+  return worker.is_lost && links_->is_replaced(worker.local_rank);
 }
 
 void WorkerGroup::signal(int signal) {
@@ -209,7 +223,7 @@ void WorkerGroup::stop(std::optional<int> signal) {
   if (stop_time_us_) return;
   stop_time_us_ = unix_time_us();
   kill_deadline_ = Clock::now() + options_.stop_grace;
-  if (regrouping_) regrouping_->stop();
+  if (links_) links_->stop();
   for (auto& worker : workers_) {
     if (signal) worker->progress->set_launch_signal(*signal);
     worker->process->signal_group(SIGTERM);
@@ -265,6 +279,10 @@ bool WorkerGroup::is_done() const {
   const auto is_drained = [](const auto& worker) {
     return !worker->out.is_open() && !worker->err.is_open();
   };
+  const auto is_known = [this](const auto& worker) {
+    return !worker->is_lost || is_stopping() || is_replaced(*worker);
+  };
+  if (!std::all_of(workers_.begin(), workers_.end(), is_known)) return false;
   return all_ended() && (std::all_of(workers_.begin(), workers_.end(), is_drained) ||
                          (drain_deadline_ && Clock::now() >= *drain_deadline_));
 }
@@ -295,14 +313,14 @@ bool WorkerGroup::was_stopped(const WorkerEnd& end) const {
 }
 
 LaunchReport WorkerGroup::finish() {
-  LaunchReport report{.world_size = regrouping_ ? regrouping_->world_size() : place_.world_size};
+  LaunchReport report{.world_size = links_ ? links_->world_size() : place_.world_size};
   for (auto& worker : workers_) {
     for (auto* output : {&worker->out, &worker->err}) {
       output->finish();
       if (!output->log_error().empty()) notes_.push_back(output->log_error());
     }
     worker->process->reap();
-    if (worker->is_lost && regrouping_->is_replaced(worker->local_rank)) continue;
+    if (is_replaced(*worker)) continue;
     report.workers.push_back(describe(*worker));
   }
   if (!killed_ranks_.empty())

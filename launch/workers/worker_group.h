@@ -12,7 +12,7 @@
 #include "launch/hangs/hang_reporter.h"
 #include "launch/options/launch_options.h"
 #include "launch/report/launch_report.h"
-#include "launch/workers/regrouping.h"
+#include "launch/workers/group_links.h"
 #include "launch/workers/worker_env.h"
 
 namespace lockstep::launch {
@@ -52,14 +52,19 @@ class WorkerGroup {
   std::vector<WatchedWorker> watched();
   // Whether other workers are ranks than at the last call, or have other ranks.
   bool take_changed() { return std::exchange(changed_, false); }
-  // Messages for the user since the last call.
-  std::vector<std::string> take_notes();
   const std::filesystem::path& log_directory() const { return attempt_; }
+
+  // With --on-rank-loss continue: for the coordinator, since the last call, and from it.
+  std::vector<GroupEvent> take_group_events();
+  void handle(const GroupState& state);
+  // The coordinator does not answer any more.
+  void refuse_groups();
 
   bool is_stopping() const { return stop_time_us_.has_value(); }
   // A worker of this group failed, or all have exited.
   bool has_outcome() const { return is_stopping() || all_ended(); }
-  // Every worker has exited and its output has been read.
+  // Every worker has exited and its output has been read; of lost ones it is known whether the others
+  // continue.
   bool is_done() const;
   // Requires is_done(). Releases the workers.
   LaunchReport finish();
@@ -72,6 +77,7 @@ class WorkerGroup {
   void start(Worker& worker, const MasterSocket& master);
   void handle_exits();
   bool continues_without(Worker& worker);
+  bool is_replaced(const Worker& worker) const;
   void enforce_deadlines();
   void give_up();
   bool is_reporting() const;
@@ -84,7 +90,7 @@ class WorkerGroup {
   Consoles consoles_;
   std::filesystem::path attempt_;                 // where its logs are
   std::vector<std::unique_ptr<Worker>> workers_;  // the spares last
-  std::optional<Regrouping> regrouping_;          // with --on-rank-loss continue
+  std::optional<GroupLinks> links_;               // with --on-rank-loss continue
   bool changed_ = false;
   std::optional<int64_t> stop_time_us_;
   std::optional<PollSet::Clock::time_point> others_deadline_, kill_deadline_, give_up_deadline_,

@@ -22,7 +22,7 @@ SETTINGS = {
     "batch norm": ("resnet", [], (1, 2)),
     "sharded gradients": ("mlp", [ADAMW, "distributed.shard=gradients"], (2, 4)),
     "sharded weights": ("gpt", ["distributed.shard=full"], (1, 2, 4)),
-    "gloo": ("gpt", ["distributed.backend=gloo"], (1, 2)),
+    "gloo": ("gpt", ["distributed.backend=gloo"], (1, 2, 4)),
     "sharded over gloo": ("gpt", ["distributed.backend=gloo", "distributed.shard=full"], (1, 2, 4)),
 }
 
@@ -70,8 +70,6 @@ def test_the_number_of_ranks_changes_when_a_run_is_resumed(job, tmp_path_factory
     ([FOUR, "distributed.static_graph=true"], 1, "distributed.virtual_shards cannot be combined with distributed.static_graph"),
     ([FOUR, "distributed.broadcast_buffers=false"], 1,
      "distributed.virtual_shards cannot be combined with distributed.broadcast_buffers: false"),
-    ([FOUR, "distributed.backend=gloo"], 4,
-     "distributed.virtual_shards on more than two ranks that do not share memory needs distributed.shard: gradients or full"),
 ])
 def test_what_cannot_be_exact_is_refused(job, settings, ranks, message):
     ended = job.run(*settings, ranks=ranks)

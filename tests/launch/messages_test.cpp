@@ -39,6 +39,17 @@ TEST_CASE("messages: the wire format does not change") {
         R"({"first_rank":3,"master_addr":"127.0.0.1","master_port":4321,"max_restarts":0,)"
         R"("node_rank":1,"num_nodes":2,"restart_count":0,"run_id":"","type":"start",)"
         R"("world_size":6})");
+  GroupEventsMessage killed;
+  killed.events.push_back({.kind = GroupEvent::Kind::Killed, .worker = 1, .how = "killed"});
+  CHECK(encode(killed) ==
+        R"({"events":[{"how":"killed","kind":2,"request":"broken -1 0","worker":1}],)"
+        R"("type":"group_events"})");
+  GroupState state;
+  state.world_size = 2;
+  state.ranks = {0, -1};
+  state.replaced = {1};
+  CHECK(encode(state) ==
+        R"({"answers":[],"ranks":[0,-1],"replaced":[1],"type":"group","world_size":2})");
   CHECK(encode(StopOrder{}) == R"({"type":"stop"})");
   CHECK(encode(StackRequest{.ranks = {1, 2}}) == R"({"type":"answer","value":{"stacks":[1,2]}})");
   CHECK(encode(StackRequest{.dump = true}) == R"({"type":"answer","value":{"dump":true}})");

@@ -1,13 +1,14 @@
-#include "launch/workers/regrouping.h"
+#include "launch/rendezvous/regrouping.h"
 
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
 #include <catch2/catch.hpp>
+#include <deque>
 #include <map>
 
-#include "tests/temporary_directory.h"
+#include "launch/workers/group_member.h"
 
 using namespace lockstep;
 using namespace lockstep::launch;
@@ -16,56 +17,51 @@ namespace {
 
 using Kind = GroupAnswer::Kind;
 
+using Nodes = std::vector<Regrouping::Node>;
+
 // Workers without processes.
 class Workers {
  public:
-  explicit Workers(int num_ranks, int num_spares = 0) {
-    regrouping_.emplace(num_ranks, num_spares, directory_.path());
-    for (int worker = 0; worker < num_ranks + num_spares; ++worker)
-      ends_[worker] = regrouping_->take_worker_end(worker);
-  }
+  explicit Workers(int num_ranks, int num_spares = 0) : Workers(Nodes{{num_ranks, num_spares}}) {}
+  explicit Workers(Nodes nodes, std::chrono::milliseconds patience = {})
+      : regrouping_(std::move(nodes), patience) {}
 
   void ask(int worker, int64_t step, GroupRequest::Kind kind = GroupRequest::Kind::Broken) {
-    const auto text = encode(GroupRequest{kind, step});
-    REQUIRE(::send(ends_.at(worker).get(), text.data(), text.size(), 0) == std::ssize(text));
-    PollSet polls;
-    regrouping_->watch(polls);
-    polls.wait();
-    regrouping_->update();
+    regrouping_.ask(worker, {kind, step, 1000 + worker});
+    regrouping_.update();
   }
 
   // What the others wait for when it was let go.
   void disconnect(int worker) {
-    ends_.erase(worker);
-    PollSet polls;
-    regrouping_->watch(polls);
-    polls.wait();
-    regrouping_->update();
+    regrouping_.disconnect(worker);
+    regrouping_.update();
   }
 
-  Regrouping* operator->() { return &*regrouping_; }
+  Regrouping* operator->() { return &regrouping_; }
 
   // nullopt: there is none yet.
   std::optional<GroupAnswer> answer_to(int worker) {
-    std::string text(4096, '\0');
-    const auto bytes = ::recv(ends_.at(worker).get(), text.data(), text.size(), MSG_DONTWAIT);
-    if (bytes <= 0) return std::nullopt;
-    return decode_group_answer(text.substr(0, static_cast<size_t>(bytes)));
+    for (auto& [member, answer] : regrouping_.take_answers()) answers_[member].push_back(answer);
+    auto& queue = answers_[worker];
+    if (queue.empty()) return std::nullopt;
+    auto answer = std::move(queue.front());
+    queue.pop_front();
+    return answer;
   }
 
   // "rank/world size", or the kind of the answer.
   std::string place_of(int worker) {
     const auto answer = answer_to(worker);
     if (!answer) return "none";
-    if (answer->kind != Kind::Join)
-      return answer->kind == Kind::Wait ? "wait" : answer->kind == Kind::End ? "end" : "refused";
-    return std::to_string(answer->rank) + "/" + std::to_string(answer->world_size);
+    if (answer->kind == Kind::Join)
+      return std::to_string(answer->rank) + "/" + std::to_string(answer->world_size);
+    constexpr std::array words = {"join", "wait", "end", "refused", "lost"};
+    return words[static_cast<size_t>(answer->kind)];
   }
 
  private:
-  TemporaryDirectory directory_;
-  std::optional<Regrouping> regrouping_;
-  std::map<int, FileDescriptor> ends_;
+  Regrouping regrouping_;
+  std::map<int, std::deque<GroupAnswer>> answers_;
 };
 
 }  // namespace
@@ -264,11 +260,11 @@ TEST_CASE("regrouping: a worker asks to end before each answer that it waits for
   };
   answer(Kind::Wait);
   CHECK(member.ask({GroupRequest::Kind::Broken, 7}, std::nullopt).kind == Kind::Wait);
-  CHECK(next_request() == "broken 7");
+  CHECK(next_request().starts_with("broken 7 "));
   CHECK(next_request().empty());  // it has a place in its group
   for (const auto kind : {Kind::Wait, Kind::End}) answer(kind);
   CHECK(member.wait().kind == Kind::End);
-  for (int i = 0; i < 2; ++i) CHECK(next_request() == "quitting -1");
+  for (int i = 0; i < 2; ++i) CHECK(next_request() == "quitting -1 0");
   CHECK(next_request().empty());
 }
 
@@ -292,12 +288,75 @@ TEST_CASE("regrouping: stopped workers are refused") {
   CHECK(workers.place_of(0) == "refused");
 }
 
+TEST_CASE("regrouping: ranks of several nodes") {
+  Workers workers(Nodes{{2, 0, "10.0.0.1"}, {2, 1, "10.0.0.2"}});
+  workers.ask(4, kNoState);
+  CHECK(workers->lose(0, "killed"));
+  CHECK(workers.place_of(1) == "lost");
+  CHECK(workers.place_of(2) == "lost");
+  CHECK(workers.place_of(3) == "lost");
+  CHECK(workers.place_of(4) == "none");  // in no group
+  for (int worker = 1; worker < 4; ++worker) workers.ask(worker, worker == 3 ? 6 : 5);
+  const auto first = workers.answer_to(3);  // has the state of step 6
+  REQUIRE(first);
+  CHECK(first->rank == 0);
+  CHECK(workers.place_of(3) == "none");
+  CHECK(workers.place_of(1) == "1/4");
+  const auto spare = workers.answer_to(4);
+  REQUIRE(spare);
+  CHECK(spare->rank == 3);
+  CHECK(spare->local_rank == 2);
+  CHECK(spare->local_world_size == 3);
+  CHECK(spare->host == "10.0.0.2");
+  CHECK(spare->port == 1003);
+  CHECK(spare->loss.spares == std::vector{2});  // its number on the node
+  CHECK(spare->loss.spare_nodes == std::vector{1});
+}
+
+TEST_CASE("regrouping: a node is lost") {
+  Workers workers(Nodes{{2, 0, "a"}, {1, 1, "b"}});
+  CHECK(workers->lose_node(1, "with b: gone"));
+  CHECK(workers->is_replaced(3));
+  CHECK_FALSE(workers->is_replaced(2));
+  workers.ask(0, 5);
+  workers.ask(1, 5);
+  CHECK(workers.place_of(0) == "lost");
+  CHECK(workers.place_of(0) == "0/2");
+  CHECK(workers->is_replaced(2));
+  CHECK_FALSE(workers->lose_node(1, "again"));
+  CHECK_FALSE(workers->lose_node(0, "the last one"));
+  CHECK(workers->rank_of(0) == 0);
+  CHECK(workers->take_notes() ==
+        std::vector<std::string>{"a spare was lost, with b: gone",
+                                 "rank 2 (of 3) was lost, with b: gone: continuing with 2 ranks"});
+}
+
+TEST_CASE("regrouping: other nodes may notice a loss before it is reported") {
+  Workers workers(Nodes{{1}, {1}}, std::chrono::milliseconds(1000));
+  const auto begin = Regrouping::Clock::now();
+  workers->ask(0, {GroupRequest::Kind::Broken, 5});
+  workers->update(begin);
+  workers->update(begin + std::chrono::milliseconds(999));
+  CHECK(workers.place_of(0) == "none");
+  SECTION("it is reported") {
+    workers->lose(1, "killed");
+    workers->update(begin + std::chrono::milliseconds(999));
+    CHECK(workers.place_of(0) == "0/1");
+  }
+  SECTION("there is none") {
+    workers->update(begin + std::chrono::milliseconds(1001));
+    CHECK(workers.place_of(0) == "refused");
+  }
+}
+
 TEST_CASE("regrouping: requests are decoded") {
-  const auto decoded = decode_group_request(encode({GroupRequest::Kind::Leaving, 7}));
+  const auto decoded = decode_group_request(encode({GroupRequest::Kind::Leaving, 7, 4000}));
   REQUIRE(decoded);
   CHECK(decoded->kind == GroupRequest::Kind::Leaving);
   CHECK(decoded->step == 7);
-  for (const auto* wrong : {"", "7", "leaving", "leaving x", "leave 7"})
+  CHECK(decoded->port == 4000);
+  for (const auto* wrong : {"", "7", "leaving", "leaving x", "leave 7 1", "leaving 7",
+                            "leaving 7 1 x", "leaving 7 70000"})
     CHECK_FALSE(decode_group_request(wrong));
 }
 
@@ -306,13 +365,19 @@ TEST_CASE("regrouping: answers are decoded") {
       .kind = Kind::Join,
       .rank = 3,
       .world_size = 4,
-      .store = "/a b",
+      .local_rank = 1,
+      .local_world_size = 2,
+      .host = "10.0.0.2",
+      .port = 4000,
       .loss = {.step = 7, .before = 5, .after = 4, .ranks = {{1, "killed\xff"}}, .spares = {5}}};
   const auto decoded = decode_group_answer(encode(answer));
   CHECK(decoded.kind == Kind::Join);
   CHECK(decoded.rank == 3);
   CHECK(decoded.world_size == 4);
-  CHECK(decoded.store == "/a b");
+  CHECK(decoded.local_rank == 1);
+  CHECK(decoded.local_world_size == 2);
+  CHECK(decoded.host == "10.0.0.2");
+  CHECK(decoded.port == 4000);
   CHECK(decoded.loss.step == 7);
   CHECK(decoded.loss.spares == std::vector{5});
   CHECK(lost_text(decoded.loss).starts_with("rank 1 (of 5) was lost, killed"));

@@ -281,13 +281,13 @@ void Trainer::train_step(data::Loader& loader, const data::BatchShares& shares) 
   if (audits) audit_->end_step(recompute);
   if (votes_last) vote_on_step();
   if (undo_) parallel_->broadcast_buffers();  // if rank 0 is lost, the others have them
+  if (!votes_last) flags_ = vote_.finish();   // before the optimizer, which completes the step
   clock_.enter(Phase::Optimizer);
   optimize();
   if (undo_) undo_->commit();
   ++position_.step;
   after_step_ = loader.position() == loader.num_batches();
   clock_.enter(Phase::Voting);
-  if (!votes_last) flags_ = vote_.finish();
   if ((flags_ & kNonFinite) && non_finite_.stops()) non_finite_.stop(world_);
   stop_.agree(flags_);
   saving_ = {!(flags_ & kSaving), !(flags_ & kUploading), (flags_ & kSaved) != 0};

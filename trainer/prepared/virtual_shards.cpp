@@ -45,10 +45,10 @@ void verify_virtual_shards(const PreparedRun& run) {
   if (const auto conflict = conflict_of(run.config))
     throw config_error(fmt::format(
         "distributed.virtual_shards cannot be combined with {}; remove one", *conflict));
-  if (run.ranks.world_size > 2 && !layout_of(run).shares_memory() &&
+  if (run.ranks.world_size > 2 && !layout_of(run).on_cpu &&
       !distributed::shards_gradients(parallel.shard))
     throw config_error(
-        "distributed.virtual_shards on more than two ranks that do not share memory needs "
+        "distributed.virtual_shards on more than two GPUs needs "
         "distributed.shard: gradients or full, whose order of sums is known");
   for (const auto& parameter : run.model->named_parameters())
     if (parameter.value().requires_grad() && parameter.value().element_size() < 4)

@@ -1,62 +1,39 @@
-#include "launch/workers/regrouping.h"
+#include "launch/rendezvous/regrouping.h"
 
 #include <fmt/format.h>
-#include <sys/socket.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
+#include <map>
 #include <tuple>
-
-#include "lockstep/error.h"
 
 namespace lockstep::launch {
 
 using Kind = GroupAnswer::Kind;
 
-Regrouping::Regrouping(int num_ranks, int num_spares, std::filesystem::path directory)
-    : max_ranks_(num_ranks), world_size_(num_ranks), directory_(std::move(directory)) {
-  members_.resize(static_cast<size_t>(num_ranks) + static_cast<size_t>(num_spares));
-  for (size_t i = 0; i < members_.size(); ++i) {
-    std::array<int, 2> ends{};
-    if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0)
-      throw errno_error("cannot create a socket for a rank");
-    members_[i].link = FileDescriptor(ends[0]);
-    members_[i].worker_end = FileDescriptor(ends[1]);
-    if (static_cast<int>(i) < num_ranks) members_[i].rank = static_cast<int>(i);
-  }
+Regrouping::Regrouping(std::vector<Node> nodes, std::chrono::milliseconds patience)
+    : nodes_(std::move(nodes)), patience_(patience) {
+  for (size_t node = 0; node < nodes_.size(); ++node)
+    for (int i = 0; i < num_members(static_cast<int>(node)); ++i) {
+      auto& member = members_.emplace_back();
+      member.node = static_cast<int>(node);
+      if (i < nodes_[node].num_ranks) member.rank = world_size_++;
+    }
+  max_ranks_ = world_size_;
 }
 
-Regrouping::~Regrouping() {
-  std::error_code ignored;
-  for (const auto& store : stores_) std::filesystem::remove(store, ignored);
+int Regrouping::first_member(int node) const {
+  int first = 0;
+  for (int i = 0; i < node; ++i) first += num_members(i);
+  return first;
 }
 
-FileDescriptor Regrouping::take_worker_end(int worker) {
-  return std::move(members_[static_cast<size_t>(worker)].worker_end);
+int Regrouping::number_on_node(const Member& member) const {
+  return static_cast<int>(&member - members_.data()) - first_member(member.node);
 }
 
-void Regrouping::watch(PollSet& polls) {
-  for (auto& member : members_)
-    if (member.link.is_open())
-      polls.watch({.fd = member.link.get(), .events = POLLIN, .revents = 0},
-                  [&member](short) { member.is_readable = true; });
-}
-
-void Regrouping::receive(Member& member) {
-  std::array<char, 32> text{};
-  const auto bytes = ::recv(member.link.get(), text.data(), text.size(), MSG_DONTWAIT);
-  if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  const auto request =
-      bytes > 0 ? decode_group_request(std::string(text.data(), static_cast<size_t>(bytes)))
-                : std::nullopt;
-  if (request)
-    handle(member, *request);
-  else
-    member.link.close();  // the worker has ended, or sends something else
-}
-
-void Regrouping::handle(Member& member, const GroupRequest& request) {
+void Regrouping::ask(int number, const GroupRequest& request) {
+  auto& member = members_[static_cast<size_t>(number)];
   if (request.kind != GroupRequest::Kind::Quitting) {
     if (request.step == kNoState && !member.rank) notes_.emplace_back("a spare is ready");
     member.asked = request;
@@ -67,15 +44,26 @@ void Regrouping::handle(Member& member, const GroupRequest& request) {
   }
 }
 
+void Regrouping::disconnect(int member) {
+  members_[static_cast<size_t>(member)].is_connected = false;
+}
+
 void Regrouping::answer(Member& member, const GroupAnswer& answer) {
-  const auto text = encode(answer);
   if (answer.kind == Kind::Wait)
-    member.asked = GroupRequest();  // it drops its state
+    member.asked =
+        GroupRequest{.port = member.asked ? member.asked->port : 0};  // it drops its state
   else
     member.asked.reset();
-  if (member.link.is_open() &&
-      ::send(member.link.get(), text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
-    member.link.close();
+  if (member.is_connected)
+    answers_.push_back({static_cast<int>(&member - members_.data()), answer});
+}
+
+// So that the others do not wait for what a node without connection would send.
+void Regrouping::report_loss() {
+  if (nodes_.size() == 1) return;
+  for (auto& member : members_)
+    if (member.is_in_group() && !member.asked && member.is_connected)
+      answers_.push_back({static_cast<int>(&member - members_.data()), {.kind = Kind::Lost}});
 }
 
 bool Regrouping::has_members() const { return std::ranges::any_of(members_, &Member::is_in_group); }
@@ -97,14 +85,24 @@ bool Regrouping::is_letting_go() const {
   return !lost_.empty() && std::ranges::all_of(lost_, &LostRank::has_left);
 }
 
-void Regrouping::update() {
-  for (auto& member : members_)
-    if (std::exchange(member.is_readable, false)) receive(member);
+void Regrouping::update(Clock::time_point now) {
   if (is_stopping_ && !is_letting_go()) return refuse_members();
-  const bool all_asked = all_have_asked();
+  if (lost_.empty() && !is_leaving_asked()) return refuse_unexplained(now);
+  broken_since_.reset();
+  if (all_have_asked() && let_go()) form_group();
+}
+
+// Workers of other nodes may notice a loss before the launcher of the lost rank has reported it.
+void Regrouping::refuse_unexplained(Clock::time_point now) {
+  const bool is_broken = std::ranges::any_of(
+      members_, [](const auto& member) { return member.asks_to(GroupRequest::Kind::Broken); });
+  if (!is_broken)
+    broken_since_.reset();
+  else if (!broken_since_)
+    broken_since_ = now;
+  if (broken_since_ && now - *broken_since_ < patience_) return;
   // The workers of a group that one of them leaves do not ask at the same time.
-  if (lost_.empty() && !is_leaving_asked()) return refuse_members(/*only_broken=*/!all_asked);
-  if (all_asked && let_go()) form_group();
+  refuse_members(/*only_broken=*/!all_have_asked());
 }
 
 // Their group failed for another reason than a loss.
@@ -131,37 +129,53 @@ bool Regrouping::let_go() {
     answer(member, {.kind = Kind::End});
   }
   return std::ranges::none_of(members_, [](const auto& member) {
-    return member.has_left && member.is_alive && member.link.is_open();
+    return member.has_left && member.is_alive && member.is_connected;
   });
 }
 
-void Regrouping::form_group() {
+// Those that can be in the next group, in the order of their ranks in it.
+std::vector<Regrouping::Member*> Regrouping::ready_members() {
   std::vector<Member*> ready;
   for (auto& member : members_)
-    if (member.is_alive && member.asked && member.link.is_open()) ready.push_back(&member);
+    if (member.is_alive && member.asked && member.is_connected) ready.push_back(&member);
   std::ranges::stable_sort(ready, {}, [](const Member* member) {
     return std::tuple(-member->asked->step, !member->rank.has_value(), member->rank.value_or(0));
   });
+  return ready;
+}
+
+void Regrouping::form_group() {
+  const auto ready = ready_members();
   if (ready.empty() || ready.front()->asked->step == kNoState) return stop();
   const auto count = std::bit_floor(
       std::min(static_cast<unsigned>(ready.size()), static_cast<unsigned>(max_ranks_)));
-  stores_.push_back(directory_ / fmt::format("group_{}", stores_.size() + 1));
   RankLoss loss{.step = ready.front()->asked->step,
                 .before = world_size_,
                 .after = static_cast<int>(count),
                 .ranks = std::exchange(lost_, {}),
                 .spares = {}};
-  for (size_t i = 0; i < count; ++i)
-    if (!ready[i]->rank) loss.spares.push_back(static_cast<int>(ready[i] - members_.data()));
+  std::map<int, int> local_world_sizes, local_ranks;  // by node
+  for (size_t i = 0; i < count; ++i) {
+    ++local_world_sizes[ready[i]->node];
+    if (ready[i]->rank) continue;
+    loss.spares.push_back(number_on_node(*ready[i]));
+    if (nodes_.size() > 1) loss.spare_nodes.push_back(ready[i]->node);
+  }
   world_size_ = loss.after;
   for (auto& member : members_) member.is_replaced = member.is_lost;
+  const auto& host = nodes_[static_cast<size_t>(ready.front()->node)].address;
+  const auto port = ready.front()->asked->port;
   for (size_t i = 0; i < ready.size(); ++i) {
     const bool joins = i < count;
+    const auto node = ready[i]->node;
     ready[i]->rank = joins ? std::optional(static_cast<int>(i)) : std::nullopt;
     answer(*ready[i], {.kind = joins ? Kind::Join : Kind::Wait,
                        .rank = static_cast<int>(i),
                        .world_size = world_size_,
-                       .store = stores_.back(),
+                       .local_rank = joins ? local_ranks[node]++ : 0,
+                       .local_world_size = joins ? local_world_sizes[node] : 1,
+                       .host = host,
+                       .port = port,
                        .loss = loss});
   }
   const auto waiting = ready.size() - count;
@@ -171,8 +185,9 @@ void Regrouping::form_group() {
   changed_ = true;
 }
 
-bool Regrouping::lose(int worker, const std::string& what) {
-  auto& member = members_[static_cast<size_t>(worker)];
+bool Regrouping::lose(int number, const std::string& how) {
+  auto& member = members_[static_cast<size_t>(number)];
+  changed_ = true;
   member.is_alive = false;
   member.asked.reset();
   const auto rank = std::exchange(member.rank, std::nullopt);
@@ -182,15 +197,33 @@ bool Regrouping::lose(int worker, const std::string& what) {
   }
   member.is_lost = true;
   member.is_replaced = !rank;
-  if (rank)
-    lost_.push_back({*rank, what});
-  else if (!member.has_left && !member.has_quit)
-    notes_.push_back(fmt::format("a spare was lost, {}", what));
+  if (rank) {
+    lost_.push_back({*rank, how});
+    report_loss();
+  } else if (!member.has_left && !member.has_quit) {
+    notes_.push_back(fmt::format("a spare was lost, {}", how));
+  }
   return true;
 }
 
-void Regrouping::leave(int worker) {
-  auto& member = members_[static_cast<size_t>(worker)];
+bool Regrouping::lose_node(int node, const std::string& how) {
+  const auto is_there = [&](const Member& member) {
+    return member.node == node && member.is_alive;
+  };
+  const bool others_stay = std::ranges::any_of(
+      members_, [&](const Member& member) { return member.node != node && member.is_in_group(); });
+  if (!others_stay || std::ranges::none_of(members_, is_there)) return false;
+  for (auto& member : members_) {
+    if (!is_there(member)) continue;
+    member.is_connected = false;
+    lose(static_cast<int>(&member - members_.data()), how);
+  }
+  return true;
+}
+
+void Regrouping::leave(int number) {
+  auto& member = members_[static_cast<size_t>(number)];
+  changed_ = true;
   member.is_alive = false;
   member.asked.reset();
   member.rank.reset();
@@ -205,8 +238,8 @@ void Regrouping::stop() {
   }
 }
 
-std::optional<int> Regrouping::rank_of(int worker) const {
-  const auto& member = members_[static_cast<size_t>(worker)];
+std::optional<int> Regrouping::rank_of(int number) const {
+  const auto& member = members_[static_cast<size_t>(number)];
   return member.is_alive ? member.rank : std::nullopt;
 }
 

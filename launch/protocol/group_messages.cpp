@@ -1,0 +1,68 @@
+#include "launch/protocol/group_messages.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+namespace lockstep::launch {
+namespace {
+
+constexpr std::array kRequestKinds = {"broken", "changing", "leaving", "quitting"};
+constexpr std::array kAnswerKinds = {"join", "wait", "end", "refused", "lost"};
+constexpr int kMaxPort = 65535;
+
+}  // namespace
+
+std::string encode(const GroupRequest& request) {
+  return fmt::format("{} {} {}", kRequestKinds[static_cast<size_t>(request.kind)], request.step,
+                     request.port);
+}
+
+std::optional<GroupRequest> decode_group_request(const std::string& text) {
+  const auto end = std::min(text.find(' '), text.size());
+  const auto kind = std::ranges::find(kRequestKinds, text.substr(0, end));
+  GroupRequest request;
+  int read = 0;
+  if (kind == kRequestKinds.end() ||
+      std::sscanf(text.c_str() + end, " %ld %d%n", &request.step, &request.port, &read) != 2 ||
+      end + static_cast<size_t>(read) != text.size() || request.step < kNoState ||
+      request.port < 0 || request.port > kMaxPort)
+    return std::nullopt;
+  request.kind = static_cast<GroupRequest::Kind>(kind - kRequestKinds.begin());
+  return request;
+}
+
+std::string encode(const GroupAnswer& answer) {
+  return Json{{"answer", kAnswerKinds[static_cast<size_t>(answer.kind)]},
+              {"rank", answer.rank},
+              {"world_size", answer.world_size},
+              {"local_rank", answer.local_rank},
+              {"local_world_size", answer.local_world_size},
+              {"host", answer.host},
+              {"port", answer.port},
+              {"loss", to_json(answer.loss)}}
+      .dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+GroupAnswer decode_group_answer(const std::string& text) {
+  const auto json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return {};
+  try {
+    const auto kind = std::ranges::find(kAnswerKinds, json.at("answer").get<std::string>());
+    if (kind == kAnswerKinds.end()) return {};
+    return {.kind = static_cast<GroupAnswer::Kind>(kind - kAnswerKinds.begin()),
+            .rank = json.at("rank").get<int>(),
+            .world_size = json.at("world_size").get<int>(),
+            .local_rank = json.at("local_rank").get<int>(),
+            .local_world_size = json.at("local_world_size").get<int>(),
+            .host = json.at("host").get<std::string>(),
+            .port = json.at("port").get<int>(),
+            .loss = rank_loss_from_json(json.at("loss")).value_or(RankLoss())};
+  } catch (const Json::exception&) {
+    return {};
+  }
+}
+
+}  // namespace lockstep::launch

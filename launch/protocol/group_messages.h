@@ -1,0 +1,89 @@
+// What workers and the coordinator send each other about groups of ranks, with --on-rank-loss continue.
+// The launcher of a node forwards it. A worker whose group is broken requests its place in the next
+// one; a spare requests one when it is ready. All workers of a group do after the same step if one of
+// them is to leave.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/rank_loss.h"
+
+namespace lockstep::launch {
+
+// The step of a worker that has no training state: a spare.
+inline constexpr int64_t kNoState = -1;
+
+// What a worker requests.
+//   Broken    a place in another group, since a rank of this one may be lost; a spare: a place
+//   Changing  the same, since a rank of this group leaves
+//   Leaving   to leave the group
+//   Quitting  to end, of a worker that waits for a place. Without effect if it has just got one
+struct GroupRequest {
+  enum class Kind { Broken, Changing, Leaving, Quitting };
+
+  Kind kind = Kind::Broken;
+  int64_t step = kNoState;  // optimizer steps that the worker has completed
+  int port = 0;             // where it listens for the others, if it becomes rank 0
+};
+
+std::string encode(const GroupRequest& request);
+// nullopt if `text` is not a request.
+std::optional<GroupRequest> decode_group_request(const std::string& text);
+
+// The coordinator's answer.
+//   Join     a place in a new group
+//   Wait     none for now: another answer follows. The others have at least the worker's state, which
+//            it need not keep
+//   End      the worker is not needed: the job has ended, or the worker may leave. The new group is
+//            formed when it has closed the connection.
+//   Refused  there is no new group: no rank was lost, all ranks would leave, or the workers are being
+//            stopped
+//   Lost     not an answer: a rank of the worker's group was lost. For groups on several nodes, where
+//            a lost rank may close no connection
+struct GroupAnswer {
+  enum class Kind { Join, Wait, End, Refused, Lost };
+
+  Kind kind = Kind::Refused;
+  int rank = 0, world_size = 1;
+  int local_rank = 0, local_world_size = 1;  // of this rank, on its node
+  std::string host;                          // address of rank 0, through which the ranks connect
+  int port = 0;
+  RankLoss loss;  // why there is a new group
+};
+
+std::string encode(const GroupAnswer& answer);
+// Refused if `text` is not an answer.
+GroupAnswer decode_group_answer(const std::string& text);
+
+// What happens on a node.
+//   Requested     by a worker
+//   Disconnected  a worker has closed its connection to the launcher
+//   Killed        by a signal; `how`: "killed by SIGKILL"
+//   Exited        by itself
+//   Stopping      the node stops its workers; `worker` is not used
+struct GroupEvent {
+  enum class Kind { Requested, Disconnected, Killed, Exited, Stopping };
+
+  Kind kind = Kind::Requested;
+  int worker = 0;  // on the node: the ranks of its first group, then its spares
+  GroupRequest request = {};
+  std::string how = {};
+};
+
+struct WorkerAnswer {
+  int worker = 0;
+  GroupAnswer answer;
+};
+
+// To a node: answers to its workers, and what they are afterwards.
+struct GroupState {
+  std::vector<WorkerAnswer> answers;
+  int world_size = 1;
+  std::vector<int> ranks;     // of each worker; -1: none
+  std::vector<int> replaced;  // lost workers without which the others have continued
+};
+
+}  // namespace lockstep::launch

@@ -1,0 +1,114 @@
+// Which workers of a job form the group of ranks, with --on-rank-loss continue. When a worker of the
+// group is killed, or lost with its node, the others ask for a place (launch/protocol/group_messages.h).
+// Once all of them have asked, they and the spares form the next group: as many ranks as before or, if
+// too few are left, the largest power of two. A worker that leaves after a step is let go first; if all
+// would leave, all are refused. Those with the most training steps get the lowest ranks, so rank 0 has
+// the state that the others receive. The remaining workers wait as spares, without a state. Pure: the
+// caller delivers requests and answers. Thread: one.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "launch/protocol/group_messages.h"
+
+namespace lockstep::launch {
+
+class Regrouping {
+ public:
+  struct Node {
+    int num_ranks = 1, num_spares = 0;
+    std::string address = "127.0.0.1";  // at which the other nodes reach it
+  };
+  struct Answer {
+    int member = 0;
+    GroupAnswer answer;
+  };
+
+  using Clock = std::chrono::steady_clock;
+
+  // Members are numbered in the order of the nodes; on each, the ranks of the first group, then the
+  // spares. `patience`: how long a broken group may wait until it is known which rank was lost; after
+  // that its workers are refused.
+  explicit Regrouping(std::vector<Node> nodes, std::chrono::milliseconds patience = {});
+
+  int num_members(int node) const {
+    const auto& of = nodes_[static_cast<size_t>(node)];
+    return of.num_ranks + of.num_spares;
+  }
+  int first_member(int node) const;
+
+  void ask(int member, const GroupRequest& request);
+  // The worker is gone, or about to end.
+  void disconnect(int member);
+  // Forms a group if that is possible. Call after the other functions.
+  void update(Clock::time_point now = Clock::now());
+  std::vector<Answer> take_answers() { return std::exchange(answers_, {}); }
+
+  // The worker was killed; `how`: "killed by SIGKILL". Returns false if no member of the group is
+  // left to continue: the job has failed.
+  bool lose(int member, const std::string& how);
+  // All workers of the node were lost. Returns false if it had none, or if no member of the group would
+  // be left; then nothing changes.
+  bool lose_node(int node, const std::string& how);
+  // The worker exited by itself. When no member of the group is left, waiting workers learn that
+  // the job has ended.
+  void leave(int member);
+  // No new group is formed: workers are being stopped.
+  void stop();
+
+  // Rank in the current group; nullopt for spares, and for workers that have ended.
+  std::optional<int> rank_of(int member) const;
+  int world_size() const { return world_size_; }
+  // Whether the others have continued without a lost worker.
+  bool is_replaced(int member) const { return members_[static_cast<size_t>(member)].is_replaced; }
+
+  // Whether members have other ranks, or were replaced, since the last call.
+  bool take_changed() { return std::exchange(changed_, false); }
+  // Messages for the user since the last call.
+  std::vector<std::string> take_notes() { return std::exchange(notes_, {}); }
+
+ private:
+  struct Member {
+    int node = 0;
+    bool is_connected = true, is_alive = true;
+    bool is_lost = false, is_replaced = false;
+    bool has_left = false, has_quit = false;  // a group; while it waited for one
+    std::optional<int> rank;                  // in the current group
+    std::optional<GroupRequest> asked;        // of a worker that waits for an answer
+
+    bool is_in_group() const { return is_alive && rank.has_value(); }
+    bool asks_to(GroupRequest::Kind kind) const {
+      return is_in_group() && asked && asked->kind == kind;
+    }
+  };
+
+  void answer(Member& member, const GroupAnswer& answer);
+  void report_loss();
+  bool has_members() const;
+  bool all_have_asked() const;
+  bool is_leaving_asked() const;
+  bool is_letting_go() const;
+  bool let_go();
+  void refuse_unexplained(Clock::time_point now);
+  void form_group();
+  std::vector<Member*> ready_members();
+  int number_on_node(const Member& member) const;
+  void refuse_members(bool only_broken = false);
+
+  std::vector<Node> nodes_;
+  const std::chrono::milliseconds patience_;
+  std::optional<Clock::time_point> broken_since_;  // without a known loss
+  std::vector<Member> members_;
+  int max_ranks_ = 0, world_size_ = 0;
+  std::vector<Answer> answers_;
+  std::vector<LostRank>
+      lost_;  // since the last group was formed, of its ranks; also those that left
+  bool is_stopping_ = false, changed_ = false;
+  std::vector<std::string> notes_;
+};
+
+}  // namespace lockstep::launch

@@ -1,0 +1,123 @@
+#include "launch/workers/group_links.h"
+
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "lockstep/error.h"
+
+namespace lockstep::launch {
+
+using AnswerKind = GroupAnswer::Kind;
+
+GroupLinks::GroupLinks(const NodePlace& place, int num_ranks, int num_spares)
+    : world_size_(place.world_size) {
+  links_.resize(static_cast<size_t>(num_ranks) + static_cast<size_t>(num_spares));
+  for (size_t i = 0; i < links_.size(); ++i) {
+    std::array<int, 2> ends{};
+    if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0)
+      throw errno_error("cannot create a socket for a rank");
+    links_[i].socket = FileDescriptor(ends[0]);
+    links_[i].worker_end = FileDescriptor(ends[1]);
+    if (static_cast<int>(i) < num_ranks) links_[i].rank = place.first_rank + static_cast<int>(i);
+    if (place.num_nodes == 1) continue;
+    links_[i].loss = FileDescriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!links_[i].loss.is_open()) throw errno_error("cannot create an eventfd for a rank");
+  }
+}
+
+FileDescriptor GroupLinks::take_worker_end(int worker) {
+  return std::move(links_[static_cast<size_t>(worker)].worker_end);
+}
+
+void GroupLinks::watch(PollSet& polls) {
+  for (auto& link : links_)
+    if (link.socket.is_open())
+      polls.watch({.fd = link.socket.get(), .events = POLLIN, .revents = 0},
+                  [&link](short) { link.is_readable = true; });
+}
+
+void GroupLinks::update() {
+  for (size_t i = 0; i < links_.size(); ++i)
+    if (std::exchange(links_[i].is_readable, false)) receive(static_cast<int>(i));
+}
+
+void GroupLinks::receive(int worker) {
+  auto& link = links_[static_cast<size_t>(worker)];
+  std::array<char, 64> text{};
+  const auto bytes = ::recv(link.socket.get(), text.data(), text.size(), MSG_DONTWAIT);
+  if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  const auto request =
+      bytes > 0 ? decode_group_request(std::string(text.data(), static_cast<size_t>(bytes)))
+                : std::nullopt;
+  if (!request) return disconnect(worker);  // the worker has ended, or sends something else
+  link.is_asking = true;
+  events_.push_back({.kind = GroupEvent::Kind::Requested, .worker = worker, .request = *request});
+  if (refuses_) refuse_all();
+}
+
+void GroupLinks::disconnect(int worker) {
+  auto& link = links_[static_cast<size_t>(worker)];
+  if (!link.socket.is_open()) return;
+  link.socket.close();
+  events_.push_back({.kind = GroupEvent::Kind::Disconnected, .worker = worker});
+}
+
+void GroupLinks::answer(int worker, const GroupAnswer& answer) {
+  auto& link = links_[static_cast<size_t>(worker)];
+  if (answer.kind == AnswerKind::Lost) {
+    const uint64_t one = 1;
+    [[maybe_unused]] const auto written = ::write(link.loss.get(), &one, sizeof one);
+    return;
+  }
+  link.is_asking = answer.kind == AnswerKind::Wait;
+  const auto text = encode(answer);
+  if (link.socket.is_open() &&
+      ::send(link.socket.get(), text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+    disconnect(worker);
+}
+
+void GroupLinks::handle(const GroupState& state) {
+  world_size_ = state.world_size;
+  for (size_t i = 0; i < links_.size() && i < state.ranks.size(); ++i)
+    links_[i].rank = state.ranks[i] < 0 ? std::nullopt : std::optional(state.ranks[i]);
+  for (const int worker : state.replaced)
+    if (worker < static_cast<int>(links_.size()))
+      links_[static_cast<size_t>(worker)].is_replaced = true;
+  for (const auto& [worker, answer_] : state.answers)
+    if (worker < static_cast<int>(links_.size())) answer(worker, answer_);
+  changed_ = true;
+}
+
+void GroupLinks::lose(int worker, const std::string& how) {
+  links_[static_cast<size_t>(worker)].rank.reset();
+  changed_ = true;
+  events_.push_back({.kind = GroupEvent::Kind::Killed, .worker = worker, .how = how});
+}
+
+void GroupLinks::leave(int worker) {
+  links_[static_cast<size_t>(worker)].rank.reset();
+  changed_ = true;
+  events_.push_back({.kind = GroupEvent::Kind::Exited, .worker = worker});
+}
+
+void GroupLinks::stop() { events_.push_back({.kind = GroupEvent::Kind::Stopping}); }
+
+void GroupLinks::refuse_all() {
+  refuses_ = true;
+  for (size_t i = 0; i < links_.size(); ++i) {
+    auto& link = links_[i];
+    if (link.is_asking)
+      answer(static_cast<int>(i), {.kind = link.rank ? AnswerKind::Refused : AnswerKind::End});
+  }
+}
+
+std::optional<int> GroupLinks::rank_of(int worker) const {
+  return links_[static_cast<size_t>(worker)].rank;
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,69 @@
+// The connections of a launcher to its workers with --on-rank-loss continue, which the coordinator
+// answers (launch/rendezvous/regrouping.h). Thread: the launcher's.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/system/file_descriptor.h"
+#include "core/system/poll_set.h"
+#include "launch/environment/node_place.h"
+#include "launch/protocol/group_messages.h"
+
+namespace lockstep::launch {
+
+class GroupLinks {
+ public:
+  // Workers are numbered: 0 to num_ranks - 1 are the node's ranks of the first group, the others
+  // spares. Throws Environment.
+  GroupLinks(const NodePlace& place, int num_ranks, int num_spares);
+
+  // What the worker inherits; the caller closes it once the worker has started.
+  FileDescriptor take_worker_end(int worker);
+  // Written when a rank of the worker's group is lost; -1 with one node.
+  int loss_fd(int worker) const { return links_[static_cast<size_t>(worker)].loss.get(); }
+
+  void watch(PollSet& polls);
+  // Receives requests. Call after each poll.
+  void update();
+  // For the coordinator, since the last call.
+  std::vector<GroupEvent> take_events() { return std::exchange(events_, {}); }
+  // From the coordinator.
+  void handle(const GroupState& state);
+
+  // The worker was killed; `how`: "killed by SIGKILL". It exited by itself. The node stops its workers.
+  void lose(int worker, const std::string& how);
+  void leave(int worker);
+  void stop();
+  // The coordinator does not answer any more: workers are refused from now on.
+  void refuse_all();
+
+  // Rank in the current group; nullopt for spares, and for workers that have ended.
+  std::optional<int> rank_of(int worker) const;
+  int world_size() const { return world_size_; }
+  // Whether the others have continued without a lost worker.
+  bool is_replaced(int worker) const { return links_[static_cast<size_t>(worker)].is_replaced; }
+  // Whether ranks have changed since the last call.
+  bool take_changed() { return std::exchange(changed_, false); }
+
+ private:
+  struct Link {
+    FileDescriptor socket, worker_end;
+    FileDescriptor loss;  // eventfd
+    bool is_readable = false, is_asking = false, is_replaced = false;
+    std::optional<int> rank;
+  };
+
+  void receive(int worker);
+  void disconnect(int worker);
+  void answer(int worker, const GroupAnswer& answer);
+
+  std::vector<Link> links_;
+  int world_size_;
+  bool refuses_ = false, changed_ = false;
+  std::vector<GroupEvent> events_;
+};
+
+}  // namespace lockstep::launch

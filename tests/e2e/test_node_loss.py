@@ -1,0 +1,160 @@
+"""A rank, or a whole node, of several is lost, and the others continue (--on-rank-loss continue): the bits of an undisturbed run."""
+
+import os
+import re
+import signal
+
+import pytest
+
+import processes
+from conftest import Job
+from processes import TIMEOUT_S, wait_until
+from test_rank_loss import CONTINUE, NO_CHECKPOINT, SETTINGS, STEPS, assert_whole, kill, recorded_losses, said, shown_losses, trainers_of, wait_for_step
+
+RANKS_PER_HOST = 2
+GLOO = "distributed.backend=gloo"  # the hosts of these tests could map each other's memory
+NODE_STEPS = 600
+NODES = [setting.replace(f"max_steps={STEPS}", f"max_steps={NODE_STEPS}") for setting in SETTINGS]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    job = Job(tmp_path_factory.mktemp("undisturbed"))
+    return job.train(*NODES, NO_CHECKPOINT, ranks=1, timeout=600)
+
+
+def start(cluster, *settings, options=(), conf=""):
+    """On every host; returns the launcher of the first, whose messages said() reads."""
+    for host in cluster.hosts:
+        name = "launch.err" if host is cluster.hosts[0] else f"{host.name}.err"
+        with open(cluster.job.directory / name, "w") as log:
+            cluster.streams = {"stderr": log}
+            cluster.start(host, *NODES, NO_CHECKPOINT, GLOO, *settings, options=[*CONTINUE, *options], conf=conf)
+    return cluster.launchers[cluster.hosts[0].name]
+
+
+def members_on(cluster, host, spares=False):
+    """{first rank: pid} of the trainers there; of the spares with `spares`."""
+    here = set(host.pids())
+    found = [pid for pid, is_spare in trainers_of(cluster.job).items() if pid in here and is_spare == spares]
+    return {int(processes.variables_of(pid)["RANK"]): pid for pid in found}
+
+
+def finish_others(cluster, code=0):
+    for host in cluster.hosts[1:]:
+        assert cluster.finish(host).code == code, (cluster.job.directory / f"{host.name}.err").read_text()
+
+
+@pytest.mark.parametrize("victim", [3, 0])
+def test_a_rank_is_killed(cluster, undisturbed, victim):
+    """Of node 1, then rank 0, which the next one of its node replaces."""
+    job = cluster.job
+    alpha, beta = cluster.hosts
+    started = start(cluster)
+    wait_for_step(job, started, 20)
+    before = members_on(cluster, alpha) | members_on(cluster, beta)
+    assert sorted(before) == [0, 1, 2, 3]
+    kill(job, before.pop(victim), 1)
+    assert members_on(cluster, alpha) | members_on(cluster, beta) == before, "the others keep their processes"
+    assert_whole(job, started, undisturbed, NODE_STEPS)
+    finish_others(cluster)
+    assert re.search(rf"^lockstep: rank {victim} \(of 4\) was lost, killed by SIGKILL [^\n]*: continuing with 2 ranks, 1 waiting as spare$",
+                     said(job), re.MULTILINE)
+    (loss,) = shown_losses(job)
+    assert (loss["ranks_before"], loss["ranks_after"], loss["spares"]) == (4, 2, [])
+
+
+def test_spares_of_other_nodes_take_the_places(cluster, undisturbed):
+    """Two losses, one on each node: the groups are on both."""
+    job = cluster.job
+    alpha, beta = cluster.hosts
+    started = start(cluster, options=["--spares", 1])
+    wait_for_step(job, started, 20)
+    wait_until(lambda: said(job).count("a spare is ready") == 2, TIMEOUT_S, "the spares")
+    kill(job, members_on(cluster, beta)[2], 1)
+    assert "continuing with 4 ranks, 1 waiting as spare\n" in said(job)
+    lost_at = wait_until(lambda: recorded_losses(job), TIMEOUT_S, "the record of the loss")[0]["step"]
+    wait_for_step(job, started, lost_at + 2)
+    kill(job, members_on(cluster, alpha)[0], 2)
+    assert "continuing with 4 ranks\n" in said(job)
+    assert_whole(job, started, undisturbed, NODE_STEPS)
+    finish_others(cluster)
+    losses = shown_losses(job)
+    assert [(loss["ranks_before"], loss["ranks_after"]) for loss in losses] == [(4, 4), (4, 4)]
+    assert sorted((*loss["spare_nodes"], *loss["spares"]) for loss in losses) == [(0, 2), (1, 2)]
+    assert "with 4 ranks, with spare 2 of node 0\n" in job.query("show", job.only_run().name)
+
+
+def test_all_ranks_of_the_first_node_are_killed(cluster, undisturbed):
+    """Its launcher, which serves the rendezvous, stays; rank 0 moves to the other node, with the event log."""
+    job = cluster.job
+    alpha, beta = cluster.hosts
+    started = start(cluster)
+    wait_for_step(job, started, 20)
+    for pid in members_on(cluster, alpha).values():
+        os.kill(pid, signal.SIGKILL)
+    assert_whole(job, started, undisturbed, NODE_STEPS)
+    finish_others(cluster)
+    assert shown_losses(job)[-1]["ranks_after"] == 2
+
+
+def test_a_node_crashes(cluster, undisturbed):
+    """Its launcher and all of its ranks are killed."""
+    job = cluster.job
+    alpha, beta = cluster.hosts
+    started = start(cluster)
+    wait_for_step(job, started, 20)
+    before = members_on(cluster, alpha)
+    beta.crash()
+    wait_until(lambda: "continuing with" in said(job), TIMEOUT_S, "the others continue")
+    assert members_on(cluster, alpha) == before
+    assert_whole(job, started, undisturbed, NODE_STEPS)
+    (loss,) = shown_losses(job)
+    assert (loss["ranks_before"], loss["ranks_after"]) == (4, 2)
+    assert [lost["rank"] for lost in loss["lost"]] == [2, 3]
+
+
+def test_a_node_is_silent(cluster, undisturbed):
+    """Its network fails: no connection is closed. It stops its own ranks."""
+    job = cluster.job
+    alpha, beta = cluster.hosts
+    started = start(cluster, conf="keep_alive_interval=0.4,keep_alive_max_attempt=3,read_timeout=2")
+    wait_for_step(job, started, 20)
+    before = members_on(cluster, alpha)
+    cluster.network.cut(beta)
+    try:
+        wait_until(lambda: "continuing with" in said(job), TIMEOUT_S, "the others continue")
+        assert members_on(cluster, alpha) == before
+        assert_whole(job, started, undisturbed, NODE_STEPS)
+        (loss,) = shown_losses(job)
+        assert [lost["how"] for lost in loss["lost"]] == [f"with beta ({beta.address}): no message for 1.2 s"] * 2
+        assert cluster.finish(beta).code == 75
+    finally:
+        cluster.network.restore(beta)
+
+
+def test_the_job_is_stopped_while_a_group_is_formed(cluster):
+    """One of the others does not answer yet: SIGTERM to the launcher ends the job all the same."""
+    job = cluster.job
+    alpha, beta = cluster.hosts
+    started = start(cluster, options=["--stop-grace", "5s"])
+    wait_for_step(job, started, 20)
+    stopped = members_on(cluster, alpha)[1]
+    os.kill(stopped, signal.SIGSTOP)
+    os.kill(members_on(cluster, beta)[3], signal.SIGKILL)
+    os.kill(started.pid, signal.SIGTERM)
+    assert processes.finish(started).code == 128 + signal.SIGTERM, said(job)
+    finish_others(cluster, 128 + signal.SIGTERM)
+    assert not trainers_of(job)
+
+
+@pytest.mark.parametrize("settings, message", [
+    (["distributed.virtual_shards=null"], "--on-rank-loss continue needs distributed.virtual_shards"),
+    (["distributed.shard=gradients"], "--on-rank-loss continue needs distributed.shard: none on several nodes"),
+])
+def test_what_cannot_continue_is_refused(cluster, settings, message):
+    started = start(cluster, *settings)
+    assert processes.finish(started).code == 78
+    assert message in said(cluster.job)
+    finish_others(cluster, 78)
+    assert not list(cluster.job.runs.glob("*/run.json"))

@@ -45,6 +45,7 @@ const std::map<std::string, RunHandler>& run_handlers() {
       {"tables", get_tables},
       {"texts", get_texts},
       {"console", get_console},
+      {"code", [](Dashboard&, const RunRequest& r) { return get_code(r); }},
       {"files", [](Dashboard&, const RunRequest& r) { return get_files(r); }},
   };
   return all;

@@ -19,7 +19,8 @@ constexpr std::string_view kConfigFile = "config.yaml", kEndsFolder = "ends/", k
 constexpr std::array kTopFiles = {
     std::string_view("run.json"),         kConfigFile,
     std::string_view("data.json"),        std::string_view("tags.json"),
-    std::string_view("rank_losses.json"), std::string_view("end.json")};
+    std::string_view("software.json"),    std::string_view("rank_losses.json"),
+    std::string_view("end.json")};
 constexpr std::array kEndWitnesses = {"launcher-", "trainer-", "agent-"};
 constexpr size_t kMaxNumberDigits = 10;
 

@@ -122,6 +122,7 @@ export const http: DataSource = {
   fields: async (filter) => (await request<{ fields: never[] }>("fields", { filter })).fields,
   groups: async (by, filter, columns) => (await request<{ groups: never[] }>("groups", { by, filter, column: columns })).groups,
   run: (id) => request(at(id)),
+  code: async (run) => (await request<{ code: never }>(`${at(run)}/code`)).code,
   curves: (query) => curves.get(query),
   band: (query) => bands.get(query),
   heatmap: (run, metric, range, columns) => request("heatmap", { run, metric, from: range?.[0], to: range?.[1], columns }),

@@ -90,6 +90,9 @@ export interface Run extends RunRow {
   stop_requested: { time: number; reason: string } | null;
 }
 
+/** The uncommitted changes with which a run was started: a diff, or why there is none. */
+export interface Code { commit: string; branch: string; diff: string; problem?: string; sha256?: string; files?: number; added?: number; removed?: number }
+
 export interface Indexing { done: number; total: number }
 export interface ServerInfo { version: string; dir: string; seq: number; indexing: Indexing; actions: boolean; token: boolean }
 export interface RunList { total: number; matching: number; offset: number; seq: number; indexing: Indexing; runs: RunRow[] }
@@ -188,6 +191,8 @@ export interface DataSource {
   fields(filter?: string): Promise<Field[]>;
   groups(by: string, filter: string, columns: string[]): Promise<Group[]>;
   run(id: string): Promise<Run>;
+  /** Null if it is not recorded. */
+  code(run: string): Promise<Code | null>;
   curves(query: CurveQuery): Promise<Curve[]>;
   band(query: BandQuery): Promise<Band | null>;
   heatmap(run: string, metric: string, range: Range | null, columns: number): Promise<Heatmap | null>;

@@ -32,6 +32,7 @@ const char* media_name(catalog::MediaTotals::Kind kind) {
     case catalog::MediaTotals::Kind::Image: return "image";
     case catalog::MediaTotals::Kind::Histogram: return "histogram";
     case catalog::MediaTotals::Kind::Table: return "table";
+    case catalog::MediaTotals::Kind::Clip: return "clip";
   }
   return "image";
 }
@@ -208,7 +209,8 @@ Json environment_json(const catalog::RunSummary& run) {
   } catch (const Error&) {
     // No run.json: the event logs contain the rest.
   }
-  for (const auto& [key, value] : tracking::read_software(run.dir).items())
+  const auto software = tracking::read_software(run.dir);
+  for (const auto& [key, value] : software.items())
     environment[key] = catalog::finite_value(value);
   if (const auto code = tracking::read_code_state(run.dir))
     environment["uncommitted_changes"] = tracking::describe_changes(*code);

@@ -97,7 +97,9 @@ void send(ApiResponse api_response, const httplib::Request& request, httplib::Re
   auto& body = api_response.body;
   if (api_response.status >= 400 || body.empty())
     return response.set_content(body, api_response.type);
-  const bool compressed = accepts_gzip(request) && api_response.download.empty() &&
+  const bool is_media =
+      api_response.type.starts_with("audio/") || api_response.type.starts_with("video/");
+  const bool compressed = accepts_gzip(request) && !is_media && api_response.download.empty() &&
                           body.size() > kMinCompressedBytes && body.size() <= kMaxCompressedBytes;
   if (compressed) {
     response.set_header("Content-Encoding", "gzip");

@@ -5,7 +5,7 @@ import { createRequire } from "node:module";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { brushThrough, drawn, showView, visit } from "./browser.mjs";
-import { end, record, runs, serve, waitFor } from "./world.mjs";
+import { directory, end, python, record, runs, serve, waitFor } from "./world.mjs";
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
@@ -225,7 +225,9 @@ for (const colorScheme of ["light", "dark"]) {
     const [first, second] = rows.map((row) => row.values["metric.eval/loss"]);
     // By keyboard: the first row is the baseline, the others show their difference.
     await page.getByRole("table", { name: "Runs" }).focus();
+    await page.locator(".runs-row").first().getByRole("link", { name: rows[0].name, exact: true }).waitFor();
     await page.keyboard.press("j");
+    await page.locator(".runs-row.at").waitFor();
     await page.keyboard.press("b");
     const row = page.locator(".runs-row").filter({ has: page.getByRole("link", { name: rows[1].name, exact: true }) });
     const delta = row.locator(".deltacell .delta").filter({ hasText: "%" });
@@ -316,4 +318,61 @@ test("an analysis of nothing, and of a result that no run has, says so", () => o
   await page.getByText("No runs match.").waitFor();
   await showView(page, `analyze?q=${STUDY}&target=metric.no/such`);
   await page.getByText(/0 runs with no\/such/).waitFor();
+}));
+
+/** A WebM file of one second that Chromium records. */
+const recordedVideo = (page) => page.evaluate(async () => {
+  const canvas = document.createElement("canvas");
+  const ctx = canvas.getContext("2d");
+  const recorder = new MediaRecorder(canvas.captureStream(20), { mimeType: "video/webm;codecs=vp8" });
+  const parts = [];
+  recorder.ondataavailable = ({ data }) => parts.push(data);
+  const ended = new Promise((resolve) => (recorder.onstop = resolve));
+  recorder.start();
+  for (let i = 0; i < 20; i++) {
+    ctx.fillStyle = `hsl(${i * 18} 80% 50%)`;
+    ctx.fillRect(0, 0, 300, 150);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  recorder.stop();
+  await ended;
+  return [...new Uint8Array(await new Blob(parts).arrayBuffer())];
+});
+
+const CLIPS = `
+import math, sys, lockstep
+with lockstep.init(name="clips", id="clips", dir=sys.argv[1], agent=False) as run:
+    for step in (0, 10, 20):
+        tone = [0.3 * math.sin(0.05 * (step + 10) * i) for i in range(16000)]
+        run.log({"eval/tone": lockstep.Audio(tone, sample_rate=8000, caption=f"tone {step}"), "eval/rollout": lockstep.Video(sys.argv[2])}, step=step)
+`;
+
+test("sounds and videos of the Python client play and seek, by step", () => onPage("alerts", async (page) => {
+  writeFileSync(join(directory, "video.webm"), Buffer.from(await recordedVideo(page)));
+  python(CLIPS, runs, join(directory, "video.webm"));
+  await waitFor(() => matching("id = clips"), "the run");
+  const ranges = [];
+  page.on("response", (response) => response.url().includes("/clips/rank-0/") && ranges.push(response.status()));
+  await showView(page, "run/clips/media");
+  for (const [kind, name] of [["audio", "tone 20"], ["video", "eval/rollout"]]) {
+    const player = page.locator(`${kind}[aria-label="${name} at step 20"]`);
+    await player.waitFor();
+    await player.evaluate(async (element) => {
+      element.muted = true;
+      await element.play();
+      await new Promise((resolve) => (element.currentTime > 0 ? resolve() : element.addEventListener("timeupdate", resolve, { once: true })));
+      element.pause();
+      const seeked = new Promise((resolve) => element.addEventListener("seeked", resolve, { once: true }));
+      element.currentTime = 0.5;
+      await seeked;
+    });
+    assert.equal(await player.evaluate((element) => element.error), null);
+  }
+  assert.ok(ranges.includes(206), String(ranges));
+  await page.getByLabel("Step of eval/tone").focus();
+  await page.keyboard.press("ArrowLeft");
+  await page.locator('audio[aria-label="tone 10 at step 10"]').waitFor();
+  assert.deepEqual(await violations(page), []);
+  await page.emulateMedia({ colorScheme: "dark" });
+  assert.deepEqual(await violations(page), []);
 }));

@@ -115,8 +115,8 @@ std::optional<CodeState> current_code_state(const GitCall& call, const std::stop
   const auto git = read_git_state(call.directory);
   if (!git) return std::nullopt;
   CodeState state{.git = *git};
-  state.problem = git->commit.empty() ? "the repository has no commit"
-                                      : call_git(call, stop, state.diff);
+  state.problem =
+      git->commit.empty() ? "the repository has no commit" : call_git(call, stop, state.diff);
   if (!state.problem.empty()) {
     state.diff.clear();
     return state;
@@ -143,8 +143,7 @@ void write_code_state(const fs::path& run_dir, const std::optional<CodeState>& s
 std::optional<CodeState> read_code_state(const fs::path& run_dir) try {
   std::error_code ignored;
   if (!fs::is_regular_file(code_path(run_dir), ignored)) return std::nullopt;
-  const auto json =
-      Json::parse(read_file(code_path(run_dir), kMaxCodeFileBytes), nullptr, false);
+  const auto json = Json::parse(read_file(code_path(run_dir), kMaxCodeFileBytes), nullptr, false);
   if (!json.is_object()) return std::nullopt;
   CodeState state{.git = {.commit = text_of(json, "commit"), .branch = text_of(json, "branch")},
                   .diff = text_of(json, "diff"),

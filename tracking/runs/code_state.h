@@ -21,7 +21,7 @@ inline constexpr size_t kMaxDiffBytes = 1u << 20;
 
 struct CodeState {
   GitState git;
-  std::string diff;     // "": no uncommitted changes, or a problem; bytes that are not UTF-8 are lost
+  std::string diff;     // "": no changes, or a problem; bytes that are not UTF-8 are replaced
   std::string sha256;   // of the diff; "" with a problem
   std::string problem;  // why there is no diff; "" otherwise
   int num_files = 0, num_added = 0, num_removed = 0;  // changed files; lines

@@ -43,8 +43,7 @@ void write_software(const std::filesystem::path& run_dir, Json software) {
 Json read_software(const std::filesystem::path& run_dir) try {
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(software_path(run_dir), ignored)) return Json::object();
-  auto json =
-      Json::parse(read_file(software_path(run_dir), kMaxSoftwareBytes), nullptr, false);
+  auto json = Json::parse(read_file(software_path(run_dir), kMaxSoftwareBytes), nullptr, false);
   return json.is_object() ? json : Json::object();
 } catch (const Error&) {
   return Json::object();

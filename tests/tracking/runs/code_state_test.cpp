@@ -49,8 +49,7 @@ TEST_CASE("code state: what was written is read, with the numbers of changed lin
   const auto state = read_code_state(lab / "a");
   REQUIRE(state);
   CHECK(state->diff == kPatch);
-  CHECK(describe_changes(*state) ==
-        "1 file, +2 -1 lines (" + sum_of(kPatch).substr(0, 8) + ")");
+  CHECK(describe_changes(*state) == "1 file, +2 -1 lines (" + sum_of(kPatch).substr(0, 8) + ")");
   CHECK(lab({"show", "a", "--diff"}) == kPatch);
   CHECK(lab.json({"show", "a"})["code"] == Json{{"commit", std::string(40, 'a')},
                                                 {"branch", "main"},
@@ -108,8 +107,7 @@ TEST_CASE("software: versions of a run and of the driver") {
                      "03:37:04 UTC 2025\nGCC version:  gcc version 12.2.0\n");
   CHECK(nvidia_driver_version(file) == "570.133.20");
   write_file_durably(
-      file,
-      "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build\n");
+      file, "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build\n");
   CHECK(nvidia_driver_version(file) == "580.65.06");
   CHECK(read_software(place.path()).empty());
   write_software(place.path(), {{"libtorch", "2.9.0"}});

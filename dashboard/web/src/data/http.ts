@@ -127,6 +127,7 @@ export const http: DataSource = {
   band: (query) => bands.get(query),
   heatmap: (run, metric, range, columns) => request("heatmap", { run, metric, from: range?.[0], to: range?.[1], columns }),
   images: async (run, name) => (await request<{ items: never[] }>(`${at(run)}/images`, { name, limit: 200 })).items,
+  clips: async (run, name) => (await request<{ items: never[] }>(`${at(run)}/clips`, { name, limit: 200 })).items,
   histograms: async (run, name, source) => (await request<{ items: never[] }>(`${at(run)}/histograms`, { name, source, limit: 200 })).items,
   table: (run, name, version, offset, rows) => request(`${at(run)}/tables`, { name, at: version, offset, rows }),
   texts: async (run) => (await request<{ items: never[] }>(`${at(run)}/texts`, { level: "debug", offset: -500, limit: 500 })).items,

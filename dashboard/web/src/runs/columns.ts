@@ -61,7 +61,7 @@ export function cellDelta(run: RunRow, baseline: RunRow, field: string): Delta |
   if (field === "duration") {
     const [own, base] = [toNumber(run.duration), toNumber(baseline.duration)];
     const delta = deltaOf("", own, base);
-    return delta && { ...delta, absolute: `${own > base ? "+" : "−"}${duration(Math.abs(own - base))}` };
+    return delta && { ...delta, absolute: `${own > base ? "+" : "−"}${Math.abs(own - base) < 10 ? metricValue("duration_s", Math.abs(own - base), 2) : duration(Math.abs(own - base))}` };
   }
   if (!isRequested(field)) return null;
   return deltaOf(isMetric(field) ? metricOf(field) : "", toNumber(run.values?.[field]), toNumber(baseline.values?.[field]));

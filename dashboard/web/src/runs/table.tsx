@@ -13,7 +13,7 @@ import { useNow } from "../store";
 import type { Style } from "../chart/palette";
 import { indexOfBest } from "../metrics";
 import { ProgressBar, useProgress } from "../parts/progress_bar";
-import { cellDelta, cellText, type Column, isMetric, metricOf, type NumberFormat, numberFormats } from "./columns";
+import { cellDelta, cellText, type Column, isMetric, isRequested, metricOf, type NumberFormat, numberFormats } from "./columns";
 import { MAX_SELECTED, type Row, type Rows, type Section } from "./rows";
 
 interface Props {
@@ -35,6 +35,9 @@ interface Props {
   onBaseline: (id: string) => void;
 }
 
+/** Of a column with differences from the baseline, in rem: "−0.0634 · −6.07 %". */
+const DELTA_WIDTH = 9.6;
+
 const rem = () => parseFloat(getComputedStyle(document.documentElement).fontSize);
 
 export function RunsTable(props: Props) {
@@ -42,7 +45,11 @@ export function RunsTable(props: Props) {
   const planned = rows.loaded().filter((run) => run.planned);
   const isProgressing = planned.some((run) => run.state === "running");
   const stepWidth = planned.reduce((most, run) => Math.max(most, stepText(run).length * 0.5 + 1.9), isProgressing ? 11.5 : 0);
-  const columns = useMemo(() => props.columns.map((c) => (c.field === "step" ? { ...c, width: Math.max(c.width, stepWidth) } : c)), [props.columns, stepWidth]);
+  const hasBaseline = props.baseline !== null;
+  const columns = useMemo(() => props.columns.map((c) => {
+    const least = c.field === "step" ? stepWidth : hasBaseline && c.numeric && (isRequested(c.field) || c.field === "duration") ? DELTA_WIDTH : 0;
+    return least > c.width ? { ...c, width: least } : c;
+  }), [props.columns, stepWidth, hasBaseline]);
   const box = useRef<HTMLDivElement>(null);
   const [view, setView] = useState({ top: 0, height: 800, width: 1000, narrow: false });
   const [cursor, setCursor] = useState(-1);
@@ -65,7 +72,7 @@ export function RunsTable(props: Props) {
   // Selected runs have the color that they will have in the comparison.
   const colors = useMemo(() => runStyles([...props.selected]), [props.selected, shownTheme.value]);
   const hasGroups = rows.sections.some((section) => section.group);
-  const rowHeight = Math.round((view.narrow ? (hasGroups ? 5.4 : 4.4) : hasGroups || isProgressing || props.baseline ? 3.1 : 2.6) * rem());
+  const rowHeight = Math.round((view.narrow ? (hasGroups ? 5.4 : 4.4) : hasGroups || isProgressing || hasBaseline ? 3.1 : 2.6) * rem());
   const count = rows.length;
   const from = Math.max(0, Math.floor(view.top / rowHeight) - 6);
   const to = Math.min(count, Math.ceil((view.top + view.height) / rowHeight) + 6);

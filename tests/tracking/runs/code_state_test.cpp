@@ -43,7 +43,7 @@ TEST_CASE("code state: what was written is read, with the numbers of changed lin
   CHECK(!read_code_state(lab / "a"));
   CHECK(!has_code_state_of_start(lab / "a"));
   CHECK(lab.error_of({"show", "a", "--diff"}) ==
-        "Config: lockstep runs show --diff: the run has no record of uncommitted changes");
+        "config: lockstep runs show --diff: the run has no record of uncommitted changes");
   write_code_state(lab / "a", changed(kPatch));
   CHECK(has_code_state_of_start(lab / "a"));
   const auto state = read_code_state(lab / "a");
@@ -71,7 +71,7 @@ TEST_CASE("code state: no changes, a problem, and files of other programs") {
   state.problem = "the diff has more than 1 MiB";
   write_code_state(lab / "a", state);
   CHECK(lab.error_of({"show", "a", "--diff"}) ==
-        "Config: lockstep runs show --diff: the diff has more than 1 MiB");
+        "config: lockstep runs show --diff: the diff has more than 1 MiB");
   CHECK(lab({"show", "a"}).find("unknown: the diff has more than 1 MiB") != std::string::npos);
   for (const char* text : {"", "[]", "{}", R"({"commit": 1, "diff": []})", "{\"diff\": \"x"}) {
     write_file_durably(lab / "a" / "code.json", text);

@@ -11,6 +11,7 @@
 #include "tracking/agent/agent_process.h"
 #include "tracking/agent/agent_status.h"
 #include "tracking/http/path_watch.h"
+#include "tracking/log/clip_type.h"
 #include "tracking/log/event_log_writer.h"
 #include "tracking/log/log_tail.h"
 #include "tracking/log/unix_time.h"
@@ -246,6 +247,12 @@ void Tracker::histogram(Histogram histogram) noexcept {
 void Tracker::image(Image image) noexcept {
   image.at.time = tracking::unix_now();
   if (state_) state_->record([&](tracking::EventLogWriter& log) { log.image(image); });
+}
+
+void Tracker::clip(Clip clip) noexcept {
+  clip.at.time = tracking::unix_now();
+  if (state_ && tracking::find_clip_type(clip.type))
+    state_->record([&](tracking::EventLogWriter& log) { log.clip(clip); });
 }
 
 void Tracker::table(Table table) noexcept {

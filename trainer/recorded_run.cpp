@@ -1,6 +1,7 @@
 #include "trainer/recorded_run.h"
 
 #include <fmt/format.h>
+#include <torch/version.h>
 #include <unistd.h>
 
 #include <ctime>
@@ -12,6 +13,7 @@
 #include "formats/store/store_path.h"
 #include "launch/report/error_file.h"
 #include "lockstep/error.h"
+#include "lockstep/version.h"
 #include "tracking/agent/run_entries.h"
 #include "tracking/log/unix_time.h"
 #include "tracking/open_tracker.h"
@@ -19,6 +21,7 @@
 #include "tracking/runs/job_run.h"
 #include "tracking/runs/on_ranks.h"
 #include "tracking/runs/run_directory.h"
+#include "tracking/runs/software.h"
 #include "tracking/runs/stop_request.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/checkpoint_mirror.h"
@@ -147,6 +150,7 @@ class ManagedRun final : public RecordedRun {
   void open(RunLength planned, int64_t resumed) override {
     distributed::act_on_main(world_, "run directory", [&] {
       create_run_directory(dir(), process_, run_.resolved);
+      tracking::write_software(dir(), {{"lockstep", kVersion}, {"libtorch", TORCH_VERSION}});
       tracking::clear_stop_request(dir());  // of an earlier part of the run
       world_.set_value(kRunIdKey, id());
       return true;

@@ -76,7 +76,7 @@ void visit_metric(A& archive, Metric& metric) {
 
 template <class A, class Media>
 void visit_media(A& archive, Media& media) {
-  archive.choice(media.kind, MediaTotals::Kind::Table);
+  archive.choice(media.kind, MediaTotals::Kind::Clip);
   archive.name(media.name);
   archive.value(media.count);
   archive.value(media.first_step);

@@ -178,6 +178,8 @@ bool LogIndex::take(tracking::Record&& record, uint64_t begin) {
     take_media(MediaTotals::Kind::Image, image->at, begin);
   } else if (const auto* table = std::get_if<Table>(&record)) {
     take_media(MediaTotals::Kind::Table, table->at, begin);
+  } else if (const auto* clip = std::get_if<Clip>(&record)) {
+    take_media(MediaTotals::Kind::Clip, clip->at, begin);
   }
   return true;
 }

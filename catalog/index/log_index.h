@@ -32,7 +32,7 @@ struct CurveParts {
 
 // A record that is read from the log again when it is viewed.
 struct RecordPlace {
-  enum class Kind : uint8_t { Image, Histogram, Table, Text };
+  enum class Kind : uint8_t { Image, Histogram, Table, Clip, Text };
 
   Kind kind = Kind::Image;
   uint8_t level = 0;  // of a Text

@@ -32,7 +32,7 @@ struct MetricTotals {
 };
 
 struct MediaTotals {
-  enum class Kind : uint8_t { Image, Histogram, Table };
+  enum class Kind : uint8_t { Image, Histogram, Table, Clip };  // also RecordPlace
 
   Kind kind = Kind::Image;
   uint32_t name = 0;

@@ -11,8 +11,10 @@
 #include "cli/runs/runs_view.h"
 #include "core/config/launch_sections.h"
 #include "core/config/nearest_name.h"
+#include "core/printable.h"
 #include "core/system/durable_file.h"
 #include "lockstep/error.h"
+#include "tracking/runs/code_state.h"
 #include "tracking/runs/run_tags.h"
 #include "tracking/runs/stop_request.h"
 
@@ -23,10 +25,11 @@ constexpr const char* kRunsHelp = R"(lockstep runs: list and manage recorded run
 
   lockstep runs list   [--tag TAG] [--dir RUNS] [--json]
         list all runs, newest first
-  lockstep runs show ID [--dir RUNS] [--json]
-        show one run: state, metrics, ranks, checkpoints, config
+  lockstep runs show ID [--diff] [--dir RUNS] [--json]
+        show one run: state, metrics, ranks, checkpoints, config; with --diff, only the uncommitted
+        changes with which it was started, as a patch
   lockstep runs compare ID ID... [--dir RUNS] [--json]
-        show differences between configs, and metrics side by side
+        show differences between configs and code, and metrics side by side
   lockstep runs export ID --format csv|jsonl [--dir RUNS] [-o FILE]
         export every logged value: metric, step, time, value, rank
   lockstep runs export ID [ID]... --html FILE [--dir RUNS]
@@ -60,6 +63,7 @@ cxxopts::Options make_options(const std::string& command) {
   else
     add("json", "as JSON");
   if (command == "list") add("tag", "only runs with this tag", text());
+  if (command == "show") add("diff", "only the uncommitted changes, as a patch");
   if (command == "tag") add("note", "text of the note", text());
   if (command == "stop") add("reason", "reason to record", text()->default_value(""));
   if (command == "delete") add("yes", "do not ask for confirmation");
@@ -112,10 +116,23 @@ void list(const RunsOptions& options, std::ostream& out) {
   }
 }
 
-void show(const RunsOptions& options, std::ostream& out) {
+// Prints only what `git apply` accepts: no changes are no output.
+void show_diff(const catalog::RunEntry& entry, std::ostream& out, std::ostream& notes) {
+  const auto code = tracking::read_code_state(entry.run->dir);
+  const auto problem =
+      code ? code->problem : std::string("the run has no record of uncommitted changes");
+  if (!problem.empty())
+    throw config_error(fmt::format("lockstep runs show --diff: {}", printable(problem)));
+  out << code->diff;
+  if (code->diff.empty()) notes << "no uncommitted changes\n";
+}
+
+void show(const RunsOptions& options, std::ostream& out, std::ostream& notes) {
   catalog::RunList runs(dir_of(options));
   const auto entries = find("show", runs, options);
-  if (options.count("json"))
+  if (options.count("diff"))
+    show_diff(entries.front(), out, notes);
+  else if (options.count("json"))
     out << catalog::to_text(page_json(entries), 2) << "\n";
   else
     print_page(entries, static_cast<double>(std::time(nullptr)), out);
@@ -230,7 +247,7 @@ int run_runs_command(const std::vector<std::string>& words, std::ostream& out, s
   const auto options = parse_words(known, rest);
   int code = 0;
   if (command == "list") list(options, out);
-  if (command == "show") show(options, out);
+  if (command == "show") show(options, out, notes);
   if (command == "compare") compare(options, out);
   if (command == "export") export_values(options, out, notes);
   if (command == "tag") tag(options, tag_changes, out);

@@ -8,6 +8,7 @@
 #include "cli/runs/runs_view.h"
 #include "core/printable.h"
 #include "lockstep/error.h"
+#include "tracking/runs/code_state.h"
 
 namespace lockstep::cli {
 namespace {
@@ -50,6 +51,29 @@ std::vector<std::pair<std::string, Json>> by_importance(const Json& metrics) {
   return sorted;
 }
 
+// {"commit": {id: commit}, "uncommitted": {id: text}}: of the runs that have a record of it.
+Json code_by_run(const std::vector<std::vector<catalog::RunEntry>>& runs,
+                 const std::vector<std::string>& ids) {
+  auto code = Json::object();
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const auto state = tracking::read_code_state(runs[i].front().run->dir);
+    if (!state) continue;
+    code["commit"][ids[i]] = state->git.commit;
+    code["uncommitted"][ids[i]] = tracking::describe_changes(*state);
+  }
+  return code;
+}
+
+// "config" and "code" have rows for each key.
+void print_keys(const Json& rows_by_key, std::vector<TextRow> rows,
+                const std::vector<std::string>& ids, std::ostream& out) {
+  for (const auto& [key, values] : rows_by_key.items()) {
+    rows.push_back({printable(key, 200)});
+    for (const auto& id : ids) rows.back().push_back(cell(values, id));
+  }
+  print_aligned(rows, out);
+}
+
 }  // namespace
 
 Json comparison_json(const std::vector<std::vector<catalog::RunEntry>>& runs) {
@@ -68,7 +92,9 @@ Json comparison_json(const std::vector<std::vector<catalog::RunEntry>>& runs) {
   const auto all_config = by_key(ids, configs);
   for (const auto& [key, values] : all_config.items())
     if (differs(values, ids.size())) config[key] = values;
-  return {{"runs", ids}, {"config", config}, {"metrics", by_key(ids, metrics)}};
+  Json json = {{"runs", ids}, {"config", config}, {"metrics", by_key(ids, metrics)}};
+  if (auto code = code_by_run(runs, ids); !code.empty()) json["code"] = std::move(code);
+  return json;
 }
 
 void print_comparison(const Json& comparison, std::ostream& out) {
@@ -78,15 +104,21 @@ void print_comparison(const Json& comparison, std::ostream& out) {
     rows[0].insert(rows[0].end(), ids.begin(), ids.end());
     return rows;
   };
-  auto config = table("config");
-  for (const auto& [key, values] : comparison["config"].items()) {
-    config.push_back({printable(key, 200)});
-    for (const auto& id : ids) config.back().push_back(cell(values, id));
-  }
-  if (config.size() == 1)
+  if (comparison["config"].empty())
     out << "the configs are identical\n";
   else
-    print_aligned(config, out);
+    print_keys(comparison["config"], table("config"), ids, out);
+  if (const auto code = comparison.find("code"); code != comparison.end()) {
+    out << "\n";
+    const auto is_different = [&](const Json& row) {
+      return differs(row, ids.size()) ||
+             row.front().get<std::string>().starts_with(tracking::kUnknownChanges);
+    };
+    if (std::ranges::any_of(*code, is_different))
+      print_keys(*code, table("code"), ids, out);
+    else
+      out << "the code is identical\n";
+  }
   if (comparison["metrics"].empty()) return;
   auto metrics = table("metric");
   for (const auto& [name, values] : by_importance(comparison["metrics"]))

@@ -6,6 +6,7 @@
 
 #include "catalog/run_json.h"
 #include "cli/runs/runs_view.h"
+#include "tracking/runs/code_state.h"
 #include "tracking/runs/rank_losses.h"
 #include "tracking/runs/run_directory.h"
 
@@ -105,6 +106,8 @@ Json page_json(const std::vector<catalog::RunEntry>& entries) {
   json["metrics"] = metrics_json(first);
   json["ranks"] = Json::array();
   for (const auto& entry : entries) json["ranks"].push_back(rank_json(entry));
+  if (const auto code = tracking::read_code_state(run.dir))
+    json["code"] = tracking::summary_json(*code);
   json["rank_losses"] = Json::array();
   for (const auto& loss : tracking::read_rank_losses(run.dir))
     json["rank_losses"].push_back(to_json(loss));

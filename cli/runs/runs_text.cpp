@@ -11,6 +11,7 @@
 #include "core/config/config_text.h"
 #include "core/printable.h"
 #include "lockstep/config_fields.h"
+#include "tracking/runs/code_state.h"
 #include "tracking/runs/rank_losses.h"
 #include "tracking/runs/run_tags.h"
 
@@ -84,6 +85,10 @@ std::string state_text(const Json& page) {
   return text;
 }
 
+std::string commit_text(const tracking::GitState& git) {
+  return git.branch.empty() ? git.commit : fmt::format("{} ({})", git.commit, git.branch);
+}
+
 }  // namespace
 
 void print_notes(const std::vector<catalog::RunEntry>& entries, std::ostream& out) {
@@ -138,6 +143,10 @@ void print_page(const std::vector<catalog::RunEntry>& entries, double now, std::
   for (const auto& loss : tracking::read_rank_losses(first.run->dir))
     rows.push_back({std::ranges::all_of(loss.ranks, &LostRank::has_left) ? "left" : "lost ranks",
                     printable(describe(loss), std::string::npos)});
+  if (const auto code = tracking::read_code_state(first.run->dir)) {
+    rows.push_back({"commit", printable(commit_text(code->git))});
+    rows.push_back({"uncommitted", printable(tracking::describe_changes(*code))});
+  }
   rows.push_back({"directory", first.run->dir.string()});
   rows.push_back({"logs", text(page["logs"])});
   for (const auto& checkpoint : page["checkpoints"])

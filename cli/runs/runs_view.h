@@ -19,7 +19,8 @@ Json entry_json(const catalog::RunEntry& entry);
 Json page_json(const std::vector<catalog::RunEntry>& entries);
 
 // {"runs": [ids], "config": {key: {id: value}}, "metrics": {name: {id: {last, min, max, step,
-// count}}}}: only config keys that differ, such as "optimizer.lr". Throws Config if a run is
+// count}}}, "code": {"commit": {id: commit}, "uncommitted": {id: text}}}: only config keys that
+// differ, such as "optimizer.lr"; "code" if a run has a record of it. Throws Config if a run is
 // given twice.
 Json comparison_json(const std::vector<std::vector<catalog::RunEntry>>& runs);
 void print_comparison(const Json& comparison, std::ostream& out);

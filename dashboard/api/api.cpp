@@ -41,10 +41,12 @@ const std::map<std::string, RunHandler>& run_handlers() {
   static const std::map<std::string, RunHandler> all = {
       {"", get_run},
       {"images", get_images},
+      {"clips", get_clips},
       {"histograms", get_histograms},
       {"tables", get_tables},
       {"texts", get_texts},
       {"console", get_console},
+      {"code", [](Dashboard&, const RunRequest& r) { return get_code(r); }},
       {"files", [](Dashboard&, const RunRequest& r) { return get_files(r); }},
   };
   return all;
@@ -76,6 +78,7 @@ ApiResponse handle_run_request(Dashboard& dashboard, const ApiRequest& request,
   }
   require_method(dashboard, request, "GET");
   if (action == "images" && run_request.rest.size() > 1) return get_image(dashboard, run_request);
+  if (action == "clips" && run_request.rest.size() > 1) return get_clip(dashboard, run_request);
   const auto it = run_handlers().find(action);
   if (it == run_handlers().end())
     throw not_found(fmt::format("no such resource: '{}'", printable(action)));

@@ -58,6 +58,9 @@ ApiResponse get_tables(Dashboard& dashboard, const RunRequest& request);
 ApiResponse get_texts(Dashboard& dashboard, const RunRequest& request);
 ApiResponse get_console(Dashboard& dashboard, const RunRequest& request);
 ApiResponse get_files(const RunRequest& request);
+ApiResponse get_clips(Dashboard& dashboard, const RunRequest& request);
+ApiResponse get_clip(Dashboard& dashboard, const RunRequest& request);
+ApiResponse get_code(const RunRequest& request);
 
 ApiResponse get_artifacts(Dashboard& dashboard, const ApiRequest& request);
 ApiResponse get_artifact_file(Dashboard& dashboard, const std::vector<std::string>& parts);

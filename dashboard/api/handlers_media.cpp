@@ -1,5 +1,5 @@
-// Handlers of images, histograms, tables and messages, which are read from the event logs on
-// request.
+// Handlers of images, sounds, videos, histograms, tables and messages, which are read from the
+// event logs on request.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include "core/number_text.h"
 #include "core/printable.h"
 #include "dashboard/api/handlers.h"
+#include "tracking/log/clip_type.h"
 
 namespace lockstep::dashboard {
 namespace {
@@ -88,15 +89,38 @@ TextLevel parse_level(const std::string& name) {
   throw bad_request("level: expected debug, info, warning or error");
 }
 
+// Those before the parameter `before`, the newest first.
+std::vector<PlacedRecord> newest_records(const catalog::RunLogs& logs, Dashboard& dashboard,
+                                         const ApiRequest& request,
+                                         catalog::RecordPlace::Kind kind) {
+  auto records = requested_records(logs, dashboard.catalog.names(), request, kind);
+  if (const auto before = request.number("before"))
+    std::erase_if(records, [&](const auto& record) { return record.place.time >= *before; });
+  std::ranges::reverse(records);
+  return records;
+}
+
+// The record of .../SOURCE/AT.ending; nullopt if there is none.
+template <class T>
+std::optional<T> record_of_path(Dashboard& dashboard, const RunRequest& request,
+                                catalog::RecordPlace::Kind kind) {
+  if (request.rest.size() != 3) return std::nullopt;
+  const auto at = parse_position(request.rest[2].substr(0, request.rest[2].find('.')));
+  const auto logs = open_logs(dashboard, request.run->id);
+  ApiRequest query;
+  query.params = {{"source", request.rest[1]}};
+  for (const auto& record : requested_records(*logs, dashboard.catalog.names(), query, kind))
+    if (record.place.end == at)
+      if (auto value = read_placed<T>(*logs, record)) return value;
+  return std::nullopt;
+}
+
 }  // namespace
 
 ApiResponse get_images(Dashboard& dashboard, const RunRequest& request) {
   const auto logs = open_logs(dashboard, request.run->id);
-  auto records = requested_records(*logs, dashboard.catalog.names(), request.request,
-                                   catalog::RecordPlace::Kind::Image);
-  if (const auto before = request.request.number("before"))
-    std::erase_if(records, [&](const auto& record) { return record.place.time >= *before; });
-  std::ranges::reverse(records);
+  const auto records =
+      newest_records(*logs, dashboard, request.request, catalog::RecordPlace::Kind::Image);
   const auto limit = request.request.count("limit", 100, 500);
   auto items = Json::array();
   for (size_t i = 0; i < std::min(limit, records.size()); ++i) {
@@ -115,19 +139,38 @@ ApiResponse get_images(Dashboard& dashboard, const RunRequest& request) {
 }
 
 ApiResponse get_image(Dashboard& dashboard, const RunRequest& request) {
-  if (request.rest.size() != 3 || !request.rest[2].ends_with(".png"))
-    throw not_found("image not found");
-  const auto at = parse_position(request.rest[2].substr(0, request.rest[2].size() - 4));
+  auto image = record_of_path<Image>(dashboard, request, catalog::RecordPlace::Kind::Image);
+  if (!image || !request.rest[2].ends_with(".png")) throw not_found("image not found");
+  return {.type = "image/png", .body = std::move(image->png)};
+}
+
+ApiResponse get_clips(Dashboard& dashboard, const RunRequest& request) {
   const auto logs = open_logs(dashboard, request.run->id);
-  ApiRequest query;
-  query.params = {{"source", request.rest[1]}};
-  for (const auto& record : requested_records(*logs, dashboard.catalog.names(), query,
-                                              catalog::RecordPlace::Kind::Image)) {
-    if (record.place.end != at) continue;
-    if (auto image = read_placed<Image>(*logs, record))
-      return {.type = "image/png", .body = std::move(image->png)};
+  const auto records =
+      newest_records(*logs, dashboard, request.request, catalog::RecordPlace::Kind::Clip);
+  const auto limit = request.request.count("limit", 100, 500);
+  auto items = Json::array();
+  for (size_t i = 0; i < std::min(limit, records.size()); ++i) {
+    const auto clip = read_placed<Clip>(*logs, records[i]);
+    const auto* type = clip ? tracking::find_clip_type(clip->type) : nullptr;
+    if (!type) continue;
+    auto item = moment_json(records[i]);
+    item["name"] = clip->at.name;
+    item["type"] = type->type;
+    item["bytes"] = clip->bytes.size();
+    item["caption"] = clip->caption;
+    item["url"] = fmt::format("/api/runs/{}/clips/{}/{}{}", url_encode(request.run->id),
+                              records[i].source, records[i].place.end, type->ending);
+    items.push_back(std::move(item));
   }
-  throw not_found("image not found");
+  return json_response({{"items", items}, {"more", records.size() > limit}});
+}
+
+ApiResponse get_clip(Dashboard& dashboard, const RunRequest& request) {
+  auto clip = record_of_path<Clip>(dashboard, request, catalog::RecordPlace::Kind::Clip);
+  const auto* type = clip ? tracking::find_clip_type(clip->type) : nullptr;
+  if (!type || !request.rest[2].ends_with(type->ending)) throw not_found("clip not found");
+  return {.type = std::string(type->type), .body = std::move(clip->bytes)};
 }
 
 ApiResponse get_histograms(Dashboard& dashboard, const RunRequest& request) {

@@ -14,8 +14,10 @@
 #include "dashboard/api/handlers.h"
 #include "lockstep/error.h"
 #include "tracking/log/unix_time.h"
+#include "tracking/runs/code_state.h"
 #include "tracking/runs/rank_losses.h"
 #include "tracking/runs/run_directory.h"
+#include "tracking/runs/software.h"
 #include "tracking/runs/stop_request.h"
 
 namespace lockstep::dashboard {
@@ -30,6 +32,7 @@ const char* media_name(catalog::MediaTotals::Kind kind) {
     case catalog::MediaTotals::Kind::Image: return "image";
     case catalog::MediaTotals::Kind::Histogram: return "histogram";
     case catalog::MediaTotals::Kind::Table: return "table";
+    case catalog::MediaTotals::Kind::Clip: return "clip";
   }
   return "image";
 }
@@ -206,6 +209,11 @@ Json environment_json(const catalog::RunSummary& run) {
   } catch (const Error&) {
     // No run.json: the event logs contain the rest.
   }
+  const auto software = tracking::read_software(run.dir);
+  for (const auto& [key, value] : software.items())
+    environment[key] = catalog::finite_value(value);
+  if (const auto code = tracking::read_code_state(run.dir))
+    environment["uncommitted_changes"] = tracking::describe_changes(*code);
   auto losses = Json::array();
   for (const auto& loss : tracking::read_rank_losses(run.dir)) losses.push_back(describe(loss));
   if (!losses.empty()) environment["lost_ranks"] = losses;
@@ -289,6 +297,14 @@ std::string run_detail(const Json& head, const catalog::RunSummary& run,
   text += ",\"metrics\":";
   append_metrics(text, run, names);
   return text + '}';
+}
+
+ApiResponse get_code(const RunRequest& request) {
+  const auto code = tracking::read_code_state(request.run->dir);
+  if (!code) return json_response({{"code", nullptr}});
+  auto json = tracking::summary_json(*code);
+  json["diff"] = code->diff;
+  return json_response({{"code", json}});
 }
 
 ApiResponse get_run(Dashboard& dashboard, const RunRequest& request) {

@@ -103,7 +103,7 @@ constexpr int kPollsPerKeepAlive = 15;  // comments keep an idle stream open
 
 constexpr const char* kContentPolicy =
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
-    "connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'self'; "
+    "media-src 'self'; connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'self'; "
     "frame-ancestors 'none'";
 
 using State = DashboardServer::State;
@@ -252,6 +252,12 @@ httplib::Server::HandlerResponse reject_large(State& state, const httplib::Reque
   return Result::Handled;
 }
 
+// For a range beyond the end of a body, the library (0.11) would send memory after it. Handlers that
+// support ranges read the header. The library's request is not const.
+void ignore_ranges(const httplib::Request& request) {
+  const_cast<httplib::Request&>(request).ranges.clear();
+}
+
 void configure(State& state) {
   auto& server = state.server;
   server.set_socket_options(tracking::reuse_address_only);
@@ -269,6 +275,7 @@ void configure(State& state) {
   };
   server.set_pre_routing_handler(
       [&state](const httplib::Request& request, httplib::Response& response) {
+        ignore_ranges(request);
         return reject_large(state, request, response);
       });
   server.Get(".*", handler).Post(".*", handler).Put(".*", handler).Delete(".*", handler);

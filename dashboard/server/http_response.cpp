@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "core/http/gzip_body.h"
+#include "core/number_text.h"
 
 namespace lockstep::dashboard {
 namespace {
@@ -46,6 +47,47 @@ void send_text(std::string text, httplib::Response& response, const std::string&
       });
 }
 
+struct ByteRange {
+  size_t begin = 0, length = 0;  // length 0: the body has none of the requested bytes
+};
+
+// Of "bytes=10-19", "bytes=10-" or "bytes=-10" and a body of `size` bytes. nullopt: send all of it,
+// as for several ranges, which the server may ignore (RFC 9110, section 14.2).
+std::optional<ByteRange> requested_range(std::string_view header, size_t size) {
+  constexpr std::string_view kUnit = "bytes=";
+  if (!header.starts_with(kUnit)) return std::nullopt;
+  header.remove_prefix(kUnit.size());
+  const auto dash = header.find('-');
+  if (dash == std::string_view::npos) return std::nullopt;
+  const auto first = parse_number<uint64_t>(header.substr(0, dash));
+  const auto last = parse_number<uint64_t>(header.substr(dash + 1));
+  if (dash == 0 && last) {
+    const auto length = std::min<uint64_t>(*last, size);
+    return ByteRange{size - length, length};
+  }
+  const bool has_end = dash + 1 < header.size();
+  if (!first || (has_end && (!last || *last < *first))) return std::nullopt;
+  if (*first >= size) return ByteRange{};
+  return ByteRange{*first, (has_end ? std::min<uint64_t>(*last, size - 1) + 1 : size) - *first};
+}
+
+// Sounds and videos, of which players request ranges.
+void send_media(std::string body, const httplib::Request& request, httplib::Response& response,
+                const std::string& type) {
+  response.set_header("Accept-Ranges", "bytes");
+  const auto range = requested_range(request.get_header_value("Range"), body.size());
+  if (!range) return send_text(std::move(body), response, type);
+  if (range->length == 0) {
+    response.status = 416;
+    response.set_header("Content-Range", fmt::format("bytes */{}", body.size()));
+    return;
+  }
+  response.status = 206;
+  response.set_header("Content-Range", fmt::format("bytes {}-{}/{}", range->begin,
+                                                   range->begin + range->length - 1, body.size()));
+  send_text(body.substr(range->begin, range->length), response, type);
+}
+
 }  // namespace
 
 void send_asset(const Asset& asset, const httplib::Request& request, httplib::Response& response) {
@@ -77,6 +119,8 @@ void send(ApiResponse api_response, const httplib::Request& request, httplib::Re
   auto& body = api_response.body;
   if (api_response.status >= 400 || body.empty())
     return response.set_content(body, api_response.type);
+  if (api_response.type.starts_with("audio/") || api_response.type.starts_with("video/"))
+    return send_media(std::move(body), request, response, api_response.type);
   const bool compressed = accepts_gzip(request) && api_response.download.empty() &&
                           body.size() > kMinCompressedBytes && body.size() <= kMaxCompressedBytes;
   if (compressed) {

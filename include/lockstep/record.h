@@ -87,6 +87,15 @@ struct Image {
   std::string png;            // bytes of the file
 };
 
+// A sound or a video.
+struct Clip {
+  Moment at;
+  std::string type;     // MIME type, one of "audio/wav", "audio/flac", "audio/ogg", "audio/mpeg",
+                        // "audio/mp4", "video/mp4" and "video/webm"
+  std::string caption;  // may be empty
+  std::string bytes;    // of the file
+};
+
 // A table of values, e.g. a confusion matrix.
 struct Table {
   Moment at;

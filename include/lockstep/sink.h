@@ -91,6 +91,7 @@ class Sink {
   virtual void console(const ConsoleLine&) {}
   virtual void histogram(const Histogram&) {}
   virtual void image(const Image&) {}
+  virtual void clip(const Clip&) {}
   virtual void table(const Table&) {}
   virtual void alert(const Alert&) {}
   virtual void artifact(const ArtifactUse&) {}

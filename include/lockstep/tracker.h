@@ -90,6 +90,7 @@ class Tracker {
   // 16 MiB are dropped and counted in TrackingReport::num_dropped.
   void histogram(Histogram histogram) noexcept;
   void image(Image image) noexcept;
+  void clip(Clip clip) noexcept;  // of another type: dropped
   void table(Table table) noexcept;
   void alert(Alert alert) noexcept;
   void artifact(ArtifactUse artifact) noexcept;

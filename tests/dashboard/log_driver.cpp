@@ -7,8 +7,8 @@
 //         value = scale * sin(step * (metric + 1) / 100) + step, time = 1000 + step,
 //         epoch = step / 100
 //   {"op": "console", "log": L, "rank": R, "error": B, "line": T}
-//   {"op": "text" | "alert" | "image" | "histogram" | "table" | "rewind" | "summary", "log": L,
-//   ...}
+//   {"op": "text" | "alert" | "image" | "clip" | "histogram" | "table" | "rewind" | "summary",
+//    "log": L, ...}
 //   {"op": "end", "log": L, "state": "finished", "exit": 0, "reason": T}
 // L: the index of an opened log, from 0. The values "nan", "inf" and "-inf" are also numbers.
 #include <cmath>
@@ -118,6 +118,11 @@ void log_other(const Json& op, const std::string& kind, tracking::EventLogWriter
                .height = 3,
                .caption = op.value("caption", ""),
                .png = tracking::encode_png(4, 3, 1, pixels)});
+  } else if (kind == "clip") {
+    log.clip({.at = moment(op),
+              .type = op["type"].get<std::string>(),
+              .caption = op.value("caption", ""),
+              .bytes = op["bytes"].get<std::string>()});
   } else if (kind == "histogram") {
     log.histogram({.at = moment(op),
                    .edges = op["edges"].get<std::vector<double>>(),

@@ -66,6 +66,59 @@ def test_lost_ranks_are_shown_with_the_environment(runs, writer, start):
         "rank 1 (of 2) was lost, killed by SIGKILL; continued after step 7 with 1 rank"]
 
 
+def test_versions_and_uncommitted_changes_are_part_of_the_environment(runs, writer, start):
+    diff = "diff --git a/x.py b/x.py\n@@ -1 +1,2 @@\n-a\n+b\n+\u202ec\n"
+    for name in ("changed", "clean", "corrupt", "unrecorded"):
+        writer.finished_run(name)
+    code = {"commit": "a" * 40, "branch": "main", "diff": diff, "sha256": "1f" * 32}
+    (runs / "changed" / "code.json").write_text(json.dumps(code))
+    (runs / "clean" / "code.json").write_text(json.dumps({**code, "diff": "", "sha256": "2e" * 32}))
+    (runs / "corrupt" / "code.json").write_text("{")
+    (runs / "corrupt" / "software.json").write_text("[]")
+    (runs / "changed" / "software.json").write_text(json.dumps({"libtorch": "2.9.0", "packages": {"numpy": "2.1.0"}}))
+    dashboard = start()
+    dashboard.wait_for_runs(4)
+    environment = dashboard.get("/api/runs/changed")["environment"]
+    assert environment["uncommitted_changes"] == "1 file, +2 -1 lines (1f1f1f1f)"
+    assert environment["libtorch"] == "2.9.0" and environment["packages"] == {"numpy": "2.1.0"}
+    assert dashboard.get("/api/runs/changed/code")["code"] == {**code, "files": 1, "added": 2, "removed": 1}
+    assert dashboard.get("/api/runs/clean/code")["code"]["diff"] == ""
+    for name in ("corrupt", "unrecorded"):
+        assert dashboard.get(f"/api/runs/{name}/code") == {"code": None}
+        assert "uncommitted_changes" not in dashboard.get(f"/api/runs/{name}")["environment"]
+    rows = {row["key"]: row for row in dashboard.get("/api/compare", run=["changed", "clean"])["environment"]}
+    assert rows["uncommitted_changes"]["differs"] and rows["packages.numpy"]["missing"] == [False, True]
+
+
+def test_sounds_and_videos_are_served_in_ranges_and_with_known_types_only(runs, writer, start):
+    log, = writer.run("clips")
+    content = "RIFF" + "0123456789" * 1000
+    for step, kind in enumerate(("audio/wav", "video/mp4", "text/html", "audio/wav; charset=x")):
+        writer.do("clip", log=log, name="eval/clip", step=step, time=1000.0 + step, type=kind, caption="<b>", bytes=content)
+    writer.do("end", log=log)
+    dashboard = start()
+    dashboard.wait_for_runs(1)
+    media, = dashboard.get("/api/runs/clips")["media"]
+    assert (media["kind"], media["name"], media["count"], media["last_step"]) == ("clip", "eval/clip", 2, 1)
+    video, sound = dashboard.get("/api/runs/clips/clips", name="eval/clip")["items"]
+    assert (video["type"], sound["type"], sound["bytes"], sound["caption"]) == ("video/mp4", "audio/wav", len(content), "<b>")
+    assert sound["url"].endswith(".wav") and video["url"].endswith(".mp4")
+    whole = dashboard.request("GET", sound["url"], headers={"Accept-Encoding": "gzip"})
+    assert (whole.status, whole.body.decode(), whole.headers["Content-Type"]) == (200, content, "audio/wav")
+    assert whole.headers["X-Content-Type-Options"] == "nosniff" and not whole.headers["Content-Encoding"]
+    assert whole.headers["Accept-Ranges"] == "bytes"
+    for begin, end in ((0, 0), (4, 13), (9000, len(content) - 1)):
+        part = dashboard.request("GET", sound["url"], headers={"Range": f"bytes={begin}-{end}"})
+        assert (part.status, part.body.decode()) == (206, content[begin:end + 1])
+        assert part.headers["Content-Range"] == f"bytes {begin}-{end}/{len(content)}"
+    rest = dashboard.request("GET", sound["url"], headers={"Range": "bytes=10000-"})
+    assert (rest.status, rest.body.decode()) == (206, content[10000:])
+    assert dashboard.request("GET", sound["url"], headers={"Range": "bytes=20000-"}).status == 416
+    assert dashboard.error(sound["url"].replace(".wav", ".html"))[0] == 404
+    assert dashboard.error(sound["url"].replace(".wav", ".mp4"))[0] == 404
+    assert dashboard.error("/api/runs/clips/clips/rank-0/17.wav")[0] == 404
+
+
 def test_metrics_that_are_nan_come_last_and_have_no_extremes(runs, writer, start):
     losses = {"nan-only": ["nan", "nan"], "low": [0.5, 0.25], "high": [3.0, "nan"], "none": []}
     for name, values in losses.items():

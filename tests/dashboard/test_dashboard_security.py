@@ -39,6 +39,19 @@ def test_headers_of_every_response(writer, start):
         assert headers.get("Access-Control-Allow-Origin") is None, path
 
 
+@pytest.mark.parametrize("text", ["0-9", "5-", "100000-100100", "100000-", "-10", "9223372036854775807-", "0-9223372036854775807", "0-0,3-4"])
+def test_ranges_of_bytes_are_ignored_except_of_sounds_and_videos(writer, start, text):
+    writer.finished_run("one")
+    dashboard = start()
+    dashboard.wait_for_runs(1)
+    for path in ("/", "/app.js", "/api/runs/one/files/config.yaml", "/api/fields"):
+        whole = dashboard.request("GET", path)
+        part = dashboard.request("GET", path, headers={"Range": f"bytes={text}"})
+        assert (part.status, part.body) == (200, whole.body) and part.headers["Content-Range"] is None, path
+    for malformed in ("x-y", "5-2", "18446744073709551615-", "0-18446744073709551615"):
+        assert dashboard.request("GET", "/", headers={"Range": f"bytes={malformed}"}).status == 416, malformed
+
+
 def test_the_page_compressed_and_cached(start):
     dashboard = start()
     page = dashboard.request("GET", "/")

@@ -1,17 +1,29 @@
 // The analysis of many runs, expressions, two runs on one page and saved views, through user interactions.
 import assert from "node:assert/strict";
+import { readFileSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { brushThrough, drawn, showView, visit } from "./browser.mjs";
-import { end, record, serve, waitFor } from "./world.mjs";
+import { directory, end, python, record, runs, serve, waitFor } from "./world.mjs";
+
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
 const STUDY = encodeURIComponent("group = study");
 const ANALYSIS = `analyze?q=${STUDY}&target=metric.eval/loss`;
+const DIFF = "diff --git a/train.py b/train.py\nindex 1..2 100644\n--- a/train.py\n+++ b/train.py\n@@ -1,2 +1,2 @@\n same\n-lr = 0.1\n+lr = 0.2 # \u202e<script>window.pwned=1</script>\n";
 let address;
 
 before(async () => {
   record("study", "200");
   record("sweep", "12", "60");
   record("curves", "2", "50");
+  for (const [id, diff] of [["sweep-00", DIFF], ["sweep-01", DIFF], ["sweep-02", ""]]) {
+    writeFileSync(join(runs, id, "code.json"), JSON.stringify({ commit: "a".repeat(40), branch: "main", diff, sha256: (diff ? "1f" : "2e").repeat(32) }));
+    const job = JSON.parse(readFileSync(join(runs, id, "run.json"), "utf8"));
+    writeFileSync(join(runs, id, "run.json"), JSON.stringify({ ...job, git: { commit: "a".repeat(40), branch: "main" } }));
+    writeFileSync(join(runs, id, "software.json"), JSON.stringify({ libtorch: "2.9.0", packages: { numpy: "2.1.0", torch: "2.9.0" } }));
+  }
   address = await serve();
   await waitFor(async () => (await (await fetch(`${address}/api/runs`)).json()).matching === 214, "all runs");
 });
@@ -202,6 +214,74 @@ test("a run is compared with the run that has the tag baseline", () => onPage("r
   assert.equal(queryOf(page).get("runs"), "curve-0,sweep-02");
 }));
 
+const violations = async (page) => {
+  await page.evaluate(axe);
+  return (await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }))).violations.map((v) => `${v.id}: ${v.nodes[0]?.html}`);
+};
+
+for (const colorScheme of ["light", "dark"]) {
+  test(`a baseline is compared with on every page (${colorScheme})`, () => onPage(`?q=${encodeURIComponent("group = sweep")}&sort=id`, async (page) => {
+    const { runs: rows } = await (await fetch(`${address}/api/runs?filter=group%20%3D%20sweep&sort=id&column=metric.eval/loss`)).json();
+    const [first, second] = rows.map((row) => row.values["metric.eval/loss"]);
+    // By keyboard: the first row is the baseline, the others show their difference.
+    await page.getByRole("table", { name: "Runs" }).focus();
+    await page.locator(".runs-row").first().getByRole("link", { name: rows[0].name, exact: true }).waitFor();
+    await page.keyboard.press("j");
+    await page.locator(".runs-row.at").waitFor();
+    await page.keyboard.press("b");
+    const row = page.locator(".runs-row").filter({ has: page.getByRole("link", { name: rows[1].name, exact: true }) });
+    const delta = row.locator(".deltacell .delta").filter({ hasText: "%" });
+    await delta.first().waitFor();
+    const texts = (await row.locator(".deltacell").allTextContents()).join("|");
+    const share = Math.abs((100 * (second - first)) / first);
+    assert.ok(texts.includes(`· ${second < first ? "−" : "+"}${Number(share.toPrecision(3))} %`), `${texts}: ${share}`);
+    await page.locator(".runs-row").first().getByText("baseline").waitFor();
+    assert.equal(queryOf(page).get("base"), "sweep-00");
+    assert.deepEqual(await violations(page), []);
+    // Its page has no differences; the others have its curve and differences of results.
+    await showView(page, "run/sweep-01");
+    await drawn(page, "eval/loss").waitFor();
+    await page.getByRole("group", { name: new RegExp(`^Chart of eval/loss\\. .*baseline ${rows[0].name}: from`) }).waitFor();
+    await page.getByRole("list", { name: "Latest results" }).getByText("vs baseline").first().waitFor();
+    assert.deepEqual(await violations(page), []);
+    await showView(page, "run/sweep-00");
+    await drawn(page, "eval/loss").waitFor();
+    assert.equal(await page.getByText("vs baseline").count(), 0);
+    assert.doesNotMatch(await drawn(page, "eval/loss").getAttribute("aria-label"), /baseline/);
+    // In a comparison of others: in the legend, and in the results.
+    await showView(page, "compare?runs=sweep-03,sweep-04");
+    await page.getByRole("link", { name: `baseline ${rows[0].name}` }).waitFor();
+    await page.getByRole("group", { name: new RegExp(`^Chart of eval/loss\\. .*baseline ${rows[0].name}`) }).waitFor();
+    await page.getByRole("link", { name: "Results" }).click();
+    await page.getByRole("columnheader", { name: rows[0].name }).waitFor();
+    await page.locator(".delta.good, .delta.bad").first().waitFor();
+    // A deleted or unknown one is named and can be removed.
+    await showView(page, "run/sweep-01?x=step&base=no-such-run");
+    await page.getByText("no-such-run: not found").waitFor();
+    await page.getByRole("button", { name: "Remove the baseline" }).click();
+    await page.getByText("not found").waitFor({ state: "detached" });
+    page.consoleErrors.splice(0); // the browser logs the response 404
+  }, { colorScheme }));
+
+  test(`the uncommitted changes of a run, and whether the code of two runs is the same (${colorScheme})`, () => onPage("run/sweep-00/config", async (page) => {
+    const changes = page.getByRole("region", { name: "Uncommitted changes" });
+    await changes.getByText("1 file changed").waitFor();
+    assert.deepEqual(await changes.locator(".diff-line.added").allTextContents(), ["+lr = 0.2 # \\u202e<script>window.pwned=1</script>\n"]);
+    assert.deepEqual(await changes.locator(".diff-line.removed").allTextContents(), ["−lr = 0.1\n"]);
+    const [patch] = await Promise.all([page.waitForEvent("download"), changes.getByRole("button", { name: "Save as patch" }).click()]);
+    assert.equal(readFileSync(await patch.path(), "utf8"), DIFF);
+    await page.getByText("2 Python packages").click();
+    await page.getByText("numpy", { exact: true }).waitFor();
+    assert.deepEqual(await violations(page), []);
+    await showView(page, "run/sweep-02/config");
+    await page.getByText("None: the tracked files were those of the commit.").waitFor();
+    await showView(page, "compare?runs=sweep-00,sweep-01&tab=config");
+    await page.getByText("The same code in all 2 runs, with the same uncommitted changes").waitFor();
+    await showView(page, "compare?runs=sweep-00,sweep-02&tab=config");
+    await page.getByText("Different code: uncommitted changes differ.").waitFor();
+  }, { colorScheme }));
+}
+
 test("a saved view opens what its author saw, for everyone, and can be removed", async () => {
   const saved = `group?q=${STUDY}&m=eval/accuracy&x=epoch&smooth=0.5`;
   await onPage(saved, async (page) => {
@@ -238,4 +318,61 @@ test("an analysis of nothing, and of a result that no run has, says so", () => o
   await page.getByText("No runs match.").waitFor();
   await showView(page, `analyze?q=${STUDY}&target=metric.no/such`);
   await page.getByText(/0 runs with no\/such/).waitFor();
+}));
+
+/** A WebM file of one second that Chromium records. */
+const recordedVideo = (page) => page.evaluate(async () => {
+  const canvas = document.createElement("canvas");
+  const ctx = canvas.getContext("2d");
+  const recorder = new MediaRecorder(canvas.captureStream(20), { mimeType: "video/webm;codecs=vp8" });
+  const parts = [];
+  recorder.ondataavailable = ({ data }) => parts.push(data);
+  const ended = new Promise((resolve) => (recorder.onstop = resolve));
+  recorder.start();
+  for (let i = 0; i < 20; i++) {
+    ctx.fillStyle = `hsl(${i * 18} 80% 50%)`;
+    ctx.fillRect(0, 0, 300, 150);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  recorder.stop();
+  await ended;
+  return [...new Uint8Array(await new Blob(parts).arrayBuffer())];
+});
+
+const CLIPS = `
+import math, sys, lockstep
+with lockstep.init(name="clips", id="clips", dir=sys.argv[1], agent=False) as run:
+    for step in (0, 10, 20):
+        tone = [0.3 * math.sin(0.05 * (step + 10) * i) for i in range(16000)]
+        run.log({"eval/tone": lockstep.Audio(tone, sample_rate=8000, caption=f"tone {step}"), "eval/rollout": lockstep.Video(sys.argv[2])}, step=step)
+`;
+
+test("sounds and videos of the Python client play and seek, by step", () => onPage("alerts", async (page) => {
+  writeFileSync(join(directory, "video.webm"), Buffer.from(await recordedVideo(page)));
+  python(CLIPS, runs, join(directory, "video.webm"));
+  await waitFor(() => matching("id = clips"), "the run");
+  const ranges = [];
+  page.on("response", (response) => response.url().includes("/clips/rank-0/") && ranges.push(response.status()));
+  await showView(page, "run/clips/media");
+  for (const [kind, name] of [["audio", "tone 20"], ["video", "eval/rollout"]]) {
+    const player = page.locator(`${kind}[aria-label="${name} at step 20"]`);
+    await player.waitFor();
+    await player.evaluate(async (element) => {
+      element.muted = true;
+      await element.play();
+      await new Promise((resolve) => (element.currentTime > 0 ? resolve() : element.addEventListener("timeupdate", resolve, { once: true })));
+      element.pause();
+      const seeked = new Promise((resolve) => element.addEventListener("seeked", resolve, { once: true }));
+      element.currentTime = 0.5;
+      await seeked;
+    });
+    assert.equal(await player.evaluate((element) => element.error), null);
+  }
+  assert.ok(ranges.includes(206), String(ranges));
+  await page.getByLabel("Step of eval/tone").focus();
+  await page.keyboard.press("ArrowLeft");
+  await page.locator('audio[aria-label="tone 10 at step 10"]').waitFor();
+  assert.deepEqual(await violations(page), []);
+  await page.emulateMedia({ colorScheme: "dark" });
+  assert.deepEqual(await violations(page), []);
 }));

@@ -14,7 +14,7 @@ async function compiled(...modules) {
   return import(`data:text/javascript;base64,${Buffer.from(outputFiles[0].text).toString("base64")}`);
 }
 
-const page = await compiled("chart/ticks.ts", "chart/palette.ts", "chart/line.ts", "chart/svg.ts", "runs/differing.ts", "runs/columns.ts", "format.ts", "metrics.ts", "progress.ts", "data/report_band.ts", "chart/expression.ts", "analyze/values.ts", "parts/markdown.ts", "run/histogram_values.ts", "run/classifier_curves.ts", "analyze/surface.ts");
+const page = await compiled("chart/ticks.ts", "chart/palette.ts", "chart/line.ts", "chart/svg.ts", "runs/differing.ts", "runs/columns.ts", "format.ts", "metrics.ts", "progress.ts", "data/report_band.ts", "chart/expression.ts", "analyze/values.ts", "parts/markdown.ts", "run/histogram_values.ts", "run/classifier_curves.ts", "analyze/surface.ts", "run/diff_lines.ts");
 
 const styleText = ({ color, dash }) => `${color} ${dash.join()}`;
 
@@ -431,4 +431,26 @@ test("an interpolated surface follows a plane, is blank far from runs, and its c
   const corner = page.smoothOf(x, y, z, Uint8Array.from(at, ([px, py]) => Number(px < 0.3 && py < 0.3)));
   assert.ok(Number.isNaN(corner.mean.at(-1)));
   assert.ok(Number.isFinite(corner.mean[0]));
+});
+
+test("a difference from the baseline: absolute, in percent if that has a meaning, and whether it is better", () => {
+  assert.deepEqual(page.deltaOf("eval/loss", 0.9, 1), { absolute: "−0.1", percent: "−10 %", tone: "good" });
+  assert.deepEqual(page.deltaOf("eval/accuracy", 0.9, 1), { absolute: "−0.1", percent: "−10 %", tone: "bad" });
+  assert.deepEqual(page.deltaOf("train/samples_per_s", 3, 2), { absolute: "+1", percent: "+50 %", tone: "good" });
+  assert.equal(page.deltaOf("system/cpu_percent", 3, 2).tone, "dim");
+  assert.deepEqual(page.deltaOf("", 0.5, 0), { absolute: "+0.5", percent: null, tone: "dim" });
+  assert.deepEqual(page.deltaOf("eval/loss", -1, -2), { absolute: "+1", percent: "+50 %", tone: "bad" });
+  for (const [value, base] of [[1, 1], [NaN, 1], [1, NaN], [Infinity, 1]]) assert.equal(page.deltaOf("eval/loss", value, base), null);
+});
+
+test("the output of git diff by file: names, lines, and files without lines", () => {
+  const files = page.parseDiff([
+    "diff --git a/a b.py b/a b.py", "index 1..2 100644", "--- a/a b.py\t", "+++ b/a b.py\t", "@@ -1,3 +1,3 @@ def f():", " same", "--- removed", "+++ added", "\\ No newline at end of file",
+    "diff --git a/old.py b/new.py", "similarity index 100%", "rename from old.py", "rename to new.py",
+    "diff --git a/x.bin b/x.bin", "index 1..2", "Binary files a/x.bin and b/x.bin differ",
+    "diff --git a/gone b/gone", "deleted file mode 100644", "--- a/gone", "+++ /dev/null", "@@ -1 +0,0 @@", "-last", ""].join("\n"));
+  assert.deepEqual(files.map(({ name, added, removed }) => [name, added, removed]), [["a b.py", 1, 1], ["new.py", 0, 0], ["x.bin", 0, 0], ["gone", 0, 1]]);
+  assert.deepEqual(files[0].lines.map(({ kind, text }) => [kind, text]), [["place", "@@ -1,3 +1,3 @@ def f():"], ["same", "same"], ["removed", "-- removed"], ["added", "++ added"], ["same", " No newline at end of file"]]);
+  assert.deepEqual(files.slice(1).map(({ notes }) => notes.length), [3, 1, 1]);
+  assert.deepEqual(page.parseDiff(""), []);
 });

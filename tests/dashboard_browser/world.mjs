@@ -41,6 +41,9 @@ export function run(command, ...words) {
 
 export const record = (...words) => run(need("LOCKSTEP_SAMPLE_RUNS"), runs, ...words);
 
+/** Runs a program of the Python client. */
+export const python = (script, ...words) => run("env", `PYTHONPATH=${join(SOURCE, "python")}`, need("LOCKSTEP_PYTHON"), "-c", script, ...words);
+
 const idsOf = (name) => (existsSync(runs) ? readdirSync(runs).filter((id) => id.startsWith(`${name}-`)) : []);
 
 export async function waitFor(condition, what, seconds = 90) {

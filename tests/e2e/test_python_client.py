@@ -116,6 +116,50 @@ def test_pixels_are_those_of_the_array():
         assert (numpy.asarray(pillow.open(io.BytesIO(lockstep.Image(data).png))) == pixels).all()
 
 
+def test_sounds_are_wav_files_of_the_samples(tmp_path):
+    numpy, torch = pytest.importorskip("numpy"), pytest.importorskip("torch")
+    import io
+    import wave
+
+    def samples_of(audio):
+        with wave.open(io.BytesIO(audio.bytes)) as file:
+            assert (audio.type, file.getframerate(), file.getsampwidth()) == ("audio/wav", 8000, 2)
+            return numpy.frombuffer(file.readframes(file.getnframes()), "<i2").reshape(-1, file.getnchannels())
+
+    mono, stereo = numpy.array([0.0, 0.5, -1.0, 2.0, math.nan]), numpy.array([[1, -2], [3, -32768], [40000, 6]])
+    for data in (mono, mono.tolist(), mono.astype("f4"), torch.tensor(mono), torch.tensor(mono)[None].requires_grad_()):
+        assert samples_of(lockstep.Audio(data, 8000)).tolist() == [[0], [16384], [-32767], [32767], [0]]
+    assert math.isnan(mono[-1]), "the array of the program is unchanged"
+    for data in (stereo, stereo.tolist(), torch.tensor(stereo.T.copy())):
+        assert samples_of(lockstep.Audio(data, sample_rate=8000)).tolist() == [[1, -2], [3, -32768], [32767, 6]]
+    for data, rate in ((mono, None), (mono, 0), (mono, 8000.5), ([], 8000), ([["a"]], 8000), ([[1], [1, 2]], 8000), (numpy.zeros((2, 2, 2)), 8000), ({}, 8000),
+                       (numpy.zeros(0), 8000), (b"GIF89a", 8000)):
+        with pytest.raises(ValueError, match="^a sound: "):
+            lockstep.Audio(data, sample_rate=rate)
+
+
+def test_files_of_sounds_and_videos_are_recorded_as_they_are(tmp_path, runs, capsys):
+    heads = {"audio/flac": b"fLaC", "audio/ogg": b"OggS", "audio/mpeg": b"ID3", "audio/mp4": b"\0\0\0\x1cftypM4A ", "audio/wav": b"RIFF\0\0\0\0WAVE",
+             "video/mp4": b"\0\0\0\x1cftypisom", "video/webm": b"\x1a\x45\xdf\xa3\x9fB\x86\x81\x01B\x82\x84webm"}
+    with start(runs) as run:
+        for kind, head in heads.items():
+            (tmp_path / "file").write_bytes(head + bytes(range(256)))
+            clip = lockstep.Audio if kind.startswith("audio/") else lockstep.Video
+            run.log({kind: clip(tmp_path / "file", caption="c"), "list": [clip(head), clip(clip(head))]}, step=1)
+        with open(tmp_path / "file", "wb") as file:
+            file.write(heads["video/mp4"])
+            file.truncate(20 << 20)
+        run.log({"large": lockstep.Video(str(tmp_path / "file"))}, step=2)
+        for data in (b"\x1a\x45\xdf\xa3matroska", b"", b"<html>", [1, 2]):
+            with pytest.raises(ValueError, match="^a video: "):
+                lockstep.Video(data)
+    media = {value["name"]: value for _, value in read_log(str(next(runs.glob("*/events/*")))).media}
+    assert {name: (value["type"], value["caption"], value["bytes"]) for name, value in media.items() if not name.startswith("list/")} == {
+        kind: (kind, "c", head + bytes(range(256))) for kind, head in heads.items()}
+    assert media["list/1"]["bytes"] == heads["video/webm"]
+    assert "'large' is not recorded: " in (err := capsys.readouterr().err) and "has 20.0 MiB, more than 15 MiB" in err
+
+
 def test_a_killed_process_loses_nothing(tmp_path, runs):
     ended = run_script(tmp_path, "run = lockstep.init(name='k', agent=False)\nfor i in range(1000): run.log({'a': i}, step=i)\n"
                                  "os.kill(os.getpid(), signal.SIGKILL)")

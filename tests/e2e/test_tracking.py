@@ -7,6 +7,7 @@ import pathlib
 import re
 import shutil
 import signal
+import subprocess
 import sys
 import urllib.request
 
@@ -423,3 +424,20 @@ def test_invalid_sinks_are_reported_in_one_line(job, sinks, words):
     assert ended.code == 78
     assert all(word in ended.err for word in words), ended.err
     assert not job.runs.exists()
+
+
+def test_the_trainer_records_its_code_and_the_version_of_libtorch(job):
+    job.write()
+    for words in (["init", "-q"], ["add", "run.yaml"], ["-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "-qm", "one"]):
+        subprocess.run(["git", *words], cwd=job.directory, check=True)
+    with open(job.file, "a") as file:
+        file.write("# changed\n")
+    run_dir = job.train("train.max_steps=2", ranks=2)
+    wait_until(lambda: not agents_of(run_dir), TIMEOUT_S, "the agent exits")
+    ended = processes.run([LOCKSTEP, "runs", "show", run_dir.name, "--diff", "--dir", job.runs], job.directory)
+    assert (ended.code, ended.out) == (0, subprocess.run(["git", "diff", "HEAD"], cwd=job.directory, capture_output=True, text=True).stdout)
+    assert "+# changed" in ended.out
+    assert json.loads((run_dir / "software.json").read_text())["libtorch"].startswith("2.")
+    run_dir = job.train("train.max_steps=2", "run.name=off", "tracking.git_diff=false", ranks=2)
+    wait_until(lambda: not agents_of(run_dir), TIMEOUT_S, "the agent exits")
+    assert not (run_dir / "code.json").exists()

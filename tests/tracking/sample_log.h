@@ -47,6 +47,7 @@ inline void write_sample_log(const std::filesystem::path& path) {
   };
   log.histogram({.at = at("weights"), .edges = {0, 1, 2}, .counts = {3, 4}});
   log.image({.at = at("digits"), .width = 1, .height = 2, .caption = "a 7", .png = "png"});
+  log.clip({.at = at("tone"), .type = "audio/wav", .caption = "low", .bytes = {"RIFF\0", 5}});
   log.table({.at = at("confusion"),
              .columns = {"is", "count"},
              .rows = Json::array({Json::array({"7", 12}), Json::array({"9", nullptr})})});

@@ -79,6 +79,10 @@ const std::map<std::string, Give> kCalls = {
      [](Sink& s, const Json& c) {
        s.image({moment(c), c.at("width"), c.at("height"), c.at("caption"), bytes(c.at("png"))});
      }},
+    {"clip",
+     [](Sink& s, const Json& c) {
+       s.clip({moment(c), c.at("media_type"), c.at("caption"), bytes(c.at("bytes"))});
+     }},
     {"table",
      [](Sink& s, const Json& c) {
        s.table({moment(c), c.at("columns"), c.at("rows")});

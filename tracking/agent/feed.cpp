@@ -27,6 +27,7 @@ struct Dispatch {
   void operator()(const ConsoleLine& line) { sink.console(line); }
   void operator()(const Histogram& histogram) { sink.histogram(histogram); }
   void operator()(const Image& image) { sink.image(image); }
+  void operator()(const Clip& clip) { sink.clip(clip); }
   void operator()(const Table& table) { sink.table(table); }
   void operator()(const Alert& alert) { sink.alert(alert); }
   void operator()(const ArtifactUse& artifact) { sink.artifact(artifact); }
@@ -41,6 +42,7 @@ struct CountValues {
   size_t operator()(const LoggedRow& row) const { return 1 + row.values.size(); }
   size_t operator()(const Histogram& histogram) const { return 1 + histogram.edges.size(); }
   size_t operator()(const Image& image) const { return 1 + image.png.size() / 64; }
+  size_t operator()(const Clip& clip) const { return 1 + clip.bytes.size() / 64; }
   size_t operator()(const Table& table) const {
     return 1 + table.rows.size() * (1 + table.columns.size());
   }
@@ -64,6 +66,7 @@ std::string digest_of(const Json& destination) {
 std::optional<Moment> moment_of(const Record& record) {
   if (const auto* value = std::get_if<Histogram>(&record)) return value->at;
   if (const auto* value = std::get_if<Image>(&record)) return value->at;
+  if (const auto* value = std::get_if<Clip>(&record)) return value->at;
   if (const auto* value = std::get_if<Table>(&record)) return value->at;
   return std::nullopt;
 }
@@ -71,6 +74,7 @@ std::optional<Moment> moment_of(const Record& record) {
 void set_name(Record& record, const std::string& name) {
   if (auto* value = std::get_if<Histogram>(&record)) value->at.name = name;
   if (auto* value = std::get_if<Image>(&record)) value->at.name = name;
+  if (auto* value = std::get_if<Clip>(&record)) value->at.name = name;
   if (auto* value = std::get_if<Table>(&record)) value->at.name = name;
 }
 

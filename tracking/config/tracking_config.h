@@ -38,6 +38,7 @@ struct TrackingConfig {
   std::vector<std::string> plugins;
   bool agent = true;
   bool console = true;
+  bool git_diff = true;
   Duration system_every{std::chrono::seconds(10)};
   SystemNodes system_nodes = SystemNodes::Main;
   AlertConfig alerts;
@@ -65,6 +66,8 @@ void fields(V& v, TrackingConfig& c) {
     "start a tracking agent per node: it feeds the sinks and samples system metrics; without it "
     "`lockstep sync` feeds them later");
   v("console", c.console, "record the output of ranks if `lockstep launch` captures it");
+  v("git_diff", c.git_diff,
+    "record the uncommitted changes of tracked files with which the run is started (`git diff`)");
   v("system_every", c.system_every, "how often the agent samples the node: CPU, memory, GPUs, ...");
   v("system_nodes", c.system_nodes,
     "with `ranks: main`, the nodes whose system metrics are recorded: the main rank's, or all");

@@ -17,9 +17,10 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kConfigFile = "config.yaml", kEndsFolder = "ends/", kJsonEnd = ".json";
 constexpr std::array kTopFiles = {
-    std::string_view("run.json"),         kConfigFile,
-    std::string_view("data.json"),        std::string_view("tags.json"),
-    std::string_view("rank_losses.json"), std::string_view("end.json")};
+    std::string_view("run.json"),      kConfigFile,
+    std::string_view("data.json"),     std::string_view("tags.json"),
+    std::string_view("software.json"), std::string_view("rank_losses.json"),
+    std::string_view("end.json")};
 constexpr std::array kEndWitnesses = {"launcher-", "trainer-", "agent-"};
 constexpr size_t kMaxNumberDigits = 10;
 

@@ -1,6 +1,7 @@
 // The files of a run directory that are copied to a collector, in addition to the event logs: those
-// that describe the run and its outcome. Not copied: checkpoints, profiles, logs/ (event logs have
-// the lines that the ranks printed), and the state of sinks, which belongs to this machine.
+// that describe the run and its outcome. Not copied: checkpoints, profiles, code.json (code stays
+// here), logs/ (event logs have the lines that the ranks printed), and the state of sinks, which
+// belongs to this machine.
 #pragma once
 
 #include <filesystem>

@@ -43,6 +43,7 @@ enum class FrameType : uint8_t {
   Console = 14,    // f64 time, u32 rank, u8 stream (1 stdout, 2 stderr), line
   Heartbeat = 15,  // f64 time: the writer of this log is alive
   Continued = 16,  // u32 number, u64 end of the copies: first in a segment (event_log_segment.h)
+  Clip = 17,       // MessagePack map, as in record.h
 };
 
 struct Frame {

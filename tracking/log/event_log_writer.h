@@ -57,6 +57,7 @@ class EventLogWriter {
   void text(const TextLine& text) { append(FrameType::Text, encode(text)); }
   void histogram(const Histogram& histogram) { append(FrameType::Histogram, encode(histogram)); }
   void image(const Image& image) { append(FrameType::Image, encode(image)); }
+  void clip(const Clip& clip) { append(FrameType::Clip, encode(clip)); }
   void table(const Table& table) { append(FrameType::Table, encode(table)); }
   void alert(const Alert& alert) { append(FrameType::Alert, encode(alert)); }
   void artifact(const ArtifactUse& artifact) { append(FrameType::Artifact, encode(artifact)); }

@@ -25,6 +25,7 @@ struct StepOf {
   std::optional<int64_t> operator()(const LoggedRow& row) const { return row.step; }
   std::optional<int64_t> operator()(const Histogram& value) const { return value.at.step; }
   std::optional<int64_t> operator()(const Image& value) const { return value.at.step; }
+  std::optional<int64_t> operator()(const Clip& value) const { return value.at.step; }
   std::optional<int64_t> operator()(const Table& value) const { return value.at.step; }
   template <class Other>
   std::optional<int64_t> operator()(const Other&) const {

@@ -4,6 +4,7 @@
 
 #include "core/field_reader.h"
 #include "core/field_writer.h"
+#include "tracking/log/clip_type.h"
 #include "tracking/log/message_pack.h"
 
 namespace lockstep::tracking {
@@ -41,6 +42,14 @@ void fields(V& v, Image& image) {
   v("height", image.height);
   v("caption", image.caption);
   v.binary("png", image.png);
+}
+
+template <class V>
+void fields(V& v, Clip& clip) {
+  fields(v, clip.at);
+  v("type", clip.type);
+  v("caption", clip.caption);
+  v.binary("bytes", clip.bytes);
 }
 
 template <class V>
@@ -178,6 +187,13 @@ std::optional<Record> decode_image(std::string_view payload) {
   return std::move(*image);
 }
 
+std::optional<Record> decode_clip(std::string_view payload) {
+  auto clip = decode_members<Clip>(payload);
+  if (!clip) return std::nullopt;
+  if (!find_clip_type(clip->type)) return UnknownRecord{};
+  return std::move(*clip);
+}
+
 std::optional<Record> decode_table(std::string_view payload) {
   auto table = decode_members<Table>(payload);
   const auto is_row = [&](const Json& row) {
@@ -231,6 +247,7 @@ std::optional<Record> decode_record(const Frame& frame, size_t num_keys) {
     case FrameType::Artifact: return decode_artifact(payload);
     case FrameType::Console: return decode_console(payload);
     case FrameType::Heartbeat: return decode_heartbeat(payload);
+    case FrameType::Clip: return decode_clip(payload);
     case FrameType::Continued: return std::nullopt;  // the first frame of a segment, not a record
   }
   return UnknownRecord{};
@@ -245,6 +262,7 @@ std::string encode(const TextLine& text) {
 
 std::string encode(const Histogram& histogram) { return encode_members(histogram); }
 std::string encode(const Image& image) { return encode_members(image); }
+std::string encode(const Clip& clip) { return encode_members(clip); }
 std::string encode(const Table& table) { return encode_members(table); }
 std::string encode(const Alert& alert) { return encode_members(alert); }
 std::string encode(const ArtifactUse& artifact) { return encode_members(artifact); }

@@ -38,7 +38,7 @@ struct UnknownRecord {};
 
 using Record = std::variant<UnknownRecord, RunInfo, ConfigRecord, KeyRecord, LoggedRow, TextLine,
                             RewindRecord, SummaryRecord, RunEnd, Histogram, Image, Table, Alert,
-                            ArtifactUse, ConsoleLine, Heartbeat>;
+                            ArtifactUse, ConsoleLine, Heartbeat, Clip>;
 
 // nullopt if the payload does not follow the grammar, which is treated as corruption. `num_keys`:
 // names declared before. Any bytes are safe.
@@ -47,6 +47,7 @@ std::optional<Record> decode_record(const Frame& frame, size_t num_keys);
 std::string encode(const TextLine& text);
 std::string encode(const Histogram& histogram);
 std::string encode(const Image& image);
+std::string encode(const Clip& clip);
 std::string encode(const Table& table);
 std::string encode(const Alert& alert);
 std::string encode(const ArtifactUse& artifact);

@@ -4,6 +4,8 @@
 //   events/           one event log per logging rank, rank-00003.lsev, and one per node's tracking
 //                     agent, node-00000.lsev (system metrics, alerts); large ones continue in
 //                     rank-00003.1.lsev, ... (tracking/log/event_log_segment.h)
+//   code.json         uncommitted changes at its start (tracking/runs/code_state.h)
+//   software.json     versions of what it was executed with (tracking/runs/software.h)
 //   sinks/            delivery state of the agents (tracking/agent/feed.h)
 //   logs/             output of the ranks (launcher)
 //   checkpoints/      (trainer)

@@ -41,7 +41,8 @@ Json jsonl_moment(const char* type, const Moment& at) {
 // Records with values of steps are removed by a rewind; texts and alerts are kept.
 bool jsonl_belongs_to_step(const Json& record) {
   const auto type = record.value("type", "");
-  return type == "scalars" || type == "histogram" || type == "image" || type == "table";
+  return type == "scalars" || type == "histogram" || type == "image" || type == "clip" ||
+         type == "table";
 }
 
 std::string jsonl_up_to(std::string_view text, int64_t last_step) {
@@ -108,6 +109,12 @@ class JsonlSink final : public Sink {
   void image(const Image& image) override {
     auto record = jsonl_moment("image", image.at);
     record.update({{"width", image.width}, {"height", image.height}, {"caption", image.caption}});
+    add(record);
+  }
+  void clip(const Clip& clip) override {
+    auto record = jsonl_moment("clip", clip.at);
+    record.update(
+        {{"media_type", clip.type}, {"bytes", clip.bytes.size()}, {"caption", clip.caption}});
     add(record);
   }
   void table(const Table& table) override {

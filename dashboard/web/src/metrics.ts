@@ -1,5 +1,5 @@
 // What the name of a metric implies: its section, its sort order, and whether higher or lower is better.
-import { toNumber } from "./format";
+import { metricValue, number, toNumber } from "./format";
 
 /** Evaluation results first, then training metrics, then system metrics. */
 const FIRST = ["eval", "test", "val", "train"];
@@ -30,6 +30,23 @@ export function indexOfBest(name: string, numbers: readonly number[]): number {
   const finite = numbers.filter(Number.isFinite);
   if (!direction || new Set(finite).size < 2) return -1;
   return numbers.indexOf(direction === "lower" ? Math.min(...finite) : Math.max(...finite));
+}
+
+/** A difference from the baseline. `percent` is null if it has no meaning, as with a baseline of 0; `tone`: whether it is an improvement. */
+export interface Delta { absolute: string; percent: string | null; tone: "good" | "bad" | "dim" }
+
+/** The difference of a value of a metric (or, with an empty name, of a setting) from that of the baseline; null if there is none. */
+export function deltaOf(name: string, value: number, base: number): Delta | null {
+  if (!Number.isFinite(value) || !Number.isFinite(base) || value === base) return null;
+  const off = value - base;
+  const share = base !== 0 ? Math.abs(off / base) : Infinity;
+  const sign = off > 0 ? "+" : "−";
+  const better = betterDirection(name);
+  return {
+    absolute: `${sign}${metricValue(name, Math.abs(off), 3)}`,
+    percent: share < 10 ? `${sign}${number(100 * share, 3)} %` : null,
+    tone: !better ? "dim" : (off > 0) === (better === "higher") ? "good" : "bad",
+  };
 }
 
 interface Totals { min: unknown; max: unknown; count: number; num_nan: number }

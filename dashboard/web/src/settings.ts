@@ -51,6 +51,8 @@ export const hiddenMetrics = stored<string[]>("hidden", []);
 export const expressions = stored<string[]>("expressions", []);
 export const closedSections = stored<string[]>("closed", []);
 export const tableColumns = stored<string[] | null>("columns", null);
+/** The id of the run that all others are compared with, or "". */
+export const baseline = stored<string>("baseline", "");
 /** The configuration key by which compared runs are colored; "" for one hue per run. */
 export const colorKey = stored<string>("color", "");
 export const chartSize = stored<"small" | "medium" | "large">("size", "medium");

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Iterator, NamedTuple
 
 from lockstep.event_log import frames, message_pack
-from lockstep.event_log.frames import (ALERT, CONFIG, END, HEAD, HEADER_BYTES, HISTOGRAM, IDENTITY, IMAGE, KEY, MAX_FRAME_LENGTH, REWIND, SCALARS,
+from lockstep.event_log.frames import (ALERT, CLIP, CONFIG, END, HEAD, HEADER_BYTES, HISTOGRAM, IDENTITY, IMAGE, KEY, MAX_FRAME_LENGTH, REWIND, SCALARS,
                                        SUMMARY, TABLE, TEXT, ZLIB_CHECKSUM)
 
 _LONG_LOG = 64 << 10  # from here on, numpy reads series of rows where it is installed
@@ -48,7 +48,7 @@ class Log:
         self.summary: dict[str, Any] = {}
         self.end: dict[str, Any] | None = None
         self.texts: list[tuple[float, int, str]] = [] if with_rows else _NONE
-        self.media: list[tuple[int, dict[str, Any]]] = [] if with_rows else _NONE  # histograms, images, tables and alerts
+        self.media: list[tuple[int, dict[str, Any]]] = [] if with_rows else _NONE  # histograms, images, tables, clips and alerts
         self.problem = ""
 
     @property
@@ -194,7 +194,7 @@ def _take(log: Log, kind: int, payload: bytes, is_copy: bool) -> None:
     elif kind == TEXT:
         time, level = struct.unpack_from("<dB", payload)
         log.texts.append((time, level, payload[9:].decode("utf-8", "replace")))
-    elif kind in (HISTOGRAM, IMAGE, TABLE, ALERT):
+    elif kind in (HISTOGRAM, IMAGE, TABLE, CLIP, ALERT):
         log.media.append((kind, message_pack.unpacked(payload)))
 
 

@@ -28,14 +28,15 @@ RESUME = (None, True, False, "allow", "must", "never", "auto")
 def init(project: str | None = None, *, name: str | None = None, config: Any = None, group: str | None = None,
          dir: str | os.PathLike[str] | None = None, tags: Iterable[str] | None = None, notes: str | None = None, id: str | None = None,
          resume: bool | str | None = None, job_type: str | None = None, ranks: Policy = "main", sinks: list[Any] | None = None,
-         agent: bool = True, mode: str | None = None, **_ignored: Any) -> Run:
+         agent: bool = True, git_diff: bool = True, mode: str | None = None, **_ignored: Any) -> Run:
     """Starts a run in `dir`/<id> ("runs" by default), or continues it.
 
     `name`: for display; begins the id. `config`: a dict or a namespace. `tags`, `notes`: as `lockstep runs tag` sets them.
     `id`, `resume`: "allow" continues the run `id` if it exists, "must" requires it, "never" requires a new one. Under `lockstep launch`, the
     run of the job is continued after a restart. Values that were recorded for later steps are then replaced.
     `ranks`: which ranks record: "main", "node", "all" or a list. `sinks`: names or settings, as in the section `tracking` of a run file.
-    `agent`: start `lockstep track`, if that command is found. `mode="disabled"`: record nothing.
+    `agent`: start `lockstep track`, if that command is found. `git_diff`: it records the uncommitted changes of the working directory's
+    repository. `mode="disabled"`: record nothing.
 
     Raises ValueError for invalid arguments. If the run cannot be written, it says so in one line and returns a run that records nothing.
     """
@@ -64,7 +65,8 @@ def init(project: str | None = None, *, name: str | None = None, config: Any = N
     continues = log.identity is not None
     identity = _identity(entry, run_id, place)
     if place.rank == 0 or ranks != "main" and not (run_dir / "run.json").exists():
-        _write_files(run_dir, identity, display, group, sinks, continues)
+        _write_files(run_dir, identity, display, group, continues)
+        _write_settings(run_dir, sinks, git_diff)
     log.write_identity(identity)
     if continues and not members and isinstance(log.config, dict):
         members = log.config
@@ -141,13 +143,20 @@ def _added_entry(id: str, run_dir: Path, logs: list[Path]) -> Run:
     return Run(id=id, name=name, group=id, dir=run_dir, log=log)
 
 
-def _write_files(run_dir: Path, identity: dict[str, Any], name: str, group: str | None, sinks: list[Any] | None, continues: bool) -> None:
+def _write_files(run_dir: Path, identity: dict[str, Any], name: str, group: str | None, continues: bool) -> None:
     job = {"id": identity["job_id"], "name": name, "group": group, **{key: identity[key] for key in ("world_size", "created", "host", "command")}}
     try:
         if continues:
             run_files.clear_end(run_dir)
-        run_files.write_config_yaml(run_dir, sinks)
         run_files.write_run_json(run_dir, job)
+        run_files.write_software(run_dir)
+    except OSError as error:
+        warn(_reason(error))
+
+
+def _write_settings(run_dir: Path, sinks: list[Any] | None, git_diff: bool) -> None:
+    try:
+        run_files.write_config_yaml(run_dir, sinks, git_diff)
     except OSError as error:
         warn(_reason(error))
 

@@ -13,6 +13,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 _ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,199}")
 _TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/=-]{0,63}")
 MAX_NOTE_BYTES = 4096
+MAX_PACKAGES = 2000
 
 
 def new_run_id(name: str) -> str:
@@ -64,10 +65,40 @@ def write_run_json(run_dir: Path, job: dict[str, Any]) -> None:
     write_json(path, {**job, "git": git} if git else job)
 
 
-def write_config_yaml(run_dir: Path, sinks: list[Any] | None) -> None:
-    """Names the sinks for `lockstep track` and `lockstep sync`. JSON is YAML."""
-    if sinks:
-        write_json(run_dir / "config.yaml", {"tracking": {"sinks": sinks}})
+def write_config_yaml(run_dir: Path, sinks: list[Any] | None, git_diff: bool) -> None:
+    """The settings for `lockstep track` and `lockstep sync`. JSON is YAML."""
+    settings = {**({"sinks": sinks} if sinks else {}), **({} if git_diff else {"git_diff": False})}
+    if settings:
+        write_json(run_dir / "config.yaml", {"tracking": settings})
+
+
+def write_software(run_dir: Path) -> None:
+    software: dict[str, Any] = {"python": sys.version.split()[0], "packages": installed_packages(), "nvidia_driver": nvidia_driver_version()}
+    write_json(run_dir / "software.json", {key: value for key, value in software.items() if value})
+
+
+def installed_packages() -> dict[str, str]:
+    """Versions of the distributions on sys.path, from the names of their directories: reading their metadata would take 100 times as long."""
+    found: dict[str, str] = {}
+    for place in sys.path:
+        try:
+            names = os.listdir(place or ".")
+        except OSError:
+            continue
+        for name in names:
+            stem, _, kind = name.rpartition(".")
+            words = stem.split("-")
+            if kind in ("dist-info", "egg-info") and len(words) > 1:
+                found.setdefault(words[0].lower().replace("_", "-"), words[1])
+    return dict(sorted(found.items())[:MAX_PACKAGES])
+
+
+def nvidia_driver_version() -> str:
+    try:
+        line = Path("/proc/driver/nvidia/version").read_text().partition("\n")[0]
+    except OSError:
+        return ""
+    return next((word for word in line.split() if re.fullmatch(r"\d+\.[\d.]+", word)), "")
 
 
 def is_tag(text: str) -> bool:

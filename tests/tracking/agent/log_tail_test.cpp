@@ -77,6 +77,10 @@ TEST_CASE("log tail: every kind of record reads back as written") {
   CHECK(image.height == 2);
   CHECK(image.png == "png");
   CHECK(image.caption == "a 7");
+  const auto clip = find(static_cast<Clip*>(nullptr));
+  CHECK(clip.type == "audio/wav");
+  CHECK(clip.caption == "low");
+  CHECK(clip.bytes == std::string("RIFF\0", 5));
   const auto table = find(static_cast<Table*>(nullptr));
   CHECK(table.columns == std::vector<std::string>{"is", "count"});
   CHECK(table.rows[0][1] == 12);

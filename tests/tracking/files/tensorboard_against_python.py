@@ -11,6 +11,7 @@ import sys
 import time
 import urllib.parse
 import urllib.request
+import wave
 
 import numpy
 import PIL.Image
@@ -28,6 +29,14 @@ from feeding import (CONFIG, CREATED, CRASH, ENTRY, FLUSH, JOB, at, crash_everyw
 
 EVERYTHING = 0
 SIZES = dict.fromkeys(event_accumulator.DEFAULT_SIZE_GUIDANCE, EVERYTHING)
+
+
+def wav(samples):
+    out = io.BytesIO()
+    with wave.open(out, "wb") as file:
+        file.setparams((1, 2, 8000, 0, "NONE", ""))
+        file.writeframes(numpy.array(samples, "<i2").tobytes())
+    return out.getvalue()
 
 
 def png(width, height):
@@ -70,7 +79,7 @@ def same(got, expected):
 def multiplexer(logdir):
     """The server's reader, which migrates old formats and purges."""
     found = plugin_event_multiplexer.EventMultiplexer(size_guidance=SIZES, tensor_size_guidance={
-        name: EVERYTHING for name in ("scalars", "text", "images", "histograms", "hparams", "custom_scalars")})
+        name: EVERYTHING for name in ("scalars", "text", "images", "audio", "histograms", "hparams", "custom_scalars")})
     found.AddRunsFromDirectory(str(logdir)).Reload()
     return found
 
@@ -88,6 +97,7 @@ def session_groups(logdir):
 
 
 PNG = png(5, 3)
+WAV = wav([0, 1000, -1000])
 EDGES, COUNTS = [-2.0, -1.0, 0.0, 1.0, 3.0, 9.0], [0.0, 4.0, 2.5, 1.0, 0.0]
 RUN = [
     start(),
@@ -104,6 +114,8 @@ RUN = [
     at("histogram", 5, "weights/fc1", edges=[0.0, 1.0], counts=[0.0]),
     at("image", 4, "samples", width=5, height=3, caption="predicted 7", png={"hex": PNG.hex()}),
     at("image", 5, "samples", width=5, height=3, caption="", png={"hex": PNG.hex()}),
+    at("clip", 4, "tone", media_type="audio/wav", caption="low", bytes={"hex": WAV.hex()}),
+    at("clip", 4, "rollout", media_type="video/webm", caption="", bytes={"hex": "1a45dfa3"}),
     FLUSH,
     at("table", 4, "confusion", columns=["is", "a|b"], rows=[["x\ny", 1], [None, 2.5]]),
     {"call": "alert", "time": time_of(4), "level": "error", "title": "loss is NaN", "text": "at *step* 2", "step": 2},
@@ -140,6 +152,9 @@ def check_run(run_dir):
     for event, step in zip(board.Images("samples"), (4, 5), strict=True):
         assert (event.step, event.wall_time, event.width, event.height) == (step, t(step), 5, 3)
         assert event.encoded_image_string == PNG
+    (sound,) = board.Audio("tone")
+    assert (sound.step, sound.wall_time, sound.encoded_audio_string, sound.content_type) == (4, t(4), WAV, "audio/wav")
+    assert texts(board, "tone/caption") == [(4, t(4), "low")] and board.Tags()["audio"] == ["tone"]
     check_hparams(board, api_pb2.STATUS_SUCCESS, t(6))
 
 
@@ -203,7 +218,7 @@ def test_the_server_shows_the_run(tmp_path):
             assert ENTRY in ask("runs")
             assert [(step, value) for _, step, value in ask("plugin/scalars/scalars", run=ENTRY, tag="lr")][0] == (1, pytest.approx(1e-3))
             assert [step for _, step, _ in ask("plugin/scalars/scalars", run=ENTRY, tag="train/loss")] == [1, 2, 3]
-            assert ENTRY in ask("plugin/images/tags") and ENTRY in ask("plugin/histograms/tags")
+            assert ENTRY in ask("plugin/audio/tags") and ENTRY in ask("plugin/images/tags") and ENTRY in ask("plugin/histograms/tags")
             assert [item["step"] for item in ask("plugin/text/text", run=ENTRY, tag="log")] == [2, 3, 4]
             assert "eval/loss" in json.dumps(ask("plugin/custom_scalars/layout"))
 

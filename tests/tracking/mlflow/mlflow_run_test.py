@@ -115,6 +115,7 @@ def test_artifacts(process, server, tmp_path):
     one = entry_of(process, server, tmp_path).open()
     at = {"time": time_of(4), "step": 4}
     one.give("image", **at, name="samples/grid #1", width=8, height=8, caption="größer", png={"hex": PNG.hex()})
+    one.give("clip", **at, name="tone", media_type="audio/wav", caption="low", bytes={"hex": b"RIFF".hex()})
     one.give("histogram", **at, name="weights", edges=[0, 0.5, 2], counts=[3, 4])
     one.give("table", **at, name="errors", columns=["label", "guess"], rows=[[1, "7"], [2, None]])
     one.give("text", time=time_of(4), level="info", line="begun")
@@ -128,6 +129,7 @@ def test_artifacts(process, server, tmp_path):
     run = run_tagged(server, tmp_path.name, run_id=JOB)
     images = ["images/samples/grid _1/step-4.png", "images/samples/grid _1/step-4.txt"]
     tables = ["histograms/weights/step-4.json", "tables/errors.json"]
+    tables += ["sounds/tone/step-4.wav", "sounds/tone/step-4.txt"]
     assert artifact_paths(server, run) == sorted(images + tables)  # the console is uploaded later
     one.give("console", time=time_of(7), rank=0, is_error=False, line="last")
     one.finish("failed", 70, "loss is nan")
@@ -136,6 +138,7 @@ def test_artifacts(process, server, tmp_path):
     assert artifact_paths(server, run) == sorted(images + tables + ["logs/console.txt"])
     assert artifact(server, run, images[0]) == PNG
     assert artifact(server, run, images[1]).decode() == "größer"
+    assert artifact(server, run, "sounds/tone/step-4.wav") == b"RIFF"
     assert json.loads(artifact(server, run, tables[0])) == {"columns": ["from", "to", "count"],
                                                             "data": [[0, 0.5, 3], [0.5, 2, 4]]}
     assert json.loads(artifact(server, run, tables[1])) == {"columns": ["label", "guess"], "data": [[1, "7"], [2, None]]}

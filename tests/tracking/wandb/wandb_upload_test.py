@@ -119,9 +119,15 @@ def test_media_are_files_referenced_by_the_history(server, run_dir):
         sink.call("histogram", name="weights/fc1", step=1, time=START, edges=[-1.0, 0.0, 2.5], counts=[3.0, 4.0])
         sink.call("image", name="seen/../digit 1", step=2, time=START, width=1, height=1, caption="a seven",
                   png={"hex": PNG.hex()})
+        for media_type, name in (("audio/wav", "tone"), ("video/webm", "rollout"), ("text/html", "page")):
+            sink.call("clip", name=name, step=2, time=START, media_type=media_type, caption="low", bytes={"hex": b"RIFF".hex()})
         sink.call("table", name="worst", step=3, time=START, columns=table["columns"], rows=table["data"])
         sink.finish()
-    histogram, image, shown = server.run().history
+    histogram, image, *clips, shown = server.run().history
+    for row, name, kind, folder in zip(clips, ("tone", "rollout"), ("audio-file", "video-file"), ("audio", "videos"), strict=True):
+        clip = row[name]
+        assert (clip["_type"], clip["caption"], clip["size"], clip["sha256"]) == (kind, "low", 4, hashlib.sha256(b"RIFF").hexdigest())
+        assert clip["path"].startswith(f"media/{folder}/{name}_") and server.files[f"{INFO['id']}/{clip['path']}"] == b"RIFF"
     assert histogram["weights/fc1"] == {"_type": "histogram", "bins": [-1, 0, 2.5], "values": [3, 4]}
     assert histogram["step"] == 1
     image = image["seen/../digit 1"]

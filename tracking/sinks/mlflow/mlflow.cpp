@@ -7,6 +7,7 @@
 
 #include "core/system/committed_file.h"
 #include "lockstep/sink.h"
+#include "tracking/log/clip_type.h"
 #include "tracking/sinks/mlflow/mlflow_artifacts.h"
 #include "tracking/sinks/mlflow/mlflow_batch.h"
 #include "tracking/sinks/mlflow/mlflow_parent.h"
@@ -104,6 +105,16 @@ class MlflowSink final : public Sink {
     artifacts_.add(path + ".png", image.png, "image/png");
     if (!image.caption.empty())
       artifacts_.add(path + ".txt", image.caption, "text/plain; charset=utf-8");
+  }
+
+  void clip(const Clip& clip) override {
+    const auto* type = find_clip_type(clip.type);
+    if (!type) return;
+    at(clip.at.time, clip.at.step);
+    const auto path = path_of(type->is_video ? "videos" : "sounds", clip.at);
+    artifacts_.add(path + std::string(type->ending), clip.bytes, clip.type);
+    if (!clip.caption.empty())
+      artifacts_.add(path + ".txt", clip.caption, "text/plain; charset=utf-8");
   }
 
   void table(const Table& table) override {

@@ -9,7 +9,8 @@ namespace lockstep::tracking::tensorboard {
 namespace {
 
 // Members of Summary.Value.
-constexpr int kTag = 1, kSimpleValue = 2, kImage = 4, kHisto = 5, kTensor = 8, kMetadata = 9;
+constexpr int kTag = 1, kSimpleValue = 2, kImage = 4, kHisto = 5, kAudio = 6, kTensor = 8,
+              kMetadata = 9;
 constexpr uint64_t kDtFloat = 1, kDtString = 7;  // types of tensors
 constexpr uint64_t kTensorClass = 2;             // DATA_CLASS_TENSOR
 
@@ -110,6 +111,15 @@ ProtobufWriter image_value(const Image& image) {
   picture.bytes(4, image.png);
   value.bytes(kTag, as_utf8(image.at.name));
   value.message(kImage, picture);
+  return value;
+}
+
+ProtobufWriter audio_value(const Clip& clip) {
+  ProtobufWriter audio, value;
+  audio.bytes(4, clip.bytes);
+  audio.bytes(5, clip.type);
+  value.bytes(kTag, as_utf8(clip.at.name));
+  value.message(kAudio, audio);
   return value;
 }
 

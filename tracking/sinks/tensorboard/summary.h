@@ -25,6 +25,9 @@ ProtobufWriter histogram_value(const Histogram& histogram);
 
 ProtobufWriter image_value(const Image& image);
 
+// TensorBoard plays WAV files.
+ProtobufWriter audio_value(const Clip& clip);
+
 // A margin chart for each of `names`: "name" between "name/min" and "name/max".
 ProtobufWriter layout_value(const std::vector<std::string>& names);
 

@@ -74,6 +74,14 @@ class TensorboardSink final : public Sink {
       add(image.at, tensorboard::text_value(image.at.name + "/caption", image.caption));
   }
 
+  // It shows no videos, and plays no other sounds.
+  void clip(const Clip& clip) override {
+    if (clip.type != "audio/wav") return;
+    add(clip.at, tensorboard::audio_value(clip));
+    if (!clip.caption.empty())
+      add(clip.at, tensorboard::text_value(clip.at.name + "/caption", clip.caption));
+  }
+
   void table(const Table& table) override {
     add(table.at, tensorboard::text_value(table.at.name, tensorboard::markdown(table)));
   }

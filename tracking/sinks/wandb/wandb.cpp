@@ -103,6 +103,9 @@ class WandbSink final : public Sink {
   void image(const Image& image) override {
     if (file_) file_->image(image);
   }
+  void clip(const Clip& clip) override {
+    if (file_) file_->clip(clip);
+  }
   void table(const Table& table) override {
     if (file_) file_->table(table);
   }

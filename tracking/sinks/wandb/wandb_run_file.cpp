@@ -8,6 +8,7 @@
 
 #include "core/system/durable_file.h"
 #include "lockstep/error.h"
+#include "tracking/log/clip_type.h"
 #include "tracking/sinks/wandb/wandb_digest.h"
 #include "tracking/sinks/wandb/wandb_text.h"
 
@@ -143,6 +144,21 @@ void WandbRunFile::image(const Image& image) {
                {"height", image.height}};
   if (!image.caption.empty()) json["caption"] = image.caption;
   value(image.at, wandb_json(json));
+}
+
+void WandbRunFile::clip(const Clip& clip) {
+  const auto* type = find_clip_type(clip.type);
+  if (!type) return;
+  const auto digest = sha256_text(clip.bytes);
+  const auto path = media_path(type->is_video ? "videos" : "audio", clip.at.name, digest,
+                               std::string(type->ending).c_str());
+  store(path, clip.bytes);
+  Json json = {{"_type", type->is_video ? "video-file" : "audio-file"},
+               {"sha256", digest},
+               {"size", clip.bytes.size()},
+               {"path", path}};
+  if (!clip.caption.empty()) json["caption"] = clip.caption;
+  value(clip.at, wandb_json(json));
 }
 
 void WandbRunFile::table(const Table& table) {

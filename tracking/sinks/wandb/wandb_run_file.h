@@ -32,6 +32,7 @@ class WandbRunFile {
   void console(double time, bool is_error, std::string_view line);
   void histogram(const Histogram& histogram);
   void image(const Image& image);
+  void clip(const Clip& clip);
   void table(const Table& table);
   void alert(const Alert& alert);
   // `files` are local. Without files the artifact is not uploaded, only named in the run's config

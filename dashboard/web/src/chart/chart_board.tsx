@@ -1,6 +1,7 @@
 // A page of charts in sections, with search and pins; axis, scale, smoothing and zoom are shared.
 import { useMemo, useState } from "preact/hooks";
 import type { ComponentChildren } from "preact";
+import { BaselineTag, useBaseline, withBaseline } from "../baseline";
 import type { Axis, Range } from "../data/source";
 import { metricValue, number, plural } from "../format";
 import { compareMetrics, sectionOrder } from "../metrics";
@@ -24,6 +25,8 @@ interface Props {
   onPick?: ((line: Line, curve: BandCurve | null) => void) | undefined;
   /** Keys of hidden lines. */
   hidden?: ReadonlySet<string>;
+  /** Ids of runs whose charts need no curve of the baseline if they are the baseline. */
+  drawn?: readonly string[];
   /** Additional controls of the toolbar. */
   children?: ComponentChildren;
   empty: ComponentChildren;
@@ -40,8 +43,11 @@ function zoomOf(text: string | null): { axis: Axis; range: Range } | null {
   return known && from && to && Number.isFinite(range[0]) && Number.isFinite(range[1]) && range[0] < range[1] ? { axis: kind, range } : null;
 }
 
-export function ChartBoard({ metrics, plot, onPick, hidden, children, empty }: Props) {
+export function ChartBoard({ metrics, plot: ownPlot, onPick, hidden, drawn, children, empty }: Props) {
   useChartSettings();
+  const baseline = useBaseline();
+  const compared = drawn?.includes(baseline.id) ? null : baseline.run;
+  const plot: Props["plot"] = (metric, axis, smooth) => withBaseline(ownPlot(metric, axis, smooth), compared, smooth);
   const { query } = route.value;
   const search = query.get("m") ?? "";
   const zoom = zoomOf(query.get("zoom"));
@@ -115,6 +121,7 @@ export function ChartBoard({ metrics, plot, onPick, hidden, children, empty }: P
     <div class="board">
       <div class="tools board-tools" role="toolbar" aria-label="Charts">
         <div class="searchfield"><Icon name="search" /><input class="field" type="search" aria-label="Search metrics" placeholder="Search metrics" value={search} onInput={(event) => setQuery({ m: event.currentTarget.value })} /></div>
+        <BaselineTag baseline={baseline} />
         {narrow ? <Popover name="Chart options" align="right" label={<><Icon name="options" />Chart options</>}>{() => <div class="options-panel">{children}<ExpressionList names={names} />{choices}</div>}</Popover> : <>{children}<ExpressionList names={names} /><span class="spread" />{reset}{choices}{sizes}</>}
         {narrow && reset}
       </div>

@@ -124,7 +124,7 @@ function ChartCanvas({ plot, range, log, height, near, view, card, onZoom, onPic
   const showValue = (x: number | null) => {
     const shown = card.current?.querySelector<HTMLElement>("[data-value]");
     if (!shown) return;
-    const lines = visible();
+    const lines = visible().filter((line) => !line.isBaseline);
     if (lines.length !== 1) {
       shown.textContent = "";
       return;

@@ -1,10 +1,10 @@
 // The chart settings in the URL, so that a link shows what its sender saw: x=time&smooth=0.9&log=1&pins=train/loss&size=large;
-// hide and exprs are lists like pins.
+// hide and exprs are lists like pins; base is the baseline.
 // A URL with `x` specifies all of them, with defaults for missing ones. A URL without `x` uses the stored preferences.
 import { useLayoutEffect } from "preact/hooks";
 import type { Axis } from "../data/source";
 import { type Query, route, setQuery } from "../router";
-import { withoutStoring, axis, chartSize, expressions, hiddenMetrics, logScale, pinned, smoothing } from "../settings";
+import { withoutStoring, axis, baseline, chartSize, expressions, hiddenMetrics, logScale, pinned, smoothing } from "../settings";
 
 const AXES: readonly string[] = ["step", "epoch", "time"] satisfies Axis[];
 const MAX_SMOOTHING = 0.99;
@@ -23,6 +23,7 @@ export function settingsQuery(): Query {
   return {
     x: axis.value, smooth: smoothing.value > 0 ? String(smoothing.value) : null, log: logScale.value ? "1" : null,
     pins: pinned.value.map(escaped).join(","), hide: hiddenMetrics.value.map(escaped).join(","), exprs: expressions.value.map(escaped).join(","), size: chartSize.value === "medium" ? null : chartSize.value,
+    base: baseline.value,
   };
 }
 
@@ -36,6 +37,7 @@ function applyQuery(query: URLSearchParams) {
     smoothing.value = smooth > 0 ? Math.min(smooth, MAX_SMOOTHING) : 0;
     logScale.value = query.get("log") === "1";
     for (const [key, setting] of [["pins", pinned], ["hide", hiddenMetrics], ["exprs", expressions]] as const) if (listOf(key).join("\n") !== setting.value.join("\n")) setting.value = listOf(key);
+    baseline.value = query.get("base") ?? "";
     chartSize.value = size === "small" || size === "large" ? size : "medium";
   });
 }
@@ -45,7 +47,7 @@ export function useChartSettings() {
   const { query } = route.value;
   useLayoutEffect(() => {
     if (query.has("x")) applyQuery(query);
-    else setQuery(settingsQuery());
+    else setQuery({ ...settingsQuery(), ...(query.has("base") ? { base: query.get("base") } : {}) });
   }, [query]);
 }
 

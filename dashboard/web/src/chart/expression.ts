@@ -201,7 +201,7 @@ export function expressionLines({ y, x, names }: Expression, linesOf: ReadonlyMa
     const base = lines.reduce((least, line) => (line.x.length < least.x.length ? line : least));
     const values = new Map(names.map((name, i) => [name, valuesAtX({ x: lines[i]!.x, y: lines[i]!.raw ?? lines[i]!.y }, base.x)]));
     const of = (sum: Sum) => Float64Array.from(sum.evaluate((name) => values.get(name)!, base.x.length));
-    const look = { key: first.key, label: first.label, color: first.color, ...(first.dash ? { dash: first.dash } : {}) };
+    const look = { key: first.key, label: first.label, color: first.color, ...(first.dash ? { dash: first.dash } : {}), ...(first.isBaseline ? { isBaseline: true } : {}) };
     let at = Array.from(base.x);
     let result = Array.from(of(y));
     if (x) {

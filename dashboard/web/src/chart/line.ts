@@ -20,6 +20,8 @@ export interface Line {
   extremes?: { lo: ArrayLike<number>; hi: ArrayLike<number>; curveAt: (at: number, end: "lo" | "hi") => BandCurve | null; mean: ArrayLike<number>; deviation: ArrayLike<number> };
   /** The logged values, if y is smoothed. */
   raw?: ArrayLike<number>;
+  /** The curve of the baseline, which is drawn in the charts of other runs. */
+  isBaseline?: boolean;
   /** Drawn for comparison; not part of the data. */
   isReference?: boolean;
 }

@@ -46,6 +46,11 @@ function saveCanvas(title: string, ctx: CanvasRenderingContext2D) {
   ctx.canvas.toBlob((blob) => blob && save(fileName(title, "png"), URL.createObjectURL(blob)));
 }
 
+/** Saves a text under this name. */
+export function saveText(name: string, text: string, type: string) {
+  save(name, URL.createObjectURL(new Blob([text], { type })));
+}
+
 /** Saves a chart as SVG. */
 export function saveSvg(title: string, svg: string) {
   save(fileName(title, "svg"), URL.createObjectURL(new Blob([svg], { type: "image/svg+xml" })));

@@ -1,5 +1,6 @@
 // Comparison of runs: overlaid curves or a band, and differences in configuration, environment and results.
 import { useEffect, useMemo } from "preact/hooks";
+import { baselineId, setBaseline, useBaseline } from "../baseline";
 import type { Plot } from "../chart/chart_card";
 import { ChartBoard, type BoardMetric } from "../chart/chart_board";
 import type { Line, BandCurve } from "../chart/line";
@@ -34,7 +35,7 @@ export function ComparePage() {
   }
   if (!value) return error ? <div class="empty"><h1>Cannot compare these runs</h1><p>{error.message}</p><a class="button" href={link([])}>All runs</a></div> : <p class="waiting">Loading…</p>;
   const differing = value.config.filter((c) => c.differs).length + value.environment.filter((c) => c.differs).length;
-  const base = query.get("base");
+  const base = baselineId() || null;
   const tabs = ([...(ids.length === 2 ? [["both", "Overview", 0] as const] : []), ["charts", "Charts", value.metrics.length], ["config", "Differences", differing], ["results", "Results", 0]] as const).map(([name, title, count]) =>
     ({ name, title, count, href: link(["compare"], { ...Object.fromEntries(query), tab: name === "charts" ? null : name }) }));
   return (
@@ -49,18 +50,28 @@ export function ComparePage() {
       </header>
       {tab === "charts" && <Curves comparison={value} isGroup={isGroup} />}
       {tab === "config" && <Differences comparison={value} />}
-      {tab === "results" && <><BaselineSelect comparison={value} /><Results comparison={value} base={base} /></>}
-      {tab === "both" && ids.length === 2 && <Difference comparison={value} base={base ?? ids[0]!} curves={<Curves comparison={value} isGroup={false} brief />} />}
+      {tab === "results" && <ResultsTab comparison={value} base={base} />}
+      {tab === "both" && ids.length === 2 && <Difference comparison={value} base={base && ids.includes(base) ? base : ids[0]!} curves={<Curves comparison={value} isGroup={false} brief />} />}
     </div>
   );
 }
 
+/** Results relative to the baseline, which may be another run. */
+function ResultsTab({ comparison, base }: { comparison: Comparison; base: string | null }) {
+  const ids = comparison.runs.map((run) => run.id);
+  const isOther = base !== null && !ids.includes(base) && ids.length < MAX_COMPARED;
+  // Without it, if the baseline cannot be loaded.
+  const { value } = useAsync<Comparison | null>(() => (isOther ? source().compare([base, ...ids]).catch(() => null) : Promise.resolve(null)), [comparison, base, isOther]);
+  const shown = (isOther && value) || comparison;
+  return <><BaselineSelect comparison={shown} base={base} /><Results comparison={shown} base={base} /></>;
+}
+
 /** The run that the others are compared with. */
-function BaselineSelect({ comparison }: { comparison: Comparison }) {
+function BaselineSelect({ comparison, base }: { comparison: Comparison; base: string | null }) {
   const names = labels(comparison.runs);
   return (
     <div class="tools"><label class="row small soft">Baseline
-      <select class="field mini" value={route.value.query.get("base") ?? ""} onChange={(event) => setQuery({ base: event.currentTarget.value })}>
+      <select class="field mini" value={base ?? ""} onChange={(event) => setBaseline(event.currentTarget.value)}>
         <option value="">none</option>
         {comparison.runs.map((run) => <option key={run.id} value={run.id}>{names.get(run.id)}</option>)}
       </select></label></div>
@@ -76,7 +87,8 @@ function Curves({ comparison, isGroup, brief }: { comparison: Comparison; isGrou
   const off = query.get("off") ?? "";
   const hidden = useMemo(() => new Set(off.split(",").filter(Boolean)), [off]);
   const setHidden = (ids: ReadonlySet<string>) => setQuery({ off: [...ids].join(",") });
-  const base = query.get("base");
+  const base = baselineId();
+  const { run: baseRun } = useBaseline();
   const chosen = (route.value.query.get("over") ?? "").split(",").filter(Boolean);
   const changed = useThrottled(tick.value, 2000);
   const now = runs.map((run) => versions.value.get(run.id) ?? run.version).join() + changed;
@@ -108,8 +120,8 @@ function Curves({ comparison, isGroup, brief }: { comparison: Comparison; isGrou
   };
   return (
     <div class={isGroup || brief ? "" : "with-legend"}>
-    {!isGroup && !brief && <RunLegend runs={runs} coloring={coloring} hidden={hidden} onHide={setHidden} />}
-    <ChartBoard metrics={metrics} plot={plot} onPick={pick} hidden={hidden} empty={<div class="empty"><h2>No metrics</h2><p>None of these runs logged metrics.</p></div>}>
+    {!isGroup && !brief && <RunLegend runs={runs} baseline={runs.some((run) => run.id === base) ? null : baseRun} coloring={coloring} hidden={hidden} onHide={setHidden} />}
+    <ChartBoard metrics={metrics} plot={plot} onPick={pick} hidden={hidden} drawn={isGroup ? chosen : runs.map((run) => run.id)} empty={<div class="empty"><h2>No metrics</h2><p>None of these runs logged metrics.</p></div>}>
       {!brief && <div class="segmented" role="group" aria-label="Curves">
         <button type="button" aria-pressed={!isGroup} onClick={() => setQuery({ view: null })}>Each run</button>
         <button type="button" aria-pressed={isGroup} onClick={() => setQuery({ view: "group" })} title="Median, 10th to 90th percentile, minimum and maximum over all ranks of all runs">Median & range</button>

@@ -1,5 +1,6 @@
 // Two runs on one page: outcome, results, configuration, environment and curves.
 import type { ComponentChildren } from "preact";
+import { setBaseline } from "../baseline";
 import { Stroke } from "../chart/line_list";
 import { runStyles } from "../colors";
 import { type Comparison, shownState } from "../data/source";
@@ -7,7 +8,7 @@ import { duration, moment } from "../format";
 import { Icon } from "../parts/icons";
 import { NoteText } from "../parts/note";
 import { StateMark } from "../parts/state_mark";
-import { link, setQuery } from "../router";
+import { link } from "../router";
 import { Differences, Results } from "./tables";
 
 export function Difference({ comparison, base, curves }: { comparison: Comparison; base: string; curves: ComponentChildren }) {
@@ -22,7 +23,7 @@ export function Difference({ comparison, base, curves }: { comparison: Compariso
               <h2 class="ellipsis"><a href={link(["run", run.id])} title={run.id}>{run.name}</a></h2>
               <StateMark state={shownState(run)} exit={run.exit} signal={run.signal} />
               <span class="spread" />
-              {run.id === base ? <span class="tag">baseline</span> : <button type="button" class="button mini" onClick={() => setQuery({ base: run.id })}>Use as baseline</button>}
+              {run.id === base ? <span class="tag">baseline</span> : <button type="button" class="button mini" onClick={() => setBaseline(run.id)}>Use as baseline</button>}
             </div>
             <dl class="facts">
               <div><dt>Started</dt><dd>{moment(run.created)}</dd></div>

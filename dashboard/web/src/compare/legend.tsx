@@ -1,5 +1,6 @@
 // The legend of a comparison: its runs, and the meaning of their colors.
 import { useMemo } from "preact/hooks";
+import { baselineLabel, baselineStyle } from "../baseline";
 import { LineList, type Entry } from "../chart/line_list";
 import { type KeyColors, keyColors, rampColor, type Style } from "../chart/palette";
 import { settingFormat } from "../chart/ticks";
@@ -40,7 +41,8 @@ export function coloringOf(comparison: Comparison, chosen: string): Coloring {
   return { styles, key, keys, values, found };
 }
 
-export function Legend({ runs, coloring, hidden, onHide }: { runs: RunRow[]; coloring: Coloring; hidden: ReadonlySet<string>; onHide: (hidden: ReadonlySet<string>) => void }) {
+/** `baseline`: if it is drawn but not one of the runs. */
+export function Legend({ runs, baseline, coloring, hidden, onHide }: { runs: RunRow[]; baseline: RunRow | null; coloring: Coloring; hidden: ReadonlySet<string>; onHide: (hidden: ReadonlySet<string>) => void }) {
   const names = useMemo(() => labels(runs), [runs]);
   const format = settingFormat(coloring.values.filter((value): value is number => typeof value === "number"));
   const valueText = (value: unknown) => (typeof value === "number" ? format(value) : value === null || value === undefined ? "–" : plain(value));
@@ -59,6 +61,7 @@ export function Legend({ runs, coloring, hidden, onHide }: { runs: RunRow[]; col
       </>,
     };
   });
+  if (baseline) entries.push({ key: baseline.id, label: baselineLabel(baseline), ...baselineStyle(), href: link(["run", baseline.id]), title: baseline.id });
   return (
     <LineList entries={entries} what="run" hidden={hidden} onHide={onHide}>
       {coloring.keys.length > 0 && (

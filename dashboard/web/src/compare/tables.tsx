@@ -4,10 +4,10 @@ import { Stroke } from "../chart/line_list";
 import { columnFormat, settingFormat } from "../chart/ticks";
 import { runStyles } from "../colors";
 import type { Compared, Comparison, RunRow } from "../data/source";
-import { metricValue, number, plain, toNumber } from "../format";
+import { metricValue, plain, toNumber } from "../format";
 import { Icon } from "../parts/icons";
 import { link } from "../router";
-import { betterDirection, compareMetrics, indexOfBest } from "../metrics";
+import { compareMetrics, type Delta, deltaOf, indexOfBest } from "../metrics";
 import { labels } from "./legend";
 
 export function Differences({ comparison }: { comparison: Comparison }) {
@@ -17,6 +17,7 @@ export function Differences({ comparison }: { comparison: Comparison }) {
   const parts = [["Configuration", comparison.config], ["Environment", comparison.environment]] as const;
   return (
     <div class="stack">
+      <SameCode comparison={comparison} />
       <div class="tools">
         <div class="searchfield"><Icon name="search" /><input class="field" type="search" aria-label="Search keys and values" placeholder="Search keys and values" value={search} onInput={(event) => setSearch(event.currentTarget.value)} /></div>
         <label class="row small"><input type="checkbox" class="check" checked={all} onChange={() => setAll(!all)} />Show identical values</label>
@@ -39,20 +40,18 @@ export function Differences({ comparison }: { comparison: Comparison }) {
   );
 }
 
+/** Whether the runs were started with the same commit and the same uncommitted changes; nothing if a run has no record of them. */
+function SameCode({ comparison: { environment, runs } }: { comparison: Comparison }) {
+  const [commit, changes] = ["git.commit", "uncommitted_changes"].map((key) => environment.find((entry) => entry.key === key));
+  if (!commit || !changes || [commit, changes].some((entry) => entry.values.some((value) => typeof value !== "string" || value.startsWith("unknown")))) return null;
+  const isSame = !commit.differs && !changes.differs;
+  const which = isSame ? (changes.values[0] === "none" ? ", without uncommitted changes" : `, with the same uncommitted changes: ${plain(changes.values[0])}`)
+    : `: ${[...(commit.differs ? ["commits"] : []), ...(changes.differs ? ["uncommitted changes"] : [])].join(" and ")} differ`;
+  return <p class="notice"><Icon name={isSame ? "check" : "compare"} /><span>{isSame ? `The same code in all ${runs.length} runs` : "Different code"}{which}.</span></p>;
+}
+
 /** `deltas`: differences from the baseline, and whether they are improvements. */
 interface SideRow { key: string; differs: boolean; cells: string[]; best?: number; exact?: string[]; deltas?: (Delta | null)[] }
-interface Delta { text: string; tone: "good" | "bad" | "dim" }
-
-/** The difference of a value from that of the baseline, in percent if that is meaningful. */
-function deltaOf(name: string, value: number, base: number): Delta | null {
-  if (!Number.isFinite(value) || !Number.isFinite(base) || value === base) return null;
-  const off = value - base;
-  const share = base !== 0 ? Math.abs(off / base) : Infinity;
-  const sign = off > 0 ? "+" : "−";
-  const text = share < 10 ? `${sign}${number(100 * share, 3)} %` : `${sign}${metricValue(name, Math.abs(off), 3)}`;
-  const better = betterDirection(name);
-  return { text, tone: !better ? "dim" : (off > 0) === (better === "higher") ? "good" : "bad" };
-}
 
 function SideBySide({ name, runs, rows, numeric }: { name: string; runs: RunRow[]; rows: SideRow[]; numeric?: boolean }) {
   const styles = runStyles(runs.map((r) => r.id));
@@ -66,7 +65,7 @@ function SideBySide({ name, runs, rows, numeric }: { name: string; runs: RunRow[
             <th scope="row" class="mono">{row.key}</th>
             {row.cells.map((text, i) => {
               const isUncommon = row.differs && !numeric && runs.length > 2 && common !== null && common !== text;
-              return <td key={i} class={`mono ${numeric ? "num" : ""} ${isUncommon ? "odd" : ""} ${row.best === i ? "best" : ""}`} title={row.exact?.[i]}>{text}{row.best === i && <span class="sr"> best</span>}{row.deltas?.[i] && <span class={`delta ${row.deltas[i].tone}`}>{row.deltas[i].text}</span>}</td>;
+              return <td key={i} class={`mono ${numeric ? "num" : ""} ${isUncommon ? "odd" : ""} ${row.best === i ? "best" : ""}`} title={row.exact?.[i]}>{text}{row.best === i && <span class="sr"> best</span>}{row.deltas?.[i] && <span class={`delta ${row.deltas[i].tone}`} title={`${row.deltas[i].absolute} from the baseline`}>{row.deltas[i].percent ?? row.deltas[i].absolute}</span>}</td>;
             })}
           </tr>
         ))}</tbody>

@@ -104,6 +104,8 @@ export function inlined(text: string): DataSource {
     fields: async (filter = "") => runFields(filterRuns(report.runs, filter, report.exported)),
     groups: async (by, filter, columns) => runGroups(filterRuns(report.runs, filter, report.exported), by, columns),
     run: async (id) => findRun(id) ?? unavailable("This run"),
+    code: () => unavailable("The diff"),
+    clips: () => unavailable("A sound or a video"),
     curves: loadCurves,
     band,
     heatmap: async (run, metric) => report.heatmaps.find((map) => map.run === run && map.metric === metric) ?? null,

@@ -69,7 +69,7 @@ export interface Metric {
 }
 
 export interface Alert { run: string; source: string; time: WireNumber; level: string; title: string; text: string; step?: number | null }
-export interface Media { kind: "image" | "histogram" | "table"; name: string; sources: string[]; count: number; first_step: number; last_step: number }
+export interface Media { kind: "image" | "clip" | "histogram" | "table"; name: string; sources: string[]; count: number; first_step: number; last_step: number }
 export interface ConsoleStream { stream: string; attempt: number; node: number; local_rank: number; rank: number; kind: string; path: string | null; bytes: number; modified: number }
 export interface Checkpoint { name: string; step: number; bytes: number; modified: number }
 
@@ -89,6 +89,9 @@ export interface Run extends RunRow {
   num_texts: number;
   stop_requested: { time: number; reason: string } | null;
 }
+
+/** The uncommitted changes with which a run was started: a diff, or why there is none. */
+export interface Code { commit: string; branch: string; diff: string; problem?: string; sha256?: string; files?: number; added?: number; removed?: number }
 
 export interface Indexing { done: number; total: number }
 export interface ServerInfo { version: string; dir: string; seq: number; indexing: Indexing; actions: boolean; token: boolean }
@@ -133,6 +136,8 @@ export interface Band {
 
 export interface Heatmap { metric: string; sources: string[]; from: number; to: number; edges: number[]; columns: number; mean: (number | null)[][]; max: (number | null)[][]; smallest: number; largest: number }
 export interface ImageItem { source: string; name: string; step: number; time: WireNumber; epoch: WireNumber; at: number; width: number; height: number; caption: string; url: string }
+/** A sound or a video. */
+export interface ClipItem { source: string; name: string; step: number; time: WireNumber; epoch: WireNumber; at: number; type: string; bytes: number; caption: string; url: string }
 export interface HistogramItem { source: string; step: number; time: WireNumber; epoch: WireNumber; edges: number[]; counts: number[] }
 export interface TableVersion { source: string; step: number; time: WireNumber; epoch: WireNumber; at: number }
 /** `left_out`: the number of rows that a report does not contain. */
@@ -188,10 +193,13 @@ export interface DataSource {
   fields(filter?: string): Promise<Field[]>;
   groups(by: string, filter: string, columns: string[]): Promise<Group[]>;
   run(id: string): Promise<Run>;
+  /** Null if it is not recorded. */
+  code(run: string): Promise<Code | null>;
   curves(query: CurveQuery): Promise<Curve[]>;
   band(query: BandQuery): Promise<Band | null>;
   heatmap(run: string, metric: string, range: Range | null, columns: number): Promise<Heatmap | null>;
   images(run: string, name: string): Promise<ImageItem[]>;
+  clips(run: string, name: string): Promise<ClipItem[]>;
   histograms(run: string, name: string, source: string): Promise<HistogramItem[]>;
   table(run: string, name: string, at: number | null, offset: number, rows: number): Promise<TablePage>;
   texts(run: string): Promise<TextItem[]>;

@@ -23,7 +23,7 @@ export function ChartsTab({ run }: { run: Run }) {
   return (
     <>
     <Figures run={run} />
-    <ChartBoard metrics={metrics} onPick={all.length > 1 ? pick : undefined} plot={(metric, axis, smooth) => runPlot(run, byName.get(metric.name)!, ranks, run.version)(metric, axis, smooth)}
+    <ChartBoard metrics={metrics} drawn={[run.id]} onPick={all.length > 1 ? pick : undefined} plot={(metric, axis, smooth) => runPlot(run, byName.get(metric.name)!, ranks, run.version)(metric, axis, smooth)}
       empty={run.state === "running"
         ? <div class="empty"><h2>Waiting for metrics</h2><p>Charts appear here when the run logs its first metrics (<code>train.log_every</code>).</p></div>
         : <div class="empty"><h2>No metrics</h2><p>This run ended before it logged any metrics. Check its console for errors.</p></div>}>

@@ -1,9 +1,12 @@
 // The configuration of a run, with defaults marked, its command and its environment.
 import { useState } from "preact/hooks";
 import type { Run } from "../data/source";
-import { plain } from "../format";
+import { plain, plural } from "../format";
 import { Icon } from "../parts/icons";
 import { toast } from "../parts/overlay";
+import { CodeChanges } from "./code_changes";
+
+const PACKAGES = "packages.";
 
 export interface Leaf { path: string; value: unknown }
 
@@ -22,7 +25,9 @@ export function ConfigTab({ run }: { run: Run }) {
   const all = leaves(run.config);
   const shown = all.filter((leaf) => (!search || `${leaf.path} ${plain(leaf.value)}`.toLowerCase().includes(search.toLowerCase())) && !(onlySet && isDefault(leaf.path)));
   const sections = grouped(shown);
-  const environment = leaves(run.environment).filter(({ path }) => path !== "host" && path !== "command");
+  const recorded = leaves(run.environment).filter(({ path }) => path !== "host" && path !== "command");
+  const environment = recorded.filter(({ path }) => !path.startsWith(PACKAGES));
+  const packages = recorded.filter(({ path }) => path.startsWith(PACKAGES));
   return (
     <div class="config">
       <div class="tools">
@@ -53,8 +58,14 @@ export function ConfigTab({ run }: { run: Run }) {
             <div><dt>world size</dt><dd class="mono">{run.world_size}</dd></div>
             {environment.map(({ path, value }) => <div key={path}><dt class="ellipsis" title={path}>{path}</dt><dd class="mono">{plain(value)}</dd></div>)}
           </dl>
+          {packages.length > 0 && (
+            <details class="packages"><summary>{plural(packages.length, "Python package")}</summary>
+              <dl class="pairs">{packages.map(({ path, value }) => <div key={path}><dt class="ellipsis">{path.slice(PACKAGES.length)}</dt><dd class="mono">{plain(value)}</dd></div>)}</dl>
+            </details>
+          )}
         </section>
       </div>
+      <CodeChanges run={run} />
       {shown.length === 0 && <div class="empty"><h2>No matches</h2><p>No key or value contains <code>{search}</code>.</p></div>}
     </div>
   );

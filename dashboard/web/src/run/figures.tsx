@@ -1,10 +1,11 @@
 // The key metrics of a run: latest value, best value and a sparkline.
 import { useMemo } from "preact/hooks";
+import { type Baseline, useBaseline } from "../baseline";
 import { columnFormat } from "../chart/ticks";
 import { cssColor } from "../colors";
 import type { Curve, Metric, Run } from "../data/source";
 import { metricValue, plural, toNumber } from "../format";
-import { betterDirection } from "../metrics";
+import { betterDirection, deltaOf } from "../metrics";
 import { setQuery } from "../router";
 import { source, useAsync } from "../store";
 
@@ -21,6 +22,7 @@ export function figuresOf(metrics: readonly Metric[]): Metric[] {
 
 export function Figures({ run }: { run: Run }) {
   const shown = useMemo(() => figuresOf(run.metrics), [run]);
+  const baseline = useBaseline();
   const names = shown.map((m) => m.name).join("\n");
   const curves = useAsync<Curve[][]>(() => Promise.all(shown.map((m) => source().curves({ runs: [{ id: run.id, created: run.created }], metric: m.name, sources: null, x: "step", range: null, points: POINTS, smooth: 0 }))), [run.id, run.version, names]);
   if (shown.length === 0) return null;
@@ -33,6 +35,7 @@ export function Figures({ run }: { run: Run }) {
               <span class="figure-name" title={m.name}>{m.name}</span>
               <span class="figure-value" title={String(toNumber(m.last))}>{last}</span>
               <span class="figure-more">{more}</span>
+              {baseline.id !== run.id && <AgainstBaseline metric={m} baseline={baseline} />}
             </span>
             <Spark curve={curve} />
           </button>
@@ -40,6 +43,15 @@ export function Figures({ run }: { run: Run }) {
       ))}
     </ul>
   );
+}
+
+/** The difference of the last value from that of the baseline. */
+function AgainstBaseline({ metric, baseline: { run } }: { metric: Metric; baseline: Baseline }) {
+  const base = run?.metrics.find((m) => m.name === metric.name);
+  if (!run || !base) return null;
+  const delta = deltaOf(metric.name, toNumber(metric.last), toNumber(base.last));
+  const tip = `Baseline ${run.name}: ${metricValue(metric.name, toNumber(base.last))}`;
+  return <span class={`figure-delta ${delta?.tone ?? "dim"}`} title={tip}>{delta ? [delta.absolute, delta.percent].filter(Boolean).join(" · ") : "equal"}<span class="dim"> vs baseline</span></span>;
 }
 
 /** The latest value, and the best or the mean, with equal decimals. */

@@ -1,8 +1,8 @@
-// Images, histograms over time, and tables.
+// Images, sounds, videos, histograms over time, and tables.
 import { Fragment } from "preact";
 import { useState } from "preact/hooks";
-import type { ImageItem, Media, Run } from "../data/source";
-import { plural } from "../format";
+import type { ClipItem, ImageItem, Media, Run } from "../data/source";
+import { fileSize, plural } from "../format";
 import { Dialog } from "../parts/overlay";
 import { source, useAsync } from "../store";
 import { HistogramKindChoice, Histograms } from "./histograms";
@@ -11,9 +11,9 @@ import { Tables } from "./tables";
 
 export function MediaTab({ run }: { run: Run }) {
   if (run.media.length === 0) {
-    return <div class="empty"><h2>No images, histograms or tables</h2><p>Programs log them with the tracker API; see docs/tracking.md.</p></div>;
+    return <div class="empty"><h2>No media or tables</h2><p>Programs log them with the tracker API or the Python client; see docs/python.md.</p></div>;
   }
-  const kinds = ["image", "histogram", "table"] as const;
+  const kinds = ["image", "clip", "histogram", "table"] as const;
   return (
     <div class="media">
       {kinds.map((kind) => (
@@ -22,7 +22,7 @@ export function MediaTab({ run }: { run: Run }) {
           {run.media.filter((m) => m.kind === kind).map((media) => (
             <section class="card block" key={media.name}>
               <h2 class="row"><span class="ellipsis">{media.name}</span><span class="dim small">{plural(media.count, media.kind)}</span></h2>
-              {kind === "image" ? <Images run={run} media={media} /> : kind === "histogram" ? <Histograms run={run} media={media} /> : <Tables run={run} media={media} />}
+              {kind === "image" ? <Images run={run} media={media} /> : kind === "clip" ? <Clips run={run} media={media} /> : kind === "histogram" ? <Histograms run={run} media={media} /> : <Tables run={run} media={media} />}
             </section>
           ))}
         </Fragment>
@@ -51,6 +51,30 @@ function Images({ run, media }: { run: Run; media: Media }) {
         ))}
       </ul>
       {large && <Dialog wide title={large.caption || large.name} close={() => setLarge(null)} footer={<button type="button" class="button" onClick={() => setLarge(null)}>Close</button>}><img class={`large-image ${large.width < 256 ? "crisp" : ""}`} src={large.url} alt={large.caption || large.name} /><p class="hint">step {large.step} · {large.source} · {large.width} × {large.height}</p></Dialog>}
+    </>
+  );
+}
+
+function Clips({ run, media }: { run: Run; media: Media }) {
+  const { value, error } = useAsync<ClipItem[]>(() => source().clips(run.id, media.name), [run.id, media.name, media.count]);
+  const [chosen, setChosen] = useState<number | null>(null);
+  if (!value) return <p class="soft small" role="alert">{error?.message}</p>;
+  const steps = [...new Set(value.map((clip) => clip.step))].sort((a, b) => a - b);
+  const at = Math.min(chosen ?? steps.length - 1, steps.length - 1);
+  const shown = value.filter((clip) => clip.step === steps[at]).reverse();
+  return (
+    <>
+      <StepSlider steps={steps} at={at} onChange={setChosen} name={media.name} />
+      <ul class="clips">
+        {shown.map((clip) => (
+          <li key={`${clip.source}/${clip.at}`}>
+            {clip.type.startsWith("video/")
+              ? <video controls preload="metadata" src={clip.url} aria-label={`${clip.caption || clip.name} at step ${clip.step}`} />
+              : <audio controls preload="metadata" src={clip.url} aria-label={`${clip.caption || clip.name} at step ${clip.step}`} />}
+            <span class="small soft">{clip.caption || clip.source.replace("-", " ")} · {clip.type.split("/")[1]}, {fileSize(clip.bytes)} · <a class="link" href={clip.url} download>Save</a></span>
+          </li>
+        ))}
+      </ul>
     </>
   );
 }

@@ -1,5 +1,6 @@
 // The page of one run.
 import { useEffect } from "preact/hooks";
+import { baselineId, setBaseline } from "../baseline";
 import { deleteRuns, editNote, editTags, stopRun } from "../run_actions";
 import { settingsQuery } from "../chart/chart_settings";
 import { runColor } from "../colors";
@@ -75,12 +76,14 @@ function Top({ run, tabs, tab }: { run: Run; tabs: Tab[]; tab: string }) {
   const canEdit = server.value?.actions ?? false;
   const isRunning = run.state === "running";
   const { progress } = useProgress(run, 0);
+  const isBaseline = baselineId() === run.id;
   return (
     <header class="run-head">
       <div class="row run-name">
         <i class="dot big" style={{ background: runColor(run.id) }} />
         <h1 class="ellipsis" title={run.id}>{run.name}</h1>
         <StateMark state={shownState(run)} exit={run.exit} signal={run.signal} />
+        {isBaseline && <span class="tag">baseline</span>}
       </div>
       <Tabs label="Run tabs" tabs={tabs} current={tab} />
       <span class="row run-acts">
@@ -91,7 +94,8 @@ function Top({ run, tabs, tab }: { run: Run; tabs: Tab[]; tab: string }) {
             {(close) => (
               <>
                 <a class="item" href={source().reportUrl([run.id])!} download={`${run.id}.html`} onClick={close}><Icon name="download" size={14} />Export as HTML</a>
-                <button type="button" onClick={() => { close(); void compareWithBaseline(run); }}><Icon name="compare" size={14} />Compare with baseline</button>
+                <button type="button" onClick={() => { close(); setBaseline(isBaseline ? "" : run.id); }}><Icon name="pin" size={14} />{isBaseline ? "Remove as baseline" : "Use as baseline"}</button>
+                <button type="button" disabled={isBaseline} onClick={() => { close(); void compareWithBaseline(run); }}><Icon name="compare" size={14} />Compare with baseline</button>
                 <button type="button" onClick={() => { void copy(run.id); close(); }}><Icon name="file" size={14} />Copy run ID</button>
                 {canEdit && <button type="button" onClick={() => { close(); editNote(run.id, run.note); }}><Icon name="note" size={14} />{run.note ? "Edit note" : "Add note"}</button>}
                 {canEdit && <><hr /><button type="button" class="danger" disabled={isRunning} onClick={() => { close(); deleteRuns([run.id], run.name, () => go([])); }}><Icon name="trash" size={14} />Delete{isRunning ? " (still running)" : ""}</button></>}
@@ -141,12 +145,17 @@ function Facts({ run }: { run: Run }) {
   );
 }
 
-/** The baseline is the newest other run with the tag "baseline". */
+/** Without a chosen baseline, it is the newest other run with the tag "baseline". */
 async function compareWithBaseline(run: Run) {
+  const chosen = baselineId();
   try {
+    if (chosen) {
+      go(["compare"], { runs: `${chosen},${run.id}`, base: chosen, tab: "both" });
+      return;
+    }
     const { runs } = await source().runs({ filter: `tag = baseline and id != ${quoted(run.id)}`, sort: "-created", offset: 0, limit: 1, columns: [] });
     if (runs[0]) go(["compare"], { runs: `${runs[0].id},${run.id}`, base: runs[0].id, tab: "both" });
-    else toast("No other run has the tag \"baseline\"", true);
+    else toast("No baseline is chosen, and no other run has the tag \"baseline\"", true);
   } catch (error) {
     toast((error as Error).message, true);
   }

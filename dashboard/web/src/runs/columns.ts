@@ -2,6 +2,7 @@
 import { columnFormat, settingFormat } from "../chart/ticks";
 import { ago, duration, fixed, metricValue, moment, number, plain, toNumber } from "../format";
 import type { Field, Group, RunRow } from "../data/source";
+import { type Delta, deltaOf } from "../metrics";
 import { differingKeys } from "./differing";
 
 export interface Column {
@@ -53,6 +54,17 @@ export function defaultColumns(fields: readonly Field[]): string[] {
   const maxRuns = Math.max(0, ...keyMetrics.map((f) => f.runs));
   const best = keyMetrics.filter((f) => 4 * f.runs >= maxRuns).sort((a, b) => priority(a.field) - priority(b.field) || b.runs - a.runs).slice(0, 3);
   return ["state", "created", "duration", "step", ...best.map((f) => f.field), ...differingKeys(fields), "world_size", "tag"];
+}
+
+/** The difference of a numeric cell from that of the baseline; null if there is none. */
+export function cellDelta(run: RunRow, baseline: RunRow, field: string): Delta | null {
+  if (field === "duration") {
+    const [own, base] = [toNumber(run.duration), toNumber(baseline.duration)];
+    const delta = deltaOf("", own, base);
+    return delta && { ...delta, absolute: `${own > base ? "+" : "−"}${Math.abs(own - base) < 10 ? metricValue("duration_s", Math.abs(own - base), 2) : duration(Math.abs(own - base))}` };
+  }
+  if (!isRequested(field)) return null;
+  return deltaOf(isMetric(field) ? metricOf(field) : "", toNumber(run.values?.[field]), toNumber(baseline.values?.[field]));
 }
 
 /** Formats the numbers of a column consistently; null for a number that needs its own format. */

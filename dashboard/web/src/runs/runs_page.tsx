@@ -1,8 +1,9 @@
 // The run list: filtering, sorting, grouping, columns and selection.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { type Baseline, baselineId, BaselineTag, setBaseline, useBaseline, useBaselineInUrl } from "../baseline";
 import { editRuns } from "../run_actions";
 import { quoted } from "../data/filter";
-import { type Field, ApiError } from "../data/source";
+import { type Field, ApiError, type RunRow } from "../data/source";
 import { plural } from "../format";
 import { useKeys } from "../keys";
 import { Icon } from "../parts/icons";
@@ -43,6 +44,9 @@ export function RunsPage() {
   }, [inUrl, tableColumns.value]);
   const state = useRows(shownFilter, sort, by, names);
   const { rows, revision, error, counts } = state;
+  useBaselineInUrl();
+  const baseline = useBaseline();
+  const baselineRow = useBaselineRow(baseline, names);
   const isBadFilter = error instanceof ApiError && error.code === "bad_filter";
 
   const select = (ids: string[], on: boolean) => {
@@ -72,6 +76,7 @@ export function RunsPage() {
         <h1>Runs</h1>
         <span class="dim count" role="status">{counts && (counts.matching === counts.total ? plural(counts.total, "run") : `${counts.matching.toLocaleString("en-US")} of ${plural(counts.total, "run")}`)}</span>
         <FilterField field={field} value={filter} fields={fields.value ?? []} error={error instanceof ApiError ? error : undefined} onChange={(q) => setQuery({ q })} />
+        <BaselineTag baseline={baseline} />
         {source().live && counts && counts.matching > 1 && <a class="button" href={link(["analyze"], { q: filter })} title="What mattered in these runs"><Icon name="chart" /><span class="wide-only">Analyze</span></a>}
         <GroupSelect by={by} fields={fields.value ?? []} />
         <Popover name="Columns" align="right" label={<><Icon name="columns" /><span class="wide-only">Columns</span></>}>
@@ -83,9 +88,9 @@ export function RunsPage() {
       </div>
       {error && !isBadFilter && <div class="notice bad" role="alert"><Icon name="warn" />{error.message}</div>}
       {names && (rows.length > 0 || !counts ? (
-        <RunsTable rows={rows} revision={revision} columns={columns} sort={sort} selected={selected} groupName={by} onSort={sortBy} onSelect={select}
+        <RunsTable rows={rows} revision={revision} columns={columns} sort={sort} selected={selected} baseline={baselineRow} groupName={by} onSort={sortBy} onSelect={select}
           matching={counts?.matching ?? 0} onSelectAll={(on) => void selectAll(on).catch((reason: Error) => toast(reason.message, true))}
-          onTag={(tag) => setQuery({ q: `${filter ? `${filter} and ` : ""}tag = ${quoted(tag)}` })} onToggle={(section) => {
+          onBaseline={toggleBaseline} onTag={(tag) => setQuery({ q: `${filter ? `${filter} and ` : ""}tag = ${quoted(tag)}` })} onToggle={(section) => {
             section.open = !section.open;
             state.changed();
           }} />
@@ -102,12 +107,25 @@ export function RunsPage() {
           <span class="spread" />
           <button class="button quiet" type="button" onClick={() => setQuery({ sel: null })}>Clear</button>
           {server.value?.actions && <button class="button" type="button" onClick={() => editRuns([...selected], () => { setQuery({ sel: null }); invalidate(); })}>Tag or delete</button>}
+          {selected.size === 1 && <button class="button" type="button" onClick={() => toggleBaseline([...selected][0]!)}>{selected.has(baseline.id) ? "Remove as baseline" : "Use as baseline"}</button>}
           {source().live && selected.size > 2 && <a class="button" href={link(["analyze"], { runs: [...selected].join(",") })}><Icon name="chart" />Analyze</a>}
           <a class="button primary" href={selected.size > 1 ? link(["compare"], { runs: [...selected].join(",") }) : link(["run", [...selected][0]!])}><Icon name="compare" />{selected.size > 1 ? "Compare" : "Open"}</a>
         </div>
       )}
     </div>
   );
+}
+
+const toggleBaseline = (id: string) => setBaseline(baselineId() === id ? "" : id);
+
+/** The baseline with the values of the columns. */
+function useBaselineRow({ id, run }: Baseline, columns: string[] | null): RunRow | null {
+  const { value } = useAsync<RunRow | null>(async () => {
+    if (!run || !columns) return null;
+    const { runs } = await source().runs({ filter: `id = ${quoted(run.id)}`, sort: "-created", offset: 0, limit: 1, columns: columns.filter(isRequested) });
+    return runs[0] ?? null;
+  }, [run, columns?.join("\n")]);
+  return value?.id === id ? value : null;
 }
 
 /** Loads the rows of the table, and reloads them when runs change. */

@@ -13,7 +13,7 @@ import { useNow } from "../store";
 import type { Style } from "../chart/palette";
 import { indexOfBest } from "../metrics";
 import { ProgressBar, useProgress } from "../parts/progress_bar";
-import { cellText, type Column, isMetric, metricOf, type NumberFormat, numberFormats } from "./columns";
+import { cellDelta, cellText, type Column, isMetric, isRequested, metricOf, type NumberFormat, numberFormats } from "./columns";
 import { MAX_SELECTED, type Row, type Rows, type Section } from "./rows";
 
 interface Props {
@@ -30,7 +30,13 @@ interface Props {
   onTag: (tag: string) => void;
   onToggle: (section: Section) => void;
   groupName: string;
+  /** What the other runs are compared with. */
+  baseline: RunRow | null;
+  onBaseline: (id: string) => void;
 }
+
+/** Of a column with differences from the baseline, in rem: "−0.0634 · −6.07 %". */
+const DELTA_WIDTH = 9.6;
 
 const rem = () => parseFloat(getComputedStyle(document.documentElement).fontSize);
 
@@ -39,7 +45,11 @@ export function RunsTable(props: Props) {
   const planned = rows.loaded().filter((run) => run.planned);
   const isProgressing = planned.some((run) => run.state === "running");
   const stepWidth = planned.reduce((most, run) => Math.max(most, stepText(run).length * 0.5 + 1.9), isProgressing ? 11.5 : 0);
-  const columns = useMemo(() => props.columns.map((c) => (c.field === "step" ? { ...c, width: Math.max(c.width, stepWidth) } : c)), [props.columns, stepWidth]);
+  const hasBaseline = props.baseline !== null;
+  const columns = useMemo(() => props.columns.map((c) => {
+    const least = c.field === "step" ? stepWidth : hasBaseline && c.numeric && (isRequested(c.field) || c.field === "duration") ? DELTA_WIDTH : 0;
+    return least > c.width ? { ...c, width: least } : c;
+  }), [props.columns, stepWidth, hasBaseline]);
   const box = useRef<HTMLDivElement>(null);
   const [view, setView] = useState({ top: 0, height: 800, width: 1000, narrow: false });
   const [cursor, setCursor] = useState(-1);
@@ -62,7 +72,7 @@ export function RunsTable(props: Props) {
   // Selected runs have the color that they will have in the comparison.
   const colors = useMemo(() => runStyles([...props.selected]), [props.selected, shownTheme.value]);
   const hasGroups = rows.sections.some((section) => section.group);
-  const rowHeight = Math.round((view.narrow ? (hasGroups ? 5.4 : 4.4) : hasGroups || isProgressing ? 3.1 : 2.6) * rem());
+  const rowHeight = Math.round((view.narrow ? (hasGroups ? 5.4 : 4.4) : hasGroups || isProgressing || hasBaseline ? 3.1 : 2.6) * rem());
   const count = rows.length;
   const from = Math.max(0, Math.floor(view.top / rowHeight) - 6);
   const to = Math.min(count, Math.ceil((view.top + view.height) / rowHeight) + 6);
@@ -100,6 +110,10 @@ export function RunsTable(props: Props) {
     { keys: ["ArrowDown", "j"], description: "Next row", run: () => moveTo(cursor + 1) },
     { keys: ["ArrowUp", "k"], description: "Previous row", run: () => moveTo(cursor - 1) },
     { keys: ["Enter"], description: "Open the run", run: (event) => event.target instanceof HTMLElement && event.target.matches("a, button") ? event.target.click() : openRow() },
+    { keys: ["b"], description: "Use the run as baseline", run: () => {
+      const row = rows.row(cursor);
+      if (row?.kind === "run" && row.run) props.onBaseline(row.run.id);
+    } },
     { keys: ["x", " "], description: "Select the run", run: (event) => event.target instanceof HTMLElement && event.target.matches("a, button, input") ? event.target.click() : toggle(cursor, event.shiftKey) },
   ]);
   useEffect(() => {
@@ -173,10 +187,11 @@ function TableRow(props: RowProps) {
           <span role="cell" class="name">
             <i class="dot" style={{ background: props.colors.get(run.id)?.color ?? runColor(run.id) }} />
             <a href={link(["run", run.id])} class="ellipsis" title={run.id}>{run.name}</a>
+            {props.baseline?.id === run.id && <span class="tag">baseline</span>}
             {run.num_alerts > 0 && <span class="alerted" title={plural(run.num_alerts, "alert")}><Icon name="bell" size={13} /><span class="sr">{plural(run.num_alerts, "alert")}</span></span>}
             {run.note && <span class="noted" title={run.note}><Icon name="note" size={13} /><span class="sr">has a note</span></span>}
           </span>
-          {props.columns.map((c) => <Cell key={c.field} run={run} column={c} now={props.now} onTag={props.onTag} formats={props.formats} />)}
+          {props.columns.map((c) => <Cell key={c.field} run={run} column={c} baseline={props.baseline} now={props.now} onTag={props.onTag} formats={props.formats} />)}
         </>
       )}
     </div>
@@ -187,7 +202,7 @@ function mark(run: RunRow) {
   return <StateMark state={shownState(run)} exit={run.exit} signal={run.signal} title={run.problems[0] ?? (run.reason || undefined)} />;
 }
 
-function Cell({ run, column, now, onTag, formats }: { run: RunRow; column: Column; now: number; onTag: (tag: string) => void; formats: ReadonlyMap<string, NumberFormat> }) {
+function Cell({ run, column, baseline, now, onTag, formats }: { run: RunRow; column: Column; baseline: RunRow | null; now: number; onTag: (tag: string) => void; formats: ReadonlyMap<string, NumberFormat> }) {
   if (column.field === "state") return <span role="cell" class="statecell">{mark(run)}</span>;
   if (column.field === "tag") {
     return (
@@ -198,6 +213,13 @@ function Cell({ run, column, now, onTag, formats }: { run: RunRow; column: Colum
   }
   if (column.field === "step" && run.planned) return <StepCell run={run} now={now} />;
   const { text, tip } = cellText(run, column.field, now, formats);
+  const delta = baseline && baseline.id !== run.id ? cellDelta(run, baseline, column.field) : null;
+  if (delta) return (
+    <span role="cell" class="num deltacell" title={`${tip ?? text}; baseline ${cellText(baseline!, column.field, now).text}`}>
+      <span class="ellipsis">{text}</span>
+      <span class={`tiny ellipsis delta ${delta.tone}`}>{delta.absolute}{delta.percent && <> · {delta.percent}</>}</span>
+    </span>
+  );
   return <span role="cell" class={`${column.numeric ? "num" : ""} ellipsis`} title={tip}>{text || <span class="nothing">–</span>}</span>;
 }
 

@@ -13,6 +13,7 @@
 
 GENERATOR := $(if $(shell command -v ninja),-G Ninja)
 JOBS := $(shell nproc)
+TEST_JOBS := $(shell expr $(JOBS) + 1)  # tests mostly wait
 say = @printf '\033[1m==>\033[0m %s\n' "$(1)"
 
 setup:
@@ -38,12 +39,12 @@ test: peers
 	@cmake --preset release $(GENERATOR) -DLOCKSTEP_TESTS=ON >build.log 2>&1 || { cat build.log; exit 75; }
 	@cmake --build build -j $(JOBS)
 	$(call say,testing)
-	@ctest --preset release --progress -j $(JOBS)
+	@ctest --preset release --progress -j $(TEST_JOBS)
 
 unit: peers
 	@cmake --preset release $(GENERATOR) -DLOCKSTEP_TESTS=ON >build.log 2>&1 || { cat build.log; exit 75; }
 	@cmake --build build -j $(JOBS)
-	@ctest --preset unit -j $(JOBS)
+	@ctest --preset unit -j $(TEST_JOBS)
 
 sanitize: peers
 	@for preset in tsan asan; do \

@@ -14,7 +14,7 @@ using namespace lockstep::catalog;
 
 namespace {
 
-constexpr CurveParts kAll = {.step = true, .time = true, .epoch = true};
+constexpr CurveParts kAllParts = {.step = true, .time = true, .epoch = true};
 
 struct IndexedLog {
   TemporaryDirectory directory;
@@ -36,7 +36,7 @@ struct IndexedLog {
                      .epoch = static_cast<double>(step) / 10,
                      .values = {&metric, 1}});
   }
-  Curve curve(const char* name = "train/loss") { return index->read(names.find(name), kAll); }
+  Curve curve(const char* name = "train/loss") { return index->read(names.find(name), kAllParts); }
 };
 
 // As read by the reader of complete logs.
@@ -139,7 +139,7 @@ TEST_CASE("log index: the rank of a killed writer is lost, with all its logged v
   killed.catch_up();
   CHECK(killed.summary().state == RunState::Lost);
   CHECK(killed.summary().problem.empty());
-  CHECK(killed.read(log.names.find("train/loss"), kAll).value.size() == 10);
+  CHECK(killed.read(log.names.find("train/loss"), kAllParts).value.size() == 10);
 
   std::FILE* file = std::fopen(copy.c_str(), "r+");
   std::fseek(file, 16 + 100, SEEK_SET);

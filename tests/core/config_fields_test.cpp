@@ -13,8 +13,8 @@ namespace {
 enum class Mode { Fast, Safe };
 constexpr auto choices(Mode) { return std::array{"fast", "safe"}; }
 
-enum class Kind { Red, Green };
-constexpr auto choices(Kind) { return std::array{"red", "green"}; }
+enum class Color { Red, Green };
+constexpr auto choices(Color) { return std::array{"red", "green"}; }
 
 struct Inner {
   int64_t depth = 2;
@@ -31,7 +31,7 @@ struct Outer {
   double fraction = 0.5;
   std::optional<double> clip;
   std::vector<int64_t> hidden = {3};
-  std::vector<Kind> kinds;
+  std::vector<Color> kinds;
   bool shuffle = true;
   std::string path;
   Period every{10, Period::Unit::Steps};
@@ -64,21 +64,21 @@ void fields(V& v, Section& c) {
   v("warmup", c.warmup, "", needs("data.eval"));
 }
 
-Outer read(const std::string& text) {
+Outer read_outer(const std::string& text) {
   Outer config;
   read_fields(parse_config(text, "run.yaml"), "", config);
   return config;
 }
 
-std::string error_of_text(const std::string& text) {
-  return error_of([&] { read("path: p\n" + text); });
+std::string error_of_outer(const std::string& text) {
+  return error_of([&] { read_outer("path: p\n" + text); });
 }
 
 }  // namespace
 
 TEST_CASE("config fields: values that are set are read, others keep their defaults") {
   const auto config =
-      read("path: p\nlr: 0.5\ninner: {mode: safe}\nevery: 2 epochs\nhidden: [4, 5]\n");
+      read_outer("path: p\nlr: 0.5\ninner: {mode: safe}\nevery: 2 epochs\nhidden: [4, 5]\n");
   CHECK(config.lr == 0.5);
   CHECK(config.inner.mode == Mode::Safe);
   CHECK(config.inner.depth == 2);
@@ -86,56 +86,56 @@ TEST_CASE("config fields: values that are set are read, others keep their defaul
   CHECK(config.hidden == std::vector<int64_t>{4, 5});
   CHECK(config.fraction == 0.5);
   CHECK_FALSE(config.clip);
-  CHECK(read("path: p\ninner:\n").inner.depth == 2);
+  CHECK(read_outer("path: p\ninner:\n").inner.depth == 2);
 }
 
 TEST_CASE("config fields: an unknown key is an error with file, line, path and the nearest key") {
-  CHECK(error_of_text("lrr: 1\n") ==
+  CHECK(error_of_outer("lrr: 1\n") ==
         "config: run.yaml:2: lrr: unknown key; did you mean 'lr'? valid: lr, fraction, "
         "clip, hidden, kinds, shuffle, path, every, inner, warmup");
-  CHECK(error_of_text("inner:\n  dept: 1\n") ==
+  CHECK(error_of_outer("inner:\n  dept: 1\n") ==
         "config: run.yaml:3: inner.dept: unknown key; did you mean 'depth'? valid: depth, mode");
-  CHECK(error_of_text("inner: {zzzzzzzz: 1}\n") ==
+  CHECK(error_of_outer("inner: {zzzzzzzz: 1}\n") ==
         "config: run.yaml:2: inner.zzzzzzzz: unknown key; valid: depth, mode");
-  CHECK(error_of_text("inner: {\"a\\nb\": 1}\n").find('\n') == std::string::npos);
+  CHECK(error_of_outer("inner: {\"a\\nb\": 1}\n").find('\n') == std::string::npos);
 }
 
 TEST_CASE("config fields: an error for a number out of range states the limits") {
-  CHECK(error_of_text("lr: 0\n") == "config: run.yaml:2: lr: expected more than 0, got '0'");
-  CHECK(error_of_text("lr: -0.0\n") == "config: run.yaml:2: lr: expected more than 0, got '-0.0'");
-  CHECK(error_of_text("fraction: 1\n") ==
+  CHECK(error_of_outer("lr: 0\n") == "config: run.yaml:2: lr: expected more than 0, got '0'");
+  CHECK(error_of_outer("lr: -0.0\n") == "config: run.yaml:2: lr: expected more than 0, got '-0.0'");
+  CHECK(error_of_outer("fraction: 1\n") ==
         "config: run.yaml:2: fraction: expected less than 1, got '1'");
-  CHECK(error_of_text("inner: {depth: 0}\n") ==
+  CHECK(error_of_outer("inner: {depth: 0}\n") ==
         "config: run.yaml:2: inner.depth: expected at least 1, got '0'");
-  CHECK(error_of_text("inner: {depth: 9}\n") ==
+  CHECK(error_of_outer("inner: {depth: 9}\n") ==
         "config: run.yaml:2: inner.depth: expected at most 8, got '9'");
-  CHECK(error_of_text("clip: 0\n") == "config: run.yaml:2: clip: expected more than 0, got '0'");
-  CHECK(error_of_text("clip: null\n") == "no error");
-  CHECK(error_of_text("hidden:\n  - 2\n  - 0\n") ==
+  CHECK(error_of_outer("clip: 0\n") == "config: run.yaml:2: clip: expected more than 0, got '0'");
+  CHECK(error_of_outer("clip: null\n") == "no error");
+  CHECK(error_of_outer("hidden:\n  - 2\n  - 0\n") ==
         "config: run.yaml:4: hidden[1]: expected at least 1, got '0'");
 }
 
 TEST_CASE("config fields: an error for an unknown choice lists the valid ones") {
-  CHECK(error_of_text("inner: {mode: fats}\n") ==
+  CHECK(error_of_outer("inner: {mode: fats}\n") ==
         "config: run.yaml:2: inner.mode: unknown value 'fats'; did you mean 'fast'? valid: fast, "
         "safe");
-  CHECK(error_of_text("kinds: [red, gren]\n") ==
+  CHECK(error_of_outer("kinds: [red, gren]\n") ==
         "config: run.yaml:2: kinds[1]: unknown value 'gren'; did you mean 'green'? valid: red, "
         "green");
-  CHECK(error_of_text("kinds: [\"a\\nb\"]\n").find("unknown value 'a\\nb'") != std::string::npos);
+  CHECK(error_of_outer("kinds: [\"a\\nb\"]\n").find("unknown value 'a\\nb'") != std::string::npos);
 }
 
 TEST_CASE("config fields: a value that needs another setting is an error without it") {
   const std::string safe = "inner: {mode: safe}\n";
-  CHECK(error_of_text(safe + "warmup: true\n") ==
+  CHECK(error_of_outer(safe + "warmup: true\n") ==
         "config: run.yaml:3: warmup: has no effect without clip or kinds");
-  CHECK(error_of_text(safe + "clip: null\nkinds: []\nwarmup: true\n") ==
+  CHECK(error_of_outer(safe + "clip: null\nkinds: []\nwarmup: true\n") ==
         "config: run.yaml:5: warmup: has no effect without clip or kinds");
-  CHECK(error_of_text("kinds: [red]\nwarmup: true\n") ==
+  CHECK(error_of_outer("kinds: [red]\nwarmup: true\n") ==
         "config: run.yaml:3: warmup: has no effect without inner.mode: safe");
-  CHECK(error_of_text(safe + "kinds: [red]\nwarmup: true\n") == "no error");
-  CHECK(error_of_text(safe + "warmup: true\nclip: 1\n") == "no error");
-  CHECK(error_of_text("warmup: false\n") == "no error");
+  CHECK(error_of_outer(safe + "kinds: [red]\nwarmup: true\n") == "no error");
+  CHECK(error_of_outer(safe + "warmup: true\nclip: 1\n") == "no error");
+  CHECK(error_of_outer("warmup: false\n") == "no error");
 }
 
 TEST_CASE("config fields: a section read alone checks only its own settings") {
@@ -152,21 +152,21 @@ TEST_CASE("config fields: a section read alone checks only its own settings") {
 }
 
 TEST_CASE("config fields: a missing required value is an error") {
-  CHECK(error_of([] { read("lr: 1\n"); }) == "config: run.yaml:1: path: is required");
-  CHECK(error_of([] { read(""); }).ends_with("path: is required"));
+  CHECK(error_of([] { read_outer("lr: 1\n"); }) == "config: run.yaml:1: path: is required");
+  CHECK(error_of([] { read_outer(""); }).ends_with("path: is required"));
 }
 
 TEST_CASE("config fields: a value instead of a map is an error, and vice versa") {
-  CHECK(error_of_text("inner: 3\n") ==
+  CHECK(error_of_outer("inner: 3\n") ==
         "config: run.yaml:2: inner: expected a map of 'key: value', got '3'");
-  CHECK(error_of_text("inner: depth:3\n") ==
+  CHECK(error_of_outer("inner: depth:3\n") ==
         "config: run.yaml:2: inner: expected a map of 'key: value', with a space after ':', got "
         "'depth:3'");
-  CHECK(error_of_text("inner:{depth: 3}\n") ==
+  CHECK(error_of_outer("inner:{depth: 3}\n") ==
         "config: run.yaml:2: inner:{depth: expected a space after 'inner:'");
-  CHECK(error_of_text("inner: [1]\n") ==
+  CHECK(error_of_outer("inner: [1]\n") ==
         "config: run.yaml:2: inner: expected a map of 'key: value', got a list of 1");
-  CHECK(error_of_text("lr: {a: 1}\n") == "config: run.yaml:2: lr: expected a number, got a map");
+  CHECK(error_of_outer("lr: {a: 1}\n") == "config: run.yaml:2: lr: expected a number, got a map");
 }
 
 TEST_CASE("config fields: an override is as strict as the file and is named in errors") {

@@ -70,72 +70,72 @@ void fields(V& v, StrictDrawing& c) {
 }
 
 template <class Config = Drawing>
-Config read(const std::string& text) {
+Config read_drawing(const std::string& text) {
   Config config;
   read_fields(parse_config(text, "run.yaml"), "", config);
   return config;
 }
 
 template <class Config = Drawing>
-std::string error_of_text(const std::string& text) {
-  return error_of([&] { read<Config>(text); });
+std::string error_of_drawing(const std::string& text) {
+  return error_of([&] { read_drawing<Config>(text); });
 }
 
 }  // namespace
 
 TEST_CASE("part: the name selects the class, the other keys are its config") {
-  const auto drawing = read("front: {name: box, sides: [2, 3]}\n");
+  const auto drawing = read_drawing("front: {name: box, sides: [2, 3]}\n");
   CHECK(drawing.front.name() == "box");
   CHECK(drawing.front.build(10)->area() == 60);
 }
 
 TEST_CASE("part: a default name is used, also for settings without a name or an empty value") {
-  CHECK(read("").back.build(3)->area() == 9);
-  CHECK(read("back: {side: 2}\n").back.build(1)->area() == 4);
-  CHECK(read("back:\n").back.build(3)->area() == 9);
+  CHECK(read_drawing("").back.build(3)->area() == 9);
+  CHECK(read_drawing("back: {side: 2}\n").back.build(1)->area() == 4);
+  CHECK(read_drawing("back:\n").back.build(3)->area() == 9);
 }
 
 TEST_CASE("part: without a default nothing is selected, which is dumped as null") {
-  CHECK_FALSE(read("").front.is_set());
-  CHECK_FALSE(read("front: null\n").front.is_set());
-  CHECK(error_of_text<StrictDrawing>("front: null\n") ==
+  CHECK_FALSE(read_drawing("").front.is_set());
+  CHECK_FALSE(read_drawing("front: null\n").front.is_set());
+  CHECK(error_of_drawing<StrictDrawing>("front: null\n") ==
         "config: run.yaml:1: front: expected a map such as {name: box}, got nothing");
-  CHECK(error_of_text<StrictDrawing>("").ends_with("front: is required"));
+  CHECK(error_of_drawing<StrictDrawing>("").ends_with("front: is required"));
 }
 
 TEST_CASE("part: errors list the registered names") {
-  CHECK(error_of_text("front: {name: sqare}\n") ==
+  CHECK(error_of_drawing("front: {name: sqare}\n") ==
         "config: run.yaml:1: front.name: unknown shape 'sqare'; did you mean 'square'? valid: box, "
         "square");
-  CHECK(error_of_text("front: {name: \"x\\ny\"}\n").find("unknown shape 'x\\ny'") !=
+  CHECK(error_of_drawing("front: {name: \"x\\ny\"}\n").find("unknown shape 'x\\ny'") !=
         std::string::npos);
-  CHECK(error_of_text("front: square\n") ==
+  CHECK(error_of_drawing("front: square\n") ==
         "config: run.yaml:1: front: expected a map such as {name: box}, got 'square'");
-  CHECK(error_of_text("front: {side: 2}\n") ==
+  CHECK(error_of_drawing("front: {side: 2}\n") ==
         "config: run.yaml:1: front.name: is required; valid: box, square");
-  CHECK(error_of_text("front: {name: [1]}\n") ==
+  CHECK(error_of_drawing("front: {name: [1]}\n") ==
         "config: run.yaml:1: front.name: expected a string, got a list of 1");
 }
 
 TEST_CASE("part: a key of another class is unknown") {
-  CHECK(error_of_text("front:\n  name: box\n  side: 2\n") ==
+  CHECK(error_of_drawing("front:\n  name: box\n  side: 2\n") ==
         "config: run.yaml:3: front.side: unknown key; did you mean 'sides'? valid: name, sides");
-  CHECK(error_of_text("front: {name: square, side: 0}\n") ==
+  CHECK(error_of_drawing("front: {name: square, side: 0}\n") ==
         "config: run.yaml:1: front.side: expected more than 0, got '0'");
 }
 
 TEST_CASE("part: the dump has the name and all settings, and can be read") {
-  const auto drawing = read("front: {name: box, sides: [2, 3]}\n");
+  const auto drawing = read_drawing("front: {name: box, sides: [2, 3]}\n");
   const auto json = ConfigDumper::dump(drawing);
   CHECK(json["front"] == Json({{"name", "box"}, {"sides", {2, 3}}}));
   CHECK(json["back"] == Json({{"name", "square"}, {"side", 1.0}}));
-  CHECK(ConfigDumper::dump(read(to_yaml(json))) == json);
+  CHECK(ConfigDumper::dump(read_drawing(to_yaml(json))) == json);
 }
 
 TEST_CASE("part: an unset part is dumped as null, and can be read") {
-  const auto json = ConfigDumper::dump(read(""));
+  const auto json = ConfigDumper::dump(read_drawing(""));
   CHECK(json["front"].is_null());
-  CHECK(ConfigDumper::dump(read(to_yaml(json))) == json);
+  CHECK(ConfigDumper::dump(read_drawing(to_yaml(json))) == json);
 }
 
 TEST_CASE("part: the schema has a variant per registered name") {

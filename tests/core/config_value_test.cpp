@@ -10,14 +10,14 @@ namespace {
 
 // The value of `text` after "x: " in a run file.
 template <class T>
-T read(const std::string& text) {
+T read_value(const std::string& text) {
   const auto root = parse_config("x: " + text + "\n", "run.yaml");
   return ConfigValue<T>::read(*root.find("x"), "part.x");
 }
 
 template <class T>
 std::string error_of_value(const std::string& text) {
-  return error_of([&] { read<T>(text); });
+  return error_of([&] { read_value<T>(text); });
 }
 
 std::string expected(const std::string& what, const std::string& given) {
@@ -27,8 +27,8 @@ std::string expected(const std::string& what, const std::string& given) {
 }  // namespace
 
 TEST_CASE("config value: a flag is true or false and nothing else") {
-  CHECK(read<bool>("true"));
-  CHECK_FALSE(read<bool>("false"));
+  CHECK(read_value<bool>("true"));
+  CHECK_FALSE(read_value<bool>("false"));
   for (const std::string text : {"yes", "on", "True", "1"})
     CHECK(error_of_value<bool>(text) ==
           expected("true or false", "'" + text + "'") + "; write true");
@@ -41,11 +41,11 @@ TEST_CASE("config value: a flag is true or false and nothing else") {
 }
 
 TEST_CASE("config value: integers have up to 64 bits") {
-  CHECK(read<int64_t>("0") == 0);
-  CHECK(read<int64_t>("-17") == -17);
-  CHECK(read<int64_t>("+17") == 17);
-  CHECK(read<int64_t>("9223372036854775807") == INT64_MAX);
-  CHECK(read<int64_t>("-9223372036854775808") == INT64_MIN);
+  CHECK(read_value<int64_t>("0") == 0);
+  CHECK(read_value<int64_t>("-17") == -17);
+  CHECK(read_value<int64_t>("+17") == 17);
+  CHECK(read_value<int64_t>("9223372036854775807") == INT64_MAX);
+  CHECK(read_value<int64_t>("-9223372036854775808") == INT64_MIN);
 }
 
 TEST_CASE("config value: values that are not integers are rejected, not rounded") {
@@ -55,7 +55,7 @@ TEST_CASE("config value: values that are not integers are rejected, not rounded"
     const auto shown = text == "12 " ? std::string() : expected("an integer", "'" + text + "'");
     if (!shown.empty()) CHECK(error_of_value<int64_t>(text) == shown);
   }
-  CHECK(read<int64_t>("12 ") == 12);  // trailing spaces are not part of the value
+  CHECK(read_value<int64_t>("12 ") == 12);  // trailing spaces are not part of the value
   CHECK(error_of_value<int64_t>("\"12\"") == expected("an integer", "\"12\""));
   CHECK(error_of_value<int64_t>("[12]") == expected("an integer", "a list of 1"));
   CHECK(error_of_value<int64_t>("{a: 12}") == expected("an integer", "a map"));
@@ -63,12 +63,12 @@ TEST_CASE("config value: values that are not integers are rejected, not rounded"
 }
 
 TEST_CASE("config value: numbers in the usual notations") {
-  CHECK(read<double>("0.1") == 0.1);
-  CHECK(read<double>("1e-3") == 1e-3);
-  CHECK(read<double>("+2.5E+3") == 2500);
-  CHECK(read<double>("-3") == -3);
-  CHECK(read<double>(".5") == 0.5);
-  CHECK(read<double>("1.7976931348623157e308") == 1.7976931348623157e308);
+  CHECK(read_value<double>("0.1") == 0.1);
+  CHECK(read_value<double>("1e-3") == 1e-3);
+  CHECK(read_value<double>("+2.5E+3") == 2500);
+  CHECK(read_value<double>("-3") == -3);
+  CHECK(read_value<double>(".5") == 0.5);
+  CHECK(read_value<double>("1.7976931348623157e308") == 1.7976931348623157e308);
 }
 
 TEST_CASE("config value: non-finite and out-of-range numbers and other text are rejected") {
@@ -79,11 +79,11 @@ TEST_CASE("config value: non-finite and out-of-range numbers and other text are 
 }
 
 TEST_CASE("config value: any scalar is a string") {
-  CHECK(read<std::string>("mnist") == "mnist");
-  CHECK(read<std::string>("12") == "12");
-  CHECK(read<std::string>("true") == "true");
-  CHECK(read<std::string>("\"\"").empty());
-  CHECK(read<std::string>("\"a\\nb\"") == "a\nb");
+  CHECK(read_value<std::string>("mnist") == "mnist");
+  CHECK(read_value<std::string>("12") == "12");
+  CHECK(read_value<std::string>("true") == "true");
+  CHECK(read_value<std::string>("\"\"").empty());
+  CHECK(read_value<std::string>("\"a\\nb\"") == "a\nb");
   CHECK(error_of_value<std::string>("") == expected("a string", "nothing"));
   CHECK(error_of_value<std::string>("null") == expected("a string", "nothing"));
   CHECK(error_of_value<std::string>("[a]") == expected("a string", "a list of 1"));
@@ -92,15 +92,15 @@ TEST_CASE("config value: any scalar is a string") {
 }
 
 TEST_CASE("config value: an option may be null, and is otherwise strict") {
-  CHECK(read<std::optional<double>>("null") == std::nullopt);
-  CHECK(read<std::optional<double>>("") == std::nullopt);
-  CHECK(read<std::optional<double>>("2") == 2);
+  CHECK(read_value<std::optional<double>>("null") == std::nullopt);
+  CHECK(read_value<std::optional<double>>("") == std::nullopt);
+  CHECK(read_value<std::optional<double>>("2") == 2);
   CHECK(error_of_value<std::optional<double>>("none") == expected("a number", "'none'"));
 }
 
 TEST_CASE("config value: a list reads each item, and errors name the invalid item") {
-  CHECK(read<std::vector<int64_t>>("[1, 2]") == std::vector<int64_t>{1, 2});
-  CHECK(read<std::vector<int64_t>>("[]").empty());
+  CHECK(read_value<std::vector<int64_t>>("[1, 2]") == std::vector<int64_t>{1, 2});
+  CHECK(read_value<std::vector<int64_t>>("[]").empty());
   CHECK(error_of_value<std::vector<int64_t>>("[1, x]") ==
         "config: run.yaml:1: part.x[1]: expected an integer, got 'x'");
   CHECK(error_of_value<std::vector<int64_t>>("3") == expected("a list", "'3'"));

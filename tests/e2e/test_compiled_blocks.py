@@ -10,6 +10,7 @@ from lockstep.compile import compile_step
 import processes
 from conftest import Job
 from safetensors_file import assert_same_bits, last_weights
+from test_compiled_cases import quick_compiler  # noqa: F401, a fixture
 from test_recompute import MODELS, use_model
 from test_sharding import GLOO, OPTIMIZERS
 
@@ -23,7 +24,7 @@ SETTINGS = {
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory):
-    """With dropout. Compiled code is cached."""
+    """With dropout."""
     path = tmp_path_factory.mktemp("package") / "gpt.ls2"
     torch.manual_seed(3)
     sizes = {key: value for key, value in MODELS["gpt"].items() if key != "name"}

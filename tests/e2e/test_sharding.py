@@ -88,13 +88,16 @@ NETWORK_SETTINGS = {
 }
 
 
-@pytest.mark.parametrize("model, settings", NETWORK_SETTINGS.values(), ids=NETWORK_SETTINGS)
-def test_bit_identical_over_a_network(job, whole, model, settings):
+@pytest.mark.parametrize("name", NETWORK_SETTINGS)
+def test_bit_identical_over_a_network(job, whole, name):
+    """On three ranks, where dividing by the number of ranks rounds; some also on two."""
+    model, settings = NETWORK_SETTINGS[name]
+    also_on_two = name in ("adamw", "sgd", "clipping", "evaluation and average", "fp16", "shares")
     for each in (job, whole):
         use_model(each, model)
     if "checkpoint.writers=all" not in settings:
         settings = [*settings, "checkpoint.writers=main"]
-    for ranks in (2,) if model == "resnet" else (2, 3):
+    for ranks in (2,) if model == "resnet" else (2, 3) if also_on_two else (3,):
         expected = whole.train(GLOO, *settings, ranks=ranks)
         files = sorted(path.name for path in last_weights(expected).parent.glob("*.safetensors"))
         for strategy in ("gradients", "full"):
@@ -134,16 +137,16 @@ def test_unsupported_combinations_over_a_network_are_rejected_before_ranks_conne
 BACKENDS = {"shared memory": "distributed.backend=auto", "gloo": GLOO}
 
 
-@pytest.mark.parametrize("backend", BACKENDS.values(), ids=BACKENDS)
 @pytest.mark.parametrize("model", ["gpt", "vit", "resnet"])
-def test_starts_with_the_weights_of_an_unsharded_run(job, whole, model, backend):
+def test_starts_with_the_weights_of_an_unsharded_run(job, whole, model):
     for each in (job, whole):
         use_model(each, model)
     settings = ["train.max_steps=1", "optimizer.lr=1e-3", "checkpoint.writers=main"]
     for seed in (0, 1, 2147483647) if model == "gpt" else (3,):
         expected = whole.train(*settings, f"run.seed={seed}", ranks=2)
-        sharded = job.train(*settings, f"run.seed={seed}", "distributed.shard=full", backend, ranks=2)
-        assert_same_checkpoint(sharded, expected)
+        for backend in BACKENDS.values():
+            sharded = job.train(*settings, f"run.seed={seed}", "distributed.shard=full", backend, ranks=2)
+            assert_same_checkpoint(sharded, expected)
 
 
 def use_probe(job, **settings):
@@ -152,27 +155,27 @@ def use_probe(job, **settings):
     job.write()
 
 
-@pytest.mark.parametrize("backend", BACKENDS.values(), ids=BACKENDS)
 @pytest.mark.parametrize("way", ["in place", "read", "pointer", "seed"])
-def test_starts_with_the_weights_of_an_unusual_constructor(job, whole, way, backend):
+def test_starts_with_the_weights_of_an_unusual_constructor(job, whole, way):
     for each in (job, whole):
         use_model(each, "gpt")  # its data
         use_probe(each, way=way)
     settings = ["train.max_steps=1", "checkpoint.writers=main"]
     expected = whole.train(*settings, ranks=2)
-    assert_same_checkpoint(job.train(*settings, "distributed.shard=full", backend, ranks=2), expected)
+    for backend in BACKENDS.values():
+        assert_same_checkpoint(job.train(*settings, "distributed.shard=full", backend, ranks=2), expected)
 
 
-@pytest.mark.parametrize("backend", BACKENDS.values(), ids=BACKENDS)
-def test_starts_from_a_file_except_some_weights(job, whole, backend):
+def test_starts_from_a_file_except_some_weights(job, whole):
     for each in (job, whole):
         use_model(each, "gpt")
     file = last_weights(whole.train("train.max_steps=1", "run.seed=5"))
     settings = [f"train.init_from={file}", "train.max_steps=1", "checkpoint.writers=main"]
     for excepted in ([], ["train.init_except=[transformer.h.1, transformer.wpe]"]):
         expected = whole.train(*settings, *excepted, ranks=2)
-        sharded = job.train(*settings, *excepted, "distributed.shard=full", backend, ranks=2)
-        assert_same_checkpoint(sharded, expected)
+        for backend in BACKENDS.values():
+            sharded = job.train(*settings, *excepted, "distributed.shard=full", backend, ranks=2)
+            assert_same_checkpoint(sharded, expected)
 
 
 PARTS = 40  # equal blocks of 2.5 MB

@@ -19,7 +19,7 @@
 namespace lockstep::launch {
 namespace {
 
-std::string error_of(const ShellLaunch& launch, ErrorKind kind) {
+std::string error_of_launch(const ShellLaunch& launch, ErrorKind kind) {
   try {
     launch.run();
   } catch (const Error& error) {
@@ -231,7 +231,7 @@ TEST_CASE("launcher: a port that is taken is an environment error in one line") 
   const auto taken = listen_as_master(0, true);
   ShellLaunch launch("echo never");
   launch.options.master_port = taken.port;
-  CHECK(error_of(launch, ErrorKind::Environment) ==
+  CHECK(error_of_launch(launch, ErrorKind::Environment) ==
         "cannot listen on port " + std::to_string(taken.port) +
             ": Address already in use; choose another --master-port");
   CHECK_FALSE(std::filesystem::exists(launch.path("logs")));
@@ -261,29 +261,32 @@ TEST_CASE("launcher: it uses no CPU time while idle") {
 TEST_CASE("launcher: a program that cannot be executed is an input error") {
   ShellLaunch launch("");
   launch.options.program = "/nonexistent/trainer";
-  CHECK(error_of(launch, ErrorKind::Config) ==
+  CHECK(error_of_launch(launch, ErrorKind::Config) ==
         "cannot start '/nonexistent/trainer': No such file or directory");
   launch.options.program = "no-such-program";
-  CHECK(error_of(launch, ErrorKind::Config) == "cannot start 'no-such-program': not found in PATH");
+  CHECK(error_of_launch(launch, ErrorKind::Config) ==
+        "cannot start 'no-such-program': not found in PATH");
   launch.options.program = "/etc/passwd";
-  CHECK(error_of(launch, ErrorKind::Config) == "cannot start '/etc/passwd': Permission denied");
+  CHECK(error_of_launch(launch, ErrorKind::Config) ==
+        "cannot start '/etc/passwd': Permission denied");
 }
 
 TEST_CASE("launcher: numbers out of range are input errors") {
   ShellLaunch launch("");
   launch.options.num_workers = 0;
-  CHECK(error_of(launch, ErrorKind::Config) == "0 workers on a node: expected 1 to 1024");
+  CHECK(error_of_launch(launch, ErrorKind::Config) == "0 workers on a node: expected 1 to 1024");
   launch.options.num_workers = 1;
   launch.options.rendezvous.min_nodes = launch.options.rendezvous.max_nodes = 2;
   launch.options.rendezvous.node_rank = 2;
-  CHECK(error_of(launch, ErrorKind::Config) ==
+  CHECK(error_of_launch(launch, ErrorKind::Config) ==
         "node rank 2: expected 0 to 1, one less than the number of nodes");
 }
 
 TEST_CASE("launcher: a log directory that cannot be created is an environment error") {
   ShellLaunch launch("");
   launch.keep_logs_in("/proc/logs");
-  CHECK(error_of(launch, ErrorKind::Environment).starts_with("cannot create directory /proc/logs"));
+  CHECK(error_of_launch(launch, ErrorKind::Environment)
+            .starts_with("cannot create directory /proc/logs"));
 }
 
 }  // namespace lockstep::launch

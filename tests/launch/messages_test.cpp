@@ -7,7 +7,7 @@
 namespace lockstep::launch {
 namespace {
 
-std::string error_of(const std::string& content) {
+std::string error_of_message(const std::string& content) {
   try {
     decode_node_message(content);
   } catch (const Error& error) {
@@ -116,11 +116,11 @@ TEST_CASE("messages: encoding and decoding round-trip") {
 
 TEST_CASE("messages: received bytes are validated") {
   for (const char* garbage : {"", "{", "[]", "5", "{}", R"({"type": 5})"})
-    CHECK(error_of(garbage) == "malformed message");
-  CHECK(error_of(R"({"type": "join"})") == "invalid message: 'host' is missing or invalid");
-  CHECK(error_of(R"({"type": "ready", "address": "", "port": 0})") ==
+    CHECK(error_of_message(garbage) == "malformed message");
+  CHECK(error_of_message(R"({"type": "join"})") == "invalid message: 'host' is missing or invalid");
+  CHECK(error_of_message(R"({"type": "ready", "address": "", "port": 0})") ==
         "invalid message: 'port' is missing or invalid");
-  CHECK(error_of(R"({"type": "status", "value": 5})") ==
+  CHECK(error_of_message(R"({"type": "status", "value": 5})") ==
         "invalid message: 'value' is missing or invalid");
   CHECK_THROWS_AS(decode_coordinator_message(R"({"type": "answer", "value": {"stacks": ["all"]}})"),
                   Error);

@@ -22,7 +22,7 @@ namespace {
 
 // Appends in a separate process, which is killed once it has announced `announce_at` steps. Returns
 // the steps that are certain to be appended.
-int64_t kill_a_writer(const fs::path& path, int64_t first, int64_t announce_at) {
+int64_t kill_a_segment_writer(const fs::path& path, int64_t first, int64_t announce_at) {
   auto* memory = ::mmap(nullptr, sizeof(std::atomic<int64_t>), PROT_READ | PROT_WRITE,
                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   auto* returned = new (memory) std::atomic<int64_t>(0);
@@ -321,7 +321,7 @@ TEST_CASE("event log rotation: writers killed before, between and after segments
   std::vector<int64_t> seen, read;
   int64_t last = 0;
   for (int round = 0; round < 60; ++round) {
-    const auto returned = kill_a_writer(dir / "log", last + 1, round % 11);
+    const auto returned = kill_a_segment_writer(dir / "log", last + 1, round % 11);
     while (const auto record = tail.next())
       if (const auto* row = std::get_if<LoggedRow>(&*record)) seen.push_back(row->step);
     last = seen.back();

@@ -17,7 +17,7 @@ using namespace lockstep::tracking;
 
 namespace {
 
-std::string error_of(const std::filesystem::path& path) {
+std::string error_of_opening(const std::filesystem::path& path) {
   try {
     EventLogWriter log(path);
   } catch (const Error& error) {
@@ -173,14 +173,14 @@ TEST_CASE("event log: other files are rejected with a reason") {
   const TemporaryDirectory dir;
   write_file_durably(dir / "log", "epoch,loss\n1,0.5\n");
   CHECK(read_event_log(dir / "log").problem == "not an event log");
-  CHECK(error_of(dir / "log") == "environment: cannot continue " + (dir / "log").string() +
-                                     ": not an event log; move it away");
+  CHECK(error_of_opening(dir / "log") == "environment: cannot continue " + (dir / "log").string() +
+                                             ": not an event log; move it away");
   CHECK(read_file(dir / "log") == "epoch,loss\n1,0.5\n");
   auto later = header();
   later[8] = 9;
   CHECK(decode_event_log(later).problem ==
         "written by a later version of Lockstep (event log format 9; this one reads 2)");
-  CHECK(error_of(dir / "missing/log")
+  CHECK(error_of_opening(dir / "missing/log")
             .starts_with("environment: cannot open event log " + (dir / "missing/log").string()));
 }
 
@@ -190,7 +190,7 @@ TEST_CASE("event log: a second writer is rejected, and a reader sees that the fi
     EventLogWriter log(dir / "log");
     log_loss(log, 1, 1);
     CHECK(has_writer(dir / "log"));
-    CHECK(error_of(dir / "log") ==
+    CHECK(error_of_opening(dir / "log") ==
           "environment: " + (dir / "log").string() +
               " is being written by another process; was this run started twice?");
     CHECK(read_event_log(dir / "log").rows.size() == 1);
@@ -209,9 +209,9 @@ TEST_CASE("event log: a reader that tests the lock at the same time does not kee
   REQUIRE(::flock(reader.get(), LOCK_SH | LOCK_NB) == 0);
   // Distinguished from another writer; this reader never releases the lock, so the writer is
   // rejected in the end anyway.
-  CHECK(error_of(dir / "log").starts_with("environment: "));
+  CHECK(error_of_opening(dir / "log").starts_with("environment: "));
   REQUIRE(::flock(reader.get(), LOCK_UN) == 0);
-  CHECK(error_of(dir / "log") == "no error");
+  CHECK(error_of_opening(dir / "log") == "no error");
 }
 
 TEST_CASE("event log: a resumed run keeps its metric IDs and start time, and has each step once") {

@@ -80,7 +80,7 @@ def test_everything_is_stored_exactly_once(process, server, proxy, tmp_path, par
                  ("finish", {"end": {"state": "finished", "exit": 0, "reason": ""}})]
     failures += retry_until_success(again)
     assert failures == 2
-    assert time.monotonic() - began < 50  # did not wait until the proxy gives up after 60 s
+    assert fault != HANG or time.monotonic() - began < 50  # did not wait until the proxy gives up after 60 s
 
     assert len(runs_of(server, tmp_path.name)) == 2
     run = run_tagged(server, tmp_path.name, run_id=f"{JOB}-rank-0")

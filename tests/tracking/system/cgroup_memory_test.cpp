@@ -9,8 +9,6 @@ using namespace lockstep::tracking;
 
 namespace {
 
-constexpr double kKiB = 1024;
-
 void write_machine(const MadeSystem& system) {
   system.write("proc/meminfo", "MemTotal: 1000 kB\nMemAvailable: 400 kB\n");
 }

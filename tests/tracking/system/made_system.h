@@ -13,6 +13,8 @@
 
 namespace lockstep::tracking {
 
+constexpr double kKiB = 1024;
+
 class MadeSystem {
  public:
   MadeSystem() {

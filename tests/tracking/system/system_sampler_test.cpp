@@ -10,12 +10,6 @@
 using namespace lockstep;
 using namespace lockstep::tracking;
 
-namespace {
-
-constexpr double kKiB = 1024;
-
-}  // namespace
-
 TEST_CASE("system: percent of the time that all cores and each of them were busy") {
   MadeSystem system;
   SystemSampler sampler(system.options());

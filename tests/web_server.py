@@ -54,8 +54,8 @@ class WebServer:
 class FileServer(WebServer):
     """The files of a directory. `modes`: what is special about a path: "whole" (no ranges), "chunked" (no size either),
     "first range" (only of the first byte), "no ranges" (an error), "no version" (neither ETag nor date), "gzip" (an encoding),
-    "large header", "slow header", "slow body", "slow and cut" (one byte at a time; half of the file, the first time), or a status
-    and the address of a redirect, which may be a function."""
+    "large header", "slow header", "slow body", "slow and cut" (one byte at a time; half of the file, the first time), a status
+    and the address of a redirect, which may be a function, or a status, None, headers and how often it is the answer."""
 
     def __init__(self, directory, certificate=None):
         self.directory, self.modes = directory, {}
@@ -82,6 +82,10 @@ class FileServer(WebServer):
             return web.Response(status=403)
         if request.path == "/sign-in":
             return web.Response(text="<html>who are you?</html>", content_type="text/html")
+        if isinstance(mode, tuple) and len(mode) == 4:
+            status, _, headers, times = mode
+            self.modes[request.path] = (status, None, headers, times - 1) if times > 1 else None
+            return web.Response(status=status, headers=headers)
         if isinstance(mode, tuple):
             status, location = mode
             return web.Response(status=status, headers={"Location": location() if callable(location) else location} if location else {})

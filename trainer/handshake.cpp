@@ -47,6 +47,19 @@ void verify_same_commits(const nlohmann::json& all) {
             all[0]["commits"][place].get<std::string>()));
 }
 
+// So can a file of a web server, which need not keep its number of samples.
+void verify_same_versions(const nlohmann::json& all) {
+  for (size_t rank = 1; rank < all.size(); ++rank)
+    for (const auto& [path, version] : all[rank]["versions"].items())
+      if (all[0]["versions"].value(path, version) != version)
+        throw environment_error(
+            fmt::format("{}: rank {} reads another version ({}) than rank 0 ({}): the file was "
+                        "changed while the "
+                        "run started; start it again",
+                        printable(path, 400), rank, version.get<std::string>(),
+                        all[0]["versions"][path].get<std::string>()));
+}
+
 }  // namespace
 
 WorldOptions world_options(const RankEnv& ranks, const DistributedSection& config,
@@ -74,7 +87,8 @@ std::vector<int64_t> verify_ranks_agree(World& world, const PreparedRun& run) {
   nlohmann::json own = {{"run_file", crc32c(text.data(), text.size())},
                         {"node", run.ranks.node_rank},
                         {"pid", ::getpid()},
-                        {"commits", formats::store_commits()}};
+                        {"commits", formats::store_commits()},
+                        {"versions", formats::store_versions()}};
   if (data.train) own["data.train"] = describe_data(*data.train);
   if (data.eval) own["data.eval"] = describe_data(*data.eval);
   const auto all = distributed::all_gather_object(world, own, "run file");
@@ -87,6 +101,7 @@ std::vector<int64_t> verify_ranks_agree(World& world, const PreparedRun& run) {
       local_pids.push_back(all[rank]["pid"].get<int64_t>());
   }
   verify_same_commits(all);
+  verify_same_versions(all);
   if (data.train) verify_same_data(all, "data.train");
   if (data.eval) verify_same_data(all, "data.eval");
   return local_pids;

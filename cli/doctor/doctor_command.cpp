@@ -19,6 +19,8 @@ constexpr const char* kDoctorHelp = R"(lockstep doctor: check whether this machi
 
   lockstep doctor [--dir RUNS] [--json]
   lockstep doctor s3://BUCKET/PREFIX [--timeout SECONDS] [--json]
+  lockstep doctor gs://BUCKET/PREFIX [--timeout SECONDS] [--json]
+  lockstep doctor abfss://CONTAINER@ACCOUNT/PREFIX [--timeout SECONDS] [--json]
   lockstep doctor https://HOST/PATH [--timeout SECONDS] [--json]
   lockstep doctor hf://datasets/OWNER/NAME [--timeout SECONDS] [--json]
 
@@ -29,9 +31,10 @@ job. Takes a second or two, changes nothing and leaves no files.
 
 With a bucket, checks it instead: latency, credentials (never shown), the difference of the clocks,
 the rights to list, read, write and delete, and throughput. Writes one object of up to 34 MB below
-PREFIX, and removes it. Server and credentials are those of runs: AWS_... variables, or
-?endpoint_override=host:port&scheme=http and other options at the end of the path. Of an https:// or
-hf:// path, checks latency, token (never shown), reading and throughput; writes nothing.
+PREFIX, and removes it. Server and credentials are those of runs: AWS_..., GOOGLE_... and AZURE_...
+variables, or ?endpoint_override=host:port&scheme=http and other options at the end of the path. Of
+an https:// or hf:// path, checks latency, token (never shown), reading and throughput; writes
+nothing.
 
   --dir RUNS         directory of the runs, run.dir of the run file (default: runs)
   --timeout SECONDS  of all checks of a bucket (default: 60)

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <csignal>
 #include <optional>
 #include <vector>
@@ -52,6 +51,15 @@ class SigpipeBlocker {
   bool was_pending_ = false;
 };
 
+// Without a connection to the server: the reason is the proxy.
+std::string reason_of(const HttpAddress& proxy, int status) {
+  const auto name = "the proxy " + proxy.origin();
+  if (status == 0) return "cannot connect to " + name;
+  const auto* remedy =
+      status == 407 ? ": it needs a user and a password, http://user:password@host" : "";
+  return fmt::format("{} refuses to connect to it (status {}){}", name, status, remedy);
+}
+
 const char* reason_of(httplib::Error error, bool timed_out) {
   if (timed_out) return "timed out";
   switch (error) {
@@ -62,17 +70,6 @@ const char* reason_of(httplib::Error error, bool timed_out) {
     case httplib::Error::SSLConnection: return "TLS handshake failed";
     default: return "request failed";
   }
-}
-
-// Moves "user:password@" into `address` and returns the rest.
-std::string_view extract_user(std::string_view authority, HttpAddress& address) {
-  const auto at = authority.rfind('@');
-  if (at == std::string_view::npos) return authority;
-  const auto user = authority.substr(0, at);
-  const auto colon = user.find(':');
-  address.user = percent_decoded(user.substr(0, colon));
-  if (colon != std::string_view::npos) address.password = percent_decoded(user.substr(colon + 1));
-  return authority.substr(at + 1);
 }
 
 // The fields of a header, after the line of its status.
@@ -92,6 +89,14 @@ HttpHeaders fields_of(const std::string& header) {
     begin = end;
   }
   return fields;
+}
+
+RawProxy raw_proxy(const HttpAddress& address) {
+  RawProxy proxy{address.host, address.port, {}};
+  if (!address.user.empty())
+    proxy.authorization =
+        httplib::make_basic_authentication_header(address.user, address.password, true).second;
+  return proxy;
 }
 
 // Whether a body arrives too slowly.
@@ -123,78 +128,30 @@ class SlowBody {
 
 }  // namespace
 
-std::string HttpAddress::origin() const {
-  const bool is_v6 = host.find(':') != std::string::npos;
-  return fmt::format("{}://{}:{}", tls ? "https" : "http", is_v6 ? "[" + host + "]" : host, port);
-}
-
-HttpAddress parse_http_address(const std::string& url, const std::string& what) {
-  const auto bad = [&](const char* why) {
-    return config_error(fmt::format("{}: {}; expected http[s]://host[:port][/path]", what, why));
-  };
-  HttpAddress address;
-  std::string_view rest = url;
-  address.tls = rest.starts_with("https://");
-  if (!address.tls && !rest.starts_with("http://")) throw bad("neither http:// nor https://");
-  if (std::ranges::any_of(rest, [](unsigned char c) { return c <= ' ' || c == 0x7f; }))
-    throw bad("contains a space or a control character");
-  rest.remove_prefix(address.tls ? 8 : 7);
-  const auto slash = std::min(rest.find_first_of("/?#"), rest.size());
-  address.path = rest.substr(slash, rest.find('#') - slash);
-  while (address.path.ends_with('/')) address.path.pop_back();
-  if (address.path.starts_with('?')) address.path.insert(0, "/");
-
-  auto host = extract_user(rest.substr(0, slash), address);
-  address.port = address.tls ? 443 : 80;
-  const auto colon = host.rfind(':');
-  if (colon != std::string_view::npos && host.find(']', colon) == std::string_view::npos) {
-    address.port = parse_number<int>(host.substr(colon + 1)).value_or(0);
-    if (address.port < 1 || address.port > 65535)
-      throw bad("the port is not a number from 1 to 65535");
-    host = host.substr(0, colon);
-  }
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  if (host.empty()) throw bad("the host is missing");
-  address.host = host;
-  return address;
-}
-
-std::string percent_encoded(std::string_view text, bool keep_slashes) {
-  std::string encoded;
-  for (const char c : text) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                       c == '-' || c == '.' || c == '_' || c == '~' || (keep_slashes && c == '/');
-    encoded += plain ? std::string(1, c) : fmt::format("%{:02X}", static_cast<unsigned char>(c));
-  }
-  return encoded;
-}
-
-std::string percent_decoded(std::string_view text) {
-  std::string decoded;
-  for (size_t i = 0; i < text.size(); ++i) {
-    unsigned value = 0;
-    const auto* digits = text.data() + i + 1;
-    if (text[i] == '%' && i + 2 < text.size() &&
-        std::from_chars(digits, digits + 2, value, 16).ptr == digits + 2) {
-      decoded += static_cast<char>(value);
-      i += 2;
-    } else {
-      decoded += text[i];
-    }
-  }
-  return decoded;
-}
-
 int64_t seconds_of_http_date(const std::string& text) {
   struct tm parts {};
   const auto* end = ::strptime(text.c_str(), "%a, %d %b %Y %H:%M:%S GMT", &parts);
   return end && *end == '\0' ? std::max<int64_t>(::timegm(&parts), 0) : 0;
 }
 
+int64_t seconds_of_retry_after(const std::string& text, int64_t limit) {
+  if (const auto seconds = parse_number<int64_t>(text))
+    return std::clamp<int64_t>(*seconds, 0, limit);
+  const auto time = seconds_of_http_date(text);
+  return time == 0 ? 0 : std::clamp<int64_t>(time - ::time(nullptr), 0, limit);
+}
+
 struct HttpClient::Connection {
   Connection(const HttpAddress& address, HttpOptions given)
       : options(std::move(given)), prefix(address.path) {
-    client = raw_header_client(address.tls, address.host, address.port, options.timeout, answer);
+    const auto proxy = options.proxy ? std::optional(raw_proxy(*options.proxy)) : std::nullopt;
+    client =
+        raw_header_client(address.tls, address.host, address.port, options.timeout, proxy, answer);
+    if (proxy && !address.tls) {
+      origin = address.origin();
+      if (!proxy->authorization.empty())
+        options.headers["Proxy-Authorization"] = proxy->authorization;
+    }
     client->set_connection_timeout(std::min(options.timeout, kMaxConnectTimeout));
     client->set_read_timeout(options.timeout);
     client->set_write_timeout(options.timeout);
@@ -218,6 +175,7 @@ struct HttpClient::Connection {
     request.method = method;
     request.path = prefix + path;
     if (request.path.empty()) request.path = "/";
+    request.path.insert(0, origin);
     for (const auto& [name, value] : options.headers) request.set_header(name, value);
     if (!type.empty()) request.set_header("Content-Type", type);
     return request;
@@ -269,6 +227,11 @@ struct HttpClient::Connection {
     if (error != httplib::Error::Success) {
       if (answer.header.is_too_long)
         throw environment_error(options.name + ": the header of the response exceeds 64 KiB");
+      if (answer.is_at_proxy) {
+        const auto text = options.name + ": " + reason_of(*options.proxy, answer.proxy_status);
+        // A proxy answers with a status of 500 and above if the server cannot be reached.
+        throw answer.proxy_status / 100 == 4 ? config_error(text) : environment_error(text);
+      }
       const bool is_slow_handshake =
           error == httplib::Error::SSLConnection && Clock::now() - began >= options.timeout;
       const bool timed_out = too_slow || answer.has_timed_out || is_slow_handshake;
@@ -281,7 +244,8 @@ struct HttpClient::Connection {
 
   HttpOptions options;
   std::string prefix;
-  RawAnswer answer;  // the last one
+  std::string origin;  // of requests through a proxy, without TLS; else empty
+  RawAnswer answer;    // the last one
   std::unique_ptr<httplib::ClientImpl> client;
 };
 

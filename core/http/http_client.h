@@ -7,30 +7,17 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "core/http/http_address.h"
+
 namespace lockstep {
 
-struct HttpAddress {
-  bool tls = false;
-  std::string host;
-  int port = 80;
-  std::string path;  // prefix of every request path, without a trailing "/"; may have a query
-  std::string user, password;  // "user:password@" of the URL, decoded
-
-  // "https://host:8443", without path, user and password; safe to show in messages.
-  std::string origin() const;
-};
-
-// `url`: http[s]://[user[:password]@]host[:port][/path]. Throws Config. The message names the
-// URL only as `what`, because it may contain secrets.
-HttpAddress parse_http_address(const std::string& url, const std::string& what);
-
-// Encodes everything except letters, digits, "-._~", and "/" if `keep_slashes`, as %XX.
-std::string percent_encoded(std::string_view text, bool keep_slashes = false);
-// The inverse; a "%" without two hexadecimal digits is kept.
-std::string percent_decoded(std::string_view text);
+// The seconds until a time that a header Retry-After names, as a number of seconds or as a date: 0 to
+// `limit`. 0: another text.
+int64_t seconds_of_retry_after(const std::string& text, int64_t limit);
 
 // Seconds since 1970 of "Wed, 25 Nov 2026 22:00:00 GMT"; 0: another text.
 int64_t seconds_of_http_date(const std::string& text);
@@ -67,6 +54,8 @@ struct HttpOptions {
   std::string ca_file;  // trusted certificates; empty: those of the system
   size_t max_response_bytes = 16u << 20;
   HttpHeaders headers;  // of every request, for example a token
+  // Through which requests are sent: https by CONNECT, so that the proxy sees host and port only.
+  std::optional<HttpAddress> proxy;
 };
 
 // Keeps its connection open between requests.

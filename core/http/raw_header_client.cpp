@@ -5,17 +5,21 @@
 #include <openssl/ssl.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <climits>
+#include <cstdlib>
+#include <type_traits>
 #include <utility>
 
 namespace lockstep {
 namespace {
 
 constexpr size_t kMaxHeaderBytes = 64 << 10, kMaxUnusedBytes = 256 << 10;
+constexpr std::chrono::seconds kMaxProxyConnect{10};
 
 using WaitClock = std::chrono::steady_clock;
 
@@ -135,15 +139,76 @@ class HeaderStream final : public httplib::Stream {
   size_t begin_ = 0, end_ = 0;  // of the bytes in the buffer that were not returned
 };
 
+// Connects to a proxy with the library's limits.
+class ProxyConnector final : public httplib::ClientImpl {
+ public:
+  ProxyConnector(const RawProxy& proxy, std::chrono::milliseconds timeout)
+      : ClientImpl(proxy.host, proxy.port) {
+    set_connection_timeout(std::min(timeout, std::chrono::milliseconds(kMaxProxyConnect)));
+    set_tcp_nodelay(true);
+  }
+
+  // -1: there is no connection.
+  int connect(httplib::Error& error) {
+    Socket socket;
+    return create_and_connect_socket(socket, error) ? socket.sock : -1;
+  }
+};
+
 // Base: the library's client, encrypted or not.
 template <class Base>
 class RawHeaderClient final : public Base {
  public:
   RawHeaderClient(const std::string& host, int port, std::chrono::milliseconds timeout,
-                  RawAnswer& answer)
-      : Base(host, port), timeout_(timeout), answer_(answer) {}
+                  const std::optional<RawProxy>& proxy, RawAnswer& answer)
+      : Base(host, port), timeout_(timeout), proxy_(proxy), answer_(answer) {}
 
  private:
+  static constexpr bool kHasTls = std::is_base_of_v<httplib::SSLClient, Base>;
+
+  bool create_and_connect_socket(typename Base::Socket& socket, httplib::Error& error) override {
+    if (kHasTls && !this->is_valid()) {
+      error = httplib::Error::SSLConnection;
+      return false;
+    }
+    if (!proxy_) return httplib::ClientImpl::create_and_connect_socket(socket, error);
+    answer_.is_at_proxy = true;
+    socket.sock = ProxyConnector(*proxy_, timeout_).connect(error);
+    if (socket.sock < 0) return false;
+    if (kHasTls && !open_tunnel(socket.sock)) {
+      ::close(std::exchange(socket.sock, -1));
+      error = httplib::Error::Connection;
+      answer_.is_at_proxy = true;
+      return false;
+    }
+    answer_ = {};
+    return true;
+  }
+
+  bool open_tunnel(int socket) {
+    const bool is_v6 = this->host_.find(':') != std::string::npos;
+    const auto server =
+        (is_v6 ? "[" + this->host_ + "]" : this->host_) + ":" + std::to_string(this->port_);
+    auto request = "CONNECT " + server + " HTTP/1.1\r\nHost: " + server + "\r\n";
+    if (!proxy_->authorization.empty())
+      request += "Proxy-Authorization: " + proxy_->authorization + "\r\n";
+    request += "\r\n";
+    HeaderStream stream(socket, nullptr, timeout_, answer_);
+    for (size_t sent = 0; sent < request.size();) {
+      const auto count = stream.write(request.data() + sent, request.size() - sent);
+      if (count <= 0) return false;
+      sent += static_cast<size_t>(count);
+    }
+    char unused;
+    while (!answer_.header.is_complete)
+      if (stream.read(&unused, 1) <= 0) return false;
+    const auto& text = answer_.header.text;
+    const auto status = text.substr(std::min(text.find(' '), text.size() - 1) + 1, 3);
+    if (status.size() == 3 && status[0] == '2') return true;
+    answer_.proxy_status = std::atoi(status.c_str());
+    return false;
+  }
+
   bool process_socket(const typename Base::Socket& socket,
                       std::function<bool(httplib::Stream&)> callback) override {
     HeaderStream stream(socket.sock, socket.ssl, timeout_, answer_);
@@ -151,6 +216,7 @@ class RawHeaderClient final : public Base {
   }
 
   const std::chrono::milliseconds timeout_;
+  const std::optional<RawProxy> proxy_;
   RawAnswer& answer_;
 };
 
@@ -178,10 +244,12 @@ void RawHeader::add(std::string_view bytes) {
 
 std::unique_ptr<httplib::ClientImpl> raw_header_client(bool tls, const std::string& host, int port,
                                                        std::chrono::milliseconds timeout,
+                                                       const std::optional<RawProxy>& proxy,
                                                        RawAnswer& answer) {
   if (tls)
-    return std::make_unique<RawHeaderClient<httplib::SSLClient>>(host, port, timeout, answer);
-  return std::make_unique<RawHeaderClient<httplib::ClientImpl>>(host, port, timeout, answer);
+    return std::make_unique<RawHeaderClient<httplib::SSLClient>>(host, port, timeout, proxy,
+                                                                 answer);
+  return std::make_unique<RawHeaderClient<httplib::ClientImpl>>(host, port, timeout, proxy, answer);
 }
 
 }  // namespace lockstep

@@ -12,7 +12,9 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 
 namespace lockstep {
 
@@ -32,6 +34,8 @@ struct RawAnswer {
   RawHeader header;
   std::chrono::nanoseconds waited{0};  // for bytes
   bool has_timed_out = false;          // sending or waiting
+  bool is_at_proxy = false;            // there is no connection, or it was closed
+  int proxy_status = 0;                // of a proxy that refuses to connect to the server; else 0
 
   // Since the receiver of the body got the last bytes, which sets both to 0: the header, sizes of
   // chunks and the fields after them are limited.
@@ -39,10 +43,19 @@ struct RawAnswer {
   std::chrono::nanoseconds unused_waited{0};
 };
 
+// A proxy, and the value of its header Proxy-Authorization; empty: none.
+struct RawProxy {
+  std::string host;
+  int port = 0;
+  std::string authorization;
+};
+
 // `answer`: replaced by each request; outlives the client. `timeout`: of sending the next bytes, of
-// the whole header, and of the next bytes of the body.
+// the whole header, and of the next bytes of the body. With a proxy and without TLS, the path of a
+// request has to be a URL, and the request has to have the header.
 std::unique_ptr<httplib::ClientImpl> raw_header_client(bool tls, const std::string& host, int port,
                                                        std::chrono::milliseconds timeout,
+                                                       const std::optional<RawProxy>& proxy,
                                                        RawAnswer& answer);
 
 }  // namespace lockstep

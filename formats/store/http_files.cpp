@@ -18,14 +18,14 @@ constexpr int kMaxRedirects = 10;
 constexpr size_t kMaxIdleClients = 64, kMaxLocations = 10'000;
 constexpr int64_t kMaxDrainedBytes = 64 << 10;
 constexpr size_t kMaxTextBytes = 64u << 20;
+constexpr int64_t kMaxRetryAfterSeconds = 60;
 
 HttpHeaders without_encoding() { return {{"Accept-Encoding", "identity"}}; }
 
 // The path and query of a URL, as they are.
 std::string path_and_query(const std::string& url) {
-  const auto begin = url.find_first_of("/?", url.find("://") + 3);
-  if (begin == url.npos) return "/";
-  return (url[begin] == '?' ? "/" : "") + url.substr(begin);
+  const auto rest = url.substr(origin_length(url));
+  return (rest.starts_with('/') ? "" : "/") + rest;
 }
 
 bool is_redirect(const HttpResponse& response) {
@@ -39,17 +39,14 @@ std::optional<int64_t> length_of(const HttpResponse& response) {
   return length && *length >= 0 ? length : std::nullopt;
 }
 
-std::string_view origin_of(std::string_view url) {
-  return url.substr(0, url.find_first_of("/?", url.find("://") + 3));
-}
-
 StoreError changed_error(const HttpPlace& place) {
   return {StoreFailure::Other, ErrorKind::Environment,
           place.shown + ": was changed while it was being read"};
 }
 
-StoreError temporary_error(const HttpPlace& place, const std::string& why) {
-  return {StoreFailure::Temporary, ErrorKind::Environment, place.shown + ": " + why};
+StoreError temporary_error(const HttpPlace& place, const std::string& why,
+                           int64_t retry_after_s = 0) {
+  return {StoreFailure::Temporary, ErrorKind::Environment, place.shown + ": " + why, retry_after_s};
 }
 
 StoreError refused_error(const HttpPlace& place, const std::string& why,
@@ -106,6 +103,7 @@ std::unique_ptr<HttpClient> HttpFiles::take_client(const std::string& origin,
   HttpOptions http;
   http.name = printable(origin, 200);
   http.timeout = std::chrono::milliseconds(static_cast<int64_t>(1e3 * options_.timeout_s));
+  http.proxy = proxy_for(options_.proxies, address);
   const HttpAddress server{.tls = address.tls, .host = address.host, .port = address.port};
   return std::make_unique<HttpClient>(server, http);
 }
@@ -158,8 +156,10 @@ HttpResponse HttpFiles::request(const HttpPlace& place, const std::string& url,
   } catch (const Error& error) {
     if (failure) std::rethrow_exception(failure);
     if (error.kind() != ErrorKind::Config) throw temporary_error(place, error.what());
+    const std::string text = error.what();
+    const bool is_certificate = text.ends_with("certificate is not trusted");
     throw refused_error(
-        place, std::string(error.what()) + ": set SSL_CERT_FILE to the file of its authority");
+        place, text + (is_certificate ? ": set SSL_CERT_FILE to the file of its authority" : ""));
   }
   if (failure) std::rethrow_exception(failure);
   give_back(origin, std::move(client));
@@ -169,9 +169,10 @@ HttpResponse HttpFiles::request(const HttpPlace& place, const std::string& url,
 HttpFiles::Answer HttpFiles::follow(const HttpPlace& place, std::string url,
                                     const HttpHeaders& headers, const HttpReceiver& receiver) {
   Answer answer;
+  const auto own_origin = address_of(place.url, place).origin();
   for (int i = 0; i <= kMaxRedirects; ++i) {
     answer.response = request(place, url, headers, receiver);
-    if (origin_of(url) == origin_of(place.url)) answer.own = answer.response;
+    if (address_of(url, place).origin() == own_origin) answer.own = answer.response;
     answer.url = url;
     if (!is_redirect(answer.response)) return answer;
     const auto next = resolved_url(url, answer.response.header("location"));
@@ -228,8 +229,13 @@ void HttpFiles::refuse(const HttpPlace& place, const HttpResponse& response) con
   if (status == 401 || status == 403)
     throw refused_error(place, fmt::format("the server denies access (status {})", status),
                         StoreFailure::Denied);
+  if (status == 407)
+    throw refused_error(place, "the proxy needs a user and a password, http://user:password@host",
+                        StoreFailure::Credentials);
   if (status == 408 || status == 429 || status >= 500)
-    throw temporary_error(place, fmt::format("the server answered with status {}", status));
+    throw temporary_error(
+        place, fmt::format("the server answered with status {}", status),
+        seconds_of_retry_after(response.header("retry-after"), kMaxRetryAfterSeconds));
   throw refused_error(place, fmt::format("the server answered with status {}", status));
 }
 

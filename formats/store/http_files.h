@@ -36,6 +36,7 @@ class HttpFiles {
     double timeout_s = 10;  // as BucketOptions
     std::string token;      // secret; sent to `token_origin` only. Empty: none
     std::string token_origin;
+    HttpProxies proxies;
     Explain explain;
   };
 

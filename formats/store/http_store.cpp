@@ -1,7 +1,6 @@
 #include "formats/store/http_store.h"
 
-#include <fmt/format.h>
-
+#include "core/http/http_address.h"
 #include "core/printable.h"
 #include "formats/store/http_files.h"
 #include "formats/store/read_only_store.h"
@@ -9,21 +8,15 @@
 namespace lockstep::formats {
 namespace {
 
-std::string url_path_of(const std::string& key) {
-  constexpr std::string_view kNotInUrls = "\"<>\\^`{|}";
-  std::string path;
-  for (const char c : key) {
-    const bool is_kept = c > ' ' && c < 0x7f && kNotInUrls.find(c) == kNotInUrls.npos;
-    path += is_kept ? std::string(1, c) : fmt::format("%{:02X}", static_cast<unsigned char>(c));
-  }
-  return path;
-}
-
 class HttpStore final : public ReadOnlyStore {
  public:
   explicit HttpStore(const BucketOptions& options)
       : origin_(options.endpoint),
-        files_({.timeout_s = options.timeout_s, .token = {}, .token_origin = {}, .explain = {}}) {}
+        files_({.timeout_s = options.timeout_s,
+                .token = {},
+                .token_origin = {},
+                .proxies = options.proxies,
+                .explain = {}}) {}
 
   ObjectInfo info(const std::string& key) override {
     auto object = files_.info(place_of(key)).object;
@@ -48,7 +41,7 @@ class HttpStore final : public ReadOnlyStore {
  private:
   std::string path_of(const std::string& key) const override { return origin_ + "/" + key; }
   HttpPlace place_of(const std::string& key) const {
-    return {origin_ + "/" + url_path_of(key), printable(path_of(key), 400)};
+    return {origin_ + "/" + url_encoded(key), printable(path_of(key), 400)};
   }
 
   const std::string origin_;  // "https://host:port"

@@ -2,21 +2,12 @@
 
 #include <algorithm>
 
+#include "core/http/http_address.h"
 #include "core/number_text.h"
 #include "core/trimmed.h"
 
 namespace lockstep::formats {
 namespace {
-
-// The number of characters of "https://host"; 0: it is not a URL.
-size_t origin_length(std::string_view url) {
-  for (const std::string_view scheme : {"https://", "http://"}) {
-    if (!url.starts_with(scheme)) continue;
-    const auto end = std::min(url.find_first_of("/?#", scheme.size()), url.size());
-    return end > scheme.size() ? end : 0;
-  }
-  return 0;
-}
 
 // Of a path without a query: "/a/./b/../c" -> "/a/c" (RFC 3986, section 5.2.4).
 std::string without_dots(std::string_view path) {
@@ -32,20 +23,6 @@ std::string without_dots(std::string_view path) {
     if (path.empty() && (part == "/.." || part == "/.")) result += '/';
   }
   return result;
-}
-
-// Encodes what a URL must not have, and some servers send.
-std::string encoded_rest(std::string_view url) {
-  constexpr std::string_view kDigits = "0123456789ABCDEF";
-  std::string encoded;
-  for (const auto c : url) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte > ' ' && byte < 0x7f)
-      encoded += c;
-    else
-      encoded += {'%', kDigits[byte / 16], kDigits[byte % 16]};
-  }
-  return encoded;
 }
 
 std::optional<int64_t> parse_size(std::string_view text) {
@@ -73,7 +50,7 @@ std::optional<ContentRange> parse_content_range(std::string_view text) {
 }
 
 std::string resolved_url(const std::string& url, std::string_view location) {
-  const auto address = encoded_rest(location.substr(0, location.find('#')));
+  const auto address = url_encoded(location.substr(0, location.find('#')));
   if (address.empty()) return {};
   if (origin_length(address) > 0) return address;
   const auto origin = origin_length(url);

@@ -108,6 +108,7 @@ HttpFiles::Options options_of_files(const BucketOptions& options) {
   return {.timeout_s = options.timeout_s,
           .token = options.token,
           .token_origin = address.origin(),
+          .proxies = options.proxies,
           .explain = [errors = HubErrors(options)](const std::string& shown,
                                                    const HttpResponse& answer) {
             return errors.explain(shown, answer);

@@ -39,8 +39,6 @@ StorePath place_in(const StorePath& root, const std::string& key) {
   return {root.bucket, key, root.scheme};
 }
 
-bool is_bucket(const StorePath& place) { return options_of_store(place).kind == StoreKind::Bucket; }
-
 Error ended_error() { return environment_error("the process ends"); }
 
 }  // namespace
@@ -66,7 +64,7 @@ ObjectCache::~ObjectCache() {
 
 ObjectStore& ObjectCache::store_of(const StorePath& place) {
   const auto options = options_of_store(place);
-  if (options.kind == StoreKind::Bucket) use_buckets();
+  if (is_bucket(options.kind)) use_buckets();
   const MutexLock lock(mutex_);
   auto& store = stores_[root_of(place).path().string()];
   if (!store) store = open_object_store(options);
@@ -83,8 +81,9 @@ ObjectInfo ObjectCache::request_info(const StorePath& place) {
     if (object.tag.empty() && object.modified == 0) object.tag = unknown_version_;
     return object;
   } catch (const StoreError& error) {
-    if (error.failure() == StoreFailure::Temporary || !is_bucket(place)) throw;
-    retries_.run([&] { return store.list(parent_of(place.key), 1); });
+    if (error.failure() == StoreFailure::Temporary || !is_bucket(options_of_store(place).kind))
+      throw;
+    retries_.run([&] { store.verify_listing(parent_of(place.key)); });
     throw;
   }
 }
@@ -123,7 +122,7 @@ std::vector<StorePath> ObjectCache::list(const StorePath& place) {
   for (const auto& object : found) places.push_back(place_in(place, object.key));
   if (!places.empty()) return places;
   if (place.key.empty()) throw config_error(shown(place) + ": has no objects");
-  retries_.run([&] { return store.list("", 1); });  // whether there is such a bucket
+  retries_.run([&] { store.verify_listing(""); });  // whether there is such a bucket
   const auto similar = retries_.run([&] { return store.list(parent_of(place.key), kSimilarKeys); });
   std::vector<std::string> keys;
   for (const auto& object : similar) {
@@ -351,6 +350,16 @@ std::map<std::string, std::string> ObjectCache::commits() const {
   for (const auto& [root, store] : stores_)
     if (auto commit = store->commit(); !commit.empty()) commits[root] = std::move(commit);
   return commits;
+}
+
+std::map<std::string, std::string> ObjectCache::versions() const {
+  std::map<std::string, std::string> versions;
+  const MutexLock lock(mutex_);
+  for (const auto& [path, object] : expected_)
+    if (path.starts_with("http") && object.tag != unknown_version_)
+      versions[path] = fmt::format("{} bytes, ETag '{}', modified {}", object.size,
+                                   printable(object.tag, 100), object.modified);
+  return versions;
 }
 
 StoreStats ObjectCache::stats() const {

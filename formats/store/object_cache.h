@@ -75,6 +75,9 @@ class ObjectCache {
   StoreStats stats() const;
   // The commits that are read, by the paths of their repositories.
   std::map<std::string, std::string> commits() const;
+  // The versions of files of HTTP servers that are read, by their paths, without those that the
+  // server does not say.
+  std::map<std::string, std::string> versions() const;
   const ObjectCacheOptions& options() const { return options_; }
 
  private:
@@ -122,6 +125,7 @@ ObjectCache& object_cache();
 StoreStats store_stats();
 // Empty if it was not used.
 std::map<std::string, std::string> store_commits();
+std::map<std::string, std::string> store_versions();
 // Loads the client of buckets until the process ends, unless it is loaded. Throws Config if this build has no Arrow; Environment.
 void use_buckets();
 

@@ -27,7 +27,7 @@ std::string error_text() { return std::generic_category().message(errno); }
 ObjectFolder::ObjectFolder(StorePath place, std::chrono::milliseconds timeout)
     : place_(std::move(place)), retries_(timeout) {
   const auto options = options_of_store(place_);
-  if (options.kind != StoreKind::Bucket)
+  if (!is_bucket(options.kind))
     throw config_error(printable(place_.path().string(), 400) +
                        ": not in a bucket, and can only be read; valid: s3://bucket/prefix");
   use_buckets();
@@ -40,7 +40,7 @@ std::string ObjectFolder::key_of(const std::string& name) const {
 }
 
 std::string ObjectFolder::path_of(const std::string& name) const {
-  return StorePath{place_.bucket, key_of(name)}.path();
+  return StorePath{place_.bucket, key_of(name), place_.scheme}.path();
 }
 
 std::vector<ObjectInfo> ObjectFolder::list(const std::string& folder) {

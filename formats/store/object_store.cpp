@@ -32,7 +32,7 @@ std::unique_ptr<ObjectStore> open_object_store(const BucketOptions& options) {
   switch (options.kind) {
     case StoreKind::Http: return open_http_store(options);
     case StoreKind::Hub: return open_hub_store(options);
-    case StoreKind::Bucket: break;
+    default: break;
   }
   return std::unique_ptr<ObjectStore>(object_store_library().open(options));
 }

@@ -9,28 +9,38 @@
 #include <string>
 #include <vector>
 
+#include "core/http/http_proxies.h"
 #include "lockstep/error.h"
 
 namespace lockstep::formats {
 
 enum class StoreKind {
-  Bucket,  // s3://
-  Http,    // https:// and http://: reading of single files
-  Hub      // hf://: reading of the files of a repository
+  S3,     // s3://
+  Gcs,    // gs://
+  Azure,  // abfs://, abfss://, az://
+  Http,   // https:// and http://: reading of single files
+  Hub     // hf://: reading of the files of a repository
 };
+
+// Objects of buckets (Azure: containers) are listed and written too.
+inline bool is_bucket(StoreKind kind) { return kind < StoreKind::Http; }
 
 // How to reach a store.
 struct BucketOptions {
-  StoreKind kind = StoreKind::Bucket;
-  std::string bucket;    // of a hub: "datasets/OWNER/NAME@REVISION", or without the revision
-  std::string endpoint;  // host or host:port; empty: that of AWS; otherwise a URL
-  std::string scheme = "https";  // or http
-  std::string region;            // empty: that of the environment or profile
-  std::string ca_file;           // certificates to trust; empty: those of the system
-  bool is_anonymous = false;     // requests are not signed
-  std::string token;             // of a hub, secret; empty: none
-  std::string token_source;      // of a hub: where the token comes from, in words
-  double timeout_s = 10;         // of connecting, and of an answer that stops
+  StoreKind kind = StoreKind::S3;
+  std::string bucket;    // as StorePath
+  std::string endpoint;  // of buckets, host or host:port; empty: that of AWS; otherwise a URL
+  std::string scheme = "https";    // or http
+  std::string region;              // empty: that of the environment or profile
+  std::string ca_file;             // certificates to trust; empty: those of the system
+  bool is_anonymous = false;       // requests are not signed
+  std::string path_scheme;         // of buckets, for messages, e.g. "s3"
+  std::string account, container;  // of Azure
+  std::string account_key;         // of Azure, secret; empty: none
+  std::string token;               // of a hub, or a SAS token of Azure; secret; empty: none
+  std::string token_source;        // of a hub: where the token comes from, in words
+  HttpProxies proxies;             // of HTTP servers and hubs
+  double timeout_s = 10;           // of connecting, and of an answer that stops
   bool operator==(const BucketOptions&) const = default;
 };
 
@@ -57,12 +67,16 @@ enum class StoreFailure {
 // One failed request.
 class StoreError : public Error {
  public:
-  StoreError(StoreFailure failure, ErrorKind kind, const std::string& message)
-      : Error(kind, message), failure_(failure) {}
+  // `retry_after_s`: the server's request not to repeat it earlier.
+  StoreError(StoreFailure failure, ErrorKind kind, const std::string& message,
+             int64_t retry_after_s = 0)
+      : Error(kind, message), failure_(failure), retry_after_s_(retry_after_s) {}
   StoreFailure failure() const { return failure_; }
+  int64_t retry_after_s() const { return retry_after_s_; }
 
  private:
   StoreFailure failure_;
+  int64_t retry_after_s_;
 };
 
 // Writes the next bytes of an object to the buffer. Returns their number; 0 at the end.
@@ -79,8 +93,8 @@ class ObjectStore {
  public:
   virtual ~ObjectStore() = default;
 
-  // That requests are signed with, not a secret; empty: there are no credentials. Can wait for the
-  // metadata server of the machine.
+  // That requests to S3 are signed with, not a secret; empty: there are no credentials, or this is
+  // another store. Can wait for the metadata server of the machine.
   virtual std::string access_key_id() = 0;
 
   virtual ObjectInfo info(const std::string& key) = 0;
@@ -88,6 +102,8 @@ class ObjectStore {
   // of them, in any order. A missing prefix has no objects; a missing bucket is an error only with
   // an empty prefix.
   virtual std::vector<ObjectInfo> list(const std::string& prefix, size_t limit) = 0;
+  // Throws what list() throws.
+  virtual void verify_listing(const std::string& prefix) { list(prefix, 1); }
   // Reads the bytes of `object` from `offset` on; all of `out`.
   virtual void read(const ObjectInfo& object, int64_t offset, std::span<uint8_t> out) = 0;
   // Passes all bytes of `object`, in order. Required of stores with objects without has_ranges.
@@ -99,6 +115,7 @@ class ObjectStore {
   virtual std::string commit() const { return {}; }
 
   // Writes or replaces an object, in parts: it appears when it is complete, and not if `next` throws.
+  // In Azure, it is empty until it is complete, and if it is not completed.
   // Repeats failed parts a few times.
   virtual void write(const std::string& key, const NextBytes& next) = 0;
   // No effect if there is no such object.

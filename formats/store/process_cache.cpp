@@ -76,6 +76,12 @@ std::map<std::string, std::string> store_commits() {
   return process.cache ? process.cache->commits() : std::map<std::string, std::string>();
 }
 
+std::map<std::string, std::string> store_versions() {
+  auto& process = process_cache();
+  const MutexLock lock(process.mutex);
+  return process.cache ? process.cache->versions() : std::map<std::string, std::string>();
+}
+
 StoreStats store_stats() {
   auto& process = process_cache();
   const MutexLock lock(process.mutex);

@@ -20,21 +20,23 @@ class Retries {
   explicit Retries(std::chrono::milliseconds timeout) : timeout_(timeout) {}
 
   // Returns act(), repeated after temporary failures until the timeout is over, which begins with
-  // the call, and again at `*progress_at`, which act() sets. Throws StoreError; Environment after
-  // stop().
+  // the call, and again at `*progress_at`, which act() sets. Waits at least as long as the server
+  // requests. Throws StoreError; Environment after stop().
   template <class Act>
   auto run(const Act& act, const std::chrono::steady_clock::time_point* progress_at = nullptr) {
     auto begin = std::chrono::steady_clock::now();
     for (int attempt = 0;; ++attempt) {
       ++requests_;
+      std::chrono::seconds at_least{0};
       try {
         return act();
       } catch (const StoreError& error) {
         if (progress_at) begin = std::max(begin, *progress_at);
+        at_least = std::chrono::seconds(error.retry_after_s());
         verify_may_repeat(error, attempt, begin);
       }
       ++retries_;
-      pause(attempt);
+      pause(attempt, at_least);
     }
   }
 
@@ -47,7 +49,7 @@ class Retries {
  private:
   void verify_may_repeat(const StoreError& error, int attempt,
                          std::chrono::steady_clock::time_point begin) const;
-  void pause(int attempt);
+  void pause(int attempt, std::chrono::milliseconds at_least);
 
   const std::chrono::milliseconds timeout_;
   std::atomic<int64_t> requests_ = 0, retries_ = 0;

@@ -3,7 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include "core/config/nearest_name.h"
 #include "core/http/http_client.h"
@@ -15,9 +19,10 @@ namespace {
 
 struct KnownBuckets {
   Mutex mutex;
-  BucketOptions defaults GUARDED_BY(mutex);
+  std::map<StoreKind, BucketOptions> defaults GUARDED_BY(mutex);
   HubOptions hub GUARDED_BY(mutex);
-  std::map<std::string, BucketOptions> all GUARDED_BY(mutex);
+  HttpProxies proxies GUARDED_BY(mutex);
+  std::map<std::pair<StoreKind, std::string>, BucketOptions> all GUARDED_BY(mutex);
 };
 
 KnownBuckets& known_buckets() {
@@ -37,6 +42,10 @@ void set_bucket_option(BucketOptions& options, const std::string& name, const st
   const auto refused = [&](const std::string& why) {
     return config_error(fmt::format("{}: {}", path, why));
   };
+  std::vector<std::string> valid{"endpoint_override", "scheme", "anonymous"};
+  if (options.kind == StoreKind::S3) valid.emplace_back("region");
+  if (std::ranges::find(valid, name) == valid.end())
+    throw refused(fmt::format("unknown option '{}'{}", printable(name, 40), suggest(name, valid)));
   if (name == "scheme" && value != "http" && value != "https")
     throw refused("scheme must be http or https");
   if (name == "anonymous" && value != "true" && value != "false")
@@ -47,12 +56,73 @@ void set_bucket_option(BucketOptions& options, const std::string& name, const st
     options.scheme = value;
   else if (name == "region")
     options.region = value;
-  else if (name == "anonymous")
-    options.is_anonymous = value == "true";
   else
+    options.is_anonymous = value == "true";
+}
+
+bool is_this_host(const std::string& host) {
+  return host == "localhost" || host.starts_with("127.") || host == "::1";
+}
+
+std::optional<StoreKind> kind_of_bucket(const std::string& scheme) {
+  if (scheme == "s3") return StoreKind::S3;
+  if (scheme == "gs") return StoreKind::Gcs;
+  if (scheme == "abfs" || scheme == "abfss" || scheme == "az") return StoreKind::Azure;
+  return std::nullopt;
+}
+
+// The address of a bucket's server. Throws Config, also if it is more than a host and port.
+HttpAddress server_of(const BucketOptions& options) {
+  auto server = parse_http_address(options.scheme + "://" + options.endpoint, options.bucket);
+  if (options.endpoint.find_first_of("/@?#") != options.endpoint.npos)
+    throw config_error(options.bucket + ": endpoint_override must be host or host:port");
+  return server;
+}
+
+// A token is sent with each request, so no other server gets it.
+void complete_gcs(BucketOptions& options) {
+  if (options.endpoint.empty()) options.endpoint = "storage.googleapis.com";
+  const auto server = server_of(options);
+  if (!server.tls || !server.host.ends_with(".googleapis.com")) options.is_anonymous = true;
+}
+
+constexpr std::array kAzureClouds = {"core.windows.net", "core.usgovcloudapi.net",
+                                     "core.chinacloudapi.cn"};
+
+// CONTAINER@ACCOUNT, CONTAINER@ACCOUNT.dfs.core.windows.net or CONTAINER. Key and token belong to
+// the account of `options`.
+void complete_azure(BucketOptions& options) {
+  const auto refused = [&](const std::string& why) {
+    return config_error(fmt::format("{}://{}: {}; valid: abfss://CONTAINER@ACCOUNT/path",
+                                    options.path_scheme, printable(options.bucket, 200), why));
+  };
+  const auto at = options.bucket.find('@');
+  const auto host = at == options.bucket.npos ? options.account : options.bucket.substr(at + 1);
+  const auto dot = std::min(host.find('.'), host.size());
+  const auto account = host.substr(0, dot);
+  if (account.empty()) throw refused("the storage account is missing: set AZURE_STORAGE_ACCOUNT");
+  std::string endpoint = "blob.core.windows.net";
+  if (dot < host.size()) {
+    const auto known = std::ranges::find_if(kAzureClouds, [&](const std::string& cloud) {
+      return host.substr(dot) == ".dfs." + cloud || host.substr(dot) == ".blob." + cloud;
+    });
+    if (known == kAzureClouds.end())
+      throw refused(host.substr(dot) + " is not a server of Azure, such as .dfs.core.windows.net");
+    endpoint = std::string("blob.") + *known;
+  }
+  if (!options.account.empty() && options.account != account)
+    options.account_key = options.token = "";
+  options.container = options.bucket.substr(0, at);
+  options.account = account;
+  if (options.endpoint.empty()) {
+    options.endpoint = endpoint;
+    return;
+  }
+  if (options.is_anonymous || !options.account_key.empty()) return;  // sends no secret
+  if (!is_this_host(server_of(options).host))
     throw refused(
-        fmt::format("unknown option '{}'{}", printable(name, 40),
-                    suggest(name, {"endpoint_override", "scheme", "region", "anonymous"})));
+        "a token is sent to servers of Azure only: with another endpoint, set "
+        "AZURE_STORAGE_KEY, or ?anonymous=true");
 }
 
 // The number of characters before "://"; npos: there is no scheme.
@@ -66,22 +136,37 @@ size_t scheme_length(const std::string& text) {
   return is_scheme ? end : text.npos;
 }
 
+Error credentials_in_path(const std::string& scheme) {
+  const auto* remedy = scheme == "gs" ? "set GOOGLE_APPLICATION_CREDENTIALS"
+                       : scheme == "s3"
+                           ? "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+                           : "set AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN";
+  return config_error(fmt::format(
+      "{}://...@...: credentials do not belong into a path, which is stored with the run; {}",
+      scheme, remedy));
+}
+
 // s3://bucket/key?options
-StorePath parse_bucket(const std::string& place, size_t question, const std::string& name) {
+StorePath parse_bucket(const std::string& scheme, const std::string& place, size_t question,
+                       const std::string& name) {
+  const auto kind = *kind_of_bucket(scheme);
   const auto text = place.substr(0, question);
   const auto slash = std::min(text.find('/'), text.size());
-  StorePath parsed{text.substr(0, slash), without_outer_slashes(text.substr(slash))};
-  if (parsed.bucket.find('@') != parsed.bucket.npos)
-    throw config_error(
-        "s3://...@...: credentials do not belong into a path, which is stored with the run; set "
-        "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE");
-  if (parsed.bucket.empty())
-    throw config_error(name + ": the name of a bucket is missing; valid: s3://bucket/key");
+  StorePath parsed{text.substr(0, slash), without_outer_slashes(text.substr(slash)), scheme};
+  const auto num_ats = std::ranges::count(parsed.bucket, '@');
+  if (num_ats > (kind == StoreKind::Azure ? 1 : 0) ||
+      (num_ats > 0 && parsed.bucket.find(':') != parsed.bucket.npos))
+    throw credentials_in_path(scheme);
+  if (parsed.bucket.empty() || parsed.bucket.starts_with('@'))
+    throw config_error(fmt::format(
+        "{}: the name of a {} is missing; valid: {}", name,
+        kind == StoreKind::Azure ? "container" : "bucket",
+        kind == StoreKind::Azure ? "abfss://CONTAINER@ACCOUNT/path" : scheme + "://bucket/key"));
   if (question == place.npos) return parsed;
   auto& buckets = known_buckets();
   const MutexLock lock(buckets.mutex);
-  auto options = buckets.defaults;
-  options.bucket = parsed.bucket;
+  auto options = buckets.defaults[kind];
+  options.kind = kind;
   for (auto begin = question + 1; begin < place.size();) {
     const auto end = std::min(place.find('&', begin), place.size());
     const auto equals = std::min(place.find('=', begin), end);
@@ -89,7 +174,7 @@ StorePath parse_bucket(const std::string& place, size_t question, const std::str
                       equals < end ? place.substr(equals + 1, end - equals - 1) : "", name);
     begin = end + 1;
   }
-  const auto [known, is_new] = buckets.all.emplace(parsed.bucket, options);
+  const auto [known, is_new] = buckets.all.emplace(std::pair(kind, parsed.bucket), options);
   if (!is_new && known->second != options)
     throw config_error(fmt::format(
         "{}: its options after '?' differ from those of another path in this bucket", name));
@@ -152,10 +237,6 @@ StorePath parse_repository(const std::string& place, const std::string& name) {
   return {place.substr(0, end), without_outer_slashes(place.substr(end)), "hf"};
 }
 
-bool is_this_host(const std::string& host) {
-  return host == "localhost" || host.starts_with("127.") || host == "::1";
-}
-
 // Names a secret in no message, and sends none without encryption.
 void verify_hub(const HubOptions& hub) {
   const auto address = parse_http_address(hub.endpoint, "HF_ENDPOINT");
@@ -183,11 +264,12 @@ StorePath parse_store_path(const std::filesystem::path& path) {
   const auto scheme = text.substr(0, length), place = text.substr(length + 3);
   const auto question = place.find('?');
   const auto name = printable(text.substr(0, text.find('?')), 400);
-  if (scheme == "s3") return parse_bucket(place, question, name);
+  if (kind_of_bucket(scheme)) return parse_bucket(scheme, place, question, name);
   if (scheme == "https" || scheme == "http") return parse_url(scheme, place, name);
   if (scheme == "hf") return parse_repository(place, name);
   throw config_error(
-      fmt::format("{}: unknown scheme '{}'; supported: s3://bucket/key, https://host/path, "
+      fmt::format("{}: unknown scheme '{}'; supported: s3://bucket/key, gs://bucket/key, "
+                  "abfss://CONTAINER@ACCOUNT/path, https://host/path, "
                   "hf://datasets/OWNER/NAME/path, or a path without a scheme",
                   name, printable(scheme, 40)));
 }
@@ -195,7 +277,7 @@ StorePath parse_store_path(const std::filesystem::path& path) {
 void set_default_bucket_options(const BucketOptions& options) {
   auto& buckets = known_buckets();
   const MutexLock lock(buckets.mutex);
-  buckets.defaults = options;
+  buckets.defaults[options.kind] = options;
 }
 
 void set_hub_options(const HubOptions& options) {
@@ -204,10 +286,16 @@ void set_hub_options(const HubOptions& options) {
   buckets.hub = options;
 }
 
+void set_http_proxies(const HttpProxies& proxies) {
+  auto& buckets = known_buckets();
+  const MutexLock lock(buckets.mutex);
+  buckets.proxies = proxies;
+}
+
 BucketOptions options_of_store(const StorePath& place) {
   auto& buckets = known_buckets();
   const MutexLock lock(buckets.mutex);
-  const auto timeout_s = buckets.defaults.timeout_s;
+  const auto timeout_s = buckets.defaults[StoreKind::S3].timeout_s;
   if (place.scheme == "hf") {
     verify_hub(buckets.hub);
     return {.kind = StoreKind::Hub,
@@ -215,18 +303,24 @@ BucketOptions options_of_store(const StorePath& place) {
             .endpoint = buckets.hub.endpoint,
             .token = buckets.hub.token,
             .token_source = buckets.hub.token_source,
+            .proxies = buckets.proxies,
             .timeout_s = timeout_s};
   }
-  if (place.scheme != "s3")
+  const auto kind = kind_of_bucket(place.scheme);
+  if (!kind)
     return {.kind = StoreKind::Http,
             .bucket = place.bucket,
             .endpoint = place.scheme + "://" + place.bucket,
             .scheme = place.scheme,
+            .proxies = buckets.proxies,
             .timeout_s = timeout_s};
-  const auto known = buckets.all.find(place.bucket);
-  if (known != buckets.all.end()) return known->second;
-  auto options = buckets.defaults;
+  const auto known = buckets.all.find({*kind, place.bucket});
+  auto options = known != buckets.all.end() ? known->second : buckets.defaults[*kind];
+  options.kind = *kind;
   options.bucket = place.bucket;
+  options.path_scheme = place.scheme;
+  if (*kind == StoreKind::Gcs) complete_gcs(options);
+  if (*kind == StoreKind::Azure) complete_azure(options);
   return options;
 }
 

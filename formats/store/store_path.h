@@ -1,5 +1,6 @@
 // Paths of data in an object store: s3://bucket/key?endpoint_override=host:port&scheme=http,
-// https://host/path, hf://datasets/OWNER/NAME@REVISION/path.
+// gs://bucket/key, abfss://CONTAINER@ACCOUNT/key, https://host/path,
+// hf://datasets/OWNER/NAME@REVISION/path.
 #pragma once
 
 #include <filesystem>
@@ -13,10 +14,11 @@ namespace lockstep::formats {
 bool has_scheme(const std::filesystem::path& path);
 
 struct StorePath {
-  // The bucket; host or host:port; or the repository with its revision, as in the path.
+  // The bucket; CONTAINER@ACCOUNT of Azure; host or host:port; or the repository with its revision,
+  // "datasets/OWNER/NAME@REVISION". As in the path.
   std::string bucket;
   std::string key;            // without slashes at its ends; empty: the whole bucket or repository
-  std::string scheme = "s3";  // or http, https, hf
+  std::string scheme = "s3";  // or gs, abfs, abfss, az, http, https, hf
 
   std::filesystem::path path() const {
     return scheme + "://" + bucket + (key.empty() ? "" : "/" + key);
@@ -28,7 +30,8 @@ struct StorePath {
 // credentials in the path, options that contradict earlier ones; over HTTP, a query or a folder.
 StorePath parse_store_path(const std::filesystem::path& path);
 
-// Options of all buckets, unless a path has others. HTTP servers have the same timeout.
+// Options of all buckets of `options.kind`, unless a path has others. HTTP servers have the timeout
+// of S3.
 void set_default_bucket_options(const BucketOptions& options);
 
 // How all hf:// paths are reached.
@@ -39,8 +42,12 @@ struct HubOptions {
 };
 void set_hub_options(const HubOptions& options);
 
+// Of all HTTP servers and hubs.
+void set_http_proxies(const HttpProxies& proxies);
+
 // Throws Config for a hub: its endpoint is not an address, contains a user or a query, or is not
-// encrypted though there is a token, unless it is on this host.
+// encrypted though there is a token, unless it is on this host. For Azure: the account is unknown,
+// or a token would be sent to another server. Other servers than Google's get no token.
 BucketOptions options_of_store(const StorePath& place);
 
 }  // namespace lockstep::formats

@@ -18,7 +18,7 @@ TEST_CASE("http values: addresses of redirects") {
            {"../x?y=../z", "https://host:8443/x?y=../z"},
            {"../../../x/.", "https://host:8443/x/"},
            {"?y", "https://host:8443/a/b?y"},
-           {"/x y\"\xc3\xa4", "https://host:8443/x%20y\"%C3%A4"},
+           {"/x y\"\xc3\xa4", "https://host:8443/x%20y%22%C3%A4"},
            {"ftp://other/x", ""},
            {"mailto:x", ""},
            {"https://", ""},

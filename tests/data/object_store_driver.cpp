@@ -36,8 +36,16 @@ void use_hub(const std::string& text) {
   formats::set_hub_options({text.substr(4, comma - 4), text.substr(comma + 1), "HF_TOKEN"});
 }
 
+// "proxies=http,https,excluded"
+void use_proxies(const std::string& text) {
+  const auto first = text.find(','), second = text.find(',', first + 1);
+  formats::set_http_proxies({text.substr(8, first - 8), text.substr(first + 1, second - first - 1),
+                             text.substr(second + 1)});
+}
+
 void print_all(const fs::path& path) {
   if (path.native().starts_with("hub=")) return use_hub(path);
+  if (path.native().starts_with("proxies=")) return use_proxies(path);
   if (!formats::is_folder(path)) return print_file(formats::without_options(path));
   for (const auto& file : formats::files_in(
            path, [](const fs::path&) { return true; }, true))

@@ -4,6 +4,7 @@ refusal. The hub is a test server; huggingface_hub's own clients read the same f
 import itertools
 import random
 import sys
+import time
 from pathlib import Path
 
 import huggingface_hub
@@ -12,6 +13,7 @@ import pyarrow.parquet
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from forward_proxy import ForwardProxy  # noqa: E402
 from object_server import Proxy  # noqa: E402
 from store_reader import StoreReader  # noqa: E402
 from web_server import TOKEN, FileServer, HubServer, made_certificate  # noqa: E402
@@ -394,3 +396,61 @@ def test_refused_by_hub(reader, hub, case):
     hub.push("me/gated", FILES, gated="accepted")
     hub.push("me/terms", FILES, gated="not accepted")
     refused_hub(reader, hub, 78, text, path=path, token=token)
+
+
+@pytest.fixture
+def proxy():
+    proxy = ForwardProxy("ada:p@ss")
+    yield proxy
+    proxy.close()
+
+
+def through(proxy, user="ada:p%40ss@", excluded=""):
+    url = f"http://{user}127.0.0.1:{proxy.port}"
+    return f"proxies={url},{url},{excluded}"
+
+
+def test_through_a_proxy(reader, server, proxy):
+    """That knows the host: it is not resolved here. The server does not get the password of the proxy."""
+    server.requests.clear()
+    lines, cost = reader.read(through(proxy), f"http://files.test:{server.port}/large.bin")
+    assert reader.copies()["large.bin"].read_bytes() == LARGE and cost["retries"] == 0
+    assert {(method, target) for method, target, _ in proxy.requests} == {("GET", f"http://files.test:{server.port}/large.bin")}
+    assert len(server.requests) == len(proxy.requests)
+    assert not any("roxy-" in name for _, _, headers in server.requests for name in headers)
+    assert {headers["Host"] for _, _, headers in server.requests} == {f"files.test:{server.port}"}
+    before = len(proxy.requests)
+    reader.read(through(proxy, excluded="other.test, .0.0.1, 127.0.0.0/8"), f"http://127.0.0.1:{server.port}/small.bin")
+    assert len(proxy.requests) == before
+
+
+def test_encrypted_through_a_proxy(reader, proxy, tmp_path):
+    certificate = made_certificate(tmp_path)
+    server = FileServer(tmp_path / "files", certificate)
+    try:
+        server.put("large.bin", LARGE)
+        path = f"{server.url}/large.bin"
+        lines, cost = reader.read(through(proxy), path, env={"SSL_CERT_FILE": str(certificate[0])})
+        assert reader.copies()["large.bin"].read_bytes() == LARGE and cost["retries"] == 0
+        assert {(method, target) for method, target, _ in proxy.requests} == {("CONNECT", f"127.0.0.1:{server.port}")}
+        assert not any("roxy" in name for _, _, headers in server.requests for name in headers)
+        server.put("other.bin", SMALL)
+        for setting, code, text in ((through(proxy, user=""), 78, "refuses to connect to it (status 407): it needs a user"),
+                                    (through(proxy, user="ada:wrong@"), 78, "(status 407)"),
+                                    ("proxies=,socks5://secret@127.0.0.1:1,", 78, "HTTPS_PROXY: not a proxy with http"),
+                                    ("proxies=,http://127.0.0.1:1,", 75, "cannot connect to the proxy http://127.0.0.1:1")):
+            code_of, _, err = reader.finish(reader.start(setting, f"{server.url}/other.bin", timeout_ms=500))
+            assert code_of == code and text in err and err.count("\n") == 1 and "secret" not in err and "wrong" not in err, err
+        proxy.status = 503
+        reader.finish(reader.start(through(proxy), f"{server.url}/other.bin", timeout_ms=500))
+    finally:
+        server.close()
+
+
+def test_retry_after_is_respected_up_to_the_timeout(reader, server):
+    server.modes["/small.bin"] = (503, None, {"Retry-After": "2"}, 1)
+    begin = time.monotonic()
+    _, cost = reader.read(f"{reader.url}/small.bin")
+    assert cost["retries"] == 1 and time.monotonic() - begin >= 2
+    server.modes["/empty.bin"] = (429, None, {"Retry-After": "100000"}, 100)
+    reader.refused(75, "requests a pause of 60 s, which is longer than the timeout", path=f"{reader.url}/empty.bin", timeout_ms=2000)

@@ -10,6 +10,7 @@ import pyarrow.parquet
 import pytest
 
 import processes
+from forward_proxy import ForwardProxy
 from object_server import Proxy
 from processes import LOCKSTEP, environment
 from refusals import error_lines
@@ -100,6 +101,69 @@ def test_ranks_with_different_commits_are_refused(rows_job, hub):
     ended = job.run("data.train.path=hf://datasets/me/rows/data", env=at_hub(hub, job.directory), ranks=2)
     assert ended.code == 75, ended.err
     assert any("the repository was changed while the run started" in line for line in error_lines(ended, 2)), ended.err
+
+
+class ChangingServer(FileServer):
+    """Replaces a file when its version is requested for the second time after start()."""
+
+    def start(self, name, content):
+        self.left, self.change = 2, (name, content)
+
+    left = 0
+
+    async def handle(self, request):
+        if request.headers.get("Range") == "bytes=0-0" and self.left > 0:
+            self.left -= 1
+            if self.left == 0:
+                self.put(*self.change)
+        return await super().handle(request)
+
+
+def test_ranks_with_different_versions_of_a_file_are_refused(rows_job, tmp_path):
+    """The file is replaced between the starts of two ranks with caches on separate disks: both versions have as many rows."""
+    job = rows_job
+    del job.config["data"]["object_cache"]["dir"]
+    job.write()
+    server, port = ChangingServer(tmp_path / "files"), processes.free_port()
+    setting = f"data.train.path={server.url}/rows.parquet"
+    caches = [{"XDG_CACHE_HOME": tmp_path / str(rank)} for rank in range(2)]
+    ranks = {"WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    try:
+        server.put("rows.parquet", (job.folder / "0.parquet").read_bytes())
+        for cache in caches:
+            job.train(setting, env=environment(**cache))  # the first version is in the caches
+        write_rows(job.folder / "other.parquet", 9)
+        server.start("rows.parquet", (job.folder / "other.parquet").read_bytes())
+        started = [job.start(setting, env=environment(RANK=rank, LOCAL_RANK=rank, **ranks, **cache))
+                   for rank, cache in enumerate(caches)]
+        for ended in map(processes.finish, started):
+            assert ended.code == 75, ended.err
+            (line,) = error_lines(ended, None)
+            assert "rows.parquet: rank 1 reads another version (" in line and "the file was changed while the run started" in line
+    finally:
+        server.close()
+
+
+def test_through_a_proxy_of_the_environment(rows_job, tmp_path):
+    job = rows_job
+    one = job.folder / "0.parquet"
+    local = losses(job, job.train(f"data.train.path={one}"))
+    server, proxy = FileServer(tmp_path / "files", made_certificate(tmp_path)), ForwardProxy()
+    variables = {"SSL_CERT_FILE": str(tmp_path / "cert.pem"), "HTTPS_PROXY": f"http://127.0.0.1:{proxy.port}"}
+    try:
+        server.put("rows.parquet", one.read_bytes())
+        run = job.train(f"data.train.path={server.url}/rows.parquet", env=environment(**variables))
+        assert losses(job, run) == local
+        assert {(method, target) for method, target, _ in proxy.requests} == {("CONNECT", f"127.0.0.1:{server.port}")}
+        before = len(proxy.requests)
+        command = [LOCKSTEP, "doctor", f"{server.url}/rows.parquet"]
+        assert processes.run(command, job.directory, environment(**variables)).code == 0 and len(proxy.requests) > before
+        before = len(proxy.requests)
+        assert processes.run(command, job.directory, environment(**variables, NO_PROXY="127.0.0.1")).code == 0
+        assert len(proxy.requests) == before
+    finally:
+        proxy.close()
+        server.close()
 
 
 def test_encrypted_file_of_a_server_with_faults(rows_job, tmp_path):

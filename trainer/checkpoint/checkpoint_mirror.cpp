@@ -44,9 +44,11 @@ std::map<int64_t, Objects> mirrored_checkpoints(formats::ObjectFolder& folder) {
   return steps;
 }
 
+// Azure has an empty manifest while it is being written.
 bool is_whole(int64_t step, const Objects& objects) {
-  return std::ranges::count(objects, fmt::format("{}/{}", step, kWrittenLast),
-                            &formats::ObjectInfo::key) > 0;
+  const auto key = fmt::format("{}/{}", step, kWrittenLast);
+  const auto manifest = std::ranges::find(objects, key, &formats::ObjectInfo::key);
+  return manifest != objects.end() && manifest->size > 0;
 }
 
 // The name of a file below the folder of its step. Throws Environment if it leads elsewhere.

@@ -47,9 +47,8 @@ void fields(V& v, CheckpointSection& c) {
   v("resume", c.resume,
     "auto: a restarted run resumes from its last good checkpoint; never: it starts from scratch");
   v("mirror", c.mirror,
-    "s3://bucket/prefix: checkpoints are copied to PREFIX/RUN/STEP in the background; a run "
-    "without "
-    "local checkpoints resumes from there");
+    "s3://bucket/prefix, or gs:// or abfss://: checkpoints are copied to PREFIX/RUN/STEP in the "
+    "background; a run without local checkpoints resumes from there");
 }
 
 }  // namespace lockstep::trainer

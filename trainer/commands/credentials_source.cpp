@@ -63,4 +63,22 @@ std::string source_of_credentials(const std::string& access_key_id) {
   return "the role of this machine, or a program that a profile names";
 }
 
+std::string source_of_identity(const formats::BucketOptions& options) {
+  if (options.kind == formats::StoreKind::Hub)
+    return options.token.empty() ? "no token: public repositories only"
+                                 : "token from " + printable(options.token_source, 200);
+  if (options.is_anonymous)
+    return options.kind == formats::StoreKind::Azure
+               ? "not used (?anonymous=true)"
+               : "not used (?anonymous=true, or another server than Google's)";
+  if (options.kind == formats::StoreKind::Azure) {
+    if (!options.account_key.empty()) return "AZURE_STORAGE_KEY of " + printable(options.account);
+    if (!options.token.empty()) return "AZURE_STORAGE_SAS_TOKEN";
+    return "an identity: AZURE_CLIENT_ID and others, of this machine, or of `az login`";
+  }
+  if (const auto file = environment("GOOGLE_APPLICATION_CREDENTIALS"))
+    return "GOOGLE_APPLICATION_CREDENTIALS: " + printable(*file, 200);
+  return "those of `gcloud auth application-default login`, or of this machine";
+}
+
 }  // namespace lockstep::trainer

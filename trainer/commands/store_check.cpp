@@ -160,7 +160,7 @@ std::vector<Finding> check_within(const std::string& path, std::chrono::seconds 
   use_object_stores({});
   const auto place = formats::parse_store_path(path);
   const EndingSignals signals;
-  if (formats::options_of_store(place).kind == formats::StoreKind::Bucket) formats::start_buckets();
+  if (formats::is_bucket(formats::options_of_store(place).kind)) formats::start_buckets();
   const auto trials = std::make_shared<StoreTrials>(place);
   const auto found = std::make_shared<FoundSoFar>();
   std::vector<Finding> findings;

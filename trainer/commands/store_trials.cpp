@@ -27,8 +27,7 @@ using TrialClock = std::chrono::steady_clock;
 constexpr size_t kSmallObject = 1024, kMaxPage = 64 << 10, kLargeObject = size_t{32} << 20;
 constexpr int64_t kRangeBytes = int64_t{8} << 20;
 constexpr std::chrono::seconds kRepeatFor{3}, kMaxUpload{10};
-constexpr int kNumPings = 3;
-constexpr size_t kCountedObjects = 1000;
+constexpr size_t kCountedObjects = 1000, kNumPings = 3;
 // Servers accept signatures of the last and next 15 minutes.
 constexpr double kClockWarning = 60, kClockLimit = 15 * 60;
 
@@ -37,7 +36,9 @@ double seconds_from(TrialClock::time_point begin) {
 }
 
 std::string url_of_server(const formats::BucketOptions& options) {
-  if (options.kind != StoreKind::Bucket) return options.endpoint;
+  if (!formats::is_bucket(options.kind)) return options.endpoint;
+  if (options.kind == StoreKind::Azure && options.endpoint.starts_with("blob."))
+    return fmt::format("{}://{}.{}", options.scheme, options.account, options.endpoint);
   if (!options.endpoint.empty()) return options.scheme + "://" + options.endpoint;
   if (options.region.empty()) return "https://s3.amazonaws.com";
   return fmt::format("https://s3.{}.amazonaws.com{}", options.region,
@@ -68,7 +69,7 @@ bool is_about_credentials(const std::optional<StoreError>& error) {
 
 // Of an endpoint that does not answer.
 const char* remedy_of(StoreKind kind, bool is_certificate) {
-  if (kind == StoreKind::Bucket)
+  if (kind == StoreKind::S3)
     return is_certificate ? "set AWS_CA_BUNDLE to the file of its authority"
                           : "is AWS_ENDPOINT_URL or ?endpoint_override= the right server, and "
                             "does a firewall permit it?";
@@ -122,6 +123,7 @@ std::optional<Finding> StoreTrials::try_endpoint() {
   http.name = shown;
   http.timeout = std::chrono::milliseconds(static_cast<int64_t>(1e3 * options_.timeout_s));
   http.ca_file = options_.ca_file;
+  http.proxy = proxy_for(options_.proxies, parse_http_address(url_, shown));
   double fastest = INFINITY;
   try {
     HttpClient client(parse_http_address(url_, shown), http);
@@ -132,7 +134,7 @@ std::optional<Finding> StoreTrials::try_endpoint() {
                                       size += bytes.size();
                                       return size < kMaxPage;
                                     }};
-    for (int i = 0; i < kNumPings; ++i) {
+    for (size_t i = 0; i < kNumPings; ++i) {
       const auto begin = TrialClock::now();
       const auto before = tracking::unix_now();
       size = 0;
@@ -173,7 +175,7 @@ void StoreTrials::list() {
     listed_ = retries_.run([&] { return store_->list(place_.key, kCountedObjects); });
     // A missing bucket has no objects below a prefix.
     if (listed_.empty() && !place_.key.empty()) try {
-        (void)store_->list("", 1);
+        store_->verify_listing("");
       } catch (const StoreError& error) {
         if (error.failure() == StoreFailure::NoBucket) throw;
       }
@@ -182,26 +184,32 @@ void StoreTrials::list() {
   }
 }
 
-// Of the user of a hub.
-Finding StoreTrials::try_token() {
+// Of a hub, Google or Azure.
+Finding StoreTrials::try_identity() {
   list();
-  const auto shown = options_.token.empty() ? "no token: public repositories only"
-                                            : "token from " + printable(options_.token_source, 200);
+  const bool is_hub = options_.kind == StoreKind::Hub;
+  const auto shown = source_of_identity(options_);
   is_pointless_ = is_about_credentials(list_error_);
-  if (is_pointless_) return {"credentials", Health::Problem, printable(list_error_->what(), 600)};
-  if (list_error_)
+  if (is_pointless_)
+    return {"credentials", Health::Problem,
+            (is_hub ? "" : shown + ": ") + printable(list_error_->what(), 600)};
+  const bool is_accepted =
+      !list_error_ || (!is_hub && (list_error_->failure() == StoreFailure::Denied ||
+                                   list_error_->failure() == StoreFailure::NoBucket));
+  if (!is_accepted)
     return {"credentials", Health::Warning, shown + ": not verified, see the next line"};
-  return {"credentials", Health::Good, options_.token.empty() ? shown : shown + ": accepted"};
+  const bool is_used = !options_.is_anonymous && !(is_hub && options_.token.empty());
+  return {"credentials", Health::Good, shown + (is_used ? ": accepted" : "")};
 }
 
 std::optional<Finding> StoreTrials::try_credentials() {
   is_pointless_ = true;
   store_ = formats::open_object_store(options_);
-  if (options_.kind == StoreKind::Hub) return try_token();
   if (options_.kind == StoreKind::Http) {
     is_pointless_ = false;
     return std::nullopt;
   }
+  if (options_.kind != StoreKind::S3) return try_identity();
   const auto id = options_.is_anonymous ? "" : store_->access_key_id();
   if (!options_.is_anonymous && id.empty())
     return Finding{"credentials", Health::Problem,

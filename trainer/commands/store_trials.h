@@ -49,8 +49,8 @@ class StoreTrials {
   std::optional<Finding> try_download();
   std::optional<Finding> try_delete();
 
-  bool is_bucket() const { return options_.kind == formats::StoreKind::Bucket; }
-  Finding try_token();
+  bool is_bucket() const { return formats::is_bucket(options_.kind); }
+  Finding try_identity();
   void list();
   Finding listed(const std::string& text) const;
   std::vector<uint8_t> read_range(const formats::ObjectInfo& object, int64_t offset, int64_t size);

@@ -75,8 +75,8 @@ void fields(V& v, DataSection& c) {
   v("eval_batch_size", c.eval_batch_size, "samples per evaluation batch", at_least(1),
     at_most(1 << 30), needs("data.eval", "data.split.eval"));
   v("object_cache", c.object_cache,
-    "local copies of data in buckets and of web servers (s3://, https://, hf://), shared by all "
-    "processes of a host");
+    "local copies of data in buckets and of web servers (s3://, gs://, abfss://, https://, hf://), "
+    "shared by all processes of a host");
 }
 
 template <class V>

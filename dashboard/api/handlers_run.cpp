@@ -210,8 +210,7 @@ Json environment_json(const catalog::RunSummary& run) {
     // No run.json: the event logs contain the rest.
   }
   const auto software = tracking::read_software(run.dir);
-  for (const auto& [key, value] : software.items())
-    environment[key] = catalog::finite_value(value);
+  for (const auto& [key, value] : software.items()) environment[key] = catalog::finite_value(value);
   if (const auto code = tracking::read_code_state(run.dir))
     environment["uncommitted_changes"] = tracking::describe_changes(*code);
   auto losses = Json::array();

@@ -7,8 +7,8 @@
 #include "core/printable.h"
 #include "core/system/durable_file.h"
 #include "lockstep/error.h"
-#include "tracking/sinks/protobuf_writer.h"
 #include "tracking/sinks/protobuf_reader.h"
+#include "tracking/sinks/protobuf_writer.h"
 
 namespace lockstep::tracking {
 namespace {

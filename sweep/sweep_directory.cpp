@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr auto kLockTimeout = std::chrono::seconds(30);
+constexpr auto kLockTimeout = std::chrono::minutes(2);
 constexpr int kLockPollMs = 5, kControllerTries = 40;
 
 double unix_seconds() {

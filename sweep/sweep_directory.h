@@ -67,7 +67,7 @@ class SweepDirectory {
   // Held until the descriptor is closed, while a process runs the trial. Not open if another process
   // holds it.
   FileDescriptor lock_trial(int64_t number) const;
-  // While it is held, no other process stores a result. Throws Environment after 30 s.
+  // While it is held, no other process stores a result. Throws Environment after 2 min.
   FileDescriptor lock_changes() const;
 
   void request_stop() const;

@@ -132,6 +132,10 @@ def test_sounds_are_wav_files_of_the_samples(tmp_path):
     assert math.isnan(mono[-1]), "the array of the program is unchanged"
     for data in (stereo, stereo.tolist(), torch.tensor(stereo.T.copy())):
         assert samples_of(lockstep.Audio(data, sample_rate=8000)).tolist() == [[1, -2], [3, -32768], [32767, 6]]
+    for kind, values in (("i1", [-128, 0, 127]), ("u1", [0, 128, 255]), ("i4", [-(1 << 31), 0, 127 << 24]), ("u2", [0, 1 << 15, 255 << 8])):
+        assert samples_of(lockstep.Audio(data_or_path=numpy.array(values, kind), sample_rate=numpy.float64(8000))).tolist() == [[-32768], [0], [127 << 8]]
+    assert samples_of(lockstep.Audio([numpy.int64(5), numpy.int64(-6)], numpy.int64(8000))).tolist() == [[5], [-6]]
+    assert "more than 15 MiB" in lockstep.Audio(numpy.broadcast_to(numpy.float32(0), 1 << 40), 8000).problem
     for data, rate in ((mono, None), (mono, 0), (mono, 8000.5), ([], 8000), ([["a"]], 8000), ([[1], [1, 2]], 8000), (numpy.zeros((2, 2, 2)), 8000), ({}, 8000),
                        (numpy.zeros(0), 8000), (b"GIF89a", 8000)):
         with pytest.raises(ValueError, match="^a sound: "):
@@ -150,6 +154,8 @@ def test_files_of_sounds_and_videos_are_recorded_as_they_are(tmp_path, runs, cap
             file.write(heads["video/mp4"])
             file.truncate(20 << 20)
         run.log({"large": lockstep.Video(str(tmp_path / "file"))}, step=2)
+        pixels = pytest.importorskip("numpy").zeros((2, 3, 4, 4), "u1")
+        run.log({"pixels": lockstep.Video(data_or_path=pixels, fps=4)}, step=2)
         for data in (b"\x1a\x45\xdf\xa3matroska", b"", b"<html>", [1, 2]):
             with pytest.raises(ValueError, match="^a video: "):
                 lockstep.Video(data)
@@ -157,6 +163,7 @@ def test_files_of_sounds_and_videos_are_recorded_as_they_are(tmp_path, runs, cap
     assert {name: (value["type"], value["caption"], value["bytes"]) for name, value in media.items() if not name.startswith("list/")} == {
         kind: (kind, "c", head + bytes(range(256))) for kind, head in heads.items()}
     assert media["list/1"]["bytes"] == heads["video/webm"]
+    assert "pixels" not in media
     assert "'large' is not recorded: " in (err := capsys.readouterr().err) and "has 20.0 MiB, more than 15 MiB" in err
 
 

@@ -1,6 +1,7 @@
 """Sounds and videos: arrays become WAV files, files are recorded as they are."""
 
 import io
+import numbers
 import struct
 from pathlib import Path
 from typing import Any
@@ -47,20 +48,25 @@ class _Clip:
 class Audio(_Clip):
     """`data`: a path or the bytes of a WAV, FLAC, Ogg, MP3 or M4A file, an array of samples [x channels], or a tensor of [channels x] samples.
 
-    Integers of arrays are 16-bit samples; floats are -1 to 1. `sample_rate`: samples per second, of an array.
+    Floats are -1 to 1. Arrays of int8, int16, int32, uint8 and uint16 have the range of their type, other integers that of int16.
+    `sample_rate`: samples per second, of an array.
     """
 
     what, kinds = "a sound", "WAV, FLAC, Ogg, MP3, M4A"
 
-    def __init__(self, data: Any, sample_rate: int | None = None, caption: str | None = None, **_ignored: Any) -> None:
+    def __init__(self, data: Any = None, sample_rate: float | None = None, caption: str | None = None, *, data_or_path: Any = None,
+                 **_ignored: Any) -> None:
+        data = data_or_path if data is None else data
         super().__init__(data, caption)
         if not self.type:
-            if not isinstance(sample_rate, int) or not 1 <= sample_rate <= 1 << 20:
+            if not isinstance(sample_rate, numbers.Real) or sample_rate != sample_rate // 1 or not 1 <= sample_rate <= 1 << 20:
                 raise ValueError(f"a sound: sample_rate={sample_rate!r}: expected the samples per second of the array")
-            samples, channels = _samples_of(data)
             self.type = "audio/wav"
-            self.bytes = _wav(samples, channels, sample_rate)
-            self._verify_size("the sound", len(self.bytes))
+            self._verify_size("the sound", 2 * _count(data))  # before it is copied
+            if not self.problem:
+                samples, channels = _samples_of(data)
+                self.bytes = _wav(samples, channels, int(sample_rate))
+                self._verify_size("the sound", len(self.bytes))
 
     @staticmethod
     def _type_of(content: bytes) -> str:
@@ -78,9 +84,12 @@ class Video(_Clip):
 
     what, kinds = "a video", "MP4, WebM"
 
-    def __init__(self, data: Any, caption: str | None = None, **_ignored: Any) -> None:
+    def __init__(self, data: Any = None, caption: str | None = None, *, data_or_path: Any = None, **_ignored: Any) -> None:
+        data = data_or_path if data is None else data
         super().__init__(data, caption)
-        if not self.type:
+        if hasattr(data, "dtype"):
+            self.problem = "arrays are not recorded as videos: give the path or the bytes of an MP4 or WebM file"
+        elif not self.type:
             raise ValueError("a video: expected the path or the bytes of an MP4 or WebM file")
 
     @staticmethod
@@ -88,6 +97,18 @@ class Video(_Clip):
         if content[4:8] == b"ftyp":
             return "video/mp4"
         return "video/webm" if content[:4] == b"\x1a\x45\xdf\xa3" and b"webm" in content[:64] else ""
+
+
+def _count(data: Any) -> int:
+    """The number of samples."""
+    shape = getattr(data, "shape", None)
+    if shape is None:
+        first = data[0] if isinstance(data, (list, tuple)) and data else None
+        return (len(data) if isinstance(data, (list, tuple)) else 0) * (len(first) if isinstance(first, (list, tuple)) else 1)
+    count = 1
+    for size in shape:
+        count *= int(size)
+    return count
 
 
 def _samples_of(data: Any) -> tuple[bytes, int]:
@@ -102,10 +123,17 @@ def _samples_of(data: Any) -> tuple[bytes, int]:
         data = data.T
     if data.ndim not in (1, 2) or data.size == 0 or data.dtype.kind not in "fiu" or (data.ndim == 2 and not 1 <= data.shape[1] <= 64):
         raise ValueError("a sound: expected samples [x channels] of numbers")
-    if data.dtype.kind == "f":
+    kind, bits = data.dtype.kind, 8 * data.dtype.itemsize
+    if kind == "f":
         data = data.astype("f8")
         data[data != data] = 0
         data = (data.clip(-1, 1) * 32767).round()
+    else:
+        data = data.astype("i8")
+        if kind == "u" and bits <= 16:
+            data -= 1 << bits - 1
+        if bits < 64:
+            data = data >> bits - 16 if bits > 16 else data << 16 - bits
     return data.clip(-32768, 32767).astype("<i2").tobytes(), 1 if data.ndim == 1 else data.shape[1]
 
 
@@ -116,7 +144,9 @@ def _samples_of_lists(data: Any) -> tuple[bytes, int]:
         flat = [value for row in rows for value in row]
         if len(flat) != channels * len(rows) or not 1 <= channels <= 64:
             raise TypeError
-        if not all(isinstance(value, int) for value in flat):
+        if all(isinstance(value, numbers.Integral) for value in flat):
+            flat = [int(value) for value in flat]
+        else:
             flat = [round(32767 * min(1.0, max(-1.0, value))) if value == value else 0 for value in flat]
         return struct.pack(f"<{len(flat)}h", *(min(32767, max(-32768, value)) for value in flat)), channels
     except (TypeError, IndexError, struct.error):

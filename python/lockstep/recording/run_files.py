@@ -67,9 +67,16 @@ def write_run_json(run_dir: Path, job: dict[str, Any]) -> None:
 
 def write_config_yaml(run_dir: Path, sinks: list[Any] | None, git_diff: bool) -> None:
     """The settings for `lockstep track` and `lockstep sync`. JSON is YAML."""
-    settings = {**({"sinks": sinks} if sinks else {}), **({} if git_diff else {"git_diff": False})}
-    if settings:
-        write_json(run_dir / "config.yaml", {"tracking": settings})
+    path = run_dir / "config.yaml"
+    before = read_json(path)
+    settings = dict(before["tracking"]) if isinstance(before, dict) and isinstance(before.get("tracking"), dict) else {}
+    if sinks:
+        settings["sinks"] = sinks
+    settings.pop("git_diff", None)
+    if not git_diff:
+        settings["git_diff"] = False
+    if settings or before is not None:
+        write_json(path, {"tracking": settings})
 
 
 def write_software(run_dir: Path) -> None:

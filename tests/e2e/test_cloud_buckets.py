@@ -1,5 +1,6 @@
 """Data and checkpoints in buckets of Google Cloud Storage and of Azure: the bits of local data, and one clear line if it cannot be."""
 
+import itertools
 import json
 import re
 import shutil
@@ -68,6 +69,10 @@ def losses(job, *overrides, **how):
     return job.series(job.train(*overrides, **how).name, "train/loss")
 
 
+def files_below(folder):
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 def weights_of(run):
     return (run / "checkpoints" / str(STEPS) / "model.safetensors").read_bytes()
 
@@ -95,7 +100,37 @@ def test_faults_change_no_bit(job, server):
     assert losses(job, f"data.train.path={server.root}/faults/rows", env=environment(**server.environment())) == local
 
 
-@ON_GS
+@BOTH
+def test_faults_of_uploads_change_no_bit(job, server, request):
+    """Requests that are refused or get no answer, and connections that break after one: the bucket has the files of the disk."""
+    use_data(job, "tokens", job.directory / "rows")
+    mirror = f"{server.root}/uploads/{request.node.name}"
+    faults = {8: "cut", 11: "503", 16: "refuse"}  # numbers of writing requests
+    writes = itertools.count()
+
+    def fault(method, path, number):
+        if method in ("GET", "HEAD"):
+            return None
+        chosen = faults.get(next(writes))
+        # Azure's client repeats a request without its body if the connection breaks after it, and then waits a minute.
+        return "503" if chosen == "refuse" and "comp=block" in path else chosen
+
+    server.proxy.fault = fault
+    env = environment(**server.environment())
+    ended = job.run(f"checkpoint.mirror={mirror}", "checkpoint.every=4 steps", env=env)
+    assert ended.code == 0 and "not uploaded" not in ended.out + ended.err, ended.out + ended.err
+    assert next(writes) > max(faults)
+    run = job.only_run()
+    server.proxy.reset()
+    for step in (4, STEPS):
+        ended = processes.run([LOCKSTEP, "ckpt", "fetch", f"{mirror}/{run.name}/{step}", "--dir", job.directory / "copies"],
+                              job.directory, env)
+        assert ended.code == 0, ended.out + ended.err
+        local, copy = (files_below(runs / run.name / "checkpoints" / str(step)) for runs in (job.runs, job.directory / "copies"))
+        assert copy == local
+
+
+@BOTH
 def test_killed_while_a_checkpoint_is_uploaded(job, server):
     """Its manifest is not in the bucket, or empty; the run resumes from the one before with the same bits."""
     folder = use_data(job, "tokens", job.directory / "rows")
@@ -185,6 +220,8 @@ def test_refused(job, server):
     env = server.environment()
     refused(job, f"{server.root.replace('data', 'dada')}/rows", ["no such bucket"], env)
     refused(job, f"{server.root}/row", ["no such object", f"did you mean '{server.root}/rows'?"], env)
+    ended = job.run(f"checkpoint.mirror={server.root.replace('data', 'dada')}/mirror", env=environment(**env))
+    assert ended.code == 78 and re.search("no such (bucket|container)$", error_lines(ended, None)[0]), ended.err
     server.proxy.fault = lambda method, path, number: (403, "Forbidden")
     refused(job, f"{server.root}/rows", ["access denied"], env)
 

@@ -142,7 +142,9 @@ void ArrowStore::write(const std::string& key, const NextBytes& next) {
   } catch (const StoreError& error) {
     if (file) abort(std::move(file));  // the destructor would complete the object
     if (error.failure() != StoreFailure::NoKey) throw;
-    throw StoreError(StoreFailure::NoBucket, ErrorKind::Config, name_of("") + ": no such bucket");
+    verify_listing("");  // throws if the bucket is missing
+    throw StoreError(StoreFailure::Temporary, ErrorKind::Environment,
+                     name_of(key) + ": the server has lost the upload");
   } catch (...) {
     if (file) abort(std::move(file));
     throw;

@@ -157,6 +157,16 @@ def test_a_record_that_is_sent_again_has_the_same_uid(process, receiver, tmp_pat
     one.flush()
     first, second = [body for *_, body in receiver.requests]
     assert first == second
+    receiver.requests.clear()
+    one.finish()  # has the time of the alert, which a new object does not receive again
+    receiver.answers = [(503, {}, b"")] * 2
+    for _ in range(2):
+        with pytest.raises(SinkError):
+            one.flush()
+        one.crash()
+    one.flush()
+    first, second, third = [body for *_, body in receiver.requests]
+    assert first == second == third and nanoseconds(time_of(2)).to_bytes(8, "little") in first
 
 
 def test_headers_and_compression(process, receiver, tmp_path):

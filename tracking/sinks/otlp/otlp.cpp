@@ -2,6 +2,8 @@
 // OTLP over HTTP.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/printable.h"
 #include "lockstep/sink.h"
 #include "lockstep/version.h"
@@ -46,6 +48,7 @@ class OtlpSink final : public Sink {
       : settings_(otlp_settings(config, context.environment)),
         sends_console_(config.console),
         started_(kept(context.state, "started", 0.0)),
+        last_time_(kept(context.state, "last_time", 0.0)),
         rejected_(kept(context.state, "rejected", int64_t{0})),
         reason_(kept(context.state, "reason", std::string())) {
     if (settings_.metrics) metrics_client_.emplace(*settings_.metrics);
@@ -65,7 +68,7 @@ class OtlpSink final : public Sink {
     const OtlpAttributes common = {{"run", info.id}, {"rank", info.rank}, {"host", info.host}};
     metrics_.emplace(resource, common);
     logs_.emplace(resource, common);
-    last_time_ = info.created;
+    last_time_ = std::max(last_time_, info.created);
     // A new object after an error is not a new start.
     if (started_ == info.created) return;
     const bool is_resumed = started_ != 0;
@@ -133,7 +136,10 @@ class OtlpSink final : public Sink {
   Json flush() override {
     if (metrics_client_) send(*metrics_client_, *metrics_, kMaxOtlpValues, "values");
     if (logs_client_) send(*logs_client_, *logs_, kMaxOtlpRecords, "log records");
-    return {{"started", started_}, {"rejected", rejected_}, {"reason", reason_}};
+    return {{"started", started_},
+            {"last_time", last_time_},
+            {"rejected", rejected_},
+            {"reason", reason_}};
   }
 
  private:
@@ -176,7 +182,7 @@ class OtlpSink final : public Sink {
   std::optional<OtlpMetrics> metrics_;
   std::optional<OtlpLogs> logs_;
   double started_;  // when the run started that the last start record is about
-  double last_time_ = 0;
+  double last_time_;  // of the last record
   int64_t rejected_;  // values and log records, since the start of the run
   std::string reason_;
 };

@@ -1,13 +1,14 @@
 // lockstep_sink_calls: reads one call per line of stdin, a JSON object, executes it, and responds
 // with a line: {"state": of a flush, or what was published}, or {"error": text, "kind": "config" |
-// "environment" | "bug"}. Sinks have names ("on"), so that several exist in one process. Text that
-// is not UTF-8 is given as {"hex": "..."}.
+// "environment" | "bug", "pause": seconds, of RetryLater}. Sinks have names ("on"), so that several
+// exist in one process. Text that is not UTF-8 is given as {"hex": "..."}.
 #include <iostream>
 #include <map>
 
 #include "core/system/durable_file.h"
 #include "lockstep/sink.h"
 #include "tracking/artifacts/store.h"
+#include "tracking/http/retry_later.h"
 
 using namespace lockstep;
 using namespace lockstep::tracking;
@@ -153,6 +154,10 @@ int main() {
     Json said;
     try {
       said = answer(sinks, Json::parse(line));
+    } catch (const RetryLater& busy) {
+      said = {{"error", busy.what()},
+              {"kind", kind_name(busy.kind())},
+              {"pause", busy.pause().count()}};
     } catch (const Error& error) {
       said = {{"error", error.what()}, {"kind", kind_name(error.kind())}};
     } catch (const std::exception& error) {

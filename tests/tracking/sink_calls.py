@@ -33,9 +33,9 @@ def time_of(step):
 
 
 class SinkError(Exception):
-    def __init__(self, kind, text):
+    def __init__(self, kind, text, pause=None):
         super().__init__(f"{kind}: {text}")
-        self.kind, self.text = kind, text
+        self.kind, self.text, self.pause = kind, text, pause
 
 
 class Process:
@@ -71,7 +71,7 @@ class Process:
             line += piece
         said = json.loads(line)
         if "error" in said:
-            raise SinkError(said["kind"], said["error"])
+            raise SinkError(said["kind"], said["error"], said.get("pause"))
         return said.get("state")
 
 

@@ -66,21 +66,26 @@ void SinkThread::run() {
   }
 }
 
+bool SinkThread::is_due(const Entry& entry) const {
+  return !entry.done && !entry.gave_up && Clock::now() >= std::max(entry.next_retry, not_before_);
+}
+
 // Pumps each entry that is due once. Returns whether more records are available already.
 bool SinkThread::pump_all() {
   std::vector<std::shared_ptr<Entry>> due;
   {
     const MutexLock lock(mutex_);
     for (const auto& [id, entry] : entries_)
-      if (!entry->done && !entry->gave_up &&
-          Clock::now() >= std::max(entry->next_retry, entry->not_before))
-        due.push_back(entry);
+      if (is_due(*entry)) due.push_back(entry);
   }
   bool more = false;
   for (const auto& entry : due) {
+    {
+      const MutexLock lock(mutex_);
+      if (stop_) return false;
+      if (!is_due(*entry)) continue;  // the server requested a pause
+    }
     more |= pump(*entry) == FeedState::More;
-    const MutexLock lock(mutex_);
-    if (stop_) return false;
   }
   return more;
 }
@@ -118,7 +123,7 @@ void SinkThread::record_failure(Entry& entry, const std::string& problem, bool i
   entry.backlog = backlog;
   entry.backoff = std::clamp(entry.backoff * 2, kMinBackoff, kMaxBackoff);
   entry.next_retry = Clock::now() + entry.backoff;
-  entry.not_before = Clock::now() + pause;
+  not_before_ = std::max(not_before_, Clock::now() + pause);
 }
 
 }  // namespace lockstep::tracking

@@ -51,12 +51,12 @@ class SinkThread {
     uint64_t backlog = 0;
     std::string problem;
     Clock::time_point next_retry;
-    Clock::time_point not_before;  // requested by the server (RetryLater)
     std::chrono::milliseconds backoff{0};
   };
 
   void run();
   bool pump_all();
+  bool is_due(const Entry& entry) const REQUIRES(mutex_);
   FeedState pump(Entry& entry);
   void record_failure(Entry& entry, const std::string& problem, bool is_final,
                       std::chrono::seconds pause = {});
@@ -66,6 +66,7 @@ class SinkThread {
   mutable Mutex mutex_;
   std::condition_variable changed_;
   std::map<std::string, std::shared_ptr<Entry>> entries_ GUARDED_BY(mutex_);
+  Clock::time_point not_before_ GUARDED_BY(mutex_);  // requested by the server (RetryLater)
   bool stop_ GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };

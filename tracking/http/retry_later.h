@@ -10,7 +10,7 @@
 namespace lockstep::tracking {
 
 // An Environment error of a sink whose server requests a pause. The agent does not call the sink
-// for this entry before it is over.
+// for any entry before it is over.
 class RetryLater : public Error {
  public:
   RetryLater(const std::string& message, std::chrono::seconds pause)

@@ -7,10 +7,11 @@ SECRET = "T0000-s3cret"
 
 
 class Receiver:
-    """Records messages in `received`; `statuses`: the statuses to return before it accepts messages."""
+    """Records messages in `received`; `statuses`: the statuses to return before it accepts messages; `retry_after`: sent
+    with them."""
 
     def __init__(self):
-        self.received, self.statuses = [], []
+        self.received, self.statuses, self.retry_after = [], [], None
         receiver = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -19,6 +20,8 @@ class Receiver:
                 status = receiver.statuses.pop(0) if receiver.statuses else 200
                 receiver.received.append((self.path, self.headers["Content-Type"], status, body))
                 self.send_response(status)
+                if status != 200 and receiver.retry_after:
+                    self.send_header("Retry-After", receiver.retry_after)
                 self.end_headers()
 
             def log_message(self, *_):

@@ -91,6 +91,17 @@ def test_a_rejection_is_reported_without_the_address(process, receiver, tmp_path
     assert not any(SECRET in text for text in left)
 
 
+@pytest.mark.parametrize("status", [408, 429, 500, 503])
+@pytest.mark.parametrize("retry_after, pause", [(None, 0), ("7", 7), ("3600", 600), ("soon", 0)])
+def test_a_receiver_that_requests_a_pause(process, receiver, tmp_path, status, retry_after, pause):
+    one = entry_of(process, receiver, tmp_path).open()
+    alert(one, "a")
+    receiver.statuses, receiver.retry_after = [status], retry_after
+    with pytest.raises(SinkError) as caught:
+        one.flush()
+    assert (caught.value.kind, caught.value.pause) == ("environment", pause)
+
+
 def test_a_missing_address_is_a_config_error(process, receiver, tmp_path):
     one = entry_of(process, receiver, tmp_path)
     one.environment = {}

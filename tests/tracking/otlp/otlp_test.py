@@ -1,11 +1,13 @@
 """Metrics and logs of the otlp sink, as a real OpenTelemetry collector gets them, and answers that a test server gives."""
 import fractions
 import math
+import re
+import struct
 
 import pytest
 
 from otel_collector import Collector
-from otlp_receiver import OtlpReceiver, partial_success
+from otlp_receiver import OK, OtlpReceiver, partial_success
 from sink_calls import CREATED, JOB, Entry, SinkError, info, plain, time_of
 
 TOKEN = "s3cret-t0ken"
@@ -38,6 +40,11 @@ def entry_of(process, server, run_dir, entry=None, config=None, **environment):
 def nanoseconds(time):
     """Of the double, rounded once."""
     return round(fractions.Fraction(time) * 1_000_000_000)
+
+
+def packed(value):
+    """As in a request."""
+    return struct.pack("<d", value)
 
 
 def alert(one, title, text="the loss is nan\nat once", step=None):
@@ -132,7 +139,7 @@ def test_a_failed_delivery_is_repeated_and_starts_are_sent_once(process, collect
         one.flush()
     collector.refuse(False)
     assert caught.value.kind == "environment"
-    assert caught.value.text == f"the OTLP endpoint at {collector.url} rejected a request (503): the backend is down"
+    assert caught.value.text == f"the OTLP endpoint for metrics at {collector.url} rejected a request (503): the backend is down"
     one.crash()
     one.flush()
     one.crash()
@@ -157,6 +164,16 @@ def test_a_record_that_is_sent_again_has_the_same_uid(process, receiver, tmp_pat
     one.flush()
     first, second = [body for *_, body in receiver.requests]
     assert first == second
+    receiver.requests.clear()
+    one.finish()  # has the time of the alert, which a new object does not receive again
+    receiver.answers = [(503, {}, b"")] * 2
+    for _ in range(2):
+        with pytest.raises(SinkError):
+            one.flush()
+        one.crash()
+    one.flush()
+    first, second, third = [body for *_, body in receiver.requests]
+    assert first == second == third and nanoseconds(time_of(2)).to_bytes(8, "little") in first
 
 
 def test_headers_and_compression(process, receiver, tmp_path):
@@ -199,15 +216,110 @@ def test_rejected_items_are_reported_and_not_sent_again(process, receiver, tmp_p
     assert len(receiver.requests) == 2
 
 
-@pytest.mark.parametrize("status, kind", [(429, "environment"), (502, "environment"), (503, "environment"), (504, "environment"),
-                                          (400, "config"), (404, "config"), (413, "config"), (500, "config"), (302, "config")])
-def test_statuses_that_are_retried(process, receiver, tmp_path, status, kind):
-    one = entry_of(process, receiver, tmp_path, OTEL_EXPORTER_OTLP_HEADERS=f"Authorization={TOKEN}").open()
+@pytest.mark.parametrize("signal", ["metrics", "logs"])
+@pytest.mark.parametrize("status, kind", [(408, "environment"), (429, "environment"), (500, "environment"), (502, "environment"),
+                                          (503, "environment"), (504, "environment"), (400, "config"), (413, "config"),
+                                          (422, "config"), (302, "config")])
+def test_statuses_that_are_retried(process, receiver, tmp_path, status, kind, signal):
+    one = entry_of(process, receiver, tmp_path, config={"signals": [signal]}, OTEL_EXPORTER_OTLP_HEADERS=f"Authorization={TOKEN}").open()
     receiver.answers = [(status, {"Content-Type": "application/x-protobuf"}, b"\x08\x03\x12\x04why?")]
     with pytest.raises(SinkError) as caught:
         one.flush()
     assert caught.value.kind == kind
-    assert caught.value.text == f"the OTLP endpoint at {receiver.url} rejected a request ({status}): why?"
+    assert caught.value.text == f"the OTLP endpoint for {signal} at {receiver.url} rejected a request ({status}): why?"
+
+
+@pytest.mark.parametrize("signal, other", [("metrics", "logs"), ("logs", "metrics")])
+def test_a_receiver_without_a_signal(process, receiver, tmp_path, signal, other):
+    one = entry_of(process, receiver, tmp_path).open()
+    receiver.answers = [OK] * (signal == "logs") + [(404, {}, b"404 page not found")]
+    with pytest.raises(SinkError) as caught:
+        one.flush()
+    assert (caught.value.kind, caught.value.text) == ("config", f"the OTLP endpoint for {signal} at {receiver.url} rejected a request "
+                                                      f"(404): set signals: [{other}] if it takes no {signal}")
+
+
+@pytest.mark.parametrize("status", [400, 413, 422])
+def test_a_rejected_request_does_not_end_the_delivery(process, receiver, tmp_path, status):
+    one = entry_of(process, receiver, tmp_path).open()
+    one.flush()
+    receiver.requests.clear()
+    receiver.answers = [(status, {}, b"why?")]
+    one.scalars(1, loss=0.5)
+    one.flush()
+    assert (one.state["rejected"], one.state["reason"]) == (2, f"status {status}: why?")  # the value and its step
+    one.scalars(2, loss=0.25)
+    one.flush()
+    assert [path for _, path, *_ in receiver.requests] == ["/v1/metrics", "/v1/logs", "/v1/metrics"]
+    assert f"the receiver rejected 2 values: status {status}: why?".encode() in receiver.requests[1][3]
+
+
+def test_accepted_requests_of_a_failed_flush_are_not_sent_again(process, receiver, tmp_path):
+    one = entry_of(process, receiver, tmp_path).open()
+    one.scalars(1, loss=0.5)
+    receiver.answers = [OK, (503, {}, b"")]
+    with pytest.raises(SinkError):
+        one.flush()
+    first = one.since
+    one.since = []
+    one.scalars(2, loss=0.25)  # another log is read first, and the first one has grown
+    one.since += first
+    receiver.requests.clear()
+    one.crash()
+    one.flush()
+    values, logs = receiver.requests
+    assert (values[1], logs[1]) == ("/v1/metrics", "/v1/logs")
+    assert packed(0.25) in values[3] and packed(0.5) not in values[3] and b"run.info" not in values[3]
+    receiver.requests.clear()
+    one.crash()
+    one.scalars(1, loss=0.5)  # the same again later is not the same delivery
+    one.flush()
+    assert packed(0.5) in receiver.requests[0][3]
+
+
+def test_of_several_requests_only_the_failed_ones_are_repeated(process, receiver, tmp_path):
+    one = entry_of(process, receiver, tmp_path).open()
+    for step in range(45):
+        one.row(step, [(f"m{i}", step * 1000.0 + i) for i in range(200)])
+    receiver.answers = [OK, partial_success(3, "too old"), (503, {}, b""), (503, {}, b"")]
+    for _ in range(2):
+        with pytest.raises(SinkError):
+            one.flush()
+        one.crash()
+    one.flush()
+    bodies = [body for _, path, _, body in receiver.requests if path == "/v1/metrics"]
+    assert len(bodies) == 5 and bodies[2] == bodies[3] == bodies[4]
+    assert all(sum(packed(step * 1000.0 + 199) in body for body in bodies[:3]) == 1 for step in range(1, 45))
+    assert (one.state["rejected"], one.state["reason"]) == (3, "too old")
+    assert b"the receiver rejected 3 values: too old" in receiver.requests[-1][3]
+    assert [path for _, path, *_ in receiver.requests].count("/v1/logs") == 1
+
+
+def test_rejected_logs_are_reported_in_the_same_flush(process, receiver, tmp_path):
+    one = entry_of(process, receiver, tmp_path, config={"signals": ["logs"]}).open()
+    receiver.answers = [partial_success(1, "no such tenant"), (503, {}, b"")]
+    with pytest.raises(SinkError):
+        one.flush()
+    one.crash()
+    one.flush()
+    one.flush()
+    _, second, third = [body for *_, body in receiver.requests]
+    assert second == third and b"the receiver rejected 1 log records: no such tenant" in second and b"run.start" not in second
+    assert one.state["rejected"] == 1
+
+
+def test_equal_records_have_different_uids(process, receiver, tmp_path):
+    one = entry_of(process, receiver, tmp_path, config={"signals": ["logs"], "console": True}).open()
+    for _ in range(3):
+        one.give("console", time=time_of(1), rank=0, is_error=False, line="equal")
+    receiver.answers = [(503, {}, b"")]
+    with pytest.raises(SinkError):
+        one.flush()
+    one.crash()
+    one.flush()
+    first, second = [body for *_, body in receiver.requests]
+    uids = re.findall(rb"log\.record\.uid\x12.\x0a ([0-9a-f]{32})", first)
+    assert first == second and len(uids) == len(set(uids)) == 4
 
 
 @pytest.mark.parametrize("status", [401, 403])
@@ -217,7 +329,7 @@ def test_rejected_credentials(process, receiver, tmp_path, status):
     with pytest.raises(SinkError) as caught:
         one.flush()
     assert (caught.value.kind, caught.value.text) == (
-        "config", f"the OTLP endpoint at {receiver.url} rejected the credentials ({status}): check OTEL_EXPORTER_OTLP_HEADERS")
+        "config", f"the OTLP endpoint for metrics at {receiver.url} rejected the credentials ({status}): check OTEL_EXPORTER_OTLP_HEADERS")
 
 
 def test_a_web_page_is_not_a_receiver(process, receiver, tmp_path):
@@ -234,4 +346,4 @@ def test_a_receiver_that_is_down(process, receiver, tmp_path):
     receiver.http.server_close()
     with pytest.raises(SinkError) as caught:
         one.flush()
-    assert (caught.value.kind, caught.value.text) == ("environment", f"the OTLP endpoint at {receiver.url}: cannot connect")
+    assert (caught.value.kind, caught.value.text) == ("environment", f"the OTLP endpoint for metrics at {receiver.url}: cannot connect")

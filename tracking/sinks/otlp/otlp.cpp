@@ -2,7 +2,11 @@
 // OTLP over HTTP.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <set>
+
 #include "core/printable.h"
+#include "core/system/durable_file.h"
 #include "lockstep/sink.h"
 #include "lockstep/version.h"
 #include "tracking/sinks/otlp/otlp_client.h"
@@ -46,6 +50,10 @@ class OtlpSink final : public Sink {
       : settings_(otlp_settings(config, context.environment)),
         sends_console_(config.console),
         started_(kept(context.state, "started", 0.0)),
+        last_time_(kept(context.state, "last_time", 0.0)),
+        num_flushes_(kept(context.state, "flushes", int64_t{0})),
+        delivered_file_(context.dir / "delivered.json"),
+        accepted_(kept(context.state, "accepted", Json::object())),
         rejected_(kept(context.state, "rejected", int64_t{0})),
         reason_(kept(context.state, "reason", std::string())) {
     if (settings_.metrics) metrics_client_.emplace(*settings_.metrics);
@@ -65,7 +73,9 @@ class OtlpSink final : public Sink {
     const OtlpAttributes common = {{"run", info.id}, {"rank", info.rank}, {"host", info.host}};
     metrics_.emplace(resource, common);
     logs_.emplace(resource, common);
-    last_time_ = info.created;
+    saw(info.created);
+    read_delivered();
+    if (!notice_.is_null()) log_notice();
     // A new object after an error is not a new start.
     if (started_ == info.created) return;
     const bool is_resumed = started_ != 0;
@@ -79,7 +89,7 @@ class OtlpSink final : public Sink {
   }
 
   void scalars(const ScalarRow& row) override {
-    last_time_ = row.time;
+    saw(row.time);
     if (!metrics_client_) return;
     bool has_step = false;
     for (const auto& [name, value] : row.values) {
@@ -92,13 +102,13 @@ class OtlpSink final : public Sink {
   }
 
   void text(const TextLine& text) override {
-    last_time_ = text.time;
+    saw(text.time);
     if (text.level == TextLevel::Debug || text.level == TextLevel::Info) return;
     log({.time = text.time, .level = text.level, .event = "lockstep.message", .body = text.line});
   }
 
   void console(const ConsoleLine& line) override {
-    last_time_ = line.time;
+    saw(line.time);
     if (!sends_console_) return;
     log({.time = line.time,
          .event = "lockstep.console",
@@ -108,7 +118,7 @@ class OtlpSink final : public Sink {
   }
 
   void alert(const Alert& alert) override {
-    last_time_ = alert.time;
+    saw(alert.time);
     OtlpAttributes attributes = {{"title", alert.title}};
     if (alert.step) attributes["step"] = *alert.step;
     log({.time = alert.time,
@@ -133,7 +143,12 @@ class OtlpSink final : public Sink {
   Json flush() override {
     if (metrics_client_) send(*metrics_client_, *metrics_, kMaxOtlpValues, "values");
     if (logs_client_) send(*logs_client_, *logs_, kMaxOtlpRecords, "log records");
-    return {{"started", started_}, {"rejected", rejected_}, {"reason", reason_}};
+    delivered_.clear();
+    is_stored_ = true;
+    notice_ = nullptr;
+    ++num_flushes_;
+    return {{"started", started_},   {"last_time", last_time_}, {"flushes", num_flushes_},
+            {"accepted", accepted_}, {"rejected", rejected_},   {"reason", reason_}};
   }
 
  private:
@@ -142,32 +157,72 @@ class OtlpSink final : public Sink {
     return state.is_object() && state.contains(name) ? state[name].get<T>() : otherwise;
   }
 
+  // The records of several logs do not have the order of their times.
+  void saw(double time) { last_time_ = std::max(last_time_, time); }
+
   void log(const OtlpLog& log) {
     if (logs_client_) logs_->add(log);
   }
 
   template <class Batch>
   void send(OtlpClient& client, Batch& batch, size_t max_items, const char* what) {
-    OtlpRejection rejected;
-    for (size_t first = 0; first < batch.size(); first += max_items) {
-      const auto [count, reason] = client.send(batch.request(first, max_items));
-      rejected.count += count;
-      if (count > 0) rejected.reason = printable(reason, kMaxOtlpReason);
+    batch.remove(delivered_);
+    for (size_t first = 0, end = 0; first < batch.size(); first = end) {
+      end = std::min(batch.size(), first + max_items);
+      store_delivered();
+      const auto rejected =
+          client.send(batch.request(first, end - first), end - first, accepted_.contains(what));
+      accepted_[what] = true;
+      for (auto& digest : batch.digests(first, end - first)) delivered_.insert(std::move(digest));
+      is_stored_ = false;
+      if (rejected.count > 0) note(rejected, what);
     }
     batch.clear();
-    if (rejected.count > 0) note(rejected, what);
   }
 
   // The receiver must not get them again; the event log keeps them.
   void note(const OtlpRejection& rejected, const char* what) {
     const bool is_first = rejected_ == 0;
     rejected_ += rejected.count;
-    reason_ = rejected.reason;
-    if (is_first)
-      log({.time = last_time_,
-           .level = TextLevel::Warning,
-           .event = "lockstep.rejected",
-           .body = fmt::format("the receiver rejected {} {}: {}", rejected.count, what, reason_)});
+    reason_ = printable(rejected.reason, kMaxOtlpReason);
+    if (!is_first) return;
+    notice_ = {
+        {"time", last_time_},
+        {"body", fmt::format("the receiver rejected {} {}: {}", rejected.count, what, reason_)}};
+    log_notice();
+  }
+
+  void log_notice() {
+    log({.time = notice_["time"].get<double>(),
+         .level = TextLevel::Warning,
+         .event = "lockstep.rejected",
+         .body = notice_["body"].get<std::string>()});
+  }
+
+  // Before the next request, so that its failure does not send again what the receiver has.
+  void store_delivered() {
+    if (is_stored_) return;
+    write_file_durably(delivered_file_, Json{{"flushes", num_flushes_},
+                                             {"digests", delivered_},
+                                             {"accepted", accepted_},
+                                             {"rejected", rejected_},
+                                             {"reason", reason_},
+                                             {"notice", notice_}}
+                                                .dump() +
+                                            "\n");
+    is_stored_ = true;
+  }
+
+  void read_delivered() {
+    std::error_code ignored;
+    if (!std::filesystem::exists(delivered_file_, ignored)) return;
+    const auto json = Json::parse(read_file(delivered_file_), nullptr, false);
+    if (kept(json, "flushes", int64_t{-1}) != num_flushes_) return;  // of an earlier flush
+    delivered_ = kept(json, "digests", delivered_);
+    accepted_ = kept(json, "accepted", accepted_);
+    rejected_ = kept(json, "rejected", rejected_);
+    reason_ = kept(json, "reason", reason_);
+    notice_ = kept(json, "notice", notice_);
   }
 
   const OtlpSettings settings_;
@@ -175,9 +230,16 @@ class OtlpSink final : public Sink {
   std::optional<OtlpClient> metrics_client_, logs_client_;
   std::optional<OtlpMetrics> metrics_;
   std::optional<OtlpLogs> logs_;
-  double started_;  // when the run started that the last start record is about
-  double last_time_ = 0;
-  int64_t rejected_;  // values and log records, since the start of the run
+  double started_;       // when the run started that the last start record is about
+  double last_time_;     // of the last record
+  int64_t num_flushes_;  // that succeeded
+  // What the receiver got since the last of them, also from earlier objects.
+  const std::filesystem::path delivered_file_;
+  std::set<std::string> delivered_;  // digests
+  bool is_stored_ = true;            // in the file
+  Json accepted_;          // {"values": true}: the receiver has accepted a request with these
+  int64_t rejected_;       // values and log records, since the start of the run
+  Json notice_ = nullptr;  // the record about the first of them, until it is delivered
   std::string reason_;
 };
 

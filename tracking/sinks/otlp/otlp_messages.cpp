@@ -1,5 +1,7 @@
 #include "tracking/sinks/otlp/otlp_messages.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -18,7 +20,7 @@ namespace {
 constexpr int kGaugeOfMetric = 5;
 constexpr int kTimeOfPoint = 3, kDoubleOfPoint = 4, kAttributesOfPoint = 7;
 constexpr int kBodyOfLog = 5, kAttributesOfLog = 6, kObservedTimeOfLog = 11, kEventOfLog = 12;
-constexpr size_t kUidDigits = 32;
+constexpr size_t kUidDigits = 32, kPointDigits = 16;
 
 uint64_t otlp_nanoseconds(double time) {
   constexpr double kLatest = 9e9;  // the year 2255
@@ -81,6 +83,12 @@ std::string otlp_metric_name(std::string_view name) {
   return text;
 }
 
+std::string otlp_uid(std::string_view content) {
+  Sha256 digest;
+  digest.add(content);
+  return digest.hex().substr(0, kUidDigits);
+}
+
 // SeverityNumber
 int otlp_severity(TextLevel level) {
   switch (level) {
@@ -109,7 +117,7 @@ OtlpMetrics::OtlpMetrics(OtlpAttributes resource, OtlpAttributes common)
 
 size_t OtlpMetrics::series_of(const std::string& key, const std::string& name,
                               const OtlpAttributes& attributes) {
-  Series series{.name = name};
+  Series series{.key = key, .name = name, .attributes = {}};
   for (const auto& [attribute, value] : attributes.items())
     series.attributes.push_back(otlp_attribute(attribute, value).take());
   series_.push_back(std::move(series));
@@ -163,6 +171,28 @@ std::string OtlpMetrics::request(size_t first, size_t count) const {
   return otlp_request(resource_, std::move(metrics));
 }
 
+std::string OtlpMetrics::digest_of(const Point& point) const {
+  ProtobufWriter content;
+  content.bytes(1, series_[point.series].key);
+  content.float64(2, point.time);
+  content.float64(3, point.value);
+  Sha256 digest;
+  digest.add(content.view());
+  return digest.hex().substr(0, kPointDigits);
+}
+
+std::vector<std::string> OtlpMetrics::digests(size_t first, size_t count) const {
+  std::vector<std::string> digests;
+  const auto end = std::min(points_.size(), first + count);
+  for (size_t i = first; i < end; ++i) digests.push_back(digest_of(points_[i]));
+  return digests;
+}
+
+void OtlpMetrics::remove(const std::set<std::string>& digests) {
+  if (digests.empty()) return;
+  std::erase_if(points_, [&](const Point& point) { return digests.contains(digest_of(point)); });
+}
+
 OtlpLogs::OtlpLogs(OtlpAttributes resource, OtlpAttributes common)
     : resource_(std::move(resource)), common_(std::move(common)) {}
 
@@ -178,18 +208,34 @@ void OtlpLogs::add(const OtlpLog& log) {
   write_otlp_attributes(record, kAttributesOfLog, attributes);
   record.fixed64(kObservedTimeOfLog, time);
   record.bytes(kEventOfLog, log.event);
-  Sha256 digest;
-  digest.add(record.view());
-  record.message(kAttributesOfLog,
-                 otlp_attribute("log.record.uid", digest.hex().substr(0, kUidDigits)));
-  records_.push_back(record.take());
+  auto uid = otlp_uid(record.view());
+  if (const auto equal = num_equal_[uid]++; equal > 0)
+    uid = otlp_uid(fmt::format("{} {}", uid, equal));
+  record.message(kAttributesOfLog, otlp_attribute("log.record.uid", uid));
+  records_.push_back({uid, record.take()});
 }
 
 std::string OtlpLogs::request(size_t first, size_t count) const {
   ProtobufWriter records;
   const auto end = std::min(records_.size(), first + count);
-  for (size_t i = first; i < end; ++i) records.bytes(2, records_[i]);
+  for (size_t i = first; i < end; ++i) records.bytes(2, records_[i].content);
   return otlp_request(resource_, std::move(records));
+}
+
+std::vector<std::string> OtlpLogs::digests(size_t first, size_t count) const {
+  std::vector<std::string> uids;
+  const auto end = std::min(records_.size(), first + count);
+  for (size_t i = first; i < end; ++i) uids.push_back(records_[i].uid);
+  return uids;
+}
+
+void OtlpLogs::remove(const std::set<std::string>& digests) {
+  std::erase_if(records_, [&](const LogRecord& record) { return digests.contains(record.uid); });
+}
+
+void OtlpLogs::clear() {
+  records_.clear();
+  num_equal_.clear();
 }
 
 OtlpRejection otlp_rejection(std::string_view response) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,10 +35,15 @@ class OtlpMetrics {
   size_t size() const { return points_.size(); }
   // The values from number `first`, at most `count`, as a request.
   std::string request(size_t first, size_t count) const;
+  // Of the same values: what they are recognized by when they are added to another object.
+  std::vector<std::string> digests(size_t first, size_t count) const;
+  // Removes the values with these digests.
+  void remove(const std::set<std::string>& digests);
   void clear() { points_.clear(); }
 
  private:
   struct Series {
+    std::string key;  // in numbers_
     std::string name;
     std::vector<std::string> attributes;  // encoded
   };
@@ -48,6 +54,8 @@ class OtlpMetrics {
 
   size_t series_of(const std::string& key, const std::string& name,
                    const OtlpAttributes& attributes);
+
+  std::string digest_of(const Point& point) const;
 
   const OtlpAttributes resource_, common_;
   std::vector<Series> series_;
@@ -69,17 +77,25 @@ class OtlpLogs {
   // As for metrics.
   OtlpLogs(OtlpAttributes resource, OtlpAttributes common);
 
-  // The record gets the attribute log.record.uid, a digest of its content: it is the same if the
-  // record is sent again.
+  // The record gets the attribute log.record.uid, a digest of its content and of how many equal
+  // records precede it since clear(): it is the same if the records are sent again.
   void add(const OtlpLog& log);
 
   size_t size() const { return records_.size(); }
   std::string request(size_t first, size_t count) const;
-  void clear() { records_.clear(); }
+  // As for metrics.
+  std::vector<std::string> digests(size_t first, size_t count) const;
+  void remove(const std::set<std::string>& digests);
+  void clear();
 
  private:
+  struct LogRecord {
+    std::string uid, content;
+  };
+
   const OtlpAttributes resource_, common_;
-  std::vector<std::string> records_;
+  std::vector<LogRecord> records_;
+  std::map<std::string, int64_t> num_equal_;  // by digest of the content
 };
 
 // What a receiver did not accept of a request that it accepted otherwise.

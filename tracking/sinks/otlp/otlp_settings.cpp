@@ -106,11 +106,17 @@ bool otlp_compresses(const Environment& environment, const std::string& signal) 
 }
 
 OtlpEndpoint otlp_endpoint(const OtlpConfig& config, const Environment& environment,
-                           const std::string& signal, const char* path) {
-  OtlpEndpoint endpoint{.address = otlp_address(config, environment, signal, path)};
+                           OtlpSignal kind) {
+  const bool is_metrics = kind == OtlpSignal::Metrics;
+  const std::string signal = is_metrics ? "METRICS" : "LOGS";
+  OtlpEndpoint endpoint{
+      .signal = kind,
+      .address = otlp_address(config, environment, signal, is_metrics ? "/v1/metrics" : "/v1/logs"),
+      .http = {}};
   endpoint.compresses = otlp_compresses(environment, signal);
   auto& http = endpoint.http;
-  http.name = "the OTLP endpoint at " + endpoint.address.origin();
+  http.name = fmt::format("the OTLP endpoint for {} at {}", otlp_signal_name(kind),
+                          endpoint.address.origin());
   http.timeout = otlp_timeout(config, environment, signal);
   if (const auto file = otlp_variable(environment, signal, "CERTIFICATE"))
     http.ca_file = file->value;
@@ -129,12 +135,9 @@ OtlpSettings otlp_settings(const OtlpConfig& config, const Environment& environm
   settings.resource.emplace("service.name", "lockstep");
   if (const auto name = environment("OTEL_SERVICE_NAME"); name && !name->empty())
     settings.resource["service.name"] = *name;
-  for (const auto signal : config.signals) {
-    if (signal == OtlpSignal::Metrics)
-      settings.metrics = otlp_endpoint(config, environment, "METRICS", "/v1/metrics");
-    else
-      settings.logs = otlp_endpoint(config, environment, "LOGS", "/v1/logs");
-  }
+  for (const auto signal : config.signals)
+    (signal == OtlpSignal::Metrics ? settings.metrics : settings.logs) =
+        otlp_endpoint(config, environment, signal);
   return settings;
 }
 

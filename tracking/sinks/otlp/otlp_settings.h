@@ -17,6 +17,9 @@ namespace lockstep::tracking {
 
 enum class OtlpSignal { Metrics, Logs };
 constexpr auto choices(OtlpSignal) { return std::array{"metrics", "logs"}; }
+inline std::string otlp_signal_name(OtlpSignal signal) {
+  return choices(signal)[static_cast<size_t>(signal)];
+}
 
 struct OtlpConfig {
   std::optional<PublicUrl> endpoint;
@@ -38,6 +41,7 @@ void fields(V& v, OtlpConfig& c) {
 
 // Where one signal is sent.
 struct OtlpEndpoint {
+  OtlpSignal signal;
   HttpAddress address;  // with the whole path
   HttpOptions http;
   bool compresses = true;  // gzip

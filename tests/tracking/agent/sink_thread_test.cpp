@@ -1,0 +1,86 @@
+#include "tracking/agent/sink_thread.h"
+
+#include <catch2/catch.hpp>
+#include <mutex>
+
+#include "tests/temporary_directory.h"
+#include "tests/tracking/agent/recorder_sink.h"
+#include "tests/tracking/sample_log.h"
+#include "tracking/http/retry_later.h"
+#include "tracking/runs/run_directory.h"
+
+using namespace lockstep;
+using namespace lockstep::tracking;
+using namespace std::chrono_literals;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+const RunEnd kFinishedRun = {.state = RunState::Finished};
+
+// The times of the flushes of all recorder sinks; the first one fails with a pause.
+struct BusyServer {
+  explicit BusyServer(std::chrono::seconds pause) {
+    Recorder::shared().reset();
+    Recorder::shared().flush_with([this, pause] {
+      const std::lock_guard lock(mutex);
+      times.push_back(Clock::now());
+      if (times.size() == 1) throw RetryLater("busy", pause);
+    });
+  }
+  ~BusyServer() { Recorder::shared().reset(); }
+
+  std::mutex mutex;
+  std::vector<Clock::time_point> times;
+};
+
+EntryPlan finished_entry(const std::filesystem::path& run, int rank) {
+  const auto id = "job-rank-" + std::to_string(rank);
+  EventLogWriter log(event_log_path(run, rank));
+  log.identity(sample_info(id, rank, 2));
+  log.config({{"lr", 0.1}});
+  log.end(kFinishedRun);
+  return {.run_dir = run, .id = id, .log = event_log_path(run, rank)};
+}
+
+}  // namespace
+
+TEST_CASE("sink thread: a pause that the server requests applies to all entries") {
+  constexpr auto kPause = 2s;  // longer than the agent waits otherwise
+  const TemporaryDirectory dir;
+  const auto run = dir / "job";
+  std::filesystem::create_directories(run / "events");
+  BusyServer server(kPause);
+  {
+    SinkThread thread(Feed::SinkPart(sink_registry(), "recorder"),
+                      [](const std::string&) { return std::nullopt; });
+    for (int rank = 0; rank < 2; ++rank) {
+      const auto plan = finished_entry(run, rank);
+      thread.add(plan);
+      thread.set_end(plan.id, kFinishedRun);
+    }
+    for (const auto end = Clock::now() + 60s; Clock::now() < end && !thread.status().complete;)
+      std::this_thread::sleep_for(10ms);
+    REQUIRE(thread.status().complete);
+  }
+  REQUIRE(server.times.size() >= 3);
+  for (size_t i = 1; i < server.times.size(); ++i)
+    CHECK(server.times[i] - server.times[0] >= kPause);
+}
+
+TEST_CASE("retry later: the pause is at most ten minutes") {
+  const auto pause = [](const std::string& text) {
+    return pause_of({.status = 503, .headers = {{"retry-after", text}}, .body = ""});
+  };
+  CHECK(pause_of({.status = 503, .headers = {}, .body = ""}) == 0s);
+  CHECK(pause("") == 0s);
+  CHECK(pause("7") == 7s);
+  CHECK(pause("600") == 600s);
+  CHECK(pause("601") == 600s);
+  CHECK(pause("99999999999999999999") == 0s);
+  CHECK(pause("-5") == 0s);
+  CHECK(pause("soon") == 0s);
+  CHECK(pause("Wed, 25 Nov 2099 22:00:00 GMT") == 600s);
+  CHECK(pause("Wed, 25 Nov 2020 22:00:00 GMT") == 0s);
+}

@@ -125,6 +125,7 @@ void show_diff(const catalog::RunEntry& entry, std::ostream& out, std::ostream& 
     throw config_error(fmt::format("lockstep runs show --diff: {}", printable(problem)));
   out << code->diff;
   if (code->diff.empty()) notes << "no uncommitted changes\n";
+  if (!code->note.empty()) notes << printable(code->note, 200) << "\n";
 }
 
 void show(const RunsOptions& options, std::ostream& out, std::ostream& notes) {

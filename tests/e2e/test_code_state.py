@@ -157,10 +157,10 @@ def test_the_configuration_of_the_user_does_not_change_the_patch(repository, tmp
     os.utime(place / "same.py", (0, 0))
     run = record(place / "src", tmp_path / "runs", processes.environment(HOME=str(tmp_path)))
     assert show_diff(run).out == expected
-    # Settings in variables are respected, and cannot turn a program on; a directory in a variable is not.
-    run = record(place, tmp_path / "runs", processes.environment(GIT_CONFIG_COUNT="1", GIT_CONFIG_KEY_0="core.bare", GIT_CONFIG_VALUE_0="true",
+    # Settings in variables are respected; a directory in a variable is not.
+    run = record(place, tmp_path / "runs", processes.environment(GIT_CONFIG_COUNT="1", GIT_CONFIG_KEY_0="core.autocrlf", GIT_CONFIG_VALUE_0="none",
                                                                  GIT_DIR=str(tmp_path / "none")))
-    assert "git diff failed (exit code 128): fatal: this operation must be run in a work tree" in show_diff(run).err
+    assert "git diff failed (exit code 128): fatal: bad boolean config value 'none' for 'core.autocrlf'" in show_diff(run).err
 
 
 def test_a_diff_that_is_not_utf8_says_so(repository, tmp_path):

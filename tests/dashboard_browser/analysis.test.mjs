@@ -19,9 +19,9 @@ before(async () => {
   record("sweep", "12", "60");
   record("curves", "2", "50");
   for (const [id, diff] of [["sweep-00", DIFF], ["sweep-01", DIFF], ["sweep-02", ""]]) {
-    writeFileSync(join(runs, id, "code.json"), JSON.stringify({ commit: "a".repeat(40), branch: "main", diff, sha256: (diff ? "1f" : "2e").repeat(32) }));
     const job = JSON.parse(readFileSync(join(runs, id, "run.json"), "utf8"));
     writeFileSync(join(runs, id, "run.json"), JSON.stringify({ ...job, git: { commit: "a".repeat(40), branch: "main" } }));
+    writeFileSync(join(runs, id, "code.json"), JSON.stringify({ commit: "a".repeat(40), branch: "main", diff, sha256: (diff ? "1f" : "2e").repeat(32) }));
     writeFileSync(join(runs, id, "software.json"), JSON.stringify({ libtorch: "2.9.0", packages: { numpy: "2.1.0", torch: "2.9.0" } }));
   }
   address = await serve();

@@ -103,7 +103,7 @@ void show_progress_line(const std::vector<tracking::SinkStatus>& sinks) {
   std::fflush(stderr);
 }
 
-// After an incomplete delivery, a sink may still hang in a call: exits without waiting for it.
+// A sink or another thread may still hang in a call: exits without waiting for it.
 [[noreturn]] void exit_process(int code) {
   std::fflush(nullptr);
   std::_Exit(code);
@@ -167,8 +167,8 @@ int track_command(int argc, char** argv) {
                            .config = tracking::read_tracking_config(run_dir),
                            .environment = environment_of_process(),
                            .forwarding = forwarding_of(parsed)});
-  if (report.complete) return 0;
-  if (report.handed_over) exit_process(0);
+  if (report.complete && !report.hangs) return 0;
+  if (report.complete || report.handed_over) exit_process(0);
   fmt::print(stderr, "lockstep track: {}; retry with: lockstep sync {}\n",
              tracking::describe_incomplete(report.sinks), run_dir.string());
   exit_process(static_cast<int>(ErrorKind::Environment));

@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kIndexMagic = "LSRUNIDX";
-constexpr uint32_t kIndexVersion = 4;
+constexpr uint32_t kIndexVersion = 5;
 constexpr size_t kMaxIndexBytes = size_t{1} << 30;
 
 // Reads and writes: `archive` is an IndexReader, or an IndexWriter with constant values.

@@ -68,6 +68,7 @@ void LogIndex::restart() {
   blocks_.clear();
   open_ = {};
   places_.clear();
+  clips_.clear();
   consoles_.clear();
   media_.clear();
   max_step_.reset();
@@ -179,7 +180,7 @@ bool LogIndex::take(tracking::Record&& record, uint64_t begin) {
   } else if (const auto* table = std::get_if<Table>(&record)) {
     take_media(MediaTotals::Kind::Table, table->at, begin);
   } else if (const auto* clip = std::get_if<Clip>(&record)) {
-    take_media(MediaTotals::Kind::Clip, clip->at, begin);
+    take_clip(*clip, begin);
   }
   return true;
 }
@@ -247,6 +248,19 @@ void LogIndex::take_media(MediaTotals::Kind kind, const Moment& at, uint64_t beg
                      .epoch = at.epoch,
                      .begin = begin,
                      .end = tail_->offset()});
+}
+
+void LogIndex::take_clip(const Clip& clip, uint64_t begin) {
+  const auto num_places = places_.size();
+  take_media(MediaTotals::Kind::Clip, clip.at, begin);
+  if (places_.size() > num_places)
+    clips_[places_.back().end] = {
+        .type = clip.type, .caption = clip.caption, .num_bytes = clip.bytes.size()};
+}
+
+const ClipHead* LogIndex::clip_head(const RecordPlace& place) const {
+  const auto it = clips_.find(place.end);
+  return it == clips_.end() ? nullptr : &it->second;
 }
 
 void LogIndex::take_text(const TextLine& text, uint64_t begin) {

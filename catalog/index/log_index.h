@@ -42,6 +42,12 @@ struct RecordPlace {
   uint64_t begin = 0, end = 0;  // the record is the last one within these bytes of the log
 };
 
+// What a list of clips shows, without their bytes.
+struct ClipHead {
+  std::string type, caption;  // as in Clip
+  uint64_t num_bytes = 0;     // of the file
+};
+
 // Identifies a log.
 struct LogName {
   std::filesystem::path path;
@@ -73,6 +79,8 @@ class LogIndex {
   // Empty if the log does not have the metric. Requires has_columns().
   Curve read(uint32_t metric, CurveParts parts) const;
   const std::vector<RecordPlace>& places() const { return places_; }
+  // nullptr if `place` is not one of a clip in places().
+  const ClipHead* clip_head(const RecordPlace& place) const;
   // What ranks printed, by rank and stream. Requires has_columns().
   const std::vector<RecordedConsole>& consoles() const { return consoles_; }
   // Reads the record from the log. nullopt if it is not there (any more).
@@ -108,6 +116,7 @@ class LogIndex {
   void note_step(int64_t step);
   void take_row(const tracking::LoggedRow& row);
   void take_media(MediaTotals::Kind kind, const Moment& at, uint64_t begin);
+  void take_clip(const Clip& clip, uint64_t begin);
   void take_text(const TextLine& text, uint64_t begin);
   void take_console(const ConsoleLine& line, uint64_t begin);
   void add_total(uint32_t key, double value, int64_t step);
@@ -129,6 +138,7 @@ class LogIndex {
   std::vector<Block> blocks_;
   OpenBlock open_;
   std::vector<RecordPlace> places_;
+  std::unordered_map<uint64_t, ClipHead> clips_;  // by the end of the record
   std::vector<RecordedConsole> consoles_;
   std::unordered_map<uint64_t, size_t> media_;  // kind and name to the place in summary_.media
 };

@@ -122,9 +122,10 @@ void show_diff(const catalog::RunEntry& entry, std::ostream& out, std::ostream& 
   const auto problem =
       code ? code->problem : std::string("the run has no record of uncommitted changes");
   if (!problem.empty())
-    throw config_error(fmt::format("lockstep runs show --diff: {}", printable(problem)));
+    throw config_error(fmt::format("lockstep runs show --diff: {}", printable(problem, 400)));
   out << code->diff;
   if (code->diff.empty()) notes << "no uncommitted changes\n";
+  if (!code->note.empty()) notes << printable(code->note, 200) << "\n";
 }
 
 void show(const RunsOptions& options, std::ostream& out, std::ostream& notes) {

@@ -117,7 +117,7 @@ void print_comparison(const Json& comparison, std::ostream& out) {
     if (std::ranges::any_of(*code, is_different))
       print_keys(*code, table("code"), ids, out);
     else
-      out << "the code is identical\n";
+      out << "the same commit and the same changes of tracked files\n";
   }
   if (comparison["metrics"].empty()) return;
   auto metrics = table("metric");

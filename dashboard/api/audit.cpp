@@ -7,6 +7,7 @@
 #include <chrono>
 
 #include "catalog/json_text.h"
+#include "core/bounded_json.h"
 #include "core/system/durable_file.h"
 #include "core/system/file_descriptor.h"
 #include "lockstep/error.h"
@@ -40,9 +41,8 @@ void rotate(const std::filesystem::path& path) {
 void record_change(const std::filesystem::path& runs, const ApiRequest& request,
                    const std::string& action, const std::string& run) {
   const auto path = runs / ".dashboard" / "audit.jsonl";
-  const auto body = request.body.size() <= kMaxChangeBytes
-                        ? Json::parse(request.body, nullptr, false)
-                        : Json({{"bytes", request.body.size()}});
+  const auto body = request.body.size() <= kMaxChangeBytes ? parse_json(request.body)
+                                                           : Json({{"bytes", request.body.size()}});
   const Json record = {{"time", tracking::unix_now()},
                        {"user", request.user},
                        {"action", action},

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "catalog/run_list.h"
+#include "core/bounded_json.h"
 #include "core/printable.h"
 #include "dashboard/api/audit.h"
 #include "dashboard/api/handlers.h"
@@ -14,8 +15,7 @@ namespace lockstep::dashboard {
 namespace {
 
 Json json_body(const RunRequest& request) {
-  auto json = request.request.body.empty() ? Json::object()
-                                           : Json::parse(request.request.body, nullptr, false);
+  auto json = request.request.body.empty() ? Json::object() : parse_json(request.request.body);
   if (!json.is_object()) throw bad_request("the body is not a JSON object");
   return json;
 }

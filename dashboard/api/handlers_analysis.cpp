@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "catalog/json_text.h"
+#include "core/bounded_json.h"
 #include "core/printable.h"
 #include "dashboard/analysis/importance.h"
 #include "dashboard/api/handlers.h"
@@ -189,7 +190,7 @@ Json importance_json(const ParameterImportance& entry, const std::string& field,
 // The parameters of a POST are the members of its body.
 ApiRequest with_body_params(const ApiRequest& request) {
   if (request.method == "GET") return request;
-  const auto body = Json::parse(request.body, nullptr, false);
+  const auto body = parse_json(request.body);
   if (!body.is_object()) throw bad_request("the body is not a JSON object");
   auto converted = request;
   for (const auto& [name, value] : body.items()) {

@@ -50,6 +50,16 @@ std::optional<T> read_placed(const catalog::RunLogs& logs, const PlacedRecord& r
   });
 }
 
+std::optional<catalog::ClipHead> clip_head(const catalog::RunLogs& logs,
+                                           const PlacedRecord& record) {
+  return logs.look([&](const auto& all) -> std::optional<catalog::ClipHead> {
+    for (const auto& log : all)
+      if (log->name().source() == record.source)
+        if (const auto* head = log->clip_head(record.place)) return *head;
+    return std::nullopt;
+  });
+}
+
 Json moment_json(const PlacedRecord& record) {
   return {{"source", record.source},
           {"step", record.place.step},
@@ -145,19 +155,20 @@ ApiResponse get_image(Dashboard& dashboard, const RunRequest& request) {
 }
 
 ApiResponse get_clips(Dashboard& dashboard, const RunRequest& request) {
+  const auto& names = dashboard.catalog.names();
   const auto logs = open_logs(dashboard, request.run->id);
   const auto records =
       newest_records(*logs, dashboard, request.request, catalog::RecordPlace::Kind::Clip);
   const auto limit = request.request.count("limit", 100, 500);
   auto items = Json::array();
   for (size_t i = 0; i < std::min(limit, records.size()); ++i) {
-    const auto clip = read_placed<Clip>(*logs, records[i]);
+    const auto clip = clip_head(*logs, records[i]);
     const auto* type = clip ? tracking::find_clip_type(clip->type) : nullptr;
     if (!type) continue;
     auto item = moment_json(records[i]);
-    item["name"] = clip->at.name;
+    item["name"] = names.text(records[i].place.name);
     item["type"] = type->type;
-    item["bytes"] = clip->bytes.size();
+    item["bytes"] = clip->num_bytes;
     item["caption"] = clip->caption;
     item["url"] = fmt::format("/api/runs/{}/clips/{}/{}{}", url_encode(request.run->id),
                               records[i].source, records[i].place.end, type->ending);

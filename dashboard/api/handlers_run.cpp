@@ -8,6 +8,7 @@
 
 #include "catalog/json_text.h"
 #include "catalog/run_json.h"
+#include "core/bounded_json.h"
 #include "core/system/durable_file.h"
 #include "dashboard/api/config_defaults.h"
 #include "dashboard/api/console_files.h"
@@ -202,15 +203,14 @@ Json environment_json(const catalog::RunSummary& run) {
                                                "created", "job_id", "world_size"};
   auto environment = Json::object();
   try {
-    const auto json = Json::parse(read_file(run.dir / "run.json", 1u << 20), nullptr, false);
+    const auto json = parse_json(read_file(run.dir / "run.json", 1u << 20));
     if (json.is_object())
       for (const auto& [key, value] : json.items())
         if (!kShown.contains(key)) environment[key] = catalog::finite_value(value);
   } catch (const Error&) {
     // No run.json: the event logs contain the rest.
   }
-  const auto software = tracking::read_software(run.dir);
-  for (const auto& [key, value] : software.items()) environment[key] = catalog::finite_value(value);
+  environment.update(tracking::read_software(run.dir));
   if (const auto code = tracking::read_code_state(run.dir))
     environment["uncommitted_changes"] = tracking::describe_changes(*code);
   auto losses = Json::array();

@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "catalog/json_text.h"
+#include "core/bounded_json.h"
 #include "core/printable.h"
 #include "core/system/durable_file.h"
 #include "dashboard/api/audit.h"
@@ -27,7 +28,7 @@ std::filesystem::path views_path(const Dashboard& dashboard) {
 // must not be replaced.
 Json read_views(const std::filesystem::path& path) {
   if (!std::filesystem::exists(path)) return Json::array();
-  auto views = Json::parse(read_file(path, kMaxViewsBytes), nullptr, false);
+  auto views = parse_json(read_file(path, kMaxViewsBytes));
   const auto is_view = [](const Json& view) {
     return view.is_object() && view.contains("name") && view["name"].is_string() &&
            view.contains("view") && view["view"].is_string();
@@ -53,7 +54,7 @@ ApiResponse get_views(Dashboard& dashboard) {
 }
 
 ApiResponse post_views(Dashboard& dashboard, const ApiRequest& request) {
-  const auto body = Json::parse(request.body, nullptr, false);
+  const auto body = parse_json(request.body);
   if (!body.is_object()) throw bad_request("the body is not a JSON object");
   const auto name = required_text(body, "name", kMaxViewName);
   const bool removes = body.contains("view") && body["view"].is_null();

@@ -10,6 +10,7 @@
 #include "catalog/index/column_spool.h"
 #include "catalog/json_text.h"
 #include "catalog/run_list.h"
+#include "core/bounded_json.h"
 #include "core/number_text.h"
 #include "core/system/durable_file.h"
 #include "core/system/local_address.h"
@@ -179,7 +180,7 @@ void send_events(State& state, const httplib::Request& request, httplib::Respons
 }
 
 ApiResponse log_in(State& state, const httplib::Request& request, httplib::Response& response) {
-  const auto body = Json::parse(request.body, nullptr, false);
+  const auto body = parse_json(request.body);
   const auto token = body.is_object() ? body.value("token", Json("")) : Json("");
   const auto identity =
       token.is_string() ? state.guard->identity_of(token.get<std::string>()) : std::nullopt;

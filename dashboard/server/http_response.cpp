@@ -80,7 +80,8 @@ void send_media(std::string body, const httplib::Request& request, httplib::Resp
   if (range->length == 0) {
     response.status = 416;
     response.set_header("Content-Range", fmt::format("bytes */{}", body.size()));
-    return;
+    const auto error = ApiError(416, "bad_range", "the range begins after the last byte");
+    return response.set_content(error.response().body, "application/json");
   }
   response.status = 206;
   response.set_header("Content-Range", fmt::format("bytes {}-{}/{}", range->begin,

@@ -39,6 +39,32 @@ def test_headers_of_every_response(writer, start):
         assert headers.get("Access-Control-Allow-Origin") is None, path
 
 
+def test_deeply_nested_files_of_a_run(runs, writer, start):
+    writer.finished_run("one")
+    # Copying or writing such a value would overflow the stack.
+    nested = '{"packages": ' + "[" * 60_000 + "]" * 60_000 + "}"
+    for name in ("run.json", "software.json", "rank_losses.json", "tags.json", "code.json", "end.json", "ends/trainer-00000.json"):
+        (runs / "one" / name).parent.mkdir(exist_ok=True)
+        (runs / "one" / name).write_text(nested)
+    dashboard = start()
+    dashboard.wait_for_runs(1)
+    assert dashboard.get("/api/runs/one")["environment"] == {}
+    assert dashboard.get("/api/runs/one/code") == {"code": None}
+    assert dashboard.write("PUT", "/api/views", [nested]).status < 500
+    assert dashboard.request("POST", "/api/views", headers={"X-Lockstep-Request": "1", "Content-Type": "application/json"}, body=nested).status < 500
+    assert dashboard.get("/api/runs")["matching"] == 1
+
+
+def test_software_replaces_nothing_of_the_run(runs, writer, start):
+    writer.finished_run("one")
+    (runs / "one" / "run.json").write_text('{"host": "a", "git": {"commit": "1"}}')
+    (runs / "one" / "software.json").write_text('{"host": "b", "git": "c", "uncommitted_changes": "none", "python": "3.13", "lockstep": ["1"], '
+                                                '"packages": {"numpy": "2.1", "torch": {"deep": 1}}}')
+    dashboard = start()
+    dashboard.wait_for_runs(1)
+    assert dashboard.get("/api/runs/one")["environment"] == {"host": "a", "git": {"commit": "1"}, "python": "3.13", "packages": {"numpy": "2.1"}}
+
+
 @pytest.mark.parametrize("text", ["0-9", "5-", "100000-100100", "100000-", "-10", "9223372036854775807-", "0-9223372036854775807", "0-0,3-4"])
 def test_ranges_of_bytes_are_ignored_except_of_sounds_and_videos(writer, start, text):
     writer.finished_run("one")

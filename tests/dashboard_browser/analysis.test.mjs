@@ -19,9 +19,9 @@ before(async () => {
   record("sweep", "12", "60");
   record("curves", "2", "50");
   for (const [id, diff] of [["sweep-00", DIFF], ["sweep-01", DIFF], ["sweep-02", ""]]) {
-    writeFileSync(join(runs, id, "code.json"), JSON.stringify({ commit: "a".repeat(40), branch: "main", diff, sha256: (diff ? "1f" : "2e").repeat(32) }));
     const job = JSON.parse(readFileSync(join(runs, id, "run.json"), "utf8"));
     writeFileSync(join(runs, id, "run.json"), JSON.stringify({ ...job, git: { commit: "a".repeat(40), branch: "main" } }));
+    writeFileSync(join(runs, id, "code.json"), JSON.stringify({ commit: "a".repeat(40), branch: "main", diff, sha256: (diff ? "1f" : "2e").repeat(32) }));
     writeFileSync(join(runs, id, "software.json"), JSON.stringify({ libtorch: "2.9.0", packages: { numpy: "2.1.0", torch: "2.9.0" } }));
   }
   address = await serve();
@@ -255,6 +255,11 @@ for (const colorScheme of ["light", "dark"]) {
     await page.getByRole("link", { name: "Results" }).click();
     await page.getByRole("columnheader", { name: rows[0].name }).waitFor();
     await page.locator(".delta.good, .delta.bad").first().waitFor();
+    // It is the last one, so the compared runs keep their colors.
+    assert.match(await page.getByRole("region", { name: "Results side by side" }).getByRole("columnheader").last().textContent(), new RegExp(rows[0].name));
+    await showView(page, "compare?runs=sweep-03,sweep-04&tab=both");
+    await page.getByText(`Compared with ${rows[3].name}.`).waitFor();
+    assert.equal(await page.locator(".two-runs .tag").getByText("baseline").count(), 0);
     // A deleted or unknown one is named and can be removed.
     await showView(page, "run/sweep-01?x=step&base=no-such-run");
     await page.getByText("no-such-run: not found").waitFor();
@@ -276,7 +281,7 @@ for (const colorScheme of ["light", "dark"]) {
     await showView(page, "run/sweep-02/config");
     await page.getByText("None: the tracked files were those of the commit.").waitFor();
     await showView(page, "compare?runs=sweep-00,sweep-01&tab=config");
-    await page.getByText("The same code in all 2 runs, with the same uncommitted changes").waitFor();
+    await page.getByText("The same commit and the same changes of tracked files in all 2 runs").waitFor();
     await showView(page, "compare?runs=sweep-00,sweep-02&tab=config");
     await page.getByText("Different code: uncommitted changes differ.").waitFor();
   }, { colorScheme }));

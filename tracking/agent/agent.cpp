@@ -8,12 +8,12 @@
 #include <algorithm>
 #include <csignal>
 #include <set>
-#include <thread>
 
 #include "core/fatal_signal.h"
 #include "lockstep/error.h"
 #include "tracking/agent/agent_lock.h"
 #include "tracking/agent/agent_status.h"
+#include "tracking/agent/code_recorder.h"
 #include "tracking/agent/log_forwarder.h"
 #include "tracking/agent/log_receiver.h"
 #include "tracking/agent/node_recorder.h"
@@ -23,7 +23,6 @@
 #include "tracking/http/path_watch.h"
 #include "tracking/log/event_log_reader.h"
 #include "tracking/log/unix_time.h"
-#include "tracking/runs/code_state.h"
 #include "tracking/runs/end_facts.h"
 #include "tracking/runs/run_directory.h"
 #include "tracking/system/system_sampler.h"
@@ -61,24 +60,6 @@ bool is_alive(const FileDescriptor& process) {
 bool is_unchanged(const SinkStatus& now, const SinkStatus& before) {
   return now.name == before.name && now.complete == before.complete &&
          now.gave_up == before.gave_up && now.problem == before.problem;
-}
-
-// Records the code with which the run was started: the agent has the working directory of the
-// trainer or the program that started it.
-void record_code(const AgentOptions& options, const std::stop_token& stop) {
-  if (options.parent_fd < 0 || options.node_rank > 0 || !options.config.git_diff ||
-      has_code_state_of_start(options.run_dir))
-    return;
-  GitCall call;
-  for (const char* name : {"PATH", "HOME", "XDG_CONFIG_HOME", "GIT_DIR", "GIT_WORK_TREE"})
-    if (const auto value = options.environment(name))
-      call.environment.push_back(fmt::format("{}={}", name, *value));
-  try {
-    call.directory = std::filesystem::current_path();
-    write_code_state(options.run_dir, current_code_state(call, stop));
-  } catch (const std::exception&) {
-    // A full disk, or no working directory: the run has no record of its changes.
-  }
 }
 
 class Agent {
@@ -127,6 +108,8 @@ class Agent {
     if (forwarder_) forwarder_->finish();
     return deliver(*facts);
   }
+
+  bool end_code_recorder() { return code_.end(); }
 
  private:
   void tick() {
@@ -380,7 +363,7 @@ class Agent {
   std::vector<std::unique_ptr<SinkThread>> sinks_;
   std::unique_ptr<LogReceiver> receiver_;
   std::unique_ptr<LogForwarder> forwarder_;
-  const std::jthread code_{[this](const std::stop_token& stop) { record_code(options_, stop); }};
+  CodeRecorder code_{options_};
 };
 
 }  // namespace
@@ -388,7 +371,10 @@ class Agent {
 AgentReport run_agent(const AgentOptions& options) {
   const auto lock = acquire_agent_lock(options.run_dir, options.node_rank, options.parent_fd);
   if (!lock) return {};
-  return Agent(options).run();
+  Agent agent(options);
+  auto report = agent.run();
+  report.hangs = !agent.end_code_recorder();
+  return report;
 }
 
 }  // namespace lockstep::tracking

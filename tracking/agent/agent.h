@@ -31,6 +31,7 @@ struct AgentOptions {
 struct AgentReport {
   bool complete = true;      // every sink has received everything
   bool handed_over = false;  // the run continues with the agent that its new ranks started
+  bool hangs = false;        // a thread that records the code of the run hangs
   std::vector<SinkStatus> sinks;
 };
 
@@ -38,8 +39,8 @@ struct AgentReport {
 // config.upload_timeout has passed, or restarted ranks have started another agent, which is waiting
 // to take over. Returns immediately (complete, no sinks) if another agent of the node serves the
 // job and the parent of this one is gone. An agent that forwards logs feeds no sinks; the receiving
-// agent feeds them for all nodes. If the report is not complete, the process must exit without
-// static destruction (std::_Exit), because a sink may hang in a call. Throws Environment if the run
+// agent feeds them for all nodes. If the report is not complete or `hangs` is set, the process must
+// exit without static destruction (std::_Exit), because a thread may hang in a call. Throws Environment if the run
 // directory cannot be read or written.
 AgentReport run_agent(const AgentOptions& options);
 

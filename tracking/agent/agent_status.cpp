@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/bounded_json.h"
 #include "core/system/durable_file.h"
 #include "lockstep/error.h"
 #include "tracking/runs/run_directory.h"
@@ -25,7 +26,7 @@ Json status_to_json(const SinkStatus& status) {
 // An empty object if the file is missing or unreadable.
 Json read_status(const std::filesystem::path& run_dir, int node_rank) {
   try {
-    auto json = Json::parse(read_file(status_path(run_dir, node_rank)), nullptr, false);
+    auto json = parse_json(read_file(status_path(run_dir, node_rank)));
     if (json.is_object()) return json;
   } catch (const Error&) {
     // Not written yet.

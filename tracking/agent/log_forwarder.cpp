@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "core/bounded_json.h"
 #include "core/http/http_client.h"
 #include "core/printable.h"
 #include "lockstep/error.h"
@@ -32,7 +33,7 @@ HttpOptions forward_options(int node_rank, const std::string& token) {
 void reject_forwarding(const HttpResponse& response) {
   if (response.status == 401)
     throw config_error(fmt::format("{} rejected the token of this job", kReceiverName));
-  const auto json = nlohmann::json::parse(response.body, nullptr, false);
+  const auto json = parse_json(response.body);
   const bool has_problem =
       json.is_object() && json.contains("problem") && json["problem"].is_string();
   throw environment_error(fmt::format(

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "core/bounded_json.h"
 #include "core/http/http_client.h"
 #include "core/system/file_descriptor.h"
 #include "lockstep/error.h"
@@ -66,7 +67,7 @@ uint64_t complete_record_bytes(int segment, uint64_t from) {
 
 // The state of the copy, from a response.
 LogCopy LogSender::copy_in(const HttpResponse& response) const {
-  const auto json = nlohmann::json::parse(response.body, nullptr, false);
+  const auto json = parse_json(response.body);
   const auto copy = log_copy_from_json(json);
   if (copy && (response.ok() || response.status == 409)) return *copy;
   to_.reject(response);

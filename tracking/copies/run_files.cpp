@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "core/bounded_json.h"
 #include "core/printable.h"
 #include "lockstep/config_node.h"
 #include "lockstep/config_value.h"
@@ -54,7 +55,7 @@ bool is_removable_run_file(std::string_view name) {
 
 bool is_run_file_content(std::string_view name, const std::string& bytes) {
   if (find_invalid_utf8(bytes) != std::string::npos) return false;
-  if (name != kConfigFile) return Json::accept(bytes);
+  if (name != kConfigFile) return !parse_json(bytes).is_discarded();
   try {
     return parse_config(bytes, "config.yaml").kind == ConfigNode::Kind::Map;
   } catch (const Error&) {

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/bounded_json.h"
 #include "core/printable.h"
 #include "core/run_id.h"
 #include "core/system/durable_file.h"
@@ -48,7 +49,7 @@ bool exists_at_all(const fs::path& path) {
 // Sender of a received run; nullopt for a run of this machine.
 std::optional<std::string> sender_of(const fs::path& run_dir) {
   if (!is_folder(run_dir) || !is_received_run(run_dir)) return std::nullopt;
-  const auto mark = Json::parse(read_file(run_dir / kReceivedMark), nullptr, false);
+  const auto mark = parse_json(read_file(run_dir / kReceivedMark));
   if (!mark.is_object() || !mark.contains("sender") || !mark["sender"].is_string())
     return std::nullopt;
   return mark["sender"].get<std::string>();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/bounded_json.h"
 #include "core/printable.h"
 #include "core/system/durable_file.h"
 #include "lockstep/config_value.h"
@@ -23,7 +24,7 @@ constexpr size_t kMaxShownMessage = 300;
 constexpr const char* kBytesType = "application/octet-stream";
 
 std::string message_in(const HttpResponse& response) {
-  const auto json = Json::parse(response.body, nullptr, false);
+  const auto json = parse_json(response.body);
   const auto error = json.is_object() ? json.value("error", Json()) : Json();
   const auto message = error.is_object() ? error.value("message", Json()) : Json();
   return message.is_string() ? ": " + printable(message.get<std::string>(), kMaxShownMessage) : "";
@@ -64,7 +65,7 @@ void RunSender::read_remote_files() {
   if (remote_) return;
   const auto response = client_.get(path_);
   require(response);
-  const auto json = Json::parse(response.body, nullptr, false);
+  const auto json = parse_json(response.body);
   const auto files = json.is_object() ? json.value("files", Json()) : Json();
   if (!files.is_object())
     throw config_error(fmt::format("{} is not a dashboard that receives runs", name_));

@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "core/bounded_json.h"
 #include "core/system/durable_file.h"
 #include "lockstep/error.h"
 #include "tracking/runs/on_ranks.h"
@@ -23,7 +24,7 @@ constexpr std::array kWitnesses = {"launcher", "trainer", "agent"};  // in the o
 const char* name_of(Witness witness) { return kWitnesses[static_cast<size_t>(witness)]; }
 fs::path facts_path(const fs::path& run_dir) { return run_dir / "ends"; }
 fs::path end_path(const fs::path& run_dir) { return run_dir / "end.json"; }
-Json read_json(const fs::path& path) { return Json::parse(read_file(path), nullptr, false); }
+Json read_json(const fs::path& path) { return parse_json(read_file(path)); }
 
 void write_json(const fs::path& path, const Json& json) {
   write_file_durably(path, json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");

@@ -1,5 +1,6 @@
 #include "tracking/runs/rank_losses.h"
 
+#include "core/bounded_json.h"
 #include "core/system/durable_file.h"
 #include "lockstep/error.h"
 
@@ -26,7 +27,7 @@ std::vector<RankLoss> read_rank_losses(const std::filesystem::path& run_dir) {
   std::vector<RankLoss> losses;
   if (!std::filesystem::exists(path, ignored)) return losses;
   try {
-    const auto list = Json::parse(read_file(path), nullptr, false);
+    const auto list = parse_json(read_file(path));
     if (!list.is_array()) return losses;
     for (const auto& item : list)
       if (auto loss = rank_loss_from_json(item)) losses.push_back(std::move(*loss));

@@ -6,6 +6,7 @@
 #include <ctime>
 #include <vector>
 
+#include "core/bounded_json.h"
 #include "core/config/config_text.h"
 #include "core/number_text.h"
 #include "core/system/durable_file.h"
@@ -123,7 +124,7 @@ std::vector<RankOutput> rank_outputs(const fs::path& logs) {
 std::optional<RunInfo> read_job(const fs::path& run_dir) {
   std::error_code ignored;
   if (!fs::exists(job_path(run_dir), ignored)) return std::nullopt;
-  return run_info_from_json(Json::parse(read_file(job_path(run_dir)), nullptr, false));
+  return run_info_from_json(parse_json(read_file(job_path(run_dir))));
 }
 
 bool is_received_run(const fs::path& run_dir) {

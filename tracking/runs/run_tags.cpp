@@ -7,6 +7,7 @@
 #include <cctype>
 #include <set>
 
+#include "core/bounded_json.h"
 #include "core/printable.h"
 #include "core/system/durable_file.h"
 #include "lockstep/config_value.h"
@@ -77,7 +78,7 @@ RunTags read_run_tags(const fs::path& run_dir) {
   if (!fs::exists(path, ignored)) return {};
   RunTags tags;
   try {
-    tags = tags_of(Json::parse(read_file(path, kMaxTagsFileBytes), nullptr, false));
+    tags = tags_of(parse_json(read_file(path, kMaxTagsFileBytes)));
     if (!tags.problem.empty()) tags.problem = "tags.json is corrupt: repair or remove it";
   } catch (const Error& error) {
     tags.problem = error.what();

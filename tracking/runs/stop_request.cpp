@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/bounded_json.h"
 #include "core/printable.h"
 #include "core/system/durable_file.h"
 #include "lockstep/config_value.h"
@@ -38,7 +39,7 @@ std::optional<StopRequest> read_stop_request(const std::filesystem::path& run_di
   if (!std::filesystem::exists(path, ignored)) return std::nullopt;
   StopRequest request;
   try {
-    const auto json = Json::parse(read_file(path, kMaxRequestBytes), nullptr, false);
+    const auto json = parse_json(read_file(path, kMaxRequestBytes));
     if (json.is_object() && json.contains("time") && json["time"].is_number())
       request.time = json["time"].get<double>();
     if (json.is_object() && json.contains("reason") && json["reason"].is_string())

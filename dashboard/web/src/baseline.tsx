@@ -8,7 +8,7 @@ import type { Axis, Metric, Run } from "./data/source";
 import { Icon } from "./parts/icons";
 import { link, route, setQuery } from "./router";
 import { baseline, withoutStoring } from "./settings";
-import { source, useAsync, useThrottled, versions } from "./store";
+import { removed, source, useAsync, useThrottled, versions } from "./store";
 
 /** The id of the baseline, or "". A URL with chart settings (`x`) specifies it, even if it is none. */
 export function baselineId(): string {
@@ -31,13 +31,14 @@ export function useBaselineInUrl() {
   }, [inUrl]);
 }
 
-/** `run` is null while it is loaded, and if there is no such run (`isMissing`) or no baseline. */
+/** `run` is null while it is loaded, and if there is no such run (any more: `isMissing`) or no baseline. */
 export interface Baseline { id: string; run: Run | null; isMissing: boolean }
 
 export function useBaseline(): Baseline {
   const id = baselineId();
   const version = useThrottled(versions.value.get(id) ?? 0, 2000);
   const { value, error } = useAsync<Run | null>(() => (id ? source().run(id) : Promise.resolve(null)), [id, version]);
+  if (removed.value.has(id)) return { id, run: null, isMissing: true };
   return { id, run: value?.id === id ? value : null, isMissing: id !== "" && error !== undefined && value?.id !== id };
 }
 

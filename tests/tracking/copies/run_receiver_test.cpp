@@ -259,6 +259,18 @@ TEST_CASE("receiver: a deleted run is created again only from its start, with it
   CHECK(created == std::vector<std::string>{"ada", "ada"});
 }
 
+TEST_CASE("receiver: deeply nested JSON is refused") {
+  Receiving r;
+  const auto nested = [](size_t depth) {
+    return "{\"a\": " + std::string(depth, '[') + std::string(depth, ']') + "}";
+  };
+  for (const char* name : {"run.json", "software.json", "data.json", "tags.json", "end.json",
+                           "rank_losses.json", "ends/agent-00000.json"}) {
+    CHECK(status_of([&] { put(r.receiver, kRun, name, nested(100'000)); }) == 422);
+    CHECK(status_of([&] { put(r.receiver, kRun, name, nested(50)); }) == 200);
+  }
+}
+
 TEST_CASE("run files: a folder that cannot be listed is not an empty one") {
   TemporaryDirectory dir;
   CHECK(run_files(dir.path()).empty());

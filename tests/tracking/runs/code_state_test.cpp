@@ -57,6 +57,15 @@ TEST_CASE("code state: what was written is read, with the numbers of changed lin
                                                 {"files", 1},
                                                 {"added", 2},
                                                 {"removed", 1}});
+  // The run was started again, and nothing was recorded.
+  const auto code = lab / "a" / "code.json";
+  std::filesystem::last_write_time(
+      lab / "a" / "run.json", std::filesystem::last_write_time(code) + std::chrono::seconds(1));
+  CHECK(!has_code_state_of_start(lab / "a"));
+  CHECK(!read_code_state(lab / "a"));
+  write_code_state(lab / "a", changed(kPatch));
+  std::filesystem::last_write_time(code, std::filesystem::last_write_time(lab / "a" / "run.json"));
+  CHECK(read_code_state(lab / "a"));
   write_code_state(lab / "a", std::nullopt);
   CHECK(!read_code_state(lab / "a"));
 }
@@ -67,7 +76,13 @@ TEST_CASE("code state: no changes, a problem, and files of other programs") {
   write_code_state(lab / "a", changed(""));
   CHECK(lab({"show", "a", "--diff"}).empty());
   CHECK(lab.notes() == "no uncommitted changes\n");
-  auto state = changed("");
+  auto state = changed(kPatch);
+  state.note = "not UTF-8";
+  write_code_state(lab / "a", state);
+  CHECK(lab({"show", "a", "--diff"}) == kPatch);
+  CHECK(lab.notes() == "not UTF-8\n");
+  CHECK(lab.json({"show", "a"})["code"]["note"] == "not UTF-8");
+  state = changed("");
   state.problem = "the diff has more than 1 MiB";
   write_code_state(lab / "a", state);
   CHECK(lab.error_of({"show", "a", "--diff"}) ==
@@ -79,13 +94,15 @@ TEST_CASE("code state: no changes, a problem, and files of other programs") {
   }
 }
 
-TEST_CASE("runs compare: whether the code is identical") {
+TEST_CASE("runs compare: whether the commit and the changes are the same") {
   LabWithRuns lab;
   for (const char* id : {"a", "b", "c"}) lab.add(id);
   CHECK(!lab.json({"compare", "a", "b"}).contains("code"));
   write_code_state(lab / "a", changed(kPatch));
   write_code_state(lab / "b", changed(kPatch));
-  CHECK(lab({"compare", "a", "b"}).find("the code is identical\n") != std::string::npos);
+  CHECK(lab({"compare", "a", "b"})
+            .find("\nthe same commit and the same changes of tracked files\n") !=
+        std::string::npos);
   write_code_state(lab / "b", changed(""));
   CHECK(lab.json({"compare", "a", "b"})["code"]["uncommitted"]["b"] == "none");
   CHECK(lab({"compare", "a", "b"}).find("\nuncommitted  1 file, +2 -1 lines (") !=
@@ -112,6 +129,11 @@ TEST_CASE("software: versions of a run and of the driver") {
   CHECK(read_software(place.path()).empty());
   write_software(place.path(), {{"libtorch", "2.9.0"}});
   CHECK(read_software(place.path())["libtorch"] == "2.9.0");
+  write_file_durably(place.path() / "software.json",
+                     R"({"host": "x", "git": {}, "python": {"a": 1}, "lockstep": "1.0",
+                         "packages": {"numpy": "2.1.0", "torch": {"a": []}}})");
+  CHECK(read_software(place.path()) ==
+        Json{{"lockstep", "1.0"}, {"packages", {{"numpy", "2.1.0"}}}});
   write_file_durably(place.path() / "software.json", "[1");
   CHECK(read_software(place.path()).empty());
 }

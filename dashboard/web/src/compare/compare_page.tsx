@@ -51,17 +51,17 @@ export function ComparePage() {
       {tab === "charts" && <Curves comparison={value} isGroup={isGroup} />}
       {tab === "config" && <Differences comparison={value} />}
       {tab === "results" && <ResultsTab comparison={value} base={base} />}
-      {tab === "both" && ids.length === 2 && <Difference comparison={value} base={base && ids.includes(base) ? base : ids[0]!} curves={<Curves comparison={value} isGroup={false} brief />} />}
+      {tab === "both" && ids.length === 2 && <Difference comparison={value} base={base && ids.includes(base) ? base : ids[0]!} isOther={base !== null && !ids.includes(base)} curves={<Curves comparison={value} isGroup={false} brief />} />}
     </div>
   );
 }
 
-/** Results relative to the baseline, which may be another run. */
+/** Results relative to the baseline, which may be another run: the last one, so that the others keep their colors. */
 function ResultsTab({ comparison, base }: { comparison: Comparison; base: string | null }) {
   const ids = comparison.runs.map((run) => run.id);
   const isOther = base !== null && !ids.includes(base) && ids.length < MAX_COMPARED;
   // Without it, if the baseline cannot be loaded.
-  const { value } = useAsync<Comparison | null>(() => (isOther ? source().compare([base, ...ids]).catch(() => null) : Promise.resolve(null)), [comparison, base, isOther]);
+  const { value } = useAsync<Comparison | null>(() => (isOther ? source().compare([...ids, base]).catch(() => null) : Promise.resolve(null)), [comparison, base, isOther]);
   const shown = (isOther && value) || comparison;
   return <><BaselineSelect comparison={shown} base={base} /><Results comparison={shown} base={base} /></>;
 }

@@ -11,7 +11,8 @@ import { StateMark } from "../parts/state_mark";
 import { link } from "../router";
 import { Differences, Results } from "./tables";
 
-export function Difference({ comparison, base, curves }: { comparison: Comparison; base: string; curves: ComponentChildren }) {
+/** `base`: the run that the other is compared with; `isOther`: the chosen baseline is neither of them. */
+export function Difference({ comparison, base, isOther, curves }: { comparison: Comparison; base: string; isOther: boolean; curves: ComponentChildren }) {
   const styles = runStyles(comparison.runs.map((run) => run.id));
   return (
     <div class="stack">
@@ -23,7 +24,7 @@ export function Difference({ comparison, base, curves }: { comparison: Compariso
               <h2 class="ellipsis"><a href={link(["run", run.id])} title={run.id}>{run.name}</a></h2>
               <StateMark state={shownState(run)} exit={run.exit} signal={run.signal} />
               <span class="spread" />
-              {run.id === base ? <span class="tag">baseline</span> : <button type="button" class="button mini" onClick={() => setBaseline(run.id)}>Use as baseline</button>}
+              {run.id === base && !isOther ? <span class="tag">baseline</span> : <button type="button" class="button mini" onClick={() => setBaseline(run.id)}>Use as baseline</button>}
             </div>
             <dl class="facts">
               <div><dt>Started</dt><dd>{moment(run.created)}</dd></div>
@@ -39,7 +40,7 @@ export function Difference({ comparison, base, curves }: { comparison: Compariso
       </div>
       <div class="two-runs">
         <div class="stack"><h2>What differs</h2><Differences comparison={comparison} /></div>
-        <div class="stack"><h2>Results</h2><Results comparison={comparison} base={base} /></div>
+        <div class="stack"><h2>Results</h2>{isOther && <p class="soft small">Compared with {comparison.runs.find((run) => run.id === base)?.name}.</p>}<Results comparison={comparison} base={base} /></div>
       </div>
       <h2>Curves</h2>
       {curves}

@@ -45,9 +45,10 @@ function SameCode({ comparison: { environment, runs } }: { comparison: Compariso
   const [commit, changes] = ["git.commit", "uncommitted_changes"].map((key) => environment.find((entry) => entry.key === key));
   if (!commit || !changes || [commit, changes].some((entry) => entry.values.some((value) => typeof value !== "string" || value.startsWith("unknown")))) return null;
   const isSame = !commit.differs && !changes.differs;
-  const which = isSame ? (changes.values[0] === "none" ? ", without uncommitted changes" : `, with the same uncommitted changes: ${plain(changes.values[0])}`)
+  const same = `The same commit${changes.values[0] === "none" ? "" : " and the same changes of tracked files"} in all ${runs.length} runs`;
+  const which = isSame ? (changes.values[0] === "none" ? ", without changes of tracked files" : `: ${plain(changes.values[0])}`)
     : `: ${[...(commit.differs ? ["commits"] : []), ...(changes.differs ? ["uncommitted changes"] : [])].join(" and ")} differ`;
-  return <p class="notice"><Icon name={isSame ? "check" : "compare"} /><span>{isSame ? `The same code in all ${runs.length} runs` : "Different code"}{which}.</span></p>;
+  return <p class="notice"><Icon name={isSame ? "check" : "compare"} /><span>{isSame ? same : "Different code"}{which}.</span></p>;
 }
 
 /** `deltas`: differences from the baseline, and whether they are improvements. */

@@ -91,7 +91,7 @@ export interface Run extends RunRow {
 }
 
 /** The uncommitted changes with which a run was started: a diff, or why there is none. */
-export interface Code { commit: string; branch: string; diff: string; problem?: string; sha256?: string; files?: number; added?: number; removed?: number }
+export interface Code { commit: string; branch: string; diff: string; problem?: string; note?: string; sha256?: string; files?: number; added?: number; removed?: number }
 
 export interface Indexing { done: number; total: number }
 export interface ServerInfo { version: string; dir: string; seq: number; indexing: Indexing; actions: boolean; token: boolean }

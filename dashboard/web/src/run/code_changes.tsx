@@ -28,7 +28,7 @@ export function CodeChanges({ run }: { run: Run }) {
         : !code ? <p class="soft">{source().live ? "Loading…" : `${recorded}. The changes are not part of a report.`}</p>
         : code.problem ? <p class="soft">Not recorded: {code.problem}.</p>
         : code.diff === "" ? <p class="soft">None: the tracked files were those of the commit.</p>
-        : <><p class="soft small">{plural(files.length, "file")} changed: <Counts added={code.added ?? 0} removed={code.removed ?? 0} />. Untracked files are not recorded.</p>{files.map((file) => <FileChanges key={file.name} file={file} />)}</>}
+        : <><p class="soft small">{plural(files.length, "file")} changed: <Counts added={code.added ?? 0} removed={code.removed ?? 0} />. Untracked files are not recorded.{code.note && ` Note: ${code.note}.`}</p>{files.map((file) => <FileChanges key={file.name} file={file} />)}</>}
     </section>
   );
 }

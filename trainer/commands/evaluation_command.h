@@ -24,9 +24,9 @@ struct EvaluationRequest {
 };
 
 // Collective over all processes of the job. Computes what evaluations of a training record, the
-// model's metrics and those of train.eval_metrics, with the same bits for any number of ranks. Leaves
-// out samples that cannot be loaded, at most data.max_bad_samples on each rank. Creates no run. Prints
-// a table of the metrics, then writes the file. Throws Config, Environment, PeerError.
+// model's metrics and those of train.eval_metrics, with the same bits for any number of ranks.
+// Leaves out samples that cannot be loaded, at most data.max_bad_samples on each rank. Creates no
+// run. Prints a table of the metrics, then writes the file. Throws Config, Environment, PeerError.
 void evaluate_weights(const EvaluationRequest& request);
 
 }  // namespace lockstep::trainer

@@ -159,7 +159,9 @@ def byte_fallback():
     """Of characters, with bytes for rare ones, as that of Llama 2."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
-    trained(tokenizer, trainers.BpeTrainer(vocab_size=100, limit_alphabet=30, show_progress=False))
+    # Without initial_alphabet, ties between rare characters would decide which of them become bytes.
+    alphabet = sorted({c for c in TEXT if c.isascii() and c != " "} | {"\u2581"})
+    trained(tokenizer, trainers.BpeTrainer(vocab_size=100, limit_alphabet=len(alphabet), initial_alphabet=alphabet, show_progress=False))
     file = json.loads(tokenizer.to_str())
     vocabulary = file["model"]["vocab"]
     file["model"] |= {"byte_fallback": True, "vocab": vocabulary | {f"<0x{byte:02X}>": len(vocabulary) + byte for byte in range(256)}}

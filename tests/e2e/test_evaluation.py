@@ -222,8 +222,11 @@ def test_weights_are_evaluated_without_training(job):
         assert {name: float(value) for name, value in table.items()} == pytest.approx(found["metrics"], rel=1e-5)
         assert shown[len(recorded) :] == ["samples: 301", f"weights: {found['weights']}"]
     plain = [*EVALUATION[1:], "data.eval.limit=40", f"train.init_from={last_weights(run_dir)}"]
-    assert evaluated(job, *plain)[1] != found
-    assert evaluated(job, *plain)[1]["samples"] == 40
+    others = evaluated(job, *plain)[1]
+    assert others != found and others["samples"] == 40 and others["warnings"] == []
+    ended = processes.run([TRAINER, "--evaluate", job.file, *plain, "--out", "/proc/metrics.json"], job.directory)
+    assert ended.code == 75 and "/proc/metrics.json" in error_lines(ended, None)[0]
+    assert "samples: 40\n" in ended.out, "the result is not lost with the file"
 
 
 def test_a_base_model_has_the_metrics_of_transformers(job):
@@ -245,6 +248,8 @@ def test_a_base_model_has_the_metrics_of_transformers(job):
     (["--out", "none/metrics.json"], "--out: the directory none does not exist"),
     (["--seed", "3"], "--seed has no effect without --generate FILE or --prompt TEXT"),
     (["--prompt", "x"], "--prompt cannot be combined with --evaluate"),
+    (["--predict", "x"], "--predict cannot be combined with --evaluate"),
+    (["--dry-run"], "--dry-run cannot be combined with --evaluate"),
 ])
 def test_evaluations_that_are_refused(job, arguments, text):
     ended = processes.run([TRAINER, "--evaluate", job.file, *arguments], job.directory)

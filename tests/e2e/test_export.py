@@ -10,13 +10,14 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy
 import pytest
 import torch
 from lockstep import models
-from lockstep.compile import compile_step
+from lockstep.compile import compile_step, packing
 from lockstep.compile.batch_sizes import resized
 from lockstep.compile.export_command import Package
 from lockstep.compile.graphs import State, Step, trace
@@ -278,26 +279,43 @@ def test_a_file_made_during_an_export_is_kept(tmp_path):
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("m.pt2", b"other")]
 
 
+def test_exports_at_the_same_time_keep_their_files(tmp_path, monkeypatch):
+    """Even if leftovers are removed at once: the lock alone protects what is being written."""
+    monkeypatch.setattr(packing, "ABANDONED_AFTER_S", -1)
+
+    def write(number):
+        with packing.new_file(tmp_path / "m.ls2") as file:
+            file.write(b"%03d" % number)
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(write, range(300)))
+    (left,) = tmp_path.iterdir()
+    assert left.name == "m.ls2" and len(left.read_bytes()) == 3
+
+
 def test_leftovers_of_killed_exports_are_removed(trained, tmp_path):
-    """Those of the same target, unless a process writes them."""
-    own, used, of_others = (tmp_path / f"m.pt2.{digit * 16}.part" for digit in "abx")
-    for path in (own, used, of_others):
+    """Those of the same target, after an hour, unless a process writes them."""
+    own, used, of_others, recent = (tmp_path / f"m.pt2.{digit * 16}.part" for digit in "abxc")
+    for path in (recent, own, used, of_others):
         path.touch()
+        os.utime(path, None if path == recent else (0, 0))
     with open(used) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         with new_file(tmp_path / "m.pt2", replaces=False) as made:
             made.write(b"exported")
-    assert sorted(tmp_path.iterdir()) == sorted([tmp_path / "m.pt2", used, of_others])
+    assert sorted(tmp_path.iterdir()) == sorted([tmp_path / "m.pt2", used, of_others, recent])
 
-    own, used, of_others = (tmp_path / f".tmp-w.safetensors-{digit * 16}" for digit in ("a", "b", "cc"))
-    for path in (own, used, of_others):
+    own, used, of_others, recent = (tmp_path / f".tmp-w.safetensors-{digit * 16}" for digit in ("a", "b", "cc", "d"))
+    for path in (recent, own, used, of_others):
         path.mkdir()
         (path / "w.safetensors").write_text("part")
+        for old in (path, *(path.iterdir() if path != recent else ())):  # a file that grows does not change its directory
+            os.utime(old, (0, 0))
     lock = os.open(used, os.O_RDONLY)
     fcntl.flock(lock, fcntl.LOCK_EX)
     ckpt_export(trained, trained.run_dir, "--out", tmp_path / "w.safetensors", "--format", "safetensors")
     os.close(lock)
-    assert sorted(path for path in tmp_path.iterdir() if "safetensors" in path.name) == sorted([tmp_path / "w.safetensors", used, of_others])
+    assert sorted(path for path in tmp_path.iterdir() if "safetensors" in path.name) == sorted([tmp_path / "w.safetensors", used, of_others, recent])
 
 
 def refused(job, *words, code=78):

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from PIL import Image, ImageDraw
 
-from processes import SOURCE, TRAINER, run
+from processes import LOCKSTEP, SOURCE, TRAINER, run
 from refusals import refuse
 from safetensors_file import assert_same_bits, last_weights
 
@@ -136,6 +136,14 @@ def test_corrupt_files_are_skipped_up_to_a_limit(images, tmp_path, ranks):
     assert images.series(entry["id"], "data/bad_samples")[-1][1] >= 2  # of the training set; perhaps both ranks saw one
     if not ranks:
         assert [ended.out.count(f"circle/{name}.jpg") for name in ("cut", "empty")] == [2, 2]  # train and eval
+    again = [LOCKSTEP, "launch", "-n", ranks or 1, "--evaluate", "--resume", entry["id"], images.file, *allowed, "--", "--out", "metrics.json"]
+    evaluated = run(again, images.directory)
+    assert evaluated.code == 0, evaluated.err
+    found = json.loads((images.directory / "metrics.json").read_text())
+    assert found["metrics"] == {name: entry["summary"][f"eval/{name}"] for name in found["metrics"]}
+    assert (found["samples"], found["bad_samples"]) == (36, 2)
+    assert "samples: 36, without 2 that cannot be loaded\n" in evaluated.out
+    assert all(f"circle/{name}.jpg" in evaluated.out for name in ("cut", "empty"))
     ended = images.run(*allowed, "data.max_bad_samples=1", ranks=ranks)
     assert ended.code == 78
     if not ranks:

@@ -29,6 +29,14 @@ def test_a_stretch_is_recomputed(job, trained):
     assert "step 10:" in ended.out and "step 20:" in ended.out and "step 30:" not in ended.out
 
 
+def test_the_reason_of_an_early_end_is_shown(job, trained):
+    stops = ["train.eval_every=2 steps", "train.early_stop={patience: 1}", "optimizer.lr=1e-30"]
+    ended = verify(job, trained.name, "--steps", "0:20", *stops)
+    assert ended.code == 78 and "the training ended before step 20" in ended.err
+    assert "stopped early after step 4 of 40, with a checkpoint: " in ended.out
+    assert ".verify-" not in ended.out, "a directory that was removed"
+
+
 def test_the_first_different_step_is_found(job, trained):
     ended = verify(job, trained.name, "--steps", "10:30", "optimizer.lr=0.2")
     assert ended.code == 1, ended.err

@@ -220,6 +220,45 @@ TEST_CASE("optimizers: the loop of a packed step has the bits of operations on t
                      step, kPerScale));
 }
 
+// Except for roundings; all bits for parameters of other types, whose averages are not packed.
+TEST_CASE("optimizers: steps with averages in bf16 are those of the fused kernel") {
+  at::manual_seed(5);
+  NamedTensors parameters;
+  for (const auto& values : {at::randn({40, 33}), at::randn({40, 33}), at::empty({0, 3}),
+                             at::randn({70}, at::kDouble)})
+    parameters.emplace_back("p" + std::to_string(parameters.size()), values.requires_grad_());
+  const auto optimizer = make("{name: adamw, state: bf16, lr: 0.1, weight_decay: 0.2}", parameters);
+  for (int count = 1; count <= 4; ++count) {
+    const auto number = at::scalar_tensor(static_cast<float>(count));
+    NamedTensors expected;
+    for (auto& [name, parameter] : parameters) {
+      const auto gradient = name == "p1" ? at::randn({33, 40}).t() : at::randn_like(parameter);
+      parameter.mutable_grad() = gradient.detach();
+      const auto type = parameter.scalar_type();
+      const auto state_of = [&](const std::string& kind) {
+        return find_tensor(optimizer->state(), kind + name)->to(type, false, /*copy=*/true);
+      };
+      const auto weights = parameter.detach().clone();
+      const auto average = state_of("exp_avg."), square = state_of("exp_avg_sq.");
+      at::_fused_adamw_({weights}, {gradient.detach().contiguous()}, {average}, {square}, {},
+                        {number}, 0.1, 0.9, 0.999, 0.2, 1e-8, false, false);
+      expected.insert(expected.end(), {{name, weights},
+                                       {"exp_avg." + name, average},
+                                       {"exp_avg_sq." + name, square}});
+    }
+    step(*optimizer, 1);
+    auto updated = optimizer->state();
+    updated.insert(updated.end(), parameters.begin(), parameters.end());
+    for (const auto& [name, tensor] : expected) {
+      CAPTURE(count, name);
+      const auto type = find_tensor(updated, name)->scalar_type();
+      const double bound = type == at::kBFloat16 ? 0x1p-7 : type == at::kFloat ? 1e-6 : 0;
+      const auto found = find_tensor(updated, name)->to(tensor.scalar_type());
+      CHECK(at::allclose(found, tensor, bound, type == at::kDouble ? 0 : 1e-7));
+    }
+  }
+}
+
 TEST_CASE("optimizers: the evaluation weights of schedule-free are exchanged exactly") {
   auto parameters = parameters_with_gradients();
   auto optimizer = make("{name: adamw_schedule_free, lr: 0.1}", parameters);

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/printable.h"
 #include "core/system/durable_file.h"
+#include "data/loader/bad_samples.h"
 #include "distributed/objects.h"
 #include "lockstep/error.h"
 #include "lockstep/record.h"
@@ -29,16 +31,36 @@ void verify_has_own_loss(const PreparedRun& run) {
         "training has; its evaluations are in `lockstep runs show`");
 }
 
-std::map<std::string, double> metrics_of(World& world, const PreparedRun& run) {
+// Samples that could not be loaded.
+struct LeftOut {
+  int64_t count = 0;
+  std::vector<std::string> warnings;  // about the first ones of each rank
+};
+
+// Collective. On rank 0: those of all ranks.
+LeftOut gather_left_out(World& world, data::BadSamples& own) {
+  LeftOut all;
+  const nlohmann::json here = {{"count", own.count()}, {"warnings", own.take_warnings()}};
+  for (const auto& rank : distributed::gather_object(world, here, 0, "bad samples")) {
+    all.count += rank["count"].get<int64_t>();
+    for (const auto& line : rank["warnings"]) all.warnings.push_back(line.get<std::string>());
+  }
+  return all;
+}
+
+std::map<std::string, double> metrics_of(World& world, const PreparedRun& run,
+                                         data::BadSamples& bad_samples) {
   const auto& config = run.config;
   const auto local = world.local_world_size();
   EvaluationMetrics metrics(config.train.eval_metrics, *run.data.eval);
   return in_model(run.model_title(), nullptr, [&] {
-    return evaluate(world, *run.model, *run.data.eval,
-                    {.batch_size = config.data.eval_batch_size,
-                     .workers = (config.data.loader.workers + local - 1) / local,
-                     .precision = config.train.precision,
-                     .metrics = &metrics});
+    return evaluate(
+        world, *run.model, *run.data.eval,
+        {.batch_size = config.data.eval_batch_size,
+         .workers = (config.data.loader.workers + local - 1) / local,
+         .precision = config.train.precision,
+         .bad_samples = config.data.loader.max_bad_samples > 0 ? &bad_samples : nullptr,
+         .metrics = &metrics});
   });
 }
 
@@ -51,34 +73,56 @@ std::string table_of(const std::map<std::string, double>& metrics) {
   return table;
 }
 
+struct EvaluationReport {
+  std::map<std::string, double> metrics;
+  int64_t num_samples = 0;  // evaluated
+  LeftOut left_out;
+  TrainedWeights weights;
+};
+
+std::string report_text(const EvaluationReport& report) {
+  auto text = table_of(report.metrics) + fmt::format("samples: {}", report.num_samples);
+  if (report.left_out.count > 0)
+    text += fmt::format(", without {} that cannot be loaded", report.left_out.count);
+  for (const auto& line : report.left_out.warnings)
+    text += fmt::format("\n         {}", printable(line, 400));
+  return text + "\n" + report.weights.text();
+}
+
 // Values that are not finite are null.
-std::string json_of(const std::map<std::string, double>& metrics, int64_t samples,
-                    const std::string& weights) {
-  const nlohmann::ordered_json json = {
-      {"metrics", metrics}, {"samples", samples}, {"weights", weights}};
-  return json.dump() + "\n";
+std::string json_of(const EvaluationReport& report) {
+  const nlohmann::ordered_json json = {{"metrics", report.metrics},
+                                       {"samples", report.num_samples},
+                                       {"bad_samples", report.left_out.count},
+                                       {"weights", report.weights.source},
+                                       {"warnings", report.weights.warnings}};
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace
 
-std::string evaluate_weights(const EvaluationRequest& request) {
+void evaluate_weights(const EvaluationRequest& request) {
   const auto config = load_run_config(request.config_path, request.overrides);
-  verify_out(request.out);
+  verify_out(request.out, request.ranks);
   verify_has_eval_data(kEvaluationUse, config);
-  const auto run = prepare_prediction(config, request.ranks);
+  const auto max_bad_samples = config.data.loader.max_bad_samples;
+  const auto run = prepare_prediction(config, request.ranks, max_bad_samples > 0);
   verify_has_weights(kEvaluationUse, request.run_id, run);
   verify_has_own_loss(run);
   const auto connected = connect_with_model(run, request.progress);
   auto& world = *connected;
-  const auto weights = load_trained_weights(world, kEvaluationUse, request.run_id, run);
-  const auto metrics = metrics_of(world, run);
-  const auto samples = run.data.eval->size();
+  EvaluationReport report{
+      .weights = load_trained_weights(world, kEvaluationUse, request.run_id, run)};
+  data::BadSamples bad_samples(max_bad_samples);
+  report.metrics = metrics_of(world, run, bad_samples);
+  report.left_out = gather_left_out(world, bad_samples);
+  report.num_samples = run.data.eval->size() - report.left_out.count;
   distributed::act_on_main(world, "file of --out", [&] {
-    if (request.out) write_file_durably(*request.out, json_of(metrics, samples, weights));
+    request.print(report_text(report));  // kept if the file cannot be written
+    if (request.out) write_file_durably(*request.out, json_of(report));
     return true;
   });
   world.finish();
-  return fmt::format("{}samples: {}\nweights: {}\n", table_of(metrics), samples, weights);
 }
 
 }  // namespace lockstep::trainer

@@ -134,7 +134,7 @@ void report(const GenerationRequest& request, const std::vector<std::string>& ro
     std::string lines;
     for (const auto& row : rows) lines += row + "\n";
     write_file_durably(*out, lines);
-    request.print(fmt::format("texts: {} in {}\nweights: {}\n", rows.size(), *out, weights));
+    request.print(fmt::format("texts: {} in {}\n{}", rows.size(), *out, weights));
     return;
   }
   if (is_printed) return request.print("\n");
@@ -146,14 +146,14 @@ void report(const GenerationRequest& request, const std::vector<std::string>& ro
 void generate_texts(const GenerationRequest& request) {
   const auto& arguments = request.arguments;
   const auto config = load_run_config(request.config_path, request.overrides);
-  verify_out(arguments.out);
+  verify_out(arguments.out, request.ranks);
   auto given = given_prompts(arguments);
   const auto run = prepare_generation(config, request.ranks);
   verify_has_weights(kGenerationUse, request.run_id, run);
   const auto generation = prepare(arguments, run, std::move(given));
   const auto connected = connect_with_model(run, request.progress);
   auto& world = *connected;
-  const auto weights = load_trained_weights(world, kGenerationUse, request.run_id, run);
+  const auto weights = load_trained_weights(world, kGenerationUse, request.run_id, run).text();
   const bool is_streamed = request.streams && !arguments.out && generation.codec &&
                            generation.prompts.size() == 1 && tracking::is_main(world.rank());
   OnText on_text;

@@ -9,6 +9,7 @@
 
 #include "core/printable.h"
 #include "lockstep/error.h"
+#include "tracking/runs/on_ranks.h"
 
 namespace lockstep::trainer {
 namespace {
@@ -121,8 +122,8 @@ void verify_generation_options(const GenerationArguments& arguments) {
   refuse(arguments.samples > 1, "--samples");
 }
 
-void verify_out(const std::optional<std::string>& out) {
-  if (!out) return;
+void verify_out(const std::optional<std::string>& out, const RankEnv& ranks) {
+  if (!out || !tracking::is_main(ranks.rank)) return;
   std::error_code error;
   const std::filesystem::path path = *out;
   if (std::filesystem::is_directory(path, error))

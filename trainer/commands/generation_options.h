@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/rank_env.h"
 #include "models/sampling.h"
 
 namespace lockstep::trainer {
@@ -34,8 +35,9 @@ bool read_generation_option(const std::string& argument,
 // Throws Config if options have no effect.
 void verify_generation_options(const GenerationArguments& arguments);
 
-// Throws Config if --out is a directory or in one that does not exist.
-void verify_out(const std::optional<std::string>& out);
+// On rank 0, which writes the file: throws Config if --out is a directory or in one that does not
+// exist.
+void verify_out(const std::optional<std::string>& out, const RankEnv& ranks);
 
 std::vector<std::string> generation_option_names();
 

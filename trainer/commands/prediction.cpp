@@ -120,7 +120,7 @@ RowLayout predict_all(World& world, const PreparedRun& run, RowsFile* file) {
 std::string write_predictions(const PredictionOptions& options) {
   const auto config = trainer::load_run_config(options.config_path, options.overrides);
   trainer::verify_has_eval_data(kPredictionUse, config);
-  const auto run = trainer::prepare_prediction(config, options.ranks);
+  const auto run = trainer::prepare_prediction(config, options.ranks, /*may_skip_samples=*/false);
   trainer::verify_has_weights(kPredictionUse, options.run_id, run);
   const auto connected = connect_with_model(run, options.progress);
   auto& world = *connected;
@@ -136,8 +136,8 @@ std::string write_predictions(const PredictionOptions& options) {
     return true;
   });
   world.finish();
-  return fmt::format("predictions: {} x {} in {}\nweights: {}\n", run.data.eval->size(),
-                     text_of(row), options.out.string(), weights);
+  return fmt::format("predictions: {} x {} in {}\n{}", run.data.eval->size(), text_of(row),
+                     options.out.string(), weights.text());
 }
 
 }  // namespace lockstep::trainer

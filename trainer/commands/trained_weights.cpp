@@ -37,6 +37,12 @@ void verify_run(const fs::path& run_dir, const std::string& id, const WeightUse&
 
 }  // namespace
 
+std::string TrainedWeights::text() const {
+  auto text = fmt::format("weights: {}\n", source);
+  for (const auto& line : warnings) text += fmt::format("         {}\n", line);
+  return text;
+}
+
 void verify_has_weights(const WeightUse& use, const std::optional<std::string>& run_id,
                         const PreparedRun& run) {
   if (!run_id && run.weights.file.empty())
@@ -61,14 +67,13 @@ std::unique_ptr<World> connect_with_model(const PreparedRun& run, ProgressPage* 
   return world;
 }
 
-std::string load_trained_weights(World& world, const WeightUse& use,
-                                 const std::optional<std::string>& run_id, const PreparedRun& run) {
+TrainedWeights load_trained_weights(World& world, const WeightUse& use,
+                                    const std::optional<std::string>& run_id,
+                                    const PreparedRun& run) {
   const auto& config = run.config;
   if (!run_id) {
     load_initial_weights(world, *run.model, run.weights);
-    auto text = run.weights.file.string();
-    for (const auto& line : run.model->warnings()) text += "\n         " + line;
-    return text;
+    return {run.weights.file.string(), run.model->warnings()};
   }
   const auto run_dir = fs::path(config.run.dir) / *run_id;
   distributed::act_on_main(world, fmt::format("run to {}", use.purpose), [&] {
@@ -77,10 +82,9 @@ std::string load_trained_weights(World& world, const WeightUse& use,
   });
   const auto restored = restore_weights(world, *run.model, tracking::checkpoints_path(run_dir),
                                         config.train.ema.decay.has_value(), run.weights.file);
-  auto text = fmt::format("{}{} after step {}", restored.averaged ? "averaged, " : "",
-                          run_dir.string(), restored.step);
-  for (const auto& line : restored.rejected) text += "\n         " + line;
-  return text;
+  return {fmt::format("{}{} after step {}", restored.averaged ? "averaged, " : "",
+                      run_dir.string(), restored.step),
+          restored.rejected};
 }
 
 }  // namespace lockstep::trainer

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "lockstep/world.h"
 #include "trainer/prepared/prepared_run.h"
@@ -14,6 +15,13 @@ namespace lockstep::trainer {
 struct WeightUse {
   const char* option;   // "--predict"
   const char* purpose;  // "predict with"
+};
+
+struct TrainedWeights {
+  std::string source;                 // where they come from
+  std::vector<std::string> warnings;  // one line each
+
+  std::string text() const;  // "weights: SOURCE\n", and the warnings
 };
 
 // Throws Config if neither `run_id` nor train.init_from is set.
@@ -28,9 +36,9 @@ void verify_has_eval_data(const WeightUse& use, const RunConfig& config);
 std::unique_ptr<World> connect_with_model(const PreparedRun& run, ProgressPage* progress);
 
 // Collective: loads the weights of the last good checkpoint of `run_id` (with train.ema: the
-// averaged ones), or those of train.init_from. Returns a description of where they come from.
-// Throws Config, Environment.
-std::string load_trained_weights(World& world, const WeightUse& use,
-                                 const std::optional<std::string>& run_id, const PreparedRun& run);
+// averaged ones), or those of train.init_from. Throws Config, Environment.
+TrainedWeights load_trained_weights(World& world, const WeightUse& use,
+                                    const std::optional<std::string>& run_id,
+                                    const PreparedRun& run);
 
 }  // namespace lockstep::trainer

@@ -73,6 +73,7 @@ struct Arguments {
 
   std::string run_file() const;
   std::vector<std::string> overrides() const { return {positional.begin() + 1, positional.end()}; }
+  void select(const std::string& option);
 };
 
 std::string Arguments::run_file() const {
@@ -90,6 +91,17 @@ Command command_of(const std::string& option) {
   constexpr auto kNames = choices(Command{});
   const auto found = std::ranges::find(kNames, std::string_view(option).substr(2));
   return static_cast<Command>(found - kNames.begin());
+}
+
+// Selects the command of `option`. Throws Config if another one is selected, unless one of them is
+// --help. verify_generation() rejects prompts with other commands.
+void Arguments::select(const std::string& option) {
+  const auto selected = command_of(option);
+  if (command == Command::Help) return;
+  if (selected != Command::Help && command != selected && command != Command::Train &&
+      command != Command::Generate)
+    throw config_error(fmt::format("{} cannot be combined with --{}", option, name_of(command)));
+  command = selected;
 }
 
 void verify_generation(const Arguments& arguments) {
@@ -122,13 +134,13 @@ Arguments parse_arguments(int argc, char** argv) {
       return argv[++i];
     };
     if (argument == "--help" || argument == "-h") {
-      arguments.command = Command::Help;
+      arguments.select("--help");
     } else if (argument == "--schema" || argument == "--version" || argument == "--inspect-data" ||
                argument == "--dry-run" || argument == "--evaluate") {
-      arguments.command = command_of(argument);
+      arguments.select(argument);
     } else if (argument == "--checkpoints" || argument == "--plan" || argument == "--check-store") {
       // Started by `lockstep ckpt`, `plan` and `doctor`: the remaining arguments are theirs.
-      arguments.command = command_of(argument);
+      arguments.select(argument);
       arguments.positional.assign(argv + i + 1, argv + argc);
       return arguments;
     } else if (argument == "--resume") {
@@ -138,7 +150,7 @@ Arguments parse_arguments(int argc, char** argv) {
     } else if (argument == "--sheet") {
       arguments.sheet = value("a file");
     } else if (argument == "--predict" || argument == "--first-batch") {
-      arguments.command = command_of(argument);
+      arguments.select(argument);
       arguments.file = value("a file");
     } else if (trainer::read_generation_option(argument, value, arguments.generation)) {
       if (arguments.generation.has_prompts() && arguments.command == Command::Train)
@@ -191,26 +203,30 @@ std::string lockstep_command() {
 }
 
 void print_result(const SessionResult& result) {
-  // `lockstep verify` removes the run afterwards.
-  if (!tracking::is_main(result.rank) || environment("LOCKSTEP_TEMPORARY_RUN")) return;
+  if (!tracking::is_main(result.rank)) return;
+  // `lockstep verify` removes a temporary run afterwards.
+  const bool is_kept = !environment("LOCKSTEP_TEMPORARY_RUN");
+  if (!result.reason.empty()) std::cout << result.reason << "\n" << std::flush;
   if (result.stopped == StopReason::Preempted) {
-    std::cout << fmt::format("{}\nrun: {}\nresume with: the same command and --resume {}\n",
-                             result.reason, result.run_dir.string(), result.run_id)
-              << std::flush;
+    if (is_kept)
+      std::cout << fmt::format("run: {}\nresume with: the same command and --resume {}\n",
+                               result.run_dir.string(), result.run_id)
+                << std::flush;
     return;
   }
-  if (!result.reason.empty()) std::cout << result.reason << "\n";
   if (!result.lost.empty()) throw environment_error(result.lost);
   std::string values;
   for (const auto& [name, value] : result.evaluation)
     values +=
         fmt::format("{}  eval/{} {:.4f}", values.empty() ? ":" : "", name, without_nan_sign(value));
-  std::cout << fmt::format(
-                   "done{0}\nrun: {1}\ninspect with: {2} runs show {3} --dir {4}\n"
-                   "              {2} ui --dir {4}   (in a browser)\n",
-                   values, result.run_dir.string(), shell_word(lockstep_command()), result.run_id,
-                   shell_word(result.run_dir.parent_path().string()))
-            << std::flush;
+  std::cout << fmt::format("done{}\n", values);
+  if (is_kept)
+    std::cout << fmt::format(
+        "run: {0}\ninspect with: {1} runs show {2} --dir {3}\n"
+        "              {1} ui --dir {3}   (in a browser)\n",
+        result.run_dir.string(), shell_word(lockstep_command()), result.run_id,
+        shell_word(result.run_dir.parent_path().string()));
+  std::cout << std::flush;
 }
 
 // The page that `lockstep launch` watches, or a private one: an invalid descriptor inherited in the
@@ -253,16 +269,18 @@ std::string predict(const Arguments& arguments, const RankEnv& ranks, ProgressPa
   return tracking::is_main(ranks.rank) ? report : "";
 }
 
-std::string evaluate(const Arguments& arguments, const RankEnv& ranks, ProgressPage& progress) {
+int evaluate(const Arguments& arguments, const RankEnv& ranks, ProgressPage& progress) {
   progress.begin(ranks.rank);
   const launch::StackReporter stack_reporter(progress);
-  const auto report = trainer::evaluate_weights({.config_path = arguments.run_file(),
-                                                 .overrides = arguments.overrides(),
-                                                 .run_id = arguments.resume_id,
-                                                 .out = arguments.generation.out,
-                                                 .ranks = ranks,
-                                                 .progress = &progress});
-  return tracking::is_main(ranks.rank) ? report : "";
+  trainer::evaluate_weights(
+      {.config_path = arguments.run_file(),
+       .overrides = arguments.overrides(),
+       .run_id = arguments.resume_id,
+       .out = arguments.generation.out,
+       .ranks = ranks,
+       .progress = &progress,
+       .print = [](std::string_view text) { std::cout << text << std::flush; }});
+  return 0;
 }
 
 int generate(const Arguments& arguments, const RankEnv& ranks, ProgressPage& progress) {
@@ -316,7 +334,7 @@ int run_command(const Arguments& arguments, int argc, char** argv, const RankEnv
   switch (arguments.command) {
     case Command::Train: return train(arguments, argc, argv, ranks, progress);
     case Command::Predict: return print(predict(arguments, ranks, progress));
-    case Command::Evaluate: return print(evaluate(arguments, ranks, progress));
+    case Command::Evaluate: return evaluate(arguments, ranks, progress);
     case Command::Generate: return generate(arguments, ranks, progress);
     case Command::InspectData:
       return print(trainer::inspect_data(trainer::prepare_data(config(), ranks), arguments.sheet));

@@ -52,6 +52,11 @@ void fields(V& v, AdamWConfig& c) {
 // Smaller parameters, e.g. biases and norms, are not worth packing in 8 bits.
 constexpr int64_t kLeastPacked = 4096;
 
+// The averages of other parameters have their type.
+bool can_pack(const at::Tensor& parameter) {
+  return parameter.scalar_type() == at::kFloat;
+}
+
 class AdamOptimizer : public ForeachOptimizer {
  public:
   AdamOptimizer(const AdamConfig& config, const NamedTensors& parameters, bool decouples,
@@ -87,15 +92,16 @@ class AdamOptimizer : public ForeachOptimizer {
 
  private:
   bool is_int8(const at::Tensor& parameter) const {
-    return type_ == StateType::Int8 && parameter.numel() >= kLeastPacked &&
+    return type_ == StateType::Int8 && can_pack(parameter) && parameter.numel() >= kLeastPacked &&
            parameter.is_contiguous();
   }
 
   size_t add_average(const char* kind, at::ScalarType packed) {
     return add_state(kind, [&](const auto&, const auto& parameter) {
-      const auto type = is_int8(parameter)             ? packed
-                        : type_ == StateType::BFloat16 ? at::kBFloat16
-                                                       : parameter.scalar_type();
+      const bool is_bf16 = type_ == StateType::BFloat16 && can_pack(parameter);
+      const auto type = is_int8(parameter) ? packed
+                        : is_bf16          ? at::kBFloat16
+                                           : parameter.scalar_type();
       return at::zeros_like(parameter, parameter.options().dtype(type), at::MemoryFormat::Preserve)
           .detach();
     });
@@ -139,7 +145,7 @@ class AdamOptimizer : public ForeachOptimizer {
     const auto scales = [&](size_t kind) {
       return type_ == StateType::Int8 ? lists.states[kind][i] : at::Tensor();
     };
-    const bool is_packed = packed.scalar_type() != at::kFloat;
+    const bool is_packed = packed.scalar_type() != parameter.scalar_type();
     if (is_packed && parameter.is_cpu() &&
         update_in_loop(
             {parameter, lists.gradients[i], packed, packed_sq, scales(scale_), scales(scale_sq_)},

@@ -27,6 +27,13 @@ at::Tensor part_of(const at::Tensor& state, int64_t numel, int64_t begin, int64_
   return flat.narrow(0, begin / per_scale, (count + per_scale - 1) / per_scale);
 }
 
+// The fused kernels read memory without regard to strides.
+at::Tensor in_layout_of(const at::Tensor& parameter, const at::Tensor& gradient) {
+  const bool has_layout = gradient.strides() == parameter.strides() ||
+                          (gradient.is_contiguous() && parameter.is_contiguous());
+  return has_layout ? gradient : at::empty_like(parameter, gradient.options()).copy_(gradient);
+}
+
 }  // namespace
 
 void ForeachOptimizer::Lists::clear() {
@@ -89,7 +96,7 @@ void ForeachOptimizer::collect(bool decayed, bool all) {
     const auto& gradient = parameter.grad();
     if (!gradient.defined() || (!all && is_decayed(decay_.on, parameter) != decayed)) continue;
     whole_.parameters.push_back(parameter);
-    whole_.gradients.push_back(gradient);
+    whole_.gradients.push_back(all ? gradient : in_layout_of(parameter, gradient));
     for (size_t kind = 0; kind < kinds_.size(); ++kind)
       whole_.states[kind].push_back(kinds_[kind].tensors[i]);
     whole_.indices.push_back(i);

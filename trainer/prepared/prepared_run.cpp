@@ -353,17 +353,18 @@ PreparedRun prepare_plan(const RunConfig& config, const RankEnv& ranks) {
   return run;
 }
 
-PreparedRun prepare_prediction(const RunConfig& config, const RankEnv& ranks) {
+PreparedRun prepare_prediction(const RunConfig& config, const RankEnv& ranks,
+                               bool may_skip_samples) {
   auto run = prepare_without_data(config, ranks);
   run.data = build_datasets_to_predict(config.data.train, config.data.eval, config.data.split);
-  if (run.data.eval->size() == 0)
-    throw config_error("data.eval: the dataset is empty: there is nothing to predict");
+  if (run.data.eval->size() == 0) throw config_error("data.eval: the dataset is empty");
   run.model = make_model(run);
   if (config.train.init_from) run.config.train.init_except.clear();  // all are needed
   find_initial_weights(run);
   auto use = use_of_model(run);
   use.vocabulary = vocabulary_of(run.data);
-  use.first_samples = first_samples_of({run.data.eval.get()}, /*may_skip_samples=*/false);
+  use.may_skip_samples = may_skip_samples;
+  use.first_samples = first_samples_of({run.data.eval.get()}, may_skip_samples);
   run.model->verify(use);
   return run;
 }

@@ -71,8 +71,10 @@ void change_ranks(PreparedRun& run, const RankEnv& ranks);
 // As prepare_training(), but the weights have no initial values, and so need no memory. If the files
 // of the data are not there (`missing`), data.train is an ExampleData of one step.
 PreparedRun prepare_plan(const RunConfig& config, const RankEnv& ranks);
-// For the samples of data.eval, with a model that is not trained.
-PreparedRun prepare_prediction(const RunConfig& config, const RankEnv& ranks);
+// For the samples of data.eval, with a model that is not trained. `may_skip_samples`: whether those
+// that cannot be loaded may be left out.
+PreparedRun prepare_prediction(const RunConfig& config, const RankEnv& ranks,
+                               bool may_skip_samples);
 // Without data, with a model that is not trained.
 PreparedRun prepare_generation(const RunConfig& config, const RankEnv& ranks);
 

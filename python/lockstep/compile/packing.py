@@ -1,11 +1,13 @@
 """Writes the package file: an uncompressed zip archive. docs/compiled.md describes the format."""
 
 import contextlib
+import errno
 import fcntl
 import glob
 import json
 import os
 import secrets
+import time
 import zipfile
 import zlib
 from pathlib import Path
@@ -15,6 +17,9 @@ import torch
 from safetensors.torch import save
 
 from lockstep.compile import PACKAGE_FORMAT
+
+ABANDONED_AFTER_S = 3600
+MAX_NAMES = 20
 
 
 def dtype_name(dtype: torch.dtype) -> str:
@@ -36,26 +41,52 @@ def write_package(path: Path, manifest: dict[str, object], members: dict[str, by
 @contextlib.contextmanager
 def new_file(path: Path, replaces: bool = True) -> Iterator[BinaryIO]:
     """Atomic: a temporary file in the same directory, which is renamed when it is complete. Raises FileExistsError if there is
-    another file by then, unless it `replaces` it. Temporary files that killed processes left are removed."""
-    for left in path.parent.glob(f"{glob.escape(path.name)}.{'[0-9a-f]' * 16}.part"):
-        with contextlib.suppress(OSError), open(left, "rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # not while a process writes it
-            left.unlink()
-    part = path.with_name(f"{path.name}.{secrets.token_hex(8)}.part")
+    another file by then, unless it `replaces` it. Temporary files that killed processes left are removed, an hour later."""
+    remove_leftovers(path)
+    part, file = locked_part(path)
     try:
-        with open(part, "xb") as file:
-            with contextlib.suppress(OSError):  # a file system without locks
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        if replaces:
-            part.replace(path)
-        else:
-            rename_to_new(part, path)
+            if replaces:
+                part.replace(path)
+            else:
+                rename_to_new(part, path)
     except BaseException:
         part.unlink(missing_ok=True)
         raise
+
+
+def remove_leftovers(path: Path) -> None:
+    """On some file systems a lock counts on one host only, so a file that was modified lately also counts as in use."""
+    for left in path.parent.glob(f"{glob.escape(path.name)}.{'[0-9a-f]' * 16}.part"):
+        with contextlib.suppress(OSError), open(left, "r+b") as file:  # NFS locks only files that are open for writing
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # not while a process writes it
+            if time.time() - os.fstat(file.fileno()).st_mtime > ABANDONED_AFTER_S:
+                left.unlink()
+
+
+def locked_part(path: Path) -> tuple[Path, BinaryIO]:
+    """A new temporary file, with a lock if the file system has locks."""
+    for _ in range(MAX_NAMES):
+        part = path.with_name(f"{path.name}.{secrets.token_hex(8)}.part")
+        file = open(part, "xb")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:  # another process has taken it for a leftover
+            file.close()
+            part.unlink(missing_ok=True)
+            continue
+        except OSError as error:
+            if error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
+                file.close()
+                part.unlink(missing_ok=True)
+                raise
+        if os.fstat(file.fileno()).st_nlink > 0:
+            return part, file
+        file.close()  # it was removed before the lock
+    raise BlockingIOError(errno.EAGAIN, "cannot lock a new file", str(path))
 
 
 def rename_to_new(part: Path, path: Path) -> None:
@@ -66,7 +97,7 @@ def rename_to_new(part: Path, path: Path) -> None:
             raise FileExistsError(f"{path}: another program made it in the meantime") from None
         part.replace(path)  # a file system without links
     else:
-        part.unlink()
+        part.unlink(missing_ok=True)
 
 
 def pack_weights(tensors: dict[str, torch.Tensor]) -> bytes:

@@ -7,6 +7,7 @@
 #include <sys/file.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -93,7 +94,8 @@ fs::path verified_file(const fs::path& out, ExportFormat format) {
 }
 
 // A directory next to `target` for what is being written. It is locked, so that later exports to
-// `target` recognize and remove those that killed ones left.
+// `target` recognize and remove those that killed ones left. On some file systems a lock counts on
+// one host only, so one that was modified lately also counts as in use.
 class ExportScratch {
  public:
   explicit ExportScratch(const fs::path& target) {
@@ -101,9 +103,13 @@ class ExportScratch {
     const auto prefix = fmt::format("{}{}-", kTemporaryPrefix, target.filename().string());
     make_directories(parent);
     remove_leftovers(parent, prefix);
-    path_ = parent / (prefix + launch::random_hex(kNameBytes));
-    make_directories(path_);
-    lock_ = locked(path_);
+    for (int i = 0; i < kMaxNames; ++i) {
+      path_ = parent / (prefix + launch::random_hex(kNameBytes));
+      make_directories(path_);
+      if (lock()) return;
+    }
+    throw environment_error(
+        fmt::format("cannot lock {}: other programs lock it", printable(path_.string(), 400)));
   }
   ~ExportScratch() {
     std::error_code ignored;
@@ -115,11 +121,40 @@ class ExportScratch {
   const fs::path& path() const { return path_; }
 
  private:
-  // Closed if another process has the lock.
-  static FileDescriptor locked(const fs::path& directory) {
-    FileDescriptor file(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (file.is_open() && ::flock(file.get(), LOCK_EX | LOCK_NB) != 0) file.close();
-    return file;
+  static constexpr int kMaxNames = 20;
+  static constexpr std::chrono::hours kAbandonedAfter{1};
+
+  static FileDescriptor opened(const fs::path& directory) {
+    return FileDescriptor(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  }
+
+  // Returns false if another process has taken the new directory for a leftover. Succeeds on a file
+  // system without locks.
+  bool lock() {
+    lock_ = opened(path_);
+    if (!lock_.is_open() && errno == ENOENT) return false;
+    std::error_code ignored;
+    if (!lock_.is_open() || ::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
+      if (lock_.is_open() && errno == EWOULDBLOCK) return false;
+      const bool is_unsupported = errno == ENOLCK || errno == EOPNOTSUPP || errno == ENOSYS;
+      if (!lock_.is_open() || !is_unsupported) {
+        const auto error = errno_error(fmt::format("cannot lock {}", path_.string()));
+        fs::remove(path_, ignored);
+        throw error;
+      }
+    }
+    return fs::exists(path_, ignored);  // others remove it only while they have the lock
+  }
+
+  // Whether the directory and the files in it were last modified long ago.
+  static bool is_old(const fs::path& directory) {
+    const auto limit = fs::file_time_type::clock::now() - kAbandonedAfter;
+    std::error_code error;
+    auto newest = fs::last_write_time(directory, error);
+    for (fs::recursive_directory_iterator it(directory, error), end; !error && it != end;
+         it.increment(error))
+      newest = std::max(newest, fs::last_write_time(it->path(), error));
+    return !error && newest < limit;
   }
 
   static void remove_leftovers(const fs::path& parent, const std::string& prefix) {
@@ -131,8 +166,11 @@ class ExportScratch {
       if (name.starts_with(prefix) && name.size() == prefix.size() + 2 * kNameBytes)
         found.push_back(it->path());
     }
-    for (const auto& path : found)
-      if (const auto lock = locked(path); lock.is_open()) fs::remove_all(path, ignored);
+    for (const auto& path : found) {
+      const auto file = opened(path);
+      if (file.is_open() && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0 && is_old(path))
+        fs::remove_all(path, ignored);
+    }
   }
 
   fs::path path_;

@@ -221,13 +221,16 @@ bool Regrouping::lose_node(int node, const std::string& how) {
   return true;
 }
 
-void Regrouping::leave(int number) {
+bool Regrouping::leave(int number) {
   auto& member = members_[static_cast<size_t>(number)];
   changed_ = true;
   member.is_alive = false;
   member.asked.reset();
   member.rank.reset();
-  if (!has_members()) stop();
+  if (has_members()) return true;
+  stop();
+  return std::ranges::none_of(
+      members_, [](const auto& any) { return any.is_lost && !any.is_replaced; });
 }
 
 void Regrouping::stop() {

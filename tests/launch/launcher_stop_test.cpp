@@ -212,6 +212,16 @@ TEST_CASE("launcher: processes left in a worker's process group are killed with 
   CHECK(life.is_deserted());
 }
 
+TEST_CASE("launcher: a rank that is killed after the last step has failed") {
+  ShellLaunch launch(
+      "if [ $RANK = 1 ]; then exec 9>$DIR/life; kill -SEGV $$; fi; cat $DIR/life", 2);
+  REQUIRE(::mkfifo(launch.path("life").c_str(), 0600) == 0);
+  launch.options.continues_on_loss = true;
+  ForkedLaunch forked(launch);
+  REQUIRE(forked.ends_within(60s));
+  CHECK(forked.wait() == 128 + SIGSEGV);
+}
+
 TEST_CASE("launcher: a log file that cannot be written is reported once and stops nothing") {
   ShellLaunch launch("seq 1 2000");
   rlimit previous{};

@@ -197,6 +197,25 @@ TEST_CASE("regrouping: the last rank cannot be lost") {
   CHECK_FALSE(workers->is_replaced(1));
 }
 
+TEST_CASE("regrouping: a lost rank has failed if the others end without a new group") {
+  Workers workers(3, 1);
+  workers.ask(3, kNoState);
+  CHECK(workers->leave(0));
+  CHECK(workers->lose(1, "killed by SIGSEGV"));
+  CHECK_FALSE(workers->leave(2));
+  CHECK_FALSE(workers->is_replaced(1));
+  CHECK(workers.place_of(3) == "end");
+}
+
+TEST_CASE("regrouping: the last ranks end after a loss") {
+  Workers workers(3);
+  workers->lose(1, "killed");
+  workers.ask(0, 5);
+  workers.ask(2, 5);
+  CHECK(workers->leave(0));
+  CHECK(workers->leave(2));
+}
+
 TEST_CASE("regrouping: spares end with the job") {
   Workers workers(1, 1);
   workers.ask(1, kNoState);

@@ -191,7 +191,7 @@ bool Regrouping::lose(int number, const std::string& how) {
   member.is_alive = false;
   member.asked.reset();
   const auto rank = std::exchange(member.rank, std::nullopt);
-  if (!has_members()) {
+  if (rank && !has_members()) {
     stop();
     return false;
   }
@@ -212,7 +212,7 @@ bool Regrouping::lose_node(int node, const std::string& how) {
   };
   const bool others_stay = std::ranges::any_of(
       members_, [&](const Member& member) { return member.node != node && member.is_in_group(); });
-  if (!others_stay || std::ranges::none_of(members_, is_there)) return false;
+  if (!others_stay) return false;
   for (auto& member : members_) {
     if (!is_there(member)) continue;
     member.is_connected = false;

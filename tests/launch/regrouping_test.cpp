@@ -224,6 +224,15 @@ TEST_CASE("regrouping: spares end with the job") {
   CHECK(workers.place_of(1) == "end");
 }
 
+TEST_CASE("regrouping: a spare is killed while it ends with the job") {
+  Workers workers(1, 1);
+  workers.ask(1, kNoState);
+  workers->leave(0);
+  CHECK(workers.place_of(1) == "end");
+  CHECK(workers->lose(1, "killed by SIGSEGV"));
+  CHECK(workers->is_replaced(1));
+}
+
 TEST_CASE("regrouping: a worker that waits may end") {
   using Kind = GroupRequest::Kind;
   Workers workers(2, 2);
@@ -342,12 +351,25 @@ TEST_CASE("regrouping: a node is lost") {
   CHECK(workers.place_of(0) == "lost");
   CHECK(workers.place_of(0) == "0/2");
   CHECK(workers->is_replaced(2));
-  CHECK_FALSE(workers->lose_node(1, "again"));
+  CHECK(workers->lose_node(1, "again"));
   CHECK_FALSE(workers->lose_node(0, "the last one"));
   CHECK(workers->rank_of(0) == 0);
   CHECK(workers->take_notes() ==
         std::vector<std::string>{"a spare was lost, with b: gone",
                                  "rank 2 (of 3) was lost, with b: gone: continuing with 2 ranks"});
+}
+
+TEST_CASE("regrouping: a node is lost after its only rank") {
+  Workers workers(Nodes{{1, 0, "a"}, {1, 0, "b"}});
+  CHECK(workers->lose(1, "killed by SIGKILL"));
+  CHECK(workers->lose_node(1, "with b: gone"));  // before the others have asked
+  CHECK(workers.place_of(0) == "lost");
+  workers.ask(0, 5);
+  CHECK(workers.place_of(0) == "0/1");
+  CHECK(workers->lose_node(1, "with b: gone"));  // and after that
+  CHECK(workers->take_notes() ==
+        std::vector<std::string>{
+            "rank 1 (of 2) was lost, killed by SIGKILL: continuing with 1 rank"});
 }
 
 TEST_CASE("regrouping: other nodes may notice a loss before it is reported") {

@@ -187,6 +187,13 @@ void Regrouping::form_group() {
 
 bool Regrouping::lose(int number, const std::string& how) {
   auto& member = members_[static_cast<size_t>(number)];
+  const bool had_rank = member.rank.has_value();
+  if (!remove_lost(member, how)) return false;
+  if (had_rank) report_loss();
+  return true;
+}
+
+bool Regrouping::remove_lost(Member& member, const std::string& how) {
   changed_ = true;
   member.is_alive = false;
   member.asked.reset();
@@ -199,7 +206,6 @@ bool Regrouping::lose(int number, const std::string& how) {
   member.is_replaced = !rank;
   if (rank) {
     lost_.push_back({*rank, how});
-    report_loss();
   } else if (!member.has_left && !member.has_quit) {
     notes_.push_back(fmt::format("a spare was lost, {}", how));
   }
@@ -213,11 +219,14 @@ bool Regrouping::lose_node(int node, const std::string& how) {
   const bool others_stay = std::ranges::any_of(
       members_, [&](const Member& member) { return member.node != node && member.is_in_group(); });
   if (!others_stay) return false;
+  bool had_ranks = false;
   for (auto& member : members_) {
     if (!is_there(member)) continue;
     member.is_connected = false;
-    lose(static_cast<int>(&member - members_.data()), how);
+    had_ranks = had_ranks || member.rank;
+    remove_lost(member, how);
   }
+  if (had_ranks) report_loss();
   return true;
 }
 

@@ -88,6 +88,7 @@ class Regrouping {
   };
 
   void answer(Member& member, const GroupAnswer& answer);
+  bool remove_lost(Member& member, const std::string& how);
   void report_loss();
   bool has_members() const;
   bool all_have_asked() const;

@@ -8,6 +8,7 @@
 #include <csignal>
 
 #include "core/system/file_descriptor.h"
+#include "lockstep/error.h"
 #include "tests/launch/shell_launch.h"
 
 namespace lockstep::launch {
@@ -219,7 +220,9 @@ TEST_CASE("launcher: a rank that is killed after the last step has failed") {
   launch.options.continues_on_loss = true;
   ForkedLaunch forked(launch);
   REQUIRE(forked.ends_within(60s));
-  CHECK(forked.wait() == 128 + SIGSEGV);
+  CHECK(forked.wait() == static_cast<int>(ErrorKind::Bug));
+  CHECK_THAT(text_of(launch.path("report")),
+             Catch::Contains("rank 1") && Catch::Contains("SIGSEGV"));
 }
 
 TEST_CASE("launcher: a log file that cannot be written is reported once and stops nothing") {

@@ -1,12 +1,12 @@
 #include "trainer/recorded_run.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <torch/version.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <ctime>
-#include <thread>
 
 #include "core/run_id.h"
 #include "core/system/local_address.h"
@@ -38,7 +38,7 @@ constexpr const char* kRunIdKey = "lockstep/run_id";
 
 // For the event log of a lost rank 0. After that, it is an error.
 constexpr std::chrono::seconds kMaxLogWait{30};
-constexpr std::chrono::milliseconds kLogWaitStep{50};
+constexpr int kLogPollMs = 50;
 
 // The id of this job's run: given by the user, the launcher, the scheduler's job or an earlier
 // attempt of the same job, or new.
@@ -230,7 +230,7 @@ class ManagedRun final : public RecordedRun {
     const auto log = tracking::event_log_path(dir(), process_.rank);
     const auto deadline = std::chrono::steady_clock::now() + kMaxLogWait;
     while (tracking::has_writer(log) && std::chrono::steady_clock::now() < deadline)
-      std::this_thread::sleep_for(kLogWaitStep);
+      ::poll(nullptr, 0, kLogPollMs);
   }
 
   tracking::Forwarding forwarding() {

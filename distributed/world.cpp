@@ -81,7 +81,7 @@ c10::intrusive_ptr<c10d::Store> open_store(const WorldOptions& options, const Tc
     }
     throw PeerError(fmt::format("rank {} cannot reach the rendezvous at {}:{} within {} s{}",
                                 options.rank, tcp.host, tcp.port, store.timeout.count() / 1000,
-                                why_unreachable(tcp.host)));
+                                store.isServer ? ": " + cause : why_unreachable(tcp.host)));
   }
 }
 

@@ -71,15 +71,17 @@ c10::intrusive_ptr<c10d::Store> open_store(const WorldOptions& options, const Tc
   try {
     return c10::make_intrusive<c10d::TCPStore>(tcp.host, store);
   } catch (const std::exception& error) {
-    if (store.isServer) {
-      auto cause = message_of(error);
-      if (is_about_port(cause)) cause = fmt::format("is it in use? ({})", cause);
+    auto cause = message_of(error);
+    const bool is_port = is_about_port(cause);
+    // On a socket that listens already, rank 0 fails if others are lost while it connects.
+    if (store.isServer && (is_port || !tcp.listen_fd)) {
+      if (is_port) cause = fmt::format("is it in use? ({})", cause);
       throw environment_error(
           fmt::format("rank 0 cannot serve the rendezvous on port {}: {}", tcp.port, cause));
     }
     throw PeerError(fmt::format("rank {} cannot reach the rendezvous at {}:{} within {} s{}",
                                 options.rank, tcp.host, tcp.port, store.timeout.count() / 1000,
-                                why_unreachable(tcp.host)));
+                                store.isServer ? ": " + cause : why_unreachable(tcp.host)));
   }
 }
 

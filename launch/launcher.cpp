@@ -77,10 +77,10 @@ class NodeLauncher {
     if (coordinator_) coordinator_->update();
     client_->update();
     if (group_) group_->update();
-    if (group_) client_->report_groups(group_->take_group_events());
     if (group_ && group_->take_changed())
       hang_reporter_.begin(group_->watched(), group_->log_directory());
     handle_commands();
+    if (group_) client_->report_groups(group_->take_group_events());
     handle_exit();
     report_status();
     show_notes();

@@ -1,9 +1,11 @@
 #include "trainer/recorded_run.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <torch/version.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <ctime>
 
 #include "core/run_id.h"
@@ -15,6 +17,7 @@
 #include "lockstep/error.h"
 #include "lockstep/version.h"
 #include "tracking/agent/run_entries.h"
+#include "tracking/log/event_log_reader.h"
 #include "tracking/log/unix_time.h"
 #include "tracking/open_tracker.h"
 #include "tracking/runs/end_facts.h"
@@ -32,6 +35,10 @@ namespace lockstep::trainer {
 namespace {
 
 constexpr const char* kRunIdKey = "lockstep/run_id";
+
+// For the event log of a lost rank 0. After that, it is an error.
+constexpr std::chrono::seconds kMaxLogWait{30};
+constexpr int kLogPollMs = 50;
 
 // The id of this job's run: given by the user, the launcher, the scheduler's job or an earlier
 // attempt of the same job, or new.
@@ -170,7 +177,10 @@ class ManagedRun final : public RecordedRun {
     const bool was_logging = tracker_.is_logging();
     distributed::act_on_main(world_, "run directory", [&] {
       create_run_directory(dir(), process_, run_.resolved);
-      if (!was_logging) start_tracker(step, {});
+      if (!was_logging) {
+        wait_for_log();
+        start_tracker(step, {});
+      }
       return true;
     });
     return !was_logging && tracker_.is_logging();
@@ -213,6 +223,14 @@ class ManagedRun final : public RecordedRun {
                              .local_pids = local_pids_,
                              .launcher = options_.ranks.launcher},
                             run_.config.tracking, forwarding);
+  }
+
+  // A lost rank 0 holds the log until its memory is freed; on NFS, until the lease of its node ends.
+  void wait_for_log() const {
+    const auto log = tracking::event_log_path(dir(), process_.rank);
+    const auto deadline = std::chrono::steady_clock::now() + kMaxLogWait;
+    while (tracking::has_writer(log) && std::chrono::steady_clock::now() < deadline)
+      ::poll(nullptr, 0, kLogPollMs);
   }
 
   tracking::Forwarding forwarding() {

@@ -162,8 +162,7 @@ SessionResult trainer::run_observed_session(const SessionOptions& given, Progres
                                 options.ranks, options.hooks);
   std::optional<launch::GroupMember> member;
   if (options.ranks.group_fd) {
-    const bool on_one_host = options.ranks.local_world_size == options.ranks.world_size;
-    member.emplace(*options.ranks.group_fd, on_one_host);
+    member.emplace(*options.ranks.group_fd, options.ranks.group_address);
     trainer::verify_can_lose_ranks(run, options);
   }
   progress.enter(Phase::Connecting);

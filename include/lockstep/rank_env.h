@@ -34,6 +34,7 @@ struct RankEnv {
   // group of ranks when one is killed; a spare is not in the first group.
   std::optional<int> group_fd;
   std::optional<int> loss_fd;  // with several nodes: an eventfd, written when a rank is lost
+  std::string group_address;   // with several nodes: at which the others reach this one
   bool is_spare = false;
   // The run id of this job (LOCKSTEP_RUN_ID); a restart resumes that run.
   std::optional<std::string> run_id;

@@ -12,6 +12,7 @@ struct NodePlace {
   int restart_count = 0, max_restarts = 0;
   std::string master_addr = "127.0.0.1";
   int master_port = 0;
+  std::string address;  // at which the other nodes reach this one; empty if there are none
   std::string run_id;
 };
 

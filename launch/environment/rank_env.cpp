@@ -147,6 +147,7 @@ RankEnv read_rank_env() {
   env.listen_fd = launch::read_int_variable("LOCKSTEP_MASTER_LISTEN_FD");
   env.group_fd = launch::read_int_variable("LOCKSTEP_GROUP_FD");
   env.loss_fd = launch::read_int_variable("LOCKSTEP_LOSS_FD");
+  env.group_address = environment("LOCKSTEP_GROUP_ADDRESS").value_or("");
   env.is_spare = env.group_fd && environment("LOCKSTEP_SPARE") == "1";
   env.run_id = environment("LOCKSTEP_RUN_ID");
   if (environment("LOCKSTEP_PROGRESS_FD")) env.launcher = ::getppid();  // set by lockstep launch

@@ -12,6 +12,28 @@ namespace {
 constexpr std::array kRequestKinds = {"broken", "changing", "leaving", "quitting"};
 constexpr std::array kAnswerKinds = {"join", "wait", "end", "refused", "lost"};
 constexpr int kMaxPort = 65535;
+constexpr size_t kMaxHowBytes = 512;
+
+// Of ranks that were lost in the same way, as with their node, only the first has the text: every
+// worker receives all of them.
+void shorten(RankLoss& loss) {
+  std::string previous;
+  for (auto& lost : loss.ranks) {
+    lost.how.resize(std::min(lost.how.size(), kMaxHowBytes));
+    if (lost.how == previous)
+      lost.how.clear();
+    else
+      previous = lost.how;
+  }
+}
+
+void lengthen(RankLoss& loss) {
+  std::string previous;
+  for (auto& lost : loss.ranks) {
+    if (lost.how.empty()) lost.how = previous;
+    previous = lost.how;
+  }
+}
 
 }  // namespace
 
@@ -35,6 +57,8 @@ std::optional<GroupRequest> decode_group_request(const std::string& text) {
 }
 
 std::string encode(const GroupAnswer& answer) {
+  auto loss = answer.loss;
+  shorten(loss);
   return Json{{"answer", kAnswerKinds[static_cast<size_t>(answer.kind)]},
               {"rank", answer.rank},
               {"world_size", answer.world_size},
@@ -42,7 +66,7 @@ std::string encode(const GroupAnswer& answer) {
               {"local_world_size", answer.local_world_size},
               {"host", answer.host},
               {"port", answer.port},
-              {"loss", to_json(answer.loss)}}
+              {"loss", to_json(loss)}}
       .dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -52,6 +76,8 @@ GroupAnswer decode_group_answer(const std::string& text) {
   try {
     const auto kind = std::ranges::find(kAnswerKinds, json.at("answer").get<std::string>());
     if (kind == kAnswerKinds.end()) return {};
+    auto loss = rank_loss_from_json(json.at("loss")).value_or(RankLoss());
+    lengthen(loss);
     return {.kind = static_cast<GroupAnswer::Kind>(kind - kAnswerKinds.begin()),
             .rank = json.at("rank").get<int>(),
             .world_size = json.at("world_size").get<int>(),
@@ -59,7 +85,7 @@ GroupAnswer decode_group_answer(const std::string& text) {
             .local_world_size = json.at("local_world_size").get<int>(),
             .host = json.at("host").get<std::string>(),
             .port = json.at("port").get<int>(),
-            .loss = rank_loss_from_json(json.at("loss")).value_or(RankLoss())};
+            .loss = std::move(loss)};
   } catch (const Json::exception&) {
     return {};
   }

@@ -119,6 +119,7 @@ void fields(V& v, NodePlace& place) {
   v("max_restarts", place.max_restarts, 0, INT32_MAX);
   v("master_addr", place.master_addr);
   v("master_port", place.master_port, 1, 65535);
+  v.given("address", place.address);
   v("run_id", place.run_id);
 }
 

@@ -310,6 +310,7 @@ void Coordinator::start(std::vector<Node*> chosen) {
   phase_ = Phase::Running;
   begin_groups(chosen);
   for (auto* node : chosen) {
+    if (chosen.size() > 1) place.address = address_of(*node, chosen);
     node->in_group = true;
     node->has_ended = false;
     node->ready.reset();

@@ -50,7 +50,7 @@ void Coordinator::handle(const Node& node, const GroupEvent& event) {
   const int member = regrouping_->first_member(node.node_rank) + event.worker;
   if (event.kind == Requested) regrouping_->ask(member, event.request);
   if (event.kind == Disconnected) regrouping_->disconnect(member);
-  if (event.kind == Exited) regrouping_->leave(member);
+  if (event.kind == Exited && !regrouping_->leave(member)) stop_group();
   if (event.kind == Killed && !regrouping_->lose(member, event.how)) stop_group();
 }
 

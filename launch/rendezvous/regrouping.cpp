@@ -187,11 +187,18 @@ void Regrouping::form_group() {
 
 bool Regrouping::lose(int number, const std::string& how) {
   auto& member = members_[static_cast<size_t>(number)];
+  const bool had_rank = member.rank.has_value();
+  if (!remove_lost(member, how)) return false;
+  if (had_rank) report_loss();
+  return true;
+}
+
+bool Regrouping::remove_lost(Member& member, const std::string& how) {
   changed_ = true;
   member.is_alive = false;
   member.asked.reset();
   const auto rank = std::exchange(member.rank, std::nullopt);
-  if (!has_members()) {
+  if (rank && !has_members()) {
     stop();
     return false;
   }
@@ -199,7 +206,6 @@ bool Regrouping::lose(int number, const std::string& how) {
   member.is_replaced = !rank;
   if (rank) {
     lost_.push_back({*rank, how});
-    report_loss();
   } else if (!member.has_left && !member.has_quit) {
     notes_.push_back(fmt::format("a spare was lost, {}", how));
   }
@@ -212,22 +218,28 @@ bool Regrouping::lose_node(int node, const std::string& how) {
   };
   const bool others_stay = std::ranges::any_of(
       members_, [&](const Member& member) { return member.node != node && member.is_in_group(); });
-  if (!others_stay || std::ranges::none_of(members_, is_there)) return false;
+  if (!others_stay) return false;
+  bool had_ranks = false;
   for (auto& member : members_) {
     if (!is_there(member)) continue;
     member.is_connected = false;
-    lose(static_cast<int>(&member - members_.data()), how);
+    had_ranks = had_ranks || member.rank;
+    remove_lost(member, how);
   }
+  if (had_ranks) report_loss();
   return true;
 }
 
-void Regrouping::leave(int number) {
+bool Regrouping::leave(int number) {
   auto& member = members_[static_cast<size_t>(number)];
   changed_ = true;
   member.is_alive = false;
   member.asked.reset();
   member.rank.reset();
-  if (!has_members()) stop();
+  if (has_members()) return true;
+  stop();
+  return std::ranges::none_of(
+      members_, [](const auto& any) { return any.is_lost && !any.is_replaced; });
 }
 
 void Regrouping::stop() {

@@ -48,15 +48,16 @@ class Regrouping {
   void update(Clock::time_point now = Clock::now());
   std::vector<Answer> take_answers() { return std::exchange(answers_, {}); }
 
-  // The worker was killed; `how`: "killed by SIGKILL". Returns false if no member of the group is
-  // left to continue: the job has failed.
+  // The worker was killed; `how`: "killed by SIGKILL". Returns false if it had a rank and no member of
+  // the group is left to continue: the job has failed.
   bool lose(int member, const std::string& how);
-  // All workers of the node were lost. Returns false if it had none, or if no member of the group would
-  // be left; then nothing changes.
+  // All workers of the node that have not ended were lost. Returns false if no member of the group
+  // would be left; then nothing changes.
   bool lose_node(int node, const std::string& how);
   // The worker exited by itself. When no member of the group is left, waiting workers learn that
-  // the job has ended.
-  void leave(int member);
+  // the job has ended. Returns false if a lost rank has no group that continued without it then: the
+  // job has failed.
+  bool leave(int member);
   // No new group is formed: workers are being stopped.
   void stop();
 
@@ -87,6 +88,7 @@ class Regrouping {
   };
 
   void answer(Member& member, const GroupAnswer& answer);
+  bool remove_lost(Member& member, const std::string& how);
   void report_loss();
   bool has_members() const;
   bool all_have_asked() const;

@@ -19,8 +19,6 @@ namespace {
 
 using AnswerClock = std::chrono::steady_clock;
 
-constexpr size_t kMaxAnswerBytes = 16u << 10;
-
 // Waits until one of them is readable. Negative ones are ignored. Returns false on timeout.
 bool wait_readable(std::array<pollfd, 2>& requests,
                    std::optional<AnswerClock::time_point> deadline) {
@@ -41,7 +39,7 @@ bool wait_readable(std::array<pollfd, 2>& requests,
 
 }  // namespace
 
-GroupMember::GroupMember(int fd, bool on_one_host) : fd_(fd), on_one_host_(on_one_host) {
+GroupMember::GroupMember(int fd, std::string address) : fd_(fd), address_(std::move(address)) {
   ::fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
@@ -57,7 +55,9 @@ GroupAnswer GroupMember::ask(GroupRequest request,
   }
   is_answer_late_ = false;
   // Now, so that the others can connect as soon as they have their answers.
-  if (!listener_.fd.is_open()) listener_ = listen_as_master(0, on_one_host_);
+  if (!listener_.fd.is_open())
+    listener_ = address_.empty() ? listen_as_master(0, /*loopback_only=*/true)
+                                 : listen_as_master_at(address_);
   request.port = listener_.port;
   if (!send(request)) return {};
   return receive(timeout, /*may_quit=*/request.step == kNoState);
@@ -89,12 +89,12 @@ GroupAnswer GroupMember::receive(std::optional<std::chrono::milliseconds> timeou
       requests[1].fd = -1;
       continue;
     }
-    std::string text(kMaxAnswerBytes, '\0');
+    const auto size = ::recv(fd_.get(), nullptr, 0, MSG_PEEK | MSG_TRUNC);  // of the next answer
+    if (size < 0 && errno == EINTR) continue;
+    if (size <= 0) return {};
+    std::string text(static_cast<size_t>(size), '\0');
     const auto bytes = ::recv(fd_.get(), text.data(), text.size(), 0);
-    if (bytes < 0 && errno == EINTR) continue;
-    if (bytes <= 0) return {};
-    text.resize(static_cast<size_t>(bytes));
-    return decode_group_answer(text);
+    return bytes == size ? decode_group_answer(text) : GroupAnswer();
   }
   is_answer_late_ = true;
   return {};

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <functional>
 #include <optional>
+#include <string>
 #include <thread>
 
 #include "core/system/file_descriptor.h"
@@ -17,8 +18,9 @@ namespace lockstep::launch {
 // Thread: one.
 class GroupMember {
  public:
-  // `fd`: LOCKSTEP_GROUP_FD; closed on exec from now on. `on_one_host`: all ranks are.
-  explicit GroupMember(int fd, bool on_one_host = true);
+  // `fd`: LOCKSTEP_GROUP_FD; closed on exec from now on. `address`: at which the other nodes reach
+  // this one; empty if there are none.
+  explicit GroupMember(int fd, std::string address = "");
 
   // Sends a request and waits for the answer, for at most `timeout`; nullopt: as long as the launcher
   // runs. Refused on timeout. After Wait, call wait(). Throws Environment (no more sockets).
@@ -39,7 +41,7 @@ class GroupMember {
   GroupAnswer receive(std::optional<std::chrono::milliseconds> timeout, bool may_quit);
 
   FileDescriptor fd_;
-  bool on_one_host_;
+  const std::string address_;
   MasterSocket listener_;
   int quit_fd_ = -1;             // -1: none
   bool is_answer_late_ = false;  // of a request that timed out

@@ -32,7 +32,7 @@ Variables own_variables() {
   for (const char* name :
        {"TORCHELASTIC_USE_AGENT_STORE", "LOCKSTEP_PROGRESS_FD", "LOCKSTEP_MASTER_LISTEN_FD",
         "LOCKSTEP_RUN_ID", "LOCKSTEP_RDZV_TOKEN", "LOCKSTEP_GROUP_FD", "LOCKSTEP_LOSS_FD",
-        "LOCKSTEP_SPARE", kParkedVariable})
+        "LOCKSTEP_GROUP_ADDRESS", "LOCKSTEP_SPARE", kParkedVariable})
     variables.erase(name);
   return variables;
 }
@@ -59,6 +59,7 @@ void remove_place(Variables& variables) {
                            "LOCKSTEP_MASTER_LISTEN_FD",
                            "LOCKSTEP_GROUP_FD",
                            "LOCKSTEP_LOSS_FD",
+                           "LOCKSTEP_GROUP_ADDRESS",
                            "LOCKSTEP_SPARE"})
     variables.erase(name);
 }
@@ -107,6 +108,8 @@ std::vector<std::string> worker_environment(const LaunchOptions& options,
   if (place.listen_fd) variables["LOCKSTEP_MASTER_LISTEN_FD"] = std::to_string(*place.listen_fd);
   if (place.group_fd) variables["LOCKSTEP_GROUP_FD"] = std::to_string(*place.group_fd);
   if (place.loss_fd) variables["LOCKSTEP_LOSS_FD"] = std::to_string(*place.loss_fd);
+  if (place.group_fd && !place.node.address.empty())
+    variables["LOCKSTEP_GROUP_ADDRESS"] = place.node.address;
   if (place.is_spare) variables.emplace("LOCKSTEP_SPARE", "1");
   set_defaults(variables, options.num_workers);
   return entries_of(variables);

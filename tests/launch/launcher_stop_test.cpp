@@ -8,6 +8,7 @@
 #include <csignal>
 
 #include "core/system/file_descriptor.h"
+#include "lockstep/error.h"
 #include "tests/launch/shell_launch.h"
 
 namespace lockstep::launch {
@@ -210,6 +211,18 @@ TEST_CASE("launcher: processes left in a worker's process group are killed with 
   CHECK(launch.run().succeeded());
   CHECK(life.read() == "ready\n");
   CHECK(life.is_deserted());
+}
+
+TEST_CASE("launcher: a rank that is killed after the last step has failed") {
+  ShellLaunch launch(
+      "if [ $RANK = 1 ]; then exec 9>$DIR/life; kill -SEGV $$; fi; cat $DIR/life", 2);
+  REQUIRE(::mkfifo(launch.path("life").c_str(), 0600) == 0);
+  launch.options.continues_on_loss = true;
+  ForkedLaunch forked(launch);
+  REQUIRE(forked.ends_within(60s));
+  CHECK(forked.wait() == static_cast<int>(ErrorKind::Bug));
+  CHECK_THAT(text_of(launch.path("report")),
+             Catch::Contains("rank 1") && Catch::Contains("SIGSEGV"));
 }
 
 TEST_CASE("launcher: a log file that cannot be written is reported once and stops nothing") {

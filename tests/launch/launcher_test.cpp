@@ -71,6 +71,8 @@ TEST_CASE("launcher: workers get torchrun's environment") {
   place.node.master_addr = "10.1.2.3";
   place.node.master_port = 4321;
   place.node.run_id = "run-7";
+  place.node.address = "10.1.2.5";
+  place.group_fd = 8;
   std::string env;
   for (const auto& entry : worker_environment(options, place)) env += entry + "\n";
   CHECK(value_in(env, "RANK") == "5");
@@ -88,6 +90,8 @@ TEST_CASE("launcher: workers get torchrun's environment") {
   CHECK(value_in(env, "TORCHELASTIC_MAX_RESTARTS") == "3");
   CHECK(value_in(env, "TORCHELASTIC_RUN_ID") == "run-7");
   CHECK(value_in(env, "LOCKSTEP_RUN_ID") == "run-7");
+  CHECK(value_in(env, "LOCKSTEP_GROUP_FD") == "8");
+  CHECK(value_in(env, "LOCKSTEP_GROUP_ADDRESS") == "10.1.2.5");
   CHECK(value_in(env, "LOCKSTEP_MASTER_LISTEN_FD") == "(not set)");
   CHECK(value_in(env, "TORCHELASTIC_ERROR_FILE") == "/logs/1/error.json");
   CHECK(value_in(env, "TORCH_NCCL_ASYNC_ERROR_HANDLING") == "1");
@@ -99,12 +103,14 @@ TEST_CASE("launcher: variables of an outer launcher are not passed to the worker
                           {"LOCKSTEP_RUN_ID", "outer"},
                           {"LOCKSTEP_MASTER_LISTEN_FD", "99"},
                           {"LOCKSTEP_RDZV_TOKEN", "secret"},
+                          {"LOCKSTEP_GROUP_ADDRESS", "10.1.2.5"},
                           {"RANK", "7"}});
   CHECK(launch.run().succeeded());
   const auto env = launch.log(0, "stdout.log");
   CHECK(value_in(env, "TORCHELASTIC_USE_AGENT_STORE") == "(not set)");
   CHECK(value_in(env, "LOCKSTEP_RUN_ID") == "(not set)");
   CHECK(value_in(env, "LOCKSTEP_RDZV_TOKEN") == "(not set)");
+  CHECK(value_in(env, "LOCKSTEP_GROUP_ADDRESS") == "(not set)");
   CHECK(value_in(env, "LOCKSTEP_MASTER_LISTEN_FD") != "99");
   CHECK(value_in(env, "RANK") == "0");
 }

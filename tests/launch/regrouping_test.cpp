@@ -1,14 +1,9 @@
 #include "launch/rendezvous/regrouping.h"
 
-#include <sys/socket.h>
-
-#include <algorithm>
 #include <array>
 #include <catch2/catch.hpp>
 #include <deque>
 #include <map>
-
-#include "launch/workers/group_member.h"
 
 using namespace lockstep;
 using namespace lockstep::launch;
@@ -197,12 +192,40 @@ TEST_CASE("regrouping: the last rank cannot be lost") {
   CHECK_FALSE(workers->is_replaced(1));
 }
 
+TEST_CASE("regrouping: a lost rank has failed if the others end without a new group") {
+  Workers workers(3, 1);
+  workers.ask(3, kNoState);
+  CHECK(workers->leave(0));
+  CHECK(workers->lose(1, "killed by SIGSEGV"));
+  CHECK_FALSE(workers->leave(2));
+  CHECK_FALSE(workers->is_replaced(1));
+  CHECK(workers.place_of(3) == "end");
+}
+
+TEST_CASE("regrouping: the last ranks end after a loss") {
+  Workers workers(3);
+  workers->lose(1, "killed");
+  workers.ask(0, 5);
+  workers.ask(2, 5);
+  CHECK(workers->leave(0));
+  CHECK(workers->leave(2));
+}
+
 TEST_CASE("regrouping: spares end with the job") {
   Workers workers(1, 1);
   workers.ask(1, kNoState);
   CHECK(workers.place_of(1) == "none");
   workers->leave(0);
   CHECK(workers.place_of(1) == "end");
+}
+
+TEST_CASE("regrouping: a spare is killed while it ends with the job") {
+  Workers workers(1, 1);
+  workers.ask(1, kNoState);
+  workers->leave(0);
+  CHECK(workers.place_of(1) == "end");
+  CHECK(workers->lose(1, "killed by SIGSEGV"));
+  CHECK(workers->is_replaced(1));
 }
 
 TEST_CASE("regrouping: a worker that waits may end") {
@@ -239,33 +262,6 @@ TEST_CASE("regrouping: a spare whose request to end was ignored asks again when 
   CHECK(workers.place_of(4) == "wait");
   workers.ask(4, kNoState, Kind::Quitting);
   CHECK(workers.place_of(4) == "end");
-}
-
-TEST_CASE("regrouping: a worker asks to end before each answer that it waits for") {
-  std::array<int, 2> ends{}, quit{};
-  REQUIRE(::socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends.data()) == 0);
-  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, quit.data()) == 0);
-  const FileDescriptor launcher(ends[1]), quit_reader(quit[0]), quit_writer(quit[1]);
-  GroupMember member(ends[0]);
-  member.quit_when_readable(quit_reader.get());
-  REQUIRE(::send(quit_writer.get(), "", 1, 0) == 1);
-  const auto answer = [&](Kind kind) {
-    const auto text = encode(GroupAnswer{.kind = kind});
-    REQUIRE(::send(launcher.get(), text.data(), text.size(), 0) == std::ssize(text));
-  };
-  const auto next_request = [&] {
-    std::array<char, 64> text{};
-    const auto bytes = ::recv(launcher.get(), text.data(), text.size(), MSG_DONTWAIT);
-    return std::string(text.data(), static_cast<size_t>(std::max<ssize_t>(bytes, 0)));
-  };
-  answer(Kind::Wait);
-  CHECK(member.ask({GroupRequest::Kind::Broken, 7}, std::nullopt).kind == Kind::Wait);
-  CHECK(next_request().starts_with("broken 7 "));
-  CHECK(next_request().empty());  // it has a place in its group
-  for (const auto kind : {Kind::Wait, Kind::End}) answer(kind);
-  CHECK(member.wait().kind == Kind::End);
-  for (int i = 0; i < 2; ++i) CHECK(next_request() == "quitting -1 0");
-  CHECK(next_request().empty());
 }
 
 TEST_CASE("regrouping: a waiting worker has no state") {
@@ -323,12 +319,32 @@ TEST_CASE("regrouping: a node is lost") {
   CHECK(workers.place_of(0) == "lost");
   CHECK(workers.place_of(0) == "0/2");
   CHECK(workers->is_replaced(2));
-  CHECK_FALSE(workers->lose_node(1, "again"));
+  CHECK(workers->lose_node(1, "again"));
   CHECK_FALSE(workers->lose_node(0, "the last one"));
   CHECK(workers->rank_of(0) == 0);
   CHECK(workers->take_notes() ==
         std::vector<std::string>{"a spare was lost, with b: gone",
                                  "rank 2 (of 3) was lost, with b: gone: continuing with 2 ranks"});
+}
+
+TEST_CASE("regrouping: a node is lost after its only rank") {
+  Workers workers(Nodes{{1, 0, "a"}, {1, 0, "b"}});
+  CHECK(workers->lose(1, "killed by SIGKILL"));
+  CHECK(workers->lose_node(1, "with b: gone"));  // before the others have asked
+  CHECK(workers.place_of(0) == "lost");
+  workers.ask(0, 5);
+  CHECK(workers.place_of(0) == "0/1");
+  CHECK(workers->lose_node(1, "with b: gone"));  // and after that
+  CHECK(workers->take_notes() ==
+        std::vector<std::string>{
+            "rank 1 (of 2) was lost, killed by SIGKILL: continuing with 1 rank"});
+}
+
+TEST_CASE("regrouping: the loss of a node is one message") {
+  Workers workers(Nodes{{1, 0, "a"}, {3, 0, "b"}});
+  CHECK(workers->lose_node(1, "with b: gone"));
+  CHECK(workers.place_of(0) == "lost");
+  CHECK(workers.place_of(0) == "none");
 }
 
 TEST_CASE("regrouping: other nodes may notice a loss before it is reported") {
@@ -347,40 +363,4 @@ TEST_CASE("regrouping: other nodes may notice a loss before it is reported") {
     workers->update(begin + std::chrono::milliseconds(1001));
     CHECK(workers.place_of(0) == "refused");
   }
-}
-
-TEST_CASE("regrouping: requests are decoded") {
-  const auto decoded = decode_group_request(encode({GroupRequest::Kind::Leaving, 7, 4000}));
-  REQUIRE(decoded);
-  CHECK(decoded->kind == GroupRequest::Kind::Leaving);
-  CHECK(decoded->step == 7);
-  CHECK(decoded->port == 4000);
-  for (const auto* wrong : {"", "7", "leaving", "leaving x", "leave 7 1", "leaving 7",
-                            "leaving 7 1 x", "leaving 7 70000"})
-    CHECK_FALSE(decode_group_request(wrong));
-}
-
-TEST_CASE("regrouping: answers are decoded") {
-  const GroupAnswer answer{
-      .kind = Kind::Join,
-      .rank = 3,
-      .world_size = 4,
-      .local_rank = 1,
-      .local_world_size = 2,
-      .host = "10.0.0.2",
-      .port = 4000,
-      .loss = {.step = 7, .before = 5, .after = 4, .ranks = {{1, "killed\xff"}}, .spares = {5}}};
-  const auto decoded = decode_group_answer(encode(answer));
-  CHECK(decoded.kind == Kind::Join);
-  CHECK(decoded.rank == 3);
-  CHECK(decoded.world_size == 4);
-  CHECK(decoded.local_rank == 1);
-  CHECK(decoded.local_world_size == 2);
-  CHECK(decoded.host == "10.0.0.2");
-  CHECK(decoded.port == 4000);
-  CHECK(decoded.loss.step == 7);
-  CHECK(decoded.loss.spares == std::vector{5});
-  CHECK(lost_text(decoded.loss).starts_with("rank 1 (of 5) was lost, killed"));
-  for (const auto* wrong : {"", "{}", "[]", R"({"answer":"leave"})"})
-    CHECK(decode_group_answer(wrong).kind == Kind::Refused);
 }

@@ -146,6 +146,7 @@ TEST_CASE("rendezvous: nodes get consecutive ranks and the address of node 0") {
   CHECK(second.world_size == 5);
   CHECK(second.num_nodes == 2);
   CHECK(second.master_addr == "127.0.0.1");
+  CHECK(second.address == "127.0.0.1");
   CHECK(second.master_port == first.master_port);
   CHECK(second.run_id == "run");
 }

@@ -1,0 +1,122 @@
+#include "launch/workers/group_member.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <catch2/catch.hpp>
+#include <cerrno>
+
+#include "launch/protocol/address.h"
+
+using namespace lockstep;
+using namespace lockstep::launch;
+
+namespace {
+
+using Kind = GroupAnswer::Kind;
+
+// The launcher's end of the connection of a worker.
+class Link {
+ public:
+  Link() {
+    std::array<int, 2> ends{};
+    REQUIRE(::socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends.data()) == 0);
+    launcher_ = FileDescriptor(ends[0]);
+    worker_ = FileDescriptor(ends[1]);
+  }
+  int take_worker_end() { return worker_.release(); }
+  void send(const GroupAnswer& answer) const {
+    const auto text = encode(answer);
+    REQUIRE(::send(launcher_.get(), text.data(), text.size(), 0) == std::ssize(text));
+  }
+  // Empty: there is none.
+  std::string next_request() const {
+    std::array<char, 64> text{};
+    const auto bytes = ::recv(launcher_.get(), text.data(), text.size(), MSG_DONTWAIT);
+    return {text.data(), static_cast<size_t>(std::max<ssize_t>(bytes, 0))};
+  }
+
+ private:
+  FileDescriptor launcher_, worker_;
+};
+
+}  // namespace
+
+TEST_CASE("group member: a worker asks to end before each answer that it waits for") {
+  std::array<int, 2> quit{};
+  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, quit.data()) == 0);
+  const FileDescriptor quit_reader(quit[0]), quit_writer(quit[1]);
+  Link link;
+  GroupMember member(link.take_worker_end());
+  member.quit_when_readable(quit_reader.get());
+  REQUIRE(::send(quit_writer.get(), "", 1, 0) == 1);
+  link.send({.kind = Kind::Wait});
+  CHECK(member.ask({GroupRequest::Kind::Broken, 7}, std::nullopt).kind == Kind::Wait);
+  CHECK(link.next_request().starts_with("broken 7 "));
+  CHECK(link.next_request().empty());  // it has a place in its group
+  for (const auto kind : {Kind::Wait, Kind::End}) link.send({.kind = kind});
+  CHECK(member.wait().kind == Kind::End);
+  for (int i = 0; i < 2; ++i) CHECK(link.next_request() == "quitting -1 0");
+  CHECK(link.next_request().empty());
+}
+
+TEST_CASE("group member: a worker listens at the address of its node only") {
+  Link link;
+  GroupMember member(link.take_worker_end(), "127.0.0.2");
+  link.send({.kind = Kind::Wait});
+  CHECK(member.ask({GroupRequest::Kind::Broken, 7}, std::nullopt).kind == Kind::Wait);
+  const auto request = decode_group_request(link.next_request());
+  REQUIRE(request);
+  CHECK(try_listen(resolve("127.0.0.2", request->port).front()).reason == EADDRINUSE);
+  CHECK(try_listen(resolve("127.0.0.3", request->port).front()).fd);
+}
+
+TEST_CASE("group member: the answer after the loss of a large node") {
+  Link link;
+  GroupMember member(link.take_worker_end());
+  GroupAnswer answer{.kind = Kind::Join, .loss = {.before = 1600, .ranks = {}, .spares = {}}};
+  for (int rank = 0; rank < 1500; ++rank)
+    answer.loss.ranks.push_back({rank, rank < 2 ? "killed by SIGKILL" : "with b: no message"});
+  CHECK(encode(answer).size() < 64u << 10);  // the limit of texts between nodes
+  link.send(answer);
+  const auto received = member.wait();
+  CHECK(received.kind == Kind::Join);
+  CHECK(lost_text(received.loss) == lost_text(answer.loss));
+}
+
+TEST_CASE("group messages: requests are decoded") {
+  const auto decoded = decode_group_request(encode({GroupRequest::Kind::Leaving, 7, 4000}));
+  REQUIRE(decoded);
+  CHECK(decoded->kind == GroupRequest::Kind::Leaving);
+  CHECK(decoded->step == 7);
+  CHECK(decoded->port == 4000);
+  for (const auto* wrong : {"", "7", "leaving", "leaving x", "leave 7 1", "leaving 7",
+                            "leaving 7 1 x", "leaving 7 70000"})
+    CHECK_FALSE(decode_group_request(wrong));
+}
+
+TEST_CASE("group messages: answers are decoded") {
+  const GroupAnswer answer{
+      .kind = Kind::Join,
+      .rank = 3,
+      .world_size = 4,
+      .local_rank = 1,
+      .local_world_size = 2,
+      .host = "10.0.0.2",
+      .port = 4000,
+      .loss = {.step = 7, .before = 5, .after = 4, .ranks = {{1, "killed\xff"}}, .spares = {5}}};
+  const auto decoded = decode_group_answer(encode(answer));
+  CHECK(decoded.kind == Kind::Join);
+  CHECK(decoded.rank == 3);
+  CHECK(decoded.world_size == 4);
+  CHECK(decoded.local_rank == 1);
+  CHECK(decoded.local_world_size == 2);
+  CHECK(decoded.host == "10.0.0.2");
+  CHECK(decoded.port == 4000);
+  CHECK(decoded.loss.step == 7);
+  CHECK(decoded.loss.spares == std::vector{5});
+  CHECK(lost_text(decoded.loss).starts_with("rank 1 (of 5) was lost, killed"));
+  for (const auto* wrong : {"", "{}", "[]", R"({"answer":"leave"})"})
+    CHECK(decode_group_answer(wrong).kind == Kind::Refused);
+}

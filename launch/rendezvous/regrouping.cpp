@@ -238,8 +238,8 @@ bool Regrouping::leave(int number) {
   member.rank.reset();
   if (has_members()) return true;
   stop();
-  return std::ranges::none_of(
-      members_, [](const auto& any) { return any.is_lost && !any.is_replaced; });
+  return std::ranges::none_of(members_,
+                              [](const auto& any) { return any.is_lost && !any.is_replaced; });
 }
 
 void Regrouping::stop() {

@@ -214,8 +214,8 @@ TEST_CASE("launcher: processes left in a worker's process group are killed with 
 }
 
 TEST_CASE("launcher: a rank that is killed after the last step has failed") {
-  ShellLaunch launch(
-      "if [ $RANK = 1 ]; then exec 9>$DIR/life; kill -SEGV $$; fi; cat $DIR/life", 2);
+  ShellLaunch launch("if [ $RANK = 1 ]; then exec 9>$DIR/life; kill -SEGV $$; fi; cat $DIR/life",
+                     2);
   REQUIRE(::mkfifo(launch.path("life").c_str(), 0600) == 0);
   launch.options.continues_on_loss = true;
   ForkedLaunch forked(launch);

@@ -224,8 +224,8 @@ TEST_CASE("optimizers: the loop of a packed step has the bits of operations on t
 TEST_CASE("optimizers: steps with averages in bf16 are those of the fused kernel") {
   at::manual_seed(5);
   NamedTensors parameters;
-  for (const auto& values : {at::randn({40, 33}), at::randn({40, 33}), at::empty({0, 3}),
-                             at::randn({70}, at::kDouble)})
+  for (const auto& values :
+       {at::randn({40, 33}), at::randn({40, 33}), at::empty({0, 3}), at::randn({70}, at::kDouble)})
     parameters.emplace_back("p" + std::to_string(parameters.size()), values.requires_grad_());
   const auto optimizer = make("{name: adamw, state: bf16, lr: 0.1, weight_decay: 0.2}", parameters);
   for (int count = 1; count <= 4; ++count) {
@@ -242,9 +242,9 @@ TEST_CASE("optimizers: steps with averages in bf16 are those of the fused kernel
       const auto average = state_of("exp_avg."), square = state_of("exp_avg_sq.");
       at::_fused_adamw_({weights}, {gradient.detach().contiguous()}, {average}, {square}, {},
                         {number}, 0.1, 0.9, 0.999, 0.2, 1e-8, false, false);
-      expected.insert(expected.end(), {{name, weights},
-                                       {"exp_avg." + name, average},
-                                       {"exp_avg_sq." + name, square}});
+      expected.insert(
+          expected.end(),
+          {{name, weights}, {"exp_avg." + name, average}, {"exp_avg_sq." + name, square}});
     }
     step(*optimizer, 1);
     auto updated = optimizer->state();

@@ -54,13 +54,12 @@ std::map<std::string, double> metrics_of(World& world, const PreparedRun& run,
   const auto local = world.local_world_size();
   EvaluationMetrics metrics(config.train.eval_metrics, *run.data.eval);
   return in_model(run.model_title(), nullptr, [&] {
-    return evaluate(
-        world, *run.model, *run.data.eval,
-        {.batch_size = config.data.eval_batch_size,
-         .workers = (config.data.loader.workers + local - 1) / local,
-         .precision = config.train.precision,
-         .bad_samples = config.data.loader.max_bad_samples > 0 ? &bad_samples : nullptr,
-         .metrics = &metrics});
+    return evaluate(world, *run.model, *run.data.eval,
+                    {.batch_size = config.data.eval_batch_size,
+                     .workers = (config.data.loader.workers + local - 1) / local,
+                     .precision = config.train.precision,
+                     .bad_samples = config.data.loader.max_bad_samples > 0 ? &bad_samples : nullptr,
+                     .metrics = &metrics});
   });
 }
 
@@ -111,8 +110,8 @@ void evaluate_weights(const EvaluationRequest& request) {
   verify_has_own_loss(run);
   const auto connected = connect_with_model(run, request.progress);
   auto& world = *connected;
-  EvaluationReport report{
-      .weights = load_trained_weights(world, kEvaluationUse, request.run_id, run)};
+  EvaluationReport report{.weights =
+                              load_trained_weights(world, kEvaluationUse, request.run_id, run)};
   data::BadSamples bad_samples(max_bad_samples);
   report.metrics = metrics_of(world, run, bad_samples);
   report.left_out = gather_left_out(world, bad_samples);

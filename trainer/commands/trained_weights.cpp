@@ -82,8 +82,8 @@ TrainedWeights load_trained_weights(World& world, const WeightUse& use,
   });
   const auto restored = restore_weights(world, *run.model, tracking::checkpoints_path(run_dir),
                                         config.train.ema.decay.has_value(), run.weights.file);
-  return {fmt::format("{}{} after step {}", restored.averaged ? "averaged, " : "",
-                      run_dir.string(), restored.step),
+  return {fmt::format("{}{} after step {}", restored.averaged ? "averaged, " : "", run_dir.string(),
+                      restored.step),
           restored.rejected};
 }
 

@@ -53,9 +53,7 @@ void fields(V& v, AdamWConfig& c) {
 constexpr int64_t kLeastPacked = 4096;
 
 // The averages of other parameters have their type.
-bool can_pack(const at::Tensor& parameter) {
-  return parameter.scalar_type() == at::kFloat;
-}
+bool can_pack(const at::Tensor& parameter) { return parameter.scalar_type() == at::kFloat; }
 
 class AdamOptimizer : public ForeachOptimizer {
  public:

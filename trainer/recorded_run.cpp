@@ -174,6 +174,9 @@ class ManagedRun final : public RecordedRun {
     process_.world_size = options_.ranks.world_size;
     process_.planned = {length_of_run(run_.config.train, run_.plan).total_steps,
                         static_cast<double>(run_.config.train.epochs)};
+    // The main rank may change although its process is alive: to one that completed another step. It
+    // waits for the log.
+    if (tracker_.is_logging() && !tracking::is_main(process_.rank)) tracker_ = {};
     const bool was_logging = tracker_.is_logging();
     distributed::act_on_main(world_, "run directory", [&] {
       create_run_directory(dir(), process_, run_.resolved);

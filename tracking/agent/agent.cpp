@@ -37,6 +37,9 @@ constexpr int kFirstDeliveryTickMs = 10, kMaxDeliveryTickMs = 200;
 constexpr auto kLogsTimeout = std::chrono::seconds(30);
 // The launcher first stops the other ranks; without one, the ranks exit by themselves.
 constexpr auto kEndReportTimeout = std::chrono::seconds(10);
+// While the launcher is alive: other ranks may continue without a lost one (launch --on-rank-loss
+// continue).
+constexpr auto kLauncherReportTimeout = std::chrono::seconds(40);
 constexpr double kMaxClockSkew_s = 5;
 constexpr auto kHeartbeatEvery = std::chrono::seconds(10);
 
@@ -230,10 +233,11 @@ class Agent {
     watch_ranks();
     auto facts = read_end_facts(options_.run_dir);
     if (watch_.all_finished()) return facts;
-    const auto latest = Clock::now() + (forwarder_ ? Clock::duration(0) : kEndReportTimeout);
+    const auto begin = Clock::now();
     while (true) {
       if (must_hand_over()) return std::nullopt;
-      const bool is_late = Clock::now() >= latest;
+      const auto timeout = is_alive(launcher_) ? kLauncherReportTimeout : kEndReportTimeout;
+      const bool is_late = forwarder_ || Clock::now() - begin >= timeout;
       // Checked first: what they reported is then on disk.
       const bool all_exited = !is_alive(launcher_) && std::ranges::none_of(processes_, is_alive);
       facts = read_end_facts(options_.run_dir);

@@ -30,6 +30,9 @@ std::string reason_against_loss(const PreparedRun& run, const SessionOptions& op
            "average would be lost with their ranks; use distributed.shard: gradients";
   const auto layout = layout_of(run);
   if (!layout.on_cpu) return "needs CPUs: distributed.device: cpu";
+  if (!layout.shares_memory() && environment("LOCKSTEP_EXPERIMENTAL") != "node-loss")
+    return "needs ranks that share memory: distributed.device: cpu, and distributed.backend: auto "
+           "or shm";
   if (!layout.shares_memory() && parallel.shard != ShardStrategy::None)
     return "needs distributed.shard: none on several nodes or with distributed.backend: gloo: the "
            "state that only one rank has would be lost with it";

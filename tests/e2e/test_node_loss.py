@@ -1,4 +1,7 @@
-"""A rank, or a whole node, of several is lost, and the others continue (--on-rank-loss continue): the bits of an undisturbed run."""
+"""A rank, or a whole node, of several is lost, and the others continue (--on-rank-loss continue): the bits of an undisturbed run.
+
+Not finished: docs/status.md. Hence an environment variable permits it, and ctest lists these tests as disabled.
+"""
 
 import os
 import re
@@ -15,6 +18,13 @@ RANKS_PER_HOST = 2
 GLOO = "distributed.backend=gloo"  # the hosts of these tests could map each other's memory
 NODE_STEPS = 600
 NODES = [setting.replace(f"max_steps={STEPS}", f"max_steps={NODE_STEPS}") for setting in SETTINGS]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def permitted():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LOCKSTEP_EXPERIMENTAL", "node-loss")
+        yield
 
 
 @pytest.fixture(scope="module")

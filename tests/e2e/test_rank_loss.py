@@ -226,8 +226,9 @@ def test_if_all_ranks_get_sigterm_the_run_is_preempted_with_a_checkpoint(job):
 @pytest.mark.parametrize("options, settings, message", [
     ([], ["distributed.virtual_shards=null"], "--on-rank-loss continue needs distributed.virtual_shards"),
     ([], ["distributed.shard=full"], "--on-rank-loss continue cannot be combined with distributed.shard: full and train.ema"),
-    ([], ["distributed.backend=gloo", "distributed.shard=optimizer"], "--on-rank-loss continue needs distributed.shard: none"),
+    ([], ["distributed.backend=gloo"], "--on-rank-loss continue needs ranks that share memory"),
     ([], ["tracking.ranks=all"], "--on-rank-loss continue needs tracking.ranks: main"),
+    (["--nnodes", "2", "--rdzv-endpoint", "127.0.0.1"], [], "--on-rank-loss continue works on one node only"),
     (["--on-rank-loss", "restart", "--spares", 1], [], "--spares has no effect without --on-rank-loss continue"),
     (["--on-rank-loss", "wait"], [], "--on-rank-loss wait: expected 'restart' or 'continue'"),
 ])

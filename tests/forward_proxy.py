@@ -2,38 +2,18 @@
 
 import asyncio
 import base64
-import threading
 import urllib.parse
 
-TIMEOUT_S = 120
+from loopback_server import LoopbackServer
 
 
-class ForwardProxy:
+class ForwardProxy(LoopbackServer):
     """`user`: "name:password" that clients must send; `status`: what it answers instead of connecting."""
 
     def __init__(self, user=None):
         self.user, self.status = user, None
         self.requests = []  # (method, target, headers by lower-case name)
-        self.loop = asyncio.new_event_loop()
-        started = threading.Event()
-        self.thread = threading.Thread(target=self.run, args=(started,), daemon=True)
-        self.thread.start()
-        assert started.wait(TIMEOUT_S)
-
-    def run(self, started):
-        asyncio.set_event_loop(self.loop)
-        server = self.loop.run_until_complete(asyncio.start_server(self.serve, "127.0.0.1", 0))
-        self.port = server.sockets[0].getsockname()[1]
-        started.set()
-        self.loop.run_forever()
-        for task in asyncio.all_tasks(self.loop):
-            task.cancel()
-        self.loop.run_until_complete(asyncio.gather(*asyncio.all_tasks(self.loop), return_exceptions=True))
-        self.loop.close()
-
-    def close(self):
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self.thread.join(TIMEOUT_S)
+        super().__init__()  # serves from now on
 
     async def serve(self, reader, writer):
         try:

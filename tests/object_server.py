@@ -8,7 +8,6 @@ import os
 import re
 import socket
 import subprocess
-import threading
 import time
 
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 from pyarrow import fs
 
 from free_port import free_port
+from loopback_server import LoopbackServer
 
 SOURCE = Path(__file__).resolve().parents[1]
 TIMEOUT_S = 120
@@ -95,7 +95,7 @@ class ObjectServer:
         self.log.close()
 
 
-class Proxy:
+class Proxy(LoopbackServer):
     """Relays HTTP requests. `fault(method, path, number)` says what happens to the request `number` (from 0): None, "503",
     "stall" (after half of the answer, until the client gives up), "cut" (after half of the answer), "refuse" (no answer),
     or a pair of status and S3 error code. It is called in another thread, with the client's port in client_port."""
@@ -107,11 +107,7 @@ class Proxy:
         self.free_at = 0
         self.date = None  # returns what replaces the header of an answer
         self.reset()
-        self.loop = asyncio.new_event_loop()
-        started = threading.Event()
-        self.thread = threading.Thread(target=self.run, args=(started,), daemon=True)
-        self.thread.start()
-        assert started.wait(TIMEOUT_S)
+        super().__init__()  # serves from now on
 
     def reset(self):
         self.fault = lambda method, path, number: None
@@ -120,21 +116,6 @@ class Proxy:
     def bytes_of(self, ending):
         """Bytes sent of the objects whose keys end like this."""
         return sum(size for method, path, size in self.requests if method == "GET" and path.split("?")[0].endswith(ending))
-
-    def run(self, started):
-        asyncio.set_event_loop(self.loop)
-        server = self.loop.run_until_complete(asyncio.start_server(self.serve, "127.0.0.1", 0))
-        self.port = server.sockets[0].getsockname()[1]
-        started.set()
-        self.loop.run_forever()
-        for task in asyncio.all_tasks(self.loop):
-            task.cancel()
-        self.loop.run_until_complete(asyncio.gather(*asyncio.all_tasks(self.loop), return_exceptions=True))
-        self.loop.close()
-
-    def close(self):
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self.thread.join(TIMEOUT_S)
 
     async def serve(self, reader, writer):
         try:

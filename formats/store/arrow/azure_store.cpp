@@ -10,8 +10,7 @@ namespace {
 
 constexpr const char* kAzureRemedy =
     "no valid credentials: set AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN of this account, or "
-    "log "
-    "in with `az login`; a public container needs ?anonymous=true";
+    "log in with `az login`; a public container needs ?anonymous=true";
 
 // The first match counts.
 constexpr std::array<KnownFailure, 20> kAzureFailures = {{

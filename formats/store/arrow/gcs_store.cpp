@@ -15,8 +15,7 @@ constexpr double kGcsWriteRetries_s = 10;  // of each part
 
 constexpr const char* kGcsRemedy =
     "no valid credentials: set GOOGLE_APPLICATION_CREDENTIALS to the file of a key; a public "
-    "bucket "
-    "needs ?anonymous=true";
+    "bucket needs ?anonymous=true";
 
 // The first match counts.
 constexpr std::array<KnownFailure, 13> kGcsFailures = {{

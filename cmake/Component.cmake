@@ -42,6 +42,13 @@ if(LOCKSTEP_TORCH)
   lockstep_add_precompiled_header(torch FILES ${PROJECT_SOURCE_DIR}/cmake/pch_torch.h DEPENDS lockstep::torch nlohmann_json::nlohmann_json)
 endif()
 
+# lockstep_set_library_paths(TARGET PATHS...): where a program or shared library finds libraries, in the build tree and installed.
+# The same paths in both: CMake ends those that it changes at installation with a colon, and the dynamic loader reads an empty path as
+# the current directory.
+function(lockstep_set_library_paths target)
+  set_target_properties(${target} PROPERTIES INSTALL_RPATH "${ARGN}" BUILD_WITH_INSTALL_RPATH ON)
+endfunction()
+
 # lockstep_merge_sources(TARGET): several files per compiler run. Most of a file's time goes into headers and the templates that
 # several files use, so this halves a clean build; names in anonymous namespaces must therefore differ within a folder.
 function(lockstep_merge_sources target)

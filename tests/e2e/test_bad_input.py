@@ -1,6 +1,7 @@
 """Invalid input: one clear line per rank, the right exit code, no leftovers, no hang."""
 
 import json
+import re
 import shlex
 import signal
 import socket
@@ -462,3 +463,13 @@ def test_occupied_port_without_launcher(job):
     (line,) = error_lines(ended, None)
     assert str(port) in line
     assert not job.runs.exists()
+
+
+@pytest.mark.parametrize("program", ["lockstep", "lockstep-data", "lockstep-trainer"])
+def test_libraries_in_the_current_directory_are_not_loaded(tmp_path, program):
+    linked = subprocess.run(["ldd", BIN / program], check=True, capture_output=True, text=True).stdout
+    for library in re.findall(r"^\s*(\S+) => ", linked, re.MULTILINE):
+        (tmp_path / library).touch()
+    assert len(list(tmp_path.iterdir())) > 5
+    ended = processes.run([BIN / program, "--help"], tmp_path)
+    assert ended.code == 0, ended.err

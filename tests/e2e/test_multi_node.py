@@ -90,6 +90,34 @@ def test_ranks_print_no_warnings_while_they_connect(job, cluster):
         assert [("[c10d]" in end.err) for end in ended] == [level is not None] * 2, ended
 
 
+NAME_SERVER = """
+import socket
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+    server.bind(("127.0.0.1", 53))
+    print("ready", flush=True)
+    while True:
+        print(server.recvfrom(512)[0], flush=True)
+"""
+
+
+def test_ranks_do_not_look_up_the_names_of_peers(cluster):
+    """The name server does not answer, which would delay each of them."""
+    settings = cluster.job.directory / "resolv.conf"
+    settings.write_text("nameserver 127.0.0.1\noptions timeout:1 attempts:1\n")
+    servers = []
+    for host in cluster.hosts:
+        host.mounts = {"/etc/resolv.conf": settings}
+        servers.append(host.start([sys.executable, "-c", NAME_SERVER], cluster.job.directory))
+        assert servers[-1].stdout.readline() == "ready\n"
+        look_up = "import socket; socket.getnameinfo(('192.0.2.1', 1), 0)"
+        processes.finish(host.start([sys.executable, "-c", look_up], cluster.job.directory))
+        assert "in-addr" in servers[-1].stdout.readline(), "a program that looks up a name asks the server"
+    cluster.train("train.max_steps=3")
+    for server in servers:
+        server.terminate()
+        assert processes.finish(server).out == ""
+
+
 @pytest.mark.parametrize("address, reason", [
     ("no-such-host", "the name 'no-such-host' cannot be resolved"),
     ("192.0.2.1", "this machine has no route to 192.0.2.1"),

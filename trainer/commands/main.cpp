@@ -1,3 +1,6 @@
+#include <dlfcn.h>
+#include <netdb.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -27,6 +30,18 @@ void skip_static_destructors() {
 }
 
 }  // namespace
+
+// LibTorch resolves the address of every peer to a name, for messages. A name server that does not
+// answer would delay the start of each rank by 10 s. This function, which libraries use instead of that
+// of libc, leaves addresses as they are.
+extern "C" int getnameinfo(const sockaddr* address, socklen_t address_size, char* host,
+                           socklen_t host_size, char* service, socklen_t service_size, int flags) {
+  static const auto of_libc =
+      reinterpret_cast<decltype(&::getnameinfo)>(::dlsym(RTLD_NEXT, "getnameinfo"));
+  if (!of_libc) return EAI_FAIL;
+  if ((flags & NI_NAMEREQD) == 0) flags |= NI_NUMERICHOST;
+  return of_libc(address, address_size, host, host_size, service, service_size, flags);
+}
 
 int main(int argc, char** argv) {
   lockstep::launch::restore_library_path();

@@ -12,6 +12,10 @@ export const SURFACES = { points: "Points", cells: "Heat map", smooth: "Contours
 export type SurfaceKind = keyof typeof SURFACES;
 
 interface Props {
+  /** What a point is, by default a run. */
+  what?: string;
+  /** What the tooltip shows of a point, by default its three values. */
+  tip?: (point: number) => readonly (readonly [name: string, text: string])[];
   x: Values; y: Values; color: Values; names: string[]; inside: Uint8Array;
   /** Without the current drag of a brush; the runs on which a surface rests. */
   settled: Uint8Array;
@@ -65,7 +69,7 @@ export function Scatter(props: Props) {
   const shown = points.filter(([px, py]) => Number.isFinite(px) && Number.isFinite(py)).length;
   return (
     <>
-      <div class="scatter" ref={host} style={{ height: `${height}px` }} role="img" aria-label={`Scatter of ${y.title} against ${x.title} of ${shown} runs, colored by ${color.title}`} data-drawn={width > 0 ? shown : undefined} data-surface={surface?.kind}>
+      <div class="scatter" ref={host} style={{ height: `${height}px` }} role="img" aria-label={`Scatter of ${y.title} against ${x.title} of ${plural(shown, props.what ?? "run")}, colored by ${color.title}`} data-drawn={width > 0 ? shown : undefined} data-surface={surface?.kind}>
         <Grid x={x} y={y} xAxis={xAxis} yAxis={yAxis} width={width} height={height} />
         <PointLayer {...props} points={points} area={area} surface={surface} inside={inside} />
       </div>
@@ -95,7 +99,7 @@ function Grid({ x, y, xAxis, yAxis, width, height }: GridProps) {
 interface LayerProps extends Props { points: readonly (readonly [number, number])[]; area: ReturnType<typeof areaOf> }
 
 /** The points and the surface, with the pointer. */
-function PointLayer({ points, area, surface, x, y, color, names, inside, onOpen }: Omit<LayerProps, "surface"> & { surface: Surface | null }) {
+function PointLayer({ points, area, surface, x, y, color, names, inside, tip, onOpen }: Omit<LayerProps, "surface"> & { surface: Surface | null }) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const [hovered, setHovered] = useState<number | null>(null);
   const [place, setPlace] = useState<{ at: readonly [number, number]; index: number } | null>(null);
@@ -119,6 +123,8 @@ function PointLayer({ points, area, surface, x, y, color, names, inside, onOpen 
   };
   const at = hovered === null ? place?.at : points[hovered]!;
   const found = surface && place && hovered === null ? placeOf(surface, x, y, color, place.index) : null;
+  const text = (column: Values) => (found ? (column === x ? found.x : column === y ? found.y : found.mean) : column.scale.text(column.values[hovered!]!));
+  const pairs = () => (tip && hovered !== null ? tip(hovered) : [...new Set([x, y, color])].map((column) => [column.title, text(column)] as const));
   return (
     <>
       <canvas ref={canvas} aria-hidden="true" style={{ width: `${area.width}px`, height: `${area.height}px`, cursor: hovered === null ? "default" : "pointer" }} onPointerMove={move} onPointerLeave={() => { setHovered(null); setPlace(null); }} onClick={() => hovered !== null && onOpen(hovered)} />
@@ -126,7 +132,7 @@ function PointLayer({ points, area, surface, x, y, color, names, inside, onOpen 
       {at && (hovered !== null || found) && (
         <div class="tip" style={{ left: `${at[0] > area.width / 2 ? Math.max(0, at[0] - 206) : at[0] + 12}px`, top: `${Math.max(0, Math.min(at[1] - 10, area.height - 100))}px` }}>
           <strong class="ellipsis">{found ? found.title : names[hovered!]}</strong>
-          {[...new Set([x, y, color])].map((column) => <span key={column.field} class="tip-pair"><span class="ellipsis">{column.title}</span><span>{found ? (column === x ? found.x : column === y ? found.y : found.mean) : column.scale.text(column.values[hovered!]!)}</span></span>)}
+          {pairs().map(([name, value]) => <span key={name} class="tip-pair"><span class="ellipsis">{name}</span><span class="ellipsis">{value}</span></span>)}
         </div>
       )}
     </>

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -643,6 +644,8 @@ def test_artifacts_are_those_of_the_store(tmp_path, runs):
         used = run.use_artifact("net:best")
         assert (Path(used.download(str(tmp_path / "out"))) / "weights.bin").read_bytes() == b"weights"
     assert used.metadata == {"accuracy": 0.5} and used.digest == artifact.digest
+    shown = json.loads(subprocess.run([LOCKSTEP, "artifacts", "show", "net", "--dir", str(runs), "--json"], capture_output=True, text=True, check=True).stdout)
+    assert shown["made_by"] == run.id and shown["used_by"] == [run.id]
 
 
 def test_message_pack_is_read_back():

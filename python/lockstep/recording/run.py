@@ -314,13 +314,13 @@ class Run:
         """Stores a version of `artifact`: an Artifact, or the path of a file or directory."""
         from lockstep.recording.artifacts import publish
 
-        return self._attempt(lambda: self._recorded(*publish(Path(self.dir).parent, artifact, name, type, list(aliases or []))))
+        return self._attempt(lambda: self._recorded(*publish(Path(self.dir).parent, Path(self.dir).name, artifact, name, type, list(aliases or []))))
 
     def use_artifact(self, artifact: Any, type: str | None = None, aliases: Any = None) -> Any:
         """The artifact that `artifact` refers to, e.g. "net:best"; recorded as used."""
         from lockstep.recording.artifacts import use
 
-        return self._attempt(lambda: self._recorded(*use(Path(self.dir).parent, artifact)))
+        return self._attempt(lambda: self._recorded(*use(Path(self.dir).parent, Path(self.dir).name, artifact)))
 
     def _recorded(self, artifact: Any, record: dict[str, Any]) -> Any:
         self._record(lambda log: log.write_map(ARTIFACT, record))

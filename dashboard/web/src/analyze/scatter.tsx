@@ -19,6 +19,8 @@ interface Props {
   x: Values; y: Values; color: Values; names: string[]; inside: Uint8Array;
   /** Without the current drag of a brush; the runs on which a surface rests. */
   settled: Uint8Array;
+  /** Values of x and y that a line of steps connects, up to the right end. */
+  line?: readonly (readonly [number, number])[];
   surface: SurfaceKind; better: "lower" | "higher" | null; height: number; onOpen: (run: number) => void;
 }
 
@@ -71,11 +73,18 @@ export function Scatter(props: Props) {
     <>
       <div class="scatter" ref={host} style={{ height: `${height}px` }} role="img" aria-label={`Scatter of ${y.title} against ${x.title} of ${plural(shown, props.what ?? "run")}, colored by ${color.title}`} data-drawn={width > 0 ? shown : undefined} data-surface={surface?.kind}>
         <Grid x={x} y={y} xAxis={xAxis} yAxis={yAxis} width={width} height={height} />
+        {props.line && width > 0 && <Steps points={props.line.map(([px, py]) => [area.left(xAxis.toUnit(x.scale.position(px))), area.top(yAxis.toUnit(y.scale.position(py)))] as const)} width={width} height={height} />}
         <PointLayer {...props} points={points} area={area} surface={surface} inside={inside} />
       </div>
       {whole && <SurfaceText {...props} surface={whole} left={settled.reduce((sum, one) => sum + one, 0) - whole.runs} />}
     </>
   );
+}
+
+/** A line that changes only at its points. */
+function Steps({ points, width, height }: { points: readonly (readonly [number, number])[]; width: number; height: number }) {
+  const path = points.map(([px, py], i) => (i === 0 ? `M${px},${py}` : `H${px}V${py}`)).join("");
+  return <svg width={width} height={height} aria-hidden="true">{path && <path class="steps" d={`${path}H${width - PAD.right}`} />}</svg>;
 }
 
 interface GridProps { x: Values; y: Values; xAxis: Axis; yAxis: Axis; width: number; height: number }
@@ -128,13 +137,22 @@ function PointLayer({ points, area, surface, x, y, color, names, inside, tip, on
   return (
     <>
       <canvas ref={canvas} aria-hidden="true" style={{ width: `${area.width}px`, height: `${area.height}px`, cursor: hovered === null ? "default" : "pointer" }} onPointerMove={move} onPointerLeave={() => { setHovered(null); setPlace(null); }} onClick={() => hovered !== null && onOpen(hovered)} />
-      {at && hovered !== null && <i class="scatter-mark" style={{ left: `${at[0]}px`, top: `${at[1]}px` }} />}
-      {at && (hovered !== null || found) && (
-        <div class="tip" style={{ left: `${at[0] > area.width / 2 ? Math.max(0, at[0] - 206) : at[0] + 12}px`, top: `${Math.max(0, Math.min(at[1] - 10, area.height - 100))}px` }}>
-          <strong class="ellipsis">{found ? found.title : names[hovered!]}</strong>
-          {pairs().map(([name, value]) => <span key={name} class="tip-pair"><span class="ellipsis">{name}</span><span class="ellipsis">{value}</span></span>)}
-        </div>
-      )}
+      {at && (hovered !== null || found) && <PointTip at={at} width={area.width} height={area.height} title={found ? found.title : names[hovered!]!} pairs={pairs()} isMarked={hovered !== null} />}
+    </>
+  );
+}
+
+interface TipProps { at: readonly [number, number]; width: number; height: number; title: string; pairs: readonly (readonly [name: string, text: string])[]; isMarked: boolean }
+
+/** The tooltip of a place in a drawing of this size; `isMarked`: with a circle around it. */
+export function PointTip({ at, width, height, title, pairs, isMarked }: TipProps) {
+  return (
+    <>
+      {isMarked && <i class="scatter-mark" style={{ left: `${at[0]}px`, top: `${at[1]}px` }} />}
+      <div class="tip" style={{ left: `${at[0] > width / 2 ? Math.max(0, at[0] - 206) : at[0] + 12}px`, top: `${Math.max(0, Math.min(at[1] - 10, height - 100))}px` }}>
+        <strong class="ellipsis">{title}</strong>
+        {pairs.map(([name, text]) => <span key={name} class="tip-pair"><span class="ellipsis">{name}</span><span class="ellipsis">{text}</span></span>)}
+      </div>
     </>
   );
 }

@@ -154,6 +154,20 @@ export function summaryOf(values: Float64Array, chosen: Iterable<number>): Summa
   return found;
 }
 
+/** The runs from the first to the last start. Of equal starts, the one that is listed later is first: lists begin with the newest. */
+export const startOrder = (created: Float64Array): number[] => Array.from(created.keys()).sort((a, b) => created[a]! - created[b]! || b - a);
+
+/** The runs, in the given order, whose value was better than all before. */
+export function bestSoFar(order: readonly number[], values: Float64Array, better: "lower" | "higher"): { run: number; value: number }[] {
+  const found: { run: number; value: number }[] = [];
+  for (const run of order) {
+    const value = values[run]!;
+    const before = found[found.length - 1]?.value;
+    if (Number.isFinite(value) && (before === undefined || (better === "lower" ? value < before : value > before))) found.push({ run, value });
+  }
+  return found;
+}
+
 export interface Part { label: string; order: number; runs: number[]; filter: string }
 
 /** The runs by their value in a column; numbers with many values by ranges with about equal counts. */

@@ -1,4 +1,4 @@
-// Vectors in the columns of a table, and their principal components. No DOM.
+// Vectors in a column of a table, and their principal components; points with the columns x, y and z. No DOM.
 import { toNumber } from "../format";
 
 /** `rows` vectors of `width` numbers, row by row. */
@@ -11,8 +11,8 @@ export interface Projection { scores: Float64Array[]; shares: number[] }
 const MAX_COMPONENTS = 5;
 /** More directions than components are iterated: the error of a component falls with its variance relative to that of the first direction left out. */
 const EXTRA_DIRECTIONS = 5;
-const MAX_ITERATIONS = 60;
-const TOLERANCE = 1e-8; // of the variances, relative to the largest
+const MAX_ITERATIONS = 30;
+const TOLERANCE = 1e-7; // of the variances, relative to the largest
 
 const isNumber = (value: unknown) => typeof value === "number" || value === "nan" || value === "inf" || value === "-inf";
 
@@ -22,6 +22,18 @@ export function vectorColumns(columns: readonly string[], rows: readonly unknown
     const value = rows[0]?.[i];
     return (column === "vector" || column.startsWith("vector/")) && Array.isArray(value) && value.length > 1 && value.every(isNumber);
   });
+}
+
+const COORDINATES = ["x", "y", "z"];
+
+/** Whether rows are points: columns x, y and z with numbers. */
+export const hasPoints = (columns: readonly string[], rows: readonly unknown[][]) => rows.length > 0 && COORDINATES.every((name) => columns.includes(name) && isNumber(rows[0]![columns.indexOf(name)]));
+
+/** The coordinates x, y and z, and the indices of their rows, without rows with values that are not finite. */
+export function pointsOf(rows: readonly unknown[][], columns: readonly string[]): { projection: Projection; kept: number[] } {
+  const indices = COORDINATES.map((name) => columns.indexOf(name));
+  const kept = Array.from(rows.keys()).filter((row) => indices.every((i) => Number.isFinite(toNumber(rows[row]![i]))));
+  return { projection: { scores: indices.map((i) => Float64Array.from(kept, (row) => toNumber(rows[row]![i]))), shares: [] }, kept };
 }
 
 /** The vectors of a column, and the indices of their rows. Rows with another length or with values that are not finite are left out. */
@@ -97,15 +109,24 @@ function orthonormal(vectors: Float64Array[]): Float64Array[] {
 /** The products of the covariance, times the number of rows, with the directions. */
 function multiplied(centered: Float32Array, rows: number, directions: readonly Float64Array[]): Float64Array[] {
   const width = directions[0]!.length;
-  return directions.map((direction) => {
-    const product = new Float64Array(width);
-    for (let at = 0; at < rows * width; at += width) {
-      let along = 0;
-      for (let k = 0; k < width; k++) along += centered[at + k]! * direction[k]!;
-      for (let k = 0; k < width; k++) product[k]! += along * centered[at + k]!;
-    }
-    return product;
-  });
+  const products = directions.map(() => new Float64Array(width));
+  for (let row = 0; row < rows; row++) {
+    const vector = centered.subarray(row * width, (row + 1) * width);
+    for (let i = 0; i < directions.length; i++) addProduct(vector, directions[i]!, products[i]!);
+  }
+  return products;
+}
+
+/** Adds the vector, times its coordinate along the direction, to the product. */
+function addProduct(vector: Float32Array, direction: Float64Array, product: Float64Array) {
+  let [a, b] = [0, 0];
+  for (let k = 0; k + 1 < vector.length; k += 2) {
+    a += vector[k]! * direction[k]!;
+    b += vector[k + 1]! * direction[k + 1]!;
+  }
+  const last = vector.length - 1;
+  const along = a + b + (last % 2 === 0 ? vector[last]! * direction[last]! : 0);
+  for (let k = 0; k < vector.length; k++) product[k]! += along * vector[k]!;
 }
 
 function projected(centered: Float32Array, rows: number, direction: Float64Array): Float64Array {

@@ -12,7 +12,7 @@ const [MIN_ZOOM, MAX_ZOOM] = [0.5, 20];
 const HOVER_DISTANCE = 12;
 /** More points are not drawn from back to front. */
 const MAX_SORTED = 20000;
-const FILL = 0.62; // of the smaller side, by the longest axis
+const FILL = 0.72; // of the smaller side, by the longest axis
 
 type View = typeof START;
 type Point = readonly [x: number, y: number, z: number];
@@ -141,7 +141,7 @@ function draw(canvas: HTMLCanvasElement, { width, height, places, colors, inside
   [canvas.width, canvas.height] = [Math.round(width * ratio), Math.round(height * ratio)];
   const ctx = canvas.getContext("2d")!;
   ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
-  ctx.strokeStyle = cssColor("--line");
+  ctx.strokeStyle = cssColor("--line-strong");
   ctx.beginPath();
   for (const [from, to] of frame) {
     ctx.moveTo(from[0], from[1]);

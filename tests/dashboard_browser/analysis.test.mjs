@@ -414,6 +414,7 @@ test("runs are archived and restored together, and changes of tags are undone", 
   // With "or" and a tag that one of the runs has already: only the other one loses it again.
   await showView(page, `?q=${encodeURIComponent("id = sweep-00 or id = sweep-01")}&sel=sweep-00`);
   await page.getByRole("button", { name: "Archive", exact: true }).click();
+  await page.getByText("1 run archived").waitFor();
   await page.getByRole("link", { name: "lr0.01-w32-s0" }).waitFor({ state: "detached" });
   await page.getByRole("link", { name: "lr0.03-w32-s0" }).waitFor();
   await showView(page, `?q=${encodeURIComponent("id = sweep-00 or id = sweep-01")}&sel=sweep-00,sweep-01&archived=1`);
@@ -463,7 +464,7 @@ test("a table with vectors of the Python client is a map of its principal compon
   await card.getByText("1 of 300 rows").waitFor();
   // The pointer and a click on the only point that is left show its row.
   await card.getByLabel("Color", { exact: true }).selectOption("loss");
-  await card.getByRole("img", { name: /^Color: loss from 0 to 0\.996/ }).waitFor();
+  await card.getByRole("img", { name: /^Color: loss from 0(\.0+)? to 0\.99/ }).waitFor();
   await card.locator(".scatter").scrollIntoViewIfNeeded();
   const at = await findPoint(card.locator(".scatter"));
   await card.locator(".tip").getByText("sample 12 of step 10").waitFor();

@@ -240,7 +240,7 @@ function StepCell({ run, now }: { run: RunRow; now: number }) {
   return (
     <span role="cell" class="num stepcell" title={tip}>
       <span class="ellipsis">{step}{steps && <span class="dim"> / {steps}</span>}</span>
-      {run.state === "running" && estimate.progress && <><ProgressBar progress={estimate.progress} label={run.name} /><span class="tiny dim ellipsis">{[estimate.remaining === null ? "" : `${approximateDuration(estimate.remaining)} left`, epoch.replace("epoch", "ep").replace(" of ", "/")].filter(Boolean).join(" · ")}</span></>}
+      {run.state === "running" && estimate.progress && <><ProgressBar progress={estimate.progress} label={run.name} /><span class="tiny dim ellipsis">{[estimate.remaining === null ? "" : `${approximateDuration(estimate.remaining)} left`, epoch.replace(" of ", "/")].filter(Boolean).join(" · ")}</span></>}
     </span>
   );
 }

@@ -39,7 +39,7 @@ const textOf = (cell: unknown) => (cell === null ? "" : plain(cell));
 function colorValues(table: TablePage, field: string, kept: readonly number[]): Values {
   const column = table.columns.indexOf(field);
   const cells = kept.map((row) => table.rows[row]![column]);
-  if (cells.every((cell) => cell === null || typeof cell === "number")) return valuesOf({ field, type: "number", values: cells });
+  if (cells.every((cell) => cell === null || typeof cell === "number")) return valuesOf({ field: `metric.${field}`, type: "number", values: cells });
   const labels = [...new Set(cells.map(textOf))].sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
   const numbers = new Map(labels.map((label, i) => [label, i]));
   return valuesOf({ field, type: "text", labels, values: cells.map((cell) => numbers.get(textOf(cell))!) });

@@ -28,11 +28,11 @@ constexpr const char* kArtifactsHelp =
 
   lockstep artifacts list [--dir RUNS] [--json]
         list all versions
-  lockstep artifacts show ARTIFACT [--dir RUNS] [--json]
+  lockstep artifacts show ARTIFACT [--used-by RUN_ID] [--dir RUNS] [--json]
         show one version: the runs that made and used it, its metadata and files
-  lockstep artifacts get ARTIFACT [-o DIR] [--dir RUNS] [--json]
+  lockstep artifacts get ARTIFACT [-o DIR] [--used-by RUN_ID] [--dir RUNS] [--json]
         copy its files into a new directory (default: NAME-vN)
-  lockstep artifacts put NAME PATH [--type T] [--alias A]... [--metadata K=V]... [--dir RUNS] [--json]
+  lockstep artifacts put NAME PATH [--type T] [--alias A]... [--metadata K=V]... [--made-by RUN_ID] [--dir RUNS] [--json]
         store a file, or all files of a directory, as the next version
   lockstep artifacts alias ARTIFACT ALIAS [--remove] [--dir RUNS] [--json]
         set an alias to this version, or remove the alias
@@ -41,7 +41,7 @@ constexpr const char* kArtifactsHelp =
   lockstep artifacts gc [--dry-run] [--dir RUNS] [--json]
         remove files that no version references
 
-ARTIFACT is NAME (its latest version), NAME:ALIAS, NAME:v3, or NAME@DIGEST_PREFIX. Artifacts are
+--made-by and --used-by record a run with the version. ARTIFACT is NAME (its latest version), NAME:ALIAS, NAME:v3, or NAME@DIGEST_PREFIX. Artifacts are
 stored in RUNS/artifacts (default of RUNS: runs).
 )";
 
@@ -53,9 +53,10 @@ cxxopts::Options make_options(const std::string& command) {
   auto add = options.add_options();
   add("dir", "directory of the runs", text()->default_value(kRunsDir))("json", "as JSON");
   if (command == "get") add("o,output", "new directory", text());
+  if (command == "show" || command == "get") add("used-by", "the ID of a run that uses it", text());
   if (command == "put")
     add("type", "such as model, dataset", text()->default_value("file"))("alias", "alias", text())(
-        "metadata", "K=V", text());
+        "metadata", "K=V", text())("made-by", "the ID of the run that made it", text());
   if (command == "alias") add("remove", "remove the alias");
   if (command == "gc") add("dry-run", "list what would be removed, without removing it");
   auto words = options.add_options(kPositional);
@@ -80,7 +81,7 @@ class ArtifactsCommand {
 
   int run() {
     if (command_ == "list") return list();
-    if (command_ == "show") return show(store_.find(word("artifact")));
+    if (command_ == "show") return show(found());
     if (command_ == "get") return get();
     if (command_ == "put") return put();
     if (command_ == "alias") return alias();
@@ -96,6 +97,11 @@ class ArtifactsCommand {
   }
   void print(const Json& json) { out_ << catalog::to_text(json, 2) << "\n"; }
   bool as_json() const { return options_.count("json") > 0; }
+
+  // The value of an option that names a run.
+  std::optional<std::string> run_of(const std::string& option) const;
+  // The named artifact; --used-by is recorded.
+  tracking::Artifact found() const;
 
   int list();
   int show(const tracking::Artifact& artifact);
@@ -165,6 +171,19 @@ int ArtifactsCommand::list() {
   return code;
 }
 
+std::optional<std::string> ArtifactsCommand::run_of(const std::string& option) const {
+  if (options_.count(option) == 0) return std::nullopt;
+  return options_[option].as<std::string>();
+}
+
+tracking::Artifact ArtifactsCommand::found() const {
+  const auto artifact = store_.find(word("artifact"));
+  const auto run = run_of("used-by");
+  if (!run) return artifact;
+  store_.record_use(artifact, *run);
+  return store_.find(artifact.reference());
+}
+
 int ArtifactsCommand::show(const tracking::Artifact& artifact) {
   if (as_json()) {
     print(artifact_page_json(artifact));
@@ -191,7 +210,7 @@ int ArtifactsCommand::show(const tracking::Artifact& artifact) {
 }
 
 int ArtifactsCommand::get() {
-  const auto artifact = store_.find(word("artifact"));
+  const auto artifact = found();
   const auto output = options_.count("output")
                           ? options_["output"].as<std::string>()
                           : fmt::format("{}-v{}", artifact.name, artifact.version);
@@ -223,7 +242,8 @@ int ArtifactsCommand::put() {
                                         .type = options_["type"].as<std::string>(),
                                         .source = word("path"),
                                         .aliases = all_values(options_, "alias"),
-                                        .metadata = metadata_of(all_values(options_, "metadata"))});
+                                        .metadata = metadata_of(all_values(options_, "metadata")),
+                                        .made_by = run_of("made-by")});
   if (as_json())
     print(artifact_page_json(artifact));
   else

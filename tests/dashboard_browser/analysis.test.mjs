@@ -33,6 +33,7 @@ after(end);
 const onPage = (hash, work, options) => visit(`${address}/#/${hash}`, work, options);
 const matching = async (filter) => (await (await fetch(`${address}/api/runs?limit=1&filter=${encodeURIComponent(filter)}`)).json()).matching;
 const isDrawn = (page, runs) => page.locator(`.parallel[data-drawn="${runs}"]`).waitFor();
+const scatterOf = (page) => page.getByRole("region", { name: "Scatter" }).locator(".scatter");
 const queryOf = (page) => new URLSearchParams(page.url().split("?").slice(1).join("?"));
 
 test("from the table to what mattered, in one click: the two planted hyperparameters, and that they depend on each other", () => onPage(`?q=${STUDY}`, async (page) => {
@@ -54,7 +55,7 @@ const LR_WIDTH = `${ANALYSIS}&sx=config.optimizer.lr&sy=config.model.hidden&sc=m
 
 test("a heat map of two hyperparameters: cells have the mean of their runs, and the text says on how many runs it rests", () => onPage(LR_WIDTH, async (page) => {
   await page.getByRole("group", { name: "Scatter as" }).getByRole("button", { name: "Heat map" }).click();
-  await page.locator('.scatter[data-surface="cells"]').waitFor();
+  await scatterOf(page).and(page.locator('[data-surface="cells"]')).waitFor();
   assert.equal(queryOf(page).get("surface"), "cells");
   const text = await page.getByText(/^Binned: the mean eval\/loss in 7 × 5 cells; .*Rests on 198 runs \(2 without all three values\)\. Lowest mean/).textContent();
   // Logarithmic, because the values of the space are: seven equal parts of the logarithm of the learning rate, one row per width.
@@ -74,19 +75,19 @@ test("a heat map of two hyperparameters: cells have the mean of their runs, and 
 
 test("contours of two hyperparameters; from a scatter of the result, the two most important ones are chosen", () => onPage(ANALYSIS, async (page) => {
   await page.getByRole("group", { name: "Scatter as" }).getByRole("button", { name: "Contours" }).click();
-  await page.locator('.scatter[data-surface="smooth"]').waitFor();
+  await scatterOf(page).and(page.locator('[data-surface="smooth"]')).waitFor();
   assert.deepEqual([queryOf(page).get("sx"), queryOf(page).get("sy")].sort(), ["config.model.hidden", "config.optimizer.lr"]);
   assert.equal(queryOf(page).get("sc"), "metric.eval/loss");
   await page.getByText(/^Interpolated: the mean eval\/loss, weighted with a Gaussian kernel of \d+ % of each axis; .*Rests on 198 runs/).waitFor();
   // Between the runs of two widths, on either axis.
-  const canvas = page.locator(".scatter canvas");
+  const canvas = scatterOf(page).locator("canvas");
   const { width, height } = await canvas.boundingBox();
   await canvas.hover({ position: { x: 62 + 0.2 * (width - 76), y: height - 34 - 0.2 * (height - 58) } });
-  await page.locator(".scatter .tip").getByText("interpolated").waitFor();
+  await scatterOf(page).locator(".tip").getByText("interpolated").waitFor();
   // Contours need numbers on both axes.
   await page.getByLabel("y", { exact: true }).selectOption("config.optimizer.name");
   assert.equal(await page.getByRole("button", { name: "Contours" }).isDisabled(), true);
-  await page.locator(".scatter:not([data-surface])").waitFor();
+  await scatterOf(page).and(page.locator(":not([data-surface])")).waitFor();
   await page.getByRole("button", { name: "Heat map" }).click();
   await page.getByText(/^Binned: .* cells/).waitFor();
 }));
@@ -103,7 +104,7 @@ test("parallel coordinates with axes of the URL are drawn before the importance 
   assert.equal(await page.locator(".importance, .scatter").count(), 0);
   release();
   await page.getByRole("region", { name: "Importance of hyperparameters" }).waitFor();
-  await page.locator(".scatter[data-drawn]").waitFor();
+  await scatterOf(page).and(page.locator("[data-drawn]")).waitFor();
 }));
 
 test("too few runs are named, with correlations instead of importance", () => onPage(`analyze?runs=${Array.from({ length: 12 }, (_, i) => `study-${String(i).padStart(4, "0")}`).join(",")}&target=metric.eval/accuracy`, async (page) => {
@@ -208,8 +209,7 @@ test("two runs on one page: what differs, and results relative to a baseline", (
 }));
 
 test("a run is compared with the run that has the tag baseline", () => onPage("run/sweep-02", async (page) => {
-  await page.getByRole("button", { name: "More", exact: true }).click();
-  await page.getByRole("button", { name: "Compare with baseline" }).click();
+  await page.getByRole("button", { name: "Compare", exact: true }).click();
   await page.getByRole("heading", { name: "What differs" }).waitFor();
   assert.equal(queryOf(page).get("runs"), "curve-0,sweep-02");
 }));
@@ -281,7 +281,7 @@ for (const colorScheme of ["light", "dark"]) {
     await showView(page, "run/sweep-02/config");
     await page.getByText("None: the tracked files were those of the commit.").waitFor();
     await showView(page, "compare?runs=sweep-00,sweep-01&tab=config");
-    await page.getByText("The same commit and the same changes of tracked files in all 2 runs").waitFor();
+    await page.getByText("The same commit and the same changes of tracked files in both runs").waitFor();
     await showView(page, "compare?runs=sweep-00,sweep-02&tab=config");
     await page.getByText("Different code: uncommitted changes differ.").waitFor();
   }, { colorScheme }));
@@ -381,3 +381,132 @@ test("sounds and videos of the Python client play and seek, by step", () => onPa
   await page.emulateMedia({ colorScheme: "dark" });
   assert.deepEqual(await violations(page), []);
 }));
+
+test("the results in the order of start: the line is the best so far, and the text names the run that improved it last", () => onPage(ANALYSIS, async (page) => {
+  const panel = page.getByRole("region", { name: "Order of start" });
+  const { ids, columns } = await (await fetch(`${address}/api/analysis?filter=${STUDY}&column=metric.eval/loss&column=created`)).json();
+  const valuesOf = (field) => columns.find((column) => column.field === field).values;
+  const [loss, created] = [valuesOf("metric.eval/loss"), valuesOf("created")];
+  const order = ids.map((_, i) => i).sort((a, b) => created[a] - created[b] || b - a);
+  let best = Infinity;
+  const improved = order.filter((i) => typeof loss[i] === "number" && loss[i] < best && ((best = loss[i]), true));
+  const last = improved.at(-1);
+  const later = ids.length - 1 - order.indexOf(last);
+  await panel.getByText(new RegExp(`It improved ${improved.length - 1} times?; the last time with trial \\d+, ${best.toPrecision(4)}${later > 0 ? `, after which ${later} runs? did not improve it` : ""}\\.$`)).waitFor();
+  assert.equal(await panel.getByRole("link").getAttribute("href"), `#/run/${ids[last]}`);
+  const path = await panel.locator(".steps").getAttribute("d");
+  assert.equal(path.match(/V/g)?.length ?? 0, improved.length - 1, "one step per improvement");
+}));
+
+test("runs are archived and restored together, and changes of tags are undone", () => onPage(`?q=${encodeURIComponent("group = sweep")}&sel=sweep-00,sweep-01`, async (page) => {
+  await page.getByText("12 of 2").waitFor();
+  await page.getByRole("button", { name: "Archive", exact: true }).click();
+  await page.getByText("2 runs archived").waitFor();
+  await page.getByText("10 of 2").waitFor();
+  assert.equal(await matching("tag = archived"), 2);
+  await page.getByRole("button", { name: "Show 2 archived" }).click();
+  await page.getByText("12 of 2").waitFor();
+  await page.getByRole("button", { name: "Hide 2 archived" }).click();
+  await page.getByText("10 of 2").waitFor();
+  await page.getByRole("button", { name: "Undo" }).click();
+  await page.getByText("12 of 2").waitFor();
+  await waitFor(async () => (await matching("tag = archived")) === 0, "the tags to be removed");
+  // With "or" and a tag that one of the runs has already: only the other one loses it again.
+  await showView(page, `?q=${encodeURIComponent("id = sweep-00 or id = sweep-01")}&sel=sweep-00`);
+  await page.getByRole("button", { name: "Archive", exact: true }).click();
+  await page.getByText("1 run archived").waitFor();
+  await page.getByRole("link", { name: "lr0.01-w32-s0" }).waitFor({ state: "detached" });
+  await page.getByRole("link", { name: "lr0.03-w32-s0" }).waitFor();
+  await showView(page, `?q=${encodeURIComponent("id = sweep-00 or id = sweep-01")}&sel=sweep-00,sweep-01&archived=1`);
+  await page.getByRole("link", { name: "lr0.01-w32-s0" }).waitFor();
+  await page.getByRole("button", { name: "Archive", exact: true }).click();
+  await waitFor(async () => (await matching("tag = archived")) === 2, "both to be archived");
+  await page.getByRole("button", { name: "Undo" }).last().click();
+  await waitFor(async () => (await matching("tag = archived")) === 1, "the earlier tag to stay");
+  await showView(page, `?q=${encodeURIComponent("tag = archived")}&sel=sweep-00`);
+  await page.getByRole("link", { name: "lr0.01-w32-s0" }).waitFor();
+  assert.deepEqual(await violations(page), []);
+  await page.getByRole("button", { name: "Restore" }).click();
+  await waitFor(async () => (await matching("tag = archived")) === 0, "it to be restored");
+}));
+
+const VECTORS = `
+import math, random, sys, lockstep
+random.seed(3)
+centers = [[random.gauss(0, 4) for _ in range(40)] for _ in range(3)]
+def vector(kind): return [center + random.gauss(0, 1) for center in centers[kind]]
+with lockstep.init(name="vectors", id="vectors", dir=sys.argv[1], agent=False) as run:
+    for step in (0, 10):
+        rows = [[["cat", "dog", "eel"][i % 3], vector(i % 3), f"sample {i} of step {step}", i / 300] for i in range(300)]
+        rows.append(["cat", [float("nan")] * 40, "not finite", 1])
+        ball = [[math.cos(i) * math.sin(0.1 * i), math.sin(i) * math.sin(0.1 * i), math.cos(0.1 * i), "top" if i < 16 else "bottom"] for i in range(31)]
+        run.log({"eval/cloud": lockstep.Table(columns=["x", "y", "z", "part"], data=ball), "eval/embedding": lockstep.Table(columns=["label", "vector", "text", "loss"], data=rows),
+                 "eval/layout": lockstep.Table(columns=["vector", "label"], data=[[[1 + i, 1000 ** i], "x"] for i in range(4)])}, step=step)
+`;
+
+test("a table with vectors of the Python client is a map of its principal components: colors, search, a row, and the table", () => onPage("alerts", async (page) => {
+  python(VECTORS, runs);
+  await waitFor(() => matching("id = vectors"), "the run");
+  await showView(page, "run/vectors/media");
+  const card = page.locator("section.card").filter({ has: page.getByRole("heading", { name: /^eval\/embedding/ }) });
+  const map = card.getByRole("img", { name: /^Scatter of component 2: [\d.]+ % of the variance against component 1: [\d.]+ % of the variance of 300 rows, colored by label$/ });
+  await map.waitFor();
+  for (const label of ["cat", "dog", "eel"]) await card.getByRole("list", { name: "Color: label" }).getByText(label, { exact: true }).waitFor();
+  await card.getByText("1 row left out: the vector has another length than the first, or a value that is not finite.").waitFor();
+  // The coordinates: the rows of a label are near their mean, which is far from those of the others.
+  const [file] = await Promise.all([page.waitForEvent("download"), card.getByRole("button", { name: "Save eval/embedding as CSV" }).click()]);
+  const [head, ...rows] = readFileSync(await file.path(), "utf8").trim().split("\n").map((line) => line.split(","));
+  assert.deepEqual(head, ["label", "text", "loss", "component 1", "component 2", "component 3", "component 4", "component 5"]);
+  assert.equal(rows.length, 300);
+  const spans = ["cat", "dog", "eel"].map((label) => [3, 4].map((k) => rows.filter((row) => row[0] === label).map((row) => Number(row[k]))).map((all) => [Math.min(...all), Math.max(...all)]));
+  for (const [a, b] of [[0, 1], [0, 2], [1, 2]]) assert.ok([0, 1].some((k) => spans[a][k][1] < spans[b][k][0] || spans[b][k][1] < spans[a][k][0]), "labels are apart");
+  await card.getByLabel("Find rows of eval/embedding").fill("sample 12 of");
+  await card.getByText("1 of 300 rows").waitFor();
+  // The pointer and a click on the only point that is left show its row.
+  await card.getByLabel("Color", { exact: true }).selectOption("loss");
+  await card.getByRole("img", { name: /^Color: loss from 0(\.0+)? to 0\.99/ }).waitFor();
+  await card.locator(".scatter").scrollIntoViewIfNeeded();
+  const at = await findPoint(card.locator(".scatter"));
+  await card.locator(".tip").getByText("sample 12 of step 10").waitFor();
+  await page.mouse.click(at.x, at.y);
+  const opened = card.getByLabel("The row of the chosen point");
+  await opened.getByText("sample 12 of step 10").waitFor();
+  await card.getByLabel("y", { exact: true }).selectOption("component 3");
+  await card.getByRole("img", { name: /^Scatter of component 3/ }).waitFor();
+  assert.deepEqual(await violations(page), []);
+  await page.emulateMedia({ colorScheme: "dark" });
+  assert.deepEqual(await violations(page), []);
+  // Two numbers are drawn as they are.
+  await page.getByRole("img", { name: "Scatter of coordinate 2 against coordinate 1 of 4 rows, colored by label" }).waitFor();
+  // In three dimensions, also of rows with coordinates.
+  await card.getByRole("button", { name: "3-D" }).click();
+  await card.getByRole("group", { name: "300 points of eval/embedding in three dimensions: component 1, component 2, component 3; colored by loss" }).waitFor();
+  const points = page.getByRole("group", { name: "31 points of eval/cloud in three dimensions: x, y, z; colored by part" });
+  const pixels = () => points.locator("canvas").evaluate((canvas) => canvas.toDataURL());
+  const before = await pixels();
+  await points.focus();
+  await page.keyboard.press("ArrowRight");
+  await waitFor(async () => (await pixels()) !== before, "the points to be rotated");
+  await page.keyboard.press("0");
+  await waitFor(async () => (await pixels()) === before, "the points to be as at the beginning");
+  await findPoint(points);
+  await points.locator(".tip").getByText(/^(top|bottom)$/).waitFor();
+  assert.deepEqual(await violations(page), []);
+  await card.getByRole("button", { name: "Table" }).click();
+  await card.getByRole("cell", { name: /^\[.*, … 40 numbers\]$/ }).first().waitFor();
+  assert.equal(queryOf(page).get("points"), "table");
+}));
+
+/** Moves the pointer over a plot until it is near a point. Returns the position. */
+const findPoint = (plot) => plot.evaluate(async (element) => {
+  const canvas = element.querySelector("canvas");
+  const box = canvas.getBoundingClientRect();
+  for (let y = box.top + 24; y < box.bottom - 24; y += 12) {
+    for (let x = box.left + 60; x < box.right - 8; x += 12) {
+      canvas.dispatchEvent(new PointerEvent("pointermove", { bubbles: true, clientX: x, clientY: y }));
+      await new Promise((resolve) => setTimeout(resolve));
+      if (element.querySelector(".tip")) return { x, y };
+    }
+  }
+  throw new Error("no point under the pointer");
+});

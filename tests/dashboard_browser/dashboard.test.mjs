@@ -66,9 +66,9 @@ test("the table lists, filters, sorts and groups all runs", () => onPage("", asy
   await page.getByLabel("Filter runs").fill("name ~ short");
   await page.keyboard.press("Escape");
   await page.getByRole("columnheader", { name: "Run" }).getByRole("button").click();
-  await page.getByRole("link", { name: "short-00299" }).waitFor();
-  await page.getByRole("columnheader", { name: "Run" }).getByRole("button").click();
   await page.getByRole("link", { name: "short-00000" }).waitFor();
+  await page.getByRole("columnheader", { name: "Run" }).getByRole("button").click();
+  await page.getByRole("link", { name: "short-00299" }).waitFor();
   await page.getByLabel("Filter runs").fill("");
   await page.getByLabel("Group by").selectOption("group");
   await page.getByText("study", { exact: true }).waitFor();

@@ -14,7 +14,7 @@ async function compiled(...modules) {
   return import(`data:text/javascript;base64,${Buffer.from(outputFiles[0].text).toString("base64")}`);
 }
 
-const page = await compiled("chart/ticks.ts", "chart/palette.ts", "chart/line.ts", "chart/svg.ts", "runs/differing.ts", "runs/columns.ts", "format.ts", "metrics.ts", "progress.ts", "data/report_band.ts", "chart/expression.ts", "analyze/values.ts", "parts/markdown.ts", "run/histogram_values.ts", "run/classifier_curves.ts", "analyze/surface.ts", "run/diff_lines.ts");
+const page = await compiled("chart/ticks.ts", "chart/palette.ts", "chart/line.ts", "chart/svg.ts", "runs/differing.ts", "runs/columns.ts", "format.ts", "metrics.ts", "progress.ts", "data/report_band.ts", "chart/expression.ts", "analyze/values.ts", "parts/markdown.ts", "run/histogram_values.ts", "run/classifier_curves.ts", "analyze/surface.ts", "run/diff_lines.ts", "run/projection.ts");
 
 const styleText = ({ color, dash }) => `${color} ${dash.join()}`;
 
@@ -453,4 +453,77 @@ test("the output of git diff by file: names, lines, and files without lines", ()
   assert.deepEqual(files[0].lines.map(({ kind, text }) => [kind, text]), [["place", "@@ -1,3 +1,3 @@ def f():"], ["same", "same"], ["removed", "-- removed"], ["added", "++ added"], ["same", " No newline at end of file"]]);
   assert.deepEqual(files.slice(1).map(({ notes }) => notes.length), [3, 1, 1]);
   assert.deepEqual(page.parseDiff(""), []);
+});
+
+/** A vector of normally distributed numbers (Box-Muller), the same each time. */
+function normalNumbers(count, seed) {
+  let state = seed;
+  const next = () => (state = (Math.imul(state, 1664525) + 1013904223) >>> 0) / 2 ** 32 + 2 ** -33;
+  return Array.from({ length: count }, () => Math.sqrt(-2 * Math.log(next())) * Math.cos(2 * Math.PI * next()));
+}
+
+test("principal components: the variances are the eigenvalues of the covariance, computed in full, and coordinates have no correlation", () => {
+  const [rows, width] = [300, 24];
+  const noise = normalNumbers(rows * width, 7);
+  const weights = normalNumbers(3 * width, 8);
+  const factors = normalNumbers(3 * rows, 9);
+  const values = Float32Array.from({ length: rows * width }, (_, i) => [6, 3, 2].reduce((sum, size, k) => sum + size * factors[3 * Math.floor(i / width) + k] * weights[k * width + (i % width)], 5 + noise[i]));
+  const { scores, shares } = page.principalComponents({ rows, width, values });
+  const mean = Array.from({ length: width }, (_, k) => scoresMean(values, rows, width, k));
+  const centered = (row, k) => values[row * width + k] - mean[k];
+  const covariance = Array.from({ length: width }, (_, a) => Array.from({ length: width }, (__, b) => Array.from({ length: rows }, (___, row) => centered(row, a) * centered(row, b)).reduce((x, y) => x + y)));
+  const { values: variances, vectors } = page.eigenOf(covariance);
+  const total = variances.reduce((x, y) => x + y);
+  assert.equal(scores.length, 5);
+  shares.forEach((share, k) => assert.ok(Math.abs(share - variances[k] / total) < 1e-6, `component ${k}: ${share}, ${variances[k] / total}`));
+  // Of the three planted directions, each coordinate is that of the full decomposition, up to the sign.
+  for (const k of [0, 1, 2]) {
+    const own = Array.from({ length: rows }, (_, row) => vectors[k].reduce((sum, weight, i) => sum + weight * centered(row, i), 0));
+    const sign = Math.sign(own[0] * scores[k][0]);
+    own.forEach((value, row) => assert.ok(Math.abs(sign * value - scores[k][row]) < 1e-3 * Math.sqrt(variances[k]), `component ${k} of row ${row}`));
+  }
+  const product = scores[0].reduce((sum, value, row) => sum + value * scores[1][row], 0);
+  assert.ok(Math.abs(product) < 1e-3 * variances[1], "no correlation");
+  assert.deepEqual(page.principalComponents({ rows, width, values }).scores, scores, "the same each time");
+});
+
+const scoresMean = (values, rows, width, k) => Array.from({ length: rows }, (_, row) => values[row * width + k]).reduce((x, y) => x + y) / rows;
+
+test("principal components of few, equal and plain vectors", () => {
+  const equal = page.principalComponents({ rows: 3, width: 4, values: new Float32Array(12).fill(2) });
+  assert.deepEqual([equal.shares, [...equal.scores[0]]], [[0, 0, 0, 0], [0, 0, 0]]);
+  const line = page.principalComponents({ rows: 3, width: 3, values: Float32Array.of(0, 0, 0, 1, 2, 2, 2, 4, 4) });
+  assert.ok(Math.abs(line.shares[0] - 1) < 1e-6);
+  [-3, 0, 3].forEach((at, row) => assert.ok(Math.abs(line.scores[0][row] - at) < 1e-5, "the largest weight is positive"));
+  const plain = page.principalComponents({ rows: 2, width: 2, values: Float32Array.of(1, 10, 3, 10) });
+  assert.deepEqual([[...plain.scores[0]], [...plain.scores[1]], plain.shares], [[1, 3], [10, 10], [1, 0]], "two numbers are coordinates");
+  const none = page.principalComponents({ rows: 0, width: 3, values: new Float32Array(0) });
+  assert.deepEqual(none.scores.map((score) => score.length), [0, 0, 0]);
+});
+
+test("columns with vectors: by name, and rows with another length or values that are not finite are left out", () => {
+  const rows = [["a", [1, 2, 3], [1, 2]], ["b", [1, "nan", 3], [1, 2]], ["c", [1, 2], [1, 2]], ["d", null, [1, 2]], ["e", [4, 5, 6], [1, 2]]];
+  assert.deepEqual(page.vectorColumns(["label", "vector", "box"], rows), ["vector"]);
+  assert.deepEqual(page.vectorColumns(["label", "vector/first", "vector/last"], rows), ["vector/first", "vector/last"]);
+  assert.deepEqual(page.vectorColumns(["vector", "x"], [["text", 1]]), []);
+  assert.deepEqual(page.vectorColumns(["vector"], []), []);
+  const { vectors, kept } = page.vectorsOf(rows, 1);
+  assert.deepEqual([vectors.rows, vectors.width, [...vectors.values], kept], [2, 3, [1, 2, 3, 4, 5, 6], [0, 4]]);
+});
+
+test("the first click on a column header shows the best, the newest, or A first", () => {
+  const first = (field, type) => page.firstOrder(page.column(field, type ? [{ field, type, runs: 1 }] : []));
+  assert.deepEqual(["metric.eval/accuracy", "metric.eval/loss", "min(train/loss)", "created", "duration", "name", "state", "metric.train/lr"].map((field) => first(field)),
+    ["-metric.eval/accuracy", "metric.eval/loss", "min(train/loss)", "-created", "-duration", "name", "state", "-metric.train/lr"]);
+  assert.deepEqual([first("config.optimizer.lr", "number"), first("config.optimizer.name", "text")], ["-config.optimizer.lr", "config.optimizer.name"]);
+});
+
+test("rows with the columns x, y and z are points; those that are not finite are left out", () => {
+  const columns = ["x", "label", "y", "z"];
+  const rows = [[1, "a", 2, 3], [1, "b", "nan", 3], [4, "c", 5, "inf"], [7, "d", 8, 9]];
+  assert.equal(page.hasPoints(columns, rows), true);
+  assert.equal(page.hasPoints(["x", "y"], [[1, 2]]), false);
+  assert.equal(page.hasPoints(["x", "y", "z"], [["a", 1, 2]]), false);
+  const { projection, kept } = page.pointsOf(rows, columns);
+  assert.deepEqual([kept, projection.scores.map((score) => [...score])], [[0, 3], [[1, 7], [2, 8], [3, 9]]]);
 });

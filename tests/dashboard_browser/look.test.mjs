@@ -144,7 +144,7 @@ test("a running run shows its progress and remaining time", () => onPage("alerts
   await showView(page, `?q=${encodeURIComponent("name = first")}`);
   const cell = page.locator(".stepcell");
   await cell.getByText("1,200 / 3,000").waitFor();
-  await cell.getByText(/^1[45] min left · ep 1\.2\/3$/).waitFor();
+  await cell.getByText(/^1[45] min left · epoch 1\.2\/3$/).waitFor();
   assert.equal(await cell.getByRole("progressbar").getAttribute("aria-valuenow"), "40");
 }));
 

@@ -39,6 +39,13 @@ export function useKeys(title: string, keys: Key[]) {
   }, [entry]);
 }
 
+/** The keys of each title; several components of a page can have the same. */
+function byTitle(entries: readonly { title: string; keys: Key[] }[]): [string, Key[]][] {
+  const found = new Map<string, Key[]>();
+  for (const { title, keys } of entries) found.set(title, [...(found.get(title) ?? []), ...keys]);
+  return [...found];
+}
+
 const NAMES: Record<string, string> = { ArrowUp: "↑", ArrowDown: "↓", ArrowLeft: "←", ArrowRight: "→", Enter: "Enter", " ": "Space", Escape: "Esc" };
 
 export function Keys() {
@@ -51,7 +58,7 @@ export function Keys() {
       <button type="button" class="button quiet icon keyboard" aria-label="Keyboard shortcuts" title="Keyboard shortcuts (?)" onClick={() => (open.value = true)}><Icon name="keyboard" /></button>
       {open.value && (
         <Dialog title="Keyboard shortcuts" close={() => (open.value = false)} footer={<button class="button" type="button" data-first onClick={() => (open.value = false)}>Close</button>}>
-          {active.value.map(({ title, keys }) => (
+          {byTitle(active.value).map(([title, keys]) => (
             <section key={title} class="keylist">
               <h3>{title}</h3>
               <dl>{keys.map((key) => <div key={key.description}><dt>{key.keys.map((k) => <kbd key={k}>{NAMES[k] ?? k}</kbd>)}</dt><dd>{key.description}</dd></div>)}</dl>

@@ -11,6 +11,13 @@ export function sectionOrder(section: string): number {
   return LAST.includes(head) ? 100 + LAST.indexOf(head) : 50;
 }
 
+/** The order of results: accuracy and loss of evaluations, the training loss, then other results of evaluations. */
+export function resultOrder(name: string): number {
+  const order = ["eval/accuracy", "eval/loss", "train/loss"].indexOf(name);
+  if (order >= 0) return order;
+  return /^(eval|test|val)\//.test(name) ? 3 : /per_s$/.test(name) ? 4 : 5;
+}
+
 export const sectionOf = (name: string) => name.slice(0, Math.max(0, name.lastIndexOf("/")));
 
 export function compareMetrics(a: string, b: string): number {

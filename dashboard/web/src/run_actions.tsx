@@ -1,6 +1,7 @@
 // Dialogs of actions that change runs: tag, note, stop, delete. Deleting requires a confirmation.
 import { signal } from "@preact/signals";
 import { useState } from "preact/hooks";
+import { quoted } from "./data/filter";
 import { plural } from "./format";
 import { Dialog, toast } from "./parts/overlay";
 import { source, invalidate } from "./store";
@@ -19,6 +20,26 @@ export const editNote = (id: string, note: string) => void (action.value = { kin
 export const editTags = (id: string, tags: string[]) => void (action.value = { kind: "tags", id, tags });
 export const stopRun = (id: string, name: string) => void (action.value = { kind: "stop", id, name });
 export const deleteRuns = (ids: string[], name: string, done: () => void) => void (action.value = { kind: "delete", ids, name, done });
+
+/** Runs with this tag are hidden from the table unless they are requested. */
+export const ARCHIVED = "archived";
+
+const IDS_PER_REQUEST = 40; // a request line is limited to 8 KiB
+
+interface TagChange { add?: string[]; remove?: string[] }
+
+/** Adds and removes tags, with the offer to undo what has changed. */
+export async function changeTags(ids: string[], { add = [], remove = [] }: TagChange, text: string) {
+  const parts = Array.from({ length: Math.ceil(ids.length / IDS_PER_REQUEST) }, (_, i) => ids.slice(i * IDS_PER_REQUEST, (i + 1) * IDS_PER_REQUEST));
+  const lists = await Promise.all(parts.map((part) => source().runs({ filter: `id in (${part.map(quoted).join(", ")})`, sort: "-created", offset: 0, limit: part.length, columns: [] })));
+  const changes = lists.flatMap(({ runs }) => runs).map(({ id, tags }) => ({ id, add: add.filter((tag) => !tags.includes(tag)), remove: remove.filter((tag) => tags.includes(tag)) })).filter((change) => change.add.length + change.remove.length > 0);
+  const send = async (isUndo: boolean) => {
+    await Promise.all(changes.map(({ id, ...change }) => source().change(id, isUndo ? { add: change.remove, remove: change.add } : change)));
+    invalidate();
+  };
+  await send(false);
+  toast(text, false, () => void send(true).catch((error: Error) => toast(error.message, true)));
+}
 
 async function perform(work: () => Promise<void>) {
   try {
@@ -69,8 +90,7 @@ function Tags({ id, tags, close }: { id: string; tags: string[]; close: () => vo
   };
   const save = () => perform(async () => {
     const next = [...new Set([...current, ...splitTags(text)])];
-    await source().change(id, { add: next.filter((t) => !tags.includes(t)), remove: tags.filter((t) => !next.includes(t)) });
-    invalidate(id);
+    await changeTags([id], { add: next.filter((t) => !tags.includes(t)), remove: tags.filter((t) => !next.includes(t)) }, "Tags changed");
   });
   return (
     <Dialog title="Tags" close={close} onSubmit={() => void save()} footer={<><Cancel close={close} /><button type="submit" class="button primary">Save</button></>}>
@@ -127,8 +147,7 @@ function BulkEdit({ ids, done, close }: { ids: string[]; done: () => void; close
   const [text, setText] = useState("");
   const change = (what: "add" | "remove") => perform(async () => {
     const tags = splitTags(text);
-    await Promise.all(ids.map((id) => source().change(id, { [what]: tags })));
-    toast(`${what === "add" ? "Added tags to" : "Removed tags from"} ${plural(ids.length, "run")}`);
+    await changeTags(ids, { [what]: tags }, `${what === "add" ? "Added tags to" : "Removed tags from"} ${plural(ids.length, "run")}`);
     done();
   });
   return (

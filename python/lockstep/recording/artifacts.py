@@ -63,13 +63,13 @@ def _call(*words: str, store: Path, wants_json: bool = False) -> Any:
     return json.loads(ended.stdout) if wants_json else None
 
 
-def publish(store: Path, artifact: Any, name: str | None, kind: str | None, aliases: Iterable[str]) -> tuple[Artifact, dict[str, Any]]:
-    """The artifact, and what the event log of the run records."""
+def publish(store: Path, run: str, artifact: Any, name: str | None, kind: str | None, aliases: Iterable[str]) -> tuple[Artifact, dict[str, Any]]:
+    """The artifact, which the run `run` made, and what the event log of the run records."""
     if not isinstance(artifact, Artifact):
         path = Path(artifact)
         artifact = Artifact(name or path.stem, kind or "files")
         (artifact.add_dir if path.is_dir() else artifact.add_file)(str(path))
-    options = ["--type", artifact.type]
+    options = ["--type", artifact.type, "--made-by", run]
     for alias in aliases:
         if alias != "latest":
             options += ["--alias", alias]
@@ -87,10 +87,10 @@ def publish(store: Path, artifact: Any, name: str | None, kind: str | None, alia
     return artifact, _record_of(artifact, made, store, is_made=True)
 
 
-def use(store: Path, reference: Any) -> tuple[Artifact, dict[str, Any]]:
+def use(store: Path, run: str, reference: Any) -> tuple[Artifact, dict[str, Any]]:
     """As publish()."""
     reference = f"{reference.name}:{reference.version}" if isinstance(reference, Artifact) else str(reference)
-    found = _call("show", reference, store=store, wants_json=True)
+    found = _call("show", reference, "--used-by", run, store=store, wants_json=True)
     artifact = Artifact(found["name"], found["type"], metadata=found.get("metadata"))
     return artifact, _record_of(artifact, found, store, is_made=False)
 

@@ -314,13 +314,13 @@ class Run:
         """Stores a version of `artifact`: an Artifact, or the path of a file or directory."""
         from lockstep.recording.artifacts import publish
 
-        return self._attempt(lambda: self._recorded(*publish(Path(self.dir).parent, artifact, name, type, list(aliases or []))))
+        return self._attempt(lambda: self._recorded(*publish(Path(self.dir).parent, Path(self.dir).name, artifact, name, type, list(aliases or []))))
 
     def use_artifact(self, artifact: Any, type: str | None = None, aliases: Any = None) -> Any:
         """The artifact that `artifact` refers to, e.g. "net:best"; recorded as used."""
         from lockstep.recording.artifacts import use
 
-        return self._attempt(lambda: self._recorded(*use(Path(self.dir).parent, artifact)))
+        return self._attempt(lambda: self._recorded(*use(Path(self.dir).parent, Path(self.dir).name, artifact)))
 
     def _recorded(self, artifact: Any, record: dict[str, Any]) -> Any:
         self._record(lambda log: log.write_map(ARTIFACT, record))
@@ -350,17 +350,16 @@ class Run:
         `log`: "gradients" (as one backward pass computes them, before any reduction over ranks), "parameters" (that require gradients),
         "all" or None. They are recorded with the next call of log(), as `gradients/<name>` and `parameters/<name>`; names of further models
         begin with `graph_<idx>.`. Each costs passes over the tensor where it is, and a synchronization of a GPU.
+        `log_graph`: records the tables `model/modules` (types and numbers of parameters) and `model/parameters` (shapes) now.
         """
         self._attempt(lambda: self._watch(models, log, log_freq, idx, log_graph))
 
     def _watch(self, models: Any, log: str | None, log_freq: int, idx: int | None, log_graph: bool) -> None:
         from lockstep.recording import watching
 
-        if log_graph:
-            self._warn_once("watch(): log_graph is not supported; ignored")
-        if log is None or not self.is_logging:
+        if (log is None and not log_graph) or not self.is_logging:
             return
-        if log not in watching.KINDS:
+        if log is not None and log not in watching.KINDS:
             self._warn_once(f"watch(): log={log!r}: expected {', '.join(map(repr, watching.KINDS))} or None; nothing is watched")
             return
         if not isinstance(log_freq, int) or log_freq < 1:
@@ -376,6 +375,11 @@ class Run:
             self.unwatch(model)
             number = len(self._watches) if idx is None else idx
             prefix = f"graph_{number}." if number else ""
+            if log_graph:
+                for name, table in watching.tables_of(model).items():
+                    self._log_other(f"model/{prefix}{name}", table, self.step)
+            if log is None:
+                continue
             self._watches.append(watching.Watch(model, prefix, watching.KINDS[log], log_freq, self._put_histogram, self._warn_once))
 
     def unwatch(self, models: Any = None) -> None:

@@ -1,9 +1,10 @@
-"""Histograms of the gradients and parameters of models of torch, which is not imported: only methods of the tensors are used."""
+"""Histograms of the gradients and parameters of models of torch, and tables of their modules. torch is not imported: only methods of the
+models and tensors are used."""
 
 import weakref
 from typing import Any, Callable
 
-from lockstep.recording.values import DEFAULT_BINS, Histogram
+from lockstep.recording.values import DEFAULT_BINS, Histogram, Table
 
 KINDS = {"gradients": ("gradients",), "parameters": ("parameters",), "all": ("gradients", "parameters")}
 _PIECE = 1 << 22  # histc counts in float32, which is exact up to 2**24
@@ -50,6 +51,21 @@ class Watch:
                 self._warn(f"watch(): {name}: {type(error).__name__}: {error}")
 
         return on_gradient
+
+
+def tables_of(model: Any) -> dict[str, Table]:
+    """The modules of a model, those inside a module after it, and its parameters. Shared ones are listed and counted once."""
+    modules = Table(columns=["module", "type", "settings", "parameters", "of them its own", "trainable", "bytes"])
+    for name, module in model.named_modules():
+        found = list(module.parameters())
+        modules.add_data(name or "(the model)", type(module).__name__, module.extra_repr(), sum(one.numel() for one in found),
+                         sum(one.numel() for one in module.parameters(recurse=False)), sum(one.numel() for one in found if one.requires_grad),
+                         sum(one.numel() * one.element_size() for one in found))
+    parameters = Table(columns=["parameter", "shape", "type", "numbers", "bytes", "trainable"])
+    for name, one in model.named_parameters():
+        parameters.add_data(name, " × ".join(map(str, one.shape)) or "1", str(one.dtype).removeprefix("torch."), one.numel(),
+                            one.numel() * one.element_size(), one.requires_grad)
+    return {"modules": modules, "parameters": parameters}
 
 
 def histogram_of(tensor: Any) -> Histogram | None:

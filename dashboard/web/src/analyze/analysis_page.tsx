@@ -14,6 +14,7 @@ import { source, tick, useAsync, useThrottled } from "../store";
 import { MAX_COMPARED } from "../compare/compare_page";
 import { GroupTable } from "./group_table";
 import { ImportanceList } from "./importance_list";
+import { OrderPanel } from "./order_panel";
 import { Parallel } from "./parallel";
 import { ColorLegend } from "./run_colors";
 import { ScatterPanel } from "./scatter_panel";
@@ -178,7 +179,7 @@ function Views({ data, columns, settings, target, importance, isLoading, error, 
               setAxes(next);
             }} />
           <div class="row wrap brush-summary small">
-            <span role="status"><strong>{isBrushed ? `${chosen.length.toLocaleString("en-US")} of ${plural(ids.length, "run")}` : "All runs"}</strong>{summary.count > 0 && <span class="soft"> · mean {target.scale.text(summary.mean)} ± {target.scale.text(summary.deviation)}</span>}</span>
+            <span role="status"><strong>{isBrushed ? `${chosen.length.toLocaleString("en-US")} of ${plural(ids.length, "run")}` : "All runs"}</strong>{summary.count > 0 && <span class="soft"> · mean {target.scale.text(summary.mean)}, standard deviation {target.scale.text(summary.deviation)}</span>}</span>
             {best >= 0 && <span class="soft">best <a class="link" href={link(["run", ids[best]!])}>{names[best]}</a> with {target.scale.text(target.values[best]!)}</span>}
             {!chosenAxes && ranked.length > MAX_AXES && <button type="button" class="button quiet mini" onClick={() => setAxes([...ranked].reverse().map((column) => column.field))}>{plural(ranked.length - MAX_AXES, "more axis", "more axes")}</button>}
             {data.keys_left_out > 0 && <span class="dim">{plural(data.keys_left_out, "further key")} not shown</span>}
@@ -197,6 +198,7 @@ function Views({ data, columns, settings, target, importance, isLoading, error, 
           </section>
           <ScatterPanel x={x} columns={columns} ranked={ranked} target={target} options={options} names={names} inside={inside} settled={settled} better={better} onOpen={open} />
         </div>}
+        {!isLoading && columns.has("created") && <OrderPanel target={target} created={columns.get("created")!} color={ranked[0] ?? target} ids={ids} names={names} inside={inside} settled={settled} better={better} onOpen={open} />}
         {!isLoading && by && (
           <section class="card block" aria-label="Grouped results">
             {groupHead}

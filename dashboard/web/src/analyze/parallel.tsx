@@ -11,7 +11,7 @@ import { runColors } from "./run_colors";
 import { type Brush, brushBetween, type Brushes, brushSpan, insideOf, isRange, type Values } from "./values";
 
 const HEIGHT = 340;
-const MIN_GAP = 62;
+const MIN_GAP = 84;
 const GRAB = 16;
 
 interface Props {

@@ -12,9 +12,15 @@ export const SURFACES = { points: "Points", cells: "Heat map", smooth: "Contours
 export type SurfaceKind = keyof typeof SURFACES;
 
 interface Props {
+  /** What a point is, by default a run. */
+  what?: string;
+  /** What the tooltip shows of a point, by default its three values. */
+  tip?: (point: number) => readonly (readonly [name: string, text: string])[];
   x: Values; y: Values; color: Values; names: string[]; inside: Uint8Array;
   /** Without the current drag of a brush; the runs on which a surface rests. */
   settled: Uint8Array;
+  /** Values of x and y that a line of steps connects, up to the right end. */
+  line?: readonly (readonly [number, number])[];
   surface: SurfaceKind; better: "lower" | "higher" | null; height: number; onOpen: (run: number) => void;
 }
 
@@ -65,13 +71,20 @@ export function Scatter(props: Props) {
   const shown = points.filter(([px, py]) => Number.isFinite(px) && Number.isFinite(py)).length;
   return (
     <>
-      <div class="scatter" ref={host} style={{ height: `${height}px` }} role="img" aria-label={`Scatter of ${y.title} against ${x.title} of ${shown} runs, colored by ${color.title}`} data-drawn={width > 0 ? shown : undefined} data-surface={surface?.kind}>
+      <div class="scatter" ref={host} style={{ height: `${height}px` }} role="img" aria-label={`Scatter of ${y.title} against ${x.title} of ${plural(shown, props.what ?? "run")}, colored by ${color.title}`} data-drawn={width > 0 ? shown : undefined} data-surface={surface?.kind}>
         <Grid x={x} y={y} xAxis={xAxis} yAxis={yAxis} width={width} height={height} />
+        {props.line && width > 0 && <Steps points={props.line.map(([px, py]) => [area.left(xAxis.toUnit(x.scale.position(px))), area.top(yAxis.toUnit(y.scale.position(py)))] as const)} width={width} height={height} />}
         <PointLayer {...props} points={points} area={area} surface={surface} inside={inside} />
       </div>
       {whole && <SurfaceText {...props} surface={whole} left={settled.reduce((sum, one) => sum + one, 0) - whole.runs} />}
     </>
   );
+}
+
+/** A line that changes only at its points. */
+function Steps({ points, width, height }: { points: readonly (readonly [number, number])[]; width: number; height: number }) {
+  const path = points.map(([px, py], i) => (i === 0 ? `M${px},${py}` : `H${px}V${py}`)).join("");
+  return <svg width={width} height={height} aria-hidden="true">{path && <path class="steps" d={`${path}H${width - PAD.right}`} />}</svg>;
 }
 
 interface GridProps { x: Values; y: Values; xAxis: Axis; yAxis: Axis; width: number; height: number }
@@ -95,7 +108,7 @@ function Grid({ x, y, xAxis, yAxis, width, height }: GridProps) {
 interface LayerProps extends Props { points: readonly (readonly [number, number])[]; area: ReturnType<typeof areaOf> }
 
 /** The points and the surface, with the pointer. */
-function PointLayer({ points, area, surface, x, y, color, names, inside, onOpen }: Omit<LayerProps, "surface"> & { surface: Surface | null }) {
+function PointLayer({ points, area, surface, x, y, color, names, inside, tip, onOpen }: Omit<LayerProps, "surface"> & { surface: Surface | null }) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const [hovered, setHovered] = useState<number | null>(null);
   const [place, setPlace] = useState<{ at: readonly [number, number]; index: number } | null>(null);
@@ -119,16 +132,27 @@ function PointLayer({ points, area, surface, x, y, color, names, inside, onOpen 
   };
   const at = hovered === null ? place?.at : points[hovered]!;
   const found = surface && place && hovered === null ? placeOf(surface, x, y, color, place.index) : null;
+  const text = (column: Values) => (found ? (column === x ? found.x : column === y ? found.y : found.mean) : column.scale.text(column.values[hovered!]!));
+  const pairs = () => (tip && hovered !== null ? tip(hovered) : [...new Set([x, y, color])].map((column) => [column.title, text(column)] as const));
   return (
     <>
       <canvas ref={canvas} aria-hidden="true" style={{ width: `${area.width}px`, height: `${area.height}px`, cursor: hovered === null ? "default" : "pointer" }} onPointerMove={move} onPointerLeave={() => { setHovered(null); setPlace(null); }} onClick={() => hovered !== null && onOpen(hovered)} />
-      {at && hovered !== null && <i class="scatter-mark" style={{ left: `${at[0]}px`, top: `${at[1]}px` }} />}
-      {at && (hovered !== null || found) && (
-        <div class="tip" style={{ left: `${at[0] > area.width / 2 ? Math.max(0, at[0] - 206) : at[0] + 12}px`, top: `${Math.max(0, Math.min(at[1] - 10, area.height - 100))}px` }}>
-          <strong class="ellipsis">{found ? found.title : names[hovered!]}</strong>
-          {[...new Set([x, y, color])].map((column) => <span key={column.field} class="tip-pair"><span class="ellipsis">{column.title}</span><span>{found ? (column === x ? found.x : column === y ? found.y : found.mean) : column.scale.text(column.values[hovered!]!)}</span></span>)}
-        </div>
-      )}
+      {at && (hovered !== null || found) && <PointTip at={at} width={area.width} height={area.height} title={found ? found.title : names[hovered!]!} pairs={pairs()} isMarked={hovered !== null} />}
+    </>
+  );
+}
+
+interface TipProps { at: readonly [number, number]; width: number; height: number; title: string; pairs: readonly (readonly [name: string, text: string])[]; isMarked: boolean }
+
+/** The tooltip of a place in a drawing of this size; `isMarked`: with a circle around it. */
+export function PointTip({ at, width, height, title, pairs, isMarked }: TipProps) {
+  return (
+    <>
+      {isMarked && <i class="scatter-mark" style={{ left: `${at[0]}px`, top: `${at[1]}px` }} />}
+      <div class="tip" style={{ left: `${at[0] > width / 2 ? Math.max(0, at[0] - 206) : at[0] + 12}px`, top: `${Math.max(0, Math.min(at[1] - 10, height - 100))}px` }}>
+        <strong class="ellipsis">{title}</strong>
+        {pairs.map(([name, text]) => <span key={name} class="tip-pair"><span class="ellipsis">{name}</span><span class="ellipsis">{text}</span></span>)}
+      </div>
     </>
   );
 }

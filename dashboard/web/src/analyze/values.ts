@@ -30,10 +30,10 @@ function isLogarithmic(sorted: Float64Array): boolean {
   return off(Math.log(middle / low) / Math.log(high / low)) < off((middle - low) / (high - low));
 }
 
-function numberScale(field: string, values: Float64Array): Scale {
+function numberScale(field: string, values: Float64Array, canBeLog = true): Scale {
   const sorted = values.filter(Number.isFinite).sort();
   const [low, high] = sorted.length > 0 ? [sorted[0]!, sorted[sorted.length - 1]!] : [0, 1];
-  const log = sorted.length > 0 && isLogarithmic(sorted);
+  const log = canBeLog && sorted.length > 0 && isLogarithmic(sorted);
   const flat = low === high;
   const position = flat ? () => 0.5 : log ? (value: number) => Math.log(value / low) / Math.log(high / low) : (value: number) => (value - low) / (high - low);
   const value = flat ? () => low : log ? (at: number) => low * (high / low) ** at : (at: number) => low + (high - low) * at;
@@ -69,6 +69,9 @@ export function valuesOf(column: ValueColumn): Values {
   });
   return { field, title: titleOf(field), values, labels, scale: labels ? labelScale(labels) : numberScale(field, values) };
 }
+
+/** Coordinates: differences of any size have a meaning. */
+export const linearValues = (title: string, values: Float64Array): Values => ({ field: title, title, values, labels: null, scale: numberScale("metric.", values, false) });
 
 /** A range of numbers, or labels. */
 export type Brush = [number, number] | string[];
@@ -148,6 +151,20 @@ export function summaryOf(values: Float64Array, chosen: Iterable<number>): Summa
   }
   if (found.count === 0) found.mean = NaN;
   found.deviation = found.count > 0 ? Math.sqrt(squares / found.count) : NaN;
+  return found;
+}
+
+/** The runs from the first to the last start. Of equal starts, the one that is listed later is first: lists begin with the newest. */
+export const startOrder = (created: Float64Array): number[] => Array.from(created.keys()).sort((a, b) => created[a]! - created[b]! || b - a);
+
+/** The runs, in the given order, whose value was better than all before. */
+export function bestSoFar(order: readonly number[], values: Float64Array, better: "lower" | "higher"): { run: number; value: number }[] {
+  const found: { run: number; value: number }[] = [];
+  for (const run of order) {
+    const value = values[run]!;
+    const before = found[found.length - 1]?.value;
+    if (Number.isFinite(value) && (before === undefined || (better === "lower" ? value < before : value > before))) found.push({ run, value });
+  }
   return found;
 }
 

@@ -101,9 +101,9 @@ export function ChartBoard({ metrics, plot: ownPlot, onPick, hidden, drawn, chil
   const reset = zoom && <button type="button" class="button mini" onClick={() => setQuery({ zoom: null })} title="Reset zoom"><Icon name="reset" size={13} />{zoom.axis} {xLabel(zoom.axis, zoom.range[0])} – {xLabel(zoom.axis, zoom.range[1])}</button>;
   const choices = (
     <>
-      <div class="segmented" role="group" aria-label="Horizontal axis">
+      {metrics.some((metric) => metric.axis !== "time") && <div class="segmented" role="group" aria-label="Horizontal axis">
         {(["step", "epoch", "time"] as const).map((a) => <button type="button" key={a} aria-pressed={chosenAxis === a} onClick={() => changeSetting(() => (axis.value = a), { zoom: null })}>{a}</button>)}
-      </div>
+      </div>}
       <label class="smoothing" title="Exponential moving average; the logged values stay visible">
         <span class="small soft">Smoothing</span>
         <input type="range" min="0" max="0.99" step="0.01" value={smooth} aria-valuetext={smooth ? number(smooth, 2) : "off"} onInput={(event) => changeSetting(() => (smoothing.value = Number(event.currentTarget.value)))} />

@@ -63,18 +63,19 @@ function ResultsTab({ comparison, base }: { comparison: Comparison; base: string
   // Without it, if the baseline cannot be loaded.
   const { value } = useAsync<Comparison | null>(() => (isOther ? source().compare([...ids, base]).catch(() => null) : Promise.resolve(null)), [comparison, base, isOther]);
   const shown = (isOther && value) || comparison;
-  return <><BaselineSelect comparison={shown} base={base} /><Results comparison={shown} base={base} /></>;
+  return <Results comparison={shown} base={base} tools={<BaselineSelect comparison={shown} base={base} />} />;
 }
 
 /** The run that the others are compared with. */
 function BaselineSelect({ comparison, base }: { comparison: Comparison; base: string | null }) {
   const names = labels(comparison.runs);
   return (
-    <div class="tools"><label class="row small soft">Baseline
-      <select class="field mini" value={base ?? ""} onChange={(event) => setBaseline(event.currentTarget.value)}>
+    <label class="row small soft">Baseline
+      <select class="field" value={base ?? ""} onChange={(event) => setBaseline(event.currentTarget.value)}>
         <option value="">none</option>
         {comparison.runs.map((run) => <option key={run.id} value={run.id}>{names.get(run.id)}</option>)}
-      </select></label></div>
+      </select>
+    </label>
   );
 }
 

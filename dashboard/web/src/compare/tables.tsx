@@ -1,4 +1,5 @@
 // Tables of a comparison, one column per run: differences in configuration and environment, and results.
+import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { Stroke } from "../chart/line_list";
 import { columnFormat, settingFormat } from "../chart/ticks";
@@ -27,7 +28,7 @@ export function Differences({ comparison }: { comparison: Comparison }) {
         return (
           <section class="card block" key={title}>
             <h2>{title}</h2>
-            {shown.length === 0 ? <p class="soft">{entries.some((e) => e.differs) ? "No matches." : `Identical in all ${comparison.runs.length} runs.`}</p> : (
+            {shown.length === 0 ? <p class="soft">{entries.some((e) => e.differs) ? "No matches." : `Identical in ${allRuns(comparison.runs.length)}.`}</p> : (
               <SideBySide name={title} runs={comparison.runs} rows={shown.map((entry) => {
                 const written = settingFormat(entry.values.filter((value): value is number => typeof value === "number"));
                 return { key: entry.key, differs: entry.differs, cells: entry.values.map((value, i) => (entry.missing?.[i] || (value === null && !entry.missing) ? "–" : typeof value === "number" ? written(value) : plain(value))), exact: entry.values.map(plain) };
@@ -40,12 +41,14 @@ export function Differences({ comparison }: { comparison: Comparison }) {
   );
 }
 
+const allRuns = (count: number) => (count === 2 ? "both runs" : `all ${count} runs`);
+
 /** Whether the runs were started with the same commit and the same uncommitted changes; nothing if a run has no record of them. */
 function SameCode({ comparison: { environment, runs } }: { comparison: Comparison }) {
   const [commit, changes] = ["git.commit", "uncommitted_changes"].map((key) => environment.find((entry) => entry.key === key));
   if (!commit || !changes || [commit, changes].some((entry) => entry.values.some((value) => typeof value !== "string" || value.startsWith("unknown")))) return null;
   const isSame = !commit.differs && !changes.differs;
-  const same = `The same commit${changes.values[0] === "none" ? "" : " and the same changes of tracked files"} in all ${runs.length} runs`;
+  const same = `The same commit${changes.values[0] === "none" ? "" : " and the same changes of tracked files"} in ${allRuns(runs.length)}`;
   const which = isSame ? (changes.values[0] === "none" ? ", without changes of tracked files" : `: ${plain(changes.values[0])}`)
     : `: ${[...(commit.differs ? ["commits"] : []), ...(changes.differs ? ["uncommitted changes"] : [])].join(" and ")} differ`;
   return <p class="notice"><Icon name={isSame ? "check" : "compare"} /><span>{isSame ? same : "Different code"}{which}.</span></p>;
@@ -83,7 +86,8 @@ function mostCommon(cells: string[]): string | null {
   return count > 1 ? cell : null;
 }
 
-export function Results({ comparison, base }: { comparison: Comparison; base: string | null }) {
+/** `tools`: further controls. */
+export function Results({ comparison, base, tools }: { comparison: Comparison; base: string | null; tools?: ComponentChildren }) {
   const baseIndex = comparison.runs.findIndex((run) => run.id === base);
   const [which, setWhich] = useState<"last" | "min" | "max" | "mean">("last");
   const [search, setSearch] = useState("");
@@ -97,6 +101,7 @@ export function Results({ comparison, base }: { comparison: Comparison; base: st
       <div class="tools">
         <div class="searchfield"><Icon name="search" /><input class="field" type="search" aria-label="Search metrics" placeholder="Search metrics" value={search} onInput={(event) => setSearch(event.currentTarget.value)} /></div>
         <div class="segmented" role="group" aria-label="Which value">{(["last", "min", "max", "mean"] as const).map((w) => <button type="button" key={w} aria-pressed={which === w} onClick={() => setWhich(w)}>{w}</button>)}</div>
+        {tools}
       </div>
       <section class="card block"><SideBySide name="Results" runs={comparison.runs} rows={rows} numeric /></section>
     </div>

@@ -94,16 +94,21 @@ export function useNarrow(pixels: number): boolean {
   return narrow;
 }
 
-interface Toast { id: number; text: string; bad: boolean }
+interface Toast { id: number; text: string; bad: boolean; undo: (() => void) | undefined }
 const toasts = signal<Toast[]>([]);
 let lastToast = 0;
 
-export function toast(text: string, bad = false) {
+const removeToast = (id: number) => void (toasts.value = toasts.value.filter((t) => t.id !== id));
+
+/** `undo`: called by a button "Undo", which is shown for 15 seconds. */
+export function toast(text: string, bad = false, undo?: () => void) {
   const id = ++lastToast;
-  toasts.value = [...toasts.value.slice(-3), { id, text, bad }];
-  setTimeout(() => (toasts.value = toasts.value.filter((t) => t.id !== id)), bad ? 8000 : 3500);
+  toasts.value = [...toasts.value.slice(-3), { id, text, bad, undo }];
+  setTimeout(() => removeToast(id), undo ? 15000 : bad ? 8000 : 3500);
 }
 
 export function Toasts() {
-  return <div class="toasts" role="status" aria-live="polite">{toasts.value.map((t) => <div key={t.id} class={`toast ${t.bad ? "bad" : ""}`}>{t.text}</div>)}</div>;
+  return <div class="toasts" role="status" aria-live="polite">{toasts.value.map((t) => (
+    <div key={t.id} class={`toast ${t.bad ? "bad" : ""}`}>{t.text}{t.undo && <button type="button" onClick={() => { removeToast(t.id); t.undo!(); }}>Undo</button>}</div>
+  ))}</div>;
 }

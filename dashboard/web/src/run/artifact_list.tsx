@@ -38,9 +38,9 @@ function Version({ artifact, run }: { artifact: Artifact; run: string | undefine
         {role && <span class="dim small">{role}</span>}
         <span class="spread" />
         <span class="row lineage small">
-          {maker ? <a class="link ellipsis" href={link(["run", maker])} title={`Created by ${maker}`}>{maker}</a> : <span class="dim">added manually</span>}
+          {maker ? <a class="link ellipsis" href={link(["run", maker])} title={`Created by ${maker}`}>{maker}</a> : <span class="dim">not created by a run</span>}
           <Icon name="right" size={12} />
-          <span>{artifact.used_by.length === 0 ? <span class="dim">unused</span> : artifact.used_by.slice(0, 3).map((user) => <a class="link" key={user} href={link(["run", runOf(user)])}>{runOf(user)}</a>)}{artifact.used_by.length > 3 && ` and ${artifact.used_by.length - 3} more`}</span>
+          <span>{artifact.used_by.length === 0 ? <span class="dim">not used by a run</span> : artifact.used_by.slice(0, 3).map((user) => <a class="link" key={user} href={link(["run", runOf(user)])}>{runOf(user)}</a>)}{artifact.used_by.length > 3 && ` and ${artifact.used_by.length - 3} more`}</span>
         </span>
         <span class="version-size dim small num">{fileSize(artifact.bytes)}</span>
         <span class="version-age dim small" title={moment(artifact.created)}>{ago(artifact.created, now)}</span>

@@ -44,7 +44,7 @@ export function ConfigTab({ run }: { run: Run }) {
               {own.map(({ path, value }) => {
                 const isDefaultValue = isDefault(path);
                 const key = path.includes(".") ? path.slice(name.length + 1) : path;
-                return <div key={path} class={isDefaultValue ? "usual" : ""}><dt class="ellipsis" title={path}>{key}</dt><dd class="mono" title={isDefaultValue ? "Default value" : undefined}>{plain(value)}{isDefaultValue && <span class="tag">default</span>}</dd></div>;
+                return <div key={path} class={isDefaultValue ? "usual" : ""}><dt title={path}>{key}</dt><dd class="mono" title={isDefaultValue ? "Default value" : undefined}>{plain(value)}{isDefaultValue && <span class="tag">default</span>}</dd></div>;
               })}
             </dl>
           </section>
@@ -56,7 +56,7 @@ export function ConfigTab({ run }: { run: Run }) {
             <div><dt>command</dt><dd class="mono">{run.command.map(quoteWord).join(" ")}</dd></div>
             <div><dt>host</dt><dd class="mono">{run.host}</dd></div>
             <div><dt>world size</dt><dd class="mono">{run.world_size}</dd></div>
-            {environment.map(({ path, value }) => <div key={path}><dt class="ellipsis" title={path}>{path}</dt><dd class="mono">{plain(value)}</dd></div>)}
+            {environment.map(({ path, value }) => <div key={path}><dt title={path}>{path}</dt><dd class="mono">{plain(value)}</dd></div>)}
           </dl>
           {packages.length > 0 && (
             <details class="packages"><summary>{plural(packages.length, "Python package")}</summary>

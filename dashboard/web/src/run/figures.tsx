@@ -5,19 +5,18 @@ import { columnFormat } from "../chart/ticks";
 import { cssColor } from "../colors";
 import type { Curve, Metric, Run } from "../data/source";
 import { metricValue, plural, toNumber } from "../format";
-import { betterDirection, deltaOf } from "../metrics";
+import { betterDirection, deltaOf, resultOrder } from "../metrics";
 import { setQuery } from "../router";
 import { source, useAsync } from "../store";
 
 const MAX_FIGURES = 5;
 const POINTS = 60;
-const [WIDTH, HEIGHT] = [84, 26];
+const [WIDTH, HEIGHT] = [68, 26];
 
 const isFigure = (name: string) => !/^(system|rank|data|time)\//.test(name) && !/\/(lr|grad_norm)$/.test(name);
-const priority = (name: string) => (name === "eval/accuracy" ? 0 : /^(eval|test)\//.test(name) ? 1 : name === "train/loss" ? 2 : /per_s$/.test(name) ? 3 : 4);
 
 export function figuresOf(metrics: readonly Metric[]): Metric[] {
-  return metrics.filter((m) => isFigure(m.name)).sort((a, b) => priority(a.name) - priority(b.name) || a.name.localeCompare(b.name)).slice(0, MAX_FIGURES);
+  return metrics.filter((m) => isFigure(m.name)).sort((a, b) => resultOrder(a.name) - resultOrder(b.name) || a.name.localeCompare(b.name)).slice(0, MAX_FIGURES);
 }
 
 export function Figures({ run }: { run: Run }) {

@@ -16,11 +16,9 @@ const shownKind = (): HistogramKind => (route.value.query.get("hist") === "ridge
 export function HistogramKindChoice() {
   const kind = shownKind();
   return (
-    <div class="row media-tools small soft">Histograms
-      <div class="segmented" role="group" aria-label="Histograms as">
-        <button type="button" aria-pressed={kind === "heat"} onClick={() => setQuery({ hist: null })}>Heat map</button>
-        <button type="button" aria-pressed={kind === "ridges"} onClick={() => setQuery({ hist: "ridges" })}>Ridgelines</button>
-      </div>
+    <div class="segmented" role="group" aria-label="Histograms as">
+      <button type="button" aria-pressed={kind === "heat"} onClick={() => setQuery({ hist: null })}>Heat map</button>
+      <button type="button" aria-pressed={kind === "ridges"} onClick={() => setQuery({ hist: "ridges" })}>Ridgelines</button>
     </div>
   );
 }

@@ -11,10 +11,10 @@ export function StepSlider({ steps, at, onChange, name }: { steps: number[]; at:
   );
 }
 
-export function SaveButtons({ name, png, csv }: { name: string; png: () => void; csv: () => void }) {
+export function SaveButtons({ name, png, csv }: { name: string; png?: () => void; csv: () => void }) {
   return (
     <span class="row">
-      <button type="button" class="button quiet mini" aria-label={`Save ${name} as PNG`} onClick={png}>PNG</button>
+      {png && <button type="button" class="button quiet mini" aria-label={`Save ${name} as PNG`} onClick={png}>PNG</button>}
       <button type="button" class="button quiet mini" aria-label={`Save ${name} as CSV`} onClick={csv}>CSV</button>
     </span>
   );

@@ -13,15 +13,15 @@ export function MediaTab({ run }: { run: Run }) {
   if (run.media.length === 0) {
     return <div class="empty"><h2>No media or tables</h2><p>Programs log them with the tracker API or the Python client; see docs/python.md.</p></div>;
   }
-  const kinds = ["image", "clip", "histogram", "table"] as const;
+  const kinds = (Object.keys(KINDS) as Media["kind"][]).map((kind) => ({ kind, own: run.media.filter((media) => media.kind === kind) })).filter(({ own }) => own.length > 0);
   return (
     <div class="media">
-      {kinds.map((kind) => (
+      {kinds.map(({ kind, own }) => (
         <Fragment key={kind}>
-          {kind === "histogram" && run.media.some((m) => m.kind === kind) && <HistogramKindChoice />}
-          {run.media.filter((m) => m.kind === kind).map((media) => (
-            <section class="card block" key={media.name}>
-              <h2 class="row"><span class="ellipsis">{media.name}</span><span class="dim small">{plural(media.count, media.kind)}</span></h2>
+          <div class="row media-kind"><h2>{KINDS[kind].title}</h2>{kind === "histogram" && <HistogramKindChoice />}</div>
+          {own.map((media) => (
+            <section class={`card block ${own.length === 1 ? "alone" : ""}`} key={media.name}>
+              <h3 class="row"><span class="ellipsis">{media.name}</span><span class="dim small">{plural(media.count, KINDS[kind].one)}</span></h3>
               {kind === "image" ? <Images run={run} media={media} /> : kind === "clip" ? <Clips run={run} media={media} /> : kind === "histogram" ? <Histograms run={run} media={media} /> : <Tables run={run} media={media} />}
             </section>
           ))}
@@ -30,6 +30,17 @@ export function MediaTab({ run }: { run: Run }) {
     </div>
   );
 }
+
+/** In this order on the page. `one`: the name of one. */
+const KINDS: Record<Media["kind"], { title: string; one: string }> = {
+  image: { title: "Images", one: "image" },
+  clip: { title: "Sounds and videos", one: "file" },
+  histogram: { title: "Histograms", one: "histogram" },
+  table: { title: "Tables", one: "table" },
+};
+
+const MIN_CELL = 130; // pixels, of an image with its caption
+const MAX_CELL = 260;
 
 function Images({ run, media }: { run: Run; media: Media }) {
   const { value, error } = useAsync<ImageItem[]>(() => source().images(run.id, media.name), [run.id, media.name, media.count]);
@@ -42,7 +53,7 @@ function Images({ run, media }: { run: Run; media: Media }) {
   return (
     <>
       <StepSlider steps={steps} at={at} onChange={setChosen} name={media.name} />
-      <ul class="images">
+      <ul class="images" style={{ "--cell": `${Math.max(MIN_CELL, Math.min(MAX_CELL, Math.max(...shown.map((image) => image.width))))}px` }}>
         {shown.map((image) => (
           <li key={`${image.source}/${image.at}`}>
             <button type="button" onClick={() => setLarge(image)} aria-label={`Enlarge ${image.caption || image.name}`}><img src={image.url} width={image.width} height={image.height} alt={image.caption || `${image.name} at step ${image.step}`} loading="lazy" class={image.width < 128 ? "crisp" : ""} /></button>

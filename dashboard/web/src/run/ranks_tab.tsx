@@ -48,8 +48,7 @@ export function RanksTab({ run }: { run: Run }) {
               {metrics.map((name) => <option key={name} value={name}>{name}</option>)}
             </select>
             <span class="spread" />
-            <Scale heat={heat.value} metric={metric} />
-            <SaveMap heat={heat.value} metric={metric} />
+            <span class="row"><Scale heat={heat.value} metric={metric} /><SaveMap heat={heat.value} metric={metric} /></span>
           </div>
           <HeatmapView heat={heat.value} metric={metric} run={run} />
         </section>

@@ -82,12 +82,14 @@ function Top({ run, tabs, tab }: { run: Run; tabs: Tab[]; tab: string }) {
       <div class="row run-name">
         <i class="dot big" style={{ background: runColor(run.id) }} />
         <h1 class="ellipsis" title={run.id}>{run.name}</h1>
-        <StateMark state={shownState(run)} exit={run.exit} signal={run.signal} />
+        <StateMark state={shownState(run)} exit={run.exit} signal={run.signal} title={run.reason || undefined} />
+        {run.tags.includes("pruned") && <span class="tag" title="The sweep stopped this trial early">pruned</span>}
         {isBaseline && <span class="tag">baseline</span>}
       </div>
       <Tabs label="Run tabs" tabs={tabs} current={tab} />
       <span class="row run-acts">
         {isRunning && canEdit && <button type="button" class="button" disabled={run.stop_requested !== null} onClick={() => stopRun(run.id, run.name)}><Icon name="stop" size={14} />Stop</button>}
+        {source().live && <button type="button" class="button" title="Compare with the baseline or, without one, with the run before" onClick={() => void compareWithOther(run)}><Icon name="compare" size={14} />Compare</button>}
         <button type="button" class="button icon" aria-label="Copy link to this view" title="Copy link to this view" onClick={() => void copy(location.href)}><Icon name="link" /></button>
         {source().live && (
           <Popover menu align="right" class="button icon" name="More" label={<Icon name="more" />}>
@@ -95,7 +97,6 @@ function Top({ run, tabs, tab }: { run: Run; tabs: Tab[]; tab: string }) {
               <>
                 <a class="item" href={source().reportUrl([run.id])!} download={`${run.id}.html`} onClick={close}><Icon name="download" size={14} />Export as HTML</a>
                 <button type="button" onClick={() => { close(); setBaseline(isBaseline ? "" : run.id); }}><Icon name="pin" size={14} />{isBaseline ? "Remove as baseline" : "Use as baseline"}</button>
-                <button type="button" disabled={isBaseline} onClick={() => { close(); void compareWithBaseline(run); }}><Icon name="compare" size={14} />Compare with baseline</button>
                 <button type="button" onClick={() => { void copy(run.id); close(); }}><Icon name="file" size={14} />Copy run ID</button>
                 {canEdit && <button type="button" onClick={() => { close(); editNote(run.id, run.note); }}><Icon name="note" size={14} />{run.note ? "Edit note" : "Add note"}</button>}
                 {canEdit && <><hr /><button type="button" class="danger" disabled={isRunning} onClick={() => { close(); deleteRuns([run.id], run.name, () => go([])); }}><Icon name="trash" size={14} />Delete{isRunning ? " (still running)" : ""}</button></>}
@@ -125,7 +126,7 @@ function Facts({ run }: { run: Run }) {
         <div><dt>Started</dt><dd title={ago(run.created, now)}>{moment(run.created)}</dd></div>
         <div><dt>{isRunning ? "Running for" : "Duration"}</dt><dd>{duration(elapsed)}</dd></div>
         <div><dt>Step</dt><dd>{run.step?.toLocaleString("en-US") ?? "–"}</dd>{run.planned?.steps ? <dd class="of">of {run.planned.steps.toLocaleString("en-US")}{progress && progress.fraction < 1 ? ` · ${Math.floor(100 * progress.fraction)} %` : ""}</dd> : null}</div>
-        {run.epoch !== null && <div><dt>Epoch</dt><dd>{fixed(run.epoch, 2)}</dd>{run.planned?.epochs ? <dd class="of">of {run.planned.epochs.toLocaleString("en-US")}</dd> : null}</div>}
+        {run.epoch !== null && (run.epoch !== 0 || run.planned?.epochs) && <div><dt>Epoch</dt><dd>{fixed(run.epoch, 2)}</dd>{run.planned?.epochs ? <dd class="of">of {run.planned.epochs.toLocaleString("en-US")}</dd> : null}</div>}
         {remaining !== null && <div><dt>Remaining</dt><dd title={`Estimated completion at ${clock(now + remaining)}`}>about {approximateDuration(remaining)}</dd></div>}
         <div><dt>Ranks</dt><dd>{run.world_size}{run.num_ranks < run.world_size ? <span class="dim"> · {run.num_ranks} logging</span> : ""}</dd></div>
         <div><dt>{hosts.size > 1 ? "Hosts" : "Host"}</dt><dd class="ellipsis">{hosts.size > 1 ? hosts.size : run.host}</dd></div>
@@ -145,17 +146,27 @@ function Facts({ run }: { run: Run }) {
   );
 }
 
-/** Without a chosen baseline, it is the newest other run with the tag "baseline". */
-async function compareWithBaseline(run: Run) {
+/** Runs among which the run before is searched. */
+const MAX_EARLIER = 200;
+
+/** The chosen baseline, else the newest other run with the tag "baseline", else the run of the same group that was started before. */
+async function otherOf(run: Run): Promise<{ id: string; isBaseline: boolean } | null> {
   const chosen = baselineId();
+  if (chosen && chosen !== run.id) return { id: chosen, isBaseline: true };
+  const newest = async (filter: string, limit: number) => (await source().runs({ filter, sort: "-created", offset: 0, limit, columns: [] })).runs;
+  const [tagged] = await newest(`tag = baseline and id != ${quoted(run.id)}`, 1);
+  if (tagged && !chosen) return { id: tagged.id, isBaseline: true };
+  const own = await newest(run.group && run.group !== run.id ? `group = ${quoted(run.group)}` : "", MAX_EARLIER);
+  const at = own.findIndex(({ id }) => id === run.id);
+  const before = at < 0 ? undefined : own[at + 1];
+  return before ? { id: before.id, isBaseline: false } : null;
+}
+
+async function compareWithOther(run: Run) {
   try {
-    if (chosen) {
-      go(["compare"], { runs: `${chosen},${run.id}`, base: chosen, tab: "both" });
-      return;
-    }
-    const { runs } = await source().runs({ filter: `tag = baseline and id != ${quoted(run.id)}`, sort: "-created", offset: 0, limit: 1, columns: [] });
-    if (runs[0]) go(["compare"], { runs: `${runs[0].id},${run.id}`, base: runs[0].id, tab: "both" });
-    else toast("No baseline is chosen, and no other run has the tag \"baseline\"", true);
+    const other = await otherOf(run);
+    if (other) go(["compare"], { runs: `${other.id},${run.id}`, base: other.isBaseline ? other.id : null, tab: "both" });
+    else toast("There is no baseline and no earlier run. Select runs in the table to compare them.", true);
   } catch (error) {
     toast((error as Error).message, true);
   }

@@ -9,6 +9,8 @@ import { source, useAsync } from "../store";
 import { isCurve, isScored } from "./classifier_curves";
 import { Confusion, LoggedCurves, saveConfusion, Scored, SCORE_VIEWS, type ScoreView } from "./classifier_views";
 import { SaveButtons, StepSlider } from "./media_parts";
+import { hasPoints, vectorColumns } from "./projection";
+import { PointMap, POINT_VIEWS, type PointView, VectorMap } from "./projection_view";
 
 const PAGE = 200;
 const MAX_ROWS_PER_REQUEST = 10000;
@@ -16,12 +18,19 @@ const MAX_DRAWN_ROWS = 100000;
 
 const has = (table: TablePage, ...names: string[]) => names.every((name) => table.columns.includes(name));
 const isConfusion = (table: TablePage) => has(table, "actual", "predicted", "count");
+const hasVectors = (table: TablePage) => vectorColumns(table.columns, table.rows).length > 0;
 const isDrawn = (table: TablePage) => isConfusion(table) || isCurve(table);
 
 /** How tables with labels and scores are shown. */
 function shownView(): ScoreView {
   const view = route.value.query.get("scores") ?? "";
   return Object.hasOwn(SCORE_VIEWS, view) ? (view as ScoreView) : "roc";
+}
+
+/** How tables with vectors or points are shown; null: not chosen. */
+function chosenPointView(): PointView | null {
+  const view = route.value.query.get("points") ?? "";
+  return Object.hasOwn(POINT_VIEWS, view) ? (view as PointView) : null;
 }
 
 /** Loads all rows of the table, or the first `most`. */
@@ -35,26 +44,30 @@ async function loadAllRows(run: string, name: string, page: TablePage, most = In
   return { ...page, rows };
 }
 
-/** The rows that are shown; `scored`: as labels and scores. */
-interface Shown { table: TablePage; scored: boolean }
+/** The rows that are shown. They have labels and scores, or are points, given by their vectors or their coordinates. */
+interface Shown { table: TablePage; scored: boolean; points: "vectors" | "coordinates" | null }
 
 export function Tables({ run, media }: { run: Run; media: Media }) {
   const [at, setAt] = useState<number | null>(null);
   const [offset, setOffset] = useState(0);
   const chosen = shownView();
   const isTable = chosen === "table";
+  const pointView = chosenPointView();
   const { value, error } = useAsync<Shown>(async () => {
     const page = await source().table(run.id, media.name, at, offset, PAGE);
     // The first rows decide, also if later ones do not fit: the views name the mistake.
-    const scored = isScored(offset > 0 ? await source().table(run.id, media.name, page.at, 0, PAGE) : page);
-    const whole = isDrawn(page) || (scored && !isTable);
-    return { scored, table: whole && page.rows.length < page.num_rows ? await loadAllRows(run.id, media.name, page, MAX_DRAWN_ROWS) : page };
-  }, [run.id, media.name, media.count, at, offset, isTable]);
+    const first = offset > 0 ? await source().table(run.id, media.name, page.at, 0, PAGE) : page;
+    const scored = isScored(first);
+    const points = scored || isDrawn(first) ? null : hasVectors(first) ? "vectors" : hasPoints(first.columns, first.rows) ? "coordinates" : null;
+    const whole = isDrawn(page) || (scored && !isTable) || (points && pointView !== "table");
+    return { scored, points, table: whole && page.rows.length < page.num_rows ? await loadAllRows(run.id, media.name, page, MAX_DRAWN_ROWS) : page };
+  }, [run.id, media.name, media.count, at, offset, isTable, pointView === "table"]);
   if (!value) return <p class="soft small" role="alert">{error?.message}</p>;
-  const { table, scored } = value;
+  const { table, scored, points } = value;
+  const shownPoints = points && (pointView ?? (points === "vectors" ? "map" : "space"));
   const versions = [...table.versions].sort((a, b) => a.step - b.step);
   const view = scored ? chosen : null;
-  const drawn = isDrawn(table) || (view !== null && view !== "table");
+  const drawn = isDrawn(table) || (view !== null && view !== "table") || (shownPoints !== null && shownPoints !== "table");
   const left = (table.left_out ?? 0) + (drawn ? table.num_rows - table.rows.length : 0);
   const png = () => (isConfusion(table) ? saveConfusion(media.name, table) : saveTablePng(media.name, table.columns, table.rows.map((row) => row.map((value) => ({ text: formatCell(value), number: typeof value === "number" })))));
   const csv = () => void loadAllRows(run.id, media.name, table).then((all) => saveRows(media.name, all.columns, all.rows.map((row) => row.map(csvValue))), (error: Error) => toast(error.message, true));
@@ -63,10 +76,11 @@ export function Tables({ run, media }: { run: Run; media: Media }) {
       <div class="row wrap">
         <StepSlider steps={versions.map((v) => v.step)} at={Math.max(0, versions.findIndex((v) => v.at === table.at))} onChange={(i) => { setAt(versions[i]!.at); setOffset(0); }} name={media.name} />
         {view && <div class="segmented" role="group" aria-label={`${media.name} as`}>{Object.entries(SCORE_VIEWS).map(([key, label]) => <button type="button" key={key} aria-pressed={view === key} onClick={() => { setOffset(0); setQuery({ scores: key === "roc" ? null : key }); }}>{label}</button>)}</div>}
+        {points && <div class="segmented" role="group" aria-label={`${media.name} as`}>{Object.entries(POINT_VIEWS).map(([key, label]) => <button type="button" key={key} aria-pressed={shownPoints === key} onClick={() => { setOffset(0); setQuery({ points: key }); }}>{label}</button>)}</div>}
         <span class="spread" />
         {(isConfusion(table) || !drawn) && <SaveButtons name={media.name} png={png} csv={csv} />}
       </div>
-      {isConfusion(table) ? <Confusion name={media.name} table={table} /> : isCurve(table) ? <LoggedCurves table={table} name={media.name} /> : view && view !== "table" ? <Scored table={table} name={media.name} view={view} /> : <PlainTable name={media.name} table={table} />}
+      {isConfusion(table) ? <Confusion name={media.name} table={table} /> : isCurve(table) ? <LoggedCurves table={table} name={media.name} /> : view && view !== "table" ? <Scored table={table} name={media.name} view={view} /> : shownPoints && shownPoints !== "table" ? (points === "vectors" ? <VectorMap name={media.name} table={table} view={shownPoints} /> : <PointMap name={media.name} table={table} view={shownPoints} />) : <PlainTable name={media.name} table={table} />}
       {left > 0 && drawn && <p class="notice">Rests on the first {plural(table.rows.length, "row")} of {(table.rows.length + left).toLocaleString("en-US")}.</p>}
       {!drawn && table.num_rows > table.rows.length && (
         <div class="row small"><button type="button" class="button mini" disabled={offset === 0} onClick={() => setOffset(Math.max(0, offset - PAGE))}>Previous</button><span class="dim">{offset + 1} – {offset + table.rows.length} of {table.num_rows.toLocaleString("en-US")}</span><button type="button" class="button mini" disabled={offset + table.rows.length >= table.num_rows} onClick={() => setOffset(offset + PAGE)}>Next</button></div>
@@ -75,7 +89,11 @@ export function Tables({ run, media }: { run: Run; media: Media }) {
   );
 }
 
-const formatCell = (value: unknown) => (typeof value === "number" ? number(value, 6) : plain(value));
+const MAX_SHOWN_NUMBERS = 4;
+/** A long list of numbers is shortened. */
+const formatCell = (value: unknown) => (typeof value === "number" ? number(value, 6)
+  : Array.isArray(value) && value.length > MAX_SHOWN_NUMBERS && value.every((member) => typeof member === "number") ? `[${value.slice(0, MAX_SHOWN_NUMBERS).map((member) => number(member, 4)).join(", ")}, … ${plural(value.length, "number")}]`
+    : plain(value));
 const csvValue = (value: unknown) => (typeof value === "number" ? value : value === null ? "" : plain(value));
 
 const LONG_TEXT = 80;

@@ -2,13 +2,14 @@
 import { useState } from "preact/hooks";
 import type { Field } from "../data/source";
 import { Icon } from "../parts/icons";
-import { RUN_FIELDS } from "./columns";
+import { column, RUN_FIELDS } from "./columns";
 
 const KINDS = [["last", "metric."], ["min", "min("], ["max", "max("]] as const;
 
 export function ColumnPicker({ fields, chosen, onChange }: { fields: Field[]; chosen: string[]; onChange: (next: string[] | null) => void }) {
   const [search, setSearch] = useState("");
-  const matches = (name: string) => name.toLowerCase().includes(search.toLowerCase());
+  const titleOf = (field: string) => column(field, fields).title;
+  const matches = (field: string) => `${field} ${titleOf(field)}`.toLowerCase().includes(search.toLowerCase());
   const toggle = (field: string) => onChange(chosen.includes(field) ? chosen.filter((f) => f !== field) : [...chosen, field]);
   const move = (at: number, by: number) => {
     const next = [...chosen];
@@ -19,7 +20,7 @@ export function ColumnPicker({ fields, chosen, onChange }: { fields: Field[]; ch
   const others = (names: string[]) => names.filter((f) => matches(f) && (search !== "" || !chosen.includes(f)));
   const metrics = fields.map((f) => f.field).filter((f) => f.startsWith("metric.") && matches(f));
   const entry = (field: string, name: string) => (
-    <label key={field} class="choice"><input type="checkbox" class="check" checked={chosen.includes(field)} onChange={() => toggle(field)} /><span class="ellipsis" title={name}>{name}</span></label>
+    <label key={field} class="choice"><input type="checkbox" class="check" checked={chosen.includes(field)} onChange={() => toggle(field)} /><span class="ellipsis" title={field}>{name}</span></label>
   );
   return (
     <div class="column-choice">
@@ -29,16 +30,16 @@ export function ColumnPicker({ fields, chosen, onChange }: { fields: Field[]; ch
           <h2>Visible</h2>
           {chosen.map((field, i) => (
             <div key={field} class="choice">
-              <label class="row ellipsis spread"><input type="checkbox" class="check" checked onChange={() => toggle(field)} /><span class="ellipsis" title={field}>{field.replace(/^(config|metric)\./, "")}</span></label>
-              <button type="button" class="button quiet mini icon" aria-label={`Move ${field} left`} disabled={i === 0} onClick={() => move(i, -1)}><Icon name="up" size={12} /></button>
-              <button type="button" class="button quiet mini icon" aria-label={`Move ${field} right`} disabled={i === chosen.length - 1} onClick={() => move(i, 1)}><Icon name="down" size={12} /></button>
+              <label class="row ellipsis spread"><input type="checkbox" class="check" checked onChange={() => toggle(field)} /><span class="ellipsis" title={field}>{titleOf(field)}</span></label>
+              <button type="button" class="button quiet mini icon" aria-label={`Move ${titleOf(field)} left`} disabled={i === 0} onClick={() => move(i, -1)}><Icon name="up" size={12} /></button>
+              <button type="button" class="button quiet mini icon" aria-label={`Move ${titleOf(field)} right`} disabled={i === chosen.length - 1} onClick={() => move(i, 1)}><Icon name="down" size={12} /></button>
             </div>
           ))}
         </section>
       )}
       <section>
         <h2>Run</h2>
-        {others(RUN_FIELDS).map((f) => entry(f, f))}
+        {others(RUN_FIELDS).map((f) => entry(f, titleOf(f)))}
       </section>
       {metrics.length > 0 && (
         <section>

@@ -2,7 +2,7 @@
 import { columnFormat, settingFormat } from "../chart/ticks";
 import { ago, duration, fixed, metricValue, moment, number, plain, toNumber } from "../format";
 import type { Field, Group, RunRow } from "../data/source";
-import { type Delta, deltaOf } from "../metrics";
+import { betterDirection, type Delta, deltaOf, resultOrder } from "../metrics";
 import { differingKeys } from "./differing";
 
 export interface Column {
@@ -39,6 +39,12 @@ export const isMetric = (field: string) => field.startsWith("metric.") || /^\w+\
 export const isRequested = (field: string) => isMetric(field) || field.startsWith("config.");
 export const metricOf = (field: string) => field.replace(/^metric\.|^\w+\(|\)$/g, "");
 
+/** The order after the first click on a column header: the best, newest or largest first, and texts from A to Z. */
+export function firstOrder({ field, numeric }: Column): string {
+  const isAscending = isMetric(field) ? betterDirection(metricOf(field)) === "lower" : !numeric && field !== "created" && field !== "updated";
+  return isAscending ? field : `-${field}`;
+}
+
 export function column(field: string, fields: readonly Field[]): Column {
   const known = RUN_COLUMNS[field];
   if (known) return { field, title: known[0], width: known[1], numeric: known[2] };
@@ -49,8 +55,8 @@ export function column(field: string, fields: readonly Field[]): Column {
 /** The default columns: outcome, key metrics, and the configuration keys in which the runs differ. */
 export function defaultColumns(fields: readonly Field[]): string[] {
   const common = fields.filter((f) => f.field.startsWith("metric.") && f.type === "number");
-  const priority = (field: string) => (/metric\.eval\/accuracy$/.test(field) ? 0 : /metric\.eval\//.test(field) ? 1 : field === "metric.train/loss" ? 2 : 9);
-  const keyMetrics = common.filter((f) => priority(f.field) < 9);
+  const priority = (field: string) => resultOrder(metricOf(field));
+  const keyMetrics = common.filter((f) => f.field.startsWith("metric.eval/") || f.field === "metric.train/loss");
   const maxRuns = Math.max(0, ...keyMetrics.map((f) => f.runs));
   const best = keyMetrics.filter((f) => 4 * f.runs >= maxRuns).sort((a, b) => priority(a.field) - priority(b.field) || b.runs - a.runs).slice(0, 3);
   return ["state", "created", "duration", "step", ...best.map((f) => f.field), ...differingKeys(fields), "world_size", "tag"];

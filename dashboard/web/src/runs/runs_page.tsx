@@ -1,7 +1,7 @@
 // The run list: filtering, sorting, grouping, columns and selection.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { type Baseline, baselineId, BaselineTag, setBaseline, useBaseline, useBaselineInUrl } from "../baseline";
-import { editRuns } from "../run_actions";
+import { ARCHIVED, changeTags, editRuns } from "../run_actions";
 import { quoted } from "../data/filter";
 import { type Field, ApiError, type RunRow } from "../data/source";
 import { plural } from "../format";
@@ -12,7 +12,7 @@ import { go, link, route, setQuery } from "../router";
 import { tableColumns } from "../settings";
 import { indexing, server, source, tick, invalidate, useAsync, useDebounced, useThrottled } from "../store";
 import { ColumnPicker } from "./column_picker";
-import { column, isRequested, RUN_FIELDS, defaultColumns } from "./columns";
+import { column, defaultColumns, firstOrder, isRequested, RUN_FIELDS } from "./columns";
 import { FilterField } from "./filter_field";
 import { groupFilter, MAX_SELECTED, Rows, type Section } from "./rows";
 import { RunsTable } from "./table";
@@ -24,7 +24,8 @@ export function RunsPage() {
   const by = query.get("by") ?? "";
   const chosen = query.get("sel");
   const selected = useMemo(() => new Set((chosen ?? "").split(",").filter(Boolean)), [chosen]);
-  const shownFilter = useDebounced(filter, 40);
+  const archived = useArchived(filter);
+  const shownFilter = useDebounced(archived.filter, 40);
   const fields = useAsync<Field[]>(() => source().fields(), [useThrottled(tick.value, 20000), indexing.value.done === indexing.value.total]);
   const inUrl = query.get("cols");
   // Differing keys depend on the listed runs; while the filter is invalid, on those listed before.
@@ -55,7 +56,7 @@ export function RunsPage() {
     setQuery({ sel: [...next].join(",") });
   };
   const selectAll = async (on: boolean) => {
-    const { runs, matching } = await source().runs({ filter, sort, offset: 0, limit: MAX_SELECTED, columns: [] });
+    const { runs, matching } = await source().runs({ filter: archived.filter, sort, offset: 0, limit: MAX_SELECTED, columns: [] });
     select(runs.map((run) => run.id), on);
     if (on && matching > runs.length) toast(`Selected the first ${runs.length.toLocaleString("en-US")} of ${plural(matching, "run")}`);
   };
@@ -66,7 +67,10 @@ export function RunsPage() {
     { keys: ["c"], description: "Compare the selected runs", run: () => selected.size > 1 && compare() },
     { keys: ["Escape"], description: "Clear the selection", run: () => setQuery({ sel: null }) },
   ]);
-  const sortBy = (name: string) => setQuery({ sort: sort === `-${name}` ? name : sort === name ? null : `-${name}` });
+  const sortBy = (name: string) => {
+    const first = firstOrder(column(name, known ?? []));
+    setQuery({ sort: sort !== first ? first : first === name ? `-${name}` : name });
+  };
   const columns = (names ?? []).map((name) => column(name, known ?? []));
 
   if (counts && counts.total === 0 && indexing.value.done >= indexing.value.total) return <NoRuns />;
@@ -75,9 +79,10 @@ export function RunsPage() {
       <div class="tools">
         <h1>Runs</h1>
         <span class="dim count" role="status">{counts && (counts.matching === counts.total ? plural(counts.total, "run") : `${counts.matching.toLocaleString("en-US")} of ${plural(counts.total, "run")}`)}</span>
+        {archived.count > 0 && <button type="button" class="button quiet mini" aria-pressed={archived.isShown} onClick={() => setQuery({ archived: archived.isShown ? null : "1" })}>{archived.isShown ? "Hide" : "Show"} {archived.count.toLocaleString("en-US")} archived</button>}
         <FilterField field={field} value={filter} fields={fields.value ?? []} error={error instanceof ApiError ? error : undefined} onChange={(q) => setQuery({ q })} />
         <BaselineTag baseline={baseline} />
-        {source().live && counts && counts.matching > 1 && <a class="button" href={link(["analyze"], { q: filter })} title="What mattered in these runs"><Icon name="chart" /><span class="wide-only">Analyze</span></a>}
+        {source().live && counts && counts.matching > 1 && <a class="button" href={link(["analyze"], { q: archived.filter })} title="What mattered in these runs"><Icon name="chart" /><span class="wide-only">Analyze</span></a>}
         <GroupSelect by={by} fields={fields.value ?? []} />
         <Popover name="Columns" align="right" label={<><Icon name="columns" /><span class="wide-only">Columns</span></>}>
           {() => <ColumnPicker fields={fields.value ?? []} chosen={names ?? []} onChange={(next) => {
@@ -106,6 +111,7 @@ export function RunsPage() {
           <strong>{selected.size}</strong> selected
           <span class="spread" />
           <button class="button quiet" type="button" onClick={() => setQuery({ sel: null })}>Clear</button>
+          {server.value?.actions && <ArchiveButton ids={[...selected]} rows={rows.loaded()} done={() => setQuery({ sel: null })} />}
           {server.value?.actions && <button class="button" type="button" onClick={() => editRuns([...selected], () => { setQuery({ sel: null }); invalidate(); })}>Tag or delete</button>}
           {selected.size === 1 && <button class="button" type="button" onClick={() => toggleBaseline([...selected][0]!)}>{selected.has(baseline.id) ? "Remove as baseline" : "Use as baseline"}</button>}
           {source().live && selected.size > 2 && <a class="button" href={link(["analyze"], { runs: [...selected].join(",") })}><Icon name="chart" />Analyze</a>}
@@ -114,6 +120,24 @@ export function RunsPage() {
       )}
     </div>
   );
+}
+
+/** The filter of the table: without archived runs, unless they are requested, or the filter names them. `count`: how many there are. */
+function useArchived(filter: string): { filter: string; count: number; isShown: boolean } {
+  const isShown = route.value.query.get("archived") === "1";
+  const { value: count = 0 } = useAsync(async () => (await source().runs({ filter: `tag = ${ARCHIVED}`, sort: "-created", offset: 0, limit: 1, columns: [] })).matching, [useThrottled(tick.value, 1000)]);
+  const isNamed = filter.includes(ARCHIVED);
+  const others = `not tag = ${ARCHIVED}`;
+  const own = isShown || isNamed || count === 0 ? filter : !filter.trim() ? others : /\bor\b/i.test(filter) ? `(${filter}) and ${others}` : `${filter} and ${others}`;
+  return { filter: own, count: isNamed ? 0 : count, isShown };
+}
+
+/** Archives the runs or, if all of them are archived, restores them. */
+function ArchiveButton({ ids, rows, done }: { ids: string[]; rows: RunRow[]; done: () => void }) {
+  const known = new Map(rows.map((run) => [run.id, run]));
+  const isRestoring = ids.every((id) => known.get(id)?.tags.includes(ARCHIVED));
+  const change = () => changeTags(ids, isRestoring ? { remove: [ARCHIVED] } : { add: [ARCHIVED] }, `${plural(ids.length, "run")} ${isRestoring ? "restored" : "archived"}`).then(done, (error: Error) => toast(error.message, true));
+  return <button class="button" type="button" onClick={() => void change()}>{isRestoring ? "Restore" : "Archive"}</button>;
 }
 
 const toggleBaseline = (id: string) => setBaseline(baselineId() === id ? "" : id);

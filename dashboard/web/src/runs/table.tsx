@@ -76,8 +76,10 @@ export function RunsTable(props: Props) {
   const count = rows.length;
   const from = Math.max(0, Math.floor(view.top / rowHeight) - 6);
   const to = Math.min(count, Math.ceil((view.top + view.height) / rowHeight) + 6);
-  const template = view.narrow ? "2.4rem 1fr" : `2.4rem minmax(12rem, 1fr) ${columns.map((c) => `${c.width}rem`).join(" ")}`;
-  const width = view.narrow ? "100%" : `max(100%, ${2.4 + 12 + columns.reduce((n, c) => n + c.width, 0)}rem)`;
+  // Names have tags next to them.
+  const nameWidth = rows.loaded().some(isPruned) ? 15 : 12;
+  const template = view.narrow ? "2.4rem 1fr" : `2.4rem minmax(${nameWidth}rem, 1fr) ${columns.map((c) => `${c.width}rem`).join(" ")}`;
+  const width = view.narrow ? "100%" : `max(100%, ${2.4 + nameWidth + columns.reduce((n, c) => n + c.width, 0)}rem)`;
 
   const moveTo = (index: number) => {
     const next = Math.max(0, Math.min(count - 1, index));
@@ -188,6 +190,7 @@ function TableRow(props: RowProps) {
             <i class="dot" style={{ background: props.colors.get(run.id)?.color ?? runColor(run.id) }} />
             <a href={link(["run", run.id])} class="ellipsis" title={run.id}>{run.name}</a>
             {props.baseline?.id === run.id && <span class="tag">baseline</span>}
+            {isPruned(run) && <span class="tag" title="The sweep stopped this trial early">pruned</span>}
             {run.num_alerts > 0 && <span class="alerted" title={plural(run.num_alerts, "alert")}><Icon name="bell" size={13} /><span class="sr">{plural(run.num_alerts, "alert")}</span></span>}
             {run.note && <span class="noted" title={run.note}><Icon name="note" size={13} /><span class="sr">has a note</span></span>}
           </span>
@@ -197,6 +200,8 @@ function TableRow(props: RowProps) {
     </div>
   );
 }
+
+const isPruned = (run: RunRow) => run.tags.includes("pruned");
 
 function mark(run: RunRow) {
   return <StateMark state={shownState(run)} exit={run.exit} signal={run.signal} title={run.problems[0] ?? (run.reason || undefined)} />;
@@ -235,7 +240,7 @@ function StepCell({ run, now }: { run: RunRow; now: number }) {
   return (
     <span role="cell" class="num stepcell" title={tip}>
       <span class="ellipsis">{step}{steps && <span class="dim"> / {steps}</span>}</span>
-      {run.state === "running" && estimate.progress && <><ProgressBar progress={estimate.progress} label={run.name} /><span class="tiny dim ellipsis">{[estimate.remaining === null ? "" : `${approximateDuration(estimate.remaining)} left`, epoch.replace("epoch", "ep").replace(" of ", "/")].filter(Boolean).join(" · ")}</span></>}
+      {run.state === "running" && estimate.progress && <><ProgressBar progress={estimate.progress} label={run.name} /><span class="tiny dim ellipsis">{[estimate.remaining === null ? "" : `${approximateDuration(estimate.remaining)} left`, epoch.replace(" of ", "/")].filter(Boolean).join(" · ")}</span></>}
     </span>
   );
 }

@@ -1,0 +1,47 @@
+// The results in the order in which the runs were started, with the best so far: whether further runs still help.
+import { useMemo } from "preact/hooks";
+import { plural } from "../format";
+import { link } from "../router";
+import { ColorLegend } from "./run_colors";
+import { Scatter } from "./scatter";
+import { bestSoFar, linearValues, startOrder, type Values } from "./values";
+
+const HEIGHT = 260;
+
+interface Props {
+  target: Values;
+  /** When the runs were started. */
+  created: Values;
+  color: Values;
+  ids: string[];
+  names: string[];
+  inside: Uint8Array;
+  settled: Uint8Array;
+  better: "lower" | "higher" | null;
+  onOpen: (run: number) => void;
+}
+
+export function OrderPanel({ target, created, color, ids, names, settled, better, ...rest }: Props) {
+  const order = useMemo(() => startOrder(created.values), [created]);
+  const x = useMemo(() => {
+    const places = new Float64Array(order.length);
+    order.forEach((run, place) => (places[run] = place + 1));
+    return linearValues("runs in the order of their start", places);
+  }, [order]);
+  const best = useMemo(() => (better ? bestSoFar(order.filter((run) => settled[run]), target.values, better) : []), [order, target, settled, better]);
+  const line = useMemo(() => best.map(({ run, value }) => [x.values[run]!, value] as const), [best, x]);
+  const last = best[best.length - 1];
+  const later = last ? order.slice(x.values[last.run]!).filter((run) => settled[run]).length : 0;
+  return (
+    <section class="card block" aria-label="Order of start">
+      <h2>{target.title} in the order of start</h2>
+      <Scatter {...rest} settled={settled} names={names} x={x} y={target} color={color} surface="points" better={null} height={HEIGHT} line={line} />
+      <ColorLegend column={color} />
+      <p class="small soft" role="status">
+        {!better ? "Choose whether lower or higher results are better to see the best so far." : !last ? `No run has ${target.title}.` : (
+          <>The line is the best so far. It improved {plural(best.length - 1, "time")}; the last time with <a class="link" href={link(["run", ids[last.run]!])}>{names[last.run]}</a>, {target.scale.text(last.value)}{later > 0 && <>, after which {plural(later, "run")} did not improve it</>}.</>
+        )}
+      </p>
+    </section>
+  );
+}

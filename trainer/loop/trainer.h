@@ -125,9 +125,9 @@ class Trainer {
   std::optional<GraphedPasses> graphed_;  // with train.cuda_graph
   StepClock clock_;
   distributed::StepVote vote_;
-  std::function<bool(int64_t, bool)> change_group_;  // as in TrainerParts
-  std::optional<StepUndo> undo_;                     // with change_group_
-  std::optional<bool> after_step_;                   // as in HandedOver
+  decltype(TrainerParts::change_group) change_group_;
+  std::optional<StepUndo> undo_;    // with change_group_
+  std::optional<bool> after_step_;  // as in HandedOver
   int64_t logged_step_ = -1;
   bool has_stepped_ = false;
   uint32_t flags_ = 0;  // of the last vote of a step

@@ -92,9 +92,9 @@ TEST_CASE("group messages: requests are decoded") {
   CHECK(decoded->step == 7);
   CHECK(decoded->port == 4000);
   CHECK(decoded->slowness == 2.5);
-  for (const auto* wrong : {"", "7", "leaving", "leaving x", "leave 7 1 0", "leaving 7 1",
-                            "leaving 7 1 0 x", "leaving 7 70000 0", "replaced 7 1 nan",
-                            "replaced 7 1 inf", "replaced 7 1 -2"})
+  for (const auto* wrong :
+       {"", "7", "leaving", "leaving x", "leave 7 1 0", "leaving 7 1", "leaving 7 1 0 x",
+        "leaving 7 70000 0", "replaced 7 1 nan", "replaced 7 1 inf", "replaced 7 1 -2"})
     CHECK_FALSE(decode_group_request(wrong));
 }
 

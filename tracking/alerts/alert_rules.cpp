@@ -197,10 +197,10 @@ void AlertRules::check_slow_rank(std::span<const RankState> ranks, double second
   report(fmt::format("slow {}", slow->slowest),
          {.time = now,
           .title = fmt::format("Rank {} is slow", slow->slowest),
-          .text = fmt::format("Rank {} takes {:.4g} s per step, {:.3g} times the median of the "
-                              "other ranks ({:.4g} s)",
-                              slow->slowest, slow->seconds, slow->seconds / slow->others,
-                              slow->others),
+          .text =
+              fmt::format("Rank {} takes {:.4g} s per step, {:.3g} times the median of the "
+                          "other ranks ({:.4g} s)",
+                          slow->slowest, slow->seconds, slow->seconds / slow->others, slow->others),
           .step = std::nullopt});
 }
 

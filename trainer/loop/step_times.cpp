@@ -100,9 +100,8 @@ StepTimesOfRanks gather_step_times(World& world, int64_t step, const StepTimes& 
   }
   auto own_times = column(kParts.size());
   const auto slowest = std::max_element(own_times.begin(), own_times.end());
-  tracking::RankTimes ranks{.step = step,
-                            .slowest = static_cast<int>(slowest - own_times.begin()),
-                            .seconds = *slowest};
+  tracking::RankTimes ranks{
+      .step = step, .slowest = static_cast<int>(slowest - own_times.begin()), .seconds = *slowest};
   own_times.erase(slowest);
   std::sort(own_times.begin(), own_times.end());
   ranks.others = median_of_sorted(own_times);

@@ -99,6 +99,8 @@ Trainer::Trainer(const TrainerParts& parts, SharedModel shared,
   hooks_.insert(hooks_.end(), {&early_stop_, &metrics_});
   if (run_.dropout) hooks_.push_back(run_.dropout.get());
   for (const auto& hook : parts.run.hooks) hooks_.push_back(hook.get());
+  if (const auto& audit = config_.train.audit; audit.every)
+    hooks_.push_back(&weight_audit_.emplace(audit, optimizer_));
   context_.evaluate = [this] { return evaluate_on_request(); };
   context_.save = [this] { save_on_request(); };
 }

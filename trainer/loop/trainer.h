@@ -113,7 +113,8 @@ class Trainer {
   std::shared_ptr<Schedule> schedule_;
   std::optional<WeightAverage> average_;  // with train.ema
   VirtualShards shards_;
-  std::optional<GradientAudit> audit_;  // with train.audit.gradients_every
+  std::optional<GradientAudit> audit_;       // with train.audit.gradients_every
+  std::optional<WeightAudit> weight_audit_;  // with train.audit.every
   data::DistributedSampler sampler_;
   Trigger log_due_, eval_due_, save_due_, sample_due_;
   Position position_;

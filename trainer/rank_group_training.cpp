@@ -42,6 +42,14 @@ std::string reason_against_loss(const PreparedRun& run, const SessionOptions& op
   return "";
 }
 
+launch::GroupRequest::Kind request_of(const std::optional<Departure>& departure,
+                                      SlowRankPolicy policy) {
+  using Request = launch::GroupRequest::Kind;
+  if (!departure) return Request::Changing;
+  if (departure->slowness == 0) return Request::Leaving;
+  return policy == SlowRankPolicy::Replace ? Request::Replaced : Request::Excluded;
+}
+
 // Rank 0 serves the store of the group on a socket on which it listens already.
 TcpRendezvous rendezvous_of(const launch::GroupAnswer& place, launch::GroupMember& member) {
   return {.host = place.host,
@@ -67,15 +75,19 @@ TrainerParts GroupTraining::trainer_parts() {
   TrainerParts parts{parts_.world, parts_.run, parts_.record.tracker(), parts_.record.dir(),
                      parts_.stop_signals};
   if (parts_.member)
-    parts.change_group = [this](int64_t step, bool leaves) { return change_group(step, leaves); };
+    parts.change_group = [this](auto step, const auto& departure) {
+      return change_group(step, departure);
+    };
   return parts;
 }
 
-bool GroupTraining::change_group(int64_t step, bool leaves) {
-  using Request = launch::GroupRequest::Kind;
+bool GroupTraining::change_group(int64_t step, const std::optional<Departure>& departure) {
+  const auto& config = parts_.run.config.distributed;
   parts_.world.progress().enter(Phase::Connecting);
-  place_ = parts_.member->ask({leaves ? Request::Leaving : Request::Changing, step},
-                              parts_.run.config.distributed.timeout.value);
+  place_ = parts_.member->ask({.kind = request_of(departure, config.slow_ranks.policy),
+                               .step = step,
+                               .slowness = departure ? departure->slowness : 0},
+                              config.timeout.value);
   return place_.kind != Kind::Refused;
 }
 

@@ -51,7 +51,7 @@ class GroupTraining {
  private:
   using Kind = launch::GroupAnswer::Kind;
 
-  bool change_group(int64_t step, bool leaves);
+  bool change_group(int64_t step, const std::optional<Departure>& departure);
   Kind ask_and_enter(HandedOver state, std::optional<std::chrono::milliseconds> timeout);
   Kind enter_or_ask(std::optional<HandedOver> state,  // never nullopt
                     std::optional<std::chrono::milliseconds> timeout, launch::GroupAnswer place);

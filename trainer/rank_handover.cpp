@@ -50,9 +50,9 @@ void StepUndo::undo(Position& position, Meter& meter) {
 // Collective, between two steps.
 void Trainer::change_group() {
   saver_.complete();  // the next group knows nothing of a pending checkpoint
-  if (change_group_(position_.step, stop_.leaves_itself())) throw GroupChange();
+  if (change_group_(position_.step, stop_.departure())) throw GroupChange();
   stop_.stay();
-  if (has_stepped_) after_step(/*epoch_ended=*/false);
+  if (has_stepped_ && stop_.is_stopping()) after_step(/*epoch_ended=*/false);
 }
 
 HandedOver Trainer::hand_over() {

@@ -165,6 +165,7 @@ SessionResult trainer::run_observed_session(const SessionOptions& given, Progres
     member.emplace(*options.ranks.group_fd, options.ranks.group_address);
     trainer::verify_can_lose_ranks(run, options);
   }
+  trainer::verify_slow_ranks(run.config.distributed.slow_ranks, member.has_value());
   progress.enter(Phase::Connecting);
   const auto ranks = options.ranks.is_spare ? ranks_alone(options.ranks) : options.ranks;
   const auto connected =

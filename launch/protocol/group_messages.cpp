@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
 
 namespace lockstep::launch {
 namespace {
 
-constexpr std::array kRequestKinds = {"broken", "changing", "leaving", "quitting"};
+constexpr std::array kRequestKinds = {"broken",   "changing", "leaving",
+                                      "replaced", "excluded", "quitting"};
 constexpr std::array kAnswerKinds = {"join", "wait", "end", "refused", "lost"};
 constexpr int kMaxPort = 65535;
 constexpr size_t kMaxHowBytes = 512;
@@ -38,8 +40,8 @@ void lengthen(RankLoss& loss) {
 }  // namespace
 
 std::string encode(const GroupRequest& request) {
-  return fmt::format("{} {} {}", kRequestKinds[static_cast<size_t>(request.kind)], request.step,
-                     request.port);
+  return fmt::format("{} {} {} {:.6g}", kRequestKinds[static_cast<size_t>(request.kind)],
+                     request.step, request.port, request.slowness);
 }
 
 std::optional<GroupRequest> decode_group_request(const std::string& text) {
@@ -48,9 +50,11 @@ std::optional<GroupRequest> decode_group_request(const std::string& text) {
   GroupRequest request;
   int read = 0;
   if (kind == kRequestKinds.end() ||
-      std::sscanf(text.c_str() + end, " %ld %d%n", &request.step, &request.port, &read) != 2 ||
+      std::sscanf(text.c_str() + end, " %ld %d %lf%n", &request.step, &request.port,
+                  &request.slowness, &read) != 3 ||
       end + static_cast<size_t>(read) != text.size() || request.step < kNoState ||
-      request.port < 0 || request.port > kMaxPort)
+      request.port < 0 || request.port > kMaxPort || !(request.slowness >= 0) ||
+      !std::isfinite(request.slowness))
     return std::nullopt;
   request.kind = static_cast<GroupRequest::Kind>(kind - kRequestKinds.begin());
   return request;

@@ -19,14 +19,17 @@ inline constexpr int64_t kNoState = -1;
 // What a worker requests.
 //   Broken    a place in another group, since a rank of this one may be lost; a spare: a place
 //   Changing  the same, since a rank of this group leaves
-//   Leaving   to leave the group
+//   Leaving   to leave the group, after SIGTERM
+//   Replaced  to leave the group, since it is slow, if a spare can take its place
+//   Excluded  the same; without a spare too, if the others need less time per step on their own
 //   Quitting  to end, of a worker that waits for a place. Without effect if it has just got one
 struct GroupRequest {
-  enum class Kind { Broken, Changing, Leaving, Quitting };
+  enum class Kind { Broken, Changing, Leaving, Replaced, Excluded, Quitting };
 
   Kind kind = Kind::Broken;
   int64_t step = kNoState;  // optimizer steps that the worker has completed
   int port = 0;             // where it listens for the others, if it becomes rank 0
+  double slowness = 0;      // of a slow one: its time per step, divided by that of the others
 };
 
 std::string encode(const GroupRequest& request);
@@ -39,8 +42,8 @@ std::optional<GroupRequest> decode_group_request(const std::string& text);
 //            it need not keep
 //   End      the worker is not needed: the job has ended, or the worker may leave. The new group is
 //            formed when it has closed the connection.
-//   Refused  there is no new group: no rank was lost, all ranks would leave, or the workers are being
-//            stopped
+//   Refused  there is no new group: no rank was lost, all ranks would leave, a slow one keeps its
+//            place, or the workers are being stopped
 //   Lost     not an answer: a rank of the worker's group was lost. For groups on several nodes, where
 //            a lost rank may close no connection
 struct GroupAnswer {

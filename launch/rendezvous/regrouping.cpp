@@ -87,9 +87,45 @@ bool Regrouping::is_letting_go() const {
 
 void Regrouping::update(Clock::time_point now) {
   if (is_stopping_ && !is_letting_go()) return refuse_members();
+  if (all_have_asked()) decide_on_slow();
   if (lost_.empty() && !is_leaving_asked()) return refuse_unexplained(now);
   broken_since_.reset();
   if (all_have_asked() && let_go()) form_group();
+}
+
+// Afterwards, those that go leave like others, and those that keep their places ask like others.
+void Regrouping::decide_on_slow() {
+  for (auto& member : members_) {
+    const bool is_replaced = member.asks_to(GroupRequest::Kind::Replaced);
+    if (!is_replaced && !member.asks_to(GroupRequest::Kind::Excluded)) continue;
+    const bool goes = can_do_without(member);
+    member.asked->kind = goes ? GroupRequest::Kind::Leaving : GroupRequest::Kind::Changing;
+    if (goes || std::exchange(member.is_kept, true)) continue;
+    notes_.push_back(fmt::format(
+        "rank {} (of {}) takes {:.3g} times as long per step as the other ranks, but keeps its "
+        "place: {}",
+        *member.rank, world_size_, member.asked->slowness,
+        is_replaced ? "no spare is ready" : "without it, the other ranks would not be faster"));
+  }
+}
+
+// Whether the next group has as many ranks without the slow worker or, if it may be excluded, needs
+// less time per step: the others then do its part as well.
+bool Regrouping::can_do_without(const Member& slow) const {
+  unsigned num_others = 0;
+  bool has_state = false;
+  for (const auto& other : members_) {
+    if (&other == &slow || !other.is_alive || !other.asked || !other.is_connected ||
+        other.asks_to(GroupRequest::Kind::Leaving))
+      continue;
+    ++num_others;
+    has_state = has_state || other.rank;
+  }
+  if (!has_state) return false;
+  const auto count = std::bit_floor(std::min(num_others, static_cast<unsigned>(max_ranks_)));
+  if (static_cast<int>(count) >= world_size_) return true;
+  return slow.asked->kind == GroupRequest::Kind::Excluded &&
+         count * slow.asked->slowness > world_size_;
 }
 
 // Workers of other nodes may notice a loss before the launcher of the lost rank has reported it.
@@ -124,7 +160,11 @@ bool Regrouping::let_go() {
   }
   for (auto& member : members_) {
     if (!member.asks_to(GroupRequest::Kind::Leaving)) continue;
-    lost_.push_back({*std::exchange(member.rank, std::nullopt), "SIGTERM", /*has_left=*/true});
+    const auto how = member.asked->slowness > 0
+                         ? fmt::format("taking {:.3g} times as long per step as the other ranks",
+                                       member.asked->slowness)
+                         : std::string("SIGTERM");
+    lost_.push_back({*std::exchange(member.rank, std::nullopt), how, /*has_left=*/true});
     member.has_left = true;
     answer(member, {.kind = Kind::End});
   }

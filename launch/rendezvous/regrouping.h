@@ -2,7 +2,8 @@
 // group is killed, or lost with its node, the others ask for a place (launch/protocol/group_messages.h).
 // Once all of them have asked, they and the spares form the next group: as many ranks as before or, if
 // too few are left, the largest power of two. A worker that leaves after a step is let go first; if all
-// would leave, all are refused. Those with the most training steps get the lowest ranks, so rank 0 has
+// would leave, all are refused. A slow worker is let go only if the others do as well or better without
+// it; otherwise all of them are refused, and it keeps its place. Those with the most training steps get the lowest ranks, so rank 0 has
 // the state that the others receive. The remaining workers wait as spares, without a state. Pure: the
 // caller delivers requests and answers. Thread: one.
 #pragma once
@@ -78,6 +79,7 @@ class Regrouping {
     bool is_connected = true, is_alive = true;
     bool is_lost = false, is_replaced = false;
     bool has_left = false, has_quit = false;  // a group; while it waited for one
+    bool is_kept = false;                     // although it was slow
     std::optional<int> rank;                  // in the current group
     std::optional<GroupRequest> asked;        // of a worker that waits for an answer
 
@@ -94,6 +96,8 @@ class Regrouping {
   bool all_have_asked() const;
   bool is_leaving_asked() const;
   bool is_letting_go() const;
+  void decide_on_slow();
+  bool can_do_without(const Member& slow) const;
   bool let_go();
   void refuse_unexplained(Clock::time_point now);
   void form_group();

@@ -132,6 +132,17 @@ test("file sizes have equal decimals, and the phases of a step are durations", (
   assert.deepEqual(page.valueTicks("time/step/max", 0, 0.004, 4).labels, ["0 ms", "1 ms", "2 ms", "3 ms", "4 ms"]);
 });
 
+test("what a run would gain without a rank counts the steps in which the others wait for it", () => {
+  const values = (...list) => new Map(list.map((value, i) => [10 * i, value]));
+  const times = [values(1.3, 1.3, 0.8, 5), values(3, 3, 1, 3), values(1.2, 1.2, 0.75, NaN), values(0.7, 0.7, 0.7, NaN)];
+  const near = (actual, step, without) => assert.ok(Math.abs(actual.step - step) < 1e-9 && Math.abs(actual.without - without) < 1e-9, JSON.stringify(actual));
+  near(page.gainWithout(3, times), 3.4 / 3, 2.4 / 3);
+  near(page.gainWithout(1, times), 3.4 / 3, 3.35 / 3);
+  near(page.gainWithout(0, times), 3.4 / 3, 3.4 / 3);
+  assert.equal(page.gainWithout(0, [new Map(), new Map(), new Map(), new Map()]), null);
+  assert.equal(page.gainWithout(0, [values(1), new Map(), new Map(), new Map()]), null, "a run of one rank");
+});
+
 test("a metric of only one of many runs is not a default column", () => {
   const metric = (name, runs) => ({ field: `metric.${name}`, type: "number", runs });
   const columns = page.defaultColumns([metric("eval/once", 1), metric("eval/loss", 30), metric("eval/accuracy", 12), metric("train/loss", 40)]);

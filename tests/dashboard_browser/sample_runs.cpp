@@ -208,9 +208,14 @@ void record_ranks(const std::filesystem::path& runs, int num_ranks, int64_t num_
         open_rank(runs, job_of("ranks-1", "many ranks", rank, num_ranks), Json::object());
     for (int64_t step = 0; step < num_steps; ++step) {
       const double noise = std::sin(static_cast<double>(step * 31 + rank * 17));
-      const std::vector<Metric> metrics = {
+      std::vector<Metric> metrics = {
           {"train/loss", 2 / (1 + static_cast<double>(step) * 0.02) + 0.1 * noise},
           {"rank/step_time_s", (rank == 1 ? 0.015 : 0.010) + 0.001 * noise}};
+      if (rank == 0)
+        metrics.insert(metrics.end(), {{"time/step/median", 0.016},
+                                       {"time/slowest_rank", 1},
+                                       {"time/slowest_rank_s", 0.015},
+                                       {"time/other_ranks_s", 0.010}});
       tracker.log(step, static_cast<double>(step) / 100, metrics);
     }
     tracker.finish({.state = RunState::Finished});

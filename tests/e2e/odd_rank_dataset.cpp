@@ -30,7 +30,7 @@ void fields(V& v, OddRankConfig& c) {
   v("more_on_each_rank", c.more_on_each_rank, "rank times as many more", at_least(0));
   v("ends_on", c.ends_on, "the rank that does not get sample 51", at_least(-1));
   v("sleeps_on", c.sleeps_on, "the rank that waits for sample 51 for a minute", at_least(-1));
-  v("slow_on", c.slow_on, "the rank that takes 100 ms for each batch", at_least(-1));
+  v("slow_on", c.slow_on, "the rank that takes 100 ms for each batch; no spare", at_least(-1));
 }
 
 void wait_ms(int milliseconds) { ::poll(nullptr, 0, milliseconds); }
@@ -44,7 +44,7 @@ class OddRankDataset final : public Dataset {
   int64_t size() const override { return config_.samples + rank_ * config_.more_on_each_rank; }
 
   Batch get_batch(std::span<const int64_t> indices) const override {
-    if (rank_ == config_.slow_on) wait_ms(100);
+    if (rank_ == config_.slow_on && !is_spare_) wait_ms(100);
     if (std::ranges::find(indices, kOddSample) != indices.end()) misbehave();
     const auto size = static_cast<int64_t>(indices.size());
     Batch batch;
@@ -68,6 +68,7 @@ class OddRankDataset final : public Dataset {
 
   OddRankConfig config_;
   int rank_;
+  bool is_spare_ = environment("LOCKSTEP_SPARE").has_value();
 };
 
 REGISTER_DATASET("odd_rank", OddRankDataset, "misbehaves on one rank");

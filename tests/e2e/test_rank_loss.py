@@ -154,6 +154,21 @@ def test_spares_and_waiting_ranks_take_the_places_of_lost_ones(job, tmp_path_fac
     assert [entry["world_size"] for entry in job.list()] == [1]
 
 
+@pytest.mark.parametrize("killed", [0, 1])
+def test_the_others_wait_for_one_that_is_stopped(job, undisturbed, killed):
+    started = start(job, 2, ["--spares", 1])
+    wait_for_step(job, started, 50)
+    wait_until(lambda: "lockstep: a spare is ready" in said(job), TIMEOUT_S, "the spare")
+    before = ranks_of(job)
+    os.kill(before[1 - killed], signal.SIGSTOP)
+    os.kill(before[killed], signal.SIGKILL)
+    wait_until(lambda: before[killed] not in trainers_of(job), TIMEOUT_S, "the process ends")
+    assert "continuing with" not in said(job)
+    os.kill(before[1 - killed], signal.SIGCONT)
+    assert_whole(job, started, undisturbed)
+    assert f"lockstep: rank {killed} (of 2) was lost, killed by SIGKILL" in said(job) and "continuing with 2 ranks\n" in said(job)
+
+
 def test_batch_norm_is_not_lost_with_rank_0(job, tmp_path_factory):
     """Its statistics are those of the first shard, which rank 0 computes."""
     settings = ["distributed.virtual_shards=2", "data.batch_size=8", "train.max_steps=24", "train.log_every=1 step"]

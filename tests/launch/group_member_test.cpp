@@ -57,7 +57,7 @@ TEST_CASE("group member: a worker asks to end before each answer that it waits f
   CHECK(link.next_request().empty());  // it has a place in its group
   for (const auto kind : {Kind::Wait, Kind::End}) link.send({.kind = kind});
   CHECK(member.wait().kind == Kind::End);
-  for (int i = 0; i < 2; ++i) CHECK(link.next_request() == "quitting -1 0");
+  for (int i = 0; i < 2; ++i) CHECK(link.next_request() == "quitting -1 0 0");
   CHECK(link.next_request().empty());
 }
 
@@ -86,13 +86,15 @@ TEST_CASE("group member: the answer after the loss of a large node") {
 }
 
 TEST_CASE("group messages: requests are decoded") {
-  const auto decoded = decode_group_request(encode({GroupRequest::Kind::Leaving, 7, 4000}));
+  const auto decoded = decode_group_request(encode({GroupRequest::Kind::Replaced, 7, 4000, 2.5}));
   REQUIRE(decoded);
-  CHECK(decoded->kind == GroupRequest::Kind::Leaving);
+  CHECK(decoded->kind == GroupRequest::Kind::Replaced);
   CHECK(decoded->step == 7);
   CHECK(decoded->port == 4000);
-  for (const auto* wrong : {"", "7", "leaving", "leaving x", "leave 7 1", "leaving 7",
-                            "leaving 7 1 x", "leaving 7 70000"})
+  CHECK(decoded->slowness == 2.5);
+  for (const auto* wrong :
+       {"", "7", "leaving", "leaving x", "leave 7 1 0", "leaving 7 1", "leaving 7 1 0 x",
+        "leaving 7 70000 0", "replaced 7 1 nan", "replaced 7 1 inf", "replaced 7 1 -2"})
     CHECK_FALSE(decode_group_request(wrong));
 }
 

@@ -13,8 +13,7 @@ namespace {
 
 constexpr double kMaxTick_s = 30;
 constexpr size_t kMinLosses = 20;
-constexpr int kMinSlowRecords = 5;
-constexpr double kMinSlowness_s = 0.01, kSlowFor_s = 10;
+constexpr double kSlowFor_s = 10;
 constexpr int kMaxWatchedRanks = 100'000;
 constexpr size_t kMaxValueRows = 10'000;
 constexpr size_t kMaxMetricNameLength = 200;  // in a text
@@ -50,7 +49,9 @@ void verify_alerts(const AlertConfig& config) {
 }
 
 AlertRules::AlertRules(const AlertConfig& config)
-    : config_(config), causes_(seconds_of(config.repeat_after)) {}
+    : config_(config),
+      causes_(seconds_of(config.repeat_after)),
+      slow_(config.slow_rank, kSlowFor_s) {}
 
 AlertRules::History* AlertRules::history(int rank) {
   const auto known = histories_.find(rank);
@@ -182,29 +183,24 @@ void AlertRules::note_step_times(const ScalarRow& row) {
   const auto others = value_of(row, "time/other_ranks_s");
   if (config_.slow_rank <= 0 || !slowest || !seconds || !others) return;
   if (!(*slowest >= 0 && *slowest < kMaxWatchedRanks)) return;
-  const bool is_slow =
-      *seconds > config_.slow_rank * *others && *seconds - *others >= kMinSlowness_s;
-  if (!is_slow || (slow_ && slow_->slowest != static_cast<int>(*slowest))) slow_.reset();
-  if (!is_slow || (slow_ && slow_->step == row.step)) return;  // several ranks log the same step
-  if (!slow_) slow_.emplace();
-  slow_->slowest = static_cast<int>(*slowest);
-  slow_->step = row.step;
-  slow_->seconds = *seconds;
-  slow_->others = *others;
-  ++slow_->num_records;
+  slow_.note({.step = row.step,
+              .slowest = static_cast<int>(*slowest),
+              .seconds = *seconds,
+              .others = *others});
 }
 
 void AlertRules::check_slow_rank(std::span<const RankState> ranks, double seconds, double now) {
-  if (!slow_ || std::none_of(ranks.begin(), ranks.end(), is_running)) return;
-  slow_->lasted_s += seconds;
-  if (slow_->num_records < kMinSlowRecords || slow_->lasted_s < kSlowFor_s) return;
-  report(fmt::format("slow {}", slow_->slowest),
+  if (std::none_of(ranks.begin(), ranks.end(), is_running)) return;
+  slow_.advance(seconds);
+  const auto slow = slow_.find();
+  if (!slow) return;
+  report(fmt::format("slow {}", slow->slowest),
          {.time = now,
-          .title = fmt::format("Rank {} is slow", slow_->slowest),
-          .text = fmt::format("Rank {} takes {:.4g} s per step, {:.3g} times the median of the "
-                              "other ranks ({:.4g} s)",
-                              slow_->slowest, slow_->seconds, slow_->seconds / slow_->others,
-                              slow_->others),
+          .title = fmt::format("Rank {} is slow", slow->slowest),
+          .text =
+              fmt::format("Rank {} takes {:.4g} s per step, {:.3g} times the median of the "
+                          "other ranks ({:.4g} s)",
+                          slow->slowest, slow->seconds, slow->seconds / slow->others, slow->others),
           .step = std::nullopt});
 }
 

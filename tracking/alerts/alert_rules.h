@@ -14,6 +14,7 @@
 #include "tracking/alerts/alert_causes.h"
 #include "tracking/alerts/alert_config.h"
 #include "tracking/alerts/recent_values.h"
+#include "tracking/alerts/slow_rank.h"
 
 namespace lockstep::tracking {
 
@@ -53,14 +54,6 @@ class AlertRules {
     double idle_s = 0;
     RecentValues losses{100};
   };
-  // A rank that has been the slow one in all of the last records of step times.
-  struct SlowRank {
-    int slowest = 0;
-    int64_t step = 0;  // of the last record
-    int num_records = 0;
-    double seconds = 0, others = 0;  // per step, of this rank and of the other ranks
-    double lasted_s = 0;
-  };
 
   History* history(int rank);
   void check_metric(const Metric& metric, const ScalarRow& row, int rank);
@@ -75,7 +68,7 @@ class AlertRules {
   AlertCauses causes_;
   std::optional<double> last_tick_;
   std::map<int, History> histories_;
-  std::optional<SlowRank> slow_;
+  SlowRank slow_;
   std::map<std::tuple<size_t, std::string, int>, int64_t> consecutive_;  // condition, metric, rank
   std::vector<Alert> alerts_;                                            // of the current call
 };

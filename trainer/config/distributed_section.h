@@ -6,6 +6,7 @@
 #include "core/config/period.h"
 #include "lockstep/data_parallel.h"
 #include "lockstep/world.h"
+#include "trainer/config/slow_ranks.h"
 
 namespace lockstep::trainer {
 
@@ -16,6 +17,7 @@ struct DistributedSection {
   Duration timeout{std::chrono::minutes(30)};
   Duration step_timeout{std::chrono::minutes(10)};
   Duration hang_warning{std::chrono::seconds(3)};
+  SlowRanksConfig slow_ranks;
 };
 
 template <class V>
@@ -33,6 +35,7 @@ void fields(V& v, DistributedSection& c) {
     "how long ranks may wait before `lockstep launch` reports a hang, with the rank they wait for "
     "and its stacks; at least three times the longest step so far; ten times as long outside of "
     "steps");
+  v("slow_ranks", c.slow_ranks, "what happens to a rank that is slower than the others");
 }
 
 }  // namespace lockstep::trainer

@@ -19,6 +19,7 @@
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/loop/metrics_reporter.h"
 #include "trainer/loop/step_times.h"
+#include "trainer/loop/stop_controller.h"
 #include "trainer/loop/stop_signals.h"
 #include "trainer/prepared/prepared_run.h"
 #include "trainer/state/loss_scaler.h"
@@ -34,9 +35,9 @@ struct TrainerParts {
   Tracker& tracker;
   std::filesystem::path run_dir;
   const StopSignals* stop_signals = nullptr;  // null: signals are not handled
-  // hand_over() may be called; empty: it may not. Called on all ranks when one of them leaves after
-  // `step`: returns false if they stay together. `leaves`: it is this one.
-  std::function<bool(int64_t step, bool leaves)> change_group = {};
+  // hand_over() may be called; empty: it may not. Called on all ranks when one of them is to leave after
+  // `step`: returns false if they stay together. `departure`: of this one; nullopt: it stays.
+  std::function<bool(int64_t step, const std::optional<Departure>& departure)> change_group = {};
 };
 
 // Thrown by Trainer::run() after change_group returned true.

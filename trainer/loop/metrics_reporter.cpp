@@ -59,9 +59,9 @@ void MetricsReporter::after_evaluation(HookContext& run, const EvaluationResult&
   if (!values.empty()) record(run, values);
 }
 
-MetricsReporter::Losses MetricsReporter::log(const HookContext& run, const StepTimes& times,
-                                             const OptimizerReport& optimizer,
-                                             const std::string& target_name) {
+MetricsReporter::Summary MetricsReporter::log(const HookContext& run, const StepTimes& times,
+                                              const OptimizerReport& optimizer,
+                                              const std::string& target_name) {
   auto meter = meter_;  // if a rank is lost meanwhile, all of this is logged again
   const auto local = meter.take();
   const auto global = merge_measured(world_, local);
@@ -73,7 +73,8 @@ MetricsReporter::Losses MetricsReporter::log(const HookContext& run, const StepT
     add_means(values, "rank/", local);
     add_all(values, rank_step_times(times));
   }
-  add_all(values, gather_step_times(world_, times));
+  const auto of_ranks = gather_step_times(world_, run.step, times);
+  add_all(values, of_ranks.metrics);
   add_optimizer(values, optimizer);
   if (elapsed.count() > 0) {
     values.emplace_back("train/samples_per_s", global.samples / elapsed.count());
@@ -88,7 +89,7 @@ MetricsReporter::Losses MetricsReporter::log(const HookContext& run, const StepT
   logged_at_ = now;
   logged_step_ = run.step;
   record(run, values);
-  return {local.loss(), global.loss()};
+  return {local.loss(), global.loss(), of_ranks.ranks};
 }
 
 // The first call after a step is collective.

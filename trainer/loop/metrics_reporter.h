@@ -73,13 +73,14 @@ class MetricsReporter final : public Hook {
   data::BadSamples* bad_train() { return allowed(bad_train_); }
   data::BadSamples* bad_eval() { return allowed(bad_eval_); }
 
-  struct Losses {
-    double local = 0, global = 0;  // sums
+  struct Summary {
+    double local_loss = 0, global_loss = 0;    // sums
+    std::optional<tracking::RankTimes> ranks;  // nullopt: there is one
   };
   // Collective: merges the values of all ranks since the last call and records them.
   // `target_name`: of the model; may be empty.
-  Losses log(const HookContext& run, const StepTimes& times, const OptimizerReport& optimizer,
-             const std::string& target_name);
+  Summary log(const HookContext& run, const StepTimes& times, const OptimizerReport& optimizer,
+              const std::string& target_name);
 
   // For the reporter of the next trainer in this process. resume(): if `records`, records again what
   // was recorded last, for an event log that another process may have left incomplete.

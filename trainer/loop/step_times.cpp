@@ -71,13 +71,14 @@ StepTimes StepClock::take() {
   return times;
 }
 
-std::vector<std::pair<std::string, double>> gather_step_times(World& world, const StepTimes& own) {
-  std::vector<std::pair<std::string, double>> values;
+StepTimesOfRanks gather_step_times(World& world, int64_t step, const StepTimes& own) {
+  StepTimesOfRanks gathered;
+  auto& values = gathered.metrics;
   const auto row = as_row(own);
   if (!world.is_distributed()) {
     for (size_t part = 0; part < kParts.size(); ++part)
       values.emplace_back(std::string("time/") + kParts[part], row[part]);
-    return values;
+    return gathered;
   }
   auto local = at::empty({static_cast<int64_t>(kNumValues)}, at::kDouble);
   std::copy(row.begin(), row.end(), local.mutable_data_ptr<double>());
@@ -99,12 +100,16 @@ std::vector<std::pair<std::string, double>> gather_step_times(World& world, cons
   }
   auto own_times = column(kParts.size());
   const auto slowest = std::max_element(own_times.begin(), own_times.end());
-  values.emplace_back("time/slowest_rank", static_cast<double>(slowest - own_times.begin()));
-  values.emplace_back("time/slowest_rank_s", *slowest);
+  tracking::RankTimes ranks{
+      .step = step, .slowest = static_cast<int>(slowest - own_times.begin()), .seconds = *slowest};
   own_times.erase(slowest);
   std::sort(own_times.begin(), own_times.end());
-  values.emplace_back("time/other_ranks_s", median_of_sorted(own_times));
-  return values;
+  ranks.others = median_of_sorted(own_times);
+  values.emplace_back("time/slowest_rank", static_cast<double>(ranks.slowest));
+  values.emplace_back("time/slowest_rank_s", ranks.seconds);
+  values.emplace_back("time/other_ranks_s", ranks.others);
+  gathered.ranks = ranks;
+  return gathered;
 }
 
 }  // namespace lockstep::trainer

@@ -3,12 +3,15 @@
 
 #include <array>
 #include <chrono>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/system/progress_page.h"
 #include "lockstep/world.h"
+#include "tracking/alerts/slow_rank.h"
 
 namespace lockstep::trainer {
 
@@ -51,9 +54,14 @@ class StepClock {
   int64_t steps_ = 0;
 };
 
-// Collective: "time/step/min", ".../median", ".../max" and the same for each part, in seconds;
+struct StepTimesOfRanks {
+  std::vector<std::pair<std::string, double>> metrics;
+  std::optional<tracking::RankTimes> ranks;  // nullopt: there is one
+};
+
+// Collective, after `step`: "time/step/min", ".../median", ".../max" and the same for each part, in seconds;
 // "time/slowest_rank", the rank whose own parts take longest, "time/slowest_rank_s", their seconds,
 // and "time/other_ranks_s", the median of those of the other ranks. With one rank: "time/step", ...
-std::vector<std::pair<std::string, double>> gather_step_times(World& world, const StepTimes& own);
+StepTimesOfRanks gather_step_times(World& world, int64_t step, const StepTimes& own);
 
 }  // namespace lockstep::trainer

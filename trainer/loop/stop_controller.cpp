@@ -1,5 +1,6 @@
 #include "trainer/loop/stop_controller.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -16,6 +17,8 @@ constexpr auto kPollRequestEvery = std::chrono::seconds(1);
 constexpr std::array<std::pair<int, uint32_t>, 3> kPreemptions = {
     {{SIGUSR1, kPreemptUser}, {SIGINT, kPreemptInt}, {SIGTERM, kPreemptTerm}}};
 
+constexpr double kMinOthers_s = 1e-6;  // a shorter time per step is not measured
+
 }  // namespace
 
 uint32_t StopController::poll() {
@@ -27,6 +30,7 @@ uint32_t StopController::poll() {
     flags = kLeave;
     leaves_itself_ = true;
   }
+  if (slowness_ > 0) flags |= kSlow;
   const auto now = std::chrono::steady_clock::now();
   if (tracking::is_main(world_.rank()) && now - polled_at_ >= kPollRequestEvery) {
     polled_at_ = now;
@@ -36,7 +40,7 @@ uint32_t StopController::poll() {
 }
 
 void StopController::agree(uint32_t flags) {
-  if (flags & kLeave) is_leaving_ = true;
+  leaving_ |= flags & (kLeave | kSlow);
   if (flags & kStopRequest) reason_ = StopReason::Requested;
   for (const auto& [signal, flag] : kPreemptions) {
     if (!(flags & flag)) continue;
@@ -45,7 +49,29 @@ void StopController::agree(uint32_t flags) {
   }
 }
 
+void StopController::note_times(const tracking::RankTimes& times) {
+  if (slow_ranks_.policy == SlowRankPolicy::Keep) return;
+  const auto now = std::chrono::steady_clock::now();
+  const std::chrono::duration<double> passed = now - std::exchange(noted_at_, now);
+  slow_rank_.note(times);
+  slow_rank_.advance(passed.count());
+  const auto slow = slow_rank_.find();
+  if (!slow || slow->slowest != world_.rank()) return;
+  slowness_ = slow->seconds / std::max(slow->others, kMinOthers_s);
+  slow_rank_ = watch_of(slow_ranks_);  // if this rank is kept, it is checked again
+}
+
+std::optional<Departure> StopController::departure() const {
+  if (leaves_itself_) return Departure();
+  if (slowness_ > 0) return Departure{slowness_};
+  return std::nullopt;
+}
+
 void StopController::stay() {
+  const bool stops = (leaving_ & kLeave) != 0;
+  leaving_ = 0;
+  slowness_ = 0;
+  if (!stops) return;
   may_leave_ = false;
   agree(kPreemptTerm);
 }

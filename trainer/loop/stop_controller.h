@@ -11,6 +11,7 @@
 
 #include "lockstep/session.h"
 #include "lockstep/world.h"
+#include "trainer/config/slow_ranks.h"
 #include "trainer/loop/stop_signals.h"
 
 namespace lockstep::trainer {
@@ -27,6 +28,12 @@ enum StepFlags : uint32_t {
   kNonFinite = 128,   // this rank has observed a loss or gradient that is not finite
   kUploading = 256,   // this rank is uploading its share of a checkpoint
   kLeave = 512,       // SIGTERM for this rank alone: the others continue without it
+  kSlow = 1024,       // this rank is slow: the others continue without it if that is faster
+};
+
+// How a rank leaves its group: after SIGTERM, or since it is slow, if the others do as well without it.
+struct Departure {
+  double slowness = 0;  // its time per step, divided by that of the others; 0: after SIGTERM
 };
 
 // Thread: the training thread.
@@ -35,11 +42,13 @@ class StopController {
   // The arguments outlive this. `stop_signals` may be null: signals are not handled. `may_leave`:
   // SIGTERM for a rank does not stop the others.
   StopController(const World& world, std::filesystem::path run_dir, const StopSignals* stop_signals,
-                 bool may_leave)
+                 bool may_leave, const SlowRanksConfig& slow_ranks)
       : world_(world),
         run_dir_(std::move(run_dir)),
         stop_signals_(stop_signals),
-        may_leave_(may_leave) {}
+        may_leave_(may_leave),
+        slow_ranks_(slow_ranks),
+        slow_rank_(watch_of(slow_ranks)) {}
 
   // Flags that this rank requests: for a signal it has received, and on the main rank for a stop
   // request in the run directory, which is checked once a second.
@@ -49,10 +58,13 @@ class StopController {
   void agree(uint32_t flags);
   // Stops on request of a hook, the same on all ranks. An earlier reason is kept.
   void stop_early(const std::string& explanation);
-  // Whether a rank leaves after this step, and whether it is this one. stay(): it could not, so all
-  // ranks stop.
-  bool is_leaving() const { return is_leaving_ && !is_stopping(); }
-  bool leaves_itself() const { return leaves_itself_; }
+  // The step times of all ranks were recorded: if this rank is slow and the policy does not keep it,
+  // it requests that the others continue without it.
+  void note_times(const tracking::RankTimes& times);
+  // Whether a rank is to leave after this step; whether it is this one, and how. stay(): it could not,
+  // so all ranks stop, or a slow rank keeps its place.
+  bool is_leaving() const { return leaving_ != 0 && !is_stopping(); }
+  std::optional<Departure> departure() const;
   void stay();
   // The last step is done: cancels any stop request.
   void complete() {
@@ -71,7 +83,12 @@ class StopController {
   std::filesystem::path run_dir_;
   const StopSignals* stop_signals_;
   bool may_leave_;
-  bool is_leaving_ = false, leaves_itself_ = false;
+  uint32_t leaving_ = 0;  // flags: kLeave, kSlow
+  bool leaves_itself_ = false;
+  const SlowRanksConfig& slow_ranks_;
+  tracking::SlowRank slow_rank_;
+  std::chrono::steady_clock::time_point noted_at_ = std::chrono::steady_clock::now();
+  double slowness_ = 0;  // of this rank; 0: it is not slow
   std::chrono::steady_clock::time_point polled_at_;
   std::optional<StopReason> reason_;
   int signal_ = 0;

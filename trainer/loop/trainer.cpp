@@ -78,7 +78,8 @@ Trainer::Trainer(const TrainerParts& parts, SharedModel shared,
       save_due_(parts.world, config_.checkpoint.every),
       sample_due_(parts.world, config_.train.samples.every),
       metrics_(parts.world, parts.tracker, config_),
-      stop_(parts.world, parts.run_dir, parts.stop_signals, parts.change_group != nullptr),
+      stop_(parts.world, parts.run_dir, parts.stop_signals, parts.change_group != nullptr,
+            config_.distributed.slow_ranks),
       clock_(parts.world.progress()),
       vote_(parts.world),
       change_group_(parts.change_group),
@@ -98,6 +99,8 @@ Trainer::Trainer(const TrainerParts& parts, SharedModel shared,
   hooks_.insert(hooks_.end(), {&early_stop_, &metrics_});
   if (run_.dropout) hooks_.push_back(run_.dropout.get());
   for (const auto& hook : parts.run.hooks) hooks_.push_back(hook.get());
+  if (const auto& audit = config_.train.audit; audit.every)
+    hooks_.push_back(&weight_audit_.emplace(audit, optimizer_));
   context_.evaluate = [this] { return evaluate_on_request(); };
   context_.save = [this] { save_on_request(); };
 }
@@ -379,22 +382,6 @@ void Trainer::after_step(bool epoch_ended) {
     sample_now();
   if ((save_due_.due(position_, epoch_ended) || ends()) && !is_done(saved_step_)) save_now();
   after_step_.reset();
-}
-
-void Trainer::log_training() {
-  OptimizerReport optimizer{
-      .lr = last_lr_, .grad_norm = last_grad_norm_, .num_skipped = take_skipped()};
-  if (scaler_) optimizer.loss_scale = scaler_->state().scale;
-  if (run_.dropout) optimizer.dropout_factor = run_.dropout->factor(position_.step - 1);
-  if (const auto reason = graphed_ ? graphed_->take_reason() : std::nullopt)
-    metrics_.warn("train.cuda_graph: steps continue without a graph: " + *reason);
-  auto clock = clock_;
-  const auto losses = metrics_.log(context(), clock.take(), optimizer, model_->target_name());
-  clock_.take();
-  logged_step_ = position_.step;
-  if (!non_finite_.stops() || std::isfinite(losses.global)) return;
-  non_finite_.note("loss", losses.local, position_.step);
-  non_finite_.stop(world_);
 }
 
 }  // namespace lockstep::trainer

@@ -113,7 +113,8 @@ class Trainer {
   std::shared_ptr<Schedule> schedule_;
   std::optional<WeightAverage> average_;  // with train.ema
   VirtualShards shards_;
-  std::optional<GradientAudit> audit_;  // with train.audit.gradients_every
+  std::optional<GradientAudit> audit_;       // with train.audit.gradients_every
+  std::optional<WeightAudit> weight_audit_;  // with train.audit.every
   data::DistributedSampler sampler_;
   Trigger log_due_, eval_due_, save_due_, sample_due_;
   Position position_;
@@ -125,9 +126,9 @@ class Trainer {
   std::optional<GraphedPasses> graphed_;  // with train.cuda_graph
   StepClock clock_;
   distributed::StepVote vote_;
-  std::function<bool(int64_t, bool)> change_group_;  // as in TrainerParts
-  std::optional<StepUndo> undo_;                     // with change_group_
-  std::optional<bool> after_step_;                   // as in HandedOver
+  decltype(TrainerParts::change_group) change_group_;
+  std::optional<StepUndo> undo_;    // with change_group_
+  std::optional<bool> after_step_;  // as in HandedOver
   int64_t logged_step_ = -1;
   bool has_stepped_ = false;
   uint32_t flags_ = 0;  // of the last vote of a step

@@ -1,7 +1,8 @@
-// What a Trainer does between steps: evaluations, generated texts and checkpoints.
+// What a Trainer does between steps: metrics, evaluations, generated texts and checkpoints.
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <utility>
 
@@ -150,6 +151,23 @@ std::optional<int64_t> Trainer::take_skipped() {
                     "gradient was not finite",
                     count, position_.step));
   return count + (scaler_ ? scaler_->take_skipped() : 0);
+}
+
+void Trainer::log_training() {
+  OptimizerReport optimizer{
+      .lr = last_lr_, .grad_norm = last_grad_norm_, .num_skipped = take_skipped()};
+  if (scaler_) optimizer.loss_scale = scaler_->state().scale;
+  if (run_.dropout) optimizer.dropout_factor = run_.dropout->factor(position_.step - 1);
+  if (const auto reason = graphed_ ? graphed_->take_reason() : std::nullopt)
+    metrics_.warn("train.cuda_graph: steps continue without a graph: " + *reason);
+  auto clock = clock_;
+  const auto summary = metrics_.log(context(), clock.take(), optimizer, model_->target_name());
+  clock_.take();
+  logged_step_ = position_.step;
+  if (summary.ranks) stop_.note_times(*summary.ranks);
+  if (!non_finite_.stops() || std::isfinite(summary.global_loss)) return;
+  non_finite_.note("loss", summary.local_loss, position_.step);
+  non_finite_.stop(world_);
 }
 
 void Trainer::save_on_request() {

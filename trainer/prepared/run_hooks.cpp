@@ -9,6 +9,7 @@ namespace lockstep::trainer {
 
 void verify_hooks(const PreparedRun& run) {
   const auto& train = run.config.train;
+  verify_weight_audit(train.audit, run.config.distributed.data_parallel.shard);
   if (train.profile.steps)
     verify_profile(train.profile, run.ranks.world_size, length_of_run(train, run.plan).total_steps);
 }
@@ -17,9 +18,6 @@ std::vector<std::shared_ptr<Hook>> build_hooks(const PreparedRun& run) {
   const auto& train = run.config.train;
   std::vector<std::shared_ptr<Hook>> hooks;
   for (const auto& hook : train.hooks.parts()) hooks.push_back(hook.build());
-  if (train.audit.every)
-    hooks.push_back(
-        std::make_shared<WeightAudit>(train.audit, run.config.distributed.data_parallel.shard));
   if (train.profile.steps)
     hooks.push_back(std::make_shared<StepProfile>(train.profile, run.ranks.rank));
   hooks.insert(hooks.end(), run.program_hooks.begin(), run.program_hooks.end());

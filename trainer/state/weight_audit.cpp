@@ -13,6 +13,7 @@
 #include "core/system/crc32c.h"
 #include "distributed/collectives.h"
 #include "lockstep/error.h"
+#include "trainer/state/optimizer_shard.h"
 
 namespace lockstep::trainer {
 namespace {
@@ -46,8 +47,8 @@ int64_t checksum_of_values(const at::Tensor& values) {
   return crc32c(dense.const_data_ptr(), dense.nbytes());
 }
 
-WeightAudit::WeightAudit(const AuditConfig& config, ShardStrategy shard) : config_(config) {
-  if (shard == ShardStrategy::Full)
+void verify_weight_audit(const AuditConfig& config, ShardStrategy shard) {
+  if (config.every && shard == ShardStrategy::Full)
     throw config_error(
         "train.audit.every compares the weights of all ranks, but with distributed.shard: full "
         "each "
@@ -65,19 +66,28 @@ void WeightAudit::before_checkpoint(HookContext& run) {
 void WeightAudit::audit(const HookContext& run) {
   audited_step_ = run.step;
   if (!run.world.is_distributed()) return;
-  const auto parameters = run.model.named_parameters();
+  NamedTensors replicas;
+  for (const auto& parameter : run.model.named_parameters())
+    replicas.emplace_back(parameter.key(), parameter.value());
+  const auto num_weights = replicas.size();
+  if (!optimizer_.is_sharded()) {
+    const auto state = optimizer_.state();
+    replicas.insert(replicas.end(), state.begin(), state.end());
+  }
   std::vector<int64_t> own;
-  for (const auto& parameter : parameters) own.push_back(checksum_of_values(parameter.value()));
+  for (const auto& [name, values] : replicas) own.push_back(checksum_of_values(values));
   const auto all = distributed::all_gather(run.world, at::tensor(own), "audit");
+  const auto* const checksums = all.const_data_ptr<int64_t>();
   for (size_t i = 0; i < own.size(); ++i) {
     std::vector<int64_t> of_ranks;
-    for (int64_t rank = 0; rank < run.world.world_size(); ++rank)
-      of_ranks.push_back(all[rank][static_cast<int64_t>(i)].item<int64_t>());
+    for (size_t rank = 0; rank < static_cast<size_t>(run.world.world_size()); ++rank)
+      of_ranks.push_back(checksums[rank * own.size() + i]);
     if (std::ranges::count(of_ranks, of_ranks.front()) == run.world.world_size()) continue;
     throw environment_error(
-        fmt::format("train.audit: the weights of the ranks differ after step {}: {}; first tensor: "
+        fmt::format("train.audit: the {} of the ranks differ after step {}: {}; first tensor: "
                     "{}. The last checkpoint is not affected",
-                    run.step, describe(of_ranks), parameters[i].key()));
+                    i < num_weights ? "weights" : "optimizer states", run.step, describe(of_ranks),
+                    replicas[i].first));
   }
 }
 

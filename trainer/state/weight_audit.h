@@ -1,4 +1,4 @@
-// Compares the weights of all ranks, which are replicas of each other: memory errors, a defective
+// Compares the weights and the optimizer's state of all ranks, which are replicas: memory errors, a defective
 // processor and code that is not deterministic change them on one rank only, and no loss shows it.
 // GradientAudit compares gradients.
 #pragma once
@@ -14,6 +14,8 @@
 
 namespace lockstep::trainer {
 
+class OptimizerShard;
+
 struct AuditConfig {
   // Steps; nullopt: off.
   std::optional<int64_t> every;            // WeightAudit
@@ -23,8 +25,9 @@ struct AuditConfig {
 template <class V>
 void fields(V& v, AuditConfig& c) {
   v("every", c.every,
-    "compare the weights of all ranks every this many steps and before checkpoints, and stop "
-    "with exit code 75 if they differ (empty: never)",
+    "compare the weights and the optimizer's state of all ranks every this many steps and before "
+    "checkpoints, and stop with exit code 75 if they differ; with distributed.shard, only the "
+    "weights (empty: never)",
     at_least(1));
   v("gradients_every", c.gradients_every,
     "every this many steps, each rank also computes the gradients of one virtual shard of another "
@@ -36,12 +39,16 @@ void fields(V& v, AuditConfig& c) {
 // CRC-32C of the values.
 int64_t checksum_of_values(const at::Tensor& values);
 
+// Throws Config if the ranks have no replicas.
+void verify_weight_audit(const AuditConfig& config, ShardStrategy shard);
+
 class WeightAudit final : public Hook {
  public:
-  // Throws Config if the ranks have no replicas.
-  WeightAudit(const AuditConfig& config, ShardStrategy shard);
+  // `optimizer` outlives this.
+  WeightAudit(const AuditConfig& config, const OptimizerShard& optimizer)
+      : config_(config), optimizer_(optimizer) {}
 
-  // Collective ("audit"). Throw Environment, on all ranks, if the weights differ: with the ranks
+  // Collective ("audit"). Throw Environment, on all ranks, if weights or state differ: with the ranks
   // that differ from most, and the first tensor.
   void after_step(HookContext& run) override;
   void before_checkpoint(HookContext& run) override;
@@ -50,6 +57,7 @@ class WeightAudit final : public Hook {
   void audit(const HookContext& run);
 
   AuditConfig config_;
+  const OptimizerShard& optimizer_;
   int64_t audited_step_ = -1;
 };
 

@@ -65,3 +65,21 @@ export function constantValue(all: readonly (Totals | null)[], minCount = 2): nu
   if (!Number.isFinite(value) || existing.some((t) => t.num_nan > 0 || toNumber(t.min) !== value || toNumber(t.max) !== value)) return null;
   return existing.some((t) => t.count >= minCount) ? value : null;
 }
+
+/** What gainWithout() needs, by step. */
+export const STEP_TIMES = ["time/step/median", "time/slowest_rank", "time/slowest_rank_s", "time/other_ranks_s"] as const;
+
+/** Mean seconds per step, and how many there would be without a rank: in steps in which it is the slowest, the others wait for what it takes
+ *  longer than their median. Null if nothing is known. */
+export function gainWithout(rank: number, times: readonly ReadonlyMap<number, number>[]): { step: number; without: number } | null {
+  const [whole, slowest, seconds, others] = times;
+  let step = 0, lost = 0, count = 0;
+  for (const [at, duration] of whole ?? []) {
+    const excess = seconds!.get(at)! - others!.get(at)!;
+    if (!Number.isFinite(excess)) continue;
+    count++;
+    step += duration;
+    if (slowest!.get(at) === rank) lost += Math.min(excess, duration);
+  }
+  return count > 0 ? { step: step / count, without: (step - lost) / count } : null;
+}

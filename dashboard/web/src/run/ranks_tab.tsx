@@ -11,7 +11,7 @@ import { Icon } from "../parts/icons";
 import { Popover } from "../parts/overlay";
 import { StateMark } from "../parts/state_mark";
 import { link, route, setQuery } from "../router";
-import { constantValue } from "../metrics";
+import { constantValue, gainWithout, STEP_TIMES } from "../metrics";
 import { source, useAsync, useNow } from "../store";
 import { HeatRamp } from "./media_parts";
 import { runPlot } from "./plots";
@@ -34,7 +34,7 @@ export function RanksTab({ run }: { run: Run }) {
   const systemMetrics = run.metrics.filter((m) => m.name.startsWith("system/"));
   return (
     <div class="ranks">
-      {ranks.length > 1 && heat.value && metric && <Verdict heat={heat.value} ranks={ranks} metric={metric} parts={parts.value ?? []} />}
+      {ranks.length > 1 && heat.value && metric && <Verdict run={run} heat={heat.value} ranks={ranks} metric={metric} parts={parts.value ?? []} />}
       {ranks.length < 2 && run.world_size > 1 && byName.has(SLOWEST) && <Slowest run={run} />}
       {ranks.length < run.world_size && (
         <p class="notice"><Icon name="warn" /><span>Only {ranks.length} of {run.world_size} ranks logged metrics. Set <code>tracking.ranks=all</code> to compare all ranks.</span></p>
@@ -94,7 +94,7 @@ function median(values: number[]): number {
 }
 
 /** A sentence that names the slowest rank, and ranks that failed. */
-function Verdict({ heat, ranks, metric, parts }: { heat: Heatmap; ranks: Source[]; metric: string; parts: (Heatmap | null)[] }) {
+function Verdict({ run, heat, ranks, metric, parts }: { run: Run; heat: Heatmap; ranks: Source[]; metric: string; parts: (Heatmap | null)[] }) {
   if (metric !== STEP_TIME) return null;
   const own = means(heat);
   const middle = median(own);
@@ -108,7 +108,7 @@ function Verdict({ heat, ranks, metric, parts }: { heat: Heatmap; ranks: Source[
       {bad.length > 0 && <span>{bad.map((r) => `Rank ${r.rank} ${r.state === "lost" ? "is lost" : r.state === "failed" ? "failed" : `was ${r.state}`}`).slice(0, 4).join(", ")}{bad.length > 4 ? ` and ${bad.length - 4} more` : ""}. </span>}
       {Number.isFinite(factor) && (factor < 1.02
         ? <span>All ranks take the same time per step, {metricValue(metric, middle)}.</span>
-        : <span><strong>{name(worst)[0]!.toUpperCase() + name(worst).slice(1)} is {own.length === 2 ? "slower" : "the slowest"}</strong>: {metricValue(metric, own[worst]!)} of local work per step, {factor.toFixed(2)} × the {own.length === 2 ? `${metricValue(metric, middle)} of the other` : `median of ${metricValue(metric, middle)}`}{why && `, mostly ${why}`}.</span>)}
+        : <span><strong>{name(worst)[0]!.toUpperCase() + name(worst).slice(1)} is {own.length === 2 ? "slower" : "the slowest"}</strong>: {metricValue(metric, own[worst]!)} of local work per step, {factor.toFixed(2)} × the {own.length === 2 ? `${metricValue(metric, middle)} of the other` : `median of ${metricValue(metric, middle)}`}{why && `, mostly ${why}`}.<Gain run={run} rank={Number(heat.sources[worst]!.replace("rank-", ""))} /></span>)}
     </p>
   );
 }
@@ -125,13 +125,27 @@ function slowPhase(parts: (Heatmap | null)[], rank: string, behind: number): str
 
 /** The same from time/slowest_rank, if only the main rank logged. */
 function Slowest({ run }: { run: Run }) {
-  const curves = useAsync(() => source().curves({ runs: [{ id: run.id, created: run.created }], metric: SLOWEST, sources: null, x: "step", range: null, points: 20000, smooth: 0 }), [run.id, run.version]);
-  const slowest = Array.from(curves.value?.[0]?.y ?? []).filter(Number.isFinite);
+  const curves = useAsync(() => valuesByStep(run, SLOWEST), [run.id, run.version]);
+  const slowest = [...(curves.value?.values() ?? [])];
   if (slowest.length === 0) return null;
   const times = new Map<number, number>();
   for (const rank of slowest) times.set(rank, (times.get(rank) ?? 0) + 1);
   const [worst, count] = [...times].reduce((most, now) => (now[1] > most[1] ? now : most));
-  return <p class="verdict" data-verdict><strong>Rank {worst} was {run.world_size === 2 ? "slower" : "the slowest"}</strong> in {count} of {plural(slowest.length, "measurement")}.</p>;
+  return <p class="verdict" data-verdict><strong>Rank {worst} was {run.world_size === 2 ? "slower" : "the slowest"}</strong> in {count} of {plural(slowest.length, "measurement")}.<Gain run={run} rank={worst} /></p>;
+}
+
+async function valuesByStep(run: Run, metric: string): Promise<Map<number, number>> {
+  const curves = await source().curves({ runs: [{ id: run.id, created: run.created }], metric, sources: null, x: "step", range: null, points: 20000, smooth: 0 });
+  const curve = curves[0];
+  return new Map(Array.from(curve?.x ?? [], (step, i): [number, number] => [step, curve!.y[i]!]).filter(([, value]) => Number.isFinite(value)));
+}
+
+/** What the run would gain without a rank, if that is at least 2 % of a step. */
+function Gain({ run, rank }: { run: Run; rank: number }) {
+  const curves = useAsync(() => Promise.all(STEP_TIMES.map((metric) => valuesByStep(run, metric))), [run.id, run.version]);
+  const gain = curves.value && gainWithout(rank, curves.value);
+  if (!gain || gain.without > 0.98 * gain.step) return null;
+  return <span> Without rank {rank}, a step would take {metricValue(STEP_TIME, gain.without, 3)} instead of {metricValue(STEP_TIME, gain.step, 3)}.</span>;
 }
 
 /** The color scale covers the 2nd to the 98th percentile, so that outliers do not dominate it. */

@@ -2,6 +2,7 @@
 // stdout, throws Error, and returns the exit code of the process.
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,9 @@ int completion_command(int argc, char** argv);
 int complete_command(int argc, char** argv);  // what the shells call
 int man_command(int argc, char** argv);
 int new_command(int argc, char** argv);
+
+// The folder of Arrow's libraries: next to the LibTorch that training uses. Throws Environment.
+std::filesystem::path arrow_next_to_torch();
 
 struct ListedCommand {
   const char* name;

@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/trainer_program.h"
 #include "core/config/nearest_name.h"
+#include "formats/store/object_store.h"
 #include "launch/environment/torch_folder.h"
 #include "lockstep/error.h"
 
@@ -96,6 +97,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
+    lockstep::formats::set_arrow_folder(lockstep::cli::arrow_next_to_torch);
     return lockstep::cli::run(argc, argv);
   } catch (const lockstep::Error& error) {
     std::fprintf(stderr, "lockstep: error: %s\n", error.what());

@@ -14,6 +14,7 @@
 
 #include "cli/command_words.h"
 #include "cli/commands.h"
+#include "cli/runs/runs_place.h"
 #include "cli/trainer_program.h"
 #include "core/config/launch_sections.h"
 #include "core/number_text.h"
@@ -38,7 +39,8 @@ constexpr const char* kUiHelp = R"(lockstep ui: serve the dashboard of runs, gro
 Serves the runs of a directory, finished or running, until interrupted. Needs only a browser; loads
 nothing from the network.
 
-  --dir RUNS         directory of the runs, run.dir of the run file (default: runs)
+  --dir RUNS         directory of the runs, run.dir of the run file (default: runs); or
+                     s3://bucket/prefix, the path of the sink `bucket`: read-only
   --port PORT        port to listen on (default: the first free one from 8080)
   --read-only        disable tagging, stopping and deleting runs
   --host ADDRESS     address to listen on (default: 127.0.0.1, this machine only). From another
@@ -166,8 +168,15 @@ int ui_command(int argc, char** argv) {
   options.warn = [](const std::string& problem) {
     fmt::print(stderr, "lockstep ui: warning: {}\n", problem);
   };
+  const auto dir = options.runs.string();
+  if (is_in_store(dir) && options.receives)
+    throw config_error("lockstep ui: --receive needs a directory of this machine, not " + dir);
+  RunsPlace place(dir, {}, options.warn);
+  options.actions = options.actions && !is_in_store(dir);
+  options.runs = place.directory();
+  place.keep_in_step();
   dashboard::DashboardServer server(options);
-  fmt::print("dashboard of {}: {}{}\n", options.runs.string(), server.link(),
+  fmt::print("dashboard of {}: {}{}\n", dir, server.link(),
              options.token.empty() && options.tokens_file.empty() ? "" : "  (the link works once)");
   std::fflush(stdout);
   auto wanted = signals.poll_request();

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <string>
 
 #include "cli/command_words.h"
@@ -36,6 +37,10 @@ std::string found_torch() {
 }
 
 }  // namespace
+
+std::filesystem::path arrow_next_to_torch() {
+  return launch::find_torch(launch::own_prefix(), kBuiltFor).root.parent_path() / "pyarrow";
+}
 
 int version_command(int argc, char** argv) {
   const std::vector<std::string> words(argv, argv + argc);

@@ -17,6 +17,7 @@
 #include "lockstep/error.h"
 #include "lockstep/version.h"
 #include "tracking/agent/run_entries.h"
+#include "tracking/copies/bucket_runs.h"
 #include "tracking/log/event_log_reader.h"
 #include "tracking/log/unix_time.h"
 #include "tracking/open_tracker.h"
@@ -51,6 +52,16 @@ std::string choose_run_id(World& world, const SessionOptions& options, const Run
         .value_or(new_run_id(config.run.name));
   if (const auto earlier = world.get_value(kRunIdKey)) return *earlier;
   return new_run_id(config.run.name);
+}
+
+// A run that continues on another machine continues the event logs that the sink `bucket` has sent.
+void fetch_mirrored_logs(const RunConfig& config, const std::filesystem::path& run_dir) {
+  const auto* sink = config.tracking.sinks.find("bucket");
+  if (!sink) return;
+  auto place = formats::parse_store_path(sink->dump()["path"].get<std::string>());
+  tracking::fetch_run_of_bucket(std::make_unique<formats::ObjectFolder>(
+                                    std::move(place), config.data.object_cache.timeout.value),
+                                run_dir);
 }
 
 // Verifies that checkpoints can be mirrored. If the run continues, but its checkpoints are not here,
@@ -278,6 +289,7 @@ std::unique_ptr<RecordedRun> agree_on_run(World& world, const SessionOptions& op
         options.own_run ? options.own_run->run_dir : std::filesystem::path(config.run.dir) / chosen;
     const bool continues = options.resume_id || config.checkpoint.resume == ResumePolicy::Auto;
     use_mirror(config, chosen, run_dir, continues);
+    if (continues) fetch_mirrored_logs(config, run_dir);
     if (options.resume_id && !options.own_run) verify_resumable(run_dir, chosen);
     return chosen;
   });

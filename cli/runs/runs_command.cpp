@@ -47,7 +47,8 @@ constexpr const char* kRunsHelp = R"(lockstep runs: list and manage recorded run
         age is given, the runs that match all conditions
 
 ID is an id from `list`, the id of a job (all its ranks), or a unique prefix of either.
-RUNS is the directory of the runs, run.dir of the run file (default: runs).
+RUNS is the directory of the runs, run.dir of the run file (default: runs). list, show, compare,
+export and watch also take the path of the sink `bucket`: s3://bucket/prefix, gs:// or abfss://.
 )";
 
 using RunsOptions = cxxopts::ParseResult;

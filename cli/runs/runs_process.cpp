@@ -7,6 +7,7 @@
 #include "cli/command_words.h"
 #include "cli/commands.h"
 #include "cli/runs/runs_command.h"
+#include "cli/runs/runs_place.h"
 #include "cli/runs/runs_report.h"
 #include "cli/runs/runs_watch.h"
 
@@ -29,8 +30,11 @@ bool is_report(const std::vector<std::string>& words) {
 }  // namespace
 
 int runs_command(int argc, char** argv) {
-  const std::vector<std::string> words(argv + 1, argv + argc);
+  std::vector<std::string> words(argv + 1, argv + argc);
   if (!wants_help(words) && words.front() == "watch") return watch_run(words, std::cout);
+  const auto place = wants_help(words) ? nullptr : replace_bucket(words, [](const auto& problem) {
+    std::cerr << "lockstep runs: warning: " << problem << "\n";
+  });
   if (!wants_help(words) && is_report(words)) return write_report(words, std::cout);
   const bool terminal = ::isatty(STDIN_FILENO) == 1 && ::isatty(STDERR_FILENO) == 1;
   return run_runs_command(words, std::cout, std::cerr,

@@ -15,6 +15,7 @@
 #include "catalog/run_logs.h"
 #include "cli/aligned_text.h"
 #include "cli/command_words.h"
+#include "cli/runs/runs_place.h"
 #include "core/config/launch_sections.h"
 #include "core/printable.h"
 #include "launch/signal_watch.h"
@@ -156,9 +157,12 @@ int watch_run(const std::vector<std::string>& words, std::ostream& out) {
   const auto parsed = parse_words(known, words);
   if (!parsed.count("id"))
     throw config_error("lockstep runs watch: missing run ID; 'lockstep runs list' lists the runs");
-  const std::filesystem::path dir = parsed["dir"].as<std::string>();
-  const auto run_dir = catalog::find_run_directory(dir, parsed["id"].as<std::string>());
-  launch::SignalWatch signals;
+  launch::SignalWatch signals;  // before any thread is started
+  const auto id = parsed["id"].as<std::string>();
+  RunsPlace place(parsed["dir"].as<std::string>(), {id}, [](const std::string&) {});
+  const auto& dir = place.directory();
+  const auto run_dir = catalog::find_run_directory(dir, id);
+  place.keep_in_step();
   catalog::NameTable names;
   catalog::ColumnSpool spool({dir, "/var/tmp", "/tmp"});
   catalog::RunLogs logs(run_dir, names, &spool);

@@ -18,7 +18,6 @@ namespace lockstep::formats {
 namespace {
 
 constexpr int64_t kFetchedBytes = int64_t{8} << 20;  // at a time
-constexpr size_t kMaxFiles = 100'000;
 
 std::string error_text() { return std::generic_category().message(errno); }
 
@@ -44,7 +43,7 @@ std::string ObjectFolder::path_of(const std::string& name) const {
 }
 
 std::vector<ObjectInfo> ObjectFolder::list(const std::string& folder) {
-  auto found = retries_.run([&] { return store_->list(key_of(folder), kMaxFiles); });
+  auto found = retries_.run([&] { return store_->list(key_of(folder), kMaxObjects); });
   const auto root = key_of("");
   for (auto& object : found)
     if (!root.empty()) object.key.erase(0, root.size() + 1);
@@ -82,6 +81,17 @@ void ObjectFolder::remove(const std::string& name) {
 
 void ObjectFolder::remove_all(const std::string& folder) {
   retries_.run([&] { store_->remove_all(key_of(folder)); });
+}
+
+std::string ObjectFolder::read(const ObjectInfo& object, int64_t offset, int64_t size) {
+  auto known = object;
+  known.key = key_of(object.key);
+  std::string bytes(static_cast<size_t>(size), '\0');
+  if (size > 0)
+    retries_.run([&] {
+      store_->read(known, offset, {reinterpret_cast<uint8_t*>(bytes.data()), bytes.size()});
+    });
+  return bytes;
 }
 
 void ObjectFolder::fetch(const ObjectInfo& object, const std::filesystem::path& file) {

@@ -20,10 +20,12 @@ namespace lockstep::formats {
 // Thread: one at a time; stop(): any.
 class ObjectFolder {
  public:
-  // Requires the options of object_cache().
+  // Throws Config if `place` is not in a bucket.
   ObjectFolder(StorePath place, std::chrono::milliseconds timeout);
 
+  // At most kMaxObjects.
   std::vector<ObjectInfo> list(const std::string& folder = {});
+  static constexpr size_t kMaxObjects = 100'000;
 
   // Replaces an object with the whole content of a file, which may have no name any more.
   void write(const std::string& name, const FileDescriptor& file);
@@ -31,6 +33,9 @@ class ObjectFolder {
   void remove(const std::string& name);
   void remove_all(const std::string& folder);
 
+  // The bytes of an object from `offset` on.
+  std::string read(const ObjectInfo& object, int64_t offset, int64_t size);
+  std::string read(const ObjectInfo& object) { return read(object, 0, object.size); }
   // Writes an object to a new file, and syncs it.
   void fetch(const ObjectInfo& object, const std::filesystem::path& file);
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <span>
@@ -123,6 +124,9 @@ class ObjectStore {
   // The objects that list() returns.
   virtual void remove_all(const std::string& prefix) = 0;
 };
+
+// Where Arrow's libraries are if the system does not find them; called when the first bucket is used.
+void set_arrow_folder(std::function<std::filesystem::path()> find);
 
 // Loads the library of buckets. Throws Config if this build has no Arrow; Environment.
 void start_buckets();

@@ -10,7 +10,8 @@ LAYERS = {
     "core": set(),
     "formats": {"core"},
     "launch": {"core"},
-    "tracking": {"core"},
+    "tracking": {"core", "formats/store/object_folder.h", "formats/store/object_store.h", "formats/store/store_environment.h",
+                 "formats/store/store_path.h"},
     "data": {"core", "formats"},
     "models": {"core", "formats", "lockstep/batch.h"},
     "distributed": {"core"},
@@ -18,7 +19,7 @@ LAYERS = {
     "sweep": {"core"},
     "trainer": {"core", "formats", "launch", "tracking", "data", "models", "distributed", "catalog/run_list.h"},
     "dashboard": {"core", "tracking", "catalog"},
-    "cli": {"core", "launch", "tracking", "catalog", "dashboard", "sweep"},
+    "cli": {"core", "launch", "tracking", "catalog", "dashboard", "sweep", "formats/store/object_store.h"},
 }
 FOLDERS = set(LAYERS) | {"include", "configs", "tests", "bench", "examples", "docs", "cmake", "python", "packaging"}
 

@@ -38,14 +38,55 @@ size_t frame_bytes(std::string_view bytes) {
   return length <= kMaxFrameLength ? kFrameHeadBytes + length : 0;
 }
 
-std::string path_of_log(const std::string& prefix, const std::filesystem::path& segment) {
-  return fmt::format("{}/logs/{}", prefix, segment.filename().string());
+class HttpLogCopyStore final : public LogCopyStore {
+ public:
+  explicit HttpLogCopyStore(LogReceiverAddress to) : to_(std::move(to)) {}
+
+  LogCopy copy(const std::string& segment) override {
+    return copy_in(to_.client.get(path_of(segment)));
+  }
+
+  LogCopy append(const std::string& segment, uint64_t offset, const std::string& bytes) override {
+    return copy_in(to_.client.post(fmt::format("{}?offset={}", path_of(segment), offset), bytes,
+                                   "application/octet-stream"));
+  }
+
+ private:
+  std::string path_of(const std::string& segment) const {
+    return fmt::format("{}/logs/{}", to_.path, segment);
+  }
+
+  LogCopy copy_in(const HttpResponse& response) const {
+    const auto json = parse_json(response.body);
+    const auto copy = log_copy_from_json(json);
+    if (copy && (response.ok() || response.status == 409)) return *copy;
+    to_.reject(response);
+    throw environment_error(
+        fmt::format("{} sent an invalid response (status {})", to_.name, response.status));
+  }
+
+  const LogReceiverAddress to_;
+};
+
+std::string name_of_segment(const std::filesystem::path& segment) {
+  return segment.filename().string();
 }
 
 }  // namespace
 
-LogSender::LogSender(LogReceiverAddress to)
-    : to_(std::move(to)), piece_bytes_(std::min(kMinPieceBytes, to_.max_request_bytes)) {}
+LogSender::LogSender(const LogReceiverAddress& to)
+    : to_(std::make_unique<HttpLogCopyStore>(to)),
+      name_(to.name),
+      min_piece_bytes_(std::min(kMinPieceBytes, to.max_request_bytes)),
+      max_piece_bytes_(to.max_request_bytes),
+      piece_bytes_(min_piece_bytes_) {}
+
+LogSender::LogSender(std::unique_ptr<LogCopyStore> to, std::string name, size_t piece_bytes)
+    : to_(std::move(to)),
+      name_(std::move(name)),
+      min_piece_bytes_(piece_bytes),
+      max_piece_bytes_(piece_bytes),
+      piece_bytes_(piece_bytes) {}
 
 uint64_t complete_record_bytes(int segment, uint64_t from) {
   // Does not read the reserved space at the end of an idle log over and over.
@@ -65,59 +106,46 @@ uint64_t complete_record_bytes(int segment, uint64_t from) {
   }
 }
 
-// The state of the copy, from a response.
-LogCopy LogSender::copy_in(const HttpResponse& response) const {
-  const auto json = parse_json(response.body);
-  const auto copy = log_copy_from_json(json);
-  if (copy && (response.ok() || response.status == 409)) return *copy;
-  to_.reject(response);
-  throw environment_error(
-      fmt::format("{} sent an invalid response (status {})", to_.name, response.status));
-}
-
 // A copy that is longer than the log is not a copy of it.
 void LogSender::verify(const std::filesystem::path& segment, int file, const LogCopy& copy,
                        Progress& progress) {
   if (copy.size < progress.copied_bytes) {
     progress_.clear();  // other segments may be gone, too
     throw environment_error(
-        fmt::format("{} has lost records of {}", to_.name, segment.filename().string()));
+        fmt::format("{} has lost records of {}", name_, name_of_segment(segment)));
   }
   const auto size = static_cast<uint64_t>(::lseek(file, 0, SEEK_END));
   if (size < copy.size || measure_copy(file, copy.size) != copy)
     throw environment_error(
-        fmt::format("{} has a different log named {}", to_.name, segment.filename().string()));
+        fmt::format("{} has a different log named {}", name_, name_of_segment(segment)));
   progress.copied_bytes = copy.size;
   progress.is_copy_known = true;
 }
 
 void LogSender::adapt_piece(std::chrono::steady_clock::duration taken) {
-  if (taken < kFastPiece) piece_bytes_ = std::min(2 * piece_bytes_, to_.max_request_bytes);
-  if (taken > kSlowPiece) piece_bytes_ = std::max(piece_bytes_ / 2, kMinPieceBytes);
+  if (taken < kFastPiece) piece_bytes_ = std::min(2 * piece_bytes_, max_piece_bytes_);
+  if (taken > kSlowPiece) piece_bytes_ = std::max(piece_bytes_ / 2, min_piece_bytes_);
 }
 
 // The bytes that the copy does not have.
 uint64_t LogSender::measure(const std::filesystem::path& segment, int file, Progress& progress) {
-  if (!progress.is_copy_known)
-    verify(segment, file, copy_in(to_.client.get(path_of_log(to_.path, segment))), progress);
+  if (!progress.is_copy_known) verify(segment, file, to_->copy(name_of_segment(segment)), progress);
   while (const auto more = complete_record_bytes(file, progress.local_bytes))
     progress.local_bytes += more;
   if (progress.copied_bytes > progress.local_bytes)
-    throw environment_error(fmt::format("{} has a longer copy of {} than this node", to_.name,
-                                        segment.filename().string()));
+    throw environment_error(
+        fmt::format("{} has a longer copy of {} than this node", name_, name_of_segment(segment)));
   return progress.local_bytes - progress.copied_bytes;
 }
 
 void LogSender::send_piece(const std::filesystem::path& segment, int file, Progress& progress) {
   const auto size = std::min<uint64_t>(progress.local_bytes - progress.copied_bytes, piece_bytes_);
-  const auto at =
-      fmt::format("{}?offset={}", path_of_log(to_.path, segment), progress.copied_bytes);
   const auto bytes = read_log_piece(file, progress.copied_bytes, size);
   progress.is_copy_known = false;  // until the response arrives
   const auto begin = std::chrono::steady_clock::now();
-  const auto response = to_.client.post(at, bytes, "application/octet-stream");
+  const auto copy = to_->append(name_of_segment(segment), progress.copied_bytes, bytes);
   adapt_piece(std::chrono::steady_clock::now() - begin);
-  verify(segment, file, copy_in(response), progress);
+  verify(segment, file, copy, progress);
 }
 
 uint64_t LogSender::handle_segment(const std::filesystem::path& segment, bool sends) {

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 
 #include "tracking/copies/log_copy.h"
@@ -18,6 +19,17 @@ struct HttpResponse;
 
 namespace lockstep::tracking {
 
+// Where copies of logs are kept. Calls throw Environment if they should be retried, else Config.
+class LogCopyStore {
+ public:
+  virtual ~LogCopyStore() = default;
+  // `segment`: the name of its file.
+  virtual LogCopy copy(const std::string& segment) = 0;
+  // Appends to the copy, unless its size is not `offset`. Returns what it is then.
+  virtual LogCopy append(const std::string& segment, uint64_t offset, const std::string& bytes) = 0;
+};
+
+// A receiver that is reached by HTTP.
 struct LogReceiverAddress {
   HttpClient& client;  // must outlive the sender
   std::string path;    // prefix of "/logs/NAME"
@@ -32,7 +44,9 @@ struct LogReceiverAddress {
 // call sends them again).
 class LogSender {
  public:
-  explicit LogSender(LogReceiverAddress to);
+  explicit LogSender(const LogReceiverAddress& to);
+  // `name`: of the receiver, in messages. `piece_bytes`: of all requests.
+  LogSender(std::unique_ptr<LogCopyStore> to, std::string name, size_t piece_bytes);
 
   // Sends what the copy does not have of all segments of `log`.
   void send(const std::filesystem::path& log);
@@ -48,7 +62,6 @@ class LogSender {
     bool is_copy_known = false;
     bool is_final = false;  // a later segment exists, and this one is copied completely
   };
-  LogCopy copy_in(const HttpResponse& response) const;
   void verify(const std::filesystem::path& segment, int file, const LogCopy& copy,
               Progress& progress);
   uint64_t measure(const std::filesystem::path& segment, int file, Progress& progress);
@@ -57,7 +70,9 @@ class LogSender {
   uint64_t handle_segments(const std::filesystem::path& log, bool sends);
   uint64_t handle_segment(const std::filesystem::path& segment, bool sends);
 
-  LogReceiverAddress to_;
+  const std::unique_ptr<LogCopyStore> to_;
+  const std::string name_;
+  const size_t min_piece_bytes_, max_piece_bytes_;
   size_t piece_bytes_;  // of the next request; adapted to the speed of the connection
   std::map<std::filesystem::path, Progress> progress_;  // by segment
 };

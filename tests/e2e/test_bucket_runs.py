@@ -1,0 +1,210 @@
+"""The sink `bucket`: a run in a bucket of a real S3 server has the same bytes as its directory, whatever is killed meanwhile, and
+`lockstep runs` and the dashboard read it there."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import urllib.request
+
+import pytest
+
+import processes
+from object_server import BUCKET, ObjectServer
+from processes import LOCKSTEP, TIMEOUT_S, environment, wait_until
+from test_collector import ENDLESS, contents
+from test_tracking import agents_of
+
+KILLS = int(os.environ.get("LOCKSTEP_BUCKET_KILLS", "3"))  # the trainer restarts an agent as often
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    server = ObjectServer(tmp_path_factory.mktemp("server"))
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def sent(job, server, request):
+    """A job whose runs are sent to a bucket."""
+    prefix = request.node.name
+    job.place = f"s3://{BUCKET}/{prefix}"
+    job.bucket = server.directory / BUCKET / prefix
+    job.cache = job.directory / "cache"
+    job.env = environment(**server.environment(XDG_CACHE_HOME=str(job.cache)))
+    job.sink = f"tracking.sinks=[{{name: bucket, path: '{job.place}', every: 1 s}}]"
+    yield job
+    server.proxy.reset()
+
+
+def runs(job, *words):
+    return processes.run([LOCKSTEP, "runs", *words, "--dir", job.place], job.directory, job.env)
+
+
+def states(job, *where):
+    ended = processes.run([LOCKSTEP, "runs", "list", "--json", "--dir", *where], job.directory, job.env)
+    assert ended.code == 0, ended.err
+    return {entry["id"]: entry["state"] for entry in json.loads(ended.out)}
+
+
+def copy_of(job, run):
+    (directory,) = (job.cache / "lockstep/runs").iterdir()
+    return directory / run
+
+
+def pieces(folder):
+    """{log: [(begin, end, path)]} of a run in the bucket, by begin and end."""
+    logs = {}
+    for path in folder.glob("events/*/*"):
+        begin, end = path.name.split("-")
+        logs.setdefault(path.parent.name, []).append((int(begin), int(end), path))
+    return {name: sorted(found) for name, found in logs.items()}
+
+
+def log_bytes(folder):
+    return sum(max(end for _, end, _ in found) for found in pieces(folder).values())
+
+
+def test_the_bucket_has_the_bytes_of_the_run_and_is_read_like_a_directory(sent):
+    run = sent.train(sent.sink, "tracking.ranks=all", ranks=2, env=sent.env)
+    wait_until(lambda: not agents_of(run), TIMEOUT_S, "the agent's end")
+    for log, found in pieces(sent.bucket / run.name).items():
+        assert b"".join(path.read_bytes() for _, _, path in found) == (run / "events" / log).read_bytes()
+        assert [begin for begin, _, _ in found] == [0, *(end for _, end, _ in found[:-1])]  # nothing replaced is left
+    assert states(sent, sent.place) == states(sent, sent.runs)
+    assert contents(copy_of(sent, run.name)) == contents(run)
+    words = ["export", run.name, "--format", "jsonl"]
+    there = runs(sent, *words)
+    here = processes.run([LOCKSTEP, "runs", *words, "--dir", sent.runs], sent.directory, sent.env)
+    assert there.code == 0 and there.out == here.out != "", there.err
+    for words in (["show", run.name], ["watch", run.name, "--once"]):
+        assert runs(sent, *words).code == 0
+
+
+def test_nothing_is_fetched_twice(sent, server):
+    run = sent.train(sent.sink, env=sent.env)
+    wait_until(lambda: not agents_of(run), TIMEOUT_S, "the agent's end")
+    assert runs(sent, "list").code == 0
+    server.proxy.reset()
+    assert runs(sent, "list").code == 0
+    assert [path for method, path, _ in server.proxy.requests if "list-type" not in path] == []
+
+
+def test_kills_during_uploads_leave_a_run_that_can_be_read(sent, server):
+    training = sent.start(*ENDLESS, sent.sink, "tracking.system_every=1 s", env=sent.env)
+    wait_until(lambda: list(sent.runs.glob("*/run.json")), TIMEOUT_S, "the run")
+    run_dir = sent.only_run()
+    folder = sent.bucket / run_dir.name
+    for _ in range(KILLS):
+        before = log_bytes(folder)
+        victims = []
+
+        def kill(method, path, number):
+            if method in ("PUT", "POST", "DELETE") and "/events/" in path and not victims and log_bytes(folder) > before:
+                victims.extend(agents_of(run_dir))
+                for agent in victims:
+                    os.kill(agent, signal.SIGKILL)
+                return "refuse"
+            return None
+
+        server.proxy.fault = kill
+        wait_until(lambda: victims, TIMEOUT_S, "an upload to kill")
+        server.proxy.reset()
+        assert states(sent, sent.place) == {run_dir.name: "running"}
+        written = (copy_of(sent, run_dir.name) / "events/rank-00000.lsev").read_bytes()
+        assert (run_dir / "events/rank-00000.lsev").read_bytes().startswith(written)
+        wait_until(lambda: set(agents_of(run_dir)) - set(victims), TIMEOUT_S, "another agent")
+    sent.query("stop", run_dir.name)
+    assert processes.finish(training).code == 0
+    wait_until(lambda: not agents_of(run_dir), TIMEOUT_S, "the agent's end")
+    assert states(sent, sent.place) == states(sent, sent.runs) == {run_dir.name: "finished"}
+    assert contents(copy_of(sent, run_dir.name)) == contents(run_dir)
+
+
+def test_a_resumed_run_on_another_machine_continues_its_records(sent, server):
+    checkpoints = [f"checkpoint.mirror={sent.place}-checkpoints", "checkpoint.every=2 steps", "train.log_every=1 step"]
+    run = sent.train(sent.sink, *checkpoints, "train.max_steps=4", env=sent.env)
+    wait_until(lambda: not agents_of(run), TIMEOUT_S, "the agent's end")
+    shutil.rmtree(run)
+    ended = sent.run(sent.sink, *checkpoints, "train.max_steps=8", options=["--resume", run.name], env=sent.env)
+    assert ended.code == 0, ended.err
+    wait_until(lambda: not agents_of(run), TIMEOUT_S, "the agent's end")
+    assert [step for step, _ in sent.series(run.name, "train/loss")] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert not (run / "received.json").exists()
+    assert states(sent, sent.place) == states(sent, sent.runs) == {run.name: "finished"}
+    assert contents(copy_of(sent, run.name)) == contents(run)
+
+
+def test_a_run_that_was_replaced_or_removed(sent, server):
+    run = sent.train(sent.sink, env=sent.env)
+    wait_until(lambda: not agents_of(run), TIMEOUT_S, "the agent's end")
+    assert states(sent, sent.place)
+    other = sent.train(sent.sink, "run.seed=7", env=sent.env)
+    wait_until(lambda: not agents_of(other), TIMEOUT_S, "the agent's end")
+    shutil.rmtree(sent.bucket / run.name)
+    shutil.move(sent.bucket / other.name, sent.bucket / run.name)
+    assert set(states(sent, sent.place)) == {other.name}  # the records name it
+    assert (copy_of(sent, run.name) / "events/rank-00000.lsev").read_bytes() == (other / "events/rank-00000.lsev").read_bytes()
+    shutil.rmtree(sent.bucket / run.name)
+    assert states(sent, sent.place) == {}
+    assert not copy_of(sent, run.name).exists()
+
+
+def test_sync_sends_a_recorded_run(sent, server):
+    run = sent.train(env=sent.env)
+    assert processes.run([LOCKSTEP, "sync", run, "--sink", f"{{name: bucket, path: '{sent.place}'}}"], sent.directory, sent.env).code == 0
+    assert states(sent, sent.place) == states(sent, sent.runs)
+
+
+def test_objects_that_no_sink_has_written(sent, server):
+    """Names that lead elsewhere, large files, invalid content and gaps: skipped, or one line, and other runs are shown."""
+    run = sent.train(sent.sink, env=sent.env)
+    wait_until(lambda: not agents_of(run), TIMEOUT_S, "the agent's end")
+    prefix = sent.bucket.name
+    log = (run / "events/rank-00000.lsev").read_bytes()
+    for name, content in {"odd/run.json": b"{", "odd/events/rank-00000.lsev/0-16": log[:16], "large/run.json": b" " * (300 << 10),
+                          f"gap/events/rank-00000.lsev/64-{len(log)}": log[64:], "gap/run.json": (run / "run.json").read_bytes(),
+                          "gap/events/rank-00000.lsev/0-9999": log[:64], "gap/events/..lsev/0-64": log[:64],
+                          "gap/checkpoints/x": b"x", "gap/events/rank-00000.lsev/a-b": b"x", ".hidden/run.json": b"{}"}.items():
+        server.put(f"{prefix}/{name}", content)
+    ended = runs(sent, "list", "--json")
+    assert ended.code == 0 and run.name in [entry["id"] for entry in json.loads(ended.out)], ended.err
+    assert len(ended.err.splitlines()) == 2 and "odd: " in ended.err and "large: " in ended.err, ended.err
+    allowed = {"run.json", "config.yaml", "data.json", "software.json", "received.json", "events", "rank-00000.lsev", "node-00000.lsev"}
+    copies = copy_of(sent, run.name).parent
+    assert {path.name for run_copy in copies.iterdir() if run_copy.is_dir() for path in run_copy.rglob("*")} <= allowed
+
+
+def test_paths_that_are_refused(sent):
+    for words, text in ((["tag", "x", "+good"], "runs in a bucket can be read only"), (["delete", "x"], "can be read only")):
+        ended = runs(sent, *words)
+        assert ended.code == 78 and text in ended.err and len(ended.err.splitlines()) == 1, ended.err
+    ended = processes.run([LOCKSTEP, "runs", "list", "--dir", "s3://no-such-bucket"], sent.directory, sent.env)
+    assert ended.code == 78 and "no such bucket" in ended.err, ended.err
+    ended = sent.run("tracking.sinks=[{name: bucket, path: runs}]", env=sent.env)
+    assert ended.code == 78 and "'runs' is not in a bucket; valid: s3://bucket/prefix" in ended.err, ended.err
+
+
+def test_the_dashboard_follows_a_run_in_a_bucket(sent, server):
+    training = sent.start(*ENDLESS, sent.sink, env=sent.env)
+    wait_until(lambda: list(sent.bucket.glob("*/run.json")), TIMEOUT_S, "the run in the bucket")
+    ui = processes.start([LOCKSTEP, "ui", "--dir", sent.place], sent.directory, sent.env)
+    try:
+        line = ui.stdout.readline()
+        link = re.search(r"http://\S+", line)[0]
+        assert sent.place in line
+
+        def state():
+            with urllib.request.urlopen(f"{link}api/runs", timeout=TIMEOUT_S) as answer:
+                return [run["state"] for run in json.load(answer)["runs"]]
+
+        assert state() == ["running"]
+        assert list(states(sent, sent.place).values()) == ["running"]  # the same directory, which the dashboard keeps in step
+        sent.query("stop", sent.only_run().name)
+        assert processes.finish(training).code == 0
+        wait_until(lambda: state() == ["finished"], TIMEOUT_S, "the end of the run in the dashboard")
+    finally:
+        ui.kill()
+        ui.communicate(timeout=TIMEOUT_S)

@@ -32,7 +32,8 @@ constexpr const char* kArtifactsHelp =
         show one version: the runs that made and used it, its metadata and files
   lockstep artifacts get ARTIFACT [-o DIR] [--used-by RUN_ID] [--dir RUNS] [--json]
         copy its files into a new directory (default: NAME-vN)
-  lockstep artifacts put NAME PATH [--type T] [--alias A]... [--metadata K=V]... [--made-by RUN_ID] [--dir RUNS] [--json]
+  lockstep artifacts put NAME PATH [--type T] [--alias A]... [--metadata K=V]... [--made-by RUN_ID]
+          [--dir RUNS] [--json]
         store a file, or all files of a directory, as the next version
   lockstep artifacts alias ARTIFACT ALIAS [--remove] [--dir RUNS] [--json]
         set an alias to this version, or remove the alias
@@ -41,7 +42,9 @@ constexpr const char* kArtifactsHelp =
   lockstep artifacts gc [--dry-run] [--dir RUNS] [--json]
         remove files that no version references
 
---made-by and --used-by record a run with the version. ARTIFACT is NAME (its latest version), NAME:ALIAS, NAME:v3, or NAME@DIGEST_PREFIX. Artifacts are
+--made-by and --used-by record a run with the version.
+
+ARTIFACT is NAME (its latest version), NAME:ALIAS, NAME:v3, or NAME@DIGEST_PREFIX. Artifacts are
 stored in RUNS/artifacts (default of RUNS: runs).
 )";
 

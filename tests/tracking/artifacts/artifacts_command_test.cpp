@@ -69,6 +69,19 @@ TEST_CASE("artifacts put, list, show: aligned, or as JSON for scripts") {
                   "\n") != std::string::npos);
 }
 
+TEST_CASE("artifacts --made-by and --used-by: the runs of a version, each once") {
+  Shelf shelf;
+  shelf({"put", "net", shelf.model("one").string(), "--made-by", "mnist-1"});
+  for (const auto* run : {"mnist-2", "mnist-3", "mnist-2"})
+    shelf({"show", "net", "--used-by", run});
+  const auto page = Json::parse(shelf({"show", "net", "--json"}));
+  CHECK(page["made_by"] == "mnist-1");
+  CHECK(page["used_by"] == Json{"mnist-2", "mnist-3"});
+  CHECK(shelf.error({"put", "net", shelf.model("two").string(), "--made-by", "../x"}) ==
+        "config: '../x' is not a valid run ID");
+  CHECK(shelf.error({"show", "net", "--used-by", ""}) == "config: '' is not a valid run ID");
+}
+
 TEST_CASE("artifacts get: a new directory with the files") {
   Shelf shelf;
   shelf.publish("one", {"best"});

@@ -116,7 +116,10 @@ function Points({ table, name, axisColumns, kept, projection: { scores, shares }
   const titleOf = (k: number) => (shares[k] === undefined ? components[k]! : `${components[k]}: ${number(100 * shares[k]!, 3)} % of the variance`);
   const x = useMemo(() => linearValues(titleOf(across), scores[across]!), [scores, across]);
   const y = useMemo(() => linearValues(titleOf(up), scores[up]!), [scores, up]);
-  const colors = useMemo(() => colorColumns(table, [...axisColumns, ...(axisColumns.length === 0 ? ["x", "y"] : [])]), [table]);
+  const colors = useMemo(() => {
+    const own = colorColumns(table, axisColumns.length > 0 ? axisColumns : ["x", "y", "z"]);
+    return own.length > 0 || axisColumns.length > 0 ? own : colorColumns(table, ["x", "y"]);
+  }, [table]);
   const colored = colors.some(({ column }) => column === own) ? own : colors.find(({ isUsual }) => isUsual)?.column;
   const color = useMemo(() => (colored === undefined ? linearValues("none", new Float64Array(kept.length)) : colorValues(table, colored, kept)), [table, kept, colored]);
   const others = table.columns.map((title, i) => [title, i] as const).filter(([title]) => !axisColumns.includes(title));

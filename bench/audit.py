@@ -53,9 +53,9 @@ def cpu_seconds(directory, audited):
     }
     (directory / "run.yaml").write_text(json.dumps(config))
     words = [str(word) for word in (BIN / "lockstep", "launch", "-n", 2, directory / "run.yaml", *settings)]
-    process = subprocess.Popen(words, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    process = subprocess.Popen(words, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                env=measuring.environment(directory, OMP_NUM_THREADS="1"), start_new_session=True)
-    output = process.stdout.read() + process.stderr.read()
+    output = process.stdout.read()
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode != 0:

@@ -182,11 +182,13 @@ nlohmann::json flip_bits(AuditedTraining& training, int count, uint64_t seed) {
   for (int i = 0; i < count; ++i) {
     const auto flip = next_flip(random, training);
     const auto text = text_of_audit(training, flip);
+    auto success = at::zeros({2}, at::kLong);
+    success[0] = !text.empty();
+    success[1] = is_named(text, training, flip);
+    distributed::all_reduce(training.world, success, distributed::ReduceOp::Min, "flip");
     counts[flip.kind][0] += 1;
-    counts[flip.kind][1] += !text.empty();
-    counts[flip.kind][2] += is_named(text, training, flip);
+    counts[flip.kind].narrow(0, 1, 2) += success;
   }
-  distributed::all_reduce(training.world, counts, distributed::ReduceOp::Min, "counts");
   nlohmann::json result;
   for (const auto kind : {Weight, State, Gradient})
     result[kKindNames[kind]] = {{"flips", counts[kind][0].item<int64_t>()},

@@ -146,7 +146,7 @@ def measure(arguments, write):
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
             try:
                 found, counts, regrouped = run_schedule(schedule, directory)
-            except RuntimeError as error:
+            except (RuntimeError, OSError, ValueError) as error:
                 failed.append(number)
                 print(f"schedule {number} {json.dumps(schedule)}: {error}", file=sys.stderr)
                 continue
@@ -170,7 +170,7 @@ def main():
     arguments = parser.parse_args()
     about = {"what": "runs of 4,000 steps with random kills, drains and stalls; sha256 of weights and optimizer state against an undisturbed run",
              "machine": measuring.machine(SOURCE), "commit": measuring.commit(),
-             "command": f"bench/fault_schedules.py --schedules {arguments.schedules} --seed {arguments.seed}"}
+             "command": f"bench/fault_schedules.py --schedules {arguments.schedules} --seed {arguments.seed} --first {arguments.first}"}
 
     def write(result):
         if arguments.out:

@@ -159,7 +159,7 @@ EvaluationResult Trainer::run() {
     call(&Hook::before_epoch);
     if (!stop_.is_stopping()) train_epoch();
     call(&Hook::after_epoch);
-    if (stop_.is_leaving() && !is_finished()) change_group();
+    change_group_if_left();
   }
   if (run_.data.eval && evaluated_step_ != position_.step && !stop_.is_stopping()) evaluate_now();
   if (saved_step_ != position_.step && has_stepped_) save_now();
@@ -222,8 +222,7 @@ void Trainer::train_epoch() {
     return;
   }
   const auto epoch = position_.epoch;
-  while (position_.epoch == epoch && !is_finished() && !stop_.is_stopping() &&
-         !stop_.is_leaving()) {
+  while (position_.epoch == epoch && !is_finished() && !stop_.is_stopping()) {
     clock_.enter(Phase::Optimizer);
     call(&Hook::before_step);
     if (const auto reason = std::exchange(context_.stop_now, std::nullopt)) {
@@ -236,6 +235,7 @@ void Trainer::train_epoch() {
     const bool epoch_ended = loader.position() == loader.num_batches();
     if (epoch_ended) position_ = {position_.step, position_.epoch + 1, 0, position_.lanes};
     after_step(epoch_ended);
+    if (!epoch_ended) change_group_if_left();
   }
 }
 

@@ -40,7 +40,8 @@ void verify_tokens(const std::string& name, const at::Tensor& tokens, const Toke
   if (wrong == end) return;
   throw config_error(
       fmt::format("'{}' has token {}, but the model has a vocabulary of {}: tokens 0 to {} are "
-                  "valid; set model.vocab_size",
+                  "valid; was the data made with the tokenizer of another model? Models gpt and "
+                  "decoder: set model.vocab_size",
                   name, *wrong, range.vocab_size, range.vocab_size - 1));
 }
 

@@ -102,7 +102,8 @@ class TextEncoder {
     const auto number = tokenizer_->find(separator);
     if (!number)
       throw config_error(
-          fmt::format("--separator: the tokenizer has no token '{}'; its special tokens: {}",
+          fmt::format("--separator: the tokenizer has no token '{}'; name the token that ends a "
+                      "document, e.g. one of its special tokens: {}",
                       printable(separator), special_tokens()));
     separator_ = *number;
     vocabulary_ = tokenizer_->vocabulary_size();

@@ -47,6 +47,10 @@ std::map<std::string, std::vector<int64_t>> shapes_in_file(const fs::path& file)
 HfDirectory::ConfigFile HfDirectory::config() const {
   const auto file = path / "config.json";
   std::error_code ignored;
+  if (!fs::is_directory(path, ignored))
+    throw config_error(
+        fmt::format("model {}: {} is not a directory: expected one written by save_pretrained()",
+                    model, printable(path.string(), 400)));
   if (!fs::exists(file, ignored))
     throw config_error(
         fmt::format("model {}: {} has no config.json: expected a directory written by "

@@ -1,4 +1,4 @@
-"""A table of tiny model directories of transformers, with their data, that `lockstep-compile hf:DIR` compiles."""
+"""A table of tiny model directories of transformers, timm and diffusers, with their data, that `lockstep-compile hf:DIR` compiles."""
 
 from dataclasses import dataclass
 from typing import Callable
@@ -14,7 +14,7 @@ TOKENS = 8
 
 @dataclass
 class Case:
-    """`model`, `config`: names of transformers' classes. `data`: its fields, of SAMPLES samples. `changes`: NAME=VALUE.
+    """`model`, `config`: names of transformers' classes; no config: a class of diffusers. `data`: its fields, of SAMPLES samples. `changes`: NAME=VALUE.
 
     `refused`: parts of the error message.
     """
@@ -81,6 +81,12 @@ def pairs():
 
 def images(size=32):
     return {"image": torch.rand(SAMPLES, 3, size, size), "label": torch.randint(0, CLASSES, (SAMPLES,))}
+
+
+def noisy_images():
+    """Of numbers from -1 to 1, with their noise."""
+    return {"image": 2 * torch.rand(SAMPLES, 1, 8, 8) - 1, "noise": torch.randn(SAMPLES, 1, 8, 8),
+            "timestep": torch.randint(0, 1000, (SAMPLES,)), "label": torch.randint(0, CLASSES, (SAMPLES,))}
 
 
 def waves():
@@ -159,14 +165,24 @@ ENCODER_DECODERS = {
 VISIONS = {
     "vit": Case("ViTForImageClassification", "ViTConfig", VISION, images),
     "convnext": Case("ConvNextForImageClassification", "ConvNextConfig", {"hidden_sizes": [8, 16], "depths": [1, 1], "num_stages": 2,
-                     "image_size": 32, "num_labels": CLASSES}, images, short=True),
+                     "image_size": 32, "num_labels": CLASSES}, images),
     "swin": Case("SwinForImageClassification", "SwinConfig", {"embed_dim": 8, "depths": [2, 1], "num_heads": [2, 2], "window_size": 4,
                  "image_size": 32, "patch_size": 4, "num_labels": CLASSES, "drop_path_rate": 0.0, **STILL}, images),
     "dinov2": Case("Dinov2ForImageClassification", "Dinov2Config", {**VISION, "mlp_ratio": 2}, images),
     "resnet": Case("ResNetForImageClassification", "ResNetConfig", {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1],
                    "num_labels": CLASSES, "layer_type": "basic"}, images),
     "timm starnet": Case("TimmWrapperForImageClassification", "TimmWrapperConfig", {"architecture": "starnet_s050", "num_labels": CLASSES,
-                         "model_args": {"base_dim": 8, "depths": [1]}}, images, short=True),
+                         "model_args": {"base_dim": 8, "depths": [1]}}, images),
+    # With smaller images, batch norms over few values amplify rounding: Python in float32 differs from Python in float64. With ReLU,
+    # so does an element close to 0.
+    "timm resnet": Case("TimmWrapperForImageClassification", "TimmWrapperConfig", {"architecture": "resnet10t", "num_labels": CLASSES,
+                        "model_args": {"channels": [8, 16, 16, 16], "stem_width": 8, "act_layer": "silu"}}, lambda: images(64),
+                        short=True),
+    "timm vit": Case("TimmWrapperForImageClassification", "TimmWrapperConfig", {"architecture": "vit_tiny_patch16_224",
+                     "num_labels": CLASSES, "model_args": {"img_size": 32, "embed_dim": 16, "depth": 1, "num_heads": 2}}, images,
+                     short=True),
+    "timm convnext": Case("TimmWrapperForImageClassification", "TimmWrapperConfig", {"architecture": "convnext_atto", "num_labels": CLASSES,
+                          "model_args": {"depths": [1, 1, 1, 1], "dims": [8, 8, 8, 16]}}, images),
     "beit": Case("BeitForImageClassification", "BeitConfig", {**VISION, "drop_path_rate": 0.0}, images),
 }
 
@@ -185,14 +201,30 @@ AUDIO = {
                     "decoder_start_token_id": 1, "classifier_proj_size": 8, "num_labels": CLASSES}, mels),
 }
 
-CASES = {**DECODERS, **ENCODERS, **ENCODER_DECODERS, **VISIONS, **AUDIO}
+DENOISERS = {  # not DiTTransformer2DModel, which always drops classes at random
+    "unet": Case("UNet2DModel", "", {"sample_size": 8, "in_channels": 1, "out_channels": 1, "layers_per_block": 1,
+                 "block_out_channels": [8, 8], "norm_num_groups": 4, "attention_head_dim": 4, "num_class_embeds": CLASSES,
+                 "down_block_types": ["DownBlock2D", "DownBlock2D"], "up_block_types": ["UpBlock2D", "UpBlock2D"]}, noisy_images, short=True),
+}
+
+CASES = {**DECODERS, **ENCODERS, **ENCODER_DECODERS, **VISIONS, **AUDIO, **DENOISERS}
 
 
 def build(case):
     import transformers
 
     torch.manual_seed(1)
-    return getattr(transformers, case.model)(getattr(transformers, case.config)(**case.options))
+    if not case.config:
+        import diffusers
+
+        return getattr(diffusers, case.model)(**case.options)
+    model = getattr(transformers, case.model)(getattr(transformers, case.config)(**case.options))
+    if case.config == "TimmWrapperConfig":  # transformers draws convolutions with 0.02, and batch norms then amplify rounding
+        import timm
+
+        own = timm.create_model(case.options["architecture"], num_classes=CLASSES, **case.options["model_args"])
+        model.timm_model.load_state_dict(own.state_dict())
+    return model
 
 
 def data_of(case):

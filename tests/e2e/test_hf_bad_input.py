@@ -61,6 +61,43 @@ CONFIGS = {
     "a length of arrays": ({}, ["--length", 3, "--batch", "a.npz"], ["--length 3: --batch a.npz sets the length"]),
 }
 
+UNET = {"_class_name": "UNet2DModel", "sample_size": 8, "in_channels": 1, "out_channels": 1, "layers_per_block": 1, "block_out_channels": [8],
+        "norm_num_groups": 4, "down_block_types": ["DownBlock2D"], "up_block_types": ["UpBlock2D"]}
+DENOISERS = {
+    "an unknown class": ({"_class_name": "UNet2D"}, {}, [], ["config.json: 'UNet2D' is not a model of diffusers"]),
+    "a model of another kind": ({"_class_name": "AutoencoderKL"}, {}, [], ["a AutoencoderKL does not predict noise"]),
+    "an argument of another class": ({}, {}, ["layer_per_block=2"], ["UNet2DModel has no 'layer_per_block'", "did you mean 'layers_per_block'?"]),
+    "groups that do not divide": ({"norm_num_groups": 3}, {}, [], ["config.json: ValueError: ", "divisible"]),
+    "a task": ({}, {}, ["--task", "causal-lm"], ["--task causal-lm: a model of diffusers has one task"]),
+    "flow matching": ({}, {"_class_name": "FlowMatchEulerDiscreteScheduler"}, [], ["scheduler_config.json: a FlowMatchEulerDiscreteScheduler has"]),
+    "another target": ({}, {"prediction_type": "flow"}, [], ["scheduler_config.json: prediction_type 'flow'", "valid: epsilon"]),
+    "the variance too": ({"out_channels": 2}, {}, [], ["also predict the variance are not supported"]),
+}
+
+
+@pytest.mark.parametrize("name", DENOISERS)
+def test_invalid_denoisers(capsys, tmp_path, name):
+    changes, schedule, arguments, texts = DENOISERS[name]
+    pipeline = tmp_path / "pipeline"
+    for file, content in {"model_index.json": {}, "unet/config.json": {**UNET, **changes}, "scheduler/scheduler_config.json": schedule}.items():
+        (pipeline / file).parent.mkdir(parents=True, exist_ok=True)
+        (pipeline / file).write_text(json.dumps(content))
+    line = refused(capsys, tmp_path, f"hf:{pipeline}", *arguments)
+    for text in texts:
+        assert text in line
+
+
+def test_a_pipeline_without_a_model_and_weights_of_another(capsys, tmp_path):
+    pipeline = tmp_path / "pipeline"
+    pipeline.mkdir()
+    (pipeline / "model_index.json").write_text("{}")
+    assert "model_index.json: the pipeline has no model to train" in refused(capsys, tmp_path, f"hf:{pipeline}")
+    shutil.rmtree(tmp_path / "out")
+    (pipeline / "unet").mkdir()
+    (pipeline / "unet" / "config.json").write_text(json.dumps(UNET))
+    save_file({"conv_in.weight": torch.zeros(3)}, pipeline / "unet" / "diffusion_pytorch_model.safetensors")
+    assert "'conv_in.weight' has the shape [3], but the model of config.json needs [8, 1, 3, 3]" in refused(capsys, tmp_path, f"hf:{pipeline}")
+
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_invalid_configs_and_options(capsys, tmp_path, name):

@@ -1,4 +1,4 @@
-"""`lockstep-compile hf:DIR` compiles model directories of transformers, which then train as in Python.
+"""`lockstep-compile hf:DIR` compiles model directories of transformers, timm and diffusers, which then train as in Python.
 
 By default a few architectures; LOCKSTEP_COMPILE_CASES=all, or a part of the names, selects others.
 """
@@ -42,6 +42,11 @@ def use(job, case, package):
 def eager_loss(model, batch):
     """`targets` are the next tokens; `labels` are what transformers expects."""
     batch = dict(batch)
+    if "noise" in batch:
+        import diffusers
+
+        noisy = diffusers.DDPMScheduler().add_noise(batch["image"], batch["noise"], batch["timestep"])
+        return F.mse_loss(model(noisy, batch["timestep"], class_labels=batch["label"]).sample, batch["noise"])
     if "targets" in batch:
         return F.cross_entropy(model(input_ids=batch["tokens"]).logits.flatten(0, 1), batch["targets"].flatten())
     if "image" in batch:
@@ -49,17 +54,24 @@ def eager_loss(model, batch):
     return model(**batch).loss
 
 
-def train_in_python(case, directory):
-    """The model after training, its losses and that of the evaluation."""
+def read_in_python(case, directory):
     import transformers
 
-    torch.manual_seed(5)
+    if not case.config:
+        return hf_cases.build(case).from_pretrained(directory)
     more = {"experts_implementation": "batched_mm"} if "expert" in str(case.options) else {}
     if case.config == "TimmWrapperConfig":  # transformers cannot read model_args of timm 1.0.31
         more["config"] = transformers.TimmWrapperConfig(**case.options)
-    model = getattr(transformers, case.model).from_pretrained(directory, **more).train()
+    model = getattr(transformers, case.model).from_pretrained(directory, **more)
     model.config.use_cache = False
     model.config.apply_spec_augment, model.config.layerdrop = False, 0.0  # random numbers of numpy and Python
+    return model
+
+
+def train_in_python(case, directory):
+    """The model after training, its losses and that of the evaluation."""
+    torch.manual_seed(5)
+    model = read_in_python(case, directory).train()
     data = hf_cases.data_of(case)
     optimizer = torch.optim.SGD(model.parameters(), lr=LR)
     losses = []
@@ -107,7 +119,7 @@ def test_cannot_be_compiled(job, capsys, name):
         assert part in errors[0]
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if not CASES[name].refused])
+@pytest.mark.parametrize("name", [name for name in CASES if not CASES[name].refused and CASES[name].config])
 def test_example_of_a_number_of_samples(name):
     """It has the fields of the task, of the sizes in config.json, and the model runs on it."""
     from lockstep.compile.hf.example import Example
@@ -117,7 +129,9 @@ def test_example_of_a_number_of_samples(name):
     model = hf_cases.build(case)
     model.config.architectures = [case.model]
     data = hf_cases.data_of(case)
-    length = {"wav2vec2": 400, "resnet": 32, "timm starnet": 32, "whisper": None, "ast": None}.get(name, None if "image" in data else TOKENS)
+    length = {"wav2vec2": 400, "whisper": None, "ast": None}.get(name, None if "image" in data else TOKENS)
+    if name == "resnet" or name.startswith("timm"):  # the config has no size, or timm's own
+        length = data["image"].shape[-1]
     batch = Example(model, task_of(model.config, None, "config.json"), BATCH, length).make()
     if name != "llama padded" and name != "mixtral":  # their data are not that of the dataset "tokens"
         assert {key: (value.dtype, value.shape[1:]) for key, value in batch.items()} == {
@@ -143,3 +157,30 @@ def test_a_new_head_starts_from_random_weights(tmp_path):
     assert torch.equal(again.classifier.weight, model.classifier.weight)
     model, task = load_directory(ModelDirectory(str(directory)), "token-classification", {}, 3, lines.clear and lines.append)
     assert task == "token-classification" and model.classifier.weight.shape[0] == CLASSES
+
+
+@pytest.mark.parametrize("predicts", ["epsilon", "v_prediction", "sample"])
+def test_denoisers_are_trained_as_in_diffusers(tmp_path, predicts):
+    """With given noise and time steps, and with drawn ones, whose loss is compared with that of as many drawn in Python."""
+    import diffusers
+
+    from lockstep.compile.hf.denoiser import loss_of_denoiser
+    from lockstep.compile.hf.directory import ModelDirectory
+
+    case = CASES["unet"]
+    scheduler = diffusers.DDIMScheduler(num_train_timesteps=50, beta_schedule="squaredcos_cap_v2", prediction_type=predicts)
+    model, batch = hf_cases.build(case).eval(), hf_cases.data_of(case)
+    model.save_pretrained(tmp_path)
+    scheduler.save_pretrained(tmp_path)
+    batch = {name: tensor.repeat(8, *[1] * (tensor.dim() - 1)) for name, tensor in batch.items()}
+    batch |= {"noise": torch.randn_like(batch["image"]), "timestep": torch.randint(0, 50, batch["timestep"].shape)}
+    noisy = scheduler.add_noise(batch["image"], batch["noise"], batch["timestep"])
+    target = {"epsilon": batch["noise"], "sample": batch["image"],
+              "v_prediction": scheduler.get_velocity(batch["image"], batch["noise"], batch["timestep"])}[predicts]
+    with torch.no_grad():
+        expected = F.mse_loss(model(noisy, batch["timestep"], class_labels=batch["label"]).sample, target).item()
+        given = loss_of_denoiser(ModelDirectory(str(tmp_path)), model, batch).function(model, batch).item()
+        drawn = {name: batch[name] for name in ("image", "label")}
+        losses = [loss_of_denoiser(ModelDirectory(str(tmp_path)), model, drawn).function(model, drawn).item() for _ in range(2)]
+    assert given == pytest.approx(expected, rel=1e-6)
+    assert losses[0] != losses[1] and losses == pytest.approx([expected] * 2, rel=0.1)

@@ -292,8 +292,9 @@ def test_models_that_do_not_fit_are_rejected(job, values, text):
 
 def test_directories_without_a_model_are_rejected(job):
     directory = job.directory / "hf"
-    directory.mkdir()
     configure(job, directory)
+    refuse(job, [], ["model hf: ", f"{directory} is not a directory"], None)
+    directory.mkdir()
     refuse(job, [], ["model hf: ", str(directory), "has no config.json"], None)
     (directory / "config.json").write_text("{")
     refuse(job, [], [str(directory / "config.json"), "not valid JSON"], None)

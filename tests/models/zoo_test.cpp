@@ -181,7 +181,8 @@ TEST_CASE("zoo: invalid tokens for a gpt are Config errors") {
   const auto good = some_tokens({2, 6});
   CHECK(error(at::full({2, 6}, 11, at::kLong), good) ==
         "config: 'tokens' has token 11, but the model has a vocabulary of 11: tokens 0 to 10 are "
-        "valid; set model.vocab_size");
+        "valid; was the data made with the tokenizer of another model? Models gpt and decoder: set "
+        "model.vocab_size");
   CHECK(error(at::full({2, 6}, -100, at::kLong), good)
             .starts_with("config: 'tokens' has token -100"));
   CHECK(error(good, at::full({2, 6}, -1, at::kLong)).starts_with("config: 'targets' has token -1"));

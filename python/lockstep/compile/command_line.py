@@ -18,7 +18,8 @@ usage: lockstep-compile MODEL.py:FUNCTION [NAME=VALUE ...] --loss LOSS --batch B
 Compiles the model that FUNCTION(NAME=VALUE, ...) returns, with its loss and gradients, into one file, which
 lockstep-trainer trains on any number of ranks without Python: model: {name: compiled, package: model.ls2}
 MODEL.py can also be a module: lockstep.models contains Lockstep's built-in models, e.g. mlp, cnn and gpt.
-hf:DIR is a model directory of transformers: config.json and, optionally, weights. NAME=VALUE change its config.
+hf:DIR is a model directory of transformers, timm or diffusers: config.json and, optionally, weights. NAME=VALUE change its
+config.
 
       --loss arg         cross_entropy, mse, model (the model returns its loss), or the name of a function
                          (model, batch) in MODEL.py, or FILE.py:FUNCTION

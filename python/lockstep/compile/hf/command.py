@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 PREFIX = "hf:"
 DEFAULT_BATCH = "8"
+VERSIONS = {"timm": "1.0.31", "diffusers": "0.42.1"}  # tested
 # What a package depends on, besides the files.
 OPTIONS = ("task", "length", "dynamic_batch", "segments", "precision", "device", "threads", "seed")
 
@@ -41,6 +42,8 @@ class Progress:
 def compile_directory(options: argparse.Namespace, out: Path, begin: float) -> None:
     verify_options(options)
     directory = ModelDirectory(options.model.removeprefix(PREFIX))
+    if directory.is_of_diffusers and options.task is not None:
+        raise Refused(f"--task {options.task}: a model of diffusers has one task, to predict noise")
     changes = arguments_of(options.arguments)
     progress = Progress(begin)
     with batch_file(options) as file:
@@ -76,25 +79,27 @@ def verify_options(options: argparse.Namespace) -> None:
 def key_of_package(options: argparse.Namespace, directory: ModelDirectory, changes: dict[str, object], file: Path | None) -> str:
     from importlib.metadata import PackageNotFoundError
 
-    of_timm = [version_of_timm(directory)] if directory.is_of_timm else []
+    library = [] if directory.library == "transformers" else [version_of_library(directory)]
     given = {name: getattr(options, name) for name in OPTIONS}
     batch = options.batch if file is None else checksum(file)
     try:
-        return key_of([given, changes, batch, directory.checksums(), *of_timm])
+        return key_of([given, changes, batch, directory.checksums(), *library])
     except PackageNotFoundError as error:
         from lockstep.compile.hf.model import missing_transformers
 
         raise missing_transformers() from error
 
 
-def version_of_timm(directory: ModelDirectory) -> str:
+def version_of_library(directory: ModelDirectory) -> str:
+    """Of timm or diffusers."""
     from importlib.metadata import PackageNotFoundError, version
 
+    name = directory.library
     try:
-        return version("timm")
+        return version(name)
     except PackageNotFoundError as error:
-        raise Refused(f"{directory.path / 'config.json'}: a model of timm needs the Python package timm, which is not installed: "
-                      "pip install 'lockstep[timm]', or pip install timm==1.0.31") from error
+        raise Refused(f"{directory.path / 'config.json'}: a model of {name} needs the Python package {name}, which is not installed: "
+                      f"pip install 'lockstep[{name}]', or pip install {name}=={VERSIONS[name]}") from error
 
 
 @contextlib.contextmanager
@@ -119,20 +124,28 @@ def batch_file(options: argparse.Namespace) -> Iterator[Path | None]:
 
 def compile_model(options: argparse.Namespace, out: Path, directory: ModelDirectory, changes: dict[str, object], file: Path | None,
                   progress: Progress) -> None:
-    progress.stage("importing torch and transformers")
+    progress.stage(f"importing torch and {'diffusers' if directory.is_of_diffusers else 'transformers'}")
     from lockstep.compile.compiling import compile_step
     from lockstep.compile.errors import CompileError
+    from lockstep.compile.hf import denoiser
     from lockstep.compile.hf.fields import described, loss_of
     from lockstep.compile.hf.model import import_transformers, load_model, num_parameters
 
-    import_transformers()
+    if directory.is_of_diffusers:
+        denoiser.class_of(directory)
+    else:
+        import_transformers()
     progress.stage("loading the model" if directory.weights else "building the model")
-    model, task = load_model(directory, options.task, changes, options.seed, progress.report)
+    if directory.is_of_diffusers:
+        model, task = denoiser.load_denoiser(directory, changes, options.seed, progress.report), denoiser.TASK
+    else:
+        model, task = load_model(directory, options.task, changes, options.seed, progress.report)
     batch = example_of(options, model, task, file)
+    loss = denoiser.loss_of_denoiser(directory, model, batch) if directory.is_of_diffusers else loss_of(task, model, batch)
     progress.report(f"{type(model).__name__}, {task}, {num_parameters(model)} parameters")
     progress.report(f"fields: {described(batch)}")
     try:
-        compile_step(model, loss_of(task, model, batch), batch, out, dynamic_batch=options.dynamic_batch, segments=options.segments,
+        compile_step(model, loss, batch, out, dynamic_batch=options.dynamic_batch, segments=options.segments,
                      precision=options.precision, device=options.device, threads=options.threads, use_cache=not options.no_cache,
                      begin=progress.begin, report=progress.report)
     except CompileError as error:
@@ -140,11 +153,11 @@ def compile_model(options: argparse.Namespace, out: Path, directory: ModelDirect
 
 
 def place_in_model(error: BaseException) -> str:
-    """The last line of transformers' code of the model that led to the error."""
+    """The last line of the library's code of the model that led to the error."""
     seen: BaseException | None = error
     while seen is not None:
         for frame in reversed(traceback.extract_tb(seen.__traceback__)):
-            if f"{os.sep}transformers{os.sep}models{os.sep}" in frame.filename:
+            if any(f"{os.sep}{library}{os.sep}models{os.sep}" in frame.filename for library in ("transformers", "diffusers")):
                 return f" ({os.path.basename(frame.filename)}:{frame.lineno}: {frame.line})"
         seen = seen.__cause__ or seen.__context__
     return ""
@@ -152,8 +165,11 @@ def place_in_model(error: BaseException) -> str:
 
 def example_of(options: argparse.Namespace, model: object, task: str, file: Path | None) -> "Batch":
     from lockstep.compile.example_batch import arrays_of, in_order
+    from lockstep.compile.hf.denoiser import TASK, example_images
     from lockstep.compile.hf.example import Example
 
+    if file is None and task == TASK:
+        return example_images(model, int(options.batch), options.length)  # type: ignore[arg-type]
     if file is None:
         return Example(model, task, int(options.batch), options.length).make()  # type: ignore[arg-type]
     return arrays_of(str(file)) if file.suffix == ".npz" else in_order(str(file))

@@ -1,4 +1,4 @@
-"""A model directory of transformers: config.json and, optionally, weights. Does not import torch or transformers."""
+"""A model directory of transformers, timm or diffusers: config.json and, optionally, weights. Does not import torch."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,11 @@ MAX_INDEX = 64 << 20
 TIMM = "timm_wrapper"  # the model_type of timm's models in transformers
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
-PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5", "flax_model.msgpack")
+WEIGHTS_OF_DIFFUSERS = "diffusion_pytorch_model.safetensors"
+PIPELINE = "model_index.json"  # of diffusers; the model and its scheduler are in subdirectories
+DENOISERS = ("unet", "transformer")
+SCHEDULE = "scheduler_config.json"
+PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5", "flax_model.msgpack", "diffusion_pytorch_model.bin")
 
 
 class ModelDirectory:
@@ -21,8 +25,22 @@ class ModelDirectory:
         self.path = Path(path)
         if not self.path.is_dir():
             raise Refused(f"hf:{path}: no such directory; expected one with config.json, as save_pretrained of transformers writes")
+        pipeline = (self.path / PIPELINE).is_file()
+        self.schedule_path = self.path / "scheduler" / SCHEDULE if pipeline else self.path / SCHEDULE
+        self.schedule = self._read_json(str(self.schedule_path.relative_to(self.path)), MAX_CONFIG) if self.schedule_path.is_file() else {}
+        if pipeline:
+            self.path = self._denoiser()
         self.config = self._read_json("config.json", MAX_CONFIG, "a model directory of transformers has one")
+        self.index = f"{WEIGHTS_OF_DIFFUSERS}.index.json" if self.is_of_diffusers else INDEX
         self.weights = self._weights()
+
+    @property
+    def is_of_diffusers(self) -> bool:
+        return "_class_name" in self.config and "model_type" not in self.config
+
+    @property
+    def library(self) -> str:
+        return "timm" if self.is_of_timm else "diffusers" if self.is_of_diffusers else "transformers"
 
     @property
     def is_of_timm(self) -> bool:
@@ -31,14 +49,23 @@ class ModelDirectory:
 
     def checksums(self) -> dict[str, str]:
         """Of every file that the package depends on."""
-        names = ["config.json", "generation_config.json", INDEX, *self.weights]
-        return {name: checksum(self.path / name) for name in names if (self.path / name).is_file()}
+        names = ["config.json", "generation_config.json", self.index, *self.weights]
+        found = {name: checksum(self.path / name) for name in names if (self.path / name).is_file()}
+        return {**found, SCHEDULE: checksum(self.schedule_path)} if self.schedule_path.is_file() else found
+
+    def _denoiser(self) -> Path:
+        """The directory of the model in a pipeline."""
+        for name in DENOISERS:
+            if (self.path / name / "config.json").is_file():
+                return self.path / name
+        raise Refused(f"{self.path / PIPELINE}: the pipeline has no model to train; expected {' or '.join(DENOISERS)} with config.json")
 
     def _weights(self) -> list[str]:
         """The names of the files; none if the directory contains no weights."""
-        if (self.path / WEIGHTS).is_file():
-            return [WEIGHTS]
-        if (self.path / INDEX).is_file():
+        whole = WEIGHTS_OF_DIFFUSERS if self.is_of_diffusers else WEIGHTS
+        if (self.path / whole).is_file():
+            return [whole]
+        if (self.path / self.index).is_file():
             return self._shards()
         pickled = [name for name in PICKLED if (self.path / name).is_file()]
         if pickled:
@@ -47,16 +74,16 @@ class ModelDirectory:
         return []
 
     def _shards(self) -> list[str]:
-        index = self._read_json(INDEX, MAX_INDEX)
+        index = self._read_json(self.index, MAX_INDEX)
         files = index.get("weight_map")
         if not isinstance(files, dict) or not files or not all(isinstance(name, str) for name in files.values()):
-            raise Refused(f"{self.path / INDEX}: expected weight_map, an object of tensor and file names")
+            raise Refused(f"{self.path / self.index}: expected weight_map, an object of tensor and file names")
         names = sorted(set(files.values()))
         for name in names:
             if Path(name).name != name:
-                raise Refused(f"{self.path / INDEX}: '{name}' is not the name of a file in the same directory")
+                raise Refused(f"{self.path / self.index}: '{name}' is not the name of a file in the same directory")
             if not (self.path / name).is_file():
-                raise Refused(f"{self.path / INDEX}: names {name}, which does not exist")
+                raise Refused(f"{self.path / self.index}: names {name}, which does not exist")
         return names
 
     def _read_json(self, name: str, limit: int, why: str = "") -> dict:

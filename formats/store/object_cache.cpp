@@ -47,7 +47,8 @@ ObjectCache::ObjectCache(ObjectCacheOptions options)
     : options_(std::move(options)),
       retries_(options_.timeout),
       unknown_version_(fmt::format("{} {}", ::getpid(),
-                                   std::chrono::system_clock::now().time_since_epoch().count())) {
+                                   std::chrono::system_clock::now().time_since_epoch().count())),
+      reads_(options_.hedges) {
   make_directories(options_.directory);
 }
 
@@ -206,8 +207,7 @@ void ObjectCache::fetch_piece(ObjectStore& store, const ObjectInfo& object, int6
   const auto begin = piece * kPieceBytes;
   const auto size = std::min(kPieceBytes, object.size - begin);
   if (stop_.stop_requested()) throw ended_error();
-  std::vector<uint8_t> bytes(static_cast<size_t>(size));
-  retries_.run([&] { store.read(object, begin, bytes); });
+  const auto bytes = retries_.run([&] { return reads_.read(store, object, begin, size); });
   counters_.bytes += size;
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (!write_all_at(file, text, static_cast<uint64_t>(begin)))
@@ -364,8 +364,9 @@ std::map<std::string, std::string> ObjectCache::versions() const {
 
 StoreStats ObjectCache::stats() const {
   return {.bytes = counters_.bytes,
-          .requests = retries_.num_requests(),
+          .requests = retries_.num_requests() + reads_.num_hedged(),
           .retries = retries_.num_retries(),
+          .hedged = reads_.num_hedged(),
           .hits = counters_.hits,
           .wait_s = static_cast<double>(counters_.wait_us) * 1e-6};
 }

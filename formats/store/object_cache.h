@@ -18,6 +18,7 @@
 
 #include "core/system/file_descriptor.h"
 #include "core/system/mutex.h"
+#include "formats/store/hedged_reads.h"
 #include "formats/store/object_store.h"
 #include "formats/store/retries.h"
 #include "formats/store/store_path.h"
@@ -29,13 +30,15 @@ struct ObjectCacheOptions {
   int64_t max_bytes = 0;
   int connections = 16;  // requests at a time, of this process
   std::chrono::milliseconds timeout{std::chrono::minutes(5)};  // of a request with its retries
+  bool hedges = true;  // sends slow requests a second time (formats/store/hedged_reads.h)
 };
 
 // Since the start of the process.
 struct StoreStats {
   int64_t bytes = 0, requests = 0, retries = 0;
-  int64_t hits = 0;   // calls of open() that found a copy
-  double wait_s = 0;  // in open()
+  int64_t hedged = 0;  // requests that were sent a second time because they were slow
+  int64_t hits = 0;    // calls of open() that found a copy
+  double wait_s = 0;   // in open()
 };
 
 // A copy, and a lock that protects it from eviction.
@@ -107,6 +110,7 @@ class ObjectCache {
   mutable Mutex mutex_;
   std::condition_variable_any changed_;
   std::map<std::string, std::unique_ptr<ObjectStore>> stores_ GUARDED_BY(mutex_);  // by root
+  HedgedReads reads_;                                                              // uses stores_
   std::map<std::string, ObjectInfo> expected_ GUARDED_BY(mutex_);                  // by path
   std::deque<StorePath> ahead_ GUARDED_BY(mutex_);              // not fetched yet
   std::map<std::string, int64_t> unopened_ GUARDED_BY(mutex_);  // bytes fetched ahead, by path

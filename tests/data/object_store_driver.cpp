@@ -1,8 +1,10 @@
 // Reads files through the cache of objects: object_store_driver CACHE MAX_BYTES TIMEOUT_MS ROUNDS PATH...
-// In place of a path, hub=URL,TOKEN says how the paths after it, hf://..., are reached.
+// In place of a path, hub=URL,TOKEN says how the paths after it, hf://..., are reached; hedge=off, that no
+// request is sent a second time because it is slow.
 // Prints the CRC-32C of each file and the name of its copy, then what it cost.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 
@@ -43,7 +45,10 @@ void use_proxies(const std::string& text) {
                              text.substr(second + 1)});
 }
 
+bool switches_hedges_off(const std::string& argument) { return argument.starts_with("hedge=off"); }
+
 void print_all(const fs::path& path) {
+  if (switches_hedges_off(path)) return;
   if (path.native().starts_with("hub=")) return use_hub(path);
   if (path.native().starts_with("proxies=")) return use_proxies(path);
   if (!formats::is_folder(path)) return print_file(formats::without_options(path));
@@ -60,7 +65,8 @@ int main(int count, char** values) {
     formats::set_default_bucket_options({.region = "us-east-1", .timeout_s = 3});
     formats::set_object_cache({.directory = arguments.at(0),
                                .max_bytes = std::stoll(arguments.at(1)),
-                               .timeout = std::chrono::milliseconds(std::stoll(arguments.at(2)))});
+                               .timeout = std::chrono::milliseconds(std::stoll(arguments.at(2))),
+                               .hedges = std::ranges::none_of(arguments, switches_hedges_off)});
     for (auto round = std::stoll(arguments.at(3)); round > 0; --round)
       for (size_t i = 4; i < arguments.size(); ++i) print_all(arguments[i]);
   } catch (const Error& error) {
@@ -70,7 +76,7 @@ int main(int count, char** values) {
   for (const auto& [place, commit] : formats::store_commits())
     fmt::print("{} commit {}\n", place, commit);
   const auto stats = formats::store_stats();
-  fmt::print("bytes {} requests {} retries {} hits {}\n", stats.bytes, stats.requests,
-             stats.retries, stats.hits);
+  fmt::print("bytes {} requests {} retries {} hedged {} hits {}\n", stats.bytes, stats.requests,
+             stats.retries, stats.hedged, stats.hits);
   return 0;
 }

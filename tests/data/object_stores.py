@@ -111,6 +111,36 @@ def test_failed_requests_are_repeated(reader, fault):
     verify_copies(reader)
 
 
+MANY = 60
+
+
+@pytest.mark.parametrize("hedge", ["on", "off"])
+def test_a_request_that_stalls_is_sent_a_second_time(reader, hedge):
+    """Once there are enough others to know that it is slow. Each object is one request."""
+    contents = [random.Random(i).randbytes(70_000) for i in range(MANY)]
+    for i, content in enumerate(contents):
+        reader.server.put(f"many/{i:02}.bin", content)
+    stalled = []
+
+    def fault(method, path, number):
+        done = sum(size == 70_000 for _, _, size in list(reader.server.proxy.requests))
+        if method != "GET" or "/many/" not in path or stalled or done < 30:
+            return None
+        stalled.append(path)
+        return "stall"
+
+    reader.server.proxy.fault = fault
+    _, cost = reader.read(f"s3://{BUCKET}/many", *(["hedge=off"] if hedge == "off" else []))
+    sent = [path for method, path, _ in reader.server.proxy.requests if method == "GET" and "/many/" in path]
+    assert sent.count(stalled[0]) == 2
+    assert cost["bytes"] == sum(map(len, contents))
+    assert [reader.copies()[f"{i:02}.bin"].read_bytes() for i in range(MANY)] == contents
+    if hedge == "on":
+        assert cost["retries"] == 0 and 1 <= cost["hedged"] <= 1 + MANY // 20
+    else:
+        assert cost["retries"] == 1 and cost["hedged"] == 0
+
+
 def test_killed_while_fetching(reader):
     reader.server.proxy.fault = lambda method, path, number: "stall" if "a.bin" in path and method == "GET" else None
     process = reader.start(PATH)

@@ -16,6 +16,7 @@ struct ObjectCacheConfig {
   int64_t connections = 16;
   Duration request_timeout{std::chrono::seconds(10)};
   Duration timeout{std::chrono::minutes(5)};
+  bool hedge = true;
 };
 
 template <class V>
@@ -30,6 +31,9 @@ void fields(V& v, ObjectCacheConfig& c) {
     "how long a request waits to connect and for the next bytes, before it is repeated; an answer "
     "that stops in the middle is noticed up to 5 s later");
   v("timeout", c.timeout, "how long a failing request is repeated, with growing pauses");
+  v("hedge", c.hedge,
+    "send a request that takes much longer than others a second time, and use the first answer; at "
+    "most one in 20");
 }
 
 }  // namespace lockstep::trainer

@@ -144,6 +144,7 @@ void MetricsReporter::add_store_to(NamedValues& values) {
   add("data/store_bytes", now.bytes - before.bytes);
   add("data/store_requests", now.requests - before.requests);
   add("data/store_retries", now.retries - before.retries);
+  add("data/store_hedged", now.hedged - before.hedged);
   add("data/store_hits", now.hits - before.hits);
   values.emplace_back("data/store_wait_s", now.wait_s - before.wait_s);
 }

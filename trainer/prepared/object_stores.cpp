@@ -29,7 +29,8 @@ void use_object_stores(const ObjectCacheConfig& config) {
   formats::set_object_cache({.directory = fs::absolute(directory_of_cache(config)),
                              .max_bytes = config.max_mb * 1'000'000,
                              .connections = static_cast<int>(config.connections),
-                             .timeout = config.timeout.value});
+                             .timeout = config.timeout.value,
+                             .hedges = config.hedge});
 }
 
 }  // namespace lockstep::trainer

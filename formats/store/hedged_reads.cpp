@@ -1,0 +1,137 @@
+#include "formats/store/hedged_reads.h"
+
+#include <algorithm>
+#include <bit>
+#include <exception>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+namespace lockstep::formats {
+namespace {
+
+constexpr std::chrono::milliseconds kMinPatience{200};
+constexpr int kPatienceFactor = 2;  // of the time in which 95 % of the reads end
+
+int class_of(int64_t size) {
+  return static_cast<int>(std::bit_width(static_cast<uint64_t>(size)));
+}
+
+}  // namespace
+
+// Of one or two requests for the same bytes.
+struct HedgedReads::Call {
+  Mutex mutex;
+  std::condition_variable_any changed;
+  int requests GUARDED_BY(mutex) = 0;  // without an answer
+  std::optional<std::vector<uint8_t>> bytes GUARDED_BY(mutex);
+  std::exception_ptr failure GUARDED_BY(mutex);  // the first one
+
+  bool is_over() const REQUIRES(mutex) { return bytes || requests == 0; }
+};
+
+HedgedReads::~HedgedReads() {
+  MutexLock lock(mutex_);
+  idle_.wait(lock.native(), [this]() REQUIRES(mutex_) { return threads_ == 0; });
+}
+
+// How long to wait for the first answer; nullopt: forever.
+std::optional<HedgedReads::Clock::duration> HedgedReads::patience(int64_t size) {
+  if (!is_on_) return std::nullopt;
+  const MutexLock lock(mutex_);
+  const auto& known = classes_[class_of(size)];
+  const auto count = std::min<size_t>(kTimes, static_cast<size_t>(known.reads));
+  if (count < kMinTimes) return std::nullopt;
+  auto times = known.times;
+  const auto slow = times.begin() + static_cast<std::ptrdiff_t>(count * 95 / 100);
+  std::nth_element(times.begin(), slow, times.begin() + static_cast<std::ptrdiff_t>(count));
+  return std::max<Clock::duration>(kMinPatience, kPatienceFactor * *slow);
+}
+
+bool HedgedReads::may_hedge(int64_t size) {
+  const MutexLock lock(mutex_);
+  auto& known = classes_[class_of(size)];
+  if (known.hedged > known.reads / kReadsPerHedge) return false;
+  ++known.hedged;
+  return true;
+}
+
+void HedgedReads::note(int64_t size, Clock::duration taken) {
+  const MutexLock lock(mutex_);
+  auto& known = classes_[class_of(size)];
+  known.times[static_cast<size_t>(known.reads++) % kTimes] = taken;
+}
+
+// In a new thread, because a request cannot be canceled.
+void HedgedReads::send(const std::shared_ptr<Call>& call, ObjectStore& store,
+                       const ObjectInfo& object, int64_t offset, int64_t size) {
+  {
+    const MutexLock lock(mutex_);
+    ++threads_;
+  }
+  {
+    const MutexLock lock(call->mutex);
+    ++call->requests;
+  }
+  const auto request = [this, call, &store, object, offset, size] {
+    std::vector<uint8_t> bytes;
+    std::exception_ptr failure;
+    try {
+      bytes.resize(static_cast<size_t>(size));
+      store.read(object, offset, bytes);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    {
+      const MutexLock lock(call->mutex);
+      --call->requests;
+      if (failure && !call->failure) call->failure = failure;
+      if (!failure && !call->bytes) call->bytes = std::move(bytes);
+      call->changed.notify_all();
+    }
+    const MutexLock lock(mutex_);
+    if (--threads_ == 0) idle_.notify_all();
+  };
+  try {
+    std::thread(request).detach();
+  } catch (const std::system_error&) {
+    request();  // no more threads
+  }
+}
+
+// Waits for an answer, for as long as `patience` says; then `is_late` is set.
+std::vector<uint8_t> HedgedReads::result(Call& call, const Clock::duration* patience,
+                                         bool& is_late) {
+  MutexLock lock(call.mutex);
+  const auto is_over = [&]() REQUIRES(call.mutex) { return call.is_over(); };
+  is_late = patience && !call.changed.wait_for(lock.native(), *patience, is_over);
+  if (is_late) return {};
+  call.changed.wait(lock.native(), is_over);
+  if (!call.bytes) std::rethrow_exception(call.failure);
+  return std::move(*call.bytes);
+}
+
+std::vector<uint8_t> HedgedReads::read(ObjectStore& store, const ObjectInfo& object, int64_t offset,
+                                       int64_t size) {
+  const auto begin = Clock::now();
+  const auto limit = patience(size);
+  std::vector<uint8_t> bytes;
+  if (limit) {
+    const auto call = std::make_shared<Call>();
+    bool is_late = false;
+    send(call, store, object, offset, size);
+    bytes = result(*call, &*limit, is_late);
+    if (is_late && may_hedge(size)) {
+      ++hedged_;
+      send(call, store, object, offset, size);
+    }
+    if (is_late) bytes = result(*call, nullptr, is_late);
+  } else {
+    bytes.resize(static_cast<size_t>(size));
+    store.read(object, offset, bytes);
+  }
+  note(size, Clock::now() - begin);
+  return bytes;
+}
+
+}  // namespace lockstep::formats

@@ -1,0 +1,64 @@
+// Reads ranges of objects. A request that takes much longer than others is sent a second time, and the
+// first answer counts ("hedged requests": Dean and Barroso, The Tail at Scale, 2013).
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "core/system/mutex.h"
+#include "formats/store/object_store.h"
+
+namespace lockstep::formats {
+
+// Thread: safe to use from several threads concurrently. Stores must outlive it.
+class HedgedReads {
+ public:
+  explicit HedgedReads(bool is_on) : is_on_(is_on) {}
+  // Waits for requests whose answers are not needed any more; a timeout of the store ends them.
+  ~HedgedReads();
+  HedgedReads(const HedgedReads&) = delete;
+  HedgedReads& operator=(const HedgedReads&) = delete;
+
+  // One attempt: throws what ObjectStore::read() throws, if all of its requests fail.
+  std::vector<uint8_t> read(ObjectStore& store, const ObjectInfo& object, int64_t offset,
+                            int64_t size);
+
+  // Requests that were sent a second time: of requests of similar sizes at most one in kReadsPerHedge,
+  // and one more.
+  int64_t num_hedged() const { return hedged_; }
+  static constexpr int64_t kReadsPerHedge = 20;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr size_t kTimes = 100, kMinTimes = 16;
+
+  // Of reads whose sizes have the same number of bits.
+  struct SizeClass {
+    std::array<Clock::duration, kTimes> times;  // of the last reads
+    int64_t reads = 0, hedged = 0;
+  };
+  struct Call;
+
+  std::optional<Clock::duration> patience(int64_t size);
+  bool may_hedge(int64_t size);
+  void note(int64_t size, Clock::duration taken);
+  void send(const std::shared_ptr<Call>& call, ObjectStore& store, const ObjectInfo& object,
+            int64_t offset, int64_t size);
+  std::vector<uint8_t> result(Call& call, const Clock::duration* patience, bool& is_late);
+
+  const bool is_on_;
+  std::atomic<int64_t> hedged_ = 0;
+  Mutex mutex_;
+  std::condition_variable_any idle_;
+  std::map<int, SizeClass> classes_ GUARDED_BY(mutex_);
+  int threads_ GUARDED_BY(mutex_) = 0;  // that have a request
+};
+
+}  // namespace lockstep::formats

@@ -39,7 +39,7 @@ def find_flips(flips, steps, seed, directory):
 def cpu_seconds(directory, audited):
     """User and system time of all processes of a run."""
     directory = pathlib.Path(directory)
-    tokens = array.array("H", random.Random(1).randbytes(200_000))  # 16 bits each
+    tokens = array.array("H", list(random.Random(1).randbytes(200_000)))  # below 256, 16 bits each
     (directory / "text.bin").write_bytes(tokens.tobytes())
     settings = [f"train.max_steps={COST_STEPS}", "train.epochs=1000", f"run.dir={directory}/runs", "tracking.sinks=[]",
                 "train.log_every=100 steps", "checkpoint.every=1000 epochs", "distributed.virtual_shards=4", "distributed.device=cpu"]

@@ -72,7 +72,7 @@ OWNED = {
                  r"^(launch/|cli/|tracking/sinks/console[^/]*\.(h|cpp)$|trainer/commands/(trainer_)?main\.cpp$|data/tokenize/main\.cpp$)",
                  "printing belongs to launch, cli, the console sink and main"),
     "rank": (r"\brank(\(\)|_)?\s*[!=]=|[!=]=\s*(\w+(\.|->))*rank(\(\)|_)?(?![\w.(\[])",
-             r"^(tracking/runs/on_ranks\.|trainer/(checkpoint/training_state|state/optimizer_shard|session)\.cpp$|distributed/|launch/)",
+             r"^(tracking/runs/on_ranks\.|trainer/(checkpoint/training_state|loop/stop_controller|state/optimizer_shard|session)\.cpp$|distributed/|launch/)",
              "which rank does it is decided by tracking/runs/on_ranks, the checkpoint and roots in distributed"),
 }
 

@@ -56,8 +56,8 @@ std::string audited(World& world, const std::string& flipped) {
 }  // namespace
 
 TEST_CASE("weight audit: one bit of a weight or of the optimizer's state", "[ranks]") {
-  for (const std::string flipped : {"layers.1.weight", "exp_avg.layers.0.weight",
-                                    "exp_avg_sq.layers.1.bias", "step.layers.1.bias", "none"}) {
+  for (const std::string flipped : {"layers.0.weight", "exp_avg.layers.0.weight",
+                                    "exp_avg_sq.layers.0.bias", "step.layers.0.bias", "none"}) {
     INFO(flipped);
     const auto texts =
         distributed::run_ranks(3, [&](World& world) { return audited(world, flipped); });

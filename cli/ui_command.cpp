@@ -14,7 +14,7 @@
 
 #include "cli/command_words.h"
 #include "cli/commands.h"
-#include "cli/runs/runs_place.h"
+#include "cli/runs_place.h"
 #include "cli/trainer_program.h"
 #include "core/config/launch_sections.h"
 #include "core/number_text.h"

@@ -7,9 +7,9 @@
 #include "cli/command_words.h"
 #include "cli/commands.h"
 #include "cli/runs/runs_command.h"
-#include "cli/runs/runs_place.h"
 #include "cli/runs/runs_report.h"
 #include "cli/runs/runs_watch.h"
+#include "cli/runs_place.h"
 
 namespace lockstep::cli {
 namespace {

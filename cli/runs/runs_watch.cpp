@@ -15,7 +15,7 @@
 #include "catalog/run_logs.h"
 #include "cli/aligned_text.h"
 #include "cli/command_words.h"
-#include "cli/runs/runs_place.h"
+#include "cli/runs_place.h"
 #include "core/config/launch_sections.h"
 #include "core/printable.h"
 #include "launch/signal_watch.h"

@@ -148,7 +148,8 @@ def test_a_run_that_was_replaced_or_removed(sent, server):
     assert set(states(sent, sent.place)) == {other.name}  # the records name it
     assert (copy_of(sent, run.name) / "events/rank-00000.lsev").read_bytes() == (other / "events/rank-00000.lsev").read_bytes()
     shutil.rmtree(sent.bucket / run.name)
-    assert states(sent, sent.place) == {}
+    ended = runs(sent, "list")
+    assert ended.code == 78 and f"{sent.place}: has no runs" in ended.err, ended.err
     assert not copy_of(sent, run.name).exists()
 
 

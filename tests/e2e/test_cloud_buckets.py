@@ -13,8 +13,10 @@ import pytest
 
 import processes
 from cloud_servers import ACCOUNT, ACCOUNT_KEY, AzureServer, GcsServer, sas_token
-from processes import LOCKSTEP, environment
+from processes import LOCKSTEP, TIMEOUT_S, environment, wait_until
 from refusals import error_lines
+from test_collector import contents
+from test_tracking import agents_of
 from web_server import made_certificate
 
 STEPS = 8
@@ -263,3 +265,16 @@ def test_encrypted(server, tmp_path, monkeypatch):
         assert found["download"][0] == "good", found
     finally:
         encrypted.close()
+
+
+@BOTH
+def test_a_run_is_sent_and_read_there(server, job):
+    place = f"{server.root}/runs"
+    env = environment(**server.environment(XDG_CACHE_HOME=str(job.directory / "copies")))
+    run = job.train(f"tracking.sinks=[{{name: bucket, path: '{place}', every: 1 s}}]", env=env)
+    wait_until(lambda: not agents_of(run), TIMEOUT_S, "the agent's end")
+    ended = processes.run([LOCKSTEP, "runs", "list", "--json", "--dir", place], job.directory, env)
+    assert ended.code == 0, ended.err
+    assert [(entry["id"], entry["state"]) for entry in json.loads(ended.out)] == [(run.name, "finished")]
+    (copy,) = (job.directory / "copies/lockstep/runs").glob(f"*/{run.name}")
+    assert contents(copy) == contents(run)

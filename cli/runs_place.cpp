@@ -1,4 +1,4 @@
-#include "cli/runs/runs_place.h"
+#include "cli/runs_place.h"
 
 #include <fmt/format.h>
 #include <pthread.h>
@@ -33,6 +33,12 @@ fs::path directory_of_copy(const std::string& path) {
   if (const auto cache = environment("XDG_CACHE_HOME")) return fs::path(*cache) / name;
   if (const auto home = environment("HOME")) return fs::path(*home) / ".cache" / name;
   throw config_error("--dir: set HOME or XDG_CACHE_HOME, for the copy of the runs of a bucket");
+}
+
+bool has_runs(const fs::path& directory) {
+  return std::ranges::any_of(fs::directory_iterator(directory), [](const auto& entry) {
+    return !entry.path().filename().string().starts_with('.');
+  });
 }
 
 // The value of --dir among the words; null if there is none.
@@ -103,6 +109,8 @@ std::unique_ptr<RunsPlace> replace_bucket(std::vector<std::string>& words,
     if (&word != dir && &word != &words.front() && !word.starts_with('-')) ids.push_back(word);
   if (command == "list") ids.clear();
   auto place = std::make_unique<RunsPlace>(*dir, ids, warn);
+  if (ids.empty() && !has_runs(place->directory()))
+    throw config_error(printable(*dir, 200) + ": has no runs that the sink `bucket` has sent");
   *dir = place->directory().string();
   return place;
 }

@@ -10,8 +10,10 @@ namespace lockstep::launch {
 namespace {
 
 constexpr std::array kRequestKinds = {"broken", "changing", "leaving", "quitting"};
-constexpr std::array kAnswerKinds = {"join", "wait", "end", "refused", "lost"};
+constexpr std::array kAnswerKinds = {"join", "wait", "end", "refused", "lost", "overdue"};
 constexpr int kMaxPort = 65535;
+constexpr int64_t kMaxPatienceMs = int64_t{1} << 40;
+constexpr int64_t kMaxGroup = int64_t{1} << 40;
 constexpr size_t kMaxHowBytes = 512;
 
 // Of ranks that were lost in the same way, as with their node, only the first has the text: every
@@ -38,21 +40,25 @@ void lengthen(RankLoss& loss) {
 }  // namespace
 
 std::string encode(const GroupRequest& request) {
-  return fmt::format("{} {} {}", kRequestKinds[static_cast<size_t>(request.kind)], request.step,
-                     request.port);
+  auto text = fmt::format("{} {} {}", kRequestKinds[static_cast<size_t>(request.kind)],
+                          request.step, request.port);
+  if (request.patience_ms > 0) text += fmt::format(" {}", request.patience_ms);
+  return text;
 }
 
 std::optional<GroupRequest> decode_group_request(const std::string& text) {
   const auto end = std::min(text.find(' '), text.size());
   const auto kind = std::ranges::find(kRequestKinds, text.substr(0, end));
+  if (kind == kRequestKinds.end()) return std::nullopt;
   GroupRequest request;
-  int read = 0;
-  if (kind == kRequestKinds.end() ||
-      std::sscanf(text.c_str() + end, " %ld %d%n", &request.step, &request.port, &read) != 2 ||
-      end + static_cast<size_t>(read) != text.size() || request.step < kNoState ||
-      request.port < 0 || request.port > kMaxPort)
-    return std::nullopt;
   request.kind = static_cast<GroupRequest::Kind>(kind - kRequestKinds.begin());
+  int read = 0, read_patience = 0;
+  if (std::sscanf(text.c_str() + end, " %ld %d%n %ld%n", &request.step, &request.port, &read,
+                  &request.patience_ms, &read_patience) < 2 ||
+      end + static_cast<size_t>(std::max(read, read_patience)) != text.size() ||
+      request.step < kNoState || request.port < 0 || request.port > kMaxPort ||
+      request.patience_ms < 0 || request.patience_ms > kMaxPatienceMs)
+    return std::nullopt;
   return request;
 }
 
@@ -60,6 +66,7 @@ std::string encode(const GroupAnswer& answer) {
   auto loss = answer.loss;
   shorten(loss);
   return Json{{"answer", kAnswerKinds[static_cast<size_t>(answer.kind)]},
+              {"group", answer.group},
               {"rank", answer.rank},
               {"world_size", answer.world_size},
               {"local_rank", answer.local_rank},
@@ -76,9 +83,12 @@ GroupAnswer decode_group_answer(const std::string& text) {
   try {
     const auto kind = std::ranges::find(kAnswerKinds, json.at("answer").get<std::string>());
     if (kind == kAnswerKinds.end()) return {};
+    const auto group = json.at("group").get<int64_t>();
+    if (group < 0 || group > kMaxGroup) return {};
     auto loss = rank_loss_from_json(json.at("loss")).value_or(RankLoss());
     lengthen(loss);
     return {.kind = static_cast<GroupAnswer::Kind>(kind - kAnswerKinds.begin()),
+            .group = group,
             .rank = json.at("rank").get<int>(),
             .world_size = json.at("world_size").get<int>(),
             .local_rank = json.at("local_rank").get<int>(),

@@ -28,8 +28,9 @@ NODES = [setting.replace(f"max_steps={STEPS}", f"max_steps={NODE_STEPS}") for se
 
 @pytest.fixture(scope="module", autouse=True)
 def permitted():
+    environment = processes.environment
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LOCKSTEP_EXPERIMENTAL", "node-loss")
+        patch.setattr(processes, "environment", lambda **changes: environment(LOCKSTEP_EXPERIMENTAL="node-loss", **changes))
         yield
 
 

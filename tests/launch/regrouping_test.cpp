@@ -1,65 +1,11 @@
 #include "launch/rendezvous/regrouping.h"
 
-#include <array>
 #include <catch2/catch.hpp>
-#include <deque>
-#include <map>
+
+#include "tests/launch/group_workers.h"
 
 using namespace lockstep;
 using namespace lockstep::launch;
-
-namespace {
-
-using Kind = GroupAnswer::Kind;
-
-using Nodes = std::vector<Regrouping::Node>;
-
-// Workers without processes.
-class Workers {
- public:
-  explicit Workers(int num_ranks, int num_spares = 0) : Workers(Nodes{{num_ranks, num_spares}}) {}
-  explicit Workers(Nodes nodes, std::chrono::milliseconds patience = {})
-      : regrouping_(std::move(nodes), patience) {}
-
-  void ask(int worker, int64_t step, GroupRequest::Kind kind = GroupRequest::Kind::Broken) {
-    regrouping_.ask(worker, {kind, step, 1000 + worker});
-    regrouping_.update();
-  }
-
-  // What the others wait for when it was let go.
-  void disconnect(int worker) {
-    regrouping_.disconnect(worker);
-    regrouping_.update();
-  }
-
-  Regrouping* operator->() { return &regrouping_; }
-
-  // nullopt: there is none yet.
-  std::optional<GroupAnswer> answer_to(int worker) {
-    for (auto& [member, answer] : regrouping_.take_answers()) answers_[member].push_back(answer);
-    auto& queue = answers_[worker];
-    if (queue.empty()) return std::nullopt;
-    auto answer = std::move(queue.front());
-    queue.pop_front();
-    return answer;
-  }
-
-  // "rank/world size", or the kind of the answer.
-  std::string place_of(int worker) {
-    const auto answer = answer_to(worker);
-    if (!answer) return "none";
-    if (answer->kind == Kind::Join)
-      return std::to_string(answer->rank) + "/" + std::to_string(answer->world_size);
-    constexpr std::array words = {"join", "wait", "end", "refused", "lost", "overdue"};
-    return words[static_cast<size_t>(answer->kind)];
-  }
-
- private:
-  Regrouping regrouping_;
-  std::map<int, std::deque<GroupAnswer>> answers_;
-};
-
-}  // namespace
 
 TEST_CASE("regrouping: the others wait for the last one") {
   Workers workers(4);
@@ -363,86 +309,4 @@ TEST_CASE("regrouping: other nodes may notice a loss before it is reported") {
     workers->update(begin + std::chrono::milliseconds(1001));
     CHECK(workers.place_of(0) == "refused");
   }
-}
-
-TEST_CASE("regrouping: groups are numbered, and a loss is one of a group") {
-  Workers workers(Nodes{{2, 0, "a"}, {2, 0, "b"}});
-  const auto number_of = [&](int worker, Kind kind) -> int64_t {
-    const auto answer = workers.answer_to(worker);
-    return answer && answer->kind == kind ? answer->group : -1;
-  };
-  workers->lose(3, "killed");
-  CHECK(number_of(0, Kind::Lost) == 0);
-  for (int worker = 0; worker < 3; ++worker) workers.ask(worker, 5);
-  CHECK(number_of(0, Kind::Join) == 1);
-  workers->lose(1, "killed");  // before rank 0 has entered the group
-  CHECK(number_of(0, Kind::Lost) == 1);
-  workers.ask(0, 5);
-  CHECK(number_of(0, Kind::Join) == 2);
-}
-
-TEST_CASE("regrouping: a worker that does not ask is killed, and the others continue") {
-  using std::chrono::milliseconds;
-  Workers workers(4);
-  const auto begin = Regrouping::Clock::now();
-  const GroupRequest request{.step = 5, .patience_ms = 1000};
-  workers->ask(0, {.step = 5}, begin);  // waits for any time
-  workers->ask(1, request, begin);
-  workers->update(begin + milliseconds(1500));
-  CHECK(workers.place_of(2) == "none");  // no rank was lost
-  CHECK(workers.place_of(0) == "refused");
-  CHECK(workers.place_of(1) == "refused");
-  workers->lose(3, "killed");
-  workers->ask(0, {.step = 5}, begin);
-  workers->ask(1, request, begin);
-  workers->update(begin + milliseconds(999));
-  CHECK(workers.place_of(2) == "none");
-  workers->update(begin + milliseconds(1000));
-  CHECK(workers.place_of(2) == "overdue");
-  workers->update(begin + milliseconds(2000));
-  CHECK(workers.place_of(2) == "none");
-  CHECK(workers->take_notes().back() ==
-        "rank 2 (of 4) is killed: the others have waited for it for 1 s to form a new group");
-  workers->ask(2, {.step = 5}, begin + milliseconds(2000));  // too late
-  workers->update(begin + milliseconds(2000));
-  CHECK(workers.place_of(0) == "none");
-  workers->lose(2, "killed by SIGKILL");
-  workers->update(begin + milliseconds(2001));
-  const auto answer = workers.answer_to(0);
-  REQUIRE(answer);
-  CHECK(answer->world_size == 2);
-  CHECK(answer->loss.ranks.back().how == "killed because the others waited for it");
-}
-
-TEST_CASE("regrouping: a group that could not connect is formed again, a few times") {
-  constexpr auto kPatience = std::chrono::hours(1);
-  Workers workers(Nodes{{1, 0, "a"}, {2, 0, "b"}}, kPatience);
-  workers->lose(2, "killed");
-  workers.ask(0, 5);
-  workers.ask(1, 5);
-  CHECK(workers.place_of(0) == "lost");
-  CHECK(workers.place_of(1) == "lost");
-  for (int repeat = 0; repeat <= 3; ++repeat) {
-    CHECK(workers.place_of(0) == "0/2");
-    CHECK(workers.place_of(1) == "1/2");
-    workers.ask(0, 5);
-    CHECK(workers.place_of(0) == "none");
-    workers.ask(1, 5);
-  }
-  CHECK(workers.place_of(0) == "none");
-  CHECK(workers->take_notes().back() == "not all ranks have connected: continuing with 2 ranks");
-  workers->update(Regrouping::Clock::now() + kPatience);
-  CHECK(workers.place_of(0) == "refused");
-  CHECK(workers.place_of(1) == "refused");
-}
-
-TEST_CASE("regrouping: a group that has trained is not formed again") {
-  constexpr auto kPatience = std::chrono::hours(1);
-  Workers workers(Nodes{{1, 0, "a"}, {1, 0, "b"}}, kPatience);
-  workers->lose(1, "killed");
-  workers.ask(0, 5);
-  CHECK(workers.place_of(0) == "lost");
-  CHECK(workers.place_of(0) == "0/1");
-  workers.ask(0, 6);
-  CHECK(workers.place_of(0) == "none");
 }

@@ -37,8 +37,6 @@ std::string reason_against_loss(const PreparedRun& run, const SessionOptions& op
   if (!has_nodes && !layout.shares_memory())
     return "needs ranks that share memory: distributed.device: cpu, and distributed.backend: auto "
            "or shm";
-  if (layout.has_copy_per_host())
-    return "needs distributed.backend: auto or gloo on several nodes, not hierarchical";
   if (!layout.shares_memory() && parallel.shard != ShardStrategy::None)
     return "needs distributed.shard: none on several nodes or with distributed.backend: gloo: the "
            "state that only one rank has would be lost with it";

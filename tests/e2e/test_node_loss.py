@@ -214,7 +214,6 @@ def test_a_stopped_rank_is_killed(cluster, undisturbed):
 
 
 @pytest.mark.parametrize("settings, message", [
-    (["distributed.backend=hierarchical"], "--on-rank-loss continue needs distributed.backend: auto or gloo on several nodes"),
     (["distributed.virtual_shards=null"], "--on-rank-loss continue needs distributed.virtual_shards"),
     (["distributed.shard=gradients"], "--on-rank-loss continue needs distributed.shard: none on several nodes"),
 ])

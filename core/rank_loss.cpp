@@ -40,18 +40,17 @@ Json to_json(const RankLoss& loss) {
     ranks.push_back({{"rank", lost.rank}, {"how", lost.how}});
     if (lost.has_left) ranks.back()["has_left"] = true;
   }
-  Json json = {{"step", loss.step},
-               {"ranks_before", loss.before},
-               {"ranks_after", loss.after},
-               {"lost", std::move(ranks)},
-               {"spares", loss.spares}};
+  Json json = {{"group", loss.group},         {"step", loss.step},
+               {"ranks_before", loss.before}, {"ranks_after", loss.after},
+               {"lost", std::move(ranks)},    {"spares", loss.spares}};
   if (!loss.spare_nodes.empty()) json["spare_nodes"] = loss.spare_nodes;
   return json;
 }
 
 std::optional<RankLoss> rank_loss_from_json(const Json& json) {
   try {
-    RankLoss loss{.step = json.at("step").get<int64_t>(),
+    RankLoss loss{.group = json.value("group", int64_t{0}),
+                  .step = json.at("step").get<int64_t>(),
                   .before = json.at("ranks_before").get<int>(),
                   .after = json.at("ranks_after").get<int>(),
                   .ranks = {},

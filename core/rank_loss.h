@@ -19,6 +19,7 @@ struct LostRank {
 };
 
 struct RankLoss {
+  int64_t group = 0;                  // the number of the group that continues, from 1
   int64_t step = 0;                   // the last that the others had completed
   int before = 1, after = 1;          // number of ranks
   std::vector<LostRank> ranks;        // not empty

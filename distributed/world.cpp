@@ -5,11 +5,16 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <algorithm>
+#include <future>
+#include <memory>
+#include <thread>
+#include <utility>
 
 #include "core/system/local_address.h"
 #include "distributed/backends/backends.h"
 #include "distributed/backends/group_sockets.h"
 #include "distributed/backends/own_address.h"
+#include "distributed/backends/pending_operations.h"
 #include "distributed/backends/process_groups.h"
 #include "distributed/backends/quiet_setup.h"
 #include "distributed/collectives.h"
@@ -22,6 +27,12 @@ namespace {
 
 constexpr std::chrono::milliseconds kMaxRendezvous =
     std::chrono::minutes(5);  // torchrun's TCPStore default
+
+// From this call of interrupt() on, operations of Gloo are given up. Not after a time, during which the
+// process might have been stopped.
+constexpr int kGivingUpCall = 20;
+// How long groups that were interrupted may take to be closed. Then this is left to another thread.
+constexpr std::chrono::seconds kMaxClosing{1};
 
 void check_ranks(const WorldOptions& options) {
   if (options.world_size < 1 || options.rank < 0 || options.rank >= options.world_size)
@@ -116,7 +127,8 @@ struct ChosenBackend {
 
 // The backend for CPU tensors: shared memory if all ranks share it, else Gloo.
 ChosenBackend make_cpu_backend(const c10::intrusive_ptr<c10d::Store>& store,
-                               const WorldOptions& options, distributed::ProcessGroups& groups) {
+                               const WorldOptions& options, distributed::ProcessGroups& groups,
+                               const std::shared_ptr<distributed::PendingOperations>& operations) {
   if (options.backend == BackendChoice::Hierarchical)
     return {BackendChoice::Hierarchical,
             distributed::make_hierarchical_backend(store, hierarchical_options(*store, options))};
@@ -130,9 +142,14 @@ ChosenBackend make_cpu_backend(const c10::intrusive_ptr<c10d::Store>& store,
           "distributed.backend 'shm' needs all ranks on one host: {}; use 'gloo' or 'auto'",
           host.reason));
   }
-  return {BackendChoice::Gloo,
-          distributed::make_gloo_backend(store, options.rank, options.world_size, options.timeout,
-                                         gloo_address(*store, options))};
+  const auto connect = [store, rank = options.rank, world_size = options.world_size,
+                        timeout = options.timeout, address = gloo_address(*store, options)] {
+    return distributed::make_gloo_backend(store, rank, world_size, timeout, address);
+  };
+  if (!options.interruptible) return {BackendChoice::Gloo, connect()};
+  auto gloo = distributed::PendingOperations::connect(operations, connect, options.timeout);
+  gloo = c10::make_intrusive<distributed::InterruptibleBackend>(std::move(gloo), operations);
+  return {BackendChoice::Gloo, std::move(gloo)};
 }
 
 c10::intrusive_ptr<c10d::ProcessGroup> make_group(const c10::intrusive_ptr<c10d::Store>& store,
@@ -152,12 +169,13 @@ c10::intrusive_ptr<c10d::ProcessGroup> make_group(const c10::intrusive_ptr<c10d:
 
 // Creates the process groups and returns the device group's backend.
 BackendChoice make_groups(distributed::ProcessGroups& groups, const WorldOptions& options,
-                          const at::Device& device) {
+                          const at::Device& device,
+                          const std::shared_ptr<distributed::PendingOperations>& operations) {
   const auto store_of = [&](const std::string& name) {
     return c10::make_intrusive<c10d::PrefixStore>(name, groups.store);
   };
   const auto control_store = store_of("control");
-  const auto control = make_cpu_backend(control_store, options, groups);
+  const auto control = make_cpu_backend(control_store, options, groups, operations);
   groups.control = make_group(control_store, options, "control", control);
   groups.device = groups.control;
   if (device.is_cpu()) return control.choice;
@@ -181,6 +199,7 @@ World::World(const WorldOptions& options)
       options_(options),
       device_(choose_device(options)),
       sockets_(std::make_unique<distributed::GroupSockets>()),
+      operations_(std::make_shared<distributed::PendingOperations>()),
       groups_(std::make_unique<distributed::ProcessGroups>()) {
   if (own_progress_) options_.progress = own_progress_.get();
   check_ranks(options);
@@ -202,13 +221,28 @@ void World::open_groups() {
   groups_->store = c10::make_intrusive<c10d::PrefixStore>("lockstep/" + (tcp ? tcp->prefix : ""),
                                                           groups_->base_store);
   distributed::fenced(*this, "process group setup",
-                      [&] { backend_ = make_groups(*groups_, options_, device_); });
+                      [&] { backend_ = make_groups(*groups_, options_, device_, operations_); });
   sockets_->end();
 }
 
-void World::interrupt() { sockets_->shut_down(); }
+void World::interrupt() {
+  if (sockets_->shut_down() >= kGivingUpCall) operations_->give_up();
+}
 
-World::~World() = default;
+World::~World() { close_groups(); }
+
+// Note [Operations that Gloo forgets]: after interrupt(), the destructors may wait for a long time.
+void World::close_groups() {
+  auto groups = std::exchange(groups_, std::make_unique<distributed::ProcessGroups>());
+  if (!options_.interruptible || sockets_->num_shut_downs() == 0) return;
+  std::promise<void> closed;
+  const auto is_closed = closed.get_future();
+  std::thread([groups = std::move(groups), closed = std::move(closed)]() mutable {
+    groups.reset();
+    closed.set_value();
+  }).detach();
+  is_closed.wait_for(kMaxClosing);
+}
 
 World& World::host() {
   if (backend_ != BackendChoice::Hierarchical) return *this;
@@ -252,8 +286,9 @@ void World::finish() {
 }
 
 void World::regroup(const WorldOptions& options) {
+  close_groups();
   sockets_->forget();
-  groups_ = std::make_unique<distributed::ProcessGroups>();
+  operations_->begin();
   backend_ = BackendChoice::Auto;
   auto* const progress = options_.progress;
   options_ = options;

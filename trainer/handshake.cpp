@@ -78,7 +78,8 @@ WorldOptions world_options(const RankEnv& ranks, const DistributedSection& confi
           .device = config.device,
           .backend = config.backend,
           .timeout = config.timeout.value,
-          .progress = progress};
+          .progress = progress,
+          .interruptible = ranks.loss_fd.has_value()};
 }
 
 std::vector<int64_t> verify_ranks_agree(World& world, const PreparedRun& run) {

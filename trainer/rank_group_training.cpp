@@ -17,6 +17,8 @@ namespace {
 // For all ranks of a new group, which are running, to connect. If one is lost meanwhile, the others
 // ask again.
 constexpr std::chrono::milliseconds kMaxConnecting = std::chrono::seconds(20);
+// For an answer of the launcher, after the time that all ranks have to ask.
+constexpr std::chrono::milliseconds kMaxAnswering = std::chrono::minutes(1);
 
 // Why the loss of a rank would be an error; empty: it would not.
 std::string reason_against_loss(const PreparedRun& run, const SessionOptions& options) {
@@ -30,7 +32,9 @@ std::string reason_against_loss(const PreparedRun& run, const SessionOptions& op
            "average would be lost with their ranks; use distributed.shard: gradients";
   const auto layout = layout_of(run);
   if (!layout.on_cpu) return "needs CPUs: distributed.device: cpu";
-  if (!layout.shares_memory() && environment("LOCKSTEP_EXPERIMENTAL") != "node-loss")
+  const bool has_nodes =
+      options.ranks.loss_fd && environment("LOCKSTEP_EXPERIMENTAL") == "node-loss";
+  if (!has_nodes && !layout.shares_memory())
     return "needs ranks that share memory: distributed.device: cpu, and distributed.backend: auto "
            "or shm";
   if (!layout.shares_memory() && parallel.shard != ShardStrategy::None)
@@ -84,11 +88,25 @@ TrainerParts GroupTraining::trainer_parts() {
 bool GroupTraining::change_group(int64_t step, const std::optional<Departure>& departure) {
   const auto& config = parts_.run.config.distributed;
   parts_.world.progress().enter(Phase::Connecting);
-  place_ = parts_.member->ask({.kind = request_of(departure, config.slow_ranks.policy),
-                               .step = step,
-                               .slowness = departure ? departure->slowness : 0},
-                              config.timeout.value);
+  place_ = ask({.kind = request_of(departure, config.slow_ranks.policy),
+                .step = step,
+                .slowness = departure ? departure->slowness : 0},
+               config.timeout.value);
   return place_.kind != Kind::Refused;
+}
+
+// `patience`: for the others to ask, too; nullopt: any time.
+launch::GroupAnswer GroupTraining::ask(launch::GroupRequest request,
+                                       std::optional<std::chrono::milliseconds> patience) {
+  if (!patience) return parts_.member->ask(request, std::nullopt);
+  request.patience_ms = patience->count();
+  return parts_.member->ask(request, *patience + kMaxAnswering);
+}
+
+// After a failure: ranks that did not notice it may wait for this one.
+void GroupTraining::leave() {
+  parts_.world.interrupt();
+  if (loss_watch_) loss_watch_->leave();
 }
 
 Trainer& GroupTraining::create() {
@@ -104,28 +122,32 @@ std::optional<EvaluationResult> GroupTraining::run() {
     try {
       return trainer_->run();
     } catch (const GroupChange&) {
+      if (loss_watch_) loss_watch_->leave();
       const auto kind = enter_or_ask(trainer_->hand_over(), timeout, place_);
       if (kind == Kind::End) return std::nullopt;
     } catch (const PeerError&) {
       if (!parts_.member) throw;
-      parts_.world.interrupt();  // ranks that did not notice the loss may wait for this one
-      const auto kind = ask_and_enter(trainer_->hand_over(), timeout);
+      leave();
+      const auto kind = ask_and_enter(trainer_->hand_over(), parts_.world.timeout());
       if (kind == Kind::Refused) throw;
       if (kind == Kind::End) return std::nullopt;
     }
   }
 }
 
-GroupTraining::Kind GroupTraining::ask_and_enter(HandedOver state,
-                                                 std::optional<std::chrono::milliseconds> timeout) {
+GroupTraining::Kind GroupTraining::ask_and_enter(
+    HandedOver state, std::optional<std::chrono::milliseconds> patience) {
   const bool has_state = !state.checkpoint.model.empty();
   parts_.world.progress().enter(Phase::Connecting);
   const auto step = has_state ? state.checkpoint.head.position.step : launch::kNoState;
-  return enter_or_ask(std::move(state), timeout, parts_.member->ask({.step = step}, timeout));
+  // In a new group, they may take longer.
+  std::optional<std::chrono::milliseconds> later;
+  if (patience) later = parts_.run.config.distributed.timeout.value;
+  return enter_or_ask(std::move(state), later, ask({.step = step}, patience));
 }
 
 GroupTraining::Kind GroupTraining::enter_or_ask(std::optional<HandedOver> state,
-                                                std::optional<std::chrono::milliseconds> timeout,
+                                                std::optional<std::chrono::milliseconds> patience,
                                                 launch::GroupAnswer place) {
   if (place.kind == Kind::Wait) {
     // From now on this is a spare. Its state would soon be old, and may be in memory of all old ranks.
@@ -135,14 +157,14 @@ GroupTraining::Kind GroupTraining::enter_or_ask(std::optional<HandedOver> state,
   }
   if (place.kind != Kind::Join) return place.kind;
   trainer_.reset();
-  unrecorded_.push_back(place.loss);
+  if (!place.loss.ranks.empty()) unrecorded_.push_back(place.loss);
   try {
     enter(*state, place);
     return Kind::Join;
   } catch (const PeerError&) {
     // Another rank of the new group was lost. If none was, the next request is refused.
-    parts_.world.interrupt();
-    const auto kind = ask_and_enter(std::move(*state), timeout);
+    leave();
+    const auto kind = ask_and_enter(std::move(*state), patience);
     if (kind == Kind::Refused) throw;
     return kind;
   }
@@ -175,16 +197,18 @@ void GroupTraining::enter(const HandedOver& state, const launch::GroupAnswer& pl
   connection.timeout = std::min(timeout, kMaxConnecting);
   world.progress().begin(ranks.rank);
   world.progress().enter(Phase::Connecting);
-  if (loss_watch_) loss_watch_->forget();
+  if (loss_watch_) loss_watch_->enter(place.group);
   world.regroup(connection);
   world.set_timeout(timeout);
   auto pids = verify_ranks_agree(world, run);
   const auto step = state.checkpoint.head.position.step;
-  const bool takes_log = record.change_ranks(step, std::move(pids));
-  for (const auto& loss : std::exchange(unrecorded_, {})) record_loss(loss);
+  takes_log_ = record.change_ranks(step, std::move(pids)) || takes_log_;
+  for (const auto& loss : unrecorded_) record_loss(loss);
   world.progress().enter(Phase::Building);
   trainer_ = Trainer::create(trainer_parts());
-  trainer_->take_over(state, takes_log);
+  trainer_->take_over(state, takes_log_);
+  takes_log_ = false;
+  unrecorded_.clear();  // on all ranks, since rank 0 has recorded them
 }
 
 }  // namespace lockstep::trainer

@@ -52,9 +52,12 @@ class GroupTraining {
   using Kind = launch::GroupAnswer::Kind;
 
   bool change_group(int64_t step, const std::optional<Departure>& departure);
-  Kind ask_and_enter(HandedOver state, std::optional<std::chrono::milliseconds> timeout);
+  launch::GroupAnswer ask(launch::GroupRequest request,
+                          std::optional<std::chrono::milliseconds> patience);
+  void leave();
+  Kind ask_and_enter(HandedOver state, std::optional<std::chrono::milliseconds> patience);
   Kind enter_or_ask(std::optional<HandedOver> state,  // never nullopt
-                    std::optional<std::chrono::milliseconds> timeout, launch::GroupAnswer place);
+                    std::optional<std::chrono::milliseconds> patience, launch::GroupAnswer place);
   void enter(const HandedOver& state, const launch::GroupAnswer& place);
   void record_loss(const RankLoss& loss);
   TrainerParts trainer_parts();
@@ -62,6 +65,7 @@ class GroupTraining {
   GroupTrainingParts parts_;
   launch::GroupAnswer place_;         // after change_group()
   std::vector<RankLoss> unrecorded_;  // also of groups that did not get to train
+  bool takes_log_ = false;            // the last metrics are to be recorded again
   std::unique_ptr<Trainer> trainer_;
   std::optional<launch::LossWatch> loss_watch_;  // with several nodes
 };

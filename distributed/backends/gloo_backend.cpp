@@ -6,6 +6,8 @@
 #include <gloo/common/logging.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
+#include <string_view>
+
 #include "distributed/backends/backends.h"
 
 namespace lockstep::distributed {
@@ -16,7 +18,15 @@ c10::intrusive_ptr<c10d::Backend> make_gloo_backend(const c10::intrusive_ptr<c10
                                                     const std::string& address) {
   auto options = c10d::ProcessGroupGloo::Options::create(timeout);
   options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(address));
-  return c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, world_size, options);
+  try {
+    return c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, world_size, options);
+  } catch (const c10::Error& error) {
+    // LibTorch wraps Gloo's exception in one that does not say that it is about communication.
+    const std::string_view text = error.what_without_backtrace();
+    if (text.find("connectFullMesh failed") == text.npos) throw;
+    throw c10::DistBackendError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)},
+                                error.what_without_backtrace());
+  }
 }
 
 bool is_gloo_exception(const std::exception& error) {

@@ -83,13 +83,20 @@ void GroupSockets::forget() {
   const MutexLock lock(mutex_);
   is_opening_ = false;
   own_.clear();
+  num_shut_downs_ = 0;
 }
 
-void GroupSockets::shut_down() {
+int GroupSockets::shut_down() {
   const MutexLock lock(mutex_);
   for (const auto& socket : open_sockets())
     if (own_.contains(socket.id) || (is_opening_ && !earlier_.contains(socket.id)))
       shut_down_connection(socket);
+  return ++num_shut_downs_;
+}
+
+int GroupSockets::num_shut_downs() {
+  const MutexLock lock(mutex_);
+  return num_shut_downs_;
 }
 
 }  // namespace lockstep::distributed

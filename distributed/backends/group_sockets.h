@@ -20,13 +20,16 @@ class GroupSockets {
   // The groups are closed.
   void forget();
 
-  // Shuts down those that are open: what waits for them fails, on both ends.
-  void shut_down();
+  // Shuts down those that are open: what waits for them fails, on both ends. May be called again, for
+  // sockets that were opened since. Returns how often it was called for the current groups.
+  int shut_down();
+  int num_shut_downs();
 
  private:
   Mutex mutex_;
   std::set<ino_t> earlier_ GUARDED_BY(mutex_), own_ GUARDED_BY(mutex_);
   bool is_opening_ GUARDED_BY(mutex_) = false;
+  int num_shut_downs_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace lockstep::distributed

@@ -1,42 +1,16 @@
 #include "distributed/backends/hierarchical_backend.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/ivalue_inl.h>
-#include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include <utility>
 
+#include "distributed/backends/pending_work.h"
 #include "distributed/shm/peers.h"
 
 namespace lockstep::distributed {
 namespace {
 
 using Op = c10d::ReduceOp::RedOpType;
-
-// A collective that runs on the backend's thread.
-class AsyncWork final : public c10d::Work {
- public:
-  AsyncWork(c10d::OpType type, std::vector<at::Tensor> results)
-      : Work(-1, type),
-        results_(std::move(results)),
-        future_(c10::make_intrusive<c10::ivalue::Future>(
-            c10::ListType::create(c10::TensorType::get()))) {}
-
-  std::vector<at::Tensor> result() override { return results_; }
-  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
-
-  void complete(const std::exception_ptr& error) {
-    finish(error);
-    if (error)
-      future_->setError(error);
-    else
-      future_->markCompleted(c10::IValue(results_));
-  }
-
- private:
-  std::vector<at::Tensor> results_;
-  c10::intrusive_ptr<c10::ivalue::Future> future_;
-};
 
 c10d::AllreduceOptions without_average(const c10d::AllreduceOptions& options) {
   auto plain = options;
@@ -92,7 +66,7 @@ void HierarchicalBackend::run_queue() {
 
 HierarchicalBackend::Pending HierarchicalBackend::enqueue(c10d::OpType type, Tensors results,
                                                           std::function<void()> operation) {
-  auto pending = c10::make_intrusive<AsyncWork>(type, std::move(results));
+  auto pending = c10::make_intrusive<PendingWork>(type, std::move(results));
   {
     const MutexLock lock(mutex_);
     queue_.push_back([pending, operation = std::move(operation)] {

@@ -30,6 +30,7 @@ namespace lockstep {
 class ProgressPage;
 namespace distributed {
 class GroupSockets;
+class PendingOperations;
 struct ProcessGroups;
 }  // namespace distributed
 
@@ -69,15 +70,13 @@ struct WorldOptions {
   // Shared memory in which this rank reports its progress to a launcher; must outlive the World.
   // nullptr: private memory.
   ProgressPage* progress = nullptr;
-  // With BackendChoice::Hierarchical, ranks with different values are on different hosts. nullopt:
-  // detected. For tests.
+  // Hierarchical: ranks with different values are on different hosts. nullopt: detected. For tests.
   std::optional<std::string> host;
+  bool interruptible = false;  // World::interrupt() may be called; SIGPIPE must be ignored
 };
 
 // The process group of a job, as seen by one rank. Not a singleton: one process can host several
-// ranks, as in tests.
-//
-// Thread: one thread.
+// ranks, as in tests. Thread: one thread.
 class World {
  public:
   // Collective: returns when all ranks are connected. With one rank, opens no connection. Throws
@@ -112,9 +111,10 @@ class World {
   // Throws as connect() does; may be called again then.
   void regroup(const WorldOptions& options);
 
-  // Makes collectives of the current groups, and the connection of groups, fail on this rank and on
-  // ranks that wait for it, with a PeerError. No effect on ranks that share memory, which notice the
-  // loss of a rank themselves. Thread: any.
+  // Makes collectives and the connection of the current groups fail on this rank and on ranks that
+  // wait for it, with a PeerError. Repeat it every 100 ms until this rank has left them: for new
+  // connections, and as Gloo may forget operations, which the 20th call gives up. No effect in shared
+  // memory, where ranks notice a loss themselves. Thread: any.
   void interrupt();
 
   // Reads and writes values in the store, which exist for the lifetime of the job (across restarts
@@ -123,9 +123,9 @@ class World {
   std::optional<std::string> get_value(const std::string& key);
   void set_value(const std::string& key, const std::string& value);
 
-  // The ranks of this host as a separate World, with BackendChoice::Hierarchical; otherwise this
-  // World. The first call is collective. Lives as long as this one; do not call finish() on it.
-  // Throws Config on all ranks if hosts have different numbers of ranks, or one rank each.
+  // The ranks of this host as a separate World, with BackendChoice::Hierarchical; otherwise this one.
+  // The first call is collective. Lives as long as this one; do not call finish() on it. Throws
+  // Config on all ranks if hosts have different numbers of ranks, or one rank each.
   World& host();
 
   distributed::ProcessGroups& groups() { return *groups_; }
@@ -134,6 +134,7 @@ class World {
  private:
   explicit World(const WorldOptions& options);
   void open_groups();
+  void close_groups();
   std::unique_ptr<World> open_host();
 
   std::unique_ptr<ProgressPage> own_progress_;  // when none was given
@@ -141,6 +142,7 @@ class World {
   at::Device device_;
   BackendChoice backend_ = BackendChoice::Auto;
   std::unique_ptr<distributed::GroupSockets> sockets_;
+  std::shared_ptr<distributed::PendingOperations> operations_;
   std::unique_ptr<distributed::ProcessGroups> groups_;
 };
 

@@ -12,8 +12,10 @@ namespace {
 
 constexpr std::array kRequestKinds = {"broken",   "changing", "leaving",
                                       "replaced", "excluded", "quitting"};
-constexpr std::array kAnswerKinds = {"join", "wait", "end", "refused", "lost"};
+constexpr std::array kAnswerKinds = {"join", "wait", "end", "refused", "lost", "overdue"};
 constexpr int kMaxPort = 65535;
+constexpr int64_t kMaxPatienceMs = int64_t{1} << 40;
+constexpr int64_t kMaxGroup = int64_t{1} << 40;
 constexpr size_t kMaxHowBytes = 512;
 
 // Of ranks that were lost in the same way, as with their node, only the first has the text: every
@@ -40,23 +42,24 @@ void lengthen(RankLoss& loss) {
 }  // namespace
 
 std::string encode(const GroupRequest& request) {
-  return fmt::format("{} {} {} {:.6g}", kRequestKinds[static_cast<size_t>(request.kind)],
-                     request.step, request.port, request.slowness);
+  return fmt::format("{} {} {} {:.6g} {}", kRequestKinds[static_cast<size_t>(request.kind)],
+                     request.step, request.port, request.slowness, request.patience_ms);
 }
 
 std::optional<GroupRequest> decode_group_request(const std::string& text) {
   const auto end = std::min(text.find(' '), text.size());
   const auto kind = std::ranges::find(kRequestKinds, text.substr(0, end));
+  if (kind == kRequestKinds.end()) return std::nullopt;
   GroupRequest request;
+  request.kind = static_cast<GroupRequest::Kind>(kind - kRequestKinds.begin());
   int read = 0;
-  if (kind == kRequestKinds.end() ||
-      std::sscanf(text.c_str() + end, " %ld %d %lf%n", &request.step, &request.port,
-                  &request.slowness, &read) != 3 ||
+  if (std::sscanf(text.c_str() + end, " %ld %d %lf %ld%n", &request.step, &request.port,
+                  &request.slowness, &request.patience_ms, &read) != 4 ||
       end + static_cast<size_t>(read) != text.size() || request.step < kNoState ||
       request.port < 0 || request.port > kMaxPort || !(request.slowness >= 0) ||
-      !std::isfinite(request.slowness))
+      !std::isfinite(request.slowness) || request.patience_ms < 0 ||
+      request.patience_ms > kMaxPatienceMs)
     return std::nullopt;
-  request.kind = static_cast<GroupRequest::Kind>(kind - kRequestKinds.begin());
   return request;
 }
 
@@ -64,6 +67,7 @@ std::string encode(const GroupAnswer& answer) {
   auto loss = answer.loss;
   shorten(loss);
   return Json{{"answer", kAnswerKinds[static_cast<size_t>(answer.kind)]},
+              {"group", answer.group},
               {"rank", answer.rank},
               {"world_size", answer.world_size},
               {"local_rank", answer.local_rank},
@@ -80,9 +84,12 @@ GroupAnswer decode_group_answer(const std::string& text) {
   try {
     const auto kind = std::ranges::find(kAnswerKinds, json.at("answer").get<std::string>());
     if (kind == kAnswerKinds.end()) return {};
+    const auto group = json.at("group").get<int64_t>();
+    if (group < 0 || group > kMaxGroup) return {};
     auto loss = rank_loss_from_json(json.at("loss")).value_or(RankLoss());
     lengthen(loss);
     return {.kind = static_cast<GroupAnswer::Kind>(kind - kAnswerKinds.begin()),
+            .group = group,
             .rank = json.at("rank").get<int>(),
             .world_size = json.at("world_size").get<int>(),
             .local_rank = json.at("local_rank").get<int>(),

@@ -30,6 +30,8 @@ struct GroupRequest {
   int64_t step = kNoState;  // optimizer steps that the worker has completed
   int port = 0;             // where it listens for the others, if it becomes rank 0
   double slowness = 0;      // of a slow one: its time per step, divided by that of the others
+  // How long it permits the others to take until they request a place, too; 0: any time.
+  int64_t patience_ms = 0;
 };
 
 std::string encode(const GroupRequest& request);
@@ -46,15 +48,18 @@ std::optional<GroupRequest> decode_group_request(const std::string& text);
 //            place, or the workers are being stopped
 //   Lost     not an answer: a rank of the worker's group was lost. For groups on several nodes, where
 //            a lost rank may close no connection
+//   Overdue  not an answer: the worker has not requested a place while the others waited for it. Its
+//            launcher kills it
 struct GroupAnswer {
-  enum class Kind { Join, Wait, End, Refused, Lost };
+  enum class Kind { Join, Wait, End, Refused, Lost, Overdue };
 
   Kind kind = Kind::Refused;
+  int64_t group = 0;  // Join: the number of the new one, from 1; Lost: of the one that lost a rank
   int rank = 0, world_size = 1;
   int local_rank = 0, local_world_size = 1;  // of this rank, on its node
   std::string host;                          // address of rank 0, through which the ranks connect
   int port = 0;
-  RankLoss loss;  // why there is a new group
+  RankLoss loss;  // why there is a new group; no ranks: the last one could not connect
 };
 
 std::string encode(const GroupAnswer& answer);

@@ -11,6 +11,12 @@ namespace lockstep::launch {
 
 using Kind = GroupAnswer::Kind;
 
+namespace {
+
+constexpr int kMaxRepeats = 3;  // of a group that does not connect, without a loss
+
+}  // namespace
+
 Regrouping::Regrouping(std::vector<Node> nodes, std::chrono::milliseconds patience)
     : nodes_(std::move(nodes)), patience_(patience) {
   for (size_t node = 0; node < nodes_.size(); ++node)
@@ -32,11 +38,13 @@ int Regrouping::number_on_node(const Member& member) const {
   return static_cast<int>(&member - members_.data()) - first_member(member.node);
 }
 
-void Regrouping::ask(int number, const GroupRequest& request) {
+void Regrouping::ask(int number, const GroupRequest& request, Clock::time_point now) {
   auto& member = members_[static_cast<size_t>(number)];
+  if (member.is_overdue) return;
   if (request.kind != GroupRequest::Kind::Quitting) {
     if (request.step == kNoState && !member.rank) notes_.emplace_back("a spare is ready");
     member.asked = request;
+    member.asked_at = now;
   } else if (!member.rank && member.asked) {
     member.has_quit = true;
     if (!is_stopping_) notes_.emplace_back("a spare left after SIGTERM");
@@ -63,7 +71,8 @@ void Regrouping::report_loss() {
   if (nodes_.size() == 1) return;
   for (auto& member : members_)
     if (member.is_in_group() && !member.asked && member.is_connected)
-      answers_.push_back({static_cast<int>(&member - members_.data()), {.kind = Kind::Lost}});
+      answers_.push_back(
+          {static_cast<int>(&member - members_.data()), {.kind = Kind::Lost, .group = group_}});
 }
 
 bool Regrouping::has_members() const { return std::ranges::any_of(members_, &Member::is_in_group); }
@@ -72,6 +81,35 @@ bool Regrouping::all_have_asked() const {
   return std::ranges::all_of(members_, [](const auto& member) {
     return !member.is_in_group() || member.asked.has_value();
   });
+}
+
+// Until which all workers of the group have to ask; nullopt: there is no limit.
+std::optional<Regrouping::Clock::time_point> Regrouping::deadline() const {
+  std::optional<Clock::time_point> deadline;
+  for (const auto& member : members_) {
+    if (!member.is_in_group() || !member.asked || member.asked->patience_ms == 0) continue;
+    const auto own = member.asked_at + std::chrono::milliseconds(member.asked->patience_ms);
+    deadline = std::min(deadline.value_or(own), own);
+  }
+  return deadline;
+}
+
+// For workers that are stopped, or hang outside of a collective, the others do not wait forever.
+void Regrouping::kill_overdue(Clock::time_point now) {
+  const auto until = deadline();
+  if (!until || now < *until) return;
+  std::chrono::duration<double> waited{};
+  for (const auto& member : members_)
+    if (member.is_in_group() && member.asked)
+      waited = std::max<std::chrono::duration<double>>(waited, now - member.asked_at);
+  for (auto& member : members_) {
+    if (!member.is_in_group() || member.asked || std::exchange(member.is_overdue, true)) continue;
+    answers_.push_back({static_cast<int>(&member - members_.data()), {.kind = Kind::Overdue}});
+    notes_.push_back(
+        fmt::format("rank {} (of {}) is killed: the others have waited for it for {:.0f} s to "
+                    "form a new group",
+                    *member.rank, world_size_, waited.count()));
+  }
 }
 
 bool Regrouping::is_leaving_asked() const {
@@ -88,9 +126,14 @@ bool Regrouping::is_letting_go() const {
 void Regrouping::update(Clock::time_point now) {
   if (is_stopping_ && !is_letting_go()) return refuse_members();
   if (all_have_asked()) decide_on_slow();
-  if (lost_.empty() && !is_leaving_asked()) return refuse_unexplained(now);
+  if (lost_.empty() && !is_leaving_asked()) {
+    if (!can_form_again()) return refuse_unexplained(now);
+    ++num_repeats_;
+    return form_group();
+  }
   broken_since_.reset();
-  if (all_have_asked() && let_go()) form_group();
+  if (!all_have_asked()) return kill_overdue(now);
+  if (let_go()) form_group();
 }
 
 // Afterwards, those that go leave like others, and those that keep their places ask like others.
@@ -139,6 +182,15 @@ void Regrouping::refuse_unexplained(Clock::time_point now) {
   if (broken_since_ && now - *broken_since_ < patience_) return;
   // The workers of a group that one of them leaves do not ask at the same time.
   refuse_members(/*only_broken=*/!all_have_asked());
+}
+
+// Whether a new group has failed before its first step, as when a rank was too slow to connect.
+bool Regrouping::can_form_again() const {
+  return group_ > 0 && num_repeats_ < kMaxRepeats && has_members() &&
+         std::ranges::all_of(members_, [this](const auto& member) {
+           return !member.is_in_group() ||
+                  (member.asks_to(GroupRequest::Kind::Broken) && member.asked->step <= group_step_);
+         });
 }
 
 // Their group failed for another reason than a loss.
@@ -202,6 +254,10 @@ void Regrouping::form_group() {
     if (nodes_.size() > 1) loss.spare_nodes.push_back(ready[i]->node);
   }
   world_size_ = loss.after;
+  ++group_;
+  loss.group = group_;
+  group_step_ = loss.step;
+  if (!loss.ranks.empty()) num_repeats_ = 0;
   for (auto& member : members_) member.is_replaced = member.is_lost;
   const auto& host = nodes_[static_cast<size_t>(ready.front()->node)].address;
   const auto port = ready.front()->asked->port;
@@ -210,6 +266,7 @@ void Regrouping::form_group() {
     const auto node = ready[i]->node;
     ready[i]->rank = joins ? std::optional(static_cast<int>(i)) : std::nullopt;
     answer(*ready[i], {.kind = joins ? Kind::Join : Kind::Wait,
+                       .group = group_,
                        .rank = static_cast<int>(i),
                        .world_size = world_size_,
                        .local_rank = joins ? local_ranks[node]++ : 0,
@@ -219,7 +276,8 @@ void Regrouping::form_group() {
                        .loss = loss});
   }
   const auto waiting = ready.size() - count;
-  notes_.push_back(fmt::format("{}: continuing with {} rank{}{}", lost_text(loss), count,
+  const auto reason = loss.ranks.empty() ? "not all ranks have connected" : lost_text(loss);
+  notes_.push_back(fmt::format("{}: continuing with {} rank{}{}", reason, count,
                                count == 1 ? "" : "s",
                                waiting > 0 ? fmt::format(", {} waiting as spare", waiting) : ""));
   changed_ = true;
@@ -228,7 +286,8 @@ void Regrouping::form_group() {
 bool Regrouping::lose(int number, const std::string& how) {
   auto& member = members_[static_cast<size_t>(number)];
   const bool had_rank = member.rank.has_value();
-  if (!remove_lost(member, how)) return false;
+  const auto cause = member.is_overdue ? "killed because the others waited for it" : how;
+  if (!remove_lost(member, cause)) return false;
   if (had_rank) report_loss();
   return true;
 }

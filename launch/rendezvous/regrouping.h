@@ -3,7 +3,8 @@
 // Once all of them have asked, they and the spares form the next group: as many ranks as before or, if
 // too few are left, the largest power of two. A worker that leaves after a step is let go first; if all
 // would leave, all are refused. A slow worker is let go only if the others do as well or better without
-// it; otherwise all of them are refused, and it keeps its place. Those with the most training steps get the lowest ranks, so rank 0 has
+// it; otherwise all of them are refused, and it keeps its place. A worker that does not ask in time is
+// killed. Those with the most training steps get the lowest ranks, so rank 0 has
 // the state that the others receive. The remaining workers wait as spares, without a state. Pure: the
 // caller delivers requests and answers. Thread: one.
 #pragma once
@@ -42,10 +43,10 @@ class Regrouping {
   }
   int first_member(int node) const;
 
-  void ask(int member, const GroupRequest& request);
+  void ask(int member, const GroupRequest& request, Clock::time_point now = Clock::now());
   // The worker is gone, or about to end.
   void disconnect(int member);
-  // Forms a group if that is possible. Call after the other functions.
+  // Forms a group if that is possible. Call after the other functions, and every few seconds.
   void update(Clock::time_point now = Clock::now());
   std::vector<Answer> take_answers() { return std::exchange(answers_, {}); }
 
@@ -82,6 +83,8 @@ class Regrouping {
     bool is_kept = false;                     // although it was slow
     std::optional<int> rank;                  // in the current group
     std::optional<GroupRequest> asked;        // of a worker that waits for an answer
+    Clock::time_point asked_at;
+    bool is_overdue = false;  // it did not ask in time, and is being killed
 
     bool is_in_group() const { return is_alive && rank.has_value(); }
     bool asks_to(GroupRequest::Kind kind) const {
@@ -94,12 +97,15 @@ class Regrouping {
   void report_loss();
   bool has_members() const;
   bool all_have_asked() const;
+  std::optional<Clock::time_point> deadline() const;
+  void kill_overdue(Clock::time_point now);
   bool is_leaving_asked() const;
   bool is_letting_go() const;
   void decide_on_slow();
   bool can_do_without(const Member& slow) const;
   bool let_go();
   void refuse_unexplained(Clock::time_point now);
+  bool can_form_again() const;
   void form_group();
   std::vector<Member*> ready_members();
   int number_on_node(const Member& member) const;
@@ -110,6 +116,9 @@ class Regrouping {
   std::optional<Clock::time_point> broken_since_;  // without a known loss
   std::vector<Member> members_;
   int max_ranks_ = 0, world_size_ = 0;
+  int64_t group_ = 0;       // the number of the current one
+  int64_t group_step_ = 0;  // at which it was formed
+  int num_repeats_ = 0;     // of groups since the last loss
   std::vector<Answer> answers_;
   std::vector<LostRank>
       lost_;  // since the last group was formed, of its ranks; also those that left

@@ -69,9 +69,12 @@ void GroupLinks::disconnect(int worker) {
 
 void GroupLinks::answer(int worker, const GroupAnswer& answer) {
   auto& link = links_[static_cast<size_t>(worker)];
+  if (answer.kind == AnswerKind::Overdue) return overdue_.push_back(worker);
   if (answer.kind == AnswerKind::Lost) {
-    const uint64_t one = 1;
-    [[maybe_unused]] const auto written = ::write(link.loss.get(), &one, sizeof one);
+    if (answer.group < link.lost_groups) return;
+    const auto added = static_cast<uint64_t>(answer.group + 1 - link.lost_groups);
+    link.lost_groups = answer.group + 1;
+    [[maybe_unused]] const auto written = ::write(link.loss.get(), &added, sizeof added);
     return;
   }
   link.is_asking = answer.kind == AnswerKind::Wait;

@@ -22,7 +22,8 @@ class GroupLinks {
 
   // What the worker inherits; the caller closes it once the worker has started.
   FileDescriptor take_worker_end(int worker);
-  // Written when a rank of the worker's group is lost; -1 with one node.
+  // The sum of what is written to it is the number of the newest group that has lost a rank, plus 1. -1
+  // with one node.
   int loss_fd(int worker) const { return links_[static_cast<size_t>(worker)].loss.get(); }
 
   void watch(PollSet& polls);
@@ -32,6 +33,9 @@ class GroupLinks {
   std::vector<GroupEvent> take_events() { return std::exchange(events_, {}); }
   // From the coordinator.
   void handle(const GroupState& state);
+
+  // Workers to kill, since the last call.
+  std::vector<int> take_overdue() { return std::exchange(overdue_, {}); }
 
   // The worker was killed; `how`: "killed by SIGKILL". It exited by itself. The node stops its workers.
   void lose(int worker, const std::string& how);
@@ -51,7 +55,8 @@ class GroupLinks {
  private:
   struct Link {
     FileDescriptor socket, worker_end;
-    FileDescriptor loss;  // eventfd
+    FileDescriptor loss;      // eventfd
+    int64_t lost_groups = 0;  // sum of what was written to it
     bool is_readable = false, is_asking = false, is_replaced = false;
     std::optional<int> rank;
   };
@@ -64,6 +69,7 @@ class GroupLinks {
   int world_size_;
   bool refuses_ = false, changed_ = false;
   std::vector<GroupEvent> events_;
+  std::vector<int> overdue_;
 };
 
 }  // namespace lockstep::launch

@@ -19,6 +19,14 @@ namespace {
 
 using AnswerClock = std::chrono::steady_clock;
 
+constexpr std::chrono::milliseconds kRepeatEvery{100};  // the function of a LossWatch
+
+// 0: nothing was written.
+int64_t take_count(int event_fd) {
+  uint64_t count = 0;
+  return ::read(event_fd, &count, sizeof count) == sizeof count ? static_cast<int64_t>(count) : 0;
+}
+
 // Waits until one of them is readable. Negative ones are ignored. Returns false on timeout.
 bool wait_readable(std::array<pollfd, 2>& requests,
                    std::optional<AnswerClock::time_point> deadline) {
@@ -109,25 +117,41 @@ LossWatch::LossWatch(int fd, std::function<void()> on_loss)
 
 LossWatch::~LossWatch() {
   watcher_.request_stop();
+  wake();
+}
+
+void LossWatch::wake() const {
   const uint64_t one = 1;
   [[maybe_unused]] const auto written = ::write(wake_.get(), &one, sizeof one);
 }
 
-bool LossWatch::take_loss() {
-  uint64_t count = 0;
-  return ::read(fd_, &count, sizeof count) == sizeof count;
+void LossWatch::leave() {
+  const MutexLock lock(mutex_);
+  group_.reset();
 }
 
-void LossWatch::forget() {
-  const MutexLock lock(mutex_);
-  take_loss();
+void LossWatch::enter(int64_t group) {
+  {
+    const MutexLock lock(mutex_);
+    group_ = group;
+  }
+  wake();
 }
 
 void LossWatch::watch(const std::stop_token& stop) {
   std::array<pollfd, 2> requests{pollfd{fd_, POLLIN, 0}, pollfd{wake_.get(), POLLIN, 0}};
-  while (wait_readable(requests, std::nullopt) && !stop.stop_requested()) {
-    const MutexLock lock(mutex_);
-    if (take_loss()) on_loss_();
+  while (!stop.stop_requested()) {
+    bool is_broken = false;
+    {
+      const MutexLock lock(mutex_);
+      lost_groups_ += take_count(fd_);
+      is_broken = group_ && lost_groups_ > *group_;
+      if (is_broken) on_loss_();
+    }
+    std::optional<AnswerClock::time_point> next;
+    if (is_broken) next = AnswerClock::now() + kRepeatEvery;
+    wait_readable(requests, next);
+    take_count(wake_.get());
   }
 }
 

@@ -47,27 +47,33 @@ class GroupMember {
   bool is_answer_late_ = false;  // of a request that timed out
 };
 
-// Calls a function, on another thread, when the launcher reports that a rank of the group was lost.
+// While a rank of this worker's group is lost, calls a function every 100 ms, on another thread, until
+// the group is left.
 class LossWatch {
  public:
-  // `fd`: LOCKSTEP_LOSS_FD, an eventfd; closed on exec from now on. Throws Environment.
+  // `fd`: LOCKSTEP_LOSS_FD, an eventfd (GroupLinks::loss_fd()); closed on exec from now on. The worker is
+  // in the first group, number 0. Throws Environment.
   LossWatch(int fd, std::function<void()> on_loss);
   ~LossWatch();
   LossWatch(const LossWatch&) = delete;
   LossWatch& operator=(const LossWatch&) = delete;
 
-  // Forgets losses that were reported until now, of an earlier group. The function is not running
-  // when this returns. Thread: any other.
-  void forget();
+  // The worker has left its group. The function is not running when this returns. Thread: any other.
+  void leave();
+  // The worker enters this group: a loss of an earlier one no longer counts; one of this group does, also
+  // if it was reported before. Thread: any other.
+  void enter(int64_t group);
 
  private:
   void watch(const std::stop_token& stop);
-  bool take_loss() REQUIRES(mutex_);
+  void wake() const;
 
   const int fd_;         // of the process, which may watch again
-  FileDescriptor wake_;  // eventfd, written by the destructor
+  FileDescriptor wake_;  // eventfd
   std::function<void()> on_loss_;
   Mutex mutex_;
+  std::optional<int64_t> group_ GUARDED_BY(mutex_) = 0;  // nullopt: left
+  int64_t lost_groups_ = 0;  // of the watcher; see GroupLinks::loss_fd()
   std::jthread watcher_;
 };
 

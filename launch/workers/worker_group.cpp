@@ -146,7 +146,10 @@ std::vector<GroupEvent> WorkerGroup::take_group_events() {
 }
 
 void WorkerGroup::handle(const GroupState& state) {
-  if (links_) links_->handle(state);
+  if (!links_) return;
+  links_->handle(state);
+  for (const int worker : links_->take_overdue())
+    workers_[static_cast<size_t>(worker)]->process->signal_group(SIGKILL);
 }
 
 void WorkerGroup::refuse_groups() {

@@ -238,6 +238,19 @@ def test_if_all_ranks_get_sigterm_the_run_is_preempted_with_a_checkpoint(job):
     assert len(checkpoints(job.only_run())) == 1
 
 
+def test_a_stopped_rank_is_killed_after_the_loss_of_another(job, undisturbed):
+    """It does not ask for a place: the others do not wait for it longer than for a step."""
+    started = start(job, 4, settings=[*SETTINGS, "distributed.step_timeout=10s"])
+    wait_for_step(job, started, 50)
+    ranks = ranks_of(job)
+    os.kill(ranks[1], signal.SIGSTOP)
+    kill(job, ranks[3], 1)
+    assert re.search(r"^lockstep: rank 1 \(of 4\) is killed: the others have waited for it for [0-9]+ s to form a new group$", said(job), re.MULTILINE)
+    assert "rank 1 (of 4) was lost, killed because the others waited for it" in said(job)
+    assert_whole(job, started, undisturbed)
+    assert shown_losses(job)[0]["ranks_after"] == 2
+
+
 @pytest.mark.parametrize("options, settings, message", [
     ([], ["distributed.virtual_shards=null"], "--on-rank-loss continue needs distributed.virtual_shards"),
     ([], ["distributed.shard=full"], "--on-rank-loss continue cannot be combined with distributed.shard: full and train.ema"),

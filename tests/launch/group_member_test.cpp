@@ -1,13 +1,18 @@
 #include "launch/workers/group_member.h"
 
+#include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <cerrno>
+#include <thread>
 
 #include "launch/protocol/address.h"
+#include "launch/workers/group_links.h"
 
 using namespace lockstep;
 using namespace lockstep::launch;
@@ -85,6 +90,55 @@ TEST_CASE("group member: the answer after the loss of a large node") {
   CHECK(lost_text(received.loss) == lost_text(answer.loss));
 }
 
+TEST_CASE("loss watch: a loss counts until its group is left, one of an earlier group does not") {
+  // As GroupLinks writes it.
+  const FileDescriptor losses(::eventfd(0, EFD_NONBLOCK));
+  const auto lose = [&](uint64_t groups) {
+    REQUIRE(::write(losses.get(), &groups, sizeof groups) == sizeof groups);
+  };
+  std::atomic<int> calls = 0;
+  const auto wait_for_calls = [&](int more) {
+    for (const int last = calls + more; calls < last;) std::this_thread::yield();
+  };
+  LossWatch watch(losses.get(), [&] { ++calls; });
+  lose(1);  // of group 0, the first
+  wait_for_calls(3);
+  watch.leave();
+  watch.enter(1);
+  lose(2);  // of groups 1 and 2: the news of group 2 arrives early
+  wait_for_calls(2);
+  watch.leave();
+  watch.enter(2);
+  wait_for_calls(2);
+  watch.leave();
+  const int last = calls;
+  for (int i = 0; i < 1000; ++i) watch.enter(3);  // each wakes the watcher
+  CHECK(calls == last);
+  lose(1);  // of group 3
+  wait_for_calls(2);
+}
+
+TEST_CASE("group links: losses are reported by the number of their group") {
+  GroupLinks links({.num_nodes = 2}, 1, 0);
+  const auto report = [&](int64_t group) {
+    links.handle(
+        {.answers = {{0, {.kind = Kind::Lost, .group = group}}}, .ranks = {0}, .replaced = {}});
+    uint64_t count = 0;
+    return ::read(links.loss_fd(0), &count, sizeof count) == sizeof count ? count : 0;
+  };
+  CHECK(report(0) == 1);
+  CHECK(report(0) == 0);  // group 0 again
+  CHECK(report(3) == 3);
+  CHECK(report(1) == 0);
+}
+
+TEST_CASE("group links: overdue workers") {
+  GroupLinks links({}, 2, 0);
+  links.handle({.answers = {{1, {.kind = Kind::Overdue}}}, .ranks = {0, 1}, .replaced = {}});
+  CHECK(links.take_overdue() == std::vector{1});
+  CHECK(links.take_overdue().empty());
+}
+
 TEST_CASE("group messages: requests are decoded") {
   const auto decoded = decode_group_request(encode({GroupRequest::Kind::Replaced, 7, 4000, 2.5}));
   REQUIRE(decoded);
@@ -92,15 +146,22 @@ TEST_CASE("group messages: requests are decoded") {
   CHECK(decoded->step == 7);
   CHECK(decoded->port == 4000);
   CHECK(decoded->slowness == 2.5);
+  CHECK(decoded->patience_ms == 0);
+  const auto patient =
+      decode_group_request(encode({GroupRequest::Kind::Broken, 7, 4000, 0, 600000}));
+  REQUIRE(patient);
+  CHECK(patient->patience_ms == 600000);
   for (const auto* wrong :
-       {"", "7", "leaving", "leaving x", "leave 7 1 0", "leaving 7 1", "leaving 7 1 0 x",
-        "leaving 7 70000 0", "replaced 7 1 nan", "replaced 7 1 inf", "replaced 7 1 -2"})
+       {"", "7", "leaving", "leaving x", "leave 7 1 0 0", "leaving 7 1 0", "leaving 7 1 0 0 x",
+        "leaving 7 70000 0 0", "replaced 7 1 nan 0", "replaced 7 1 inf 0", "replaced 7 1 -2 0",
+        "leaving 7 1 0 -1", "leaving 7 1 0 2 3", "leaving 7 1 0 2x"})
     CHECK_FALSE(decode_group_request(wrong));
 }
 
 TEST_CASE("group messages: answers are decoded") {
   const GroupAnswer answer{
       .kind = Kind::Join,
+      .group = 6,
       .rank = 3,
       .world_size = 4,
       .local_rank = 1,
@@ -110,6 +171,7 @@ TEST_CASE("group messages: answers are decoded") {
       .loss = {.step = 7, .before = 5, .after = 4, .ranks = {{1, "killed\xff"}}, .spares = {5}}};
   const auto decoded = decode_group_answer(encode(answer));
   CHECK(decoded.kind == Kind::Join);
+  CHECK(decoded.group == 6);
   CHECK(decoded.rank == 3);
   CHECK(decoded.world_size == 4);
   CHECK(decoded.local_rank == 1);

@@ -1,5 +1,8 @@
 #include "tracking/runs/rank_losses.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "core/bounded_json.h"
 #include "core/system/durable_file.h"
 #include "lockstep/error.h"
@@ -16,7 +19,9 @@ std::filesystem::path rank_losses_path(const std::filesystem::path& run_dir) {
 void record_rank_loss(const std::filesystem::path& run_dir, const RankLoss& loss) {
   auto list = Json::array();
   for (const auto& earlier : read_rank_losses(run_dir)) list.push_back(to_json(earlier));
-  list.push_back(to_json(loss));
+  auto added = to_json(loss);
+  if (std::ranges::find(list, added) != list.end()) return;
+  list.push_back(std::move(added));
   write_file_durably(rank_losses_path(run_dir),
                      list.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }

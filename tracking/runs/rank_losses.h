@@ -9,7 +9,8 @@
 
 namespace lockstep::tracking {
 
-// Appends to the list, atomically. Throws Environment.
+// Appends to the list, atomically, unless it has this loss already, of a group that then did not
+// connect. Throws Environment.
 void record_rank_loss(const std::filesystem::path& run_dir, const RankLoss& loss);
 
 // Empty if there are none; entries that cannot be read are skipped.

@@ -22,6 +22,7 @@ if(LOCKSTEP_TORCH)
   target_link_libraries(lockstep_headers INTERFACE lockstep::torch)
 
   get_property(components GLOBAL PROPERTY LOCKSTEP_COMPONENTS)
+  list(REMOVE_ITEM components lockstep_dashboard lockstep_sweep)  # parts of the program lockstep only
   install(TARGETS lockstep-data RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   install(PROGRAMS $<TARGET_FILE:lockstep_trainer_program> DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME lockstep-trainer)
   install(TARGETS lockstep-trainer RUNTIME DESTINATION lib/lockstep)

@@ -13,7 +13,7 @@ namespace lockstep::formats {
 namespace {
 
 constexpr int64_t kMaxMembers = 100'000;
-constexpr size_t kPieceBytes = 1u << 20;
+constexpr size_t kReadBytes = 1u << 20;
 
 Error bad_zip(const std::string& name, const std::string& why) {
   return config_error(fmt::format("{}: not a usable zip archive: {}", name, why));
@@ -77,7 +77,7 @@ std::vector<uint8_t> ZipFile::read(size_t index, uint64_t max_bytes) const {
   std::vector<uint8_t> content;
   while (content.size() <= status.size) {
     const auto at = content.size();
-    content.resize(at + std::min<uint64_t>(kPieceBytes, status.size - at + 1));
+    content.resize(at + std::min<uint64_t>(kReadBytes, status.size - at + 1));
     const auto count = zip_fread(file.get(), content.data() + at, content.size() - at);
     if (count < 0) fail(index, zip_file_strerror(file.get()));
     content.resize(at + static_cast<size_t>(count));

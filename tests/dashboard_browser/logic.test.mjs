@@ -419,10 +419,22 @@ test("cells over two columns: logarithmic where the values are, one cell per val
 });
 
 test("runs with equal values are moved apart on an axis of few values, up to a part of the gap, and not at all on one of many", () => {
-  const offsets = (values) => Array.from({ length: 100 }, (_, run) => page.spreadOf(page.axisOf(numbers("config.a", values)))(run));
+  const offsets = (values) => Array.from({ length: 100 }, (_, run) => page.spreadOf(numbers("config.a", values))(run));
   const apart = offsets([0, 0, 1, 2]);
   assert.ok(new Set(apart).size > 50 && apart.every((offset) => Math.abs(offset) < 0.5 / 2), "the gap is half of the axis");
+  const names = page.valuesOf({ field: "tag", type: "text", labels: ["a", "b"], values: [0, 0, 1, 1] });
+  assert.equal(new Set(page.placesOf(names, names).map(String)).size, 4, "labels are moved on both axes");
   for (const count of [13, 15, 20, 30]) assert.deepEqual(new Set(offsets(Array.from({ length: count }, (_, i) => i))), new Set([0]), `${count} values`);
+});
+
+test("coordinates and results of few different values are drawn where they are", () => {
+  const coordinates = page.linearValues("x", Float64Array.of(0, 0, 1, 4));
+  const drawn = page.placesOf(coordinates, page.linearValues("y", Float64Array.of(1, 1, 2, 3)));
+  assert.deepEqual(drawn[0], drawn[1]);
+  const [left, right, third] = [0, 3, 2].map((i) => drawn[i][0]);
+  assert.ok(Math.abs((third - left) / (right - left) - 1 / 4) < 1e-12, "in proportion");
+  const result = numbers("metric.eval/accuracy", [0.5, 0.5, 0.75]);
+  assert.equal(page.placesOf(result, result)[0][0], page.placesOf(result, result)[1][0]);
 });
 
 test("an interpolated surface follows a plane, is blank far from runs, and its contours are where the level is", () => {

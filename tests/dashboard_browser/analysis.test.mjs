@@ -391,11 +391,17 @@ test("the results in the order of start: the line is the best so far, and the te
   let best = Infinity;
   const improved = order.filter((i) => typeof loss[i] === "number" && loss[i] < best && ((best = loss[i]), true));
   const last = improved.at(-1);
-  const later = ids.length - 1 - order.indexOf(last);
+  const later = order.slice(order.indexOf(last) + 1).filter((i) => typeof loss[i] === "number").length;
   await panel.getByText(new RegExp(`It improved ${improved.length - 1} times?; the last time with trial \\d+, ${best.toPrecision(4)}${later > 0 ? `, after which ${later} runs? did not improve it` : ""}\\.$`)).waitFor();
   assert.equal(await panel.getByRole("link").getAttribute("href"), `#/run/${ids[last]}`);
   const path = await panel.locator(".steps").getAttribute("d");
   assert.equal(path.match(/V/g)?.length ?? 0, improved.length - 1, "one step per improvement");
+  // A run and a worse one that was started later: nothing improved.
+  const [first, ...others] = order.filter((i) => typeof loss[i] === "number");
+  const worse = others.find((i) => loss[i] > loss[first]);
+  await showView(page, ANALYSIS.replace(STUDY, encodeURIComponent(`id in (${ids[first]}, ${ids[worse]})`)));
+  await panel.getByText(new RegExp(`^The line is the best so far\\. 1 run did not improve the first result: trial \\d+, ${loss[first].toPrecision(4)}\\.$`)).waitFor();
+  assert.equal(await panel.getByRole("link").getAttribute("href"), `#/run/${ids[first]}`);
 }));
 
 test("runs are archived and restored together, and changes of tags are undone", () => onPage(`?q=${encodeURIComponent("group = sweep")}&sel=sweep-00,sweep-01`, async (page) => {

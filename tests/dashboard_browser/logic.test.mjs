@@ -282,6 +282,13 @@ test("brushes select runs, as filters and in the URL", () => {
   assert.ok(Math.abs(summary.deviation - Math.sqrt(8 / 3)) < 1e-12);
 });
 
+test("only runs with a result can fail to improve the best so far", () => {
+  const values = Float64Array.of(3, 1, NaN, 2, NaN, 1);
+  const best = page.bestSoFar([0, 2, 1, 4, 3, 5], values, "lower");
+  assert.deepEqual(best, [{ run: 0, value: 3 }, { run: 1, value: 1 }]);
+  assert.equal(page.countAfter([0, 2, 1, 4, 3, 5], values, 1), 2);
+});
+
 test("groups of many values are ranges that contain every run once", () => {
   const values = Array.from({ length: 100 }, (_, i) => i / 10);
   const column = page.valuesOf({ field: "config.a", type: "number", values });

@@ -169,6 +169,9 @@ export function bestSoFar(order: readonly number[], values: Float64Array, better
   return found;
 }
 
+/** How many runs after this one in the given order have a value. */
+export const countAfter = (order: readonly number[], values: Float64Array, run: number): number => order.slice(order.indexOf(run) + 1).filter((other) => Number.isFinite(values[other]!)).length;
+
 export interface Part { label: string; order: number; runs: number[]; filter: string }
 
 /** The runs by their value in a column; numbers with many values by ranges with about equal counts. */

@@ -414,6 +414,19 @@ test("runs are archived and restored together, and changes of tags are undone", 
   await page.getByText("12 of 2").waitFor();
   await page.getByRole("button", { name: "Hide 2 archived" }).click();
   await page.getByText("10 of 2").waitFor();
+  const analyzed = page.getByRole("status").filter({ hasText: "10 runs" });
+  await showView(page, `analyze?q=${encodeURIComponent("group = sweep")}`);
+  await analyzed.first().waitFor();
+  await showView(page, `group?q=${encodeURIComponent("group = sweep")}&archived=1`);
+  await page.getByRole("heading", { name: "12 runs" }).waitFor();
+  // All that match are archived.
+  await showView(page, `?q=${encodeURIComponent("id in (sweep-00, sweep-01)")}`);
+  await page.getByRole("heading", { name: "Only archived runs" }).waitFor();
+  await page.getByRole("button", { name: "Show archived runs" }).click();
+  await page.getByRole("link", { name: "lr0.01-w32-s0" }).waitFor();
+  assert.equal(queryOf(page).get("archived"), "1");
+  await showView(page, `?q=${encodeURIComponent("group = sweep")}`);
+  await page.getByText("10 of 2").waitFor();
   await page.getByRole("button", { name: "Undo" }).click();
   await page.getByText("12 of 2").waitFor();
   await waitFor(async () => (await matching("tag = archived")) === 0, "the tags to be removed");
@@ -434,6 +447,17 @@ test("runs are archived and restored together, and changes of tags are undone", 
   assert.deepEqual(await violations(page), []);
   await page.getByRole("button", { name: "Restore" }).click();
   await waitFor(async () => (await matching("tag = archived")) === 0, "it to be restored");
+  // If one of the runs cannot be changed, the other one is, and can be undone.
+  await showView(page, `?q=${encodeURIComponent("group = sweep")}&sel=sweep-02,sweep-03`);
+  await page.getByText("2 selected").waitFor();
+  await page.route("**/api/runs/sweep-03/tags", (request) => request.abort());
+  await page.getByRole("button", { name: "Archive", exact: true }).click();
+  await page.getByText(/^1 run of 2 could not be changed: /).waitFor();
+  await page.getByText(/^1 run archived/).last().waitFor();
+  assert.equal(await matching("tag = archived"), 1);
+  await page.getByRole("button", { name: "Undo" }).last().click();
+  await waitFor(async () => (await matching("tag = archived")) === 0, "the undo");
+  await page.unroute("**/api/runs/sweep-03/tags");
 }));
 
 const VECTORS = `

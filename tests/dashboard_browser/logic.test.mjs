@@ -14,7 +14,7 @@ async function compiled(...modules) {
   return import(`data:text/javascript;base64,${Buffer.from(outputFiles[0].text).toString("base64")}`);
 }
 
-const page = await compiled("chart/ticks.ts", "chart/palette.ts", "chart/line.ts", "chart/svg.ts", "runs/differing.ts", "runs/columns.ts", "format.ts", "metrics.ts", "progress.ts", "data/report_band.ts", "chart/expression.ts", "analyze/values.ts", "parts/markdown.ts", "run/histogram_values.ts", "run/classifier_curves.ts", "analyze/surface.ts", "run/diff_lines.ts", "run/projection.ts");
+const page = await compiled("chart/ticks.ts", "chart/palette.ts", "chart/line.ts", "chart/svg.ts", "runs/differing.ts", "runs/columns.ts", "format.ts", "metrics.ts", "progress.ts", "data/report_band.ts", "chart/expression.ts", "analyze/values.ts", "parts/markdown.ts", "run/histogram_values.ts", "run/classifier_curves.ts", "analyze/surface.ts", "run/diff_lines.ts", "run/projection.ts", "data/filter.ts", "runs/archived.ts");
 
 const styleText = ({ color, dash }) => `${color} ${dash.join()}`;
 
@@ -287,6 +287,16 @@ test("only runs with a result can fail to improve the best so far", () => {
   const best = page.bestSoFar([0, 2, 1, 4, 3, 5], values, "lower");
   assert.deepEqual(best, [{ run: 0, value: 3 }, { run: 1, value: 1 }]);
   assert.equal(page.countAfter([0, 2, 1, 4, 3, 5], values, 1), 2);
+});
+
+test("archived runs are left out, unless the filter compares the tag; a filter that is not valid stays so", () => {
+  const others = "not tag = archived";
+  assert.equal(page.withoutArchived(""), others);
+  for (const filter of ["state = failed", "name ~ archived", "archived", "config.archived = true", "tag = old", "a or b", 'group = "archived"', "tag = a and name in (b, archived)"]) assert.equal(page.withoutArchived(filter), `(${filter}) and ${others}`);
+  for (const filter of ["tag = archived", 'not tag = "archived"', "tag != archived", "tag in (a, archived, b)", "loss < 2 and (tag = archived or tag = b)"]) assert.equal(page.withoutArchived(filter), filter);
+  for (const filter of ["state =", "not", "a or", "a and", "note ~ \"x", "a) or (b", "step <"]) assert.equal(page.withoutArchived(filter), filter, "otherwise the condition would be a part of it");
+  assert.equal(page.shownFilter("a", new URLSearchParams("archived=1")), "a");
+  assert.equal(page.shownFilter("a", new URLSearchParams("q=a")), `(a) and ${others}`);
 });
 
 test("groups of many values are ranges that contain every run once", () => {

@@ -7,7 +7,7 @@ import { metricValue, moment, plain, plural, approximateDuration, toNumber } fro
 import { useKeys } from "../keys";
 import { Icon } from "../parts/icons";
 import { StateMark } from "../parts/state_mark";
-import { go, link } from "../router";
+import { go, link, route } from "../router";
 import { shownTheme } from "../settings";
 import { useNow } from "../store";
 import type { Style } from "../chart/palette";
@@ -260,7 +260,7 @@ function NarrowCell({ run, columns, now, formats, colors }: RowProps & { run: Ru
 /** A comparison if the group is small enough, otherwise a band over all of its runs. */
 function groupLink({ group, filter }: Section, name: string): string {
   const title = group!.value === null ? "" : name;
-  return group!.runs <= MAX_COMPARED ? link(["compare"], { runs: group!.ids.join(","), view: "group", title }) : link(["group"], { q: filter, title });
+  return group!.runs <= MAX_COMPARED ? link(["compare"], { runs: group!.ids.join(","), view: "group", title }) : link(["group"], { q: filter, title, archived: route.value.query.get("archived") });
 }
 
 const STATES = ["running", "finished", "failed", "killed", "preempted", "lost"] as const;

@@ -136,11 +136,21 @@ test("what a run would gain without a rank counts the steps in which the others 
   const values = (...list) => new Map(list.map((value, i) => [10 * i, value]));
   const times = [values(1.3, 1.3, 0.8, 5), values(3, 3, 1, 3), values(1.2, 1.2, 0.75, NaN), values(0.7, 0.7, 0.7, NaN)];
   const near = (actual, step, without) => assert.ok(Math.abs(actual.step - step) < 1e-9 && Math.abs(actual.without - without) < 1e-9, JSON.stringify(actual));
-  near(page.gainWithout(3, times), 3.4 / 3, 2.4 / 3);
-  near(page.gainWithout(1, times), 3.4 / 3, 3.35 / 3);
-  near(page.gainWithout(0, times), 3.4 / 3, 3.4 / 3);
-  assert.equal(page.gainWithout(0, [new Map(), new Map(), new Map(), new Map()]), null);
-  assert.equal(page.gainWithout(0, [values(1), new Map(), new Map(), new Map()]), null, "a run of one rank");
+  // The times of all ranks: 1.2 and 1.0 and 0.7 in the first step, so 0.2 is lost, and nothing if two are equally slow.
+  const own = (...ranks) => new Map(ranks.map((list, rank) => [rank, values(...list)]));
+  near(page.gainWithout(0, times, 3, own([1.2, 1.2, 0.7], [1, 1.2, 0.7], [0.7, 0.7, 0.75])), 3.4 / 3, 3.2 / 3);
+  near(page.gainWithout(2, times, 3, own([1.2, 1.2, 0.7], [1, 1.2, 0.7], [0.7, 0.7, 0.75])), 3.4 / 3, 3.35 / 3);
+  assert.equal(page.gainWithout(0, times, 3, own([1.2, 1.2, 0.7], [1, 1.2, 0.7], [0.7, 0.7, 0.75])).isBound, false);
+  near(page.gainWithout(0, times, 2, own([1.2, 1.2, 0.7], [1.1])), 1.3, 1.2);
+  // Those of the main rank: a bound, unless there is only one other rank. The times of some of the ranks are not used.
+  for (const [numRanks, some] of [[2, null], [4, null], [4, own([1.2, 1.2, 0.7], [1.1])]]) {
+    near(page.gainWithout(3, times, numRanks, some), 3.4 / 3, 2.4 / 3);
+    near(page.gainWithout(1, times, numRanks, some), 3.4 / 3, 3.35 / 3);
+    near(page.gainWithout(0, times, numRanks, some), 3.4 / 3, 3.4 / 3);
+    assert.equal(page.gainWithout(3, times, numRanks, some).isBound, numRanks > 2);
+  }
+  assert.equal(page.gainWithout(0, [new Map(), new Map(), new Map(), new Map()], 4, null), null);
+  assert.equal(page.gainWithout(0, [values(1), new Map(), new Map(), new Map()], 1, null), null, "a run of one rank");
 });
 
 test("a metric of only one of many runs is not a default column", () => {

@@ -474,7 +474,7 @@ centers = [[random.gauss(0, 4) for _ in range(40)] for _ in range(3)]
 def vector(kind): return [center + random.gauss(0, 1) for center in centers[kind]]
 with lockstep.init(name="vectors", id="vectors", dir=sys.argv[1], agent=False) as run:
     for step in (0, 10):
-        rows = [[["cat", "dog", "eel"][i % 3], vector(i % 3), f"sample {i} of step {step}", i / 300] for i in range(300)]
+        rows = [[["cat", "dog", "eel"][i % 3], vector(i % 3), f"sample {i} of step {step}", i / 300 if i != 7 else math.inf] for i in range(300)]
         rows.append(["cat", [float("nan")] * 40, "not finite", 1])
         ball = [[math.cos(i) * math.sin(0.1 * i), math.sin(i) * math.sin(0.1 * i), math.cos(0.1 * i), "top" if i < 16 else "bottom"] for i in range(31)]
         run.log({"eval/cloud": lockstep.Table(columns=["x", "y", "z", "part"], data=ball), "eval/embedding": lockstep.Table(columns=["label", "vector", "text", "loss"], data=rows),
@@ -513,9 +513,26 @@ test("a table with vectors of the Python client is a map of its principal compon
   assert.deepEqual(await violations(page), []);
   await page.emulateMedia({ colorScheme: "dark" });
   assert.deepEqual(await violations(page), []);
+  // A slider that moves loads only the step at which it rests, and the map keeps what was chosen.
+  const loaded = [];
+  page.on("request", (request) => request.url().includes("/tables?name=eval%2Fembedding") && loaded.push(new URL(request.url()).searchParams));
+  const workers = [];
+  page.on("worker", (worker) => worker.url().endsWith("/projection.js") && workers.push(worker));
+  await card.getByLabel("Step of eval/embedding").evaluate((slider) => {
+    for (const at of [0, 1, 0, 1, 0]) {
+      slider.value = at;
+      slider.dispatchEvent(new Event("input", { bubbles: true }));
+    }
+  });
+  await opened.getByText("sample 12 of step 0").waitFor();
+  await card.getByRole("img", { name: /^Scatter of component 3/ }).waitFor();
+  assert.equal(await card.getByLabel("Color", { exact: true }).inputValue(), "loss");
+  assert.equal(await card.getByLabel("Find rows of eval/embedding").inputValue(), "sample 12 of");
+  assert.deepEqual([new Set(loaded.map((query) => query.get("at"))).size, loaded.filter((query) => query.get("rows") === "200").length, workers.length], [1, 1, 1]);
   // Two numbers are drawn as they are.
   await page.getByRole("img", { name: "Scatter of coordinate 2 against coordinate 1 of 4 rows, colored by label" }).waitFor();
   // In three dimensions, also of rows with coordinates.
+  await card.getByRole("button", { name: "PCA map" }).waitFor();
   await card.getByRole("button", { name: "3-D" }).click();
   await card.getByRole("group", { name: "300 points of eval/embedding in three dimensions: component 1, component 2, component 3; colored by loss" }).waitFor();
   const points = page.getByRole("group", { name: "31 points of eval/cloud in three dimensions: x, y, z; colored by part" });
@@ -528,6 +545,19 @@ test("a table with vectors of the Python client is a map of its principal compon
   await waitFor(async () => (await pixels()) === before, "the points to be as at the beginning");
   await findPoint(points);
   await points.locator(".tip").getByText(/^(top|bottom)$/).waitFor();
+  // A click opens the point, also if the pointer moves a little; a drag rotates and opens nothing.
+  const row = page.getByLabel("The row of the chosen point").filter({ hasText: "part" });
+  const mark = await points.locator(".scatter-mark").evaluate((element) => { const box = element.getBoundingClientRect(); return { x: box.x + box.width / 2, y: box.y + box.height / 2 }; });
+  await page.mouse.move(mark.x, mark.y);
+  await page.mouse.down();
+  await page.mouse.move(mark.x + 60, mark.y + 1, { steps: 3 });
+  await page.mouse.move(mark.x, mark.y, { steps: 3 });
+  await page.mouse.up();
+  assert.equal(await row.count(), 0, "a drag that ends where it began");
+  await page.mouse.down();
+  await page.mouse.move(mark.x + 2, mark.y + 1);
+  await page.mouse.up();
+  await row.getByText(/^(top|bottom)$/).waitFor();
   assert.deepEqual(await violations(page), []);
   await card.getByRole("button", { name: "Table" }).click();
   await card.getByRole("cell", { name: /^\[.*, … 40 numbers\]$/ }).first().waitFor();

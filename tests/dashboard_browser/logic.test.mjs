@@ -561,6 +561,11 @@ test("columns with vectors: by name, and rows with another length or values that
   assert.deepEqual([vectors.rows, vectors.width, [...vectors.values], kept], [2, 3, [1, 2, 3, 4, 5, 6], [0, 4]]);
 });
 
+test("a column of a table is numeric with values that are not finite, but not if it has only texts", () => {
+  assert.ok(page.isNumeric([1, "nan", null, "-inf"]));
+  for (const cells of [["nan", "inf"], [1, "one"], [null], [1, true], [1, [2]]]) assert.ok(!page.isNumeric(cells), JSON.stringify(cells));
+});
+
 test("the first click on a column header shows the best, the newest, or A first", () => {
   const first = (field, type) => page.firstOrder(page.column(field, type ? [{ field, type, runs: 1 }] : []));
   assert.deepEqual(["metric.eval/accuracy", "metric.eval/loss", "min(train/loss)", "created", "duration", "name", "state", "metric.train/lr"].map((field) => first(field)),

@@ -13,7 +13,7 @@ import { Icon } from "../parts/icons";
 import { Popover, toast } from "../parts/overlay";
 import { ProgressBar, useProgress } from "../parts/progress_bar";
 import { NoteText } from "../parts/note";
-import { StateMark } from "../parts/state_mark";
+import { PrunedTag, StateMark } from "../parts/state_mark";
 import { type Tab, Tabs } from "../parts/tabs";
 import { go, link, route } from "../router";
 import { removed, server, source, useAsync, useNow, useThrottled, versions } from "../store";
@@ -84,7 +84,7 @@ function Top({ run, tabs, tab }: { run: Run; tabs: Tab[]; tab: string }) {
         <i class="dot big" style={{ background: runColor(run.id) }} />
         <h1 class="ellipsis" title={run.id}>{run.name}</h1>
         <StateMark state={shownState(run)} exit={run.exit} signal={run.signal} title={run.reason || undefined} />
-        {run.tags.includes("pruned") && <span class="tag" title="The sweep stopped this trial early">pruned</span>}
+        <PrunedTag tags={run.tags} />
         {isBaseline && <span class="tag">baseline</span>}
       </div>
       <Tabs label="Run tabs" tabs={tabs} current={tab} />

@@ -6,7 +6,7 @@ import { type RunRow, shownState } from "../data/source";
 import { metricValue, moment, plain, plural, approximateDuration, toNumber } from "../format";
 import { useKeys } from "../keys";
 import { Icon } from "../parts/icons";
-import { StateMark } from "../parts/state_mark";
+import { isPruned, PrunedTag, StateMark } from "../parts/state_mark";
 import { go, link, route } from "../router";
 import { shownTheme } from "../settings";
 import { useNow } from "../store";
@@ -77,7 +77,7 @@ export function RunsTable(props: Props) {
   const from = Math.max(0, Math.floor(view.top / rowHeight) - 6);
   const to = Math.min(count, Math.ceil((view.top + view.height) / rowHeight) + 6);
   // Names have tags next to them.
-  const nameWidth = rows.loaded().some(isPruned) ? 15 : 12;
+  const nameWidth = rows.loaded().some(({ tags }) => isPruned(tags)) ? 15 : 12;
   const template = view.narrow ? "2.4rem 1fr" : `2.4rem minmax(${nameWidth}rem, 1fr) ${columns.map((c) => `${c.width}rem`).join(" ")}`;
   const width = view.narrow ? "100%" : `max(100%, ${2.4 + nameWidth + columns.reduce((n, c) => n + c.width, 0)}rem)`;
 
@@ -190,7 +190,7 @@ function TableRow(props: RowProps) {
             <i class="dot" style={{ background: props.colors.get(run.id)?.color ?? runColor(run.id) }} />
             <a href={link(["run", run.id])} class="ellipsis" title={run.id}>{run.name}</a>
             {props.baseline?.id === run.id && <span class="tag">baseline</span>}
-            {isPruned(run) && <span class="tag" title="The sweep stopped this trial early">pruned</span>}
+            <PrunedTag tags={run.tags} />
             {run.num_alerts > 0 && <span class="alerted" title={plural(run.num_alerts, "alert")}><Icon name="bell" size={13} /><span class="sr">{plural(run.num_alerts, "alert")}</span></span>}
             {run.note && <span class="noted" title={run.note}><Icon name="note" size={13} /><span class="sr">has a note</span></span>}
           </span>
@@ -200,8 +200,6 @@ function TableRow(props: RowProps) {
     </div>
   );
 }
-
-const isPruned = (run: RunRow) => run.tags.includes("pruned");
 
 function mark(run: RunRow) {
   return <StateMark state={shownState(run)} exit={run.exit} signal={run.signal} title={run.problems[0] ?? (run.reason || undefined)} />;

@@ -41,7 +41,7 @@ export async function changeTags(ids: string[], { add = [], remove = [] }: TagCh
   const parts = Array.from({ length: Math.ceil(ids.length / IDS_PER_REQUEST) }, (_, i) => ids.slice(i * IDS_PER_REQUEST, (i + 1) * IDS_PER_REQUEST));
   const lists = await Promise.all(parts.map((part) => source().runs({ filter: `id in (${part.map(quoted).join(", ")})`, sort: "-created", offset: 0, limit: part.length, columns: [] })));
   const changes = lists.flatMap(({ runs }) => runs).map(({ id, tags }) => ({ id, add: add.filter((tag) => !tags.includes(tag)), remove: remove.filter((tag) => tags.includes(tag)) })).filter((change) => change.add.length + change.remove.length > 0);
-  if (changes.length === 0) return toast("Nothing to change: no run has other tags than these");
+  if (changes.length === 0) return toast("No tags were changed");
   const { made, error } = await sendTags(changes);
   const undo = () => void sendTags(made.map((change) => ({ ...change, add: change.remove, remove: change.add }))).then((undone) => undone.error && toast(undone.error.message, true));
   if (made.length > 0) toast(text(made.length), false, undo);

@@ -134,7 +134,7 @@ function NoMatch({ filter, total, isBadFilter, archived }: NoMatchProps) {
     <div class="empty card">
       <h2>{isBadFilter ? "Invalid filter" : archived > 0 ? "Only archived runs" : "No matching runs"}</h2>
       <p>{isBadFilter ? <code>{filter}</code> : archived === 0 ? <>None of {plural(total, "run")} matches <code>{filter}</code>.</>
-        : filter ? <>{plural(archived, "run")} that {archived === 1 ? "matches" : "match"} <code>{filter}</code>, all archived.</> : <>{archived === 1 ? "The only run is" : `All ${plural(archived, "run")} are`} archived.</>}</p>
+        : archived === 1 ? <>The only run{filter && <> that matches <code>{filter}</code></>} is archived.</> : <>All {plural(archived, "run")}{filter && <> that match <code>{filter}</code></>} are archived.</>}</p>
       <span class="row">
         {archived > 0 && filter && <button class="button" type="button" onClick={() => setQuery({ archived: "1" })}>Show archived runs</button>}
         <button class="button" type="button" onClick={() => setQuery({ q: null, archived: "1" })}>Show all runs</button>

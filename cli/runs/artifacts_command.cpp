@@ -42,7 +42,8 @@ constexpr const char* kArtifactsHelp =
   lockstep artifacts gc [--dry-run] [--dir RUNS] [--json]
         remove files that no version references
 
---made-by and --used-by record a run with the version.
+--made-by: the run that produced the version
+--used-by: a run that uses it
 
 ARTIFACT is NAME (its latest version), NAME:ALIAS, NAME:v3, or NAME@DIGEST_PREFIX. Artifacts are
 stored in RUNS/artifacts (default of RUNS: runs).

@@ -214,6 +214,16 @@ test("a run is compared with the run that has the tag baseline", () => onPage("r
   assert.equal(queryOf(page).get("runs"), "curve-0,sweep-02");
 }));
 
+test("without a baseline, a run is compared with the run of its group that was started before", () => onPage("alerts", async (page) => {
+  const change = (json) => page.evaluate(async (body) => (await fetch("/api/runs/curve-0/tags", { method: "POST", headers: { "Content-Type": "application/json", "X-Lockstep-Request": "1" }, body })).status, JSON.stringify(json));
+  assert.equal(await change({ remove: ["baseline"] }), 200);
+  await showView(page, "run/sweep-02");
+  await page.getByRole("button", { name: "Compare", exact: true }).click();
+  await page.getByRole("heading", { name: "What differs" }).waitFor();
+  assert.equal(queryOf(page).get("runs"), "sweep-01,sweep-02");
+  assert.equal(await change({ add: ["baseline"] }), 200);
+}));
+
 const violations = async (page) => {
   await page.evaluate(axe);
   return (await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }))).violations.map((v) => `${v.id}: ${v.nodes[0]?.html}`);
@@ -391,11 +401,17 @@ test("the results in the order of start: the line is the best so far, and the te
   let best = Infinity;
   const improved = order.filter((i) => typeof loss[i] === "number" && loss[i] < best && ((best = loss[i]), true));
   const last = improved.at(-1);
-  const later = ids.length - 1 - order.indexOf(last);
+  const later = order.slice(order.indexOf(last) + 1).filter((i) => typeof loss[i] === "number").length;
   await panel.getByText(new RegExp(`It improved ${improved.length - 1} times?; the last time with trial \\d+, ${best.toPrecision(4)}${later > 0 ? `, after which ${later} runs? did not improve it` : ""}\\.$`)).waitFor();
   assert.equal(await panel.getByRole("link").getAttribute("href"), `#/run/${ids[last]}`);
   const path = await panel.locator(".steps").getAttribute("d");
   assert.equal(path.match(/V/g)?.length ?? 0, improved.length - 1, "one step per improvement");
+  // A run and a worse one that was started later: nothing improved.
+  const [first, ...others] = order.filter((i) => typeof loss[i] === "number");
+  const worse = others.find((i) => loss[i] > loss[first]);
+  await showView(page, ANALYSIS.replace(STUDY, encodeURIComponent(`id in (${ids[first]}, ${ids[worse]})`)));
+  await panel.getByText(new RegExp(`^The line is the best so far\\. 1 run did not improve the first result: trial \\d+, ${loss[first].toPrecision(4)}\\.$`)).waitFor();
+  assert.equal(await panel.getByRole("link").getAttribute("href"), `#/run/${ids[first]}`);
 }));
 
 test("runs are archived and restored together, and changes of tags are undone", () => onPage(`?q=${encodeURIComponent("group = sweep")}&sel=sweep-00,sweep-01`, async (page) => {
@@ -423,11 +439,34 @@ test("runs are archived and restored together, and changes of tags are undone", 
   await waitFor(async () => (await matching("tag = archived")) === 2, "both to be archived");
   await page.getByRole("button", { name: "Undo" }).last().click();
   await waitFor(async () => (await matching("tag = archived")) === 1, "the earlier tag to stay");
+  // Groups and analyses leave it out too, unless the URL requests it.
+  await showView(page, `analyze?q=${encodeURIComponent("group = sweep")}`);
+  await page.getByText("11 runs", { exact: true }).waitFor();
+  await showView(page, `group?q=${encodeURIComponent("group = sweep")}`);
+  await page.getByRole("heading", { name: "11 runs" }).waitFor();
+  await showView(page, `group?q=${encodeURIComponent("group = sweep")}&archived=1`);
+  await page.getByRole("heading", { name: "12 runs" }).waitFor();
+  await showView(page, `?q=${encodeURIComponent("id = sweep-00")}`);
+  await page.getByRole("heading", { name: "Only archived runs" }).waitFor();
+  await page.getByRole("button", { name: "Show archived runs" }).click();
+  await page.getByRole("link", { name: "lr0.01-w32-s0" }).waitFor();
+  assert.equal(queryOf(page).get("archived"), "1");
   await showView(page, `?q=${encodeURIComponent("tag = archived")}&sel=sweep-00`);
   await page.getByRole("link", { name: "lr0.01-w32-s0" }).waitFor();
   assert.deepEqual(await violations(page), []);
   await page.getByRole("button", { name: "Restore" }).click();
   await waitFor(async () => (await matching("tag = archived")) === 0, "it to be restored");
+  await page.getByText("1 run restored").waitFor();
+  // If one of the runs cannot be changed, the other one is, and can be undone.
+  await showView(page, `?q=${encodeURIComponent("group = sweep")}&sel=sweep-02,sweep-03`);
+  await page.route("**/api/runs/sweep-03/tags", (request) => request.abort());
+  await page.getByRole("button", { name: "Archive", exact: true }).click();
+  await page.getByText(/^1 run of 2 could not be changed: /).waitFor();
+  await page.getByText(/^1 run archived/).last().waitFor();
+  assert.equal(await matching("tag = archived"), 1);
+  await page.getByRole("button", { name: "Undo" }).last().click();
+  await waitFor(async () => (await matching("tag = archived")) === 0, "the undo");
+  assert.deepEqual(page.consoleErrors.splice(0), ["Failed to load resource: net::ERR_FAILED"]);
 }));
 
 const VECTORS = `
@@ -437,7 +476,7 @@ centers = [[random.gauss(0, 4) for _ in range(40)] for _ in range(3)]
 def vector(kind): return [center + random.gauss(0, 1) for center in centers[kind]]
 with lockstep.init(name="vectors", id="vectors", dir=sys.argv[1], agent=False) as run:
     for step in (0, 10):
-        rows = [[["cat", "dog", "eel"][i % 3], vector(i % 3), f"sample {i} of step {step}", i / 300] for i in range(300)]
+        rows = [[["cat", "dog", "eel"][i % 3], vector(i % 3), f"sample {i} of step {step}", i / 300 if i != 7 else math.inf] for i in range(300)]
         rows.append(["cat", [float("nan")] * 40, "not finite", 1])
         ball = [[math.cos(i) * math.sin(0.1 * i), math.sin(i) * math.sin(0.1 * i), math.cos(0.1 * i), "top" if i < 16 else "bottom"] for i in range(31)]
         run.log({"eval/cloud": lockstep.Table(columns=["x", "y", "z", "part"], data=ball), "eval/embedding": lockstep.Table(columns=["label", "vector", "text", "loss"], data=rows),
@@ -476,9 +515,26 @@ test("a table with vectors of the Python client is a map of its principal compon
   assert.deepEqual(await violations(page), []);
   await page.emulateMedia({ colorScheme: "dark" });
   assert.deepEqual(await violations(page), []);
+  // A slider that moves loads only the step at which it rests, and the map keeps what was chosen.
+  const loaded = [];
+  page.on("request", (request) => request.url().includes("/tables?name=eval%2Fembedding") && loaded.push(new URL(request.url()).searchParams));
+  const workers = [];
+  page.on("worker", (worker) => worker.url().endsWith("/projection.js") && workers.push(worker));
+  await card.getByLabel("Step of eval/embedding").evaluate((slider) => {
+    for (const at of [0, 1, 0, 1, 0]) {
+      slider.value = at;
+      slider.dispatchEvent(new Event("input", { bubbles: true }));
+    }
+  });
+  await opened.getByText("sample 12 of step 0").waitFor();
+  await card.getByRole("img", { name: /^Scatter of component 3/ }).waitFor();
+  assert.equal(await card.getByLabel("Color", { exact: true }).inputValue(), "loss");
+  assert.equal(await card.getByLabel("Find rows of eval/embedding").inputValue(), "sample 12 of");
+  assert.deepEqual([new Set(loaded.map((query) => query.get("at"))).size, loaded.filter((query) => query.get("rows") === "200").length, workers.length], [1, 1, 1]);
   // Two numbers are drawn as they are.
   await page.getByRole("img", { name: "Scatter of coordinate 2 against coordinate 1 of 4 rows, colored by label" }).waitFor();
   // In three dimensions, also of rows with coordinates.
+  await card.getByRole("button", { name: "PCA map" }).waitFor();
   await card.getByRole("button", { name: "3-D" }).click();
   await card.getByRole("group", { name: "300 points of eval/embedding in three dimensions: component 1, component 2, component 3; colored by loss" }).waitFor();
   const points = page.getByRole("group", { name: "31 points of eval/cloud in three dimensions: x, y, z; colored by part" });
@@ -491,6 +547,19 @@ test("a table with vectors of the Python client is a map of its principal compon
   await waitFor(async () => (await pixels()) === before, "the points to be as at the beginning");
   await findPoint(points);
   await points.locator(".tip").getByText(/^(top|bottom)$/).waitFor();
+  // A click opens the point, also if the pointer moves a little; a drag rotates and opens nothing.
+  const row = page.getByLabel("The row of the chosen point").filter({ hasText: "part" });
+  const mark = await points.locator(".scatter-mark").evaluate((element) => { const box = element.getBoundingClientRect(); return { x: box.x + box.width / 2, y: box.y + box.height / 2 }; });
+  await page.mouse.move(mark.x, mark.y);
+  await page.mouse.down();
+  await page.mouse.move(mark.x + 60, mark.y + 1, { steps: 3 });
+  await page.mouse.move(mark.x, mark.y, { steps: 3 });
+  await page.mouse.up();
+  assert.equal(await row.count(), 0, "a drag that ends where it began");
+  await page.mouse.down();
+  await page.mouse.move(mark.x + 2, mark.y + 1);
+  await page.mouse.up();
+  await row.getByText(/^(top|bottom)$/).waitFor();
   assert.deepEqual(await violations(page), []);
   await card.getByRole("button", { name: "Table" }).click();
   await card.getByRole("cell", { name: /^\[.*, … 40 numbers\]$/ }).first().waitFor();

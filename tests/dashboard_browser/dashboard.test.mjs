@@ -140,7 +140,7 @@ test("axes, smoothing, log scale, pins and search", () => onPage(`run/${ids.firs
 
 test("the slowest of sixteen ranks is named, and a click overlays it on the band", () => onPage("run/ranks-1/ranks", async (page) => {
   await page.getByText("Rank 1 is the slowest").waitFor();
-  await page.getByText("Without rank 1, a step would take 11 ms instead of 16 ms.").waitFor();
+  await page.getByText("Without rank 1, a step would take 12 ms instead of 16 ms.").waitFor();
   assert.equal(await page.locator("table.plain tbody tr").count(), 16);
   const heat = page.getByRole("img", { name: /rank\/step_time_s of 16 ranks/ });
   const box = await heat.boundingBox();

@@ -14,7 +14,7 @@ async function compiled(...modules) {
   return import(`data:text/javascript;base64,${Buffer.from(outputFiles[0].text).toString("base64")}`);
 }
 
-const page = await compiled("chart/ticks.ts", "chart/palette.ts", "chart/line.ts", "chart/svg.ts", "runs/differing.ts", "runs/columns.ts", "format.ts", "metrics.ts", "progress.ts", "data/report_band.ts", "chart/expression.ts", "analyze/values.ts", "parts/markdown.ts", "run/histogram_values.ts", "run/classifier_curves.ts", "analyze/surface.ts", "run/diff_lines.ts", "run/projection.ts");
+const page = await compiled("chart/ticks.ts", "chart/palette.ts", "chart/line.ts", "chart/svg.ts", "runs/differing.ts", "runs/columns.ts", "format.ts", "metrics.ts", "progress.ts", "data/report_band.ts", "chart/expression.ts", "analyze/values.ts", "parts/markdown.ts", "run/histogram_values.ts", "run/classifier_curves.ts", "analyze/surface.ts", "run/diff_lines.ts", "run/projection.ts", "data/filter.ts", "runs/archived.ts");
 
 const styleText = ({ color, dash }) => `${color} ${dash.join()}`;
 
@@ -136,11 +136,21 @@ test("what a run would gain without a rank counts the steps in which the others 
   const values = (...list) => new Map(list.map((value, i) => [10 * i, value]));
   const times = [values(1.3, 1.3, 0.8, 5), values(3, 3, 1, 3), values(1.2, 1.2, 0.75, NaN), values(0.7, 0.7, 0.7, NaN)];
   const near = (actual, step, without) => assert.ok(Math.abs(actual.step - step) < 1e-9 && Math.abs(actual.without - without) < 1e-9, JSON.stringify(actual));
-  near(page.gainWithout(3, times), 3.4 / 3, 2.4 / 3);
-  near(page.gainWithout(1, times), 3.4 / 3, 3.35 / 3);
-  near(page.gainWithout(0, times), 3.4 / 3, 3.4 / 3);
-  assert.equal(page.gainWithout(0, [new Map(), new Map(), new Map(), new Map()]), null);
-  assert.equal(page.gainWithout(0, [values(1), new Map(), new Map(), new Map()]), null, "a run of one rank");
+  // The times of all ranks: 1.2 and 1.0 and 0.7 in the first step, so 0.2 is lost, and nothing if two are equally slow.
+  const own = (...ranks) => new Map(ranks.map((list, rank) => [rank, values(...list)]));
+  near(page.gainWithout(0, times, 3, own([1.2, 1.2, 0.7], [1, 1.2, 0.7], [0.7, 0.7, 0.75])), 3.4 / 3, 3.2 / 3);
+  near(page.gainWithout(2, times, 3, own([1.2, 1.2, 0.7], [1, 1.2, 0.7], [0.7, 0.7, 0.75])), 3.4 / 3, 3.35 / 3);
+  assert.equal(page.gainWithout(0, times, 3, own([1.2, 1.2, 0.7], [1, 1.2, 0.7], [0.7, 0.7, 0.75])).isBound, false);
+  near(page.gainWithout(0, times, 2, own([1.2, 1.2, 0.7], [1.1])), 1.3, 1.2);
+  // Those of the main rank: a bound, unless there is only one other rank. The times of some of the ranks are not used.
+  for (const [numRanks, some] of [[2, null], [4, null], [4, own([1.2, 1.2, 0.7], [1.1])]]) {
+    near(page.gainWithout(3, times, numRanks, some), 3.4 / 3, 2.4 / 3);
+    near(page.gainWithout(1, times, numRanks, some), 3.4 / 3, 3.35 / 3);
+    near(page.gainWithout(0, times, numRanks, some), 3.4 / 3, 3.4 / 3);
+    assert.equal(page.gainWithout(3, times, numRanks, some).isBound, numRanks > 2);
+  }
+  assert.equal(page.gainWithout(0, [new Map(), new Map(), new Map(), new Map()], 4, null), null);
+  assert.equal(page.gainWithout(0, [values(1), new Map(), new Map(), new Map()], 1, null), null, "a run of one rank");
 });
 
 test("a metric of only one of many runs is not a default column", () => {
@@ -282,6 +292,23 @@ test("brushes select runs, as filters and in the URL", () => {
   assert.ok(Math.abs(summary.deviation - Math.sqrt(8 / 3)) < 1e-12);
 });
 
+test("only runs with a result can fail to improve the best so far", () => {
+  const values = Float64Array.of(3, 1, NaN, 2, NaN, 1);
+  const best = page.bestSoFar([0, 2, 1, 4, 3, 5], values, "lower");
+  assert.deepEqual(best, [{ run: 0, value: 3 }, { run: 1, value: 1 }]);
+  assert.equal(page.countAfter([0, 2, 1, 4, 3, 5], values, 1), 2);
+});
+
+test("archived runs are left out, unless the filter compares the tag; a filter that is not valid stays so", () => {
+  const others = "not tag = archived";
+  assert.equal(page.withoutArchived(""), others);
+  for (const filter of ["state = failed", "name ~ archived", "archived", "config.archived = true", "tag = old", "a or b", 'group = "archived"', "tag = a and name in (b, archived)"]) assert.equal(page.withoutArchived(filter), `(${filter}) and ${others}`);
+  for (const filter of ["tag = archived", 'not tag = "archived"', "tag != archived", "tag in (a, archived, b)", "loss < 2 and (tag = archived or tag = b)"]) assert.equal(page.withoutArchived(filter), filter);
+  for (const filter of ["state =", "not", "a or", "a and", "note ~ \"x", "a) or (b", "step <"]) assert.equal(page.withoutArchived(filter), filter, "otherwise the condition would be a part of it");
+  assert.equal(page.shownFilter("a", new URLSearchParams("archived=1")), "a");
+  assert.equal(page.shownFilter("a", new URLSearchParams("q=a")), `(a) and ${others}`);
+});
+
 test("groups of many values are ranges that contain every run once", () => {
   const values = Array.from({ length: 100 }, (_, i) => i / 10);
   const column = page.valuesOf({ field: "config.a", type: "number", values });
@@ -419,10 +446,22 @@ test("cells over two columns: logarithmic where the values are, one cell per val
 });
 
 test("runs with equal values are moved apart on an axis of few values, up to a part of the gap, and not at all on one of many", () => {
-  const offsets = (values) => Array.from({ length: 100 }, (_, run) => page.spreadOf(page.axisOf(numbers("config.a", values)))(run));
+  const offsets = (values) => Array.from({ length: 100 }, (_, run) => page.spreadOf(numbers("config.a", values))(run));
   const apart = offsets([0, 0, 1, 2]);
   assert.ok(new Set(apart).size > 50 && apart.every((offset) => Math.abs(offset) < 0.5 / 2), "the gap is half of the axis");
+  const names = page.valuesOf({ field: "tag", type: "text", labels: ["a", "b"], values: [0, 0, 1, 1] });
+  assert.equal(new Set(page.placesOf(names, names).map(String)).size, 4, "labels are moved on both axes");
   for (const count of [13, 15, 20, 30]) assert.deepEqual(new Set(offsets(Array.from({ length: count }, (_, i) => i))), new Set([0]), `${count} values`);
+});
+
+test("coordinates and results of few different values are drawn where they are", () => {
+  const coordinates = page.linearValues("x", Float64Array.of(0, 0, 1, 4));
+  const drawn = page.placesOf(coordinates, page.linearValues("y", Float64Array.of(1, 1, 2, 3)));
+  assert.deepEqual(drawn[0], drawn[1]);
+  const [left, right, third] = [0, 3, 2].map((i) => drawn[i][0]);
+  assert.ok(Math.abs((third - left) / (right - left) - 1 / 4) < 1e-12, "in proportion");
+  const result = numbers("metric.eval/accuracy", [0.5, 0.5, 0.75]);
+  assert.equal(page.placesOf(result, result)[0][0], page.placesOf(result, result)[1][0]);
 });
 
 test("an interpolated surface follows a plane, is blank far from runs, and its contours are where the level is", () => {
@@ -520,6 +559,11 @@ test("columns with vectors: by name, and rows with another length or values that
   assert.deepEqual(page.vectorColumns(["vector"], []), []);
   const { vectors, kept } = page.vectorsOf(rows, 1);
   assert.deepEqual([vectors.rows, vectors.width, [...vectors.values], kept], [2, 3, [1, 2, 3, 4, 5, 6], [0, 4]]);
+});
+
+test("a column of a table is numeric with values that are not finite, but not if it has only texts", () => {
+  assert.ok(page.isNumeric([1, "nan", null, "-inf"]));
+  for (const cells of [["nan", "inf"], [1, "one"], [null], [1, true], [1, [2]]]) assert.ok(!page.isNumeric(cells), JSON.stringify(cells));
 });
 
 test("the first click on a column header shows the best, the newest, or A first", () => {

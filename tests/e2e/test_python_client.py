@@ -588,12 +588,27 @@ def test_the_modules_and_parameters_of_a_watched_model_are_tables(runs):
         run.watch(torch.nn.Sequential(first, torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Linear(3, 2, bias=False, dtype=torch.bfloat16))), log_graph=True, log=None)
         run.log({"loss": 1.0})
     tables = {value["name"]: value for _, value in read_log(str(next(runs.glob("*/events/*")))).media}
-    assert tables["model/modules"]["columns"] == ["module", "type", "settings", "parameters", "of them its own", "trainable", "bytes"]
+    assert tables["model/modules"]["columns"] == ["module", "type", "settings", "parameters", "own parameters", "trainable", "bytes"]
     assert tables["model/modules"]["rows"] == [
         ["(the model)", "Sequential", "", 21, 0, 18, 72], ["0", "Linear", "in_features=4, out_features=3, bias=True", 15, 15, 12, 60],
         ["1", "Sequential", "", 6, 0, 6, 12], ["1.0", "ReLU", "", 0, 0, 0, 0], ["1.1", "Linear", "in_features=3, out_features=2, bias=False", 6, 6, 6, 12]]
     assert tables["model/parameters"]["rows"] == [["0.weight", "3 × 4", "float32", 12, 48, True], ["0.bias", "3", "float32", 3, 12, False],
                                                   ["1.1.weight", "2 × 3", "bfloat16", 6, 12, True]]
+    assert tables["model/parameters"]["columns"] == ["parameter", "shape", "dtype", "elements", "bytes", "trainable"]
+    assert [table["step"] for table in tables.values()] == [0, 0], "before the first step"
+
+
+def test_watched_models_have_different_names(runs):
+    torch = pytest.importorskip("torch")
+    first, second, third = (torch.nn.Linear(size, 1, bias=False) for size in (2, 3, 4))
+    with start(runs) as run:
+        run.watch([first, second], log_graph=True, log=None)
+        run.log({"loss": 1.0}, step=4)
+        run.watch(first, log_graph=True, log=None)
+        run.watch(third, log_graph=True, log=None)
+    tables = [(value["name"], value["step"], value["rows"][0][3]) for _, value in read_log(str(next(runs.glob("*/events/*")))).media
+              if value["name"].endswith("parameters")]
+    assert tables == [("model/parameters", 0, 2), ("model/graph_1.parameters", 0, 3), ("model/parameters", 4, 2), ("model/graph_2.parameters", 4, 4)]
 
 
 def test_a_model_sharded_by_fsdp_is_one_line(runs, capsys):

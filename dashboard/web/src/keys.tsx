@@ -71,6 +71,13 @@ export function Keys() {
               <div><dt><kbd>+</kbd><kbd>-</kbd><kbd>0</kbd></dt><dd>Zoom in, zoom out, reset zoom</dd></div>
             </dl>
           </section>
+          <section class="keylist">
+            <h3>Points in three dimensions (focus with Tab)</h3>
+            <dl>
+              <div><dt><kbd>←</kbd><kbd>→</kbd><kbd>↑</kbd><kbd>↓</kbd></dt><dd>Rotate</dd></div>
+              <div><dt><kbd>+</kbd><kbd>-</kbd><kbd>0</kbd></dt><dd>Zoom in, zoom out, reset</dd></div>
+            </dl>
+          </section>
         </Dialog>
       )}
     </>

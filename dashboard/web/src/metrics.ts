@@ -66,20 +66,30 @@ export function constantValue(all: readonly (Totals | null)[], minCount = 2): nu
   return existing.some((t) => t.count >= minCount) ? value : null;
 }
 
-/** What gainWithout() needs, by step. */
+/** What gainWithout() needs of the main rank, by step. */
 export const STEP_TIMES = ["time/step/median", "time/slowest_rank", "time/slowest_rank_s", "time/other_ranks_s"] as const;
 
-/** Mean seconds per step, and how many there would be without a rank: in steps in which it is the slowest, the others wait for what it takes
- *  longer than their median. Null if nothing is known. */
-export function gainWithout(rank: number, times: readonly ReadonlyMap<number, number>[]): { step: number; without: number } | null {
-  const [whole, slowest, seconds, others] = times;
+/** Mean seconds per step, and how many there would be without a rank. `isBound`: it would be at least that many. */
+export interface Gain { step: number; without: number; isBound: boolean }
+
+/** In each step, the others wait for what the rank takes longer than the slowest of them. `own`: the seconds of each rank, by rank and step;
+ *  without them, only the median of the others is known, which the slowest of them reaches if there is one other. Null if nothing is known. */
+export function gainWithout(rank: number, times: readonly ReadonlyMap<number, number>[], numRanks: number, own: ReadonlyMap<number, ReadonlyMap<number, number>> | null): Gain | null {
+  const [whole, slowest, seconds, medians] = times;
+  const mine = own?.size === numRanks ? own.get(rank) : undefined;
+  const others = mine ? [...own!].filter(([other]) => other !== rank).map(([, values]) => values) : [];
+  const excessAt = (at: number): number => {
+    if (mine) return Math.max(0, mine.get(at)! - others.reduce((most, values) => Math.max(most, values.get(at) ?? NaN), -Infinity));
+    const excess = seconds!.get(at)! - medians!.get(at)!;
+    return slowest!.get(at) === rank || Number.isNaN(excess) ? excess : 0;
+  };
   let step = 0, lost = 0, count = 0;
   for (const [at, duration] of whole ?? []) {
-    const excess = seconds!.get(at)! - others!.get(at)!;
+    const excess = excessAt(at);
     if (!Number.isFinite(excess)) continue;
     count++;
     step += duration;
-    if (slowest!.get(at) === rank) lost += Math.min(excess, duration);
+    lost += Math.min(excess, duration);
   }
-  return count > 0 ? { step: step / count, without: (step - lost) / count } : null;
+  return count > 0 ? { step: step / count, without: (step - lost) / count, isBound: !mine && numRanks > 2 } : null;
 }

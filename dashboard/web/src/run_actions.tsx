@@ -21,24 +21,31 @@ export const editTags = (id: string, tags: string[]) => void (action.value = { k
 export const stopRun = (id: string, name: string) => void (action.value = { kind: "stop", id, name });
 export const deleteRuns = (ids: string[], name: string, done: () => void) => void (action.value = { kind: "delete", ids, name, done });
 
-/** Runs with this tag are hidden from the table unless they are requested. */
-export const ARCHIVED = "archived";
-
 const IDS_PER_REQUEST = 40; // a request line is limited to 8 KiB
 
 interface TagChange { add?: string[]; remove?: string[] }
+type ChangeOfRun = Required<TagChange> & { id: string };
 
-/** Adds and removes tags, with the offer to undo what has changed. */
-export async function changeTags(ids: string[], { add = [], remove = [] }: TagChange, text: string) {
+/** Sends the changes. Returns those that were made, and the error of the first one that failed. */
+async function sendTags(changes: readonly ChangeOfRun[]): Promise<{ made: ChangeOfRun[]; error: Error | null }> {
+  const results = await Promise.allSettled(changes.map(({ id, ...change }) => source().change(id, change)));
+  const made = changes.filter((_, i) => results[i]!.status === "fulfilled");
+  invalidate(...made.map(({ id }) => id));
+  const failed = results.find((result) => result.status === "rejected");
+  return { made, error: failed ? new Error(`${plural(changes.length - made.length, "run")} of ${changes.length.toLocaleString("en-US")} could not be changed: ${(failed.reason as Error).message}`) : null };
+}
+
+/** Adds and removes tags, with the offer to undo what has changed. `text`: says what was done to this number of runs. Throws if some runs
+ * could not be changed. */
+export async function changeTags(ids: string[], { add = [], remove = [] }: TagChange, text: (count: number) => string) {
   const parts = Array.from({ length: Math.ceil(ids.length / IDS_PER_REQUEST) }, (_, i) => ids.slice(i * IDS_PER_REQUEST, (i + 1) * IDS_PER_REQUEST));
   const lists = await Promise.all(parts.map((part) => source().runs({ filter: `id in (${part.map(quoted).join(", ")})`, sort: "-created", offset: 0, limit: part.length, columns: [] })));
   const changes = lists.flatMap(({ runs }) => runs).map(({ id, tags }) => ({ id, add: add.filter((tag) => !tags.includes(tag)), remove: remove.filter((tag) => tags.includes(tag)) })).filter((change) => change.add.length + change.remove.length > 0);
-  const send = async (isUndo: boolean) => {
-    await Promise.all(changes.map(({ id, ...change }) => source().change(id, isUndo ? { add: change.remove, remove: change.add } : change)));
-    invalidate();
-  };
-  await send(false);
-  toast(text, false, () => void send(true).catch((error: Error) => toast(error.message, true)));
+  if (changes.length === 0) return toast("No tags were changed");
+  const { made, error } = await sendTags(changes);
+  const undo = () => void sendTags(made.map((change) => ({ ...change, add: change.remove, remove: change.add }))).then((undone) => undone.error && toast(undone.error.message, true));
+  if (made.length > 0) toast(text(made.length), false, undo);
+  if (error) throw error;
 }
 
 async function perform(work: () => Promise<void>) {
@@ -90,7 +97,7 @@ function Tags({ id, tags, close }: { id: string; tags: string[]; close: () => vo
   };
   const save = () => perform(async () => {
     const next = [...new Set([...current, ...splitTags(text)])];
-    await changeTags([id], { add: next.filter((t) => !tags.includes(t)), remove: tags.filter((t) => !next.includes(t)) }, "Tags changed");
+    await changeTags([id], { add: next.filter((t) => !tags.includes(t)), remove: tags.filter((t) => !next.includes(t)) }, () => "Tags changed");
   });
   return (
     <Dialog title="Tags" close={close} onSubmit={() => void save()} footer={<><Cancel close={close} /><button type="submit" class="button primary">Save</button></>}>
@@ -147,7 +154,7 @@ function BulkEdit({ ids, done, close }: { ids: string[]; done: () => void; close
   const [text, setText] = useState("");
   const change = (what: "add" | "remove") => perform(async () => {
     const tags = splitTags(text);
-    await changeTags(ids, { [what]: tags }, `${what === "add" ? "Added tags to" : "Removed tags from"} ${plural(ids.length, "run")}`);
+    await changeTags(ids, { [what]: tags }, (count) => `${what === "add" ? "Added tags to" : "Removed tags from"} ${plural(count, "run")}`);
     done();
   });
   return (

@@ -37,9 +37,9 @@ function applyChanges(changes: Changes) {
   if (changes.runs.length > 0 || changes.removed.length > 0 || changes.reset) tick.value++;
 }
 
-/** Refreshes views after a local change, without waiting for the server's notification. */
-export function invalidate(id?: string) {
-  if (id) versions.value = new Map(versions.value).set(id, Date.now());
+/** Refreshes views after a local change, of these runs, without waiting for the server's notification. */
+export function invalidate(...ids: string[]) {
+  if (ids.length > 0) versions.value = new Map([...versions.value, ...ids.map((id) => [id, Date.now()] as const)]);
   tick.value++;
 }
 

@@ -1,10 +1,12 @@
 """A run that this process records."""
 
 import contextlib
+import itertools
 import os
 import struct
 import sys
 import time
+import weakref
 import zlib
 from pathlib import Path
 from typing import Any, Callable, Iterable, Mapping
@@ -75,6 +77,7 @@ class Run:
         self._partial: dict[str, Any] = {}
         self._waiting: dict[str, Histogram] = {}  # of watch(), for the next row
         self._watches: list[Any] = []
+        self._numbered: dict[int, weakref.ref[Any]] = {}  # watched models, by the number in the names of what is recorded
         self._definitions = Definitions(lambda line: self._warn_once(line))
         self._warned: set[str] = set()
         self._is_over = False
@@ -372,19 +375,26 @@ class Run:
             if any(hasattr(parameter, "to_local") for _, parameter in model.named_parameters()):
                 self._warn_once(f"watch(): {type(model).__name__} has sharded parameters (FSDP), which are not supported; it is not watched")
                 continue
+            number = self._number_of(model) if idx is None else idx
             self.unwatch(model)
-            number = len(self._watches) if idx is None else idx
+            self._numbered[number] = weakref.ref(model)
             prefix = f"graph_{number}." if number else ""
             if log_graph:
                 for name, table in watching.tables_of(model).items():
-                    self._log_other(f"model/{prefix}{name}", table, self.step)
+                    self._log_other(f"model/{prefix}{name}", table, max(self.step, 0))
             if log is None:
                 continue
             self._watches.append(watching.Watch(model, prefix, watching.KINDS[log], log_freq, self._put_histogram, self._warn_once))
 
+    def _number_of(self, model: Any) -> int:
+        """The number of a watched model, or the first free one."""
+        own = (number for number, one in self._numbered.items() if one() is model)
+        return next(own, next(number for number in itertools.count() if number not in self._numbered))
+
     def unwatch(self, models: Any = None) -> None:
         """Ends watch(), of all models by default."""
         chosen = models if isinstance(models, (list, tuple)) else (models,)
+        self._numbered = {} if models is None else {n: one for n, one in self._numbered.items() if not any(one() is model for model in chosen)}
         for watch in [one for one in self._watches if models is None or any(map(one.is_of, chosen))]:
             self._attempt(watch.remove)
             self._watches.remove(watch)

@@ -55,13 +55,13 @@ class Watch:
 
 def tables_of(model: Any) -> dict[str, Table]:
     """The modules of a model, those inside a module after it, and its parameters. Shared ones are listed and counted once."""
-    modules = Table(columns=["module", "type", "settings", "parameters", "of them its own", "trainable", "bytes"])
+    modules = Table(columns=["module", "type", "settings", "parameters", "own parameters", "trainable", "bytes"])
     for name, module in model.named_modules():
         found = list(module.parameters())
         modules.add_data(name or "(the model)", type(module).__name__, module.extra_repr(), sum(one.numel() for one in found),
                          sum(one.numel() for one in module.parameters(recurse=False)), sum(one.numel() for one in found if one.requires_grad),
                          sum(one.numel() * one.element_size() for one in found))
-    parameters = Table(columns=["parameter", "shape", "type", "numbers", "bytes", "trainable"])
+    parameters = Table(columns=["parameter", "shape", "dtype", "elements", "bytes", "trainable"])
     for name, one in model.named_parameters():
         parameters.add_data(name, " × ".join(map(str, one.shape)) or "1", str(one.dtype).removeprefix("torch."), one.numel(),
                             one.numel() * one.element_size(), one.requires_grad)

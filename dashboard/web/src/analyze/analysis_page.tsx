@@ -1,13 +1,14 @@
 // What mattered in a set of runs: parallel coordinates, importance, scatter and grouped results. The URL holds the whole state:
 // the runs (q or runs), the result (target), axes, brushes, the scatter (sx, sy, sc) and the key of the table (by).
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { quoted } from "../data/filter";
+import { both, quoted } from "../data/filter";
 import type { Analysis, Importance, RunChoice, ValueColumn } from "../data/source";
 import { plural } from "../format";
 import { betterDirection } from "../metrics";
 import { Icon } from "../parts/icons";
 import { Popover } from "../parts/overlay";
 import { go, link, route, setQuery } from "../router";
+import { shownFilter } from "../runs/archived";
 import { isMetric, metricOf } from "../runs/columns";
 import { isHyperparameter } from "../runs/differing";
 import { source, tick, useAsync, useThrottled } from "../store";
@@ -54,7 +55,7 @@ export function AnalysisPage() {
   const { query } = route.value;
   const filter = query.get("q") ?? "";
   const ids = query.get("runs");
-  const choice: RunChoice = useMemo(() => (ids ? ids.split(",").filter(Boolean) : { filter }), [ids, filter]);
+  const choice: RunChoice = useMemo(() => (ids ? ids.split(",").filter(Boolean) : { filter: shownFilter(filter, query) }), [ids, filter, query.get("archived")]);
   const now = useThrottled(tick.value, 5000);
   const main = useAsync<Loading>(async () => {
     const data = await source().analysis(choice, []);
@@ -64,7 +65,7 @@ export function AnalysisPage() {
   if (main.error) return <div class="empty"><h1>Cannot analyze these runs</h1><p>{main.error.message}</p><a class="button" href={link([])}>All runs</a></div>;
   if (!main.value) return <p class="waiting">Loading…</p>;
   const { data } = main.value;
-  if (data.ids.length < 2) return <div class="empty"><h1>Analysis</h1><p>{data.ids.length === 0 ? "No runs match." : "One run cannot be analyzed."} Select two or more runs in the table, or a filter that matches more.</p><a class="button primary" href={link([], { q: filter })}>Runs</a></div>;
+  if (data.ids.length < 2) return <div class="empty"><h1>Analysis</h1><p>{data.ids.length === 0 ? "No runs match." : "One run cannot be analyzed."} Select two or more runs in the table, or a filter that matches more.</p><a class="button primary" href={link([], { q: filter, archived: query.get("archived") })}>Runs</a></div>;
   return <Loaded loading={main.value} choice={choice} filter={filter} />;
 }
 
@@ -81,7 +82,7 @@ function Loaded({ loading, choice, filter }: { loading: Loading; choice: RunChoi
   const columns = useMemo(() => new Map([...standard, ...(more.value ?? [])]), [standard, more.value]);
   const importance = useAsync<Importance | null>(() => (target === loading.target ? loading : loadImportance(data, choice, target)).importance, [loading, target]);
   const result = target ? columns.get(target) : undefined;
-  if (!target) return <div class="empty"><h1>Analysis</h1><p>These runs have not logged any metric yet.</p><a class="button" href={link([], { q: filter })}>Show in table</a></div>;
+  if (!target) return <div class="empty"><h1>Analysis</h1><p>These runs have not logged any metric yet.</p><a class="button" href={link([], { q: filter, archived: query.get("archived") })}>Show in table</a></div>;
   if (more.error) return <div class="empty"><h1>Cannot analyze these runs</h1><p>{more.error.message}</p><button type="button" class="button" onClick={() => setQuery({ target: null, sx: null, sy: null, sc: null, by: null, axes: null })}>Reset</button></div>;
   const isLoading = importance.pending && importance.value === undefined;
   // Only the axes that the URL names do not depend on the importance.
@@ -123,7 +124,9 @@ function Views({ data, columns, settings, target, importance, isLoading, error, 
   const open = (run: number) => go(["run", ids[run]!]);
   const brushed = brushFilter(brushes, columns);
   const whole = Array.isArray(choice) ? `id in (${choice.map(quoted).join(", ")})` : filter;
-  const tableFilter = brushed ? (whole ? `(${whole}) and ${brushed}` : brushed) : whole;
+  const tableFilter = brushed ? both(whole, brushed) : whole;
+  // Chosen runs are shown, archived or not.
+  const archived = Array.isArray(choice) ? "1" : query.get("archived");
   const selected = chosen.map((i) => ids[i]!);
   // Elements that do not depend on the brush are made once: brushing must not render them again.
   const options = useMemo(() => (
@@ -138,7 +141,7 @@ function Views({ data, columns, settings, target, importance, isLoading, error, 
   ), [settings, data, target]);
   const mattered = useMemo(() => importance && <ImportanceList importance={importance} columns={columns} target={target} better={better} chosen={x.field}
     onChoose={(a, b) => setQuery(b ? { sx: a, sy: b, sc: target.field } : { sx: a, sy: target.field, sc: null })} />, [importance, columns, target, better, x]);
-  const grouped = useMemo(() => by && <GroupTable by={by} target={target} ids={ids} names={names} inside={settled} better={better} filter={tableFilter} />, [by, target, ids, settled, better, dragged === null ? tableFilter : null]);
+  const grouped = useMemo(() => by && <GroupTable by={by} target={target} ids={ids} names={names} inside={settled} better={better} filter={tableFilter} archived={archived} />, [by, target, ids, settled, better, dragged === null ? tableFilter : null]);
   const groupHead = useMemo(() => by && <div class="row wrap panel-head"><h2>{target.title} by</h2><select class="field mini" aria-label="Group by" value={by.field} onChange={(event) => setQuery({ by: event.currentTarget.value })}>{options}</select></div>, [options, by, target]);
   return (
     <div class="page analysis-page">
@@ -151,8 +154,8 @@ function Views({ data, columns, settings, target, importance, isLoading, error, 
         </select></label>
         <div class="segmented" role="group" aria-label="Which value">{KINDS.map((kind) => <button type="button" key={kind} aria-pressed={kindOf(target.field) === kind} onClick={() => setQuery({ target: fieldOf(metricOf(target.field), kind) })}>{kind}</button>)}</div>
         <div class="segmented" role="group" aria-label="Better values">{(["lower", "higher"] as const).map((which) => <button type="button" key={which} aria-pressed={better === which} title={`${which} values are better`} onClick={() => setQuery({ better: which })}>{which}</button>)}</div>
-        <a class="button" href={link(["group"], { q: tableFilter, view: "each", color: ranked[0]?.field })} title="The curves of these runs, colored by a hyperparameter"><Icon name="compare" size={14} />Curves</a>
-        <a class="button" href={link([], { q: tableFilter })}><Icon name="search" size={14} />Show in table</a>
+        <a class="button" href={link(["group"], { q: tableFilter, view: "each", color: ranked[0]?.field, archived })} title="The curves of these runs, colored by a hyperparameter"><Icon name="compare" size={14} />Curves</a>
+        <a class="button" href={link([], { q: tableFilter, archived })}><Icon name="search" size={14} />Show in table</a>
       </div>
       <div class="stack">
         <section class="card block" aria-label="Parallel coordinates">

@@ -1,15 +1,16 @@
 // The chosen runs grouped by the values of a key: mean, deviation and best of a result.
 import { useState } from "preact/hooks";
 import { columnFormat } from "../chart/ticks";
+import { both } from "../data/filter";
 import { metricOf } from "../runs/columns";
 import { link } from "../router";
 import { partsOf, summaryOf, type Values } from "./values";
 
-interface Props { by: Values; target: Values; ids: string[]; names: string[]; inside: Uint8Array; better: "lower" | "higher" | null; filter: string }
+interface Props { by: Values; target: Values; ids: string[]; names: string[]; inside: Uint8Array; better: "lower" | "higher" | null; filter: string; archived: string | null }
 
 const MAX_ROWS = 200;
 
-export function GroupTable({ by, target, ids, names, inside, better, filter }: Props) {
+export function GroupTable({ by, target, ids, names, inside, better, filter, archived }: Props) {
   const [sort, setSort] = useState<"value" | "mean" | "best">("value");
   const rows = partsOf(by, inside).map((part) => ({ ...part, summary: summaryOf(target.values, part.runs) })).filter((row) => row.runs.length > 0);
   const best = (row: (typeof rows)[number]) => (better === "higher" ? row.summary.high : row.summary.low);
@@ -32,7 +33,7 @@ export function GroupTable({ by, target, ids, names, inside, better, filter }: P
           const of = better === "higher" ? summary.highest : summary.lowest;
           return (
             <tr key={row.order}>
-              <th scope="row" class="mono"><a class="link" href={link([], { q: groupWith(filter, row.filter) })}>{row.label}</a></th>
+              <th scope="row" class="mono"><a class="link" href={link([], { q: both(filter, row.filter), archived })}>{row.label}</a></th>
               <td class="num">{row.runs.length.toLocaleString("en-US")}</td>
               <td class={`num mono ${row === bestMean ? "best" : ""}`}>{text(summary.mean)}{row === bestMean && <span class="sr"> best mean</span>}</td>
               <td class="num mono dim">{summary.count > 1 ? `± ${text(summary.deviation).replace(/^–$/, "0")}` : "–"}</td>
@@ -46,5 +47,3 @@ export function GroupTable({ by, target, ids, names, inside, better, filter }: P
     </div>
   );
 }
-
-const groupWith = (filter: string, condition: string) => (filter.trim() ? `(${filter}) and ${condition}` : condition);

@@ -4,7 +4,7 @@ import { plural } from "../format";
 import { link } from "../router";
 import { ColorLegend } from "./run_colors";
 import { Scatter } from "./scatter";
-import { bestSoFar, linearValues, startOrder, type Values } from "./values";
+import { bestSoFar, countAfter, linearValues, startOrder, type Values } from "./values";
 
 const HEIGHT = 260;
 
@@ -28,19 +28,21 @@ export function OrderPanel({ target, created, color, ids, names, settled, better
     order.forEach((run, place) => (places[run] = place + 1));
     return linearValues("runs in the order of their start", places);
   }, [order]);
-  const best = useMemo(() => (better ? bestSoFar(order.filter((run) => settled[run]), target.values, better) : []), [order, target, settled, better]);
+  const chosen = useMemo(() => order.filter((run) => settled[run]), [order, settled]);
+  const best = useMemo(() => (better ? bestSoFar(chosen, target.values, better) : []), [chosen, target, better]);
   const line = useMemo(() => best.map(({ run, value }) => [x.values[run]!, value] as const), [best, x]);
   const last = best[best.length - 1];
-  const later = last ? order.slice(x.values[last.run]!).filter((run) => settled[run]).length : 0;
+  const later = last ? countAfter(chosen, target.values, last.run) : 0;
+  const run = last && <><a class="link" href={link(["run", ids[last.run]!])}>{names[last.run]}</a>, {target.scale.text(last.value)}</>;
   return (
     <section class="card block" aria-label="Order of start">
       <h2>{target.title} in the order of start</h2>
       <Scatter {...rest} settled={settled} names={names} x={x} y={target} color={color} surface="points" better={null} height={HEIGHT} line={line} />
       <ColorLegend column={color} />
       <p class="small soft" role="status">
-        {!better ? "Choose whether lower or higher results are better to see the best so far." : !last ? `No run has ${target.title}.` : (
-          <>The line is the best so far. It improved {plural(best.length - 1, "time")}; the last time with <a class="link" href={link(["run", ids[last.run]!])}>{names[last.run]}</a>, {target.scale.text(last.value)}{later > 0 && <>, after which {plural(later, "run")} did not improve it</>}.</>
-        )}
+        {!better ? "Choose whether lower or higher results are better to see the best so far." : !last ? `No run has ${target.title}.`
+          : best.length === 1 ? (later > 0 ? <>The line is the best so far. {plural(later, "run")} did not improve the first result: {run}.</> : <>Only one run has {target.title}: {run}.</>)
+            : <>The line is the best so far. It improved {plural(best.length - 1, "time")}; the last time with {run}{later > 0 && <>, after which {plural(later, "run")} did not improve it</>}.</>}
       </p>
     </section>
   );

@@ -5,7 +5,7 @@ import { useWidth } from "../parts/size";
 import { shownTheme } from "../settings";
 import { runColors } from "./run_colors";
 import { areaOf, drawScatter, PAD } from "./scatter_plot";
-import { type Axis, axisOf, bestOf, type Cells, cellsOf, COLUMNS, MIN_RUNS, partOf, ROWS, smoothOf, spreadOf, type Surface } from "./surface";
+import { type Axis, axisOf, bestOf, type Cells, cellsOf, COLUMNS, MIN_RUNS, partOf, placesOf, ROWS, smoothOf, type Surface } from "./surface";
 import type { Values } from "./values";
 
 export const SURFACES = { points: "Points", cells: "Heat map", smooth: "Contours" } as const;
@@ -61,10 +61,7 @@ export function Scatter(props: Props) {
   const width = useWidth(host);
   const area = useMemo(() => areaOf(width, height), [width, height]);
   const [xAxis, yAxis] = useMemo(() => [axisOf(x), axisOf(y)], [x, y]);
-  const points = useMemo(() => {
-    const [aside, above] = [spreadOf(xAxis), y.labels ? spreadOf(yAxis) : () => 0];
-    return Array.from(x.values, (value, run) => [area.left(xAxis.toUnit(x.scale.position(value) + aside(run))), area.top(yAxis.toUnit(y.scale.position(y.values[run]!) + above(run)))] as const);
-  }, [x, y, area]);
+  const points = useMemo(() => placesOf(x, y).map(([across, up]) => [area.left(across), area.top(up)] as const), [x, y, area]);
   const kind = canDraw(props.surface, x, y, color) ? props.surface : "points";
   const whole = useMemo(() => (kind === "points" ? null : (kind === "cells" ? cellsOf : smoothOf)(x, y, color, settled)), [kind, x, y, color, settled]);
   const surface = whole && whole.runs >= MIN_RUNS ? whole : null;

@@ -19,11 +19,20 @@ export function axisOf({ values, labels, scale }: Values): Axis {
   return { distinct, toUnit: (position) => (position + margin) / (1 + 2 * margin), toPosition: (unit) => unit * (1 + 2 * margin) - margin };
 }
 
-/** How far a run is moved on an axis of few different values, so that runs with equal values are apart: up to 0.225 of the smallest gap. */
-export function spreadOf({ distinct }: Axis): (run: number) => number {
-  if (!distinct) return () => 0;
+/** How far a run is moved along a setting or labels with few different values, so that runs with equal values are apart: up to 0.225 of the
+ * smallest gap. Results and coordinates are where they are. */
+export function spreadOf(column: Values): (run: number) => number {
+  const { distinct } = axisOf(column);
+  if (!distinct || !column.isSetting) return () => 0;
   const gap = distinct.length < 2 ? 0.5 : distinct.slice(1).reduce((least, at, i) => Math.min(least, at - distinct[i]!), 1);
   return (run) => (((Math.imul(run + 1, 2654435761) >>> 8) % 1024) / 1024 - 0.5) * gap * 0.45;
+}
+
+/** Where the runs are drawn; not finite without a value. */
+export function placesOf(x: Values, y: Values): (readonly [x: number, y: number])[] {
+  const [xAxis, yAxis] = [axisOf(x), axisOf(y)];
+  const [aside, above] = [spreadOf(x), y.labels ? spreadOf(y) : () => 0];
+  return Array.from(x.values, (value, run) => [xAxis.toUnit(x.scale.position(value) + aside(run)), yAxis.toUnit(y.scale.position(y.values[run]!) + above(run))] as const);
 }
 
 /** The points of runs that have all three values: fractions of the axes, and the result. */

@@ -5,8 +5,8 @@ import type { ValueColumn } from "../data/source";
 import { metricValue, toNumber } from "../format";
 import { isMetric, metricOf } from "../runs/columns";
 
-/** `values`: numbers, or indices into `labels`; NaN: none. */
-export interface Values { field: string; title: string; values: Float64Array; labels: string[] | null; scale: Scale }
+/** `values`: numbers, or indices into `labels`; NaN: none. `isSetting`: a setting or a label, whose equal values may be drawn apart. */
+export interface Values { field: string; title: string; values: Float64Array; labels: string[] | null; scale: Scale; isSetting: boolean }
 
 export interface Tick { at: number; label: string }
 /** Positions from 0 (smallest) to 1 (largest). */
@@ -20,6 +20,7 @@ export interface Scale {
 
 export const titleOf = (field: string) => field.replace(/^(config|metric)\./, "");
 
+const isSettingField = (field: string) => !isMetric(field) && field !== "duration";
 const isWhole = (values: Float64Array) => values.every((value) => !Number.isFinite(value) || Number.isInteger(value));
 
 /** Whether positive values over a wide range are spread more evenly on a logarithmic scale. */
@@ -39,7 +40,7 @@ function numberScale(field: string, values: Float64Array, canBeLog = true): Scal
   const value = flat ? () => low : log ? (at: number) => low * (high / low) ** at : (at: number) => low + (high - low) * at;
   const distinct = sorted.filter((number, i) => i === 0 || number !== sorted[i - 1]);
   const settings = settingFormat(Array.from(distinct.length > 50 ? distinct.filter((_, i) => i % Math.ceil(distinct.length / 50) === 0) : distinct));
-  const isSetting = !isMetric(field) && field !== "duration";
+  const isSetting = isSettingField(field);
   const text = (number: number) => (Number.isNaN(number) ? "–" : isSetting ? settings(number) : metricValue(field === "duration" ? "duration_s" : metricOf(field), number));
   const ticks = (max: number): Tick[] => {
     if (flat) return [{ at: 0.5, label: text(low) }];
@@ -67,11 +68,11 @@ export function valuesOf(column: ValueColumn): Values {
   column.values.forEach((value, i) => {
     values[i] = typeof value === "boolean" ? Number(value) : labels && value === -1 ? NaN : toNumber(value);
   });
-  return { field, title: titleOf(field), values, labels, scale: labels ? labelScale(labels) : numberScale(field, values) };
+  return { field, title: titleOf(field), values, labels, scale: labels ? labelScale(labels) : numberScale(field, values), isSetting: labels !== null || isSettingField(field) };
 }
 
 /** Coordinates: differences of any size have a meaning. */
-export const linearValues = (title: string, values: Float64Array): Values => ({ field: title, title, values, labels: null, scale: numberScale("metric.", values, false) });
+export const linearValues = (title: string, values: Float64Array): Values => ({ field: title, title, values, labels: null, scale: numberScale("metric.", values, false), isSetting: false });
 
 /** A range of numbers, or labels. */
 export type Brush = [number, number] | string[];
@@ -167,6 +168,9 @@ export function bestSoFar(order: readonly number[], values: Float64Array, better
   }
   return found;
 }
+
+/** How many runs after this one in the given order have a value. */
+export const countAfter = (order: readonly number[], values: Float64Array, run: number): number => order.slice(order.indexOf(run) + 1).filter((other) => Number.isFinite(values[other]!)).length;
 
 export interface Part { label: string; order: number; runs: number[]; filter: string }
 

@@ -57,7 +57,7 @@ export function renderTooltip(tip: HTMLElement, lines: readonly Line[], x: numbe
       for (const end of ["hi", "lo"] as const) {
         sub(tip, `${end === "hi" ? "max" : "min"} · ${line.extremes.curveAt(at, end)?.label ?? ""}`, format(line.extremes[end][at]!));
       }
-      sub(tip, "mean ± deviation", `${format(line.extremes.mean[at]!)} ± ${format(line.extremes.deviation[at]!)}`);
+      sub(tip, "mean ± std", `${format(line.extremes.mean[at]!)} ± ${format(line.extremes.deviation[at]!)}`);
     }
   }
   if (values.length > MAX_ROWS) element(tip, "tip-x", `and ${values.length - MAX_ROWS} more`);

@@ -12,6 +12,7 @@ import { plural, toNumber } from "../format";
 import { Icon } from "../parts/icons";
 import { go, link, route, setQuery } from "../router";
 import { bandLine, sourceLabel } from "../run/plots";
+import { shownFilter } from "../runs/archived";
 import { differingKeys, isHyperparameter } from "../runs/differing";
 import { colorKey } from "../settings";
 import { source, tick, useAsync, useThrottled } from "../store";
@@ -46,7 +47,7 @@ function coloringOf(analysis: Analysis, fields: Field[], chosen: string): Colori
 
 export function GroupPage() {
   const { query } = route.value;
-  const filter = query.get("q") ?? "";
+  const filter = shownFilter(query.get("q") ?? "", query);
   const now = useThrottled(tick.value, 5000);
   const isEach = query.get("view") === "each" && source().live;
   const list = useAsync<RunList>(() => source().runs({ filter, sort: "-created", offset: 0, limit: 1, columns: [] }), [filter, now]);
@@ -92,8 +93,8 @@ export function GroupPage() {
         )}
         {each?.column && <div class="row panel-head"><ColorLegend column={each.column} /></div>}
         <span class="spread" />
-        {source().live && <a class="button" href={link(["analyze"], { q: filter, title: query.get("title") })}><Icon name="chart" size={14} />Analyze</a>}
-        <a class="button" href={link([], { q: filter })}><Icon name="search" size={14} />Show in table</a>
+        {source().live && <a class="button" href={link(["analyze"], { q: query.get("q"), title: query.get("title"), archived: query.get("archived") })}><Icon name="chart" size={14} />Analyze</a>}
+        <a class="button" href={link([], { q: query.get("q"), archived: query.get("archived") })}><Icon name="search" size={14} />Show in table</a>
       </div>
       <ChartBoard metrics={metrics} plot={plot} onPick={pick} empty={<div class="empty"><h2>No metrics</h2><p>None of these runs logged metrics.</p></div>}>
         {source().live && (

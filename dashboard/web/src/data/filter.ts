@@ -157,6 +157,30 @@ export function parseFilter<R>(text: string, of: FieldOf<R>, now: number): Predi
   return test;
 }
 
+export function isValid(filter: string): boolean {
+  try {
+    parseFilter(filter, () => [], 0);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Whether a valid filter compares the field with the value: `tag = a`, `tag != "a"`, `tag in (b, a)`. */
+export function compares(filter: string, field: string, value: string): boolean {
+  const tokens = tokenize(filter);
+  return tokens.some(({ kind, text }, i) => {
+    if (text !== value || (kind !== "word" && kind !== "text")) return false;
+    if (tokens[i - 1]?.kind === "operator") return tokens[i - 2]?.text === field;
+    let first = i;
+    while (tokens[first - 1]?.text === ",") first -= 2;
+    return tokens[first - 1]?.text === "(" && tokens[first - 2]?.text === "in" && tokens[first - 3]?.text === field;
+  });
+}
+
+/** The runs that match a valid filter and a condition. */
+export const both = (filter: string, condition: string): string => (filter.trim() ? `(${filter}) and ${condition}` : condition);
+
 /** A value as a literal of the filter language. */
 export function quoted(value: unknown): string {
   if (typeof value === "number" || typeof value === "boolean") return String(value);

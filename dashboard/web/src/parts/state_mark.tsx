@@ -37,3 +37,10 @@ export function StateMark(props: Outcome & { title?: string | undefined }) {
     </span>
   );
 }
+
+/** Whether a sweep stopped a trial with these tags early. Other runs can have the tag `pruned` too. */
+export const isPruned = (tags: readonly string[]) => tags.includes("pruned") && tags.some((tag) => tag.startsWith("trial:"));
+
+export function PrunedTag({ tags }: { tags: readonly string[] }) {
+  return isPruned(tags) ? <span class="tag" title="The sweep stopped this trial early">pruned</span> : null;
+}

@@ -1,5 +1,5 @@
 // Points in three dimensions, with equal scales: drag or use the arrow keys to rotate them.
-import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { PointTip } from "../analyze/scatter";
 import { cssColor } from "../colors";
 import { useWidth } from "../parts/size";
@@ -10,11 +10,16 @@ const KEY_STEP = Math.PI / 18;
 const ZOOM_STEP = 1.25;
 const [MIN_ZOOM, MAX_ZOOM] = [0.5, 20];
 const HOVER_DISTANCE = 12;
+/** A press whose pointer moves by more pixels is a drag. */
+const CLICK_DISTANCE = 4;
+const RADIANS_PER_PIXEL = 1 / 150;
 /** More points are not drawn from back to front. */
 const MAX_SORTED = 20000;
 const FILL = 0.72; // of the smaller side, by the longest axis
 
 type View = typeof START;
+/** A press: where it began, at which point, and where the pointer was before. */
+interface Press { startX: number; startY: number; point: number | null; x: number; y: number; isDrag: boolean }
 type Point = readonly [x: number, y: number, z: number];
 
 interface Props {
@@ -51,7 +56,7 @@ export function Cloud({ label, axes, titles, colors, inside, names, tip, height,
   const width = useWidth(host);
   const [view, setView] = useState(START);
   const [hovered, setHovered] = useState<number | null>(null);
-  const drag = useRef<{ x: number; y: number; moved: boolean } | null>(null);
+  const press = useRef<Press | null>(null);
   const { points, half } = useMemo(() => centeredPoints(axes), [axes]);
   const scale = Math.min(width, height) * FILL * view.zoom;
   const screen = (point: Point) => {
@@ -62,26 +67,29 @@ export function Cloud({ label, axes, titles, colors, inside, names, tip, height,
   useLayoutEffect(() => {
     if (width > 0) draw(canvas.current!, { width, height, places, colors, inside, frame: frameOf(half).map(([a, b]) => [screen(a), screen(b)]), names: namesOf(half).map((at, i) => [screen(at), titles[i]!]) });
   }, [places, colors, inside, titles, shownTheme.value]);
-  const turn = (yaw: number, pitch: number) => setView((now) => ({ ...now, yaw: now.yaw + yaw, pitch: Math.max(-Math.PI / 2, Math.min(Math.PI / 2, now.pitch + pitch)) }));
+  const turn = useFrameSum(([yaw, pitch]) => setView((now) => ({ ...now, yaw: now.yaw + yaw, pitch: Math.max(-Math.PI / 2, Math.min(Math.PI / 2, now.pitch + pitch)) })));
   const zoom = (factor: number) => setView((now) => ({ ...now, zoom: Math.max(MIN_ZOOM, Math.min(MAX_ZOOM, now.zoom * factor)) }));
   const keys: Record<string, () => void> = {
     ArrowLeft: () => turn(-KEY_STEP, 0), ArrowRight: () => turn(KEY_STEP, 0), ArrowUp: () => turn(0, KEY_STEP), ArrowDown: () => turn(0, -KEY_STEP),
     "+": () => zoom(ZOOM_STEP), "-": () => zoom(1 / ZOOM_STEP), 0: () => setView(START),
   };
-  const move = (event: PointerEvent) => {
-    if (drag.current) {
-      const [dx, dy] = [event.clientX - drag.current.x, event.clientY - drag.current.y];
-      drag.current = { x: event.clientX, y: event.clientY, moved: drag.current.moved || Math.hypot(dx, dy) > 2 };
-      turn(dx / 150, dy / 150);
-      return setHovered(null);
-    }
+  const pointAt = (event: PointerEvent): number | null => {
     const box = canvas.current!.getBoundingClientRect();
     let [best, distance]: [number | null, number] = [null, HOVER_DISTANCE];
     places.forEach(([px, py], i) => {
       const off = Math.hypot(px - event.clientX + box.left, py - event.clientY + box.top);
       if (inside[i] && off < distance) [best, distance] = [i, off];
     });
-    setHovered(best);
+    return best;
+  };
+  const move = (event: PointerEvent) => {
+    const { clientX: x, clientY: y } = event;
+    const now = press.current;
+    if (!now) return setHovered(pointAt(event));
+    if (!now.isDrag && Math.hypot(x - now.startX, y - now.startY) <= CLICK_DISTANCE) return;
+    turn((x - now.x) * RADIANS_PER_PIXEL, (y - now.y) * RADIANS_PER_PIXEL);
+    press.current = { ...now, x, y, isDrag: true };
+    setHovered(null);
   };
   const at = hovered === null ? undefined : places[hovered];
   return (
@@ -95,15 +103,17 @@ export function Cloud({ label, axes, titles, colors, inside, names, tip, height,
         }}>
         <canvas ref={canvas} aria-hidden="true" style={{ width: `${width}px`, height: `${height}px`, cursor: hovered === null ? "grab" : "pointer" }}
           onPointerDown={(event) => {
-            drag.current = { x: event.clientX, y: event.clientY, moved: false };
+            const { clientX: x, clientY: y } = event;
+            press.current = { startX: x, startY: y, point: pointAt(event), x, y, isDrag: false };
             canvas.current!.setPointerCapture(event.pointerId);
           }}
           onPointerMove={move}
           onPointerUp={() => {
-            if (drag.current && !drag.current.moved && hovered !== null) onOpen(hovered);
-            drag.current = null;
+            const { isDrag, point } = press.current ?? { isDrag: true, point: null };
+            press.current = null;
+            if (!isDrag && point !== null) onOpen(point);
           }}
-          onPointerCancel={() => (drag.current = null)} onPointerLeave={() => setHovered(null)} />
+          onPointerCancel={() => (press.current = null)} onPointerLeave={() => setHovered(null)} />
         {at && <PointTip at={[at[0], at[1]]} width={width} height={height} title={names[hovered!]!} pairs={tip(hovered!)} isMarked />}
       </div>
       <div class="row small dim"><span>Drag or use the arrow keys to rotate</span><span class="spread" />
@@ -113,6 +123,25 @@ export function Cloud({ label, axes, titles, colors, inside, names, tip, height,
       </div>
     </>
   );
+}
+
+/** A function that adds up what it is called with, and passes the sums to `apply` once per frame: a pointer has more events than that. */
+function useFrameSum(apply: (sums: readonly [number, number]) => void): (a: number, b: number) => void {
+  const waiting = useRef<{ sums: [number, number]; frame: number } | null>(null);
+  useEffect(() => () => cancelAnimationFrame(waiting.current?.frame ?? 0), []);
+  return (a, b) => {
+    if (waiting.current) {
+      waiting.current.sums[0] += a;
+      waiting.current.sums[1] += b;
+      return;
+    }
+    const frame = requestAnimationFrame(() => {
+      const { sums } = waiting.current!;
+      waiting.current = null;
+      apply(sums);
+    });
+    waiting.current = { sums: [a, b], frame };
+  };
 }
 
 /** The edges of the box around the points. */

@@ -16,6 +16,9 @@ const TOLERANCE = 1e-7; // of the variances, relative to the largest
 
 const isNumber = (value: unknown) => typeof value === "number" || value === "nan" || value === "inf" || value === "-inf";
 
+/** Whether cells are numbers, or empty; values that are not finite are texts. */
+export const isNumeric = (cells: readonly unknown[]) => cells.every((cell) => cell === null || isNumber(cell)) && cells.some((cell) => typeof cell === "number");
+
 /** The columns `vector` and `vector/NAME`, if the first value is a list of at least two numbers. */
 export function vectorColumns(columns: readonly string[], rows: readonly unknown[][]): string[] {
   return columns.filter((column, i) => {

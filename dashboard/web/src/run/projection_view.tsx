@@ -1,6 +1,6 @@
 // The rows of a table with vectors or with points as a map or in three dimensions; similar vectors are near each other.
 import type { ComponentChildren } from "preact";
-import { useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ColorLegend, runColors } from "../analyze/run_colors";
 import { Scatter } from "../analyze/scatter";
 import { linearValues, type Values, valuesOf } from "../analyze/values";
@@ -12,25 +12,32 @@ import { shownTheme } from "../settings";
 import { source, useAsync } from "../store";
 import { Cloud } from "./cloud";
 import { SaveButtons } from "./media_parts";
-import { pointsOf, type Projection, principalComponents, vectorColumns, type Vectors, vectorsOf } from "./projection";
+import { isNumeric, pointsOf, type Projection, principalComponents, vectorColumns, type Vectors, vectorsOf } from "./projection";
 
 const HEIGHT = 420;
 const MAX_COLORS = 20;
 const MAX_TIP_ROWS = 6;
 
-/** In a worker; a report has none, and computes in the page. */
-function projectionOf(vectors: Vectors): Promise<Projection> {
-  if (!source().live || typeof Worker === "undefined") return Promise.resolve(principalComponents(vectors));
-  return new Promise((resolve, reject) => {
-    const worker = new Worker("/projection.js");
-    const end = (settle: () => void) => {
-      worker.terminate();
-      settle();
-    };
-    worker.onmessage = ({ data }: MessageEvent<Projection>) => end(() => resolve(data));
-    worker.onerror = () => end(() => reject(new Error("The principal components could not be computed: the script /projection.js failed.")));
-    worker.postMessage(vectors);
-  });
+/** Computes projections one at a time, in a worker: a later one, and the end of the component, end the one before, which is never returned.
+ * A report has no worker, and computes in the page. */
+function useProjection(): (vectors: Vectors) => Promise<Projection> {
+  const worker = useRef<Worker | null>(null);
+  const end = () => worker.current?.terminate();
+  useEffect(() => end, []);
+  return (vectors) => {
+    end();
+    if (!source().live || typeof Worker === "undefined") return Promise.resolve(principalComponents(vectors));
+    return new Promise((resolve, reject) => {
+      const own = (worker.current = new Worker("/projection.js"));
+      const settle = (then: () => void) => {
+        own.terminate();
+        then();
+      };
+      own.onmessage = ({ data }: MessageEvent<Projection>) => settle(() => resolve(data));
+      own.onerror = () => settle(() => reject(new Error("The principal components could not be computed: the script /projection.js failed.")));
+      own.postMessage(vectors);
+    });
+  };
 }
 
 const textOf = (cell: unknown) => (cell === null ? "" : plain(cell));
@@ -39,7 +46,7 @@ const textOf = (cell: unknown) => (cell === null ? "" : plain(cell));
 function colorValues(table: TablePage, field: string, kept: readonly number[]): Values {
   const column = table.columns.indexOf(field);
   const cells = kept.map((row) => table.rows[row]![column]);
-  if (cells.every((cell) => cell === null || typeof cell === "number")) return valuesOf({ field: `metric.${field}`, type: "number", values: cells });
+  if (isNumeric(cells)) return valuesOf({ field: `metric.${field}`, type: "number", values: cells });
   const labels = [...new Set(cells.map(textOf))].sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
   const numbers = new Map(labels.map((label, i) => [label, i]));
   return valuesOf({ field, type: "text", labels, values: cells.map((cell) => numbers.get(textOf(cell))!) });
@@ -50,15 +57,16 @@ function colorColumns({ columns, rows }: TablePage, axes: readonly string[]): { 
   const describe = (column: string) => {
     const cells = rows.map((row) => row[columns.indexOf(column)]);
     const size = new Set(cells.map(plain)).size;
-    return { column, size, isUsual: size <= MAX_COLORS || cells.every((cell) => typeof cell === "number") };
+    return { column, size, isUsual: size <= MAX_COLORS || isNumeric(cells) };
   };
   return columns.filter((column) => !axes.includes(column)).map(describe)
     .sort((a, b) => Number(a.size < 2) - Number(b.size < 2) || a.size - b.size);
 }
 
-/** How tables with vectors or points are shown. */
+/** How tables with vectors or points are shown. A map of vectors is of their principal components (PCA). */
 export const POINT_VIEWS = { map: "Map", space: "3-D", table: "Table" } as const;
 export type PointView = keyof typeof POINT_VIEWS;
+export const pointViewTitle = (view: PointView, isOfComponents: boolean) => (view === "map" && isOfComponents ? "PCA map" : POINT_VIEWS[view]);
 
 interface MapProps { table: TablePage; name: string; view: Exclude<PointView, "table"> }
 
@@ -80,15 +88,18 @@ export function VectorMap({ table, name, view }: MapProps) {
   const [chosen, setChosen] = useState("");
   const column = names.includes(chosen) ? chosen : names[0]!;
   const { vectors, kept } = useMemo(() => vectorsOf(table.rows, table.columns.indexOf(column)), [table, column]);
-  const { value: projection, error } = useAsync(() => projectionOf(vectors), [vectors], false);
-  const left = table.rows.length - kept.length;
+  const project = useProjection();
+  // The rows and their coordinates change together: until then, those before are shown.
+  const { value: shown, error, pending } = useAsync(async () => ({ table, names, width: vectors.width, kept, projection: await project(vectors) }), [vectors]);
   if (error) return <p class="notice bad" role="alert">{error.message}</p>;
-  if (!projection) return <p class="small soft" role="status" style={{ minHeight: `${HEIGHT}px` }}>Computing the principal components of {plural(vectors.rows, "vector")} of {vectors.width.toLocaleString("en-US")} numbers…</p>;
-  const choice = names.length > 1 && <Choice label="Vectors" value={column} options={names} onChange={setChosen} />;
-  const components = projection.scores.map((_, k) => `${vectors.width === 2 ? "coordinate" : "component"} ${k + 1}`);
+  if (!shown) return <p class="small soft" role="status" style={{ minHeight: `${HEIGHT}px` }}>Computing the principal components of {plural(vectors.rows, "vector")} of {vectors.width.toLocaleString("en-US")} numbers…</p>;
+  const { projection } = shown;
+  const left = shown.table.rows.length - shown.kept.length;
+  const choice = <>{names.length > 1 && <Choice label="Vectors" value={column} options={names} onChange={setChosen} />}{pending && <span class="small soft" role="status">Computing…</span>}</>;
+  const components = projection.scores.map((_, k) => `${shown.width === 2 ? "coordinate" : "component"} ${k + 1}`);
   return (
     <>
-      <Points table={table} name={name} axisColumns={names} kept={kept} projection={vectors.width === 2 ? { ...projection, shares: [] } : projection} components={components} view={projection.scores.length > 2 ? view : "map"} choice={choice} />
+      <Points table={shown.table} name={name} axisColumns={shown.names} kept={shown.kept} projection={shown.width === 2 ? { ...projection, shares: [] } : projection} components={components} view={projection.scores.length > 2 ? view : "map"} choice={choice} />
       {left > 0 && <p class="notice warn" role="status">{plural(left, "row")} left out: the vector has another length than the first, or a value that is not finite.</p>}
     </>
   );
@@ -109,7 +120,8 @@ interface PointsProps { table: TablePage; name: string; axisColumns: readonly st
 
 /** The points, their colors, a search, and the row of the point that was clicked. */
 function Points({ table, name, axisColumns, kept, projection: { scores, shares }, components, view, choice }: PointsProps) {
-  const [[across, up], setAxes] = useState<[number, number]>([0, 1]);
+  const [chosenAxes, setAxes] = useState<[number, number]>([0, 1]);
+  const [across, up] = Math.max(...chosenAxes) < components.length ? chosenAxes : [0, 1];
   const [own, setOwn] = useState("");
   const [search, setSearch] = useState("");
   const [opened, setOpened] = useState<number | null>(null);

@@ -5,20 +5,22 @@ import { drawHeat } from "../chart/heat";
 import { columnFormat } from "../chart/ticks";
 import { saveHeatPng, saveRows } from "../chart/save";
 import { rankColor } from "../colors";
-import type { Heatmap, Run, Source } from "../data/source";
+import type { Heatmap, Range, Run, Source } from "../data/source";
 import { ago, metricValue, plural, toNumber } from "../format";
 import { Icon } from "../parts/icons";
 import { Popover } from "../parts/overlay";
 import { StateMark } from "../parts/state_mark";
 import { link, route, setQuery } from "../router";
 import { constantValue, gainWithout, STEP_TIMES } from "../metrics";
-import { source, useAsync, useNow } from "../store";
+import { source, useAsync, useNow, useThrottled } from "../store";
 import { HeatRamp } from "./media_parts";
 import { runPlot } from "./plots";
 
 const STEP_TIME = "rank/step_time_s";
 /** The phases of a step. */
 const PHASES: Record<string, string> = { "rank/data_wait_s": "waiting for data", "rank/forward_s": "in the forward pass", "rank/backward_s": "in the backward pass", "rank/optimizer_s": "in the optimizer" };
+/** What the gain without a rank is computed from, and how often in a live run. */
+const [MAX_STEPS, MIN_STEPS, MAX_VALUES, REFRESH_MS] = [2000, 100, 50000, 10000];
 /** The number of the slowest rank; available even if only the main rank logs. */
 const SLOWEST = "time/slowest_rank";
 
@@ -123,29 +125,52 @@ function slowPhase(parts: (Heatmap | null)[], rank: string, behind: number): str
   return "";
 }
 
+/** The last steps are read, so that all of their values are, also of a long run with many ranks. */
+function recentSteps(run: Run, curves: number): Range {
+  const last = Math.max(run.step ?? 0, ...run.sources.map(({ step }) => step ?? 0));
+  return [Math.max(0, last + 1 - Math.max(MIN_STEPS, Math.min(MAX_STEPS, Math.floor(MAX_VALUES / curves)))), last];
+}
+
+/** The values of a metric by step, of one or of all ranks; empty if the source has only some of them. */
+async function valuesByStep(run: Run, metric: string, range: Range, sources: "ranks" | null = null): Promise<Map<string, Map<number, number>>> {
+  const curves = await source().curves({ runs: [{ id: run.id, created: run.created }], metric, sources, x: "step", range, points: 20000, smooth: 0 });
+  const isKnown = (step: number, value: number) => step >= range[0] && step <= range[1] && Number.isFinite(value);
+  return new Map(curves.filter(({ raw }) => raw).map((curve) => [curve.source, new Map(Array.from(curve.x, (step, i): [number, number] => [step, curve.y[i]!]).filter(([step, value]) => isKnown(step, value)))]));
+}
+
+const first = (curves: ReadonlyMap<string, Map<number, number>>) => [...curves.values()][0] ?? new Map<number, number>();
+
+const lastSteps = ([from, to]: Range) => (from > 0 ? ` (the last ${(to - from + 1).toLocaleString("en-US")} steps)` : "");
+
 /** The same from time/slowest_rank, if only the main rank logged. */
 function Slowest({ run }: { run: Run }) {
-  const curves = useAsync(() => valuesByStep(run, SLOWEST), [run.id, run.version]);
-  const slowest = [...(curves.value?.values() ?? [])];
+  const range = recentSteps(run, 1);
+  const curve = useAsync(async () => ({ range, values: first(await valuesByStep(run, SLOWEST, range)) }), [run.id, useThrottled(run.version, REFRESH_MS)]);
+  const slowest = [...(curve.value?.values.values() ?? [])];
   if (slowest.length === 0) return null;
   const times = new Map<number, number>();
   for (const rank of slowest) times.set(rank, (times.get(rank) ?? 0) + 1);
   const [worst, count] = [...times].reduce((most, now) => (now[1] > most[1] ? now : most));
-  return <p class="verdict" data-verdict><strong>Rank {worst} was {run.world_size === 2 ? "slower" : "the slowest"}</strong> in {count} of {plural(slowest.length, "measurement")}.<Gain run={run} rank={worst} /></p>;
+  return <p class="verdict" data-verdict><strong>Rank {worst} was {run.world_size === 2 ? "slower" : "the slowest"}</strong> in {count} of {plural(slowest.length, "measurement")}{lastSteps(curve.value!.range)}.<Gain run={run} rank={worst} /></p>;
 }
 
-async function valuesByStep(run: Run, metric: string): Promise<Map<number, number>> {
-  const curves = await source().curves({ runs: [{ id: run.id, created: run.created }], metric, sources: null, x: "step", range: null, points: 20000, smooth: 0 });
-  const curve = curves[0];
-  return new Map(Array.from(curve?.x ?? [], (step, i): [number, number] => [step, curve!.y[i]!]).filter(([, value]) => Number.isFinite(value)));
+/** The local work of each rank by step; null if it is not known, e.g. of more ranks than there are curves in a response. */
+async function ownTimes(run: Run, range: Range): Promise<Map<number, Map<number, number>> | null> {
+  if (!run.metrics.some(({ name }) => name === STEP_TIME)) return null;
+  const curves = await valuesByStep(run, STEP_TIME, range, "ranks").catch(() => null);
+  return curves && new Map([...curves].map(([name, values]) => [Number(name.replace("rank-", "")), values]));
 }
 
 /** What the run would gain without a rank, if that is at least 2 % of a step. */
 function Gain({ run, rank }: { run: Run; rank: number }) {
-  const curves = useAsync(() => Promise.all(STEP_TIMES.map((metric) => valuesByStep(run, metric))), [run.id, run.version]);
-  const gain = curves.value && gainWithout(rank, curves.value);
+  const range = recentSteps(run, run.world_size + STEP_TIMES.length);
+  const { value } = useAsync(async () => {
+    const [own, ...times] = await Promise.all([ownTimes(run, range), ...STEP_TIMES.map(async (metric) => first(await valuesByStep(run, metric, range)))]);
+    return { range, gain: gainWithout(rank, times, run.world_size, own) };
+  }, [run.id, rank, useThrottled(run.version, REFRESH_MS)]);
+  const gain = value?.gain;
   if (!gain || gain.without > 0.98 * gain.step) return null;
-  return <span> Without rank {rank}, a step would take {metricValue(STEP_TIME, gain.without, 3)} instead of {metricValue(STEP_TIME, gain.step, 3)}.</span>;
+  return <span> Without rank {rank}, a step would take {gain.isBound && "at least "}{metricValue(STEP_TIME, gain.without, 3)} instead of {metricValue(STEP_TIME, gain.step, 3)}{lastSteps(value.range)}.</span>;
 }
 
 /** The color scale covers the 2nd to the 98th percentile, so that outliers do not dominate it. */

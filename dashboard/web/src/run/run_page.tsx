@@ -13,11 +13,12 @@ import { Icon } from "../parts/icons";
 import { Popover, toast } from "../parts/overlay";
 import { ProgressBar, useProgress } from "../parts/progress_bar";
 import { NoteText } from "../parts/note";
-import { StateMark } from "../parts/state_mark";
+import { PrunedTag, StateMark } from "../parts/state_mark";
 import { type Tab, Tabs } from "../parts/tabs";
 import { go, link, route } from "../router";
 import { removed, server, source, useAsync, useNow, useThrottled, versions } from "../store";
 import { quoted } from "../data/filter";
+import { withoutArchived } from "../runs/archived";
 import { ArtifactsTab } from "./artifacts_tab";
 import { ChartsTab } from "./charts_tab";
 import { ConfigTab } from "./config_tab";
@@ -83,7 +84,7 @@ function Top({ run, tabs, tab }: { run: Run; tabs: Tab[]; tab: string }) {
         <i class="dot big" style={{ background: runColor(run.id) }} />
         <h1 class="ellipsis" title={run.id}>{run.name}</h1>
         <StateMark state={shownState(run)} exit={run.exit} signal={run.signal} title={run.reason || undefined} />
-        {run.tags.includes("pruned") && <span class="tag" title="The sweep stopped this trial early">pruned</span>}
+        <PrunedTag tags={run.tags} />
         {isBaseline && <span class="tag">baseline</span>}
       </div>
       <Tabs label="Run tabs" tabs={tabs} current={tab} />
@@ -146,19 +147,16 @@ function Facts({ run }: { run: Run }) {
   );
 }
 
-/** Runs among which the run before is searched. */
-const MAX_EARLIER = 200;
-
-/** The chosen baseline, else the newest other run with the tag "baseline", else the run of the same group that was started before. */
+/** The chosen baseline, else the newest other run with the tag "baseline", else the run of the same group (without a group: any run) that was
+ * started before. Archived runs are left out. */
 async function otherOf(run: Run): Promise<{ id: string; isBaseline: boolean } | null> {
   const chosen = baselineId();
   if (chosen && chosen !== run.id) return { id: chosen, isBaseline: true };
-  const newest = async (filter: string, limit: number) => (await source().runs({ filter, sort: "-created", offset: 0, limit, columns: [] })).runs;
-  const [tagged] = await newest(`tag = baseline and id != ${quoted(run.id)}`, 1);
+  const newest = async (filter: string) => (await source().runs({ filter: withoutArchived(filter), sort: "-created", offset: 0, limit: 1, columns: [] })).runs[0];
+  const tagged = await newest(`tag = baseline and id != ${quoted(run.id)}`);
   if (tagged && !chosen) return { id: tagged.id, isBaseline: true };
-  const own = await newest(run.group && run.group !== run.id ? `group = ${quoted(run.group)}` : "", MAX_EARLIER);
-  const at = own.findIndex(({ id }) => id === run.id);
-  const before = at < 0 ? undefined : own[at + 1];
+  const earlier = `created < ${toNumber(run.created)} and id != ${quoted(run.id)}`;
+  const before = await newest(run.group && run.group !== run.id ? `${earlier} and group = ${quoted(run.group)}` : earlier);
   return before ? { id: before.id, isBaseline: false } : null;
 }
 

@@ -5,20 +5,24 @@ import type { Media, Run, TablePage } from "../data/source";
 import { number, plain, plural } from "../format";
 import { toast } from "../parts/overlay";
 import { route, setQuery } from "../router";
-import { source, useAsync } from "../store";
+import { source, useAsync, useDebounced } from "../store";
 import { isCurve, isScored } from "./classifier_curves";
 import { Confusion, LoggedCurves, saveConfusion, Scored, SCORE_VIEWS, type ScoreView } from "./classifier_views";
 import { SaveButtons, StepSlider } from "./media_parts";
 import { hasPoints, vectorColumns } from "./projection";
-import { PointMap, POINT_VIEWS, type PointView, VectorMap } from "./projection_view";
+import { PointMap, POINT_VIEWS, type PointView, pointViewTitle, VectorMap } from "./projection_view";
 
 const PAGE = 200;
+/** A step is loaded when the slider has rested on it. */
+const STEP_DELAY_MS = 150;
 const MAX_ROWS_PER_REQUEST = 10000;
 const MAX_DRAWN_ROWS = 100000;
 
 const has = (table: TablePage, ...names: string[]) => names.every((name) => table.columns.includes(name));
 const isConfusion = (table: TablePage) => has(table, "actual", "predicted", "count");
 const hasVectors = (table: TablePage) => vectorColumns(table.columns, table.rows).length > 0;
+/** Whether the first vector has more than two numbers, which are coordinates. */
+const hasComponents = ({ columns, rows }: TablePage) => vectorColumns(columns, rows).slice(0, 1).some((name) => (rows[0]![columns.indexOf(name)] as unknown[]).length > 2);
 const isDrawn = (table: TablePage) => isConfusion(table) || isCurve(table);
 
 /** How tables with labels and scores are shown. */
@@ -45,25 +49,26 @@ async function loadAllRows(run: string, name: string, page: TablePage, most = In
 }
 
 /** The rows that are shown. They have labels and scores, or are points, given by their vectors or their coordinates. */
-interface Shown { table: TablePage; scored: boolean; points: "vectors" | "coordinates" | null }
+interface Shown { table: TablePage; scored: boolean; points: "vectors" | "coordinates" | null; ofComponents: boolean }
 
 export function Tables({ run, media }: { run: Run; media: Media }) {
   const [at, setAt] = useState<number | null>(null);
+  const loadedAt = useDebounced(at, STEP_DELAY_MS);
   const [offset, setOffset] = useState(0);
   const chosen = shownView();
   const isTable = chosen === "table";
   const pointView = chosenPointView();
   const { value, error } = useAsync<Shown>(async () => {
-    const page = await source().table(run.id, media.name, at, offset, PAGE);
+    const page = await source().table(run.id, media.name, loadedAt, offset, PAGE);
     // The first rows decide, also if later ones do not fit: the views name the mistake.
     const first = offset > 0 ? await source().table(run.id, media.name, page.at, 0, PAGE) : page;
     const scored = isScored(first);
     const points = scored || isDrawn(first) ? null : hasVectors(first) ? "vectors" : hasPoints(first.columns, first.rows) ? "coordinates" : null;
     const whole = isDrawn(page) || (scored && !isTable) || (points && pointView !== "table");
-    return { scored, points, table: whole && page.rows.length < page.num_rows ? await loadAllRows(run.id, media.name, page, MAX_DRAWN_ROWS) : page };
-  }, [run.id, media.name, media.count, at, offset, isTable, pointView === "table"]);
+    return { scored, points, ofComponents: points === "vectors" && hasComponents(first), table: whole && page.rows.length < page.num_rows ? await loadAllRows(run.id, media.name, page, MAX_DRAWN_ROWS) : page };
+  }, [run.id, media.name, media.count, loadedAt, offset, isTable, pointView === "table"]);
   if (!value) return <p class="soft small" role="alert">{error?.message}</p>;
-  const { table, scored, points } = value;
+  const { table, scored, points, ofComponents } = value;
   const shownPoints = points && (pointView ?? (points === "vectors" ? "map" : "space"));
   const versions = [...table.versions].sort((a, b) => a.step - b.step);
   const view = scored ? chosen : null;
@@ -74,9 +79,9 @@ export function Tables({ run, media }: { run: Run; media: Media }) {
   return (
     <>
       <div class="row wrap">
-        <StepSlider steps={versions.map((v) => v.step)} at={Math.max(0, versions.findIndex((v) => v.at === table.at))} onChange={(i) => { setAt(versions[i]!.at); setOffset(0); }} name={media.name} />
+        <StepSlider steps={versions.map((v) => v.step)} at={Math.max(0, versions.findIndex((v) => v.at === (at ?? table.at)))} onChange={(i) => { setAt(versions[i]!.at); setOffset(0); }} name={media.name} />
         {view && <div class="segmented" role="group" aria-label={`${media.name} as`}>{Object.entries(SCORE_VIEWS).map(([key, label]) => <button type="button" key={key} aria-pressed={view === key} onClick={() => { setOffset(0); setQuery({ scores: key === "roc" ? null : key }); }}>{label}</button>)}</div>}
-        {points && <div class="segmented" role="group" aria-label={`${media.name} as`}>{Object.entries(POINT_VIEWS).map(([key, label]) => <button type="button" key={key} aria-pressed={shownPoints === key} onClick={() => { setOffset(0); setQuery({ points: key }); }}>{label}</button>)}</div>}
+        {points && <div class="segmented" role="group" aria-label={`${media.name} as`}>{(Object.keys(POINT_VIEWS) as PointView[]).map((key) => <button type="button" key={key} aria-pressed={shownPoints === key} onClick={() => { setOffset(0); setQuery({ points: key }); }}>{pointViewTitle(key, ofComponents)}</button>)}</div>}
         <span class="spread" />
         {(isConfusion(table) || !drawn) && <SaveButtons name={media.name} png={png} csv={csv} />}
       </div>

@@ -1,6 +1,6 @@
 // The rows of the table, fetched page by page as they scroll into view.
 import type { Group, RunRow } from "../data/source";
-import { quoted } from "../data/filter";
+import { both, quoted } from "../data/filter";
 import { source } from "../store";
 import { isRequested } from "./columns";
 
@@ -22,7 +22,7 @@ export type Row =
 
 export function groupFilter(filter: string, by: string, value: unknown): string {
   const condition = value === null || value === undefined ? `not has ${by}` : `${by} = ${quoted(value)}`;
-  return filter.trim() ? `(${filter}) and ${condition}` : condition;
+  return both(filter, condition);
 }
 
 export class Rows {

@@ -1,8 +1,8 @@
 // The run list: filtering, sorting, grouping, columns and selection.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { type Baseline, baselineId, BaselineTag, setBaseline, useBaseline, useBaselineInUrl } from "../baseline";
-import { ARCHIVED, changeTags, editRuns } from "../run_actions";
-import { quoted } from "../data/filter";
+import { changeTags, editRuns } from "../run_actions";
+import { both, quoted } from "../data/filter";
 import { type Field, ApiError, type RunRow } from "../data/source";
 import { plural } from "../format";
 import { useKeys } from "../keys";
@@ -11,6 +11,7 @@ import { Popover, toast } from "../parts/overlay";
 import { go, link, route, setQuery } from "../router";
 import { tableColumns } from "../settings";
 import { indexing, server, source, tick, invalidate, useAsync, useDebounced, useThrottled } from "../store";
+import { ARCHIVED, shownFilter, withoutArchived } from "./archived";
 import { ColumnPicker } from "./column_picker";
 import { column, defaultColumns, firstOrder, isRequested, RUN_FIELDS } from "./columns";
 import { FilterField } from "./filter_field";
@@ -24,12 +25,11 @@ export function RunsPage() {
   const by = query.get("by") ?? "";
   const chosen = query.get("sel");
   const selected = useMemo(() => new Set((chosen ?? "").split(",").filter(Boolean)), [chosen]);
-  const archived = useArchived(filter);
-  const shownFilter = useDebounced(archived.filter, 40);
+  const archived = useArchived(useDebounced(filter, 40));
   const fields = useAsync<Field[]>(() => source().fields(), [useThrottled(tick.value, 20000), indexing.value.done === indexing.value.total]);
   const inUrl = query.get("cols");
   // Differing keys depend on the listed runs; while the filter is invalid, on those listed before.
-  const fieldFilter = useDebounced(filter, 400);
+  const fieldFilter = useDebounced(archived.count > 0 ? archived.filter : filter, 400);
   const isDefault = inUrl === null && tableColumns.value === null;
   const matchingFields = useAsync<Field[] | null>(() => (isDefault && fieldFilter ? source().fields(fieldFilter) : Promise.resolve(null)), [fields.value, fieldFilter, isDefault]);
   const known = (fieldFilter ? matchingFields.value : null) ?? fields.value;
@@ -43,7 +43,7 @@ export function RunsPage() {
   useEffect(() => {
     if (!inUrl && tableColumns.value) setQuery({ cols: tableColumns.value.join(",") });
   }, [inUrl, tableColumns.value]);
-  const state = useRows(shownFilter, sort, by, names);
+  const state = useRows(archived.filter, sort, by, names);
   const { rows, revision, error, counts } = state;
   useBaselineInUrl();
   const baseline = useBaseline();
@@ -82,7 +82,7 @@ export function RunsPage() {
         {archived.count > 0 && <button type="button" class="button quiet mini" aria-pressed={archived.isShown} onClick={() => setQuery({ archived: archived.isShown ? null : "1" })}>{archived.isShown ? "Hide" : "Show"} {archived.count.toLocaleString("en-US")} archived</button>}
         <FilterField field={field} value={filter} fields={fields.value ?? []} error={error instanceof ApiError ? error : undefined} onChange={(q) => setQuery({ q })} />
         <BaselineTag baseline={baseline} />
-        {source().live && counts && counts.matching > 1 && <a class="button" href={link(["analyze"], { q: archived.filter })} title="What mattered in these runs"><Icon name="chart" /><span class="wide-only">Analyze</span></a>}
+        {source().live && counts && counts.matching > 1 && <a class="button" href={link(["analyze"], { q: filter, archived: query.get("archived") })} title="What mattered in these runs"><Icon name="chart" /><span class="wide-only">Analyze</span></a>}
         <GroupSelect by={by} fields={fields.value ?? []} />
         <Popover name="Columns" align="right" label={<><Icon name="columns" /><span class="wide-only">Columns</span></>}>
           {() => <ColumnPicker fields={fields.value ?? []} chosen={names ?? []} onChange={(next) => {
@@ -95,16 +95,12 @@ export function RunsPage() {
       {names && (rows.length > 0 || !counts ? (
         <RunsTable rows={rows} revision={revision} columns={columns} sort={sort} selected={selected} baseline={baselineRow} groupName={by} onSort={sortBy} onSelect={select}
           matching={counts?.matching ?? 0} onSelectAll={(on) => void selectAll(on).catch((reason: Error) => toast(reason.message, true))}
-          onBaseline={toggleBaseline} onTag={(tag) => setQuery({ q: `${filter ? `${filter} and ` : ""}tag = ${quoted(tag)}` })} onToggle={(section) => {
+          onBaseline={toggleBaseline} onTag={(tag) => setQuery({ q: both(filter, `tag = ${quoted(tag)}`) })} onToggle={(section) => {
             section.open = !section.open;
             state.changed();
           }} />
       ) : (
-        <div class="empty card">
-          <h2>{isBadFilter ? "Invalid filter" : "No matching runs"}</h2>
-          <p>{isBadFilter ? <code>{filter}</code> : <>None of {plural(counts.total, "run")} matches <code>{filter}</code>.</>}</p>
-          <button class="button" type="button" onClick={() => setQuery({ q: null })}>Show all runs</button>
-        </div>
+        <NoMatch filter={filter} total={counts.total} isBadFilter={isBadFilter} archived={archived.isShown ? 0 : archived.count} />
       ))}
       {selected.size > 0 && (
         <div class="selection card" role="region" aria-label="Selected runs">
@@ -122,21 +118,36 @@ export function RunsPage() {
   );
 }
 
-/** The filter of the table: without archived runs, unless they are requested, or the filter names them. `count`: how many there are. */
+/** The filter of the table, and how many archived runs match it; 0 if the filter names them. */
 function useArchived(filter: string): { filter: string; count: number; isShown: boolean } {
-  const isShown = route.value.query.get("archived") === "1";
-  const { value: count = 0 } = useAsync(async () => (await source().runs({ filter: `tag = ${ARCHIVED}`, sort: "-created", offset: 0, limit: 1, columns: [] })).matching, [useThrottled(tick.value, 1000)]);
-  const isNamed = filter.includes(ARCHIVED);
-  const others = `not tag = ${ARCHIVED}`;
-  const own = isShown || isNamed || count === 0 ? filter : !filter.trim() ? others : /\bor\b/i.test(filter) ? `(${filter}) and ${others}` : `${filter} and ${others}`;
-  return { filter: own, count: isNamed ? 0 : count, isShown };
+  const { query } = route.value;
+  const isOpen = withoutArchived(filter) !== filter;
+  const { value, error } = useAsync(async () => (isOpen ? (await source().runs({ filter: both(filter, `tag = ${ARCHIVED}`), sort: "-created", offset: 0, limit: 1, columns: [] })).matching : 0), [filter, useThrottled(tick.value, 1000)]);
+  return { filter: shownFilter(filter, query), count: error || !isOpen ? 0 : value ?? 0, isShown: query.get("archived") === "1" };
+}
+
+interface NoMatchProps { filter: string; total: number; isBadFilter: boolean; archived: number }
+
+/** In place of a table without runs. `archived`: how many runs match but are not shown. */
+function NoMatch({ filter, total, isBadFilter, archived }: NoMatchProps) {
+  return (
+    <div class="empty card">
+      <h2>{isBadFilter ? "Invalid filter" : archived > 0 ? "Only archived runs" : "No matching runs"}</h2>
+      <p>{isBadFilter ? <code>{filter}</code> : archived === 0 ? <>None of {plural(total, "run")} matches <code>{filter}</code>.</>
+        : archived === 1 ? <>The only run{filter && <> that matches <code>{filter}</code></>} is archived.</> : <>All {plural(archived, "run")}{filter && <> that match <code>{filter}</code></>} are archived.</>}</p>
+      <span class="row">
+        {archived > 0 && filter && <button class="button" type="button" onClick={() => setQuery({ archived: "1" })}>Show archived runs</button>}
+        <button class="button" type="button" onClick={() => setQuery({ q: null, archived: "1" })}>Show all runs</button>
+      </span>
+    </div>
+  );
 }
 
 /** Archives the runs or, if all of them are archived, restores them. */
 function ArchiveButton({ ids, rows, done }: { ids: string[]; rows: RunRow[]; done: () => void }) {
   const known = new Map(rows.map((run) => [run.id, run]));
   const isRestoring = ids.every((id) => known.get(id)?.tags.includes(ARCHIVED));
-  const change = () => changeTags(ids, isRestoring ? { remove: [ARCHIVED] } : { add: [ARCHIVED] }, `${plural(ids.length, "run")} ${isRestoring ? "restored" : "archived"}`).then(done, (error: Error) => toast(error.message, true));
+  const change = () => changeTags(ids, isRestoring ? { remove: [ARCHIVED] } : { add: [ARCHIVED] }, (count) => `${plural(count, "run")} ${isRestoring ? "restored" : "archived"}`).then(done, (error: Error) => toast(error.message, true));
   return <button class="button" type="button" onClick={() => void change()}>{isRestoring ? "Restore" : "Archive"}</button>;
 }
 

@@ -6,8 +6,8 @@ import { type RunRow, shownState } from "../data/source";
 import { metricValue, moment, plain, plural, approximateDuration, toNumber } from "../format";
 import { useKeys } from "../keys";
 import { Icon } from "../parts/icons";
-import { StateMark } from "../parts/state_mark";
-import { go, link } from "../router";
+import { isPruned, PrunedTag, StateMark } from "../parts/state_mark";
+import { go, link, route } from "../router";
 import { shownTheme } from "../settings";
 import { useNow } from "../store";
 import type { Style } from "../chart/palette";
@@ -77,7 +77,7 @@ export function RunsTable(props: Props) {
   const from = Math.max(0, Math.floor(view.top / rowHeight) - 6);
   const to = Math.min(count, Math.ceil((view.top + view.height) / rowHeight) + 6);
   // Names have tags next to them.
-  const nameWidth = rows.loaded().some(isPruned) ? 15 : 12;
+  const nameWidth = rows.loaded().some(({ tags }) => isPruned(tags)) ? 15 : 12;
   const template = view.narrow ? "2.4rem 1fr" : `2.4rem minmax(${nameWidth}rem, 1fr) ${columns.map((c) => `${c.width}rem`).join(" ")}`;
   const width = view.narrow ? "100%" : `max(100%, ${2.4 + nameWidth + columns.reduce((n, c) => n + c.width, 0)}rem)`;
 
@@ -190,7 +190,7 @@ function TableRow(props: RowProps) {
             <i class="dot" style={{ background: props.colors.get(run.id)?.color ?? runColor(run.id) }} />
             <a href={link(["run", run.id])} class="ellipsis" title={run.id}>{run.name}</a>
             {props.baseline?.id === run.id && <span class="tag">baseline</span>}
-            {isPruned(run) && <span class="tag" title="The sweep stopped this trial early">pruned</span>}
+            <PrunedTag tags={run.tags} />
             {run.num_alerts > 0 && <span class="alerted" title={plural(run.num_alerts, "alert")}><Icon name="bell" size={13} /><span class="sr">{plural(run.num_alerts, "alert")}</span></span>}
             {run.note && <span class="noted" title={run.note}><Icon name="note" size={13} /><span class="sr">has a note</span></span>}
           </span>
@@ -200,8 +200,6 @@ function TableRow(props: RowProps) {
     </div>
   );
 }
-
-const isPruned = (run: RunRow) => run.tags.includes("pruned");
 
 function mark(run: RunRow) {
   return <StateMark state={shownState(run)} exit={run.exit} signal={run.signal} title={run.problems[0] ?? (run.reason || undefined)} />;
@@ -260,7 +258,7 @@ function NarrowCell({ run, columns, now, formats, colors }: RowProps & { run: Ru
 /** A comparison if the group is small enough, otherwise a band over all of its runs. */
 function groupLink({ group, filter }: Section, name: string): string {
   const title = group!.value === null ? "" : name;
-  return group!.runs <= MAX_COMPARED ? link(["compare"], { runs: group!.ids.join(","), view: "group", title }) : link(["group"], { q: filter, title });
+  return group!.runs <= MAX_COMPARED ? link(["compare"], { runs: group!.ids.join(","), view: "group", title }) : link(["group"], { q: filter, title, archived: route.value.query.get("archived") });
 }
 
 const STATES = ["running", "finished", "failed", "killed", "preempted", "lost"] as const;

@@ -36,7 +36,8 @@ tracking::BucketPath ConfigValue<tracking::BucketPath>::read(const ConfigNode& n
   if (!is_bucket)
     throw config_error(fmt::format("{}: '{}' is not in a bucket; valid: s3://bucket/prefix",
                                    fmt::format("{}: {}", node.origin, path), printable(text, 200)));
-  formats::parse_store_path(text);
+  // Without its options, which would be completed with the environment, whose settings may follow.
+  formats::parse_store_path(text.substr(0, text.find('?')));
   return {text};
 }
 

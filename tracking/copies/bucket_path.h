@@ -27,7 +27,7 @@ std::unique_ptr<formats::ObjectFolder> open_bucket_folder(const std::string& pat
 namespace lockstep {
 
 // Throws Config for a path that is not in a bucket, and for one with credentials, as run files are
-// recorded.
+// recorded. open_bucket_folder() verifies the options after "?".
 template <>
 struct ConfigValue<tracking::BucketPath> {
   static tracking::BucketPath read(const ConfigNode& node, const std::string& path);

@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "core/printable.h"
-#include "formats/store/store_path.h"
 #include "lockstep/error.h"
 #include "lockstep/rank_env.h"
 #include "tracking/artifacts/sha256.h"
@@ -30,9 +29,8 @@ constexpr std::string_view kDirOption = "--dir";
 // Each path on each server has its own.
 fs::path directory_of_copy(const std::string& path) {
   constexpr size_t kDigits = 16;
-  const auto server = formats::options_of_store(formats::parse_store_path(path));
   tracking::Sha256 sum;
-  sum.add(fmt::format("{}\n{}\n{}", path, server.endpoint, server.account));
+  sum.add(path + "\n" + tracking::server_of_bucket(path));
   const auto name = "lockstep/runs/" + sum.hex().substr(0, kDigits);
   if (const auto cache = environment("XDG_CACHE_HOME")) return fs::path(*cache) / name;
   if (const auto home = environment("HOME")) return fs::path(*home) / ".cache" / name;

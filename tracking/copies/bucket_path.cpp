@@ -23,6 +23,11 @@ std::unique_ptr<formats::ObjectFolder> open_bucket_folder(const std::string& pat
   return std::make_unique<formats::ObjectFolder>(std::move(place), timeout);
 }
 
+std::string server_of_bucket(const std::string& path) {
+  const auto options = formats::options_of_store(formats::parse_store_path(path));
+  return fmt::format("{}\n{}", options.endpoint, options.account);
+}
+
 }  // namespace lockstep::tracking
 
 namespace lockstep {

@@ -22,6 +22,10 @@ std::unique_ptr<formats::ObjectFolder> open_bucket_folder(const std::string& pat
                                                           const formats::Variables& environment,
                                                           std::chrono::milliseconds timeout);
 
+// Server and account, as text that differs between those of different buckets with the same path. After
+// open_bucket_folder().
+std::string server_of_bucket(const std::string& path);
+
 }  // namespace lockstep::tracking
 
 namespace lockstep {

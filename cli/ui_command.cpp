@@ -171,10 +171,10 @@ int ui_command(int argc, char** argv) {
   const auto dir = options.runs.string();
   if (is_in_store(dir) && options.receives)
     throw config_error("lockstep ui: --receive needs a directory of this machine, not " + dir);
-  RunsPlace place(dir, {}, options.warn);
+  RunsPlace place(dir, {}, RunsPlace::Keeps::UpToDate, options.warn);
+  if (!place.wait([&] { return signals.next().has_value(); })) std::_Exit(0);
   options.actions = options.actions && !is_in_store(dir);
   options.runs = place.directory();
-  place.keep_in_step();
   dashboard::DashboardServer server(options);
   fmt::print("dashboard of {}: {}{}\n", dir, server.link(),
              options.token.empty() && options.tokens_file.empty() ? "" : "  (the link works once)");

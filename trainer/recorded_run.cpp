@@ -54,14 +54,30 @@ std::string choose_run_id(World& world, const SessionOptions& options, const Run
   return new_run_id(config.run.name);
 }
 
-// A run that continues on another machine continues the event logs that the sink `bucket` has sent.
-void fetch_mirrored_logs(const RunConfig& config, const std::filesystem::path& run_dir) {
+bool has_checkpoint(const std::filesystem::path& run_dir) {
+  return !list_checkpoints(tracking::checkpoints_path(run_dir)).empty();
+}
+
+// A run that resumes on another machine continues the event logs that the sink `bucket` has sent.
+// Without them it trains all the same, unless the user resumes it and can mend what is wrong.
+void fetch_mirrored_logs(const SessionOptions& options, const RunConfig& config,
+                         const std::filesystem::path& run_dir) {
   const auto* sink = config.tracking.sinks.find("bucket");
   if (!sink) return;
   auto place = formats::parse_store_path(sink->dump()["path"].get<std::string>());
-  tracking::fetch_run_of_bucket(std::make_unique<formats::ObjectFolder>(
-                                    std::move(place), config.data.object_cache.timeout.value),
-                                run_dir);
+  const bool resumes = options.resume_id ||
+                       (config.checkpoint.resume == ResumePolicy::Auto && has_checkpoint(run_dir));
+  if (!resumes) return;
+  try {
+    tracking::fetch_run_of_bucket(std::make_unique<formats::ObjectFolder>(
+                                      std::move(place), config.data.object_cache.timeout.value),
+                                  run_dir);
+  } catch (const Error& error) {
+    if (options.resume_id) throw;
+    if (options.console.out)
+      *options.console.out << "tracking: the earlier records of the run were not fetched: "
+                           << error.what() << std::endl;
+  }
 }
 
 // Verifies that checkpoints can be mirrored. If the run continues, but its checkpoints are not here,
@@ -76,7 +92,7 @@ void use_mirror(const RunConfig& config, const std::string& id,
 }
 
 void verify_resumable(const std::filesystem::path& run_dir, const std::string& id) {
-  if (!list_checkpoints(tracking::checkpoints_path(run_dir)).empty()) return;
+  if (has_checkpoint(run_dir)) return;
   throw config_error(
       fmt::format("--resume {}: {} has no checkpoint to resume from", id, run_dir.string()));
 }
@@ -289,7 +305,7 @@ std::unique_ptr<RecordedRun> agree_on_run(World& world, const SessionOptions& op
         options.own_run ? options.own_run->run_dir : std::filesystem::path(config.run.dir) / chosen;
     const bool continues = options.resume_id || config.checkpoint.resume == ResumePolicy::Auto;
     use_mirror(config, chosen, run_dir, continues);
-    if (continues) fetch_mirrored_logs(config, run_dir);
+    fetch_mirrored_logs(options, config, run_dir);
     if (options.resume_id && !options.own_run) verify_resumable(run_dir, chosen);
     return chosen;
   });

@@ -35,10 +35,13 @@ int runs_command(int argc, char** argv) {
   const auto place = wants_help(words) ? nullptr : replace_bucket(words, [](const auto& problem) {
     std::cerr << "lockstep runs: warning: " << problem << "\n";
   });
-  if (!wants_help(words) && is_report(words)) return write_report(words, std::cout);
-  const bool terminal = ::isatty(STDIN_FILENO) == 1 && ::isatty(STDERR_FILENO) == 1;
-  return run_runs_command(words, std::cout, std::cerr,
-                          terminal ? AskUser(ask_at_terminal) : AskUser());
+  const auto run = [&words] {
+    if (!wants_help(words) && is_report(words)) return write_report(words, std::cout);
+    const bool terminal = ::isatty(STDIN_FILENO) == 1 && ::isatty(STDERR_FILENO) == 1;
+    return run_runs_command(words, std::cout, std::cerr,
+                            terminal ? AskUser(ask_at_terminal) : AskUser());
+  };
+  return place ? place->call(run) : run();
 }
 
 }  // namespace lockstep::cli

@@ -99,8 +99,9 @@ std::vector<TextRow> rank_rows(const catalog::RunSummary& run, const catalog::Na
   return rows;
 }
 
+// `problems`: in addition to those of the run.
 void show_run(const catalog::RunLogs& logs, catalog::NameTable& names, bool whole,
-              std::ostream& out) {
+              const std::vector<std::string>& problems, std::ostream& out) {
   const auto run = summarize_run(logs, names);
   const auto size = terminal_size();
   const auto lines = whole ? SIZE_MAX / 4 : std::max(size.lines, kMinLines) - 3;
@@ -111,7 +112,9 @@ void show_run(const catalog::RunLogs& logs, catalog::NameTable& names, bool whol
     out << "\n";
     print_aligned(ranks, out);
   }
-  for (const auto& problem : run.problems()) out << "problem: " << printable(problem, 200) << "\n";
+  auto all = run.problems();
+  all.insert(all.end(), problems.begin(), problems.end());
+  for (const auto& problem : all) out << "problem: " << printable(problem, 200) << "\n";
 }
 
 bool is_running(const catalog::RunLogs& logs) {
@@ -159,10 +162,11 @@ int watch_run(const std::vector<std::string>& words, std::ostream& out) {
     throw config_error("lockstep runs watch: missing run ID; 'lockstep runs list' lists the runs");
   launch::SignalWatch signals;  // before any thread is started
   const auto id = parsed["id"].as<std::string>();
-  RunsPlace place(parsed["dir"].as<std::string>(), {id}, [](const std::string&) {});
+  RunsPlace place(parsed["dir"].as<std::string>(), {id}, RunsPlace::Keeps::UpToDate,
+                  [](const std::string&) {});  // they are shown
+  if (!place.wait([&] { return signals.next().has_value(); })) return 0;
   const auto& dir = place.directory();
-  const auto run_dir = catalog::find_run_directory(dir, id);
-  place.keep_in_step();
+  const auto run_dir = place.call([&] { return catalog::find_run_directory(dir, id); });
   catalog::NameTable names;
   catalog::ColumnSpool spool({dir, "/var/tmp", "/tmp"});
   catalog::RunLogs logs(run_dir, names, &spool);
@@ -170,7 +174,7 @@ int watch_run(const std::vector<std::string>& words, std::ostream& out) {
   while (true) {
     logs.catch_up();
     if (!once) out << "\x1b[H\x1b[2J";
-    show_run(logs, names, once, out);
+    show_run(logs, names, once, place.problems(), out);
     out.flush();
     if (once || !is_running(logs)) return 0;
     auto wanted = signals.poll_request();

@@ -3,6 +3,7 @@
 
 import json
 import os
+import pty
 import re
 import shutil
 import signal
@@ -81,6 +82,8 @@ def test_the_bucket_has_the_bytes_of_the_run_and_is_read_like_a_directory(sent):
     assert there.code == 0 and there.out == here.out != "", there.err
     for words in (["show", run.name], ["watch", run.name, "--once"]):
         assert runs(sent, *words).code == 0
+        ended = runs(sent, *[word.replace(run.name, "no-such-run") for word in words])
+        assert ended.code == 78 and f"there is no run 'no-such-run' in '{sent.place}'" in ended.err, ended.err
 
 
 def test_nothing_is_fetched_twice(sent, server):
@@ -147,16 +150,43 @@ def test_a_run_that_was_replaced_or_removed(sent, server):
     shutil.move(sent.bucket / other.name, sent.bucket / run.name)
     assert set(states(sent, sent.place)) == {other.name}  # the records name it
     assert (copy_of(sent, run.name) / "events/rank-00000.lsev").read_bytes() == (other / "events/rank-00000.lsev").read_bytes()
+    for name in ("received.json", "run.json"):  # a kill during the removal of a run
+        (copy_of(sent, run.name) / name).unlink()
+        assert set(states(sent, sent.place)) == {other.name}
+    (copy_of(sent, run.name) / "received.json").unlink()
     shutil.rmtree(sent.bucket / run.name)
     ended = runs(sent, "list")
     assert ended.code == 78 and f"{sent.place}: has no runs" in ended.err, ended.err
     assert not copy_of(sent, run.name).exists()
 
 
-def test_sync_sends_a_recorded_run(sent, server):
+def test_sync_sends_a_recorded_run_and_its_later_tags(sent, server):
     run = sent.train(env=sent.env)
-    assert processes.run([LOCKSTEP, "sync", run, "--sink", f"{{name: bucket, path: '{sent.place}'}}"], sent.directory, sent.env).code == 0
+    sync = [LOCKSTEP, "sync", run, "--sink", f"{{name: bucket, path: '{sent.place}'}}"]
+    assert processes.run(sync, sent.directory, sent.env).code == 0
     assert states(sent, sent.place) == states(sent, sent.runs)
+    sent.query("tag", run.name, "+good")
+    assert runs(sent, "list", "--tag", "good").out.startswith("no run")
+    assert processes.run(sync, sent.directory, sent.env).code == 0
+    assert json.loads(runs(sent, "list", "--tag", "good", "--json").out)[0]["id"] == run.name
+
+
+def test_options_in_the_path(sent, server):
+    """Other settings of the environment, which are known later than the path, are added."""
+    place = f"{sent.place}?endpoint_override=127.0.0.1:{server.proxy.port}&scheme=http"
+    env = {name: value for name, value in sent.env.items() if name != "AWS_ENDPOINT_URL"}
+    run = sent.train(f"tracking.sinks=[{{name: bucket, path: '{place}'}}]", env=env)
+    wait_until(lambda: not agents_of(run), TIMEOUT_S, "the agent's end")
+    ended = processes.run([LOCKSTEP, "runs", "list", "--json", "--dir", place], sent.directory, env)
+    assert [entry["id"] for entry in json.loads(ended.out)] == [run.name], ended.err
+    states(sent, sent.place)
+    assert len(list((sent.cache / "lockstep/runs").iterdir())) == 2
+    ended = sent.run(f"tracking.sinks=[{{name: bucket, path: '{sent.place}?endpoint=x'}}]", env=env)
+    assert ended.code == 78 and "unknown option 'endpoint'" in ended.err, ended.err
+
+
+def test_a_bucket_that_cannot_be_used_does_not_end_the_training(sent):
+    assert sent.run("tracking.sinks=[{name: bucket, path: 's3://no-such-bucket/x'}]", "train.max_steps=2", env=sent.env).code == 0
 
 
 def test_objects_that_no_sink_has_written(sent, server):
@@ -173,6 +203,9 @@ def test_objects_that_no_sink_has_written(sent, server):
     ended = runs(sent, "list", "--json")
     assert ended.code == 0 and run.name in [entry["id"] for entry in json.loads(ended.out)], ended.err
     assert len(ended.err.splitlines()) == 2 and "odd: " in ended.err and "large: " in ended.err, ended.err
+    server.proxy.reset()
+    assert runs(sent, "list", "--json").err == ended.err
+    assert [path for _, path, _ in server.proxy.requests if "list-type" not in path] == []  # nothing is fetched again
     allowed = {"run.json", "config.yaml", "data.json", "software.json", "received.json", "events", "rank-00000.lsev", "node-00000.lsev"}
     copies = copy_of(sent, run.name).parent
     assert {path.name for run_copy in copies.iterdir() if run_copy.is_dir() for path in run_copy.rglob("*")} <= allowed
@@ -203,9 +236,41 @@ def test_the_dashboard_follows_a_run_in_a_bucket(sent, server):
 
         assert state() == ["running"]
         assert list(states(sent, sent.place).values()) == ["running"]  # the same directory, which the dashboard keeps in step
+        assert runs(sent, "show", sent.only_run().name).code == 0
         sent.query("stop", sent.only_run().name)
         assert processes.finish(training).code == 0
         wait_until(lambda: state() == ["finished"], TIMEOUT_S, "the end of the run in the dashboard")
     finally:
         ui.kill()
         ui.communicate(timeout=TIMEOUT_S)
+
+
+def test_commands_do_not_wait_for_the_end_of_another(sent, server):
+    training = sent.start(*ENDLESS, sent.sink, env=sent.env)
+    wait_until(lambda: list(sent.bucket.glob("*/run.json")), TIMEOUT_S, "the run in the bucket")
+    terminal, stdout = pty.openpty()
+    watch = processes.start([LOCKSTEP, "runs", "watch", sent.only_run().name, "--dir", sent.place], sent.directory, sent.env, stdout=stdout)
+    try:
+        assert b"running" in os.read(terminal, 100)
+        assert list(states(sent, sent.place).values()) == ["running"]
+        assert runs(sent, "show", sent.only_run().name).code == 0
+        watch.send_signal(signal.SIGINT)
+        assert watch.wait(timeout=TIMEOUT_S) == 0
+        assert list(states(sent, sent.place).values()) == ["running"]
+    finally:
+        watch.kill()
+        watch.communicate(timeout=TIMEOUT_S)
+        os.close(terminal)
+        os.close(stdout)
+    sent.query("stop", sent.only_run().name)
+    assert processes.finish(training).code == 0
+
+
+@pytest.mark.parametrize("words", (["ui"], ["runs", "watch", "x"]))
+def test_a_signal_ends_the_first_fetch(sent, server, words):
+    server.proxy.fault = lambda method, path, number: "503"
+    started = processes.start([LOCKSTEP, *words, "--dir", sent.place], sent.directory, sent.env)
+    wait_until(lambda: len(server.proxy.requests) > 1, TIMEOUT_S, "requests")
+    started.send_signal(signal.SIGINT)
+    ended = processes.finish(started)
+    assert ended.code == 0 and ended.out == ended.err == "", ended  # not the failure of the requests

@@ -23,6 +23,11 @@ std::unique_ptr<formats::ObjectFolder> open_bucket_folder(const std::string& pat
   return std::make_unique<formats::ObjectFolder>(std::move(place), timeout);
 }
 
+std::string server_of_bucket(const std::string& path) {
+  const auto options = formats::options_of_store(formats::parse_store_path(path));
+  return fmt::format("{}\n{}", options.endpoint, options.account);
+}
+
 }  // namespace lockstep::tracking
 
 namespace lockstep {
@@ -36,7 +41,8 @@ tracking::BucketPath ConfigValue<tracking::BucketPath>::read(const ConfigNode& n
   if (!is_bucket)
     throw config_error(fmt::format("{}: '{}' is not in a bucket; valid: s3://bucket/prefix",
                                    fmt::format("{}: {}", node.origin, path), printable(text, 200)));
-  formats::parse_store_path(text);
+  // Without its options, which would be completed with the environment, whose settings may follow.
+  formats::parse_store_path(text.substr(0, text.find('?')));
   return {text};
 }
 

@@ -22,12 +22,16 @@ std::unique_ptr<formats::ObjectFolder> open_bucket_folder(const std::string& pat
                                                           const formats::Variables& environment,
                                                           std::chrono::milliseconds timeout);
 
+// Server and account, as text that differs between those of different buckets with the same path. After
+// open_bucket_folder().
+std::string server_of_bucket(const std::string& path);
+
 }  // namespace lockstep::tracking
 
 namespace lockstep {
 
 // Throws Config for a path that is not in a bucket, and for one with credentials, as run files are
-// recorded.
+// recorded. open_bucket_folder() verifies the options after "?".
 template <>
 struct ConfigValue<tracking::BucketPath> {
   static tracking::BucketPath read(const ConfigNode& node, const std::string& path);

@@ -1,9 +1,6 @@
 #include "tracking/copies/bucket_runs.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
-#include <sys/file.h>
 
 #include <algorithm>
 #include <ctime>
@@ -28,10 +25,10 @@ using formats::ObjectInfo;
 
 constexpr const char* kBucketSender = "bucket";
 constexpr const char* kStateFile = ".state.json";  // known_
-constexpr const char* kUpdatedMark = ".updated";   // its time: of the last update of all runs
-constexpr auto kOtherUpdateTimeout = std::chrono::minutes(5);
-constexpr int kOtherUpdatePollMs = 100;
-constexpr int kMaxListings = 5;  // while the bucket changes
+constexpr const char* kRemovedPrefix = ".removed-";
+constexpr auto kProgressEvery = std::chrono::seconds(1);
+constexpr int kMaxListings = 5;          // while the bucket changes
+constexpr int kInsufficientSpace = 507;  // the status of a refusal
 
 RunReceiver::Request request_of(const std::string& id) {
   return {.run = id, .sender = kBucketSender};
@@ -54,11 +51,14 @@ fs::path created(fs::path directory) {
   return directory;
 }
 
-// The time of the file; the earliest one if it does not exist.
-fs::file_time_type time_of(const fs::path& file) {
+bool exists_in(const fs::path& path) {
   std::error_code error;
-  const auto time = fs::last_write_time(file, error);
-  return error ? fs::file_time_type::min() : time;
+  return fs::exists(path, error);
+}
+
+ReceiveLimits with_silence(ReceiveLimits limits) {
+  limits.silence = kBucketSilence + std::chrono::minutes(1);  // note_life() comes first
+  return limits;
 }
 
 }  // namespace
@@ -77,36 +77,53 @@ bool BucketRuns::Run::has_outcome() const {
 
 BucketRuns::BucketRuns(std::unique_ptr<formats::ObjectFolder> folder, fs::path directory,
                        const ReceiveLimits& limits)
-    : folder_(std::move(folder)), directory_(created(std::move(directory))), limits_(limits) {}
+    : folder_(std::move(folder)),
+      directory_(created(std::move(directory))),
+      limits_(with_silence(limits)),
+      lock_(directory_) {}
 
-// False: another process has updated the directory meanwhile.
-bool BucketRuns::lock() {
-  if (lock_.is_open()) return true;
-  const auto path = directory_ / ".lock";
-  FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
-  if (!file.is_open()) throw errno_error("cannot open " + path.string());
-  const auto begin = fs::file_time_type::clock::now();
-  while (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
-    if (time_of(directory_ / kUpdatedMark) > begin) return false;
-    if (fs::file_time_type::clock::now() - begin > kOtherUpdateTimeout)
-      throw environment_error(fmt::format(
-          "{} is being written by another process, which makes no progress", directory_.string()));
-    ::poll(nullptr, 0, kOtherUpdatePollMs);
-  }
-  lock_ = std::move(file);
-  receiver_ = std::make_unique<RunReceiver>(directory_, limits_);
-  std::error_code error;
-  const auto state = directory_ / kStateFile;
-  known_ = fs::exists(state, error) ? parse_json(read_file(state)) : Json();
-  if (!known_.is_object()) known_ = Json::object();
+void BucketRuns::stop() {
+  lock_.stop();
+  folder_->stop();
+}
+
+bool BucketRuns::lock(const Ids& ids) {
+  if (!lock_.acquire(ids)) return false;
+  if (!receiver_) use_directory();
   return true;
 }
 
+void BucketRuns::use_directory() {
+  std::vector<fs::path> removed;  // by a process that was killed meanwhile
+  std::error_code error;
+  for (fs::directory_iterator it(directory_, error), end; !error && it != end; it.increment(error))
+    if (it->path().filename().string().starts_with(kRemovedPrefix)) removed.push_back(it->path());
+  for (const auto& path : removed) fs::remove_all(path, error);
+  const auto state = directory_ / kStateFile;
+  known_ = exists_in(state) ? parse_json(read_file(state)) : Json();
+  if (!known_.is_object()) known_ = Json::object();
+  receiver_ = std::make_unique<RunReceiver>(directory_, limits_);
+}
+
+// After an answer of the bucket: other processes see it, and running runs remain so while the update
+// takes its time.
+void BucketRuns::note_progress() {
+  const auto now = std::chrono::steady_clock::now();
+  lock_.note_progress();
+  if (now - progress_at_ < kProgressEvery) return;
+  progress_at_ = now;
+  receiver_->keep_running();
+}
+
 std::map<std::string, BucketRuns::Run> BucketRuns::list(const std::string& folder) {
+  listed_at_ = static_cast<int64_t>(std::time(nullptr));
   auto objects = folder_->list(folder);
+  note_progress();
   if (objects.size() >= formats::ObjectFolder::kMaxObjects)
-    throw config_error(fmt::format("{} has more than {} objects", folder_->path_of(""),
-                                   formats::ObjectFolder::kMaxObjects));
+    throw config_error(fmt::format(
+        "{} has {} objects or more, which are not read; use another path for new runs, and keep "
+        "other objects, such as those of checkpoint.mirror, elsewhere",
+        folder_->path_of(""), formats::ObjectFolder::kMaxObjects));
   std::map<std::string, std::vector<ObjectInfo>> by_run;
   for (auto& object : objects) {
     const auto slash = object.key.find('/');
@@ -136,10 +153,21 @@ std::map<std::string, BucketRuns::Run> BucketRuns::list(const std::string& folde
   return runs;
 }
 
+// Under another name first: a kill leaves no part of a run.
 void BucketRuns::forget(const std::string& id) {
-  receiver_->end(request_of(id));
+  try {
+    receiver_->end(request_of(id));
+  } catch (const Refusal&) {
+    // It has no mark of a received run, which the next one gets.
+  }
+  const auto removed = directory_ / (kRemovedPrefix + id);
   std::error_code error;
-  fs::remove_all(directory_ / id, error);
+  fs::remove_all(removed, error);
+  fs::rename(directory_ / id, removed, error);
+  if (error && error != std::errc::no_such_file_or_directory)
+    throw environment_error(
+        fmt::format("cannot remove {}: {}", (directory_ / id).string(), error.message()));
+  fs::remove_all(removed, error);
   known_.erase(id);
 }
 
@@ -153,6 +181,7 @@ void BucketRuns::remove_others(const std::map<std::string, Run>& runs) {
 std::string BucketRuns::read(const std::vector<LogPiece>& pieces, uint64_t begin, uint64_t end) {
   std::string bytes;
   for (const auto& piece : pieces) {
+    note_progress();
     const auto from = std::max(begin, piece.begin), to = std::min(end, piece.end);
     if (from < to)
       bytes += folder_->read(piece.object, static_cast<int64_t>(from - piece.begin),
@@ -188,6 +217,7 @@ void BucketRuns::fetch_files(const std::string& id, const Run& run, const Json& 
     if (static_cast<size_t>(object.size) > kMaxRunFileBytes)
       throw Refusal(413, fmt::format("{} has {} bytes; at most {} are read", name, object.size,
                                      kMaxRunFileBytes));
+    note_progress();
     const auto bytes = folder_->read(object);
     // The receiver keeps tags of this machine.
     std::error_code error;
@@ -213,34 +243,45 @@ void BucketRuns::fetch_run(const std::string& id, const Run& run, const Json& kn
 
 // An event log is locked while it has a writer.
 void BucketRuns::note_life(const std::string& id, const Run& run) {
-  const auto age = static_cast<int64_t>(std::time(nullptr)) - run.modified;
+  const auto age = listed_at_ - run.modified;
   const bool is_alive = !run.has_outcome() && age < kBucketSilence.count();
   if (!is_alive) return receiver_->end(request_of(id));
   for (const auto& [segment, pieces] : run.logs)
     receiver_->append(request_of(id), segment, "", size_of_pieces(pieces));
 }
 
+// What was refused is not fetched again before it changes, unless there was no space for it.
 void BucketRuns::update_run(const std::string& id, const Run& run) {
-  std::error_code error;
-  if (!fs::exists(directory_ / id / "run.json", error)) forget(id);
   const auto stamp = run.stamp();
+  if (const auto known = known_.find(id); known != known_.end() && known->contains("refused"))
+    if (const auto& refused = (*known)["refused"]; refused.value("stamp", Json()) == stamp)
+      throw Refusal(refused.value("status", 0), refused.value("why", ""));
+  const auto directory = directory_ / id;
+  if (!exists_in(directory / "run.json") || !is_received_run(directory)) forget(id);
   const auto known = known_.contains(id) ? known_[id] : Json();
   if (known != stamp) {
     known_[id] = {{"files", Json::object()}};  // until everything is here
-    fetch_run(id, run, known);
+    try {
+      fetch_run(id, run, known);
+    } catch (const Refusal& refusal) {
+      if (refusal.status != kInsufficientSpace)
+        known_[id]["refused"] = {
+            {"stamp", stamp}, {"status", refusal.status}, {"why", refusal.what()}};
+      throw;
+    }
     known_[id] = stamp;
   }
   note_life(id, run);
 }
 
-std::vector<std::string> BucketRuns::update(const std::vector<std::string>& ids) {
-  if (!lock()) return {};
+// Returns what is wrong, by run.
+std::map<std::string, std::string> BucketRuns::update_runs(const Ids& ids) {
   std::map<std::string, std::string> problems;
   std::set<std::string> done;
   for (int listing = 0; listing < kMaxListings; ++listing) {
     const auto runs = list("");
     if (ids.empty()) remove_others(runs);
-    problems.clear();
+    std::erase_if(problems, [&](const auto& item) { return !done.contains(item.first); });
     for (const auto& [id, run] : runs) {
       if (done.contains(id) || !fits_any(id, ids)) continue;
       try {
@@ -259,15 +300,29 @@ std::vector<std::string> BucketRuns::update(const std::vector<std::string>& ids)
     if (std::ranges::all_of(problems, [&](const auto& item) { return done.contains(item.first); }))
       break;  // the bucket has not changed meanwhile
   }
-  if (ids.empty()) write_file_durably(directory_ / kUpdatedMark, "");
+  return problems;
+}
+
+std::vector<std::string> BucketRuns::update(const std::vector<std::string>& ids) {
+  if (!lock(ids)) return {};
+  const auto requests = lock_.requests();
+  auto all = ids;
+  for (const auto& [file, more] : requests)
+    if (more.empty() || all.empty())
+      all.clear();
+    else
+      all.insert(all.end(), more.begin(), more.end());
+  const auto problems = update_runs(all);
+  std::error_code error;
+  for (const auto& [file, more] : requests) fs::remove(file, error);
   std::vector<std::string> texts;
   for (const auto& [id, problem] : problems)
-    texts.push_back(fmt::format("{}: {}", id, printable(problem, 300)));
+    if (fits_any(id, ids)) texts.push_back(fmt::format("{}: {}", id, printable(problem, 300)));
   return texts;
 }
 
 bool BucketRuns::update_one(const std::string& id) {
-  if (!lock()) return true;
+  if (!lock({id})) return true;
   for (int listing = 0;; ++listing) {
     const auto runs = list(id);
     const auto run = runs.find(id);
@@ -289,7 +344,11 @@ void fetch_run_of_bucket(std::unique_ptr<formats::ObjectFolder> folder, const fs
   const auto temporary = run_dir.parent_path() / (".fetching-" + id);
   std::error_code error;
   fs::remove_all(temporary, error);  // of a process that was killed
-  const bool is_there = BucketRuns(std::move(folder), temporary, {.max_runs = 1}).update_one(id);
+  const ReceiveLimits limits{.max_runs = 1,
+                             .max_files = formats::ObjectFolder::kMaxObjects,
+                             .max_run_bytes = INT64_MAX,
+                             .min_free_bytes = 0};
+  const bool is_there = BucketRuns(std::move(folder), temporary, limits).update_one(id);
   const auto move = [&](const std::string& name) {
     if (!fs::exists(run_dir / name, error)) fs::rename(temporary / id / name, run_dir / name);
   };

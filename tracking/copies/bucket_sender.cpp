@@ -1,11 +1,17 @@
 #include "tracking/copies/bucket_sender.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "core/system/crc32c.h"
+#include "core/system/file_descriptor.h"
+#include "lockstep/error.h"
 #include "tracking/copies/log_pieces.h"
 #include "tracking/copies/run_files.h"
+#include "tracking/log/event_log_segment.h"
 
 namespace lockstep::tracking {
 namespace {
@@ -13,26 +19,38 @@ namespace {
 using formats::ObjectFolder;
 
 constexpr size_t kEndBytesCompared = kComparedBytes;
+constexpr int kMaxLogListings = 5;  // while another agent writes the same log
 
-// Writes logs as pieces. Has the last piece of each in memory.
+// Writes logs as pieces. The bytes of a piece that is replaced are read from the local log, as
+// LogSender has verified that the copy is one of it.
 class LogPieceWriter final : public LogCopyStore {
  public:
-  explicit LogPieceWriter(ObjectFolder& folder) : folder_(folder) {}
+  LogPieceWriter(ObjectFolder& folder, std::filesystem::path events)
+      : folder_(folder), events_(std::move(events)) {}
 
+  // The agent of another node that has the same file system may replace pieces meanwhile.
   LogCopy copy(const std::string& segment) override {
-    auto& log = logs_[segment];
-    log = read(segment);
-    return log.state();
+    for (int listing = 1;; ++listing) {
+      try {
+        const auto log = read(segment);
+        logs_[segment] = log;
+        return log.state();
+      } catch (const formats::StoreError& failure) {
+        if (failure.failure() != formats::StoreFailure::NoKey) throw;
+        if (listing == kMaxLogListings) throw environment_error(failure.what());
+      }
+    }
   }
 
   LogCopy append(const std::string& segment, uint64_t offset, const std::string& bytes) override {
     if (!logs_.contains(segment)) copy(segment);
     auto& log = logs_[segment];
-    if (log.end() != offset) return log.state();
+    if (log.end != offset) return log.state();
     for (size_t done = 0; done < bytes.size();) {
-      if (log.piece.size() >= kLogPieceBytes) log.begin_piece();
-      const auto count = std::min(bytes.size() - done, kLogPieceBytes - log.piece.size());
-      extend(segment, log, bytes.substr(done, count));
+      if (log.end - log.begin >= kLogPieceBytes) log.begin = log.end;
+      const auto count =
+          std::min<uint64_t>(bytes.size() - done, kLogPieceBytes - (log.end - log.begin));
+      extend(segment, log, std::string_view(bytes).substr(done, count));
       done += count;
     }
     return log.state();
@@ -40,38 +58,48 @@ class LogPieceWriter final : public LogCopyStore {
 
  private:
   struct Log {
-    std::string head;    // the first bytes of the log
-    std::string before;  // the last bytes before the piece
-    uint64_t begin = 0;  // of the piece
-    std::string piece;
-
-    uint64_t end() const { return begin + piece.size(); }
-
-    void begin_piece() {
-      before = last_bytes();
-      begin = end();
-      piece.clear();
-    }
-
-    std::string last_bytes() const {
-      const auto all = piece.size() < kEndBytesCompared ? before + piece : piece;
-      return all.substr(all.size() - std::min(all.size(), kEndBytesCompared));
-    }
+    std::string first, last;      // bytes of the log
+    uint64_t begin = 0, end = 0;  // of the last piece
 
     LogCopy state() const {
-      const auto last = last_bytes();
-      return {end(), crc32c(head.data(), head.size()), crc32c(last.data(), last.size())};
+      return {end, crc32c(first.data(), first.size()), crc32c(last.data(), last.size())};
     }
   };
 
-  void extend(const std::string& segment, Log& log, const std::string& more) {
-    auto piece = log.piece + more;
-    folder_.write_text(piece_name(segment, log.begin, log.begin + piece.size()), piece);
-    const auto replaced = piece_name(segment, log.begin, log.end());
-    const bool had_piece = !log.piece.empty();
-    log.piece = std::move(piece);
-    if (log.begin == 0) log.head = log.piece.substr(0, kEndBytesCompared);
-    if (had_piece) folder_.remove(replaced);
+  std::string local_bytes(const std::string& segment, uint64_t begin, uint64_t end) const {
+    if (begin == end) return {};
+    const auto path = events_ / segment;
+    const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!file.is_open()) throw errno_error("cannot read " + path.string());
+    auto bytes = read_log_piece(file.get(), begin, end - begin);
+    if (bytes.size() < end - begin)
+      throw environment_error(path.string() + " has become shorter than its copy");
+    return bytes;
+  }
+
+  void extend(const std::string& segment, Log& log, std::string_view more) {
+    const auto piece = local_bytes(segment, log.begin, log.end).append(more);
+    folder_.write_text(piece_name(segment, log.begin, log.end + more.size()), piece);
+    const auto replaced = log;
+    log.end += more.size();
+    if (log.begin == 0) log.first = piece.substr(0, kEndBytesCompared);
+    log.last.append(more);
+    log.last.erase(0, log.last.size() - std::min(log.last.size(), kEndBytesCompared));
+    if (replaced.end > replaced.begin)
+      folder_.remove(piece_name(segment, replaced.begin, replaced.end));
+  }
+
+  // The last bytes of a log of these pieces.
+  std::string read_last(const std::vector<LogPiece>& pieces) {
+    std::string last;
+    for (auto piece = pieces.rbegin(); piece != pieces.rend() && last.size() < kEndBytesCompared;
+         ++piece) {
+      const auto size = piece->end - piece->begin;
+      const auto count = std::min<uint64_t>(size, kEndBytesCompared - last.size());
+      last.insert(0, folder_.read(piece->object, static_cast<int64_t>(size - count),
+                                  static_cast<int64_t>(count)));
+    }
+    return last;
   }
 
   // What the bucket has of a log. Removes what a kill has left of replaced pieces.
@@ -79,19 +107,16 @@ class LogPieceWriter final : public LogCopyStore {
     const auto pieces = log_pieces(folder_.list(folder_of_segment(segment)))[segment];
     const auto whole = without_replaced(pieces);
     Log log;
-    for (const auto& piece : whole) {
-      const auto size = static_cast<int64_t>(piece.end - piece.begin);
-      const auto compared = std::min(size, static_cast<int64_t>(kEndBytesCompared));
-      const bool is_last = piece.end == whole.back().end;
-      const bool is_before_last = whole.size() > 1 && piece.end == whole.back().begin;
-      if (piece.begin == 0) log.head = folder_.read(piece.object, 0, compared);
-      if (is_before_last) log.before = folder_.read(piece.object, size - compared, compared);
-      if (!is_last) continue;
-      log.begin = piece.begin;
-      log.piece = folder_.read(piece.object);
+    if (!whole.empty()) {
+      const auto& first = whole.front();
+      log = {.first = folder_.read(first.object, 0,
+                                   std::min<int64_t>(first.object.size, kEndBytesCompared)),
+             .last = read_last(whole),
+             .begin = whole.back().begin,
+             .end = whole.back().end};
     }
     for (const auto& piece : pieces)
-      if (piece.end <= log.end() && std::ranges::none_of(whole, [&](const auto& kept) {
+      if (piece.end <= log.end && std::ranges::none_of(whole, [&](const auto& kept) {
             return kept.begin == piece.begin && kept.end == piece.end;
           }))
         folder_.remove(piece_name(segment, piece.begin, piece.end));
@@ -99,6 +124,7 @@ class LogPieceWriter final : public LogCopyStore {
   }
 
   ObjectFolder& folder_;
+  const std::filesystem::path events_;
   std::map<std::string, Log> logs_;
 };
 
@@ -108,7 +134,8 @@ BucketSender::BucketSender(const std::filesystem::path& run_dir,
                            std::unique_ptr<ObjectFolder> folder)
     : RunSender(run_dir),
       folder_(std::move(folder)),
-      logs_(std::make_unique<LogPieceWriter>(*folder_), folder_->path_of(""), kLogPieceBytes) {}
+      logs_(std::make_unique<LogPieceWriter>(*folder_, run_dir / "events"), folder_->path_of(""),
+            kLogPieceBytes) {}
 
 std::map<std::string, formats::ObjectInfo>& BucketSender::remote() {
   if (remote_) return *remote_;

@@ -314,6 +314,11 @@ RunReceiver::Appended RunReceiver::append(const Request& request, const std::str
   return {.fits = fits, .copy = run->logs.open(name, kSender)};
 }
 
+void RunReceiver::keep_running() {
+  const MutexLock lock(mutex_);
+  for (const auto& [id, run] : open_runs_) run->last_seen = Clock::now();
+}
+
 void RunReceiver::end(const Request& request) {
   const auto run = open(request, false);
   if (!run) return;

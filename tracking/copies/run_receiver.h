@@ -68,6 +68,8 @@ class RunReceiver {
   // run only for `offset` 0: a later one continues a run that was deleted here.
   Appended append(const Request& request, const std::string& name, std::string_view bytes,
                   uint64_t offset);
+  // The senders of all runs that count as running are still there.
+  void keep_running();
   // Everything was sent.
   void end(const Request& request);
 

@@ -62,7 +62,7 @@ TEST_CASE("group member: a worker asks to end before each answer that it waits f
   CHECK(link.next_request().empty());  // it has a place in its group
   for (const auto kind : {Kind::Wait, Kind::End}) link.send({.kind = kind});
   CHECK(member.wait().kind == Kind::End);
-  for (int i = 0; i < 2; ++i) CHECK(link.next_request() == "quitting -1 0 0");
+  for (int i = 0; i < 2; ++i) CHECK(link.next_request() == "quitting -1 0 0 0");
   CHECK(link.next_request().empty());
 }
 

@@ -13,9 +13,7 @@ namespace {
 constexpr std::chrono::milliseconds kMinPatience{200};
 constexpr int kPatienceFactor = 2;  // of the time in which 95 % of the reads end
 
-int class_of(int64_t size) {
-  return static_cast<int>(std::bit_width(static_cast<uint64_t>(size)));
-}
+int class_of(int64_t size) { return static_cast<int>(std::bit_width(static_cast<uint64_t>(size))); }
 
 }  // namespace
 

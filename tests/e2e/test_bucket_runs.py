@@ -196,12 +196,14 @@ def test_objects_that_no_sink_has_written(sent, server):
     prefix = sent.bucket.name
     log = (run / "events/rank-00000.lsev").read_bytes()
     for name, content in {"odd/run.json": b"{", "odd/events/rank-00000.lsev/0-16": log[:16], "large/run.json": b" " * (300 << 10),
+                          "large/events/rank-00000.lsev/0-16": log[:16], "new/run.json": (run / "run.json").read_bytes(),
                           f"gap/events/rank-00000.lsev/64-{len(log)}": log[64:], "gap/run.json": (run / "run.json").read_bytes(),
                           "gap/events/rank-00000.lsev/0-9999": log[:64], "gap/events/..lsev/0-64": log[:64],
                           "gap/checkpoints/x": b"x", "gap/events/rank-00000.lsev/a-b": b"x", ".hidden/run.json": b"{}"}.items():
         server.put(f"{prefix}/{name}", content)
     ended = runs(sent, "list", "--json")
-    assert ended.code == 0 and run.name in [entry["id"] for entry in json.loads(ended.out)], ended.err
+    listed = [entry["id"] for entry in json.loads(ended.out)]
+    assert ended.code == 0 and run.name in listed and "new" not in listed, ended.err  # its log is not there yet
     assert len(ended.err.splitlines()) == 2 and "odd: " in ended.err and "large: " in ended.err, ended.err
     server.proxy.reset()
     assert runs(sent, "list", "--json").err == ended.err
@@ -223,7 +225,7 @@ def test_paths_that_are_refused(sent):
 
 def test_the_dashboard_follows_a_run_in_a_bucket(sent, server):
     training = sent.start(*ENDLESS, sent.sink, env=sent.env)
-    wait_until(lambda: list(sent.bucket.glob("*/run.json")), TIMEOUT_S, "the run in the bucket")
+    wait_until(lambda: list(sent.bucket.glob("*/events/rank-00000.lsev/*")), TIMEOUT_S, "the run in the bucket")
     ui = processes.start([LOCKSTEP, "ui", "--dir", sent.place], sent.directory, sent.env)
     try:
         line = ui.stdout.readline()
@@ -247,7 +249,7 @@ def test_the_dashboard_follows_a_run_in_a_bucket(sent, server):
 
 def test_commands_do_not_wait_for_the_end_of_another(sent, server):
     training = sent.start(*ENDLESS, sent.sink, env=sent.env)
-    wait_until(lambda: list(sent.bucket.glob("*/run.json")), TIMEOUT_S, "the run in the bucket")
+    wait_until(lambda: list(sent.bucket.glob("*/events/rank-00000.lsev/*")), TIMEOUT_S, "the run in the bucket")
     terminal, stdout = pty.openpty()
     watch = processes.start([LOCKSTEP, "runs", "watch", sent.only_run().name, "--dir", sent.place], sent.directory, sent.env, stdout=stdout)
     try:

@@ -70,6 +70,12 @@ Json BucketRuns::Run::stamp() const {
   return stamp;
 }
 
+// Whether the first records of a run are still to come: it would look lost.
+bool BucketRuns::begins(const Run& run) const {
+  return run.logs.empty() && !run.has_outcome() &&
+         listed_at_ - run.modified < kBucketSilence.count();
+}
+
 bool BucketRuns::Run::has_outcome() const {
   return std::ranges::any_of(files,
                              [](const auto& file) { return is_removable_run_file(file.first); });
@@ -148,7 +154,7 @@ std::map<std::string, BucketRuns::Run> BucketRuns::list(const std::string& folde
     for (auto& [name, object] : run.files) object.key = id + "/" + object.key;
     for (auto& [segment, pieces] : run.logs)
       for (auto& piece : pieces) piece.object.key = id + "/" + piece.object.key;
-    if (run.files.contains("run.json")) runs[id] = std::move(run);
+    if (run.files.contains("run.json") && !begins(run)) runs[id] = std::move(run);
   }
   return runs;
 }

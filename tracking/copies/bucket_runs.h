@@ -72,6 +72,7 @@ class BucketRuns {
   [[nodiscard]] bool fetch_log(const std::string& id, const std::string& segment,
                                const std::vector<LogPiece>& pieces);
   void forget(const std::string& id);
+  bool begins(const Run& run) const;
   void note_life(const std::string& id, const Run& run);
   std::string read(const std::vector<LogPiece>& pieces, uint64_t begin, uint64_t end);
 

@@ -22,7 +22,7 @@ RANKS_PER_HOST = 2
 GLOO = "distributed.backend=gloo"  # the hosts of these tests could map each other's memory
 KILLS = int(os.environ.get("LOCKSTEP_NODE_LOSSES", "4"))
 SEED = int(os.environ.get("LOCKSTEP_NODE_LOSS_SEED", "1"))
-NODE_STEPS = max(600, 200 * KILLS)
+NODE_STEPS = 600 * max(KILLS, 1)
 NODES = [setting.replace(f"max_steps={STEPS}", f"max_steps={NODE_STEPS}") for setting in SETTINGS]
 
 

@@ -4,9 +4,9 @@
 // too few are left, the largest power of two. A worker that leaves after a step is let go first; if all
 // would leave, all are refused. A slow worker is let go only if the others do as well or better without
 // it; otherwise all of them are refused, and it keeps its place. A worker that does not ask in time is
-// killed. Those with the most training steps get the lowest ranks, so rank 0 has
-// the state that the others receive. The remaining workers wait as spares, without a state. Pure: the
-// caller delivers requests and answers. Thread: one.
+// killed. Those with the most training steps get the lowest ranks, so rank 0 has the state that the
+// others receive. The remaining workers wait as spares, without a state. Pure: the caller delivers
+// requests and answers. Thread: one.
 #pragma once
 
 #include <chrono>

@@ -38,7 +38,7 @@ std::vector<std::exception_ptr> interrupt_ranks(
     while (received == 0) std::this_thread::yield();
     while (running > 0) {
       for (auto& world : worlds) world.load()->interrupt();
-      std::this_thread::sleep_for(50ms);
+      std::this_thread::sleep_for(50ms);  // repeated, as by LossWatch; the test waits for no time
     }
   });
   return run_threads(2, [&](int rank) {
@@ -94,7 +94,7 @@ TEST_CASE("interrupt: a rank leaves a group that another one does not join") {
   std::jthread interrupting([&](const std::stop_token& stop) {
     while (!stop.stop_requested()) {
       world->interrupt();
-      std::this_thread::sleep_for(50ms);
+      std::this_thread::sleep_for(50ms);  // as above
     }
   });
   CHECK_THROWS_AS(world->regroup(options), PeerError);

@@ -186,7 +186,7 @@ def test_processes_are_killed_at_random_times(cluster, undisturbed):
         if since_step + len(victims) >= RANKS_PER_HOST * 2:
             wait_for_step(job, started, last_step(job) + 2)
             since_step = 0
-        time.sleep(choice.choice([0, 0.01, 0.05, 0.2, 0.5]))
+        time.sleep(choice.choice([0, 0.01, 0.05, 0.2, 0.5]))  # the random time of the fault
         assert started.poll() is None, said(job)
         for victim in victims:
             os.kill(victim, signal.SIGKILL)

@@ -197,13 +197,14 @@ def test_objects_that_no_sink_has_written(sent, server):
     log = (run / "events/rank-00000.lsev").read_bytes()
     for name, content in {"odd/run.json": b"{", "odd/events/rank-00000.lsev/0-16": log[:16], "large/run.json": b" " * (300 << 10),
                           "large/events/rank-00000.lsev/0-16": log[:16], "new/run.json": (run / "run.json").read_bytes(),
+                          "new/events/node-00000.lsev/0-16": log[:16],
                           f"gap/events/rank-00000.lsev/64-{len(log)}": log[64:], "gap/run.json": (run / "run.json").read_bytes(),
                           "gap/events/rank-00000.lsev/0-9999": log[:64], "gap/events/..lsev/0-64": log[:64],
                           "gap/checkpoints/x": b"x", "gap/events/rank-00000.lsev/a-b": b"x", ".hidden/run.json": b"{}"}.items():
         server.put(f"{prefix}/{name}", content)
     ended = runs(sent, "list", "--json")
     listed = [entry["id"] for entry in json.loads(ended.out)]
-    assert ended.code == 0 and run.name in listed and "new" not in listed, ended.err  # its log is not there yet
+    assert ended.code == 0 and run.name in listed and "new" not in listed, ended.err  # its rank's log is not there yet
     assert len(ended.err.splitlines()) == 2 and "odd: " in ended.err and "large: " in ended.err, ended.err
     server.proxy.reset()
     assert runs(sent, "list", "--json").err == ended.err
@@ -236,8 +237,9 @@ def test_the_dashboard_follows_a_run_in_a_bucket(sent, server):
             with urllib.request.urlopen(f"{link}api/runs", timeout=TIMEOUT_S) as answer:
                 return [run["state"] for run in json.load(answer)["runs"]]
 
-        assert state() == ["running"]
-        assert list(states(sent, sent.place).values()) == ["running"]  # the same directory, which the dashboard keeps in step
+        wait_until(lambda: state() == ["running"], TIMEOUT_S, "the run in the dashboard")
+        # The same directory, which the dashboard keeps in step.
+        wait_until(lambda: list(states(sent, sent.place).values()) == ["running"], TIMEOUT_S, "the run in the list")
         assert runs(sent, "show", sent.only_run().name).code == 0
         sent.query("stop", sent.only_run().name)
         assert processes.finish(training).code == 0

@@ -27,7 +27,7 @@ constexpr const char* kBucketSender = "bucket";
 constexpr const char* kStateFile = ".state.json";  // known_
 constexpr const char* kRemovedPrefix = ".removed-";
 constexpr auto kProgressEvery = std::chrono::seconds(1);
-constexpr int kMaxListings = 5;          // while the bucket changes
+constexpr int kMaxListings = 5;          // while the bucket changes, or a run begins
 constexpr int kInsufficientSpace = 507;  // the status of a refusal
 
 RunReceiver::Request request_of(const std::string& id) {
@@ -70,10 +70,12 @@ Json BucketRuns::Run::stamp() const {
   return stamp;
 }
 
-// Whether the first records of a run are still to come: it would look lost.
+// Whether the records of all ranks are still to come: the run would look lost. Or the listing has
+// missed the piece of a log that was being replaced, and the next one has it.
 bool BucketRuns::begins(const Run& run) const {
-  return run.logs.empty() && !run.has_outcome() &&
-         listed_at_ - run.modified < kBucketSilence.count();
+  return std::ranges::none_of(run.logs,
+                              [](const auto& log) { return log.first.starts_with("rank-"); }) &&
+         !run.has_outcome() && listed_at_ - run.modified < kBucketSilence.count();
 }
 
 bool BucketRuns::Run::has_outcome() const {
@@ -154,7 +156,7 @@ std::map<std::string, BucketRuns::Run> BucketRuns::list(const std::string& folde
     for (auto& [name, object] : run.files) object.key = id + "/" + object.key;
     for (auto& [segment, pieces] : run.logs)
       for (auto& piece : pieces) piece.object.key = id + "/" + piece.object.key;
-    if (run.files.contains("run.json") && !begins(run)) runs[id] = std::move(run);
+    if (run.files.contains("run.json")) runs[id] = std::move(run);
   }
   return runs;
 }
@@ -286,10 +288,15 @@ std::map<std::string, std::string> BucketRuns::update_runs(const Ids& ids) {
   std::set<std::string> done;
   for (int listing = 0; listing < kMaxListings; ++listing) {
     const auto runs = list("");
+    bool is_complete = true;
     if (ids.empty()) remove_others(runs);
     std::erase_if(problems, [&](const auto& item) { return !done.contains(item.first); });
     for (const auto& [id, run] : runs) {
       if (done.contains(id) || !fits_any(id, ids)) continue;
+      if (begins(run)) {
+        is_complete = false;
+        continue;
+      }
       try {
         update_run(id, run);
         done.insert(id);
@@ -297,14 +304,14 @@ std::map<std::string, std::string> BucketRuns::update_runs(const Ids& ids) {
         // A piece was replaced after the listing.
         if (failure.failure() != formats::StoreFailure::NoKey) throw;
         problems[id] = failure.what();
+        is_complete = false;
       } catch (const Refusal& refusal) {
         problems[id] = refusal.what();
         done.insert(id);
       }
     }
     write_file_durably(directory_ / kStateFile, known_.dump() + "\n");
-    if (std::ranges::all_of(problems, [&](const auto& item) { return done.contains(item.first); }))
-      break;  // the bucket has not changed meanwhile
+    if (is_complete) break;  // the bucket has not changed meanwhile
   }
   return problems;
 }
@@ -333,6 +340,10 @@ bool BucketRuns::update_one(const std::string& id) {
     const auto runs = list(id);
     const auto run = runs.find(id);
     if (run == runs.end()) return false;
+    if (begins(run->second)) {
+      if (listing == kMaxListings) return false;
+      continue;
+    }
     try {
       update_run(id, run->second);
       return true;

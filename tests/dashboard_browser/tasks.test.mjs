@@ -75,7 +75,7 @@ task("what differs between a run and the one before", SWEEP, async (page, click)
   await page.getByRole("region", { name: "Configuration side by side" }).getByRole("row", { name: /optimizer\.lr.*0\.1.*0\.3/ }).waitFor();
 });
 
-task("with which settings and code a run was started", "", async (page, click) => {
+task("with which settings and code a run was started", `?q=${encodeURIComponent("name = first")}`, async (page, click) => {
   await click(named(page, "first"));
   await click(tab(page, "Configuration"));
   await page.getByText("git.commit", { exact: true }).or(page.getByText("libtorch", { exact: true })).first().waitFor();

@@ -38,16 +38,11 @@ std::string cell(const Json& values, const std::string& id, const char* member =
                                  : printable(catalog::to_text(value));
 }
 
-// Metrics of evaluation and training first, those of the machine last.
-std::vector<std::pair<std::string, Json>> by_importance(const Json& metrics) {
-  const auto rank_of = [](const std::string& name) {
-    if (name.starts_with("eval/")) return 0;
-    if (name.starts_with("train/")) return 1;
-    return name.starts_with("system/") || name.starts_with("time/") ? 3 : 2;
-  };
+std::vector<std::pair<std::string, Json>> in_order(const Json& metrics) {
   std::vector<std::pair<std::string, Json>> sorted;
   for (const auto& [name, values] : metrics.items()) sorted.emplace_back(name, values);
-  std::ranges::stable_sort(sorted, {}, [&](const auto& metric) { return rank_of(metric.first); });
+  std::ranges::stable_sort(sorted, {},
+                           [](const auto& metric) { return metric_order(metric.first); });
   return sorted;
 }
 
@@ -121,7 +116,7 @@ void print_comparison(const Json& comparison, std::ostream& out) {
   }
   if (comparison["metrics"].empty()) return;
   auto metrics = table("metric");
-  for (const auto& [name, values] : by_importance(comparison["metrics"]))
+  for (const auto& [name, values] : in_order(comparison["metrics"]))
     for (const char* member : {"last", "min", "max"}) {
       metrics.push_back({fmt::format("{} {}", printable(name, 200), member)});
       for (const auto& id : ids) metrics.back().push_back(cell(values, id, member));

@@ -49,8 +49,12 @@ std::string ranks_text(const RunInfo& info) {
 }
 
 void print_metrics(const catalog::RunEntry& entry, std::ostream& out) {
-  const auto metrics = entry.metrics();
-  if (metrics.empty()) return;
+  const auto by_name = entry.metrics();
+  if (by_name.empty()) return;
+  std::vector<std::pair<std::string_view, const catalog::MetricTotals*>> metrics(by_name.begin(),
+                                                                                 by_name.end());
+  std::ranges::stable_sort(metrics, {},
+                           [](const auto& metric) { return metric_order(metric.first); });
   std::vector<TextRow> rows = {{"metric", "last", "min", "max", "step", "values"}};
   for (const auto& [name, metric] : metrics)
     rows.push_back({std::string(name), value_text(metric->last), value_text(metric->min),
@@ -96,6 +100,13 @@ void print_notes(const std::vector<catalog::RunEntry>& entries, std::ostream& ou
     for (const auto& note : entry.notes())
       out << printable(fmt::format("note: {}: {}", entry.info().id, note), std::string::npos)
           << "\n";
+}
+
+int metric_order(std::string_view name) {
+  if (name.starts_with("eval/")) return 0;
+  if (name.starts_with("train/")) return 1;
+  if (name.starts_with("time/")) return 3;
+  return name.starts_with("system/") ? 4 : 2;
 }
 
 void print_table(const std::vector<catalog::RunEntry>& entries, double now, std::ostream& out) {

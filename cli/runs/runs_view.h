@@ -2,6 +2,7 @@
 #pragma once
 
 #include <iosfwd>
+#include <string_view>
 #include <vector>
 
 #include "catalog/json_text.h"
@@ -27,6 +28,8 @@ void print_comparison(const Json& comparison, std::ostream& out);
 
 void print_table(const std::vector<catalog::RunEntry>& entries, double now, std::ostream& out);
 void print_page(const std::vector<catalog::RunEntry>& entries, double now, std::ostream& out);
+// Order of metrics in texts: evaluation 0, training 1, others 2, times 3, the machine 4.
+int metric_order(std::string_view name);
 // Prints what could not be read.
 void print_notes(const std::vector<catalog::RunEntry>& entries, std::ostream& out);
 

@@ -15,6 +15,7 @@
 #include "catalog/run_logs.h"
 #include "cli/aligned_text.h"
 #include "cli/command_words.h"
+#include "cli/runs/runs_view.h"
 #include "cli/runs_place.h"
 #include "core/config/launch_sections.h"
 #include "core/printable.h"
@@ -51,13 +52,6 @@ std::string headline(const catalog::RunSummary& run) {
   return text;
 }
 
-// Training first, then evaluation, then the rest by name; system metrics last.
-int importance(const std::string& name) {
-  if (name.starts_with("train/")) return 0;
-  if (name.starts_with("eval/")) return 1;
-  return name.starts_with("system/") ? 3 : 2;
-}
-
 struct WatchedMetric {
   const catalog::LogIndex* log = nullptr;
   const catalog::MetricTotals* totals = nullptr;
@@ -70,7 +64,7 @@ std::vector<TextRow> metric_rows(const catalog::RunLogs& logs, const catalog::Na
     for (const auto& log : all)
       for (const auto& totals : log->summary().metrics) {
         const auto& name = names.text(totals.name);
-        if (totals.count > 0) metrics.try_emplace({importance(name), name}, log.get(), &totals);
+        if (totals.count > 0) metrics.try_emplace({metric_order(name), name}, log.get(), &totals);
       }
     std::vector<TextRow> rows = {{"metric", "last", "min", "max", "curve"}};
     for (const auto& [key, metric] : metrics) {

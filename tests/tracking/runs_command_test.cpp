@@ -1,8 +1,12 @@
 #include "cli/runs/runs_command.h"
 
+#include <algorithm>
+#include <array>
 #include <catch2/catch.hpp>
+#include <functional>
 #include <sstream>
 
+#include "cli/runs/runs_view.h"
 #include "lockstep/error.h"
 #include "tests/tracking/runs_of_a_lab.h"
 #include "tracking/runs/run_tags.h"
@@ -142,6 +146,12 @@ TEST_CASE("runs show: one page with metrics, ranks, checkpoints and config") {
         std::string::npos);
   CHECK(text.find("train/loss     1.5   1.5  2.5  2     2\n") != std::string::npos);
   CHECK(text.find("\nconfig\noptimizer:") != std::string::npos);
+}
+
+TEST_CASE("runs show: results first, the machine last") {
+  CHECK(std::ranges::is_sorted(std::array{"eval/loss", "train/loss", "data/wait_s", "time/step/max",
+                                          "system/load_average_1m"},
+                               std::less(), cli::metric_order));
 }
 
 TEST_CASE("runs show: the state of a job is that of its worst rank") {

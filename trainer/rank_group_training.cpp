@@ -171,14 +171,16 @@ GroupTraining::Kind GroupTraining::enter_or_ask(std::optional<HandedOver> state,
 }
 
 void GroupTraining::record_loss(const RankLoss& loss) {
-  if (!tracking::is_main(parts_.options.ranks.rank)) return;
+  const auto dir = parts_.record.dir();
+  if (!tracking::is_main(parts_.options.ranks.rank) || tracking::is_recorded(dir, loss)) return;
+  // The log first: a rank 0 that is killed between the two leaves it to the next one, which does both.
+  const bool all_left = std::ranges::all_of(loss.ranks, &LostRank::has_left);
+  parts_.record.tracker().text(all_left ? TextLevel::Info : TextLevel::Warning, describe(loss));
   try {
-    tracking::record_rank_loss(parts_.record.dir(), loss);
+    tracking::record_rank_loss(dir, loss);
   } catch (const Error&) {
     // The disk is full; the log of the run contains the same.
   }
-  const bool all_left = std::ranges::all_of(loss.ranks, &LostRank::has_left);
-  parts_.record.tracker().text(all_left ? TextLevel::Info : TextLevel::Warning, describe(loss));
 }
 
 void GroupTraining::enter(const HandedOver& state, const launch::GroupAnswer& place) {

@@ -16,12 +16,17 @@ std::filesystem::path rank_losses_path(const std::filesystem::path& run_dir) {
 
 }  // namespace
 
+bool is_recorded(const std::filesystem::path& run_dir, const RankLoss& loss) {
+  return std::ranges::any_of(
+      read_rank_losses(run_dir),
+      [sought = to_json(loss)](const RankLoss& earlier) { return to_json(earlier) == sought; });
+}
+
 void record_rank_loss(const std::filesystem::path& run_dir, const RankLoss& loss) {
+  if (is_recorded(run_dir, loss)) return;
   auto list = Json::array();
   for (const auto& earlier : read_rank_losses(run_dir)) list.push_back(to_json(earlier));
-  auto added = to_json(loss);
-  if (std::ranges::find(list, added) != list.end()) return;
-  list.push_back(std::move(added));
+  list.push_back(to_json(loss));
   write_file_durably(rank_losses_path(run_dir),
                      list.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }

@@ -32,8 +32,7 @@ std::string reason_against_loss(const PreparedRun& run, const SessionOptions& op
            "average would be lost with their ranks; use distributed.shard: gradients";
   const auto layout = layout_of(run);
   if (!layout.on_cpu) return "needs CPUs: distributed.device: cpu";
-  const bool has_nodes =
-      options.ranks.loss_fd && environment("LOCKSTEP_EXPERIMENTAL") == "node-loss";
+  const bool has_nodes = options.ranks.loss_fd.has_value();
   if (!has_nodes && !layout.shares_memory())
     return "needs ranks that share memory: distributed.device: cpu, and distributed.backend: auto "
            "or shm";

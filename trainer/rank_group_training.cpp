@@ -172,9 +172,10 @@ GroupTraining::Kind GroupTraining::enter_or_ask(std::optional<HandedOver> state,
 void GroupTraining::record_loss(const RankLoss& loss) {
   const auto dir = parts_.record.dir();
   if (!tracking::is_main(parts_.options.ranks.rank) || tracking::is_recorded(dir, loss)) return;
-  // The log first: a rank 0 that is killed between the two leaves it to the next one, which does both.
   const bool all_left = std::ranges::all_of(loss.ranks, &LostRank::has_left);
-  parts_.record.tracker().text(all_left ? TextLevel::Info : TextLevel::Warning, describe(loss));
+  // The log first: a rank 0 that is killed between the two leaves the rest to the next one.
+  if (!takes_log_ || !tracking::is_logged(dir, loss))
+    parts_.record.tracker().text(all_left ? TextLevel::Info : TextLevel::Warning, describe(loss));
   try {
     tracking::record_rank_loss(dir, loss);
   } catch (const Error&) {

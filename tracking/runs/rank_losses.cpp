@@ -6,6 +6,9 @@
 #include "core/bounded_json.h"
 #include "core/system/durable_file.h"
 #include "lockstep/error.h"
+#include "tracking/log/event_log_reader.h"
+#include "tracking/log/event_log_segment.h"
+#include "tracking/runs/run_directory.h"
 
 namespace lockstep::tracking {
 namespace {
@@ -20,6 +23,18 @@ bool is_recorded(const std::filesystem::path& run_dir, const RankLoss& loss) {
   return std::ranges::any_of(
       read_rank_losses(run_dir),
       [sought = to_json(loss)](const RankLoss& earlier) { return to_json(earlier) == sought; });
+}
+
+bool is_logged(const std::filesystem::path& run_dir, const RankLoss& loss) {
+  const auto log = event_log_path(run_dir, 0);
+  try {
+    uint32_t segment = 0;
+    while (const auto next = next_segment(log, segment)) segment = next->beginning.number;
+    const auto texts = read_log_segment(segment_path(log, segment)).texts;
+    return std::ranges::find(texts, describe(loss), &TextLine::line) != texts.end();
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 void record_rank_loss(const std::filesystem::path& run_dir, const RankLoss& loss) {

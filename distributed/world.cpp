@@ -71,7 +71,10 @@ std::string why_unreachable(const std::string& host) {
   return "";
 }
 
-c10::intrusive_ptr<c10d::Store> open_store(const WorldOptions& options, const TcpRendezvous& tcp) {
+using Operations = std::shared_ptr<distributed::PendingOperations>;
+
+c10::intrusive_ptr<c10d::Store> open_store(const WorldOptions& options, const Operations& operations,
+                                           const TcpRendezvous& tcp) {
   c10d::TCPStoreOptions store;
   store.port = tcp.port;
   store.isServer = tcp.serve && options.rank == 0;
@@ -79,8 +82,12 @@ c10::intrusive_ptr<c10d::Store> open_store(const WorldOptions& options, const Tc
   store.waitWorkers = false;  // creating the groups waits for every rank anyway
   store.timeout = std::min(options.timeout, kMaxRendezvous);
   if (store.isServer && tcp.listen_fd) store.masterListenFd = *tcp.listen_fd;
+  const auto connect = [host = tcp.host, store] {
+    return c10::make_intrusive<c10d::TCPStore>(host, store);
+  };
   try {
-    return c10::make_intrusive<c10d::TCPStore>(tcp.host, store);
+    if (!options.interruptible || store.isServer) return connect();
+    return distributed::PendingOperations::connect(operations, connect, store.timeout);
   } catch (const std::exception& error) {
     auto cause = message_of(error);
     const bool is_port = is_about_port(cause);
@@ -96,7 +103,7 @@ c10::intrusive_ptr<c10d::Store> open_store(const WorldOptions& options, const Tc
   }
 }
 
-c10::intrusive_ptr<c10d::Store> open_store(const WorldOptions& options,
+c10::intrusive_ptr<c10d::Store> open_store(const WorldOptions& options, const Operations&,
                                            const FileRendezvous& file) {
   auto store = distributed::make_file_store(file.path, options.world_size);
   store->setTimeout(std::min(options.timeout, kMaxRendezvous));
@@ -128,7 +135,7 @@ struct ChosenBackend {
 // The backend for CPU tensors: shared memory if all ranks share it, else Gloo.
 ChosenBackend make_cpu_backend(const c10::intrusive_ptr<c10d::Store>& store,
                                const WorldOptions& options, distributed::ProcessGroups& groups,
-                               const std::shared_ptr<distributed::PendingOperations>& operations) {
+                               const Operations& operations) {
   if (options.backend == BackendChoice::Hierarchical)
     return {BackendChoice::Hierarchical,
             distributed::make_hierarchical_backend(store, hierarchical_options(*store, options))};
@@ -169,8 +176,7 @@ c10::intrusive_ptr<c10d::ProcessGroup> make_group(const c10::intrusive_ptr<c10d:
 
 // Creates the process groups and returns the device group's backend.
 BackendChoice make_groups(distributed::ProcessGroups& groups, const WorldOptions& options,
-                          const at::Device& device,
-                          const std::shared_ptr<distributed::PendingOperations>& operations) {
+                          const at::Device& device, const Operations& operations) {
   const auto store_of = [&](const std::string& name) {
     return c10::make_intrusive<c10d::PrefixStore>(name, groups.store);
   };
@@ -216,7 +222,8 @@ void World::open_groups() {
   const distributed::QuietSetup quiet;
   sockets_->begin();
   groups_->base_store =
-      std::visit([&](const auto& how) { return open_store(options_, how); }, options_.rendezvous);
+      std::visit([&](const auto& how) { return open_store(options_, operations_, how); },
+                 options_.rendezvous);
   const auto* tcp = std::get_if<TcpRendezvous>(&options_.rendezvous);
   groups_->store = c10::make_intrusive<c10d::PrefixStore>("lockstep/" + (tcp ? tcp->prefix : ""),
                                                           groups_->base_store);

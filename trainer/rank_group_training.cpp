@@ -32,8 +32,7 @@ std::string reason_against_loss(const PreparedRun& run, const SessionOptions& op
            "average would be lost with their ranks; use distributed.shard: gradients";
   const auto layout = layout_of(run);
   if (!layout.on_cpu) return "needs CPUs: distributed.device: cpu";
-  const bool has_nodes =
-      options.ranks.loss_fd && environment("LOCKSTEP_EXPERIMENTAL") == "node-loss";
+  const bool has_nodes = options.ranks.loss_fd.has_value();
   if (!has_nodes && !layout.shares_memory())
     return "needs ranks that share memory: distributed.device: cpu, and distributed.backend: auto "
            "or shm";
@@ -171,14 +170,17 @@ GroupTraining::Kind GroupTraining::enter_or_ask(std::optional<HandedOver> state,
 }
 
 void GroupTraining::record_loss(const RankLoss& loss) {
-  if (!tracking::is_main(parts_.options.ranks.rank)) return;
+  const auto dir = parts_.record.dir();
+  if (!tracking::is_main(parts_.options.ranks.rank) || tracking::is_recorded(dir, loss)) return;
+  const bool all_left = std::ranges::all_of(loss.ranks, &LostRank::has_left);
+  // The log first: a rank 0 that is killed between the two leaves the rest to the next one.
+  if (!takes_log_ || !tracking::is_logged(dir, loss))
+    parts_.record.tracker().text(all_left ? TextLevel::Info : TextLevel::Warning, describe(loss));
   try {
-    tracking::record_rank_loss(parts_.record.dir(), loss);
+    tracking::record_rank_loss(dir, loss);
   } catch (const Error&) {
     // The disk is full; the log of the run contains the same.
   }
-  const bool all_left = std::ranges::all_of(loss.ranks, &LostRank::has_left);
-  parts_.record.tracker().text(all_left ? TextLevel::Info : TextLevel::Warning, describe(loss));
 }
 
 void GroupTraining::enter(const HandedOver& state, const launch::GroupAnswer& place) {

@@ -190,7 +190,9 @@ class ManagedRun final : public RecordedRun {
       return true;
     });
     process_.planned = planned;
-    start_tracker(resumed, forwarding());
+    const auto forwarding = arrange();
+    verify_shared(forwarding);
+    start_tracker(resumed, forwarding);
   }
 
   bool change_ranks(int64_t step, std::vector<int64_t> local_pids) override {
@@ -263,8 +265,19 @@ class ManagedRun final : public RecordedRun {
       ::poll(nullptr, 0, kLogPollMs);
   }
 
-  tracking::Forwarding forwarding() {
-    if (!run_.config.tracking.agent || options_.agent_program.empty()) return {};
+  // With --on-rank-loss continue, rank 0 may move to another node, which then writes the log and the
+  // checkpoints. Collective.
+  void verify_shared(const tracking::Forwarding& forwarding) const {
+    if (options_.ranks.loss_fd && !forwarding.token.empty())
+      throw config_error(fmt::format(
+          "--on-rank-loss continue needs a run.dir that all nodes share, but another node does not "
+          "see {}, which rank 0 has created",
+          dir().string()));
+  }
+
+  tracking::Forwarding arrange() {
+    const bool has_agent = run_.config.tracking.agent && !options_.agent_program.empty();
+    if (!has_agent && !options_.ranks.loss_fd) return {};
     return arrange_forwarding(
         world_,
         {.ranks = options_.ranks, .run_dir = dir(), .logs = run_.is_logging, .make_run_dir = [&] {

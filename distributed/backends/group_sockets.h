@@ -14,7 +14,7 @@ namespace lockstep::distributed {
 class GroupSockets {
  public:
   // Sockets that this process opens between begin() and end() are theirs. No other thread may open
-  // connections meanwhile.
+  // connections meanwhile, except for a group that was given up.
   void begin();
   void end();
   // The groups are closed.

@@ -49,17 +49,15 @@ void PendingOperations::remove(const Work& work) {
   works_.erase(work);
 }
 
-PendingOperations::Backend PendingOperations::connect(
-    const std::shared_ptr<PendingOperations>& operations, std::function<Backend()> connect,
-    std::chrono::milliseconds timeout) {
+void PendingOperations::run(const std::shared_ptr<PendingOperations>& operations,
+                            std::function<void()> act, std::chrono::milliseconds timeout) {
   const auto work =
       c10::make_intrusive<PendingWork>(c10d::OpType::UNKNOWN, std::vector<at::Tensor>());
   if (!operations->add(work)) std::rethrow_exception(given_up_error());
-  const auto connected = std::make_shared<Backend>();
-  std::thread([work, operations, connected, connect = std::move(connect)] {
+  std::thread([work, operations, act = std::move(act)] {
     std::exception_ptr error;
     try {
-      *connected = connect();
+      act();
     } catch (...) {
       error = std::current_exception();
     }
@@ -75,7 +73,6 @@ PendingOperations::Backend PendingOperations::connect(
                     std::chrono::duration_cast<std::chrono::seconds>(timeout).count())));
     work->wait();  // throws what ended it
   }
-  return *connected;
 }
 
 template <class Start>

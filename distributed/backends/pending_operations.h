@@ -5,7 +5,8 @@
 // message on it fail, but not the one whose message is half sent or half received: Pair::signalException
 // of its TCP transport does not visit them. It waits until its timeout, and so does the destructor of the
 // group. When a rank is lost, the others cannot wait that long: they give the operation up. The same
-// applies to a connection for which Gloo waits, for five times its timeout.
+// applies to connections: Gloo waits for one for five times its timeout, and the client of a store tries
+// again and again.
 #pragma once
 
 #include <ATen/core/ivalue_inl.h>
@@ -15,6 +16,7 @@
 #include <functional>
 #include <memory>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "core/system/mutex.h"
@@ -32,16 +34,24 @@ class PendingOperations {
   // stay allocated until their timeouts.
   void give_up();
 
-  using Backend = c10::intrusive_ptr<c10d::Backend>;
   // The result of `connect`, which another thread runs, also after this has thrown c10::DistError: it was
   // given up, or has taken longer than `timeout`. Throws what `connect` throws.
-  static Backend connect(const std::shared_ptr<PendingOperations>& operations,
-                         std::function<Backend()> connect, std::chrono::milliseconds timeout);
+  template <class Connect>
+  static auto connect(const std::shared_ptr<PendingOperations>& operations, Connect connect,
+                      std::chrono::milliseconds timeout) {
+    const auto connected = std::make_shared<decltype(connect())>();
+    run(
+        operations,
+        [connected, connect = std::move(connect)]() mutable { *connected = connect(); }, timeout);
+    return *connected;
+  }
 
  private:
   friend class InterruptibleBackend;
   using Work = c10::intrusive_ptr<PendingWork>;
 
+  static void run(const std::shared_ptr<PendingOperations>& operations, std::function<void()> act,
+                  std::chrono::milliseconds timeout);
   bool add(const Work& work);  // false: it is given up
   void remove(const Work& work);
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "lockstep/error.h"
-#include "lockstep/rank_env.h"
 
 namespace lockstep::launch {
 namespace {
@@ -26,9 +25,6 @@ void verify(const LaunchOptions& options) {
               options.num_spares, kMaxWorkers));
   require(options.num_spares == 0 || options.continues_on_loss,
           "--spares has no effect without --on-rank-loss continue");
-  require(!options.continues_on_loss || options.rendezvous.max_nodes == 1 ||
-              environment("LOCKSTEP_EXPERIMENTAL") == "node-loss",
-          "--on-rank-loss continue works on one node only; use --max-restarts");
   verify(options.rendezvous);
 }
 

@@ -256,7 +256,6 @@ def test_a_stopped_rank_is_killed_after_the_loss_of_another(job, undisturbed):
     ([], ["distributed.shard=full"], "--on-rank-loss continue cannot be combined with distributed.shard: full and train.ema"),
     ([], ["distributed.backend=gloo"], "--on-rank-loss continue needs ranks that share memory"),
     ([], ["tracking.ranks=all"], "--on-rank-loss continue needs tracking.ranks: main"),
-    (["--nnodes", "2", "--rdzv-endpoint", "127.0.0.1"], [], "--on-rank-loss continue works on one node only"),
     (["--on-rank-loss", "restart", "--spares", 1], [], "--spares has no effect without --on-rank-loss continue"),
     (["--on-rank-loss", "wait"], [], "--on-rank-loss wait: expected 'restart' or 'continue'"),
 ])

@@ -73,7 +73,8 @@ class Agent {
         launcher_(options.launcher > 0 ? open_process(options.launcher) : FileDescriptor()),
         recorder_(options.run_dir, options.node_rank),
         log_watch_(node_log_path(options.run_dir, options.node_rank)),
-        watch_(options.run_dir, options.node_rank),
+        watch_(options.run_dir, options.node_rank,
+               /*may_move=*/options.config.ranks.kind == RankSelection::Kind::Main),
         consoles_(launcher_logs(options), recorder_.console_lines()),
         sampler_({.disk = options.run_dir, .processes = [this] { return process_ids(); }}),
         rules_(options.config.alerts),
@@ -170,7 +171,7 @@ class Agent {
 
   bool is_over() const {
     if (parent_alive_ || (receiver_ && !receiver_->is_over())) return false;
-    if (watch_.logs().empty())
+    if (!watch_.has_logs())
       return Clock::now() - started_ > kAgentTick || options_.parent_fd >= 0;
     return watch_.all_closed();
   }

@@ -16,6 +16,7 @@ namespace lockstep::tracking {
 namespace {
 
 constexpr int kAcquirePollMs = 200, kWaitPollMs = 50;
+constexpr std::chrono::seconds kMaxHandOver{30};
 
 std::filesystem::path lock_path(const std::filesystem::path& run_dir, int node_rank) {
   return sinks_path(run_dir) / fmt::format("agent-{:05}.lock", node_rank);
@@ -40,13 +41,16 @@ std::optional<FileDescriptor> acquire_agent_lock(const std::filesystem::path& ru
   const auto path = lock_path(run_dir, node_rank);
   auto file = open_lock(path);
   const auto waiting = open_lock(waiting_path(run_dir, node_rank));
+  std::optional<std::chrono::steady_clock::time_point> alone_since;  // without a parent
   while (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK && errno != EINTR)
       throw errno_error(fmt::format("cannot lock {}", path.string()));
+    if (parent_fd < 0) return std::nullopt;
     ::flock(waiting.get(), LOCK_EX | LOCK_NB);
-    pollfd parent{.fd = parent_fd, .events = POLLIN, .revents = 0};
-    const auto gone = ::poll(&parent, 1, kAcquirePollMs);
-    if (gone > 0 || parent_fd < 0) return std::nullopt;
+    pollfd parent{.fd = alone_since ? -1 : parent_fd, .events = POLLIN, .revents = 0};
+    const auto now = std::chrono::steady_clock::now();
+    if (::poll(&parent, 1, kAcquirePollMs) > 0) alone_since = now;
+    if (alone_since && now - *alone_since >= kMaxHandOver) return std::nullopt;
   }
   return file;
 }

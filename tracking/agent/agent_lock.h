@@ -12,7 +12,8 @@ namespace lockstep::tracking {
 // Acquires the lock; closing the descriptor releases it. Waits for as long as the parent lives
 // (`parent_fd` reaches end of file when it is gone; -1: does not wait). A restarted run may find
 // its previous agent still running: that agent notices that another one is waiting, and hands over.
-// nullopt: another agent holds the lock, and the parent is gone. Throws Environment.
+// It may be about to when the parent is lost, so this waits for up to 30 s more then. nullopt: another
+// agent holds the lock, and the parent is gone. Throws Environment.
 std::optional<FileDescriptor> acquire_agent_lock(const std::filesystem::path& run_dir,
                                                  int node_rank, int parent_fd);
 

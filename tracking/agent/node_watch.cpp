@@ -9,8 +9,8 @@
 
 namespace lockstep::tracking {
 
-NodeWatch::NodeWatch(std::filesystem::path run_dir, int node_rank)
-    : run_dir_(std::move(run_dir)), node_rank_(node_rank) {
+NodeWatch::NodeWatch(std::filesystem::path run_dir, int node_rank, bool may_move)
+    : run_dir_(std::move(run_dir)), node_rank_(node_rank), may_move_(may_move) {
   const auto job = read_job(run_dir_);
   world_size_ = job ? job->world_size : std::numeric_limits<int>::max();
 }
@@ -20,13 +20,32 @@ bool NodeWatch::is_in_job(const WatchedLog& log) const {
 }
 
 void NodeWatch::poll(const OnRow& on_row) {
-  if (rank_logs(run_dir_).size() > logs_.size())
+  find_logs();
+  for (auto* logs : {&others_, &logs_})
+    for (auto& [path, log] : *logs) {
+      log->has_writer = has_writer(path);  // first: without a writer, the next read is final
+      read(*log, logs == &logs_ ? on_row : [](const auto&, const auto&) {});
+    }
+}
+
+void NodeWatch::find_logs() {
+  const auto paths = rank_logs(run_dir_);
+  const auto is_new = [this](const auto& path) {
+    return !logs_.contains(path) && !others_.contains(path);
+  };
+  if (paths.size() > logs_.size() + others_.size()) {
     for (const auto& path : logs_of_nodes(run_dir_, std::set{node_rank_}))
-      if (!logs_.contains(path)) logs_[path] = std::make_unique<WatchedLog>(path);
-  for (auto& [path, log] : logs_) {
-    log->has_writer = has_writer(path);  // first: without a writer, the next read is final
-    read(*log, on_row);
+      if (is_new(path)) logs_[path] = std::make_unique<WatchedLog>(path);
+    for (const auto& path : paths)
+      if (may_move_ && is_new(path)) others_[path] = std::make_unique<WatchedLog>(path);
   }
+  std::erase_if(others_, [this](const auto& item) {
+    const auto& [path, log] = item;
+    const auto& writer = log->tail.identity();
+    if (!writer || writer->node_rank != node_rank_) return false;
+    logs_[path] = std::make_unique<WatchedLog>(path);  // its rows may raise alerts from now on
+    return true;
+  });
 }
 
 void NodeWatch::read(WatchedLog& log, const OnRow& on_row) {
@@ -44,15 +63,21 @@ std::vector<int64_t> NodeWatch::process_ids() const {
   return ids;
 }
 
+std::vector<const WatchedLog*> NodeWatch::all_logs() const {
+  std::vector<const WatchedLog*> all;
+  for (const auto* logs : {&logs_, &others_})
+    for (const auto& [path, log] : *logs) all.push_back(log.get());
+  return all;
+}
+
 bool NodeWatch::all_closed() const {
-  return std::ranges::none_of(logs_, [](const auto& item) { return item.second->has_writer; });
+  return std::ranges::none_of(all_logs(), &WatchedLog::has_writer);
 }
 
 bool NodeWatch::all_finished() const {
-  return std::ranges::all_of(logs_, [this](const auto& item) {
-    const auto& log = *item.second;
-    if (!is_in_job(log)) return true;
-    return log.end && log.end->state == RunState::Finished && !log.has_writer;
+  return std::ranges::all_of(all_logs(), [this](const WatchedLog* log) {
+    if (!is_in_job(*log)) return true;
+    return log->end && log->end->state == RunState::Finished && !log->has_writer;
   });
 }
 

@@ -1,5 +1,6 @@
 // Follows the event logs of one node's ranks: new records, which logs have a writer, and how each
-// ended.
+// ended. A log belongs to the node of the process that wrote it last: with --on-rank-loss continue, a
+// process of another node may continue it.
 #pragma once
 
 #include <filesystem>
@@ -25,17 +26,20 @@ struct WatchedLog {
 // Thread: one thread at a time.
 class NodeWatch {
  public:
-  // `node_rank`: the node whose logs are followed.
-  NodeWatch(std::filesystem::path run_dir, int node_rank);
+  // `node_rank`: the node whose logs are followed. `may_move`: logs of other nodes may be continued on
+  // this one. They are read, too, so there should be few.
+  NodeWatch(std::filesystem::path run_dir, int node_rank, bool may_move);
 
   using OnRow = std::function<void(const LoggedRow&, const WatchedLog&)>;
   // Finds new logs and reads what was appended to the known ones; passes rows to `on_row`.
   void poll(const OnRow& on_row);
 
-  // Ordered by rank.
+  // Those of the node, ordered by rank; also those that another node has continued since.
   const std::map<std::filesystem::path, std::unique_ptr<WatchedLog>>& logs() const { return logs_; }
   std::vector<int64_t> process_ids() const;
 
+  // Whether there are logs: also of other nodes, if they may move.
+  bool has_logs() const { return !logs_.empty() || !others_.empty(); }
   // No log has a writer.
   bool all_closed() const;
   // Every log of the job has ended successfully.
@@ -44,14 +48,18 @@ class NodeWatch {
   const WatchedLog* first_silent() const;
 
  private:
-  void read(WatchedLog& log, const OnRow& on_row);
+  using Logs = std::map<std::filesystem::path, std::unique_ptr<WatchedLog>>;
 
+  void find_logs();
+  static void read(WatchedLog& log, const OnRow& on_row);
+  std::vector<const WatchedLog*> all_logs() const;
   bool is_in_job(const WatchedLog& log) const;
 
   std::filesystem::path run_dir_;
   int node_rank_;
+  bool may_move_;
   int world_size_;  // of the run; an earlier part of it may have left logs of more ranks
-  std::map<std::filesystem::path, std::unique_ptr<WatchedLog>> logs_;
+  Logs logs_, others_;  // `others_`: of other nodes, if they may move
 };
 
 }  // namespace lockstep::tracking

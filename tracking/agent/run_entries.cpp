@@ -1,6 +1,7 @@
 #include "tracking/agent/run_entries.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "tracking/log/event_log_reader.h"
 #include "tracking/runs/on_ranks.h"
@@ -16,10 +17,12 @@ struct RankLog {
   RunInfo info;
 };
 
-std::vector<RankLog> identified_logs(const fs::path& run_dir) {
+// With the identity of the first process that wrote each; `of_last`: of the last one, for which a segment
+// is read.
+std::vector<RankLog> identified_logs(const fs::path& run_dir, bool of_last) {
   std::vector<RankLog> logs;
   for (const auto& path : rank_logs(run_dir)) {
-    LogTail tail(path);
+    LogTail tail(path, of_last ? std::numeric_limits<uint64_t>::max() : 0);
     while (!tail.identity() && tail.next()) {
     }
     if (tail.identity()) logs.push_back({path, *tail.identity()});
@@ -43,7 +46,7 @@ EntryPlan shared_entry(const fs::path& run_dir, const std::vector<RankLog>& logs
 
 std::vector<fs::path> logs_of_nodes(const fs::path& run_dir, const Nodes& nodes) {
   std::vector<fs::path> paths;
-  for (const auto& log : identified_logs(run_dir))
+  for (const auto& log : identified_logs(run_dir, /*of_last=*/false))
     if (is_wanted(log.info, nodes)) paths.push_back(log.path);
   return paths;
 }
@@ -54,7 +57,7 @@ bool is_written_on(const fs::path& run_dir, int node_rank) {
 
 std::vector<EntryPlan> plan_entries(const fs::path& run_dir, const TrackingConfig& config,
                                     const Nodes& nodes) {
-  const auto logs = identified_logs(run_dir);
+  const auto logs = identified_logs(run_dir, /*of_last=*/true);
   if (logs.empty()) return {};
   if (config.shared) {
     if (!is_wanted(logs[0].info, nodes)) return {};

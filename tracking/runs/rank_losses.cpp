@@ -6,6 +6,9 @@
 #include "core/bounded_json.h"
 #include "core/system/durable_file.h"
 #include "lockstep/error.h"
+#include "tracking/log/event_log_reader.h"
+#include "tracking/log/event_log_segment.h"
+#include "tracking/runs/run_directory.h"
 
 namespace lockstep::tracking {
 namespace {
@@ -16,12 +19,29 @@ std::filesystem::path rank_losses_path(const std::filesystem::path& run_dir) {
 
 }  // namespace
 
+bool is_recorded(const std::filesystem::path& run_dir, const RankLoss& loss) {
+  return std::ranges::any_of(
+      read_rank_losses(run_dir),
+      [sought = to_json(loss)](const RankLoss& earlier) { return to_json(earlier) == sought; });
+}
+
+bool is_logged(const std::filesystem::path& run_dir, const RankLoss& loss) {
+  const auto log = event_log_path(run_dir, 0);
+  try {
+    uint32_t segment = 0;
+    while (const auto next = next_segment(log, segment)) segment = next->beginning.number;
+    const auto texts = read_log_segment(segment_path(log, segment)).texts;
+    return std::ranges::find(texts, describe(loss), &TextLine::line) != texts.end();
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 void record_rank_loss(const std::filesystem::path& run_dir, const RankLoss& loss) {
+  if (is_recorded(run_dir, loss)) return;
   auto list = Json::array();
   for (const auto& earlier : read_rank_losses(run_dir)) list.push_back(to_json(earlier));
-  auto added = to_json(loss);
-  if (std::ranges::find(list, added) != list.end()) return;
-  list.push_back(std::move(added));
+  list.push_back(to_json(loss));
   write_file_durably(rank_losses_path(run_dir),
                      list.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }

@@ -1,6 +1,7 @@
 #include "tracking/agent/agent.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 #include "tests/temporary_directory.h"
 #include "tests/tracking/agent/recorder_sink.h"
 #include "tests/tracking/sample_log.h"
+#include "tracking/agent/agent_lock.h"
 #include "tracking/agent/agent_status.h"
 #include "tracking/agent/sync.h"
 #include "tracking/log/event_log_reader.h"
@@ -128,6 +130,60 @@ TEST_CASE("agent: waits for its parent, and for the logs to be closed") {
   const auto delivered = Recorder::shared().entry("job-rank-0").delivered;
   CHECK(std::ranges::count(delivered, "2 train/loss 7.000000") == 1);
   CHECK(std::ranges::count(delivered, "3 train/loss 8.000000") == 1);
+  ::close(ends[0]);
+}
+
+TEST_CASE("agent: delivers a log that a rank of its node continues") {
+  const TemporaryDirectory dir;
+  const auto run = make_job(dir, 1, false);  // written by node 0, which is lost
+  int ends[2];
+  REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+  std::optional<EventLogWriter> log(std::in_place, event_log_path(run, 0));
+  auto options = options_for(run, 0, ends[0]);
+  options.node_rank = 1;
+  options.config.ranks = {};
+  auto agent = std::async(std::launch::async, [&] { return run_agent(options); });
+  const auto wait_for = [&](const std::string& wanted) {
+    for (int i = 0; i < 6000; ++i) {
+      if (std::ranges::count(Recorder::shared().entry("job-rank-0").delivered, wanted) == 1)
+        return true;
+      ::poll(nullptr, 0, 10);
+    }
+    return false;
+  };
+  auto info = sample_info("job-rank-0");
+  info.job_id = "job";
+  info.node_rank = 1;
+  log->identity(info);
+  log->config({});
+  log_loss(*log, 2, 7);
+  CHECK(wait_for("2 train/loss 7.000000"));
+  ::close(ends[1]);  // the rank that started the agent is lost; another one writes the log
+  log_loss(*log, 3, 8);
+  CHECK(wait_for("3 train/loss 8.000000"));
+  log->end({.state = RunState::Finished});
+  log->close();
+  REQUIRE(agent.wait_for(60s) == std::future_status::ready);
+  CHECK(agent.get().complete);
+  CHECK(Recorder::shared().entry("job-rank-0").end.state == RunState::Finished);
+  ::close(ends[0]);
+}
+
+TEST_CASE("agent: one that waits takes over although its parent is lost meanwhile") {
+  const TemporaryDirectory dir;
+  int ends[2];
+  REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+  auto first = acquire_agent_lock(dir.path(), 0, -1);
+  REQUIRE(first);
+  CHECK_FALSE(acquire_agent_lock(dir.path(), 0, -1));
+  auto second =
+      std::async(std::launch::async, [&] { return acquire_agent_lock(dir.path(), 0, ends[0]); });
+  while (!is_agent_waiting(dir.path(), 0)) ::poll(nullptr, 0, 10);
+  ::close(ends[1]);
+  CHECK(second.wait_for(500ms) == std::future_status::timeout);
+  first->close();
+  REQUIRE(second.wait_for(60s) == std::future_status::ready);
+  CHECK(second.get());
   ::close(ends[0]);
 }
 

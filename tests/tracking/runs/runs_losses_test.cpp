@@ -2,7 +2,9 @@
 
 #include "core/system/durable_file.h"
 #include "tests/tracking/runs/lab_with_runs.h"
+#include "tracking/log/event_log_writer.h"
 #include "tracking/runs/rank_losses.h"
+#include "tracking/runs/run_directory.h"
 
 using namespace lockstep;
 using namespace lockstep::tracking;
@@ -12,11 +14,17 @@ TEST_CASE("runs show: lost ranks are listed in order, and a corrupt list is empt
   lab.add("mnist-1");
   const auto dir = lab.path() / "mnist-1";
   CHECK(lab.json({"show", "mnist-1"})["rank_losses"].empty());
-  record_rank_loss(dir, {.step = 7,
-                         .before = 4,
-                         .after = 4,
-                         .ranks = {{1, "killed by SIGKILL"}, {3, "killed by SIGSEGV"}},
-                         .spares = {4, 5}});
+  const RankLoss first{.step = 7,
+                       .before = 4,
+                       .after = 4,
+                       .ranks = {{1, "killed by SIGKILL"}, {3, "killed by SIGSEGV"}},
+                       .spares = {4, 5}};
+  CHECK_FALSE(is_recorded(dir, first));
+  CHECK_FALSE(is_logged(dir, first));
+  EventLogWriter(event_log_path(dir, 0)).text({.level = TextLevel::Warning, .line = describe(first)});
+  CHECK(is_logged(dir, first));
+  for (int i = 0; i < 2; ++i) record_rank_loss(dir, first);
+  CHECK(is_recorded(dir, first));
   record_rank_loss(
       dir, {.step = 9, .before = 4, .after = 1, .ranks = {{0, "killed \x1b"}}, .spares = {}});
   record_rank_loss(

@@ -12,19 +12,12 @@ import urllib.request
 import pytest
 
 import processes
-from object_server import BUCKET, ObjectServer
+from object_server import BUCKET
 from processes import LOCKSTEP, TIMEOUT_S, environment, wait_until
 from test_collector import ENDLESS, contents
 from test_tracking import agents_of
 
 KILLS = int(os.environ.get("LOCKSTEP_BUCKET_KILLS", "3"))  # the trainer restarts an agent as often
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    server = ObjectServer(tmp_path_factory.mktemp("server"))
-    yield server
-    server.close()
 
 
 @pytest.fixture

@@ -73,6 +73,7 @@ def test_the_bucket_has_the_bytes_of_the_run_and_is_read_like_a_directory(sent):
     there = runs(sent, *words)
     here = processes.run([LOCKSTEP, "runs", *words, "--dir", sent.runs], sent.directory, sent.env)
     assert there.code == 0 and there.out == here.out != "", there.err
+    assert runs(sent, "list", "--tag", "no-such-tag").out == "no run has the tag 'no-such-tag'\n"
     for words in (["show", run.name], ["watch", run.name, "--once"]):
         assert runs(sent, *words).code == 0
         ended = runs(sent, *[word.replace(run.name, "no-such-run") for word in words])

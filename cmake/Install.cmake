@@ -1,9 +1,27 @@
 # The installed tree: bin/, lib/lockstep/ with what the programs need, and the package for find_package(lockstep). The package
 # defines lockstep::headers for plugins, lockstep::c for programs that use the C interface and, where the libraries that
-# Lockstep links are installed, lockstep::trainer and its parts, with the functions of cmake/Extending.cmake. The tree may be
+# Lockstep links are installed, lockstep::trainer, with the functions of cmake/Extending.cmake. The tree may be
 # moved; LibTorch is found when it is used (launch/environment/torch_folder).
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
+
+# lockstep_add_installed_library(COMPONENTS...): lockstep_all, their objects in one static library, which the package calls
+# lockstep::trainer. As one library per component, templates that several components use would be in each.
+function(lockstep_add_installed_library)
+  set(libraries)
+  foreach(component IN LISTS ARGN)
+    list(APPEND objects $<TARGET_OBJECTS:${component}>)
+    get_target_property(linked ${component} LINK_LIBRARIES)
+    list(APPEND libraries ${linked})
+  endforeach()
+  list(FILTER libraries EXCLUDE REGEX "lockstep(::|_)")
+  list(REMOVE_DUPLICATES libraries)
+  add_library(lockstep_all STATIC ${objects})
+  set_target_properties(lockstep_all PROPERTIES LINKER_LANGUAGE CXX EXPORT_NAME trainer)
+  target_include_directories(lockstep_all INTERFACE $<INSTALL_INTERFACE:include>)
+  target_compile_features(lockstep_all INTERFACE cxx_std_20)
+  target_link_libraries(lockstep_all PUBLIC lockstep::torch ${libraries})
+endfunction()
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)
 install(TARGETS lockstep RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
@@ -23,13 +41,14 @@ if(LOCKSTEP_TORCH)
 
   get_property(components GLOBAL PROPERTY LOCKSTEP_COMPONENTS)
   list(REMOVE_ITEM components lockstep_dashboard lockstep_sweep)  # parts of the program lockstep only
+  lockstep_add_installed_library(${components})
   install(TARGETS lockstep-data RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   install(PROGRAMS $<TARGET_FILE:lockstep_trainer_program> DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME lockstep-trainer)
   install(TARGETS lockstep-trainer RUNTIME DESTINATION lib/lockstep)
   install(TARGETS lockstep_headers lockstep_sink_headers EXPORT lockstepHeaders)
   install(TARGETS lockstep_c EXPORT lockstepHeaders LIBRARY DESTINATION lib)
-  install(FILES include/lockstep.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-  install(TARGETS ${components} EXPORT lockstepTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(FILES include/lockstep.h include/lockstep.f90 DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  install(TARGETS lockstep_all EXPORT lockstepTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
   foreach(library lockstep_cuda lockstep_parquet lockstep_store)
     if(TARGET ${library})
       install(TARGETS ${library} LIBRARY DESTINATION lib)

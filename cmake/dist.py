@@ -140,12 +140,13 @@ def separate_debug(tree, debug):
 
 
 def merge_archives(tree):
-    """Makes each static library one object without debug information. It has every template and inline function once instead of in each
-    object that uses it, which saves two fifths."""
+    """Makes the static library one object without debug information and local symbols. It has every template and inline function once
+    instead of in each object that uses it, which saves two fifths."""
     for path in sorted(tree.rglob("*.a")):
         merged = path.with_name(f"{path.stem}.o")
         run("strip", "-D", "--strip-debug", path)
         run("ld", "-r", "-o", merged, "--whole-archive", path)
+        run("strip", "-D", "--strip-unneeded", merged)
         path.unlink()
         run("ar", "rcsD", path, merged)
         merged.unlink()

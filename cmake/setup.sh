@@ -2,8 +2,8 @@
 # Installs what Lockstep needs to build and run: Debian packages, LibTorch (the PyPI wheel, in .venv), MNIST and the
 # packages of the dashboard (npm).
 # Usage: cmake/setup.sh [--peers|--lint|--docs]
-# --peers adds what the tests need: the full wheel, Python peers, Slurm, two MPIs, sshd, the browser that they open the
-# dashboard in, S3, Google Cloud Storage and Azure servers, an OpenTelemetry collector, and what --docs installs; --lint adds
+# --peers adds what the tests need: the full wheel, Python peers, Slurm, two MPIs, sshd, a Fortran compiler, the browser that
+# they open the dashboard in, S3, Google Cloud Storage and Azure servers, an OpenTelemetry collector, and what --docs installs; --lint adds
 # clang-format and clang-tidy; --docs installs only the generator of the documentation site, in .venv-docs.
 # Each step is skipped when it is already done, so a second run takes well under a second.
 set -euo pipefail
@@ -29,7 +29,7 @@ require_tool() { # require_tool COMMAND PACKAGE
 
 # What the tests start ranks with (schedulers), what an SSH server needs, hosts (network namespaces), and a browser.
 # The text that language models of the tests and of configs/gpt_bible.yaml read is a package too.
-peer_packages=(slurmctld slurmd slurm-client munge openmpi-bin mpich libwrap0 iproute2 chromium bible-kjv bible-kjv-text zsh fish groff-base)
+peer_packages=(slurmctld slurmd slurm-client munge openmpi-bin mpich libwrap0 iproute2 chromium bible-kjv bible-kjv-text zsh fish groff-base gfortran)
 peer_services=(munge slurmctld slurmd)
 
 # The tests run their own daemons: packages must not start or enable any on this machine.

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/system/local_address.h"
+#include "core/system/socket_address.h"
 #include "distributed/backends/backends.h"
 #include "distributed/backends/group_sockets.h"
 #include "distributed/backends/own_address.h"
@@ -71,10 +72,19 @@ std::string why_unreachable(const std::string& host) {
   return "";
 }
 
+// Refuses at once, instead of after the timeout, what waiting does not mend.
+void verify_loopback(const WorldOptions& options, const TcpRendezvous& tcp) {
+  if (is_loopback(tcp.host) && !local_address_for(tcp.host))
+    throw environment_error(
+        fmt::format("rank {} cannot reach the rendezvous at {}:{}{}: is the interface 'lo' up?",
+                    options.rank, tcp.host, tcp.port, why_unreachable(tcp.host)));
+}
+
 using Operations = std::shared_ptr<distributed::PendingOperations>;
 
 c10::intrusive_ptr<c10d::Store> open_store(const WorldOptions& options, const Operations& operations,
                                            const TcpRendezvous& tcp) {
+  verify_loopback(options, tcp);
   c10d::TCPStoreOptions store;
   store.port = tcp.port;
   store.isServer = tcp.serve && options.rank == 0;

@@ -1,5 +1,5 @@
 // Trainer::hand_over() and take_over(): a trainer continues from the state in memory of another one,
-// after a loss or, with change_group_if_left(), when a rank leaves.
+// after a loss or, with change_group_if_leaving(), when a rank leaves.
 
 #include <ATen/core/grad_mode.h>
 
@@ -48,7 +48,7 @@ void StepUndo::undo(Position& position, Meter& meter) {
 }
 
 // Collective, between two steps. Returns if no rank is to leave, or if the ranks stay together.
-void Trainer::change_group_if_left() {
+void Trainer::change_group_if_leaving() {
   if (!stop_.is_leaving() || is_finished()) return;
   saver_.complete();  // the next group knows nothing of a pending checkpoint
   if (change_group_(position_.step, stop_.departure())) throw GroupChange();

@@ -110,7 +110,8 @@ void list(const RunsOptions& options, std::ostream& out) {
   } else if (!entries.empty()) {
     print_table(entries, static_cast<double>(std::time(nullptr)), out);
   } else if (options.count("tag")) {
-    out << fmt::format("no run in '{}' has this tag\n", dir_of(options));
+    out << fmt::format("no run has the tag '{}'\n",
+                       printable(options["tag"].as<std::string>(), 100));
   } else {
     out << fmt::format("no runs in '{}' yet; start one: lockstep launch -n 2 configs/mnist.yaml\n",
                        dir_of(options));

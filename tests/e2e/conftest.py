@@ -110,6 +110,16 @@ def job(tmp_path):
 
 
 @pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """An S3 server."""
+    from object_server import ObjectServer  # imports pyarrow, which few files need
+
+    server = ObjectServer(tmp_path_factory.mktemp("server"))
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
 def network(request):
     """NUM_HOSTS hosts (set in the test file; default: two)."""
     network = Network(getattr(request.module, "NUM_HOSTS", 2))

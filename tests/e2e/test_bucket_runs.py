@@ -12,19 +12,12 @@ import urllib.request
 import pytest
 
 import processes
-from object_server import BUCKET, ObjectServer
+from object_server import BUCKET
 from processes import LOCKSTEP, TIMEOUT_S, environment, wait_until
 from test_collector import ENDLESS, contents
 from test_tracking import agents_of
 
 KILLS = int(os.environ.get("LOCKSTEP_BUCKET_KILLS", "3"))  # the trainer restarts an agent as often
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    server = ObjectServer(tmp_path_factory.mktemp("server"))
-    yield server
-    server.close()
 
 
 @pytest.fixture
@@ -80,6 +73,7 @@ def test_the_bucket_has_the_bytes_of_the_run_and_is_read_like_a_directory(sent):
     there = runs(sent, *words)
     here = processes.run([LOCKSTEP, "runs", *words, "--dir", sent.runs], sent.directory, sent.env)
     assert there.code == 0 and there.out == here.out != "", there.err
+    assert runs(sent, "list", "--tag", "no-such-tag").out == "no run has the tag 'no-such-tag'\n"
     for words in (["show", run.name], ["watch", run.name, "--once"]):
         assert runs(sent, *words).code == 0
         ended = runs(sent, *[word.replace(run.name, "no-such-run") for word in words])

@@ -1,4 +1,4 @@
-"""The C interface (lockstep.h, liblockstep.so), from C and from Python: the bits of a run of lockstep-trainer, and its errors."""
+"""The C interface (lockstep.h, liblockstep.so), from C, Fortran and Python: the bits of a run of lockstep-trainer, and its errors."""
 
 import ctypes
 import importlib.util
@@ -20,7 +20,7 @@ from safetensors_file import last_weights, read_raw
 
 BUILD = pathlib.Path(os.environ["LOCKSTEP_BIN"]).parent
 BINDING = SOURCE / "examples" / "embedding" / "pendulum.py"
-STRICT = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic"]
+STRICT = ["-Wall", "-Wextra", "-Werror", "-pedantic"]
 FIELDS = {"image": {"shape": [3]}, "label": {"dtype": "int64", "values": "uniform", "high": 2}}
 # The Python program of the tests with several ranks: SCRIPT BINDING SAMPLES CONFIG ...
 SCRIPT = """
@@ -70,7 +70,7 @@ def trained_weights(command, ranks, directory):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """The folder of a run on a dataset, its samples as files, and the program c_loop."""
+    """The folder of a run on a dataset, its samples as files, and the programs c_loop and fortran_loop."""
     folder = tmp_path_factory.mktemp("whole")
     config = write_config(folder, {"name": "synthetic", "samples": 64, "fields": FIELDS})
     ended = processes.run([TRAINER, "--first-batch", folder / "samples.safetensors", config, "data.batch_size=64"], folder)
@@ -80,8 +80,11 @@ def whole(tmp_path_factory):
     np.savez(folder / "samples.npz", image=np.frombuffer(raw["image"][2], np.float32).reshape(64, 3),
              label=np.frombuffer(raw["label"][2], np.int64))
     (folder / "loop.py").write_text(SCRIPT)
-    subprocess.run(["cc", *STRICT, SOURCE / "tests/e2e/c_loop.c", f"-I{SOURCE}/include", f"-L{BUILD}/lib", f"-Wl,-rpath,{BUILD}/lib",
-                    "-llockstep", "-lm", "-o", folder / "c_loop"], check=True, timeout=processes.TIMEOUT_S)
+    for compiler, sources in ((["cc", "-std=c99"], ["tests/e2e/c_loop.c"]),
+                              (["gfortran", "-std=f2018"], ["include/lockstep.f90", "tests/e2e/fortran_loop.f90"])):
+        sources = [SOURCE / source for source in sources]
+        subprocess.run([*compiler, *STRICT, *sources, f"-I{SOURCE}/include", f"-L{BUILD}/lib", f"-Wl,-rpath,{BUILD}/lib", "-llockstep", "-lm",
+                        "-o", folder / sources[-1].stem], check=True, timeout=processes.TIMEOUT_S, cwd=folder)
     return folder
 
 
@@ -89,8 +92,9 @@ def whole(tmp_path_factory):
 def test_has_the_bits_of_a_run_of_the_trainer(whole, tmp_path, ranks):
     expected = trained_weights([TRAINER, write_config(tmp_path / "whole", yaml.safe_load((whole / "run.yaml").read_text())["data"]["train"])],
                                ranks, tmp_path / "whole")
-    config = write_config(tmp_path / "c", {"name": "program"})
-    assert trained_weights([whole / "c_loop", whole / "samples.bin", "train", config], ranks, tmp_path / "c") == expected
+    for program in ("c_loop", "fortran_loop"):
+        config = write_config(tmp_path / program, {"name": "program"})
+        assert trained_weights([whole / program, whole / "samples.bin", "train", config], ranks, tmp_path / program) == expected
     config = write_config(tmp_path / "python", {"name": "program"})
     program = [sys.executable, whole / "loop.py", BINDING, whole / "samples.npz", config]
     assert trained_weights(program, ranks, tmp_path / "python") == expected
@@ -109,13 +113,14 @@ def test_a_signal_ends_a_c_program_with_a_checkpoint_and_it_resumes(whole, tmp_p
     assert ended.code == 0 and ended.out.startswith("steps 8 ") and run_id in ended.out, ended.err
 
 
-def test_bad_input_of_a_c_program_is_one_line_and_its_exit_code(whole, tmp_path):
+@pytest.mark.parametrize("program", ["c_loop", "fortran_loop"])
+def test_bad_input_of_a_program_is_one_line_and_its_exit_code(whole, tmp_path, program):
     config = write_config(tmp_path, {"name": "program"})
     for words, message in [(["modle.name=x"], "modle: unknown key; did you mean 'model'?"),
                            (["--resmue", "x"], "lockstep_create: unknown option '--resmue' in argv; expected {PROGRAM, RUN_FILE, "),
                            (["--resume"], "lockstep_create: no run id after '--resume' in argv; expected {PROGRAM, RUN_FILE, "),
                            (["data.batch_size=16"], "the batch has 8 samples on this rank, a step needs at least 16")]:
-        ended = processes.run([whole / "c_loop", whole / "samples.bin", "train", config, *words], tmp_path, environment())
+        ended = processes.run([whole / program, whole / "samples.bin", "train", config, *words], tmp_path, environment())
         assert (ended.code, ended.err.count("\n")) == (78, 1) and message in ended.err, ended.err
 
 
@@ -123,6 +128,21 @@ def test_exports_the_functions_of_the_header_only():
     header = re.sub(r"//.*", "", (SOURCE / "include" / "lockstep.h").read_text())
     listed = subprocess.run(["nm", "-D", "--defined-only", BUILD / "lib" / "liblockstep.so"], check=True, capture_output=True, text=True).stdout
     assert sorted(line.split()[-1] for line in listed.splitlines()) == sorted(re.findall(r"\b(lockstep_\w+)\(", header))
+
+
+def test_the_fortran_module_has_the_functions_and_values_of_the_header():
+    header = re.sub(r"//.*", "", (SOURCE / "include" / "lockstep.h").read_text())
+    module = re.sub(r"!.*", "", (SOURCE / "include" / "lockstep.f90").read_text())
+    values = dict(re.findall(r"\b(LOCKSTEP_\w+) = (\d+)", header))
+    assert dict(re.findall(r"\b(LOCKSTEP_\w+) = (\d+)", module)) == {
+        **values, "LOCKSTEP_ABI": re.search(r"LOCKSTEP_ABI_VERSION (\d+)", header)[1]}
+    names = {name: [word.split()[-1].strip("*") for word in words.split(",") if word != "void"]
+             for name, words in re.findall(r"\b(lockstep_\w+)\(([^)]*)\)", header)}
+    assert {name: re.findall(r"\w+", words)
+            for name, words in re.findall(r"(?:function|subroutine) (lockstep_\w+)\(([^)]*)\) bind\(c\)", module)} == names
+    members = re.search(r"struct lockstep_array \{(.*?)\}", header, re.S)[1]
+    described = re.search(r"bind\(c\) :: lockstep_array(.*?)end type", module, re.S)[1]
+    assert re.findall(r":: (\w+)", described) == re.findall(r"(\w+);", members)
 
 
 # Below: the library in this process.

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import processes
-from object_server import BUCKET, ObjectServer
+from object_server import BUCKET
 from processes import environment
 from refusals import error_lines
 
@@ -23,13 +23,6 @@ STEPS = 8
 KILLS = int(os.environ.get("LOCKSTEP_MIRROR_KILLS", "6"))
 SEED = int(os.environ.get("LOCKSTEP_MIRROR_SEED", "1"))
 WRITES_PER_START = 60  # the first requests of a training, one of which it is killed at
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    server = ObjectServer(tmp_path_factory.mktemp("server"))
-    yield server
-    server.close()
 
 
 @pytest.fixture

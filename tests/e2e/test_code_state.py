@@ -130,6 +130,27 @@ def test_the_repository_names_no_program_that_is_run(repository, tmp_path):
     assert not (tmp_path / "evil").exists()
 
 
+@pytest.mark.parametrize("where", ["other", "."])
+def test_files_outside_of_the_repository_are_not_recorded(repository, tmp_path, where):
+    place, git = repository
+    other = tmp_path / where
+    (other / "src").mkdir(parents=True, exist_ok=True)
+    (other / "same.py").write_text(SECRET)
+    git("config", "core.worktree", str(other))
+    run = record(place, tmp_path / "runs")
+    assert SECRET not in (run / "code.json").read_text()
+    assert json.loads((run / "code.json").read_text())["problem"] == "core.worktree of the repository names another directory"
+
+
+def test_linked_working_trees_and_submodules_have_their_own_diff(repository, tmp_path):
+    place, git = repository
+    git("worktree", "add", "-q", "--detach", str(tmp_path / "linked"))
+    git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(place), "sub")  # its core.worktree is ../../../sub
+    for tree in (tmp_path / "linked", place / "sub"):
+        (tree / "same.py").write_text("same = 2\n")
+        assert "+same = 2" in show_diff(record(tree / "src", tmp_path / "runs")).out
+
+
 def test_objects_are_not_fetched(repository, tmp_path):
     place, git = repository
     git("config", "uploadpack.allowFilter", "true")

@@ -46,7 +46,7 @@ def test_only_public_headers_are_installed(prefix):
     include = prefix / "include"
     headers = sorted(path.relative_to(include).as_posix() for path in include.rglob("*") if path.is_file())
     public = {f"lockstep/{path.name.removesuffix('.in')}" for path in (SOURCE / "include" / "lockstep").iterdir()}
-    assert set(headers) == public | {"lockstep.h"} and len(public) <= 25
+    assert set(headers) == public | {"lockstep.h", "lockstep.f90"} and len(public) <= 25
 
 
 def test_private_headers_are_rejected(prefix, tmp_path):
@@ -195,7 +195,7 @@ def embedding(prefix, tmp_path_factory):
 @pytest.mark.parametrize("ranks", [1, 2])
 @pytest.mark.parametrize("program, config, printed", [
     ("two_moons", "run.yaml", ["accuracy 1.000", "accuracy 0.9"]), ("pendulum", "pendulum.yaml", ["step 300, loss 0."]),
-    ("pendulum_c", "pendulum.yaml", ["step 300, loss 0."])])
+    ("pendulum_c", "pendulum.yaml", ["step 300, loss 0."]), ("pendulum_fortran", "pendulum.yaml", ["step 300, loss 0."])])
 def test_embedding_program_trains_standalone_and_launched(embedding, tmp_path, program, config, printed, ranks):
     start = [embedding / program] if ranks == 1 else [LOCKSTEP, "launch", "-n", "2", "--program", embedding / program]
     config = SOURCE / "examples" / "embedding" / config

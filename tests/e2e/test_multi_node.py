@@ -132,6 +132,13 @@ def test_ranks_without_a_launcher_and_an_unreachable_rendezvous(job, cluster, ad
     assert ended.err.endswith(f"lockstep-trainer: error: {problem}\n"), ended.err
 
 
+def test_ranks_without_loopback_end_at_once(job):
+    """In a network namespace whose interface lo is down. LibTorch would wait for longer than TIMEOUT_S."""
+    ended = processes.run(["unshare", "--net", *job.command(ranks=2)], job.directory)
+    assert ended.code == 75, ended.err
+    assert ": this machine has no route to 127.0.0.1: is the interface 'lo' up?\n" in ended.err
+
+
 def test_loopback_host_name_without_token_is_local(cluster, debian):
     alpha = cluster.hosts[0]
     endpoint = ["--rdzv-endpoint", f"alpha:{PORT}", "--rdzv-timeout", "4s"]

@@ -24,13 +24,6 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "mds"
 SHARDS, SAMPLES = 6, 480  # 10 steps of 48
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    server = ObjectServer(tmp_path_factory.mktemp("server"))
-    yield server
-    server.close()
-
-
 def write_shards(folder):
     folder.mkdir()
     images = np.fromfile(MNIST / "train-images-idx3-ubyte", np.uint8, SAMPLES * 784, offset=16)

@@ -89,7 +89,7 @@ def test_archives_are_complete_and_reproducible(release, tmp_path):
 
 def test_tree_has_all_parts(tree):
     for path in ["bin/lockstep", "bin/lockstep-trainer", "bin/lockstep-data", "lib/lockstep/lockstep-trainer", "include/lockstep/model.h",
-                 "include/lockstep.h", "lib/liblockstep.so",
+                 "include/lockstep.h", "include/lockstep.f90", "lib/liblockstep.so",
                  "lib/cmake/lockstep/lockstepConfig.cmake", "share/lockstep/configs/mnist.yaml", "share/lockstep/run_file.schema.json",
                  "share/bash-completion/completions/lockstep", "share/zsh/site-functions/_lockstep", "share/doc/lockstep/LICENSE",
                  "share/fish/vendor_completions.d/lockstep.fish", "share/man/man1/lockstep-launch.1.gz", "share/man/man5/lockstep-run-file.5.gz"]:

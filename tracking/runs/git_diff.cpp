@@ -17,15 +17,18 @@
 #include "core/system/child_process.h"
 #include "core/system/file_descriptor.h"
 #include "lockstep/error.h"
+#include "tracking/runs/git_state.h"
 
 namespace lockstep::tracking {
 namespace {
 
+namespace fs = std::filesystem;
 using GitClock = std::chrono::steady_clock;
 using Words = std::vector<std::string>;
 
 constexpr int kGitTickMs = 20;
-constexpr size_t kMaxFilterBytes = 64u << 10, kMaxErrorBytes = 4096, kMaxShownError = 200;
+constexpr size_t kMaxSettingsBytes = 64u << 10, kMaxErrorBytes = 4096, kMaxShownError = 200,
+                 kMaxPathBytes = 8192;
 constexpr std::string_view kFilterSection = "filter.";
 
 // The time for all calls of git together, which `stop` shortens.
@@ -144,32 +147,47 @@ GitOutput run_git(const GitCall& call, const Words& arguments, const std::string
           .exit_code = code};
 }
 
+// The settings of the user and the repository that must not take effect, without their values.
+Words read_settings(const GitCall& call, GitTime& time, std::string& problem) {
+  const auto listed = run_git(
+      call, {"config", "--null", "--name-only", "--get-regexp", "^(filter\\.|core\\.worktree$)"},
+      "config", kMaxSettingsBytes, time);
+  constexpr int kNoSuchKey = 1;
+  if (listed.exit_code != kNoSuchKey) problem = listed.problem;
+  Words keys;
+  for (size_t begin = 0; problem.empty() && begin < listed.text.size();) {
+    const auto end = std::min(listed.text.find('\0', begin), listed.text.size());
+    keys.push_back(listed.text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return keys;
+}
+
+// The problem if core.worktree is another directory, whose files the diff would contain.
+std::string verify_working_tree(const GitCall& call, GitTime& time) {
+  auto top = run_git(call, {"rev-parse", "--show-toplevel"}, "rev-parse", kMaxPathBytes, time);
+  if (top.text.ends_with('\n')) top.text.pop_back();
+  std::error_code failed;
+  const bool is_same =
+      top.problem.empty() && fs::equivalent(top.text, find_working_tree(call.directory), failed);
+  return is_same ? "" : "core.worktree of the repository names another directory";
+}
+
 // "filter.lfs.clean" -> "filter.lfs"
-std::set<std::string> filters_of(const std::string& keys) {
+std::set<std::string> filters_of(const Words& keys) {
   std::set<std::string> filters;
-  for (size_t begin = 0; begin < keys.size();) {
-    const auto end = std::min(keys.find('\0', begin), keys.size());
-    const auto key = keys.substr(begin, end - begin);
+  for (const auto& key : keys) {
     const auto dot = key.rfind('.');
     if (key.starts_with(kFilterSection) && dot >= kFilterSection.size())
       filters.insert(key.substr(0, dot));
-    begin = end + 1;
   }
   return filters;
 }
 
-// The options that turn off each filter that the configuration names.
-Words without_filters(const GitCall& call, GitTime& time, std::string& problem) {
-  const auto listed =
-      run_git(call, {"config", "--null", "--name-only", "--get-regexp", "^filter\\."}, "config",
-              kMaxFilterBytes, time);
+// The options that turn off each filter.
+Words without_filters(const Words& keys, std::string& problem) {
   Words options;
-  constexpr int kNoSuchKey = 1;
-  if (!listed.problem.empty() && listed.exit_code != kNoSuchKey) {
-    problem = listed.problem;
-    return options;
-  }
-  for (const auto& filter : filters_of(listed.text)) {
+  for (const auto& filter : filters_of(keys)) {
     if (filter.find('=') != std::string::npos)  // `-c` would set another key
       problem = fmt::format("the name of '{}' contains '='", printable(filter));
     for (const char* member : {".clean=", ".process=", ".required=false"}) {
@@ -203,12 +221,17 @@ Words diff_arguments(const Words& filter_options) {
 GitDiff run_git_diff(const GitCall& call, const std::stop_token& stop) try {
   GitTime time(call.timeout, stop);
   std::string problem;
-  const auto filter_options = without_filters(call, time, problem);
+  const auto settings = read_settings(call, time, problem);
+  const auto filter_options = without_filters(settings, problem);
+  if (problem.empty() && std::ranges::count(settings, "core.worktree") != 0)
+    problem = verify_working_tree(call, time);
   if (!problem.empty()) return {.problem = problem};
   auto diff = run_git(call, diff_arguments(filter_options), "diff", kMaxDiffBytes, time);
   if (diff.is_too_long) diff.problem = "the diff has more than 1 MiB";
   return {.text = diff.problem.empty() ? std::move(diff.text) : "", .problem = diff.problem};
 } catch (const Error& error) {
+  return {.problem = error.what()};
+} catch (const fs::filesystem_error& error) {
   return {.problem = error.what()};
 }
 

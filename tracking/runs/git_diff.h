@@ -26,9 +26,10 @@ struct GitDiff {
 
 // The format does not depend on the configuration of the user. Programs that the configuration
 // names are not run: diff drivers, clean filters (a changed file of Git LFS has its own content in
-// the diff), file system monitors and transports. The index is not written. Does not throw.
-// `stop`: at most kGitTimeAfterStop remains. A file system that hangs can delay the start of git for
-// 30 seconds and its end for 5 (core/system/child_process.h).
+// the diff), file system monitors and transports. It is a problem if
+// core.worktree names a directory other than the one with ".git". The index is not written. Does not
+// throw. `stop`: at most kGitTimeAfterStop remains. A file system that hangs can delay the start of
+// git for 30 seconds and its end for 5 (core/system/child_process.h).
 // Thread: the calling one must outlive the call (core/system/child_process.h).
 GitDiff run_git_diff(const GitCall& call, const std::stop_token& stop);
 

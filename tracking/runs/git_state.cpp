@@ -32,17 +32,14 @@ bool is_commit(const std::string& text) {
          text.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
 
-// The directory that contains HEAD; "" outside a working tree.
-fs::path git_directory(fs::path directory) {
+// The directory that contains HEAD, of a working tree; "" if there is none.
+fs::path git_directory(const fs::path& working_tree) {
   std::error_code ignored;
-  for (;; directory = directory.parent_path()) {
-    const auto git = directory / ".git";
-    if (fs::is_directory(git, ignored)) return git;
-    // A linked working tree (git worktree).
-    if (const auto elsewhere = after(first_line(git), "gitdir: "); !elsewhere.empty())
-      return directory / elsewhere;
-    if (directory == directory.parent_path()) return "";
-  }
+  const auto git = working_tree / ".git";
+  if (fs::is_directory(git, ignored)) return git;
+  // A linked working tree (git worktree).
+  const auto elsewhere = after(first_line(git), "gitdir: ");
+  return elsewhere.empty() ? "" : working_tree / elsewhere;
 }
 
 std::string packed_commit(const fs::path& packed_refs, const std::string& ref) {
@@ -63,8 +60,15 @@ std::string commit_of(const fs::path& git, const std::string& ref) {
 
 }  // namespace
 
+fs::path find_working_tree(fs::path directory) {
+  for (directory = fs::absolute(directory);; directory = directory.parent_path()) {
+    if (!git_directory(directory).empty()) return directory;
+    if (directory == directory.parent_path()) return "";
+  }
+}
+
 std::optional<GitState> read_git_state(const fs::path& directory) try {
-  const auto git = git_directory(fs::absolute(directory));
+  const auto git = git_directory(find_working_tree(directory));
   if (git.empty()) return std::nullopt;
   const auto head = first_line(git / "HEAD");
   if (is_commit(head)) return GitState{.commit = head, .branch = ""};

@@ -159,7 +159,7 @@ EvaluationResult Trainer::run() {
     call(&Hook::before_epoch);
     if (!stop_.is_stopping()) train_epoch();
     call(&Hook::after_epoch);
-    change_group_if_left();
+    change_group_if_leaving();
   }
   if (run_.data.eval && evaluated_step_ != position_.step && !stop_.is_stopping()) evaluate_now();
   if (saved_step_ != position_.step && has_stepped_) save_now();
@@ -235,7 +235,7 @@ void Trainer::train_epoch() {
     const bool epoch_ended = loader.position() == loader.num_batches();
     if (epoch_ended) position_ = {position_.step, position_.epoch + 1, 0, position_.lanes};
     after_step(epoch_ended);
-    if (!epoch_ended) change_group_if_left();
+    if (!epoch_ended) change_group_if_leaving();
   }
 }
 

@@ -78,7 +78,7 @@ class Trainer {
   StepGradients step_gradients();
   void optimize();
   void after_step(bool epoch_ended);
-  void change_group_if_left();
+  void change_group_if_leaving();
   void restore_head(const CheckpointHead& head);
   void log_training();
   std::optional<int64_t> take_skipped();

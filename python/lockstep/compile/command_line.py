@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lockstep.compile import export_command
 from lockstep.compile.hf.command import PREFIX, compile_directory
-from lockstep.compile.sources import Refused, Sources, arguments_of, user_code, described
+from lockstep.compile.sources import Parser, Refused, Sources, arguments_of, user_code, described
 
 USAGE = """\
 usage: lockstep-compile MODEL.py:FUNCTION [NAME=VALUE ...] --loss LOSS --batch BATCH [-o model.ls2]
@@ -59,11 +59,6 @@ Exit codes: 0 success, 78 invalid input, 75 disk full or no g++, 70 internal err
 
 
 EXTRAS = {"torch": "compile", "numpy": "compile", "safetensors": "compile", "transformers": "hf"}  # of this package, with what it needs
-
-
-class Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> None:  # type: ignore[override]
-        raise Refused(f"{message}; see lockstep-compile --help")
 
 
 def segments(text: str) -> int | str:

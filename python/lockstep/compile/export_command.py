@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lockstep.compile import PACKAGE_FORMAT
-from lockstep.compile.sources import Refused
+from lockstep.compile.sources import Parser, Refused
 
 if TYPE_CHECKING:
     import torch
@@ -146,8 +146,6 @@ def text_of(spec: dict[str, Any], batch: str = "") -> str:
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    from lockstep.compile.command_line import Parser
-
     parser = Parser(add_help=False, allow_abbrev=False, prog="lockstep-compile export")
     parser.add_argument("checkpoint")
     parser.add_argument("--format", choices=["aoti", "pt2"], required=True)

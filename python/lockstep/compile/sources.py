@@ -1,5 +1,6 @@
-"""Loads functions from Python files and modules named on the command line, and parses their arguments."""
+"""Loads functions from Python files and modules named on the command line, and parses their arguments and options."""
 
+import argparse
 import contextlib
 import importlib
 import importlib.util
@@ -12,6 +13,13 @@ from typing import Callable, Iterator
 
 class Refused(Exception):
     """Invalid input; the message is one line."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Raises Refused instead of ending the program."""
+
+    def error(self, message: str) -> None:  # type: ignore[override]
+        raise Refused(f"{message}; see lockstep-compile --help")
 
 
 @contextlib.contextmanager

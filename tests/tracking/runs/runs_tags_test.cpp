@@ -31,7 +31,7 @@ TEST_CASE("runs tag: added, removed, shown, and searched for") {
   const auto found = lab.json({"list", "--tag", "baseline"});
   REQUIRE(found.size() == 1);
   CHECK(found[0]["id"] == "mnist-1");
-  CHECK(lab({"list", "--tag", "none"}) == "no run in '" + lab.path().string() + "' has this tag\n");
+  CHECK(lab({"list", "--tag", "none"}) == "no run has the tag 'none'\n");
   CHECK(lab({"tag", "mnist-1", "--note", "", "-baseline", "-sweep/3"}) == "mnist-1: no tags\n");
   CHECK(lab({"tag", "mnist-2"}) == "mnist-2: good\n");
 }

@@ -12,19 +12,6 @@ from wandb_server import HISTORY, KEY, WandbServer
 from wandb_sink import INFO, Sink, SinkError
 
 
-@pytest.fixture
-def server():
-    with WandbServer() as server:
-        yield server
-
-
-@pytest.fixture
-def run_dir(tmp_path):
-    path = tmp_path / "run"
-    path.mkdir()
-    return path
-
-
 def losses(run):
     return [row["loss"] for row in run.history]
 

@@ -10,24 +10,11 @@ import sys
 
 import pytest
 import wandb_records
-from wandb_server import CONSOLE, EVENTS, HISTORY, KEY, WandbServer
+from wandb_server import CONSOLE, EVENTS, HISTORY, KEY
 from wandb_sink import CONFIG, INFO, Sink
 
 START = INFO["created"]
 PNG = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg==")
-
-
-@pytest.fixture
-def server():
-    with WandbServer() as server:
-        yield server
-
-
-@pytest.fixture
-def run_dir(tmp_path):
-    path = tmp_path / "run"
-    path.mkdir()
-    return path
 
 
 def steps(run):

@@ -95,6 +95,24 @@ def test_nothing_is_fetched_twice(sent, server):
     assert [path for method, path, _ in server.proxy.requests if "list-type" not in path] == []
 
 
+def test_a_log_that_grows_during_its_upload(sent, server):
+    """Other logs do not wait for it, and its last two pieces stay until the next one is sent."""
+    server.proxy.latency_s = 0.1
+    training = sent.start(*ENDLESS, sent.sink, "tracking.system_every=1 s", env=sent.env)
+
+    def is_seen():
+        found = [(method, *log.groups()) for method, path, _ in server.proxy.requests
+                 if method in ("PUT", "DELETE") and (log := re.search(r"/events/(\w+)-00000.lsev/(\d+)-\d+", path))]
+        return any(found[i][:2] == ("PUT", "rank") and found[i] in found[:i] and found[i + 1][1] == "node" for i in range(len(found) - 1))
+
+    try:
+        wait_until(is_seen, TIMEOUT_S, "the log of the node after a longer piece of that of the rank")
+    finally:
+        server.proxy.latency_s = 0
+    sent.query("stop", sent.only_run().name)
+    assert processes.finish(training).code == 0
+
+
 def test_kills_during_uploads_leave_a_run_that_can_be_read(sent, server):
     training = sent.start(*ENDLESS, sent.sink, "tracking.system_every=1 s", env=sent.env)
     wait_until(lambda: list(sent.runs.glob("*/run.json")), TIMEOUT_S, "the run")

@@ -243,6 +243,8 @@ def test_paths_that_are_refused(sent):
     for words, text in ((["tag", "x", "+good"], "runs in a bucket can be read only"), (["delete", "x"], "can be read only")):
         ended = runs(sent, *words)
         assert ended.code == 78 and text in ended.err and len(ended.err.splitlines()) == 1, ended.err
+    ended = processes.run([LOCKSTEP, "artifacts", "list", "--dir", sent.place], sent.directory, sent.env)
+    assert ended.code == 78 and "the sink `bucket` sends no artifacts" in ended.err, ended.err
     ended = processes.run([LOCKSTEP, "runs", "list", "--dir", "s3://no-such-bucket"], sent.directory, sent.env)
     assert ended.code == 78 and "no such bucket" in ended.err, ended.err
     ended = sent.run("tracking.sinks=[{name: bucket, path: runs}]", env=sent.env)

@@ -50,4 +50,6 @@ bool wants_help(const std::vector<std::string>& words) {
          });
 }
 
+bool is_in_store(const std::string& dir) { return dir.find("://") != dir.npos; }
+
 }  // namespace lockstep::cli

@@ -20,4 +20,7 @@ std::vector<std::string> all_values(const cxxopts::ParseResult& parsed, const st
 
 bool wants_help(const std::vector<std::string>& words);
 
+// Whether the value of --dir is a path with a scheme.
+bool is_in_store(const std::string& dir);
+
 }  // namespace lockstep::cli

@@ -57,8 +57,6 @@ std::string* find_dir(std::vector<std::string>& words, std::string& joined) {
 
 }  // namespace
 
-bool is_in_store(const std::string& dir) { return dir.find("://") != dir.npos; }
-
 RunsPlace::RunsPlace(const std::string& dir, std::vector<std::string> ids, Keeps keeps, Warn warn)
     : written_(dir), directory_(dir), ids_(std::move(ids)), keeps_(keeps), warn_(std::move(warn)) {
   if (!is_in_store(dir)) {

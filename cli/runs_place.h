@@ -10,14 +10,12 @@
 #include <thread>
 #include <vector>
 
+#include "cli/command_words.h"
 #include "core/system/mutex.h"
 #include "lockstep/error.h"
 #include "tracking/copies/bucket_runs.h"
 
 namespace lockstep::cli {
-
-// Whether `dir` is a path with a scheme.
-bool is_in_store(const std::string& dir);
 
 // Thread: one at a time.
 class RunsPlace {

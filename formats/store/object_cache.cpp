@@ -1,5 +1,6 @@
 #include "formats/store/object_cache.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>
@@ -212,6 +213,8 @@ void ObjectCache::fetch_piece(ObjectStore& store, const ObjectInfo& object, int6
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (!write_all_at(file, text, static_cast<uint64_t>(begin)))
     throw errno_error(printable(object.key, 400) + ": cannot be written to the cache");
+  // The disk begins now, so that mark_version() waits for the last pieces only.
+  if (size < object.size) (void)::sync_file_range(file, begin, size, SYNC_FILE_RANGE_WRITE);
 }
 
 // The calling thread and, while there are connections left, further ones. False: the server sends no

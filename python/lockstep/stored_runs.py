@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from typing import Any, Callable, Iterable, Iterator, Sequence, overload
 
 from lockstep.event_log.reader import Log, Rows, content, has_writer, read_log
@@ -144,6 +145,43 @@ class StoredRun:
         return logged or ("running" if has_writer(log.path) else "lost")
 
 
+class BucketRun(StoredRun):
+    """A run in a bucket: its copy in a directory of this machine, which refresh() brings up to date."""
+
+    def __init__(self, bucket: str, directory: str, state: str) -> None:
+        super().__init__(directory)
+        self._bucket, self._state = bucket, state
+
+    def refresh(self) -> None:
+        super().refresh()
+        if hasattr(self, "_bucket"):
+            self._state = _fetch(self._bucket).get(self.dir, "lost")
+
+    @property
+    def state(self) -> str:
+        """As of the last refresh()."""
+        return self._state
+
+
+def _fetch(bucket: str) -> dict[str, str]:
+    """Brings the copies of the runs of a bucket up to date. Returns their directories and states."""
+    import subprocess
+
+    from lockstep.recording.agent import program
+
+    command = program()
+    if command is None:
+        raise FileNotFoundError(f"{bucket}: runs in a bucket are fetched by `lockstep`, which is not on PATH")
+    ended = subprocess.run([command, "runs", "list", "--json", "--dir", bucket], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if ended.returncode:
+        raise OSError(ended.stderr.strip().removeprefix("lockstep: error: "))
+    print(ended.stderr, end="", file=sys.stderr)  # warnings
+    states: dict[str, str] = {}
+    for entry in json.loads(ended.stdout):
+        states[entry["dir"]] = max(states.get(entry["dir"], "finished"), entry["state"], key=lambda state: _SEVERITY.get(state, 3))
+    return states
+
+
 def _standing(fact: dict[str, Any]) -> int:
     if fact.get("consequence"):
         return 5 if fact["by"] == "launcher" else 4
@@ -223,25 +261,33 @@ def _flatten(value: Any, prefix: str, row: dict[str, Any]) -> None:
 def runs(dir: str | os.PathLike[str] = "runs", *, id: str | None = None, name: str | None = None, group: str | None = None, state: str | None = None,
          tag: str | None = None, config: dict[str, Any] | None = None, where: Callable[[StoredRun], bool] | None = None,
          order: str = "-created") -> Runs:
-    """The runs in `dir`, the newest first.
+    """The runs in `dir`, the newest first: a directory, or the path of the sink `bucket`, such as "s3://bucket/prefix".
 
     `id`: begins with this. `config`: values that the run has, by key ("optimizer.lr"). `where`: any condition.
     `order`: a column of Runs.rows(), such as "summary.loss"; "-summary.accuracy" has the largest first. Runs without it, or with NaN, are last.
-    Raises ValueError if there are runs, and none has that column.
+    Raises ValueError if there are runs, and none has that column, and OSError if the directory or bucket cannot be read.
     """
     found = []
-    for entry in os.scandir(dir):
-        if entry.name.startswith(".") or id and not entry.name.startswith(id):
-            continue
-        try:
-            run = StoredRun(entry.path, os.listdir(f"{entry.path}/events"))
-        except OSError:  # not a run
-            continue
+    for run in _runs_in(str(dir), id or ""):
         if (name is None or run.name == name) and (group is None or run.group == group) and (state is None or run.state == state) and (
                 tag is None or tag in run.tags) and (config is None or _has(run.config, config)) and (where is None or where(run)):
             found.append(run)
     found.sort(key=lambda run: (-run.created, run.id))
     return Runs(found if order == "-created" else _ordered(found, order))
+
+
+def _runs_in(place: str, id: str) -> Iterator[StoredRun]:
+    if "://" in place:
+        copies = (BucketRun(place, directory, state) for directory, state in _fetch(place).items())
+        yield from (run for run in copies if run.id.startswith(id))
+        return
+    for entry in os.scandir(place):
+        if entry.name.startswith(".") or not entry.name.startswith(id):
+            continue
+        try:
+            yield StoredRun(entry.path, os.listdir(f"{entry.path}/events"))
+        except OSError:  # not a run
+            continue
 
 
 def _ordered(runs: list[StoredRun], order: str) -> list[StoredRun]:

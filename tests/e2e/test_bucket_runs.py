@@ -7,14 +7,17 @@ import pty
 import re
 import shutil
 import signal
+import threading
 import urllib.request
 
 import pytest
 
+import lockstep
 import processes
 from object_server import BUCKET
 from processes import LOCKSTEP, TIMEOUT_S, environment, wait_until
 from test_collector import ENDLESS, contents
+from test_mcp import Client
 from test_tracking import agents_of
 
 KILLS = int(os.environ.get("LOCKSTEP_BUCKET_KILLS", "3"))  # the trainer restarts an agent as often
@@ -87,6 +90,28 @@ def test_nothing_is_fetched_twice(sent, server):
     server.proxy.reset()
     assert runs(sent, "list").code == 0
     assert [path for method, path, _ in server.proxy.requests if "list-type" not in path] == []
+    server.proxy.reset()
+    assert runs(sent, "show", run.name).code == 0
+    (listing,) = [path for _, path, _ in server.proxy.requests]
+    assert f"{run.name}%2F" in listing  # not the objects of other runs
+
+
+def test_a_log_that_grows_during_its_upload(sent, server):
+    """Other logs do not wait for it, and its last two pieces stay until the next one is sent."""
+    server.proxy.latency_s = 0.1
+    training = sent.start(*ENDLESS, sent.sink, "tracking.system_every=1 s", env=sent.env)
+
+    def is_seen():
+        found = [(method, *log.groups()) for method, path, _ in server.proxy.requests
+                 if method in ("PUT", "DELETE") and (log := re.search(r"/events/(\w+)-00000.lsev/(\d+)-\d+", path))]
+        return any(found[i][:2] == ("PUT", "rank") and found[i] in found[:i] and found[i + 1][1] == "node" for i in range(len(found) - 1))
+
+    try:
+        wait_until(is_seen, TIMEOUT_S, "the log of the node after a longer piece of that of the rank")
+    finally:
+        server.proxy.latency_s = 0
+    sent.query("stop", sent.only_run().name)
+    assert processes.finish(training).code == 0
 
 
 def test_kills_during_uploads_leave_a_run_that_can_be_read(sent, server):
@@ -212,6 +237,8 @@ def test_paths_that_are_refused(sent):
     for words, text in ((["tag", "x", "+good"], "runs in a bucket can be read only"), (["delete", "x"], "can be read only")):
         ended = runs(sent, *words)
         assert ended.code == 78 and text in ended.err and len(ended.err.splitlines()) == 1, ended.err
+    ended = processes.run([LOCKSTEP, "artifacts", "list", "--dir", sent.place], sent.directory, sent.env)
+    assert ended.code == 78 and "the sink `bucket` sends no artifacts" in ended.err, ended.err
     ended = processes.run([LOCKSTEP, "runs", "list", "--dir", "s3://no-such-bucket"], sent.directory, sent.env)
     assert ended.code == 78 and "no such bucket" in ended.err, ended.err
     ended = sent.run("tracking.sinks=[{name: bucket, path: runs}]", env=sent.env)
@@ -243,13 +270,62 @@ def test_the_dashboard_follows_a_run_in_a_bucket(sent, server):
         ui.communicate(timeout=TIMEOUT_S)
 
 
+def test_the_python_client_and_assistants_read_a_bucket(sent, server, monkeypatch, capsys):
+    first = sent.train(sent.sink, env=sent.env)
+    training = sent.start(*ENDLESS, sent.sink, "run.name=endless", env=sent.env)
+    wait_until(lambda: list(sent.bucket.glob("endless*/events/rank-00000.lsev/*")), TIMEOUT_S, "the run in the bucket")
+    for name, value in sent.env.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("PATH", f"{os.path.dirname(LOCKSTEP)}:{sent.env['PATH']}")
+
+    def stored():
+        return {run.id: run for run in lockstep.runs(sent.place)}
+
+    wait_until(lambda: len(stored()) == 2, TIMEOUT_S, "both runs")
+    (run,) = lockstep.runs(sent.place, id=first.name, state="finished")
+    (here,) = lockstep.runs(sent.runs, id=first.name)
+    assert run.metrics(format="lists") == here.metrics(format="lists") and run.summary == here.summary and run.config == here.config
+    (endless,) = lockstep.runs(sent.place, name="endless", state="running")
+
+    client = Client(sent.directory, sent.place, sent.env)
+    assert sent.place in client.initialize()["instructions"]
+    assert {entry["id"]: entry["state"] for entry in client.call("list_runs")["runs"]} == {first.name: "finished", endless.id: "running"}
+    sent.query("stop", endless.id)
+    assert processes.finish(training).code == 0
+    wait_until(lambda: client.call("describe_run", run=endless.id)["state"] == "finished", TIMEOUT_S, "the end of the run")
+    ended = processes.finish(client.process)
+    assert ended.code == 0 and len(ended.err.splitlines()) == 1, ended.err
+    assert endless.state == "running"
+    endless.refresh()
+    assert endless.state == "finished" and endless.summary == lockstep.runs(sent.runs, id=endless.id)[0].summary
+
+    server.put(f"{sent.bucket.name}/odd/run.json", b"{")
+    server.put(f"{sent.bucket.name}/odd/events/rank-00000.lsev/0-16", b"0" * 16)
+    capsys.readouterr()
+    assert len(stored()) == 2 and "odd: " in capsys.readouterr().err
+    with pytest.raises(OSError, match="^s3://no-such-bucket: no such bucket"):
+        lockstep.runs("s3://no-such-bucket")
+
+
+def collect(terminal, parts):
+    """Until it is closed; without a reader, the writer would wait."""
+    try:
+        while True:
+            parts.append(os.read(terminal, 4096))
+    except OSError:
+        pass
+
+
 def test_commands_do_not_wait_for_the_end_of_another(sent, server):
     training = sent.start(*ENDLESS, sent.sink, env=sent.env)
     wait_until(lambda: list(sent.bucket.glob("*/events/rank-00000.lsev/*")), TIMEOUT_S, "the run in the bucket")
     terminal, stdout = pty.openpty()
     watch = processes.start([LOCKSTEP, "runs", "watch", sent.only_run().name, "--dir", sent.place], sent.directory, sent.env, stdout=stdout)
+    shown = []
+    reader = threading.Thread(target=collect, args=(terminal, shown))
+    reader.start()
     try:
-        assert b"running" in os.read(terminal, 100)
+        wait_until(lambda: b"running" in b"".join(shown), TIMEOUT_S, "the run in the terminal")
         assert list(states(sent, sent.place).values()) == ["running"]
         assert runs(sent, "show", sent.only_run().name).code == 0
         watch.send_signal(signal.SIGINT)
@@ -258,8 +334,9 @@ def test_commands_do_not_wait_for_the_end_of_another(sent, server):
     finally:
         watch.kill()
         watch.communicate(timeout=TIMEOUT_S)
-        os.close(terminal)
         os.close(stdout)
+        reader.join(timeout=TIMEOUT_S)
+        os.close(terminal)
     sent.query("stop", sent.only_run().name)
     assert processes.finish(training).code == 0
 

@@ -14,9 +14,9 @@ from processes import LOCKSTEP
 class Client:
     """Sends lines to the server and reads its answers."""
 
-    def __init__(self, directory, runs):
+    def __init__(self, directory, runs, env=None):
         pipe = processes.subprocess.PIPE
-        self.process = processes.start([LOCKSTEP, "mcp", "--dir", runs], directory, stdin=pipe)
+        self.process = processes.start([LOCKSTEP, "mcp", "--dir", runs], directory, env, stdin=pipe)
         self.next_id = 0
 
     def send(self, line):

@@ -161,6 +161,15 @@ std::map<std::string, BucketRuns::Run> BucketRuns::list(const std::string& folde
   return runs;
 }
 
+// Complete ids of runs that are here: lists only these, as a bucket can have many objects of others.
+std::map<std::string, BucketRuns::Run> BucketRuns::list_runs(const Ids& ids) {
+  if (ids.empty() || !std::ranges::all_of(ids, [&](const auto& id) { return known_.contains(id); }))
+    return list("");
+  std::map<std::string, Run> runs;
+  for (const auto& id : ids) runs.merge(list(id));
+  return runs;
+}
+
 // Under another name first: a kill leaves no part of a run.
 void BucketRuns::forget(const std::string& id) {
   try {
@@ -287,7 +296,7 @@ std::map<std::string, std::string> BucketRuns::update_runs(const Ids& ids) {
   std::map<std::string, std::string> problems;
   std::set<std::string> done;
   for (int listing = 0; listing < kMaxListings; ++listing) {
-    const auto runs = list("");
+    const auto runs = list_runs(ids);
     bool is_complete = true;
     if (ids.empty()) remove_others(runs);
     std::erase_if(problems, [&](const auto& item) { return !done.contains(item.first); });

@@ -64,6 +64,7 @@ class BucketRuns {
   void use_directory();
   void note_progress();
   std::map<std::string, Run> list(const std::string& folder);
+  std::map<std::string, Run> list_runs(const Ids& ids);
   std::map<std::string, std::string> update_runs(const Ids& ids);
   void remove_others(const std::map<std::string, Run>& runs);
   void update_run(const std::string& id, const Run& run);

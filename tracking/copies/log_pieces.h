@@ -1,6 +1,6 @@
 // How a bucket has an event log: as pieces, objects that do not change, "events/SEGMENT/BEGIN-END" with
 // the bytes from BEGIN to END. A longer piece with the same beginning replaces a shorter one, which is
-// removed afterwards, so that the log can be read after a kill at any moment.
+// removed before the next one is written, so that the log can be read at any moment.
 #pragma once
 
 #include <cstdint>

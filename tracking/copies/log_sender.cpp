@@ -153,13 +153,11 @@ uint64_t LogSender::handle_segment(const std::filesystem::path& segment, bool se
   if (!file.is_open() && errno == ENOENT) return 0;  // not created yet, or a skipped number
   if (!file.is_open()) throw errno_error(fmt::format("cannot read {}", segment.string()));
   auto& progress = progress_[segment];
-  auto missing = measure(segment, file.get(), progress);
-  while (sends && missing > 0) {
-    send_piece(segment, file.get(), progress);
-    if (progress.copied_bytes < progress.local_bytes) continue;
-    missing = measure(segment, file.get(), progress);
-  }
-  return missing;
+  const auto missing = measure(segment, file.get(), progress);
+  if (!sends) return missing;
+  // Not what is written meanwhile: other logs wait, and a receiver may be slower than the writer.
+  while (progress.copied_bytes < progress.local_bytes) send_piece(segment, file.get(), progress);
+  return 0;
 }
 
 // A segment is final once a later one exists, so the last segment is determined first.

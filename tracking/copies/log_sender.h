@@ -27,6 +27,8 @@ class LogCopyStore {
   virtual LogCopy copy(const std::string& segment) = 0;
   // Appends to the copy, unless its size is not `offset`. Returns what it is then.
   virtual LogCopy append(const std::string& segment, uint64_t offset, const std::string& bytes) = 0;
+  // Nothing more is appended.
+  virtual void finish() {}
 };
 
 // A receiver that is reached by HTTP.
@@ -48,8 +50,10 @@ class LogSender {
   // `name`: of the receiver, in messages. `piece_bytes`: of all requests.
   LogSender(std::unique_ptr<LogCopyStore> to, std::string name, size_t piece_bytes);
 
-  // Sends what the copy does not have of all segments of `log`.
+  // Sends what the copies of all segments of `log` do not have at the time of the call.
   void send(const std::filesystem::path& log);
+  // The logs are over and sent.
+  void finish() { to_->finish(); }
   // The bytes of complete records that the copies of its segments do not have. Sends nothing.
   uint64_t missing_bytes(const std::filesystem::path& log);
   // Of the segments of the last calls, without a request.

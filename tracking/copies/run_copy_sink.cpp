@@ -38,9 +38,11 @@ Json RunCopySink::flush() {
     if (is_first_) {
       wait_for_other_agents();
       sender_->send();
+      sender_->finish_logs();
       sender_->end();
     } else {
       sender_->send_part(own_logs_);
+      sender_->finish_logs();
     }
   }
   return {{"run", run_dir_.filename().string()}};

@@ -24,6 +24,8 @@ class RunSender {
   void send();
   // The same for the files and these logs only; removes nothing.
   void send_part(const std::vector<std::filesystem::path>& logs);
+  // The logs that were sent are over.
+  void finish_logs() { logs().finish(); }
   // The run is over and sent.
   virtual void end() {}
   // Whether the other side has all files as they are now.

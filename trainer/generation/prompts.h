@@ -26,7 +26,7 @@ struct GivenPrompt {
 std::vector<GivenPrompt> parse_prompts(std::string_view text, bool is_json,
                                        const std::string& name);
 
-// Makes a text the message of a user. Prompts that are tokens or conversations are left as they are.
+// Makes a text the message of a user. Tokens and conversations are left as they are.
 void make_conversation(GivenPrompt& prompt);
 
 }  // namespace lockstep::trainer

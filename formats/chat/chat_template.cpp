@@ -144,6 +144,10 @@ std::string ChatTemplate::text_of(const Conversation& conversation, size_t messa
   return rendered(conversation, messages, with_prompt).text;
 }
 
+std::string ChatTemplate::render_prompt(const Conversation& conversation) const {
+  return text_of(conversation, conversation.messages.size(), true);
+}
+
 ChatText ChatTemplate::render(const Conversation& conversation) const {
   if (conversation.is_text()) return {conversation.text, {{0, conversation.text.size()}}};
   auto whole = rendered(conversation, conversation.messages.size(), false);

@@ -38,6 +38,10 @@ class ChatTemplate {
   // the template, an answer that is not found.
   ChatText render(const Conversation& conversation) const;
 
+  // The text of a conversation and of the beginning of its next answer. Throws Config: an error of
+  // the template.
+  std::string render_prompt(const Conversation& conversation) const;
+
   // "bos_token" and others of tokenizer_config.json; empty: none.
   std::string token(const std::string& name) const;
 

@@ -89,6 +89,11 @@ def noisy_images():
             "timestep": torch.randint(0, 1000, (SAMPLES,)), "label": torch.randint(0, CLASSES, (SAMPLES,))}
 
 
+def noisy_images_without_class():
+    """The class that replaces dropped ones, so that dropping classes at random changes nothing."""
+    return {**noisy_images(), "label": torch.full((SAMPLES,), CLASSES)}
+
+
 def waves():
     return {"input_values": torch.randn(SAMPLES, 400), "labels": torch.randint(0, CLASSES, (SAMPLES,))}
 
@@ -201,10 +206,12 @@ AUDIO = {
                     "decoder_start_token_id": 1, "classifier_proj_size": 8, "num_labels": CLASSES}, mels),
 }
 
-DENOISERS = {  # not DiTTransformer2DModel, which always drops classes at random
+DENOISERS = {
     "unet": Case("UNet2DModel", "", {"sample_size": 8, "in_channels": 1, "out_channels": 1, "layers_per_block": 1,
                  "block_out_channels": [8, 8], "norm_num_groups": 4, "attention_head_dim": 4, "num_class_embeds": CLASSES,
                  "down_block_types": ["DownBlock2D", "DownBlock2D"], "up_block_types": ["UpBlock2D", "UpBlock2D"]}, noisy_images, short=True),
+    "dit": Case("DiTTransformer2DModel", "", {"sample_size": 8, "patch_size": 2, "in_channels": 1, "num_layers": 2, "num_attention_heads": 2,
+                "attention_head_dim": 4, "num_embeds_ada_norm": CLASSES}, noisy_images_without_class),
 }
 
 CASES = {**DECODERS, **ENCODERS, **ENCODER_DECODERS, **VISIONS, **AUDIO, **DENOISERS}

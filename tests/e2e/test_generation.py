@@ -243,6 +243,54 @@ def test_the_tokenizer_of_the_model(job):
     assert row["text"] == tokenizer.decode(shown, skip_special_tokens=False)
 
 
+CHAT_TEMPLATE = ("{% for m in messages %}{% if m.role == 'judge' %}{{ raise_exception('no judges') }}{% endif %}"
+                 "{{ m.role }}: {{ m.content }}\n{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}")
+
+
+@pytest.fixture
+def chat(job):
+    """The model and the tokenizer of a directory with a chat template, which job's run file names."""
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    directory = job.directory / "hf"
+    torch.manual_seed(3)
+    model = LlamaForCausalLM(LlamaConfig(vocab_size=290, hidden_size=32, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
+                                         max_position_embeddings=128, initializer_range=0.3)).eval()
+    model.save_pretrained(directory)
+    fast = PreTrainedTokenizerFast(tokenizer_object=save_tokenizer(directory), bos_token="the", eos_token="<|endoftext|>")
+    fast.chat_template = CHAT_TEMPLATE
+    fast.save_pretrained(directory)
+    config = json.loads((directory / "tokenizer_config.json").read_text())
+    (directory / "tokenizer_config.json").write_text(json.dumps({**config, "add_bos_token": True}))
+    configure(job, directory)
+    return model, fast
+
+
+def test_answers_in_conversations(job, chat):
+    """Prompts with messages get the chat template, and no tokens in front, as apply_chat_template of transformers does."""
+    model, fast = chat
+    user = [{"role": "user", "content": "the dog?"}]
+    conversations = [[{"role": "system", "content": "A cat."}, *user], user]
+    file = write_prompts(job, [{"messages": conversations[0]}, {"prompt": user[0]["content"]}])
+    rows = rows_of(job, "--generate", file, "--chat", "--max-tokens", "8")
+    for messages, row in zip(conversations, rows, strict=True):
+        assert row["prompt"] == fast.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        tokens = fast.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
+        found = model.generate(torch.tensor([tokens]), do_sample=False, max_new_tokens=8, pad_token_id=0)
+        assert row["tokens"] == found[0, len(tokens) :].tolist()
+
+
+def test_conversations_that_are_refused(job, chat):
+    file = write_prompts(job, [{"prompt": "x"}, {"messages": [{"role": "judge", "content": "x"}]}])
+    refused(job, ["prompts.jsonl:2: ", "no judges"], "--generate", file)
+    refused(job, ["--chat takes no value"], "--prompt", "x", "--chat=1")
+    refused(job, ["--prompt: --tokenizer bytes has no chat template"], "--prompt", "x", "--chat", "--tokenizer", "bytes")
+    for path in (job.directory / "hf").glob("chat_template*"):
+        path.unlink()
+    refused(job, ["--prompt: ", "it has no 'chat_template'"], "--prompt", "x", "--chat")
+    assert generate(job, "--prompt", "x", "--max-tokens", "2")
+
+
 def samples_of(run_dir):
     """{step: rows} of the table, as the dashboard reads it."""
     found = {}
@@ -324,11 +372,14 @@ def test_options_that_are_refused(job, trained):
 
 
 @pytest.mark.parametrize("name, text, expected", [
-    ("a.jsonl", '{"prompt": "x"}\n{"text": "y"}\n', ["a.jsonl:2: it needs one of both keys; expected an object with"]),
+    ("a.jsonl", '{"prompt": "x"}\n{"text": "y"}\n', ["a.jsonl:2: it needs one of these keys; expected an object with"]),
     ("a.jsonl", '\n{"prompt": 3}\n', ['a.jsonl:2: its "prompt" is not a string']),
     ("a.jsonl", '{"tokens": [1, -2]}\n', ['a.jsonl:1: its "tokens" are not a list of integers from 0']),
     ("a.jsonl", '{"tokens": [400]}\n', ["prompt 1 has token 400, but the model has a vocabulary of 257"]),
     ("a.jsonl", '{"prompt": ""}\n', ["prompt 1 is empty"]),
+    ("a.jsonl", '{"messages": [{"content": "x"}]}\n', ["a.jsonl:1: 'messages[0]' is not a message with a 'role'"]),
+    ("a.jsonl", '{"messages": [{"role": "assistant", "content": "x"}]}\n', ["a.jsonl:1: the last message is an answer already"]),
+    ("a.jsonl", '{"messages": [{"role": "user", "content": "x"}]}\n', ["a.jsonl:1: --tokenizer bytes has no chat template"]),
     ("a.jsonl", "no\n", ["a.jsonl:1: not a JSON object"]),
     ("a.txt", "\n \n", ["a.txt: there is no prompt"]),
 ])

@@ -184,3 +184,74 @@ def test_denoisers_are_trained_as_in_diffusers(tmp_path, predicts):
         losses = [loss_of_denoiser(ModelDirectory(str(tmp_path)), model, drawn).function(model, drawn).item() for _ in range(2)]
     assert given == pytest.approx(expected, rel=1e-6)
     assert losses[0] != losses[1] and losses == pytest.approx([expected] * 2, rel=0.1)
+
+
+LEVELS = 4  # time steps of the noise schedule below
+DRAWS = 200  # steps
+
+
+class Blank(torch.nn.Module):
+    """Predicts 0, with a gradient, as a denoiser of diffusers."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(1))
+
+    def forward(self, sample, timestep, return_dict):
+        return (sample * self.weight,)
+
+
+@pytest.fixture(scope="module")
+def blank_denoiser(tmp_path_factory):
+    """A package that draws noise and time steps, and predicts 0 for images of zeros: the loss of a batch is that of the numbers drawn.
+    Returns it and the loss in Python."""
+    import diffusers
+
+    from lockstep.compile import compile_step
+    from lockstep.compile.hf.denoiser import loss_of_denoiser
+    from lockstep.compile.hf.directory import ModelDirectory
+
+    directory = tmp_path_factory.mktemp("blank")
+    (directory / "config.json").write_text('{"_class_name": "UNet2DModel"}')
+    betas = [0.1, 0.6, 0.6, 0.6]
+    diffusers.DDPMScheduler(LEVELS, trained_betas=betas, prediction_type="v_prediction").save_pretrained(directory)
+    model, batch, lines = Blank(), {"image": torch.zeros(2, 1, 8, 8)}, []
+    loss = loss_of_denoiser(ModelDirectory(str(directory)), model, batch)
+    package = compile_step(model, loss, batch, directory / "model.ls2", report=lines.append)
+    assert "training draws random numbers: its results are not compared" in lines
+    return package, lambda: loss.function(model, batch).item()
+
+
+def drawn_losses(job, package, *options, steps=DRAWS, **how):
+    path = job.directory / "zeros.npz"
+    numpy.savez(path, image=numpy.zeros((SAMPLES, 1, 8, 8), numpy.float32))
+    job.config["model"] = {"name": "compiled", "package": str(package)}
+    job.config["data"] = {"train": {"name": "npy", "path": str(path)}, "per_rank_batch_size": 2}
+    job.config["optimizer"] = {"name": "sgd", "lr": 1e-30}
+    job.config["train"] = {"epochs": 1000, "max_steps": steps, "log_every": "1 step"}
+    job.config["checkpoint"] = {"every": "1000 epochs"}
+    job.write()
+    run_dir = job.train(**how) if not options else job.run(options=options) and job.runs / options[1]
+    return run_dir.name, [value for _, value in job.series(run_dir.name, "train/loss")]
+
+
+def greatest_difference(a, b):
+    """Of the distribution functions of two samples (Kolmogorov and Smirnov)."""
+    a, b, points = numpy.sort(a), numpy.sort(b), numpy.sort([*a, *b])
+    return numpy.abs(numpy.searchsorted(a, points, "right") / len(a) - numpy.searchsorted(b, points, "right") / len(b)).max()
+
+
+def test_numbers_drawn_in_compiled_code(job, blank_denoiser):
+    """They have the distribution of Python's, differ between steps and ranks, and a resumed run continues them."""
+    package, loss = blank_denoiser
+    torch.manual_seed(0)
+    expected = [loss() for _ in range(10 * DRAWS)]
+    _, losses = drawn_losses(job, package)
+    assert len(set(losses)) == DRAWS
+    assert greatest_difference(losses, expected) < 1.63 * (1.1 / DRAWS) ** 0.5  # exceeded by 1 % of all samples
+    _, of_two = drawn_losses(job, package, ranks=2)
+    means = numpy.reshape(expected, (-1, 2)).mean(1)
+    assert greatest_difference(of_two, means) < 1.63 * (1 / DRAWS + 1 / len(means)) ** 0.5
+    name, begun = drawn_losses(job, package, steps=DRAWS // 4)
+    _, resumed = drawn_losses(job, package, "--resume", name)
+    assert begun == losses[: len(begun)] and resumed == losses

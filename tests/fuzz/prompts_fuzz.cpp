@@ -11,7 +11,8 @@ namespace lockstep {
 
 std::vector<std::string> fuzz_seeds() {
   return {"one line\r\nanother \xC3\xA4\n\n",
-          "{\"prompt\": \"a\\u00e4b\"}\n{\"tokens\": [1, 22, 333]}\n"};
+          "{\"prompt\": \"a\\u00e4b\"}\n{\"tokens\": [1, 22, 333]}\n",
+          "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}\n"};
 }
 
 }  // namespace lockstep

@@ -2,9 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <ctime>
+#include <optional>
+
 #include "core/printable.h"
 #include "core/system/durable_file.h"
 #include "distributed/objects.h"
+#include "formats/chat/chat_template.h"
 #include "lockstep/error.h"
 #include "tracking/runs/on_ranks.h"
 #include "trainer/commands/trained_weights.h"
@@ -31,8 +35,10 @@ std::vector<GivenPrompt> given_prompts(const GenerationArguments& arguments) {
   for (const auto& text : arguments.prompts) {
     if (find_invalid_utf8(text) != text.npos)
       throw config_error("--prompt: the text is not valid UTF-8");
-    prompts.push_back({text, std::nullopt});
+    prompts.push_back({.where = "--prompt", .text = text});
   }
+  if (arguments.is_chat)
+    for (auto& prompt : prompts) make_conversation(prompt);
   return prompts;
 }
 
@@ -49,6 +55,46 @@ std::unique_ptr<TextCodec> open_codec(const GenerationArguments& arguments,
   return tokenizer ? std::make_unique<TextCodec>(*tokenizer, "--tokenizer") : nullptr;
 }
 
+std::tm today() {
+  const auto now = std::time(nullptr);
+  std::tm date = {};
+  localtime_r(&now, &date);
+  return date;
+}
+
+// The texts of conversations, by the chat template next to the tokenizer, which is read for the
+// first one.
+class ChatTexts {
+ public:
+  ChatTexts(const GenerationArguments& arguments, const fs::path& model_directory)
+      : tokenizer_(arguments.tokenizer.value_or(model_directory.string())) {}
+
+  // Throws Config.
+  std::string text(const GivenPrompt& prompt) {
+    try {
+      if (!template_)
+        template_.emplace(directory(), formats::ChatTemplateOptions{.date = today()});
+      return template_->render_prompt(*prompt.chat);
+    } catch (const Error& error) {
+      throw config_error(fmt::format("{}: {}", prompt.where, error.what()));
+    }
+  }
+
+ private:
+  fs::path directory() const {
+    if (tokenizer_ == "bytes")
+      throw config_error(
+          "--tokenizer bytes has no chat template; set --tokenizer to the directory of a chat "
+          "model");
+    std::error_code error;
+    if (fs::is_directory(tokenizer_, error)) return tokenizer_;
+    return tokenizer_.has_parent_path() ? tokenizer_.parent_path() : ".";
+  }
+
+  fs::path tokenizer_;  // the file, or a directory with it
+  std::optional<formats::ChatTemplate> template_;
+};
+
 Generation prepare(const GenerationArguments& arguments, const PreparedRun& run,
                    std::vector<GivenPrompt> given) {
   Generation generation;
@@ -57,14 +103,19 @@ Generation prepare(const GenerationArguments& arguments, const PreparedRun& run,
   auto& codec = generation.codec = open_codec(arguments, directory);
   if (!codec && !arguments.stops.empty())
     throw config_error("--stop has no effect without a tokenizer; set --tokenizer");
+  ChatTexts chats(arguments, directory);
   int64_t number = 0;
-  for (auto& [text, tokens] : given) {
+  for (auto& prompt : given) {
+    auto& [where, text, tokens, chat] = prompt;
     if (!tokens && !codec)
       throw config_error(
           "there is no tokenizer for the prompts: set --tokenizer to a tokenizer.json, or to "
           "bytes, "
           "or give prompts as {\"tokens\": [...]} in JSON Lines");
-    const auto numbers = tokens ? std::move(*tokens) : codec->encode(text);
+    if (chat) text = chats.text(prompt);
+    const auto numbers = tokens ? std::move(*tokens)
+                         : chat ? codec->encode_chat(text)
+                                : codec->encode(text);
     for (int64_t sample = 0; sample < arguments.samples; ++sample)
       generation.prompts.push_back({number, sample, text, numbers});
     ++number;

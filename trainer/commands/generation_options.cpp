@@ -50,7 +50,7 @@ struct OptionValue {
 };
 
 struct GenerationOption {
-  const char* what;  // its value
+  const char* what;  // its value; null: it has none
   std::function<void(const OptionValue&, GenerationArguments&)> store;
 };
 
@@ -60,6 +60,7 @@ const std::map<std::string, GenerationOption>& generation_options() {
   static const std::map<std::string, GenerationOption> options = {
       {"--generate", {"a file", [](const Value& v, Out& o) { o.prompts_file = v.not_empty(); }}},
       {"--prompt", {"a text", [](const Value& v, Out& o) { o.prompts.push_back(v.not_empty()); }}},
+      {"--chat", {nullptr, [](const Value&, Out& o) { o.is_chat = true; }}},
       {"--tokenizer",
        {"a tokenizer.json", [](const Value& v, Out& o) { o.tokenizer = v.not_empty(); }}},
       {"--out", {"a file", [](const Value& v, Out& o) { o.out = v.not_empty(); }}},
@@ -99,8 +100,12 @@ bool read_generation_option(const std::string& argument,
   const auto found = generation_options().find(name);
   if (found == generation_options().end()) return false;
   if (out.first_option.empty() && name != "--out") out.first_option = name;
-  const auto text =
-      equals == argument.npos ? next(found->second.what) : argument.substr(equals + 1);
+  const auto* const what = found->second.what;
+  if (!what && equals != argument.npos)
+    throw config_error(fmt::format("{} takes no value", name));
+  const auto text = equals != argument.npos ? argument.substr(equals + 1)
+                    : what                  ? next(what)
+                                            : "";
   found->second.store({name, text}, out);
   return true;
 }

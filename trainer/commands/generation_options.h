@@ -18,7 +18,8 @@ struct GenerationArguments {
   std::optional<std::string> tokenizer;
   std::optional<std::string> out;  // also of --evaluate
   int64_t max_tokens = 128, batch_size = 8, seed = 0;
-  int64_t samples = 1;  // texts of each prompt
+  int64_t samples = 1;   // texts of each prompt
+  bool is_chat = false;  // a prompt that is text is the message of a user
   models::Sampling sampling;
   std::vector<std::string> stops;
   std::string first_option;  // the first one as typed, without its value; empty: none but --out

@@ -11,27 +11,41 @@
 namespace lockstep::trainer {
 namespace {
 
+formats::Conversation conversation_of(std::string_view line, const std::string& where) {
+  try {
+    auto conversation = formats::parse_conversation(line);
+    if (conversation.is_text()) throw config_error("its \"messages\" are not a list");
+    if (formats::is_answer(conversation.messages.back()))
+      throw config_error("the last message is an answer already");
+    return conversation;
+  } catch (const Error& error) {
+    throw config_error(fmt::format("{}: {}", where, error.what()));
+  }
+}
+
 GivenPrompt prompt_of(std::string_view line, const std::string& where) {
   const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
   const auto refuse = [&](const char* problem) {
     throw config_error(
-        fmt::format("{}: {}; expected an object with \"prompt\", a string, or \"tokens\", a list "
-                    "of integers",
+        fmt::format("{}: {}; expected an object with \"prompt\", a string, \"tokens\", a list "
+                    "of integers, or \"messages\", those of a conversation",
                     where, problem));
   };
   if (!json.is_object()) refuse("not a JSON object");
   const auto text = json.find("prompt"), tokens = json.find("tokens");
-  if ((text == json.end()) == (tokens == json.end())) refuse("it needs one of both keys");
+  const auto keys = json.count("prompt") + json.count("tokens") + json.count("messages");
+  if (keys != 1) refuse("it needs one of these keys");
+  if (json.contains("messages")) return {.where = where, .chat = conversation_of(line, where)};
   if (text != json.end()) {
     if (!text->is_string()) refuse("its \"prompt\" is not a string");
-    return {text->get<std::string>(), std::nullopt};
+    return {.where = where, .text = text->get<std::string>()};
   }
   const auto is_token = [](const auto& number) {
     return number.is_number_unsigned() && number.template get<uint64_t>() <= INT32_MAX;
   };
   if (!tokens->is_array() || !std::all_of(tokens->begin(), tokens->end(), is_token))
     refuse("its \"tokens\" are not a list of integers from 0");
-  return {"", tokens->get<std::vector<int64_t>>()};
+  return {.where = where, .tokens = tokens->get<std::vector<int64_t>>()};
 }
 
 }  // namespace
@@ -49,10 +63,16 @@ std::vector<GivenPrompt> parse_prompts(std::string_view text, bool is_json,
     if (find_invalid_utf8(line) != line.npos)
       throw config_error(fmt::format("{}: the line is not valid UTF-8", where));
     prompts.push_back(is_json ? prompt_of(line, where)
-                              : GivenPrompt{std::string(line), std::nullopt});
+                              : GivenPrompt{.where = where, .text = std::string(line)});
   }
   if (prompts.empty()) throw config_error(fmt::format("{}: there is no prompt", name));
   return prompts;
+}
+
+void make_conversation(GivenPrompt& prompt) {
+  if (prompt.tokens || prompt.chat) return;
+  const nlohmann::ordered_json message = {{"role", "user"}, {"content", prompt.text}};
+  prompt.chat = {.messages = nlohmann::ordered_json::array({message})};
 }
 
 }  // namespace lockstep::trainer

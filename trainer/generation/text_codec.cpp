@@ -97,19 +97,26 @@ TextCodec::TextCodec(const std::string& tokenizer, const std::string& option) {
       beginning_of_prompts(*tokenizer_, fs::is_directory(path, error) ? path : path.parent_path());
 }
 
-std::vector<int64_t> TextCodec::encode(const std::string& text) {
-  std::vector<int64_t> tokens;
-  if (!tokenizer_) {
+std::vector<int32_t> TextCodec::narrow_tokens(const std::string& text) {
+  std::vector<int32_t> tokens;
+  if (tokenizer_)
+    tokenizer_->encode(text, tokens);
+  else
     for (const auto byte : text) tokens.push_back(static_cast<uint8_t>(byte));
-    return tokens;
-  }
-  std::vector<int32_t> narrow;
-  tokenizer_->encode(text, narrow);
+  return tokens;
+}
+
+std::vector<int64_t> TextCodec::encode_chat(const std::string& text) {
+  const auto tokens = narrow_tokens(text);
+  return {tokens.begin(), tokens.end()};
+}
+
+std::vector<int64_t> TextCodec::encode(const std::string& text) {
+  auto narrow = narrow_tokens(text);
   const bool has_beginning = narrow.size() >= beginning_.size() &&
                              std::equal(beginning_.begin(), beginning_.end(), narrow.begin());
   if (!has_beginning) narrow.insert(narrow.begin(), beginning_.begin(), beginning_.end());
-  tokens.assign(narrow.begin(), narrow.end());
-  return tokens;
+  return {narrow.begin(), narrow.end()};
 }
 
 std::string TextCodec::decode(const std::vector<int64_t>& tokens) const {

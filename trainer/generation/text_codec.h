@@ -23,6 +23,8 @@ class TextCodec {
   // of the tokenizer_config.json next to it is true, not if it is false; else with the special
   // tokens that tokenizer.json puts in front. Not if the text has them already. Throws Config.
   std::vector<int64_t> encode(const std::string& text);
+  // The tokens of a rendered conversation, which has its special tokens already. Throws Config.
+  std::vector<int64_t> encode_chat(const std::string& text);
   // The last character may be incomplete.
   std::string decode(const std::vector<int64_t>& tokens) const;
 
@@ -31,6 +33,8 @@ class TextCodec {
   std::optional<int64_t> separator() const;
 
  private:
+  std::vector<int32_t> narrow_tokens(const std::string& text);
+
   std::optional<formats::Tokenizer> tokenizer_;  // none: bytes
   std::vector<int32_t> beginning_;               // of a prompt
 };

@@ -320,10 +320,10 @@ int run_artifacts_command(const std::vector<std::string>& words, std::ostream& o
   auto known = make_options(command);
   const auto options = parse_words(known, words);
   if (const auto dir = options["dir"].as<std::string>(); is_in_store(dir))
-    throw config_error(
-        fmt::format("lockstep artifacts {}: --dir {}: the sink `bucket` sends no artifacts; valid: the "
-                    "directory of the runs on the machine that has them",
-                    command, printable(dir, 200)));
+    throw config_error(fmt::format(
+        "lockstep artifacts {}: --dir {}: the sink `bucket` sends no artifacts; valid: the "
+        "directory of the runs on the machine that has them",
+        command, printable(dir, 200)));
   const int code = ArtifactsCommand(command, options, out, notes).run();
   if (!out.flush())
     throw environment_error(fmt::format("lockstep artifacts {}: cannot write the output", command));

@@ -24,7 +24,8 @@ void NodeWatch::poll(const OnRow& on_row) {
   for (auto* logs : {&others_, &logs_})
     for (auto& [path, log] : *logs) {
       log->has_writer = has_writer(path);  // first: without a writer, the next read is final
-      read(*log, logs == &logs_ ? on_row : [](const auto&, const auto&) {});
+      read(
+          *log, logs == &logs_ ? on_row : [](const auto&, const auto&) {});
     }
 }
 

@@ -72,8 +72,7 @@ class ChatTexts {
   // Throws Config.
   std::string text(const GivenPrompt& prompt) {
     try {
-      if (!template_)
-        template_.emplace(directory(), formats::ChatTemplateOptions{.date = today()});
+      if (!template_) template_.emplace(directory(), formats::ChatTemplateOptions{.date = today()});
       return template_->render_prompt(*prompt.chat);
     } catch (const Error& error) {
       throw config_error(fmt::format("{}: {}", prompt.where, error.what()));

@@ -101,11 +101,8 @@ bool read_generation_option(const std::string& argument,
   if (found == generation_options().end()) return false;
   if (out.first_option.empty() && name != "--out") out.first_option = name;
   const auto* const what = found->second.what;
-  if (!what && equals != argument.npos)
-    throw config_error(fmt::format("{} takes no value", name));
-  const auto text = equals != argument.npos ? argument.substr(equals + 1)
-                    : what                  ? next(what)
-                                            : "";
+  if (!what && equals != argument.npos) throw config_error(fmt::format("{} takes no value", name));
+  const auto text = equals != argument.npos ? argument.substr(equals + 1) : what ? next(what) : "";
   found->second.store({name, text}, out);
   return true;
 }

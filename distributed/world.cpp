@@ -73,8 +73,8 @@ std::string why_unreachable(const std::string& host) {
 
 using Operations = std::shared_ptr<distributed::PendingOperations>;
 
-c10::intrusive_ptr<c10d::Store> open_store(const WorldOptions& options, const Operations& operations,
-                                           const TcpRendezvous& tcp) {
+c10::intrusive_ptr<c10d::Store> open_store(const WorldOptions& options,
+                                           const Operations& operations, const TcpRendezvous& tcp) {
   c10d::TCPStoreOptions store;
   store.port = tcp.port;
   store.isServer = tcp.serve && options.rank == 0;
@@ -221,9 +221,8 @@ std::unique_ptr<World> World::connect(const WorldOptions& options) {
 void World::open_groups() {
   const distributed::QuietSetup quiet;
   sockets_->begin();
-  groups_->base_store =
-      std::visit([&](const auto& how) { return open_store(options_, operations_, how); },
-                 options_.rendezvous);
+  groups_->base_store = std::visit(
+      [&](const auto& how) { return open_store(options_, operations_, how); }, options_.rendezvous);
   const auto* tcp = std::get_if<TcpRendezvous>(&options_.rendezvous);
   groups_->store = c10::make_intrusive<c10d::PrefixStore>("lockstep/" + (tcp ? tcp->prefix : ""),
                                                           groups_->base_store);

@@ -41,8 +41,8 @@ class PendingOperations {
                       std::chrono::milliseconds timeout) {
     const auto connected = std::make_shared<decltype(connect())>();
     run(
-        operations,
-        [connected, connect = std::move(connect)]() mutable { *connected = connect(); }, timeout);
+        operations, [connected, connect = std::move(connect)]() mutable { *connected = connect(); },
+        timeout);
     return *connected;
   }
 

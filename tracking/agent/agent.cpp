@@ -171,8 +171,7 @@ class Agent {
 
   bool is_over() const {
     if (parent_alive_ || (receiver_ && !receiver_->is_over())) return false;
-    if (!watch_.has_logs())
-      return Clock::now() - started_ > kAgentTick || options_.parent_fd >= 0;
+    if (!watch_.has_logs()) return Clock::now() - started_ > kAgentTick || options_.parent_fd >= 0;
     return watch_.all_closed();
   }
 

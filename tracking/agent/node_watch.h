@@ -58,7 +58,7 @@ class NodeWatch {
   std::filesystem::path run_dir_;
   int node_rank_;
   bool may_move_;
-  int world_size_;  // of the run; an earlier part of it may have left logs of more ranks
+  int world_size_;      // of the run; an earlier part of it may have left logs of more ranks
   Logs logs_, others_;  // `others_`: of other nodes, if they may move
 };
 

@@ -21,7 +21,8 @@ TEST_CASE("runs show: lost ranks are listed in order, and a corrupt list is empt
                        .spares = {4, 5}};
   CHECK_FALSE(is_recorded(dir, first));
   CHECK_FALSE(is_logged(dir, first));
-  EventLogWriter(event_log_path(dir, 0)).text({.level = TextLevel::Warning, .line = describe(first)});
+  EventLogWriter(event_log_path(dir, 0))
+      .text({.level = TextLevel::Warning, .line = describe(first)});
   CHECK(is_logged(dir, first));
   for (int i = 0; i < 2; ++i) record_rank_loss(dir, first);
   CHECK(is_recorded(dir, first));

@@ -21,11 +21,11 @@ bool NodeWatch::is_in_job(const WatchedLog& log) const {
 
 void NodeWatch::poll(const OnRow& on_row) {
   find_logs();
+  const OnRow ignore = [](const auto&, const auto&) {};
   for (auto* logs : {&others_, &logs_})
     for (auto& [path, log] : *logs) {
       log->has_writer = has_writer(path);  // first: without a writer, the next read is final
-      read(
-          *log, logs == &logs_ ? on_row : [](const auto&, const auto&) {});
+      read(*log, logs == &logs_ ? on_row : ignore);
     }
 }
 

@@ -35,6 +35,7 @@ continues where the previous one stopped.
   --pid PID       process of a rank to sample, even if the rank does not log; repeatable
   --attached      exit at the end of standard input
   --launcher PID  process that records the outcome of the run after all ranks have exited
+  --logs-may-move ranks of this node may continue logs of other nodes
 
 If nodes share no file system (set by the trainer, with LOCKSTEP_FORWARDING_TOKEN):
   --forward-to URL   send the logs to the agent of rank 0's node, which feeds the sinks
@@ -121,6 +122,7 @@ std::vector<int64_t> pids_of(const cxxopts::ParseResult& parsed) {
 
 tracking::Forwarding forwarding_of(const cxxopts::ParseResult& parsed) {
   tracking::Forwarding forwarding;
+  forwarding.may_move = parsed.count("logs-may-move") > 0;
   forwarding.to = parsed["forward-to"].as<std::string>();
   if (parsed.count("receive-from")) {
     forwarding.listener = std::make_shared<const FileDescriptor>(tracking::kForwardingListener);
@@ -142,7 +144,7 @@ int track_command(int argc, char** argv) {
   options.add_options()("h,help", "")("run", "", cxxopts::value<std::string>())(
       "node-rank", "", cxxopts::value<int>()->default_value("0"))(
       "logs", "", cxxopts::value<int>()->default_value("1"))("attached", "")(
-      "launcher", "", cxxopts::value<int64_t>()->default_value("0"))(
+      "launcher", "", cxxopts::value<int64_t>()->default_value("0"))("logs-may-move", "")(
       "pid", "", cxxopts::value<std::vector<int64_t>>())(
       "forward-to", "", cxxopts::value<std::string>()->default_value(""))(
       "receive-from", "", cxxopts::value<std::vector<int>>())(

@@ -40,9 +40,10 @@ Json to_json(const RankLoss& loss) {
     ranks.push_back({{"rank", lost.rank}, {"how", lost.how}});
     if (lost.has_left) ranks.back()["has_left"] = true;
   }
-  Json json = {{"group", loss.group},         {"step", loss.step},
-               {"ranks_before", loss.before}, {"ranks_after", loss.after},
-               {"lost", std::move(ranks)},    {"spares", loss.spares}};
+  Json json = {
+      {"group", loss.group},       {"step", loss.step},        {"ranks_before", loss.before},
+      {"ranks_after", loss.after}, {"lost", std::move(ranks)}, {"spares", loss.spares},
+      {"time", loss.time}};
   if (!loss.spare_nodes.empty()) json["spare_nodes"] = loss.spare_nodes;
   return json;
 }
@@ -55,7 +56,8 @@ std::optional<RankLoss> rank_loss_from_json(const Json& json) {
                   .after = json.at("ranks_after").get<int>(),
                   .ranks = {},
                   .spares = json.at("spares").get<std::vector<int>>(),
-                  .spare_nodes = json.value("spare_nodes", std::vector<int>())};
+                  .spare_nodes = json.value("spare_nodes", std::vector<int>()),
+                  .time = json.value("time", 0.0)};
     for (const auto& lost : json.at("lost"))
       loss.ranks.push_back({lost.at("rank").get<int>(), lost.at("how").get<std::string>(),
                             lost.value("has_left", false)});

@@ -25,6 +25,7 @@ struct RankLoss {
   std::vector<LostRank> ranks;        // not empty
   std::vector<int> spares;            // that joined: the numbers of their processes on their nodes
   std::vector<int> spare_nodes = {};  // with several nodes: the node of each spare
+  double time = 0;                    // of the launcher's decision, Unix time, seconds
 };
 
 // "rank 1 (of 4) was lost, killed by SIGKILL; rank 2 (of 4) left after SIGTERM".

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "core/system/durable_file.h"
+#include "core/system/local_address.h"
 #include "distributed/objects.h"
 #include "launch/protocol/address.h"
 #include "launch/protocol/token.h"
@@ -19,6 +20,7 @@ namespace {
 
 constexpr int kForwardingTokenBytes = 32;
 constexpr auto kProbeTimeout = std::chrono::seconds(2);
+constexpr auto kRequiredProbeTimeout = std::chrono::seconds(30);  // if the job ends without it
 
 // A file with a unique name: a node that sees it sees this directory, not one of the same name
 // that an earlier part of the run left.
@@ -41,8 +43,9 @@ class Probe {
 };
 
 // Polls, since a network file system may cache for a while that the directory did not exist.
-bool can_see(const std::filesystem::path& run_dir, const std::string& name) {
-  const auto deadline = std::chrono::steady_clock::now() + kProbeTimeout;
+bool can_see(const std::filesystem::path& run_dir, const std::string& name,
+             std::chrono::seconds timeout) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
   std::error_code ignored;
   while (!std::filesystem::exists(run_dir / name, ignored)) {
     if (std::chrono::steady_clock::now() >= deadline) return false;
@@ -68,6 +71,15 @@ void throw_first_problem(const nlohmann::json& replies) {
     const auto problem = replies[rank].value("problem", "");
     if (!problem.empty()) throw environment_error(fmt::format("rank {}: {}", rank, problem));
   }
+}
+
+void verify_shared(const nlohmann::json& replies, const std::filesystem::path& run_dir) {
+  for (const auto& reply : replies)
+    if (!reply["sees"].get<bool>())
+      throw config_error(fmt::format(
+          "--on-rank-loss continue needs a run.dir that all nodes share, but node {} ({}) does not "
+          "see {}, which rank 0 has created",
+          reply["node"].get<int>(), reply["host"].get<std::string>(), run_dir.string()));
 }
 
 std::string url_of(const std::string& host, int port) {
@@ -113,10 +125,13 @@ tracking::Forwarding arrange_forwarding(World& world, const NodeLogs& node) {
   }
   probe_info = distributed::broadcast_object(world, probe_info, 0, "shared run directory");
   throw_first_problem(nlohmann::json::array({probe_info}));
+  const auto timeout = node.must_share ? kRequiredProbeTimeout : kProbeTimeout;
   const nlohmann::json own = {{"node", node.ranks.node_rank},
-                              {"sees", can_see(node.run_dir, probe_info["name"])},
+                              {"host", own_host_name()},
+                              {"sees", can_see(node.run_dir, probe_info["name"], timeout)},
                               {"logs", node.logs}};
   const auto replies = distributed::all_gather_object(world, own, "shared run directory");
+  if (node.must_share) verify_shared(replies, node.run_dir);
   tracking::Forwarding forwarding;
   std::set<int> separate_nodes;
   for (const auto& reply : replies) {

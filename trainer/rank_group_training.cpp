@@ -36,6 +36,8 @@ std::string reason_against_loss(const PreparedRun& run, const SessionOptions& op
   if (!has_nodes && !layout.shares_memory())
     return "needs ranks that share memory: distributed.device: cpu, and distributed.backend: auto "
            "or shm";
+  if (has_nodes && layout.backend == BackendChoice::Shm)
+    return "needs distributed.backend: auto or gloo on several nodes";
   if (!layout.shares_memory() && parallel.shard != ShardStrategy::None)
     return "needs distributed.shard: none on several nodes or with distributed.backend: gloo: the "
            "state that only one rank has would be lost with it";

@@ -191,7 +191,6 @@ class ManagedRun final : public RecordedRun {
     });
     process_.planned = planned;
     const auto forwarding = arrange();
-    verify_shared(forwarding);
     start_tracker(resumed, forwarding);
   }
 
@@ -244,7 +243,8 @@ class ManagedRun final : public RecordedRun {
   }
 
  private:
-  void start_tracker(int64_t resumed, const tracking::Forwarding& forwarding) {
+  void start_tracker(int64_t resumed, tracking::Forwarding forwarding) {
+    forwarding.may_move = options_.ranks.loss_fd.has_value();
     tracker_ = open_tracker({.run_dir = dir(),
                              .process = process_,
                              .run_config = run_.resolved,
@@ -265,24 +265,15 @@ class ManagedRun final : public RecordedRun {
       ::poll(nullptr, 0, kLogPollMs);
   }
 
-  // With --on-rank-loss continue, rank 0 may move to another node, which then writes the log and the
-  // checkpoints. Collective.
-  void verify_shared(const tracking::Forwarding& forwarding) const {
-    if (options_.ranks.loss_fd && !forwarding.token.empty())
-      throw config_error(fmt::format(
-          "--on-rank-loss continue needs a run.dir that all nodes share, but another node does not "
-          "see {}, which rank 0 has created",
-          dir().string()));
-  }
-
   tracking::Forwarding arrange() {
     const bool has_agent = run_.config.tracking.agent && !options_.agent_program.empty();
     if (!has_agent && !options_.ranks.loss_fd) return {};
     return arrange_forwarding(
-        world_,
-        {.ranks = options_.ranks, .run_dir = dir(), .logs = run_.is_logging, .make_run_dir = [&] {
-           create_run_directory(dir(), process_, run_.resolved);
-         }});
+        world_, {.ranks = options_.ranks,
+                 .run_dir = dir(),
+                 .logs = run_.is_logging,
+                 .must_share = options_.ranks.loss_fd.has_value(),
+                 .make_run_dir = [&] { create_run_directory(dir(), process_, run_.resolved); }});
   }
 
   World& world_;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <map>
 #include <tuple>
 
@@ -14,6 +15,10 @@ using Kind = GroupAnswer::Kind;
 namespace {
 
 constexpr int kMaxRepeats = 3;  // of a group that does not connect, without a loss
+
+double unix_seconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
 
 }  // namespace
 
@@ -245,7 +250,8 @@ void Regrouping::form_group() {
                 .before = world_size_,
                 .after = static_cast<int>(count),
                 .ranks = std::exchange(lost_, {}),
-                .spares = {}};
+                .spares = {},
+                .time = unix_seconds()};
   std::map<int, int> local_world_sizes, local_ranks;  // by node
   for (size_t i = 0; i < count; ++i) {
     ++local_world_sizes[ready[i]->node];

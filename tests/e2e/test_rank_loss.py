@@ -90,13 +90,18 @@ def shown_losses(job):
 def assert_whole(job, started, undisturbed, last_step=STEPS):
     ended = processes.finish(started, 600)
     assert ended.code == 0, said(job)
+    assert [step for step, _ in job.series(job.only_run().name, "eval/loss")] == [last_step]
+    assert_same_run(job, undisturbed, last_step)
+    return ended
+
+
+def assert_same_run(job, undisturbed, last_step):
     run_dir = job.only_run()
     assert checkpoints(run_dir) == [last_step]
     for name in ("model", "optimizer", "ema"):
         file = f"{name}.safetensors"
         assert_same_bits(last_weights(run_dir).parent / file, last_weights(undisturbed).parent / file)
     assert [step for step, _ in job.series(run_dir.name, "train/loss")] == list(range(1, last_step + 1))
-    assert [step for step, _ in job.series(run_dir.name, "eval/loss")] == [last_step]
     assert [entry["state"] for entry in job.list()] == ["finished"]
     sink = run_dir / "sinks" / "jsonl" / run_dir.name / "records.jsonl"
     records = [json.loads(line) for line in sink.read_text().splitlines()]
@@ -104,7 +109,6 @@ def assert_whole(job, started, undisturbed, last_step=STEPS):
     assert steps == list(range(1, last_step + 1)), "each step once, in every sink"
     warnings = [record["line"] for record in records if record["type"] == "text" and "was lost" in record["line"]]
     assert len(warnings) == len(re.findall("was lost.*continuing with", said(job))) and all("; continued after step " in line for line in warnings)
-    return ended
 
 
 @pytest.mark.parametrize("ranks, victim", [(2, 0), (2, 1), (4, 0), (4, 2)])

@@ -253,6 +253,8 @@ TEST_CASE("regrouping: ranks of several nodes") {
   CHECK(spare->port == 1003);
   CHECK(spare->loss.spares == std::vector{2});  // its number on the node
   CHECK(spare->loss.spare_nodes == std::vector{1});
+  CHECK(spare->loss.time > 0);  // tells it from the same loss in another attempt
+  CHECK(spare->loss.time == first->loss.time);
 }
 
 TEST_CASE("regrouping: a node is lost") {

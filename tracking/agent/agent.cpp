@@ -73,8 +73,7 @@ class Agent {
         launcher_(options.launcher > 0 ? open_process(options.launcher) : FileDescriptor()),
         recorder_(options.run_dir, options.node_rank),
         log_watch_(node_log_path(options.run_dir, options.node_rank)),
-        watch_(options.run_dir, options.node_rank,
-               /*may_move=*/options.config.ranks.kind == RankSelection::Kind::Main),
+        watch_(options.run_dir, options.node_rank, options.forwarding.may_move),
         consoles_(launcher_logs(options), recorder_.console_lines()),
         sampler_({.disk = options.run_dir, .processes = [this] { return process_ids(); }}),
         rules_(options.config.alerts),
@@ -204,7 +203,7 @@ class Agent {
           {.step = row.step, .time = row.time, .epoch = row.epoch, .values = metrics}, log.rank()));
     });
     std::vector<RankState> states;
-    for (const auto& [path, log] : watch_.logs())
+    for (const auto* log : watch_.own_logs())
       states.push_back(
           {.rank = log->rank(),
            .alive = log->has_writer,

@@ -25,7 +25,7 @@ struct AgentOptions {
   int64_t launcher = 0;
   TrackingConfig config;
   Environment environment;
-  Forwarding forwarding;  // used when the nodes share no file system
+  Forwarding forwarding;
 };
 
 struct AgentReport {

@@ -101,6 +101,7 @@ void AgentProcess::start() {
   for (const auto pid : command_.pids) args.push_back(fmt::format("--pid={}", pid));
   if (command_.launcher > 0) args.push_back(fmt::format("--launcher={}", command_.launcher));
   const auto& forwarding = command_.forwarding;
+  if (forwarding.may_move) args.push_back("--logs-may-move");
   if (forwarding.sends()) args.push_back("--forward-to=" + forwarding.to);
   for (const int node : forwarding.from_nodes)
     args.push_back(fmt::format("--receive-from={}", node));

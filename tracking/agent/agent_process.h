@@ -18,7 +18,7 @@ struct AgentCommand {
   int expected_logs = 0;      // number of ranks of the node that log
   std::vector<int64_t> pids;  // of the node's ranks
   int64_t launcher = 0;       // reports how the job ended after all ranks exited; 0: none
-  Forwarding forwarding;      // used when the nodes share no file system
+  Forwarding forwarding;
 };
 
 // The agent runs in its own session: it survives this process and exits by itself when it has no

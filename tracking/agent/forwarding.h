@@ -28,6 +28,10 @@ struct Forwarding {
 
   std::string token;
 
+  // The nodes share a file system, and processes of one may continue logs of another (launch
+  // --on-rank-loss continue).
+  bool may_move = false;
+
   bool receives() const { return listener != nullptr; }
   bool sends() const { return !to.empty(); }
 };

@@ -19,6 +19,12 @@ bool NodeWatch::is_in_job(const WatchedLog& log) const {
   return log.has_writer || log.rank() < world_size_;
 }
 
+// As of the last record read.
+bool NodeWatch::is_own(const WatchedLog& log) const {
+  const auto& writer = log.tail.identity();
+  return writer && writer->node_rank == node_rank_;
+}
+
 void NodeWatch::poll(const OnRow& on_row) {
   find_logs();
   const OnRow ignore = [](const auto&, const auto&) {};
@@ -42,26 +48,32 @@ void NodeWatch::find_logs() {
   }
   std::erase_if(others_, [this](const auto& item) {
     const auto& [path, log] = item;
-    const auto& writer = log->tail.identity();
-    if (!writer || writer->node_rank != node_rank_) return false;
-    logs_[path] = std::make_unique<WatchedLog>(path);  // its rows may raise alerts from now on
+    if (!is_own(*log)) return false;
+    logs_[path] = std::make_unique<WatchedLog>(path);  // again, for the rows that this node wrote
     return true;
   });
 }
 
-void NodeWatch::read(WatchedLog& log, const OnRow& on_row) {
+void NodeWatch::read(WatchedLog& log, const OnRow& on_row) const {
   while (const auto record = log.tail.next()) {
     if (std::holds_alternative<RunInfo>(*record)) log.end.reset();
     if (const auto* end = std::get_if<RunEnd>(&*record)) log.end = *end;
-    if (const auto* row = std::get_if<LoggedRow>(&*record)) on_row(*row, log);
+    if (const auto* row = std::get_if<LoggedRow>(&*record); row && is_own(log)) on_row(*row, log);
   }
 }
 
 std::vector<int64_t> NodeWatch::process_ids() const {
   std::vector<int64_t> ids;
-  for (const auto& [path, log] : logs_)
-    if (log->has_writer && log->tail.identity()) ids.push_back(log->tail.identity()->pid);
+  for (const auto* log : own_logs())
+    if (log->has_writer) ids.push_back(log->tail.identity()->pid);
   return ids;
+}
+
+std::vector<const WatchedLog*> NodeWatch::own_logs() const {
+  std::vector<const WatchedLog*> own;
+  for (const auto& [path, log] : logs_)
+    if (is_own(*log)) own.push_back(log.get());
+  return own;
 }
 
 std::vector<const WatchedLog*> NodeWatch::all_logs() const {
@@ -83,8 +95,8 @@ bool NodeWatch::all_finished() const {
 }
 
 const WatchedLog* NodeWatch::first_silent() const {
-  for (const auto& [path, log] : logs_)
-    if (is_in_job(*log) && !log->has_writer && !log->end) return log.get();
+  for (const auto* log : own_logs())
+    if (is_in_job(*log) && !log->has_writer && !log->end) return log;
   return nullptr;
 }
 

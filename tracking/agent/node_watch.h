@@ -31,11 +31,14 @@ class NodeWatch {
   NodeWatch(std::filesystem::path run_dir, int node_rank, bool may_move);
 
   using OnRow = std::function<void(const LoggedRow&, const WatchedLog&)>;
-  // Finds new logs and reads what was appended to the known ones; passes rows to `on_row`.
+  // Finds new logs and reads what was appended to the known ones; passes the rows that processes of
+  // this node wrote to `on_row`.
   void poll(const OnRow& on_row);
 
   // Those of the node, ordered by rank; also those that another node has continued since.
   const std::map<std::filesystem::path, std::unique_ptr<WatchedLog>>& logs() const { return logs_; }
+  // Without those that another node has continued: that node checks them.
+  std::vector<const WatchedLog*> own_logs() const;
   std::vector<int64_t> process_ids() const;
 
   // Whether there are logs: also of other nodes, if they may move.
@@ -44,16 +47,17 @@ class NodeWatch {
   bool all_closed() const;
   // Every log of the job has ended successfully.
   bool all_finished() const;
-  // The first log whose writer exited without recording an end; nullptr if there is none.
+  // The first of own_logs() whose writer exited without recording an end; nullptr if there is none.
   const WatchedLog* first_silent() const;
 
  private:
   using Logs = std::map<std::filesystem::path, std::unique_ptr<WatchedLog>>;
 
   void find_logs();
-  static void read(WatchedLog& log, const OnRow& on_row);
+  void read(WatchedLog& log, const OnRow& on_row) const;
   std::vector<const WatchedLog*> all_logs() const;
   bool is_in_job(const WatchedLog& log) const;
+  bool is_own(const WatchedLog& log) const;
 
   std::filesystem::path run_dir_;
   int node_rank_;

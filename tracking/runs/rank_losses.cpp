@@ -13,6 +13,8 @@
 namespace lockstep::tracking {
 namespace {
 
+constexpr double kMaxClockDifference_s = 5;  // between nodes
+
 std::filesystem::path rank_losses_path(const std::filesystem::path& run_dir) {
   return run_dir / "rank_losses.json";
 }
@@ -31,7 +33,10 @@ bool is_logged(const std::filesystem::path& run_dir, const RankLoss& loss) {
     uint32_t segment = 0;
     while (const auto next = next_segment(log, segment)) segment = next->beginning.number;
     const auto texts = read_log_segment(segment_path(log, segment)).texts;
-    return std::ranges::find(texts, describe(loss), &TextLine::line) != texts.end();
+    const auto earliest = loss.time - kMaxClockDifference_s;
+    return std::ranges::any_of(texts, [&, line = describe(loss)](const TextLine& text) {
+      return text.time >= earliest && text.line == line;
+    });
   } catch (const Error&) {
     return false;
   }

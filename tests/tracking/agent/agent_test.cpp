@@ -106,6 +106,54 @@ TEST_CASE("agent: an agent that takes over does not repeat alerts") {
   CHECK(read_event_log(node_log_path(run, 0)).alerts.size() == 1);
 }
 
+TEST_CASE("agent: only the node whose process wrote a row raises alerts for it") {
+  const TemporaryDirectory dir;
+  const auto run = make_job(dir, 1);
+  std::vector<int> ends(4);
+  REQUIRE(::pipe2(&ends[0], O_CLOEXEC) == 0);
+  REQUIRE(::pipe2(&ends[2], O_CLOEXEC) == 0);
+  std::optional<EventLogWriter> log(std::in_place, event_log_path(run, 0));
+  std::vector<std::future<AgentReport>> agents;
+  for (int node = 0; node < 2; ++node) {
+    auto options = options_for(run, node == 0 ? 1 : 0, ends[static_cast<size_t>(2 * node)]);
+    options.node_rank = node;
+    options.config.ranks = {};
+    options.forwarding.may_move = true;
+    agents.push_back(std::async(std::launch::async, [options] { return run_agent(options); }));
+  }
+  const auto alerts_of = [&](int node) {
+    const auto path = node_log_path(run, node);
+    return std::filesystem::exists(path) ? read_event_log(path).alerts.size() : 0;
+  };
+  const auto wait_for_alert = [&](int node) {
+    for (int i = 0; i < 6000 && alerts_of(node) == 0; ++i) ::poll(nullptr, 0, 10);
+    return alerts_of(node);
+  };
+  const auto log_nan = [&](const std::string& metric) {
+    const std::array<Metric, 1> values = {{{metric, std::nan("")}}};
+    log->scalars({.step = 2, .time = unix_now(), .values = values});
+  };
+  log_nan("train/loss");
+  CHECK(wait_for_alert(0) == 1);
+  auto info = sample_info("job-rank-0");
+  info.job_id = "job";
+  info.node_rank = 1;
+  log->identity(info);
+  log->config({});
+  log_nan("eval/loss");
+  CHECK(wait_for_alert(1) == 1);
+  log->end({.state = RunState::Finished});
+  log->close();
+  for (const int end : {ends[1], ends[3]}) ::close(end);
+  for (auto& agent : agents) {
+    REQUIRE(agent.wait_for(60s) == std::future_status::ready);
+    agent.get();
+  }
+  CHECK(alerts_of(0) == 1);
+  CHECK(alerts_of(1) == 1);
+  for (const int end : {ends[0], ends[2]}) ::close(end);
+}
+
 TEST_CASE("agent: waits for its parent, and for the logs to be closed") {
   const TemporaryDirectory dir;
   const auto run = make_job(dir, 1);
@@ -142,6 +190,7 @@ TEST_CASE("agent: delivers a log that a rank of its node continues") {
   auto options = options_for(run, 0, ends[0]);
   options.node_rank = 1;
   options.config.ranks = {};
+  options.forwarding.may_move = true;
   auto agent = std::async(std::launch::async, [&] { return run_agent(options); });
   const auto wait_for = [&](const std::string& wanted) {
     for (int i = 0; i < 6000; ++i) {

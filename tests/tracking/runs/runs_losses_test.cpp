@@ -30,6 +30,10 @@ TEST_CASE("runs show: lost ranks are listed in order, and a corrupt list is empt
       dir, {.step = 9, .before = 4, .after = 1, .ranks = {{0, "killed \x1b"}}, .spares = {}});
   record_rank_loss(
       dir, {.step = 12, .before = 2, .after = 1, .ranks = {{1, "SIGTERM", true}}, .spares = {}});
+  auto of_next_attempt = first;
+  of_next_attempt.time = first.time + 60;
+  CHECK_FALSE(is_recorded(dir, of_next_attempt));
+  CHECK_FALSE(is_logged(dir, of_next_attempt));
   const auto losses = lab.json({"show", "mnist-1"})["rank_losses"];
   REQUIRE(losses.size() == 3);
   CHECK(losses[2]["lost"][0] == Json{{"rank", 1}, {"how", "SIGTERM"}, {"has_left", true}});

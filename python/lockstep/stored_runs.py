@@ -210,7 +210,7 @@ def _has_state(fact: dict[str, Any]) -> bool:
 
 
 def _seconds(value: Any) -> float:
-    """0 for what is no number, or not finite."""
+    """0 for other values than numbers, and for those that are not finite."""
     return float(value) if isinstance(value, (int, float)) and abs(value) < 1e15 else 0.0
 
 

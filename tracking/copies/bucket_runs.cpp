@@ -163,16 +163,12 @@ std::map<std::string, BucketRuns::Run> BucketRuns::list(const std::string& folde
 
 // Complete ids of runs that are here: lists only these, as a bucket can have many objects of others.
 std::map<std::string, BucketRuns::Run> BucketRuns::list_runs(const Ids& ids) {
-  const bool are_known =
-      std::ranges::all_of(ids, [&](const auto& id) { return known_.contains(id); });
-  if (ids.empty() || !are_known) {
-    auto runs = list("");
-    remove_others(runs, {});
-    return runs;
-  }
   std::map<std::string, Run> runs;
-  for (const auto& id : ids) runs.merge(list(id));
-  remove_others(runs, ids);
+  const auto is_known = [&](const auto& id) { return known_.contains(id); };
+  const auto listed = std::ranges::all_of(ids, is_known) ? ids : Ids();
+  for (const auto& id : listed) runs.merge(list(id));
+  if (listed.empty()) runs = list("");
+  remove_others(runs, listed);
   return runs;
 }
 

@@ -1,5 +1,6 @@
 // `lockstep mcp`: serves the Model Context Protocol on standard input and output.
 #include <fmt/format.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <array>
@@ -40,6 +41,17 @@ void send_answer(const std::string& answer) {
     throw errno_error("lockstep mcp: cannot write to standard output");
 }
 
+// Whether no client waits for answers: the input has ended, and has nothing to answer or nothing reads
+// the output.
+bool is_client_gone() {
+  std::array<pollfd, 2> pipes{pollfd{.fd = STDIN_FILENO, .events = POLLIN},
+                              pollfd{.fd = STDOUT_FILENO, .events = 0}};
+  if (::poll(pipes.data(), pipes.size(), 0) <= 0) return false;
+  const bool has_ended = (pipes[0].revents & (POLLHUP | POLLERR)) != 0;
+  const bool is_empty = (pipes[0].revents & POLLIN) == 0;
+  return has_ended && (is_empty || (pipes[1].revents & (POLLHUP | POLLERR)) != 0);
+}
+
 // Until the end of the input. SIGTERM ends the process at any time: nothing has to be saved.
 void serve_input(dashboard::McpServer& server) {
   std::array<char, 64 << 10> buffer;
@@ -66,7 +78,7 @@ int mcp_command(int argc, char** argv) {
   RunsPlace place(given, {}, RunsPlace::Keeps::UpToDate, [](const std::string& problem) {
     fmt::print(stderr, "lockstep mcp: warning: {}\n", problem);
   });
-  place.wait();
+  if (!place.wait(is_client_gone)) return 0;
   catalog::verify_runs_directory(place.directory());
   raise_descriptor_limit(std::numeric_limits<uint64_t>::max());  // for many open event logs
   const auto runs = std::filesystem::canonical(place.directory());

@@ -9,6 +9,7 @@ from lockstep.event_log.reader import Log, Rows, content, has_writer, read_log
 
 FORMATS = ("pandas", "polars", "arrow", "lists")
 _SEVERITY = {"finished": 0, "running": 1, "lost": 2}
+_JOB_MEMBERS = {"name": str, "group": (str, type(None)), "created": (int, float)}
 
 
 class StoredRun:
@@ -44,13 +45,13 @@ class StoredRun:
     @property
     def created(self) -> float:
         """Unix time, in seconds."""
-        return float(self._job_file().get("created") or self._first().identity.get("created") or 0)
+        return _seconds(self._job_file().get("created")) or _seconds(self._first().identity.get("created"))
 
     @property
     def config(self) -> dict[str, Any]:
         for log in self._rank_logs():
             if config := log.config:
-                return dict(config)
+                return config
         return {}
 
     @property
@@ -64,15 +65,17 @@ class StoredRun:
         """running, finished, failed, killed, preempted or lost."""
         facts = self._end_facts()
         states = [self._state_of(log, facts) for log in self._rank_logs()] or [facts[0]["state"] if facts else "lost"]
-        return max(states, key=lambda state: _SEVERITY.get(state, 3))
+        return _worst(states)
 
     @property
     def tags(self) -> list[str]:
-        return list(_json(f"{self.dir}/tags.json").get("tags", []))
+        tags = _json(f"{self.dir}/tags.json").get("tags")
+        return [tag for tag in tags if isinstance(tag, str)] if isinstance(tags, list) else []
 
     @property
     def note(self) -> str:
-        return str(_json(f"{self.dir}/tags.json").get("note", ""))
+        note = _json(f"{self.dir}/tags.json").get("note")
+        return note if isinstance(note, str) else ""
 
     @property
     def problems(self) -> list[str]:
@@ -123,7 +126,7 @@ class StoredRun:
     def _job_file(self) -> dict[str, Any]:
         if self._job is None:
             job = _json(f"{self.dir}/run.json")
-            self._job = {key: job[key] for key in ("name", "group", "created") if key in job}
+            self._job = {key: job[key] for key, kinds in _JOB_MEMBERS.items() if key in job and isinstance(job[key], kinds)}
         return self._job
 
     def _end_facts(self) -> Sequence[dict[str, Any]]:
@@ -131,15 +134,15 @@ class StoredRun:
         if self._ends is None:
             ends = f"{self.dir}/ends"
             files = [f"{ends}/{name}" for name in (_names(ends) if os.access(ends, os.F_OK) else ()) if name.endswith(".json")]
-            facts = [fact for fact in map(_json, files) if fact.get("state") and fact.get("by") in ("launcher", "trainer", "agent")]
-            if not facts and os.access(f"{self.dir}/end.json", os.F_OK) and (end := _json(f"{self.dir}/end.json")).get("state"):
+            facts = [fact for fact in map(_json, files) if _has_state(fact) and fact.get("by") in ("launcher", "trainer", "agent")]
+            if not facts and os.access(f"{self.dir}/end.json", os.F_OK) and _has_state(end := _json(f"{self.dir}/end.json")):
                 facts = [{**end, "by": "launcher"}]
-            self._ends = tuple(sorted(facts, key=lambda fact: (_standing(fact), fact.get("time", 0), fact.get("number", 0))))
+            self._ends = tuple(sorted(facts, key=lambda fact: (_standing(fact), _seconds(fact.get("time")), _seconds(fact.get("number")))))
         return self._ends
 
     @staticmethod
     def _state_of(log: Log, facts: Sequence[dict[str, Any]]) -> str:
-        logged = str(log.end["state"]) if log.end else ""
+        logged = str(log.end.get("state") or "") if log.end else ""
         if facts and not (facts[0]["by"] == "trainer" and facts[0]["state"] == "finished" and logged):
             return str(facts[0]["state"])
         return logged or ("running" if has_writer(log.path) else "lost")
@@ -153,9 +156,10 @@ class BucketRun(StoredRun):
         self._bucket, self._state = bucket, state
 
     def refresh(self) -> None:
+        """Raises OSError if the bucket cannot be read, or no longer has the run."""
         super().refresh()
         if hasattr(self, "_bucket"):
-            self._state = _fetch(self._bucket).get(self.dir, "lost")
+            self._state = _worst(rank["state"] for rank in _read_bucket(self._bucket, "show", self.id)["ranks"])
 
     @property
     def state(self) -> str:
@@ -165,27 +169,49 @@ class BucketRun(StoredRun):
 
 def _fetch(bucket: str) -> dict[str, str]:
     """Brings the copies of the runs of a bucket up to date. Returns their directories and states."""
+    states: dict[str, str] = {}
+    for entry in _read_bucket(bucket, "list"):
+        states[entry["dir"]] = _worst((states.get(entry["dir"], "finished"), entry["state"]))
+    return states
+
+
+def _read_bucket(bucket: str, *words: str) -> Any:
+    """What `lockstep runs` prints as JSON, after it has fetched these runs. Its warnings are printed. Raises OSError."""
     import subprocess
 
     from lockstep.recording.agent import program
 
     command = program()
     if command is None:
-        raise FileNotFoundError(f"{bucket}: runs in a bucket are fetched by `lockstep`, which is not on PATH")
-    ended = subprocess.run([command, "runs", "list", "--json", "--dir", bucket], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        raise FileNotFoundError(f"{bucket}: runs in a bucket are fetched by `lockstep`, which is neither on PATH nor next to the interpreter")
+    ended = subprocess.run([command, "runs", *words, "--json", "--dir", bucket], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    begin = "lockstep: error: "
+    errors = [line for line in ended.stderr.splitlines() if ended.returncode and line.startswith(begin)][-1:]
+    for line in ended.stderr.splitlines():
+        if line not in errors:
+            print(line, file=sys.stderr)
     if ended.returncode:
-        raise OSError(ended.stderr.strip().removeprefix("lockstep: error: "))
-    print(ended.stderr, end="", file=sys.stderr)  # warnings
-    states: dict[str, str] = {}
-    for entry in json.loads(ended.stdout):
-        states[entry["dir"]] = max(states.get(entry["dir"], "finished"), entry["state"], key=lambda state: _SEVERITY.get(state, 3))
-    return states
+        raise OSError(errors[0].removeprefix(begin) if errors else f"{bucket}: lockstep ended with code {ended.returncode}")
+    return json.loads(ended.stdout)
+
+
+def _worst(states: Iterable[str]) -> str:
+    return max(states, key=lambda state: _SEVERITY.get(state, 3))
 
 
 def _standing(fact: dict[str, Any]) -> int:
     if fact.get("consequence"):
         return 5 if fact["by"] == "launcher" else 4
     return {"launcher": 0, "trainer": 3 if fact["state"] == "finished" else 1, "agent": 2}[fact["by"]]
+
+
+def _has_state(fact: dict[str, Any]) -> bool:
+    return isinstance(fact.get("state"), str) and fact["state"] != ""
+
+
+def _seconds(value: Any) -> float:
+    """0 for other values than numbers, and for those that are not finite."""
+    return float(value) if isinstance(value, (int, float)) and abs(value) < 1e15 else 0.0
 
 
 def _names(directory: str) -> list[str]:

@@ -14,6 +14,7 @@ import pytest
 
 import lockstep
 import processes
+from lockstep.event_log import frames, message_pack
 from object_server import BUCKET
 from processes import LOCKSTEP, TIMEOUT_S, environment, wait_until
 from test_collector import ENDLESS, contents
@@ -92,8 +93,8 @@ def test_nothing_is_fetched_twice(sent, server):
     assert [path for method, path, _ in server.proxy.requests if "list-type" not in path] == []
     server.proxy.reset()
     assert runs(sent, "show", run.name).code == 0
-    (listing,) = [path for _, path, _ in server.proxy.requests]
-    assert f"{run.name}%2F" in listing  # not the objects of other runs
+    listings = [path for _, path, _ in server.proxy.requests]
+    assert listings and all(f"{run.name}%2F" in path for path in listings)  # not the objects of other runs
 
 
 def test_a_log_that_grows_during_its_upload(sent, server):
@@ -174,6 +175,9 @@ def test_a_run_that_was_replaced_or_removed(sent, server):
         assert set(states(sent, sent.place)) == {other.name}
     (copy_of(sent, run.name) / "received.json").unlink()
     shutil.rmtree(sent.bucket / run.name)
+    ended = runs(sent, "show", run.name)
+    assert ended.code == 78 and f"there is no run '{run.name}'" in ended.err, ended.err
+    assert not copy_of(sent, run.name).exists()
     ended = runs(sent, "list")
     assert ended.code == 78 and f"{sent.place}: has no runs" in ended.err, ended.err
     assert not copy_of(sent, run.name).exists()
@@ -294,7 +298,7 @@ def test_the_python_client_and_assistants_read_a_bucket(sent, server, monkeypatc
     assert processes.finish(training).code == 0
     wait_until(lambda: client.call("describe_run", run=endless.id)["state"] == "finished", TIMEOUT_S, "the end of the run")
     ended = processes.finish(client.process)
-    assert ended.code == 0 and len(ended.err.splitlines()) == 1, ended.err
+    assert ended.code == 0 and f"serves the runs of {sent.place}" in ended.err, ended.err
     assert endless.state == "running"
     endless.refresh()
     assert endless.state == "finished" and endless.summary == lockstep.runs(sent.runs, id=endless.id)[0].summary
@@ -305,6 +309,38 @@ def test_the_python_client_and_assistants_read_a_bucket(sent, server, monkeypatc
     assert len(stored()) == 2 and "odd: " in capsys.readouterr().err
     with pytest.raises(OSError, match="^s3://no-such-bucket: no such bucket"):
         lockstep.runs("s3://no-such-bucket")
+    shutil.rmtree(sent.bucket / endless.id)
+    with pytest.raises(OSError, match=f"there is no run '{endless.id}'"):
+        endless.refresh()
+
+
+def test_files_with_other_types_do_not_hide_runs_from_the_python_client(sent, server, monkeypatch):
+    """Valid JSON, and maps and lists of an event log in places of each other."""
+    for name, value in {**sent.env, "PATH": f"{os.path.dirname(LOCKSTEP)}:{sent.env['PATH']}"}.items():
+        monkeypatch.setenv(name, value)
+    odd = frames.HEADER + b"".join(frames.frame(kind, message_pack.packed([1])) for kind in (frames.IDENTITY, frames.CONFIG, frames.SUMMARY))
+    for job in ('{"name": ["x"], "group": 7, "created": "abc"}', '{"created": 1e300}', "[]"):
+        name = f"run-{len(job)}"
+        for file, content in {"run.json": job.encode(), "tags.json": b'{"tags": 5, "note": []}', f"events/rank-00000.lsev/0-{len(odd)}": odd}.items():
+            server.put(f"{sent.bucket.name}/{name}/{file}", content)
+    found = lockstep.runs(sent.place)
+    assert len(found) == 3
+    assert [run.id for run in lockstep.runs(sent.place, tag="good")] == []
+    assert {(row["id"], row["name"], row["group"], row["created"]) for row in found.rows()} == {(run.id, run.id, None, 0) for run in found}
+    assert all("expected a map" in run.problems[0] and run.note == "" for run in found)
+
+
+def test_errors_of_the_command_are_those_of_the_python_client(tmp_path, monkeypatch, capsys):
+    """A warning before the error, and a command without a message, in the directory of the interpreter."""
+    command = tmp_path / "lockstep"
+    monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    for script, message in (("echo lockstep: warning: a >&2; echo lockstep: error: b >&2; exit 1", "b"), ("kill -9 $$", "s3://b: lockstep ended with code -9")):
+        command.write_text(f"#!/bin/sh\n{script}\n")
+        command.chmod(0o755)
+        with pytest.raises(OSError, match=f"^{message}$"):
+            lockstep.runs("s3://b")
+    assert capsys.readouterr().err == "lockstep: warning: a\n"
 
 
 def collect(terminal, parts):
@@ -349,3 +385,16 @@ def test_a_signal_ends_the_first_fetch(sent, server, words):
     started.send_signal(signal.SIGINT)
     ended = processes.finish(started)
     assert ended.code == 0 and ended.out == ended.err == "", ended  # not the failure of the requests
+
+
+@pytest.mark.parametrize("request_first", (False, True))
+def test_a_client_that_leaves_ends_the_first_fetch_of_mcp(sent, server, request_first):
+    server.proxy.fault = lambda method, path, number: "503"
+    client = Client(sent.directory, sent.place, sent.env)
+    wait_until(lambda: len(server.proxy.requests) > 1, TIMEOUT_S, "requests")
+    if request_first:  # a client that no longer waits for the answer
+        client.send(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "server/discover"}))
+        client.process.stdout.close()
+    client.process.stdin.close()
+    assert client.process.wait(timeout=TIMEOUT_S) == 0
+    client.process.stderr.close()

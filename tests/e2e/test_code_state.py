@@ -142,6 +142,43 @@ def test_files_outside_of_the_repository_are_not_recorded(repository, tmp_path, 
     assert json.loads((run / "code.json").read_text())["problem"] == "core.worktree of the repository names another directory"
 
 
+def elsewhere(place, private, way):
+    """Makes .git of `place` lead to the repository `private`."""
+    dot_git, made = place / ".git", place / "made"
+    if way == "commondir":
+        (dot_git / "commondir").write_text(f"{private}/.git\n")
+        return
+    if way == "links":
+        for name in ("refs", "objects"):
+            shutil.rmtree(dot_git / name)
+            (dot_git / name).symlink_to(private / ".git" / name)
+        return
+    shutil.rmtree(dot_git)
+    if way == "link":
+        dot_git.symlink_to(private / ".git")
+    elif way == "gitdir":
+        dot_git.write_text(f"gitdir: {private}/.git\n")
+    else:  # a git directory that names this working tree, with the objects of the other repository
+        made.mkdir()
+        for name, text in {"HEAD": "ref: refs/heads/main", "commondir": f"{private}/.git", "gitdir": str(dot_git)}.items():
+            (made / name).write_text(f"{text}\n")
+        dot_git.write_text("gitdir: made\n")
+
+
+@pytest.mark.parametrize("way", ["commondir", "links", "link", "gitdir", "made"])
+def test_a_repository_elsewhere_is_not_recorded(repository, tmp_path, way):
+    place, git = repository
+    private = tmp_path / "private"
+    subprocess.run(["git", "clone", "-q", place, private], check=True)
+    (private / "private.py").write_text(SECRET)
+    subprocess.run("git add . && git -c user.name=a -c user.email=a@example.org commit -qm two", cwd=private, check=True, shell=True)
+    elsewhere(place, private, way)
+    assert f"-{SECRET}" in git("diff", "HEAD")
+    run = record(place, tmp_path / "runs")
+    assert SECRET not in (run / "code.json").read_text()
+    assert json.loads((run / "code.json").read_text())["problem"] == ".git leads to another repository, which does not name this working tree"
+
+
 def test_linked_working_trees_and_submodules_have_their_own_diff(repository, tmp_path):
     place, git = repository
     git("worktree", "add", "-q", "--detach", str(tmp_path / "linked"))
@@ -181,7 +218,7 @@ def test_the_configuration_of_the_user_does_not_change_the_patch(repository, tmp
     # Settings in variables are respected; a directory in a variable is not.
     run = record(place, tmp_path / "runs", processes.environment(GIT_CONFIG_COUNT="1", GIT_CONFIG_KEY_0="core.autocrlf", GIT_CONFIG_VALUE_0="none",
                                                                  GIT_DIR=str(tmp_path / "none")))
-    assert "git diff failed (exit code 128): fatal: bad boolean config value 'none' for 'core.autocrlf'" in show_diff(run).err
+    assert "git rev-parse failed (exit code 128): fatal: bad boolean config value 'none' for 'core.autocrlf'" in show_diff(run).err
 
 
 def test_a_diff_that_is_not_utf8_says_so(repository, tmp_path):
@@ -193,10 +230,11 @@ def test_a_diff_that_is_not_utf8_says_so(repository, tmp_path):
     assert "not UTF-8" in json.loads((run / "code.json").read_text())["note"]
 
 
-NO_FILTERS = 'test "$1" = config && exit 1; '
+NO_FILTERS = f'case $1 in config) exit 1;; rev-parse) exec {shutil.which("git")} "$@";; esac; '
 
 
 @pytest.mark.parametrize("script, problem", [("exec sleep 1000", "git config did not end in time"), ("exit 3", "git config failed (exit code 3)"),
+                                             ("test $1 = config && exit 1; exit 3", "git rev-parse failed (exit code 3)"),
                                              (NO_FILTERS + "exit 3", "git diff failed (exit code 3)"),
                                              (NO_FILTERS + "echo fatal: no >&2; exit 128", "git diff failed (exit code 128): fatal: no"),
                                              (NO_FILTERS + "exec sleep 1000", "git diff did not end in time"),

@@ -163,10 +163,12 @@ std::map<std::string, BucketRuns::Run> BucketRuns::list(const std::string& folde
 
 // Complete ids of runs that are here: lists only these, as a bucket can have many objects of others.
 std::map<std::string, BucketRuns::Run> BucketRuns::list_runs(const Ids& ids) {
-  if (ids.empty() || !std::ranges::all_of(ids, [&](const auto& id) { return known_.contains(id); }))
-    return list("");
   std::map<std::string, Run> runs;
-  for (const auto& id : ids) runs.merge(list(id));
+  const auto is_known = [&](const auto& id) { return known_.contains(id); };
+  const auto listed = std::ranges::all_of(ids, is_known) ? ids : Ids();
+  for (const auto& id : listed) runs.merge(list(id));
+  if (listed.empty()) runs = list("");
+  remove_others(runs, listed);
   return runs;
 }
 
@@ -188,10 +190,12 @@ void BucketRuns::forget(const std::string& id) {
   known_.erase(id);
 }
 
-void BucketRuns::remove_others(const std::map<std::string, Run>& runs) {
+// `listed`: the ids whose objects were listed; empty: all.
+void BucketRuns::remove_others(const std::map<std::string, Run>& runs, const Ids& listed) {
   std::vector<std::string> gone;
   for (const auto& [id, stamp] : known_.items())
-    if (is_run_id(id) && !runs.contains(id)) gone.push_back(id);
+    if (is_run_id(id) && !runs.contains(id) && (listed.empty() || std::ranges::count(listed, id)))
+      gone.push_back(id);
   for (const auto& id : gone) forget(id);
 }
 
@@ -298,7 +302,6 @@ std::map<std::string, std::string> BucketRuns::update_runs(const Ids& ids) {
   for (int listing = 0; listing < kMaxListings; ++listing) {
     const auto runs = list_runs(ids);
     bool is_complete = true;
-    if (ids.empty()) remove_others(runs);
     std::erase_if(problems, [&](const auto& item) { return !done.contains(item.first); });
     for (const auto& [id, run] : runs) {
       if (done.contains(id) || !fits_any(id, ids)) continue;

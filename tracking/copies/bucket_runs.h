@@ -66,7 +66,7 @@ class BucketRuns {
   std::map<std::string, Run> list(const std::string& folder);
   std::map<std::string, Run> list_runs(const Ids& ids);
   std::map<std::string, std::string> update_runs(const Ids& ids);
-  void remove_others(const std::map<std::string, Run>& runs);
+  void remove_others(const std::map<std::string, Run>& runs, const Ids& listed);
   void update_run(const std::string& id, const Run& run);
   void fetch_run(const std::string& id, const Run& run, const Json& known);
   void fetch_files(const std::string& id, const Run& run, const Json& known, bool is_outcome);

@@ -46,8 +46,9 @@ class LogPieceWriter final : public LogCopyStore {
     if (!logs_.contains(segment)) copy(segment);
     auto& log = logs_[segment];
     if (log.end != offset) return log.state();
+    remove_replaced(log);
     for (size_t done = 0; done < bytes.size();) {
-      if (log.end - log.begin >= kLogPieceBytes) begin_piece(segment, log);
+      if (log.end - log.begin >= kLogPieceBytes) log.begin = log.end;  // the next piece
       const auto count =
           std::min<uint64_t>(bytes.size() - done, kLogPieceBytes - (log.end - log.begin));
       extend(segment, log, std::string_view(bytes).substr(done, count));
@@ -57,14 +58,14 @@ class LogPieceWriter final : public LogCopyStore {
   }
 
   void finish() override {
-    for (auto& [segment, log] : logs_) remove_replaced(segment, log);
+    for (auto& [segment, log] : logs_) remove_replaced(log);
   }
 
  private:
   struct Log {
     std::string first, last;      // bytes of the log
     uint64_t begin = 0, end = 0;  // of the last piece
-    uint64_t replaced_end = 0;    // of the piece with this beginning that it has replaced; 0: none
+    std::string replaced;         // the piece that the last append has replaced; "": none
 
     LogCopy state() const {
       return {end, crc32c(first.data(), first.size()), crc32c(last.data(), last.size())};
@@ -82,23 +83,17 @@ class LogPieceWriter final : public LogCopyStore {
     return bytes;
   }
 
-  void remove_replaced(const std::string& segment, Log& log) {
-    const auto end = std::exchange(log.replaced_end, 0);
-    if (end > 0) folder_.remove(piece_name(segment, log.begin, end));
+  void remove_replaced(Log& log) {
+    const auto name = std::exchange(log.replaced, {});
+    if (!name.empty()) folder_.remove(name);
   }
 
-  void begin_piece(const std::string& segment, Log& log) {
-    remove_replaced(segment, log);
-    log.begin = log.end;
-  }
-
-  // A piece stays until the one that replaced it is to be replaced as well: a listing, which takes a
-  // while, contains one of them, and there is time to read it.
+  // A piece that is replaced stays until the next append: a listing, which takes a while, contains it or
+  // the longer one, and there is time to read it.
   void extend(const std::string& segment, Log& log, std::string_view more) {
-    remove_replaced(segment, log);
     const auto piece = local_bytes(segment, log.begin, log.end).append(more);
     folder_.write_text(piece_name(segment, log.begin, log.end + more.size()), piece);
-    if (log.end > log.begin) log.replaced_end = log.end;
+    if (log.end > log.begin) log.replaced = piece_name(segment, log.begin, log.end);
     log.end += more.size();
     if (log.begin == 0) log.first = piece.substr(0, kEndBytesCompared);
     log.last.append(more);

@@ -1,4 +1,4 @@
-// Source: git-config(1), gitattributes(5) on filters, git(1) on GIT_ALLOW_PROTOCOL.
+// Source: git-config(1), gitrepository-layout(5), gitattributes(5) on filters, git(1) on GIT_ALLOW_PROTOCOL.
 #include "tracking/runs/git_diff.h"
 
 #include <fcntl.h>
@@ -11,10 +11,12 @@
 #include <cerrno>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <utility>
 
 #include "core/printable.h"
 #include "core/system/child_process.h"
+#include "core/system/durable_file.h"
 #include "core/system/file_descriptor.h"
 #include "lockstep/error.h"
 #include "tracking/runs/git_state.h"
@@ -163,14 +165,69 @@ Words read_settings(const GitCall& call, GitTime& time, std::string& problem) {
   return keys;
 }
 
-// The problem if core.worktree is another directory, whose files the diff would contain.
-std::string verify_working_tree(const GitCall& call, GitTime& time) {
-  auto top = run_git(call, {"rev-parse", "--show-toplevel"}, "rev-parse", kMaxPathBytes, time);
-  if (top.text.ends_with('\n')) top.text.pop_back();
+// Where git finds the repository.
+struct Repository {
+  fs::path working_tree, git_directory, common_directory;
+};
+
+Repository find_repository(const GitCall& call, GitTime& time, std::string& problem) {
+  const auto paths =
+      run_git(call, {"rev-parse", "--show-toplevel", "--absolute-git-dir", "--git-common-dir"},
+              "rev-parse", kMaxPathBytes, time);
+  problem = paths.problem;
+  std::istringstream lines(paths.text);
+  std::string top, git, common, more;
+  std::getline(lines, top);
+  std::getline(lines, git);
+  std::getline(lines, common);
+  if (problem.empty() && (common.empty() || std::getline(lines, more)))
+    problem = "git rev-parse printed other lines than expected";
+  return {top, git, call.directory / common};
+}
+
+bool is_same(const fs::path& one, const fs::path& other) {
   std::error_code failed;
-  const bool is_same =
-      top.problem.empty() && fs::equivalent(top.text, find_working_tree(call.directory), failed);
-  return is_same ? "" : "core.worktree of the repository names another directory";
+  return fs::equivalent(one, other, failed);
+}
+
+// Of the files with which git finds objects.
+bool has_links(const fs::path& directory) {
+  const auto is_link = [](const fs::directory_entry& entry) { return entry.is_symlink(); };
+  for (const char* name : {"HEAD", "packed-refs", "refs", "objects"})
+    if (fs::is_symlink(directory / name)) return true;
+  return std::ranges::any_of(fs::directory_iterator(directory / "objects"), is_link) ||
+         std::ranges::any_of(fs::recursive_directory_iterator(directory / "refs"), is_link);
+}
+
+// Whether ".git" was not written to make another repository, whose files the diff would contain, that
+// of this working tree. Git directories elsewhere have to name it: those of linked working trees in
+// `gitdir`, those of submodules with core.worktree.
+bool is_repository_of_tree(const Repository& found, bool has_worktree_setting) {
+  const auto dot_git = found.working_tree / ".git";
+  const auto& directory = found.git_directory;
+  const auto type = fs::symlink_status(dot_git).type();
+  const bool is_linked_tree = !is_same(directory, found.common_directory);
+  if (has_links(found.common_directory)) return false;
+  if (type == fs::file_type::directory) return is_same(dot_git, directory) && !is_linked_tree;
+  if (type != fs::file_type::regular) return false;
+  if (!is_linked_tree) return has_worktree_setting;
+  auto named = read_file(directory / "gitdir", kMaxPathBytes);
+  if (named.ends_with('\n')) named.pop_back();
+  return is_same(directory / ".." / "..", found.common_directory) &&
+         is_same(directory / named, dot_git);
+}
+
+std::string verify_repository(const GitCall& call, const Words& settings, GitTime& time) {
+  std::string problem;
+  const auto found = find_repository(call, time, problem);
+  if (!problem.empty()) return problem;
+  const bool has_worktree_setting = std::ranges::count(settings, "core.worktree") != 0;
+  const bool is_here = is_same(found.working_tree, find_working_tree(call.directory));
+  if (!is_here && has_worktree_setting)
+    return "core.worktree of the repository names another directory";
+  if (!is_here || !is_repository_of_tree(found, has_worktree_setting))
+    return ".git leads to another repository, which does not name this working tree";
+  return "";
 }
 
 // "filter.lfs.clean" -> "filter.lfs"
@@ -223,8 +280,7 @@ GitDiff run_git_diff(const GitCall& call, const std::stop_token& stop) try {
   std::string problem;
   const auto settings = read_settings(call, time, problem);
   const auto filter_options = without_filters(settings, problem);
-  if (problem.empty() && std::ranges::count(settings, "core.worktree") != 0)
-    problem = verify_working_tree(call, time);
+  if (problem.empty()) problem = verify_repository(call, settings, time);
   if (!problem.empty()) return {.problem = problem};
   auto diff = run_git(call, diff_arguments(filter_options), "diff", kMaxDiffBytes, time);
   if (diff.is_too_long) diff.problem = "the diff has more than 1 MiB";

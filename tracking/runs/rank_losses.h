@@ -12,9 +12,9 @@ namespace lockstep::tracking {
 // Whether the list has this loss, as it does if the new group then lost another rank.
 bool is_recorded(const std::filesystem::path& run_dir, const RankLoss& loss);
 
-// Whether the event log of rank 0 has it (describe() of it, as text, written at loss.time or later; clocks
-// may differ by 5 s), in its last segment, which is read: a rank 0 that is killed while it records a loss
-// may have written only that. False if it cannot be read.
+// Whether the last segment of rank 0's event log contains describe(loss) as a text, written at loss.time
+// or later (clocks may differ by 5 s). Reads that segment. A rank 0 that is killed while it records a
+// loss may have written only this text. False if it cannot be read.
 bool is_logged(const std::filesystem::path& run_dir, const RankLoss& loss);
 
 // Appends to the list, atomically, unless it has this loss already. Throws Environment.

@@ -53,20 +53,31 @@ class Log:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Of the last process that wrote the log, with the time of the first."""
+        """Of the last process that wrote the log, with the time of the first. Empty if it cannot be read."""
         if not self._identity:
             return {}
-        return {**message_pack.unpacked(self._identity), "created": message_pack.unpacked(self._first_identity).get("created")}
+        return {**self._map(self._identity), "created": self._map(self._first_identity).get("created")}
 
     @property
-    def config(self) -> Any:
-        return message_pack.unpacked(self._config) if self._config else {}
+    def config(self) -> dict[str, Any]:
+        """Empty if it cannot be read."""
+        return self._map(self._config) if self._config else {}
 
     def last_values(self) -> dict[str, float]:
         last = dict(self._last)
         for rows in self.rows:
             last.update(zip(rows.names, (float(column[-1]) for column in rows.columns)))
         return last
+
+    def _map(self, payload: bytes) -> dict[str, Any]:
+        try:
+            value = message_pack.unpacked(payload)
+        except message_pack.Unreadable as error:
+            value = error
+        if isinstance(value, dict):
+            return value
+        self.problem = self.problem or f"{self.path}: expected a map, not {value!r:.80}"
+        return {}
 
 
 class _RowsNeeded(Exception):
@@ -182,9 +193,9 @@ def _take(log: Log, kind: int, payload: bytes, is_copy: bool) -> None:
     elif kind == CONFIG:
         log._config = payload
     elif kind == SUMMARY:
-        log.summary.update(message_pack.unpacked(payload))
+        log.summary.update(log._map(payload))
     elif kind == END:
-        log.end = message_pack.unpacked(payload)
+        log.end = log._map(payload)
     elif kind == REWIND:
         if not log.with_rows:
             raise _RowsNeeded
@@ -195,7 +206,8 @@ def _take(log: Log, kind: int, payload: bytes, is_copy: bool) -> None:
         time, level = struct.unpack_from("<dB", payload)
         log.texts.append((time, level, payload[9:].decode("utf-8", "replace")))
     elif kind in (HISTOGRAM, IMAGE, TABLE, CLIP, ALERT):
-        log.media.append((kind, message_pack.unpacked(payload)))
+        if media := log._map(payload):
+            log.media.append((kind, media))
 
 
 def _rewind(log: Log, step: int) -> None:
@@ -209,7 +221,7 @@ def _rewind(log: Log, step: int) -> None:
             rows = Rows(rows.names, pick(rows.steps), pick(rows.times), pick(rows.epochs), [pick(column) for column in rows.columns])
         kept.append(rows)
     log.rows = kept
-    log.media = [(kind, media) for kind, media in log.media if kind == ALERT or media["step"] <= step]
+    log.media = [(kind, media) for kind, media in log.media if kind == ALERT or media.get("step", 0) <= step]
 
 
 class _RowFormat:

@@ -55,7 +55,7 @@ class Artifact:
 def _call(*words: str, store: Path, wants_json: bool = False) -> Any:
     command = program()
     if command is None:
-        raise OSError("artifacts need the command lockstep, which is not on PATH")
+        raise OSError("artifacts need the command lockstep, which is neither on PATH nor next to the interpreter")
     ended = subprocess.run([command, "artifacts", *words, "--dir", str(store), *(["--json"] if wants_json else [])], capture_output=True, text=True,
                            timeout=TIMEOUT_S)
     if ended.returncode != 0:

@@ -3,8 +3,8 @@
 # packages of the dashboard (npm).
 # Usage: cmake/setup.sh [--peers|--lint|--docs]
 # --peers adds what the tests need: the full wheel, Python peers, Slurm, two MPIs, sshd, a Fortran compiler, the browser that
-# they open the dashboard in, S3, Google Cloud Storage and Azure servers, an OpenTelemetry collector, and what --docs installs; --lint adds
-# clang-format and clang-tidy; --docs installs only the generator of the documentation site, in .venv-docs.
+# they open the dashboard in, S3, Google Cloud Storage and Azure servers, an OpenTelemetry collector, and what --docs
+# installs; --lint adds clang-format and clang-tidy; --docs installs only the generator of the documentation site, in .venv-docs.
 # Each step is skipped when it is already done, so a second run takes well under a second.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -55,6 +55,17 @@ TEST_CASE("git state: packed refs, no branch, and a second working tree") {
   CHECK(detached->commit == kOther);
 }
 
+TEST_CASE("git state: a directory outside of a working tree, from within one") {
+  const TemporaryDirectory place;
+  const auto& root = place.path();
+  write(root / "tree/.git/HEAD", kCommit + "\n");
+  std::filesystem::create_directories(root / "outside");
+  const auto before = std::filesystem::current_path();
+  std::filesystem::current_path(root / "tree");
+  CHECK(!read_git_state(root / "outside"));
+  std::filesystem::current_path(before);
+}
+
 TEST_CASE("git state: files that git did not write are ignored") {
   const TemporaryDirectory place;
   const auto& root = place.path();

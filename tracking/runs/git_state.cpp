@@ -68,8 +68,9 @@ fs::path find_working_tree(fs::path directory) {
 }
 
 std::optional<GitState> read_git_state(const fs::path& directory) try {
-  const auto git = git_directory(find_working_tree(directory));
-  if (git.empty()) return std::nullopt;
+  const auto working_tree = find_working_tree(directory);
+  if (working_tree.empty()) return std::nullopt;
+  const auto git = git_directory(working_tree);
   const auto head = first_line(git / "HEAD");
   if (is_commit(head)) return GitState{.commit = head, .branch = ""};
   const auto ref = after(head, "ref: ");

@@ -74,4 +74,15 @@ Batch BatchMemory::take(int64_t count) {
   return batch;
 }
 
+Batch gather(const Dataset& dataset, const SampleRequest& request,
+             std::vector<FieldLayout> layout) {
+  const auto count = static_cast<int64_t>(request.indices.size());
+  auto batch = BatchMemory(std::move(layout), {.rows = count}).take(count);
+  std::ranges::copy(request.indices, batch.indices.mutable_data_ptr<int64_t>());
+  std::vector<at::Tensor> fields;
+  for (const auto& [name, tensor] : batch.fields) fields.push_back(tensor);
+  dataset.fill(request, fields);
+  return batch;
+}
+
 }  // namespace lockstep::data

@@ -37,4 +37,7 @@ class BatchMemory {
   std::vector<Batch> kept_;
 };
 
+// As lockstep::gather(), with another layout than the dataset's, such as one that fits these samples.
+Batch gather(const Dataset& dataset, const SampleRequest& request, std::vector<FieldLayout> layout);
+
 }  // namespace lockstep::data

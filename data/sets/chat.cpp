@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "core/printable.h"
+#include "data/batch_memory.h"
 #include "data/chat/chat_encoder.h"
 #include "data/chat/chat_records.h"
 #include "data/packing.h"
@@ -105,8 +106,7 @@ class ChatDataset final : public Dataset {
 
   std::vector<FieldLayout> layout() const override {
     if (pads_to_longest()) return {};
-    std::vector<FieldLayout> fields = {{"tokens", at::kLong, {config_.length}},
-                                       {"targets", at::kLong, {config_.length}}};
+    auto fields = layout_of(config_.length);
     if (config_.pack) fields.push_back({"documents", at::kLong, {config_.length}});
     return fields;
   }
@@ -115,12 +115,7 @@ class ChatDataset final : public Dataset {
     if (!pads_to_longest()) return Dataset::get_batch(indices);
     int64_t longest = 1;
     for (const auto index : indices) longest = std::max(longest, length_of(verified(index)));
-    const std::vector<int64_t> shape = {std::ssize(indices), longest};
-    const std::vector<at::Tensor> fields = {at::empty(shape, at::kLong),
-                                            at::empty(shape, at::kLong)};
-    fill({.indices = indices}, fields);
-    return {.fields = {{"tokens", fields[0]}, {"targets", fields[1]}},
-            .indices = at::tensor(std::vector<int64_t>(indices.begin(), indices.end()))};
+    return gather(*this, {.indices = indices}, layout_of(longest));
   }
 
   void fill(const SampleRequest& request, std::span<const at::Tensor> fields) const override {
@@ -147,6 +142,10 @@ class ChatDataset final : public Dataset {
   std::vector<std::string> warnings() const override { return warnings_; }
 
  private:
+  static std::vector<FieldLayout> layout_of(int64_t length) {
+    return {{"tokens", at::kLong, {length}}, {"targets", at::kLong, {length}}};
+  }
+
   bool pads_to_longest() const { return config_.pad_to == PaddedTo::Longest; }
   int64_t verified(int64_t index) const {
     check(index >= 0 && index < size(), "sample index outside the dataset");

@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "core/printable.h"
+#include "data/batch_memory.h"
 #include "data/padded_to.h"
 #include "data/sets/text_encoder.h"
 #include "data/target_bytes.h"
@@ -134,16 +135,7 @@ class LabeledTextDataset final : public Dataset {
 
   std::vector<FieldLayout> layout() const override {
     if (config_.pad_to == PaddedTo::Longest) return {};
-    std::vector<FieldLayout> layout = {{"tokens", at::kLong, {config_.length}},
-                                       {"attention_mask", at::kBool, {config_.length}}};
-    switch (config_.kind) {
-      case LabelKind::Class: layout.push_back({"label", at::kLong, {}}); break;
-      case LabelKind::Classes: layout.push_back({"label", at::kFloat, {num_classes()}}); break;
-      case LabelKind::Value: layout.push_back({"label", at::kFloat, shape_of_value()}); break;
-      default: layout.push_back({"targets", at::kLong, {config_.length}});
-    }
-    if (config_.text_pair) layout.push_back({"token_types", at::kLong, {config_.length}});
-    return layout;
+    return layout_of(config_.length);
   }
 
   Batch get_batch(std::span<const int64_t> indices) const override {
@@ -155,29 +147,7 @@ class LabeledTextDataset final : public Dataset {
     for (const auto index : request.indices) longest = std::max(longest, text(index).tokens.size());
     const auto length =
         config_.pad_to == PaddedTo::Length ? config_.length : static_cast<int64_t>(longest);
-    const auto count = static_cast<int64_t>(request.indices.size());
-    const std::vector<int64_t> shape = {count, length};
-    std::vector<at::Tensor> fields = {at::empty(shape, at::kLong), at::empty(shape, at::kBool)};
-    const bool has_targets = config_.kind == LabelKind::Words || config_.kind == LabelKind::Masked;
-    if (has_targets) {
-      fields.push_back(at::empty(shape, at::kLong));
-    } else if (config_.kind == LabelKind::Class) {
-      fields.push_back(at::empty({count}, at::kLong));
-    } else {
-      auto label =
-          config_.kind == LabelKind::Value ? shape_of_value() : std::vector<int64_t>{num_classes()};
-      label.insert(label.begin(), count);
-      fields.push_back(at::empty(label, at::kFloat));
-    }
-    if (config_.text_pair) fields.push_back(at::empty(shape, at::kLong));
-    fill(request, fields);
-    Batch batch{.fields = {{"tokens", fields[0]},
-                           {"attention_mask", fields[1]},
-                           {has_targets ? "targets" : "label", fields[2]}},
-                .indices = at::tensor(
-                    std::vector<int64_t>(request.indices.begin(), request.indices.end()))};
-    if (config_.text_pair) batch.fields.emplace_back("token_types", fields[3]);
-    return batch;
+    return gather(*this, request, layout_of(length));
   }
 
   void fill(const SampleRequest& request, std::span<const at::Tensor> fields) const override {
@@ -252,6 +222,19 @@ class LabeledTextDataset final : public Dataset {
     if (training.empty()) std::ranges::for_each(rows_, add);
     for (const auto index : training) add(rows_[static_cast<size_t>(index)]);
     for (const auto& [name, unused] : found) classes_.push_back(name);
+  }
+
+  std::vector<FieldLayout> layout_of(int64_t length) const {
+    std::vector<FieldLayout> layout = {{"tokens", at::kLong, {length}},
+                                       {"attention_mask", at::kBool, {length}}};
+    switch (config_.kind) {
+      case LabelKind::Class: layout.push_back({"label", at::kLong, {}}); break;
+      case LabelKind::Classes: layout.push_back({"label", at::kFloat, {num_classes()}}); break;
+      case LabelKind::Value: layout.push_back({"label", at::kFloat, shape_of_value()}); break;
+      default: layout.push_back({"targets", at::kLong, {length}});
+    }
+    if (config_.text_pair) layout.push_back({"token_types", at::kLong, {length}});
+    return layout;
   }
 
   int64_t num_classes() const { return classes_.empty() ? greatest_ + 1 : std::ssize(classes_); }

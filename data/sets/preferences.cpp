@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "core/printable.h"
+#include "data/batch_memory.h"
 #include "data/chat/chat_encoder.h"
 #include "data/chat/chat_records.h"
 #include "data/padded_to.h"
@@ -91,20 +92,14 @@ class PreferencesDataset final : public Dataset {
 
   std::vector<FieldLayout> layout() const override {
     if (config_.pad_to == PaddedTo::Longest) return {};
-    return {{"tokens", at::kLong, {2, config_.length}},
-            {"targets", at::kLong, {2, config_.length}}};
+    return layout_of(config_.length);
   }
 
   Batch get_batch(std::span<const int64_t> indices) const override {
     if (config_.pad_to == PaddedTo::Length) return Dataset::get_batch(indices);
     size_t longest = 1;
     for (const auto index : indices) longest = std::max(longest, length_of(pair_of(index)));
-    const std::vector<int64_t> shape = {std::ssize(indices), 2, static_cast<int64_t>(longest)};
-    const std::vector<at::Tensor> fields = {at::empty(shape, at::kLong),
-                                            at::empty(shape, at::kLong)};
-    fill({.indices = indices}, fields);
-    return {.fields = {{"tokens", fields[0]}, {"targets", fields[1]}},
-            .indices = at::tensor(std::vector<int64_t>(indices.begin(), indices.end()))};
+    return gather(*this, {.indices = indices}, layout_of(static_cast<int64_t>(longest)));
   }
 
   void fill(const SampleRequest& request, std::span<const at::Tensor> fields) const override {
@@ -123,6 +118,10 @@ class PreferencesDataset final : public Dataset {
   std::vector<std::string> warnings() const override { return warnings_; }
 
  private:
+  static std::vector<FieldLayout> layout_of(int64_t length) {
+    return {{"tokens", at::kLong, {2, length}}, {"targets", at::kLong, {2, length}}};
+  }
+
   using Pair = std::array<EncodedChat, 2>;
   static constexpr int64_t kNotLearned = -100;
 

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "core/printable.h"
+#include "data/batch_memory.h"
 #include "data/block_cache.h"
 #include "data/packing.h"
 #include "data/padded_to.h"
@@ -119,8 +120,7 @@ class TokensDataset final : public Dataset {
 
   std::vector<FieldLayout> layout() const override {
     if (pads_to_longest()) return {};
-    std::vector<FieldLayout> fields = {{"tokens", at::kLong, {config_.length}},
-                                       {"targets", at::kLong, {config_.length}}};
+    auto fields = layout_of(config_.length);
     if (config_.pack) fields.push_back({"documents", at::kLong, {config_.length}});
     return fields;
   }
@@ -134,13 +134,7 @@ class TokensDataset final : public Dataset {
     if (!pads_to_longest()) return Dataset::get_batch(indices);
     size_t longest = 1;
     for (const auto index : indices) longest = std::max(longest, windows_of(index)[0].tokens - 1);
-    const std::vector<int64_t> shape = {static_cast<int64_t>(indices.size()),
-                                        static_cast<int64_t>(longest)};
-    const std::vector<at::Tensor> fields = {at::empty(shape, at::kLong),
-                                            at::empty(shape, at::kLong)};
-    fill({.indices = indices}, fields);
-    return {.fields = {{"tokens", fields[0]}, {"targets", fields[1]}},
-            .indices = at::tensor(std::vector<int64_t>(indices.begin(), indices.end()))};
+    return gather(*this, {.indices = indices}, layout_of(static_cast<int64_t>(longest)));
   }
 
   void fill(const SampleRequest& request, std::span<const at::Tensor> fields) const override {
@@ -195,6 +189,10 @@ class TokensDataset final : public Dataset {
       ends_.push_back(size_);
       begin = end;
     }
+  }
+
+  static std::vector<FieldLayout> layout_of(int64_t length) {
+    return {{"tokens", at::kLong, {length}}, {"targets", at::kLong, {length}}};
   }
 
   bool pads_to_longest() const { return config_.pad_to == PaddedTo::Longest; }

@@ -19,7 +19,7 @@
 #include "lockstep/world.h"
 #include "trainer/config/run_config.h"
 #include "trainer/loop/step_times.h"
-#include "trainer/metrics/module_costs.h"
+#include "trainer/prepared/module_costs.h"
 #include "trainer/state/meter.h"
 
 namespace lockstep::trainer {

@@ -1,4 +1,4 @@
-#include "trainer/metrics/module_costs.h"
+#include "trainer/prepared/module_costs.h"
 
 #include <ATen/core/Tensor.h>
 

@@ -10,8 +10,8 @@
 
 #include "lockstep/model.h"
 #include "lockstep/record.h"
-#include "trainer/loop/live_memory.h"
 #include "trainer/metrics/flop_counter.h"
+#include "trainer/metrics/live_memory.h"
 
 namespace lockstep::trainer {
 

@@ -39,6 +39,7 @@ struct ApiResponse {
   std::string body;
   catalog::InnerFile file;  // sent instead of the body if open
   std::string download;     // file name of the download; empty: displayed inline
+  bool is_sandboxed = false;  // a page of a run: its scripts run without access to the dashboard
 };
 
 class ApiError : public std::runtime_error {

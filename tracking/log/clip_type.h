@@ -16,15 +16,14 @@ struct ClipType {
   ClipKind kind = ClipKind::Sound;
 };
 
-inline constexpr std::array kClipTypes = {
-    ClipType{"audio/wav", ".wav"},
-    ClipType{"audio/flac", ".flac"},
-    ClipType{"audio/ogg", ".ogg"},
-    ClipType{"audio/mpeg", ".mp3"},
-    ClipType{"audio/mp4", ".m4a"},
-    ClipType{"video/mp4", ".mp4", ClipKind::Video},
-    ClipType{"video/webm", ".webm", ClipKind::Video},
-    ClipType{"text/html", ".html", ClipKind::Page}};
+inline constexpr std::array kClipTypes = {ClipType{"audio/wav", ".wav"},
+                                          ClipType{"audio/flac", ".flac"},
+                                          ClipType{"audio/ogg", ".ogg"},
+                                          ClipType{"audio/mpeg", ".mp3"},
+                                          ClipType{"audio/mp4", ".m4a"},
+                                          ClipType{"video/mp4", ".mp4", ClipKind::Video},
+                                          ClipType{"video/webm", ".webm", ClipKind::Video},
+                                          ClipType{"text/html", ".html", ClipKind::Page}};
 
 // nullptr for a type that is not in the list.
 inline const ClipType* find_clip_type(std::string_view type) {

@@ -222,9 +222,8 @@ FlopCounter::FlopCounter(size_t num_parts)
       handle_(at::addGlobalCallback(at::RecordFunctionCallback(begin_operator, end_operator)
                                         .needsInputs(true)
                                         .scopes({at::RecordScope::FUNCTION}))),
-      backward_handle_(
-          at::addGlobalCallback(at::RecordFunctionCallback(begin_node, end_node)
-                                    .scopes({at::RecordScope::BACKWARD_FUNCTION}))) {}
+      backward_handle_(at::addGlobalCallback(at::RecordFunctionCallback(begin_node, end_node)
+                                                 .scopes({at::RecordScope::BACKWARD_FUNCTION}))) {}
 
 FlopCounter::~FlopCounter() {
   at::removeCallback(handle_);

@@ -156,13 +156,10 @@ void WandbRunFile::clip(const Clip& clip) {
   if (!type) return;
   const auto digest = sha256_text(clip.bytes);
   const auto [folder, file_type] = kWandbClips.at(static_cast<size_t>(type->kind));
-  const auto path = media_path(folder, clip.at.name, digest,
-                               std::string(type->ending).c_str());
+  const auto path = media_path(folder, clip.at.name, digest, std::string(type->ending).c_str());
   store(path, clip.bytes);
-  Json json = {{"_type", file_type},
-               {"sha256", digest},
-               {"size", clip.bytes.size()},
-               {"path", path}};
+  Json json = {
+      {"_type", file_type}, {"sha256", digest}, {"size", clip.bytes.size()}, {"path", path}};
   if (!clip.caption.empty()) json["caption"] = clip.caption;
   value(clip.at, wandb_json(json));
 }

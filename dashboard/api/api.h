@@ -37,8 +37,9 @@ struct ApiResponse {
   int status = 200;
   std::string type = "application/json";
   std::string body;
-  catalog::InnerFile file;  // sent instead of the body if open
-  std::string download;     // file name of the download; empty: displayed inline
+  catalog::InnerFile file;    // sent instead of the body if open
+  std::string download;       // file name of the download; empty: displayed inline
+  bool is_sandboxed = false;  // a page of a run: its scripts run without access to the dashboard
 };
 
 class ApiError : public std::runtime_error {

@@ -1,4 +1,4 @@
-// Handlers of images, sounds, videos, histograms, tables and messages, which are read from the
+// Handlers of images, sounds, videos, pages, histograms, tables and messages, which are read from the
 // event logs on request.
 #include <fmt/format.h>
 
@@ -181,6 +181,10 @@ ApiResponse get_clip(Dashboard& dashboard, const RunRequest& request) {
   auto clip = record_of_path<Clip>(dashboard, request, catalog::RecordPlace::Kind::Clip);
   const auto* type = clip ? tracking::find_clip_type(clip->type) : nullptr;
   if (!type || !request.rest[2].ends_with(type->ending)) throw not_found("clip not found");
+  if (type->kind == tracking::ClipKind::Page)
+    return {.type = std::string(type->type) + "; charset=utf-8",
+            .body = std::move(clip->bytes),
+            .is_sandboxed = true};
   return {.type = std::string(type->type), .body = std::move(clip->bytes)};
 }
 

@@ -104,7 +104,8 @@ constexpr int kPollsPerKeepAlive = 15;  // comments keep an idle stream open
 
 constexpr const char* kContentPolicy =
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
-    "media-src 'self'; connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'self'; "
+    "media-src 'self'; connect-src 'self'; font-src 'self'; frame-src 'self'; base-uri 'none'; "
+    "form-action 'self'; "
     "frame-ancestors 'none'";
 
 using State = DashboardServer::State;

@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
 #include "core/http/gzip_body.h"
 #include "core/number_text.h"
@@ -45,6 +47,24 @@ void send_text(std::string text, httplib::Response& response, const std::string&
       shared->size(), type, [shared](size_t offset, size_t length, httplib::DataSink& sink) {
         return sink.write(shared->data() + offset, std::min(length, shared->size() - offset));
       });
+}
+
+// A page of a run, also if it is opened outside of the dashboard: in an origin that no other page has,
+// without cookies, storage, windows and connections.
+constexpr const char* kSandboxPolicy =
+    "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; "
+    "style-src 'unsafe-inline'; img-src data: blob:; media-src data: blob:; font-src data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'self'";
+
+// Instead of the headers of the dashboard.
+void set_sandbox(httplib::Response& response) {
+  const std::array<std::pair<const char*, const char*>, 2> headers = {
+      {{"Content-Security-Policy", kSandboxPolicy}, {"X-Frame-Options", "SAMEORIGIN"}}};
+  for (const auto& [name, value] : headers) {
+    response.headers.erase(name);
+    response.set_header(name, value);
+  }
+  response.headers.erase("Cross-Origin-Opener-Policy");  // browsers show no sandboxed page with it
 }
 
 struct ByteRange {
@@ -115,6 +135,7 @@ void send(ApiResponse api_response, const httplib::Request& request, httplib::Re
   if (api_response.status == 401) response.set_header("WWW-Authenticate", "Bearer");
   if (!api_response.download.empty())
     response.set_header("Content-Disposition", attachment(api_response.download));
+  if (api_response.is_sandboxed) set_sandbox(response);
   if (api_response.file.file) return send_file(api_response.file, response, api_response.type);
   // The error handler checks Response::body, which a content provider would leave empty.
   auto& body = api_response.body;

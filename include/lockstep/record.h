@@ -87,11 +87,11 @@ struct Image {
   std::string png;            // bytes of the file
 };
 
-// A sound or a video.
+// A sound, a video or an HTML page.
 struct Clip {
   Moment at;
   std::string type;     // MIME type, one of "audio/wav", "audio/flac", "audio/ogg", "audio/mpeg",
-                        // "audio/mp4", "video/mp4" and "video/webm"
+                        // "audio/mp4", "video/mp4", "video/webm" and "text/html" (UTF-8)
   std::string caption;  // may be empty
   std::string bytes;    // of the file
 };

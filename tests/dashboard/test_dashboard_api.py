@@ -93,7 +93,7 @@ def test_versions_and_uncommitted_changes_are_part_of_the_environment(runs, writ
 def test_sounds_and_videos_are_served_in_ranges_and_with_known_types_only(runs, writer, start):
     log, = writer.run("clips")
     content = "RIFF" + "0123456789" * 1000
-    for step, kind in enumerate(("audio/wav", "video/mp4", "text/html", "audio/wav; charset=x")):
+    for step, kind in enumerate(("audio/wav", "video/mp4", "image/svg+xml", "audio/wav; charset=x")):
         writer.do("clip", log=log, name="eval/clip", step=step, time=1000.0 + step, type=kind, caption="<b>", bytes=content)
     writer.do("end", log=log)
     dashboard = start()
@@ -119,6 +119,23 @@ def test_sounds_and_videos_are_served_in_ranges_and_with_known_types_only(runs, 
     assert dashboard.error(sound["url"].replace(".wav", ".html"))[0] == 404
     assert dashboard.error(sound["url"].replace(".wav", ".mp4"))[0] == 404
     assert dashboard.error("/api/runs/clips/clips/rank-0/17.wav")[0] == 404
+
+
+def test_pages_are_served_in_a_sandbox(writer, start):
+    log, = writer.run("pages")
+    writer.do("clip", log=log, name="plot", step=1, time=1000.0, type="text/html", caption="", bytes="<script>1</script>")
+    writer.do("end", log=log)
+    dashboard = start()
+    dashboard.wait_for_runs(1)
+    page, = dashboard.get("/api/runs/pages/clips", name="plot")["items"]
+    assert page["type"] == "text/html" and page["url"].endswith(".html")
+    answer = dashboard.request("GET", page["url"])
+    assert (answer.status, answer.body.decode(), answer.headers["Content-Type"]) == (200, "<script>1</script>", "text/html; charset=utf-8")
+    policy, = answer.headers.get_all("Content-Security-Policy")
+    assert policy.startswith("sandbox allow-scripts; default-src 'none'; ") and "allow-same-origin" not in policy
+    assert "'self'" not in policy.replace("frame-ancestors 'self'", "") and "http" not in policy
+    assert answer.headers.get_all("X-Frame-Options") == ["SAMEORIGIN"] and answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert dashboard.error(page["url"].replace(".html", ".wav"))[0] == 404
 
 
 def test_metrics_that_are_nan_come_last_and_have_no_extremes(runs, writer, start):

@@ -483,10 +483,16 @@ with lockstep.init(name="vectors", id="vectors", dir=sys.argv[1], agent=False) a
                  "eval/layout": lockstep.Table(columns=["vector", "label"], data=[[[1 + i, 1000 ** i], "x"] for i in range(4)])}, step=step)
 `;
 
-test("a table with vectors of the Python client is a map of its principal components: colors, search, a row, and the table", () => onPage("alerts", async (page) => {
-  python(VECTORS, runs);
+/** Opens the media of the run vectors, which the first call records. */
+let vectors;
+async function showVectors(page) {
+  vectors ??= python(VECTORS, runs);
   await waitFor(() => matching("id = vectors"), "the run");
   await showView(page, "run/vectors/media");
+}
+
+test("a table with vectors of the Python client is a map of its principal components: colors, search, a row, and the table", () => onPage("alerts", async (page) => {
+  await showVectors(page);
   const card = page.locator("section.card").filter({ has: page.getByRole("heading", { name: /^eval\/embedding/ }) });
   const map = card.getByRole("img", { name: /^Scatter of component 2: [\d.]+ % of the variance against component 1: [\d.]+ % of the variance of 300 rows, colored by label$/ });
   await map.waitFor();
@@ -579,3 +585,111 @@ const findPoint = (plot) => plot.evaluate(async (element) => {
   }
   throw new Error("no point under the pointer");
 });
+
+/** Waits until the URL has these parameters, and runs `look` on a new page with this URL. */
+async function onCopy(page, parameters, look) {
+  const written = () => Object.fromEntries(Object.keys(parameters).map((key) => [key, queryOf(page).get(key)]));
+  await waitFor(() => JSON.stringify(written()) === JSON.stringify(parameters), `the URL to have ${JSON.stringify(parameters)}, not ${JSON.stringify(written())}`, 20);
+  await visit(page.url(), look);
+}
+
+test("every choice of a view of media and tables is in its link", () => onPage("alerts", async (page) => {
+  await showVectors(page);
+  const cardOf = (on, name) => on.locator("section.card").filter({ has: on.getByRole("heading", { name: new RegExp(`^${name}`) }) });
+  const card = cardOf(page, "eval/embedding");
+  await card.getByRole("img", { name: /of 300 rows, colored by label$/ }).waitFor();
+  await card.getByLabel("Color", { exact: true }).selectOption("text");
+  await card.getByLabel("x", { exact: true }).selectOption("component 4");
+  await card.getByLabel("Find rows of eval/embedding").fill("sample 12 of");
+  await card.getByText("1 of 300 rows").waitFor();
+  await card.locator(".scatter").scrollIntoViewIfNeeded();
+  const at = await findPoint(card.locator(".scatter"));
+  await page.mouse.click(at.x, at.y);
+  const points = page.getByRole("group", { name: /^31 points of eval\/cloud/ });
+  const pixels = (on) => on.getByRole("group", { name: /^31 points of eval\/cloud/ }).locator("canvas").evaluate((canvas) => canvas.toDataURL());
+  const before = await pixels(page);
+  await points.focus();
+  for (const key of ["ArrowRight", "ArrowUp", "+"]) await page.keyboard.press(key);
+  await waitFor(async () => (await pixels(page)) !== before, "the points to be rotated");
+  await page.getByLabel("Step of eval/layout").fill("0");
+  await waitFor(() => queryOf(page).has("at.eval/layout"), "the URL to have the step");
+  await onCopy(page, { "color.eval/embedding": "text", "axes.eval/embedding": "4-2", "find.eval/embedding": "sample 12 of", "row.eval/embedding": "13", "turn.eval/cloud": "-0.43,0.62,1.25" }, async (copy) => {
+    const own = cardOf(copy, "eval/embedding");
+    await own.getByRole("img", { name: /^Scatter of component 2: .* against component 4: .* colored by text$/ }).waitFor();
+    await own.getByText("1 of 300 rows").waitFor();
+    await own.getByLabel("The row of the chosen point").getByText("sample 12 of step 10").waitFor();
+    await waitFor(async () => (await pixels(copy)) === (await pixels(page)), "the points to be rotated as in the link");
+    assert.equal(await copy.getByLabel("Step of eval/layout").getAttribute("aria-valuetext"), "0");
+    // "0" is the view at the start, which the URL does not contain.
+    await copy.getByRole("group", { name: /^31 points of eval\/cloud/ }).focus();
+    await copy.keyboard.press("0");
+    await waitFor(() => !queryOf(copy).has("turn.eval/cloud"), "the URL of the start");
+  });
+}));
+
+test("searches, the scale of a chart, closed sections and the sides of a comparison are in the link", () => onPage("run/sweep-00/config", async (page) => {
+  await page.getByLabel("Search the configuration").fill("optimizer");
+  await onCopy(page, { find: "optimizer" }, async (copy) => assert.equal(await copy.getByLabel("Search the configuration").inputValue(), "optimizer"));
+
+  await showView(page, "run/sweep-00");
+  await page.getByRole("button", { name: "More options for eval/loss" }).click();
+  await page.getByRole("button", { name: "Log scale" }).click();
+  await page.getByRole("button", { name: /^train ?\d/ }).click();
+  await onCopy(page, { "log.eval/loss": "1", closed: "train" }, async (copy) => {
+    await copy.getByRole("button", { name: "More options for eval/loss" }).click();
+    await copy.getByRole("button", { name: "Log scale" }).locator("svg").waitFor();
+    assert.equal(await copy.getByRole("button", { name: /^train ?\d/ }).getAttribute("aria-expanded"), "false");
+  });
+  // A link without it opens the section, also for a user who has closed it.
+  const link = page.url().replace("closed=train&", "").replace(/&closed=train/, "");
+  await showView(page, "");
+  await page.goto(link);
+  await page.locator('h2 button[aria-expanded="true"]', { hasText: /^train/ }).waitFor();
+
+  await showView(page, "compare?runs=sweep-00,sweep-01,sweep-02&tab=results");
+  await page.getByRole("button", { name: "max", exact: true }).click();
+  await page.getByLabel("Search metrics").fill("eval");
+  await onCopy(page, { which: "max", find: "eval" }, async (copy) => {
+    await copy.getByRole("button", { name: "max", exact: true, pressed: true }).waitFor();
+    assert.equal(await copy.getByLabel("Search metrics").inputValue(), "eval");
+  });
+  await showView(page, "compare?runs=sweep-00,sweep-01,sweep-02&tab=config");
+  await page.getByLabel("Show identical values").check();
+  await onCopy(page, { all: "1" }, async (copy) => assert.ok(await copy.getByLabel("Show identical values").isChecked()));
+  await showView(page, "compare?runs=sweep-00,sweep-01,sweep-02");
+  await page.getByLabel("Color by").selectOption({ index: 1 });
+  const color = await page.getByLabel("Color by").inputValue();
+  await onCopy(page, { color }, async (copy) => assert.equal(await copy.getByLabel("Color by").inputValue(), color));
+  // The colors that a user has chosen earlier are in the link as well.
+  await showView(page, "compare?runs=sweep-01,sweep-02");
+  await waitFor(() => queryOf(page).get("color") === color, "the link to have the color");
+
+  await showView(page, ANALYSIS);
+  await page.getByRole("button", { name: "Mean", exact: true }).click();
+  await onCopy(page, { bysort: "mean" }, async (copy) => copy.getByRole("button", { name: "Mean", exact: true, pressed: true }).waitFor());
+}));
+
+const NUMBERS = `
+import lockstep, sys
+with lockstep.init(name="numbers", id="numbers", dir=sys.argv[1], agent=False) as run:
+    for step in range(20):
+        run.log({"train/loss": 1e33 / (1 + step), "train/bits": 1e-3 * step}, step=step)
+    run.log({"sizes": lockstep.Table(columns=["part", "bytes", "count", "share"], data=[["a", None, 12345678, None], ["b", 3 << 20, None, 0.25]])}, step=1)
+`;
+
+test("a loss that diverges has an axis, and tables have units and no nulls", () => onPage("alerts", async (page) => {
+  python(NUMBERS, runs);
+  await waitFor(() => matching("id = numbers"), "the run");
+  await showView(page, "run/numbers");
+  // The labels of the vertical axis, left of the plot and above the horizontal axis.
+  const hasLabels = (name) => drawn(page, name).locator("canvas").evaluate((canvas) => {
+    const { data } = canvas.getContext("2d").getImageData(0, 0, 30 * devicePixelRatio, canvas.height - 40 * devicePixelRatio);
+    return data.some((value, i) => i % 4 === 3 && value > 0);
+  });
+  for (const name of ["train/bits", "train/loss"]) await waitFor(() => hasLabels(name), `the axis of ${name}`, 20);
+  await showView(page, "run/numbers/media");
+  const rows = page.getByRole("region", { name: "Table sizes" }).locator("tbody tr");
+  await rows.first().waitFor();
+  assert.deepEqual(await rows.evaluateAll((all) => all.map((row) => [...row.cells].map((cell) => `${cell.textContent}${cell.className === "num" ? " right" : ""}`))),
+    [["a", "– right", "12,345,678 right", "– right"], ["b", "3.0 MiB right", "– right", "0.25 right"]]);
+}));

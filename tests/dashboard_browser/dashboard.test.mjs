@@ -21,7 +21,7 @@ before(async () => {
   git("switch", "--quiet", "--create", "wider");
   git("commit", "--quiet", "--allow-empty", "--message", "Wider");
   commits.second = git("rev-parse", "HEAD");
-  ids.second = train("second", "optimizer.lr=0.02", "tracking.group=study");
+  ids.second = train("second", "optimizer.lr=0.02", "tracking.group=study", "tracking.modules=true");
   record("gallery");
   record("charts", "200", "500");
   record("ranks", "16", "300");
@@ -199,6 +199,16 @@ test("artifacts, checkpoints and files", () => onPage(`run/${ids.first}/artifact
   await page.getByText("model.safetensors").first().waitFor();
   const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("link", { name: "config.yaml" }).click()]);
   assert.match(readFileSync(await download.path(), "utf8"), /optimizer/);
+}));
+
+test("the modules of a model with their memory and the operations of a step", () => onPage(`run/${ids.second}/media`, async (page) => {
+  const table = page.getByRole("region", { name: "Table model/modules" });
+  const rowOf = async (name) => (await table.getByRole("row", { name: new RegExp(`^${name.replace(/[().]/g, "\\$&")} `) }).getByRole("cell").allTextContents()).slice(1);
+  // Of this rank, half of the batch: 24 x 2 operations per weight forward, and per weight backward; no gradient of the images.
+  const [first, second] = [784 * 32, 32 * 10];
+  const flops = (24 * 2 * (2 * first + 3 * second)).toLocaleString("en-US");
+  assert.deepEqual(await rowOf("(the model)"), ["Mlp", "25,450", "25,450", "99.4 KiB", "99.4 KiB", "–", flops]);
+  assert.deepEqual(await rowOf("layers.2"), ["Linear", "330", "330", "1.3 KiB", "1.3 KiB", "–", "–"]);
 }));
 
 test("images, histograms and tables; names that contain HTML are shown as text", () => onPage("run/gallery-1/media", async (page) => {

@@ -122,6 +122,11 @@ test("numbers of a configuration key have at most four digits, and equal decimal
   assert.deepEqual([32, 64, 1024].map(page.settingFormat([32, 64, 1024])), ["32", "64", "1024"]);
   assert.deepEqual([1e-5, 0.1].map(page.settingFormat([1e-5, 0.1])), ["1e−5", "0.1"]);
   assert.deepEqual([0.1, 0.02207, 1e30].map(page.settingFormat([0.1, 0.02207, 1e30])), ["0.10000", "0.02207", "1e30"], "a number with an exponent does not affect the others");
+  assert.deepEqual([0.003, 1e6, 20].map(page.settingFormat([0.003, 1e6, 20])), ["0.003", "1e6", "20.000"], "a large number is not wider than the others");
+  assert.deepEqual([1e6, 2500000].map(page.settingFormat([1e6, 2500000])), ["1000000", "2500000"]);
+  const places = page.linearValues("order", Float64Array.of(1, 2, 3), true);
+  assert.deepEqual(places.scale.ticks(10).map(({ label }) => label), ["1", "2", "3"]);
+  assert.ok(page.linearValues("order", Float64Array.from({ length: 30 }, (_, i) => i + 1), true).scale.ticks(100).every(({ label }) => !label.includes(".")));
 });
 
 test("file sizes have equal decimals, and the phases of a step are durations", () => {

@@ -7,7 +7,7 @@ import { createRequire } from "node:module";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { showView } from "./browser.mjs";
-import { directory, end, link, LOCKSTEP, open, record, run, runs, serve, show, waitFor } from "./world.mjs";
+import { directory, end, link, LOCKSTEP, open, python, record, run, runs, serve, show, waitFor } from "./world.mjs";
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const SCRIPT = '<img src=x onerror="window.pwned=1"><script>window.pwned=1</script>';
@@ -283,4 +283,94 @@ test("a page without an event stream polls every two seconds", async () => {
   } finally {
     for (const stream of streams) stream.destroy();
   }
+});
+
+/** A recorded page whose script tries to reach the dashboard, and writes what it got into its document. */
+const PAGE = `<!doctype html><title>plot</title><p id="out"></p><script>
+  const got = {};
+  const attempt = (name, work) => Promise.resolve().then(work).then((value) => (got[name] = value), (error) => (got[name] = "refused: " + error.name));
+  const load = (kind, path) => new Promise((resolve, reject) => {
+    const element = document.createElement(kind);
+    element.onload = () => resolve("loaded");
+    element.onerror = () => reject(new Error());
+    element.src = path;
+    document.body.append(element);
+  });
+  const stream = () => new Promise((resolve, reject) => {
+    const events = new EventSource("/api/events", { withCredentials: true });
+    events.onopen = () => resolve("open");
+    events.onerror = () => reject(new Error());
+  });
+  const ask = () => new Promise((resolve, reject) => {
+    const request = new XMLHttpRequest();
+    request.onload = () => resolve("read");
+    request.onerror = () => reject(new Error());
+    request.open("GET", "/api/runs");
+    request.send();
+  });
+  const json = { "Content-Type": "application/json", "X-Lockstep-Request": "1" };
+  Promise.all([
+    attempt("parent", () => (parent === self ? Promise.reject(new Error()) : ((parent.pwned = 1), parent.document.title))),
+    attempt("top", () => (top === self ? Promise.reject(new Error()) : (top.location.href = "/pwned"))),
+    attempt("cookie", () => document.cookie),
+    attempt("storage", () => localStorage.length),
+    attempt("session", () => sessionStorage.length),
+    attempt("read", () => fetch("/api/runs").then((r) => r.text())),
+    attempt("read with cookies", () => fetch("/api/runs", { credentials: "include" }).then((r) => r.text())),
+    attempt("read blindly", () => fetch("/api/runs", { mode: "no-cors", credentials: "include" }).then((r) => r.text())),
+    attempt("tag", () => fetch("/api/runs/html/tags", { method: "POST", headers: json, body: '{"add":["stolen"]}' }).then((r) => r.text())),
+    attempt("request", ask),
+    attempt("script", () => load("script", "/app.js")),
+    attempt("image", () => load("img", "/api/runs/gallery-1/images")),
+    attempt("stream", stream),
+    attempt("window", () => open("/") && "opened"),
+    attempt("worker", () => new Promise((resolve, reject) => { const own = new Worker("/events.js"); own.onerror = () => reject(new Error()); own.onmessage = () => resolve("open"); })),
+  ]).then(() => {
+    got.origin = self.origin;
+    document.getElementById("out").textContent = JSON.stringify(got);
+  });
+</script>`;
+const ESCAPE = '<script>location.href = "/";</script>';
+
+test("a recorded HTML page runs its scripts where they cannot reach the dashboard", async () => {
+  python("import lockstep, sys\nwith lockstep.init(name='html', id='html', dir=sys.argv[1], agent=False) as run:\n    run.log({'plot': lockstep.Html(sys.argv[2]), 'escape': lockstep.Html(sys.argv[3])}, step=1)", runs, PAGE, ESCAPE);
+  const file = join(directory, "token-of-pages");
+  writeFileSync(file, `${TOKEN}\n`, { mode: 0o600 });
+  const ticket = await link("--token-file", file);
+  const page = await open(ticket.href);
+  await page.getByRole("link", { name: "html", exact: true }).waitFor();
+  await showView(page, "run/html/media");
+  const verify = (text) => {
+    const { origin, ...got } = JSON.parse(text);
+    assert.equal(origin, "null");
+    assert.equal(Object.keys(got).length, 15);
+    for (const [name, result] of Object.entries(got)) assert.ok(result === null || /^refused/.test(result), `${name}: ${String(result).slice(0, 200)}`);
+  };
+  const frame = page.locator('iframe[title="plot at step 1"]');
+  verify(await frame.contentFrame().locator("#out", { hasText: "origin" }).textContent());
+  // A frame that goes to the dashboard itself is not shown.
+  await page.locator('iframe[title="escape at step 1"]').scrollIntoViewIfNeeded();
+  await waitFor(() => page.frames().some((one) => one.url().startsWith("chrome-error:")), "the frame to be blocked");
+  assert.equal(await page.evaluate(() => window.pwned), undefined);
+  assert.match(page.url(), /#\/run\/html\/media/);
+  // Also if it is opened in a tab, with the cookie of the user.
+  const tab = await page.context().newPage();
+  await tab.goto(new URL(await frame.getAttribute("src"), page.url()).href);
+  verify(await tab.locator("#out", { hasText: "origin" }).textContent());
+  await tab.close();
+  await page.evaluate(axe);
+  const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"], iframes: false }));
+  assert.deepEqual(violations.map((v) => v.id), []);
+  await page.context().close();
+  assert.deepEqual(show("html").tags ?? [], []);
+
+  const report = join(directory, "report-of-pages.html");
+  run(LOCKSTEP, "runs", "export", "html", "--html", report, "--dir", runs);
+  assert.ok(!readFileSync(report, "utf8").includes("window.got"), "no page is in a report");
+  const offline = await open(`file://${report}`);
+  await showView(offline, "run/html/media");
+  await offline.getByText(/A sound, a video or a page/).first().waitFor();
+  assert.equal(await offline.locator("iframe").count(), 0);
+  assert.equal(await offline.evaluate(() => window.pwned), undefined);
+  await offline.context().close();
 });

@@ -83,6 +83,62 @@ def test_attention(job):
     assert flops_here(job)["flops_per_step"][0] == attention + 3 * 2 * samples * length * weights
 
 
+def modules_of(run_dir):
+    """{module: its row} of the table model/modules, which is recorded once."""
+    (records,) = run_dir.glob("sinks/jsonl/*/records.jsonl")
+    found = [record for record in map(json.loads, records.read_text().splitlines()) if record["type"] == "table"]
+    (table,) = [record for record in found if record["name"] == "model/modules"]
+    assert table["step"] == 1
+    return {row[0]: dict(zip(table["columns"], row)) for row in table["rows"]}
+
+
+def test_costs_of_modules(job):
+    layers, heads, width, length, samples = 2, 2, 16, 24, 4
+    torch.arange(2000, dtype=torch.int16).remainder(50).numpy().astype("uint16").tofile(job.directory / "tokens.bin")
+    job.config["data"] = {"train": {"name": "tokens", "path": str(job.directory / "tokens.bin"), "length": length}, "batch_size": samples}
+    job.config["model"] = {"name": "gpt", "vocab_size": 50, "context": length, "layers": layers, "heads": heads, "width": width}
+    job.config["tracking"] = {"modules": True, "sinks": ["jsonl"]}
+    job.write()
+    run_dir = job.train("train.max_steps=2", "train.log_every=1 step")
+    costs = modules_of(run_dir)
+    blocks = [costs[name] for name in costs if costs[name]["activation bytes"] is not None]
+    assert len(blocks) == layers
+    weights = 12 * width**2
+    passes = {"attention": 7 * 2 * samples * length**2 * width, "weights": 3 * 2 * samples * length * weights}
+    rest = 3 * 2 * samples * length * 50 * width
+    for block in blocks:
+        assert block["FLOPs"] == sum(passes.values())
+        assert block["parameters"] == block["trainable"] == weights + 13 * width
+        assert block["bytes"] == block["gradient bytes"] == 4 * block["parameters"]
+        kept = samples * length * width * 4  # bytes of one activation: at least the input of each of four linear layers
+        assert 8 * kept < block["activation bytes"] < 64 * kept
+    whole = costs["(the model)"]
+    assert whole["FLOPs"] == layers * sum(passes.values()) + rest == job.series(run_dir.name, "train/flops_per_step")[0][1]
+    assert whole["parameters"] == sum(part.numel() for part in models.build("gpt", 0, **{k: v for k, v in job.config["model"].items() if k != "name"}).parameters())
+    assert costs["(outside of the blocks)"]["FLOPs"] == rest
+
+    # Computed twice, and with weights that are on this rank only while a block uses them: on two ranks, half of the batch.
+    again = modules_of(job.train("train.max_steps=1", "train.recompute=blocks"))
+    shared = modules_of(job.train("train.max_steps=1", "distributed.shard=full", ranks=2))
+    for name in (block["module"] for block in blocks):
+        assert again[name]["FLOPs"] == passes["attention"] * 9 // 7 + passes["weights"] * 4 // 3
+        assert again[name]["activation bytes"] < costs[name]["activation bytes"] / 4
+        assert shared[name]["FLOPs"] == costs[name]["FLOPs"] // 2
+        assert shared[name]["bytes"] == costs[name]["bytes"]
+        assert abs(shared[name]["activation bytes"] - costs[name]["activation bytes"] / 2) < 2048
+
+
+def test_modules_of_models_without_blocks_have_no_operations(job):
+    job.config["tracking"] = {"modules": True, "sinks": ["jsonl"]}
+    job.write()
+    costs = modules_of(job.train("train.max_steps=1"))
+    assert costs["(the model)"]["FLOPs"] == flops_in_python("mlp", torch.zeros(48, 784), hidden=[32])
+    layers = [row for row in costs.values() if row["type"] == "Linear"]
+    assert [row["parameters"] for row in layers] == [784 * 32 + 32, 32 * 10 + 10]
+    assert all(row["FLOPs"] is row["activation bytes"] is None for row in layers)
+    assert "(outside of the blocks)" not in costs
+
+
 def test_a_trace_opens_in_perfetto(job):
     run_dir = job.train("train.max_steps=6", "train.profile={steps: 3-4, ranks: [1]}", ranks=2)
     (file,) = (run_dir / "profiles").iterdir()

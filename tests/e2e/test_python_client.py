@@ -143,6 +143,26 @@ def test_sounds_are_wav_files_of_the_samples(tmp_path):
             lockstep.Audio(data, sample_rate=rate)
 
 
+def test_html_is_recorded_from_texts_and_files(tmp_path, runs, capsys):
+    file = tmp_path / "plot.html"
+    file.write_text("<p>größer</p>")
+    (tmp_path / "latin").write_bytes(b"<p>gr\xf6\xdfer</p>")
+    with start(runs) as run:
+        with open(file) as opened:
+            opened.read()
+            run.log({"text": lockstep.Html("<b>1</b>"), "path": lockstep.Html(str(file)), "Path": lockstep.Html(file), "file": lockstep.Html(opened),
+                     "bytes": lockstep.Html(b"<i>"), "not a path": lockstep.Html(str(file), data_is_not_path=True, inject=False), "zero": lockstep.Html("<b>\0")}, step=1)
+        run.log({"large": lockstep.Html("ö" * (8 << 20))}, step=2)
+        assert "'large' is not recorded: the data has 16.0 MiB, more than 15 MiB" in capsys.readouterr().err
+        for data in (3, None, tmp_path / "latin", b"\xff"):
+            with pytest.raises(ValueError, match="^a page: "):
+                lockstep.Html(data)
+    media = {value["name"]: value for _, value in read_log(str(next(runs.glob("*/events/*")))).media}
+    assert {name: one["bytes"].decode() for name, one in media.items()} == {
+        **dict.fromkeys(("path", "Path", "file"), "<p>größer</p>"), "text": "<b>1</b>", "bytes": "<i>", "not a path": str(file), "zero": "<b>\0"}
+    assert {one["type"] for one in media.values()} == {"text/html"}
+
+
 def test_files_of_sounds_and_videos_are_recorded_as_they_are(tmp_path, runs, capsys):
     heads = {"audio/flac": b"fLaC", "audio/ogg": b"OggS", "audio/mpeg": b"ID3", "audio/mp4": b"\0\0\0\x1cftypM4A ", "audio/wav": b"RIFF\0\0\0\0WAVE",
              "video/mp4": b"\0\0\0\x1cftypisom", "video/webm": b"\x1a\x45\xdf\xa3\x9fB\x86\x81\x01B\x82\x84webm"}

@@ -43,6 +43,7 @@ struct TrackingConfig {
   SystemNodes system_nodes = SystemNodes::Main;
   AlertConfig alerts;
   MediaConfig media;
+  bool modules = false;
   PublishedCheckpoints checkpoints = PublishedCheckpoints::None;
   Duration finish_timeout{std::chrono::seconds(10)};
   Duration upload_timeout{std::chrono::minutes(10)};
@@ -74,6 +75,9 @@ void fields(V& v, TrackingConfig& c) {
   v("alerts", c.alerts, "conditions that raise alerts");
   v("media", c.media, "what evaluations record besides metrics, on the main rank",
     needs("data.eval", "data.split.eval"));
+  v("modules", c.modules,
+    "record the table model/modules: parameters, memory and floating-point operations of the "
+    "model's modules in the first step");
   v("checkpoints", c.checkpoints,
     "which checkpoints become versions of the artifact '<run name>-model', which sinks upload: "
     "none, the last one of the run, or all");

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "distributed/cuda/cuda.h"
+#include "tracking/runs/on_ranks.h"
 #include "trainer/metrics/device_peak.h"
 
 namespace lockstep::trainer {
@@ -26,6 +27,7 @@ MetricsReporter::MetricsReporter(World& world, Tracker& tracker, const RunConfig
     : world_(world),
       tracker_(tracker),
       per_rank_(config.tracking.ranks.kind != tracking::RankSelection::Kind::Main),
+      records_modules_(config.tracking.modules && tracking::is_main(world.rank())),
       max_bad_samples_(config.data.loader.max_bad_samples),
       bad_train_(max_bad_samples_),
       bad_eval_(max_bad_samples_),
@@ -41,16 +43,20 @@ void MetricsReporter::before_run(HookContext& run) {
   logged_step_ = run.step;
 }
 
-void MetricsReporter::before_step(HookContext&) {
-  if (!flops_) counter_ = std::make_unique<FlopCounter>();
+void MetricsReporter::before_step(HookContext& run) {
+  if (flops_) return;
+  costs_.reset();  // of a step that was undone
+  costs_ = std::make_unique<ModuleCosts>(run.model, world_.device(), records_modules_);
 }
 
-void MetricsReporter::count_flops_later() { counter_.reset(); }
+void MetricsReporter::count_flops_later() { costs_.reset(); }
 
-void MetricsReporter::after_step(HookContext&) {
-  if (!counter_) return;
-  flops_ = counter_->count();
-  counter_.reset();
+void MetricsReporter::after_step(HookContext& run) {
+  if (!costs_) return;
+  flops_ = costs_->flops();
+  if (records_modules_)
+    tracker_.table(costs_->table({.name = {}, .step = run.step, .time = 0, .epoch = run.epoch}));
+  costs_.reset();
 }
 
 void MetricsReporter::after_evaluation(HookContext& run, const EvaluationResult& result) {

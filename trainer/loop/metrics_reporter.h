@@ -19,7 +19,7 @@
 #include "lockstep/world.h"
 #include "trainer/config/run_config.h"
 #include "trainer/loop/step_times.h"
-#include "trainer/metrics/flop_counter.h"
+#include "trainer/prepared/module_costs.h"
 #include "trainer/state/meter.h"
 
 namespace lockstep::trainer {
@@ -54,7 +54,7 @@ class MetricsReporter final : public Hook {
 
   // Starts the clock of samples per second, unless it was resumed.
   void before_run(HookContext& run) override;
-  // Count the operations of the first step.
+  // Count the operations of the first step; with tracking.modules, records the table model/modules.
   void before_step(HookContext& run) override;
   void after_step(HookContext& run) override;
   // Records the result.
@@ -103,6 +103,7 @@ class MetricsReporter final : public Hook {
   World& world_;
   Tracker& tracker_;
   const bool per_rank_;  // also record metrics of this rank
+  const bool records_modules_;
   const int64_t max_bad_samples_;
   Meter meter_;
   data::LoaderStats loading_;  // since the last logging
@@ -111,10 +112,10 @@ class MetricsReporter final : public Hook {
   std::chrono::steady_clock::time_point logged_at_;
   MetricsWindow last_;  // its step, epoch and recorded values
   int64_t logged_step_ = 0;
-  std::unique_ptr<FlopCounter> counter_;  // in the first step
-  std::optional<int64_t> flops_;          // of this rank in that step
-  std::optional<double> all_flops_;       // of all ranks
-  std::optional<double> peak_flops_;      // of a rank's device; nullopt: unknown
+  std::unique_ptr<ModuleCosts> costs_;  // in the first step
+  std::optional<int64_t> flops_;        // of this rank in that step
+  std::optional<double> all_flops_;     // of all ranks
+  std::optional<double> peak_flops_;    // of a rank's device; nullopt: unknown
 };
 
 }  // namespace lockstep::trainer

@@ -17,8 +17,8 @@
 #include "lockstep/named_tensors.h"
 #include "trainer/config/precision.h"
 #include "trainer/loop/evaluation_media.h"
-#include "trainer/loop/live_memory.h"
 #include "trainer/metrics/evaluation_metrics.h"
+#include "trainer/metrics/live_memory.h"
 #include "trainer/prepared/model_faults.h"
 #include "trainer/state/meter.h"
 

@@ -1,6 +1,7 @@
 // Shapes: as in the operators' documentation; S: spatial sizes.
 #include "trainer/metrics/flop_counter.h"
 
+#include <ATen/SequenceNumber.h>
 #include <ATen/core/ivalue.h>
 
 #include <algorithm>
@@ -10,8 +11,10 @@
 #include <numeric>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "core/system/mutex.h"
 #include "models/graph_record.h"
 
 namespace lockstep::trainer {
@@ -23,6 +26,51 @@ using Inputs = c10::ArrayRef<const c10::IValue>;
 std::atomic<int64_t> counted_flops{0};
 // Of this thread: the operators that run and are counted, since an operator may call others.
 thread_local int counted_depth = 0;
+
+using PartCount = std::atomic<int64_t>;
+// For which the operators of this thread count; nullptr: for no part.
+thread_local PartCount* part_of_thread = nullptr;
+
+// The nodes of the backward graph that a forward pass of a part made, [begin, end) of a thread.
+struct PartNodes {
+  uint64_t thread = 0, begin = 0, end = 0;
+  PartCount* count = nullptr;
+};
+
+// Of all counters.
+class AllPartNodes {
+ public:
+  void add(const PartNodes& nodes) {
+    const MutexLock lock(mutex_);
+    nodes_.push_back(nodes);
+  }
+
+  void remove(const std::vector<PartCount>& counts) {
+    const MutexLock lock(mutex_);
+    std::erase_if(nodes_, [&](const auto& nodes) {
+      return std::ranges::any_of(counts, [&](const auto& count) { return &count == nodes.count; });
+    });
+  }
+
+  // nullptr: the node belongs to no part.
+  PartCount* find(uint64_t thread, int64_t node) {
+    const MutexLock lock(mutex_);
+    const auto it = std::ranges::find_if(nodes_, [&](const auto& nodes) {
+      return nodes.thread == thread && std::cmp_less_equal(nodes.begin, node) &&
+             std::cmp_less(node, nodes.end);
+    });
+    return it == nodes_.end() ? nullptr : it->count;
+  }
+
+ private:
+  Mutex mutex_;
+  std::vector<PartNodes> nodes_ GUARDED_BY(mutex_);
+};
+
+AllPartNodes& all_part_nodes() {
+  static AllPartNodes nodes;
+  return nodes;
+}
 
 Sizes sizes_of(Inputs inputs, size_t i) {
   if (i >= inputs.size() || !inputs[i].isTensor() || !inputs[i].toTensor().defined()) return {};
@@ -138,6 +186,7 @@ std::unique_ptr<at::ObserverContext> begin_operator(const at::RecordFunction& fu
   const auto flops = flops_of(function.name(), function.inputs());
   if (flops == 0) return nullptr;
   counted_flops += flops;
+  if (part_of_thread) *part_of_thread += flops;
   ++counted_depth;
   return std::make_unique<CountedOperator>();
 }
@@ -146,16 +195,54 @@ void end_operator(const at::RecordFunction&, at::ObserverContext* context) {
   if (context) --counted_depth;
 }
 
+// The part before a node of the backward graph.
+struct OuterPart final : at::ObserverContext {
+  PartCount* part = nullptr;
+};
+
+// A node without a part counts for that of the node that runs it: a block that is computed again runs
+// a backward pass in its node.
+std::unique_ptr<at::ObserverContext> begin_node(const at::RecordFunction& function) {
+  auto* const part = all_part_nodes().find(function.forwardThreadId(), function.seqNr());
+  if (!part) return nullptr;
+  auto outer = std::make_unique<OuterPart>();
+  outer->part = std::exchange(part_of_thread, part);
+  return outer;
+}
+
+void end_node(const at::RecordFunction&, at::ObserverContext* context) {
+  if (context) part_of_thread = static_cast<OuterPart&>(*context).part;
+}
+
 }  // namespace
 
-FlopCounter::FlopCounter()
+FlopCounter::FlopCounter(size_t num_parts)
     : before_(counted_flops),
+      parts_(num_parts),
       handle_(at::addGlobalCallback(at::RecordFunctionCallback(begin_operator, end_operator)
                                         .needsInputs(true)
-                                        .scopes({at::RecordScope::FUNCTION}))) {}
+                                        .scopes({at::RecordScope::FUNCTION}))),
+      backward_handle_(at::addGlobalCallback(at::RecordFunctionCallback(begin_node, end_node)
+                                                 .scopes({at::RecordScope::BACKWARD_FUNCTION}))) {}
 
-FlopCounter::~FlopCounter() { at::removeCallback(handle_); }
+FlopCounter::~FlopCounter() {
+  at::removeCallback(handle_);
+  at::removeCallback(backward_handle_);
+  all_part_nodes().remove(parts_);
+  part_of_thread = nullptr;
+}
 
 int64_t FlopCounter::count() const { return counted_flops - before_; }
+
+void FlopCounter::begin_part(size_t part) {
+  first_node_ = at::sequence_number::peek();
+  part_of_thread = &parts_.at(part);
+}
+
+void FlopCounter::end_part() {
+  all_part_nodes().add({at::RecordFunction::currentThreadId(), first_node_,
+                        at::sequence_number::peek(), part_of_thread});
+  part_of_thread = nullptr;
+}
 
 }  // namespace lockstep::trainer

@@ -1,12 +1,13 @@
 // All artifacts in the artifact store.
-import { useEffect, useState } from "preact/hooks";
+import { useEffect } from "preact/hooks";
 import { Icon } from "./parts/icons";
+import { useUrlState } from "./router";
 import { ArtifactList } from "./run/artifact_list";
 import { source, tick, useAsync, useThrottled } from "./store";
 
 export function ArtifactsPage() {
   const { value, error } = useAsync(() => source().artifacts(null), [useThrottled(tick.value, 5000)]);
-  const [search, setSearch] = useState("");
+  const [search, setSearch] = useUrlState("find");
   useEffect(() => void (document.title = "Artifacts · Lockstep"), []);
   const shown = value?.artifacts.filter((a) => `${a.name} ${a.type} ${a.aliases.join(" ")} ${a.made_by ?? ""}`.toLowerCase().includes(search.toLowerCase()));
   return (

@@ -1,6 +1,7 @@
 // The URL fragment holds the view: #/path/parts?query. A change of the path adds a history entry; a change of the query only
 // (a filter, a zoom) replaces the current one.
 import { signal } from "@preact/signals";
+import { useEffect, useRef, useState } from "preact/hooks";
 
 export interface Route {
   path: string[];
@@ -58,4 +59,32 @@ export function setQuery(changes: Query, keepHistory = false) {
     return;
   }
   replaceRoute(target);
+}
+
+/** Browsers limit how often a page changes its URL, and a slider or a text changes more often. */
+const WRITE_DELAY_MS = 150;
+
+/** A choice that is part of the URL: the value of a query parameter, "" if it is not set. The URL has a change shortly after the last one. */
+export function useUrlState(key: string): [string, (value: string) => void] {
+  const inUrl = route.value.query.get(key) ?? "";
+  // Shown until it is in the URL, or the URL changes meanwhile: by a link, a saved view.
+  const [own, setOwn] = useState<{ key: string; value: string; before: string } | null>(null);
+  const timer = useRef(0);
+  useEffect(() => () => clearTimeout(timer.current), [key]);
+  const set = (value: string) => {
+    clearTimeout(timer.current);
+    setOwn({ key, value, before: inUrl });
+    timer.current = window.setTimeout(() => {
+      setQuery({ [key]: value });
+      setOwn(null);
+    }, WRITE_DELAY_MS);
+  };
+  return [own !== null && own.key === key && own.before === inUrl ? own.value : inUrl, set];
+}
+
+/** As useUrlState(), of a place in an ascending list of numbers: the URL has the number, and "" is the last place, also of a list that grows. */
+export function useUrlPlace(key: string, numbers: readonly number[]): [number, (at: number) => void] {
+  const [text, set] = useUrlState(key);
+  const found = text === "" ? -1 : numbers.indexOf(Number(text));
+  return [found < 0 ? numbers.length - 1 : found, (at) => set(at === numbers.length - 1 ? "" : String(numbers[at]))];
 }

@@ -1,7 +1,8 @@
-"""Sounds and videos: arrays become WAV files, files are recorded as they are."""
+"""Sounds, videos and HTML pages: arrays become WAV files, files are recorded as they are."""
 
 import io
 import numbers
+import os
 import struct
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,43 @@ class Video(_Clip):
         if content[4:8] == b"ftyp":
             return "video/mp4"
         return "video/webm" if content[:4] == b"\x1a\x45\xdf\xa3" and b"webm" in content[:64] else ""
+
+
+class Html(_Clip):
+    """`data`: HTML, the path of a file of HTML, or an open file. Text that is the path of a file is that file, unless `data_is_not_path`.
+
+    The dashboard shows it in a sandbox: scripts in the page run, but nothing can be loaded from elsewhere.
+    """
+
+    what, kinds = "a page", "HTML in UTF-8"
+
+    def __init__(self, data: Any = None, inject: bool = True, data_is_not_path: bool = False, caption: str | None = None, **_ignored: Any) -> None:
+        if isinstance(data, str) and (data_is_not_path or not _is_file(data)):
+            data = data.encode("utf-8", "replace")
+        elif hasattr(data, "read"):
+            if hasattr(data, "seek"):
+                data.seek(0)
+            data = data.read()
+            data = data.encode("utf-8", "replace") if isinstance(data, str) else data
+        super().__init__(data, caption)
+        if not self.type:
+            raise ValueError("a page: expected HTML, the path of a file, or an open file")
+
+    @staticmethod
+    def _type_of(content: bytes) -> str:
+        try:
+            content[:MAX_BYTES].decode("utf-8")
+        except UnicodeDecodeError as error:
+            # Of a file that is too large, the last character may be cut off.
+            return "text/html" if len(content) > MAX_BYTES and error.start > MAX_BYTES - 4 else ""
+        return "text/html"
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return os.path.isfile(text)
+    except ValueError:  # a zero byte
+        return False
 
 
 def _count(data: Any) -> int:

@@ -15,7 +15,7 @@ from lockstep.event_log.frames import ALERT, ARTIFACT, CLIP, HISTOGRAM, IMAGE, M
 from lockstep.event_log.reader import read_log
 from lockstep.event_log.writer import LogWriter
 from lockstep.recording.agent import Agent
-from lockstep.recording.clips import Audio, Video
+from lockstep.recording.clips import Audio, Html, Video
 from lockstep.recording.definitions import Definition, Definitions
 from lockstep.recording.members import Config, Summary
 from lockstep.recording.values import MAX_TEXT, Histogram, Image, Table, number_of, numbers_in, plain
@@ -104,8 +104,8 @@ class Run:
         """Records `values` at `step`, by default that of the last call if it gave one (without `commit=True`), else the one after it. They
         are safe when the call returns.
 
-        Numbers, arrays and tensors of one number become curves; other arrays histograms; texts lines. Also Image, Audio, Video, Histogram, Table,
-        lists of them, and dicts, whose keys are joined with "/". With `commit=False` they wait for the next call.
+        Numbers, arrays and tensors of one number become curves; other arrays histograms; texts lines. Also Image, Audio, Video, Html, Histogram,
+        Table, lists of them, and dicts, whose keys are joined with "/". With `commit=False` they wait for the next call.
         """
         try:
             layout = self._layouts[tuple(values)]
@@ -278,7 +278,7 @@ class Run:
             log.write_text(1, f"{name}: {value[:MAX_TEXT]}")
         elif isinstance(value, Image):
             log.write_map(IMAGE, {**moment, "width": value.width, "height": value.height, "caption": value.caption, "png": value.png})
-        elif isinstance(value, (Audio, Video)):
+        elif isinstance(value, (Audio, Html, Video)):
             if value.problem:
                 self._warn_once(f"log(): '{name}' is not recorded: {value.problem}")
             else:
@@ -287,7 +287,7 @@ class Run:
             log.write_map(HISTOGRAM, {**moment, "edges": value.edges, "counts": value.counts})
         elif isinstance(value, Table):
             log.write_map(TABLE, {**moment, "columns": value.columns, "rows": value.data})
-        elif isinstance(value, (list, tuple)) and value and all(isinstance(item, (Image, Audio, Video, Histogram, Table)) for item in value):
+        elif isinstance(value, (list, tuple)) and value and all(isinstance(item, (Image, Audio, Html, Video, Histogram, Table)) for item in value):
             for number, item in enumerate(value):
                 self._log_other(f"{name}/{number}", item, step)
         elif type(value).__name__ == "DataFrame":

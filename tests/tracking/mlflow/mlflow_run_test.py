@@ -116,6 +116,7 @@ def test_artifacts(process, server, tmp_path):
     at = {"time": time_of(4), "step": 4}
     one.give("image", **at, name="samples/grid #1", width=8, height=8, caption="größer", png={"hex": PNG.hex()})
     one.give("clip", **at, name="tone", media_type="audio/wav", caption="low", bytes={"hex": b"RIFF".hex()})
+    one.give("clip", **at, name="page", media_type="text/html", caption="", bytes={"hex": b"<b>".hex()})
     one.give("histogram", **at, name="weights", edges=[0, 0.5, 2], counts=[3, 4])
     one.give("table", **at, name="errors", columns=["label", "guess"], rows=[[1, "7"], [2, None]])
     one.give("text", time=time_of(4), level="info", line="begun")
@@ -129,7 +130,7 @@ def test_artifacts(process, server, tmp_path):
     run = run_tagged(server, tmp_path.name, run_id=JOB)
     images = ["images/samples/grid _1/step-4.png", "images/samples/grid _1/step-4.txt"]
     tables = ["histograms/weights/step-4.json", "tables/errors.json"]
-    tables += ["sounds/tone/step-4.wav", "sounds/tone/step-4.txt"]
+    tables += ["sounds/tone/step-4.wav", "sounds/tone/step-4.txt", "pages/page/step-4.html"]
     assert artifact_paths(server, run) == sorted(images + tables)  # the console is uploaded later
     one.give("console", time=time_of(7), rank=0, is_error=False, line="last")
     one.finish("failed", 70, "loss is nan")

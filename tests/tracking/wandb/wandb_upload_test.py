@@ -106,12 +106,12 @@ def test_media_are_files_referenced_by_the_history(server, run_dir):
         sink.call("histogram", name="weights/fc1", step=1, time=START, edges=[-1.0, 0.0, 2.5], counts=[3.0, 4.0])
         sink.call("image", name="seen/../digit 1", step=2, time=START, width=1, height=1, caption="a seven",
                   png={"hex": PNG.hex()})
-        for media_type, name in (("audio/wav", "tone"), ("video/webm", "rollout"), ("text/html", "page")):
+        for media_type, name in (("audio/wav", "tone"), ("video/webm", "rollout"), ("text/html", "page"), ("image/svg+xml", "drawing")):
             sink.call("clip", name=name, step=2, time=START, media_type=media_type, caption="low", bytes={"hex": b"RIFF".hex()})
         sink.call("table", name="worst", step=3, time=START, columns=table["columns"], rows=table["data"])
         sink.finish()
     histogram, image, *clips, shown = server.run().history
-    for row, name, kind, folder in zip(clips, ("tone", "rollout"), ("audio-file", "video-file"), ("audio", "videos"), strict=True):
+    for row, name, kind, folder in zip(clips, ("tone", "rollout", "page"), ("audio-file", "video-file", "html-file"), ("audio", "videos", "html"), strict=True):
         clip = row[name]
         assert (clip["_type"], clip["caption"], clip["size"], clip["sha256"]) == (kind, "low", 4, hashlib.sha256(b"RIFF").hexdigest())
         assert clip["path"].startswith(f"media/{folder}/{name}_") and server.files[f"{INFO['id']}/{clip['path']}"] == b"RIFF"

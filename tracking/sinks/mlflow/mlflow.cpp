@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 
@@ -110,8 +111,9 @@ class MlflowSink final : public Sink {
   void clip(const Clip& clip) override {
     const auto* type = find_clip_type(clip.type);
     if (!type) return;
+    constexpr std::array kFolders = {"sounds", "videos", "pages"};  // by ClipKind
     at(clip.at.time, clip.at.step);
-    const auto path = path_of(type->is_video ? "videos" : "sounds", clip.at);
+    const auto path = path_of(kFolders.at(static_cast<size_t>(type->kind)), clip.at);
     artifacts_.add(path + std::string(type->ending), clip.bytes, clip.type);
     if (!clip.caption.empty())
       artifacts_.add(path + ".txt", clip.caption, "text/plain; charset=utf-8");

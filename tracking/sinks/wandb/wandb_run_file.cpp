@@ -5,6 +5,8 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
 #include "core/system/durable_file.h"
 #include "lockstep/error.h"
@@ -16,6 +18,9 @@ namespace lockstep::tracking {
 namespace {
 
 constexpr std::string_view kSystemMetric = "system/";
+// Folder and type of clips, by ClipKind.
+constexpr std::array<std::pair<const char*, const char*>, 3> kWandbClips = {
+    {{"audio", "audio-file"}, {"videos", "video-file"}, {"html", "html-file"}}};
 constexpr size_t kMediaDigits = 20;  // of the digest in a file's name, as in W&B's programs
 
 uint32_t sum_of(const Json& config) {
@@ -150,13 +155,11 @@ void WandbRunFile::clip(const Clip& clip) {
   const auto* type = find_clip_type(clip.type);
   if (!type) return;
   const auto digest = sha256_text(clip.bytes);
-  const auto path = media_path(type->is_video ? "videos" : "audio", clip.at.name, digest,
-                               std::string(type->ending).c_str());
+  const auto [folder, file_type] = kWandbClips.at(static_cast<size_t>(type->kind));
+  const auto path = media_path(folder, clip.at.name, digest, std::string(type->ending).c_str());
   store(path, clip.bytes);
-  Json json = {{"_type", type->is_video ? "video-file" : "audio-file"},
-               {"sha256", digest},
-               {"size", clip.bytes.size()},
-               {"path", path}};
+  Json json = {
+      {"_type", file_type}, {"sha256", digest}, {"size", clip.bytes.size()}, {"path", path}};
   if (!clip.caption.empty()) json["caption"] = clip.caption;
   value(clip.at, wandb_json(json));
 }

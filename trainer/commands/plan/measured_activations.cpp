@@ -7,8 +7,8 @@
 #include "core/config/size_text.h"
 #include "lockstep/error.h"
 #include "tracking/system/free_memory.h"
-#include "trainer/loop/live_memory.h"
 #include "trainer/loop/trial.h"
+#include "trainer/metrics/live_memory.h"
 
 namespace lockstep::trainer {
 namespace {

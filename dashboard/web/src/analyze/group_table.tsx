@@ -1,9 +1,8 @@
 // The chosen runs grouped by the values of a key: mean, deviation and best of a result.
-import { useState } from "preact/hooks";
 import { columnFormat } from "../chart/ticks";
 import { both } from "../data/filter";
 import { metricOf } from "../runs/columns";
-import { link } from "../router";
+import { link, useUrlState } from "../router";
 import { partsOf, summaryOf, type Values } from "./values";
 
 interface Props { by: Values; target: Values; ids: string[]; names: string[]; inside: Uint8Array; better: "lower" | "higher" | null; filter: string; archived: string | null }
@@ -11,7 +10,8 @@ interface Props { by: Values; target: Values; ids: string[]; names: string[]; in
 const MAX_ROWS = 200;
 
 export function GroupTable({ by, target, ids, names, inside, better, filter, archived }: Props) {
-  const [sort, setSort] = useState<"value" | "mean" | "best">("value");
+  const [sortText, setSort] = useUrlState("bysort");
+  const sort = sortText === "mean" || sortText === "best" ? sortText : "value";
   const rows = partsOf(by, inside).map((part) => ({ ...part, summary: summaryOf(target.values, part.runs) })).filter((row) => row.runs.length > 0);
   const best = (row: (typeof rows)[number]) => (better === "higher" ? row.summary.high : row.summary.low);
   const sign = better === "higher" ? -1 : 1;
@@ -23,7 +23,7 @@ export function GroupTable({ by, target, ids, names, inside, better, filter, arc
   const [low, high] = [Math.min(...counted.map((row) => row.summary.low)), Math.max(...counted.map((row) => row.summary.high))];
   const at = (value: number) => (high > low ? (100 * (value - low)) / (high - low) : 50);
   const bestMean = better && counted.length > 1 ? counted.reduce((most, row) => (sign * row.summary.mean < sign * most.summary.mean ? row : most)) : null;
-  const button = (name: typeof sort, label: string) => <button type="button" class="plain-link" aria-pressed={sort === name} onClick={() => setSort(name)}>{label}</button>;
+  const button = (name: typeof sort, label: string) => <button type="button" class="plain-link" aria-pressed={sort === name} onClick={() => setSort(name === "value" ? "" : name)}>{label}</button>;
   return (
     <div class="scroll-x tall" tabIndex={0} role="region" aria-label={`${target.title} by ${by.title}`}>
       <table class="plain grouped-results">

@@ -26,7 +26,7 @@ export function OrderPanel({ target, created, color, ids, names, settled, better
   const x = useMemo(() => {
     const places = new Float64Array(order.length);
     order.forEach((run, place) => (places[run] = place + 1));
-    return linearValues("runs in the order of their start", places);
+    return linearValues("runs in the order of their start", places, true);
   }, [order]);
   const chosen = useMemo(() => order.filter((run) => settled[run]), [order, settled]);
   const best = useMemo(() => (better ? bestSoFar(chosen, target.values, better) : []), [chosen, target, better]);

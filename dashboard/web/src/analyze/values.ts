@@ -71,8 +71,8 @@ export function valuesOf(column: ValueColumn): Values {
   return { field, title: titleOf(field), values, labels, scale: labels ? labelScale(labels) : numberScale(field, values), isSetting: labels !== null || isSettingField(field) };
 }
 
-/** Coordinates: differences of any size have a meaning. */
-export const linearValues = (title: string, values: Float64Array): Values => ({ field: title, title, values, labels: null, scale: numberScale("metric.", values, false), isSetting: false });
+/** Coordinates: differences of any size have a meaning. `whole`: of places in an order, with ticks that are whole numbers. */
+export const linearValues = (title: string, values: Float64Array, whole = false): Values => ({ field: title, title, values, labels: null, scale: numberScale(whole ? "config." : "metric.", values, false), isSetting: false });
 
 /** A range of numbers, or labels. */
 export type Brush = [number, number] | string[];

@@ -135,7 +135,7 @@ export function ChartBoard({ metrics, plot: ownPlot, onPick, hidden, drawn, chil
         return (
           <section class="chart-section" key={name}>
             <h2>
-              <button type="button" aria-expanded={!closed} onClick={() => (closedSections.value = closed ? closedSections.value.filter((n) => n !== name) : [...closedSections.value, name])}>
+              <button type="button" aria-expanded={!closed} onClick={() => changeSetting(() => (closedSections.value = closed ? closedSections.value.filter((n) => n !== name) : [...closedSections.value, name]))}>
                 <Icon name={closed ? "right" : "down"} size={14} />{name || "other"}<span class="dim small">{own.length}</span>
               </button>
             </h2>

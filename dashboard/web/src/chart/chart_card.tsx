@@ -7,6 +7,7 @@ import { metricValue, number } from "../format";
 import { Icon } from "../parts/icons";
 import { Dialog, Popover } from "../parts/overlay";
 import { useNearViewport } from "../parts/size";
+import { useUrlState } from "../router";
 import { shownTheme } from "../settings";
 import { source } from "../store";
 import { inSomeFrame } from "./frames";
@@ -58,9 +59,9 @@ export function ChartCard(props: CardProps) {
   // A report may be printed, so all of its charts are drawn.
   const near = useNearViewport(card, (props.large ?? false) || !source().live);
   const [large, setLarge] = useState(false);
-  const [ownLog, setOwnLog] = useState<boolean | null>(null);
+  const [ownLog, setOwnLog] = useUrlState(`log.${plot.name}`);
   const view = useRef<{ lines: Line[]; chart: LineChart | null }>({ lines: [], chart: null });
-  const isLog = ownLog ?? log;
+  const isLog = ownLog === "" ? log : ownLog === "1";
   const [hidden, setHidden] = useState(props.hidden ?? NONE_HIDDEN);
   const [lines, setLines] = useState<Line[]>([]);
   const off = props.large ? hidden : props.hidden ?? NONE_HIDDEN;
@@ -80,7 +81,7 @@ export function ChartCard(props: CardProps) {
           <Popover menu align="right" class="button quiet mini icon" name={`More options for ${plot.name}`} label={<Icon name="more" size={13} />}>
             {(close) => (
               <>
-                <button type="button" onClick={() => { setOwnLog(!isLog); close(); }}>{isLog ? <Icon name="check" size={13} /> : <span class="gap" />}Log scale</button>
+                <button type="button" onClick={() => { setOwnLog(!isLog === log ? "" : isLog ? "0" : "1"); close(); }}>{isLog ? <Icon name="check" size={13} /> : <span class="gap" />}Log scale</button>
                 <button type="button" onClick={() => { props.onZoom(plot.axis, null); close(); }}><Icon name="reset" size={13} />Reset zoom</button>
                 {props.remove && !props.large && <button type="button" onClick={() => { close(); props.remove!.run(); }}><Icon name="close" size={13} />{props.remove.label}</button>}
                 <hr />

@@ -89,6 +89,8 @@ export class LineChart {
       splits: (_: uPlot, __: number, low: number, high: number) => (now = ticksOf(low, high)).at,
       values: (_: uPlot, at: number[]) => at.map((tick) => now.labels[now.at.indexOf(tick)] ?? ""),
       filter: (_: uPlot, at: number[]) => at,
+      // Otherwise uPlot draws no axis if the range exceeds its largest increment, 5e31: of a loss that diverges.
+      incrs: (_: uPlot, __: number, low: number, high: number) => [Math.max(10, high - low)],
     };
   }
 

@@ -150,12 +150,13 @@ export function columnFormat(name: string, values: readonly number[], digits = 4
 }
 
 /** Formats the numbers of a configuration key with equal decimals and at most four significant digits. Numbers that need an exponent
- * are formatted separately. */
+ * are formatted separately, and large ones if others have decimals. */
 export function settingFormat(values: readonly number[]): (value: number) => string {
   const needed = (value: number) => /\.(\d+)$/.exec(plainDigits(value))?.[1]?.length ?? 0;
   const alone = (value: number) => !Number.isFinite(value) || /e/.test(plainDigits(value)) || (value !== 0 && Math.abs(value) < 1e-4);
   const decimals = values.filter((value) => !alone(value)).reduce((most, value) => Math.max(most, needed(value)), 0);
-  return (value) => (decimals > 5 || alone(value) ? significant(value, 4) : Number.isInteger(value) && decimals === 0 ? value.toString() : fixed(value, decimals).replaceAll(",", ""));
+  const isLarge = (value: number) => decimals > 0 && Math.abs(value) >= 1e6;
+  return (value) => (decimals > 5 || alone(value) || isLarge(value) ? significant(value, 4) : Number.isInteger(value) && decimals === 0 ? value.toString() : fixed(value, decimals).replaceAll(",", ""));
 }
 
 function plainDigits(value: number): string {

@@ -4,6 +4,7 @@ import { useEffect, useMemo } from "preact/hooks";
 import { runColors, ColorLegend } from "../analyze/run_colors";
 import { type Values, valuesOf } from "../analyze/values";
 import { ChartBoard, type BoardMetric } from "../chart/chart_board";
+import { shownColorKey } from "../chart/chart_settings";
 import { rankColor } from "../colors";
 import type { Plot } from "../chart/chart_card";
 import type { Line, BandCurve } from "../chart/line";
@@ -54,7 +55,7 @@ export function GroupPage() {
   const fields = useAsync<Field[]>(() => source().fields(filter), [filter, now]);
   const analysis = useAsync<Analysis | null>(() => (isEach ? source().analysis({ filter }, []) : Promise.resolve(null)), [filter, now, isEach]);
   const metrics = useMemo(() => boardMetrics(fields.value ?? []), [fields.value]);
-  const chosen = query.get("color") ?? colorKey.value;
+  const chosen = shownColorKey();
   const coloring = useMemo(() => (analysis.value && fields.value ? coloringOf(analysis.value, fields.value, chosen) : null), [analysis.value, fields.value, chosen]);
   const title = query.get("title") || (list.value ? plural(list.value.matching, "run") : "Runs");
   useEffect(() => void (document.title = `${title} · Lockstep`), [title]);

@@ -1,19 +1,23 @@
 // Tables of a comparison, one column per run: differences in configuration and environment, and results.
 import type { ComponentChildren } from "preact";
-import { useState } from "preact/hooks";
 import { Stroke } from "../chart/line_list";
 import { columnFormat, settingFormat } from "../chart/ticks";
 import { runStyles } from "../colors";
 import type { Compared, Comparison, RunRow } from "../data/source";
 import { metricValue, plain, toNumber } from "../format";
 import { Icon } from "../parts/icons";
-import { link } from "../router";
+import { link, useUrlState } from "../router";
+import { quoteWord } from "../run/config_tab";
 import { compareMetrics, type Delta, deltaOf, indexOfBest } from "../metrics";
 import { labels } from "./legend";
 
+/** A command is written as in a shell. */
+const settingText = (key: string, value: unknown) => (key === "command" && Array.isArray(value) ? value.map((word) => quoteWord(String(word))).join(" ") : plain(value));
+
 export function Differences({ comparison }: { comparison: Comparison }) {
-  const [all, setAll] = useState(false);
-  const [search, setSearch] = useState("");
+  const [allText, setAll] = useUrlState("all");
+  const all = allText === "1";
+  const [search, setSearch] = useUrlState("find");
   const matches = (c: Compared) => (all || c.differs) && `${c.key} ${c.values.map(plain).join(" ")}`.toLowerCase().includes(search.toLowerCase());
   const parts = [["Configuration", comparison.config], ["Environment", comparison.environment]] as const;
   return (
@@ -21,7 +25,7 @@ export function Differences({ comparison }: { comparison: Comparison }) {
       <SameCode comparison={comparison} />
       <div class="tools">
         <div class="searchfield"><Icon name="search" /><input class="field" type="search" aria-label="Search keys and values" placeholder="Search keys and values" value={search} onInput={(event) => setSearch(event.currentTarget.value)} /></div>
-        <label class="row small"><input type="checkbox" class="check" checked={all} onChange={() => setAll(!all)} />Show identical values</label>
+        <label class="row small"><input type="checkbox" class="check" checked={all} onChange={() => setAll(all ? "" : "1")} />Show identical values</label>
       </div>
       {parts.map(([title, entries]) => {
         const shown = entries.filter(matches);
@@ -31,7 +35,7 @@ export function Differences({ comparison }: { comparison: Comparison }) {
             {shown.length === 0 ? <p class="soft">{entries.some((e) => e.differs) ? "No matches." : `Identical in ${allRuns(comparison.runs.length)}.`}</p> : (
               <SideBySide name={title} runs={comparison.runs} rows={shown.map((entry) => {
                 const written = settingFormat(entry.values.filter((value): value is number => typeof value === "number"));
-                return { key: entry.key, differs: entry.differs, cells: entry.values.map((value, i) => (entry.missing?.[i] || (value === null && !entry.missing) ? "–" : typeof value === "number" ? written(value) : plain(value))), exact: entry.values.map(plain) };
+                return { key: entry.key, differs: entry.differs, cells: entry.values.map((value, i) => (entry.missing?.[i] || (value === null && !entry.missing) ? "–" : typeof value === "number" ? written(value) : settingText(entry.key, value))), exact: entry.values.map((value) => settingText(entry.key, value)) };
               })} />
             )}
           </section>
@@ -57,6 +61,9 @@ function SameCode({ comparison: { environment, runs } }: { comparison: Compariso
 /** `deltas`: differences from the baseline, and whether they are improvements. */
 interface SideRow { key: string; differs: boolean; cells: string[]; best?: number; exact?: string[]; deltas?: (Delta | null)[] }
 
+/** Longer texts, such as commands, have several lines. */
+const LONG_TEXT = 60;
+
 function SideBySide({ name, runs, rows, numeric }: { name: string; runs: RunRow[]; rows: SideRow[]; numeric?: boolean }) {
   const styles = runStyles(runs.map((r) => r.id));
   const names = labels(runs);
@@ -69,7 +76,7 @@ function SideBySide({ name, runs, rows, numeric }: { name: string; runs: RunRow[
             <th scope="row" class="mono">{row.key}</th>
             {row.cells.map((text, i) => {
               const isUncommon = row.differs && !numeric && runs.length > 2 && common !== null && common !== text;
-              return <td key={i} class={`mono ${numeric ? "num" : ""} ${isUncommon ? "odd" : ""} ${row.best === i ? "best" : ""}`} title={row.exact?.[i]}>{text}{row.best === i && <span class="sr"> best</span>}{row.deltas?.[i] && <span class={`delta ${row.deltas[i].tone}`} title={`${row.deltas[i].absolute} from the baseline`}>{row.deltas[i].percent ?? row.deltas[i].absolute}</span>}</td>;
+              return <td key={i} class={`mono ${numeric ? "num" : ""} ${isUncommon ? "odd" : ""} ${row.best === i ? "best" : ""} ${text.length > LONG_TEXT ? "long" : ""}`} title={row.exact?.[i]}>{text}{row.best === i && <span class="sr"> best</span>}{row.deltas?.[i] && <span class={`delta ${row.deltas[i].tone}`} title={`${row.deltas[i].absolute} from the baseline`}>{row.deltas[i].percent ?? row.deltas[i].absolute}</span>}</td>;
             })}
           </tr>
         ))}</tbody>
@@ -86,11 +93,14 @@ function mostCommon(cells: string[]): string | null {
   return count > 1 ? cell : null;
 }
 
+const WHICH = ["last", "min", "max", "mean"] as const;
+
 /** `tools`: further controls. */
 export function Results({ comparison, base, tools }: { comparison: Comparison; base: string | null; tools?: ComponentChildren }) {
   const baseIndex = comparison.runs.findIndex((run) => run.id === base);
-  const [which, setWhich] = useState<"last" | "min" | "max" | "mean">("last");
-  const [search, setSearch] = useState("");
+  const [whichText, setWhich] = useUrlState("which");
+  const which = WHICH.find((one) => one === whichText) ?? "last";
+  const [search, setSearch] = useUrlState("find");
   const rows: SideRow[] = comparison.metrics.filter((m) => m.name.toLowerCase().includes(search.toLowerCase())).sort((a, b) => compareMetrics(a.name, b.name)).map(({ name, values }) => {
     const numbers = values.map((v) => (v ? toNumber(v[which]) : NaN));
     const written = columnFormat(name, numbers);
@@ -100,7 +110,7 @@ export function Results({ comparison, base, tools }: { comparison: Comparison; b
     <div class="stack">
       <div class="tools">
         <div class="searchfield"><Icon name="search" /><input class="field" type="search" aria-label="Search metrics" placeholder="Search metrics" value={search} onInput={(event) => setSearch(event.currentTarget.value)} /></div>
-        <div class="segmented" role="group" aria-label="Which value">{(["last", "min", "max", "mean"] as const).map((w) => <button type="button" key={w} aria-pressed={which === w} onClick={() => setWhich(w)}>{w}</button>)}</div>
+        <div class="segmented" role="group" aria-label="Which value">{WHICH.map((w) => <button type="button" key={w} aria-pressed={which === w} onClick={() => setWhich(w === "last" ? "" : w)}>{w}</button>)}</div>
         {tools}
       </div>
       <section class="card block"><SideBySide name="Results" runs={comparison.runs} rows={rows} numeric /></section>

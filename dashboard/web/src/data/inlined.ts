@@ -105,7 +105,7 @@ export function inlined(text: string): DataSource {
     groups: async (by, filter, columns) => runGroups(filterRuns(report.runs, filter, report.exported), by, columns),
     run: async (id) => findRun(id) ?? unavailable("This run"),
     code: () => unavailable("The diff"),
-    clips: () => unavailable("A sound or a video"),
+    clips: () => unavailable("A sound, a video or a page"),
     curves: loadCurves,
     band,
     heatmap: async (run, metric) => report.heatmaps.find((map) => map.run === run && map.metric === metric) ?? null,

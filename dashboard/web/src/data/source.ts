@@ -136,7 +136,7 @@ export interface Band {
 
 export interface Heatmap { metric: string; sources: string[]; from: number; to: number; edges: number[]; columns: number; mean: (number | null)[][]; max: (number | null)[][]; smallest: number; largest: number }
 export interface ImageItem { source: string; name: string; step: number; time: WireNumber; epoch: WireNumber; at: number; width: number; height: number; caption: string; url: string }
-/** A sound or a video. */
+/** A sound, a video or an HTML page. */
 export interface ClipItem { source: string; name: string; step: number; time: WireNumber; epoch: WireNumber; at: number; type: string; bytes: number; caption: string; url: string }
 export interface HistogramItem { source: string; step: number; time: WireNumber; epoch: WireNumber; edges: number[]; counts: number[] }
 export interface TableVersion { source: string; step: number; time: WireNumber; epoch: WireNumber; at: number }

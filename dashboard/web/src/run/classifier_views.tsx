@@ -1,5 +1,5 @@
 // Tables of classifiers as drawings: ROC and precision-recall curves with their areas, and confusion matrices.
-import { useMemo, useState } from "preact/hooks";
+import { useMemo } from "preact/hooks";
 import { ChartCard, type Plot } from "../chart/chart_card";
 import { heatColor } from "../chart/heat";
 import type { Line } from "../chart/line";
@@ -8,6 +8,7 @@ import { type Cell, saveTablePng } from "../chart/save";
 import { cssColor, rankColor, rankDash } from "../colors";
 import type { TablePage } from "../data/source";
 import { number, plain, plural, toNumber } from "../format";
+import { useUrlState } from "../router";
 import { shownTheme } from "../settings";
 import { type ClassCurve, type ClassScores, classScores, confusionOfScores, countsAt, labelsWithoutScores, loggedCurves, precisionRecallCurve, rocCurve, thresholdsOf } from "./classifier_curves";
 
@@ -139,12 +140,12 @@ const THRESHOLDS = 200;
 
 /** The confusion matrix of one class against the rest at a threshold of its score. */
 function AtThreshold({ scores, name }: { scores: ClassScores[]; name: string }) {
-  const [own, setOwn] = useState<string | null>(null);
+  const [own, setOwn] = useUrlState(`class.${name}`);
   const chosen = scores.find((one) => one.name === own) ?? scores[0]!;
   const { low, high, usual } = useMemo(() => thresholdsOf(chosen), [chosen]);
   // Kept for other steps, whose scores may have another range.
-  const [threshold, setThreshold] = useState<number | null>(null);
-  const at = Math.max(low, Math.min(high, threshold ?? usual));
+  const [threshold, setThreshold] = useUrlState(`threshold.${name}`);
+  const at = Math.max(low, Math.min(high, threshold === "" || Number.isNaN(Number(threshold)) ? usual : Number(threshold)));
   const { truePositives: yes, falsePositives, falseNegatives, trueNegatives } = countsAt(chosen, at);
   const share = (part: number, whole: number) => (whole > 0 ? (part / whole).toFixed(4) : "–");
   const [positive, negative] = [chosen.name || "1", chosen.name ? `not ${chosen.name}` : "0"];
@@ -152,8 +153,8 @@ function AtThreshold({ scores, name }: { scores: ClassScores[]; name: string }) 
   return (
     <>
       <div class="row wrap small soft">
-        {scores.length > 1 && <label class="row">Class<select class="field mini" value={chosen.name} onChange={(event) => { setOwn(event.currentTarget.value); setThreshold(null); }}>{scores.map((one) => <option key={one.name} value={one.name}>{one.name}</option>)}</select></label>}
-        {low < high && <label class="row stepper">Threshold<input type="range" min={low} max={high} step={(high - low) / THRESHOLDS} value={at} aria-label={`Threshold of ${name}`} aria-valuetext={number(at, 3)} onInput={(event) => setThreshold(Number(event.currentTarget.value))} /><output>{number(at, 3)}</output></label>}
+        {scores.length > 1 && <label class="row">Class<select class="field mini" value={chosen.name} onChange={(event) => { setOwn(event.currentTarget.value); setThreshold(""); }}>{scores.map((one) => <option key={one.name} value={one.name}>{one.name}</option>)}</select></label>}
+        {low < high && <label class="row stepper">Threshold<input type="range" min={low} max={high} step={(high - low) / THRESHOLDS} value={at} aria-label={`Threshold of ${name}`} aria-valuetext={number(at, 3)} onInput={(event) => setThreshold(event.currentTarget.value)} /><output>{number(at, 3)}</output></label>}
       </div>
       <Confusion name={name} table={{ versions: [], at: 0, num_rows: 4, columns: ["actual", "predicted", "count"], rows }} />
       <p class="small soft" role="status">Precision <strong>{share(yes, yes + falsePositives)}</strong>, recall <strong>{share(yes, yes + falseNegatives)}</strong>, false positive rate <strong>{share(falsePositives, falsePositives + trueNegatives)}</strong>, accuracy <strong>{share(yes + trueNegatives, chosen.score.length)}</strong>.</p>

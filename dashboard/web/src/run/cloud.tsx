@@ -3,6 +3,7 @@ import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/ho
 import { PointTip } from "../analyze/scatter";
 import { cssColor } from "../colors";
 import { useWidth } from "../parts/size";
+import { useUrlState } from "../router";
 import { shownTheme } from "../settings";
 
 const START = { yaw: -0.6, pitch: 0.45, zoom: 1 };
@@ -18,11 +19,22 @@ const MAX_SORTED = 20000;
 const FILL = 0.72; // of the smaller side, by the longest axis
 
 type View = typeof START;
+
+/** "-0.60,0.45,1.00"; "" for the view at the start. */
+const textOf = ({ yaw, pitch, zoom }: View) => (yaw === START.yaw && pitch === START.pitch && zoom === START.zoom ? "" : [yaw, pitch, zoom].map((value) => value.toFixed(2)).join());
+
+function viewOf(text: string): View {
+  const [yaw = NaN, pitch = NaN, zoom = NaN] = text.split(",").map(Number);
+  return Math.abs(pitch) <= Math.PI / 2 + 0.01 && zoom >= MIN_ZOOM && zoom <= MAX_ZOOM && Number.isFinite(yaw) ? { yaw, pitch, zoom } : START;
+}
+
 /** A press: where it began, at which point, and where the pointer was before. */
 interface Press { startX: number; startY: number; point: number | null; x: number; y: number; isDrag: boolean }
 type Point = readonly [x: number, y: number, z: number];
 
 interface Props {
+  /** Of the table. */
+  name: string;
   label: string;
   /** The coordinates of all points. */
   axes: readonly [Float64Array, Float64Array, Float64Array];
@@ -50,11 +62,15 @@ export function rotated([x, y, z]: Point, { yaw, pitch }: Pick<View, "yaw" | "pi
   return [right, Math.sin(pitch) * ahead + Math.cos(pitch) * z, Math.cos(pitch) * ahead - Math.sin(pitch) * z];
 }
 
-export function Cloud({ label, axes, titles, colors, inside, names, tip, height, onOpen }: Props) {
+export function Cloud({ name, label, axes, titles, colors, inside, names, tip, height, onOpen }: Props) {
   const host = useRef<HTMLDivElement>(null);
   const canvas = useRef<HTMLCanvasElement>(null);
   const width = useWidth(host);
-  const [view, setView] = useState(START);
+  const [viewText, setViewText] = useUrlState(`turn.${name}`);
+  const view = useMemo(() => viewOf(viewText), [viewText]);
+  const latest = useRef(view); // several changes can precede the next drawing
+  latest.current = view;
+  const setView = (change: (now: View) => View) => setViewText(textOf((latest.current = change(latest.current))));
   const [hovered, setHovered] = useState<number | null>(null);
   const press = useRef<Press | null>(null);
   const { points, half } = useMemo(() => centeredPoints(axes), [axes]);
@@ -71,7 +87,7 @@ export function Cloud({ label, axes, titles, colors, inside, names, tip, height,
   const zoom = (factor: number) => setView((now) => ({ ...now, zoom: Math.max(MIN_ZOOM, Math.min(MAX_ZOOM, now.zoom * factor)) }));
   const keys: Record<string, () => void> = {
     ArrowLeft: () => turn(-KEY_STEP, 0), ArrowRight: () => turn(KEY_STEP, 0), ArrowUp: () => turn(0, KEY_STEP), ArrowDown: () => turn(0, -KEY_STEP),
-    "+": () => zoom(ZOOM_STEP), "-": () => zoom(1 / ZOOM_STEP), 0: () => setView(START),
+    "+": () => zoom(ZOOM_STEP), "-": () => zoom(1 / ZOOM_STEP), 0: () => setView(() => START),
   };
   const pointAt = (event: PointerEvent): number | null => {
     const box = canvas.current!.getBoundingClientRect();
@@ -119,7 +135,7 @@ export function Cloud({ label, axes, titles, colors, inside, names, tip, height,
       <div class="row small dim"><span>Drag or use the arrow keys to rotate</span><span class="spread" />
         <button type="button" class="button quiet mini" aria-label="Zoom out" onClick={() => zoom(1 / ZOOM_STEP)}>−</button>
         <button type="button" class="button quiet mini" aria-label="Zoom in" onClick={() => zoom(ZOOM_STEP)}>+</button>
-        <button type="button" class="button quiet mini" onClick={() => setView(START)}>Reset</button>
+        <button type="button" class="button quiet mini" onClick={() => setView(() => START)}>Reset</button>
       </div>
     </>
   );

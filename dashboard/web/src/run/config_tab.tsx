@@ -1,9 +1,9 @@
 // The configuration of a run, with defaults marked, its command and its environment.
-import { useState } from "preact/hooks";
 import type { Run } from "../data/source";
 import { plain, plural } from "../format";
 import { Icon } from "../parts/icons";
 import { toast } from "../parts/overlay";
+import { useUrlState } from "../router";
 import { CodeChanges } from "./code_changes";
 
 const PACKAGES = "packages.";
@@ -18,8 +18,9 @@ export function leaves(value: unknown, path = ""): Leaf[] {
 }
 
 export function ConfigTab({ run }: { run: Run }) {
-  const [search, setSearch] = useState("");
-  const [onlySet, setOnlySet] = useState(false);
+  const [search, setSearch] = useUrlState("find");
+  const [set, setSet] = useUrlState("set");
+  const onlySet = set === "1";
   const defaults = new Set(run.defaults ?? []);
   const isDefault = (path: string) => [...defaults].some((d) => path === d || path.startsWith(`${d}.`));
   const all = leaves(run.config);
@@ -32,7 +33,7 @@ export function ConfigTab({ run }: { run: Run }) {
     <div class="config">
       <div class="tools">
         <div class="searchfield"><Icon name="search" /><input class="field" type="search" aria-label="Search the configuration" placeholder="Search keys and values" value={search} onInput={(event) => setSearch(event.currentTarget.value)} /></div>
-        {run.defaults && <label class="row small"><input type="checkbox" class="check" checked={onlySet} onChange={() => setOnlySet(!onlySet)} />Hide defaults</label>}
+        {run.defaults && <label class="row small"><input type="checkbox" class="check" checked={onlySet} onChange={() => setSet(onlySet ? "" : "1")} />Hide defaults</label>}
         <span class="spread" />
         <button type="button" class="button" onClick={() => void copyText(run.command.map(quoteWord).join(" "))}><Icon name="file" size={14} />Copy command</button>
       </div>
@@ -80,7 +81,8 @@ function grouped(all: Leaf[]): Map<string, Leaf[]> {
   return found;
 }
 
-const quoteWord = (word: string) => (/^[\w./:=,@%+-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
+/** Of a command line, for a shell. */
+export const quoteWord = (word: string) => (/^[\w./:=,@%+-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
 
 async function copyText(text: string) {
   try {

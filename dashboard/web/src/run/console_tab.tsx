@@ -3,7 +3,7 @@ import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/ho
 import type { ConsoleStream, Run } from "../data/source";
 import { bytes, plural } from "../format";
 import { Icon } from "../parts/icons";
-import { route, setQuery } from "../router";
+import { route, setQuery, useUrlState } from "../router";
 import { source, useAsync, useDebounced } from "../store";
 
 const MAX_LINES = 50000;
@@ -58,7 +58,7 @@ function Log({ run, stream, children }: { run: Run; stream: ConsoleStream; child
   const [error, setError] = useState("");
   const [follow, setFollow] = useState(true);
   const [ends, setEnds] = useState(0); // incremented to scroll to the end
-  const [search, setSearch] = useState("");
+  const [search, setSearch] = useUrlState("find");
   const [found, setFound] = useState<{ offset: number; line: string }[]>();
   const query = useDebounced(search, 200);
   const busy = useRef(false);

@@ -1,10 +1,10 @@
 // Histograms over time: a heat map over steps, or one ridge per step; below, the histogram at the selected step.
-import { useMemo, useRef, useState } from "preact/hooks";
+import { useMemo, useRef } from "preact/hooks";
 import { saveHeatPng, savePng, saveRows } from "../chart/save";
 import type { HistogramItem, Media, Run } from "../data/source";
 import { number } from "../format";
 import { useNearViewport } from "../parts/size";
-import { route, setQuery } from "../router";
+import { route, setQuery, useUrlPlace } from "../router";
 import { source, useAsync } from "../store";
 import { type HistogramKind, HistogramPlot, ROWS } from "./histogram_plot";
 import { byStep, largestShare, shadeOf, sharesOf, spanOf } from "./histogram_values";
@@ -40,11 +40,10 @@ export function Histograms({ run, media }: { run: Run; media: Media }) {
 }
 
 function HistogramOverTime({ name, items, kind }: { name: string; items: HistogramItem[]; kind: HistogramKind }) {
-  const [chosen, setChosen] = useState<number | null>(null);
+  const [at, choose] = useUrlPlace(`step.${name}`, items.map((item) => item.step));
   const plot = useRef<HTMLDivElement>(null);
   const span = useMemo(() => spanOf(items), [items]);
   const shares = useMemo(() => items.map((item) => sharesOf(item, span, ROWS)), [items]);
-  const at = Math.min(chosen ?? items.length - 1, items.length - 1);
   const one = items[at]!;
   const last = items[items.length - 1]!;
   const png = () => {
@@ -54,9 +53,9 @@ function HistogramOverTime({ name, items, kind }: { name: string; items: Histogr
   };
   return (
     <>
-      <div ref={plot}><HistogramPlot name={name} items={items} shares={shares} span={span} kind={kind} at={at} onChoose={setChosen} /></div>
+      <div ref={plot}><HistogramPlot name={name} items={items} shares={shares} span={span} kind={kind} at={at} onChoose={choose} /></div>
       <div class="row wrap histogram-tools">
-        <StepSlider steps={items.map((h) => h.step)} at={at} onChange={setChosen} name={name} />
+        <StepSlider steps={items.map((h) => h.step)} at={at} onChange={choose} name={name} />
         {kind === "heat" && <HeatRamp shade={shadeOf} low="0 %" high={`≥ ${number(100 * largestShare(shares), 2)} %`} title={`Share of the values of a step in a range of ${number((span[1] - span[0]) / ROWS, 2)}`} />}
         <span class="spread" />
         <SaveButtons name={name} png={png}

@@ -1,9 +1,10 @@
-// Images, sounds, videos, histograms over time, and tables.
+// Images, sounds, videos, HTML pages, histograms over time, and tables.
 import { Fragment } from "preact";
 import { useState } from "preact/hooks";
 import type { ClipItem, ImageItem, Media, Run } from "../data/source";
 import { fileSize, plural } from "../format";
 import { Dialog } from "../parts/overlay";
+import { useUrlPlace } from "../router";
 import { source, useAsync } from "../store";
 import { HistogramKindChoice, Histograms } from "./histograms";
 import { StepSlider } from "./media_parts";
@@ -34,7 +35,7 @@ export function MediaTab({ run }: { run: Run }) {
 /** In this order on the page. `one`: the name of one. */
 const KINDS: Record<Media["kind"], { title: string; one: string }> = {
   image: { title: "Images", one: "image" },
-  clip: { title: "Sounds and videos", one: "file" },
+  clip: { title: "Sounds, videos and HTML", one: "file" },
   histogram: { title: "Histograms", one: "histogram" },
   table: { title: "Tables", one: "table" },
 };
@@ -44,15 +45,14 @@ const MAX_CELL = 260;
 
 function Images({ run, media }: { run: Run; media: Media }) {
   const { value, error } = useAsync<ImageItem[]>(() => source().images(run.id, media.name), [run.id, media.name, media.count]);
-  const [chosen, setChosen] = useState<number | null>(null);
   const [large, setLarge] = useState<ImageItem | null>(null);
+  const steps = [...new Set(value?.map((i) => i.step))].sort((a, b) => a - b);
+  const [at, choose] = useUrlPlace(`step.${media.name}`, steps);
   if (!value) return <p class="soft small" role="alert">{error?.message}</p>;
-  const steps = [...new Set(value.map((i) => i.step))].sort((a, b) => a - b);
-  const at = chosen ?? steps.length - 1;
   const shown = value.filter((i) => i.step === steps[at]);
   return (
     <>
-      <StepSlider steps={steps} at={at} onChange={setChosen} name={media.name} />
+      <StepSlider steps={steps} at={at} onChange={choose} name={media.name} />
       <ul class="images" style={{ "--cell": `${Math.max(MIN_CELL, Math.min(MAX_CELL, Math.max(...shown.map((image) => image.width))))}px` }}>
         {shown.map((image) => (
           <li key={`${image.source}/${image.at}`}>
@@ -68,18 +68,18 @@ function Images({ run, media }: { run: Run; media: Media }) {
 
 function Clips({ run, media }: { run: Run; media: Media }) {
   const { value, error } = useAsync<ClipItem[]>(() => source().clips(run.id, media.name), [run.id, media.name, media.count]);
-  const [chosen, setChosen] = useState<number | null>(null);
+  const steps = [...new Set(value?.map((clip) => clip.step))].sort((a, b) => a - b);
+  const [at, choose] = useUrlPlace(`step.${media.name}`, steps);
   if (!value) return <p class="soft small" role="alert">{error?.message}</p>;
-  const steps = [...new Set(value.map((clip) => clip.step))].sort((a, b) => a - b);
-  const at = Math.min(chosen ?? steps.length - 1, steps.length - 1);
   const shown = value.filter((clip) => clip.step === steps[at]).reverse();
   return (
     <>
-      <StepSlider steps={steps} at={at} onChange={setChosen} name={media.name} />
+      <StepSlider steps={steps} at={at} onChange={choose} name={media.name} />
       <ul class="clips">
         {shown.map((clip) => (
-          <li key={`${clip.source}/${clip.at}`}>
-            {clip.type.startsWith("video/")
+          <li key={`${clip.source}/${clip.at}`} class={clip.type === "text/html" ? "page-clip" : ""}>
+            {/* The server sends a page with a policy that also isolates it when it is opened in another tab. */}
+            {clip.type === "text/html" ? <iframe sandbox="allow-scripts" loading="lazy" referrerpolicy="no-referrer" src={clip.url} title={`${clip.caption || clip.name} at step ${clip.step}`} /> : clip.type.startsWith("video/")
               ? <video controls preload="metadata" src={clip.url} aria-label={`${clip.caption || clip.name} at step ${clip.step}`} />
               : <audio controls preload="metadata" src={clip.url} aria-label={`${clip.caption || clip.name} at step ${clip.step}`} />}
             <span class="small soft">{clip.caption || clip.source.replace("-", " ")} · {clip.type.split("/")[1]}, {fileSize(clip.bytes)} · <a class="link" href={clip.url} download>Save</a></span>

@@ -1,6 +1,6 @@
 // The rows of a table with vectors or with points as a map or in three dimensions; similar vectors are near each other.
 import type { ComponentChildren } from "preact";
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef } from "preact/hooks";
 import { ColorLegend, runColors } from "../analyze/run_colors";
 import { Scatter } from "../analyze/scatter";
 import { linearValues, type Values, valuesOf } from "../analyze/values";
@@ -8,6 +8,7 @@ import { saveRows } from "../chart/save";
 import type { TablePage } from "../data/source";
 import { number, plain, plural } from "../format";
 import { Icon } from "../parts/icons";
+import { useUrlState } from "../router";
 import { shownTheme } from "../settings";
 import { source, useAsync } from "../store";
 import { Cloud } from "./cloud";
@@ -85,7 +86,7 @@ export function PointMap({ table, name, view }: MapProps) {
 /** A table with vectors: the axes are their principal components. */
 export function VectorMap({ table, name, view }: MapProps) {
   const names = useMemo(() => vectorColumns(table.columns, table.rows), [table]);
-  const [chosen, setChosen] = useState("");
+  const [chosen, setChosen] = useUrlState(`vectors.${name}`);
   const column = names.includes(chosen) ? chosen : names[0]!;
   const { vectors, kept } = useMemo(() => vectorsOf(table.rows, table.columns.indexOf(column)), [table, column]);
   const project = useProjection();
@@ -120,11 +121,14 @@ interface PointsProps { table: TablePage; name: string; axisColumns: readonly st
 
 /** The points, their colors, a search, and the row of the point that was clicked. */
 function Points({ table, name, axisColumns, kept, projection: { scores, shares }, components, view, choice }: PointsProps) {
-  const [chosenAxes, setAxes] = useState<[number, number]>([0, 1]);
-  const [across, up] = Math.max(...chosenAxes) < components.length ? chosenAxes : [0, 1];
-  const [own, setOwn] = useState("");
-  const [search, setSearch] = useState("");
-  const [opened, setOpened] = useState<number | null>(null);
+  const [axesText, setAxesText] = useUrlState(`axes.${name}`);
+  const chosenAxes = /^\d-\d$/.test(axesText) ? axesText.split("-").map((k) => Number(k) - 1) as [number, number] : [0, 1] as const;
+  const [across, up] = Math.max(...chosenAxes) < components.length && Math.min(...chosenAxes) >= 0 ? chosenAxes : [0, 1];
+  const setAxes = (x: number, y: number) => setAxesText(x === 0 && y === 1 ? "" : `${x + 1}-${y + 1}`);
+  const [own, setOwn] = useUrlState(`color.${name}`);
+  const [search, setSearch] = useUrlState(`find.${name}`);
+  const [openedText, setOpened] = useUrlState(`row.${name}`);
+  const opened = kept.indexOf(Number(openedText) - 1);
   const titleOf = (k: number) => (shares[k] === undefined ? components[k]! : `${components[k]}: ${number(100 * shares[k]!, 3)} % of the variance`);
   const x = useMemo(() => linearValues(titleOf(across), scores[across]!), [scores, across]);
   const y = useMemo(() => linearValues(titleOf(up), scores[up]!), [scores, up]);
@@ -142,7 +146,7 @@ function Points({ table, name, axisColumns, kept, projection: { scores, shares }
   const cellsOf = (point: number) => others.map(([title, i]) => [title, typeof table.rows[kept[point]!]![i] === "number" ? number(table.rows[kept[point]!]![i] as number, 6) : textOf(table.rows[kept[point]!]![i])] as const);
   const csv = () => saveRows(name, [...others.map(([title]) => title), ...(axisColumns.length > 0 ? components : [])], kept.map((row, point) => [...others.map(([, i]) => textOf(table.rows[row]![i])), ...(axisColumns.length > 0 ? scores.map((score) => score[point]!) : [])]));
   const options = components.map((title, k) => [String(k), title] as const);
-  const look = { inside, names: kept.map((row) => `row ${row + 1}`), tip: (point: number) => cellsOf(point).slice(0, MAX_TIP_ROWS), height: HEIGHT, onOpen: setOpened };
+  const look = { inside, names: kept.map((row) => `row ${row + 1}`), tip: (point: number) => cellsOf(point).slice(0, MAX_TIP_ROWS), height: HEIGHT, onOpen: (point: number) => setOpened(String(kept[point]! + 1)) };
   const space = useMemo(() => ({ axes: [scores[0]!, scores[1]!, scores[2]!] as const, titles: [components[0]!, components[1]!, components[2]!] as const }), [scores]);
   const pointColors = useMemo(() => runColors(color), [color, shownTheme.value]);
   return (
@@ -150,18 +154,18 @@ function Points({ table, name, axisColumns, kept, projection: { scores, shares }
       <div class="row wrap">
         {choice}
         {colors.length > 0 && <Choice label="Color" value={colored ?? ""} options={[...(colored === undefined ? [["", "none"] as const] : []), ...colors.map(({ column }) => column)]} onChange={setOwn} />}
-        {view === "map" && options.length > 2 && <Choice label="x" value={String(across)} options={options} onChange={(k) => setAxes([Number(k), up])} />}
-        {view === "map" && options.length > 2 && <Choice label="y" value={String(up)} options={options} onChange={(k) => setAxes([across, Number(k)])} />}
+        {view === "map" && options.length > 2 && <Choice label="x" value={String(across)} options={options} onChange={(k) => setAxes(Number(k), up)} />}
+        {view === "map" && options.length > 2 && <Choice label="y" value={String(up)} options={options} onChange={(k) => setAxes(across, Number(k))} />}
         <div class="searchfield"><Icon name="search" /><input class="field mini" type="search" aria-label={`Find rows of ${name}`} placeholder="Find rows" value={search} onInput={(event) => setSearch(event.currentTarget.value)} /></div>
         <span class="small soft" role="status">{search && `${inside.reduce((sum, one) => sum + one, 0).toLocaleString("en-US")} of ${plural(kept.length, "row")}`}</span>
         <span class="spread" />
         <SaveButtons name={name} csv={csv} />
       </div>
       {view === "space"
-        ? <Cloud {...look} {...space} colors={pointColors} label={`${plural(kept.length, "point")} of ${name} in three dimensions: ${components.slice(0, 3).join(", ")}${colored === undefined ? "" : `; colored by ${colored}`}`} />
+        ? <Cloud name={name} {...look} {...space} colors={pointColors} label={`${plural(kept.length, "point")} of ${name} in three dimensions: ${components.slice(0, 3).join(", ")}${colored === undefined ? "" : `; colored by ${colored}`}`} />
         : <Scatter {...look} x={x} y={y} color={color} what="row" settled={inside} surface="points" better={null} />}
       {colored !== undefined && <ColorLegend column={color} />}
-      {opened !== null && opened < kept.length && (
+      {opened >= 0 && (
         <dl class="pairs" aria-label="The row of the chosen point">
           {[["row", String(kept[opened]! + 1)] as const, ...cellsOf(opened)].map(([title, text]) => <div key={title}><dt>{title}</dt><dd>{text}</dd></div>)}
         </dl>

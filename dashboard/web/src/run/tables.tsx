@@ -1,10 +1,9 @@
 // Tables. Those of classifiers are drawn, from all of their rows: confusion matrices, ROC and precision-recall curves.
-import { useState } from "preact/hooks";
 import { saveRows, saveTablePng } from "../chart/save";
 import type { Media, Run, TablePage } from "../data/source";
-import { number, plain, plural } from "../format";
+import { fileSize, number, plain, plural } from "../format";
 import { toast } from "../parts/overlay";
-import { route, setQuery } from "../router";
+import { route, setQuery, useUrlState } from "../router";
 import { source, useAsync, useDebounced } from "../store";
 import { isCurve, isScored } from "./classifier_curves";
 import { Confusion, LoggedCurves, saveConfusion, Scored, SCORE_VIEWS, type ScoreView } from "./classifier_views";
@@ -52,9 +51,13 @@ async function loadAllRows(run: string, name: string, page: TablePage, most = In
 interface Shown { table: TablePage; scored: boolean; points: "vectors" | "coordinates" | null; ofComponents: boolean }
 
 export function Tables({ run, media }: { run: Run; media: Media }) {
-  const [at, setAt] = useState<number | null>(null);
+  // The record of the chosen step, as its place in the log: steps of several ranks can be equal.
+  const [atText, setAt] = useUrlState(`at.${media.name}`);
+  const at = /^\d+$/.test(atText) ? Number(atText) : null;
   const loadedAt = useDebounced(at, STEP_DELAY_MS);
-  const [offset, setOffset] = useState(0);
+  const [offsetText, setOffsetText] = useUrlState(`from.${media.name}`);
+  const offset = /^\d{1,9}$/.test(offsetText) ? Number(offsetText) : 0;
+  const setOffset = (next: number) => setOffsetText(next > 0 ? String(next) : "");
   const chosen = shownView();
   const isTable = chosen === "table";
   const pointView = chosenPointView();
@@ -74,12 +77,12 @@ export function Tables({ run, media }: { run: Run; media: Media }) {
   const view = scored ? chosen : null;
   const drawn = isDrawn(table) || (view !== null && view !== "table") || (shownPoints !== null && shownPoints !== "table");
   const left = (table.left_out ?? 0) + (drawn ? table.num_rows - table.rows.length : 0);
-  const png = () => (isConfusion(table) ? saveConfusion(media.name, table) : saveTablePng(media.name, table.columns, table.rows.map((row) => row.map((value) => ({ text: formatCell(value), number: typeof value === "number" })))));
+  const png = () => (isConfusion(table) ? saveConfusion(media.name, table) : saveTablePng(media.name, table.columns, table.rows.map((row) => row.map((value, k) => ({ text: formatCell(value, table.columns[k]!), number: typeof value === "number" })))));
   const csv = () => void loadAllRows(run.id, media.name, table).then((all) => saveRows(media.name, all.columns, all.rows.map((row) => row.map(csvValue))), (error: Error) => toast(error.message, true));
   return (
     <>
       <div class="row wrap">
-        <StepSlider steps={versions.map((v) => v.step)} at={Math.max(0, versions.findIndex((v) => v.at === (at ?? table.at)))} onChange={(i) => { setAt(versions[i]!.at); setOffset(0); }} name={media.name} />
+        <StepSlider steps={versions.map((v) => v.step)} at={Math.max(0, versions.findIndex((v) => v.at === (at ?? table.at)))} onChange={(i) => { setAt(i === versions.length - 1 ? "" : String(versions[i]!.at)); setOffset(0); }} name={media.name} />
         {view && <div class="segmented" role="group" aria-label={`${media.name} as`}>{Object.entries(SCORE_VIEWS).map(([key, label]) => <button type="button" key={key} aria-pressed={view === key} onClick={() => { setOffset(0); setQuery({ scores: key === "roc" ? null : key }); }}>{label}</button>)}</div>}
         {points && <div class="segmented" role="group" aria-label={`${media.name} as`}>{(Object.keys(POINT_VIEWS) as PointView[]).map((key) => <button type="button" key={key} aria-pressed={shownPoints === key} onClick={() => { setOffset(0); setQuery({ points: key }); }}>{pointViewTitle(key, ofComponents)}</button>)}</div>}
         <span class="spread" />
@@ -95,21 +98,22 @@ export function Tables({ run, media }: { run: Run; media: Media }) {
 }
 
 const MAX_SHOWN_NUMBERS = 4;
-/** A long list of numbers is shortened. */
-const formatCell = (value: unknown) => (typeof value === "number" ? number(value, 6)
+/** Numbers of a column of bytes have a unit; a long list of numbers is shortened. */
+const formatCell = (value: unknown, column: string) => (value === null ? "–" : typeof value === "number" ? (/(^|[ _])bytes$/.test(column) ? fileSize(value) : Number.isSafeInteger(value) ? value.toLocaleString("en-US").replace("-", "−") : number(value, 6))
   : Array.isArray(value) && value.length > MAX_SHOWN_NUMBERS && value.every((member) => typeof member === "number") ? `[${value.slice(0, MAX_SHOWN_NUMBERS).map((member) => number(member, 4)).join(", ")}, … ${plural(value.length, "number")}]`
     : plain(value));
 const csvValue = (value: unknown) => (typeof value === "number" ? value : value === null ? "" : plain(value));
 
 const LONG_TEXT = 80;
-const cellClass = (value: unknown) => (typeof value === "number" ? "num" : typeof value === "string" && (value.length > LONG_TEXT || value.includes("\n")) ? "long" : "");
+const cellClass = (value: unknown, isNumbers: boolean) => (typeof value === "number" || (value === null && isNumbers) ? "num" : typeof value === "string" && (value.length > LONG_TEXT || value.includes("\n")) ? "long" : "");
 
 function PlainTable({ name, table }: { name: string; table: TablePage }) {
+  const areNumbers = table.columns.map((_, k) => typeof table.rows.find((row) => row[k] !== null)?.[k] === "number");
   return (
     <div class="scroll-x tall" tabIndex={0} role="region" aria-label={`Table ${name}`}>
       <table class="plain">
-        <thead><tr>{table.columns.map((c, k) => <th key={c} class={typeof table.rows[0]?.[k] === "number" ? "num" : ""}>{c}</th>)}</tr></thead>
-        <tbody>{table.rows.map((row, i) => <tr key={i}>{row.map((v, k) => <td key={k} class={cellClass(v)}>{formatCell(v)}</td>)}</tr>)}</tbody>
+        <thead><tr>{table.columns.map((c, k) => <th key={c} class={areNumbers[k] ? "num" : ""}>{c}</th>)}</tr></thead>
+        <tbody>{table.rows.map((row, i) => <tr key={i}>{row.map((v, k) => <td key={k} class={cellClass(v, areNumbers[k]!)} title={typeof v === "number" ? String(v) : undefined}>{formatCell(v, table.columns[k]!)}</td>)}</tr>)}</tbody>
       </table>
     </div>
   );

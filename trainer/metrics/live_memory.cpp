@@ -1,4 +1,4 @@
-#include "trainer/loop/live_memory.h"
+#include "trainer/metrics/live_memory.h"
 
 #include <limits>
 

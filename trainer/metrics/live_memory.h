@@ -28,6 +28,8 @@ class LiveMemory {
 
   // The largest number of bytes at a time, since the start or the last call.
   size_t take_peak();
+  // The number of bytes now, without those freed that existed before; may be negative.
+  int64_t live() const { return counter_->live(); }
 
  private:
   class Counter final : public c10::MemoryReportingInfoBase {
@@ -36,6 +38,7 @@ class LiveMemory {
     void reportMemoryUsage(void* memory, int64_t bytes, size_t allocated, size_t reserved,
                            at::Device device) override;
     bool memoryProfilingEnabled() const override { return true; }
+    int64_t live() const { return live_; }
     int64_t take_peak() { return peak_.exchange(live_); }
 
    private:

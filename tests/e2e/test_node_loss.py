@@ -39,14 +39,15 @@ def undisturbed(tmp_path_factory):
     return train_undisturbed(tmp_path_factory.mktemp("undisturbed"), NODE_STEPS)
 
 
-def start(cluster, *settings, options=(), conf="", backend=GLOO, num_steps=NODE_STEPS):
-    """On every host; returns the launcher of the first, whose messages said() reads."""
+def start(cluster, *settings, options=(), conf="", backend=GLOO, num_steps=NODE_STEPS, reader=None):
+    """On every host; returns the launcher of `reader`, by default the first, whose messages said() reads."""
+    reader = reader or cluster.hosts[0]
     for host in cluster.hosts:
-        name = "launch.err" if host is cluster.hosts[0] else f"{host.name}.err"
+        name = "launch.err" if host is reader else f"{host.name}.err"
         with open(cluster.job.directory / name, "w") as log:
             cluster.streams = {"stderr": log}
             cluster.start(host, *settings_for(num_steps), NO_CHECKPOINT, backend, *settings, options=[*CONTINUE, *options], conf=conf)
-    return cluster.launchers[cluster.hosts[0].name]
+    return cluster.launchers[reader.name]
 
 
 def members_on(cluster, host, spares=False):
@@ -150,14 +151,43 @@ def test_a_node_crashes(cluster, undisturbed, backend):
     assert [lost["rank"] for lost in loss["lost"]] == [2, 3]
 
 
-def test_the_loss_of_the_coordinator_ends_the_job(cluster):
+def said_by(cluster, host):
+    return (cluster.job.directory / f"{host.name}.err").read_text()
+
+
+def step_after(job, started, when):
+    """Waits for a step that is completed after `when`; returns its time."""
+    found = []
+
+    def has_step():
+        assert started.poll() is None, said(job)
+        text = "".join(file.read_text() for file in job.runs.glob("*/sinks/jsonl/*/records.jsonl"))
+        times = map(float, re.findall(r'"type":"scalars","step":[0-9]+,"epoch":[0-9.]+,"time":([0-9.]+)', text[-20000:]))
+        found[:] = [time for time in times if time > when]
+        return found
+
+    wait_until(has_step, TIMEOUT_S, "a step after the loss")
+    return min(found)
+
+
+def test_the_coordinator_crashes(cluster, undisturbed):
+    """Its node, which has rank 0, too: the other node takes over."""
     job = cluster.job
     alpha, beta = cluster.hosts
-    started = start(cluster, conf="read_timeout=5")
+    started = start(cluster, reader=beta)
     wait_for_step(job, started, 20)
+    before = members_on(cluster, beta)
     alpha.crash()
-    assert cluster.finish(beta).code == 75, (job.directory / "beta.err").read_text()
-    assert not trainers_of(job)
+    crashed = time.time()
+    wait_until(lambda: "continuing with" in said(job), TIMEOUT_S, "the others continue")
+    print(f"the next step after {step_after(job, started, crashed) - crashed:.2f} s")
+    assert members_on(cluster, beta) == before, "the others keep their processes"
+    assert_whole(job, started, undisturbed, NODE_STEPS)
+    assert re.search(rf"^lockstep: alpha \({alpha.address}\) was lost, which served the rendezvous: [^\n]*; this node serves it now$",
+                     said(job), re.MULTILINE)
+    (loss,) = shown_losses(job)
+    assert (loss["ranks_before"], loss["ranks_after"]) == (4, 2)
+    assert [lost["rank"] for lost in loss["lost"]] == [0, 1]
 
 
 def test_a_node_is_silent(cluster, undisturbed):

@@ -17,6 +17,7 @@ using Clock = PollSet::Clock;
 constexpr std::chrono::seconds kFinishTimeout{5};  // to deliver the final messages
 constexpr std::chrono::seconds kNoteDelay{3};      // until missing nodes are reported
 constexpr int kChecksPerTimeout = 4;               // of silent nodes, without other events
+constexpr std::chrono::milliseconds kTakeoverCheck{50};
 
 double in_seconds(std::chrono::milliseconds time) {
   return static_cast<double>(time.count()) / 1000;
@@ -57,7 +58,7 @@ void Coordinator::watch(PollSet& polls) {
     polls.wake_at(
         std::max(start_after_, std::min(gather_note_, last_call_.value_or(gather_deadline_))));
   if (phase_ == Phase::Finished) polls.wake_at(finish_deadline_);
-  if (phase_ == Phase::TakingOver) polls.wake_at(takeover_deadline_);
+  if (phase_ == Phase::TakingOver) polls.wake_at(Clock::now() + kTakeoverCheck);
 }
 
 void Coordinator::update() {

@@ -124,14 +124,17 @@ void Coordinator::admit_returning(Node& node) {
   node.node_rank = returning.node;
 }
 
-// Whether all nodes that are left have joined, or enough of them, or the time for it is over.
+// Whether all nodes that are left have joined, or the time for it is over. If the last coordinator may
+// still run, a side with only half of the nodes gives the other one time to claim the job.
 bool Coordinator::is_complete() const {
-  if (Clock::now() >= takeover_deadline_) return true;
-  const auto& nodes = takeover_->job.nodes;
+  const auto now = Clock::now();
+  if (now >= takeover_deadline_) return true;
+  const auto& timing = options_.rendezvous;
   const auto num_joined = std::ranges::count_if(nodes_, &Node::in_group);
-  const auto num_present = std::ranges::count_if(nodes, &JobNode::is_present);
-  const bool has_majority = 2 * num_joined > num_present;
-  return num_joined == num_present - 1 && (has_majority || !takeover_->is_silent);
+  const auto num_present = std::ranges::count_if(takeover_->job.nodes, &JobNode::is_present);
+  if (num_joined < num_present - 1) return false;
+  return !takeover_->is_silent || 2 * num_joined > num_present ||
+         now >= takeover_deadline_ - time_to_join(timing) + time_for_majority(timing);
 }
 
 void Coordinator::take_over() {

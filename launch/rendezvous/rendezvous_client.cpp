@@ -208,6 +208,9 @@ void RendezvousClient::handle(const WelcomeMessage& welcome) {
   coordinator_host_ = welcome.host;
   if (!search_) return;
   serving_node_ = search_->candidates.front();
+  if (!is_local_)
+    notes_.push_back(fmt::format("{} was lost, which served the rendezvous: {}; {} serves it now",
+                                 search_->lost, search_->problem, coordinator_host_));
   search_.reset();
 }
 

@@ -47,13 +47,14 @@ void RendezvousClient::begin_search(const std::string& problem, bool is_silent) 
   commands_.push_back(CoordinatorLoss{.had_ranks = job_->num_ranks_on(serving_node_) > 0});
   connection_.reset();
   give_up_at_ = Clock::time_point::max();
+  if (search_->candidates.empty()) return decline("all ranks of the current group were on its node");
   try_candidate();
 }
 
 void RendezvousClient::try_candidate() {
   stage_ = Stage::Disconnected;
   if (search_->candidates.empty())
-    return decline("no other node that can replace it is reached");
+    return decline("no other node with ranks of the group can be reached");
   const int candidate = search_->candidates.front();
   if (candidate == node_) {
     retry_at_ = Clock::time_point::max();  // serve() or decline() follows

@@ -1,5 +1,6 @@
 """A rank, or a whole node, of several is lost, and the others continue (--on-rank-loss continue): the bits of an undisturbed run.
 
+LOCKSTEP_COORDINATOR_DELAYS: seconds, e.g. "0 0.01", between the loss of a rank and that of the coordinator, in one of the tests.
 LOCKSTEP_NODE_LOSSES (default 3) sets the number of processes that one of the tests kills, LOCKSTEP_NODE_LOSS_SEED (1) which, and when.
 """
 
@@ -24,6 +25,7 @@ GLOO = "distributed.backend=gloo"  # the hosts of these tests could map each oth
 KILLS = int(os.environ.get("LOCKSTEP_NODE_LOSSES", "3"))
 SEED = int(os.environ.get("LOCKSTEP_NODE_LOSS_SEED", "1"))
 NODE_STEPS = 1800
+DELAYS = [float(delay) for delay in os.environ.get("LOCKSTEP_COORDINATOR_DELAYS", "0.05").split()]  # s between two losses
 
 
 def settings_for(num_steps):
@@ -193,6 +195,24 @@ def test_the_coordinator_crashes(cluster, undisturbed):
     assert [lost["rank"] for lost in loss["lost"]] == [0, 1]
 
 
+@pytest.mark.parametrize("delay", DELAYS)
+def test_a_rank_of_another_node_and_the_coordinator(cluster, undisturbed, delay):
+    """The second loss comes while the first group is formed, or connects."""
+    job = cluster.job
+    alpha, beta = cluster.hosts
+    started = start(cluster, readers=[beta, alpha], options=["--spares", 1])
+    wait_for_step(job, started, 20)
+    wait_until(lambda: said(job).count("a spare is ready") == 2, TIMEOUT_S, "the spares")
+    os.kill(members_on(cluster, beta)[3], signal.SIGKILL)
+    time.sleep(delay)  # the random time of the fault
+    alpha.crash()
+    assert processes.finish(started, 600).code == 0, said(job)
+    assert_same_run(job, undisturbed, NODE_STEPS)
+    losses = shown_losses(job)
+    assert len(losses) == len(re.findall("was lost.*continuing with", said(job))), "each loss is recorded once"
+    assert losses[-1]["ranks_after"] == 2
+
+
 def test_the_coordinator_is_cut_off_and_killed(cluster, undisturbed):
     """No connection is closed: the other node notices that it is silent."""
     job = cluster.job
@@ -241,7 +261,9 @@ def test_the_coordinator_is_cut_off_and_lives(cluster, undisturbed):
     wait_for_step(job, started, 20)
     cluster.network.cut(alpha)
     try:
+        cut = time.time()
         assert cluster.finish(alpha).code == 75
+        print(f"the cut-off node ended after {time.time() - cut:.2f} s, the next step after {step_after(job, started, cut + 1) - cut:.2f} s")
         assert not members_on(cluster, alpha)
         said_last = said_by(cluster, alpha).splitlines()[-1]
         assert re.fullmatch(r"lockstep: error: lost [^;]*: no message for [0-9.]+ s; another node continues the job without this one", said_last)
@@ -258,7 +280,7 @@ def test_sigterm_to_a_new_coordinator_ends_the_job(cluster):
     alpha, beta = cluster.hosts
     started = start(cluster, readers=[beta])
     wait_for_step(job, started, 20)
-    alpha.crash()
+    cluster.kill_launcher(alpha)  # its ranks die with it
     wait_until(lambda: "continuing with" in said(job), TIMEOUT_S, "the others continue")
     os.kill(started.pid, signal.SIGTERM)
     assert processes.finish(started).code == 128 + signal.SIGTERM, said(job)
@@ -282,6 +304,9 @@ def test_a_node_is_silent(cluster, undisturbed):
         (loss,) = shown_losses(job)
         assert [lost["how"] for lost in loss["lost"]] == [f"with beta ({beta.address}): no message for 5 s"] * 2
         assert cluster.finish(beta).code == 75
+        assert said_by(cluster, beta) == (
+            f"lockstep: error: lost alpha ({alpha.address}), which served the rendezvous: no message for 5 s; "
+            "another node continues the job without this one\n")
     finally:
         cluster.network.restore(beta)
 

@@ -135,7 +135,7 @@ class NodeLauncher {
 
   void handle(const Takeover& takeover) {
     if (!group_ || group_->is_stopping())
-      return client_->decline("this node stops its ranks");
+      return client_->decline("this node has no ranks that could continue");
     coordinator_ = replace_coordinator(options_, takeover, *client_, hang_detector_);
     took_over_ = true;
   }

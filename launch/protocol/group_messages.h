@@ -91,8 +91,8 @@ struct WorkerAnswer {
 struct GroupState {
   std::vector<WorkerAnswer> answers;
   int world_size = 1;
-  std::vector<int> ranks;     // of each worker; -1: none
-  std::vector<int> replaced;  // lost workers without which the others have continued
+  std::vector<int> ranks;            // of each worker; -1: none
+  std::vector<int> replaced;         // lost workers without which the others have continued
   std::optional<JobState> job = {};  // with several nodes
 };
 

@@ -15,7 +15,8 @@ int JobState::num_ranks_on(int node) const {
   for (int i = 0; i < node; ++i)
     first += static_cast<size_t>(num_members(nodes[static_cast<size_t>(i)]));
   const auto begin = ranks.begin() + static_cast<std::ptrdiff_t>(first);
-  return static_cast<int>(std::count_if(begin, begin + num_members(nodes[static_cast<size_t>(node)]),
+  return static_cast<int>(std::count_if(begin,
+                                        begin + num_members(nodes[static_cast<size_t>(node)]),
                                         [](int rank) { return rank >= 0; }));
 }
 

@@ -7,8 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "core/rank_loss.h"
-
 namespace lockstep::launch {
 
 // A node of an attempt.
@@ -20,22 +18,30 @@ struct JobNode {
   bool is_present = true;  // it has not been lost
 };
 
+// A LostRank.
+struct JobLoss {
+  int rank = 0;
+  std::string how;
+  bool has_left = false;
+};
+
 struct JobState {
   // Flags of a member: a worker of any node, numbered as in Regrouping.
   enum Flag { Alive = 1, Connected = 2, Lost = 4, Replaced = 8, HasLeft = 16, HasQuit = 32 };
 
-  std::string key;          // of the attempt
-  int64_t version = 0;      // the newest state has the highest
-  int64_t num_claims = 0;   // see launch/rendezvous/job_claims.h
-  int coordinator = 0;      // the number of its node
-  int num_restarts = 0;     // before this attempt
+  std::string key;         // of the attempt
+  int64_t version = 0;     // the newest state has the highest
+  int64_t num_claims = 0;  // see launch/rendezvous/job_claims.h
+  int coordinator = 0;     // the number of its node
+  int num_restarts = 0;    // before this attempt
   std::string run_id;
   std::vector<JobNode> nodes;
-  int64_t group = 0, group_step = 0;  // the number of the current group; the step at which it was formed
+  int64_t group = 0,
+          group_step = 0;  // the number of the current group; the step at which it was formed
   int world_size = 1;
-  std::vector<int> ranks;        // of each member in the current group; -1: none
-  std::vector<int> flags;        // of each member
-  std::vector<LostRank> losses;  // since the current group was formed, of its ranks
+  std::vector<int> ranks;       // of each member in the current group; -1: none
+  std::vector<int> flags;       // of each member
+  std::vector<JobLoss> losses;  // since the current group was formed, of its ranks
 
   // Of the current group, on a node.
   int num_ranks_on(int node) const;

@@ -10,16 +10,7 @@
 #include "core/field_writer.h"
 #include "launch/report/error_file.h"
 
-namespace lockstep {
-
-template <class V>
-void fields(V& v, LostRank& lost) {
-  v("rank", lost.rank, 0, INT32_MAX);
-  v("how", lost.how);
-  v("has_left", lost.has_left);
-}
-
-namespace launch {
+namespace lockstep::launch {
 namespace {
 
 using Json = nlohmann::json;
@@ -212,6 +203,13 @@ void fields(V& v, JobNode& node) {
 }
 
 template <class V>
+void fields(V& v, JobLoss& loss) {
+  v("rank", loss.rank, 0, kMaxRanks);
+  v("how", loss.how);
+  v("has_left", loss.has_left);
+}
+
+template <class V>
 void fields(V& v, JobState& job) {
   v("key", job.key);
   v("version", job.version, 0, kLatest);
@@ -395,5 +393,4 @@ void add_to(LaunchReport& attempt, const EndedMessage& message, const std::strin
     attempt.notes.push_back(is_own ? text : fmt::format("{}: {}", label, text));
 }
 
-}  // namespace launch
-}  // namespace lockstep
+}  // namespace lockstep::launch

@@ -152,14 +152,13 @@ void Coordinator::take_over() {
   regrouping_.emplace(std::move(members), options_.rendezvous.silence_timeout());
   regrouping_->restore(*job_);
   job_->coordinator = takeover.node;
-  attempt_ = {.world_size = job_->world_size,
-              .restarts = job_->num_restarts,
-              .run_id = options_.run_id};
+  attempt_ = {
+      .world_size = job_->world_size, .restarts = job_->num_restarts, .run_id = options_.run_id};
   restarts_.begin_attempt(Clock::now());
   judge_.begin_attempt();
-  add_note(fmt::format(
-      "{} was lost, which served the rendezvous: {}; this node serves it now{}", lost,
-      takeover.reason, options_.restarts.max_restarts > 0 ? ", without further restarts" : ""));
+  add_note(fmt::format("{} was lost, which served the rendezvous: {}; this node serves it now{}",
+                       lost, takeover.reason,
+                       options_.restarts.max_restarts > 0 ? ", without further restarts" : ""));
   lose_missing(takeover);
   for (auto& node : nodes_)
     if (node.in_group) repeat_events(node);
@@ -170,9 +169,8 @@ void Coordinator::take_over() {
 void Coordinator::lose_missing(const Takeover& takeover) {
   for (size_t i = 0; i < job_->nodes.size(); ++i) {
     const auto number = static_cast<int>(i);
-    const bool has_joined = std::ranges::any_of(nodes_, [&](const Node& node) {
-      return node.in_group && node.node_rank == number;
-    });
+    const bool has_joined = std::ranges::any_of(
+        nodes_, [&](const Node& node) { return node.in_group && node.node_rank == number; });
     if (has_joined || !job_->nodes[i].is_present) continue;
     const auto reason = number == takeover.job.coordinator
                             ? takeover.reason

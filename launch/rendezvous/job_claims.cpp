@@ -13,9 +13,11 @@
 
 namespace lockstep::launch {
 
-JobClaims::JobClaims(std::filesystem::path directory, std::string key, int node,
-                     int64_t num_claims)
-    : directory_(std::move(directory)), key_(std::move(key)), node_(node), num_claims_(num_claims) {}
+JobClaims::JobClaims(std::filesystem::path directory, std::string key, int node, int64_t num_claims)
+    : directory_(std::move(directory)),
+      key_(std::move(key)),
+      node_(node),
+      num_claims_(num_claims) {}
 
 std::filesystem::path JobClaims::file() const {
   return directory_ / fmt::format("{}-{}", key_, num_claims_ + 1);

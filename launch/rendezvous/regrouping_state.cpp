@@ -7,17 +7,16 @@ void Regrouping::save(JobState& state) const {
   state.group = group_;
   state.group_step = group_step_;
   state.world_size = world_size_;
-  state.losses = lost_;
+  state.losses.clear();
+  for (const auto& [rank, how, has_left] : lost_) state.losses.push_back({rank, how, has_left});
   state.ranks.clear();
   state.flags.clear();
   for (const auto& member : members_) {
     state.ranks.push_back(member.rank.value_or(-1));
-    state.flags.push_back((member.is_alive ? JobState::Alive : 0) |
-                          (member.is_connected ? JobState::Connected : 0) |
-                          (member.is_lost ? JobState::Lost : 0) |
-                          (member.is_replaced ? JobState::Replaced : 0) |
-                          (member.has_left ? JobState::HasLeft : 0) |
-                          (member.has_quit ? JobState::HasQuit : 0));
+    state.flags.push_back(
+        (member.is_alive ? JobState::Alive : 0) | (member.is_connected ? JobState::Connected : 0) |
+        (member.is_lost ? JobState::Lost : 0) | (member.is_replaced ? JobState::Replaced : 0) |
+        (member.has_left ? JobState::HasLeft : 0) | (member.has_quit ? JobState::HasQuit : 0));
   }
 }
 
@@ -25,7 +24,8 @@ void Regrouping::restore(const JobState& state) {
   group_ = state.group;
   group_step_ = state.group_step;
   world_size_ = state.world_size;
-  lost_ = state.losses;
+  lost_.clear();
+  for (const auto& [rank, how, has_left] : state.losses) lost_.push_back({rank, how, has_left});
   for (size_t i = 0; i < members_.size(); ++i) {
     auto& member = members_[i];
     const auto has = [flags = state.flags[i]](JobState::Flag flag) { return (flags & flag) != 0; };

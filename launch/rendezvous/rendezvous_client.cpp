@@ -10,8 +10,8 @@
 #include "core/printable.h"
 #include "launch/protocol/address.h"
 #include "launch/protocol/token.h"
-#include "launch/report/error_file.h"
 #include "launch/rendezvous/succession.h"
+#include "launch/report/error_file.h"
 #include "lockstep/error.h"
 #include "lockstep/version.h"
 

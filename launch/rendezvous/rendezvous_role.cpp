@@ -72,8 +72,7 @@ std::array<Connection, 2> make_inner_connection() {
 }
 
 bool can_lose_coordinator(const LaunchOptions& options) {
-  return options.continues_on_loss && options.rendezvous.max_nodes > 1 &&
-         !options.runs_dir.empty();
+  return options.continues_on_loss && options.rendezvous.max_nodes > 1 && !options.runs_dir.empty();
 }
 
 CoordinatorOptions coordinator_options(const LaunchOptions& options) {
@@ -126,17 +125,17 @@ RendezvousRole open_rendezvous(const LaunchOptions& options, StatusJudge& judge)
 }
 
 std::unique_ptr<Coordinator> replace_coordinator(const LaunchOptions& options,
-                                                 const Takeover& takeover,
-                                                 RendezvousClient& client, StatusJudge& judge) {
+                                                 const Takeover& takeover, RendezvousClient& client,
+                                                 StatusJudge& judge) {
   auto coordinator = coordinator_options(options);
   coordinator.rendezvous.local_addr =
       takeover.job.nodes[static_cast<size_t>(takeover.node)].address;
   coordinator.run_id = takeover.job.run_id;
   raise_limit_for_nodes(options.rendezvous.max_nodes);
   auto inner = make_inner_connection();
-  auto made = std::make_unique<Coordinator>(std::move(coordinator),
-                                            client.take_successor_listener(), std::move(inner[0]),
-                                            judge, takeover);
+  auto made =
+      std::make_unique<Coordinator>(std::move(coordinator), client.take_successor_listener(),
+                                    std::move(inner[0]), judge, takeover);
   client.serve(std::move(inner[1]));
   return made;
 }

@@ -13,7 +13,7 @@ namespace lockstep::launch {
 
 using Clock = PollSet::Clock;
 
-// Without one, the node is no candidate.
+// Without one, the others do not try this node.
 void RendezvousClient::listen_as_successor(const std::string& address) {
   if (successor_.is_open()) return;
   auto listener = try_listen(resolve(address, 0).front());
@@ -47,7 +47,8 @@ void RendezvousClient::begin_search(const std::string& problem, bool is_silent) 
   commands_.push_back(CoordinatorLoss{.had_ranks = job_->num_ranks_on(serving_node_) > 0});
   connection_.reset();
   give_up_at_ = Clock::time_point::max();
-  if (search_->candidates.empty()) return decline("all ranks of the current group were on its node");
+  if (search_->candidates.empty())
+    return decline("all ranks of the current group were on its node");
   try_candidate();
 }
 

@@ -76,7 +76,8 @@ std::vector<std::string> fuzz_seeds() {
   report.node_failures.push_back({.node_rank = 1, .host = "beta", .reason = "lost"});
   const launch::JoinMessage join{
       .host = "beta", .node_rank = 1, .agreements = {{"--nnodes", "2"}, {"the run file", "abc"}}};
-  launch::JobState job{.key = "ab", .nodes = {{.address = "10.0.0.1", .port = 1, .label = "alpha"}}};
+  launch::JobState job{.key = "ab",
+                       .nodes = {{.address = "10.0.0.1", .port = 1, .label = "alpha"}}};
   job.ranks = {0};
   job.flags = {launch::JobState::Alive};
   job.losses = {{.rank = 1, .how = "killed"}};

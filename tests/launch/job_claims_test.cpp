@@ -9,7 +9,8 @@ namespace lockstep::launch {
 
 TEST_CASE("job claims: the first side continues, the other one does not") {
   const TemporaryDirectory directory;
-  JobClaims alpha(directory.path() / "claims", "key", 0), beta(directory.path() / "claims", "key", 1);
+  JobClaims alpha(directory.path() / "claims", "key", 0),
+      beta(directory.path() / "claims", "key", 1);
   CHECK(alpha.claim({0, 2}));
   CHECK_FALSE(beta.claim({1}));
   CHECK_FALSE(beta.claim({1}));

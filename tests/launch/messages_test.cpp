@@ -180,8 +180,7 @@ TEST_CASE("messages: what a new coordinator needs") {
   REQUIRE(joined);
   CHECK(encode(*joined) == encode(join));
   join.returning->job.flags.pop_back();
-  CHECK(error_of_message(encode(join)) ==
-        "invalid message: the state of the job is inconsistent");
+  CHECK(error_of_message(encode(join)) == "invalid message: the state of the job is inconsistent");
 }
 
 }  // namespace lockstep::launch

@@ -339,7 +339,8 @@ TEST_CASE("regrouping: another coordinator continues") {
   CHECK(answer->group == 2);
   CHECK(answer->loss.before == 4);
   std::vector<std::string> lost;
-  for (const auto& rank : answer->loss.ranks) lost.push_back(std::to_string(rank.rank) + " " + rank.how);
+  for (const auto& rank : answer->loss.ranks)
+    lost.push_back(std::to_string(rank.rank) + " " + rank.how);
   CHECK(lost == std::vector<std::string>{"3 killed by SIGSEGV", "0 with alpha", "1 with alpha"});
   CHECK(next->is_replaced(5));
 }

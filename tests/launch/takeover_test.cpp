@@ -56,6 +56,7 @@ class Nodes {
     options_.rendezvous.port = local_address(listen_everywhere(0).get()).port();
     options_.num_workers = 2;
     options_.continues_on_loss = true;
+    options_.max_restarts = 1;
     options_.run_id = "run";
     options_.runs_dir = directory_.path();
     for (int node = 0; node < count; ++node) {
@@ -150,7 +151,8 @@ TEST_CASE("takeover: the next node serves the rendezvous, the others join it") {
   CHECK(formed.answers.front().answer.world_size == 4);
   CHECK(formed.answers.front().answer.loss.ranks.size() == 2);
   CHECK(nodes[1].notes.front().find("which served the rendezvous: the connection was closed; this "
-                                    "node serves it now") != std::string::npos);
+                                    "node serves it now, without further restarts") !=
+        std::string::npos);
 
   LaunchReport report;
   report.workers.push_back({.rank = 0});
@@ -166,7 +168,8 @@ TEST_CASE("takeover: a side without the claim stops") {
   auto order = nodes.next<Takeover>(1);
   JobClaims other(nodes.runs_dir() / "run" / "claims", order.job.key, 0);
   CHECK(other.claim({0}));
-  nodes[1].coordinator = replace_coordinator(nodes[1].options, order, *nodes[1].client, nodes[1].judge);
+  nodes[1].coordinator =
+      replace_coordinator(nodes[1].options, order, *nodes[1].client, nodes[1].judge);
   const auto finish = nodes.next<FinishMessage>(1);
   REQUIRE(finish.error);
   CHECK(finish.error->message.ends_with("another node continues the job without this one"));

@@ -14,6 +14,7 @@ namespace {
 using Clock = PollSet::Clock;
 
 constexpr int kKeyBytes = 8;
+constexpr const char* kContinued = "the job has continued without this node";
 
 std::filesystem::path claims_dir(const CoordinatorOptions& options) {
   return options.runs_dir / options.run_id / "claims";
@@ -59,7 +60,7 @@ void Coordinator::announce_job() {
 }
 
 // So that the side with more nodes continues when the network is cut, the other one waits a little
-// longer.
+// longer. Nodes that were cut off together may be silent since different heartbeats.
 std::chrono::milliseconds Coordinator::silence_limit() const {
   const auto& timing = options_.rendezvous;
   const auto limit = timing.silence_timeout();
@@ -68,7 +69,8 @@ std::chrono::milliseconds Coordinator::silence_limit() const {
   for (const auto& node : nodes_) {
     if (!node.in_group) continue;
     ++num_nodes;
-    if (!node.is_own && Clock::now() - node.connection.last_received() >= limit) ++num_silent;
+    if (!node.is_own && Clock::now() - node.connection.last_received() >= limit - timing.keep_alive)
+      ++num_silent;
   }
   return 2 * num_silent > num_nodes ? limit + time_for_majority(timing) : limit;
 }
@@ -119,7 +121,7 @@ void Coordinator::admit_returning(Node& node) {
   const bool is_taken = std::ranges::any_of(nodes_, [&](const Node& other) {
     return other.in_group && other.node_rank == returning.node;
   });
-  if (!is_known || is_taken) throw environment_error("the job has continued without this node");
+  if (!is_known || is_taken) throw environment_error(kContinued);
   node.in_group = true;
   node.node_rank = returning.node;
 }
@@ -143,6 +145,14 @@ void Coordinator::take_over() {
   for (const auto& node : nodes_)
     if (node.in_group && node.join->returning->job.version > job_->version)
       job_ = node.join->returning->job;
+  for (auto& node : nodes_) {  // that the last coordinator has lost, and which did not know
+    if (!node.in_group || node.is_own ||
+        job_->nodes[static_cast<size_t>(node.node_rank)].is_present)
+      continue;
+    node.in_group = false;
+    node.connection.send(encode(RefusedMessage{.message = kContinued}));
+    node.connection.close("refused");
+  }
   const auto& lost = job_->nodes[static_cast<size_t>(takeover.job.coordinator)].label;
   if (!claim(fmt::format("{}, which served the rendezvous: {}", lost, takeover.reason))) return;
   phase_ = Phase::Running;

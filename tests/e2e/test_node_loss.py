@@ -257,7 +257,7 @@ def test_the_coordinator_is_cut_off_and_lives(cluster, undisturbed):
     """The two others continue, as they are more; it ends, with its ranks."""
     job = cluster.job
     alpha, beta, gamma = cluster.hosts
-    started = start(cluster, readers=[beta], conf="keep_alive_max_attempt=2")
+    started = start(cluster, readers=[beta], conf="keep_alive_interval=2,keep_alive_max_attempt=2")
     wait_for_step(job, started, 20)
     cluster.network.cut(alpha)
     try:
@@ -272,7 +272,7 @@ def test_the_coordinator_is_cut_off_and_lives(cluster, undisturbed):
         cluster.network.restore(alpha)
     assert cluster.finish(gamma).code == 0, said_by(cluster, gamma)
     (loss,) = shown_losses(job)
-    assert [lost["how"] for lost in loss["lost"]] == [f"with alpha ({alpha.address}): no message for 2 s"] * 2
+    assert [lost["how"] for lost in loss["lost"]] == [f"with alpha ({alpha.address}): no message for 4 s"] * 2
 
 
 def test_sigterm_to_a_new_coordinator_ends_the_job(cluster):

@@ -74,6 +74,8 @@ class NodeLauncher {
         polls.watch(console->poll_request(), [console](short) { console->write_some(); });
     polls.wait();
     handle_signals();
+    if (options_.continues_on_loss && options_.rendezvous.max_nodes > 1)
+      client_->hold_events(group_ ? std::optional(group_->all_group_events()) : std::nullopt);
     if (coordinator_) coordinator_->update();
     client_->update();
     if (group_) group_->update();
@@ -105,6 +107,7 @@ class NodeLauncher {
       interrupted_ = true;
       if (coordinator_) coordinator_->interrupt(*signal);
       if (group_) group_->stop(signal);
+      if (group_ && !client_->has_joined()) group_->refuse_groups();
       if (!group_ && !coordinator_) report_attempt({});
     }
   }
@@ -121,7 +124,20 @@ class NodeLauncher {
   }
 
   void handle(const GroupState& state) {
+    has_lost_coordinator_ = false;
     if (group_) group_->handle(state);
+  }
+
+  void handle(const CoordinatorLoss& loss) {
+    has_lost_coordinator_ = true;
+    if (group_ && loss.had_ranks) group_->report_loss();
+  }
+
+  void handle(const Takeover& takeover) {
+    if (!group_ || group_->is_stopping())
+      return client_->decline("this node has no ranks that could continue");
+    coordinator_ = replace_coordinator(options_, takeover, *client_, hang_detector_);
+    took_over_ = true;
   }
 
   void handle(const StackRequest& request) { hang_reporter_.handle(request); }
@@ -131,6 +147,9 @@ class NodeLauncher {
     if (!group_) return;
     group_->stop(finish_->report.interrupted_by);
     if (!client_->has_joined()) group_->refuse_groups();
+    // Other nodes may continue the run: these ranks must not write to it any more.
+    const bool gives_way = coordinator_ && coordinator_->has_given_way();
+    if (finish_->error && (has_lost_coordinator_ || gives_way)) group_->kill();
   }
 
   void handle(const NodePlace& place) {
@@ -203,6 +222,7 @@ class NodeLauncher {
         !hang.empty() && !report.succeeded() && !is_reported)
       report.notes.push_back(hang);
     report.serves = last_report_.serves = coordinator_ != nullptr;
+    report.took_over = last_report_.took_over = took_over_;
     if (!interrupted_) {
       // A scheduler signals all processes of a job: a worker may die of it before the launcher
       // receives it.
@@ -228,6 +248,8 @@ class NodeLauncher {
   std::unique_ptr<RendezvousClient> client_;
   std::optional<WorkerGroup> group_;
   int node_rank_ = 0;
+  bool has_lost_coordinator_ = false;  // and no other one is known yet
+  bool took_over_ = false;
 
   std::optional<int> signaled_by_;
   PollSet::Clock::time_point signaled_at_;

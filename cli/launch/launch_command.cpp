@@ -189,6 +189,7 @@ launch::LaunchOptions make_options(const LaunchArguments& arguments, const RunLo
   options.stop_grace = arguments.stop_grace;
   options.role = arguments.role;
   options.run_id = place.run_id;
+  options.runs_dir = place.runs_dir;
   return options;
 }
 
@@ -316,7 +317,7 @@ int run_launch(const LaunchArguments& arguments) {
   // Our ranks have exited, so if a log is being written, the run belongs to another job.
   if (is_run && !report.succeeded() && !was_left_alone(report, run_dir, start) &&
       !tracking::is_written_on(run_dir, report.node_rank)) {
-    if (report.node_rank == 0) record_end(run_dir, end_of(report));
+    if (report.node_rank == 0 || report.took_over) record_end(run_dir, end_of(report));
     await_tracking(run_dir, report.node_rank);
   }
   return report.exit_code();

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,9 @@ struct LaunchOptions {
   // LOCKSTEP_RUN_ID of the workers; empty: not set. With several nodes, the coordinator's value
   // applies to all.
   std::string run_id;
+  // Where the directory of the run is. With continues_on_loss and several nodes, which must share it, the
+  // others continue also if the coordinator's node is lost; empty: they stop then.
+  std::filesystem::path runs_dir;
   std::string role = "default";  // ROLE_NAME of the workers
   std::string host;              // this node's name in messages; empty: the host name
   int stdout_fd = STDOUT_FILENO, stderr_fd = STDERR_FILENO;  // the console

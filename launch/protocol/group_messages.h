@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/rank_loss.h"
+#include "launch/protocol/job_state.h"
 
 namespace lockstep::launch {
 
@@ -90,8 +91,9 @@ struct WorkerAnswer {
 struct GroupState {
   std::vector<WorkerAnswer> answers;
   int world_size = 1;
-  std::vector<int> ranks;     // of each worker; -1: none
-  std::vector<int> replaced;  // lost workers without which the others have continued
+  std::vector<int> ranks;            // of each worker; -1: none
+  std::vector<int> replaced;         // lost workers without which the others have continued
+  std::optional<JobState> job = {};  // with several nodes
 };
 
 }  // namespace lockstep::launch

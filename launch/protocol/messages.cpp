@@ -81,6 +81,14 @@ void fields(V& v, Agreement& agreement) {
 }
 
 template <class V>
+void fields(V& v, ReturningNode& m) {
+  v("node", m.node, 0, kMaxRanks);
+  v("job", m.job);
+  v.list("events", m.events);
+  v.given("ended", m.ended);
+}
+
+template <class V>
 void fields(V& v, JoinMessage& m) {
   v("host", m.host);
   v("num_workers", m.num_workers, 1, 1 << 20);
@@ -88,6 +96,7 @@ void fields(V& v, JoinMessage& m) {
   v.given("node_rank", m.node_rank, 0, kMaxRanks);
   v("serves", m.serves);
   v.list("agreements", m.agreements);
+  v.given("returning", m.returning);
 }
 
 template <class V>
@@ -107,6 +116,7 @@ template <class V>
 void fields(V& v, ReadyMessage& m) {
   v("address", m.address);
   v("port", m.port, 1, 65535);
+  v.given("successor_port", m.successor_port, 0, 65535);
 }
 
 template <class V>
@@ -183,11 +193,48 @@ void fields(V& v, WorkerAnswer& m) {
 }
 
 template <class V>
+void fields(V& v, JobNode& node) {
+  v("num_ranks", node.num_ranks, 1, 1 << 20);
+  v("num_spares", node.num_spares, 0, 1 << 20);
+  v("address", node.address);
+  v("port", node.port, 0, 65535);
+  v("label", node.label);
+  v("present", node.is_present);
+}
+
+template <class V>
+void fields(V& v, JobLoss& loss) {
+  v("rank", loss.rank, 0, kMaxRanks);
+  v("how", loss.how);
+  v("has_left", loss.has_left);
+}
+
+template <class V>
+void fields(V& v, JobState& job) {
+  v("key", job.key);
+  v("version", job.version, 0, kLatest);
+  v("num_claims", job.num_claims, 0, kLatest);
+  v("coordinator", job.coordinator, 0, kMaxRanks);
+  v("num_restarts", job.num_restarts, 0, kMaxRanks);
+  v("run_id", job.run_id);
+  v.list("nodes", job.nodes);
+  v("group", job.group, 0, kLatest);
+  v("group_step", job.group_step, 0, kLatest);
+  v("world_size", job.world_size, 1, kMaxRanks);
+  v("ranks", job.ranks, -1, kMaxRanks);
+  v("flags", job.flags, 0, 255);
+  v.list("losses", job.losses);
+  if (!V::kWrites && !job.is_consistent())
+    throw environment_error("invalid message: the state of the job is inconsistent");
+}
+
+template <class V>
 void fields(V& v, GroupState& state) {
   v.list("answers", state.answers);
   v("world_size", state.world_size, 1, kMaxRanks);
   v("ranks", state.ranks, -1, kMaxRanks);
   v("replaced", state.replaced, 0, kMaxRanks);
+  v.given("job", state.job);
 }
 
 struct StackRequestValue {

@@ -40,6 +40,22 @@ struct CoordinatorProofMessage {
   std::string proof;
 };
 
+// The workers of a node have exited.
+struct EndedMessage {
+  LaunchReport report;
+  int64_t time_us = 0;  // time of sending, by the clock of the node
+  bool leaves = false;  // the node leaves the job, because of report.interrupted_by
+};
+
+// A node whose coordinator is lost, with its number: what it knows of the job, and what has happened to
+// its workers.
+struct ReturningNode {
+  int node = 0;
+  JobState job;
+  std::vector<GroupEvent> events = {};
+  std::optional<EndedMessage> ended = {};
+};
+
 // A node requests to join.
 struct JoinMessage {
   std::string host;  // name in messages
@@ -48,6 +64,7 @@ struct JoinMessage {
   std::optional<int> node_rank;
   bool serves = false;  // it is the coordinator's node
   std::vector<Agreement> agreements;
+  std::optional<ReturningNode> returning = {};
 };
 
 // The node has joined.
@@ -65,6 +82,7 @@ struct RefusedMessage {
 struct ReadyMessage {
   std::string address;  // empty (coordinator's node only): all addresses
   int port = 0;
+  int successor_port = 0;  // where its launcher listens if it becomes the coordinator; 0: nowhere
 };
 
 // With --on-rank-loss continue: what happened to the workers of a node. The coordinator sends a
@@ -79,13 +97,6 @@ struct StopOrder {};
 // The state of the ranks of a node.
 struct StatusMessage {
   std::vector<RankView> ranks;
-};
-
-// The workers of a node have exited.
-struct EndedMessage {
-  LaunchReport report;
-  int64_t time_us = 0;  // time of sending, by the clock of the node
-  bool leaves = false;  // the node leaves the job, because of report.interrupted_by
 };
 
 // The job has ended or, with an error, this node is rejected.

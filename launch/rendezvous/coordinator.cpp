@@ -17,6 +17,7 @@ using Clock = PollSet::Clock;
 constexpr std::chrono::seconds kFinishTimeout{5};  // to deliver the final messages
 constexpr std::chrono::seconds kNoteDelay{3};      // until missing nodes are reported
 constexpr int kChecksPerTimeout = 4;               // of silent nodes, without other events
+constexpr std::chrono::milliseconds kTakeoverCheck{50};
 
 double in_seconds(std::chrono::milliseconds time) {
   return static_cast<double>(time.count()) / 1000;
@@ -57,6 +58,7 @@ void Coordinator::watch(PollSet& polls) {
     polls.wake_at(
         std::max(start_after_, std::min(gather_note_, last_call_.value_or(gather_deadline_))));
   if (phase_ == Phase::Finished) polls.wake_at(finish_deadline_);
+  if (phase_ == Phase::TakingOver) polls.wake_at(Clock::now() + kTakeoverCheck);
 }
 
 void Coordinator::update() {
@@ -71,6 +73,7 @@ void Coordinator::update() {
     if (std::exchange(node.is_ready_for_io, false)) receive(node);
   drop_silent_nodes();
   drop_closed_nodes();
+  if (phase_ == Phase::TakingOver && is_complete()) take_over();
   update_groups();
   resolve_deferred();
   keep_alive();
@@ -126,6 +129,7 @@ void Coordinator::handle(Node& node, const JoinMessage& join) {
   verify_node_rank(join);
   node.arrival = num_arrivals_++;
   node.join = join;
+  if (join.returning) admit_returning(node);
   node.connection.send(encode(WelcomeMessage{.host = options_.host}));
   if (phase_ == Phase::Finished)
     node.connection.send(encode(FinishMessage{.report = outline_of(finish_->report)}));
@@ -174,6 +178,10 @@ void Coordinator::handle(Node& node, const StatusMessage& status) {
 }
 
 void Coordinator::handle(Node& node, const EndedMessage& message) {
+  if (phase_ == Phase::TakingOver && node.in_group) {
+    node.join->returning->ended = message;  // handled when it has taken over
+    return;
+  }
   if (node.in_group && phase_ == Phase::Running && !node.has_ended) {
     node.has_ended = true;
     add_to(attempt_, message, node.label, node.is_own);
@@ -207,7 +215,7 @@ void Coordinator::judge_status() {
 
 void Coordinator::drop_silent_nodes() {
   const auto now = Clock::now();
-  const auto limit = options_.rendezvous.silence_timeout();
+  const auto limit = silence_limit();
   // After this process itself was stopped for a while, all nodes appear silent.
   if (now - std::exchange(last_update_, now) > limit / 2)
     for (auto& node : nodes_) node.connection.reset_silence();
@@ -236,6 +244,7 @@ void Coordinator::drop_node(Node& node, const std::string& reason) {
   if (phase_ != Phase::Running || !node.in_group) return;
   node.in_group = false;
   if (node.has_ended || continues_without(node, reason)) return conclude();
+  if (has_given_way_) return;
   attempt_.node_failures.push_back(
       {.node_rank = node.node_rank, .host = node.label, .reason = reason});
   stop_group();
@@ -320,6 +329,7 @@ void Coordinator::start(std::vector<Node*> chosen) {
     place.first_rank += node->join->num_workers;
     ++place.node_rank;
   }
+  announce_job();
 }
 
 void Coordinator::stop_group() {

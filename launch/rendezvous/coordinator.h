@@ -6,7 +6,8 @@
 // has. It is stopped on all nodes when a worker fails or a node is lost. The next one starts with
 // the nodes that are left, possibly after a delay, unless the input was wrong or no restart is
 // left. Nodes that join during an attempt wait for the next one. With continues_on_loss, ranks that are
-// killed, and lost nodes, do not stop the attempt as long as others can continue.
+// killed, and lost nodes, do not stop the attempt as long as others can continue. If the node of the
+// coordinator itself is lost, another launcher makes a Coordinator that continues (Takeover).
 #pragma once
 
 #include <list>
@@ -17,20 +18,13 @@
 #include "core/system/poll_set.h"
 #include "launch/hangs/status_judge.h"
 #include "launch/protocol/messages.h"
-#include "launch/protocol/rendezvous_options.h"
 #include "launch/rendezvous/connection_acceptor.h"
+#include "launch/rendezvous/coordinator_options.h"
+#include "launch/rendezvous/job_claims.h"
 #include "launch/rendezvous/regrouping.h"
 #include "launch/rendezvous/restart_policy.h"
 
 namespace lockstep::launch {
-
-struct CoordinatorOptions {
-  RendezvousOptions rendezvous;
-  RestartOptions restarts;
-  std::string run_id;
-  std::string host;  // of this node, in messages
-  bool continues_on_loss = false;
-};
 
 class Coordinator {
  public:
@@ -38,6 +32,9 @@ class Coordinator {
   // outlive this.
   Coordinator(CoordinatorOptions options, FileDescriptor listener, Connection own,
               StatusJudge& judge);
+  // Replaces a lost one: waits until the other nodes have joined, then claims the job.
+  Coordinator(CoordinatorOptions options, FileDescriptor listener, Connection own,
+              StatusJudge& judge, Takeover takeover);
 
   void watch(PollSet& polls);
   // Handles received messages and expired deadlines. Call after each poll.
@@ -50,11 +47,13 @@ class Coordinator {
 
   // The job has ended, and every node has been notified or the time for it has expired.
   bool is_done() const;
+  // Others continue the job without this node: its workers must be killed.
+  bool has_given_way() const { return has_given_way_; }
   // Messages for the user since the last call.
   std::vector<std::string> take_notes() { return std::exchange(notes_, {}); }
 
  private:
-  enum class Phase { Gathering, Running, Finished };
+  enum class Phase { TakingOver, Gathering, Running, Finished };
   struct Node {
     Connection connection;
     std::optional<JoinMessage> join = {};
@@ -98,8 +97,18 @@ class Coordinator {
   void start(std::vector<Node*> chosen);
   static std::string address_of(const Node& node, const std::vector<Node*>& chosen);
   void begin_groups(const std::vector<Node*>& chosen);
+  void begin_job(const std::vector<Node*>& chosen);
+  void update_job();
+  void announce_job();
+  void admit_returning(Node& node);
+  bool is_complete() const;
+  void take_over();
+  void lose_missing(const Takeover& takeover);
+  void repeat_events(Node& node);
+  bool claim(const std::string& lost);
   void handle(const Node& node, const GroupEvent& event);
   bool continues_without(const Node& node, const std::string& reason);
+  std::chrono::milliseconds silence_limit() const;
   void update_groups();
   void send_groups(Node& node, const std::vector<Regrouping::Answer>& answers);
   void stop_group();
@@ -125,6 +134,11 @@ class Coordinator {
   LaunchReport attempt_;  // of the current attempt, so far
   bool stopping_ = false;
   std::optional<Regrouping> regrouping_;  // of the current attempt, with continues_on_loss
+  std::optional<JobState> job_;           // of it, if another node can take it over
+  std::optional<JobClaims> claims_;       // the same
+  std::optional<Takeover> takeover_;      // in Phase::TakingOver
+  PollSet::Clock::time_point takeover_deadline_;
+  bool has_given_way_ = false;
   StatusJudge& judge_;
   bool has_status_ = false;  // that has not been judged
 

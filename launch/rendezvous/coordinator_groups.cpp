@@ -35,10 +35,17 @@ void Coordinator::begin_groups(const std::vector<Node*>& chosen) {
   const auto patience =
       chosen.size() > 1 ? options_.rendezvous.silence_timeout() : std::chrono::milliseconds(0);
   regrouping_.emplace(std::move(nodes), patience);
+  begin_job(chosen);
 }
 
 void Coordinator::handle(Node& node, const GroupEventsMessage& message) {
-  if (!regrouping_ || !node.in_group || phase_ == Phase::Gathering) return;
+  if (!node.in_group || phase_ == Phase::Gathering) return;
+  if (phase_ == Phase::TakingOver) {
+    auto& held = node.join->returning->events;
+    held.insert(held.end(), message.events.begin(), message.events.end());
+    return;
+  }
+  if (!regrouping_) return;
   for (const auto& event : message.events) handle(node, event);
 }
 
@@ -59,15 +66,17 @@ bool Coordinator::continues_without(const Node& node, const std::string& reason)
   if (!regrouping_ || stopping_) return false;
   const std::string lost = "lost: ";
   const auto detail = reason.starts_with(lost) ? reason.substr(lost.size()) : reason;
+  if (!claim(fmt::format("{}: {}", node.label, detail))) return false;
   return regrouping_->lose_node(node.node_rank, fmt::format("with {}: {}", node.label, detail));
 }
 
 void Coordinator::update_groups() {
-  if (!regrouping_ || phase_ == Phase::Gathering) return;
+  if (!regrouping_ || phase_ == Phase::Gathering || phase_ == Phase::TakingOver) return;
   regrouping_->update();
   for (auto& note : regrouping_->take_notes()) add_note(std::move(note));
   const auto answers = regrouping_->take_answers();
   if (!regrouping_->take_changed() && answers.empty()) return;
+  update_job();
   for (auto& node : nodes_)
     if (node.in_group) send_groups(node, answers);
 }
@@ -84,6 +93,7 @@ void Coordinator::send_groups(Node& node, const std::vector<Regrouping::Answer>&
     state.ranks.push_back(regrouping_->rank_of(first + worker).value_or(-1));
     if (regrouping_->is_replaced(first + worker)) state.replaced.push_back(worker);
   }
+  state.job = job_;
   node.connection.send(encode(CoordinatorMessage(std::move(state))));
 }
 

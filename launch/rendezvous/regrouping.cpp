@@ -291,6 +291,7 @@ void Regrouping::form_group() {
 
 bool Regrouping::lose(int number, const std::string& how) {
   auto& member = members_[static_cast<size_t>(number)];
+  if (!member.is_alive) return true;
   const bool had_rank = member.rank.has_value();
   const auto cause = member.is_overdue ? "killed because the others waited for it" : how;
   if (!remove_lost(member, cause)) return false;

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "launch/protocol/group_messages.h"
+#include "launch/protocol/job_state.h"
 
 namespace lockstep::launch {
 
@@ -51,7 +52,7 @@ class Regrouping {
   std::vector<Answer> take_answers() { return std::exchange(answers_, {}); }
 
   // The worker was killed; `how`: "killed by SIGKILL". Returns false if it had a rank and no member of
-  // the group is left to continue: the job has failed.
+  // the group is left to continue: the job has failed. No effect if that is known.
   bool lose(int member, const std::string& how);
   // All workers of the node that have not ended were lost. Returns false if no member of the group
   // would be left; then nothing changes.
@@ -62,6 +63,11 @@ class Regrouping {
   bool leave(int member);
   // No new group is formed: workers are being stopped.
   void stop();
+
+  // For the coordinator that replaces this one. Requests are not part of it: workers repeat them.
+  void save(JobState& state) const;
+  // Continues from it. `state`: is_consistent(), with the nodes of the constructor. Call first.
+  void restore(const JobState& state);
 
   // Rank in the current group; nullopt for spares, and for workers that have ended.
   std::optional<int> rank_of(int member) const;

@@ -10,6 +10,7 @@
 #include "core/printable.h"
 #include "launch/protocol/address.h"
 #include "launch/protocol/token.h"
+#include "launch/rendezvous/succession.h"
 #include "launch/report/error_file.h"
 #include "lockstep/error.h"
 #include "lockstep/version.h"
@@ -84,10 +85,11 @@ void RendezvousClient::update() {
     connection_->send(encode(NodeMessage(HeartbeatMessage{})));
   }
   if (now - connection_->last_received() >= limit)
-    lose_coordinator(fmt::format("no message for {:g} s", seconds_of(limit)), true);
+    lose_connection(fmt::format("no message for {:g} s", seconds_of(limit)), true);
 }
 
 void RendezvousClient::connect() {
+  if (search_) return try_candidate();
   if (addresses_.empty()) {
     try {
       addresses_ = resolve(options_.rendezvous.host, options_.rendezvous.port);
@@ -109,6 +111,7 @@ void RendezvousClient::try_next_address() {
   stage_ = Stage::Connecting;
   const auto now = Clock::now();
   stage_deadline_ = std::min(now + kStageTimeout, std::max(give_up_at_, now + kRetryEvery));
+  if (search_) stage_deadline_ = now + time_to_join(options_.rendezvous);
 }
 
 void RendezvousClient::fail_attempt(const std::string& problem) {
@@ -116,6 +119,9 @@ void RendezvousClient::fail_attempt(const std::string& problem) {
   connection_.reset();
   stage_ = Stage::Disconnected;
   retry_at_ = Clock::now() + kRetryEvery;
+  if (!search_) return;
+  search_->candidates.pop_front();
+  retry_at_ = Clock::now();
 }
 
 void RendezvousClient::receive() {
@@ -126,7 +132,7 @@ void RendezvousClient::receive() {
     if (reason == EINPROGRESS) return;
     if (reason != 0) return fail_attempt(std::strerror(reason));
     stage_ = Stage::Handshake;
-    stage_deadline_ = Clock::now() + kStageTimeout;
+    if (!search_) stage_deadline_ = Clock::now() + kStageTimeout;
   }
   connection_->transfer();
   bool has_protocol_error = false;
@@ -142,7 +148,8 @@ void RendezvousClient::receive() {
   }
   if (!connection_ || connection_->is_open() || stage_ == Stage::Left) return;
   const auto problem = connection_->problem();
-  if (stage_ == Stage::Joined && is_welcome_) return lose_coordinator(problem, false);
+  if (stage_ == Stage::Joined && is_welcome_) return lose_connection(problem, false);
+  if (search_) return fail_attempt(problem);
   if (has_protocol_error || connection_->has_protocol_error()) return give_up(not_a_rendezvous());
   fail_attempt(problem);
 }
@@ -192,19 +199,43 @@ void RendezvousClient::handle(const CoordinatorProofMessage& proof) {
 }
 
 void RendezvousClient::handle(const RefusedMessage& refused) {
+  if (search_) return decline(refused.message);
   give_up(Error(refused.kind, refused.message));
 }
 
 void RendezvousClient::handle(const WelcomeMessage& welcome) {
   is_welcome_ = true;
   coordinator_host_ = welcome.host;
+  if (!search_) return;
+  serving_node_ = search_->candidates.front();
+  if (!is_local_)
+    notes_.push_back(fmt::format("{} was lost, which served the rendezvous: {}; {} serves it now",
+                                 search_->lost, search_->problem, coordinator_host_));
+  search_.reset();
 }
 
 void RendezvousClient::handle(const NodePlace& place) {
   is_ready_ = false;
   is_in_group_ = true;
   last_status_.clear();
+  node_ = place.node_rank;
+  job_.reset();
+  ended_.reset();
+  is_stopping_ = false;
   commands_.push_back(place);
+}
+
+void RendezvousClient::handle(const StopOrder& order) {
+  is_stopping_ = true;
+  commands_.push_back(order);
+}
+
+void RendezvousClient::handle(const GroupState& state) {
+  commands_.push_back(state);
+  if (!state.job || !options_.can_lose_coordinator) return;
+  job_ = state.job;
+  serving_node_ = job_->coordinator;
+  lost_nodes_.clear();
 }
 
 void RendezvousClient::handle(const FinishMessage& finish) {
@@ -220,14 +251,20 @@ void RendezvousClient::join() {
   stage_ = Stage::Joined;
   has_joined_before_ = true;
   is_welcome_ = false;
-  is_in_group_ = false;
+  is_in_group_ = search_ && !ended_;
+  last_status_.clear();
   const auto& rendezvous = options_.rendezvous;
-  connection_->send(encode(JoinMessage{.host = options_.host,
-                                       .num_workers = options_.num_workers,
-                                       .num_spares = options_.num_spares,
-                                       .node_rank = rendezvous.node_rank,
-                                       .serves = is_local_,
-                                       .agreements = rendezvous.agreements}));
+  JoinMessage message{.host = options_.host,
+                      .num_workers = options_.num_workers,
+                      .num_spares = options_.num_spares,
+                      .node_rank = rendezvous.node_rank,
+                      .serves = is_local_,
+                      .agreements = rendezvous.agreements};
+  if (ended_) ended_->time_us = unix_time_us();
+  if (search_)
+    message.returning =
+        ReturningNode{node_, *job_, events_.value_or(std::vector<GroupEvent>()), ended_};
+  connection_->send(encode(std::move(message)));
   if (is_ready_) send_ready();
 }
 
@@ -250,14 +287,19 @@ void RendezvousClient::send_ready() {
         ready.address.empty() ? listen_as_master(0, false) : listen_as_master_at(ready.address);
   }
   ready.port = master_.port;
+  if (options_.can_lose_coordinator && !is_local_) {
+    listen_as_successor(ready.address);
+    if (successor_.is_open()) ready.successor_port = local_address(successor_.get()).port();
+  }
   connection_->send(encode(ready));
 }
 
 void RendezvousClient::report_attempt(const LaunchReport& report, bool leaves) {
+  EndedMessage message{.report = report, .time_us = unix_time_us(), .leaves = leaves};
+  if (!leaves) ended_ = message;
   if (stage_ != Stage::Joined || (!is_in_group_ && !leaves)) return;
   is_in_group_ = false;
-  connection_->send(
-      encode(EndedMessage{.report = report, .time_us = unix_time_us(), .leaves = leaves}));
+  connection_->send(encode(std::move(message)));
   if (!has_finished_) return;
   stage_ = Stage::Left;
   leave();

@@ -1,5 +1,6 @@
 // A node's side of the rendezvous: joins the coordinator, reports status and outcome of the
-// workers, and receives commands to start, stop and finish. Never blocks, except in name
+// workers, and receives commands to start, stop and finish. When the coordinator is lost and the others
+// continue, it joins the node that replaces it, or its own process does. Never blocks, except in name
 // resolution. Thread: one.
 #pragma once
 
@@ -14,6 +15,7 @@
 #include "launch/protocol/connection.h"
 #include "launch/protocol/master_socket.h"
 #include "launch/protocol/messages.h"
+#include "launch/rendezvous/coordinator_options.h"
 
 namespace lockstep::launch {
 
@@ -22,6 +24,7 @@ struct RendezvousClientOptions {
   std::string host;
   int num_workers = 1, num_spares = 0;
   bool continues_on_loss = false;
+  bool can_lose_coordinator = false;  // the others continue then
   // With one node: where rank 0 listens.
   std::string master_addr;
   int master_port = 0;
@@ -29,8 +32,15 @@ struct RendezvousClientOptions {
   bool endpoint_is_taken = false;
 };
 
-// A command of the coordinator, or its loss (a FinishMessage with an error).
-using Command = std::variant<NodePlace, GroupState, StopOrder, StackRequest, FinishMessage>;
+// The coordinator is lost, and another one replaces it.
+struct CoordinatorLoss {
+  bool had_ranks = false;  // of the current group, on its node
+};
+
+// A command of the coordinator, or its loss (a FinishMessage with an error, if none replaces it).
+// Takeover: this process replaces it.
+using Command = std::variant<NodePlace, GroupState, StopOrder, StackRequest, FinishMessage,
+                             CoordinatorLoss, Takeover>;
 
 class RendezvousClient {
  public:
@@ -57,6 +67,15 @@ class RendezvousClient {
   bool has_joined() const { return stage_ == Stage::Joined; }
   // Of the workers of this attempt.
   void report_groups(std::vector<GroupEvent> events);
+
+  // With can_lose_coordinator: what has happened to the workers of this node; nullopt: there are none.
+  void hold_events(std::optional<std::vector<GroupEvent>> events) { events_ = std::move(events); }
+  // After Takeover: where the other nodes connect; then the connection to the new coordinator, or why
+  // there is none.
+  FileDescriptor take_successor_listener() { return std::move(successor_); }
+  void serve(Connection coordinator);
+  void decline(const std::string& reason);
+
   // Disconnects.
   void leave() { connection_.reset(); }
   bool has_pending() const { return connection_ && connection_->has_pending(); }
@@ -76,8 +95,8 @@ class RendezvousClient {
   void handle(const WelcomeMessage& welcome);
   void handle(const NodePlace& place);
   void handle(const FinishMessage& finish);
-  void handle(const GroupState& state) { commands_.push_back(state); }
-  void handle(const StopOrder& order) { commands_.push_back(order); }
+  void handle(const GroupState& state);
+  void handle(const StopOrder& order);
   void handle(const StackRequest& request) { commands_.push_back(request); }
   void handle(const ProbeMessage&) { connection_->send(encode(ProbeReplyMessage{})); }
   void handle(const DroppedMessage&) { lose_coordinator("it dropped this node", true); }
@@ -85,7 +104,12 @@ class RendezvousClient {
   void join();
   void send_ready();
   void fail_attempt(const std::string& problem);
+  void lose_connection(const std::string& problem, bool is_silent);
   void lose_coordinator(const std::string& problem, bool may_return);
+  bool can_follow() const;
+  void begin_search(const std::string& problem, bool is_silent);
+  void try_candidate();
+  void listen_as_successor(const std::string& address);
   void give_up(const Error& error);
   Error not_a_rendezvous() const;
   std::string coordinator_name() const;
@@ -102,6 +126,21 @@ class RendezvousClient {
   bool is_local_ = false, has_joined_before_ = false, is_welcome_ = false, is_ready_for_io_ = false;
   bool is_ready_ = false, is_in_group_ = false;
   bool has_finished_ = false;  // the job; the workers of this node are still running
+  // With can_lose_coordinator, of this attempt:
+  struct Search {  // for the node that replaces the coordinator
+    std::string lost, problem;
+    bool is_silent = false;
+    std::deque<int> candidates;
+  };
+  std::optional<JobState> job_;
+  int node_ = 0, serving_node_ = 0;
+  std::vector<int> lost_nodes_;  // that have served; job_ may not say so yet
+  std::optional<std::vector<GroupEvent>> events_;
+  std::optional<EndedMessage> ended_;
+  bool is_stopping_ = false;
+  FileDescriptor successor_;  // listens
+  std::optional<Search> search_;
+
   MasterSocket master_;
   std::string last_status_;  // sent in this attempt
   std::deque<Command> commands_;

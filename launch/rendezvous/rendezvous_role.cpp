@@ -71,6 +71,21 @@ std::array<Connection, 2> make_inner_connection() {
   return connections;
 }
 
+bool can_lose_coordinator(const LaunchOptions& options) {
+  return options.continues_on_loss && options.rendezvous.max_nodes > 1 && !options.runs_dir.empty();
+}
+
+CoordinatorOptions coordinator_options(const LaunchOptions& options) {
+  return {.rendezvous = options.rendezvous,
+          .restarts = {.max_restarts = options.max_restarts,
+                       .window = options.restart_window,
+                       .delay = options.restart_delay},
+          .run_id = options.run_id,
+          .host = options.host,
+          .continues_on_loss = options.continues_on_loss,
+          .runs_dir = can_lose_coordinator(options) ? options.runs_dir : ""};
+}
+
 // The address at which other nodes reach the coordinator's node. Empty: the coordinator derives it
 // from their connections.
 std::string own_address(const FileDescriptor& listener, const RendezvousOptions& options) {
@@ -92,6 +107,7 @@ RendezvousRole open_rendezvous(const LaunchOptions& options, StatusJudge& judge)
                                  .num_workers = options.num_workers,
                                  .num_spares = options.num_spares,
                                  .continues_on_loss = options.continues_on_loss,
+                                 .can_lose_coordinator = can_lose_coordinator(options),
                                  .master_addr = options.master_addr,
                                  .master_port = options.master_port,
                                  .endpoint_is_taken = is_taken};
@@ -101,16 +117,27 @@ RendezvousRole open_rendezvous(const LaunchOptions& options, StatusJudge& judge)
   client.rendezvous.local_addr = own_address(listener, options.rendezvous);
   if (!is_alone) raise_limit_for_nodes(options.rendezvous.max_nodes);
   auto inner = make_inner_connection();
-  CoordinatorOptions coordinator{.rendezvous = client.rendezvous,
-                                 .restarts = {.max_restarts = options.max_restarts,
-                                              .window = options.restart_window,
-                                              .delay = options.restart_delay},
-                                 .run_id = options.run_id,
-                                 .host = options.host,
-                                 .continues_on_loss = options.continues_on_loss};
+  auto coordinator = coordinator_options(options);
+  coordinator.rendezvous = client.rendezvous;
   return {.coordinator = std::make_unique<Coordinator>(std::move(coordinator), std::move(listener),
                                                        std::move(inner[0]), judge),
           .client = std::make_unique<RendezvousClient>(std::move(client), std::move(inner[1]))};
+}
+
+std::unique_ptr<Coordinator> replace_coordinator(const LaunchOptions& options,
+                                                 const Takeover& takeover, RendezvousClient& client,
+                                                 StatusJudge& judge) {
+  auto coordinator = coordinator_options(options);
+  coordinator.rendezvous.local_addr =
+      takeover.job.nodes[static_cast<size_t>(takeover.node)].address;
+  coordinator.run_id = takeover.job.run_id;
+  raise_limit_for_nodes(options.rendezvous.max_nodes);
+  auto inner = make_inner_connection();
+  auto made =
+      std::make_unique<Coordinator>(std::move(coordinator), client.take_successor_listener(),
+                                    std::move(inner[0]), judge, takeover);
+  client.serve(std::move(inner[1]));
+  return made;
 }
 
 }  // namespace lockstep::launch

@@ -20,4 +20,9 @@ struct RendezvousRole {
 // ...).
 RendezvousRole open_rendezvous(const LaunchOptions& options, StatusJudge& judge);
 
+// The coordinator of this process from now on, which replaces a lost one; connects `client` to it.
+std::unique_ptr<Coordinator> replace_coordinator(const LaunchOptions& options,
+                                                 const Takeover& takeover, RendezvousClient& client,
+                                                 StatusJudge& judge);
+
 }  // namespace lockstep::launch

@@ -70,6 +70,7 @@ struct LaunchReport {
   int node_rank = 0;                  // of this node in that attempt
   int64_t last_step = 0;              // of training, in that attempt
   bool serves = true;                 // this node is the coordinator's: has all workers' results
+  bool took_over = false;             // it has replaced the coordinator, whose node was lost
   std::string run_id;                 // of all nodes
   std::vector<std::string> notes;     // other problems, e.g. a log file that could not be written
   bool failed_alike = false;          // all_failed_alike() of a report whose workers were left out

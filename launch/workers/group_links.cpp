@@ -56,6 +56,8 @@ void GroupLinks::receive(int worker) {
                 : std::nullopt;
   if (!request) return disconnect(worker);  // the worker has ended, or sends something else
   link.is_asking = true;
+  // Who waits and may end still waits if it does not.
+  if (request->kind != GroupRequest::Kind::Quitting) link.request = *request;
   events_.push_back({.kind = GroupEvent::Kind::Requested, .worker = worker, .request = *request});
   if (refuses_) refuse_all();
 }
@@ -78,6 +80,7 @@ void GroupLinks::answer(int worker, const GroupAnswer& answer) {
     return;
   }
   link.is_asking = answer.kind == AnswerKind::Wait;
+  if (link.is_asking) link.request = {.port = link.request.port};  // without a state
   const auto text = encode(answer);
   if (link.socket.is_open() &&
       ::send(link.socket.get(), text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
@@ -86,6 +89,7 @@ void GroupLinks::answer(int worker, const GroupAnswer& answer) {
 
 void GroupLinks::handle(const GroupState& state) {
   world_size_ = state.world_size;
+  if (state.job) group_ = state.job->group;
   for (size_t i = 0; i < links_.size() && i < state.ranks.size(); ++i)
     links_[i].rank = state.ranks[i] < 0 ? std::nullopt : std::optional(state.ranks[i]);
   for (const int worker : state.replaced)
@@ -97,15 +101,40 @@ void GroupLinks::handle(const GroupState& state) {
 }
 
 void GroupLinks::lose(int worker, const std::string& how) {
-  links_[static_cast<size_t>(worker)].rank.reset();
-  changed_ = true;
-  events_.push_back({.kind = GroupEvent::Kind::Killed, .worker = worker, .how = how});
+  end(worker, {.kind = GroupEvent::Kind::Killed, .worker = worker, .how = how});
 }
 
 void GroupLinks::leave(int worker) {
-  links_[static_cast<size_t>(worker)].rank.reset();
+  end(worker, {.kind = GroupEvent::Kind::Exited, .worker = worker});
+}
+
+void GroupLinks::end(int worker, GroupEvent outcome) {
+  auto& link = links_[static_cast<size_t>(worker)];
+  link.rank.reset();
+  link.outcome = outcome;
   changed_ = true;
-  events_.push_back({.kind = GroupEvent::Kind::Exited, .worker = worker});
+  events_.push_back(std::move(outcome));
+}
+
+std::vector<GroupEvent> GroupLinks::all_events() const {
+  std::vector<GroupEvent> events;
+  for (size_t i = 0; i < links_.size(); ++i) {
+    const auto& link = links_[i];
+    const auto worker = static_cast<int>(i);
+    if (link.is_asking && !link.outcome)
+      events.push_back(
+          {.kind = GroupEvent::Kind::Requested, .worker = worker, .request = link.request});
+    if (!link.socket.is_open())
+      events.push_back({.kind = GroupEvent::Kind::Disconnected, .worker = worker});
+    if (link.outcome) events.push_back(*link.outcome);
+  }
+  return events;
+}
+
+void GroupLinks::report_loss() {
+  for (size_t i = 0; i < links_.size(); ++i)
+    if (links_[i].rank && links_[i].loss.is_open())
+      answer(static_cast<int>(i), {.kind = AnswerKind::Lost, .group = group_});
 }
 
 void GroupLinks::stop() { events_.push_back({.kind = GroupEvent::Kind::Stopping}); }

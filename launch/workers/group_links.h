@@ -44,6 +44,11 @@ class GroupLinks {
   // The coordinator does not answer any more: workers are refused from now on.
   void refuse_all();
 
+  // For a coordinator that replaces the last one: what has happened to the workers so far.
+  std::vector<GroupEvent> all_events() const;
+  // A rank of the group was lost with its node, which the coordinator cannot report.
+  void report_loss();
+
   // Rank in the current group; nullopt for spares, and for workers that have ended.
   std::optional<int> rank_of(int worker) const;
   int world_size() const { return world_size_; }
@@ -59,14 +64,18 @@ class GroupLinks {
     int64_t lost_groups = 0;  // sum of what was written to it
     bool is_readable = false, is_asking = false, is_replaced = false;
     std::optional<int> rank;
+    GroupRequest request;               // the last one
+    std::optional<GroupEvent> outcome;  // of a worker that has ended
   };
 
   void receive(int worker);
   void disconnect(int worker);
+  void end(int worker, GroupEvent outcome);
   void answer(int worker, const GroupAnswer& answer);
 
   std::vector<Link> links_;
   int world_size_;
+  int64_t group_ = 0;  // the current one
   bool refuses_ = false, changed_ = false;
   std::vector<GroupEvent> events_;
   std::vector<int> overdue_;

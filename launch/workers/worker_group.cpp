@@ -156,6 +156,16 @@ void WorkerGroup::refuse_groups() {
   if (links_) links_->refuse_all();
 }
 
+std::vector<GroupEvent> WorkerGroup::all_group_events() const {
+  auto events = links_ ? links_->all_events() : std::vector<GroupEvent>();
+  if (is_stopping()) events.push_back({.kind = GroupEvent::Kind::Stopping});
+  return events;
+}
+
+void WorkerGroup::report_loss() {
+  if (links_) links_->report_loss();
+}
+
 void WorkerGroup::watch(PollSet& polls) {
   if (links_) links_->watch(polls);
   const bool take_output = !consoles_.out.is_full() && !consoles_.err.is_full();

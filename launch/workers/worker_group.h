@@ -59,6 +59,10 @@ class WorkerGroup {
   void handle(const GroupState& state);
   // The coordinator does not answer any more.
   void refuse_groups();
+  // For a coordinator that replaces the last one: everything so far.
+  std::vector<GroupEvent> all_group_events() const;
+  // Ranks were lost with the coordinator's node.
+  void report_loss();
 
   bool is_stopping() const { return stop_time_us_.has_value(); }
   // A worker of this group failed, or all have exited.

@@ -1,5 +1,6 @@
 """A rank, or a whole node, of several is lost, and the others continue (--on-rank-loss continue): the bits of an undisturbed run.
 
+LOCKSTEP_COORDINATOR_DELAYS: seconds, e.g. "0 0.01", between the loss of a rank and that of the coordinator, in one of the tests.
 LOCKSTEP_NODE_LOSSES (default 3) sets the number of processes that one of the tests kills, LOCKSTEP_NODE_LOSS_SEED (1) which, and when.
 """
 
@@ -19,10 +20,12 @@ from test_rank_loss import CONTINUE, NO_CHECKPOINT, SETTINGS, assert_same_run, a
 from test_rank_loss import trainers_of, wait_for_step
 
 RANKS_PER_HOST = 2
+NUM_HOSTS = 3  # that there are; most tests use two
 GLOO = "distributed.backend=gloo"  # the hosts of these tests could map each other's memory
 KILLS = int(os.environ.get("LOCKSTEP_NODE_LOSSES", "3"))
 SEED = int(os.environ.get("LOCKSTEP_NODE_LOSS_SEED", "1"))
 NODE_STEPS = 1800
+DELAYS = [float(delay) for delay in os.environ.get("LOCKSTEP_COORDINATOR_DELAYS", "0.05").split()]  # s between two losses
 
 
 def settings_for(num_steps):
@@ -39,14 +42,17 @@ def undisturbed(tmp_path_factory):
     return train_undisturbed(tmp_path_factory.mktemp("undisturbed"), NODE_STEPS)
 
 
-def start(cluster, *settings, options=(), conf="", backend=GLOO, num_steps=NODE_STEPS):
-    """On every host; returns the launcher of the first, whose messages said() reads."""
-    for host in cluster.hosts:
-        name = "launch.err" if host is cluster.hosts[0] else f"{host.name}.err"
-        with open(cluster.job.directory / name, "w") as log:
+def start(cluster, *settings, options=(), conf="", backend=GLOO, num_steps=NODE_STEPS, readers=()):
+    """On every host, with four ranks; returns the launcher of the first of `readers`, by default alpha, whose messages said() reads."""
+    readers = readers or cluster.hosts[:1]
+    for number, host in enumerate(cluster.hosts):
+        name = "launch.err" if host in readers else f"{host.name}.err"
+        with open(cluster.job.directory / name, "a") as log:
             cluster.streams = {"stderr": log}
-            cluster.start(host, *settings_for(num_steps), NO_CHECKPOINT, backend, *settings, options=[*CONTINUE, *options], conf=conf)
-    return cluster.launchers[cluster.hosts[0].name]
+            ranks = 1 if len(cluster.hosts) == 3 and host is not cluster.hosts[0] else RANKS_PER_HOST
+            cluster.start(host, *settings_for(num_steps), NO_CHECKPOINT, backend, *settings, ranks=ranks,
+                          options=[*CONTINUE, "--node-rank", number, *options], conf=conf)
+    return cluster.launchers[readers[0].name]
 
 
 def members_on(cluster, host, spares=False):
@@ -150,14 +156,137 @@ def test_a_node_crashes(cluster, undisturbed, backend):
     assert [lost["rank"] for lost in loss["lost"]] == [2, 3]
 
 
-def test_the_loss_of_the_coordinator_ends_the_job(cluster):
+def said_by(cluster, host):
+    return (cluster.job.directory / f"{host.name}.err").read_text()
+
+
+def step_after(job, started, when):
+    """Waits for a step that is completed after `when`; returns its time."""
+    found = []
+
+    def has_step():
+        assert started.poll() is None, said(job)
+        text = "".join(file.read_text() for file in job.runs.glob("*/sinks/jsonl/*/records.jsonl"))
+        times = map(float, re.findall(r'"type":"scalars","step":[0-9]+,"epoch":[0-9.]+,"time":([0-9.]+)', text[-20000:]))
+        found[:] = [time for time in times if time > when]
+        return found
+
+    wait_until(has_step, TIMEOUT_S, "a step after the loss")
+    return min(found)
+
+
+def test_the_coordinator_crashes(cluster, undisturbed):
+    """Its node, which has rank 0, too: the other node takes over."""
     job = cluster.job
     alpha, beta = cluster.hosts
-    started = start(cluster, conf="read_timeout=5")
+    started = start(cluster, readers=[beta])
+    wait_for_step(job, started, 20)
+    before = members_on(cluster, beta)
+    alpha.crash()
+    crashed = time.time()
+    wait_until(lambda: "continuing with" in said(job), TIMEOUT_S, "the others continue")
+    print(f"the next step after {step_after(job, started, crashed) - crashed:.2f} s")
+    assert members_on(cluster, beta) == before, "the others keep their processes"
+    assert_whole(job, started, undisturbed, NODE_STEPS)
+    assert re.search(rf"^lockstep: alpha \({alpha.address}\) was lost, which served the rendezvous: [^\n]*; this node serves it now$",
+                     said(job), re.MULTILINE)
+    (loss,) = shown_losses(job)
+    assert (loss["ranks_before"], loss["ranks_after"]) == (4, 2)
+    assert [lost["rank"] for lost in loss["lost"]] == [0, 1]
+
+
+@pytest.mark.parametrize("delay", DELAYS)
+def test_a_rank_of_another_node_and_the_coordinator(cluster, undisturbed, delay):
+    """The second loss comes while the first group is formed, or connects."""
+    job = cluster.job
+    alpha, beta = cluster.hosts
+    started = start(cluster, readers=[beta, alpha], options=["--spares", 1])
+    wait_for_step(job, started, 20)
+    wait_until(lambda: said(job).count("a spare is ready") == 2, TIMEOUT_S, "the spares")
+    os.kill(members_on(cluster, beta)[3], signal.SIGKILL)
+    time.sleep(delay)  # the random time of the fault
+    alpha.crash()
+    assert processes.finish(started, 600).code == 0, said(job)
+    assert_same_run(job, undisturbed, NODE_STEPS)
+    losses = shown_losses(job)
+    assert len(losses) == len(re.findall("was lost.*continuing with", said(job))), "each loss is recorded once"
+    assert losses[-1]["ranks_after"] == 2
+
+
+def test_the_coordinator_is_cut_off_and_killed(cluster, undisturbed):
+    """No connection is closed: the other node notices that it is silent."""
+    job = cluster.job
+    alpha, beta = cluster.hosts
+    started = start(cluster, readers=[beta], options=["--spares", 1], conf="keep_alive_interval=400ms,keep_alive_max_attempt=3")
+    wait_for_step(job, started, 20)
+    cluster.network.cut(alpha)
+    alpha.crash()
+    crashed = time.time()
+    try:
+        print(f"the next step after {step_after(job, started, crashed) - crashed:.2f} s")
+        assert_whole(job, started, undisturbed, NODE_STEPS)
+    finally:
+        cluster.network.restore(alpha)
+    assert "was lost, which served the rendezvous: no message for 1.2 s; this node serves it now\n" in said(job)
+    (loss,) = shown_losses(job)
+    assert [lost["rank"] for lost in loss["lost"]] == [0, 1]
+
+
+@pytest.mark.parametrize("cluster", [3], indirect=True)
+def test_two_coordinators_crash_one_after_the_other(cluster, undisturbed):
+    """The third node joins the second, and then serves the rendezvous itself."""
+    job = cluster.job
+    alpha, beta, gamma = cluster.hosts
+    started = start(cluster, readers=[gamma, beta])
     wait_for_step(job, started, 20)
     alpha.crash()
-    assert cluster.finish(beta).code == 75, (job.directory / "beta.err").read_text()
+    crashed = time.time()
+    wait_until(lambda: "continuing with 2 ranks" in said(job), TIMEOUT_S, "the others continue")
+    step_after(job, started, crashed)
+    (first,) = wait_until(lambda: recorded_losses(job), TIMEOUT_S, "the record of the loss")
+    assert [lost["rank"] for lost in first["lost"]] == [0, 1]
+    beta.crash()
+    assert_whole(job, started, undisturbed, NODE_STEPS)
+    assert re.search(r"^lockstep: alpha [^\n]* was lost, which served the rendezvous: [^\n]*; beta serves it now$", said(job), re.MULTILINE)
+    assert re.search(r"^lockstep: beta [^\n]* was lost, which served the rendezvous: [^\n]*; this node serves it now$", said(job), re.MULTILINE)
+    assert [loss["ranks_after"] for loss in recorded_losses(job)] == [2, 1]
+
+
+@pytest.mark.parametrize("cluster", [3], indirect=True)
+def test_the_coordinator_is_cut_off_and_lives(cluster, undisturbed):
+    """The two others continue, as they are more; it ends, with its ranks."""
+    job = cluster.job
+    alpha, beta, gamma = cluster.hosts
+    started = start(cluster, readers=[beta], conf="keep_alive_interval=2,keep_alive_max_attempt=2")
+    wait_for_step(job, started, 20)
+    cluster.network.cut(alpha)
+    try:
+        cut = time.time()
+        assert cluster.finish(alpha).code == 75
+        print(f"the cut-off node ended after {time.time() - cut:.2f} s, the next step after {step_after(job, started, cut + 1) - cut:.2f} s")
+        assert not members_on(cluster, alpha)
+        said_last = said_by(cluster, alpha).splitlines()[-1]
+        assert re.fullmatch(r"lockstep: error: lost [^;]*: no message for [0-9.]+ s; another node continues the job without this one", said_last)
+        assert_whole(job, started, undisturbed, NODE_STEPS)
+    finally:
+        cluster.network.restore(alpha)
+    assert cluster.finish(gamma).code == 0, said_by(cluster, gamma)
+    (loss,) = shown_losses(job)
+    assert [lost["how"] for lost in loss["lost"]] == [f"with alpha ({alpha.address}): no message for 4 s"] * 2
+
+
+def test_sigterm_to_a_new_coordinator_ends_the_job(cluster):
+    job = cluster.job
+    alpha, beta = cluster.hosts
+    started = start(cluster, readers=[beta])
+    wait_for_step(job, started, 20)
+    cluster.kill_launcher(alpha)  # its ranks die with it
+    wait_until(lambda: "continuing with" in said(job), TIMEOUT_S, "the others continue")
+    os.kill(started.pid, signal.SIGTERM)
+    assert processes.finish(started).code == 128 + signal.SIGTERM, said(job)
     assert not trainers_of(job)
+    assert [entry["state"] for entry in job.list()] == ["preempted"]
+    assert checkpoints(job.only_run())
 
 
 def test_a_node_is_silent(cluster, undisturbed):
@@ -175,6 +304,9 @@ def test_a_node_is_silent(cluster, undisturbed):
         (loss,) = shown_losses(job)
         assert [lost["how"] for lost in loss["lost"]] == [f"with beta ({beta.address}): no message for 5 s"] * 2
         assert cluster.finish(beta).code == 75
+        assert said_by(cluster, beta) == (
+            f"lockstep: error: lost alpha ({alpha.address}), which served the rendezvous: no message for 5 s; "
+            "another node continues the job without this one\n")
     finally:
         cluster.network.restore(beta)
 

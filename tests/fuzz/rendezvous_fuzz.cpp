@@ -76,6 +76,14 @@ std::vector<std::string> fuzz_seeds() {
   report.node_failures.push_back({.node_rank = 1, .host = "beta", .reason = "lost"});
   const launch::JoinMessage join{
       .host = "beta", .node_rank = 1, .agreements = {{"--nnodes", "2"}, {"the run file", "abc"}}};
+  launch::JobState job{.key = "ab",
+                       .nodes = {{.address = "10.0.0.1", .port = 1, .label = "alpha"}}};
+  job.ranks = {0};
+  job.flags = {launch::JobState::Alive};
+  job.losses = {{.rank = 1, .how = "killed"}};
+  auto returning = join;
+  returning.returning = launch::ReturningNode{.job = job, .events = {{.how = "killed"}}};
+  const launch::GroupState group{.ranks = {0}, .job = job};
   launch::NodePlace start{.world_size = 4};
   start.master_port = 1;
   launch::RankView view{.progress = {.rank = 3, .pid = 99, .operation = "gradient all_reduce"},
@@ -86,6 +94,8 @@ std::vector<std::string> fuzz_seeds() {
       encode(launch::NodeProofMessage{.version = "0.1.0", .challenge = "cd", .proof = "ef"}),
       encode(launch::CoordinatorProofMessage{.proof = "01"}),
       encode(join),
+      encode(returning),
+      encode(launch::CoordinatorMessage(group)),
       encode(launch::WelcomeMessage{.host = "alpha"}),
       encode(launch::RefusedMessage{.kind = ErrorKind::Config, .message = "not you"}),
       encode(launch::ReadyMessage{.address = "10.0.0.1", .port = 29500}),

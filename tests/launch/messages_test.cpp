@@ -163,4 +163,24 @@ TEST_CASE("messages: a proof of another protocol version is distinguished from g
   CHECK(proof.challenge.empty());
 }
 
+TEST_CASE("messages: what a new coordinator needs") {
+  JobState job{.key = "k", .version = 3, .num_claims = 1, .run_id = "run"};
+  job.nodes = {{.num_ranks = 1, .num_spares = 1, .address = "10.0.0.1", .port = 9, .label = "a"}};
+  job.ranks = {0, -1};
+  job.flags = {JobState::Alive, JobState::Lost | JobState::Replaced};
+  job.losses = {{1, "killed", true}};
+  GroupState state{.job = job};
+  const auto read = decode_coordinator_message(encode(CoordinatorMessage(state)));
+  REQUIRE(read);
+  CHECK(encode(*read) == encode(CoordinatorMessage(state)));
+  JoinMessage join{.host = "h", .returning = ReturningNode{.node = 0, .job = job}};
+  join.returning->events.push_back({.worker = 1, .request = {.step = 4}});
+  join.returning->ended = EndedMessage{.leaves = true};
+  const auto joined = decode_node_message(encode(join));
+  REQUIRE(joined);
+  CHECK(encode(*joined) == encode(join));
+  join.returning->job.flags.pop_back();
+  CHECK(error_of_message(encode(join)) == "invalid message: the state of the job is inconsistent");
+}
+
 }  // namespace lockstep::launch

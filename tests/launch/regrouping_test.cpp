@@ -312,3 +312,35 @@ TEST_CASE("regrouping: other nodes may notice a loss before it is reported") {
     CHECK(workers.place_of(0) == "refused");
   }
 }
+
+TEST_CASE("regrouping: another coordinator continues") {
+  const Nodes nodes{{2, 1, "10.0.0.1"}, {2, 0, "10.0.0.2"}, {1, 0, "10.0.0.3"}};
+  Workers old(nodes);
+  old->lose(4, "killed by SIGKILL");  // of node 1
+  for (const int worker : {0, 1, 3, 5}) old.ask(worker, 5);
+  JobState state;
+  old->save(state);
+  CHECK(state.group == 1);
+  CHECK(state.ranks == std::vector{0, 1, -1, 2, -1, 3});
+  old->lose(5, "killed by SIGSEGV");  // has no place yet
+  old->save(state);
+
+  Workers next(nodes);
+  next->restore(state);
+  CHECK(next->rank_of(3) == 2);
+  CHECK(next->is_replaced(4));
+  CHECK_FALSE(next->is_replaced(5));
+  CHECK(next->lose(5, "killed by SIGSEGV"));  // repeated
+  CHECK(next->lose_node(0, "with alpha"));
+  CHECK(next.place_of(3) == "lost");
+  next.ask(3, 9);
+  const auto answer = next.answer_to(3);
+  REQUIRE(answer);
+  CHECK(answer->group == 2);
+  CHECK(answer->loss.before == 4);
+  std::vector<std::string> lost;
+  for (const auto& rank : answer->loss.ranks)
+    lost.push_back(std::to_string(rank.rank) + " " + rank.how);
+  CHECK(lost == std::vector<std::string>{"3 killed by SIGSEGV", "0 with alpha", "1 with alpha"});
+  CHECK(next->is_replaced(5));
+}

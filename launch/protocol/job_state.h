@@ -1,0 +1,52 @@
+// What a launcher must know to become the coordinator when the node of the last one is lost, with
+// --on-rank-loss continue: where the other launchers listen, and which workers are in the group of ranks
+// (launch/rendezvous/regrouping.h). The coordinator sends it to every node with each change.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lockstep::launch {
+
+// A node of an attempt.
+struct JobNode {
+  int num_ranks = 1, num_spares = 0;
+  std::string address;     // at which the other nodes reach it
+  int port = 0;            // where its launcher listens if it becomes the coordinator; 0: nowhere
+  std::string label;       // "hostB (10.0.0.2)"
+  bool is_present = true;  // it has not been lost
+};
+
+// A LostRank.
+struct JobLoss {
+  int rank = 0;
+  std::string how;
+  bool has_left = false;
+};
+
+struct JobState {
+  // Flags of a member: a worker of any node, numbered as in Regrouping.
+  enum Flag { Alive = 1, Connected = 2, Lost = 4, Replaced = 8, HasLeft = 16, HasQuit = 32 };
+
+  std::string key;         // of the attempt
+  int64_t version = 0;     // the newest state has the highest
+  int64_t num_claims = 0;  // see launch/rendezvous/job_claims.h
+  int coordinator = 0;     // the number of its node
+  int num_restarts = 0;    // before this attempt
+  std::string run_id;
+  std::vector<JobNode> nodes;
+  int64_t group = 0,
+          group_step = 0;  // the number of the current group; the step at which it was formed
+  int world_size = 1;
+  std::vector<int> ranks;       // of each member in the current group; -1: none
+  std::vector<int> flags;       // of each member
+  std::vector<JobLoss> losses;  // since the current group was formed, of its ranks
+
+  // Of the current group, on a node.
+  int num_ranks_on(int node) const;
+  // Whether the numbers of nodes, members and ranks fit together.
+  bool is_consistent() const;
+};
+
+}  // namespace lockstep::launch

@@ -1,0 +1,31 @@
+// What a Coordinator works with, and what it takes over from a lost one.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "launch/protocol/job_state.h"
+#include "launch/protocol/rendezvous_options.h"
+#include "launch/rendezvous/restart_policy.h"
+
+namespace lockstep::launch {
+
+struct CoordinatorOptions {
+  RendezvousOptions rendezvous;
+  RestartOptions restarts;
+  std::string run_id;
+  std::string host;  // of this node, in messages
+  bool continues_on_loss = false;
+  std::filesystem::path
+      runs_dir;  // of the job's claims; empty: no node can replace the coordinator
+};
+
+// The job that a new coordinator takes over.
+struct Takeover {
+  JobState job;            // as far as this node knows
+  int node = 0;            // the number of this one
+  std::string reason;      // why the last coordinator is lost
+  bool is_silent = false;  // it may still run: no connection was closed
+};
+
+}  // namespace lockstep::launch

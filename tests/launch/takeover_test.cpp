@@ -1,0 +1,186 @@
+// The loss of the coordinator: launchers in one process, without workers, exchange messages.
+#include <catch2/catch.hpp>
+#include <csignal>
+
+#include "launch/protocol/address.h"
+#include "launch/rendezvous/rendezvous_role.h"
+#include "lockstep/error.h"
+#include "tests/temporary_directory.h"
+
+namespace lockstep::launch {
+namespace {
+
+using namespace std::chrono_literals;
+
+struct NoJudge : StatusJudge {
+  void begin_attempt() override {}
+  std::optional<StackRequest> judge(const std::map<int, NodeStatus>&) override {
+    return std::nullopt;
+  }
+  void explain(LaunchReport&) const override {}
+};
+
+// The launcher of a node with two ranks.
+struct Launcher {
+  LaunchOptions options;
+  NoJudge judge;
+  std::unique_ptr<Coordinator> coordinator;
+  std::unique_ptr<RendezvousClient> client;
+  std::vector<std::string> notes;
+
+  explicit Launcher(const LaunchOptions& of) : options(of) {
+    auto role = open_rendezvous(options, judge);
+    coordinator = std::move(role.coordinator);
+    client = std::move(role.client);
+    client->hold_events(std::vector<GroupEvent>());
+    client->set_ready();
+  }
+  void watch(PollSet& polls) const {
+    if (coordinator) coordinator->watch(polls);
+    client->watch(polls);
+  }
+  void update() {
+    if (coordinator) coordinator->update();
+    client->update();
+    if (!coordinator) return;
+    for (auto& note : coordinator->take_notes()) notes.push_back(std::move(note));
+  }
+};
+
+class Nodes {
+ public:
+  explicit Nodes(int count) {
+    options_.rendezvous.min_nodes = options_.rendezvous.max_nodes = count;
+    options_.rendezvous.host = "127.0.0.1";
+    options_.rendezvous.keep_alive = 100ms;
+    options_.rendezvous.port = local_address(listen_everywhere(0).get()).port();
+    options_.num_workers = 2;
+    options_.continues_on_loss = true;
+    options_.max_restarts = 1;
+    options_.run_id = "run";
+    options_.runs_dir = directory_.path();
+    for (int node = 0; node < count; ++node) {
+      options_.host = "host" + std::to_string(node);
+      options_.rendezvous.node_rank = node;
+      launchers_.push_back(std::make_unique<Launcher>(options_));
+    }
+    for (int node = 0; node < count; ++node) {
+      next<NodePlace>(node);
+      next<GroupState>(node);
+    }
+  }
+
+  Launcher& operator[](int node) { return *launchers_[static_cast<size_t>(node)]; }
+  std::filesystem::path runs_dir() const { return directory_.path(); }
+  // The node is no longer there.
+  void crash(int node) { launchers_[static_cast<size_t>(node)].reset(); }
+
+  // The next command for a node, of this kind.
+  template <class T>
+  T next(int node) {
+    const auto latest = PollSet::Clock::now() + 60s;
+    while (PollSet::Clock::now() < latest) {
+      if (auto command = (*this)[node].client->next()) {
+        if (auto* wanted = std::get_if<T>(&*command)) return std::move(*wanted);
+        throw std::runtime_error("unexpected command");
+      }
+      run_once();
+    }
+    throw std::runtime_error("no command received");
+  }
+  // How the job ended.
+  LaunchReport finish(int node) {
+    const auto latest = PollSet::Clock::now() + 60s;
+    while (PollSet::Clock::now() < latest) {
+      if (auto command = (*this)[node].client->next()) {
+        if (const auto* finish = std::get_if<FinishMessage>(&*command)) return finish->report;
+      } else {
+        run_once();
+      }
+    }
+    throw std::runtime_error("the job has not ended");
+  }
+  void take_over(int node) {
+    auto& [options, judge, coordinator, client, notes] = (*this)[node];
+    CHECK(next<CoordinatorLoss>(node).had_ranks);
+    coordinator = replace_coordinator(options, next<Takeover>(node), *client, judge);
+  }
+  void ask(int node, int worker, int64_t step) {
+    (*this)[node].client->report_groups(
+        {{.worker = worker, .request = {.step = step, .port = 1000 + worker}}});
+  }
+
+ private:
+  void run_once() {
+    PollSet polls;
+    for (const auto& launcher : launchers_)
+      if (launcher) launcher->watch(polls);
+    polls.wait();
+    for (const auto& launcher : launchers_)
+      if (launcher) launcher->update();
+  }
+
+  TemporaryDirectory directory_;
+  LaunchOptions options_;
+  std::vector<std::unique_ptr<Launcher>> launchers_;
+};
+
+}  // namespace
+
+TEST_CASE("takeover: the next node serves the rendezvous, the others join it") {
+  Nodes nodes(3);
+  // The worker asked before the coordinator was lost.
+  nodes[2].client->hold_events(std::vector<GroupEvent>{{.worker = 0, .request = {.step = 7}}});
+  nodes.crash(0);
+  nodes.take_over(1);
+  CHECK(nodes.next<CoordinatorLoss>(2).had_ranks);
+  const auto state = nodes.next<GroupState>(2);
+  REQUIRE(state.job);
+  CHECK(state.job->coordinator == 1);
+  CHECK_FALSE(state.job->nodes[0].is_present);
+  nodes.next<GroupState>(1);
+  nodes.ask(1, 0, 7);
+  nodes.ask(1, 1, 7);
+  nodes.ask(2, 1, 7);
+  const auto has_group = [](const GroupState& any) {
+    return !any.answers.empty() && any.answers.front().answer.kind == GroupAnswer::Kind::Join;
+  };
+  auto formed = nodes.next<GroupState>(1);
+  while (!has_group(formed)) formed = nodes.next<GroupState>(1);
+  REQUIRE(formed.answers.size() == 2);
+  CHECK(formed.answers.front().answer.world_size == 4);
+  CHECK(formed.answers.front().answer.loss.ranks.size() == 2);
+  CHECK(nodes[1].notes.front().find("which served the rendezvous: the connection was closed; this "
+                                    "node serves it now, without further restarts") !=
+        std::string::npos);
+
+  LaunchReport report;
+  report.workers.push_back({.rank = 0});
+  nodes[1].client->report_attempt(report, false);
+  nodes[2].client->report_attempt(report, false);
+  CHECK(nodes.finish(2).succeeded());
+}
+
+TEST_CASE("takeover: a side without the claim stops") {
+  Nodes nodes(2);
+  nodes.crash(0);
+  CHECK(nodes.next<CoordinatorLoss>(1).had_ranks);
+  auto order = nodes.next<Takeover>(1);
+  JobClaims other(nodes.runs_dir() / "run" / "claims", order.job.key, 0);
+  CHECK(other.claim({0}));
+  nodes[1].coordinator =
+      replace_coordinator(nodes[1].options, order, *nodes[1].client, nodes[1].judge);
+  const auto finish = nodes.next<FinishMessage>(1);
+  REQUIRE(finish.error);
+  CHECK(finish.error->message.ends_with("another node continues the job without this one"));
+  CHECK(nodes[1].coordinator->has_given_way());
+}
+
+TEST_CASE("takeover: a node whose workers are being stopped does not take over") {
+  Nodes nodes(2);
+  nodes[1].client->hold_events(std::vector<GroupEvent>{{.kind = GroupEvent::Kind::Stopping}});
+  nodes.crash(0);
+  REQUIRE(nodes.next<FinishMessage>(1).error);
+}
+
+}  // namespace lockstep::launch

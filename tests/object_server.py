@@ -32,6 +32,7 @@ class ObjectServer:
     """`certificate`: the files of a certificate and its key, for https. Subclasses are servers of other stores."""
 
     variables = {}  # of the server
+    options = []  # of its command line
 
     def __init__(self, directory, certificate=None):
         self.directory = directory / "objects"
@@ -61,10 +62,20 @@ class ObjectServer:
                 continue
         return False
 
+    def restart(self, *options):
+        """With the same objects."""
+        self.process.kill()
+        self.process.wait(timeout=TIMEOUT_S)
+        self.options = options
+        deadline = time.monotonic() + TIMEOUT_S
+        while not self.start(deadline):
+            pass
+        self.proxy.server_port = self.port
+
     def command(self):
         tls = ["--cert", self.certificate[0], "--key", self.certificate[1]] if self.certificate else []
         return [PROGRAM, "--access", KEY, "--secret", SECRET, "--region", REGION, "--port", f"127.0.0.1:{self.port}",
-                "--quiet", *tls, "posix", self.directory]
+                "--quiet", *self.options, *tls, "posix", self.directory]
 
     def connect(self):
         return fs.S3FileSystem(

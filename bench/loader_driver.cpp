@@ -114,8 +114,9 @@ Json stream(const std::vector<std::string>& words) {
     if (first == 0) first = samples, first_s = seconds_since(begin);
   }
   const auto stats = formats::store_stats();
-  return {{"samples", samples},    {"seconds", seconds_since(begin)}, {"opened_s", opened},
-          {"first_batch", first},  {"first_batch_s", first_s},        {"store_bytes", stats.bytes},
+  return {{"samples", samples},        {"seconds", seconds_since(begin)},
+          {"opened_s", opened},        {"first_batch", first},
+          {"first_batch_s", first_s},  {"store_bytes", stats.bytes},
           {"requests", stats.requests}};
 }
 

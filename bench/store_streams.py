@@ -20,6 +20,7 @@ Needs: make peers; cmake/setup.sh --streaming; cmake --build build --target lock
 import argparse
 import io
 import json
+import os
 import pathlib
 import resource
 import shutil
@@ -114,7 +115,7 @@ def run(command, scratch):
                 time.sleep(0.25)
         finally:
             if process.poll() is None:
-                process.kill()
+                os.killpg(process.pid, 9)
         errors.seek(0)
         if process.returncode != 0:
             raise RuntimeError(f"{command} ended with {process.returncode}: {errors.read()[-3000:]}")

@@ -150,7 +150,7 @@ install_docs() {
   cp $requirements "$stamp"
 }
 
-# An environment of their own, since they need older packages than .venv has, which gives them torch and all others.
+# In a separate environment, since they need older packages than .venv has, which gives them torch and all others.
 install_streaming() {
   local requirements=cmake/requirements-streaming.txt stamp=.venv-streaming/.installed packages
   cmp -s $requirements "$stamp" && return

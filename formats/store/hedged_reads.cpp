@@ -98,8 +98,7 @@ void HedgedReads::send(const std::shared_ptr<Call>& call, ObjectStore& store,
 }
 
 // Waits for an answer, for as long as `patience` says; then `is_late` is set.
-PageBytes HedgedReads::result(Call& call, const Clock::duration* patience,
-                                         bool& is_late) {
+PageBytes HedgedReads::result(Call& call, const Clock::duration* patience, bool& is_late) {
   MutexLock lock(call.mutex);
   const auto is_over = [&]() REQUIRES(call.mutex) { return call.is_over(); };
   is_late = patience && !call.changed.wait_for(lock.native(), *patience, is_over);
@@ -110,7 +109,7 @@ PageBytes HedgedReads::result(Call& call, const Clock::duration* patience,
 }
 
 PageBytes HedgedReads::read(ObjectStore& store, const ObjectInfo& object, int64_t offset,
-                                       int64_t size) {
+                            int64_t size) {
   const auto begin = Clock::now();
   const auto limit = patience(size);
   PageBytes bytes;

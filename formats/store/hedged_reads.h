@@ -27,8 +27,7 @@ class HedgedReads {
   HedgedReads& operator=(const HedgedReads&) = delete;
 
   // One attempt: throws what ObjectStore::read() throws, if all of its requests fail.
-  PageBytes read(ObjectStore& store, const ObjectInfo& object, int64_t offset,
-                            int64_t size);
+  PageBytes read(ObjectStore& store, const ObjectInfo& object, int64_t offset, int64_t size);
 
   // Requests that were sent a second time: of requests of similar sizes at most one in kReadsPerHedge,
   // and one more.

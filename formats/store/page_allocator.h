@@ -1,4 +1,4 @@
-// Memory of pages of its own for large buffers: the kernel gets it back at once, also when malloc keeps
+// Memory for large buffers, in separate pages: the kernel gets it back at once, also when malloc keeps
 // what is freed (core/system/malloc_tuning.h). No LibTorch.
 #pragma once
 

@@ -1,6 +1,6 @@
 """Compares the throughput of Lockstep's loader and torch's DataLoader on the same files, in alternating rounds.
 
-    .venv/bin/python bench/loader.py [--rounds 3] [--seconds 4] [--only memory|jpeg|tars|tokens|parquet] [--out bench/results/loader.json]
+    .venv/bin/python bench/loader.py [--rounds 3] [--seconds 4] [--only memory|jpeg|tars|tokens|parquet|arrow] [--out bench/results/loader.json]
 
 memory: the 60,000 training images of MNIST as 784 floats each, shuffled, batches of 64, stored as bytes; "floats": stored as floats.
 jpeg:   300 JPEG files of 500 x 375 pixels, randomly cropped to 224 x 224, mirrored, normalized, batches of 32.
@@ -8,6 +8,8 @@ tars:   the same files in four tar archives; the peer is DataLoader with the web
 tokens: windows of 1,024 tokens from 50 million uint16 tokens, shuffled, batches of 8.
 parquet: 400,000 rows of 12 columns in 20 row groups, shuffled by group, batches of 256. The peer either does the same ("row groups")
          or keeps all rows in memory.
+arrow:   the same rows in an uncompressed Arrow file, whose rows are shuffled together. The peer maps the file and takes the rows of a batch
+         with pyarrow ("taken"), or keeps all rows in memory.
 The peer's "gathered" settings are datasets that return whole batches for a tensor of indices: the fastest use of DataLoader.
 `limit` is the machine's limit for any loader: memcpy of batches of that size, or libjpeg-turbo alone on as many threads.
 Needs: cmake --build build --target lockstep_bench_loader
@@ -27,7 +29,7 @@ PYTHON = SOURCE / ".venv" / "bin" / "python"
 MNIST = SOURCE / ".data" / "mnist"
 MEMORY_BATCH, JPEG_BATCH, TOKENS_BATCH, PARQUET_BATCH = 64, 32, 8, 256
 LENGTH = 1024
-PARTS = ["memory", "jpeg", "tars", "tokens", "parquet"]
+PARTS = ["memory", "jpeg", "tars", "tokens", "parquet", "arrow"]
 CROP = [{"name": "random_resized_crop", "size": [224]}, {"name": "random_horizontal_flip"}, {"name": "normalize"}]
 
 
@@ -76,7 +78,7 @@ def make_tokens(directory):
     (np.random.default_rng(0).integers(0, 50_000, 50_000_000, np.uint16)).tofile(directory / "tokens.bin")
 
 
-def make_table(directory):
+def make_table(directory, kind):
     import numpy as np
     import pyarrow
     import pyarrow.parquet
@@ -84,7 +86,11 @@ def make_table(directory):
     rng = np.random.default_rng(0)
     columns = {f"x{i}": rng.normal(size=400_000).astype(np.float32) for i in range(12)}
     columns["label"] = rng.normal(size=400_000).astype(np.float32)
-    pyarrow.parquet.write_table(pyarrow.table(columns), directory / "table.parquet", row_group_size=20_000)
+    table = pyarrow.table(columns)
+    if kind == "parquet":
+        return pyarrow.parquet.write_table(table, directory / "table.parquet", row_group_size=20_000)
+    with pyarrow.ipc.new_file(directory / "table.arrow", table.schema) as file:
+        file.write_table(table, max_chunksize=20_000)
 
 
 def driver(directory, *words):
@@ -143,6 +149,14 @@ def parquet_settings(scratch, seconds, place):
         yield f"torch, {setting}", lambda s=setting: peer(scratch, "parquet", s, seconds, place)
 
 
+def arrow_settings(scratch, seconds, place):
+    config = json.dumps({"name": "arrow", "path": f"{place}/table.arrow", "label": "label"})
+    for workers in (0, 1, 2):
+        yield f"lockstep, workers {workers}", lambda w=workers: driver(scratch, "load", config, PARQUET_BATCH, w, seconds)
+    for setting in ("taken, workers 0", "taken, workers 2", "gathered, workers 0"):
+        yield f"torch, {setting}", lambda s=setting: peer(scratch, "arrow", s, seconds, place)
+
+
 def measure(settings, limit, rounds):
     """Alternates rounds, so that other load affects all variants."""
     rates, peaks, limits = {}, {}, []
@@ -186,9 +200,10 @@ def measure_part(name, scratch, arguments):
     if name == "tokens":
         make_tokens(place)
         return measure(list(tokens_settings(scratch, seconds, place)), copies(scratch, 2 * 8 * LENGTH, TOKENS_BATCH), rounds)
-    if name == "parquet":
-        make_table(place)
-        return measure(list(parquet_settings(scratch, seconds, place)), copies(scratch, 13 * 4, PARQUET_BATCH), rounds)
+    if name in ("parquet", "arrow"):
+        make_table(place, name)
+        settings = parquet_settings if name == "parquet" else arrow_settings
+        return measure(list(settings(scratch, seconds, place)), copies(scratch, 13 * 4, PARQUET_BATCH), rounds)
     files = make_images(place, 300)
     limit = lambda: driver(scratch, "decode", 2, 2, *files)["samples_per_s"]
     if name == "tars":

@@ -1,5 +1,7 @@
 // Driver of bench/loader.py: measures the loader, and the limits of the machine.
 //   lockstep_bench_loader load YAML BATCH WORKERS SECONDS   shuffled epochs of the dataset in YAML
+//   lockstep_bench_loader stream YAML BATCH WORKERS CACHE   one shuffled epoch of data in a bucket, through the empty directory
+//                                                           CACHE; times are those since the dataset is opened
 //   lockstep_bench_loader decode THREADS SECONDS FILE...    decodes JPEG files that are in memory
 //   lockstep_bench_loader copy BYTES SECONDS                repeated memcpy of BYTES bytes
 // Each prints one line of JSON.
@@ -18,6 +20,7 @@
 #include "data/sampling/sampling.h"
 #include "data/sampling/split.h"
 #include "formats/images/decode.h"
+#include "formats/store/object_cache.h"
 #include "lockstep/part.h"
 
 using namespace lockstep;
@@ -60,10 +63,14 @@ Amount run_epoch(const Dataset& dataset, data::LoaderOptions options, Clock::tim
   return amount;
 }
 
-Json load(const std::vector<std::string>& words) {
+std::shared_ptr<const Dataset> open_dataset(const std::string& yaml) {
   Part<Dataset> part(dataset_registry());
-  part.read(parse_config(words.at(0), "yaml"), "data");
-  const auto dataset = data::build_datasets(part, Part<Dataset>(dataset_registry()), {}).train;
+  part.read(parse_config(yaml, "yaml"), "data");
+  return data::build_datasets(part, Part<Dataset>(dataset_registry()), {}).train;
+}
+
+Json load(const std::vector<std::string>& words) {
+  const auto dataset = open_dataset(words.at(0));
   const data::LoaderOptions options = {.batch_size = std::stoll(words.at(1)),
                                        .workers = std::stoll(words.at(2))};
   const std::chrono::duration<double> time(std::stod(words.at(3)));
@@ -85,6 +92,32 @@ Json load(const std::vector<std::string>& words) {
           {"cpu_us_per_sample", static_cast<double>(std::clock() - busy_before) * 1e6 /
                                     CLOCKS_PER_SEC / static_cast<double>(total.samples)},
           {"peak_mb", peak_megabytes()}};
+}
+
+Json stream(const std::vector<std::string>& words) {
+  formats::set_default_bucket_options({.region = "us-east-1"});
+  formats::set_object_cache({.directory = words.at(3), .max_bytes = int64_t{20} << 30});
+  formats::use_buckets();
+  const auto begin = Clock::now();
+  const auto dataset = open_dataset(words.at(0));
+  const auto opened = seconds_since(begin);
+  const data::LoaderOptions options = {.batch_size = std::stoll(words.at(1)),
+                                       .workers = std::stoll(words.at(2))};
+  const data::DistributedSampler sampler(
+      dataset->size(), {},
+      data::sampler_options({}, *dataset, 0, {.batch_size = options.batch_size}));
+  data::Loader loader(*dataset, sampler.sequence(), options);
+  int64_t samples = 0, first = 0;
+  double first_s = 0;
+  while (const auto batch = loader.next()) {
+    samples += batch->size();
+    if (first == 0) first = samples, first_s = seconds_since(begin);
+  }
+  const auto stats = formats::store_stats();
+  return {{"samples", samples},        {"seconds", seconds_since(begin)},
+          {"opened_s", opened},        {"first_batch", first},
+          {"first_batch_s", first_s},  {"store_bytes", stats.bytes},
+          {"requests", stats.requests}};
 }
 
 Json decode(const std::vector<std::string>& words) {
@@ -130,6 +163,7 @@ int main(int argc, char** argv) {
     const std::vector<std::string> words(argv + std::min(argc, 2), argv + argc);
     const std::string what = argc > 1 ? argv[1] : "";
     const auto result = what == "load"     ? load(words)
+                        : what == "stream" ? stream(words)
                         : what == "decode" ? decode(words)
                                            : copy(words);
     std::cout << result.dump() << "\n";

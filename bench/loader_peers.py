@@ -1,6 +1,6 @@
 """Python peer of bench/loader.py: runs one setting of torch's DataLoader for a few seconds, in a separate process.
 
-    python bench/loader_peers.py memory|jpeg|tars|tokens|parquet SETTING SECONDS DATA     prints one line of JSON
+    python bench/loader_peers.py memory|jpeg|tars|tokens|parquet|arrow SETTING SECONDS DATA     prints one line of JSON
 
 SETTING ends with "workers N". "gathered" datasets return whole batches, without per-sample work in Python; with "threads
 N", torch uses N threads for it.
@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, get_worker_info
 
-BATCH = {"memory": 64, "jpeg": 32, "tars": 32, "tokens": 8, "parquet": 256}
+BATCH = {"memory": 64, "jpeg": 32, "tars": 32, "tokens": 8, "parquet": 256, "arrow": 256}
 LENGTH = 1024  # tokens per sample
 
 
@@ -183,6 +183,35 @@ def parquet_loader(setting, directory):
     return DataLoader(TensorDataset(*tensors), BATCH["parquet"], shuffle=True, num_workers=workers_of(setting))
 
 
+class TakenRows(Dataset):
+    """Takes the rows of a batch from the record batches of a mapped file, which have the same size but for the last one."""
+
+    def __init__(self, file):
+        import pyarrow
+
+        mapped = pyarrow.ipc.open_file(pyarrow.memory_map(file))
+        self.batches = [mapped.get_batch(i) for i in range(mapped.num_record_batches)]
+
+    def __len__(self):
+        return sum(map(len, self.batches))
+
+    def __getitem__(self, indices):
+        import pyarrow
+
+        numbers, rows = np.divmod(np.sort(indices.numpy()), len(self.batches[0]))
+        taken = [self.batches[number].take(pyarrow.array(rows[numbers == number])) for number in np.unique(numbers)]
+        return tensors_of(pyarrow.Table.from_batches(taken))
+
+
+def arrow_loader(setting, directory):
+    import pyarrow
+
+    rows = TakenRows(f"{directory}/table.arrow")
+    if setting.startswith("taken"):
+        return whole_batches(rows, BATCH["arrow"], setting)
+    return whole_batches(Gathered(*tensors_of(pyarrow.Table.from_batches(rows.batches))), BATCH["arrow"], setting)
+
+
 def workers_of(setting):
     return int(re.search(r"workers (\d+)", setting)[1])
 
@@ -211,7 +240,8 @@ def memory_mb():
 def main():
     what, setting, seconds, directory = sys.argv[1:]
     torch.set_num_threads(threads_of(setting))
-    make = {"memory": memory_loader, "jpeg": jpeg_loader, "tars": tars_loader, "tokens": tokens_loader, "parquet": parquet_loader}[what]
+    make = {"memory": memory_loader, "jpeg": jpeg_loader, "tars": tars_loader, "tokens": tokens_loader, "parquet": parquet_loader,
+            "arrow": arrow_loader}[what]
     loader = make(setting, directory)
     samples, peak, begin, busy = 0, 0, time.monotonic(), time.process_time()
     end, looked = begin + float(seconds), begin

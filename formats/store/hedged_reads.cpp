@@ -22,7 +22,7 @@ struct HedgedReads::Call {
   Mutex mutex;
   std::condition_variable_any changed;
   int requests GUARDED_BY(mutex) = 0;  // without an answer
-  std::optional<std::vector<uint8_t>> bytes GUARDED_BY(mutex);
+  std::optional<PageBytes> bytes GUARDED_BY(mutex);
   std::exception_ptr failure GUARDED_BY(mutex);  // the first one
 
   bool is_over() const REQUIRES(mutex) { return bytes || requests == 0; }
@@ -72,7 +72,7 @@ void HedgedReads::send(const std::shared_ptr<Call>& call, ObjectStore& store,
     ++call->requests;
   }
   const auto request = [this, call, &store, object, offset, size] {
-    std::vector<uint8_t> bytes;
+    PageBytes bytes;
     std::exception_ptr failure;
     try {
       bytes.resize(static_cast<size_t>(size));
@@ -98,8 +98,7 @@ void HedgedReads::send(const std::shared_ptr<Call>& call, ObjectStore& store,
 }
 
 // Waits for an answer, for as long as `patience` says; then `is_late` is set.
-std::vector<uint8_t> HedgedReads::result(Call& call, const Clock::duration* patience,
-                                         bool& is_late) {
+PageBytes HedgedReads::result(Call& call, const Clock::duration* patience, bool& is_late) {
   MutexLock lock(call.mutex);
   const auto is_over = [&]() REQUIRES(call.mutex) { return call.is_over(); };
   is_late = patience && !call.changed.wait_for(lock.native(), *patience, is_over);
@@ -109,11 +108,11 @@ std::vector<uint8_t> HedgedReads::result(Call& call, const Clock::duration* pati
   return std::move(*call.bytes);
 }
 
-std::vector<uint8_t> HedgedReads::read(ObjectStore& store, const ObjectInfo& object, int64_t offset,
-                                       int64_t size) {
+PageBytes HedgedReads::read(ObjectStore& store, const ObjectInfo& object, int64_t offset,
+                            int64_t size) {
   const auto begin = Clock::now();
   const auto limit = patience(size);
-  std::vector<uint8_t> bytes;
+  PageBytes bytes;
   if (limit) {
     const auto call = std::make_shared<Call>();
     bool is_late = false;

@@ -10,10 +10,10 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <vector>
 
 #include "core/system/mutex.h"
 #include "formats/store/object_store.h"
+#include "formats/store/page_allocator.h"
 
 namespace lockstep::formats {
 
@@ -27,8 +27,7 @@ class HedgedReads {
   HedgedReads& operator=(const HedgedReads&) = delete;
 
   // One attempt: throws what ObjectStore::read() throws, if all of its requests fail.
-  std::vector<uint8_t> read(ObjectStore& store, const ObjectInfo& object, int64_t offset,
-                            int64_t size);
+  PageBytes read(ObjectStore& store, const ObjectInfo& object, int64_t offset, int64_t size);
 
   // Requests that were sent a second time: of requests of similar sizes at most one in kReadsPerHedge,
   // and one more.
@@ -51,7 +50,7 @@ class HedgedReads {
   void note(int64_t size, Clock::duration taken);
   void send(const std::shared_ptr<Call>& call, ObjectStore& store, const ObjectInfo& object,
             int64_t offset, int64_t size);
-  std::vector<uint8_t> result(Call& call, const Clock::duration* patience, bool& is_late);
+  PageBytes result(Call& call, const Clock::duration* patience, bool& is_late);
 
   const bool is_on_;
   std::atomic<int64_t> hedged_ = 0;

@@ -115,7 +115,7 @@ void Tracker::State::check_health() noexcept {
   check_sinks();
 }
 
-// A sink that stopped, e.g. because its token is missing, is named now and not only when the run ends.
+// A sink that stopped, e.g. because its token is missing, is named now, not only when the run ends.
 void Tracker::State::check_sinks() noexcept {
   contain_errors("sinks", [&] {
     for (const auto& sink : tracking::read_sink_status(run_dir, node_rank)) {

@@ -54,7 +54,9 @@ std::string find_stamp(const std::filesystem::path& path) {
 }
 
 // Sinks are built without LibTorch, other parts with it.
-bool is_of_a_sink(const std::string& stamp) { return stamp.find(" torch=none ") != std::string::npos; }
+bool is_of_a_sink(const std::string& stamp) {
+  return stamp.find(" torch=none ") != std::string::npos;
+}
 
 std::string remedy(const std::string& stamp, const std::string& expected) {
   if (is_of_a_sink(stamp) == is_of_a_sink(expected)) return "rebuild the plugin";

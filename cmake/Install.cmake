@@ -70,9 +70,18 @@ if(LOCKSTEP_TORCH)
 
   install(EXPORT lockstepHeaders NAMESPACE lockstep:: DESTINATION ${package_dir})
   install(EXPORT lockstepTargets NAMESPACE lockstep:: DESTINATION ${package_dir})
-  configure_package_config_file(cmake/lockstepConfig.cmake.in ${PROJECT_BINARY_DIR}/lockstepConfig.cmake
+  set(package_files ${PROJECT_BINARY_DIR}/cmake_package)
+  configure_package_config_file(cmake/lockstepConfig.cmake.in ${package_files}/lockstepConfig.cmake
     INSTALL_DESTINATION ${package_dir} PATH_VARS CMAKE_INSTALL_INCLUDEDIR CMAKE_INSTALL_BINDIR)
-  write_basic_package_version_file(${PROJECT_BINARY_DIR}/lockstepConfigVersion.cmake COMPATIBILITY SameMinorVersion)
-  install(FILES ${PROJECT_BINARY_DIR}/lockstepConfig.cmake ${PROJECT_BINARY_DIR}/lockstepConfigVersion.cmake
+  write_basic_package_version_file(${package_files}/lockstepConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+  # find_package() looks here if build/bin is on the PATH. It forgets this directory, so that the next try finds the installation.
+  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/lockstepConfig.cmake @ONLY CONTENT [[
+set(lockstep_FOUND FALSE)
+set(lockstep_NOT_FOUND_MESSAGE "@PROJECT_BINARY_DIR@ is the build directory of Lockstep. Install it:
+  cmake --install @PROJECT_BINARY_DIR@ --prefix PREFIX
+and configure this project with -DCMAKE_PREFIX_PATH=PREFIX")
+unset(lockstep_DIR CACHE)
+]])
+  install(FILES ${package_files}/lockstepConfig.cmake ${package_files}/lockstepConfigVersion.cmake
                 cmake/LibTorch.cmake cmake/Extending.cmake cmake/plugin_stamp.cpp DESTINATION ${package_dir})
 endif()

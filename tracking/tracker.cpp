@@ -23,6 +23,7 @@ namespace {
 
 constexpr auto kQuietWait = std::chrono::milliseconds(1000);
 constexpr auto kLookEvery = std::chrono::seconds(1);
+constexpr auto kLookAtSinksEvery = std::chrono::seconds(5);
 
 }  // namespace
 
@@ -52,6 +53,7 @@ struct Tracker::State {
 
   void check_health() noexcept;
   void check_log() noexcept;
+  void check_sinks() noexcept;
 
   template <class Call>
   void show(const Call& call) noexcept {
@@ -89,6 +91,8 @@ struct Tracker::State {
   std::optional<tracking::PathWatch> watch;  // of the log, or else of the run directory
   std::chrono::steady_clock::time_point looked_at;
   std::string lost;  // see TrackingReport
+  std::chrono::steady_clock::time_point looked_at_sinks = std::chrono::steady_clock::now();
+  std::set<std::string> stopped_sinks;  // those that a warning has named
 
   std::filesystem::path log_path;
   std::optional<int64_t> resume_step;
@@ -104,7 +108,27 @@ void Tracker::State::check_health() noexcept {
   if (now - looked_at < kLookEvery) return;
   looked_at = now;
   check_log();
-  if (agent && lost.empty()) contain_errors("tracking agent", [&] { agent->keep_alive(); });
+  if (!agent || !lost.empty()) return;
+  contain_errors("tracking agent", [&] { agent->keep_alive(); });
+  if (now - looked_at_sinks < kLookAtSinksEvery) return;
+  looked_at_sinks = now;
+  check_sinks();
+}
+
+// A sink that stopped, e.g. because its token is missing, is named now, not only when the run ends.
+void Tracker::State::check_sinks() noexcept {
+  contain_errors("sinks", [&] {
+    for (const auto& sink : tracking::read_sink_status(run_dir, node_rank)) {
+      if (!sink.gave_up || !stopped_sinks.insert(sink.name).second) continue;
+      const TextLine text{.time = tracking::unix_now(),
+                          .level = TextLevel::Warning,
+                          .line = fmt::format("sink {} stopped: {}; training continues, and "
+                                              "`lockstep sync {}` sends what it lacks",
+                                              sink.name, sink.problem, run_dir.string())};
+      if (log) log->text(text);
+      show([&](Sink& shown) { shown.text(text); });
+    }
+  });
 }
 
 // Writing to a deleted file does not fail.

@@ -93,6 +93,11 @@ void use_mirror(const RunConfig& config, const std::string& id,
 
 void verify_resumable(const std::filesystem::path& run_dir, const std::string& id) {
   if (has_checkpoint(run_dir)) return;
+  std::error_code ignored;
+  if (!std::filesystem::exists(run_dir, ignored))
+    throw config_error(
+        fmt::format("--resume {}: there is no such run in {}; `lockstep runs list` lists the runs",
+                    id, run_dir.parent_path().string()));
   throw config_error(
       fmt::format("--resume {}: {} has no checkpoint to resume from", id, run_dir.string()));
 }

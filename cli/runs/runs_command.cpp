@@ -84,7 +84,8 @@ std::vector<std::string> ids_of(const std::string& command, const RunsOptions& o
     throw config_error(fmt::format(
         "lockstep runs {}: missing run ID; 'lockstep runs list' lists the runs", command));
   if (command != "compare" && ids.size() > 1)
-    throw config_error(fmt::format("lockstep runs {}: unexpected argument '{}'", command, ids[1]));
+    throw config_error(fmt::format("lockstep runs {}: unexpected argument '{}'{}", command, ids[1],
+                                   command == "tag" ? "; tags begin with + or -" : ""));
   return ids;
 }
 

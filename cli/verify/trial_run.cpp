@@ -101,7 +101,10 @@ fs::path train_trial(const fs::path& runs, const TrialOptions& options) {
                                      "tracking.sinks=[console]", "tracking.checkpoints=none"});
   const auto is_saved = [&] {
     const auto run = find_run(runs);
-    return !run.empty() && fs::exists(checkpoint_of(run, options.end));
+    if (run.empty() || !fs::exists(checkpoint_of(run, options.end))) return false;
+    fmt::print("step {} is saved, this run ends now\n", options.end);
+    std::fflush(stdout);
+    return true;
   };
   const int code = run_until(own_program(), std::move(arguments), is_saved);
   if (code != 0)

@@ -53,6 +53,18 @@ std::string find_stamp(const std::filesystem::path& path) {
       "plugin {}: has no Lockstep stamp; build it with lockstep_add_plugin()", path.string()));
 }
 
+// Sinks are built without LibTorch, other parts with it.
+bool is_of_a_sink(const std::string& stamp) {
+  return stamp.find(" torch=none ") != std::string::npos;
+}
+
+std::string remedy(const std::string& stamp, const std::string& expected) {
+  if (is_of_a_sink(stamp) == is_of_a_sink(expected)) return "rebuild the plugin";
+  return is_of_a_sink(stamp) ? "it is a plugin of sinks: list it in tracking.plugins"
+                             : "it is not a plugin of sinks (lockstep_add_sink_plugin()): list it "
+                               "in plugins, not in tracking.plugins";
+}
+
 }  // namespace
 
 std::string plugin_stamp(const std::string& torch_version) {
@@ -65,8 +77,8 @@ void load_plugin(const std::filesystem::path& path, const std::string& torch_ver
   const auto expected = plugin_stamp(torch_version);
   if (stamp != expected)
     throw config_error(
-        fmt::format("plugin {}: built for [{}], this program needs [{}]; rebuild the plugin",
-                    path.string(), stamp, expected));
+        fmt::format("plugin {}: built for [{}], this program needs [{}]; {}", path.string(), stamp,
+                    expected, remedy(stamp, expected)));
   // Without a slash, the dynamic linker would search its library path for another file.
   const auto absolute = std::filesystem::absolute(path);
   if (!::dlopen(absolute.c_str(), RTLD_NOW | RTLD_LOCAL))

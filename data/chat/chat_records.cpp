@@ -36,8 +36,9 @@ void ChatRecords::skip(const std::string& problem) {
 
 std::vector<std::string> ChatRecords::warnings(const std::string& name) const {
   if (num_bad_ == 0) return {};
-  return {fmt::format("{}: {} records that cannot be used are skipped; the first: {}", name,
-                      num_bad_, first_bad_)};
+  return {fmt::format("{}: {} that cannot be used {} skipped; the first: {}", name,
+                      num_bad_ == 1 ? "a record" : fmt::format("{} records", num_bad_),
+                      num_bad_ == 1 ? "is" : "are", first_bad_)};
 }
 
 }  // namespace lockstep::data

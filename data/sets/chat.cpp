@@ -80,7 +80,9 @@ class ChatDataset final : public Dataset {
           name));
     ChatRecords records(config.max_bad_samples);
     records.read(config.path, [&](std::string_view line) {
-      add(encoder_.encode(formats::parse_conversation(line)));
+      const auto conversation = formats::parse_conversation(line);
+      verify_has_answer(conversation);
+      add(encoder_.encode(conversation));
     });
     if (ends_.empty()) throw config_error(name + ": it has no conversations");
     if (config.limit && *config.limit > num_chats())
@@ -162,6 +164,12 @@ class ChatDataset final : public Dataset {
     std::vector<int64_t> lengths;
     for (int64_t i = 0; i < num_chats(); ++i) lengths.push_back(length_of(i));
     return lengths;
+  }
+
+  void verify_has_answer(const formats::Conversation& chat) const {
+    if (config_.loss == LearnedTokens::All || !chat.messages.is_array()) return;
+    if (std::ranges::none_of(chat.messages, formats::is_answer))
+      throw config_error("it has no answer to learn: no message has the role 'assistant'");
   }
 
   // The first token has no target, so it does not count as learned.

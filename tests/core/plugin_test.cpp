@@ -37,8 +37,15 @@ TEST_CASE("plugin: a plugin of another build is rejected before its code runs") 
   CHECK(error_of([] { load_plugin(OTHER_PLUGIN, ""); }) ==
         std::string("config: plugin " OTHER_PLUGIN
                     ": built for [interface=11 torch=1.0.0 cxx11_abi=1], this program "
-                    "needs [interface=11 torch=none cxx11_abi=1]; rebuild the plugin"));
+                    "needs [interface=11 torch=none cxx11_abi=1]; it is not a plugin of sinks "
+                    "(lockstep_add_sink_plugin()): list it in plugins, not in tracking.plugins"));
   CHECK(::dlopen(OTHER_PLUGIN, RTLD_NOW | RTLD_NOLOAD) == nullptr);
+}
+
+TEST_CASE("plugin: a plugin of sinks in the place of another part is named") {
+  CHECK(error_of([] { load_plugin(GOOD_PLUGIN, "1.0.0"); }).ends_with(
+      "it is a plugin of sinks: list it in tracking.plugins"));
+  CHECK(error_of([] { load_plugin(OTHER_PLUGIN, "2.0.0"); }).ends_with("; rebuild the plugin"));
 }
 
 TEST_CASE("plugin: a shared object without a stamp is rejected") {

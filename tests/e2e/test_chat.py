@@ -262,7 +262,7 @@ GOOD = '{"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "
         ("{", "line 2: not one JSON object per line"),
         ('{"messages": 5}', "line 2: 'messages' is not a list of messages"),
         ('{"a": 1}', "line 2: the record has no conversation: it has a; valid are messages, conversations"),
-        (GOOD.replace('"assistant"', '"user"'), "line 2: it has no answer to learn"),
+        (GOOD.replace('"assistant"', '"user"'), "line 2: it has no answer to learn: no message has the role 'assistant'"),
         (GOOD.replace("Hi", "Hi " * 60), "line 2: its answer begins after the first 48 tokens, which is the length"),
         (GOOD.replace('"Ho"', "7"), "chat_template.jinja: line 5: int + str is not possible"),
     ],

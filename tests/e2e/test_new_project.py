@@ -36,6 +36,16 @@ def test_project_builds_and_passes_its_test(prefix, kind, tmp_path):
         assert text.read_text().endswith("exit code 0\n")
 
 
+def test_a_build_directory_on_the_path_names_the_installation(prefix, tmp_path):
+    assert processes.run([LOCKSTEP, "new", "model", "my_part"], tmp_path).code == 0
+    env = {**processes.environment(), "PATH": f"{BUILD}/bin:{os.environ['PATH']}"}
+    configure = ["cmake", "-S", "my_part", "-B", "build"]
+    ended = processes.run(configure, tmp_path, env=env, timeout=100)
+    assert ended.code != 0 and f"cmake --install {BUILD} --prefix PREFIX" in ended.err, ended.err
+    ended = processes.run([*configure, f"-DCMAKE_PREFIX_PATH={prefix}"], tmp_path, env=env, timeout=100)
+    assert ended.code == 0, ended.err
+
+
 def test_nothing_is_overwritten(tmp_path):
     (tmp_path / "taken").write_text("mine")
     ended = processes.run([LOCKSTEP, "new", "run", "taken"], tmp_path)

@@ -272,6 +272,20 @@ def test_deleted_run_directory_is_reported_immediately(job):
     assert "done" not in printed
 
 
+def test_sink_that_stopped_is_named_during_the_run(job):
+    job.config["tracking"] = {"sinks": ["console", "webhook"]}
+    job.config["train"]["epochs"] = 100_000
+    job.write()
+    printed = job.directory / "out"
+    with open(printed, "w") as out:
+        started = job.start(ranks=2, stdout=out)
+        wait_until(lambda: "warning: sink webhook stopped: " in printed.read_text(), TIMEOUT_S, "a warning")
+        job.query("stop", job.only_run().name)
+        ended = processes.finish(started)
+    assert ended.code == 0, ended.err
+    assert "no url configured; set url or the environment variable LOCKSTEP_WEBHOOK_URL; training continues" in printed.read_text()
+
+
 def test_run_without_an_agent_is_completed_by_sync(job):
     use_file_sinks(job, agent=False)
     run_dir = job.train()

@@ -96,6 +96,8 @@ TEST_CASE("optimizers: no momentum before the first gradient, also after a resum
     CHECK(at::equal(parameters[i].second, resumed[i].second));
   CHECK_THROWS_WITH(other->load_state({{"exp_avg.w", at::zeros({4})}}),
                     Catch::Contains("no optimizer state 'momentum_buffer.w'"));
+  CHECK_THROWS_WITH(make("{name: sgd}", {})->load_state({{"exp_avg.w", at::zeros({4})}}),
+                    Catch::Contains("'exp_avg.w', which sgd does not use"));
 }
 
 TEST_CASE("optimizers: settings without effect are rejected") {

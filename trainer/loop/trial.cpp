@@ -66,11 +66,25 @@ std::optional<Batch> first_batch_of(const PreparedRun& run, at::Device device,
   return batch && batch->size() > 0 ? batch : std::nullopt;
 }
 
+// Exceptions that are neither of Lockstep nor of LibTorch get the name of the model.
+Outputs try_forward(const PreparedRun& run, const Batch& batch) {
+  try {
+    return in_model(run.model_title(), &batch, [&] {
+      return forward_in(run.config.train.precision, *run.model, batch);
+    });
+  } catch (const Error&) {
+    throw;
+  } catch (const c10::Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw Error(ErrorKind::Bug, fmt::format("{}: forward() threw an exception: {}",
+                                            run.model_title(), error.what()));
+  }
+}
+
 Outputs try_batch(const PreparedRun& run, at::Device device, const Batch& batch,
                   bool has_gradient) {
-  const auto outputs = in_model(run.model_title(), &batch, [&] {
-    return forward_in(run.config.train.precision, *run.model, batch);
-  });
+  const auto outputs = try_forward(run, batch);
   verify_outputs(run.model_title(), batch, outputs,
                  {.has_targets = !run.model->target_name().empty(),
                   .has_gradient = has_gradient,

@@ -2,7 +2,9 @@
 // Python's default torch.optim.SGD (torch/optim/sgd.py, _single_tensor_sgd), with one foreach call
 // per operation over all parameters.
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 
+#include "lockstep/error.h"
 #include "lockstep/optimizer.h"
 #include "trainer/optimizers/weight_decay.h"
 
@@ -57,7 +59,8 @@ class Sgd final : public Optimizer {
   }
 
   void load_state(const NamedTensors& state) override {
-    if (config_.momentum == 0 || state.empty()) return;  // empty: saved before the first gradient
+    if (config_.momentum == 0) return verify_unused(state);
+    if (state.empty()) return;  // saved before the first gradient
     bool found = false;
     for (size_t i = 0; i < parameters_.size(); ++i) {
       const auto& [name, parameter] = parameters_[i];
@@ -71,6 +74,16 @@ class Sgd final : public Optimizer {
   }
 
  private:
+  // Momentum may be turned off; state of another optimizer would be lost.
+  static void verify_unused(const NamedTensors& state) {
+    for (const auto& [name, tensor] : state)
+      if (!name.starts_with("momentum_buffer."))
+        throw config_error(
+            fmt::format("the checkpoint has the optimizer state '{}', which sgd does not use: was "
+                        "it saved with another optimizer?",
+                        name));
+  }
+
   // Updates the parameters that weight decay applies to, or the others.
   void update(double lr, double weight_decay, bool decayed) {
     clear();

@@ -96,13 +96,15 @@ def test_beams_are_those_of_transformers(job, name, ends):
     (job.directory / "hf" / "generation_config.json").write_text(json.dumps({"eos_token_id": end_tokens}))
     file = write_prompts(job, [{"tokens": prompt} for prompt in random_prompts()])
     found = []
-    for beams, penalty, early in [(2, 1.0, False), (4, 1.0, True), (3, 0.5, False), (5, 2.0, False), (3, -1.0, False)]:
-        options = ["--beams", beams, "--samples", beams - 1, "--length-penalty", penalty, *["--early-stopping"] * early]
+    for beams, penalty, early, repeats in [(2, 1.0, False, 1.0), (4, 1.0, True, 1.0), (3, 0.5, False, 1.3), (5, 2.0, False, 1.0),
+                                           (3, -1.0, False, 1.0)]:
+        options = ["--beams", beams, "--samples", beams - 1, "--length-penalty", penalty, "--repetition-penalty", repeats,
+                   *["--early-stopping"] * early]
         rows = rows_of(job, "--generate", file, "--max-tokens", "24", *options)
         expected = [text for prompt in random_prompts() for text in
                     beams_of(model, prompt, end_tokens, num_beams=beams, num_return_sequences=beams - 1, length_penalty=penalty,
-                             early_stopping=early)]
-        assert [row["tokens"] for row in rows] == expected, (beams, penalty, early)
+                             early_stopping=early, repetition_penalty=repeats)]
+        assert [row["tokens"] for row in rows] == expected, (beams, penalty, early, repeats)
         assert [row["finish"] for row in rows] == ["end" if text[-1] in end_tokens else "length" for text in expected]
         found += rows
     assert {row["finish"] for row in found} == {"end", "length"}

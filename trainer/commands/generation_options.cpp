@@ -110,7 +110,6 @@ void verify_beams(const GenerationArguments& arguments) {
   }
   const auto* const problem = "cannot be combined with --beams";
   refuse(arguments.sampling.temperature != 0, "--temperature", problem);
-  refuse(arguments.sampling.repetition_penalty.has_value(), "--repetition-penalty", problem);
   refuse(!arguments.stops.empty(), "--stop", problem);
   if (arguments.samples > beams.count)
     throw config_error(fmt::format("--samples: {}: --beams {} finds {} texts of a prompt",

@@ -7,6 +7,8 @@
 #include <tuple>
 #include <utility>
 
+#include "models/sampling.h"
+
 namespace lockstep::trainer {
 namespace {
 
@@ -17,8 +19,9 @@ struct Beam {
 
 class BeamSearch {
  public:
-  BeamSearch(int64_t max_tokens, const std::vector<int64_t>& end_tokens, const BeamOptions& options)
-      : max_tokens_(max_tokens), ends_(end_tokens), options_(options) {}
+  BeamSearch(const std::vector<int64_t>& prompt, int64_t max_tokens,
+             const std::vector<int64_t>& end_tokens, const BeamOptions& options)
+      : prompt_(prompt), max_tokens_(max_tokens), ends_(end_tokens), options_(options) {}
 
   const std::vector<Beam>& running() const { return running_; }
 
@@ -61,12 +64,20 @@ class BeamSearch {
   // The log-probabilities, in descending order, and places (row * V + token) of the most likely
   // continuations: as many as leave enough of them if all others end.
   std::tuple<at::Tensor, at::Tensor> candidates(const at::Tensor& logits) const {
-    std::vector<float> scores;
-    for (const auto& beam : running_) scores.push_back(beam.score);
-    const auto all =
-        (at::log_softmax(logits, 1) + at::tensor(scores, at::kFloat).unsqueeze(1)).flatten();
+    const auto log_probabilities = at::log_softmax(logits, 1);
+    std::vector<at::Tensor> rows;
+    for (const auto& beam : running_)
+      rows.push_back(penalized_row(log_probabilities[std::ssize(rows)], beam) + beam.score);
+    const auto all = at::cat(rows);
     const auto ends = static_cast<int64_t>(ends_.size());
     return all.topk(std::min(std::max<int64_t>(2, 1 + ends) * options_.count, all.numel()));
+  }
+
+  at::Tensor penalized_row(const at::Tensor& log_probabilities, const Beam& beam) const {
+    if (options_.repetition_penalty == 1) return log_probabilities;
+    auto tokens = prompt_;
+    tokens.insert(tokens.end(), beam.tokens.begin(), beam.tokens.end());
+    return models::penalize_repetition(log_probabilities, tokens, options_.repetition_penalty);
   }
 
   bool is_end(int64_t token) const { return std::ranges::find(ends_, token) != ends_.end(); }
@@ -89,6 +100,7 @@ class BeamSearch {
     return !options_.ends_early && penalized(running_.front()) > finished_.back().score;
   }
 
+  const std::vector<int64_t>& prompt_;
   int64_t max_tokens_;
   const std::vector<int64_t>& ends_;
   const BeamOptions& options_;
@@ -103,7 +115,7 @@ std::vector<std::vector<int64_t>> best_texts(const std::vector<int64_t>& prompt,
                                              const NextLogits& next_logits) {
   const auto length = static_cast<int64_t>(prompt.size());
   models::KeyValueCache cache(1, std::max(length, length + max_tokens - 1));
-  BeamSearch search(max_tokens, end_tokens, options);
+  BeamSearch search(prompt, max_tokens, end_tokens, options);
   auto tokens = at::tensor(prompt, at::kLong).unsqueeze(0);
   std::vector<int64_t> counts = {length};
   while (true) {

@@ -1,5 +1,5 @@
 // Beam search: the texts that are most likely as a whole, approximately. Equals transformers'
-// generate() with num_beams, length_penalty and early_stopping (false or true).
+// generate() with num_beams, length_penalty, early_stopping (false or true) and repetition_penalty.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,6 +18,7 @@ struct BeamOptions {
   // Whether the search ends when `count` texts are complete, instead of when the texts in progress
   // cannot exceed them at their current lengths.
   bool ends_early = false;
+  double repetition_penalty = 1;  // of log-probabilities, by models::penalize_repetition()
 };
 
 // As LanguageModel::next_logits(), but float32 on the CPU; `tokens` on the CPU.

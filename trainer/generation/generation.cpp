@@ -194,13 +194,15 @@ std::vector<GeneratedText> search_texts(LanguageModel& model, at::Device device,
                         KeyValueCache& cache) {
     return logits_of(model, device, options.precision, tokens, counts, cache);
   };
+  auto beams = options.beams;
+  beams.repetition_penalty = options.sampling.repetition_penalty.value_or(1);
   std::vector<GeneratedText> results;
   std::vector<std::vector<int64_t>> found;
   for (size_t i = 0; i < prompts.size(); ++i) {
     const auto& prompt = prompts[i];
     if (i == 0 || prompt.number != prompts[i - 1].number)
       found = best_texts(prompt.tokens, max_tokens_of(options, model, prompt), options.end_tokens,
-                         options.beams, pass);
+                         beams, pass);
     results.push_back(
         found_text(codec, prompt, options, found.at(static_cast<size_t>(prompt.sample))));
     if (on_text) on_text(i, results.back().text);

@@ -3,7 +3,7 @@
     .venv/bin/python bench/lora.py [--rounds 3] [--quick] [--out bench/results/lora.json]
 
 A Llama shape of 30 million parameters from a file, 2 samples of 256 tokens per rank, adapters of rank 8 of q, k, v and o, AdamW; all
-sides continue the same adapter of PEFT. Lockstep is eager (`model: hf`) and compiled; the peer has its defaults, then
+sides continue the same adapter of PEFT. Lockstep is eager (`model: hf`), also with `train.matmul: onednn`, and compiled; the peer has its defaults, then
 gradient_as_bucket_view, static_graph and a fused optimizer. The time from the command to the end of the first step is compared with
 transformers' Trainer under torchrun. Memory is the peak resident set of a rank. --quick: a small model, one round: no measurement.
 """
@@ -32,7 +32,7 @@ QUICK = {"sizes": {**JOB["sizes"], "vocab_size": 257, "hidden_size": 64, "interm
 ADAPTER = {"r": 8, "lora_alpha": 16, "target_modules": ["q_proj", "k_proj", "v_proj", "o_proj"], "task_type": "CAUSAL_LM"}
 LEARNING_RATE = 1e-4
 # Required: speedup of a step, of the first step; factor of memory.
-GOALS = {"lockstep": 1.5, "lockstep compiled": 2, "first step": 20, "memory": 3}
+GOALS = {"lockstep": 1.5, "lockstep, oneDNN": 1.5, "lockstep compiled": 2, "first step": 20, "memory": 3}
 
 
 def write_model(sizes, directory):
@@ -70,7 +70,7 @@ def text_of(job, directory):
     return write_text(directory, {"vocab_size": job["sizes"]["vocab_size"], "context": job["sizes"]["max_position_embeddings"]})
 
 
-def write_run_file(job, directory, steps, package=None):
+def write_run_file(job, directory, steps, package=None, matmul="torch"):
     file = directory / "lora.yaml"
     own = {"name": "hf", "path": str(directory / "base"), "lora": {"path": str(directory / "adapter")}}
     file.write_text(json.dumps({
@@ -79,7 +79,7 @@ def write_run_file(job, directory, steps, package=None):
         "data": {"train": {"name": "tokens", "path": str(text_of(job, directory)), "length": job["sizes"]["max_position_embeddings"]},
                  "per_rank_batch_size": job["batch"], "drop_last": True},
         "optimizer": {"name": "adamw", "lr": LEARNING_RATE, "weight_decay": 0.01},
-        "train": {"epochs": 1000, "max_steps": steps, "log_every": f"{max(1, steps // 8)} steps"},
+        "train": {"epochs": 1000, "max_steps": steps, "log_every": f"{max(1, steps // 8)} steps", "matmul": matmul},
         "checkpoint": {"every": "1000 epochs", "keep_last": 1},
         "tracking": {"sinks": []}}))
     return file
@@ -99,8 +99,8 @@ def launch(file):
     return [BIN / "lockstep", "launch", "-n", RANKS, file]
 
 
-def steps_here(job, directory, package=None):
-    output_of(launch(write_run_file(job, directory, job["steps"], package)), directory, 1200, OMP_NUM_THREADS="1")
+def steps_here(job, directory, how):
+    output_of(launch(write_run_file(job, directory, job["steps"], **how)), directory, 1200, OMP_NUM_THREADS="1")
     values = newest_run(directory / "runs")
     return {"seconds": [job["batch"] * RANKS / speed for speed in values["train/samples_per_s"]], "loss": values["train/loss"][-1]}
 
@@ -111,10 +111,10 @@ def peer(job, directory, *options):
             "--lr", LEARNING_RATE, "--batch-size", job["batch"], "--steps", job["steps"], "--interval", job["steps"] // 8, *options]
 
 
-def first_step_here(job, directory, package=None):
+def first_step_here(job, directory, how):
     """Seconds from the command to the end of the first step."""
     shutil.rmtree(directory / "runs", ignore_errors=True)
-    file = write_run_file(job, directory, 1, package)
+    file = write_run_file(job, directory, 1, **how)
     begin = time.time()
     output_of(launch(file), directory, 600, OMP_NUM_THREADS="1")
     (record,) = [each for each in newest_records(directory / "runs") if each["metric"] == "train/loss"]
@@ -163,13 +163,13 @@ def compared(name, unit, ours, other, goal):
 
 def measure(job, rounds, directory, package):
     """{side: seconds of a step}, {side: seconds of the first step}, {side: MB}, {side: loss}"""
-    ours = {"lockstep": None, "lockstep compiled": package}
+    ours = {"lockstep": {}, "lockstep, oneDNN": {"matmul": "onednn"}, "lockstep compiled": {"package": package}}
     others = {"PEFT and DDP": [], "tuned PEFT and DDP": ["--tuned"]}
-    sides = {**{side: lambda p=file: steps_here(job, directory, p) for side, file in ours.items()},
+    sides = {**{side: lambda h=how: steps_here(job, directory, h) for side, how in ours.items()},
              **{side: lambda o=options: last_json(output_of(peer(job, directory, *o), directory, 1200, OMP_NUM_THREADS="1",
                                                             PYTHONPATH=str(SOURCE / "python")))
                 for side, options in others.items()}}
-    starts = {**{side: lambda p=file: first_step_here(job, directory, p) for side, file in ours.items()},
+    starts = {**{side: lambda h=how: first_step_here(job, directory, h) for side, how in ours.items()},
               "Trainer": lambda: first_step_of_trainer(job, directory)}
     steps, first, losses = {side: [] for side in sides}, {side: [] for side in starts}, {}
     for _ in range(rounds):
@@ -182,13 +182,13 @@ def measure(job, rounds, directory, package):
             first[side].append(run())
             print(f"{side}: first step after {first[side][-1]:.2f} s", file=sys.stderr, flush=True)
     assert max(losses.values()) - min(losses.values()) <= 1e-3, losses
-    memory = {side: start_up.largest_process_mb(launch(write_run_file(job, directory, job["steps"], file))) for side, file in ours.items()}
+    memory = {side: start_up.largest_process_mb(launch(write_run_file(job, directory, job["steps"], **how))) for side, how in ours.items()}
     memory |= {side: start_up.largest_process_mb(peer(job, directory, *options)) for side, options in others.items()}
     return steps, first, memory, losses
 
 
 def rows(steps, first, memory):
-    for side in ("lockstep", "lockstep compiled"):
+    for side in ("lockstep", "lockstep, oneDNN", "lockstep compiled"):
         for other in ("PEFT and DDP", "tuned PEFT and DDP"):
             yield compared(f"step, {side} against {other}", "s", steps[side], steps[other], GOALS[side])
         yield compared(f"command to end of the first step, {side} against Trainer", "s", first[side], first["Trainer"], GOALS["first step"])

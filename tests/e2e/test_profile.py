@@ -111,6 +111,26 @@ def process_of(events):
     return pid
 
 
+def test_large_products_with_onednn(job):
+    """Within rounding of those of LibTorch, forward and backward; small ones stay with its BLAS."""
+    steps = ["train.max_steps=6", "train.log_every=1 step", "model.hidden=[32, 16]"]
+    plain = job.train(*steps)
+    run_dir = job.train(*steps, "train.matmul=onednn", "train.profile={steps: 3}")
+    (file,) = (run_dir / "profiles").iterdir()
+    events = json.loads(file.read_text())["traceEvents"]
+    counts = {name: sum(event.get("name") == name for event in events) for name in ("aten::addmm", "mkldnn::_linear_pointwise")}
+    assert counts == {"aten::addmm": 3, "mkldnn::_linear_pointwise": 2}  # the first layer, and the gradient of its weight
+    ours, theirs = (job.series(each.name, "train/loss") for each in (run_dir, plain))
+    assert [value for _, value in ours] == pytest.approx([value for _, value in theirs], rel=1e-5)
+    flops = [job.series(each.name, "train/flops_per_step") for each in (run_dir, plain)]
+    assert flops[0] == flops[1]
+
+
+def test_onednn_is_refused_where_it_has_no_effect(job):
+    refuse(job, ["train.matmul=onednn", "model={name: compiled, package: model.ls2}"],
+           ["train.matmul: onednn has no effect on a compiled model"], ranks=None)
+
+
 @pytest.mark.parametrize(
     "profile, texts",
     [

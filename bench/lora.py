@@ -3,9 +3,10 @@
     .venv/bin/python bench/lora.py [--rounds 3] [--quick] [--out bench/results/lora.json]
 
 A Llama shape of 30 million parameters from a file, 2 samples of 256 tokens per rank, adapters of rank 8 of q, k, v and o, AdamW; all
-sides continue the same adapter of PEFT. Lockstep is eager (`model: hf`), also with `train.matmul: onednn`, and compiled; the peer has its defaults, then
-gradient_as_bucket_view, static_graph and a fused optimizer. The time from the command to the end of the first step is compared with
-transformers' Trainer under torchrun. Memory is the peak resident set of a rank. --quick: a small model, one round: no measurement.
+sides continue the same adapter of PEFT. Lockstep is eager (`model: hf`), also with `train.matmul: onednn`, and compiled; the peer has its
+defaults, then gradient_as_bucket_view, static_graph and a fused optimizer. The time from the command to the end of the first step is
+compared with transformers' Trainer under torchrun. Memory is the peak resident set of a rank. --quick: a small model, one round: no
+measurement.
 """
 
 import argparse

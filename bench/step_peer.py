@@ -33,6 +33,7 @@ def parse_arguments():
     parser.add_argument("--hidden")
     parser.add_argument("--gpt", type=json.loads, help="sizes of a GPT, in the place of --inputs and --hidden")
     parser.add_argument("--hf", help="folder of a language model of transformers, in the place of --gpt")
+    parser.add_argument("--adapter", help="folder of an adapter of PEFT for --hf: only it is trained")
     parser.add_argument("--length", type=int, help="tokens per sample, for --hf")
     parser.add_argument("--optimizer", choices=["sgd", "adamw"], required=True)
     parser.add_argument("--lr", type=float, required=True)
@@ -55,6 +56,9 @@ def load(args):
     if args.hf:
         import transformers  # takes seconds
         module = transformers.AutoModelForCausalLM.from_pretrained(args.hf, dtype=torch.float32, attn_implementation="sdpa")
+        if args.adapter:
+            import peft
+            module = peft.PeftModel.from_pretrained(module, args.adapter, is_trainable=True)
         return (module.train(), *tokens.load_windows(args.data, args.length),
                 lambda output, targets: F.cross_entropy(output.logits.flatten(0, 1), targets.flatten()))
     if args.gpt:
@@ -120,7 +124,7 @@ def main():
     module, images, labels = (part.to(args.device) for part in (module, images, labels))
     model = wrap(args, module, world)
     model = torch.compile(model, mode=args.compile_mode) if args.compile else model
-    optimizer = make_optimizer(args, module.parameters())
+    optimizer = make_optimizer(args, [each for each in module.parameters() if each.requires_grad])
     source = batches(args, images, labels, rank, world)
     seconds, loss, first, first_at = [], None, None, None
     total = torch.zeros((), dtype=torch.float64, device=args.device)

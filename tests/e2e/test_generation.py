@@ -78,6 +78,53 @@ def test_penalized_tokens_are_those_of_transformers(job, penalty):
     assert rows != rows_of(job, "--generate", file, "--max-tokens", "24")
 
 
+def beams_of(model, prompt, ends, **how):
+    """The texts that transformers finds, best first."""
+    found = model.generate(torch.tensor([prompt]), do_sample=False, max_new_tokens=24, pad_token_id=0, eos_token_id=ends, **how)
+    texts = [text[len(prompt) :].tolist() for text in found]
+    lengths = [next((i + 1 for i, token in enumerate(text) if token in ends), len(text)) for text in texts]  # without padding
+    return [text[:length] for text, length in zip(texts, lengths)]
+
+
+@pytest.mark.parametrize("name, ends", [("llama 3", 0), ("gemma 2", 12), ("gpt-neox", 2), ("mixtral", 6)])
+def test_beams_are_those_of_transformers(job, name, ends):
+    """With few and many end tokens, one of them of a likely text, and penalties that prefer short texts and long ones."""
+    model = make(name, job.directory / "hf")
+    configure(job, job.directory / "hf")
+    likely = model.generate(torch.tensor([random_prompts()[0]]), do_sample=False, min_new_tokens=4, max_new_tokens=4, pad_token_id=0)
+    end_tokens = sorted({int(likely[0, -1]), *range(2, 2 + 8 * ends, 8)})
+    (job.directory / "hf" / "generation_config.json").write_text(json.dumps({"eos_token_id": end_tokens}))
+    file = write_prompts(job, [{"tokens": prompt} for prompt in random_prompts()])
+    found = []
+    for beams, penalty, early, repeats in [(2, 1.0, False, 1.0), (4, 1.0, True, 1.0), (3, 0.5, False, 1.3), (5, 2.0, False, 1.0),
+                                           (3, -1.0, False, 1.0)]:
+        options = ["--beams", beams, "--samples", beams - 1, "--length-penalty", penalty, "--repetition-penalty", repeats,
+                   *["--early-stopping"] * early]
+        rows = rows_of(job, "--generate", file, "--max-tokens", "24", *options)
+        expected = [text for prompt in random_prompts() for text in
+                    beams_of(model, prompt, end_tokens, num_beams=beams, num_return_sequences=beams - 1, length_penalty=penalty,
+                             early_stopping=early, repetition_penalty=repeats)]
+        assert [row["tokens"] for row in rows] == expected, (beams, penalty, early, repeats)
+        assert [row["finish"] for row in rows] == ["end" if text[-1] in end_tokens else "length" for text in expected]
+        found += rows
+    assert {row["finish"] for row in found} == {"end", "length"}
+    greedy = rows_of(job, "--generate", file, "--max-tokens", "24")
+    assert [row["tokens"] for row in greedy] != [row["tokens"] for row in found[: len(greedy)]]  # of beams 2
+
+
+def test_beams_on_two_ranks(job):
+    """Ranks divide the samples of a prompt."""
+    make("llama 3", job.directory / "hf")
+    configure(job, job.directory / "hf")
+    file = write_prompts(job, [{"tokens": prompt} for prompt in random_prompts()])
+    options = ["--beams", 4, "--samples", 3, "--max-tokens", 12, "--out", "texts.jsonl"]
+    alone = rows_of(job, "--generate", file, *options[:-2])
+    (job.directory / "texts.jsonl").unlink()
+    ended = processes.run([LOCKSTEP, "launch", "-n", 2, "--generate", file, job.file, "--", *options], job.directory)
+    assert ended.code == 0, ended.err
+    assert [json.loads(line) for line in (job.directory / "texts.jsonl").read_text().splitlines()] == alone
+
+
 def save_tokenizer(directory):
     """A byte-level tokenizer of VOCABULARY tokens or more; returns it."""
     tokenizer = Tokenizer(kinds.BPE())
@@ -355,6 +402,12 @@ def test_options_that_are_refused(job, trained):
     refused(job, ["--prompt cannot be combined with --dry-run"], "--dry-run", *prompt)
     refused(job, ["--top-p has no effect with --temperature 0"], *prompt, "--top-p", "0.5")
     refused(job, ["--min-p has no effect with --temperature 0"], *prompt, "--min-p", "0.5")
+    refused(job, ["--stop cannot be combined with --beams"], *prompt, "--beams", "2", "--stop", "x")
+    refused(job, ["--length-penalty has no effect without --beams"], *prompt, "--length-penalty", "2")
+    refused(job, ["--early-stopping has no effect without --beams"], *prompt, "--early-stopping")
+    refused(job, ["--temperature cannot be combined with --beams"], *prompt, "--beams", "2", "--temperature", "1")
+    refused(job, ["--samples: 3: --beams 2 finds 2 texts"], *prompt, "--beams", "2", "--samples", "3")
+    refused(job, ["--beams: 300: the model has a vocabulary of 257"], *prompt, "--beams", "300")
     refused(job, ["--samples has no effect with --temperature 0"], *prompt, "--samples", "2")
     refused(job, ["--repetition-penalty: '0': expected a number above 0"], *prompt, "--repetition-penalty", "0")
     refused(job, ["--temperature: '-1': expected a number from 0"], *prompt, "--temperature", "-1")

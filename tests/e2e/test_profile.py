@@ -140,14 +140,51 @@ def test_modules_of_models_without_blocks_have_no_operations(job):
 
 
 def test_a_trace_opens_in_perfetto(job):
-    run_dir = job.train("train.max_steps=6", "train.profile={steps: 3-4, ranks: [1]}", ranks=2)
-    (file,) = (run_dir / "profiles").iterdir()
-    assert file.name == "rank-00001-steps-3-4.json"
-    events = [event for event in json.loads(file.read_text())["traceEvents"] if event.get("cat") == "cpu_op"]
-    names = {event["name"] for event in events}
+    """The fields of Chrome's trace format that Perfetto needs, in files whose rank, process and thread are known."""
+    run_dir = job.train("train.max_steps=6", "train.profile={steps: 3-4, ranks: [0, 1]}", ranks=2)
+    files = sorted((run_dir / "profiles").iterdir())
+    assert [file.name for file in files] == ["rank-00000-steps-3-4.json", "rank-00001-steps-3-4.json"]
+    traces = [json.loads(file.read_text()) for file in files]
+    assert [trace["distributedInfo"] for trace in traces] == [{"rank": rank, "world_size": 2} for rank in (0, 1)]
+    processes = [process_of(trace["traceEvents"]) for trace in traces]
+    assert processes[0] != processes[1]
+
+
+def process_of(events):
+    """Checks the operators of a trace of two steps; returns the process id that they all have."""
+    assert all({"ph", "name", "pid", "tid", "ts"} <= event.keys() for event in events)
+    operators = [event for event in events if event.get("cat") == "cpu_op"]
+    names = {event["name"] for event in operators}
     assert {"aten::linear", "aten::addmm", "aten::mm"} <= names
-    assert sum(event["name"] == "aten::linear" for event in events) == 2 * 2  # two layers, two steps
-    assert all(event["ph"] == "X" and event["dur"] >= 0 for event in events)
+    assert sum(event["name"] == "aten::linear" for event in operators) == 2 * 2  # two layers, two steps
+    for event in operators:
+        assert event["ph"] == "X" and event["ts"] > 0 and event["dur"] >= 0
+        assert isinstance(event["pid"], int) and isinstance(event["tid"], int)
+    (pid,) = {event["pid"] for event in operators}
+    named = {(event["name"], event["pid"], event["tid"]) for event in events if event["ph"] == "M"}
+    assert ("process_name", pid, 0) in named
+    assert {("thread_name", pid, event["tid"]) for event in operators} <= named
+    return pid
+
+
+def test_large_products_with_onednn(job):
+    """Within rounding of those of LibTorch, forward and backward; small ones stay with its BLAS."""
+    steps = ["train.max_steps=6", "train.log_every=1 step", "model.hidden=[32, 16]"]
+    plain = job.train(*steps)
+    run_dir = job.train(*steps, "train.matmul=onednn", "train.profile={steps: 3}")
+    (file,) = (run_dir / "profiles").iterdir()
+    events = json.loads(file.read_text())["traceEvents"]
+    counts = {name: sum(event.get("name") == name for event in events) for name in ("aten::addmm", "mkldnn::_linear_pointwise")}
+    assert counts == {"aten::addmm": 3, "mkldnn::_linear_pointwise": 2}  # the first layer, and the gradient of its weight
+    ours, theirs = (job.series(each.name, "train/loss") for each in (run_dir, plain))
+    assert [value for _, value in ours] == pytest.approx([value for _, value in theirs], rel=1e-5)
+    flops = [job.series(each.name, "train/flops_per_step") for each in (run_dir, plain)]
+    assert flops[0] == flops[1]
+
+
+def test_onednn_is_refused_where_it_has_no_effect(job):
+    refuse(job, ["train.matmul=onednn", "model={name: compiled, package: model.ls2}"],
+           ["train.matmul: onednn has no effect on a compiled model"], ranks=None)
 
 
 @pytest.mark.parametrize(

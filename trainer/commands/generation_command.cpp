@@ -120,9 +120,13 @@ Generation prepare(const GenerationArguments& arguments, const PreparedRun& run,
     ++number;
   }
   verify_prompts(model, generation.prompts, "prompt");
+  if (arguments.beams.count > model.vocabulary_size())
+    throw config_error(fmt::format("--beams: {}: the model has a vocabulary of {}",
+                                   arguments.beams.count, model.vocabulary_size()));
   generation.options = {.max_tokens = arguments.max_tokens,
                         .batch_size = arguments.batch_size,
                         .sampling = arguments.sampling,
+                        .beams = arguments.beams,
                         .stops = arguments.stops,
                         .end_tokens = end_tokens_of(directory, codec.get()),
                         .seed = static_cast<uint64_t>(arguments.seed),

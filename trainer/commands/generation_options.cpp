@@ -60,6 +60,14 @@ const std::map<std::string, GenerationOption>& generation_options() {
   static const std::map<std::string, GenerationOption> options = {
       {"--generate", {"a file", [](const Value& v, Out& o) { o.prompts_file = v.not_empty(); }}},
       {"--prompt", {"a text", [](const Value& v, Out& o) { o.prompts.push_back(v.not_empty()); }}},
+      {"--beams", {"a number", [](const Value& v, Out& o) { o.beams.count = v.integer(1, 1024); }}},
+      {"--length-penalty",
+       {"a number",
+        [](const Value& v, Out& o) {
+          o.beams.length_penalty = v.real(-1e6, true, 1e6, "a number");
+          o.has_length_penalty = true;
+        }}},
+      {"--early-stopping", {nullptr, [](const Value&, Out& o) { o.beams.ends_early = true; }}},
       {"--chat", {nullptr, [](const Value&, Out& o) { o.is_chat = true; }}},
       {"--tokenizer",
        {"a tokenizer.json", [](const Value& v, Out& o) { o.tokenizer = v.not_empty(); }}},
@@ -90,6 +98,24 @@ const std::map<std::string, GenerationOption>& generation_options() {
   return options;
 }
 
+void verify_beams(const GenerationArguments& arguments) {
+  const auto refuse = [](bool is_given, const char* option, const char* problem) {
+    if (is_given) throw config_error(fmt::format("{} {}", option, problem));
+  };
+  const auto& beams = arguments.beams;
+  if (beams.count == 1) {
+    const auto* const problem = "has no effect without --beams N, of at least 2";
+    refuse(arguments.has_length_penalty, "--length-penalty", problem);
+    return refuse(beams.ends_early, "--early-stopping", problem);
+  }
+  const auto* const problem = "cannot be combined with --beams";
+  refuse(arguments.sampling.temperature != 0, "--temperature", problem);
+  refuse(!arguments.stops.empty(), "--stop", problem);
+  if (arguments.samples > beams.count)
+    throw config_error(fmt::format("--samples: {}: --beams {} finds {} texts of a prompt",
+                                   arguments.samples, beams.count, beams.count));
+}
+
 }  // namespace
 
 bool read_generation_option(const std::string& argument,
@@ -111,6 +137,7 @@ void verify_generation_options(const GenerationArguments& arguments) {
   if (!arguments.has_prompts() && !arguments.first_option.empty())
     throw config_error(fmt::format("{} has no effect without --generate FILE or --prompt TEXT",
                                    arguments.first_option));
+  verify_beams(arguments);
   const auto& sampling = arguments.sampling;
   if (sampling.temperature != 0) return;
   const auto refuse = [](bool is_given, const char* option) {
@@ -121,7 +148,7 @@ void verify_generation_options(const GenerationArguments& arguments) {
   refuse(sampling.top_k.has_value(), "--top-k");
   refuse(sampling.top_p.has_value(), "--top-p");
   refuse(sampling.min_p.has_value(), "--min-p");
-  refuse(arguments.samples > 1, "--samples");
+  refuse(arguments.samples > arguments.beams.count, "--samples");
 }
 
 void verify_out(const std::optional<std::string>& out, const RankEnv& ranks) {

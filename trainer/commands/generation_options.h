@@ -9,6 +9,7 @@
 
 #include "lockstep/rank_env.h"
 #include "models/sampling.h"
+#include "trainer/generation/beam_search.h"
 
 namespace lockstep::trainer {
 
@@ -20,7 +21,9 @@ struct GenerationArguments {
   int64_t max_tokens = 128, batch_size = 8, seed = 0;
   int64_t samples = 1;   // texts of each prompt
   bool is_chat = false;  // a prompt that is text is the message of a user
+  bool has_length_penalty = false;
   models::Sampling sampling;
+  BeamOptions beams;
   std::vector<std::string> stops;
   std::string first_option;  // the first one as typed, without its value; empty: none but --out
 

@@ -1,4 +1,4 @@
-// `train.precision`: the number format of the forward and backward pass.
+// `train.precision`: the number format of the forward and backward pass; `train.matmul`.
 #pragma once
 
 #include <string>
@@ -10,6 +10,9 @@ namespace lockstep::trainer {
 
 enum class Precision { Float32, BFloat16, Float16 };
 constexpr auto choices(Precision) { return std::array{"fp32", "bf16", "fp16"}; }
+
+enum class Matmul { Torch, OneDnn };  // see trainer/prepared/matmul_choice.h
+constexpr auto choices(Matmul) { return std::array{"torch", "onednn"}; }
 
 // Calls model.forward(batch). With "bf16" and "fp16", under autocast, like Python's `with
 // torch.autocast(device, torch.bfloat16)` around model and loss: matrix products and convolutions

@@ -46,6 +46,7 @@ struct TrainSection {
   std::vector<std::string> freeze;
   int64_t accumulate = 1;
   Precision precision = Precision::Float32;
+  Matmul matmul = Matmul::Torch;
   std::optional<double> clip_grad_norm;
   NonFinitePolicy non_finite = NonFinitePolicy::Stop;
   bool cuda_graph = false;
@@ -97,6 +98,10 @@ void fields(V& v, TrainSection& c) {
     "number format of the forward and backward pass; bf16, fp16: mixed precision as with "
     "torch.autocast: parameters, gradients and loss stay float32; fp16 scales the loss like "
     "torch.amp.GradScaler");
+  v("matmul", c.matmul,
+    "the library of large fp32 matrix products on CPUs; torch: the one that LibTorch uses, with "
+    "the bits of PyTorch; onednn: on AMD processors with AVX-512 more than twice as fast; the "
+    "results differ by rounding");
   v("clip_grad_norm", c.clip_grad_norm, "clip gradients to this norm, over all parameters",
     above(0));
   v("non_finite", c.non_finite,

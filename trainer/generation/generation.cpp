@@ -33,6 +33,22 @@ class EvaluationMode {
   bool was_training_;
 };
 
+// The maximum number of tokens of a text; the last one is not processed.
+int64_t max_tokens_of(const GenerationOptions& options, const LanguageModel& model,
+                      const Prompt& prompt) {
+  const auto length = static_cast<int64_t>(prompt.tokens.size());
+  return std::min(options.max_tokens, model.context_size() - length + 1);
+}
+
+at::Tensor logits_of(LanguageModel& model, at::Device device, Precision precision,
+                     const at::Tensor& tokens, const std::vector<int64_t>& counts,
+                     KeyValueCache& cache) {
+  std::optional<models::Autocast> autocast;
+  if (precision != Precision::Float32)
+    autocast.emplace(device.type(), precision == Precision::Float16 ? at::kHalf : at::kBFloat16);
+  return model.next_logits(tokens.to(device), counts, cache).to(at::kCPU, at::kFloat);
+}
+
 // A text in progress.
 struct Sequence {
   size_t index;  // of the prompt
@@ -52,8 +68,7 @@ class TextBatch {
 
   void add(size_t index, const Prompt& prompt) {
     const auto length = static_cast<int64_t>(prompt.tokens.size());
-    // The last token is not processed.
-    const auto max_tokens = std::min(options_.max_tokens, model_.context_size() - length + 1);
+    const auto max_tokens = max_tokens_of(options_, model_, prompt);
     max_passes_ = std::max(max_passes_, max_tokens);
     capacity_ = std::max({capacity_, length, length + max_tokens - 1});
     longest_ = std::max(longest_, length);
@@ -77,13 +92,9 @@ class TextBatch {
   }
 
  private:
-  at::Tensor logits_of(const at::Tensor& tokens, const std::vector<int64_t>& counts,
-                       KeyValueCache& cache) {
-    std::optional<models::Autocast> autocast;
-    if (options_.precision != Precision::Float32)
-      autocast.emplace(device_.type(),
-                       options_.precision == Precision::Float16 ? at::kHalf : at::kBFloat16);
-    return model_.next_logits(tokens.to(device_), counts, cache).to(at::kCPU, at::kFloat);
+  at::Tensor pass(const at::Tensor& tokens, const std::vector<int64_t>& counts,
+                  KeyValueCache& cache) {
+    return logits_of(model_, device_, options_.precision, tokens, counts, cache);
   }
 
   at::Tensor first_pass(KeyValueCache& cache) {
@@ -95,19 +106,19 @@ class TextBatch {
       row.narrow(0, 0, static_cast<int64_t>(prompt.size())).copy_(at::tensor(prompt, at::kLong));
       counts.push_back(static_cast<int64_t>(prompt.size()));
     }
-    return logits_of(tokens, counts, cache);
+    return pass(tokens, counts, cache);
   }
 
   at::Tensor next_pass(KeyValueCache& cache) {
     std::vector<int64_t> last;
     for (const auto i : active_) last.push_back(sequences_[i].result.tokens.back());
-    return logits_of(at::tensor(last, at::kLong).unsqueeze(1),
-                     std::vector<int64_t>(active_.size(), 1), cache);
+    return pass(at::tensor(last, at::kLong).unsqueeze(1), std::vector<int64_t>(active_.size(), 1),
+                cache);
   }
 
   void pass_for_others() {
     KeyValueCache spare(1, 1);
-    logits_of(at::zeros({1, 1}, at::kLong), {1}, spare);
+    pass(at::zeros({1, 1}, at::kLong), {1}, spare);
   }
 
   void take_tokens(const at::Tensor& logits, KeyValueCache& cache) {
@@ -161,6 +172,44 @@ class TextBatch {
   int64_t max_passes_ = 0, capacity_ = 0, longest_ = 0;
 };
 
+GeneratedText found_text(const TextCodec* codec, const Prompt& prompt,
+                         const GenerationOptions& options, std::vector<int64_t> tokens) {
+  GeneratedText result;
+  result.tokens = std::move(tokens);
+  TextStream stream(codec, prompt.tokens, options.stops);
+  for (const auto token : result.tokens)
+    if (std::ranges::find(options.end_tokens, token) != options.end_tokens.end())
+      result.finish = FinishReason::End;
+    else
+      stream.add(token);
+  result.text = stream.text();
+  return result;
+}
+
+// By beam search. Prompts with the same number are samples of one prompt, which is searched once.
+std::vector<GeneratedText> search_texts(LanguageModel& model, at::Device device,
+                                        const TextCodec* codec, const std::vector<Prompt>& prompts,
+                                        const GenerationOptions& options, const OnText& on_text) {
+  const auto pass = [&](const at::Tensor& tokens, const std::vector<int64_t>& counts,
+                        KeyValueCache& cache) {
+    return logits_of(model, device, options.precision, tokens, counts, cache);
+  };
+  auto beams = options.beams;
+  beams.repetition_penalty = options.sampling.repetition_penalty.value_or(1);
+  std::vector<GeneratedText> results;
+  std::vector<std::vector<int64_t>> found;
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    const auto& prompt = prompts[i];
+    if (i == 0 || prompt.number != prompts[i - 1].number)
+      found = best_texts(prompt.tokens, max_tokens_of(options, model, prompt), options.end_tokens,
+                         beams, pass);
+    results.push_back(
+        found_text(codec, prompt, options, found.at(static_cast<size_t>(prompt.sample))));
+    if (on_text) on_text(i, results.back().text);
+  }
+  return results;
+}
+
 }  // namespace
 
 LanguageModel& language_model_of(Model& model, std::string_view title) {
@@ -195,6 +244,8 @@ std::vector<GeneratedText> generate(Model& model, at::Device device, const TextC
   const at::InferenceMode inference;
   const EvaluationMode evaluation(model);
   auto& language = language_model_of(model, "the model");
+  if (options.beams.count > 1)
+    return search_texts(language, device, codec, prompts, options, on_text);
   std::vector<GeneratedText> results(prompts.size());
   const auto size = static_cast<size_t>(options.batch_size);
   for (size_t first = 0; first < prompts.size(); first += size) {

@@ -11,13 +11,14 @@
 #include "models/language_model.h"
 #include "models/sampling.h"
 #include "trainer/config/precision.h"
+#include "trainer/generation/beam_search.h"
 #include "trainer/generation/text_codec.h"
 
 namespace lockstep::trainer {
 
 struct Prompt {
   int64_t number = 0;  // among all prompts, for its random numbers
-  int64_t sample = 0;  // of the texts of this prompt, for its random numbers
+  int64_t sample = 0;  // of the texts of this prompt, for its random numbers; of beams: its rank
   std::string text;    // empty if the prompt was given as tokens
   std::vector<int64_t> tokens;
 };
@@ -26,6 +27,7 @@ struct GenerationOptions {
   int64_t max_tokens = 128;  // of each text; also ends at the model's context
   int64_t batch_size = 8;
   models::Sampling sampling;
+  BeamOptions beams;  // more than one: without temperature and stop strings, and not collective
   std::vector<std::string> stops;  // not empty ones
   std::vector<int64_t> end_tokens;
   uint64_t seed = 0;

@@ -5,9 +5,15 @@
 
 #include <algorithm>
 #include <set>
+#include <string>
 
 #include "lockstep/error.h"
 #include "lockstep/rank_env.h"
+
+// Of torch/csrc/profiler/kineto_shim.h, which needs Kineto's own headers.
+namespace torch::autograd::profiler {
+void addMetadataJson(const std::string& key, const std::string& value);
+}
 
 namespace lockstep::trainer {
 namespace {
@@ -16,13 +22,17 @@ namespace fs = std::filesystem;
 namespace profiler = torch::autograd::profiler;
 using torch::profiler::impl::ActivityType;
 
-void begin_profile(bool has_gpu) {
+void begin_profile(const World& world) {
   const torch::profiler::impl::ProfilerConfig config(torch::profiler::impl::ProfilerState::KINETO,
                                                      /*report_input_shapes=*/true);
   std::set<ActivityType> activities = {ActivityType::CPU};
-  if (has_gpu) activities.insert(ActivityType::CUDA);
+  if (world.device().is_cuda()) activities.insert(ActivityType::CUDA);
   profiler::prepareProfiler(config, activities);
   profiler::enableProfiler(config, activities);
+  // As in traces of torch.profiler, which tools for several ranks read.
+  profiler::addMetadataJson("distributedInfo",
+                            fmt::format(R"({{"rank": {}, "world_size": {}}})", world.rank(),
+                                        world.world_size()));
 }
 
 // Returns whether the trace was written.
@@ -56,7 +66,7 @@ StepProfile::StepProfile(const ProfileConfig& config, int rank)
 void StepProfile::before_step(HookContext& run) {
   const auto next = run.step + 1;
   if (!is_recording_rank_ || first_ > 0 || next < steps_.first || next > steps_.last) return;
-  begin_profile(run.world.device().is_cuda());
+  begin_profile(run.world);
   first_ = next;
 }
 

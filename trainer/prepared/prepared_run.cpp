@@ -27,6 +27,7 @@
 #include "trainer/prepared/example_data.h"
 #include "trainer/prepared/first_samples.h"
 #include "trainer/prepared/frozen_parameters.h"
+#include "trainer/prepared/matmul_choice.h"
 #include "trainer/prepared/model_faults.h"
 #include "trainer/prepared/object_stores.h"
 #include "trainer/prepared/openmp_threads.h"
@@ -254,6 +255,7 @@ PreparedRun prepare_without_data(const RunConfig& config, const RankEnv& ranks) 
   }
   // The order of sums within an operator depends on the number of threads.
   if (config.distributed.data_parallel.virtual_shards) at::set_num_threads(1);
+  choose_matmul(config);
   start_openmp_threads();
   use_object_stores(config.data.object_cache);
   return {.config = config,

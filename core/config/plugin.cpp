@@ -76,9 +76,8 @@ void load_plugin(const std::filesystem::path& path, const std::string& torch_ver
   const auto stamp = find_stamp(path);
   const auto expected = plugin_stamp(torch_version);
   if (stamp != expected)
-    throw config_error(
-        fmt::format("plugin {}: built for [{}], this program needs [{}]; {}", path.string(), stamp,
-                    expected, remedy(stamp, expected)));
+    throw config_error(fmt::format("plugin {}: built for [{}], this program needs [{}]; {}",
+                                   path.string(), stamp, expected, remedy(stamp, expected)));
   // Without a slash, the dynamic linker would search its library path for another file.
   const auto absolute = std::filesystem::absolute(path);
   if (!::dlopen(absolute.c_str(), RTLD_NOW | RTLD_LOCAL))

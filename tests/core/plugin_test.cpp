@@ -43,8 +43,9 @@ TEST_CASE("plugin: a plugin of another build is rejected before its code runs") 
 }
 
 TEST_CASE("plugin: a plugin of sinks in the place of another part is named") {
-  CHECK(error_of([] { load_plugin(GOOD_PLUGIN, "1.0.0"); }).ends_with(
-      "it is a plugin of sinks: list it in tracking.plugins"));
+  CHECK(error_of([] {
+          load_plugin(GOOD_PLUGIN, "1.0.0");
+        }).ends_with("it is a plugin of sinks: list it in tracking.plugins"));
   CHECK(error_of([] { load_plugin(OTHER_PLUGIN, "2.0.0"); }).ends_with("; rebuild the plugin"));
 }
 

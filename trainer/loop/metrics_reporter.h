@@ -18,8 +18,8 @@
 #include "lockstep/tracker.h"
 #include "lockstep/world.h"
 #include "trainer/config/run_config.h"
+#include "trainer/loop/module_costs.h"
 #include "trainer/loop/step_times.h"
-#include "trainer/prepared/module_costs.h"
 #include "trainer/state/meter.h"
 
 namespace lockstep::trainer {

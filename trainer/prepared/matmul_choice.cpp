@@ -5,6 +5,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
+#include <memory>
 #include <optional>
 #include <string_view>
 
@@ -55,19 +56,22 @@ class NoWarnings final : public c10::WarningHandler {
   void process(const c10::Warning&) override {}
 };
 
-void replace_products() {
+// In effect while the result exists.
+std::unique_ptr<torch::Library> replace_products() {
   NoWarnings none;
   const c10::WarningUtils::WarningHandlerGuard guard(&none);
-  static torch::Library library(torch::Library::IMPL, "aten", c10::DispatchKey::CPU, __FILE__,
-                                __LINE__);
-  library.impl("mm", product);
-  library.impl("addmm", product_with_bias);
+  auto library = std::make_unique<torch::Library>(torch::Library::IMPL, "aten",
+                                                  c10::DispatchKey::CPU, __FILE__, __LINE__);
+  library->impl("mm", product);
+  library->impl("addmm", product_with_bias);
+  return library;
 }
 
 }  // namespace
 
 void choose_matmul(const RunConfig& config) {
-  if (config.train.matmul == Matmul::Torch) return;
+  static std::unique_ptr<torch::Library> replaced;
+  if (config.train.matmul == Matmul::Torch) return replaced.reset();
   if (selects_gpu(config.distributed.device))
     throw config_error(
         "train.matmul: onednn is for CPUs: remove it, or set distributed.device: cpu");
@@ -75,11 +79,7 @@ void choose_matmul(const RunConfig& config) {
     throw config_error("train.matmul: onednn has no effect on a compiled model: remove it");
   if (!c10::Dispatcher::singleton().findSchema({kLinear, ""}))
     throw config_error("train.matmul: onednn: this LibTorch was built without oneDNN");
-  static const bool is_replaced = [] {
-    replace_products();
-    return true;
-  }();
-  static_cast<void>(is_replaced);
+  if (!replaced) replaced = replace_products();
 }
 
 }  // namespace lockstep::trainer

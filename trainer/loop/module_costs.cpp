@@ -1,4 +1,4 @@
-#include "trainer/prepared/module_costs.h"
+#include "trainer/loop/module_costs.h"
 
 #include <ATen/core/Tensor.h>
 

@@ -89,12 +89,6 @@ Finding check_runs_directory(const fs::path& directory) {
   const auto found =
       fmt::format("{} is writable{}, {} free, fsync of 1 MiB takes {:.0f} ms", name,
                   kind.empty() ? "" : " (" + kind + ")", size_text(free), 1e3 * seconds);
-  const auto parent = fs::absolute(directory).lexically_normal().parent_path();
-  if (!fs::exists(parent, error))
-    return {"runs", Health::Warning,
-            fmt::format("'{}' does not exist; runs would be created in {}: is a file system not "
-                        "mounted?",
-                        printable(parent.string(), 200), name)};
   if (kind == "tmpfs")
     return {"runs", Health::Warning, found + "; but it is memory: runs are lost at shutdown"};
   if (free < kLowSpace)
@@ -102,6 +96,14 @@ Finding check_runs_directory(const fs::path& directory) {
   if (seconds > kSlowSync)
     return {"runs", Health::Warning,
             found + ": slow; training continues meanwhile, but checkpoints are delayed"};
+  auto parent = fs::absolute(directory, error).lexically_normal();
+  if (!parent.has_filename()) parent = parent.parent_path();  // "runs/"
+  parent = parent.parent_path();
+  if (!fs::exists(parent, error))
+    return {"runs", Health::Warning,
+            fmt::format("'{}' does not exist; runs would be created in {}: is a file system not "
+                        "mounted?",
+                        printable(parent.string(), 200), name)};
   return {"runs", Health::Good, found};
 }
 

@@ -50,11 +50,11 @@ void send_text(std::string text, httplib::Response& response, const std::string&
 }
 
 // A page of a run, also if it is opened outside of the dashboard: in an origin that no other page has,
-// without cookies, storage, windows and connections.
+// without cookies, storage, windows and connections. In a tab, it can still lead to another page.
 constexpr const char* kSandboxPolicy =
     "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; "
     "style-src 'unsafe-inline'; img-src data: blob:; media-src data: blob:; font-src data:; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'self'";
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'self'; webrtc 'block'";
 
 // Instead of the headers of the dashboard.
 void set_sandbox(httplib::Response& response) {

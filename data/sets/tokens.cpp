@@ -166,7 +166,9 @@ class TokensDataset final : public Dataset {
  private:
   std::vector<double> lengths() const {
     std::vector<double> lengths;
-    for (int64_t i = 0; i < size_ && !config_.pack; ++i)
+    if (config_.pack || !config_.separator) return lengths;  // all are equal
+    lengths.reserve(static_cast<size_t>(size_));
+    for (int64_t i = 0; i < size_; ++i)
       lengths.push_back(static_cast<double>(windows_.at(static_cast<size_t>(i)).tokens - 1));
     return lengths;
   }

@@ -11,7 +11,7 @@
 
 namespace lockstep::formats {
 
-// Elements are zeros until they are written: without arguments, nothing is constructed.
+// Elements are not initialized: zeros in new memory, else what was there before.
 template <class T>
 struct PageAllocator {
   using value_type = T;

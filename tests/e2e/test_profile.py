@@ -117,6 +117,11 @@ def test_costs_of_modules(job):
     assert whole["parameters"] == sum(part.numel() for part in models.build("gpt", 0, **{k: v for k, v in job.config["model"].items() if k != "name"}).parameters())
     assert costs["(outside of the blocks)"]["FLOPs"] == rest
 
+    # While LibTorch's profiler counts memory, activations are not counted.
+    profiled = modules_of(job.train("train.max_steps=1", "train.profile={steps: 1}"))
+    for block in blocks:
+        assert profiled[block["module"]] == {**block, "activation bytes": None}
+
     # Computed twice, and with weights that are on this rank only while a block uses them: on two ranks, half of the batch.
     again = modules_of(job.train("train.max_steps=1", "train.recompute=blocks"))
     shared = modules_of(job.train("train.max_steps=1", "distributed.shard=full", ranks=2))
@@ -169,7 +174,7 @@ def process_of(events):
 
 def test_large_products_with_onednn(job):
     """Within rounding of those of LibTorch, forward and backward; small ones stay with its BLAS."""
-    steps = ["train.max_steps=6", "train.log_every=1 step", "model.hidden=[32, 16]"]
+    steps = ["train.max_steps=6", "train.log_every=1 step", "model.hidden=[64, 16]", "data.batch_size=64"]
     plain = job.train(*steps)
     run_dir = job.train(*steps, "train.matmul=onednn", "train.profile={steps: 3}")
     (file,) = (run_dir / "profiles").iterdir()
@@ -185,6 +190,7 @@ def test_large_products_with_onednn(job):
 def test_onednn_is_refused_where_it_has_no_effect(job):
     refuse(job, ["train.matmul=onednn", "model={name: compiled, package: model.ls2}"],
            ["train.matmul: onednn has no effect on a compiled model"], ranks=None)
+    refuse(job, ["train.matmul=onednn", "train.precision=bf16"], ["train.matmul: onednn is for train.precision: fp32"], ranks=None)
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,11 @@ const std::map<std::string, GenerationOption>& generation_options() {
       {"--max-tokens",
        {"a number", [](const Value& v, Out& o) { o.max_tokens = v.integer(1, 1 << 20); }}},
       {"--batch-size",
-       {"a number", [](const Value& v, Out& o) { o.batch_size = v.integer(1, 1 << 20); }}},
+       {"a number",
+        [](const Value& v, Out& o) {
+          o.batch_size = v.integer(1, 1 << 20);
+          o.has_batch_size = true;
+        }}},
       {"--seed", {"a number", [](const Value& v, Out& o) { o.seed = v.integer(0, INT64_MAX); }}},
       {"--samples",
        {"a number", [](const Value& v, Out& o) { o.samples = v.integer(1, 1 << 20); }}},
@@ -111,6 +115,7 @@ void verify_beams(const GenerationArguments& arguments) {
   const auto* const problem = "cannot be combined with --beams";
   refuse(arguments.sampling.temperature != 0, "--temperature", problem);
   refuse(!arguments.stops.empty(), "--stop", problem);
+  refuse(arguments.has_batch_size, "--batch-size", problem);
   if (arguments.samples > beams.count)
     throw config_error(fmt::format("--samples: {}: --beams {} finds {} texts of a prompt",
                                    arguments.samples, beams.count, beams.count));

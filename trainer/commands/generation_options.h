@@ -21,7 +21,7 @@ struct GenerationArguments {
   int64_t max_tokens = 128, batch_size = 8, seed = 0;
   int64_t samples = 1;   // texts of each prompt
   bool is_chat = false;  // a prompt that is text is the message of a user
-  bool has_length_penalty = false;
+  bool has_batch_size = false, has_length_penalty = false;
   models::Sampling sampling;
   BeamOptions beams;
   std::vector<std::string> stops;

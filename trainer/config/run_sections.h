@@ -100,8 +100,8 @@ void fields(V& v, TrainSection& c) {
     "torch.amp.GradScaler");
   v("matmul", c.matmul,
     "the library of large fp32 matrix products on CPUs; torch: the one that LibTorch uses, with "
-    "the bits of PyTorch; onednn: on AMD processors with AVX-512 more than twice as fast; the "
-    "results differ by rounding");
+    "the bits of PyTorch; onednn: on AMD processors with AVX-512 about twice as fast, from 64 "
+    "rows; the results differ by rounding");
   v("clip_grad_norm", c.clip_grad_norm, "clip gradients to this norm, over all parameters",
     above(0));
   v("non_finite", c.non_finite,

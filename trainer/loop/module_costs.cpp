@@ -1,6 +1,7 @@
 #include "trainer/loop/module_costs.h"
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
 
 #include <algorithm>
 #include <limits>
@@ -13,6 +14,11 @@ namespace {
 
 std::vector<ShardUnit> observed_units(Model& model, bool by_block) {
   return by_block ? shard_units(model) : std::vector<ShardUnit>();
+}
+
+// LibTorch's profiler and LiveMemory cannot count at the same time.
+bool is_profiled() {
+  return c10::ThreadLocalDebugInfo::get(c10::DebugInfoKind::PROFILER_STATE) != nullptr;
 }
 
 // "Linear" of "torch::nn::LinearImpl".
@@ -44,14 +50,15 @@ void ModuleCosts::before_forward(Block& block) {
   if (auto* const observer = parts_[number].observer) observer->before_forward(block);
   parts_[number].is_counted = true;
   memory_.reset();
-  memory_ = std::make_unique<LiveMemory>(device_, std::numeric_limits<size_t>::max());
+  if (!is_profiled())
+    memory_ = std::make_unique<LiveMemory>(device_, std::numeric_limits<size_t>::max());
   counter_.begin_part(number);
 }
 
 void ModuleCosts::after_forward(Block& block, const at::Tensor& output) {
   counter_.end_part();
   auto& part = parts_[part_of_.at(&block)];
-  part.activation_bytes = std::max(part.activation_bytes, memory_->live());
+  if (memory_) part.activation_bytes = std::max(part.activation_bytes, memory_->live());
   memory_.reset();
   if (part.observer) part.observer->after_forward(block, output);
 }

@@ -69,12 +69,13 @@ std::optional<Batch> first_batch_of(const PreparedRun& run, at::Device device,
 // Exceptions that are neither of Lockstep nor of LibTorch get the name of the model.
 Outputs try_forward(const PreparedRun& run, const Batch& batch) {
   try {
-    return in_model(run.model_title(), &batch, [&] {
-      return forward_in(run.config.train.precision, *run.model, batch);
-    });
+    return in_model(run.model_title(), &batch,
+                    [&] { return forward_in(run.config.train.precision, *run.model, batch); });
   } catch (const Error&) {
     throw;
   } catch (const c10::Error&) {
+    throw;
+  } catch (const MemoryLimitReached&) {
     throw;
   } catch (const std::exception& error) {
     throw Error(ErrorKind::Bug, fmt::format("{}: forward() threw an exception: {}",

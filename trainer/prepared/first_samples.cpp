@@ -9,13 +9,16 @@
 namespace lockstep::trainer {
 namespace {
 
-// The first sample and the longest one, if lengths are known.
-std::vector<int64_t> first_and_longest(const Dataset* dataset) {
-  if (!dataset || dataset->size() == 0) return {};
-  const auto lengths = dataset->sample_info().lengths();
-  const auto longest = std::ranges::max_element(lengths) - lengths.begin();
-  if (longest == 0 || std::ssize(lengths) != dataset->size()) return {0};
-  return {0, longest};
+// The longest sample; 0 if lengths are not known, or cannot be read and that is permitted.
+int64_t longest_of(const Dataset& dataset, bool may_skip_samples) {
+  try {
+    const auto lengths = dataset.sample_info().lengths();
+    if (std::ssize(lengths) != dataset.size()) return 0;
+    return std::ranges::max_element(lengths) - lengths.begin();
+  } catch (const Error&) {
+    if (!may_skip_samples) throw;
+    return 0;
+  }
 }
 
 }  // namespace
@@ -24,12 +27,18 @@ std::function<std::vector<Batch>()> first_samples_of(std::vector<const Dataset*>
                                                      bool may_skip_samples) {
   return [datasets = std::move(datasets), may_skip_samples] {
     std::vector<Batch> samples;
-    for (const auto* dataset : datasets)
-      for (const auto index : first_and_longest(dataset)) try {
-          samples.push_back(dataset->get_batch(std::array{index}));
-        } catch (const Error&) {
-          if (!may_skip_samples) throw;
-        }
+    const auto add = [&](const Dataset* dataset, int64_t index) {
+      try {
+        samples.push_back(dataset->get_batch(std::array{index}));
+      } catch (const Error&) {
+        if (!may_skip_samples) throw;
+      }
+    };
+    for (const auto* dataset : datasets) {
+      if (!dataset || dataset->size() == 0) continue;
+      add(dataset, 0);
+      if (const auto longest = longest_of(*dataset, may_skip_samples)) add(dataset, longest);
+    }
     return samples;
   };
 }

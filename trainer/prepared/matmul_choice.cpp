@@ -21,14 +21,17 @@ using OnednnLinear = at::Tensor(const at::Tensor&, const at::Tensor&, const Opti
                                 std::string_view, Scalars, std::optional<std::string_view>);
 
 constexpr const char* kLinear = "mkldnn::_linear_pointwise";
-// Below this number of multiplications, preparing oneDNN takes longer than it saves.
-constexpr int64_t kLeastProducts = int64_t{1} << 20;
+// Below these sizes, preparing oneDNN takes longer than it saves.
+constexpr int64_t kLeastProducts = int64_t{1} << 20, kLeastRows = 64;
 
-bool is_matrix(const at::Tensor& x) { return x.dim() == 2 && x.scalar_type() == at::kFloat; }
+// Without expanded dimensions, such as those of the gradient of a sum.
+bool is_matrix(const at::Tensor& x) {
+  return x.dim() == 2 && x.scalar_type() == at::kFloat && x.is_non_overlapping_and_dense();
+}
 
 bool is_large(const at::Tensor& a_MK, const at::Tensor& b_KN) {
   return is_matrix(a_MK) && is_matrix(b_KN) && a_MK.size(1) == b_KN.size(0) &&
-         a_MK.numel() * b_KN.size(1) >= kLeastProducts;
+         a_MK.size(0) >= kLeastRows && a_MK.numel() * b_KN.size(1) >= kLeastProducts;
 }
 
 // a b + bias
@@ -75,6 +78,9 @@ void choose_matmul(const RunConfig& config) {
   if (selects_gpu(config.distributed.device))
     throw config_error(
         "train.matmul: onednn is for CPUs: remove it, or set distributed.device: cpu");
+  if (config.train.precision != Precision::Float32)
+    throw config_error(
+        "train.matmul: onednn is for train.precision: fp32: remove it, or change train.precision");
   if (config.model.name() == "compiled")
     throw config_error("train.matmul: onednn has no effect on a compiled model: remove it");
   if (!c10::Dispatcher::singleton().findSchema({kLinear, ""}))

@@ -69,15 +69,25 @@ export function useUrlState(key: string): [string, (value: string) => void] {
   const inUrl = route.value.query.get(key) ?? "";
   // Shown until it is in the URL, or the URL changes meanwhile: by a link, a saved view.
   const [own, setOwn] = useState<{ key: string; value: string; before: string } | null>(null);
-  const timer = useRef(0);
-  useEffect(() => () => clearTimeout(timer.current), [key]);
+  const pending = useRef<{ timer: number; write: () => void } | null>(null);
+  const stop = () => {
+    clearTimeout(pending.current?.timer);
+    const left = pending.current;
+    pending.current = null;
+    return left;
+  };
+  useEffect(() => () => stop()?.write(), [key]);
   const set = (value: string) => {
-    clearTimeout(timer.current);
+    stop();
     setOwn({ key, value, before: inUrl });
-    timer.current = window.setTimeout(() => {
-      setQuery({ [key]: value });
+    const path = route.value.path;
+    const write = () => route.value.path === path && setQuery({ [key]: value });
+    const timer = window.setTimeout(() => {
+      stop();
+      write();
       setOwn(null);
     }, WRITE_DELAY_MS);
+    pending.current = { timer, write };
   };
   return [own !== null && own.key === key && own.before === inUrl ? own.value : inUrl, set];
 }

@@ -20,8 +20,8 @@ const FILL = 0.72; // of the smaller side, by the longest axis
 
 type View = typeof START;
 
-/** "-0.60,0.45,1.00"; "" for the view at the start. */
-const textOf = ({ yaw, pitch, zoom }: View) => (yaw === START.yaw && pitch === START.pitch && zoom === START.zoom ? "" : [yaw, pitch, zoom].map((value) => value.toFixed(2)).join());
+/** "-0.6,0.45,1"; "" for the view at the start. */
+const textOf = ({ yaw, pitch, zoom }: View) => (yaw === START.yaw && pitch === START.pitch && zoom === START.zoom ? "" : [yaw, pitch, zoom].map((value) => Number(value.toFixed(4))).join());
 
 function viewOf(text: string): View {
   const [yaw = NaN, pitch = NaN, zoom = NaN] = text.split(",").map(Number);

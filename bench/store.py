@@ -2,10 +2,11 @@
 
     .venv/bin/python bench/store.py [--rounds 3] [--out bench/results/store.json]
 
-The server is the tests' versitygw on the same machine; the link is their proxy, which delays each request by 20 ms and sends the
-answers of all connections together at 125 MB/s. The server keeps connections open, as S3 does. Lockstep reads each object once through an empty cache on the local disk. Peers read the
-same objects with pyarrow's S3 file system: copy_files to the local disk (its default, parallel way), and a stream of one object
-after the other. "through the proxy alone": the same with a link that is not limited, the most that this machine can measure.
+The server is the tests' versitygw on the same machine, which keeps connections open, as S3 does; the link is their proxy, which delays
+each request by 20 ms and sends the answers of all connections together at 125 MB/s. Lockstep reads each object once through an empty
+cache on the local disk. Peers read the same objects with pyarrow's S3 file system: copy_files to the local disk (its default, parallel
+way), and a stream of one object after the other. "stream" is the longest set: the start matters least. "through the proxy alone": the
+same with a link that is not limited, the most that this machine can measure.
 Needs: make peers; cmake --build build --target lockstep_bench_store
 """
 

@@ -1,7 +1,6 @@
 """`lockstep plan` estimates steps, samples and sizes as in the run, and rejects what the run would reject."""
 
 import json
-import re
 import sys
 
 import pytest
@@ -179,15 +178,6 @@ def test_activations_are_measured_or_estimated(job):
     assert large["note"] == "estimated from batches of 1 and 2 samples for one of 256" and not large["measured"]
     assert large["bytes"] == pytest.approx(16 * small["bytes"], rel=0.05)
     assert activations(16, "train.recompute=blocks")["bytes"] < small["bytes"] / 2
-
-
-def test_activations_that_exceed_the_memory(job):
-    """131 GB of scores for one sample."""
-    use_small_gpt(job)
-    sizes = ["model.context=16384", "data.train.length=16384", "model.vocab_size=2000000", "model.width=16", "model.heads=1", "model.layers=1"]
-    activations = plan(job, job.file, *sizes, "data.per_rank_batch_size=1")["activations"]
-    assert activations["bytes"] is None
-    assert re.fullmatch("not measured: more than the .* of memory that is free here, for 1 sample", activations["note"])
 
 
 def test_a_large_model_is_planned_in_little_memory(job):

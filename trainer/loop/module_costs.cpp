@@ -58,7 +58,7 @@ void ModuleCosts::before_forward(Block& block) {
 void ModuleCosts::after_forward(Block& block, const at::Tensor& output) {
   counter_.end_part();
   auto& part = parts_[part_of_.at(&block)];
-  if (memory_) part.activation_bytes = std::max(part.activation_bytes, memory_->live());
+  if (memory_) part.activation_bytes = std::max(part.activation_bytes.value_or(0), memory_->live());
   memory_.reset();
   if (part.observer) part.observer->after_forward(block, output);
 }
@@ -84,7 +84,7 @@ void ModuleCosts::add_module(Table& table, const std::string& name,
   if (&module == &model_ && counter_.count() > 0) flops = counter_.count();
   if (part != part_of_.end() && parts_[part->second].is_counted) {
     flops = counter_.count_of_part(part->second);
-    activation_bytes = parts_[part->second].activation_bytes;
+    if (const auto kept = parts_[part->second].activation_bytes) activation_bytes = *kept;
   }
   table.rows.push_back({name.empty() ? "(the model)" : name, type_of(module), parameters, trainable,
                         bytes, gradient_bytes, activation_bytes, flops});

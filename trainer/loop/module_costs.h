@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,7 +43,7 @@ class ModuleCosts final : public Block::Observer {
     Block* block = nullptr;
     Block::Observer* observer = nullptr;  // before this; may be null
     bool is_counted = false;
-    int64_t activation_bytes = 0;  // of the forward pass with the most
+    std::optional<int64_t> activation_bytes = {};  // of the forward pass with the most
   };
 
   void add_module(Table& table, const std::string& name, const torch::nn::Module& module) const;

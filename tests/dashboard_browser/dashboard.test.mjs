@@ -203,7 +203,11 @@ test("artifacts, checkpoints and files", () => onPage(`run/${ids.first}/artifact
 
 test("the modules of a model with their memory and the operations of a step", () => onPage(`run/${ids.second}/media`, async (page) => {
   const table = page.getByRole("region", { name: "Table model/modules" });
-  const rowOf = async (name) => (await table.getByRole("row", { name: new RegExp(`^${name.replace(/[().]/g, "\\$&")} `) }).getByRole("cell").allTextContents()).slice(1);
+  const rowOf = async (name) => {
+    const row = table.getByRole("row", { name: new RegExp(`^${name.replace(/[().]/g, "\\$&")} `) });
+    await row.waitFor();
+    return (await row.getByRole("cell").allTextContents()).slice(1);
+  };
   // Of this rank, half of the batch: 24 x 2 operations per weight forward, and per weight backward; no gradient of the images.
   const [first, second] = [784 * 32, 32 * 10];
   const flops = (24 * 2 * (2 * first + 3 * second)).toLocaleString("en-US");

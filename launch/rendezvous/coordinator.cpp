@@ -332,13 +332,6 @@ void Coordinator::start(std::vector<Node*> chosen) {
   announce_job();
 }
 
-void Coordinator::stop_group() {
-  if (std::exchange(stopping_, true)) return;
-  if (regrouping_) regrouping_->stop();
-  for (auto& node : nodes_)
-    if (node.in_group && !node.has_ended) node.connection.send(encode(StopOrder{}));
-}
-
 void Coordinator::conclude() {
   if (phase_ != Phase::Running) return;
   for (const auto& node : nodes_)
@@ -377,7 +370,9 @@ void Coordinator::begin_gathering(std::chrono::milliseconds delay) {
 }
 
 void Coordinator::interrupt(int signal) {
-  if (phase_ != Phase::Finished)
+  if (phase_ == Phase::TakingOver)
+    takeover_->interrupted_by = signal;  // only a node with the claim may end the job
+  else if (phase_ != Phase::Finished)
     finish({.interrupted_by = signal, .restarts = restarts_.count(), .run_id = options_.run_id});
 }
 

@@ -40,7 +40,8 @@ class Coordinator {
   // Handles received messages and expired deadlines. Call after each poll.
   void update();
 
-  // Ends the job because this process received `signal`: every node stops.
+  // Ends the job because this process received `signal`: every node stops. In a takeover, when the
+  // job has been claimed.
   void interrupt(int signal);
   // The current attempt is the last one.
   void forbid_restart() { restarts_.forbid(); }

@@ -173,6 +173,7 @@ void Coordinator::take_over() {
   for (auto& node : nodes_)
     if (node.in_group) repeat_events(node);
   announce_job();
+  if (takeover.interrupted_by) interrupt(*takeover.interrupted_by);
 }
 
 // The node of the last coordinator, and those that have not joined.

@@ -1,6 +1,7 @@
 // The loss of the coordinator: launchers in one process, without workers, exchange messages.
 #include <catch2/catch.hpp>
 #include <csignal>
+#include <functional>
 
 #include "launch/protocol/address.h"
 #include "launch/rendezvous/rendezvous_role.h"
@@ -52,7 +53,7 @@ class Nodes {
   explicit Nodes(int count) {
     options_.rendezvous.min_nodes = options_.rendezvous.max_nodes = count;
     options_.rendezvous.host = "127.0.0.1";
-    options_.rendezvous.keep_alive = 100ms;
+    options_.rendezvous.keep_alive = 10s;  // no silence: connections are closed
     options_.rendezvous.port = local_address(listen_everywhere(0).get()).port();
     options_.num_workers = 2;
     options_.continues_on_loss = true;
@@ -66,12 +67,13 @@ class Nodes {
     }
     for (int node = 0; node < count; ++node) {
       next<NodePlace>(node);
-      next<GroupState>(node);
+      key_ = next<GroupState>(node).job.value().key;
     }
   }
 
   Launcher& operator[](int node) { return *launchers_[static_cast<size_t>(node)]; }
-  std::filesystem::path runs_dir() const { return directory_.path(); }
+  // As node `node`, with the first claim.
+  JobClaims claims_of(int node) const { return {directory_.path() / "run" / "claims", key_, node}; }
   // The node is no longer there.
   void crash(int node) { launchers_[static_cast<size_t>(node)].reset(); }
 
@@ -87,6 +89,13 @@ class Nodes {
       run_once();
     }
     throw std::runtime_error("no command received");
+  }
+  void run_until(const std::function<bool()>& is_true) {
+    const auto latest = PollSet::Clock::now() + 60s;
+    while (!is_true()) {
+      if (PollSet::Clock::now() >= latest) throw std::runtime_error("not within a minute");
+      run_once();
+    }
   }
   // How the job ended.
   LaunchReport finish(int node) {
@@ -122,6 +131,7 @@ class Nodes {
 
   TemporaryDirectory directory_;
   LaunchOptions options_;
+  std::string key_;
   std::vector<std::unique_ptr<Launcher>> launchers_;
 };
 
@@ -166,14 +176,57 @@ TEST_CASE("takeover: a side without the claim stops") {
   nodes.crash(0);
   CHECK(nodes.next<CoordinatorLoss>(1).had_ranks);
   auto order = nodes.next<Takeover>(1);
-  JobClaims other(nodes.runs_dir() / "run" / "claims", order.job.key, 0);
-  CHECK(other.claim({0}));
+  CHECK(nodes.claims_of(0).claim({0}));
   nodes[1].coordinator =
       replace_coordinator(nodes[1].options, order, *nodes[1].client, nodes[1].judge);
   const auto finish = nodes.next<FinishMessage>(1);
   REQUIRE(finish.error);
   CHECK(finish.error->message.ends_with("another node continues the job without this one"));
   CHECK(nodes[1].coordinator->has_given_way());
+}
+
+TEST_CASE("takeover: a job that is being stopped continues on one side only") {
+  Nodes nodes(2);
+  LaunchReport failed;
+  failed.workers.push_back({.rank = 0, .exit = {.code = 1}});
+  SECTION("the coordinator claims it first") {
+    nodes[0].client->report_attempt(failed, false);
+    nodes.next<StopOrder>(1);
+    nodes.crash(1);
+    nodes.run_until([&] { return std::filesystem::exists(nodes.claims_of(1).file()); });
+    CHECK_FALSE(nodes.claims_of(1).claim({1}));
+    CHECK_FALSE(nodes[0].coordinator->has_given_way());
+  }
+  SECTION("the other side has claimed it") {
+    CHECK(nodes.claims_of(1).claim({1}));
+    nodes[0].client->report_attempt(failed, false);
+    nodes.next<StopOrder>(1);
+    nodes.crash(1);
+    REQUIRE(nodes.next<FinishMessage>(0).error);
+    CHECK(nodes[0].coordinator->has_given_way());
+  }
+}
+
+TEST_CASE("takeover: a signal meanwhile") {
+  Nodes nodes(2);
+  nodes.crash(0);
+  nodes.take_over(1);
+  nodes[1].coordinator->interrupt(SIGTERM);
+  nodes.ask(1, 0, 7);
+  nodes[1].client->report_groups({{.kind = GroupEvent::Kind::Stopping}});
+  SECTION("the job ends, the workers that wait are refused") {
+    CHECK(nodes.next<GroupState>(1).job);
+    CHECK(nodes.next<FinishMessage>(1).report.interrupted_by == SIGTERM);
+    const auto state = nodes.next<GroupState>(1);
+    REQUIRE_FALSE(state.answers.empty());
+    CHECK(state.answers.back().answer.kind == GroupAnswer::Kind::Refused);
+    CHECK_FALSE(nodes.claims_of(0).claim({0}));
+  }
+  SECTION("another node has claimed it") {
+    CHECK(nodes.claims_of(0).claim({0}));
+    REQUIRE(nodes.next<FinishMessage>(1).error);
+    CHECK(nodes[1].coordinator->has_given_way());
+  }
 }
 
 TEST_CASE("takeover: a node whose workers are being stopped does not take over") {

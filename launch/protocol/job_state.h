@@ -45,6 +45,8 @@ struct JobState {
 
   // Of the current group, on a node.
   int num_ranks_on(int node) const;
+  // Whether other nodes have ranks of it.
+  bool has_ranks_without(int node) const;
   // Whether the numbers of nodes, members and ranks fit together.
   bool is_consistent() const;
 };

@@ -14,7 +14,6 @@ namespace {
 using Clock = PollSet::Clock;
 
 constexpr int kKeyBytes = 8;
-constexpr const char* kContinued = "the job has continued without this node";
 
 std::filesystem::path claims_dir(const CoordinatorOptions& options) {
   return options.runs_dir / options.run_id / "claims";

@@ -67,13 +67,15 @@ class Nodes {
     }
     for (int node = 0; node < count; ++node) {
       next<NodePlace>(node);
-      key_ = next<GroupState>(node).job.value().key;
+      job_ = next<GroupState>(node).job.value();
     }
   }
 
   Launcher& operator[](int node) { return *launchers_[static_cast<size_t>(node)]; }
   // As node `node`, with the first claim.
-  JobClaims claims_of(int node) const { return {directory_.path() / "run" / "claims", key_, node}; }
+  JobClaims claims_of(int node) const {
+    return {directory_.path() / "run" / "claims", job_.key, node};
+  }
   // The node is no longer there.
   void crash(int node) { launchers_[static_cast<size_t>(node)].reset(); }
 
@@ -89,6 +91,11 @@ class Nodes {
       run_once();
     }
     throw std::runtime_error("no command received");
+  }
+  // Another job serves at the address of node `node`, which is lost.
+  void use_port_of(int node) {
+    const auto address = resolve("127.0.0.1", job_.nodes[static_cast<size_t>(node)].port).front();
+    stranger_.emplace(std::move(try_listen(address).fd.value()), "another token");
   }
   void run_until(const std::function<bool()>& is_true) {
     const auto latest = PollSet::Clock::now() + 60s;
@@ -124,14 +131,17 @@ class Nodes {
     PollSet polls;
     for (const auto& launcher : launchers_)
       if (launcher) launcher->watch(polls);
+    if (stranger_) stranger_->watch(polls);
     polls.wait();
+    if (stranger_) stranger_->update();
     for (const auto& launcher : launchers_)
       if (launcher) launcher->update();
   }
 
   TemporaryDirectory directory_;
   LaunchOptions options_;
-  std::string key_;
+  JobState job_;
+  std::optional<ConnectionAcceptor> stranger_;
   std::vector<std::unique_ptr<Launcher>> launchers_;
 };
 
@@ -205,6 +215,15 @@ TEST_CASE("takeover: a job that is being stopped continues on one side only") {
     REQUIRE(nodes.next<FinishMessage>(0).error);
     CHECK(nodes[0].coordinator->has_given_way());
   }
+}
+
+TEST_CASE("takeover: another job uses the port of the next node") {
+  Nodes nodes(3);
+  nodes.crash(0);
+  nodes.crash(1);
+  nodes.use_port_of(1);
+  nodes.take_over(2);
+  CHECK(nodes.next<GroupState>(2).job->coordinator == 2);
 }
 
 TEST_CASE("takeover: a signal meanwhile") {

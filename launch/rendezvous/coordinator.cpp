@@ -199,7 +199,7 @@ void Coordinator::handle(Node& node, const EndedMessage& message) {
 }
 
 void Coordinator::judge_status() {
-  if (!std::exchange(has_status_, false) || stopping_) return;
+  if (phase_ != Phase::Running || !std::exchange(has_status_, false) || stopping_) return;
   const auto now = Clock::now();
   std::map<int, NodeStatus> by_node;
   for (const auto& node : nodes_) {

@@ -23,10 +23,10 @@ struct CoordinatorOptions {
 
 // The job that a new coordinator takes over.
 struct Takeover {
-  JobState job;                            // as far as this node knows
-  int node = 0;                            // the number of this one
-  std::string reason;                      // why the last coordinator is lost
-  bool is_silent = false;                  // it may still run: no connection was closed
+  JobState job;            // the newest state that is known; job.coordinator is lost
+  int node = 0;            // the number of this one
+  std::string reason;      // why the last coordinator is lost
+  bool is_silent = false;  // it may still run: no connection was closed
   std::optional<int> interrupted_by = {};  // a signal: the job ends when this node has claimed it
 };
 

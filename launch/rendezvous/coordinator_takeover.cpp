@@ -121,8 +121,26 @@ void Coordinator::admit_returning(Node& node) {
     return other.in_group && other.node_rank == returning.node;
   });
   if (!is_known || is_taken) throw environment_error(kContinued);
+  adopt_newer(returning.job);
+  // The last coordinator may have lost it before. If that is this node, it cannot claim the job.
+  if (!node.is_own && !takeover_->job.nodes[number].is_present) throw environment_error(kContinued);
   node.in_group = true;
   node.node_rank = returning.node;
+}
+
+// The nodes that are not part of it do not return.
+void Coordinator::adopt_newer(const JobState& job) {
+  if (job.version <= takeover_->job.version) return;
+  const int lost = takeover_->job.coordinator;
+  takeover_->job = job;
+  takeover_->job.coordinator = lost;
+  for (auto& node : nodes_) {
+    if (!node.in_group || node.is_own || job.nodes[static_cast<size_t>(node.node_rank)].is_present)
+      continue;
+    node.in_group = false;
+    node.connection.send(encode(RefusedMessage{.message = kContinued}));
+    node.connection.close("refused");
+  }
 }
 
 // Whether all nodes that are left have joined, or the time for it is over. If the last coordinator may
@@ -141,17 +159,6 @@ bool Coordinator::is_complete() const {
 void Coordinator::take_over() {
   const auto takeover = *std::exchange(takeover_, std::nullopt);
   job_ = takeover.job;
-  for (const auto& node : nodes_)
-    if (node.in_group && node.join->returning->job.version > job_->version)
-      job_ = node.join->returning->job;
-  for (auto& node : nodes_) {  // that the last coordinator has lost, and which did not know
-    if (!node.in_group || node.is_own ||
-        job_->nodes[static_cast<size_t>(node.node_rank)].is_present)
-      continue;
-    node.in_group = false;
-    node.connection.send(encode(RefusedMessage{.message = kContinued}));
-    node.connection.close("refused");
-  }
   const auto& lost = job_->nodes[static_cast<size_t>(takeover.job.coordinator)].label;
   if (!claim(fmt::format("{}, which served the rendezvous: {}", lost, takeover.reason))) return;
   phase_ = Phase::Running;

@@ -50,10 +50,10 @@ struct Launcher {
 
 class Nodes {
  public:
-  explicit Nodes(int count) {
+  explicit Nodes(int count, std::chrono::milliseconds keep_alive = 10s) {
     options_.rendezvous.min_nodes = options_.rendezvous.max_nodes = count;
     options_.rendezvous.host = "127.0.0.1";
-    options_.rendezvous.keep_alive = 10s;  // no silence: connections are closed
+    options_.rendezvous.keep_alive = keep_alive;
     options_.rendezvous.port = local_address(listen_everywhere(0).get()).port();
     options_.num_workers = 2;
     options_.continues_on_loss = true;
@@ -92,6 +92,9 @@ class Nodes {
     }
     throw std::runtime_error("no command received");
   }
+  // A stopped process: it neither receives nor sends.
+  void freeze(int node) { frozen_ = node; }
+  void thaw() { frozen_.reset(); }
   // Another job serves at the address of node `node`, which is lost.
   void use_port_of(int node) {
     const auto address = resolve("127.0.0.1", job_.nodes[static_cast<size_t>(node)].port).front();
@@ -129,18 +132,19 @@ class Nodes {
  private:
   void run_once() {
     PollSet polls;
-    for (const auto& launcher : launchers_)
-      if (launcher) launcher->watch(polls);
+    for (int node = 0; const auto& launcher : launchers_)
+      if (frozen_ != node++ && launcher) launcher->watch(polls);
     if (stranger_) stranger_->watch(polls);
     polls.wait();
     if (stranger_) stranger_->update();
-    for (const auto& launcher : launchers_)
-      if (launcher) launcher->update();
+    for (int node = 0; const auto& launcher : launchers_)
+      if (frozen_ != node++ && launcher) launcher->update();
   }
 
   TemporaryDirectory directory_;
   LaunchOptions options_;
   JobState job_;
+  std::optional<int> frozen_;
   std::optional<ConnectionAcceptor> stranger_;
   std::vector<std::unique_ptr<Launcher>> launchers_;
 };
@@ -215,6 +219,19 @@ TEST_CASE("takeover: a job that is being stopped continues on one side only") {
     REQUIRE(nodes.next<FinishMessage>(0).error);
     CHECK(nodes[0].coordinator->has_given_way());
   }
+}
+
+TEST_CASE("takeover: a node that was dropped ends") {
+  Nodes nodes(2, 100ms);
+  nodes.freeze(1);
+  CHECK_FALSE(nodes.next<GroupState>(0).job->nodes[1].is_present);
+  nodes.thaw();
+  nodes.next<CoordinatorLoss>(1);  // its workers are killed
+  const auto finish = nodes.next<FinishMessage>(1);
+  REQUIRE(finish.error);
+  CHECK(
+      finish.error->message.ends_with("which serves the rendezvous: it dropped this node; the job "
+                                      "has continued without this node"));
 }
 
 TEST_CASE("takeover: another job uses the port of the next node") {

@@ -1,4 +1,7 @@
 // The loss of the coordinator: launchers in one process, without workers, exchange messages.
+#include <fcntl.h>
+#include <sys/socket.h>
+
 #include <catch2/catch.hpp>
 #include <csignal>
 #include <functional>
@@ -100,6 +103,25 @@ class Nodes {
     const auto address = resolve("127.0.0.1", job_.nodes[static_cast<size_t>(node)].port).front();
     stranger_.emplace(std::move(try_listen(address).fd.value()), "another token");
   }
+  // Why a launcher of node `node` is refused that joins node `server`, and only knows the first state.
+  std::string refusal_of(int node, int server) {
+    const auto address = resolve("127.0.0.1", job_.nodes[static_cast<size_t>(server)].port).front();
+    FileDescriptor fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    REQUIRE(::connect(fd.get(), address.get(), address.size) == 0);
+    REQUIRE(::fcntl(fd.get(), F_SETFL, O_NONBLOCK) == 0);
+    Connection connection(std::move(fd));
+    const auto challenge = receive<ChallengeMessage>(connection).challenge;
+    const Challenges challenges{.coordinator = challenge, .node = "b"};
+    connection.send(
+        encode(NodeProofMessage{.challenge = "b", .proof = proof_of(Side::Node, "", challenges)}));
+    receive<CoordinatorProofMessage>(connection);
+    connection.trust(Side::Node, "", challenges);
+    connection.send(encode(JoinMessage{.host = "late",
+                                       .num_workers = 2,
+                                       .node_rank = node,
+                                       .returning = ReturningNode{.node = node, .job = job_}}));
+    return receive<RefusedMessage>(connection).message;
+  }
   void run_until(const std::function<bool()>& is_true) {
     const auto latest = PollSet::Clock::now() + 60s;
     while (!is_true()) {
@@ -130,6 +152,16 @@ class Nodes {
   }
 
  private:
+  template <class T>
+  T receive(Connection& connection) {
+    std::optional<std::string> content;
+    run_until([&] {
+      connection.transfer();
+      content = connection.next();
+      return content.has_value();
+    });
+    return std::get<T>(decode_coordinator_message(*content).value());
+  }
   void run_once() {
     PollSet polls;
     for (int node = 0; const auto& launcher : launchers_)
@@ -219,6 +251,20 @@ TEST_CASE("takeover: a job that is being stopped continues on one side only") {
     REQUIRE(nodes.next<FinishMessage>(0).error);
     CHECK(nodes[0].coordinator->has_given_way());
   }
+}
+
+TEST_CASE("takeover: a node that was lost before does not count") {
+  Nodes nodes(4);
+  nodes.crash(1);
+  for (const int node : {2, 3}) CHECK_FALSE(nodes.next<GroupState>(node).job->nodes[1].is_present);
+  nodes.crash(0);
+  nodes.freeze(3);
+  nodes.take_over(2);
+  CHECK(nodes.refusal_of(1, 2) == "the job has continued without this node");
+  nodes.thaw();
+  const auto state = nodes.next<GroupState>(2);
+  CHECK(state.job->nodes[3].is_present);
+  CHECK_FALSE(state.job->nodes[1].is_present);
 }
 
 TEST_CASE("takeover: a node that was dropped ends") {

@@ -63,7 +63,9 @@ void Coordinator::watch(PollSet& polls) {
 
 void Coordinator::update() {
   acceptor_.update();
-  for (auto& note : acceptor_.take_notes()) add_note(std::move(note));
+  // In a takeover, the acceptor finds connections that were closed since they were not served in time.
+  for (auto& note : acceptor_.take_notes())
+    if (phase_ != Phase::TakingOver) add_note(std::move(note));
   for (auto& arrival : acceptor_.take_arrivals())
     if (auto* other = node_with_rank_of(arrival.join))
       defer_duplicate(std::move(arrival), *other);

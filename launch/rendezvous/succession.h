@@ -1,5 +1,5 @@
-// How long launchers wait for each other when the coordinator's node is lost, and what those hear that are too
-// late, with --on-rank-loss continue.
+// How long launchers wait for each other when the coordinator's node is lost, and the reason for which others
+// are refused, with --on-rank-loss continue.
 #pragma once
 
 #include <chrono>

@@ -101,7 +101,7 @@ class Nodes {
   // Another job serves at the address of node `node`, which is lost.
   void use_port_of(int node) {
     const auto address = resolve("127.0.0.1", job_.nodes[static_cast<size_t>(node)].port).front();
-    stranger_.emplace(std::move(try_listen(address).fd.value()), "another token");
+    other_job_.emplace(std::move(try_listen(address).fd.value()), "another token");
   }
   // Why a launcher of node `node` is refused that joins node `server`, and only knows the first state.
   std::string refusal_of(int node, int server) {
@@ -166,9 +166,9 @@ class Nodes {
     PollSet polls;
     for (int node = 0; const auto& launcher : launchers_)
       if (frozen_ != node++ && launcher) launcher->watch(polls);
-    if (stranger_) stranger_->watch(polls);
+    if (other_job_) other_job_->watch(polls);
     polls.wait();
-    if (stranger_) stranger_->update();
+    if (other_job_) other_job_->update();
     for (int node = 0; const auto& launcher : launchers_)
       if (frozen_ != node++ && launcher) launcher->update();
   }
@@ -177,7 +177,7 @@ class Nodes {
   LaunchOptions options_;
   JobState job_;
   std::optional<int> frozen_;
-  std::optional<ConnectionAcceptor> stranger_;
+  std::optional<ConnectionAcceptor> other_job_;
   std::vector<std::unique_ptr<Launcher>> launchers_;
 };
 

@@ -15,7 +15,6 @@ constexpr std::array kRequestKinds = {"broken",   "changing", "leaving",
 constexpr std::array kAnswerKinds = {"join", "wait", "end", "refused", "lost", "overdue"};
 constexpr int kMaxPort = 65535;
 constexpr int64_t kMaxPatienceMs = int64_t{1} << 40;
-constexpr int64_t kMaxGroup = int64_t{1} << 40;
 constexpr size_t kMaxHowBytes = 512;
 
 // Of ranks that were lost in the same way, as with their node, only the first has the text: every

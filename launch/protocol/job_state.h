@@ -9,6 +9,9 @@
 
 namespace lockstep::launch {
 
+// Limit of numbers of groups, steps and claims, which are counted up.
+inline constexpr int64_t kMaxGroup = int64_t{1} << 40;
+
 // A node of an attempt.
 struct JobNode {
   int num_ranks = 1, num_spares = 0;
@@ -27,7 +30,15 @@ struct JobLoss {
 
 struct JobState {
   // Flags of a member: a worker of any node, numbered as in Regrouping.
-  enum Flag { Alive = 1, Connected = 2, Lost = 4, Replaced = 8, HasLeft = 16, HasQuit = 32 };
+  enum Flag {
+    Alive = 1,
+    Connected = 2,
+    Lost = 4,
+    Replaced = 8,
+    HasLeft = 16,
+    HasQuit = 32,
+    WasReady = 64
+  };
 
   std::string key;         // of the attempt
   int64_t version = 0;     // the newest state has the highest
@@ -45,6 +56,8 @@ struct JobState {
 
   // Of the current group, on a node.
   int num_ranks_on(int node) const;
+  // Whether other nodes have ranks of it.
+  bool has_ranks_without(int node) const;
   // Whether the numbers of nodes, members and ranks fit together.
   bool is_consistent() const;
 };

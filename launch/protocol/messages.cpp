@@ -212,14 +212,14 @@ void fields(V& v, JobLoss& loss) {
 template <class V>
 void fields(V& v, JobState& job) {
   v("key", job.key);
-  v("version", job.version, 0, kLatest);
-  v("num_claims", job.num_claims, 0, kLatest);
+  v("version", job.version, 0, kMaxGroup);
+  v("num_claims", job.num_claims, 0, kMaxGroup);
   v("coordinator", job.coordinator, 0, kMaxRanks);
   v("num_restarts", job.num_restarts, 0, kMaxRanks);
   v("run_id", job.run_id);
   v.list("nodes", job.nodes);
-  v("group", job.group, 0, kLatest);
-  v("group_step", job.group_step, 0, kLatest);
+  v("group", job.group, 0, kMaxGroup);
+  v("group_step", job.group_step, 0, kMaxGroup);
   v("world_size", job.world_size, 1, kMaxRanks);
   v("ranks", job.ranks, -1, kMaxRanks);
   v("flags", job.flags, 0, 255);

@@ -63,7 +63,9 @@ void Coordinator::watch(PollSet& polls) {
 
 void Coordinator::update() {
   acceptor_.update();
-  for (auto& note : acceptor_.take_notes()) add_note(std::move(note));
+  // In a takeover, the acceptor finds connections that were closed since they were not served in time.
+  for (auto& note : acceptor_.take_notes())
+    if (phase_ != Phase::TakingOver) add_note(std::move(note));
   for (auto& arrival : acceptor_.take_arrivals())
     if (auto* other = node_with_rank_of(arrival.join))
       defer_duplicate(std::move(arrival), *other);
@@ -199,7 +201,7 @@ void Coordinator::handle(Node& node, const EndedMessage& message) {
 }
 
 void Coordinator::judge_status() {
-  if (!std::exchange(has_status_, false) || stopping_) return;
+  if (phase_ != Phase::Running || !std::exchange(has_status_, false) || stopping_) return;
   const auto now = Clock::now();
   std::map<int, NodeStatus> by_node;
   for (const auto& node : nodes_) {
@@ -332,13 +334,6 @@ void Coordinator::start(std::vector<Node*> chosen) {
   announce_job();
 }
 
-void Coordinator::stop_group() {
-  if (std::exchange(stopping_, true)) return;
-  if (regrouping_) regrouping_->stop();
-  for (auto& node : nodes_)
-    if (node.in_group && !node.has_ended) node.connection.send(encode(StopOrder{}));
-}
-
 void Coordinator::conclude() {
   if (phase_ != Phase::Running) return;
   for (const auto& node : nodes_)
@@ -377,7 +372,9 @@ void Coordinator::begin_gathering(std::chrono::milliseconds delay) {
 }
 
 void Coordinator::interrupt(int signal) {
-  if (phase_ != Phase::Finished)
+  if (phase_ == Phase::TakingOver)
+    takeover_->interrupted_by = signal;  // only a node with the claim may end the job
+  else if (phase_ != Phase::Finished)
     finish({.interrupted_by = signal, .restarts = restarts_.count(), .run_id = options_.run_id});
 }
 

@@ -40,7 +40,7 @@ class Coordinator {
   // Handles received messages and expired deadlines. Call after each poll.
   void update();
 
-  // Ends the job because this process received `signal`: every node stops.
+  // Ends the job because this process received `signal`: every node stops. In a takeover: when claimed.
   void interrupt(int signal);
   // The current attempt is the last one.
   void forbid_restart() { restarts_.forbid(); }
@@ -101,6 +101,7 @@ class Coordinator {
   void update_job();
   void announce_job();
   void admit_returning(Node& node);
+  void adopt_newer(const JobState& job);
   bool is_complete() const;
   void take_over();
   void lose_missing(const Takeover& takeover);

@@ -61,13 +61,22 @@ void Coordinator::handle(const Node& node, const GroupEvent& event) {
   if (event.kind == Killed && !regrouping_->lose(member, event.how)) stop_group();
 }
 
-// Whether the others continue without a lost node.
+void Coordinator::stop_group() {
+  if (std::exchange(stopping_, true)) return;
+  if (regrouping_) regrouping_->stop();
+  for (auto& node : nodes_)
+    if (node.in_group && !node.has_ended) node.connection.send(encode(StopOrder{}));
+}
+
+// Whether the others continue without a lost node. It may not know that the workers are being stopped, and
+// continue without this one: therefore this one claims the job then, too.
 bool Coordinator::continues_without(const Node& node, const std::string& reason) {
-  if (!regrouping_ || stopping_) return false;
+  if (!regrouping_) return false;
   const std::string lost = "lost: ";
   const auto detail = reason.starts_with(lost) ? reason.substr(lost.size()) : reason;
   if (!claim(fmt::format("{}: {}", node.label, detail))) return false;
-  return regrouping_->lose_node(node.node_rank, fmt::format("with {}: {}", node.label, detail));
+  return !stopping_ &&
+         regrouping_->lose_node(node.node_rank, fmt::format("with {}: {}", node.label, detail));
 }
 
 void Coordinator::update_groups() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "launch/protocol/job_state.h"
@@ -22,10 +23,11 @@ struct CoordinatorOptions {
 
 // The job that a new coordinator takes over.
 struct Takeover {
-  JobState job;            // as far as this node knows
+  JobState job;            // the newest state that is known; job.coordinator is lost
   int node = 0;            // the number of this one
   std::string reason;      // why the last coordinator is lost
   bool is_silent = false;  // it may still run: no connection was closed
+  std::optional<int> interrupted_by = {};  // a signal: the job ends when this node has claimed it
 };
 
 }  // namespace lockstep::launch

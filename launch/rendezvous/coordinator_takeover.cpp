@@ -14,7 +14,6 @@ namespace {
 using Clock = PollSet::Clock;
 
 constexpr int kKeyBytes = 8;
-constexpr const char* kContinued = "the job has continued without this node";
 
 std::filesystem::path claims_dir(const CoordinatorOptions& options) {
   return options.runs_dir / options.run_id / "claims";
@@ -122,8 +121,26 @@ void Coordinator::admit_returning(Node& node) {
     return other.in_group && other.node_rank == returning.node;
   });
   if (!is_known || is_taken) throw environment_error(kContinued);
+  adopt_newer(returning.job);
+  // The last coordinator may have lost it before. If that is this node, it cannot claim the job.
+  if (!node.is_own && !takeover_->job.nodes[number].is_present) throw environment_error(kContinued);
   node.in_group = true;
   node.node_rank = returning.node;
+}
+
+// The nodes that are not part of it do not return.
+void Coordinator::adopt_newer(const JobState& job) {
+  if (job.version <= takeover_->job.version) return;
+  const int lost = takeover_->job.coordinator;
+  takeover_->job = job;
+  takeover_->job.coordinator = lost;
+  for (auto& node : nodes_) {
+    if (!node.in_group || node.is_own || job.nodes[static_cast<size_t>(node.node_rank)].is_present)
+      continue;
+    node.in_group = false;
+    node.connection.send(encode(RefusedMessage{.message = kContinued}));
+    node.connection.close("refused");
+  }
 }
 
 // Whether all nodes that are left have joined, or the time for it is over. If the last coordinator may
@@ -142,17 +159,6 @@ bool Coordinator::is_complete() const {
 void Coordinator::take_over() {
   const auto takeover = *std::exchange(takeover_, std::nullopt);
   job_ = takeover.job;
-  for (const auto& node : nodes_)
-    if (node.in_group && node.join->returning->job.version > job_->version)
-      job_ = node.join->returning->job;
-  for (auto& node : nodes_) {  // that the last coordinator has lost, and which did not know
-    if (!node.in_group || node.is_own ||
-        job_->nodes[static_cast<size_t>(node.node_rank)].is_present)
-      continue;
-    node.in_group = false;
-    node.connection.send(encode(RefusedMessage{.message = kContinued}));
-    node.connection.close("refused");
-  }
   const auto& lost = job_->nodes[static_cast<size_t>(takeover.job.coordinator)].label;
   if (!claim(fmt::format("{}, which served the rendezvous: {}", lost, takeover.reason))) return;
   phase_ = Phase::Running;
@@ -173,6 +179,7 @@ void Coordinator::take_over() {
   for (auto& node : nodes_)
     if (node.in_group) repeat_events(node);
   announce_job();
+  if (takeover.interrupted_by) interrupt(*takeover.interrupted_by);
 }
 
 // The node of the last coordinator, and those that have not joined.

@@ -47,7 +47,10 @@ void Regrouping::ask(int number, const GroupRequest& request, Clock::time_point 
   auto& member = members_[static_cast<size_t>(number)];
   if (member.is_overdue) return;
   if (request.kind != GroupRequest::Kind::Quitting) {
-    if (request.step == kNoState && !member.rank) notes_.emplace_back("a spare is ready");
+    if (request.step == kNoState && !member.rank && !std::exchange(member.was_ready, true)) {
+      notes_.emplace_back("a spare is ready");
+      changed_ = true;  // so that another coordinator does not report it again
+    }
     member.asked = request;
     member.asked_at = now;
   } else if (!member.rank && member.asked) {

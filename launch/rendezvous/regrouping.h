@@ -86,6 +86,7 @@ class Regrouping {
     bool is_connected = true, is_alive = true;
     bool is_lost = false, is_replaced = false;
     bool has_left = false, has_quit = false;  // a group; while it waited for one
+    bool was_ready = false;                   // as a spare
     bool is_kept = false;                     // although it was slow
     std::optional<int> rank;                  // in the current group
     std::optional<GroupRequest> asked;        // of a worker that waits for an answer

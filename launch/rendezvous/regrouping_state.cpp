@@ -16,7 +16,8 @@ void Regrouping::save(JobState& state) const {
     state.flags.push_back(
         (member.is_alive ? JobState::Alive : 0) | (member.is_connected ? JobState::Connected : 0) |
         (member.is_lost ? JobState::Lost : 0) | (member.is_replaced ? JobState::Replaced : 0) |
-        (member.has_left ? JobState::HasLeft : 0) | (member.has_quit ? JobState::HasQuit : 0));
+        (member.has_left ? JobState::HasLeft : 0) | (member.has_quit ? JobState::HasQuit : 0) |
+        (member.was_ready ? JobState::WasReady : 0));
   }
 }
 
@@ -39,6 +40,7 @@ void Regrouping::restore(const JobState& state) {
     member.is_replaced = has(JobState::Replaced);
     member.has_left = has(JobState::HasLeft);
     member.has_quit = has(JobState::HasQuit);
+    member.was_ready = has(JobState::WasReady);
   }
   changed_ = true;
 }

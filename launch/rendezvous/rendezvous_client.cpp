@@ -177,7 +177,7 @@ void RendezvousClient::handle(std::string_view content) {
 void RendezvousClient::handle(const ChallengeMessage& challenge) {
   if (stage_ != Stage::Handshake) return;
   if (challenge.protocol != kRendezvousProtocol)
-    return give_up(config_error(fmt::format(
+    return reject(config_error(fmt::format(
         "the rendezvous at {}:{} runs Lockstep {}, this node {}: install the same version",
         options_.rendezvous.host, options_.rendezvous.port, printable(challenge.version),
         kVersion)));
@@ -192,15 +192,22 @@ void RendezvousClient::handle(const CoordinatorProofMessage& proof) {
   if (stage_ != Stage::Handshake) return;
   const auto expected = proof_of(Side::Coordinator, options_.rendezvous.token, challenges_);
   if (!is_same_proof(expected, proof.proof))
-    return give_up(config_error(fmt::format("the server at {}:{} does not have the job's token",
-                                            options_.rendezvous.host, options_.rendezvous.port)));
+    return reject(config_error(fmt::format("the server at {}:{} does not have the job's token",
+                                           options_.rendezvous.host, options_.rendezvous.port)));
   connection_->trust(Side::Node, options_.rendezvous.token, challenges_);
   join();
 }
 
 void RendezvousClient::handle(const RefusedMessage& refused) {
-  if (search_) return decline(refused.message);
-  give_up(Error(refused.kind, refused.message));
+  if (search_ && stage_ == Stage::Joined) return decline(refused.message);
+  reject(Error(refused.kind, refused.message));
+}
+
+// What listens at an address is not the coordinator of this job. In a search, another program may use the
+// port of a node that is lost.
+void RendezvousClient::reject(const Error& error) {
+  if (search_) return fail_attempt(error.what());
+  give_up(error);
 }
 
 void RendezvousClient::handle(const WelcomeMessage& welcome) {
@@ -227,6 +234,7 @@ void RendezvousClient::handle(const NodePlace& place) {
 
 void RendezvousClient::handle(const StopOrder& order) {
   is_stopping_ = true;
+  successor_.close();  // until the next attempt
   commands_.push_back(order);
 }
 
@@ -242,6 +250,7 @@ void RendezvousClient::handle(const FinishMessage& finish) {
   commands_.push_back(finish);
   // Workers that leave, or lose others, while all stop need answers to save a checkpoint.
   has_finished_ = options_.continues_on_loss && is_in_group_;
+  successor_.close();
   if (has_finished_) return;
   stage_ = Stage::Left;
   leave();
@@ -333,9 +342,15 @@ void RendezvousClient::lose_coordinator(const std::string& problem, bool may_ret
       fmt::format("lost {}, which serves the rendezvous: {}; this node stops its workers and "
                   "tries to reconnect for {:g} s",
                   name, problem, seconds_of(options_.rendezvous.read_timeout)));
+  successor_.close();
   commands_.push_back(StopOrder{});
   give_up_at_ = Clock::now() + options_.rendezvous.read_timeout;
   fail_attempt(problem);
+}
+
+void RendezvousClient::leave() {
+  connection_.reset();
+  successor_.close();
 }
 
 void RendezvousClient::give_up(const Error& error) {

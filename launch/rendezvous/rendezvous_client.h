@@ -76,8 +76,7 @@ class RendezvousClient {
   void serve(Connection coordinator);
   void decline(const std::string& reason);
 
-  // Disconnects.
-  void leave() { connection_.reset(); }
+  void leave();  // disconnects
   bool has_pending() const { return connection_ && connection_->has_pending(); }
 
   std::vector<std::string> take_notes() { return std::exchange(notes_, {}); }
@@ -99,7 +98,7 @@ class RendezvousClient {
   void handle(const StopOrder& order);
   void handle(const StackRequest& request) { commands_.push_back(request); }
   void handle(const ProbeMessage&) { connection_->send(encode(ProbeReplyMessage{})); }
-  void handle(const DroppedMessage&) { lose_coordinator("it dropped this node", true); }
+  void handle(const DroppedMessage&);
   void handle(const HeartbeatMessage&) {}
   void join();
   void send_ready();
@@ -111,6 +110,7 @@ class RendezvousClient {
   void try_candidate();
   void listen_as_successor(const std::string& address);
   void give_up(const Error& error);
+  void reject(const Error& error);
   Error not_a_rendezvous() const;
   std::string coordinator_name() const;
 

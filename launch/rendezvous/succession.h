@@ -1,4 +1,5 @@
-// How long launchers wait for each other when the coordinator's node is lost, with --on-rank-loss continue.
+// How long launchers wait for each other when the coordinator's node is lost, and the reason for which others
+// are refused, with --on-rank-loss continue.
 #pragma once
 
 #include <chrono>
@@ -6,6 +7,8 @@
 #include "launch/protocol/rendezvous_options.h"
 
 namespace lockstep::launch {
+
+inline constexpr const char* kContinued = "the job has continued without this node";
 
 // The difference between the times at which two nodes notice that a third one is silent: a heartbeat, and
 // how often they check.

@@ -16,14 +16,28 @@ using Clock = PollSet::Clock;
 // Without one, the others do not try this node.
 void RendezvousClient::listen_as_successor(const std::string& address) {
   if (successor_.is_open()) return;
-  auto listener = try_listen(resolve(address, 0).front());
-  if (!listener.fd) listener = try_listen_everywhere(0);  // it is forwarded to this machine
+  const auto own = resolve(address, 0).front();
+  const bool is_secret = !options_.rendezvous.token.empty();
+  if (!is_secret && !own.is_loopback()) return;  // anyone could join
+  auto listener = try_listen(own);
+  if (!listener.fd && is_secret)
+    listener = try_listen_everywhere(0);  // the address is forwarded to this machine
   if (listener.fd) successor_ = std::move(*listener.fd);
 }
 
 void RendezvousClient::lose_connection(const std::string& problem, bool is_silent) {
   if (can_follow()) return begin_search(problem, is_silent);
   lose_coordinator(problem, /*may_return=*/is_silent);
+}
+
+// The coordinator has missed the heartbeats of this node: the others continue without its ranks.
+void RendezvousClient::handle(const DroppedMessage&) {
+  const std::string problem = "it dropped this node";
+  if (!events_ || !can_follow() || !job_->has_ranks_without(node_))
+    return lose_coordinator(problem, /*may_return=*/true);
+  commands_.push_back(CoordinatorLoss{});  // the workers are killed
+  give_up(environment_error(fmt::format("lost {}, which serves the rendezvous: {}; {}",
+                                        coordinator_name(), problem, kContinued)));
 }
 
 bool RendezvousClient::can_follow() const {
@@ -71,7 +85,11 @@ void RendezvousClient::try_candidate() {
   options_.rendezvous.host = node.address;
   options_.rendezvous.port = node.port;
   coordinator_host_ = node.label;
-  addresses_ = resolve(node.address, node.port);
+  try {
+    addresses_ = resolve(node.address, node.port);
+  } catch (const Error& error) {  // it has a scope (IPv6) that this host has not
+    return fail_attempt(error.what());
+  }
   try_next_address();
 }
 

@@ -55,9 +55,13 @@ void GroupLinks::receive(int worker) {
       bytes > 0 ? decode_group_request(std::string(text.data(), static_cast<size_t>(bytes)))
                 : std::nullopt;
   if (!request) return disconnect(worker);  // the worker has ended, or sends something else
-  link.is_asking = true;
   // Who waits and may end still waits if it does not.
-  if (request->kind != GroupRequest::Kind::Quitting) link.request = *request;
+  if (request->kind == GroupRequest::Kind::Quitting) {
+    link.is_quitting = link.is_asking;
+  } else {
+    link.is_asking = true;
+    link.request = *request;
+  }
   events_.push_back({.kind = GroupEvent::Kind::Requested, .worker = worker, .request = *request});
   if (refuses_) refuse_all();
 }
@@ -79,6 +83,7 @@ void GroupLinks::answer(int worker, const GroupAnswer& answer) {
     [[maybe_unused]] const auto written = ::write(link.loss.get(), &added, sizeof added);
     return;
   }
+  link.is_quitting = false;
   link.is_asking = answer.kind == AnswerKind::Wait;
   if (link.is_asking) link.request = {.port = link.request.port};  // without a state
   const auto text = encode(answer);
@@ -124,6 +129,10 @@ std::vector<GroupEvent> GroupLinks::all_events() const {
     if (link.is_asking && !link.outcome)
       events.push_back(
           {.kind = GroupEvent::Kind::Requested, .worker = worker, .request = link.request});
+    if (link.is_quitting && !link.outcome)
+      events.push_back({.kind = GroupEvent::Kind::Requested,
+                        .worker = worker,
+                        .request = {.kind = GroupRequest::Kind::Quitting}});
     if (!link.socket.is_open())
       events.push_back({.kind = GroupEvent::Kind::Disconnected, .worker = worker});
     if (link.outcome) events.push_back(*link.outcome);

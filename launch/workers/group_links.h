@@ -63,6 +63,7 @@ class GroupLinks {
     FileDescriptor loss;      // eventfd
     int64_t lost_groups = 0;  // sum of what was written to it
     bool is_readable = false, is_asking = false, is_replaced = false;
+    bool is_quitting = false;  // while it is asking
     std::optional<int> rank;
     GroupRequest request;               // the last one
     std::optional<GroupEvent> outcome;  // of a worker that has ended

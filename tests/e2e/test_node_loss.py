@@ -13,6 +13,7 @@ import time
 import pytest
 
 import processes
+from cluster import PORT
 from conftest import Job
 from processes import TIMEOUT_S, wait_until
 from safetensors_file import checkpoints
@@ -309,6 +310,23 @@ def test_a_node_is_silent(cluster, undisturbed):
             "another node continues the job without this one\n")
     finally:
         cluster.network.restore(beta)
+
+
+def test_a_launcher_is_stopped_for_a_while(cluster, undisturbed):
+    """The others continue; when it runs again, it kills its ranks at once."""
+    job = cluster.job
+    alpha, beta = cluster.hosts
+    started = start(cluster, options=["--stop-grace", "1000s"])
+    wait_for_step(job, started, 20)
+    cluster.kill_launcher(beta, signal.SIGSTOP)
+    wait_until(lambda: "continuing with" in said(job), TIMEOUT_S, "the others continue")
+    cluster.kill_launcher(beta, signal.SIGCONT)
+    assert cluster.finish(beta).code == 75
+    assert not members_on(cluster, beta)
+    assert said_by(cluster, beta) == (
+        f"lockstep: error: lost alpha ({alpha.address}:{PORT}), which serves the rendezvous: it dropped this node; "
+        "the job has continued without this node\n")
+    assert_whole(job, started, undisturbed, NODE_STEPS)
 
 
 def test_the_job_is_stopped_while_a_group_is_formed(cluster):

@@ -139,6 +139,33 @@ TEST_CASE("group links: overdue workers") {
   CHECK(links.take_overdue().empty());
 }
 
+TEST_CASE("group links: what another coordinator must know") {
+  using Request = GroupRequest::Kind;
+  GroupLinks links({.num_nodes = 2}, 1, 1);
+  const auto worker = links.take_worker_end(1);
+  const auto ask = [&](Request kind) {
+    const auto text = encode({kind, kNoState, 4000});
+    REQUIRE(::send(worker.get(), text.data(), text.size(), 0) > 0);
+    PollSet polls;
+    links.watch(polls);
+    polls.wait();
+    links.update();
+  };
+  const auto known = [&] {
+    std::vector<Request> kinds;
+    for (const auto& event : links.all_events()) kinds.push_back(event.request.kind);
+    return kinds;
+  };
+  ask(Request::Broken);
+  CHECK(known() == std::vector{Request::Broken});
+  ask(Request::Quitting);
+  CHECK(known() == std::vector{Request::Broken, Request::Quitting});
+  links.handle({.answers = {{1, {.kind = Kind::Join}}}, .ranks = {-1, 0}, .replaced = {}});
+  CHECK(known().empty());
+  ask(Request::Quitting);  // sent before it got its place
+  CHECK(known().empty());
+}
+
 TEST_CASE("group messages: requests are decoded") {
   const auto decoded = decode_group_request(encode({GroupRequest::Kind::Replaced, 7, 4000, 2.5}));
   REQUIRE(decoded);

@@ -164,7 +164,7 @@ TEST_CASE("messages: a proof of another protocol version is distinguished from g
 }
 
 TEST_CASE("messages: what a new coordinator needs") {
-  JobState job{.key = "k", .version = 3, .num_claims = 1, .run_id = "run"};
+  JobState job{.key = "k", .version = 3, .num_claims = 1, .run_id = "run", .world_size = 2};
   job.nodes = {{.num_ranks = 1, .num_spares = 1, .address = "10.0.0.1", .port = 9, .label = "a"}};
   job.ranks = {0, -1};
   job.flags = {JobState::Alive, JobState::Lost | JobState::Replaced};
@@ -179,8 +179,19 @@ TEST_CASE("messages: what a new coordinator needs") {
   const auto joined = decode_node_message(encode(join));
   REQUIRE(joined);
   CHECK(encode(*joined) == encode(join));
-  join.returning->job.flags.pop_back();
-  CHECK(error_of_message(encode(join)) == "invalid message: the state of the job is inconsistent");
+  const auto error_with = [&](const auto& change) {
+    auto copy = join;
+    change(copy.returning->job);
+    return error_of_message(encode(copy));
+  };
+  const std::string inconsistent = "invalid message: the state of the job is inconsistent";
+  CHECK(error_with([](JobState& changed) { changed.flags.pop_back(); }) == inconsistent);
+  CHECK(error_with([](JobState& changed) { changed.ranks[1] = 2; }) == inconsistent);
+  CHECK(error_with([](JobState& changed) { changed.losses[0].rank = 2; }) == inconsistent);
+  CHECK(error_with([](JobState& changed) { changed.group = INT64_MAX; }) ==
+        "invalid message: 'group' is missing or invalid");
+  CHECK(error_with([](JobState& changed) { changed.version = INT64_MAX; }) ==
+        "invalid message: 'version' is missing or invalid");
 }
 
 }  // namespace lockstep::launch

@@ -344,3 +344,18 @@ TEST_CASE("regrouping: another coordinator continues") {
   CHECK(lost == std::vector<std::string>{"3 killed by SIGSEGV", "0 with alpha", "1 with alpha"});
   CHECK(next->is_replaced(5));
 }
+
+TEST_CASE("regrouping: another coordinator does not report spares again") {
+  const Nodes nodes{{1, 1, "10.0.0.1"}, {1, 2, "10.0.0.2"}};
+  Workers old(nodes);
+  old.ask(3, kNoState);
+  CHECK(old->take_changed());
+  JobState state;
+  old->save(state);
+  Workers next(nodes);
+  next->restore(state);
+  next.ask(3, kNoState);  // repeated
+  CHECK(next->take_notes().empty());
+  next.ask(4, kNoState);
+  CHECK(next->take_notes() == std::vector<std::string>{"a spare is ready"});
+}

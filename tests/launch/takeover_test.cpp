@@ -1,6 +1,10 @@
 // The loss of the coordinator: launchers in one process, without workers, exchange messages.
+#include <fcntl.h>
+#include <sys/socket.h>
+
 #include <catch2/catch.hpp>
 #include <csignal>
+#include <functional>
 
 #include "launch/protocol/address.h"
 #include "launch/rendezvous/rendezvous_role.h"
@@ -49,10 +53,10 @@ struct Launcher {
 
 class Nodes {
  public:
-  explicit Nodes(int count) {
+  explicit Nodes(int count, std::chrono::milliseconds keep_alive = 10s) {
     options_.rendezvous.min_nodes = options_.rendezvous.max_nodes = count;
     options_.rendezvous.host = "127.0.0.1";
-    options_.rendezvous.keep_alive = 100ms;
+    options_.rendezvous.keep_alive = keep_alive;
     options_.rendezvous.port = local_address(listen_everywhere(0).get()).port();
     options_.num_workers = 2;
     options_.continues_on_loss = true;
@@ -66,12 +70,15 @@ class Nodes {
     }
     for (int node = 0; node < count; ++node) {
       next<NodePlace>(node);
-      next<GroupState>(node);
+      job_ = next<GroupState>(node).job.value();
     }
   }
 
   Launcher& operator[](int node) { return *launchers_[static_cast<size_t>(node)]; }
-  std::filesystem::path runs_dir() const { return directory_.path(); }
+  // As node `node`, with the first claim.
+  JobClaims claims_of(int node) const {
+    return {directory_.path() / "run" / "claims", job_.key, node};
+  }
   // The node is no longer there.
   void crash(int node) { launchers_[static_cast<size_t>(node)].reset(); }
 
@@ -87,6 +94,40 @@ class Nodes {
       run_once();
     }
     throw std::runtime_error("no command received");
+  }
+  // A stopped process: it neither receives nor sends.
+  void freeze(int node) { frozen_ = node; }
+  void thaw() { frozen_.reset(); }
+  // Another job serves at the address of node `node`, which is lost.
+  void use_port_of(int node) {
+    const auto address = resolve("127.0.0.1", job_.nodes[static_cast<size_t>(node)].port).front();
+    other_job_.emplace(std::move(try_listen(address).fd.value()), "another token");
+  }
+  // Why a launcher of node `node` is refused that joins node `server`, and only knows the first state.
+  std::string refusal_of(int node, int server) {
+    const auto address = resolve("127.0.0.1", job_.nodes[static_cast<size_t>(server)].port).front();
+    FileDescriptor fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    REQUIRE(::connect(fd.get(), address.get(), address.size) == 0);
+    REQUIRE(::fcntl(fd.get(), F_SETFL, O_NONBLOCK) == 0);
+    Connection connection(std::move(fd));
+    const auto challenge = receive<ChallengeMessage>(connection).challenge;
+    const Challenges challenges{.coordinator = challenge, .node = "b"};
+    connection.send(
+        encode(NodeProofMessage{.challenge = "b", .proof = proof_of(Side::Node, "", challenges)}));
+    receive<CoordinatorProofMessage>(connection);
+    connection.trust(Side::Node, "", challenges);
+    connection.send(encode(JoinMessage{.host = "late",
+                                       .num_workers = 2,
+                                       .node_rank = node,
+                                       .returning = ReturningNode{.node = node, .job = job_}}));
+    return receive<RefusedMessage>(connection).message;
+  }
+  void run_until(const std::function<bool()>& is_true) {
+    const auto latest = PollSet::Clock::now() + 60s;
+    while (!is_true()) {
+      if (PollSet::Clock::now() >= latest) throw std::runtime_error("not within a minute");
+      run_once();
+    }
   }
   // How the job ended.
   LaunchReport finish(int node) {
@@ -111,17 +152,32 @@ class Nodes {
   }
 
  private:
+  template <class T>
+  T receive(Connection& connection) {
+    std::optional<std::string> content;
+    run_until([&] {
+      connection.transfer();
+      content = connection.next();
+      return content.has_value();
+    });
+    return std::get<T>(decode_coordinator_message(*content).value());
+  }
   void run_once() {
     PollSet polls;
-    for (const auto& launcher : launchers_)
-      if (launcher) launcher->watch(polls);
+    for (int node = 0; const auto& launcher : launchers_)
+      if (frozen_ != node++ && launcher) launcher->watch(polls);
+    if (other_job_) other_job_->watch(polls);
     polls.wait();
-    for (const auto& launcher : launchers_)
-      if (launcher) launcher->update();
+    if (other_job_) other_job_->update();
+    for (int node = 0; const auto& launcher : launchers_)
+      if (frozen_ != node++ && launcher) launcher->update();
   }
 
   TemporaryDirectory directory_;
   LaunchOptions options_;
+  JobState job_;
+  std::optional<int> frozen_;
+  std::optional<ConnectionAcceptor> other_job_;
   std::vector<std::unique_ptr<Launcher>> launchers_;
 };
 
@@ -166,14 +222,93 @@ TEST_CASE("takeover: a side without the claim stops") {
   nodes.crash(0);
   CHECK(nodes.next<CoordinatorLoss>(1).had_ranks);
   auto order = nodes.next<Takeover>(1);
-  JobClaims other(nodes.runs_dir() / "run" / "claims", order.job.key, 0);
-  CHECK(other.claim({0}));
+  CHECK(nodes.claims_of(0).claim({0}));
   nodes[1].coordinator =
       replace_coordinator(nodes[1].options, order, *nodes[1].client, nodes[1].judge);
   const auto finish = nodes.next<FinishMessage>(1);
   REQUIRE(finish.error);
   CHECK(finish.error->message.ends_with("another node continues the job without this one"));
   CHECK(nodes[1].coordinator->has_given_way());
+}
+
+TEST_CASE("takeover: a job that is being stopped continues on one side only") {
+  Nodes nodes(2);
+  LaunchReport failed;
+  failed.workers.push_back({.rank = 0, .exit = {.code = 1}});
+  SECTION("the coordinator claims it first") {
+    nodes[0].client->report_attempt(failed, false);
+    nodes.next<StopOrder>(1);
+    nodes.crash(1);
+    nodes.run_until([&] { return std::filesystem::exists(nodes.claims_of(1).file()); });
+    CHECK_FALSE(nodes.claims_of(1).claim({1}));
+    CHECK_FALSE(nodes[0].coordinator->has_given_way());
+  }
+  SECTION("the other side has claimed it") {
+    CHECK(nodes.claims_of(1).claim({1}));
+    nodes[0].client->report_attempt(failed, false);
+    nodes.next<StopOrder>(1);
+    nodes.crash(1);
+    REQUIRE(nodes.next<FinishMessage>(0).error);
+    CHECK(nodes[0].coordinator->has_given_way());
+  }
+}
+
+TEST_CASE("takeover: a node that was lost before does not count") {
+  Nodes nodes(4);
+  nodes.crash(1);
+  for (const int node : {2, 3}) CHECK_FALSE(nodes.next<GroupState>(node).job->nodes[1].is_present);
+  nodes.crash(0);
+  nodes.freeze(3);
+  nodes.take_over(2);
+  CHECK(nodes.refusal_of(1, 2) == "the job has continued without this node");
+  nodes.thaw();
+  const auto state = nodes.next<GroupState>(2);
+  CHECK(state.job->nodes[3].is_present);
+  CHECK_FALSE(state.job->nodes[1].is_present);
+}
+
+TEST_CASE("takeover: a node that was dropped ends") {
+  Nodes nodes(2, 100ms);
+  nodes.freeze(1);
+  CHECK_FALSE(nodes.next<GroupState>(0).job->nodes[1].is_present);
+  nodes.thaw();
+  nodes.next<CoordinatorLoss>(1);  // its workers are killed
+  const auto finish = nodes.next<FinishMessage>(1);
+  REQUIRE(finish.error);
+  CHECK(
+      finish.error->message.ends_with("which serves the rendezvous: it dropped this node; the job "
+                                      "has continued without this node"));
+}
+
+TEST_CASE("takeover: another job uses the port of the next node") {
+  Nodes nodes(3);
+  nodes.crash(0);
+  nodes.crash(1);
+  nodes.use_port_of(1);
+  nodes.take_over(2);
+  CHECK(nodes.next<GroupState>(2).job->coordinator == 2);
+}
+
+TEST_CASE("takeover: a signal meanwhile") {
+  Nodes nodes(2);
+  nodes.crash(0);
+  nodes.take_over(1);
+  nodes[1].coordinator->interrupt(SIGTERM);
+  nodes.ask(1, 0, 7);
+  nodes[1].client->report_groups({{.kind = GroupEvent::Kind::Stopping}});
+  SECTION("the job ends, the workers that wait are refused") {
+    CHECK(nodes.next<GroupState>(1).job);
+    CHECK(nodes.next<FinishMessage>(1).report.interrupted_by == SIGTERM);
+    const auto state = nodes.next<GroupState>(1);
+    REQUIRE_FALSE(state.answers.empty());
+    CHECK(state.answers.back().answer.kind == GroupAnswer::Kind::Refused);
+    CHECK_FALSE(nodes.claims_of(0).claim({0}));
+  }
+  SECTION("another node has claimed it") {
+    CHECK(nodes.claims_of(0).claim({0}));
+    REQUIRE(nodes.next<FinishMessage>(1).error);
+    CHECK(nodes[1].coordinator->has_given_way());
+  }
 }
 
 TEST_CASE("takeover: a node whose workers are being stopped does not take over") {

@@ -30,9 +30,8 @@ void begin_profile(const World& world) {
   profiler::prepareProfiler(config, activities);
   profiler::enableProfiler(config, activities);
   // As in traces of torch.profiler, which tools for several ranks read.
-  profiler::addMetadataJson("distributedInfo",
-                            fmt::format(R"({{"rank": {}, "world_size": {}}})", world.rank(),
-                                        world.world_size()));
+  profiler::addMetadataJson("distributedInfo", fmt::format(R"({{"rank": {}, "world_size": {}}})",
+                                                           world.rank(), world.world_size()));
 }
 
 // Returns whether the trace was written.

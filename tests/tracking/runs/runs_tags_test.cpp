@@ -57,7 +57,8 @@ TEST_CASE("runs tag: bad tags and notes are Config errors, and change nothing") 
   CHECK(lab.error_of({"tag", "a", "--note", "\xff"}) == "config: the note is not UTF-8");
   CHECK(lab.error_of({"tag", "a", "--note", std::string(4097, 'x')}) ==
         "config: the note has 4097 bytes; at most 4096 are allowed");
-  CHECK(lab.error_of({"tag", "a", "b"}) == "config: lockstep runs tag: unexpected argument 'b'");
+  CHECK(lab.error_of({"tag", "a", "b"}) ==
+        "config: lockstep runs tag: unexpected argument 'b'; tags begin with + or -");
   CHECK(lab({"tag", "a"}) == "a: good\n");
   CHECK(lab({"tag", "a", "--note", "-2 is\nodd"}) == "a: good; note: -2 is\\nodd\n");
 }

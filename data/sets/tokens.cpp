@@ -166,7 +166,7 @@ class TokensDataset final : public Dataset {
  private:
   std::vector<double> lengths() const {
     std::vector<double> lengths;
-    if (config_.pack || !config_.separator) return lengths;  // all are equal
+    if (config_.pack) return lengths;
     lengths.reserve(static_cast<size_t>(size_));
     for (int64_t i = 0; i < size_; ++i)
       lengths.push_back(static_cast<double>(windows_.at(static_cast<size_t>(i)).tokens - 1));

@@ -9,8 +9,10 @@
 namespace lockstep::trainer {
 namespace {
 
-// The longest sample; 0 if lengths are not known, or cannot be read and that is permitted.
+// The longest sample; 0 if all have one shape, or if lengths are not known, or cannot be read and that is
+// permitted.
 int64_t longest_of(const Dataset& dataset, bool may_skip_samples) {
+  if (!dataset.layout().empty()) return 0;
   try {
     const auto lengths = dataset.sample_info().lengths();
     if (std::ssize(lengths) != dataset.size()) return 0;

@@ -80,8 +80,10 @@ export function useUrlState(key: string): [string, (value: string) => void] {
   const set = (value: string) => {
     stop();
     setOwn({ key, value, before: inUrl });
-    const path = route.value.path;
-    const write = () => route.value.path === path && setQuery({ [key]: value });
+    const page = route.value.path.join("/");
+    const write = () => {
+      if (route.value.path.join("/") === page) setQuery({ [key]: value });
+    };
     const timer = window.setTimeout(() => {
       stop();
       write();

@@ -613,7 +613,7 @@ test("every choice of a view of media and tables is in its link", () => onPage("
   await waitFor(async () => (await pixels(page)) !== before, "the points to be rotated");
   await page.getByLabel("Step of eval/layout").fill("0");
   await waitFor(() => queryOf(page).has("at.eval/layout"), "the URL to have the step");
-  await onCopy(page, { "color.eval/embedding": "text", "axes.eval/embedding": "4-2", "find.eval/embedding": "sample 12 of", "row.eval/embedding": "13", "turn.eval/cloud": "-0.43,0.62,1.25" }, async (copy) => {
+  await onCopy(page, { "color.eval/embedding": "text", "axes.eval/embedding": "4-2", "find.eval/embedding": "sample 12 of", "row.eval/embedding": "13", "turn.eval/cloud": "-0.4255,0.6245,1.25" }, async (copy) => {
     const own = cardOf(copy, "eval/embedding");
     await own.getByRole("img", { name: /^Scatter of component 2: .* against component 4: .* colored by text$/ }).waitFor();
     await own.getByText("1 of 300 rows").waitFor();

@@ -18,6 +18,7 @@ Needs: make peers; cmake/setup.sh --streaming; cmake --build build --target lock
 """
 
 import argparse
+import contextlib
 import io
 import json
 import os
@@ -112,7 +113,8 @@ def run(command, scratch):
                 if time.monotonic() > latest:
                     raise TimeoutError(f"{command} takes more than 300 s")
                 peak = tuple(map(max, peak, memory_of(process.pid)))
-                time.sleep(0.25)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(timeout=0.25)
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, 9)

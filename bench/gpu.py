@@ -4,6 +4,7 @@
     .venv/bin/python bench/gpu.py --device cpu --quick         # tests the harness with small models, without a GPU
 
 gpt2: GPT-2 124M with autocast to bfloat16, 32 samples of 1,024 tokens. qwen3: the sizes of Qwen3-0.6B, 8 samples of 1,024 tokens.
+llama-lora: the sizes of Llama-3.1-8B in bfloat16, 4 samples of 1,024 tokens, adapters of rank 16 of all projections of the layers.
 mlp: three layers of width 256, 64 samples: bound by kernel launches. Python's batches are tensors on the GPU; Lockstep uses its
 loader. Everything is compiled before the first round. "first step" is the time of the command without the steps after the first,
 with warm caches.
@@ -29,13 +30,20 @@ GPT2 = {"vocab_size": 50257, "context": 1024, "layers": 12, "heads": 12, "width"
 SMALL_GPT = {"vocab_size": 257, "context": 32, "layers": 2, "heads": 2, "width": 64}
 QWEN3 = {"vocab_size": 151936, "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28, "num_attention_heads": 16,
          "num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 40960, "rope_theta": 1000000, "tie_word_embeddings": True}
+LLAMA = {"vocab_size": 128256, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
+         "num_key_value_heads": 8, "max_position_embeddings": 8192, "rope_theta": 500000, "tie_word_embeddings": False}
+SMALL_LLAMA = {**LLAMA, "vocab_size": 257, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2,
+               "num_key_value_heads": 1}
+ADAPTER = {"r": 16, "lora_alpha": 32, "task_type": "CAUSAL_LM",
+           "target_modules": ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]}
 SMALL_QWEN3 = {**QWEN3, "vocab_size": 257, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2,
                "num_key_value_heads": 1, "head_dim": 32}
 MLP = {"hidden": [256] * 3, "inputs": SIDE * SIDE}
 PEERS = {"eager": [], "fused": ["--tuned"], "torch.compile": ["--tuned", "--compile"]}
 MODES = {"gpt2": "max-autotune-no-cudagraphs", "mlp": "reduce-overhead"}
 # Required speedup over each peer.
-GOALS = {"gpt2": {"eager": 1.05, "torch.compile": 1}, "mlp": {"eager": 5, "torch.compile, reduce-overhead": 1.2}, "qwen3": {}}
+GOALS = {"gpt2": {"eager": 1.05, "torch.compile": 1}, "mlp": {"eager": 5, "torch.compile, reduce-overhead": 1.2}, "qwen3": {},
+         "llama-lora": {"torch.compile": 1}}
 MFU_GOAL = {"qwen3": 0.45}
 WAYS = [way + graph for way in ("lockstep", "lockstep compiled") for graph in ("", ", CUDA graph")]
 
@@ -48,33 +56,56 @@ def jobs(quick):
                  "tolerance": 0.05},
         "mlp": {"kind": "mlp", "model": MLP, "batch": 64, "lr": 1e-3, "steps": 80 if quick else 3200, "precision": "fp32",
                 "unit": "samples/s", "length": 1, "tolerance": 1e-3},
-        "qwen3": {"kind": "hf", "model": SMALL_QWEN3 if quick else QWEN3, "batch": 2 if quick else 8, "lr": 1e-4,
+        "qwen3": {"kind": "hf", "architecture": "Qwen3", "model": SMALL_QWEN3 if quick else QWEN3, "batch": 2 if quick else 8, "lr": 1e-4,
                   "steps": 16 if quick else 32, "precision": "bf16", "unit": "tokens/s", "length": 32 if quick else 1024, "tolerance": 0.05},
+        "llama-lora": {"kind": "hf", "architecture": "Llama", "model": SMALL_LLAMA if quick else LLAMA, "adapter": ADAPTER,
+                       "batch": 2 if quick else 4, "lr": 1e-4, "steps": 16, "precision": "bf16", "unit": "tokens/s",
+                       "length": 32 if quick else 1024, "tolerance": 0.05},
     }
 
 
 def data_of(job, directory):
     if job["kind"] == "mlp":
         return write_images(directory)
-    own = directory / job["kind"]
+    own = directory / job.get("architecture", job["kind"])
     own.mkdir(exist_ok=True)
     return write_text(own, {"vocab_size": job["model"]["vocab_size"], "context": job["length"]})
 
 
+WRITE_MODEL = """
+import json, sys, torch, transformers
+name, sizes, adapter, device, folder = sys.argv[1:]
+torch.set_default_dtype(torch.bfloat16 if adapter != "null" else torch.float32)
+with torch.device(device):
+    model = getattr(transformers, name + "ForCausalLM")(getattr(transformers, name + "Config")(**json.loads(sizes)))
+model.save_pretrained(folder)
+if adapter != "null":
+    import peft
+    peft.get_peft_model(model, peft.LoraConfig(**json.loads(adapter))).save_pretrained(folder + "/adapter")
+"""
+
+
 def write_model(job, directory):
-    """A folder in Hugging Face's layout with random weights."""
-    folder = directory / "model"
+    """A folder in Hugging Face's layout with random weights; in bfloat16 and with an adapter if the job has one."""
+    folder = directory / job["architecture"] / "model"
     if not folder.exists():
-        output_of([sys.executable, "-c", "import json, sys, transformers; transformers.Qwen3ForCausalLM(transformers.Qwen3Config("
-                   "**json.loads(sys.argv[1]))).save_pretrained(sys.argv[2])", json.dumps(job["model"]), folder], directory, 600)
+        folder.parent.mkdir(exist_ok=True)
+        output_of([sys.executable, "-c", WRITE_MODEL, job["architecture"], json.dumps(job["model"]), json.dumps(job.get("adapter")),
+                   "cpu" if job["model"]["hidden_size"] < 1024 else "cuda", folder], directory, 600)
     return folder
+
+
+def hf_model(job, directory):
+    folder = str(write_model(job, directory))
+    adapter = {"base_dtype": "bf16", "lora": {"path": f"{folder}/adapter"}} if "adapter" in job else {}
+    return {"name": "hf", "path": folder, **adapter}
 
 
 def write_run_file(job, settings, steps, package=None, graph=False):
     path = str(data_of(job, settings.directory))
     data = {"name": "idx", "path": path, "split": "train"} if job["kind"] == "mlp" \
         else {"name": "tokens", "path": path, "length": job["length"]}
-    model = {"name": "hf", "path": str(write_model(job, settings.directory))} if job["kind"] == "hf" else {"name": job["kind"], **job["model"]}
+    model = hf_model(job, settings.directory) if job["kind"] == "hf" else {"name": job["kind"], **job["model"]}
     file = settings.directory / f"{job['kind']}.yaml"
     file.write_text(json.dumps({
         "run": {"name": "bench", "dir": str(settings.directory / "runs")},
@@ -91,10 +122,16 @@ def write_run_file(job, settings, steps, package=None, graph=False):
 
 def compile_package(name, job, settings):
     package = settings.directory / f"{name}.ls2"
-    arguments = [f"{key}={json.dumps(value)}" for key, value in job["model"].items()]
-    output_of([sys.executable, "-m", "lockstep.compile.command_line", f"lockstep.models:{job['kind']}", *arguments, "--loss", "cross_entropy",
-               "--precision", job["precision"], "--device", settings.device, "--batch", write_run_file(job, settings, 1),
-               "-o", package], settings.directory, 3600, PATH=f"{BIN}:{os.environ['PATH']}", PYTHONPATH=str(SOURCE / "python"))
+    if job["kind"] == "hf":
+        model = [f"hf:{write_model(job, settings.directory)}", "--segments", "blocks"]  # equal blocks are compiled once
+    else:
+        arguments = [f"{key}={json.dumps(value)}" for key, value in job["model"].items()]
+        model = [f"lockstep.models:{job['kind']}", *arguments, "--loss", "cross_entropy"]
+    begin = time.monotonic()
+    output_of([sys.executable, "-m", "lockstep.compile.command_line", *model, "--precision", job["precision"], "--device", settings.device,
+               "--batch", write_run_file(job, settings, 1), "-o", package], settings.directory, 3600,
+              PATH=f"{BIN}:{os.environ['PATH']}", PYTHONPATH=str(SOURCE / "python"))
+    print(f"{name}: compiled in {time.monotonic() - begin:.0f} s", file=sys.stderr, flush=True)
     return package
 
 
@@ -118,7 +155,9 @@ def peer(job, settings, *options, steps=None):
     steps = steps or job["steps"]
     model = {"gpt": lambda: ["--gpt", json.dumps(job["model"])],
              "mlp": lambda: ["--inputs", job["model"]["inputs"], "--hidden", ",".join(map(str, job["model"]["hidden"]))],
-             "hf": lambda: ["--hf", write_model(job, settings.directory), "--length", job["length"]]}[job["kind"]]()
+             "hf": lambda: ["--hf", write_model(job, settings.directory), "--length", job["length"],
+                            *(["--adapter", write_model(job, settings.directory) / "adapter", "--base-dtype", "bf16"]
+                              if "adapter" in job else [])]}[job["kind"]]()
     begin = time.monotonic()
     result = last_json(output_of(
         [sys.executable, SOURCE / "bench" / "step_peer.py", "--data", data_of(job, settings.directory), *model, "--optimizer", "adamw",
@@ -141,7 +180,7 @@ def compile_all(chosen, settings):
             data_of(job, settings.directory)
             if job["kind"] == "hf":
                 write_model(job, settings.directory)
-            elif wanted(settings, "lockstep compiled") or wanted(settings, "lockstep compiled, CUDA graph"):
+            if "adapter" not in job and (wanted(settings, "lockstep compiled") or wanted(settings, "lockstep compiled, CUDA graph")):
                 packages[name] = pool.submit(compile_package, name, job, settings)
             for side, options in peers_of(name).items():
                 if "--compile" in options and wanted(settings, side):

@@ -34,6 +34,7 @@ def parse_arguments():
     parser.add_argument("--gpt", type=json.loads, help="sizes of a GPT, in the place of --inputs and --hidden")
     parser.add_argument("--hf", help="folder of a language model of transformers, in the place of --gpt")
     parser.add_argument("--adapter", help="folder of an adapter of PEFT for --hf: only it is trained")
+    parser.add_argument("--base-dtype", choices=["fp32", "bf16"], default="fp32", help="of the weights of --hf")
     parser.add_argument("--length", type=int, help="tokens per sample, for --hf")
     parser.add_argument("--optimizer", choices=["sgd", "adamw"], required=True)
     parser.add_argument("--lr", type=float, required=True)
@@ -55,7 +56,8 @@ def load(args):
     torch.manual_seed(0)
     if args.hf:
         import transformers  # takes seconds
-        module = transformers.AutoModelForCausalLM.from_pretrained(args.hf, dtype=torch.float32, attn_implementation="sdpa")
+        module = transformers.AutoModelForCausalLM.from_pretrained(args.hf, attn_implementation="sdpa",
+                                                                   dtype=torch.bfloat16 if args.base_dtype == "bf16" else torch.float32)
         if args.adapter:
             import peft
             module = peft.PeftModel.from_pretrained(module, args.adapter, is_trainable=True)

@@ -179,6 +179,9 @@ class Model : public torch::nn::Module {
     return {};
   }
 
+  // The type of the matrix products of a model with has_backward(), for train/mfu.
+  virtual at::ScalarType compute_type() const { return at::kFloat; }
+
   // The file with the weights of a new run, unless train.init_from names another.
   virtual InitialWeights initial_weights() const { return {}; }
 

@@ -69,14 +69,24 @@ DecoderNorm::DecoderNorm(int64_t width, const DecoderConfig& config)
   if (kind == NormKind::Layer) bias = register_parameter("bias", at::empty({width}));
 }
 
-// Computed in float32, like the norms of transformers.
+// Computed in float32, like the norms of transformers. On a GPU, one kernel replaces their seven,
+// which limit the speed there; results differ in the last bits.
 at::Tensor DecoderNorm::forward(const at::Tensor& x) const {
   if (kind == NormKind::Layer) return at::layer_norm(x, weight.sizes(), weight, bias, epsilon);
+  if (x.is_cuda()) return rms_norm(x);
   const auto wide = x.to(at::kFloat);
   const auto normalized = wide * at::rsqrt(wide.square().mean({-1}, /*keepdim=*/true) + epsilon);
   if (kind == NormKind::RmsPlusOne)
     return (normalized * (1 + weight.to(at::kFloat))).to(x.scalar_type());
   return weight * normalized.to(x.scalar_type());
+}
+
+at::Tensor DecoderNorm::rms_norm(const at::Tensor& x) const {
+  const bool adds_one = kind == NormKind::RmsPlusOne;
+  const auto type = adds_one ? at::kFloat : at::result_type(x, weight);
+  const auto factor = adds_one ? 1 + weight.to(type) : weight.to(type);
+  const auto y = at::rms_norm(x.to(type), weight.sizes(), factor, epsilon);
+  return adds_one ? y.to(x.scalar_type()) : y;
 }
 
 DecoderAttention::DecoderAttention(const DecoderConfig& config)

@@ -57,6 +57,9 @@ struct DecoderNorm final : torch::nn::Module {
   NormKind kind;
   double epsilon;
   at::Tensor weight, bias;
+
+ private:
+  at::Tensor rms_norm(const at::Tensor& x) const;
 };
 
 class DecoderAttention final : public torch::nn::Module {

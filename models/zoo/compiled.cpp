@@ -74,6 +74,10 @@ class CompiledModel final : public Model {
 
   bool has_backward() const override { return true; }
 
+  at::ScalarType compute_type() const override {
+    return manifest_.precision == "bf16" ? at::kBFloat16 : at::kFloat;
+  }
+
   StepOutputs forward_backward(const Batch& batch, const at::Tensor& weight) override {
     auto inputs = inputs_of(batch);
     const auto count = inputs.back().size(0);

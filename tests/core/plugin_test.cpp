@@ -19,8 +19,8 @@ std::string error_of_loading(const std::string& path) {
 }  // namespace
 
 TEST_CASE("plugin: the stamp names interface, LibTorch and ABI") {
-  CHECK(plugin_stamp("2.11.0") == "interface=11 torch=2.11.0 cxx11_abi=1");
-  CHECK(plugin_stamp("") == "interface=11 torch=none cxx11_abi=1");
+  CHECK(plugin_stamp("2.11.0") == "interface=12 torch=2.11.0 cxx11_abi=1");
+  CHECK(plugin_stamp("") == "interface=12 torch=none cxx11_abi=1");
 }
 
 TEST_CASE("plugin: a plugin with the right stamp is loaded and its initializers run") {
@@ -36,8 +36,8 @@ TEST_CASE("plugin: a plugin with the right stamp is loaded and its initializers 
 TEST_CASE("plugin: a plugin of another build is rejected before its code runs") {
   CHECK(error_of([] { load_plugin(OTHER_PLUGIN, ""); }) ==
         std::string("config: plugin " OTHER_PLUGIN
-                    ": built for [interface=11 torch=1.0.0 cxx11_abi=1], this program "
-                    "needs [interface=11 torch=none cxx11_abi=1]; it is not a plugin of sinks "
+                    ": built for [interface=12 torch=1.0.0 cxx11_abi=1], this program "
+                    "needs [interface=12 torch=none cxx11_abi=1]; it is not a plugin of sinks "
                     "(lockstep_add_sink_plugin()): list it in plugins, not in tracking.plugins"));
   CHECK(::dlopen(OTHER_PLUGIN, RTLD_NOW | RTLD_NOLOAD) == nullptr);
 }
@@ -64,7 +64,7 @@ TEST_CASE("plugin: errors identify a missing file, a directory and a text file")
         "directory, " +
             std::filesystem::current_path().string() + ")");
   CHECK(error_of_loading(directory.path()).ends_with(": not a regular file"));
-  write_file_durably(path, "lockstep-plugin-stamp{interface=11 torch=none cxx11_abi=1}");
+  write_file_durably(path, "lockstep-plugin-stamp{interface=12 torch=none cxx11_abi=1}");
   CHECK(error_of_loading(path) == "config: plugin " + path + ": not a shared object");
   write_file_durably(path, "");
   CHECK(error_of_loading(path) == "config: plugin " + path + ": not a shared object");
@@ -96,7 +96,7 @@ TEST_CASE("plugin: a binary stamp is shown on one line, an unterminated one is i
   CHECK(error_of_loading(path).find("has no Lockstep stamp") != std::string::npos);
   write_file_durably(path,
                      "\x7f"
-                     "ELF lockstep-plugin-stamp{interface=11");
+                     "ELF lockstep-plugin-stamp{interface=12");
   CHECK(error_of_loading(path).find("has no Lockstep stamp") != std::string::npos);
 }
 

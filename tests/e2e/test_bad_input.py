@@ -227,7 +227,7 @@ def build_plugin(directory, source):
 @ALONE_AND_LAUNCHED
 def test_plugin_of_another_build(job, ranks):
     """Its code must not run: it would silently exit the process."""
-    stamp = 'const char s[] = "lockstep-plugin-stamp{interface=11 torch=1.0 cxx11_abi=1}";'
+    stamp = 'const char s[] = "lockstep-plugin-stamp{interface=12 torch=1.0 cxx11_abi=1}";'
     trap = "__attribute__((constructor)) static void run(void) { __builtin_trap(); }"
     path = build_plugin(job.directory, f"{stamp}\n{trap}\n")
     refuse(job, [f"plugins=[{path}]"], [str(path), "torch=1.0", "rebuild the plugin"], ranks)

@@ -16,15 +16,19 @@ import processes
 import test_adapters as adapters
 import test_dpo as dpo
 import test_hugging_face as hf
-from conftest import Job
+from conftest import MNIST, Job
 from ddp_comparison import ADAMW, CNN, FEW, MANY, MLP, SGD, compare
 from processes import LOCKSTEP, SOURCE, TIMEOUT_S, wait_until
 from safetensors_file import assert_same_bits, checkpoints, last_weights
 from test_adapters import base  # noqa: F401, a fixture
 from test_generation import rows_of, write_prompts
 from test_predictions import predicted
+from test_profile import modules_of
 from test_python_ddp_bits import text, train_gpt  # noqa: F401, a fixture
 from test_recompute import MODELS, use_model
+
+sys.path.insert(0, str(SOURCE / "tests" / "golden"))
+import idx
 
 pytestmark = pytest.mark.skipif(not Path("/dev/nvidiactl").exists(), reason="no NVIDIA GPU on this machine")
 
@@ -68,13 +72,16 @@ def train_with_graph(job, *overrides):
     return run_dir.parent
 
 
+def lockstep_compile(job, *words):
+    ended = processes.run(
+        [sys.executable, "-m", "lockstep.compile.command_line", *words], job.directory,
+        processes.environment(PYTHONPATH=SOURCE / "python", PATH=f"{processes.BIN}:{os.environ['PATH']}"), timeout=10 * TIMEOUT_S)
+    assert ended.code == 0, ended.err
+
+
 def compile_model(job, *words):
     package = job.directory / "model.ls2"
-    ended = processes.run(
-        [sys.executable, "-m", "lockstep.compile.command_line", *words, "--batch", job.file, "--seed", 7, "--device", "cuda",
-         "-o", package], job.directory, processes.environment(PYTHONPATH=SOURCE / "python", PATH=f"{processes.BIN}:{os.environ['PATH']}"),
-        timeout=10 * TIMEOUT_S)
-    assert ended.code == 0, ended.err
+    lockstep_compile(job, *words, "--batch", job.file, "--seed", 7, "--device", "cuda", "-o", package)
     return f"model={{name: compiled, package: {package}}}"
 
 
@@ -198,7 +205,29 @@ def test_a_compiled_model(job):
     model = compile_model(job, "lockstep.models:mlp", "hidden=[32]", "--loss", "cross_entropy", "--dynamic-batch")
     eager = job.train(*GPU)
     for train in (job.train, lambda *overrides: train_with_graph(job, *overrides)):
-        assert_close(job, train(*GPU, model), eager)
+        run_dir = train(*GPU, model)
+        assert_close(job, run_dir, eager)
+    expected, _ = predicted(job, *GPU, model, resume=run_dir.name)
+    images = idx.load_split(MNIST, "test", len(expected))[0].cuda()
+    for form, load in (("pt2", lambda path: torch.export.load(path).module()), ("aoti", torch._inductor.aoti_load_package)):
+        out = str(job.directory / f"{form}.pt2")
+        lockstep_compile(job, "export", last_weights(run_dir).parent, "--format", form, "-o", out)
+        with torch.no_grad():
+            assert numpy.allclose(load(out)(images).cpu(), expected, atol=1e-4)
+
+
+def test_the_peak_of_a_compiled_model_is_that_of_its_precision(job):
+    words = ["lockstep.models:mlp", "hidden=[32]", "--loss", "cross_entropy", "--dynamic-batch"]
+    in_bf16 = job.train(*GPU, compile_model(job, *words, "--precision", "bf16"))
+    eager = job.train(*GPU, "train.precision=bf16")
+    assert_close(job, in_bf16, eager, 2e-2)
+    assert math.isclose(peak_of(job, in_bf16), peak_of(job, eager), rel_tol=0.1)
+
+
+def peak_of(job, run_dir):
+    """Operations per second, up to the batch size."""
+    speed, mfu, flops = (job.series(run_dir.name, f"train/{name}")[0][1] for name in ("samples_per_s", "mfu", "flops_per_step"))
+    return flops * speed / mfu
 
 
 def test_a_compiled_model_that_is_cut_at_its_blocks(job):
@@ -260,6 +289,33 @@ def test_profile_and_use_of_the_gpu(job):
     assert metrics["system/gpu.0.memory_total_bytes"] > 1e9
     assert 0 < metrics["system/gpu.0.memory_used_bytes"] < metrics["system/gpu.0.memory_total_bytes"]
     assert "system/gpu.0.run_memory_bytes" in metrics and "system/gpu.0.power_watts" in metrics
+
+
+def test_costs_of_modules(job):
+    use_model(job, "gpt")
+    job.config["model"]["dropout"] = 0  # else the CPU does not use a fused attention, which computes scores twice
+    job.config["tracking"] = {"modules": True, "sinks": ["jsonl"]}
+    job.write()
+    here, on_cpu = (modules_of(job.train("train.max_steps=1", *device)) for device in ([DEVICE], []))
+    assert here.keys() == on_cpu.keys()
+    for name, costs in on_cpu.items():
+        same = [each for each in costs if each != "activation bytes"]
+        assert [here[name][each] for each in same] == [costs[each] for each in same]
+        if costs["activation bytes"] is not None:  # attention keeps other tensors on a GPU
+            assert costs["activation bytes"] / 3 < here[name]["activation bytes"] < costs["activation bytes"] * 3
+
+
+def test_audits(job):
+    job.train(DEVICE, "train.audit.every=4", ranks=1)
+
+
+@pytest.mark.parametrize("hidden", ["[12000, 12000, 12000]", "[20000]"], ids=["of the weights", "of a batch"])
+def test_out_of_memory_is_one_line(job, hidden):
+    """LibTorch may only use a small part of the memory."""
+    limited = processes.environment(PYTORCH_CUDA_ALLOC_CONF="per_process_memory_fraction:0.002")
+    ended = job.run(DEVICE, f"model={{name: mlp, hidden: {hidden}}}", "data.batch_size=1000", env=limited)
+    assert ended.code == 78, ended.err
+    assert len(ended.err.splitlines()) == 1 and "does not fit the memory of the GPU" in ended.err, ended.err
 
 
 def test_one_rank_per_gpu(job):

@@ -161,7 +161,7 @@ def test_plugin_is_in_the_schema(plugin, tmp_path):
     assert ended.code == 0 and "softmax_regression" in ended.out
 
 
-@pytest.mark.parametrize("old, new", [(f"torch={TORCH}".encode(), f"torch=9{TORCH[1:]}".encode()), (b"interface=11", b"interface=99")])
+@pytest.mark.parametrize("old, new", [(f"torch={TORCH}".encode(), f"torch=9{TORCH[1:]}".encode()), (b"interface=12", b"interface=99")])
 def test_plugin_of_another_build_is_rejected_before_its_code_runs(job, plugin, old, new):
     content = plugin.read_bytes()
     assert content.count(b"{interface=") == 1
@@ -171,7 +171,7 @@ def test_plugin_of_another_build_is_rejected_before_its_code_runs(job, plugin, o
     ended = job.run()
     assert ended.code == 78
     assert f"plugin {other}: built for [" in ended.err and new.decode() in ended.err
-    assert f"this program needs [interface=11 torch={TORCH}" in ended.err and "rebuild the plugin" in ended.err
+    assert f"this program needs [interface=12 torch={TORCH}" in ended.err and "rebuild the plugin" in ended.err
     assert ended.err.count("\n") == 1
 
 

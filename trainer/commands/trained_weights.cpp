@@ -15,6 +15,7 @@
 #include "trainer/checkpoint/initial_weights.h"
 #include "trainer/checkpoint/training_state.h"
 #include "trainer/handshake.h"
+#include "trainer/prepared/model_faults.h"
 
 namespace lockstep::trainer {
 namespace {
@@ -63,7 +64,7 @@ std::unique_ptr<World> connect_with_model(const PreparedRun& run, ProgressPage* 
   verify_ranks_agree(*world, run);
   world->progress().enter(Phase::Evaluating);
   world->progress().set_limits(run.config.distributed.hang_warning.value, world->timeout());
-  run.model->to(world->device());
+  in_gpu_memory(run.model_title(), [&] { run.model->to(world->device()); });
   return world;
 }
 

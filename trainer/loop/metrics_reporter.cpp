@@ -31,16 +31,16 @@ MetricsReporter::MetricsReporter(World& world, Tracker& tracker, const RunConfig
       max_bad_samples_(config.data.loader.max_bad_samples),
       bad_train_(max_bad_samples_),
       bad_eval_(max_bad_samples_),
-      peak_flops_(config.train.peak_flops) {
-  if (!peak_flops_ && world.device().is_cuda())
-    peak_flops_ =
-        peak_flops_of_gpu(distributed::gpu_name(world.device().index()), config.train.precision);
-}
+      precision_(config.train.precision),
+      peak_flops_(config.train.peak_flops) {}
 
 void MetricsReporter::before_run(HookContext& run) {
   if (logged_at_ != decltype(logged_at_)()) return;
   logged_at_ = std::chrono::steady_clock::now();
   logged_step_ = run.step;
+  if (peak_flops_ || !world_.device().is_cuda()) return;
+  const bool is_half = precision_ != Precision::Float32 || run.model.compute_type() != at::kFloat;
+  peak_flops_ = peak_flops_of_gpu(distributed::gpu_name(world_.device().index()), is_half);
 }
 
 void MetricsReporter::before_step(HookContext& run) {

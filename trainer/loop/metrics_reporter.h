@@ -17,6 +17,7 @@
 #include "lockstep/hook.h"
 #include "lockstep/tracker.h"
 #include "lockstep/world.h"
+#include "trainer/config/precision.h"
 #include "trainer/config/run_config.h"
 #include "trainer/loop/module_costs.h"
 #include "trainer/loop/step_times.h"
@@ -115,7 +116,8 @@ class MetricsReporter final : public Hook {
   std::unique_ptr<ModuleCosts> costs_;  // in the first step
   std::optional<int64_t> flops_;        // of this rank in that step
   std::optional<double> all_flops_;     // of all ranks
-  std::optional<double> peak_flops_;    // of a rank's device; nullopt: unknown
+  const Precision precision_;
+  std::optional<double> peak_flops_;  // of a rank's device; nullopt: unknown
 };
 
 }  // namespace lockstep::trainer

@@ -25,7 +25,7 @@ constexpr std::array<GpuPeak, 11> kGpuPeaks = {{{"B200", 75, 2250},
 
 }  // namespace
 
-std::optional<double> peak_flops_of_gpu(const std::string& name, Precision precision) {
+std::optional<double> peak_flops_of_gpu(const std::string& name, bool is_half) {
   constexpr double kTera = 1e12;
   for (const auto& gpu : kGpuPeaks) {
     const auto found = name.find(gpu.name);
@@ -33,7 +33,7 @@ std::optional<double> peak_flops_of_gpu(const std::string& name, Precision preci
     // "A10" is not "A100", nor "L4" "L40".
     const auto next = found + gpu.name.size();
     if (next < name.size() && name[next] != ' ' && name[next] != '-') continue;
-    return kTera * (precision == Precision::Float32 ? gpu.float32 : gpu.half);
+    return kTera * (is_half ? gpu.half : gpu.float32);
   }
   return std::nullopt;
 }

@@ -4,12 +4,10 @@
 #include <optional>
 #include <string>
 
-#include "trainer/config/precision.h"
-
 namespace lockstep::trainer {
 
 // Of a GPU by its name, e.g. "NVIDIA H100 80GB HBM3", from NVIDIA's data sheets: of tensor cores
-// without sparsity for bf16 and fp16, else of float32 without TF32. nullopt: unknown.
-std::optional<double> peak_flops_of_gpu(const std::string& name, Precision precision);
+// without sparsity for bf16 and fp16 (`is_half`), else of float32 without TF32. nullopt: unknown.
+std::optional<double> peak_flops_of_gpu(const std::string& name, bool is_half);
 
 }  // namespace lockstep::trainer

@@ -91,9 +91,12 @@ void rethrow_fault(std::string_view model, const Batch* batch, const c10::Error&
   const auto line = printable(text.substr(0, text.find('\n')), kMaxFaultLength);
   if (dynamic_cast<const c10::OutOfMemoryError*>(&error))
     throw config_error(fmt::format(
-        "{} does not fit the memory of the GPU{}: use a smaller batch, train.recompute: blocks or "
-        "train.precision: bf16 ({})",
-        model, batch ? " for a batch of " + fields_text(*batch) : "", line));
+        "{} does not fit the memory of the GPU{} ({})", model,
+        batch ? fmt::format(" for a batch of {}: use a smaller batch, train.recompute: blocks or "
+                            "train.precision: bf16",
+                            fields_text(*batch))
+              : ": use a smaller model or batch, or more GPUs and distributed.shard: full",
+        line));
   if (!batch) throw config_error(fmt::format("{} cannot be created: {}", model, line));
   const auto is_type = text.find("dtype") != text.npos || text.find("scalar type") != text.npos;
   throw config_error(

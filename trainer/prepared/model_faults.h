@@ -26,6 +26,17 @@ auto in_model(std::string_view model, const Batch* batch, Work&& work) {
   }
 }
 
+// Calls `work`, which allocates memory for `model` besides its batches: weights, the optimizer's
+// state. Throws Config if a GPU has too little; other errors are rethrown unchanged.
+template <class Work>
+auto in_gpu_memory(std::string_view model, Work&& work) {
+  try {
+    return work();
+  } catch (const c10::OutOfMemoryError& error) {
+    rethrow_fault(model, nullptr, error);
+  }
+}
+
 // What a model must return for a batch (lockstep/model.h).
 struct ExpectedOutputs {
   bool has_targets = false;   // target_name() is set

@@ -12,6 +12,7 @@
 #include "trainer/commands/plan/planned_sizes.h"
 #include "trainer/config/run_length.h"
 #include "trainer/loop/trial.h"
+#include "trainer/prepared/model_faults.h"
 #include "trainer/prepared/shard_choice.h"
 
 namespace lockstep::trainer {
@@ -175,7 +176,7 @@ std::string dry_run(const PreparedRun& run) {
   const auto alone =
       World::connect({.device = config.distributed.device, .backend = config.distributed.backend});
   load_initial_weights(*alone, run);
-  run.model->to(alone->device());
+  in_gpu_memory(run.model_title(), [&] { run.model->to(alone->device()); });
   run.model->train();
   try_model(run, alone->device());
   const auto activations = dry_step(run, alone->device());

@@ -10,8 +10,9 @@ import secrets
 import time
 import zipfile
 import zlib
+from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Iterator
+from typing import BinaryIO, Iterator, Mapping
 
 import torch
 from safetensors.torch import save
@@ -20,6 +21,20 @@ from lockstep.compile import PACKAGE_FORMAT
 
 ABANDONED_AFTER_S = 3600
 MAX_NAMES = 20
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """Adapters of PEFT in a model, and the files of PEFT in checkpoints.
+
+    names: of tensors in the package, where they have another name in the module.
+    config: the content of adapter_config.json.
+    tensors: the name in adapter_model.safetensors of each tensor of the adapters, by its name in the package.
+    """
+
+    names: Mapping[str, str]
+    config: str
+    tensors: Mapping[str, str]
 
 
 def dtype_name(dtype: torch.dtype) -> str:

@@ -192,9 +192,8 @@ AdapterSpec adapter_of(const ManifestMap& map, const nlohmann::json& json, const
   const ManifestMap tensors(adapter.at("tensors"), name + ": its manifest: 'adapter': 'tensors'");
   for (const auto& item : adapter.at("tensors").items()) {
     if (!state.contains(item.key()))
-      throw map.corrupt(
-          fmt::format("has an adapter with '{}', which is not a tensor of the model",
-                      printable(item.key())));
+      throw map.corrupt(fmt::format("has an adapter with '{}', which is not a tensor of the model",
+                                    printable(item.key())));
     spec.tensors[item.key()] = tensors.text(item.key().c_str());
   }
   return spec;

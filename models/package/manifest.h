@@ -44,7 +44,7 @@ struct SegmentSpec {
 // Adapters of PEFT, whose other weights are not trained.
 struct AdapterSpec {
   std::string config;                          // the content of adapter_config.json
-  std::map<std::string, std::string> tensors;  // of adapter_model.safetensors: name here, name there
+  std::map<std::string, std::string> tensors;  // their names in adapter_model.safetensors
 };
 
 // The counting graph takes fields and returns the number of targets.

@@ -119,7 +119,8 @@ def compile_step(
     if prediction:
         members["predict.pt2"] = prediction
     names = {} if adapter is None else adapter.names
-    members["weights.safetensors"] = pack_weights({names.get(key, key): tensor for key, tensor in {**state.parameters, **state.buffers}.items()})
+    stored = {**state.parameters, **state.buffers}
+    members["weights.safetensors"] = pack_weights({names.get(key, key): tensor for key, tensor in stored.items()})
     manifest = describe_package(state, batch, train, evaluation, names)
     manifest |= {} if adapter is None else {"adapter": {"config": adapter.config, "tensors": dict(adapter.tensors)}}
     flops = [count_flops(passes[0].programs[name]) for name in segment_names(passes[0].parts, training=True)]

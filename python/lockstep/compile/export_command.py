@@ -48,8 +48,8 @@ class Checkpoint:
         self.path = Path(path).resolve()
         try:
             content = json.loads((self.path / "manifest.json").read_text())["content"]
-            self.step, self.base = content["step"], content.get("base") if (content.get("base") or {}).get("path") else None
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            self.step, self.base = content["step"], base_of(content.get("base"))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise Refused(f"{path}: not a checkpoint; expected a directory RUN/checkpoints/STEP") from None
         self.run = self.path.parents[1].name
         averaged = sorted(self.path.glob("ema*.safetensors"))
@@ -70,10 +70,11 @@ class Checkpoint:
         from safetensors.torch import load_file
 
         trained = {name: tensor for file in self.files for name, tensor in load_file(file).items()}
-        if not self.base:
+        if self.base is None:
             return trained
-        stored = self._base_tensors(Path(self.base["path"]))
-        return {**{name: stored[name] for name in self.base["checksums"] if name in stored}, **trained}
+        path, names = self.base
+        stored = self._base_tensors(path)
+        return {**{name: stored[name] for name in names if name in stored}, **trained}
 
     def _base_tensors(self, path: Path) -> dict[str, torch.Tensor]:
         from safetensors.torch import load, load_file
@@ -89,6 +90,11 @@ class Checkpoint:
             raise Refused(f"base model {path}: {error}; the checkpoint contains only what was trained: put the original file there") from error
         raise Refused(f"base model {path}: has changed since the checkpoint was written, which contains only what was trained: put the "
                       "original package there")
+
+
+def base_of(described: dict[str, Any] | None) -> tuple[Path, list[str]] | None:
+    """The file of the base model of a checkpoint, and the tensors that it has instead of the checkpoint. None: no base model."""
+    return (Path(described["path"]), list(described["checksums"])) if described and described["path"] else None
 
 
 class Package:

@@ -43,7 +43,8 @@ def add_adapters(model: nn.Module, task: str, wanted: Lora | AdapterDirectory, b
         load_adapter(adapted, stored, wanted)
     unwrap_saved_modules(model)
     if tied and not has_tied_embeddings(model):
-        raise Refused(f"{wanted.source}: modules_to_save has embeddings that are also the weights of the last layer: these cannot be trained in full")
+        raise Refused(f"{wanted.source}: modules_to_save has embeddings that are also the weights of the last layer: these cannot be "
+                      "trained in full")
     trained = nn.ParameterList(parameter for parameter in model.parameters() if parameter.requires_grad)
     report(f"adapters of rank {config.r}: {num_parameters(trained)} parameters are trained")
     return description(model, stored, config_text(adapted, config, base))
@@ -113,7 +114,8 @@ def verify_layers(adapted: "PeftModel", wanted: Lora | AdapterDirectory) -> None
 
     for name, layer in adapted.get_base_model().named_modules():
         if isinstance(layer, LoraLayer) and not isinstance(layer.get_base_layer(), linear_layers()):
-            raise Refused(f"{wanted.source}: '{name}' is of type {type(layer.get_base_layer()).__name__}: only linear layers can have adapters")
+            raise Refused(f"{wanted.source}: '{name}' is of type {type(layer.get_base_layer()).__name__}: only linear layers can have "
+                          "adapters")
 
 
 def load_adapter(adapted: "PeftModel", expected: dict[str, torch.Tensor], directory: AdapterDirectory) -> None:

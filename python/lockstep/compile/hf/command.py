@@ -173,15 +173,15 @@ def compile_model(options: argparse.Namespace, out: Path, directory: ModelDirect
         model, task = denoiser.load_denoiser(directory, changes, options.seed, progress.report), denoiser.TASK
     else:
         model, task = load_model(directory, options.task, changes, options.seed, progress.report)
-    described_adapter = None if adapter is None else adapted(options, directory, model, task, adapter, progress)
+    with_adapter = None if adapter is None else adapted(options, directory, model, task, adapter, progress)
     batch = example_of(options, model, task, file)
     loss = denoiser.loss_of_denoiser(directory, model, batch) if directory.is_of_diffusers else loss_of(task, model, batch)
     progress.report(f"{type(model).__name__}, {task}, {num_parameters(model)} parameters")
     progress.report(f"fields: {described(batch)}")
     try:
         compile_step(model, loss, batch, out, dynamic_batch=options.dynamic_batch, segments=options.segments,
-                     precision=options.precision, device=options.device, threads=options.threads, adapter=described_adapter, use_cache=not options.no_cache,
-                     begin=progress.begin, report=progress.report)
+                     precision=options.precision, device=options.device, threads=options.threads, adapter=with_adapter,
+                     use_cache=not options.no_cache, begin=progress.begin, report=progress.report)
     except CompileError as error:
         raise CompileError(f"{error}{place_in_model(error)}") from error
 

@@ -62,7 +62,7 @@ Exit codes: 0 success, 78 invalid input, 75 disk full or no g++, 70 internal err
 """
 
 
-EXTRAS = {"torch": "compile", "numpy": "compile", "safetensors": "compile", "transformers": "hf"}  # of this package, with what it needs
+EXTRAS = {"torch": "compile", "numpy": "compile", "safetensors": "compile", "transformers": "hf", "peft": "hf"}  # of this package, with what it needs
 
 
 def segments(text: str) -> int | str:

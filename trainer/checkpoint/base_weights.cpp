@@ -41,7 +41,7 @@ void verify_base(const BaseWeights& base, const fs::path& path) {
   const auto refuse = [&](const std::string& name, const char* problem) {
     throw config_error(fmt::format(
         "base model {}: '{}' {} since the checkpoint was written, which contains only what was "
-        "trained: put the original file there, or at model.path",
+        "trained: put the original file there, or where the model section names it",
         printable(path.string(), 400), printable(name, 200), problem));
   };
   size_t num_found = 0;
@@ -67,7 +67,7 @@ NamedTensors read_base_at(const BaseWeights& base, const fs::path& path) {
     if (error.kind() == ErrorKind::Config) throw;
     throw config_error(
         fmt::format("base model: {}; the checkpoint contains only what was trained: put the "
-                    "original file there, or at model.path",
+                    "original file there, or where the model section names it",
                     error.what()));
   }
 }

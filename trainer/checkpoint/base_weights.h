@@ -1,5 +1,5 @@
 // The base model of a run that trains only a part of its weights, e.g. adapters: checkpoints refer to
-// its file instead of containing its weights.
+// its file instead of containing its weights. The file may be a compiled package.
 #pragma once
 
 #include <cstdint>

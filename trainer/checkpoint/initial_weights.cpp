@@ -127,20 +127,20 @@ struct LoadedWeights {
   BaseWeights base;
 };
 
-// The parameters of the first file that are not trained and not replaced by the adapter.
+// The tensors of the first file that training does not change and the adapter does not replace.
 BaseWeights base_of(const InitialWeights& weights, const NamedTensors& from_file,
-                    const std::set<std::string>& trained) {
+                    const std::set<std::string>& changed) {
   BaseWeights base{.path = std::filesystem::absolute(weights.file).string(), .checksums = {}};
   for (const auto& [name, tensor] : from_file)
-    if (!trained.contains(name) && !weights.adapter_names.contains(name))
+    if (!changed.contains(name) && !weights.adapter_names.contains(name))
       base.checksums[name] = checksum_of(tensor);
   return base;
 }
 
 LoadedWeights load_files(const NamedTensors& model, const InitialWeights& weights,
-                         const std::set<std::string>& trained) {
+                         const std::set<std::string>& changed) {
   LoadedWeights loaded{.tensors = weights_for(model, weights), .base = {}};
-  if (weights.is_base) loaded.base = base_of(weights, loaded.tensors, trained);
+  if (weights.is_base) loaded.base = base_of(weights, loaded.tensors, changed);
   NamedTensors adapter;
   if (!weights.adapter.empty()) adapter = adapter_for(model, weights);
   for (auto& item : adapter) {
@@ -174,11 +174,12 @@ BaseWeights load_initial_weights(World& world, Model& model, const InitialWeight
                                  const distributed::Sharding* sharding) {
   const at::NoGradGuard no_grad;
   const auto tensors = tensors_of(model);
-  std::set<std::string> trained;
-  for (const auto& [name, parameter] : trainable_parameters(model)) trained.insert(name);
+  std::set<std::string> changed;  // by training
+  for (const auto& [name, parameter] : trainable_parameters(model)) changed.insert(name);
+  for (const auto& item : model.named_buffers()) changed.insert(item.key());
   NamedTensors loaded;  // on rank 0
   const auto base = distributed::act_on_main(world, "initial weights", [&] {
-    auto files = load_files(tensors, weights, trained);
+    auto files = load_files(tensors, weights, changed);
     loaded = std::move(files.tensors);
     return nlohmann::json(describe_base(files.base));
   });

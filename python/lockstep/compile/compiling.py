@@ -18,7 +18,7 @@ from lockstep.compile.errors import CompileError
 from lockstep.compile.flops import count_flops
 from lockstep.compile.graphs import Graph, State, Step
 from lockstep.compile.losses import LOSSES, Batch, Loss, LossFunction, find_loss
-from lockstep.compile.packing import describe, pack_weights, write_package
+from lockstep.compile.packing import Adapter, describe, pack_weights, write_package
 from lockstep.compile.passes import Pass
 from lockstep.compile.prediction import prediction_of
 from lockstep.compile.processor import cpu_flags
@@ -41,6 +41,7 @@ def compile_step(
     device: str = "cpu",
     threads: int = 1,
     name: str | None = None,
+    adapter: Adapter | None = None,
     use_cache: bool = True,
     begin: float | None = None,
     report: Report = lambda line: None,
@@ -56,6 +57,7 @@ def compile_step(
     that a rank needs the weights of one block at a time (distributed.shard: full, train.recompute).
     precision: "fp32", or "bf16" for autocast to bfloat16; the type of parameters does not change.
     threads: number of threads of the generated loops on a CPU; matrix products use all threads of the process.
+    adapter: of a module with adapters of PEFT, whose checkpoints then contain only what is trained, and PEFT's files.
     use_cache: whether to use and update the cache of compiled graphs; see code_cache.
     begin: time.monotonic() from which progress is reported; default: now.
     Raises CompileError: one line that states what cannot be compiled, and where. OSError: no g++, disk full.
@@ -116,8 +118,11 @@ def compile_step(
         report(f"warning: the model can be trained, but its predictions cannot be exported: {unexported}")
     if prediction:
         members["predict.pt2"] = prediction
-    members["weights.safetensors"] = pack_weights({**state.parameters, **state.buffers})
-    manifest = describe_package(state, batch, train, evaluation)
+    names = {} if adapter is None else adapter.names
+    stored = {**state.parameters, **state.buffers}
+    members["weights.safetensors"] = pack_weights({names.get(key, key): tensor for key, tensor in stored.items()})
+    manifest = describe_package(state, batch, train, evaluation, names)
+    manifest |= {} if adapter is None else {"adapter": {"config": adapter.config, "tensors": dict(adapter.tensors)}}
     flops = [count_flops(passes[0].programs[name]) for name in segment_names(passes[0].parts, training=True)]
     described = [{**part, "flops": number} for part, number in zip(describe_parts(passes[0].parts), flops)]
     manifest |= {"inputs": inputs, "unexported": unexported, "segments": described, "evaluation": describe_parts(passes[1].parts), "units": blocks}
@@ -163,10 +168,11 @@ def batch_size(batch: Batch) -> int:
     return size
 
 
-def describe_package(state: State, batch: Batch, train: Graph, evaluation: Graph) -> dict[str, object]:
+def describe_package(state: State, batch: Batch, train: Graph, evaluation: Graph, names: Mapping[str, str]) -> dict[str, object]:
+    """`names`: in the package, of tensors that have another name there."""
     return {
-        "parameters": [describe(name, tensor, trainable=name in train.trained) for name, tensor in state.parameters.items()],
-        "buffers": [describe(name, tensor, changed=name in train.changed_buffers) for name, tensor in state.buffers.items()],
+        "parameters": [describe(names.get(name, name), tensor, trainable=name in train.trained) for name, tensor in state.parameters.items()],
+        "buffers": [describe(names.get(name, name), tensor, changed=name in train.changed_buffers) for name, tensor in state.buffers.items()],
         # The first dimension is the batch.
         "fields": [{**describe(name, tensor), "shape": list(tensor.shape[1:])} for name, tensor in batch.items()],
         "sums": train.sums,

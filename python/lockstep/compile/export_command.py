@@ -47,8 +47,9 @@ class Checkpoint:
     def __init__(self, path: str):
         self.path = Path(path).resolve()
         try:
-            self.step = json.loads((self.path / "manifest.json").read_text())["content"]["step"]
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            content = json.loads((self.path / "manifest.json").read_text())["content"]
+            self.step, self.base = content["step"], base_of(content.get("base"))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise Refused(f"{path}: not a checkpoint; expected a directory RUN/checkpoints/STEP") from None
         self.run = self.path.parents[1].name
         averaged = sorted(self.path.glob("ema*.safetensors"))
@@ -65,9 +66,35 @@ class Checkpoint:
                           "version, name it with --package") from None
 
     def tensors(self) -> dict[str, torch.Tensor]:
+        """With adapters, those that are not trained come from the base model, the package or the file of train.init_from."""
         from safetensors.torch import load_file
 
-        return {name: tensor for file in self.files for name, tensor in load_file(file).items()}
+        trained = {name: tensor for file in self.files for name, tensor in load_file(file).items()}
+        if self.base is None:
+            return trained
+        path, names = self.base
+        stored = self._base_tensors(path)
+        return {**{name: stored[name] for name in names if name in stored}, **trained}
+
+    def _base_tensors(self, path: Path) -> dict[str, torch.Tensor]:
+        from safetensors.torch import load, load_file
+
+        package, crc32 = self.reference()
+        try:
+            if str(path) != package:
+                return load_file(path)
+            with zipfile.ZipFile(path) as archive:
+                if zlib.crc32(archive.read("manifest.json")) == crc32:
+                    return load(archive.read("weights.safetensors"))
+        except Exception as error:
+            raise Refused(f"base model {path}: {error}; the checkpoint contains only what was trained: put the original file there") from error
+        raise Refused(f"base model {path}: has changed since the checkpoint was written, which contains only what was trained: put the "
+                      "original package there")
+
+
+def base_of(described: dict[str, Any] | None) -> tuple[Path, list[str]] | None:
+    """The file of the base model of a checkpoint, and the tensors that it has instead of the checkpoint. None: no base model."""
+    return (Path(described["path"]), list(described["checksums"])) if described and described["path"] else None
 
 
 class Package:

@@ -363,6 +363,7 @@ std::string export_checkpoint(const ExportOptions& options) {
   const auto target = format == ExportFormat::HuggingFace ? verified_directory(options.out)
                                                           : verified_file(options.out, format);
   auto checkpoint = read_checkpoint(options.checkpoints, options.step);
+  if (is_graph && !checkpoint.head.base.path.empty()) read_base(checkpoint.head.base);  // verified
   if (is_graph) export_graph({source, name_of(format), target, options.package});
   const auto what = format == ExportFormat::Safetensors
                         ? export_tensors(checkpoint, options, target)

@@ -62,8 +62,20 @@ TEST_CASE("group member: a worker asks to end before each answer that it waits f
   CHECK(link.next_request().empty());  // it has a place in its group
   for (const auto kind : {Kind::Wait, Kind::End}) link.send({.kind = kind});
   CHECK(member.wait().kind == Kind::End);
-  for (int i = 0; i < 2; ++i) CHECK(link.next_request() == "quitting -1 0 0 0");
+  for (int i = 0; i < 2; ++i) CHECK(link.next_request() == "quitting -1 0 0 0 0");
   CHECK(link.next_request().empty());
+}
+
+TEST_CASE("group member: a rank is invited to a larger group, unless it has left its own") {
+  Link link;
+  GroupMember member(link.take_worker_end());
+  CHECK_FALSE(member.take_invitation());
+  link.send({.kind = Kind::Invited});
+  CHECK(member.take_invitation());
+  CHECK_FALSE(member.take_invitation());
+  link.send({.kind = Kind::Invited});
+  link.send({.kind = Kind::Join, .group = 3});
+  CHECK(member.ask({GroupRequest::Kind::Broken, 7}, std::nullopt).group == 3);
 }
 
 TEST_CASE("group member: a worker listens at the address of its node only") {

@@ -120,7 +120,9 @@ void Coordinator::handle(Node& node, const EndedMessage& message) {
   if (node.is_joining && phase_ == Phase::Running) return end_join(node, message);
   if (node.in_group && phase_ == Phase::Running && !node.has_ended) {
     node.has_ended = true;
-    add_to(attempt_, message, node.label, node.is_own);
+    // The workers of a node that leaves do not matter to those that continue.
+    if (!message.leaves || !regrouping_ || stopping_ || !regrouping_->has_members())
+      add_to(attempt_, message, node.label, node.is_own);
     const auto all_well = [](const auto& worker) { return !worker.failed(); };
     const auto& workers = message.report.workers;
     if (!message.leaves && (!message.report.node_failures.empty() ||

@@ -214,7 +214,7 @@ bool WorkerGroup::is_reporting() const {
 // coordinator stops them.
 bool WorkerGroup::continues_without(Worker& worker) {
   if (!links_) return false;
-  if (!worker.exit->signal || is_stopping()) {
+  if (!worker.exit->signal || (is_stopping() && !is_leaving_)) {
     links_->leave(worker.local_rank);
     return false;
   }
@@ -234,11 +234,22 @@ void WorkerGroup::signal(int signal) {
 
 void WorkerGroup::stop(std::optional<int> signal) {
   if (stop_time_us_) return;
+  if (links_) links_->stop();
+  if (signal)
+    for (auto& worker : workers_) worker->progress->set_launch_signal(*signal);
+  terminate();
+}
+
+void WorkerGroup::leave() {
+  if (stop_time_us_) return;
+  is_leaving_ = true;
+  terminate();
+}
+
+void WorkerGroup::terminate() {
   stop_time_us_ = unix_time_us();
   kill_deadline_ = Clock::now() + options_.stop_grace;
-  if (links_) links_->stop();
   for (auto& worker : workers_) {
-    if (signal) worker->progress->set_launch_signal(*signal);
     worker->process->signal_group(SIGTERM);
     worker->process->signal_group(SIGCONT);  // a stopped process would not receive SIGTERM
   }

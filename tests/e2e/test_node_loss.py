@@ -450,11 +450,15 @@ UNTIL_STOPPED = {"num_steps": 10**7}  # however long the machine takes
 NO_EPOCHS = "checkpoint.every=1000000 epochs"
 
 
-def lose_second(cluster, started):
+def lose_second(cluster, started, by_sigterm=False):
     """The first node continues without the second."""
     job = cluster.job
     wait_for_step(job, started, 20)
-    cluster.hosts[1].crash()
+    if by_sigterm:
+        cluster.kill_launcher(cluster.hosts[1], signal.SIGTERM)
+        assert cluster.finish(cluster.hosts[1]).code == 128 + signal.SIGTERM
+    else:
+        cluster.hosts[1].crash()
     wait_until(lambda: "continuing with 2 ranks" in said(job), TIMEOUT_S, "the others continue")
 
 
@@ -466,12 +470,13 @@ def stop_and_compare(job, ended, tmp_path_factory):
     assert_same_run(job, train_undisturbed(tmp_path_factory.mktemp("undisturbed"), last), last)
 
 
-def test_a_node_comes_back(cluster, tmp_path_factory):
-    """Its ranks get the state from the others; then it replaces the coordinator, which crashes."""
+@pytest.mark.parametrize("by_sigterm", [False, True])
+def test_a_node_comes_back(cluster, tmp_path_factory, by_sigterm):
+    """After a crash, or SIGTERM to its launcher: its ranks get the state from the others. Then it replaces the coordinator, which crashes."""
     job = cluster.job
     alpha, beta = cluster.hosts
     started = start(cluster, NO_EPOCHS, readers=[alpha, beta], **UNTIL_STOPPED)
-    lose_second(cluster, started)
+    lose_second(cluster, started, by_sigterm)
     before = members_on(cluster, alpha)
     again = start_on(cluster, beta, NO_EPOCHS, is_reader=True, **UNTIL_STOPPED)
     wait_until(lambda: "lockstep: 2 ranks joined: continuing with 4 ranks\n" in said(job), TIMEOUT_S, "the node to join")
@@ -482,6 +487,7 @@ def test_a_node_comes_back(cluster, tmp_path_factory):
     assert (lost["ranks_after"], joined["ranks_before"], joined["ranks_after"], joined["lost"]) == (2, 2, 4, [])
     assert (joined["spares"], joined["spare_nodes"]) == ([0, 1], [1, 1])
     assert joined["step"] >= lost["step"]
+    assert [left.get("has_left", False) for left in lost["lost"]] == [by_sigterm] * 2
     assert [entry["world_size"] for entry in job.list()] == [4]
     shown = job.query("show", job.only_run().name)
     assert re.search(rf"^joined +2 ranks joined; continued after step {joined['step']} with 4 ranks, with spares 0 of node 1, 1 of node 1$",
@@ -492,12 +498,12 @@ def test_a_node_comes_back(cluster, tmp_path_factory):
     stop_and_compare(job, again, tmp_path_factory)
 
 
-def shorten(file, copy):
-    """A copy of an IDX file with 1000 images or labels."""
+def shorten(file, copy, count):
+    """A copy of an IDX file with `count` images or labels."""
     content = file.read_bytes()
     item = 28 * 28 if content[3] == 3 else 1
     header = 16 if content[3] == 3 else 8
-    copy.write_bytes(content[:4] + (1000).to_bytes(4, "big") + content[8 : header + 1000 * item])
+    copy.write_bytes(content[:4] + count.to_bytes(4, "big") + content[8 : header + count * item])
 
 
 def test_nodes_that_cannot_join_are_refused(cluster, tmp_path_factory):
@@ -505,12 +511,12 @@ def test_nodes_that_cannot_join_are_refused(cluster, tmp_path_factory):
     job = cluster.job
     alpha, beta = cluster.hosts
     data, fewer = job.directory / "data", job.directory / "fewer"
-    for directory in (data, fewer):
+    train = job.config["data"]["train"]
+    for directory, count in ((data, train.pop("limit")), (fewer, 1000)):
         directory.mkdir()
-    for file in MNIST.glob("*-ubyte"):
-        (data / file.name).symlink_to(file)
-        shorten(file, fewer / file.name)
-    job.config["data"]["train"]["path"] = str(data)
+        for file in MNIST.glob("train-*-ubyte"):
+            shorten(file, directory / file.name, count)
+    train["path"] = str(data)
     job.write()
     started = start(cluster, NO_EPOCHS, **UNTIL_STOPPED)
     lose_second(cluster, started)
@@ -527,7 +533,7 @@ def test_nodes_that_cannot_join_are_refused(cluster, tmp_path_factory):
     refused(r"beta \([0-9.]+\) has 3 ranks and 0 spares, but beta [^\n]*, had 2 and 0: start it with the same -n and --spares", ranks=3)
     beta.mounts[data] = fewer
     refused("it sees another run file or other data than they do")
-    assert "could not join the running job: rank " in said(job)
+    assert "could not join the running job: " in said(job)
     beta.mounts.clear()
     assert members_on(cluster, alpha) == before
     assert recorded_losses(job)[1:] == []

@@ -131,7 +131,7 @@ void fields(V& v, NodePlace& place) {
   v("master_port", place.master_port, 1, 65535);
   v.given("address", place.address);
   v("run_id", place.run_id);
-  v("joins", place.joins);
+  v.given("joins", place.joins);
 }
 
 template <class V>

@@ -180,8 +180,8 @@ void Coordinator::take_in(Node& node, int number) {
   node.ready.reset();
   node.status_received.reset();
   add_note(
-      fmt::format("{} joins as node {}, which was lost: its ranks take part after a step, when "
-                  "they have started",
+      fmt::format("{} joins as node {}: its ranks take part after a step, when they have "
+                  "started",
                   node.label, number));
   announce_job();
 }

@@ -190,10 +190,14 @@ TEST_CASE("group messages: requests are decoded") {
       decode_group_request(encode({GroupRequest::Kind::Broken, 7, 4000, 0, 600000}));
   REQUIRE(patient);
   CHECK(patient->patience_ms == 600000);
+  const auto joining = decode_group_request(encode({.inputs = 4294967295}));
+  REQUIRE(joining);
+  CHECK(joining->inputs == 4294967295);
   for (const auto* wrong :
-       {"", "7", "leaving", "leaving x", "leave 7 1 0 0", "leaving 7 1 0", "leaving 7 1 0 0 x",
-        "leaving 7 70000 0 0", "replaced 7 1 nan 0", "replaced 7 1 inf 0", "replaced 7 1 -2 0",
-        "leaving 7 1 0 -1", "leaving 7 1 0 2 3", "leaving 7 1 0 2x"})
+       {"", "7", "leaving", "leaving x", "leave 7 1 0 0 0", "leaving 7 1 0 0",
+        "leaving 7 1 0 0 0 x", "leaving 7 70000 0 0 0", "replaced 7 1 nan 0 0",
+        "replaced 7 1 inf 0 0", "replaced 7 1 -2 0 0", "leaving 7 1 0 -1 0", "leaving 7 1 0 2 3 4",
+        "leaving 7 1 0 2 3x", "leaving 7 1 0 2 -1", "leaving 7 1 0 2 4294967296"})
     CHECK_FALSE(decode_group_request(wrong));
 }
 

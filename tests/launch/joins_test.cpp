@@ -40,7 +40,14 @@ TEST_CASE("joins: the node that was replaced does not return") {
   nodes.run_until([&] { return nodes.next<GroupState>(2).job->nodes[1].is_present; });
   nodes.freeze(1);
   nodes.crash(0);
-  nodes.take_over(2);
+  std::optional<Takeover> order;
+  nodes.run_until([&] {
+    while (auto command = nodes[2].client->next())
+      if (auto* found = std::get_if<Takeover>(&*command)) order = *found;
+    return order.has_value();
+  });
+  nodes[2].coordinator =
+      replace_coordinator(nodes[2].options, *order, *nodes[2].client, nodes[2].judge);
   CHECK(nodes.refusal_of(1, 2) == "the job has continued without this node");
   nodes.thaw();
   CHECK(nodes.next<GroupState>(2).job->nodes[1].is_present);

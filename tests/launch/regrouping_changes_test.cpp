@@ -66,6 +66,7 @@ namespace {
 Workers workers_of_node_that_is_back() {
   Workers workers(Nodes{{2, 0}, {2, 0}});
   workers->lose_node(1, "with beta");
+  for (const int worker : {0, 1}) CHECK(workers.place_of(worker) == "lost");
   for (const int worker : {0, 1}) workers.ask(worker, 5);
   for (const int worker : {0, 1}) CHECK(workers.place_of(worker).ends_with("/2"));
   workers->take_notes();
@@ -102,6 +103,8 @@ TEST_CASE("regrouping: the workers of a node that comes back join after a step")
                                                           "ranks"});
   workers->lose(0, "killed");  // as any other rank
   for (const int worker : {1, 2, 3}) workers.ask(worker, 12);
+  CHECK(workers.place_of(1) == "1/4");
+  CHECK(workers.place_of(1) == "lost");
   CHECK(workers.place_of(1) == "0/2");
 }
 
@@ -146,6 +149,7 @@ TEST_CASE("regrouping: a rank that is invited and does not ask is killed") {
 TEST_CASE("regrouping: a worker that sees other data than the ranks is dismissed") {
   Workers workers(Nodes{{1, 0}, {1, 0}});
   workers->lose_node(1, "with beta");
+  CHECK(workers.place_of(0) == "lost");
   workers->ask(0, {.step = 5, .inputs = 77});
   workers->update();
   CHECK(workers.place_of(0) == "0/1");

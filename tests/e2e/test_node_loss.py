@@ -487,7 +487,8 @@ def test_a_node_comes_back(cluster, tmp_path_factory, by_sigterm):
     assert (lost["ranks_after"], joined["ranks_before"], joined["ranks_after"], joined["lost"]) == (2, 2, 4, [])
     assert (joined["spares"], joined["spare_nodes"]) == ([0, 1], [1, 1])
     assert joined["step"] >= lost["step"]
-    assert [left.get("has_left", False) for left in lost["lost"]] == [by_sigterm] * 2
+    assert all(rank.get("has_left", False) == by_sigterm for rank in lost["lost"])
+    assert len(lost["lost"]) == 2 or by_sigterm, "a rank that sees SIGTERM a step later waits for a place, and ends"
     assert [entry["world_size"] for entry in job.list()] == [4]
     shown = job.query("show", job.only_run().name)
     assert re.search(rf"^joined +2 ranks joined; continued after step {joined['step']} with 4 ranks, with spares 0 of node 1, 1 of node 1$",
@@ -533,7 +534,7 @@ def test_nodes_that_cannot_join_are_refused(cluster, tmp_path_factory):
     refused(r"beta \([0-9.]+\) has 3 ranks and 0 spares, but beta [^\n]*, had 2 and 0: start it with the same -n and --spares", ranks=3)
     beta.mounts[data] = fewer
     refused("it sees another run file or other data than they do")
-    assert "could not join the running job: " in said(job)
+    wait_until(lambda: "could not join the running job: " in said(job), TIMEOUT_S, "the note")
     beta.mounts.clear()
     assert members_on(cluster, alpha) == before
     assert recorded_losses(job)[1:] == []

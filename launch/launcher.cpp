@@ -106,10 +106,18 @@ class NodeLauncher {
       if (group_ && group_->is_stopping()) continue;  // stopping for another reason
       interrupted_ = true;
       if (coordinator_) coordinator_->interrupt(*signal);
-      if (group_) group_->stop(signal);
+      if (group_ && *signal == SIGTERM && can_leave())
+        group_->leave();
+      else if (group_)
+        group_->stop(signal);
       if (group_ && !client_->has_joined()) group_->refuse_groups();
       if (!group_ && !coordinator_) report_attempt({});
     }
+  }
+
+  // Whether the ranks of other nodes continue without those of this one.
+  bool can_leave() const {
+    return options_.continues_on_loss && !coordinator_ && client_->has_joined();
   }
 
   void handle_commands() {

@@ -51,6 +51,7 @@ void Coordinator::handle(Node& node, const GroupEventsMessage& message) {
 
 void Coordinator::handle(const Node& node, const GroupEvent& event) {
   using enum GroupEvent::Kind;
+  if (event.kind == Stopping && node.is_joining) return;
   if (event.kind == Stopping) return regrouping_->stop();
   if (event.worker < 0 || event.worker >= regrouping_->num_members(node.node_rank))
     throw environment_error("group message about a worker that does not exist");
@@ -86,8 +87,11 @@ void Coordinator::update_groups() {
   const auto answers = regrouping_->take_answers();
   if (!regrouping_->take_changed() && answers.empty()) return;
   update_job();
-  for (auto& node : nodes_)
-    if (node.in_group) send_groups(node, answers);
+  for (auto& node : nodes_) {
+    if (!node.in_group) continue;
+    node.is_joining = node.is_joining && job_->num_ranks_on(node.node_rank) == 0;
+    send_groups(node, answers);
+  }
 }
 
 void Coordinator::send_groups(Node& node, const std::vector<Regrouping::Answer>& answers) {

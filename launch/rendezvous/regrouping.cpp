@@ -53,6 +53,7 @@ void Regrouping::ask(int number, const GroupRequest& request, Clock::time_point 
     }
     member.asked = request;
     member.asked_at = now;
+    if (member.rank && request.inputs != 0) inputs_ = request.inputs;
   } else if (!member.rank && member.asked) {
     member.has_quit = true;
     if (!is_stopping_) notes_.emplace_back("a spare left after SIGTERM");
@@ -133,8 +134,10 @@ bool Regrouping::is_letting_go() const {
 
 void Regrouping::update(Clock::time_point now) {
   if (is_stopping_ && !is_letting_go()) return refuse_members();
+  dismiss_different();
   if (all_have_asked()) decide_on_slow();
   if (lost_.empty() && !is_leaving_asked()) {
+    if (can_grow() && !is_broken()) return grow(now);
     if (!can_form_again()) return refuse_unexplained(now);
     ++num_repeats_;
     return form_group();
@@ -179,11 +182,16 @@ bool Regrouping::can_do_without(const Member& slow) const {
          count * slow.asked->slowness > world_size_;
 }
 
+// Whether a rank has asked because its group has failed.
+bool Regrouping::is_broken() const {
+  return std::ranges::any_of(
+      members_, [](const auto& member) { return member.asks_to(GroupRequest::Kind::Broken); });
+}
+
 // Workers of other nodes may notice a loss before the launcher of the lost rank has reported it.
 void Regrouping::refuse_unexplained(Clock::time_point now) {
-  const bool is_broken = std::ranges::any_of(
-      members_, [](const auto& member) { return member.asks_to(GroupRequest::Kind::Broken); });
-  if (!is_broken)
+  is_invited_ = false;
+  if (!is_broken())
     broken_since_.reset();
   else if (!broken_since_)
     broken_since_ = now;
@@ -266,7 +274,8 @@ void Regrouping::form_group() {
   ++group_;
   loss.group = group_;
   group_step_ = loss.step;
-  if (!loss.ranks.empty()) num_repeats_ = 0;
+  if (!loss.is_empty()) num_repeats_ = 0;
+  is_invited_ = false;
   for (auto& member : members_) member.is_replaced = member.is_lost;
   const auto& host = nodes_[static_cast<size_t>(ready.front()->node)].address;
   const auto port = ready.front()->asked->port;
@@ -285,7 +294,7 @@ void Regrouping::form_group() {
                        .loss = loss});
   }
   const auto waiting = ready.size() - count;
-  const auto reason = loss.ranks.empty() ? "not all ranks have connected" : lost_text(loss);
+  const auto reason = loss.is_empty() ? "not all ranks have connected" : lost_text(loss);
   notes_.push_back(fmt::format("{}: continuing with {} rank{}{}", reason, count,
                                count == 1 ? "" : "s",
                                waiting > 0 ? fmt::format(", {} waiting as spare", waiting) : ""));
@@ -329,6 +338,7 @@ bool Regrouping::lose_node(int node, const std::string& how) {
       members_, [&](const Member& member) { return member.node != node && member.is_in_group(); });
   if (!others_stay) return false;
   bool had_ranks = false;
+  changed_ = true;
   for (auto& member : members_) {
     if (!is_there(member)) continue;
     member.is_connected = false;

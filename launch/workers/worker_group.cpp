@@ -101,18 +101,18 @@ void WorkerGroup::add_worker(const std::filesystem::path& directory, int local_r
 }
 
 void WorkerGroup::start(Worker& worker, const MasterSocket& master) {
-  const bool is_spare = worker.local_rank >= options_.num_workers;
+  const bool is_spare = place_.joins || worker.local_rank >= options_.num_workers;
   FileDescriptor group_end;
   if (links_) group_end = links_->take_worker_end(worker.local_rank);
   WorkerPlace place{.node = place_,
-                    .local_rank = is_spare ? options_.num_workers - 1 : worker.local_rank,
+                    .local_rank = std::min(worker.local_rank, options_.num_workers - 1),
                     .listen_fd = std::nullopt,
                     .group_fd = std::nullopt,
                     .loss_fd = std::nullopt,
                     .is_spare = is_spare,
                     .progress_fd = worker.progress_memory.get(),
                     .error_file = worker.directory / "error.json"};
-  if (worker.rank == 0 && master.fd.is_open() && options_.passes_master_socket)
+  if (worker.rank == 0 && !is_spare && master.fd.is_open() && options_.passes_master_socket)
     place.listen_fd = master.fd.get();
   if (group_end.is_open()) place.group_fd = group_end.get();
   if (links_ && links_->loss_fd(worker.local_rank) >= 0)
@@ -214,7 +214,7 @@ bool WorkerGroup::is_reporting() const {
 // coordinator stops them.
 bool WorkerGroup::continues_without(Worker& worker) {
   if (!links_) return false;
-  if (!worker.exit->signal || is_stopping()) {
+  if (!worker.exit->signal || (is_stopping() && !is_leaving_)) {
     links_->leave(worker.local_rank);
     return false;
   }
@@ -234,11 +234,22 @@ void WorkerGroup::signal(int signal) {
 
 void WorkerGroup::stop(std::optional<int> signal) {
   if (stop_time_us_) return;
+  if (links_) links_->stop();
+  if (signal)
+    for (auto& worker : workers_) worker->progress->set_launch_signal(*signal);
+  terminate();
+}
+
+void WorkerGroup::leave() {
+  if (stop_time_us_) return;
+  is_leaving_ = true;
+  terminate();
+}
+
+void WorkerGroup::terminate() {
   stop_time_us_ = unix_time_us();
   kill_deadline_ = Clock::now() + options_.stop_grace;
-  if (links_) links_->stop();
   for (auto& worker : workers_) {
-    if (signal) worker->progress->set_launch_signal(*signal);
     worker->process->signal_group(SIGTERM);
     worker->process->signal_group(SIGCONT);  // a stopped process would not receive SIGTERM
   }

@@ -1,0 +1,89 @@
+// Nodes that join a running attempt: launchers exchange messages.
+#include <catch2/catch.hpp>
+
+#include "lockstep/error.h"
+#include "tests/launch/launcher_nodes.h"
+
+namespace lockstep::launch {
+
+TEST_CASE("joins: a node that comes back takes the place of the lost one") {
+  using enum GroupAnswer::Kind;
+  LauncherNodes nodes(2);
+  nodes.lose_second();
+  nodes.start(1);
+  const auto place = nodes.next<NodePlace>(1);
+  CHECK(place.joins);
+  CHECK(place.node_rank == 1);
+  CHECK(place.first_rank == 2);
+  CHECK(place.world_size == 4);
+  CHECK(place.run_id == "run");
+  CHECK(nodes.next<GroupState>(1).job->nodes[1].is_present);
+  for (const int worker : {0, 1}) nodes.ask(1, worker, kNoState);
+  CHECK(nodes.answer_to(0, Invited).kind == Invited);
+  for (const int worker : {0, 1}) nodes.ask(0, worker, 9, GroupRequest::Kind::Changing);
+  CHECK(nodes.answer_to(1, Join).world_size == 4);
+  // It can replace the coordinator.
+  nodes.crash(0);
+  nodes.take_over(1);
+  CHECK_FALSE(nodes.next<GroupState>(1).job->nodes[0].is_present);
+}
+
+TEST_CASE("joins: the node that was replaced does not return") {
+  LauncherNodes nodes(3);
+  nodes.crash(1);
+  nodes.next<GroupState>(2);
+  for (const int node : {0, 2})
+    for (const int worker : {0, 1}) nodes.ask(node, worker, 7);
+  CHECK(nodes.answer_to(2, GroupAnswer::Kind::Join).world_size == 4);
+  nodes.start(1);
+  nodes.next<NodePlace>(1);
+  nodes.run_until([&] { return nodes.next<GroupState>(2).job->nodes[1].is_present; });
+  nodes.freeze(1);
+  nodes.crash(0);
+  std::optional<Takeover> order;
+  nodes.run_until([&] {
+    while (auto command = nodes[2].client->next())
+      if (auto* found = std::get_if<Takeover>(&*command)) order = *found;
+    return order.has_value();
+  });
+  nodes[2].coordinator =
+      replace_coordinator(nodes[2].options, *order, *nodes[2].client, nodes[2].judge);
+  CHECK(nodes.refusal_of(1, 2) == "the job has continued without this node");
+  nodes.thaw();
+  CHECK(nodes.next<GroupState>(2).job->nodes[1].is_present);
+}
+
+TEST_CASE("joins: a node that does not fit is refused, and the others continue") {
+  LauncherNodes nodes(2);
+  nodes.lose_second();
+  SECTION("more ranks") {
+    nodes.start(1, 3);
+    const auto finish = nodes.last_message(1);
+    REQUIRE(finish.error);
+    CHECK(finish.error->kind == "config");
+    CHECK(finish.error->message.find("host1 (127.0.0.1) has 3 ranks and 0 spares, but host1 "
+                                     "(127.0.0.1), in whose place it would join the running job, "
+                                     "had 2 and 0") != std::string::npos);
+  }
+  SECTION("its workers fail before they are ranks") {
+    nodes.start(1);
+    nodes.next<NodePlace>(1);
+    LaunchReport report;
+    report.workers.push_back({.rank = 2, .exit = {.code = 78}});
+    nodes[1].client->report_groups({{.kind = GroupEvent::Kind::Exited, .worker = 0},
+                                    {.kind = GroupEvent::Kind::Exited, .worker = 1},
+                                    {.kind = GroupEvent::Kind::Stopping}});
+    nodes[1].client->report_attempt(report, false);
+    const auto finish = nodes.last_message(1);
+    REQUIRE(finish.error);
+    CHECK(finish.error->kind == "config");
+    CHECK(finish.error->message.find("could not join the running job: rank 2") !=
+          std::string::npos);
+  }
+  nodes.start(1);
+  CHECK(nodes.next<NodePlace>(1).joins);
+  for (const int worker : {0, 1}) nodes.ask(1, worker, kNoState);
+  CHECK(nodes.answer_to(0, GroupAnswer::Kind::Invited).kind == GroupAnswer::Kind::Invited);
+}
+
+}  // namespace lockstep::launch

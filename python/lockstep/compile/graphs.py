@@ -173,16 +173,9 @@ class _Tracer:
                      turning_points(env, size))
 
     def fakes(self, inputs: list[torch.Tensor], env: ShapeEnv) -> list[torch.Tensor]:
-        """Tensors without data. Only the batch dimension is dynamic, so that it is not unified with dimensions of the model."""
+        fields = range(self.num_state, self.num_state + len(self.batch)) if self.dynamic else ()
         mode = FakeTensorMode(allow_fallback_kernels=not self.dynamic, allow_non_fake_inputs=True, shape_env=env)
-        made = []
-        for i, tensor in enumerate(inputs):
-            sizes, limits = [DimDynamic.STATIC] * tensor.dim(), [None] * tensor.dim()
-            if self.dynamic and self.num_state <= i < self.num_state + len(self.batch):
-                sizes[0], limits[0] = DimDynamic.DUCK, StrictMinMaxConstraint(warn_only=False, vr=ValueRanges(1, LARGEST))
-            context = StatelessSymbolicContext(dynamic_sizes=sizes, constraint_sizes=limits)
-            made.append(mode.from_tensor(tensor, source=ConstantSource(f"input{i}"), symbolic_context=context))
-        return made
+        return fakes_of(inputs, [{0: LARGEST} if i in fields else {} for i in range(len(inputs))], mode)
 
     def run(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         values = [tensor.detach() for tensor in tensors[:self.num_state]]
@@ -201,6 +194,36 @@ class _Tracer:
         num_scalars = 1 + len(self.step.shape.sums) + self.step.shape.has_targets
         return [*(output.detach() for output in outputs[:num_scalars]),
                 *(gradient.contiguous() for gradient in gradients if gradient is not None), *after]
+
+
+def fakes_of(tensors: list[torch.Tensor], dynamic: list[dict[int, int | None]], mode: FakeTensorMode) -> list[torch.Tensor]:
+    """Tensors without data. `dynamic`: for each, the dimensions that depend on the batch size, with their limits. Only these are
+    symbolic, so that they are not unified with dimensions of the model."""
+    made = []
+    for i, (tensor, limits) in enumerate(zip(tensors, dynamic)):
+        sizes = [DimDynamic.DUCK if dim in limits else DimDynamic.STATIC for dim in range(tensor.dim())]
+        ranges = [StrictMinMaxConstraint(warn_only=False, vr=ValueRanges(1, limits[dim])) if limits.get(dim) else None
+                  for dim in range(tensor.dim())]
+        context = StatelessSymbolicContext(dynamic_sizes=sizes, constraint_sizes=ranges)
+        made.append(mode.from_tensor(tensor, source=ConstantSource(f"input{i}"), symbolic_context=context))
+    return made
+
+
+def fresh_fakes(fakes: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The same without what was found out about the batch size, e.g. that it is at least 16: the compiler of one part of a graph need
+    not assume what holds for another."""
+    dynamic = [{dim: LARGEST if size.node.expr.is_symbol else None for dim, size in enumerate(fake.shape) if isinstance(size, torch.SymInt)}
+               for fake in fakes]
+    if not any(dynamic):
+        return fakes
+    tensors = [torch.empty_strided([*map(hint_of, fake.shape)], [*map(hint_of, fake.stride())], dtype=fake.dtype, device=fake.device)
+               for fake in fakes]
+    return fakes_of(tensors, dynamic, FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv()))
+
+
+def hint_of(size: int | torch.SymInt) -> int:
+    """The size with which it was traced."""
+    return int(getattr(getattr(size, "node", None), "hint", size))
 
 
 def line_of_user(flat: torch.fx.GraphModule, error: BaseException) -> str:

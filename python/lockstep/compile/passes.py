@@ -12,7 +12,7 @@ from lockstep.compile.batch_sizes import FixedSize, resized
 from lockstep.compile.blocks import split_at_blocks
 from lockstep.compile.code_cache import Code
 from lockstep.compile.errors import CompileError, one_line
-from lockstep.compile.graphs import Graph, State, Step, trace
+from lockstep.compile.graphs import Graph, State, Step, hint_of, trace
 from lockstep.compile.losses import Batch
 from lockstep.compile.segments import Part, count_targets, segment_names, split
 from lockstep.compile.trial import place_of
@@ -104,8 +104,7 @@ def bytes_of(module: torch.fx.GraphModule) -> int:
     for node in module.graph.nodes:
         value = node.meta.get("val")
         if isinstance(value, torch.Tensor) and node.op == "call_function":
-            numel = value.numel()
-            total += value.element_size() * int(getattr(getattr(numel, "node", None), "hint", numel))
+            total += value.element_size() * hint_of(value.numel())
     return total
 
 

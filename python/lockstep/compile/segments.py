@@ -14,7 +14,7 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from lockstep.compile.errors import CompileError
-from lockstep.compile.graphs import Graph, separate_outputs
+from lockstep.compile.graphs import Graph, fresh_fakes, separate_outputs
 
 Node = torch.fx.Node
 MAX_PASSES = 3  # of functionalize(): operators that it introduces may change their inputs, too
@@ -65,8 +65,8 @@ def functional(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
         values = [node.meta["val"] for node in made.graph.nodes if is_input(node)]
         with torch.no_grad():
             made = make_fx(torch.func.functionalize(made, remove="mutations"), tracing_mode="symbolic")(values)
-    raise CompileError("--segments: the model has an operator that can only change its inputs in place: "
-                       f"{next(filter(changes_in_place, made.graph.nodes)).target}")
+    raise CompileError(f"the model calls {next(filter(changes_in_place, made.graph.nodes)).target}, which changes its input and has no "
+                       "form that does not: use another operator")
 
 
 def changes_in_place(node: Node) -> bool:
@@ -178,9 +178,9 @@ def extract(module: torch.fx.GraphModule, body: list[Node], inputs: list[Node], 
             copies[node].meta = dict(node.meta)
         return copies[node]
 
-    for i, node in enumerate(inputs):
+    for i, (node, value) in enumerate(zip(inputs, fresh_fakes([node.meta["val"] for node in inputs]))):
         copies[node] = graph.placeholder(f"value_{i}")
-        copies[node].meta = {"val": node.meta["val"]}
+        copies[node].meta = {"val": value}
     for node in body:
         args, kwargs = (torch.fx.node.map_arg(given, copy_of) for given in (node.args, node.kwargs))
         copies[node] = graph.create_node(node.op, node.target, args, kwargs)

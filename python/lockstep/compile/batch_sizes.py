@@ -45,6 +45,11 @@ def shape_env_of(module: torch.fx.GraphModule) -> ShapeEnv | None:
     return None
 
 
+def hint_of(size: int | torch.SymInt) -> int:
+    """The size with which it was traced."""
+    return int(getattr(getattr(size, "node", None), "hint", size))
+
+
 def verify_not_fixed(env: ShapeEnv) -> None:
     """Raises FixedSize."""
     for symbol, value in env.replacements.items():

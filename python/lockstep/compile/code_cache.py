@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from lockstep.compile import cache_files
-from lockstep.compile.batch_sizes import shape_env_of
+from lockstep.compile.batch_sizes import hint_of, shape_env_of
 from lockstep.compile.processor import cpu_flags, facts_of_compiler
 
 MAX_BYTES = 2 << 30
@@ -56,7 +56,7 @@ def add_module(found: "hashlib._Hash", module: torch.fx.GraphModule) -> None:
         if isinstance(value, torch.Tensor):
             found.update(f"{value.dtype} {value.shape} {value.stride()} {value.device}".encode())
         if isinstance(value, torch.Tensor) and node.op == "placeholder":  # the sizes that select code
-            found.update(str([getattr(getattr(size, "node", None), "hint", size) for size in value.shape]).encode())
+            found.update(str([*map(hint_of, value.shape)]).encode())
     for name, child in module.named_children():
         if isinstance(child, torch.fx.GraphModule):
             found.update(name.encode())

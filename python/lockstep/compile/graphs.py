@@ -6,7 +6,7 @@ consists of plain operators, including its backward pass.
 
 import re
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -17,7 +17,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext, StrictMinMaxConstraint
 from torch.utils._sympy.value_ranges import ValueRanges
 
-from lockstep.compile.batch_sizes import LARGEST, turning_points, verify_not_fixed
+from lockstep.compile.batch_sizes import LARGEST, hint_of, turning_points, verify_not_fixed
 from lockstep.compile.errors import CompileError, quiet
 from lockstep.compile.losses import Batch, LossFunction
 
@@ -196,7 +196,7 @@ class _Tracer:
                 *(gradient.contiguous() for gradient in gradients if gradient is not None), *after]
 
 
-def fakes_of(tensors: list[torch.Tensor], dynamic: list[dict[int, int | None]], mode: FakeTensorMode) -> list[torch.Tensor]:
+def fakes_of(tensors: Iterable[torch.Tensor], dynamic: list[dict[int, int | None]], mode: FakeTensorMode) -> list[torch.Tensor]:
     """Tensors without data. `dynamic`: for each, the dimensions that depend on the batch size, with their limits. Only these are
     symbolic, so that they are not unified with dimensions of the model."""
     made = []
@@ -216,14 +216,9 @@ def fresh_fakes(fakes: list[torch.Tensor]) -> list[torch.Tensor]:
                for fake in fakes]
     if not any(dynamic):
         return fakes
-    tensors = [torch.empty_strided([*map(hint_of, fake.shape)], [*map(hint_of, fake.stride())], dtype=fake.dtype, device=fake.device)
-               for fake in fakes]
+    tensors = (torch.empty_strided([*map(hint_of, fake.shape)], [*map(hint_of, fake.stride())], dtype=fake.dtype, device=fake.device)
+               for fake in fakes)
     return fakes_of(tensors, dynamic, FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv()))
-
-
-def hint_of(size: int | torch.SymInt) -> int:
-    """The size with which it was traced."""
-    return int(getattr(getattr(size, "node", None), "hint", size))
 
 
 def line_of_user(flat: torch.fx.GraphModule, error: BaseException) -> str:

@@ -8,11 +8,11 @@ import torch
 from torch._dynamo.exc import UserError, UserErrorType
 from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
 
-from lockstep.compile.batch_sizes import FixedSize, resized
+from lockstep.compile.batch_sizes import FixedSize, hint_of, resized
 from lockstep.compile.blocks import split_at_blocks
 from lockstep.compile.code_cache import Code
 from lockstep.compile.errors import CompileError, one_line
-from lockstep.compile.graphs import Graph, State, Step, hint_of, trace
+from lockstep.compile.graphs import Graph, State, Step, trace
 from lockstep.compile.losses import Batch
 from lockstep.compile.segments import Part, count_targets, segment_names, split
 from lockstep.compile.trial import place_of

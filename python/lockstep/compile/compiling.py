@@ -13,7 +13,7 @@ from torch import nn
 from lockstep.compile.batch_sizes import trace_sizes
 from lockstep.compile.blocks import blocks_of
 from lockstep.compile.comparing import TOLERANCE, Comparison, compare
-from lockstep.compile.compiler import verify_compiler
+from lockstep.compile.compiler import compiled, verify_compiler
 from lockstep.compile.errors import CompileError
 from lockstep.compile.flops import count_flops
 from lockstep.compile.graphs import Graph, State, Step
@@ -105,12 +105,15 @@ def compile_step(
         report(f"warning: the loss does not depend on parameter '{unused}': it is not trained")
     for field in unused_fields(train, batch, len(state.names())):
         report(f"warning: field '{field}' of the batch is not used by the model or its loss")
-    for each in passes:
-        each.compile(device, threads, use_cache, stage)
+    todo = passes
+    while todo:
+        code = compiled({name: graph for each in todo for name, graph in each.graphs.items()}, device, threads, use_cache, stage)
+        todo = [each for each in todo if not each.take(code)]
     stage("checking the compiled code against Python")
     libraries = {name: code.library for each in passes for name, code in each.code.items()}
-    with running(libraries) as run:
-        largest = [compare(Comparison(each, run, TOLERANCE[precision]), report) for each in passes]
+    tensors = state.tensors()
+    with running(libraries, tensors) as run:
+        largest = [compare(Comparison(each, run, tensors, TOLERANCE[precision]), report) for each in passes]
     train, evaluation = (each.graph for each in passes)
     members = {f"{name}.pt2": library for name, library in libraries.items()}
     prediction, inputs, unexported = prediction_of(evaluation, list(batch), len(state.names()))
@@ -123,7 +126,7 @@ def compile_step(
     members["weights.safetensors"] = pack_weights({names.get(key, key): tensor for key, tensor in stored.items()})
     manifest = describe_package(state, batch, train, evaluation, names)
     manifest |= {} if adapter is None else {"adapter": {"config": adapter.config, "tensors": dict(adapter.tensors)}}
-    flops = [count_flops(passes[0].programs[name]) for name in segment_names(passes[0].parts, training=True)]
+    flops = [count_flops(passes[0].graphs[name]) for name in segment_names(passes[0].parts, training=True)]
     described = [{**part, "flops": number} for part, number in zip(describe_parts(passes[0].parts), flops)]
     manifest |= {"inputs": inputs, "unexported": unexported, "segments": described, "evaluation": describe_parts(passes[1].parts), "units": blocks}
     manifest |= describe_loss(chosen, train) | describe_classes(chosen, step, batch, evaluation)

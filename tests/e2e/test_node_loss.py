@@ -553,3 +553,18 @@ def test_nodes_that_cannot_join_are_refused(cluster, tmp_path_factory):
     stop_and_compare(job, started, tmp_path_factory)
     finish_others(cluster)
     assert [loss["ranks_after"] for loss in recorded_losses(job)] == [2, 4, 2, 4]
+
+
+def test_all_launchers_get_sigterm(cluster):
+    """As from a scheduler: the job stops with a checkpoint, also if the ranks of one node begin to leave."""
+    job = cluster.job
+    alpha, beta = cluster.hosts
+    started = start(cluster, **UNTIL_STOPPED)
+    wait_for_step(job, started, 20)
+    for host in (beta, alpha):
+        cluster.kill_launcher(host, signal.SIGTERM)
+    assert processes.finish(started).code == 128 + signal.SIGTERM, said(job)
+    finish_others(cluster, 128 + signal.SIGTERM)
+    assert not trainers_of(job)
+    assert [entry["state"] for entry in job.list()] == ["preempted"]
+    assert checkpoints(job.only_run())

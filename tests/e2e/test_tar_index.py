@@ -70,6 +70,8 @@ def test_as_without_an_index_and_resumed_on_two_ranks(job, server, tars):
         assert ended.code == 0, ended.err
         assert dict(losses((job, stopped))) == pytest.approx(dict(without), rel=1e-5)
         server.proxy.reset()
+    del job.config["data"]["shuffle_lanes"]
+    job.write()
     more = ["data.sampling=class_balanced", "data.split.eval=0.25"]
     remote = losses(train(job, PATH, *more, env=in_bucket(server)))
     (tars / "index.json").unlink()

@@ -155,8 +155,8 @@ int64_t max_open_files(const std::vector<std::filesystem::path>& files, int64_t 
   if (largest == 0)
     for (const auto& file : files)
       largest = std::max(largest, object_cache().size_of(parse_store_path(file)));
-  return std::clamp<int64_t>(
-      object_cache().options().max_bytes / 4 / std::max<int64_t>(largest, 1), 2, limit);
+  return std::clamp<int64_t>(object_cache().options().max_bytes / 4 / std::max<int64_t>(largest, 1),
+                             2, limit);
 }
 
 }  // namespace lockstep::formats

@@ -170,6 +170,12 @@ class ColumnImages : public Dataset {
       const MutexLock lock(mutex_);
       if (contents_[number]) return contents_[number];
     }
+    const auto name = printable(files_.path(number).string(), 400);
+    formats::used_columns({.columns = {config_.image, config_.label}}, file.columns(), name);
+    if (!file.has_row_access())
+      throw config_error(name +
+                         ": it is compressed, so single images cannot be read: write it without "
+                         "compression; images are compressed already");
     auto found = std::make_shared<Contents>();
     const auto rows = file.row_groups();
     for (size_t group = 0; group < rows.size(); ++group) {

@@ -199,8 +199,8 @@ bool is_other_file(const fs::path& index) {
 void write_index(const fs::path& folder, std::ostream& out) {
   const auto shown = printable(folder.string(), 400);
   if (!formats::is_folder(folder)) throw config_error(shown + ": no such folder");
-  const auto files = formats::list_files(
-      folder, [](const fs::path& file) { return file.extension() == ".tar"; });
+  const auto files =
+      formats::list_files(folder, [](const fs::path& file) { return file.extension() == ".tar"; });
   if (files.empty()) throw config_error(shown + ": no *.tar files in this folder");
   const auto target = folder / formats::kTarIndexName;
   if (is_other_file(target))

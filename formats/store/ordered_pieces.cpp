@@ -39,9 +39,8 @@ void OrderedPieces::run(Work work, const Piece& piece) {
     }
   }
   MutexLock lock(mutex_);
-  ended_.wait(lock.native(), [&]() REQUIRES(mutex_) {
-    return !running.has_more() && running.active == 0;
-  });
+  ended_.wait(lock.native(),
+              [&]() REQUIRES(mutex_) { return !running.has_more() && running.active == 0; });
   std::erase(all_, &running);
   if (running.failure) std::rethrow_exception(running.failure);
 }

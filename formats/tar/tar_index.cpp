@@ -62,8 +62,7 @@ void verify_names(const TarIndex& index, const std::vector<fs::path>& files, boo
   if (!are_all) return;
   for (const auto& [shard, _] : index)
     if (!names.contains(shard))
-      throw config_error(fmt::format("{}: it names {}, which is missing; if it is not a shard any "
-                                     "more, {}",
+      throw config_error(fmt::format("{}: it names {}, which is missing; if it was removed, {}",
                                      name, printable(shard), kWriteAgain));
 }
 

@@ -61,12 +61,13 @@ def functional(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
     made = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
     for _ in range(MAX_PASSES):
         if not any(map(changes_in_place, made.graph.nodes)):
-            return made
+            break
         values = [node.meta["val"] for node in made.graph.nodes if is_input(node)]
         with torch.no_grad():
             made = make_fx(torch.func.functionalize(made, remove="mutations"), tracing_mode="symbolic")(values)
-    raise CompileError(f"the model calls {next(filter(changes_in_place, made.graph.nodes)).target}, which changes its input and has no "
-                       "form that does not: use another operator")
+    for node in filter(changes_in_place, made.graph.nodes):
+        raise CompileError(f"the model calls {node.target}, which changes its input and has no form that does not: use another operator")
+    return made
 
 
 def changes_in_place(node: Node) -> bool:

@@ -312,7 +312,8 @@ std::unique_ptr<RecordedRun> agree_on_run(World& world, const SessionOptions& op
     const std::string chosen = options.own_run ? options.own_run->run_dir.filename().string()
                                                : choose_run_id(world, options, config);
     if (formats::has_scheme(chosen)) throw in_bucket("--resume", chosen);
-    if (!is_run_id(chosen)) throw config_error(fmt::format("'{}' is not a run id", chosen));
+    if (!is_run_id(chosen))
+      throw config_error(fmt::format("'{}' is not a run id: {}", chosen, expected_run_id(chosen)));
     const auto run_dir =
         options.own_run ? options.own_run->run_dir : std::filesystem::path(config.run.dir) / chosen;
     const bool continues = options.resume_id || config.checkpoint.resume == ResumePolicy::Auto;

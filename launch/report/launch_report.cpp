@@ -195,8 +195,8 @@ std::string LaunchReport::summary() const {
 std::string LaunchReport::text() const {
   std::string text = succeeded() ? "" : summary() + "\n";
   const auto* first = cause();
-  const bool is_shown =
-      first && first->error && std::ranges::count(shown_errors, first->error->message) > 0;
+  const bool is_shown = all_failed_alike() && first->error &&
+                        std::ranges::count(shown_errors, first->error->message) > 0;
   if (first && !is_shown)
     for (const auto& line : first->detail()) text += fmt::format("  {}\n", line);
   for (const auto& node : node_failures)

@@ -93,8 +93,8 @@ struct LaunchReport {
   // One line: "rank 1 (of 4) on hostB failed first: killed by ...", or "all 4 ranks failed: exited
   // with code 78 ...". Empty when succeeded.
   std::string summary() const;
-  // Several lines: the summary, the error of the cause unless the console has shown it, and how the
-  // others ended. Notes are included even when succeeded.
+  // Several lines: the summary, the error of the cause unless all failed alike and the console has
+  // shown it, and how the others ended. Notes are included even when succeeded.
   std::string text() const;
 };
 

@@ -230,6 +230,7 @@ class NodeLauncher {
         !hang.empty() && !report.succeeded() && !is_reported)
       report.notes.push_back(hang);
     report.serves = last_report_.serves = coordinator_ != nullptr;
+    report.shown_errors = last_report_.shown_errors;
     report.took_over = last_report_.took_over = took_over_;
     if (!interrupted_) {
       // A scheduler signals all processes of a job: a worker may die of it before the launcher

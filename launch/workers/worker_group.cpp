@@ -30,6 +30,8 @@ constexpr std::chrono::milliseconds kReportTime{1000};
 // A process that survives SIGKILL for this long hangs in the kernel.
 constexpr std::chrono::milliseconds kKillTimeout{10'000};
 
+constexpr std::string_view kErrorLine = "lockstep-trainer: error: ";
+
 // Per worker: its two outputs with their files, its progress page, its process, its connection.
 constexpr uint64_t kDescriptorsOfWorker = 10, kReservedDescriptors = 256;
 
@@ -57,12 +59,18 @@ std::optional<std::chrono::milliseconds> time_for_others(const ProcessExit& exit
 
 struct WorkerGroup::Worker {
   Worker(int rank_, int local_rank_, std::filesystem::path directory_, Console* out_console,
-         Console* err_console)
+         Console* err_console, WorkerOutput::IsHidden hides_error)
       : rank(rank_),
         local_rank(local_rank_),
         directory(std::move(directory_)),
         out(rank, directory / "stdout.log", out_console),
-        err(rank, directory / "stderr.log", err_console) {}
+        err(rank, directory / "stderr.log", err_console, std::move(hides_error)) {}
+
+  // What it reported before it printed the same.
+  std::optional<ErrorReport> error() const {
+    auto error = read_error_file(directory / "error.json");
+    return error ? error : read_failure(*progress);
+  }
 
   int rank, local_rank;
   std::filesystem::path directory;
@@ -94,10 +102,13 @@ WorkerGroup::~WorkerGroup() = default;
 
 void WorkerGroup::add_worker(const std::filesystem::path& directory, int local_rank) {
   make_directories(directory);
-  workers_.push_back(
-      std::make_unique<Worker>(place_.first_rank + local_rank, local_rank, directory,
-                               options_.tee.shows_stdout(local_rank) ? &consoles_.out : nullptr,
-                               options_.tee.shows_stderr(local_rank) ? &consoles_.err : nullptr));
+  const auto hides_error = [this, index = workers_.size()](std::string_view line) {
+    return is_repeated(*workers_[index], line);
+  };
+  workers_.push_back(std::make_unique<Worker>(
+      place_.first_rank + local_rank, local_rank, directory,
+      options_.tee.shows_stdout(local_rank) ? &consoles_.out : nullptr,
+      options_.tee.shows_stderr(local_rank) ? &consoles_.err : nullptr, hides_error));
 }
 
 void WorkerGroup::start(Worker& worker, const MasterSocket& master) {
@@ -336,6 +347,19 @@ bool WorkerGroup::was_stopped(const WorkerEnd& end) const {
   return !end.exit.signal || *end.exit.signal == SIGTERM || *end.exit.signal == SIGKILL;
 }
 
+// Whether `line` is the error with which the worker rejects its input, and the console has shown it
+// for another one.
+bool WorkerGroup::is_repeated(const Worker& worker, std::string_view line) {
+  if (!line.starts_with(kErrorLine)) return false;
+  const auto error = worker.error();
+  if (!error || error->kind != kind_name(ErrorKind::Config) ||
+      line.substr(kErrorLine.size()) != error->message)
+    return false;
+  if (std::ranges::find(shown_errors_, error->message) != shown_errors_.end()) return true;
+  shown_errors_.push_back(error->message);
+  return false;
+}
+
 LaunchReport WorkerGroup::finish() {
   LaunchReport report{.world_size = links_ ? links_->world_size() : place_.world_size};
   for (auto& worker : workers_) {
@@ -351,6 +375,7 @@ LaunchReport WorkerGroup::finish() {
     notes_.push_back(fmt::format("killed because they did not exit in time: rank {}",
                                  fmt::join(killed_ranks_, ", ")));
   report.notes = std::move(notes_);
+  report.shown_errors = std::move(shown_errors_);
   workers_.clear();
   return report;
 }

@@ -92,6 +92,7 @@ class WorkerGroup {
   bool all_ended() const;
   WorkerEnd describe(const Worker& worker) const;
   bool was_stopped(const WorkerEnd& end) const;
+  bool is_repeated(const Worker& worker, std::string_view line);
 
   const LaunchOptions& options_;
   NodePlace place_;
@@ -105,6 +106,7 @@ class WorkerGroup {
       drain_deadline_;
   std::vector<int> killed_ranks_;
   std::vector<std::string> notes_;
+  std::vector<std::string> shown_errors_;  // as in LaunchReport
 };
 
 }  // namespace lockstep::launch

@@ -1,7 +1,8 @@
 // Driver of bench/loader.py: measures the loader, and the limits of the machine.
 //   lockstep_bench_loader load YAML BATCH WORKERS SECONDS   shuffled epochs of the dataset in YAML
-//   lockstep_bench_loader stream YAML BATCH WORKERS CACHE   one shuffled epoch of data in a bucket, through the empty directory
-//                                                           CACHE; times are those since the dataset is opened
+//   lockstep_bench_loader stream YAML BATCH WORKERS CACHE [BUFFER]   one shuffled epoch of data in a bucket, through the empty
+//                                                           directory CACHE, with data.shuffle_buffer BUFFER; times are those
+//                                                           since the dataset is opened
 //   lockstep_bench_loader decode THREADS SECONDS FILE...    decodes JPEG files that are in memory
 //   lockstep_bench_loader copy BYTES SECONDS                repeated memcpy of BYTES bytes
 // Each prints one line of JSON.
@@ -103,9 +104,11 @@ Json stream(const std::vector<std::string>& words) {
   const auto opened = seconds_since(begin);
   const data::LoaderOptions options = {.batch_size = std::stoll(words.at(1)),
                                        .workers = std::stoll(words.at(2))};
+  data::LoaderConfig config;
+  if (words.size() > 4) config.shuffle_buffer = std::stoll(words[4]);
   const data::DistributedSampler sampler(
       dataset->size(), {},
-      data::sampler_options({}, *dataset, 0, {.batch_size = options.batch_size}));
+      data::sampler_options(config, *dataset, 0, {.batch_size = options.batch_size}));
   data::Loader loader(*dataset, sampler.sequence(), options);
   int64_t samples = 0, first = 0;
   double first_s = 0;

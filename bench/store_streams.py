@@ -4,9 +4,10 @@
 
 images: 8,000 JPEG files of 256 x 256 pixels (48 KB each), randomly cropped to 224 x 224, mirrored, normalized, batches of 32.
 tokens: 250 million uint16 tokens, windows of 2,048, batches of 16.
-One shuffled epoch through an empty cache, two workers on each side, in shards of 32 MiB: tar archives (also MDS) and files of tokens for
-Lockstep; MDS for mosaicml-streaming, optimized chunks for litdata, and Lockstep's own shards for s3torchconnector. Peers run in their
-default and in a tuned form (bench/store_streams_peers.py). The server and the link are those of bench/store.py, on the same cores.
+One shuffled epoch through an empty cache, two workers on each side, in shards of 32 MiB: tar archives with an index (also MDS) and files of
+tokens for Lockstep, images with a shuffle buffer of two shards; MDS for mosaicml-streaming, optimized chunks for litdata, and
+Lockstep's own shards for s3torchconnector. Peers run in their default and in a tuned form (bench/store_streams_peers.py). The server and
+the link are those of bench/store.py, on the same cores.
 
 samples/s: of the whole epoch, from opening the dataset (after imports) to the last batch. after the first batch: without the time to it.
 cpu_us: processor time of all processes per sample, with starting them: does not depend on other load.
@@ -43,6 +44,7 @@ PYTHON = SOURCE / ".venv-streaming" / "bin" / "python"
 LATENCY_S, LINK = 0.02, 125e6
 SHARD, LENGTH = 32 << 20, 2048
 BATCH = {"images": 32, "tokens": 16}
+BUFFER = {"images": [1000], "tokens": []}  # data.shuffle_buffer: two shards
 STEPS = [{"name": "random_crop", "size": [224]}, {"name": "random_horizontal_flip"}, {"name": "normalize"}]
 DATASETS = {"images": {"tars": {"name": "webdataset", "path": "images", "transforms": STEPS},
                        "MDS": {"name": "mds_images", "path": "images-mds", "transforms": STEPS}},
@@ -131,7 +133,7 @@ def ways(what, port, scratch, cache):
     """The commands by their names."""
     for name, config in DATASETS[what].items():
         config = {**config, "path": f"s3://{BUCKET}/{config['path']}?endpoint_override=127.0.0.1:{port}&scheme=http"}
-        yield f"lockstep, {name}", [DRIVER, "stream", json.dumps(config), BATCH[what], 2, cache]
+        yield f"lockstep, {name}", [DRIVER, "stream", json.dumps(config), BATCH[what], 2, cache, *BUFFER[what]]
     for library in LIBRARIES:
         for setting in ("default", "tuned"):
             yield f"{library}, {setting}", [PYTHON, PEERS, "read", what, library, setting, f"http://127.0.0.1:{port}", cache]
@@ -200,11 +202,13 @@ def upload(what, server, scratch, count):
     source.mkdir(parents=True)
     (make_images if what == "images" else make_tokens)(source, count)
     output_of([PYTHON, PEERS, "write", what, source, source.parent], scratch, 600)
+    if what == "images":
+        output_of([BIN / "lockstep-data", "index", source], scratch, 60)
     for name in (what, f"{what}-mds", f"{what}-litdata"):
         server.put_folder(source.parent / name, name)
     for name in ("mds", "litdata"):
         shutil.rmtree(source.parent / f"{what}-{name}")
-    return source, sum(path.stat().st_size for path in source.iterdir())
+    return source, sum(path.stat().st_size for path in source.iterdir() if path.suffix != ".json")
 
 
 def main():

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
@@ -68,7 +69,8 @@ class BlockCache {
     max_inside_ = std::max(max_inside_, ++inside_);
     keep_ = std::max(keep_, keep);
     for (;;) {
-      if (const auto error = corrupt_.find(number); error != corrupt_.end()) throw error->second;
+      if (const auto error = corrupt_.find(number); error != corrupt_.end())
+        std::rethrow_exception(error->second);
       const auto known = blocks_.find(number);
       if (known == blocks_.end()) break;
       const auto block = known->second;
@@ -107,7 +109,7 @@ class BlockCache {
       block->content = std::make_unique<T>(load_(number, block->work));
     } catch (const Error& error) {
       const MutexLock lock(mutex_);
-      if (error.kind() == ErrorKind::Config) corrupt_.emplace(number, error);
+      if (error.kind() == ErrorKind::Config) corrupt_.emplace(number, std::current_exception());
       throw;
     }
     succeeded = true;
@@ -130,7 +132,7 @@ class BlockCache {
   const Load load_;
   mutable Mutex mutex_;
   std::map<size_t, std::shared_ptr<Block>> blocks_ GUARDED_BY(mutex_);
-  std::map<size_t, Error> corrupt_ GUARDED_BY(mutex_);  // what loading them threw
+  std::map<size_t, std::exception_ptr> corrupt_ GUARDED_BY(mutex_);  // what loading them threw
   int64_t inside_ GUARDED_BY(mutex_) = 0, max_inside_ GUARDED_BY(mutex_) = 0;
   int64_t keep_ GUARDED_BY(mutex_) = 0, loads_ GUARDED_BY(mutex_) = 0;
   int64_t max_blocks_ GUARDED_BY(mutex_) = 0;

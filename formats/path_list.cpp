@@ -15,8 +15,7 @@ std::vector<std::filesystem::path> objects_in(
     const std::filesystem::path& folder,
     const std::function<bool(const std::filesystem::path&)>& is_wanted, bool recursive) {
   const auto place = parse_store_path(folder);
-  auto& cache = object_cache();
-  auto found = cache.list(place);
+  auto found = object_cache().list(place);
   const auto begin = place.key.empty() ? 0 : place.key.size() + 1;
   std::erase_if(found, [&](const StorePath& file) {
     const bool is_below = file.key.find('/', begin) != file.key.npos;
@@ -25,7 +24,6 @@ std::vector<std::filesystem::path> objects_in(
   std::ranges::sort(found, {}, &StorePath::path);
   std::vector<std::filesystem::path> files;
   for (const auto& file : found) files.push_back(file.path());
-  cache.fetch_ahead(std::move(found));
   return files;
 }
 
@@ -97,7 +95,7 @@ bool is_folder(const std::filesystem::path& path) {
   return options_of_store(place).kind != StoreKind::Http && !object_cache().is_object(place);
 }
 
-std::vector<std::filesystem::path> files_in(
+std::vector<std::filesystem::path> list_files(
     const std::filesystem::path& folder,
     const std::function<bool(const std::filesystem::path&)>& is_wanted, bool recursive) {
   namespace fs = std::filesystem;
@@ -110,6 +108,14 @@ std::vector<std::filesystem::path> files_in(
     throw environment_error(
         fmt::format("{}: cannot be listed: {}", printable(folder.string(), 400), error.message()));
   std::ranges::sort(files);
+  return files;
+}
+
+std::vector<std::filesystem::path> files_in(
+    const std::filesystem::path& folder,
+    const std::function<bool(const std::filesystem::path&)>& is_wanted, bool recursive) {
+  auto files = list_files(folder, is_wanted, recursive);
+  fetch_ahead(files);
   return files;
 }
 
@@ -136,7 +142,6 @@ void fetch_ahead(const std::vector<std::filesystem::path>& files) {
 std::vector<std::filesystem::path> numbered_files(const std::filesystem::path& pattern) {
   std::vector<std::filesystem::path> files;
   add_numbered(without_options(pattern).string(), 0, files);
-  if (files.size() > 1) fetch_ahead(files);
   return files;
 }
 
@@ -144,13 +149,14 @@ LocalFile::LocalFile(const std::filesystem::path& path)
     : copy_(has_scheme(path) ? object_cache().open(parse_store_path(path))
                              : LocalCopy{.path = path, .lock = {}}) {}
 
-int64_t max_open_files(const std::vector<std::filesystem::path>& files, int64_t limit) {
-  int64_t largest = 1;
-  for (const auto& file : files) {
-    if (!has_scheme(file)) return limit;
-    largest = std::max(largest, object_cache().size_of(parse_store_path(file)));
-  }
-  return std::clamp<int64_t>(object_cache().options().max_bytes / 4 / largest, 2, limit);
+int64_t max_open_files(const std::vector<std::filesystem::path>& files, int64_t limit,
+                       int64_t largest) {
+  if (!std::ranges::all_of(files, has_scheme)) return limit;
+  if (largest == 0)
+    for (const auto& file : files)
+      largest = std::max(largest, object_cache().size_of(parse_store_path(file)));
+  return std::clamp<int64_t>(object_cache().options().max_bytes / 4 / std::max<int64_t>(largest, 1),
+                             2, limit);
 }
 
 }  // namespace lockstep::formats

@@ -19,8 +19,12 @@ std::filesystem::path without_options(const std::filesystem::path& path);
 bool is_folder(const std::filesystem::path& path);
 
 // The entries of a folder whose file names `is_wanted`, by name; `recursive`: also those of its
-// subdirectories. Objects are then fetched in the background, in this order. Throws Environment if
-// it cannot be listed; as ObjectCache.
+// subdirectories. Throws Environment if it cannot be listed; as ObjectCache.
+std::vector<std::filesystem::path> list_files(
+    const std::filesystem::path& folder,
+    const std::function<bool(const std::filesystem::path&)>& is_wanted, bool recursive = false);
+
+// The same. Objects are then fetched in the background, in this order.
 std::vector<std::filesystem::path> files_in(
     const std::filesystem::path& folder,
     const std::function<bool(const std::filesystem::path&)>& is_wanted, bool recursive = false);
@@ -32,12 +36,12 @@ bool stays_in_folder(std::string_view path);
 // The same for the name of a file in that directory itself.
 bool is_plain_name(std::string_view name);
 
-// Fetches the objects among these files in the background, in this order.
+// Fetches the objects among these files in the background, in this order and before those of earlier
+// calls.
 void fetch_ahead(const std::vector<std::filesystem::path>& files);
 
 // The files of a pattern: "train-{000..146}.tar" is train-000.tar to train-146.tar, and a path without
-// a range is that file. Objects are then fetched in the background, in this order. Throws Config: an
-// empty range, more than ObjectCache::kMaxListed files.
+// a range is that file. Throws Config: an empty range, more than ObjectCache::kMaxListed files.
 std::vector<std::filesystem::path> numbered_files(const std::filesystem::path& pattern);
 
 // A local file with the content of `path`: itself, or the copy of an object, which is protected from
@@ -53,6 +57,8 @@ class LocalFile {
 
 // The greatest number of these files to keep open: at most `limit`, and few enough that copies which
 // are evicted while they are open, and still occupy the disk, are a small part of the cache.
-int64_t max_open_files(const std::vector<std::filesystem::path>& files, int64_t limit);
+// `largest`: their bytes, if known; else each object is requested.
+int64_t max_open_files(const std::vector<std::filesystem::path>& files, int64_t limit,
+                       int64_t largest = 0);
 
 }  // namespace lockstep::formats

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "data/shard_error.h"
+
 namespace lockstep::data {
 namespace {
 
@@ -12,7 +14,7 @@ constexpr size_t kBadSamplesNamed = 10;
 }  // namespace
 
 void BadSamples::add(int64_t sample, const Error& error) {
-  if (error.kind() != ErrorKind::Config) throw error;
+  if (error.kind() != ErrorKind::Config || dynamic_cast<const ShardError*>(&error)) throw error;
   const MutexLock lock(mutex_);
   if (samples_.contains(sample)) return;
   if (static_cast<int64_t>(samples_.size()) == limit_)

@@ -56,6 +56,7 @@ BatchReader::BatchReader(const Dataset& dataset, IndexSequence indices,
                          const LoaderOptions& options)
     : dataset_(dataset),
       indices_(std::move(indices)),
+      ahead_(dataset.sample_info(), indices_),
       options_(options),
       cut_(cut_of(options, indices_.size())),
       layout_(dataset.layout()),
@@ -63,6 +64,7 @@ BatchReader::BatchReader(const Dataset& dataset, IndexSequence indices,
 
 ReadBatch BatchReader::begin(int64_t batch) {
   ReadBatch begun;
+  ahead_.advance(cut_.begin_of(batch));
   if (layout_.empty()) return begun;
   try {
     begun.batch = memory_.take(cut_.rows_of(batch));

@@ -10,6 +10,7 @@
 #include "data/batch_memory.h"
 #include "data/loader/batch_scheduler.h"
 #include "data/loader/loader_options.h"
+#include "data/loader/shards_ahead.h"
 #include "data/sampling/index_sequence.h"
 #include "lockstep/batch.h"
 #include "lockstep/dataset.h"
@@ -67,6 +68,7 @@ class BatchReader {
 
   const Dataset& dataset_;
   const IndexSequence indices_;
+  ShardsAhead ahead_;
   const LoaderOptions options_;
   const BatchCut cut_;
   const std::vector<FieldLayout> layout_;

@@ -14,6 +14,7 @@
 #include "data/sample_runs.h"
 #include "data/sets/class_names.h"
 #include "data/sets/open_files.h"
+#include "data/shard_error.h"
 #include "formats/mds/mds_file.h"
 #include "formats/table/saved_dataset.h"
 #include "formats/table/table_encoding.h"
@@ -67,22 +68,35 @@ class ColumnImages : public Dataset {
       : config_(config),
         names_(dataset, config.classes),
         pipeline_(config.images),
-        files_(std::move(files), true) {
+        files_(std::move(files), true),
+        contents_(files_.count()) {
+    for (size_t number = 0; number < files_.count(); ++number)
+      is_lazy_ &= files_.rows(number).has_value();
+    if (!is_lazy_) files_.fetch_all_ahead();
+    int64_t total = 0;
+    bool has_rows = false;
     for (size_t number = 0; number < files_.count(); ++number) {
-      add_samples(*files_.add(), printable(files_.path(number).string(), 400));
-      ends_.push_back(std::ssize(labels_));
+      int64_t rows = files_.rows(number).value_or(0);
+      if (!is_lazy_ || (rows > 0 && !has_rows)) {
+        const auto file = files_.open(number);
+        const auto found = contents_of(number, *file);
+        rows = std::ssize(found->labels);
+        if (rows > 0 && !has_rows)  // reports a wrong type
+          file->read_bytes(found->place_of(0), config_.image);
+      }
+      has_rows |= rows > 0;
+      ends_.push_back(total += rows);
     }
     const auto path = printable(config.path, 400);
-    if (labels_.empty()) throw config_error(path + ": it has no rows");
+    if (total == 0) throw config_error(path + ": it has no rows");
     if (!config.limit) return;
-    if (*config.limit > size())
+    if (*config.limit > total)
       throw config_error(fmt::format("{}: limit {} is larger than the number of rows, {}", path,
-                                     *config.limit, size()));
-    labels_.resize(static_cast<size_t>(*config.limit));
+                                     *config.limit, total));
     for (auto& end : ends_) end = std::min(end, *config.limit);
   }
 
-  int64_t size() const override { return std::ssize(labels_); }
+  int64_t size() const override { return ends_.back(); }
 
   std::vector<FieldLayout> layout() const override {
     return {{"image", at::kFloat, pipeline_.shape()}, {"label", at::kLong, {}}};
@@ -95,15 +109,15 @@ class ColumnImages : public Dataset {
     auto* labels = fields[1].mutable_data_ptr<int64_t>();
     for_each_shard(ends_, request.indices, [&](size_t number, auto rows, auto places) {
       const auto first = number == 0 ? 0 : ends_[number - 1];
-      files_.use(number, [&](const formats::ColumnarFile& file) {
+      use(number, [&](const formats::ColumnarFile& file, const Contents& contents) {
         for (size_t i = 0; i < rows.size(); ++i) {
           const auto sample = first + rows[i];
-          const auto bytes = file.read_bytes(place_of(number, rows[i]), config_.image);
+          const auto bytes = file.read_bytes(contents.place_of(rows[i]), config_.image);
           const auto name = fmt::format("sample {} ({}: row {})", sample,
                                         printable(files_.path(number).string(), 400), rows[i] + 1);
           pipeline_.load(bytes, name, {request.seed, request.epoch, sample},
                          pixels + static_cast<size_t>(places[i]) * pipeline_.num_values());
-          labels[places[i]] = labels_[static_cast<size_t>(sample)];
+          labels[places[i]] = contents.labels[static_cast<size_t>(rows[i])];
         }
       });
     });
@@ -114,29 +128,78 @@ class ColumnImages : public Dataset {
   }
 
   SampleInfo sample_info() const override {
-    return {.shards = ends_.size() > 1 ? ends_ : std::vector<int64_t>(),
-            .labels = [this] { return std::vector<double>(labels_.begin(), labels_.end()); }};
+    SampleInfo info{.shards = ends_.size() > 1 ? ends_ : std::vector<int64_t>(),
+                    .labels = [this] { return labels(); }};
+    if (is_lazy_) info.fetch_ahead = [this](const auto& shards) { files_.fetch_ahead(shards); };
+    return info;
   }
 
  private:
-  void add_samples(const formats::ColumnarFile& file, const std::string& name) {
+  // What a file has.
+  struct Contents {
+    std::vector<int64_t> labels;
+    std::vector<int64_t> group_ends;  // of its row groups
+
+    formats::RowPlace place_of(int64_t row) const {
+      const auto after = std::ranges::upper_bound(group_ends, row);
+      const auto group = static_cast<size_t>(after - group_ends.begin());
+      return {group, row - (group == 0 ? 0 : group_ends[group - 1])};
+    }
+  };
+
+  // Calls act(file, contents). Throws ShardError if the file is not usable.
+  template <class Act>
+  void use(size_t number, const Act& act) const {
+    bool is_usable = false;
+    try {
+      files_.use(number, [&](const formats::ColumnarFile& file) {
+        const auto found = contents_of(number, file);
+        is_usable = true;
+        act(file, *found);
+      });
+    } catch (const Error& error) {
+      if (is_usable || error.kind() != ErrorKind::Config) throw;
+      throw ShardError(error.what());
+    }
+  }
+
+  // Read once.
+  std::shared_ptr<const Contents> contents_of(size_t number,
+                                              const formats::ColumnarFile& file) const {
+    {
+      const MutexLock lock(mutex_);
+      if (contents_[number]) return contents_[number];
+    }
+    const auto name = printable(files_.path(number).string(), 400);
     formats::used_columns({.columns = {config_.image, config_.label}}, file.columns(), name);
     if (!file.has_row_access())
       throw config_error(name +
                          ": it is compressed, so single images cannot be read: write it without "
                          "compression; images are compressed already");
-    std::vector<int64_t> ends;
+    auto found = std::make_shared<Contents>();
     const auto rows = file.row_groups();
     for (size_t group = 0; group < rows.size(); ++group) {
+      auto& ends = found->group_ends;
       ends.push_back((ends.empty() ? 0 : ends.back()) + rows[group]);
-      if (rows[group] == 0) continue;
-      if (labels_.empty()) file.read_bytes({group, 0}, config_.image);  // reports a wrong type
-      add_labels(file.read(group, {config_.label}));
+      if (rows[group] > 0) add_labels(file.read(group, {config_.label}), found->labels);
     }
-    group_ends_.push_back(std::move(ends));
+    const MutexLock lock(mutex_);
+    return contents_[number] = std::move(found);
   }
 
-  void add_labels(const formats::DataTable& table) {
+  // Of all samples: opens the files that were not opened yet.
+  std::vector<double> labels() const {
+    std::vector<double> labels;
+    if (is_lazy_) files_.fetch_all_ahead();
+    for (size_t number = 0; number < files_.count() && std::ssize(labels) < size(); ++number)
+      use(number, [&](const formats::ColumnarFile&, const Contents& contents) {
+        for (const auto label : contents.labels)
+          if (std::ssize(labels) < size()) labels.push_back(static_cast<double>(label));
+      });
+    return labels;
+  }
+
+  void add_labels(const formats::DataTable& table, std::vector<int64_t>& labels) const {
     const auto& column = table.column(config_.label);
     for (size_t row = 0; row < table.rows; ++row) {
       const auto where = [&] {
@@ -144,30 +207,26 @@ class ColumnImages : public Dataset {
       };
       if (column.is_missing(row)) throw config_error(where() + " has no value");
       if (column.is_text) {
-        labels_.push_back(
+        labels.push_back(
             names_.class_from(column.words[static_cast<size_t>(column.codes[row])], where()));
         continue;
       }
       const auto number = column.numbers[row];
       if (number != std::floor(number) || std::abs(number) > 1e9)
         throw config_error(fmt::format("{} is {}, not a class", where(), number));
-      labels_.push_back(names_.verified(static_cast<int64_t>(number), where()));
+      labels.push_back(names_.verified(static_cast<int64_t>(number), where()));
     }
-  }
-
-  formats::RowPlace place_of(size_t number, int64_t row) const {
-    const auto& ends = group_ends_[number];
-    const auto group = static_cast<size_t>(std::ranges::upper_bound(ends, row) - ends.begin());
-    return {group, row - (group == 0 ? 0 : ends[group - 1])};
   }
 
   const ColumnImagesConfig config_;
   const ClassNames names_;
   const ImagePipeline pipeline_;
   OpenFiles files_;
-  std::vector<int64_t> labels_;
-  std::vector<int64_t> ends_;                     // of the files' samples
-  std::vector<std::vector<int64_t>> group_ends_;  // of the row groups, for each file
+  bool is_lazy_ = true;        // the numbers of rows are known
+  std::vector<int64_t> ends_;  // of the files' samples
+  mutable Mutex mutex_;
+  // Empty: not opened yet.
+  mutable std::vector<std::shared_ptr<const Contents>> contents_ GUARDED_BY(mutex_);
 };
 
 class ArrowImages final : public ColumnImages {

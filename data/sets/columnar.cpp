@@ -94,8 +94,9 @@ class RowGroups {
   explicit RowGroups(const ColumnarConfig& config)
       : config_(config.table), files_(config.files, config.are_mapped) {
     for (const auto& text : config.filter) filter_.push_back(formats::parse_column_test(text));
+    files_.fetch_all_ahead();
     for (size_t file = 0; file < files_.count(); ++file)
-      add(file, *files_.add(), printable(config.path, 400));
+      add(file, *files_.open(file), printable(config.path, 400));
     if (!has_row_access_) left_.clear();
     if (ends_.empty())
       throw config_error(fmt::format("dataset {}: {}: no rows remain", config.dataset,

@@ -2,12 +2,16 @@
 // and MDS shards are mapped, and only a bounded number of them at a time.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <numeric>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "core/system/mutex.h"
 #include "data/block_cache.h"
 #include "formats/mapped_file.h"
 #include "formats/path_list.h"
@@ -28,25 +32,43 @@ class OpenFiles {
   OpenFiles(formats::PartitionedFiles files, bool are_mapped)
       : files_(std::move(files)),
         are_mapped_(are_mapped),
-        mapped_([this](size_t number, SharedWork&) { return File(reopen(number)); }) {
+        opened_(count()),
+        identities_(count()),
+        mapped_([this](size_t number, SharedWork&) { return open_mapped(number); }) {
     std::vector<std::filesystem::path> paths;
-    for (const auto& file : files_.files()) paths.push_back(file.path);
-    if (are_mapped_) max_mapped_ = formats::max_open_files(paths, kMaxMapped);
+    int64_t largest = 0;
+    for (const auto& file : files_.files()) {
+      paths.push_back(file.path);
+      largest = std::max(largest, file.bytes.value_or(0));
+    }
+    if (are_mapped_) max_mapped_ = formats::max_open_files(paths, kMaxMapped, largest);
   }
 
   size_t count() const { return files_.files().size(); }
   const std::filesystem::path& path(size_t number) const { return files_.files()[number].path; }
+  // nullopt: not known before the file is opened.
+  std::optional<int64_t> rows(size_t number) const { return files_.files()[number].rows; }
 
-  // Opens the next file. Throws as PartitionedFiles::open().
-  File add() {
-    const auto number = opened_.size();
-    if (are_mapped_) identities_.push_back(formats::MappedFile::identity_of(path(number)));
-    File file = files_.open(number);
-    opened_.push_back(are_mapped_ ? nullptr : file);
-    return file;
+  // Begins to fetch these files if they are in an object store.
+  void fetch_ahead(const std::vector<size_t>& numbers) const {
+    std::vector<std::filesystem::path> paths;
+    for (const auto number : numbers) paths.push_back(path(number));
+    formats::fetch_ahead(paths);
+  }
+  void fetch_all_ahead() const {
+    std::vector<size_t> all(count());
+    std::iota(all.begin(), all.end(), 0);
+    fetch_ahead(all);
   }
 
-  // Calls `use` with an opened file. Throws Environment if a mapped file was changed meanwhile.
+  // Opens a file; one that is not mapped stays open. Throws as PartitionedFiles::open().
+  File open(size_t number) {
+    if (are_mapped_) return open_mapped(number);
+    return opened_[number] = files_.open(number);
+  }
+
+  // Calls `use` with a file, which must have been opened if it is not mapped. Throws as
+  // PartitionedFiles::open(), and Environment if a mapped file was changed since it was first opened.
   template <class Use>
   void use(size_t number, const Use& use) const {
     if (opened_[number]) return use(*opened_[number]);
@@ -54,16 +76,30 @@ class OpenFiles {
   }
 
  private:
-  std::unique_ptr<formats::ColumnarFile> reopen(size_t number) const {
-    return formats::MappedFile::read_again(path(number), identities_[number],
-                                           [&] { return files_.open(number); });
+  File open_mapped(size_t number) const {
+    const auto identity = identity_of(number);
+    File file = formats::MappedFile::read_again(path(number), identity,
+                                                [&] { return files_.open(number); });
+    const MutexLock lock(mutex_);
+    identities_[number] = identity;
+    return file;
+  }
+
+  // When it was first opened; else now.
+  formats::MappedFile::Identity identity_of(size_t number) const {
+    {
+      const MutexLock lock(mutex_);
+      if (const auto& known = identities_[number]) return *known;
+    }
+    return formats::MappedFile::identity_of(path(number));
   }
 
   formats::PartitionedFiles files_;
   bool are_mapped_;
   int64_t max_mapped_ = 0;
   std::vector<File> opened_;
-  std::vector<formats::MappedFile::Identity> identities_;  // of mapped files
+  mutable Mutex mutex_;
+  mutable std::vector<std::optional<formats::MappedFile::Identity>> identities_ GUARDED_BY(mutex_);
   mutable BlockCache<File> mapped_;
 };
 

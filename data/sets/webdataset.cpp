@@ -1,6 +1,7 @@
 // Dataset "webdataset": images and labels in tar archives (shards), by the convention of WebDataset
 // (formats/tar/tar_samples.h). The archives are mapped, so they may be larger than memory, and nothing is
-// unpacked. Fields: "image" float32 [B, 3, H, W], pixel / 255 after the transforms, normalized if
+// unpacked. With an index (formats/tar/tar_index.h), an archive is opened when its first sample is needed,
+// else all are at the start. Fields: "image" float32 [B, 3, H, W], pixel / 255 after the transforms, normalized if
 // configured; "label" int64 [B].
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -17,8 +18,10 @@
 #include "data/images/image_pipeline.h"
 #include "data/sample_runs.h"
 #include "data/sets/class_names.h"
+#include "data/shard_error.h"
 #include "formats/mapped_file.h"
 #include "formats/path_list.h"
+#include "formats/tar/tar_index.h"
 #include "formats/tar/tar_samples.h"
 #include "lockstep/dataset.h"
 #include "lockstep/error.h"
@@ -68,9 +71,14 @@ Error webdataset_error(const std::string& what, const std::string& why) {
   return config_error(fmt::format("dataset webdataset: {}: {}", what, why));
 }
 
-std::vector<std::filesystem::path> tar_archives(const std::string& path) {
+struct TarArchives {
+  std::vector<std::filesystem::path> files;
+  bool are_all = false;  // of their folder
+};
+
+TarArchives tar_archives(const std::string& path) {
   const auto numbered = formats::numbered_files(path);
-  if (numbered.size() > 1 || !formats::is_folder(numbered.front())) return numbered;
+  if (numbered.size() > 1 || !formats::is_folder(numbered.front())) return {numbered, false};
   const auto is_wanted = [](const std::filesystem::path& file) {
     const auto name = file.filename().string();
     for (const auto* packed : {".tgz", ".tar.gz", ".tar.zst", ".tar.xz", ".tar.bz2", ".tar.lz4"})
@@ -80,10 +88,10 @@ std::vector<std::filesystem::path> tar_archives(const std::string& path) {
                                "are read in any order");
     return name.ends_with(".tar");
   };
-  const auto files = formats::files_in(numbered.front(), is_wanted);
+  const auto files = formats::list_files(numbered.front(), is_wanted);
   if (files.empty())
     throw webdataset_error(printable(path, kMaxShown), "no *.tar files in this directory");
-  return files;
+  return {files, true};
 }
 
 // Finds the image and the class of each sample.
@@ -177,29 +185,9 @@ class WebDataset final : public Dataset {
  public:
   using Config = WebDatasetConfig;
 
-  explicit WebDataset(const Config& config)
-      : classes_(config.classes),
-        pipeline_(config.images),
-        files_(tar_archives(config.path)),
-        archives_([this](size_t number, SharedWork&) { return reopen(number); }) {
-    const SampleIndexer indexer(config);
-    for (const auto& path : files_) {
-      const formats::MappedFile file(path);
-      add_samples(file, indexer);
-      identities_.push_back(file.identity());
-      ends_.push_back(std::ssize(images_));
-    }
-    max_open_ = formats::max_open_files(files_, kMaxArchives);
-    if (!config.limit) return;
-    if (*config.limit > size())
-      throw webdataset_error(
-          printable(config.path, kMaxShown),
-          fmt::format("limit {} is larger than the number of samples, {}", *config.limit, size()));
-    images_.resize(static_cast<size_t>(*config.limit));
-    for (auto& end : ends_) end = std::min(end, *config.limit);
-  }
+  explicit WebDataset(const Config& config) : WebDataset(config, tar_archives(config.path)) {}
 
-  int64_t size() const override { return std::ssize(images_); }
+  int64_t size() const override { return ends_.back(); }
 
   std::vector<FieldLayout> layout() const override {
     return {{"image", at::kFloat, pipeline_.shape()}, {"label", at::kLong, {}}};
@@ -212,25 +200,32 @@ class WebDataset final : public Dataset {
     auto* labels = fields[1].mutable_data_ptr<int64_t>();
     for_each_shard(ends_, request.indices, [&](size_t number, auto rows, auto places) {
       const auto first = number == 0 ? 0 : ends_[number - 1];
-      archives_.use(number, max_open_, [&](const std::shared_ptr<const formats::MappedFile>& file) {
+      archives_.use(number, max_open_, [&](const OpenArchive& archive) {
         for (size_t i = 0; i < rows.size(); ++i) {
+          const auto& image = archive.found->images[static_cast<size_t>(rows[i])];
           const auto index = first + rows[i];
-          load(*file, index, {request.seed, request.epoch, index},
+          load(*archive.file, image, index, {request.seed, request.epoch, index},
                pixels + static_cast<size_t>(places[i]) * pipeline_.num_values());
-          labels[places[i]] = images_[static_cast<size_t>(index)].label;
+          labels[places[i]] = image.label;
         }
       });
     });
   }
 
-  Json metadata() const override { return classes_.empty() ? Json() : Json{{"classes", classes_}}; }
+  Json metadata() const override {
+    return config_.classes.empty() ? Json() : Json{{"classes", config_.classes}};
+  }
+
+  std::vector<std::string> warnings() const override {
+    if (!hint_.empty()) return {hint_};
+    return {};
+  }
 
   SampleInfo sample_info() const override {
-    return {.shards = ends_.size() > 1 ? ends_ : std::vector<int64_t>(), .labels = [this] {
-              std::vector<double> labels;
-              for (const auto& image : images_) labels.push_back(static_cast<double>(image.label));
-              return labels;
-            }};
+    SampleInfo info{.shards = ends_.size() > 1 ? ends_ : std::vector<int64_t>(),
+                    .labels = [this] { return labels(); }};
+    if (is_lazy()) info.fetch_ahead = [this](const auto& shards) { fetch(shards); };
+    return info;
   }
 
  private:
@@ -238,32 +233,130 @@ class WebDataset final : public Dataset {
     size_t begin = 0, size = 0;  // bytes in the archive
     int64_t label = 0;
   };
+  // What an archive has.
+  struct Contents {
+    formats::MappedFile::Identity identity;
+    std::vector<StoredImage> images;
+  };
+  struct OpenArchive {
+    std::shared_ptr<const formats::MappedFile> file;
+    std::shared_ptr<const Contents> found;
+  };
 
-  void add_samples(const formats::MappedFile& file, const SampleIndexer& indexer) {
-    const auto samples = file.read([&](std::span<const uint8_t> bytes) {
-      std::vector<StoredImage> found;
-      formats::for_each_tar_sample(bytes, file.name(), [&](const formats::TarSample& sample) {
-        const auto image = indexer.image_of(sample, file.name());
-        found.push_back({image.begin, image.size, indexer.class_of(sample, bytes, file.name())});
-      });
-      return found;
-    });
-    images_.insert(images_.end(), samples.begin(), samples.end());
+  WebDataset(const Config& config, TarArchives archives)
+      : config_(config),
+        indexer_(config_),
+        pipeline_(config.images),
+        files_(std::move(archives.files)),
+        index_(formats::indexed_shards(files_, archives.are_all)),
+        contents_(files_.size()),
+        archives_([this](size_t number, SharedWork&) { return open(number); }) {
+    if (!is_lazy()) {
+      if (files_.size() > 1) formats::fetch_ahead(files_);
+      for (size_t number = 0; number < files_.size(); ++number) open(number);
+      note_missing_index();
+    }
+    int64_t largest = 0, total = 0;
+    for (size_t number = 0; number < files_.size(); ++number) {
+      total += is_lazy() ? index_.shards[number].samples : std::ssize(contents_[number]->images);
+      ends_.push_back(total);
+      if (is_lazy()) largest = std::max(largest, index_.shards[number].bytes);
+    }
+    max_open_ = formats::max_open_files(files_, kMaxArchives, largest);
+    if (total == 0) throw webdataset_error(index_.index, "it says that the shards have no samples");
+    if (!config_.limit) return;
+    if (*config_.limit > total)
+      throw webdataset_error(
+          printable(config_.path, kMaxShown),
+          fmt::format("limit {} is larger than the number of samples, {}", *config_.limit, total));
+    for (auto& end : ends_) end = std::min(end, *config_.limit);
   }
 
-  // Opens an archive that was closed after it was indexed.
-  std::shared_ptr<const formats::MappedFile> reopen(size_t number) const {
-    return formats::MappedFile::read_again(files_[number], identities_[number], [&] {
+  bool is_lazy() const { return !index_.shards.empty(); }
+
+  void note_missing_index() {
+    if (files_.size() < 2 || !formats::has_scheme(files_[0])) return;
+    hint_ = fmt::format(
+        "all shards were fetched before training, as there is no index of their numbers of samples "
+        "({}): write one with lockstep-data index, and upload it to the folder of the shards",
+        index_.is_other_file ? index_.index + " is another file"
+                             : std::string(formats::kTarIndexName));
+  }
+
+  // Thread: any.
+  OpenArchive open(size_t number) const {
+    try {
+      if (const auto known = contents_of(number)) return {reopen(number, known->identity), known};
       auto file = std::make_shared<const formats::MappedFile>(files_[number]);
-      if (file->identity() != identities_[number])
+      auto found = std::make_shared<const Contents>(file->identity(), images_in(*file));
+      if (is_lazy()) verify_count(number, std::ssize(found->images));
+      const MutexLock lock(mutex_);
+      contents_[number] = found;
+      return {std::move(file), std::move(found)};
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::Config) throw;
+      throw ShardError(error.what());
+    }
+  }
+
+  std::shared_ptr<const Contents> contents_of(size_t number) const {
+    const MutexLock lock(mutex_);
+    return contents_[number];
+  }
+
+  void verify_count(size_t number, int64_t samples) const {
+    if (samples == index_.shards[number].samples) return;
+    throw webdataset_error(
+        shown_path(files_[number]),
+        fmt::format("it has {} samples, but {} in {}: write this again: lockstep-data index",
+                    samples, index_.shards[number].samples, index_.index));
+  }
+
+  std::vector<StoredImage> images_in(const formats::MappedFile& file) const {
+    return file.read([&](std::span<const uint8_t> bytes) {
+      std::vector<StoredImage> found;
+      formats::for_each_tar_sample(bytes, file.name(), [&](const formats::TarSample& sample) {
+        const auto image = indexer_.image_of(sample, file.name());
+        found.push_back({image.begin, image.size, indexer_.class_of(sample, bytes, file.name())});
+      });
+      found.shrink_to_fit();
+      return found;
+    });
+  }
+
+  // Opens an archive that was closed after its contents were found.
+  std::shared_ptr<const formats::MappedFile> reopen(
+      size_t number, const formats::MappedFile::Identity& identity) const {
+    return formats::MappedFile::read_again(files_[number], identity, [&] {
+      auto file = std::make_shared<const formats::MappedFile>(files_[number]);
+      if (file->identity() != identity)
         throw environment_error(file->name() + ": was changed while it was being read");
       return file;
     });
   }
 
-  void load(const formats::MappedFile& file, int64_t sample, SampleRandom random,
-            float* out) const {
-    const auto& image = images_[static_cast<size_t>(sample)];
+  void fetch(const std::vector<size_t>& shards) const {
+    std::vector<std::filesystem::path> files;
+    for (const auto number : shards) files.push_back(files_[number]);
+    formats::fetch_ahead(files);
+  }
+
+  // Of all samples: opens the archives that were not opened yet.
+  std::vector<double> labels() const {
+    std::vector<double> labels;
+    if (is_lazy()) formats::fetch_ahead(files_);
+    for (size_t number = 0; number < files_.size() && std::ssize(labels) < size(); ++number) {
+      auto found = contents_of(number);
+      if (!found)
+        archives_.use(number, 1, [&](const OpenArchive& archive) { found = archive.found; });
+      for (const auto& image : found->images)
+        if (std::ssize(labels) < size()) labels.push_back(static_cast<double>(image.label));
+    }
+    return labels;
+  }
+
+  void load(const formats::MappedFile& file, const StoredImage& image, int64_t sample,
+            SampleRandom random, float* out) const {
     // A copy: decoders do not expect bytes that change.
     std::string name;
     const auto content = file.read([&](std::span<const uint8_t> bytes) {
@@ -276,14 +369,18 @@ class WebDataset final : public Dataset {
         random, out);
   }
 
-  std::vector<std::string> classes_;
-  ImagePipeline pipeline_;
-  std::vector<std::filesystem::path> files_;
-  std::vector<formats::MappedFile::Identity> identities_;
-  std::vector<StoredImage> images_;
+  const Config config_;
+  const SampleIndexer indexer_;
+  const ImagePipeline pipeline_;
+  const std::vector<std::filesystem::path> files_;
+  const formats::IndexedShards index_;
+  std::string hint_;
   std::vector<int64_t> ends_;  // of the archives' samples
   int64_t max_open_ = 0;
-  mutable BlockCache<std::shared_ptr<const formats::MappedFile>> archives_;
+  mutable Mutex mutex_;
+  // Empty: not opened yet.
+  mutable std::vector<std::shared_ptr<const Contents>> contents_ GUARDED_BY(mutex_);
+  mutable BlockCache<OpenArchive> archives_;
 };
 
 REGISTER_DATASET("webdataset", WebDataset, "images and labels in tar archives, as by WebDataset");

@@ -11,6 +11,10 @@
 #include "data/tokenize/documents.h"
 #include "data/tokenize/learn_byte_pairs.h"
 #include "data/tokenize/token_writer.h"
+#include "formats/mapped_file.h"
+#include "formats/path_list.h"
+#include "formats/tar/tar_index.h"
+#include "formats/tar/tar_samples.h"
 #include "formats/tokenizer/tokenizer.h"
 #include "lockstep/error.h"
 
@@ -22,10 +26,13 @@ namespace fs = std::filesystem;
 constexpr const char* kDataUsage =
     "usage: lockstep-data train-tokenizer --vocab-size N --out tokenizer.json FILE...\n"
     "       lockstep-data tokenize --out FOLDER (--tokenizer tokenizer.json | --bytes) FILE...\n"
+    "       lockstep-data index FOLDER...\n"
     "\n"
-    "Converts text to files of the dataset `tokens`.\n"
+    "train-tokenizer and tokenize convert text to files of the dataset `tokens`.\n"
     "train-tokenizer learns a byte-level BPE vocabulary; tokenize writes FOLDER/train/*.bin, with\n"
-    "--eval also FOLDER/eval/*.bin, with a separator token after each document.\n\n";
+    "--eval also FOLDER/eval/*.bin, with a separator token after each document.\n"
+    "index writes FOLDER/index.json, the numbers of samples of its *.tar files, for the dataset\n"
+    "`webdataset`: training from a bucket then begins before all of them are fetched.\n\n";
 
 constexpr const char* kEndOfText = "<|endoftext|>";
 constexpr int32_t kEndOfBytes = 256;  // separator after a document with --bytes
@@ -177,6 +184,53 @@ int tokenize(const cxxopts::ParseResult& given, std::ostream& out) {
   return 0;
 }
 
+// Whether there is a file that write_index() did not write.
+bool is_other_file(const fs::path& index) {
+  std::error_code error;
+  if (!fs::exists(index, error)) return false;
+  try {
+    return !formats::parse_tar_index(read_file(index), index.string());
+  } catch (const Error&) {
+    return false;  // an index with an error
+  }
+}
+
+// The index of a folder of tar archives, which replaces an earlier one.
+void write_index(const fs::path& folder, std::ostream& out) {
+  const auto shown = printable(folder.string(), 400);
+  if (!formats::is_folder(folder)) throw config_error(shown + ": no such folder");
+  const auto files =
+      formats::list_files(folder, [](const fs::path& file) { return file.extension() == ".tar"; });
+  if (files.empty()) throw config_error(shown + ": no *.tar files in this folder");
+  const auto target = folder / formats::kTarIndexName;
+  if (is_other_file(target))
+    throw config_error(printable(target.string(), 400) +
+                       ": is another file, not an index of shards: move it");
+  formats::TarIndex index;
+  int64_t samples = 0;
+  for (const auto& path : files) {
+    const auto name = path.filename().string();
+    if (find_invalid_utf8(name) != name.npos)
+      throw config_error(printable(path.string(), 400) + ": its name is not UTF-8");
+    const formats::MappedFile file(path);
+    auto& shard = index[name];
+    shard.bytes = file.identity().size;
+    file.read([&](std::span<const uint8_t> bytes) {
+      formats::for_each_tar_sample(bytes, file.name(), [&](const auto&) { ++shard.samples; });
+      return true;
+    });
+    samples += shard.samples;
+  }
+  write_file_durably(target, formats::tar_index_text(index));
+  out << fmt::format("{}: {} samples in {} file{}\n", target.string(), samples, files.size(),
+                     files.size() == 1 ? "" : "s");
+}
+
+int write_indices(const cxxopts::ParseResult& given, std::ostream& out) {
+  for (const auto& folder : files_of(given)) write_index(folder, out);
+  return 0;
+}
+
 }  // namespace
 
 int data_command(const std::vector<std::string>& arguments, std::ostream& out) {
@@ -187,7 +241,7 @@ int data_command(const std::vector<std::string>& arguments, std::ostream& out) {
     out << kDataUsage << help.substr(help.find("      --"));
     return 0;
   }
-  const std::vector<std::string> commands = {"tokenize", "train-tokenizer"};
+  const std::vector<std::string> commands = {"tokenize", "train-tokenizer", "index"};
   if (std::ranges::find(commands, command) == commands.end())
     throw config_error(
         fmt::format("unknown command '{}'{}", printable(command), suggest(command, commands)));
@@ -200,6 +254,7 @@ int data_command(const std::vector<std::string>& arguments, std::ostream& out) {
       throw config_error(printable(error.what(), 200));
     }
   }();
+  if (command == "index") return write_indices(given, out);
   return command == "tokenize" ? tokenize(given, out) : train_tokenizer(given, out);
 }
 

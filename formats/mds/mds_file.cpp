@@ -186,7 +186,6 @@ PartitionedFiles mds_shards(const std::string& path) {
         fmt::format("{}: no {} in this directory{}", shown, kIndexName, splits_in(path)));
   auto index = read_index(index_path);
   std::vector<PartitionFile> files;
-  std::vector<fs::path> chosen;
   std::map<fs::path, std::pair<MdsShard, bool>> shards;  // and whether the compressed one is used
   for (auto& shard : index.shards) {
     auto file = folder.find(shard.raw_name);
@@ -196,11 +195,9 @@ PartitionedFiles mds_shards(const std::string& path) {
       throw config_error(fmt::format("{}: it names {}, which is missing",
                                      printable(index_path.string(), kMaxPathShown),
                                      printable(shard.raw_name)));
-    files.push_back({file, {}});
-    chosen.push_back(file);
+    files.push_back({.path = file, .keys = {}, .rows = shard.samples, .bytes = shard.raw_bytes});
     shards.emplace(file, std::pair(std::move(shard), is_packed));
   }
-  fetch_ahead(chosen);
   return {std::move(files),
           [columns = std::make_shared<const std::vector<MdsColumn>>(std::move(index.columns)),
            shards = std::move(shards)](const fs::path& file) -> std::unique_ptr<ColumnarFile> {

@@ -49,7 +49,8 @@ ObjectCache::ObjectCache(ObjectCacheOptions options)
       retries_(options_.timeout),
       unknown_version_(fmt::format("{} {}", ::getpid(),
                                    std::chrono::system_clock::now().time_since_epoch().count())),
-      reads_(options_.hedges) {
+      reads_(options_.hedges),
+      pieces_(options_.connections) {
   make_directories(options_.directory);
 }
 
@@ -140,7 +141,8 @@ std::vector<StorePath> ObjectCache::list(const StorePath& place) {
 LocalCopy ObjectCache::open(const StorePath& place) {
   const auto begin = Clock::now();
   bool was_there = true;
-  auto copy = wait_or_fetch(place, expected(place), was_there);
+  const OrderedPieces::First first(pieces_, place.path().string());
+  auto copy = wait_or_fetch(place, expected(place), 0, was_there);
   note_opened(place.path().string());
   counters_.hits += was_there;
   counters_.wait_us +=
@@ -162,8 +164,9 @@ void ObjectCache::reserve(const StorePath& place, const ObjectInfo& object, int 
   }
 }
 
+// `ahead`: the number of an object that is fetched ahead; 0: a caller waits for it.
 LocalCopy ObjectCache::wait_or_fetch(const StorePath& place, const ObjectInfo& object,
-                                     bool& was_there) {
+                                     int64_t ahead, bool& was_there) {
   const auto options = options_of_store(place);
   // Versions of a repository can be read at the same time: one does not replace the other.
   const auto version = options.kind == StoreKind::Hub ? "\n" + object.tag : "";
@@ -184,7 +187,7 @@ LocalCopy ObjectCache::wait_or_fetch(const StorePath& place, const ObjectInfo& o
         return {copy, std::move(*lock)};
       }
       reserve(place, object, locked->get());
-      fetch(place, object, locked->get());
+      fetch(place, object, ahead, locked->get());
       mark_version(locked->get(), object, shown(place));
       if (::rename(part.c_str(), copy.c_str()) != 0)
         throw errno_error(shown(place) + ": cannot be written to the cache");
@@ -217,40 +220,17 @@ void ObjectCache::fetch_piece(ObjectStore& store, const ObjectInfo& object, int6
   if (size < object.size) (void)::sync_file_range(file, begin, size, SYNC_FILE_RANGE_WRITE);
 }
 
-// The calling thread and, while there are connections left, further ones. False: the server sends no
-// ranges of it after all.
-bool ObjectCache::fetch_pieces(ObjectStore& store, const ObjectInfo& object, int file) {
-  const auto pieces = (object.size + kPieceBytes - 1) / kPieceBytes;
-  std::atomic<int64_t> next = 0;
-  Mutex mutex;
-  std::exception_ptr failure;
-  const auto work = [&] {
-    for (auto piece = next++; piece < pieces; piece = next++) {
-      try {
-        fetch_piece(store, object, piece, file);
-      } catch (...) {
-        next = pieces;
-        const MutexLock lock(mutex);
-        if (!failure) failure = std::current_exception();
-      }
-    }
-    --in_flight_;
-  };
-  {
-    std::vector<std::jthread> helpers;
-    ++in_flight_;
-    for (int64_t i = 1; i < pieces; ++i) {
-      if (++in_flight_ > options_.connections) {
-        --in_flight_;
-        break;
-      }
-      helpers.emplace_back(work);
-    }
-    work();
-  }
-  if (!failure) return true;
+// False: the server sends no ranges of it after all.
+bool ObjectCache::fetch_pieces(const StorePath& place, const ObjectInfo& object, int64_t ahead,
+                               int file) {
+  auto& store = store_of(place);
   try {
-    std::rethrow_exception(failure);
+    pieces_.run({.name = place.path().string(),
+                 .count = (object.size + kPieceBytes - 1) / kPieceBytes,
+                 .order = ahead,
+                 .is_waited = ahead == 0},
+                [&](int64_t piece) { fetch_piece(store, object, piece, file); });
+    return true;
   } catch (const StoreError& error) {
     if (error.failure() != StoreFailure::NoRanges) throw;
     return false;
@@ -279,7 +259,7 @@ void ObjectCache::fetch_whole(ObjectStore& store, const ObjectInfo& object, int 
   counters_.bytes += object.size;
 }
 
-void ObjectCache::fetch(const StorePath& place, const ObjectInfo& object, int file) {
+void ObjectCache::fetch(const StorePath& place, const ObjectInfo& object, int64_t ahead, int file) {
   auto& store = store_of(place);
   const auto verify = [&] {
     if (!store.commit().empty()) return;  // cannot change
@@ -288,7 +268,8 @@ void ObjectCache::fetch(const StorePath& place, const ObjectInfo& object, int fi
       throw environment_error(shown(place) + ": was changed while it was being read");
   };
   try {
-    if (!object.has_ranges || !fetch_pieces(store, object, file)) fetch_whole(store, object, file);
+    if (!object.has_ranges || !fetch_pieces(place, object, ahead, file))
+      fetch_whole(store, object, file);
   } catch (const StoreError& error) {
     if (error.failure() != StoreFailure::Temporary) verify();  // which would be the reason
     throw;
@@ -297,8 +278,12 @@ void ObjectCache::fetch(const StorePath& place, const ObjectInfo& object, int fi
 }
 
 void ObjectCache::fetch_ahead(std::vector<StorePath> places) {
+  std::set<std::string> paths;
+  for (const auto& place : places) paths.insert(place.path().string());
   const MutexLock lock(mutex_);
-  for (auto& place : places) ahead_.push_back(std::move(place));
+  std::erase_if(ahead_, [&](const auto& place) { return paths.contains(place.path().string()); });
+  ahead_.insert(ahead_.begin(), std::make_move_iterator(places.begin()),
+                std::make_move_iterator(places.end()));
   const auto wanted = std::min<size_t>(ahead_.size(), static_cast<size_t>(options_.connections));
   while (threads_.size() < wanted) threads_.emplace_back([this] { run_ahead(stop_.get_token()); });
   changed_.notify_all();
@@ -307,18 +292,20 @@ void ObjectCache::fetch_ahead(std::vector<StorePath> places) {
 void ObjectCache::run_ahead(const std::stop_token& stop) {
   for (;;) {
     StorePath place;
+    int64_t number = 0;
     {
       MutexLock lock(mutex_);
       changed_.wait(lock.native(), stop, [this]() REQUIRES(mutex_) { return !ahead_.empty(); });
       if (stop.stop_requested()) return;
       place = ahead_.front();
       ahead_.pop_front();
+      number = ++num_ahead_;
     }
     try {
       const auto object = expected(place);
       if (!claim_ahead(place.path().string(), object.size, stop)) continue;
       bool was_there = true;
-      wait_or_fetch(place, object, was_there);
+      wait_or_fetch(place, object, number, was_there);
     } catch (const std::exception&) {
       note_opened(place.path().string());  // open() reports the error
     }

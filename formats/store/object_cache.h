@@ -20,6 +20,7 @@
 #include "core/system/mutex.h"
 #include "formats/store/hedged_reads.h"
 #include "formats/store/object_store.h"
+#include "formats/store/ordered_pieces.h"
 #include "formats/store/retries.h"
 #include "formats/store/store_path.h"
 
@@ -72,7 +73,8 @@ class ObjectCache {
   std::vector<StorePath> list(const StorePath& place);
   static constexpr size_t kMaxListed = 100'000;
 
-  // Fetches these in the background, in this order, as far as they fit. Errors are those of open().
+  // Fetches these in the background, in this order and before those of earlier calls, as far as they fit.
+  // What open() waits for comes before all of them. Errors are those of open().
   void fetch_ahead(std::vector<StorePath> places);
 
   StoreStats stats() const;
@@ -93,10 +95,12 @@ class ObjectCache {
   ObjectInfo expected(const StorePath& place);
   std::optional<FileDescriptor> open_copy(const std::filesystem::path& file,
                                           const ObjectInfo& object) const;
-  LocalCopy wait_or_fetch(const StorePath& place, const ObjectInfo& object, bool& was_there);
+  LocalCopy wait_or_fetch(const StorePath& place, const ObjectInfo& object, int64_t ahead,
+                          bool& was_there);
   void reserve(const StorePath& place, const ObjectInfo& object, int file);
-  void fetch(const StorePath& place, const ObjectInfo& object, int file);
-  [[nodiscard]] bool fetch_pieces(ObjectStore& store, const ObjectInfo& object, int file);
+  void fetch(const StorePath& place, const ObjectInfo& object, int64_t ahead, int file);
+  [[nodiscard]] bool fetch_pieces(const StorePath& place, const ObjectInfo& object, int64_t ahead,
+                                  int file);
   void fetch_whole(ObjectStore& store, const ObjectInfo& object, int file);
   void fetch_piece(ObjectStore& store, const ObjectInfo& object, int64_t piece, int file);
   void run_ahead(const std::stop_token& stop);
@@ -111,12 +115,13 @@ class ObjectCache {
   std::condition_variable_any changed_;
   std::map<std::string, std::unique_ptr<ObjectStore>> stores_ GUARDED_BY(mutex_);  // by root
   HedgedReads reads_;                                                              // uses stores_
+  OrderedPieces pieces_;                                                           // uses reads_
   std::map<std::string, ObjectInfo> expected_ GUARDED_BY(mutex_);                  // by path
   std::deque<StorePath> ahead_ GUARDED_BY(mutex_);              // not fetched yet
+  int64_t num_ahead_ GUARDED_BY(mutex_) = 0;                    // that were begun
   std::map<std::string, int64_t> unopened_ GUARDED_BY(mutex_);  // bytes fetched ahead, by path
   std::set<std::string> opened_ GUARDED_BY(mutex_);             // paths
   int64_t unopened_bytes_ GUARDED_BY(mutex_) = 0;
-  std::atomic<int> in_flight_ = 0;  // of pieces
   std::stop_source stop_;
   std::vector<std::jthread> threads_ GUARDED_BY(mutex_);  // last: joined first
 };

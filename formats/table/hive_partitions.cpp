@@ -225,7 +225,7 @@ PartitionedFiles::PartitionedFiles(std::vector<PartitionFile> files, Open open_f
 }
 
 std::unique_ptr<ColumnarFile> PartitionedFiles::open(size_t number) const {
-  const auto& [path, keys] = files_[number];
+  const auto& [path, keys, rows, bytes] = files_[number];
   auto file = open_file_(path);
   if (keys.empty()) return file;
   std::vector<ConstantColumn> constants;

@@ -2,9 +2,11 @@
 // year=2023/month=1/a.parquet. The partition keys are additional columns. No LibTorch.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +19,8 @@ namespace lockstep::formats {
 struct PartitionFile {
   std::filesystem::path path;
   std::vector<std::pair<std::string, std::string>> keys;
+  // If they are known, as by an index.
+  std::optional<int64_t> rows = std::nullopt, bytes = std::nullopt;
 };
 
 // `path` itself if it is a file, otherwise the files with these extensions in this directory and its

@@ -75,6 +75,9 @@ struct SampleInfo {
   // Classes for balanced sampling, lengths for bucketing, weights for weighted sampling.
   SampleNumbers labels = no_sample_numbers, lengths = no_sample_numbers,
                 weights = no_sample_numbers;
+  // Begins to fetch these shards, numbers in `shards`, in this order: the loader will need samples of
+  // them next. Returns at once. Empty: the dataset has nothing to fetch.
+  std::function<void(const std::vector<size_t>&)> fetch_ahead = {};
 };
 
 // A dataset implements size() and get_batch(). If all samples have the same shape, it can implement

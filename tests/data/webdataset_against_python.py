@@ -87,6 +87,33 @@ def test_a_folder_a_file_and_a_range(tmp_path, shards):
     assert "limit 99 is larger than the number of samples, 15" in refused(shards, tmp_path, limit=99)
 
 
+def test_an_index_of_wids(tmp_path, shards):
+    """The same samples; archives that are not used are not opened."""
+    files = sorted(shards.glob("*.tar"))
+    entries = [{"url": f"https://example.org/{file.name}", "nsamples": 5, "md5sum": "0"} for file in files]
+
+    def write(shardlist):
+        (shards / "index.json").write_text(json.dumps({"__kind__": "wids-shard-index-v1", "wids_version": 1, "shardlist": shardlist}))
+
+    write(entries)
+    assert_equals_webdataset(files, load(shards, tmp_path))
+    assert_equals_webdataset(files[1:], load(shards / "set-{001..002}.tar", tmp_path))
+    assert load(shards, tmp_path, limit=7)["label"].shape == (7,)
+    assert "limit 99 is larger than the number of samples, 15" in refused(shards, tmp_path, limit=99)
+    index = f"{shards}/index.json"
+    for bad, text in ((entries[:2], f"{index}: it does not name set-002.tar"), (entries + entries[:1], f"{index}: it names set-000.tar twice"),
+                      (entries + [{"url": "b.tar", "nsamples": 1}], f"{index}: it names b.tar, which is missing"),
+                      ([{**entries[0], "nsamples": -5}], f"{index}: shard 1, set-000.tar, has no 'nsamples'"),
+                      ([{"url": "..", "nsamples": 5}], f"{index}: shard 1 has no 'url' with the name of its file"),
+                      ([{**entries[0], "nsamples": 6}] + entries[1:], f"set-000.tar: it has 5 samples, but 6 in {index}")):  # fmt: skip
+        write(bad)
+        assert text in refused(shards, tmp_path)
+    write(entries)
+    files[2].write_bytes(b"")
+    assert_equals_webdataset(files[:2], load(shards, tmp_path, limit=10))
+    assert "set-002.tar: it is empty" in refused(shards, tmp_path)
+
+
 def test_labels_from_json_and_names(tmp_path, shards):
     expected = load(shards, tmp_path)["label"].tolist()
     files = sorted(shards.glob("*.tar"))

@@ -1,0 +1,78 @@
+// Runs work in pieces on several threads, in the order in which the results are needed. No LibTorch.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <optional>
+#include <set>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/system/mutex.h"
+
+namespace lockstep::formats {
+
+// Thread: safe to call from several threads concurrently.
+class OrderedPieces {
+ public:
+  using Piece = std::function<void(int64_t number)>;
+
+  struct Work {
+    std::string name;
+    int64_t count = 0;      // pieces
+    int64_t order = 0;      // lower ones first
+    bool is_waited = true;  // the calling thread runs pieces of it too
+  };
+
+  // Starts threads when they are needed, at most `threads`.
+  explicit OrderedPieces(int threads) : max_threads_(threads) {}
+  // Requires that no run() is active.
+  ~OrderedPieces() { stop_.request_stop(); }
+  OrderedPieces(const OrderedPieces&) = delete;
+  OrderedPieces& operator=(const OrderedPieces&) = delete;
+
+  // Calls piece(0) to piece(count - 1), and returns when all calls have ended. If one throws, no others
+  // begin, and its error is thrown.
+  void run(Work work, const Piece& piece);
+
+  // During its lifetime, the work of this name comes before all other.
+  class First {
+   public:
+    First(OrderedPieces& pieces, std::string name);
+    ~First();
+    First(const First&) = delete;
+    First& operator=(const First&) = delete;
+
+   private:
+    OrderedPieces& pieces_;
+    const std::string name_;
+  };
+
+ private:
+  struct Running {
+    const Work work;
+    const Piece& piece;
+    int64_t next = 0, active = 0;
+    std::exception_ptr failure = nullptr;
+    bool has_more() const { return next < work.count; }
+  };
+
+  void start_threads(int64_t pieces) REQUIRES(mutex_);
+  void work_on(const std::stop_token& stop);
+  Running* next_work() const REQUIRES(mutex_);
+  void call(Running& running, int64_t number);
+
+  const int max_threads_;
+  Mutex mutex_;
+  std::condition_variable_any changed_, ended_;
+  std::vector<Running*> all_ GUARDED_BY(mutex_);         // by their order
+  std::multiset<std::string> first_ GUARDED_BY(mutex_);  // names
+  std::stop_source stop_;
+  std::vector<std::jthread> threads_ GUARDED_BY(mutex_);  // last: joined first
+};
+
+}  // namespace lockstep::formats

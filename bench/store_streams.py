@@ -5,8 +5,9 @@
 images: 8,000 JPEG files of 256 x 256 pixels (48 KB each), randomly cropped to 224 x 224, mirrored, normalized, batches of 32.
 tokens: 250 million uint16 tokens, windows of 2,048, batches of 16.
 One shuffled epoch through an empty cache, two workers on each side, in shards of 32 MiB: tar archives with an index (also MDS) and files of
-tokens for Lockstep, images with a shuffle buffer of two shards; MDS for mosaicml-streaming, optimized chunks for litdata, and Lockstep's own shards for s3torchconnector. Peers run in their
-default and in a tuned form (bench/store_streams_peers.py). The server and the link are those of bench/store.py, on the same cores.
+tokens for Lockstep, images with a shuffle buffer of two shards; MDS for mosaicml-streaming, optimized chunks for litdata, and
+Lockstep's own shards for s3torchconnector. Peers run in their default and in a tuned form (bench/store_streams_peers.py). The server and
+the link are those of bench/store.py, on the same cores.
 
 samples/s: of the whole epoch, from opening the dataset (after imports) to the last batch. after the first batch: without the time to it.
 cpu_us: processor time of all processes per sample, with starting them: does not depend on other load.

@@ -94,7 +94,7 @@ class RowGroups {
   explicit RowGroups(const ColumnarConfig& config)
       : config_(config.table), files_(config.files, config.are_mapped) {
     for (const auto& text : config.filter) filter_.push_back(formats::parse_column_test(text));
-    files_.fetch_all_ahead();
+    if (files_.rows(0)) files_.fetch_all_ahead();  // others are fetched since they were listed
     for (size_t file = 0; file < files_.count(); ++file)
       add(file, *files_.open(file), printable(config.path, 400));
     if (!has_row_access_) left_.clear();

@@ -8,6 +8,7 @@ from multiprocessing.process import BaseProcess
 from typing import TypeVar
 
 import torch
+import torch._inductor.compile_fx  # takes a second, which each process would need otherwise
 
 from lockstep.compile.errors import CompilerFault, one_line
 

@@ -85,8 +85,8 @@ NamedTensors read_base(const BaseWeights& base) {
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::Config) throw;
     throw config_error(
-        fmt::format("base model: {}; the checkpoint contains only what was trained: put the original "
-                    "file there",
+        fmt::format("base model: {}; the checkpoint contains only what was trained: put the "
+                    "original file there",
                     error.what()));
   }
 }

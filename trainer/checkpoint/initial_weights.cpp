@@ -74,8 +74,8 @@ NamedTensors renamed(const NamedTensors& stored, const std::map<std::string, std
   return tensors;
 }
 
-// The tensors of a file, by those of the model without `except`. `is_of_model`: whether the model names
-// the file, rather than train.init_from. Throws Config if they do not match.
+// The tensors of a file, by those of the model without `except`. `is_of_model`: whether the
+// model names the file, rather than train.init_from. Throws Config if they do not match.
 NamedTensors weights_for(const NamedTensors& all_of_model, const InitialWeights& weights,
                          bool is_of_model) {
   const auto* const setting = is_of_model ? "model" : "train.init_from";

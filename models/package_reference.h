@@ -9,6 +9,7 @@ namespace lockstep::models {
 
 // The file of a checkpoint that names the package that the run trained:
 //   {"package": absolute path, "manifest_crc32": CRC-32 of its manifest.json}
+// and with adapters "model_config": the content of config.json of models with merged adapters.
 inline constexpr const char* kPackageReference = "compiled_package.json";
 
 // Whether the file begins like a package, and not like a safetensors file.

@@ -188,7 +188,8 @@ void verify_units(const PackageManifest& manifest, const ManifestMap& map) {
 AdapterSpec adapter_of(const ManifestMap& map, const nlohmann::json& json, const std::string& name,
                        const std::set<std::string>& state) {
   const ManifestMap adapter(json, name + ": its manifest: 'adapter'");
-  AdapterSpec spec{.config = adapter.text("config"), .tensors = {}};
+  AdapterSpec spec{.config = adapter.text("config"), .tensors = {}, .model_config = {}};
+  if (adapter.has("model_config")) spec.model_config = adapter.text("model_config");
   const ManifestMap tensors(adapter.at("tensors"), name + ": its manifest: 'adapter': 'tensors'");
   for (const auto& item : adapter.at("tensors").items()) {
     if (!state.contains(item.key()))

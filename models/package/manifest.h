@@ -45,6 +45,7 @@ struct SegmentSpec {
 struct AdapterSpec {
   std::string config;                          // the content of adapter_config.json
   std::map<std::string, std::string> tensors;  // their names in adapter_model.safetensors
+  std::string model_config;                    // the content of config.json; empty: unknown
 };
 
 // The counting graph takes fields and returns the number of targets.

@@ -115,7 +115,9 @@ class CompiledModel final : public Model {
   std::string target_name() const override { return manifest_.targets; }
 
   ExportedFiles exported_files() const override {
-    const Json reference = {{"package", path_}, {"manifest_crc32", manifest_crc32_}};
+    Json reference = {{"package", path_}, {"manifest_crc32", manifest_crc32_}};
+    if (manifest_.adapter && !manifest_.adapter->model_config.empty())
+      reference["model_config"] = manifest_.adapter->model_config;
     auto text = reference.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
     ExportedFiles files{
         .copies = {}, .texts = {{kPackageReference, std::move(text)}}, .tensors = {}};

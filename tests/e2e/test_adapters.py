@@ -389,3 +389,12 @@ def test_tied_embeddings_are_not_trained_in_full(job):
     hf.make("llama 3", job.directory / "hf")
     configure(job, job.directory / "hf", {"rank": 2, "modules_to_save": ["embed_tokens"]})
     refuse(job, [], ["lora.modules_to_save: 'embed_tokens' is also the output projection (tied embeddings)"], None)
+
+
+def test_a_base_model_that_lacks_a_weight(job, base):
+    """The message names the model, not train.init_from, which the run file does not have."""
+    shutil.copytree(base, job.directory / "hf")
+    file = job.directory / "hf" / "model.safetensors"
+    save_file({name: tensor for name, tensor in load_file(file).items() if name != "model.norm.weight"}, file, {"format": "pt"})
+    configure(job, job.directory / "hf", {"rank": 2})
+    refuse(job, [], [f"model: {file}: has no 'model.norm.weight'"], None)

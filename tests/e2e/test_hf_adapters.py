@@ -139,6 +139,9 @@ def test_trains_like_peft(job, base, package):
     assert (load_file(job.directory / "logits")["predictions"] - logits).abs().max() < 1e-5
     ckpt(job, "export", run_dir.name, "--out", job.directory / "merged", "--merge")
     assert (logits_of(read_base(job.directory / "merged"), data) - logits).abs().max() < 1e-5
+    with zipfile.ZipFile(package) as archive:
+        described = json.loads(archive.read("manifest.json"))["adapter"]
+    assert (job.directory / "merged" / "config.json").read_text() == described["model_config"]
     ckpt(job, "export", run_dir.name, "--format", "pt2", "--out", job.directory / "graph.pt2")
     exported = torch.export.load(job.directory / "graph.pt2").module()
     assert (exported(data["tokens"]) - logits).abs().max() < 1e-5
@@ -173,16 +176,20 @@ def test_a_resumed_run_has_the_same_bits(job, capsys, package):
     options = ["--resume", part.name]
     ended = job.run(ranks=2, options=options)
     assert ended.code == 78 and "'model.norm.weight' has changed since the checkpoint was written" in ended.err, ended.err
-    how = ["--format", "pt2", "--out", job.directory / "graph.pt2", "--package", moved]
+    step, how = last_weights(part).parent, ["--format", "pt2", "--out", job.directory / "graph.pt2"]
     err = ckpt(job, "export", part.name, *how, code=78).err
     assert len(err.splitlines()) == 1 and "'model.norm.weight' has changed" in err
-    code, _, errors = compile_here(capsys, "export", last_weights(part).parent, *how)
-    assert code == 78 and len(errors) == 1 and f"base model {mine}: has changed since the checkpoint was written" in errors[0]
+    code, _, errors = compile_here(capsys, "export", step, *how, "--package", mine)
+    assert code == 78 and len(errors) == 1 and f"base model {mine}: 'model.norm.weight' has changed since" in errors[0]
+    ckpt(job, "export", part.name, *how, "--package", moved)
+    ckpt(job, "export", part.name, "--merge", "--out", job.directory / "merged", "--package", moved)
     mine.unlink()
     ended = job.run(f"model.package={moved}", ranks=2, options=options)
     assert ended.code == 0, ended.err
     resumed = load_file(last_weights(part))
     assert whole.keys() == resumed.keys() and all(torch.equal(whole[name], resumed[name]) for name in whole)
+    content = json.loads((last_weights(part).parent / "manifest.json").read_text())["content"]
+    assert content["base"]["path"] == str(moved)
 
 
 def test_continues_an_adapter_on_weights_in_bf16(job, base, adapter, tmp_path, quick_compiler):  # noqa: F811
@@ -204,14 +211,14 @@ def test_continues_an_adapter_on_weights_in_bf16(job, base, adapter, tmp_path, q
     assert apart < 0.1 * changed
 
 
-def adapted(base, wanted, seed=7):
+def adapted(base, wanted, seed=7, **changes):
     """The model, what the package says about its adapters, and the reported lines."""
     from lockstep.compile.hf.adapters import add_adapters
     from lockstep.compile.hf.directory import ModelDirectory
     from lockstep.compile.hf.model import load_model
 
     lines = []
-    model, task = load_model(ModelDirectory(str(base)), None, {}, 0, lines.append)
+    model, task = load_model(ModelDirectory(str(base)), None, changes, 0, lines.append)
     return model, add_adapters(model, task, wanted, base, seed, lines.append), lines
 
 
@@ -251,6 +258,39 @@ def test_other_architectures(tmp_path):
     assert json.loads(description.config)["task_type"] == "TOKEN_CLS"
 
 
+def test_merged_models_have_the_changed_config(base):
+    from lockstep.compile.hf.adapter_options import lora_of
+
+    _, description, _ = adapted(base, lora_of("rank=2"), rms_norm_eps=0.5)
+    expected = {**transformers.AutoConfig.from_pretrained(base).to_dict(), "rms_norm_eps": 0.5, "_name_or_path": ""}
+    assert transformers.LlamaConfig(**json.loads(description.model_config)).to_dict() == expected
+
+
+@pytest.mark.parametrize("limit", [1 << 30, 100], ids=["small", "large"])
+def test_weights_are_aligned(tmp_path, monkeypatch, limit):
+    """Also in members that have the headers of files above 2 GiB."""
+    from lockstep.compile.packing import ALIGNMENT, write_package
+
+    monkeypatch.setattr(zipfile, "ZIP64_LIMIT", limit)
+    members = {"weights.safetensors": bytes(range(200)), "a.pt2": b"abc", "b": bytes(101), "c": bytes(99)}
+    write_package(tmp_path / "model.ls2", {}, members)
+    content = (tmp_path / "model.ls2").read_bytes()
+    with zipfile.ZipFile(tmp_path / "model.ls2") as archive:
+        for name, expected in members.items():
+            header = archive.getinfo(name).header_offset
+            begin = header + 30 + sum(int.from_bytes(content[header + at : header + at + 2], "little") for at in (26, 28))
+            assert archive.read(name) == expected and content[begin : begin + len(expected)] == expected and begin % ALIGNMENT == 0
+
+
+@pytest.mark.parametrize("size", [0, 1, 5, 4095, 4097, 70000, (1 << 24) + 3])
+def test_checksums_of_tensors(size):
+    from lockstep.compile.checksums import crc32c
+    from lockstep.event_log import frames
+
+    data = numpy.random.default_rng(size).integers(0, 256, size, dtype=numpy.uint8)
+    assert crc32c(data) == frames.crc32c(data.tobytes())
+
+
 INVALID = {
     "no rank": (["--lora", "alpha=2"], "rank is missing"),
     "a rank of 0": (["--lora", "rank=0"], "rank: '0' is not valid, expected an integer of at least 1"),
@@ -282,6 +322,7 @@ CHANGED = {  # of adapter_config.json
     "another rank": ({"r": 3}, "is [2, 16] in the file and [3, 16] in the model: is it an adapter of another base model?"),
     "fewer layers": ({"target_modules": ["q_proj"]}, "which the model does not have: is it an adapter of another base model?"),
     "embeddings": ({"target_modules": ["embed_tokens"]}, "'model.embed_tokens' is of type Embedding: only linear layers can have adapters"),
+    "biases": ({"bias": "lora_only"}, "'bias' is 'lora_only'; only 'none' is supported"),
     "weights of the base": ({"init_lora_weights": "pissa"}, "init_lora_weights 'pissa' changes the weights of the base model"),
 }
 
@@ -299,6 +340,9 @@ def test_invalid_adapters(capsys, tmp_path, base, adapter, name):
 def test_other_reasons(capsys, tmp_path, base, monkeypatch):
     other = hf_cases.save(Case(MODEL.model, MODEL.config, {**hf_cases.GROUPED, "tie_word_embeddings": True}, MODEL.data), tmp_path / "tied")
     assert "these cannot be trained in full" in refused(capsys, tmp_path, f"hf:{other}", "--lora", "rank=2,modules_to_save=embed_tokens")
+    shutil.rmtree(tmp_path / "out")
+    assert "targets has 'lm_head', whose weights are also the embeddings" in refused(
+        capsys, tmp_path, f"hf:{other}", "--lora", "rank=2,targets=q_proj+lm_head")
     shutil.rmtree(tmp_path / "out")
     empty = config_of(tmp_path / "empty")
     assert f"{empty} has no weights" in refused(capsys, tmp_path, f"hf:{empty}", "--lora", "rank=2")

@@ -125,7 +125,7 @@ def compile_step(
     stored = {**state.parameters, **state.buffers}
     members["weights.safetensors"] = pack_weights({names.get(key, key): tensor for key, tensor in stored.items()})
     manifest = describe_package(state, batch, train, evaluation, names)
-    manifest |= {} if adapter is None else {"adapter": {"config": adapter.config, "tensors": dict(adapter.tensors)}}
+    manifest |= {} if adapter is None else {"adapter": described_adapter(adapter)}
     flops = [count_flops(passes[0].graphs[name]) for name in segment_names(passes[0].parts, training=True)]
     described = [{**part, "flops": number} for part, number in zip(describe_parts(passes[0].parts), flops)]
     manifest |= {"inputs": inputs, "unexported": unexported, "segments": described, "evaluation": describe_parts(passes[1].parts), "units": blocks}
@@ -136,6 +136,10 @@ def compile_step(
                  "largest_batch": min(filter(None, largest), default=0)}
     write_package(path, manifest, members)
     return path
+
+
+def described_adapter(adapter: Adapter) -> dict[str, object]:
+    return {"config": adapter.config, "model_config": adapter.model_config, "tensors": dict(adapter.tensors)}
 
 
 def gpu_name(device: str) -> str:

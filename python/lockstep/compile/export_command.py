@@ -65,36 +65,51 @@ class Checkpoint:
             raise Refused(f"{self.path}: names no package: the run did not train a compiled package; or, if it is of an earlier "
                           "version, name it with --package") from None
 
-    def tensors(self) -> dict[str, torch.Tensor]:
-        """With adapters, those that are not trained come from the base model, the package or the file of train.init_from."""
+    def tensors(self, package: str | None) -> dict[str, torch.Tensor]:
+        """With adapters, those that are not trained come from the base model: `package`, if it has them, or the file that the
+        checkpoint names, the package that was trained or the file of train.init_from."""
         from safetensors.torch import load_file
 
         trained = {name: tensor for file in self.files for name, tensor in load_file(file).items()}
         if self.base is None:
             return trained
-        path, names = self.base
-        stored = self._base_tensors(path)
-        return {**{name: stored[name] for name in names if name in stored}, **trained}
+        path, checksums = self.base
+        if package is not None and package != str(path):
+            try:
+                return {**base_tensors(Path(package), checksums), **trained}
+            except Refused:
+                if not path.exists():
+                    raise
+        return {**base_tensors(path, checksums), **trained}
 
-    def _base_tensors(self, path: Path) -> dict[str, torch.Tensor]:
-        from safetensors.torch import load, load_file
 
-        package, crc32 = self.reference()
-        try:
-            if str(path) != package:
-                return load_file(path)
+def base_tensors(path: Path, checksums: dict[str, int]) -> dict[str, torch.Tensor]:
+    """Those of a base model, verified. `path`: safetensors, or a package."""
+    import torch
+    from safetensors.torch import load, load_file
+
+    from lockstep.compile.checksums import crc32c
+
+    try:
+        if zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as archive:
-                if zlib.crc32(archive.read("manifest.json")) == crc32:
-                    return load(archive.read("weights.safetensors"))
-        except Exception as error:
-            raise Refused(f"base model {path}: {error}; the checkpoint contains only what was trained: put the original file there") from error
-        raise Refused(f"base model {path}: has changed since the checkpoint was written, which contains only what was trained: put the "
-                      "original package there")
+                stored = load(archive.read("weights.safetensors"))
+        else:
+            stored = load_file(path)
+    except Exception as error:
+        raise Refused(f"base model {path}: {error}; the checkpoint contains only what was trained: put the original file there") from error
+    for name, checksum in checksums.items():
+        changed = name in stored and crc32c(stored[name].contiguous().reshape(-1).view(torch.uint8).numpy()) != checksum
+        if changed or name not in stored:
+            raise Refused(f"base model {path}: '{name}' has {'changed' if changed else 'been removed'} since the checkpoint was written, "
+                          "which contains only what was trained: put the original file there")
+    return {name: stored[name] for name in checksums}
 
 
-def base_of(described: dict[str, Any] | None) -> tuple[Path, list[str]] | None:
-    """The file of the base model of a checkpoint, and the tensors that it has instead of the checkpoint. None: no base model."""
-    return (Path(described["path"]), list(described["checksums"])) if described and described["path"] else None
+def base_of(described: dict[str, Any] | None) -> tuple[Path, dict[str, int]] | None:
+    """The file of the base model of a checkpoint, and the checksums of the tensors that it has instead of the checkpoint. None: no
+    base model."""
+    return (Path(described["path"]), dict(described["checksums"])) if described and described["path"] else None
 
 
 class Package:
@@ -134,7 +149,7 @@ class Package:
         """The weights of the checkpoint, in the order of the graph."""
         from lockstep.compile.packing import describe
 
-        given, state = checkpoint.tensors(), {}
+        given, state = checkpoint.tensors(self.path), {}
         for spec in (*self.manifest["parameters"], *self.manifest["buffers"]):
             name = spec["name"]
             found = describe(name, given[name]) if name in given else {}

@@ -1,5 +1,6 @@
 """Adapters (LoRA) in a model of transformers, made by PEFT. Everything else in the model is frozen."""
 
+import copy
 import re
 import tempfile
 from pathlib import Path
@@ -10,7 +11,7 @@ from torch import nn
 
 from lockstep.compile.errors import one_line, quiet
 from lockstep.compile.hf.adapter_options import CONFIG, WEIGHTS, AdapterDirectory, Lora, missing_peft
-from lockstep.compile.hf.model import num_parameters
+from lockstep.compile.hf.model import SETTINGS, num_parameters
 from lockstep.compile.packing import Adapter
 from lockstep.compile.sources import Refused
 
@@ -28,7 +29,7 @@ MAX_NAMES = 12  # in a message
 def add_adapters(model: nn.Module, task: str, wanted: Lora | AdapterDirectory, base: Path, seed: int, report: Report) -> Adapter:
     """Changes `model`. New adapters are initialized as PEFT does after torch.manual_seed(seed). `base`: the directory of the model."""
     peft = import_peft()
-    tied = has_tied_embeddings(model)
+    tied, model_config = has_tied_embeddings(model), model_config_text(model, base)
     config = new_config(model, task, wanted) if isinstance(wanted, Lora) else stored_config(wanted)
     torch.manual_seed(seed)
     try:
@@ -37,6 +38,8 @@ def add_adapters(model: nn.Module, task: str, wanted: Lora | AdapterDirectory, b
     except Exception as error:
         raise Refused(f"{wanted.source}: {one_line(error)}" + hint(wanted)) from error
     verify_layers(adapted, wanted)
+    if tied:
+        verify_last_layer(model, wanted)
     with quiet():
         stored = peft.get_peft_model_state_dict(adapted, save_embedding_layers=False)
     if isinstance(wanted, AdapterDirectory):
@@ -47,7 +50,7 @@ def add_adapters(model: nn.Module, task: str, wanted: Lora | AdapterDirectory, b
                       "trained in full")
     trained = nn.ParameterList(parameter for parameter in model.parameters() if parameter.requires_grad)
     report(f"adapters of rank {config.r}: {num_parameters(trained)} parameters are trained")
-    return description(model, stored, config_text(adapted, config, base))
+    return description(model, stored, config_text(adapted, config, base), model_config)
 
 
 def import_peft():  # type: ignore[no-untyped-def]
@@ -105,6 +108,8 @@ def stored_config(directory: AdapterDirectory) -> "LoraConfig":
     if isinstance(config.init_lora_weights, str) and config.init_lora_weights not in INITIALIZATIONS:
         raise Refused(f"{path}: init_lora_weights '{config.init_lora_weights}' changes the weights of the base model, which is not "
                       "supported; convert it with path_initial_model_for_weight_conversion of PEFT's save_pretrained()")
+    if config.bias != "none":
+        raise Refused(f"{path}: 'bias' is '{config.bias}'; only 'none' is supported")
     config.inference_mode = False
     return config
 
@@ -116,6 +121,17 @@ def verify_layers(adapted: "PeftModel", wanted: Lora | AdapterDirectory) -> None
         if isinstance(layer, LoraLayer) and not isinstance(layer.get_base_layer(), linear_layers()):
             raise Refused(f"{wanted.source}: '{name}' is of type {type(layer.get_base_layer()).__name__}: only linear layers can have "
                           "adapters")
+
+
+def verify_last_layer(model: nn.Module, wanted: Lora | AdapterDirectory) -> None:
+    """Of a model whose embeddings are the weights of the last layer: adapters of it could not be merged."""
+    from peft.tuners.lora import LoraLayer
+
+    last = model.get_output_embeddings()  # type: ignore[operator]
+    if isinstance(last, LoraLayer):
+        name = next(name for name, layer in model.named_modules() if layer is last)
+        raise Refused(f"{wanted.source}: targets has '{name}', whose weights are also the embeddings (tie_word_embeddings): it cannot have "
+                      "adapters")
 
 
 def load_adapter(adapted: "PeftModel", expected: dict[str, torch.Tensor], directory: AdapterDirectory) -> None:
@@ -158,7 +174,7 @@ def name_in_package(name: str) -> str:
     return re.sub(r"\.(lora_\w+)\.default\b", r".\1", name.replace(".base_layer.", "."))
 
 
-def description(model: nn.Module, stored: dict[str, torch.Tensor], config: str) -> Adapter:
+def description(model: nn.Module, stored: dict[str, torch.Tensor], config: str, model_config: str) -> Adapter:
     """`stored`: tensors of the model, with their names in PEFT's file."""
     files = {tensor.data_ptr(): name for name, tensor in stored.items()}
     state = {**dict(model.named_parameters()), **dict(model.named_buffers())}
@@ -167,7 +183,7 @@ def description(model: nn.Module, stored: dict[str, torch.Tensor], config: str) 
     for name, tensor in state.items():
         if tensor.requires_grad and names[name] not in tensors:
             raise Refused(f"'{names[name]}' is trained, but is not part of PEFT's files: this kind of adapter is not supported")
-    return Adapter({name: new for name, new in names.items() if name != new}, config, tensors)
+    return Adapter({name: new for name, new in names.items() if name != new}, config, model_config, tensors)
 
 
 def config_text(adapted: "PeftModel", config: "LoraConfig", base: Path) -> str:
@@ -183,6 +199,18 @@ def config_text(adapted: "PeftModel", config: "LoraConfig", base: Path) -> str:
     with tempfile.TemporaryDirectory() as folder:
         config.save_pretrained(folder)
         return Path(folder, CONFIG).read_text()
+
+
+def model_config_text(model: nn.Module, base: Path) -> str:
+    """The content of config.json of this model, as save_pretrained() writes it: the class and settings may differ from the base's."""
+    from transformers import AutoConfig
+
+    config, original = copy.deepcopy(model.config), AutoConfig.from_pretrained(base, local_files_only=True)
+    for name in SETTINGS:
+        if hasattr(original, name):
+            setattr(config, name, getattr(original, name))
+    config.architectures = [type(model).__name__]  # type: ignore[union-attr]
+    return config.to_json_string()  # type: ignore[union-attr, no-any-return, operator]
 
 
 def freeze_in_bf16(model: nn.Module) -> None:

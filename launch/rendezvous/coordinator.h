@@ -67,6 +67,7 @@ class Coordinator {
   void expect(const Node& node);
   void take_in_nodes();
   void take_in(Node& node, int number);
+  void stop_joining(Node& node);
   void end_join(Node& node, const EndedMessage& message);
   void receive(Node& node);
   void handle(Node& node, const JoinMessage& join);

@@ -84,6 +84,9 @@ void Coordinator::update_groups() {
   if (!regrouping_ || phase_ == Phase::Gathering || phase_ == Phase::TakingOver) return;
   regrouping_->update();
   for (auto& note : regrouping_->take_notes()) add_note(std::move(note));
+  if (!regrouping_->has_members())
+    for (auto& node : nodes_)
+      if (node.in_group && node.is_joining) stop_joining(node);
   const auto answers = regrouping_->take_answers();
   if (!regrouping_->take_changed() && answers.empty()) return;
   update_job();

@@ -146,7 +146,7 @@ void Coordinator::take_in_nodes() {
 // The next claim contains the node: it may continue the job without the others.
 void Coordinator::take_in(Node& node, int number) {
   node.in_group = node.is_joining = true;
-  node.has_ended = false;
+  node.has_ended = node.is_stopping = false;
   node.node_rank = number;
   try {
     if (!claims_->claim(group_numbers()))
@@ -184,6 +184,11 @@ void Coordinator::take_in(Node& node, int number) {
                   "started",
                   node.label, number));
   announce_job();
+}
+
+// Its workers do not become ranks.
+void Coordinator::stop_joining(Node& node) {
+  if (!std::exchange(node.is_stopping, true)) node.connection.send(encode(StopOrder{}));
 }
 
 // The workers of a node have exited before one of them was a rank: the others train all the same.

@@ -1,5 +1,6 @@
 // Nodes that join a running attempt: launchers exchange messages.
 #include <catch2/catch.hpp>
+#include <csignal>
 
 #include "lockstep/error.h"
 #include "tests/launch/launcher_nodes.h"
@@ -84,6 +85,38 @@ TEST_CASE("joins: a node that does not fit is refused, and the others continue")
   CHECK(nodes.next<NodePlace>(1).joins);
   for (const int worker : {0, 1}) nodes.ask(1, worker, kNoState);
   CHECK(nodes.answer_to(0, GroupAnswer::Kind::Invited).kind == GroupAnswer::Kind::Invited);
+}
+
+TEST_CASE("joins: the job ends although a node that joins has not started its ranks") {
+  using enum GroupEvent::Kind;
+  LauncherNodes nodes(2);
+  nodes.lose_second();
+  nodes.start(1);
+  nodes.next<NodePlace>(1);
+  LaunchReport report;
+  for (const int rank : {0, 1}) report.workers.push_back({.rank = rank, .exit = {.code = 0}});
+  nodes[0].client->report_groups({{.kind = Exited, .worker = 0}, {.kind = Exited, .worker = 1}});
+  nodes[0].client->report_attempt(report, false);
+  int num_orders = 0;
+  nodes.run_until([&] {
+    while (auto command = nodes[1].client->next())
+      num_orders += std::holds_alternative<StopOrder>(*command) ? 1 : 0;
+    return num_orders > 0;
+  });
+  SECTION("it is lost") { nodes.crash(1); }
+  SECTION("it stops") {
+    LaunchReport stopped;
+    for (const int rank : {2, 3})
+      stopped.workers.push_back({.rank = rank, .exit = {.signal = SIGTERM}, .stopped = true});
+    nodes[1].client->report_groups({{.kind = GroupEvent::Kind::Stopping},
+                                    {.kind = Killed, .worker = 0, .how = "killed by SIGTERM"},
+                                    {.kind = Killed, .worker = 1, .how = "killed by SIGTERM"}});
+    nodes[1].client->report_attempt(stopped, false);
+  }
+  const auto finished = nodes.finish(0);
+  CHECK(finished.succeeded());
+  CHECK(finished.restarts == 0);
+  CHECK(num_orders == 1);
 }
 
 }  // namespace lockstep::launch

@@ -176,7 +176,8 @@ void Coordinator::take_in(Node& node, int number) {
                                         .master_port = node.ready->port,
                                         .address = place.address,
                                         .run_id = options_.run_id,
-                                        .joins = true}));
+                                        .joins = true,
+                                        .claim = claims_->newest()}));
   node.ready.reset();
   node.status_received.reset();
   add_note(

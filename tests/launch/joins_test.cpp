@@ -1,9 +1,15 @@
 // Nodes that join a running attempt: launchers exchange messages.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 
 #include "lockstep/error.h"
 #include "tests/launch/launcher_nodes.h"
+#include "tests/launch/shell_launch.h"
 
 namespace lockstep::launch {
 
@@ -117,6 +123,46 @@ TEST_CASE("joins: the job ends although a node that joins has not started its ra
   CHECK(finished.succeeded());
   CHECK(finished.restarts == 0);
   CHECK(num_orders == 1);
+}
+
+TEST_CASE("joins: a node that does not share the run directory starts no ranks") {
+  LauncherNodes nodes(2);
+  ShellLaunch launch("exit 0", 2);
+  const auto program = launch.options;
+  launch.options = nodes[1].options;
+  launch.options.program = program.program;
+  launch.options.arguments = program.arguments;
+  launch.options.stdout_fd = program.stdout_fd;
+  launch.options.stderr_fd = program.stderr_fd;
+  std::string reason = "its ranks have ended";
+  int expected = static_cast<int>(ErrorKind::Environment);
+  SECTION("it shares it") {}
+  SECTION("it does not") {
+    launch.options.runs_dir = launch.path("other");
+    launch.options.share_timeout = std::chrono::milliseconds(200);
+    reason = "--on-rank-loss continue needs a run.dir that all nodes share, but host1 does not see " +
+             launch.path("other/run/claims/").string();
+    expected = static_cast<int>(ErrorKind::Config);
+  }
+  nodes.lose_second();
+  const auto process = ::fork();
+  if (process == 0) {
+    int code = 99;
+    try {
+      launch.run();
+    } catch (const Error& error) {
+      std::ofstream(launch.path("error")) << error.what();
+      code = error.exit_code();
+    }
+    ::_exit(code);
+  }
+  int status = 0;
+  nodes.run_until([&] { return ::waitpid(process, &status, WNOHANG) == process; });
+  REQUIRE(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == expected);
+  CHECK(text_of(launch.path("error")).find(reason) != std::string::npos);
+  CHECK(std::filesystem::exists(launch.path("logs")) ==
+        (expected == static_cast<int>(ErrorKind::Environment)));
 }
 
 }  // namespace lockstep::launch

@@ -147,6 +147,7 @@ void Coordinator::take_in_nodes() {
 void Coordinator::take_in(Node& node, int number) {
   node.in_group = node.is_joining = true;
   node.has_ended = node.is_stopping = false;
+  node.problem.clear();
   node.node_rank = number;
   try {
     if (!claims_->claim(group_numbers()))
@@ -206,8 +207,10 @@ void Coordinator::end_join(Node& node, const EndedMessage& message) {
   auto reason = report.succeeded() ? "its ranks have ended" : report.summary();
   if (const auto* cause = report.cause())
     if (const auto detail = cause->detail(); !detail.empty()) reason += ": " + detail.front();
+  if (!node.problem.empty()) reason = node.problem;
   const auto text = fmt::format("{} could not join the running job: {}", node.label, reason);
-  const bool is_wrong = report.exit_code() == static_cast<int>(ErrorKind::Config);
+  const bool is_wrong =
+      node.problem.empty() && report.exit_code() == static_cast<int>(ErrorKind::Config);
   node.connection.send(encode(FinishMessage{
       .error = describe_error(is_wrong ? config_error(text) : environment_error(text))}));
   add_note(text);

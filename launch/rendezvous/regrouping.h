@@ -62,8 +62,8 @@ class Regrouping {
   // are started again, as spares; `address`: of the node.
   bool can_add_node(int node) const;
   void add_node(int node, const std::string& address);
-  // Whether the group has ranks.
-  bool has_members() const;
+  void dismiss_node(int node);  // its workers that are not ranks do not become ranks
+  bool has_members() const;     // whether the group has ranks
   // The worker exited by itself. When no member of the group is left, waiting workers learn that
   // the job has ended. Returns false if a lost rank has no group that continued without it then: the
   // job has failed.

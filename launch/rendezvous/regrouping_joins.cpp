@@ -26,6 +26,14 @@ void Regrouping::add_node(int node, const std::string& address) {
   changed_ = true;
 }
 
+void Regrouping::dismiss_node(int node) {
+  for (auto& member : members_) {
+    if (member.node != node || !member.is_alive || member.rank) continue;
+    answer(member, {.kind = Kind::End});
+    member.is_connected = false;
+  }
+}
+
 // Whether the workers that wait make the next group larger.
 bool Regrouping::can_grow() const {
   const auto count = std::ranges::count_if(members_, [](const auto& member) {

@@ -87,6 +87,32 @@ TEST_CASE("joins: a node that does not fit is refused, and the others continue")
     CHECK(finish.error->message.find("could not join the running job: rank 2") !=
           std::string::npos);
   }
+  SECTION("one is killed, and the other one waits for a place") {
+    nodes.start(1);
+    nodes.next<NodePlace>(1);
+    nodes.ask(1, 1, kNoState);
+    nodes[1].client->report_groups(
+        {{.kind = GroupEvent::Kind::Killed, .worker = 0, .how = "killed by SIGKILL"}});
+    bool has_order = false, has_end = false;
+    nodes.run_until([&] {
+      while (auto command = nodes[1].client->next()) {
+        has_order = has_order || std::holds_alternative<StopOrder>(*command);
+        if (const auto* state = std::get_if<GroupState>(&*command))
+          for (const auto& [worker, answer] : state->answers)
+            has_end = has_end || (worker == 1 && answer.kind == GroupAnswer::Kind::End);
+      }
+      return has_order && has_end;
+    });
+    LaunchReport report;
+    report.workers.push_back({.rank = 3, .exit = {.code = 143}, .stopped = true});
+    nodes[1].client->report_groups({{.kind = GroupEvent::Kind::Exited, .worker = 1}});
+    nodes[1].client->report_attempt(report, false);
+    const auto finish = nodes.last_message(1);
+    REQUIRE(finish.error);
+    CHECK(finish.error->kind == "environment");
+    CHECK(finish.error->message.ends_with(
+        "could not join the running job: a rank was killed by SIGKILL"));
+  }
   nodes.start(1);
   CHECK(nodes.next<NodePlace>(1).joins);
   for (const int worker : {0, 1}) nodes.ask(1, worker, kNoState);

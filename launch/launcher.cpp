@@ -176,7 +176,7 @@ class NodeLauncher {
     join_if_shared();
   }
 
-  // Ranks that join a running job, but write to another directory, would continue it apart from the others.
+  // Ranks that join, but write to another directory, would continue the job apart from the others.
   void join_if_shared() {
     if (!joining_) return;
     const auto [place, deadline] = *joining_;

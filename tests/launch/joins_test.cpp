@@ -166,8 +166,9 @@ TEST_CASE("joins: a node that does not share the run directory starts no ranks")
   SECTION("it does not") {
     launch.options.runs_dir = launch.path("other");
     launch.options.share_timeout = std::chrono::milliseconds(200);
-    reason = "--on-rank-loss continue needs a run.dir that all nodes share, but host1 does not see " +
-             launch.path("other/run/claims/").string();
+    reason =
+        "--on-rank-loss continue needs a run.dir that all nodes share, but host1 does not see " +
+        launch.path("other/run/claims/").string();
     expected = static_cast<int>(ErrorKind::Config);
   }
   nodes.lose_second();

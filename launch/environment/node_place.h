@@ -15,6 +15,7 @@ struct NodePlace {
   std::string address;  // at which the other nodes reach this one; empty if there are none
   std::string run_id;
   bool joins = false;  // an attempt that runs: its workers are not ranks until they get places
+  std::string claim;   // joins: a file of the other nodes (launch/rendezvous/job_claims.h)
 };
 
 }  // namespace lockstep::launch

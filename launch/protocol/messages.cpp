@@ -132,6 +132,7 @@ void fields(V& v, NodePlace& place) {
   v.given("address", place.address);
   v("run_id", place.run_id);
   v.given("joins", place.joins);
+  v.given("claim", place.claim);
 }
 
 template <class V>

@@ -181,7 +181,8 @@ void Coordinator::drop_node(Node& node, const std::string& reason) {
     add_note(fmt::format("lost {} while waiting for nodes: {}", node.label, reason));
   if (phase_ != Phase::Running || !node.in_group) return;
   node.in_group = false;
-  if (node.has_ended || continues_without(node, reason)) return conclude();
+  const bool comes_too_late = node.is_joining && !regrouping_->has_members();
+  if (node.has_ended || comes_too_late || continues_without(node, reason)) return conclude();
   if (has_given_way_) return;
   attempt_.node_failures.push_back(
       {.node_rank = node.node_rank, .host = node.label, .reason = reason});

@@ -67,6 +67,7 @@ class Coordinator {
   void expect(const Node& node);
   void take_in_nodes();
   void take_in(Node& node, int number);
+  void stop_joining(Node& node);
   void end_join(Node& node, const EndedMessage& message);
   void receive(Node& node);
   void handle(Node& node, const JoinMessage& join);
@@ -101,7 +102,7 @@ class Coordinator {
   bool claim(const std::string& lost);
   std::vector<int> group_numbers() const;
   void give_way(const std::string& reason);
-  void handle(const Node& node, const GroupEvent& event);
+  void handle(Node& node, const GroupEvent& event);
   bool continues_without(const Node& node, const std::string& reason);
   std::chrono::milliseconds silence_limit() const;
   void update_groups();

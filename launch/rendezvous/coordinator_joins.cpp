@@ -146,7 +146,8 @@ void Coordinator::take_in_nodes() {
 // The next claim contains the node: it may continue the job without the others.
 void Coordinator::take_in(Node& node, int number) {
   node.in_group = node.is_joining = true;
-  node.has_ended = false;
+  node.has_ended = node.is_stopping = false;
+  node.problem.clear();
   node.node_rank = number;
   try {
     if (!claims_->claim(group_numbers()))
@@ -176,7 +177,8 @@ void Coordinator::take_in(Node& node, int number) {
                                         .master_port = node.ready->port,
                                         .address = place.address,
                                         .run_id = options_.run_id,
-                                        .joins = true}));
+                                        .joins = true,
+                                        .claim = claims_->newest()}));
   node.ready.reset();
   node.status_received.reset();
   add_note(
@@ -184,6 +186,11 @@ void Coordinator::take_in(Node& node, int number) {
                   "started",
                   node.label, number));
   announce_job();
+}
+
+// Its workers do not become ranks.
+void Coordinator::stop_joining(Node& node) {
+  if (!std::exchange(node.is_stopping, true)) node.connection.send(encode(StopOrder{}));
 }
 
 // The workers of a node have exited before one of them was a rank: the others train all the same.
@@ -200,8 +207,10 @@ void Coordinator::end_join(Node& node, const EndedMessage& message) {
   auto reason = report.succeeded() ? "its ranks have ended" : report.summary();
   if (const auto* cause = report.cause())
     if (const auto detail = cause->detail(); !detail.empty()) reason += ": " + detail.front();
+  if (!node.problem.empty()) reason = node.problem;
   const auto text = fmt::format("{} could not join the running job: {}", node.label, reason);
-  const bool is_wrong = report.exit_code() == static_cast<int>(ErrorKind::Config);
+  const bool is_wrong =
+      node.problem.empty() && report.exit_code() == static_cast<int>(ErrorKind::Config);
   node.connection.send(encode(FinishMessage{
       .error = describe_error(is_wrong ? config_error(text) : environment_error(text))}));
   add_note(text);

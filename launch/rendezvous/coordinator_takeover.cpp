@@ -15,10 +15,6 @@ using Clock = PollSet::Clock;
 
 constexpr int kKeyBytes = 8;
 
-std::filesystem::path claims_dir(const CoordinatorOptions& options) {
-  return options.runs_dir / options.run_id / "claims";
-}
-
 // Whether the node has not been lost; another one may have its place since then.
 bool is_in(const JobState& job, const ReturningNode& node) {
   const auto& place = job.nodes[static_cast<size_t>(node.node)];
@@ -44,7 +40,8 @@ void Coordinator::begin_job(const std::vector<Node*>& chosen) {
                            .port = node->ready->successor_port,
                            .label = node->label,
                            .given_rank = node->join->node_rank});
-  claims_.emplace(claims_dir(options_), job_->key, job_->coordinator);
+  claims_.emplace(claims_directory(options_.runs_dir, options_.run_id), job_->key,
+                  job_->coordinator);
 }
 
 // Before it is sent to the other nodes.
@@ -120,8 +117,8 @@ Coordinator::Coordinator(CoordinatorOptions options, FileDescriptor listener, Co
   phase_ = Phase::TakingOver;
   takeover_deadline_ = Clock::now() + time_to_join(options_.rendezvous);
   takeover_ = std::move(takeover);
-  claims_.emplace(claims_dir(options_), takeover_->job.key, takeover_->node,
-                  takeover_->job.num_claims);
+  claims_.emplace(claims_directory(options_.runs_dir, options_.run_id), takeover_->job.key,
+                  takeover_->node, takeover_->job.num_claims);
   restarts_.forbid();
 }
 

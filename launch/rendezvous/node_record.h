@@ -23,6 +23,8 @@ struct NodeRecord {
   int node_rank = 0;      // in it
   bool is_joining =
       false;  // none of its workers has been a rank: it joined while the others trained
+  bool is_stopping = false;  // it has the order, although the others train or have finished
+  std::string problem = {};  // why its workers cannot join; empty: they can
   bool has_ended = false;
   std::vector<RankView> ranks = {};  // their last status
   std::optional<PollSet::Clock::time_point> status_received = {};

@@ -138,9 +138,12 @@ void Regrouping::update(Clock::time_point now) {
   if (all_have_asked()) decide_on_slow();
   if (lost_.empty() && !is_leaving_asked()) {
     if (can_grow() && !is_broken()) return grow(now);
-    if (!can_form_again()) return refuse_unexplained(now);
-    ++num_repeats_;
-    return form_group();
+    if (waits_for_new(now)) return;
+    if (lost_.empty() && !can_form_again()) return refuse_unexplained(now);
+    if (lost_.empty()) {
+      ++num_repeats_;
+      return form_group();
+    }
   }
   broken_since_.reset();
   if (!all_have_asked()) return kill_overdue(now);
@@ -276,12 +279,16 @@ void Regrouping::form_group() {
   group_step_ = loss.step;
   if (!loss.is_empty()) num_repeats_ = 0;
   is_invited_ = false;
-  for (auto& member : members_) member.is_replaced = member.is_lost;
+  for (auto& member : members_) {
+    member.is_replaced = member.is_lost;
+    if (!loss.is_empty()) member.is_new = false;
+  }
   const auto& host = nodes_[static_cast<size_t>(ready.front()->node)].address;
   const auto port = ready.front()->asked->port;
   for (size_t i = 0; i < ready.size(); ++i) {
     const bool joins = i < count;
     const auto node = ready[i]->node;
+    if (joins && !ready[i]->rank) ready[i]->is_new = loss.ranks.empty();
     ready[i]->rank = joins ? std::optional(static_cast<int>(i)) : std::nullopt;
     answer(*ready[i], {.kind = joins ? Kind::Join : Kind::Wait,
                        .group = group_,
@@ -324,7 +331,7 @@ bool Regrouping::remove_lost(Member& member, const std::string& how) {
   member.is_replaced = !rank;
   if (rank) {
     lost_.push_back({*rank, how});
-  } else if (!member.has_left && !member.has_quit) {
+  } else if (!member.has_left && !member.has_quit && !member.is_overdue) {
     notes_.push_back(fmt::format("a spare was lost, {}", how));
   }
   return true;

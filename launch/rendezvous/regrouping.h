@@ -62,8 +62,8 @@ class Regrouping {
   // are started again, as spares; `address`: of the node.
   bool can_add_node(int node) const;
   void add_node(int node, const std::string& address);
-  // Whether the group has ranks.
-  bool has_members() const;
+  void dismiss_node(int node);  // its workers that are not ranks do not become ranks
+  bool has_members() const;     // whether the group has ranks
   // The worker exited by itself. When no member of the group is left, waiting workers learn that
   // the job has ended. Returns false if a lost rank has no group that continued without it then: the
   // job has failed.
@@ -99,6 +99,7 @@ class Regrouping {
     std::optional<GroupRequest> asked;        // of a worker that waits for an answer
     Clock::time_point asked_at;
     bool is_overdue = false;  // it did not ask in time, and is being killed
+    bool is_new = false;      // the current group grew by it
 
     bool is_in_group() const { return is_alive && rank.has_value(); }
     bool asks_to(GroupRequest::Kind kind) const {
@@ -124,6 +125,7 @@ class Regrouping {
   void grow(Clock::time_point now);
   void invite();
   void dismiss_different();
+  bool waits_for_new(Clock::time_point now);
   void form_group();
   std::vector<Member*> ready_members();
   int number_on_node(const Member& member) const;
@@ -140,8 +142,7 @@ class Regrouping {
   bool is_invited_ = false;  // the ranks of this group, to form a larger one
   uint32_t inputs_ = 0;      // of the ranks; 0: not known yet
   std::vector<Answer> answers_;
-  std::vector<LostRank>
-      lost_;  // since the last group was formed, of its ranks; also those that left
+  std::vector<LostRank> lost_;  // of the ranks of the last group; also those that left
   bool is_stopping_ = false, changed_ = false;
   std::vector<std::string> notes_;
 };

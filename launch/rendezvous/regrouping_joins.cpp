@@ -26,6 +26,14 @@ void Regrouping::add_node(int node, const std::string& address) {
   changed_ = true;
 }
 
+void Regrouping::dismiss_node(int node) {
+  for (auto& member : members_) {
+    if (member.node != node || !member.is_alive || member.rank) continue;
+    answer(member, {.kind = Kind::End});
+    member.is_connected = false;
+  }
+}
+
 // Whether the workers that wait make the next group larger.
 bool Regrouping::can_grow() const {
   const auto count = std::ranges::count_if(members_, [](const auto& member) {
@@ -50,6 +58,33 @@ void Regrouping::invite() {
   for (auto& member : members_)
     if (member.is_in_group() && !member.asked && member.is_connected)
       answers_.push_back({static_cast<int>(&member - members_.data()), {.kind = Kind::Invited}});
+}
+
+// A group that grew has failed before its first step, without a loss: those by which it grew cannot reach
+// the others (a firewall), or are stopped. If all ask, the same group is tried once more. Then the others
+// continue without the new ones, which are killed. Returns whether to wait for the new ones to ask.
+bool Regrouping::waits_for_new(Clock::time_point now) {
+  bool some_are_new = false, all_new_ask = true;
+  for (const auto& member : members_) {
+    if (!member.is_in_group()) continue;
+    const bool fails =
+        member.asks_to(GroupRequest::Kind::Broken) && member.asked->step <= group_step_;
+    if (!member.is_new && !fails) return false;
+    some_are_new = some_are_new || member.is_new;
+    all_new_ask = all_new_ask && fails;
+  }
+  if (!some_are_new || (all_new_ask && num_repeats_ == 0)) return false;
+  if (!broken_since_) broken_since_ = now;
+  if (!all_new_ask && now - *broken_since_ < patience_) return true;
+  for (auto& member : members_) {
+    if (!member.is_in_group() || !std::exchange(member.is_new, false)) continue;
+    lost_.push_back({*std::exchange(member.rank, std::nullopt),
+                     "killed because the others could not form a group with it"});
+    member.asked.reset();
+    member.is_overdue = changed_ = true;
+    answers_.push_back({static_cast<int>(&member - members_.data()), {.kind = Kind::Overdue}});
+  }
+  return false;
 }
 
 // Processes without a state that see other inputs than the ranks: the group would fail with them.

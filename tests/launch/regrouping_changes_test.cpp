@@ -63,8 +63,8 @@ TEST_CASE("regrouping: a slow rank takes part if another one was lost or leaves"
 namespace {
 
 // Of two nodes with two ranks each, the second one was lost and comes back.
-Workers workers_of_node_that_is_back() {
-  Workers workers(Nodes{{2, 0}, {2, 0}});
+Workers workers_of_node_that_is_back(std::chrono::milliseconds patience = {}) {
+  Workers workers(Nodes{{2, 0}, {2, 0}}, patience);
   workers->lose_node(1, "with beta");
   for (const int worker : {0, 1}) CHECK(workers.place_of(worker) == "lost");
   for (const int worker : {0, 1}) workers.ask(worker, 5);
@@ -134,6 +134,47 @@ TEST_CASE("regrouping: a worker that joins is lost before its group trains") {
     CHECK(workers->world_size() == 2);
     CHECK(workers->can_add_node(1));
   }
+}
+
+TEST_CASE("regrouping: the ranks continue without those that join and cannot reach them") {
+  using namespace std::chrono_literals;
+  auto workers = workers_of_node_that_is_back(1s);
+  for (const int worker : {2, 3}) workers.ask(worker, kNoState);
+  for (const int worker : {0, 1}) workers.ask(worker, 9, GroupRequest::Kind::Changing);
+  const std::vector<std::string> places = {"0/4", "1/4", "2/4", "3/4"};
+  for (const int worker : {0, 1}) {
+    CHECK(workers.place_of(worker) == "invited");
+    CHECK(workers.place_of(worker) == places[static_cast<size_t>(worker)]);
+  }
+  for (const int worker : {2, 3})
+    CHECK(workers.place_of(worker) == places[static_cast<size_t>(worker)]);
+  workers->take_notes();
+  SECTION("they ask, too: the same group is tried once more") {
+    for (const int worker : {0, 1, 2, 3}) workers.ask(worker, 9);
+    for (const int worker : {0, 1, 2, 3})
+      CHECK(workers.place_of(worker) == places[static_cast<size_t>(worker)]);
+    workers->take_notes();
+    for (const int worker : {3, 1, 2, 0}) workers.ask(worker, 9);
+  }
+  SECTION("they are stopped") {
+    const auto now = Regrouping::Clock::now();
+    for (const int worker : {0, 1}) workers.ask(worker, 9);
+    for (const int worker : {0, 1, 2, 3}) CHECK(workers.place_of(worker) == "none");
+    workers->update(now + 3s);
+  }
+  CHECK(workers.place_of(0) == "0/2");
+  CHECK(workers.place_of(1) == "1/2");
+  for (const int worker : {2, 3}) CHECK(workers.place_of(worker) == "overdue");
+  const std::string how =
+      " (of 4) was lost, killed because the others could not form a group with it";
+  CHECK(workers->take_notes() == std::vector<std::string>{"rank 2" + how + "; rank 3" + how +
+                                                          ": continuing with 2 ranks"});
+  for (const int worker : {2, 3}) {
+    workers.ask(worker, 9);
+    CHECK(workers->lose(worker, "killed by SIGKILL"));
+  }
+  CHECK(workers.place_of(0) == "none");  // and are not invited again
+  CHECK(workers->take_notes().empty());
 }
 
 TEST_CASE("regrouping: a rank that is invited and does not ask is killed") {

@@ -31,7 +31,8 @@ uint32_t StopController::poll() {
     leaves_itself_ = true;
   }
   if (slowness_ > 0) flags |= kSlow;
-  if (is_invited_ && is_invited_()) flags |= kInvited;
+  was_invited_ = (is_invited_ && is_invited_()) || was_invited_;
+  if (was_invited_) flags |= kInvited;
   const auto now = std::chrono::steady_clock::now();
   if (tracking::is_main(world_.rank()) && now - polled_at_ >= kPollRequestEvery) {
     polled_at_ = now;
@@ -72,6 +73,7 @@ void StopController::stay() {
   const bool stops = (leaving_ & kLeave) != 0;
   leaving_ = 0;
   slowness_ = 0;
+  was_invited_ = false;
   if (!stops) return;
   may_leave_ = false;
   agree(kPreemptTerm);

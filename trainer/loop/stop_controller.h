@@ -93,6 +93,7 @@ class StopController {
   const SlowRanksConfig& slow_ranks_;
   tracking::SlowRank slow_rank_;
   std::function<bool()> is_invited_;
+  bool was_invited_ = false;  // the group has not changed since; not every vote is applied
   std::chrono::steady_clock::time_point noted_at_ = std::chrono::steady_clock::now();
   double slowness_ = 0;  // of this rank; 0: it is not slow
   std::chrono::steady_clock::time_point polled_at_;

@@ -167,8 +167,8 @@ TEST_CASE("regrouping: the ranks continue without those that join and cannot rea
   for (const int worker : {2, 3}) CHECK(workers.place_of(worker) == "overdue");
   const std::string how =
       " (of 4) was lost, killed because the others could not form a group with it";
-  CHECK(workers->take_notes() == std::vector<std::string>{"rank 2" + how + "; rank 3" + how +
-                                                          ": continuing with 2 ranks"});
+  CHECK(workers->take_notes() ==
+        std::vector<std::string>{"rank 2" + how + "; rank 3" + how + ": continuing with 2 ranks"});
   for (const int worker : {2, 3}) {
     workers.ask(worker, 9);
     CHECK(workers->lose(worker, "killed by SIGKILL"));

@@ -253,9 +253,10 @@ class MergedModel {
     for (const auto& [name, tensor] : tensors_)
       if (const auto end = name.find(".lora_A.weight");
           end != std::string::npos && !tensors_.contains(name.substr(0, end) + ".weight"))
-        throw config_error(fmt::format("--merge: the base model has no '{}.weight', which '{}' "
-                                       "changes",
-                                       printable(name.substr(0, end), 200), printable(name, 200)));
+        throw config_error(
+            fmt::format("--merge: the base model has no '{}.weight', which '{}' "
+                        "changes",
+                        printable(name.substr(0, end), 200), printable(name, 200)));
   }
 
   // On the meta device, with the names of the base model.

@@ -163,7 +163,10 @@ TEST_CASE("artifacts: bad arguments are one Config error; help lists every comma
   CHECK(shelf.error({"put", "net", "x", "--type"}).starts_with("config: lockstep artifacts put: "));
   CHECK(shelf.error({"show", "nte"}).ends_with("did you mean 'net'?"));
   std::ostringstream out;
-  CHECK(cli::run_artifacts_command({}, out, out) == 0);
+  CHECK(error_of([&] { cli::run_artifacts_command({}, out, out); }) ==
+        "config: lockstep artifacts: a command is missing; valid: list, show, get, put, alias, "
+        "verify, gc");
+  CHECK(cli::run_artifacts_command({"--help"}, out, out) == 0);
   for (const char* command : {"list", "show", "get", "put", "alias", "verify", "gc"})
     CHECK(out.str().find(std::string("lockstep artifacts ") + command) != std::string::npos);
 }

@@ -228,7 +228,8 @@ bool ObjectCache::fetch_pieces(const StorePath& place, const ObjectInfo& object,
     pieces_.run({.name = place.path().string(),
                  .count = (object.size + kPieceBytes - 1) / kPieceBytes,
                  .order = ahead,
-                 .is_waited = ahead == 0},
+                 // Processes that wait for it see progress before they take this one for stuck.
+                 .idle = ahead == 0 ? std::chrono::milliseconds(0) : options_.timeout / 2},
                 [&](int64_t piece) { fetch_piece(store, object, piece, file); });
     return true;
   } catch (const StoreError& error) {

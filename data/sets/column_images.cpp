@@ -129,7 +129,8 @@ class ColumnImages : public Dataset {
   SampleInfo sample_info() const override {
     SampleInfo info{.shards = ends_.size() > 1 ? ends_ : std::vector<int64_t>(),
                     .labels = [this] { return labels(); }};
-    if (is_lazy_) info.fetch_ahead = [this](const auto& shards) { files_.fetch_ahead(shards); };
+    if (is_lazy_ && formats::has_scheme(files_.path(0)))
+      info.fetch_ahead = [this](const auto& shards) { files_.fetch_ahead(shards); };
     return info;
   }
 

@@ -224,7 +224,8 @@ class WebDataset final : public Dataset {
   SampleInfo sample_info() const override {
     SampleInfo info{.shards = ends_.size() > 1 ? ends_ : std::vector<int64_t>(),
                     .labels = [this] { return labels(); }};
-    if (is_lazy()) info.fetch_ahead = [this](const auto& shards) { fetch(shards); };
+    if (is_lazy() && formats::has_scheme(files_[0]))
+      info.fetch_ahead = [this](const auto& shards) { fetch(shards); };
     return info;
   }
 

@@ -289,6 +289,7 @@ class WebDataset final : public Dataset {
     try {
       if (const auto known = contents_of(number)) return {reopen(number, known->identity), known};
       auto file = std::make_shared<const formats::MappedFile>(files_[number]);
+      if (is_lazy()) verify_size(number, file->identity().size);
       auto found = std::make_shared<const Contents>(file->identity(), images_in(*file));
       if (is_lazy()) verify_count(number, std::ssize(found->images));
       const MutexLock lock(mutex_);
@@ -303,6 +304,15 @@ class WebDataset final : public Dataset {
   std::shared_ptr<const Contents> contents_of(size_t number) const {
     const MutexLock lock(mutex_);
     return contents_[number];
+  }
+
+  void verify_size(size_t number, int64_t bytes) const {
+    const auto expected = index_.shards[number].bytes;
+    if (expected == 0 || bytes == expected) return;
+    throw webdataset_error(
+        shown_path(files_[number]),
+        fmt::format("it has {} bytes, but {} in {}: write this again: lockstep-data index", bytes,
+                    expected, index_.index));
   }
 
   void verify_count(size_t number, int64_t samples) const {

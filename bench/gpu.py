@@ -6,8 +6,8 @@
 gpt2: GPT-2 124M with autocast to bfloat16, 32 samples of 1,024 tokens. qwen3: the sizes of Qwen3-0.6B, 8 samples of 1,024 tokens.
 llama-lora: the sizes of Llama-3.1-8B in bfloat16, 4 samples of 1,024 tokens, adapters of rank 16 of all projections of the layers.
 mlp: three layers of width 256, 64 samples: bound by kernel launches. Python's batches are tensors on the GPU; Lockstep uses its
-loader. Everything is compiled before the first round. "first step" is the time of the command without the steps after the first,
-with warm caches.
+loader. Everything is compiled before the first round. "first step" is the time from the command to the end of the first step, with
+warm caches.
 """
 
 import argparse
@@ -22,7 +22,7 @@ import tempfile
 import time
 
 import measuring
-from measuring import BIN, SOURCE, newest_run, output_of, print_table
+from measuring import BIN, SOURCE, newest_records, newest_run, output_of, print_table
 from rows_collectives import last_json
 from rows_steps import SIDE, write_images, write_text
 
@@ -135,20 +135,16 @@ def compile_package(name, job, settings):
     return package
 
 
-def later_steps(job, seconds):
-    """Estimated seconds of all steps but the first, from the mean of each eighth of the run; the first eighth is warm-up."""
-    return (sum(seconds[1:]) + seconds[1]) * (job["steps"] // 8) - seconds[1]
-
-
 def lockstep(job, settings, package=None, graph=False):
     file = write_run_file(job, settings, job["steps"], package, graph)
-    begin = time.monotonic()
+    begin = time.time()
     output_of([BIN / "lockstep-trainer", file], settings.directory, 3600)
-    taken = time.monotonic() - begin
-    values = newest_run(settings.directory / "runs")
+    runs = settings.directory / "runs"
+    values = newest_run(runs)
     seconds = [job["batch"] / speed for speed in values["train/samples_per_s"]]
-    return {"seconds": seconds, "loss": values["train/loss"][-1], "first_step": taken - later_steps(job, seconds),
-            "mfu": values.get("train/mfu", [None])[-1]}
+    logged = next(each["time"] for each in newest_records(runs) if each["metric"] == "train/loss")  # after the first eighth
+    return {"seconds": seconds, "loss": values["train/loss"][-1], "mfu": values.get("train/mfu", [None])[-1],
+            "first_step": logged - begin - (job["steps"] // 8 - 1) * statistics.median(seconds[1:])}
 
 
 def peer(job, settings, *options, steps=None):
@@ -158,13 +154,13 @@ def peer(job, settings, *options, steps=None):
              "hf": lambda: ["--hf", write_model(job, settings.directory), "--length", job["length"],
                             *(["--adapter", write_model(job, settings.directory) / "adapter", "--base-dtype", "bf16"]
                               if "adapter" in job else [])]}[job["kind"]]()
-    begin = time.monotonic()
+    begin = time.time()
     result = last_json(output_of(
         [sys.executable, SOURCE / "bench" / "step_peer.py", "--data", data_of(job, settings.directory), *model, "--optimizer", "adamw",
          "--lr", job["lr"], "--batch-size", job["batch"], "--steps", steps, "--interval", steps // 8,
          "--device", settings.device, "--precision", job["precision"], *options], settings.directory, 3600,
         PYTHONPATH=str(SOURCE / "python"), TORCHINDUCTOR_CACHE_DIR=settings.directory / "inductor"))
-    return {**result, "first_step": time.monotonic() - begin - later_steps(job, result["seconds"])}
+    return {**result, "first_step": result["first_step_at"] - begin}
 
 
 def peers_of(name):

@@ -49,24 +49,6 @@ def write_model(sizes, directory):
     return model.num_parameters()
 
 
-def compiled_model(base, adapter):
-    """What lockstep-compile compiles."""
-    import peft
-    import torch
-    import transformers
-
-    class Logits(torch.nn.Module):
-        def __init__(self, model):
-            super().__init__()
-            self.model = model
-
-        def forward(self, tokens):
-            return self.model(input_ids=tokens).logits
-
-    model = transformers.AutoModelForCausalLM.from_pretrained(base, attn_implementation="sdpa")
-    return Logits(peft.PeftModel.from_pretrained(model, adapter, is_trainable=True))
-
-
 def text_of(job, directory):
     return write_text(directory, {"vocab_size": job["sizes"]["vocab_size"], "context": job["sizes"]["max_position_embeddings"]})
 
@@ -89,10 +71,9 @@ def write_run_file(job, directory, steps, package=None, matmul="torch"):
 def compile_package(job, directory):
     package = directory / "lora.ls2"
     begin = time.monotonic()
-    output_of([sys.executable, "-m", "lockstep.compile.command_line", f"{SOURCE / 'bench' / 'lora.py'}:compiled_model",
-               f"base={directory / 'base'}", f"adapter={directory / 'adapter'}", "--loss", "cross_entropy", "--ranks", RANKS,
-               "--batch", write_run_file(job, directory, 1), "-o", package], directory, 1200,
-              PATH=f"{BIN}:{os.environ['PATH']}", PYTHONPATH=f"{SOURCE / 'python'}:{SOURCE / 'bench'}")
+    output_of([sys.executable, "-m", "lockstep.compile.command_line", f"hf:{directory / 'base'}", "--adapter", directory / "adapter",
+               "--ranks", RANKS, "--batch", write_run_file(job, directory, 1), "-o", package], directory, 1200,
+              PATH=f"{BIN}:{os.environ['PATH']}", PYTHONPATH=str(SOURCE / "python"))
     return package, round(time.monotonic() - begin, 1)
 
 

@@ -1,5 +1,7 @@
 #include "catalog/json_text.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -13,7 +15,7 @@ void add_leaves_of(const Json& json, const std::string& path, std::map<std::stri
     return;
   }
   for (const auto& [key, value] : json.items())
-    add_leaves_of(value, path.empty() ? key : path + "." + key, leaves);
+    add_leaves_of(value, path.empty() ? key : fmt::format("{}.{}", path, key), leaves);
 }
 
 }  // namespace

@@ -88,6 +88,15 @@ std::vector<RunEntry> those_of(const std::vector<RunEntry>& entries, const Match
   return found;
 }
 
+// The id of the run of `runs` whose directory `given` is; else `given`.
+std::string id_of(const std::string& given, const fs::path& runs) {
+  std::error_code error;
+  fs::path path = given;
+  if (!path.has_filename()) path = path.parent_path();  // a '/' at the end
+  const bool is_its_run = path.has_parent_path() && fs::equivalent(path.parent_path(), runs, error);
+  return is_its_run ? path.filename().string() : given;
+}
+
 }  // namespace
 
 const RunInfo& RunEntry::info() const { return run->info_of(rank); }
@@ -175,7 +184,8 @@ std::vector<RunEntry> RunList::find_by_directory(const std::string& id) {
   return found;
 }
 
-std::vector<RunEntry> RunList::find(const std::string& id) {
+std::vector<RunEntry> RunList::find(const std::string& given) {
+  const auto id = id_of(given, directory_);
   if (auto found = find_by_directory(id); !found.empty()) return found;
   std::set<std::string> jobs, entries;
   for (const auto& entry : all()) {

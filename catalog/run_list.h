@@ -52,10 +52,10 @@ class RunList {
   // not runs are skipped; corrupt ones are listed with a note. Valid for the lifetime of the list.
   const std::vector<RunEntry>& all();
 
-  // The entries of `id`: one entry by its id, or all entries of a job by the job's id; unique
-  // prefixes of either are valid. Never empty. Throws Config, suggesting the nearest id, or listing
-  // the first few if the prefix is ambiguous.
-  std::vector<RunEntry> find(const std::string& id);
+  // The entries of `given`: one entry by its id, or all entries of a job by the job's id or the path
+  // of its directory; unique prefixes of ids are valid. Never empty. Throws Config, suggesting the
+  // nearest id, or listing the first few if the prefix is ambiguous.
+  std::vector<RunEntry> find(const std::string& given);
 
  private:
   std::vector<RunEntry> find_by_directory(const std::string& id);

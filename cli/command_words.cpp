@@ -32,8 +32,10 @@ cxxopts::ParseResult parse_words(cxxopts::Options& options, const std::vector<st
     return parsed;
   } catch (const cxxopts::exceptions::exception& error) {
     const auto& program = options.program();
+    // "lockstep runs list" is described by lockstep runs --help.
+    const bool is_nested = std::ranges::count(program, ' ') > 1;
     throw config_error(fmt::format("{}: {}; see {} --help", program, error.what(),
-                                   program.substr(0, program.rfind(' '))));
+                                   is_nested ? program.substr(0, program.rfind(' ')) : program));
   }
 }
 
@@ -45,9 +47,13 @@ std::vector<std::string> all_values(const cxxopts::ParseResult& parsed, const st
 }
 
 bool wants_help(const std::vector<std::string>& words) {
-  return words.empty() || std::ranges::any_of(words, [](const std::string& word) {
-           return word == "--help" || word == "-h" || word == "help";
-         });
+  return std::ranges::any_of(words, [](const std::string& word) {
+    return word == "--help" || word == "-h" || word == "help";
+  });
+}
+
+Error missing_command(const std::string& program, const std::vector<std::string>& valid) {
+  return config_error(fmt::format("{}: a command is missing{}", program, suggest("", valid)));
 }
 
 bool is_in_store(const std::string& dir) { return dir.find("://") != dir.npos; }

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/error.h"
+
 namespace lockstep::cli {
 
 // The group of positional arguments.
@@ -19,6 +21,9 @@ cxxopts::ParseResult parse_words(cxxopts::Options& options, const std::vector<st
 std::vector<std::string> all_values(const cxxopts::ParseResult& parsed, const std::string& name);
 
 bool wants_help(const std::vector<std::string>& words);
+
+// For a `program` such as "lockstep runs" that was called without one of its commands.
+Error missing_command(const std::string& program, const std::vector<std::string>& valid);
 
 // Whether the value of --dir is a path with a scheme.
 bool is_in_store(const std::string& dir);

@@ -144,11 +144,11 @@ void RunsPlace::repeat(const std::stop_token& stop) {
       has_failed = true;
     }
     at = std::chrono::steady_clock::now();
-    if (keeps_ == Keeps::UpToDate && !stop.stop_requested()) report(std::move(problems));
+    if (keeps_ == Keeps::UpToDate && !stop.stop_requested()) report(problems);
   }
 }
 
-void RunsPlace::report(std::vector<std::string> problems) {
+void RunsPlace::report(const std::vector<std::string>& problems) {
   std::vector<std::string> earlier;
   {
     const MutexLock lock(mutex_);

@@ -57,7 +57,7 @@ class RunsPlace {
  private:
   void run(const std::stop_token& stop);
   void repeat(const std::stop_token& stop);
-  void report(std::vector<std::string> problems);
+  void report(const std::vector<std::string>& problems);
 
   const std::string written_;
   std::filesystem::path directory_;

@@ -4,10 +4,12 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <vector>
 
+#include "cli/command_words.h"
 #include "core/system/durable_file.h"
 #include "dashboard/api/program_output.h"
 #include "lockstep/error.h"
@@ -15,6 +17,30 @@
 
 namespace lockstep::cli {
 namespace {
+
+constexpr const char* kTrainHelp = R"(lockstep train: train in one process, like lockstep-trainer
+
+  lockstep train CONFIG [key.subkey=value ...] [--resume RUN_ID]
+
+Runs the training that the run file CONFIG describes. Values after CONFIG override those of the file.
+
+  --resume RUN_ID   resume this run from its last checkpoint
+
+Takes all options of lockstep-trainer, such as --dry-run, --evaluate and --generate.
+`lockstep-trainer --help [CONFIG]` describes them, and the keys of a run file. On several ranks:
+lockstep launch.
+)";
+
+constexpr const char* kSchemaHelp = R"(lockstep schema: print the JSON Schema of the run file
+
+  lockstep schema [CONFIG | PLUGIN.so ...]
+
+Editors complete and check the keys of a run file that names a schema in its first line:
+  lockstep schema > run_file.schema.json
+  # yaml-language-server: $schema=run_file.schema.json
+
+With PLUGINs, or a run file CONFIG that names plugins, their parts are included.
+)";
 
 [[noreturn]] void exec_trainer(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), trainer_program());
@@ -64,9 +90,16 @@ std::string run_file_schema() {
   return trainer_output({"--schema"}, std::chrono::seconds(20));
 }
 
-int train_command(int argc, char** argv) { exec_trainer({argv + 1, argv + argc}); }
+int train_command(int argc, char** argv) {
+  // With a run file, the trainer adds the keys of its plugins.
+  if (argc == 2 && wants_help({argv[1]})) return std::fputs(kTrainHelp, stdout) < 0;
+  exec_trainer({argv + 1, argv + argc});
+}
 
-int schema_command(int argc, char** argv) { exec_trainer_with("--schema", argc, argv); }
+int schema_command(int argc, char** argv) {
+  if (wants_help({argv + 1, argv + argc})) return std::fputs(kSchemaHelp, stdout) < 0;
+  exec_trainer_with("--schema", argc, argv);
+}
 int ckpt_command(int argc, char** argv) { exec_trainer_with("--checkpoints", argc, argv); }
 int plan_command(int argc, char** argv) { exec_trainer_with("--plan", argc, argv); }
 

@@ -35,7 +35,7 @@ std::string required_word(const cxxopts::ParseResult& parsed, const char* name, 
 }  // namespace
 
 int ui_token_command(const std::vector<std::string>& words) {
-  if (words.size() < 2 || wants_help({words.begin() + 1, words.end()})) {
+  if (wants_help({words.begin() + 1, words.end()})) {
     fmt::print("{}", kUiTokenHelp);
     return 0;
   }

@@ -18,6 +18,8 @@ std::vector<std::string> names_of_spares(const RankLoss& loss) {
 }  // namespace
 
 std::string lost_text(const RankLoss& loss) {
+  if (loss.ranks.empty())
+    return fmt::format("{} rank{} joined", loss.spares.size(), loss.spares.size() == 1 ? "" : "s");
   std::vector<std::string> parts;
   for (const auto& lost : loss.ranks)
     parts.push_back(fmt::format("rank {} (of {}) {} {}", lost.rank, loss.before,
@@ -61,7 +63,7 @@ std::optional<RankLoss> rank_loss_from_json(const Json& json) {
     for (const auto& lost : json.at("lost"))
       loss.ranks.push_back({lost.at("rank").get<int>(), lost.at("how").get<std::string>(),
                             lost.value("has_left", false)});
-    if (loss.ranks.empty()) return std::nullopt;
+    if (loss.is_empty()) return std::nullopt;
     return loss;
   } catch (const Json::exception&) {
     return std::nullopt;

@@ -43,6 +43,16 @@ std::string job_run_id(const std::string& name, const std::string& job) {
   return fmt::format("{}-{}", safe_name(name), job);
 }
 
+std::string expected_run_id(const std::string& text) {
+  auto expected = fmt::format(
+      "expected letters, digits, '_', '.' and '-', at most {} characters, not beginning with '.'",
+      kMaxIdLength);
+  const auto path = text.substr(0, text.find_last_not_of('/') + 1);
+  const auto name = path.substr(path.find_last_of('/') + 1);
+  if (is_run_id(name)) expected += fmt::format("; did you mean '{}'?", name);
+  return expected;
+}
+
 bool is_run_id(const std::string& text) {
   return !text.empty() && text.size() <= kMaxIdLength && text.front() != '.' &&
          std::all_of(text.begin(), text.end(), is_id_character);

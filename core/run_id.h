@@ -19,4 +19,7 @@ std::string job_run_id(const std::string& name, const std::string& job);
 // safe as a directory name.
 bool is_run_id(const std::string& text);
 
+// What is_run_id() expects, for messages; suggests the end of a path.
+std::string expected_run_id(const std::string& text);
+
 }  // namespace lockstep

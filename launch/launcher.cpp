@@ -1,6 +1,7 @@
 #include "launch/launcher.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <exception>
@@ -10,6 +11,7 @@
 #include "core/system/local_address.h"
 #include "launch/hangs/hang_detector.h"
 #include "launch/hangs/hang_reporter.h"
+#include "launch/rendezvous/job_claims.h"
 #include "launch/rendezvous/rendezvous_role.h"
 #include "launch/signal_watch.h"
 #include "launch/workers/console.h"
@@ -22,6 +24,7 @@ namespace {
 constexpr std::chrono::milliseconds kFlushTimeout{2000};  // of the console, at the end
 constexpr std::chrono::milliseconds kSameSignal{1000};
 constexpr std::chrono::milliseconds kSendTimeout{1000};  // of the last messages
+constexpr std::chrono::milliseconds kClaimCheck{100};
 
 // If a standard stream is closed, a pipe could get its number, and would be lost in a worker.
 void open_standard_streams() {
@@ -69,6 +72,7 @@ class NodeLauncher {
     client_->watch(polls);
     if (group_) group_->watch(polls);
     if (reports_status()) polls.wake_at(next_status_);
+    if (joining_) polls.wake_at(PollSet::Clock::now() + kClaimCheck);
     for (auto* console : {&out_, &err_})
       if (console->has_pending())
         polls.watch(console->poll_request(), [console](short) { console->write_some(); });
@@ -82,6 +86,7 @@ class NodeLauncher {
     if (group_ && group_->take_changed())
       hang_reporter_.begin(group_->watched(), group_->log_directory());
     handle_commands();
+    join_if_shared();
     if (group_) client_->report_groups(group_->take_group_events());
     handle_exit();
     report_status();
@@ -106,10 +111,19 @@ class NodeLauncher {
       if (group_ && group_->is_stopping()) continue;  // stopping for another reason
       interrupted_ = true;
       if (coordinator_) coordinator_->interrupt(*signal);
-      if (group_) group_->stop(signal);
+      if (group_ && *signal == SIGTERM && can_leave())
+        group_->leave();
+      else if (group_)
+        group_->stop(signal);
       if (group_ && !client_->has_joined()) group_->refuse_groups();
+      joining_.reset();
       if (!group_ && !coordinator_) report_attempt({});
     }
+  }
+
+  // Whether the ranks of other nodes continue without those of this one.
+  bool can_leave() const {
+    return options_.continues_on_loss && !coordinator_ && client_->has_joined();
   }
 
   void handle_commands() {
@@ -118,6 +132,7 @@ class NodeLauncher {
   }
 
   void handle(const StopOrder&) {
+    if (std::exchange(joining_, std::nullopt)) return report_attempt({});
     if (!group_) return;
     group_->stop();
     if (!client_->has_joined()) group_->refuse_groups();
@@ -144,6 +159,7 @@ class NodeLauncher {
 
   void handle(const FinishMessage& finish) {
     if (!finish_) finish_ = finish;
+    if (std::exchange(joining_, std::nullopt)) return report_attempt({});
     if (!group_) return;
     group_->stop(finish_->report.interrupted_by);
     if (!client_->has_joined()) group_->refuse_groups();
@@ -155,6 +171,27 @@ class NodeLauncher {
   void handle(const NodePlace& place) {
     if (signaled_by_ || finish_) return report_attempt({});
     node_rank_ = place.node_rank;
+    if (place.claim.empty()) return start_workers(place);
+    joining_ = {place, PollSet::Clock::now() + options_.share_timeout};
+    join_if_shared();
+  }
+
+  // Ranks that join, but write to another directory, would continue the job apart from the others.
+  void join_if_shared() {
+    if (!joining_) return;
+    const auto [place, deadline] = *joining_;
+    const auto directory = claims_directory(options_.runs_dir, place.run_id);
+    const bool is_shared = can_see_claim(directory, place.claim);
+    if (!is_shared && PollSet::Clock::now() < deadline) return;
+    joining_.reset();
+    if (is_shared) return start_workers(place);
+    fail_to_start(place, config_error(fmt::format(
+                             "--on-rank-loss continue needs a run.dir that all nodes share, but {} "
+                             "does not see {}, which the others have created",
+                             options_.host, (directory / place.claim).string())));
+  }
+
+  void start_workers(const NodePlace& place) {
     try {
       start_error_ = nullptr;
       group_.emplace(options_, place, log_dir_(place.run_id, place.node_rank),
@@ -162,13 +199,17 @@ class NodeLauncher {
       hang_reporter_.begin(group_->watched(), group_->log_directory());
     } catch (const Error& error) {
       start_error_ = std::current_exception();
-      LaunchReport report{.world_size = place.world_size};
-      report.node_failures.push_back({.node_rank = place.node_rank,
-                                      .host = place.num_nodes > 1 ? options_.host : "",
-                                      .reason = error.what(),
-                                      .exit_code = error.exit_code()});
-      report_attempt(std::move(report));
+      fail_to_start(place, error);
     }
+  }
+
+  void fail_to_start(const NodePlace& place, const Error& error) {
+    LaunchReport report{.world_size = place.world_size};
+    report.node_failures.push_back({.node_rank = place.node_rank,
+                                    .host = place.num_nodes > 1 ? options_.host : "",
+                                    .reason = error.what(),
+                                    .exit_code = error.exit_code()});
+    report_attempt(std::move(report));
   }
 
   void handle_exit() {
@@ -222,6 +263,7 @@ class NodeLauncher {
         !hang.empty() && !report.succeeded() && !is_reported)
       report.notes.push_back(hang);
     report.serves = last_report_.serves = coordinator_ != nullptr;
+    report.shown_errors = last_report_.shown_errors;
     report.took_over = last_report_.took_over = took_over_;
     if (!interrupted_) {
       // A scheduler signals all processes of a job: a worker may die of it before the launcher
@@ -247,6 +289,11 @@ class NodeLauncher {
   std::unique_ptr<Coordinator> coordinator_;  // null unless this node serves the rendezvous
   std::unique_ptr<RendezvousClient> client_;
   std::optional<WorkerGroup> group_;
+  struct Joining {
+    NodePlace place;
+    PollSet::Clock::time_point deadline;
+  };
+  std::optional<Joining> joining_;  // once this node sees the files of the others
   int node_rank_ = 0;
   bool has_lost_coordinator_ = false;  // and no other one is known yet
   bool took_over_ = false;

@@ -46,7 +46,14 @@ double Objective::loss(double value) const {
 
 SweepFile read_sweep_file(const std::filesystem::path& path) {
   SweepFile file;
-  read_fields(read_config_file(path), "", file);
+  const auto root = read_config_file(path);
+  for (const char* section : {"model", "data", "train"})
+    if (root.find(section))
+      throw config_error(
+          fmt::format("{0}: is a run file, not a sweep file, which has `run: {1}` and the keys to "
+                      "search in `space`",
+                      path.string(), path.filename().string()));
+  read_fields(root, "", file);
   if (file.name.empty()) file.name = path.stem().string();
   file.run = (path.parent_path() / file.run).string();
   verify_sweep(file, path.string());

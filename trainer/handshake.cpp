@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "core/printable.h"
 #include "core/system/crc32c.h"
 #include "distributed/objects.h"
@@ -17,6 +19,14 @@ nlohmann::json describe_data(const Dataset& dataset) {
   const auto shards = dataset.sample_info().shards;
   return {{"samples", dataset.size()},
           {"shards", crc32c(shards.data(), shards.size() * sizeof(shards[0]))}};
+}
+
+nlohmann::json describe_inputs(const PreparedRun& run) {
+  const auto text = run.resolved.dump();
+  nlohmann::json inputs = {{"run_file", crc32c(text.data(), text.size())}};
+  if (run.data.train) inputs["data.train"] = describe_data(*run.data.train);
+  if (run.data.eval) inputs["data.eval"] = describe_data(*run.data.eval);
+  return inputs;
 }
 
 void verify_same_data(const nlohmann::json& all, const char* name) {
@@ -84,14 +94,11 @@ WorldOptions world_options(const RankEnv& ranks, const DistributedSection& confi
 
 std::vector<int64_t> verify_ranks_agree(World& world, const PreparedRun& run) {
   const auto& data = run.data;
-  const auto text = run.resolved.dump();
-  nlohmann::json own = {{"run_file", crc32c(text.data(), text.size())},
-                        {"node", run.ranks.node_rank},
-                        {"pid", ::getpid()},
-                        {"commits", formats::store_commits()},
-                        {"versions", formats::store_versions()}};
-  if (data.train) own["data.train"] = describe_data(*data.train);
-  if (data.eval) own["data.eval"] = describe_data(*data.eval);
+  auto own = describe_inputs(run);
+  own.update({{"node", run.ranks.node_rank},
+              {"pid", ::getpid()},
+              {"commits", formats::store_commits()},
+              {"versions", formats::store_versions()}});
   const auto all = distributed::all_gather_object(world, own, "run file");
   std::vector<int64_t> local_pids;
   for (size_t rank = 0; rank < all.size(); ++rank) {
@@ -106,6 +113,11 @@ std::vector<int64_t> verify_ranks_agree(World& world, const PreparedRun& run) {
   if (data.train) verify_same_data(all, "data.train");
   if (data.eval) verify_same_data(all, "data.eval");
   return local_pids;
+}
+
+uint32_t checksum_of_inputs(const PreparedRun& run) {
+  const auto text = describe_inputs(run).dump();
+  return std::max(crc32c(text.data(), text.size()), 1u);
 }
 
 }  // namespace lockstep::trainer

@@ -70,7 +70,8 @@ void verify_can_lose_ranks(const PreparedRun& run, const SessionOptions& options
     throw config_error("--on-rank-loss continue " + reason);
 }
 
-GroupTraining::GroupTraining(const GroupTrainingParts& parts) : parts_(parts) {
+GroupTraining::GroupTraining(const GroupTrainingParts& parts)
+    : parts_(parts), inputs_(checksum_of_inputs(parts.run)) {
   if (parts.member && parts.options.ranks.loss_fd)
     loss_watch_.emplace(*parts.options.ranks.loss_fd,
                         [&world = parts.world] { world.interrupt(); });
@@ -79,10 +80,11 @@ GroupTraining::GroupTraining(const GroupTrainingParts& parts) : parts_(parts) {
 TrainerParts GroupTraining::trainer_parts() {
   TrainerParts parts{parts_.world, parts_.run, parts_.record.tracker(), parts_.record.dir(),
                      parts_.stop_signals};
-  if (parts_.member)
-    parts.change_group = [this](auto step, const auto& departure) {
-      return change_group(step, departure);
-    };
+  if (!parts_.member) return parts;
+  parts.change_group = [this](auto step, const auto& departure) {
+    return change_group(step, departure);
+  };
+  parts.is_invited = [member = parts_.member] { return member->take_invitation(); };
   return parts;
 }
 
@@ -99,6 +101,7 @@ bool GroupTraining::change_group(int64_t step, const std::optional<Departure>& d
 // `patience`: for the others to ask, too; nullopt: any time.
 launch::GroupAnswer GroupTraining::ask(launch::GroupRequest request,
                                        std::optional<std::chrono::milliseconds> patience) {
+  request.inputs = inputs_;
   if (!patience) return parts_.member->ask(request, std::nullopt);
   request.patience_ms = patience->count();
   return parts_.member->ask(request, *patience + kMaxAnswering);
@@ -115,7 +118,14 @@ Trainer& GroupTraining::create() {
   return *trainer_;
 }
 
-bool GroupTraining::join() { return ask_and_enter({}, std::nullopt) == Kind::Join; }
+bool GroupTraining::join() {
+  const auto kind = ask_and_enter({}, std::nullopt);
+  if (kind == Kind::Differs)
+    throw config_error(
+        "this process cannot join the running ranks: it sees another run file or other data than "
+        "they do; both must be the same on every node");
+  return kind == Kind::Join;
+}
 
 std::optional<EvaluationResult> GroupTraining::run() {
   const auto timeout = parts_.run.config.distributed.timeout.value;
@@ -158,7 +168,7 @@ GroupTraining::Kind GroupTraining::enter_or_ask(std::optional<HandedOver> state,
   }
   if (place.kind != Kind::Join) return place.kind;
   trainer_.reset();
-  if (!place.loss.ranks.empty()) unrecorded_.push_back(place.loss);
+  if (!place.loss.is_empty()) unrecorded_.push_back(place.loss);
   try {
     enter(*state, place);
     return Kind::Join;

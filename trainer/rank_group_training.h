@@ -1,8 +1,9 @@
-// Trains in one group of ranks after another: when ranks are lost or leave and the launcher was started with
-// --on-rank-loss continue, the others keep their processes and their state, and form a new group.
+// Trains in one group of ranks after another: when ranks are lost, leave or join and the launcher was started
+// with --on-rank-loss continue, the others keep their processes and their state, and form a new group.
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -40,7 +41,7 @@ class GroupTraining {
   // Collective: makes the trainer of the first group.
   Trainer& create();
   // Of a spare: waits for a place in a group and its state. Returns false if the job ended without
-  // this process.
+  // this process. Throws Config if it sees other data than the ranks.
   bool join();
 
   // Collective: Trainer::run(). nullopt: the job ended without this process.
@@ -63,6 +64,7 @@ class GroupTraining {
   TrainerParts trainer_parts();
 
   GroupTrainingParts parts_;
+  const uint32_t inputs_;             // see launch::GroupRequest
   launch::GroupAnswer place_;         // after change_group()
   std::vector<RankLoss> unrecorded_;  // also of groups that did not get to train
   bool takes_log_ = false;            // the last metrics are to be recorded again

@@ -1,5 +1,5 @@
 // Trainer::hand_over() and take_over(): a trainer continues from the state in memory of another one,
-// after a loss or, with change_group_if_leaving(), when a rank leaves.
+// after a loss or, with change_group_if_leaving(), when a rank leaves or joins.
 
 #include <ATen/core/grad_mode.h>
 
@@ -47,7 +47,7 @@ void StepUndo::undo(Position& position, Meter& meter) {
   for (size_t i = 0; i < buffers_.size(); ++i) buffers_[i].copy_(begun_[i]);
 }
 
-// Collective, between two steps. Returns if no rank is to leave, or if the ranks stay together.
+// Collective, between two steps. Returns if no rank is to leave or join, or if the group stays as it is.
 void Trainer::change_group_if_leaving() {
   if (!stop_.is_leaving() || is_finished()) return;
   saver_.complete();  // the next group knows nothing of a pending checkpoint

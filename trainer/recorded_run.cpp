@@ -194,13 +194,14 @@ class ManagedRun final : public RecordedRun {
       world_.set_value(kRunIdKey, id());
       return true;
     });
+    is_open_ = true;
     process_.planned = planned;
     const auto forwarding = arrange();
     start_tracker(resumed, forwarding);
   }
 
   bool change_ranks(int64_t step, std::vector<int64_t> local_pids) override {
-    is_claimed_ = true;
+    is_claimed_ = is_open_ = true;
     local_pids_ = std::move(local_pids);
     process_.rank = options_.ranks.rank;
     process_.local_rank = options_.ranks.local_rank;
@@ -238,6 +239,8 @@ class ManagedRun final : public RecordedRun {
 
   void fail(const std::exception& error) override {
     if (!is_claimed_) return;  // the run may belong to another job
+    // The input was refused before the run was modified: it ended as its last attempt did.
+    if (!is_open_ && kind_of(error) == ErrorKind::Config) return;
     const auto report = launch::describe_error(error);
     const RunEnd end{.state = RunState::Failed,
                      .exit_code = launch::exit_code_of(report),
@@ -287,7 +290,7 @@ class ManagedRun final : public RecordedRun {
   RunInfo process_;
   std::vector<int64_t> local_pids_;
   Tracker tracker_;
-  bool is_claimed_ = false;
+  bool is_claimed_ = false, is_open_ = false;
 };
 
 // Opened by the embedding program before the session, and continued after it.
@@ -309,7 +312,8 @@ std::unique_ptr<RecordedRun> agree_on_run(World& world, const SessionOptions& op
     const std::string chosen = options.own_run ? options.own_run->run_dir.filename().string()
                                                : choose_run_id(world, options, config);
     if (formats::has_scheme(chosen)) throw in_bucket("--resume", chosen);
-    if (!is_run_id(chosen)) throw config_error(fmt::format("'{}' is not a run id", chosen));
+    if (!is_run_id(chosen))
+      throw config_error(fmt::format("'{}' is not a run id: {}", chosen, expected_run_id(chosen)));
     const auto run_dir =
         options.own_run ? options.own_run->run_dir : std::filesystem::path(config.run.dir) / chosen;
     const bool continues = options.resume_id || config.checkpoint.resume == ResumePolicy::Auto;

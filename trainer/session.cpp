@@ -157,9 +157,9 @@ RankEnv ranks_alone(RankEnv ranks) {
 
 SessionResult trainer::run_observed_session(const SessionOptions& given, ProgressPage& progress) {
   auto options = given;  // the ranks may change
-  auto run =
-      trainer::prepare_training(trainer::load_run_config(options.config_path, options.overrides),
-                                options.ranks, options.hooks);
+  const auto config = trainer::load_run_config(options.config_path, options.overrides);
+  if (!options.own_run) config.run.verify_dir();
+  auto run = trainer::prepare_training(config, options.ranks, options.hooks);
   std::optional<launch::GroupMember> member;
   if (options.ranks.group_fd) {
     member.emplace(*options.ranks.group_fd, options.ranks.group_address);

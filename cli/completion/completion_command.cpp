@@ -153,6 +153,7 @@ int completion_command(int argc, char** argv) {
     fmt::print("{}", kCompletionHelp);
     return 0;
   }
+  if (words.empty()) throw config_error("lockstep completion: expected bash, zsh or fish");
   const auto& shell = words.front();
   if (words.size() == 1)
     for (const auto& [name, script] : {std::pair("bash", kBash), {"zsh", kZsh}, {"fish", kFish}})

@@ -30,8 +30,7 @@ HelpPage read_help(const std::string& command) {
     if (command == by_trainer)
       page.text =
           trainer_output({command == "plan" ? "--plan" : "--checkpoints", "--help"}, kHelpTimeout);
-  if (command == "train" || command == "schema")
-    page.text = trainer_output({"--help"}, kHelpTimeout);
+  if (command == "train") page.text = trainer_output({"--help"}, kHelpTimeout);
   if (page.text.empty())
     page.text = dashboard::program_output({own_program(), command, "--help"}, kHelpTimeout);
   page.text = page.text.substr(0, page.text.find(kRunFileKeys));

@@ -59,10 +59,7 @@ void verify_ids(const LaunchArguments& arguments) {
                                                                     {"resume", arguments.resume}};
   for (const auto& [option, id] : ids)
     if (id && !is_run_id(*id))
-      throw config_error(
-          fmt::format("--{} {}: expected letters, digits, '_', '.' and '-', at most 200 "
-                      "characters, not beginning with '.'",
-                      option, *id));
+      throw config_error(fmt::format("--{} {}: {}", option, *id, expected_run_id(*id)));
 }
 
 void read_num_nodes(const LaunchValues& values, launch::RendezvousOptions& rendezvous) {

@@ -104,6 +104,7 @@ RunLocation locate_run(const LaunchArguments& arguments) {
     place.has_mirror = has_mirror(root);
     if (!arguments.program && arguments.trains()) verify_batch_of_all_sizes(root, arguments);
   }
+  run.verify_dir();
   run.name_after(has_run_file ? arguments.rest.front() : named_by(arguments));
   place.runs_dir = run.dir;
   if (!arguments.trains()) {  // its logs do not belong to the run that it reads
@@ -124,7 +125,10 @@ void verify_resumed(const RunLocation& place) {
   std::vector<std::string> ids;
   for (const auto& entry : fs::directory_iterator(place.runs_dir, error))
     if (fs::exists(entry.path() / "run.json", error)) ids.push_back(entry.path().filename());
-  const auto nearest = nearest_name(place.run_id, ids);
+  std::ranges::sort(ids, std::greater());  // the newest of a name first
+  const auto begun = std::ranges::find_if(
+      ids, [&](const std::string& id) { return id.starts_with(place.run_id); });
+  const auto nearest = begun != ids.end() ? *begun : nearest_name(place.run_id, ids);
   throw config_error(fmt::format("--resume {}: there is no such run in {}{}", place.run_id,
                                  place.runs_dir.string(),
                                  nearest ? fmt::format("; did you mean '{}'?", *nearest) : ""));

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 
 #include "cli/command_words.h"
 #include "cli/commands.h"
@@ -32,7 +33,7 @@ constexpr const char* kNewHelp = R"(lockstep new: write a project
         the same for a sink, a destination of metrics
 
 Writes the folder NAME, which must not exist. NAME: lower-case letters, digits and '_', beginning
-with a letter. Then, in the folder:
+with a letter, not that of a part that Lockstep has. Then, in the folder:
   cmake -S . -B build && cmake --build build && ctest --test-dir build
 )";
 
@@ -55,18 +56,33 @@ void verify_name(const std::string& name) {
       throw config_error(fmt::format("lockstep new: name '{}' is reserved; choose another", name));
 }
 
+// A plugin cannot register a name that Lockstep has. `schema`: of the run file.
+void verify_is_new(const std::string& kind, const std::string& name, const Json& schema) {
+  static const std::map<std::string, std::string> places = {
+      {"model", "/properties/model/anyOf"},
+      {"dataset", "/properties/data/properties/train/anyOf"},
+      {"sink", "/properties/tracking/properties/sinks/items/anyOf/1/anyOf"}};
+  const auto place = places.find(kind);
+  if (place == places.end()) return;
+  for (const auto& part : schema.at(Json::json_pointer(place->second)))
+    if (part.at("properties").at("name").at("const") == name)
+      throw config_error(
+          fmt::format("lockstep new: Lockstep has a {} '{}'; choose another name", kind, name));
+}
+
 // Into a temporary folder first: NAME is complete or absent.
 void write_project(const std::string& kind, const std::string& name) {
   std::error_code error;
   if (fs::exists(fs::symlink_status(name, error)))
     throw config_error(fmt::format("lockstep new: '{}' exists; choose another name", name));
+  const auto schema = run_file_schema();
+  if (!schema.empty()) verify_is_new(kind, name, Json::parse(schema));
   const fs::path part = "." + name + ".part";
   fs::remove_all(part, error);
   if (!fs::create_directory(part, error))
     throw environment_error(fmt::format("lockstep new: cannot create a folder in '{}': {}",
                                         fs::current_path().string(), error.message()));
   for (const auto& [file, text] : project_files(kind, name)) write_file_durably(part / file, text);
-  const auto schema = run_file_schema();
   if (!schema.empty()) write_file_durably(part / "run_file.schema.json", schema);
   fs::rename(part, name, error);
   if (error)
@@ -83,6 +99,8 @@ int new_command(int argc, char** argv) {
     return 0;
   }
   const auto kinds = project_kinds();
+  if (words.empty())
+    throw config_error("lockstep new: the kind of project is missing" + suggest("", kinds));
   const auto& kind = words.front();
   if (std::ranges::find(kinds, kind) == kinds.end())
     throw config_error(fmt::format("lockstep new: unknown kind '{}'{}", printable(kind, 100),

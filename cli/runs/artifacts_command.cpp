@@ -313,6 +313,7 @@ int run_artifacts_command(const std::vector<std::string>& words, std::ostream& o
     out << kArtifactsHelp;
     return 0;
   }
+  if (words.empty()) throw missing_command("lockstep artifacts", commands);
   const auto& command = words.front();
   if (std::ranges::count(commands, command) == 0)
     throw config_error(fmt::format("lockstep artifacts: unknown command '{}'{}", command,

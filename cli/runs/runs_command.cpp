@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <filesystem>
 #include <sstream>
 
 #include "cli/command_words.h"
@@ -46,7 +47,8 @@ constexpr const char* kRunsHelp = R"(lockstep runs: list and manage recorded run
         remove leftovers of interrupted commands, unreferenced artifact files and, if a state or an
         age is given, the runs that match all conditions
 
-ID is an id from `list`, the id of a job (all its ranks), or a unique prefix of either.
+ID is an id from `list`, the id of a job (all its ranks), a unique prefix of either, or the path of a
+run directory in RUNS.
 RUNS is the directory of the runs, run.dir of the run file (default: runs). list, show, compare,
 export and watch also take the path of the sink `bucket`: s3://bucket/prefix, gs:// or abfss://.
 )";
@@ -156,6 +158,17 @@ void compare(const RunsOptions& options, std::ostream& out) {
     print_comparison(comparison, out);
 }
 
+void verify_output(const std::filesystem::path& file) {
+  std::error_code error;
+  const auto folder = file.parent_path();
+  const auto refuse = [&](const std::string& problem) {
+    throw config_error(fmt::format("lockstep runs export: -o {}: {}", file.string(), problem));
+  };
+  if (std::filesystem::is_directory(file, error)) refuse("is a directory");
+  if (!folder.empty() && !std::filesystem::is_directory(folder, error))
+    refuse(fmt::format("the directory {} does not exist", folder.string()));
+}
+
 void export_values(const RunsOptions& options, std::ostream& out, std::ostream& notes) {
   const auto format = options["format"].as<std::string>();
   if (format != "csv" && format != "jsonl")
@@ -164,6 +177,7 @@ void export_values(const RunsOptions& options, std::ostream& out, std::ostream& 
   const auto file = options.count("output") ? options["output"].as<std::string>() : "";
   if (file.starts_with("--"))
     throw config_error(fmt::format("lockstep runs export: -o needs a file, not '{}'", file));
+  verify_output(file);
   catalog::RunList runs(dir_of(options));
   const auto entries = find("export", runs, options);
   print_notes(entries, notes);
@@ -240,6 +254,7 @@ int run_runs_command(const std::vector<std::string>& words, std::ostream& out, s
     out << kRunsHelp;
     return 0;
   }
+  if (words.empty()) throw missing_command("lockstep runs", commands);
   const auto& command = words.front();
   if (std::ranges::count(commands, command) == 0)
     throw config_error(

@@ -31,12 +31,13 @@ bool is_report(const std::vector<std::string>& words) {
 
 int runs_command(int argc, char** argv) {
   std::vector<std::string> words(argv + 1, argv + argc);
-  if (!wants_help(words) && words.front() == "watch") return watch_run(words, std::cout);
-  const auto place = wants_help(words) ? nullptr : replace_bucket(words, [](const auto& problem) {
+  const bool reads_runs = !words.empty() && !wants_help(words);
+  if (reads_runs && words.front() == "watch") return watch_run(words, std::cout);
+  const auto place = !reads_runs ? nullptr : replace_bucket(words, [](const auto& problem) {
     std::cerr << "lockstep runs: warning: " << problem << "\n";
   });
-  const auto run = [&words] {
-    if (!wants_help(words) && is_report(words)) return write_report(words, std::cout);
+  const auto run = [&words, reads_runs] {
+    if (reads_runs && is_report(words)) return write_report(words, std::cout);
     const bool terminal = ::isatty(STDIN_FILENO) == 1 && ::isatty(STDERR_FILENO) == 1;
     return run_runs_command(words, std::cout, std::cerr,
                             terminal ? AskUser(ask_at_terminal) : AskUser());

@@ -151,9 +151,13 @@ void print_page(const std::vector<catalog::RunEntry>& entries, double now, std::
   rows.push_back({"created", fmt::format("{} ({} ago)", text(page["created"]),
                                          age_text(now - first.info().created))});
   rows.push_back({"ranks", std::to_string(first.info().world_size)});
-  for (const auto& loss : tracking::read_rank_losses(first.run->dir))
-    rows.push_back({std::ranges::all_of(loss.ranks, &LostRank::has_left) ? "left" : "lost ranks",
+  for (const auto& loss : tracking::read_rank_losses(first.run->dir)) {
+    const bool all_left = std::ranges::all_of(loss.ranks, &LostRank::has_left);
+    rows.push_back({loss.ranks.empty() ? "joined"
+                    : all_left         ? "left"
+                                       : "lost ranks",
                     printable(describe(loss), std::string::npos)});
+  }
   if (const auto code = tracking::read_code_state(first.run->dir)) {
     rows.push_back({"commit", printable(commit_text(code->git))});
     rows.push_back({"uncommitted", printable(tracking::describe_changes(*code))});

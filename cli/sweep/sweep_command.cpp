@@ -106,6 +106,7 @@ int run_sweep(const std::vector<std::string>& words) {
   const auto base = read_base(file);
   sweep::verify_keys(file.space, read_schema(), base);
   const std::string runs = base["run"].value("dir", kRunsDir);
+  RunSection{.dir = runs}.verify_dir();
   const auto sweep = sweep::SweepDirectory::open_or_create(sweep::sweeps_path(runs) / file.name,
                                                            {.id = new_run_id(file.name),
                                                             .created = tracking::unix_now(),

@@ -318,6 +318,9 @@ bool is_sweep_subcommand(const std::string& word) {
 }
 
 void run_sweep_subcommand(const std::vector<std::string>& words, std::ostream& out) {
+  if (words.empty())
+    throw config_error("lockstep sweep: a sweep file (*.yaml) or a command is missing" +
+                       suggest("", kSubcommands));
   const auto& command = words.front();
   if (!is_sweep_subcommand(command))
     throw config_error(

@@ -90,7 +90,7 @@ Stretch choose_stretch(const std::vector<int64_t>& steps, const std::string& opt
 
 int verify_command(int argc, char** argv) {
   const std::vector<std::string> words(argv, argv + argc);
-  if (words.size() == 1 || wants_help(words)) {
+  if (wants_help(words)) {
     fmt::print("{}", kVerifyHelp);
     return 0;
   }
@@ -104,7 +104,8 @@ int verify_command(int argc, char** argv) {
   add_positional("overrides", "", cxxopts::value<std::vector<std::string>>());
   options.parse_positional({"run", "overrides"});
   const auto parsed = parse_words(options, words);
-  if (parsed.count("run") == 0) throw config_error("lockstep verify: a run is missing");
+  if (parsed.count("run") == 0)
+    throw config_error("lockstep verify: a run is missing; see lockstep verify --help");
   const auto run = fs::absolute(catalog::find_run_directory(parsed["dir"].as<std::string>(),
                                                             parsed["run"].as<std::string>()));
   const auto steps = steps_of(run);

@@ -54,7 +54,7 @@ bool report(const std::string& what, const fs::path& expected, const fs::path& r
 
 int verify_setup_command(int argc, char** argv) {
   const std::vector<std::string> words(argv, argv + argc);
-  if (words.size() == 1 || wants_help(words)) {
+  if (wants_help(words)) {
     fmt::print("{}", kSetupHelp);
     return 0;
   }
@@ -68,7 +68,8 @@ int verify_setup_command(int argc, char** argv) {
   options.parse_positional({"config", "overrides"});
   const auto parsed = parse_words(options, words);
   if (parsed.count("config") == 0)
-    throw config_error("lockstep verify-setup: a run file is missing");
+    throw config_error(
+        "lockstep verify-setup: a run file is missing; see lockstep verify-setup --help");
   const auto steps = parsed["steps"].as<int64_t>();
   const auto ranks = parsed["nproc-per-node"].as<int>();
   if (steps < 1 || ranks < 1)

@@ -276,8 +276,8 @@ void apply_override(ConfigNode& root, const std::string& assignment) {
     throw config_error(fmt::format("{}: expected key.subkey=value", origin));
   if (assignment.find_first_not_of(" \t\r\n", equals + 1) == std::string::npos)
     throw config_error(
-        fmt::format("{}: the value is empty (is a shell variable not set?); use null to remove a "
-                    "value or \"\" for an empty string, quoted for the shell: '{}null'",
+        fmt::format("{}: the value is empty (is a shell variable not set?); expected {}VALUE: null "
+                    "only for an optional key, '\"\"' only for a text",
                     origin, printable(assignment.substr(0, equals + 1))));
   auto value = convert_text(assignment.substr(equals + 1), origin,
                             [&](const YAML::Mark&) { return origin; });

@@ -5,6 +5,9 @@
 
 #include <numeric>
 
+#include "core/printable.h"
+#include "lockstep/error.h"
+
 namespace lockstep {
 namespace {
 
@@ -34,6 +37,18 @@ std::string nearest_sizes(int64_t batch_size, int64_t multiple) {
 }
 
 }  // namespace
+
+void RunSection::verify_dir() const {
+  std::error_code error;
+  for (std::filesystem::path path = dir; !path.empty(); path = path.parent_path()) {
+    const auto kind = std::filesystem::status(path, error).type();
+    if (kind == std::filesystem::file_type::directory) return;
+    if (kind != std::filesystem::file_type::not_found && kind != std::filesystem::file_type::none)
+      throw config_error(fmt::format("run.dir: {} is a file, not a directory; choose another",
+                                     printable(path.string(), 400)));
+    if (path == path.parent_path()) return;
+  }
+}
 
 std::string batch_size_problem(int64_t batch_size, const std::vector<int64_t>& ranks,
                                const std::string& allowed_by) {

@@ -24,6 +24,8 @@ struct RunSection {
   void name_after(const std::filesystem::path& file) {
     if (name.empty()) name = file.stem().string();
   }
+  // Throws Config if `dir`, or what it would be created in, is a file.
+  void verify_dir() const;
 };
 
 template <class V>

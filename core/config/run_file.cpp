@@ -81,7 +81,7 @@ void merge_into(ConfigNode& base, ConfigNode top, const std::string& path) {
   for (auto& [key, value] : top.members) {
     auto* member = base.find(key);
     if (member)
-      merge_into(*member, std::move(value), path.empty() ? key : path + "." + key);
+      merge_into(*member, std::move(value), path.empty() ? key : fmt::format("{}.{}", path, key));
     else
       base.members.emplace_back(key, std::move(value));
   }

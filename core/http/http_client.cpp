@@ -75,9 +75,10 @@ const char* reason_of(httplib::Error error, bool timed_out) {
 // The fields of a header, after the line of its status.
 HttpHeaders fields_of(const std::string& header) {
   HttpHeaders fields;
-  auto begin = header.find('\n');
-  while (begin != header.npos && ++begin < header.size()) {
-    const auto end = header.find('\n', begin);
+  auto end = header.find('\n');
+  while (end < header.size()) {
+    const auto begin = end + 1;
+    end = header.find('\n', begin);
     const auto line = std::string_view(header).substr(begin, end - begin);
     const auto colon = line.find(':');
     if (colon != line.npos) {
@@ -86,7 +87,6 @@ HttpHeaders fields_of(const std::string& header) {
         if (c >= 'A' && c <= 'Z') c += 'a' - 'A';
       fields[name] = trimmed(line.substr(colon + 1), " \t\r");
     }
-    begin = end;
   }
   return fields;
 }

@@ -171,6 +171,8 @@ class RawHeaderClient final : public Base {
       error = httplib::Error::SSLConnection;
       return false;
     }
+    // That of SSLClient is private, and does nothing more.
+    // NOLINTNEXTLINE(bugprone-parent-virtual-call)
     if (!proxy_) return httplib::ClientImpl::create_and_connect_socket(socket, error);
     answer_.is_at_proxy = true;
     socket.sock = ProxyConnector(*proxy_, timeout_).connect(error);

@@ -213,9 +213,8 @@ Json environment_json(const catalog::RunSummary& run) {
   environment.update(tracking::read_software(run.dir));
   if (const auto code = tracking::read_code_state(run.dir))
     environment["uncommitted_changes"] = tracking::describe_changes(*code);
-  auto losses = Json::array();
-  for (const auto& loss : tracking::read_rank_losses(run.dir)) losses.push_back(describe(loss));
-  if (!losses.empty()) environment["lost_ranks"] = losses;
+  for (const auto& loss : tracking::read_rank_losses(run.dir))
+    environment[loss.ranks.empty() ? "joined_ranks" : "lost_ranks"].push_back(describe(loss));
   return environment;
 }
 

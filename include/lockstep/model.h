@@ -172,15 +172,13 @@ class Model : public torch::nn::Module {
   // Whether the model implements its backward pass. Training then calls forward_backward() instead
   // of forward() and autograd.
   virtual bool has_backward() const { return false; }
+  virtual at::ScalarType compute_type() const { return at::kFloat; }  // of its products; train/mfu
 
   // Returns the outputs for `batch` and the gradients of `weight` (a float32 scalar on the model's
   // device) times the loss. Called only if has_backward().
   virtual StepOutputs forward_backward(const Batch& /*batch*/, const at::Tensor& /*weight*/) {
     return {};
   }
-
-  // The type of the matrix products of a model with has_backward(), for train/mfu.
-  virtual at::ScalarType compute_type() const { return at::kFloat; }
 
   // The file with the weights of a new run, unless train.init_from names another.
   virtual InitialWeights initial_weights() const { return {}; }
@@ -195,8 +193,7 @@ class Model : public torch::nn::Module {
   // any valid values: for `lockstep plan` where the data are not. No fields: unknown.
   virtual Batch example_sample() const { return {}; }
 
-  // Throws Config if the model cannot be used this way. Called on every rank before the ranks
-  // connect.
+  // Throws Config if the model cannot be used this way. Called on all ranks before they connect.
   virtual void verify(const ModelUse& /*use*/) const {}
 };
 

@@ -14,6 +14,8 @@ struct NodePlace {
   int master_port = 0;
   std::string address;  // at which the other nodes reach this one; empty if there are none
   std::string run_id;
+  bool joins = false;  // an attempt that runs: its workers are not ranks until they get places
+  std::string claim;   // joins: a file of the other nodes (launch/rendezvous/job_claims.h)
 };
 
 }  // namespace lockstep::launch

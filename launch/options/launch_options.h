@@ -46,6 +46,8 @@ struct LaunchOptions {
   // Where the directory of the run is. With continues_on_loss and several nodes, which must share it, the
   // others continue also if the coordinator's node is lost; empty: they stop then.
   std::filesystem::path runs_dir;
+  // Until a node that joins sees there what the others have written; file systems may cache for a while.
+  std::chrono::milliseconds share_timeout = std::chrono::seconds(30);
   std::string role = "default";  // ROLE_NAME of the workers
   std::string host;              // this node's name in messages; empty: the host name
   int stdout_fd = STDOUT_FILENO, stderr_fd = STDERR_FILENO;  // the console

@@ -12,7 +12,8 @@ namespace {
 
 constexpr std::array kRequestKinds = {"broken",   "changing", "leaving",
                                       "replaced", "excluded", "quitting"};
-constexpr std::array kAnswerKinds = {"join", "wait", "end", "refused", "lost", "overdue"};
+constexpr std::array kAnswerKinds = {"join", "wait",    "end",     "refused",
+                                     "lost", "overdue", "invited", "differs"};
 constexpr int kMaxPort = 65535;
 constexpr int64_t kMaxPatienceMs = int64_t{1} << 40;
 constexpr size_t kMaxHowBytes = 512;
@@ -41,8 +42,9 @@ void lengthen(RankLoss& loss) {
 }  // namespace
 
 std::string encode(const GroupRequest& request) {
-  return fmt::format("{} {} {} {:.6g} {}", kRequestKinds[static_cast<size_t>(request.kind)],
-                     request.step, request.port, request.slowness, request.patience_ms);
+  return fmt::format("{} {} {} {:.6g} {} {}", kRequestKinds[static_cast<size_t>(request.kind)],
+                     request.step, request.port, request.slowness, request.patience_ms,
+                     request.inputs);
 }
 
 std::optional<GroupRequest> decode_group_request(const std::string& text) {
@@ -52,13 +54,15 @@ std::optional<GroupRequest> decode_group_request(const std::string& text) {
   GroupRequest request;
   request.kind = static_cast<GroupRequest::Kind>(kind - kRequestKinds.begin());
   int read = 0;
-  if (std::sscanf(text.c_str() + end, " %ld %d %lf %ld%n", &request.step, &request.port,
-                  &request.slowness, &request.patience_ms, &read) != 4 ||
+  int64_t inputs = 0;
+  if (std::sscanf(text.c_str() + end, " %ld %d %lf %ld %ld%n", &request.step, &request.port,
+                  &request.slowness, &request.patience_ms, &inputs, &read) != 5 ||
       end + static_cast<size_t>(read) != text.size() || request.step < kNoState ||
       request.port < 0 || request.port > kMaxPort || !(request.slowness >= 0) ||
       !std::isfinite(request.slowness) || request.patience_ms < 0 ||
-      request.patience_ms > kMaxPatienceMs)
+      request.patience_ms > kMaxPatienceMs || inputs < 0 || inputs > UINT32_MAX)
     return std::nullopt;
+  request.inputs = static_cast<uint32_t>(inputs);
   return request;
 }
 

@@ -19,7 +19,7 @@ inline constexpr int64_t kNoState = -1;
 
 // What a worker requests.
 //   Broken    a place in another group, since a rank of this one may be lost; a spare: a place
-//   Changing  the same, since a rank of this group leaves
+//   Changing  the same, since a rank of this group leaves, or others are to join
 //   Leaving   to leave the group, after SIGTERM
 //   Replaced  to leave the group, since it is slow, if a spare can take its place
 //   Excluded  the same; without a spare too, if the others need less time per step on their own
@@ -33,6 +33,7 @@ struct GroupRequest {
   double slowness = 0;      // of a slow one: its time per step, divided by that of the others
   // How long it permits the others to take until they request a place, too; 0: any time.
   int64_t patience_ms = 0;
+  uint32_t inputs = 0;  // checksum of the run file and the data that the worker sees; 0: not known
 };
 
 std::string encode(const GroupRequest& request);
@@ -51,8 +52,11 @@ std::optional<GroupRequest> decode_group_request(const std::string& text);
 //            a lost rank may close no connection
 //   Overdue  not an answer: the worker has not requested a place while the others waited for it. Its
 //            launcher kills it
+//   Invited  not an answer: with the workers that wait, there can be more ranks. Those of the group
+//            request another place after a step (Changing)
+//   Differs  the worker has no state, and other inputs than the ranks: it ends with an error
 struct GroupAnswer {
-  enum class Kind { Join, Wait, End, Refused, Lost, Overdue };
+  enum class Kind { Join, Wait, End, Refused, Lost, Overdue, Invited, Differs };
 
   Kind kind = Kind::Refused;
   int64_t group = 0;  // Join: the number of the new one, from 1; Lost: of the one that lost a rank
@@ -60,7 +64,7 @@ struct GroupAnswer {
   int local_rank = 0, local_world_size = 1;  // of this rank, on its node
   std::string host;                          // address of rank 0, through which the ranks connect
   int port = 0;
-  RankLoss loss;  // why there is a new group; no ranks: the last one could not connect
+  RankLoss loss;  // why there is a new group; no ranks or spares: the last one could not connect
 };
 
 std::string encode(const GroupAnswer& answer);

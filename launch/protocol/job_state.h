@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,8 @@ struct JobNode {
   int port = 0;            // where its launcher listens if it becomes the coordinator; 0: nowhere
   std::string label;       // "hostB (10.0.0.2)"
   bool is_present = true;  // it has not been lost
+  std::optional<int> given_rank = {};  // the number that the user gave it
+  int64_t since = 0;  // it joined with this version of the state, in place of a node that was lost
 };
 
 // A LostRank.

@@ -131,6 +131,8 @@ void fields(V& v, NodePlace& place) {
   v("master_port", place.master_port, 1, 65535);
   v.given("address", place.address);
   v("run_id", place.run_id);
+  v.given("joins", place.joins);
+  v.given("claim", place.claim);
 }
 
 template <class V>
@@ -200,6 +202,8 @@ void fields(V& v, JobNode& node) {
   v("port", node.port, 0, 65535);
   v("label", node.label);
   v("present", node.is_present);
+  v.given("given_rank", node.given_rank, 0, kMaxRanks);
+  v("since", node.since, 0, kMaxGroup);
 }
 
 template <class V>

@@ -78,77 +78,10 @@ void Coordinator::update() {
   if (phase_ == Phase::TakingOver && is_complete()) take_over();
   update_groups();
   resolve_deferred();
+  take_in_nodes();
   keep_alive();
   judge_status();
   if (phase_ == Phase::Gathering) gather();
-}
-
-// A node with the number of a connected one may be its replacement, if the loss of that one has not
-// been detected yet: probes it, and decides once it has responded or was dropped.
-void Coordinator::defer_duplicate(ConnectionAcceptor::Arrival arrival, Node& other) {
-  other.connection.send(encode(ProbeMessage{}));
-  other.has_responded = false;
-  deferred_.push_back(std::move(arrival));
-}
-
-void Coordinator::resolve_deferred() {
-  for (auto& arrival : std::exchange(deferred_, {})) {
-    const auto* other = node_with_rank_of(arrival.join);
-    if (other && !other->has_responded)
-      deferred_.push_back(std::move(arrival));
-    else
-      admit(std::move(arrival));
-  }
-}
-
-Coordinator::Node* Coordinator::node_with_rank_of(const JoinMessage& join) {
-  for (auto& node : nodes_)
-    if (join.node_rank && node.connection.is_open() && node.join &&
-        node.join->node_rank == join.node_rank)
-      return &node;
-  return nullptr;
-}
-
-void Coordinator::admit(ConnectionAcceptor::Arrival arrival) {
-  auto& node = nodes_.emplace_back(Node{.connection = std::move(arrival.connection)});
-  node.is_ready_for_io = true;  // more messages may have been received already
-  try {
-    handle(node, arrival.join);
-  } catch (const Error& error) {
-    node.connection.send(encode(RefusedMessage{.kind = error.kind(), .message = error.what()}));
-    add_note(fmt::format("rejected {}: {}", node.label, error.what()));
-    node.connection.close("refused");
-    node.is_dropped = true;
-  }
-}
-
-void Coordinator::handle(Node& node, const JoinMessage& join) {
-  if (node.join) return;
-  const auto address =
-      node.is_own ? options_.rendezvous.local_addr : remote_address(node.connection.fd()).host();
-  node.label = address.empty() ? join.host : fmt::format("{} ({})", join.host, address);
-  require_same(options_.rendezvous.agreements, join.agreements, {node.label, options_.host});
-  verify_node_rank(join);
-  node.arrival = num_arrivals_++;
-  node.join = join;
-  if (join.returning) admit_returning(node);
-  node.connection.send(encode(WelcomeMessage{.host = options_.host}));
-  if (phase_ == Phase::Finished)
-    node.connection.send(encode(FinishMessage{.report = outline_of(finish_->report)}));
-  if (phase_ == Phase::Running)
-    add_note(node.label + " joined: it will take part after the next restart");
-}
-
-void Coordinator::verify_node_rank(const JoinMessage& join) const {
-  if (!join.node_rank) return;
-  if (*join.node_rank >= options_.rendezvous.max_nodes)
-    throw config_error(fmt::format("--node-rank {}: expected 0 to {}", *join.node_rank,
-                                   options_.rendezvous.max_nodes - 1));
-  for (const auto& other : nodes_)
-    if (other.connection.is_open() && other.join && other.join->node_rank == join.node_rank)
-      throw config_error(
-          fmt::format("--node-rank {} is already used by {}: each node needs its own",
-                      *join.node_rank, other.label));
 }
 
 void Coordinator::receive(Node& node) {
@@ -184,9 +117,12 @@ void Coordinator::handle(Node& node, const EndedMessage& message) {
     node.join->returning->ended = message;  // handled when it has taken over
     return;
   }
+  if (node.is_joining && phase_ == Phase::Running) return end_join(node, message);
   if (node.in_group && phase_ == Phase::Running && !node.has_ended) {
     node.has_ended = true;
-    add_to(attempt_, message, node.label, node.is_own);
+    // The workers of a node that leaves do not matter to those that continue.
+    if (!message.leaves || !regrouping_ || stopping_ || !regrouping_->has_members())
+      add_to(attempt_, message, node.label, node.is_own);
     const auto all_well = [](const auto& worker) { return !worker.failed(); };
     const auto& workers = message.report.workers;
     if (!message.leaves && (!message.report.node_failures.empty() ||
@@ -245,7 +181,8 @@ void Coordinator::drop_node(Node& node, const std::string& reason) {
     add_note(fmt::format("lost {} while waiting for nodes: {}", node.label, reason));
   if (phase_ != Phase::Running || !node.in_group) return;
   node.in_group = false;
-  if (node.has_ended || continues_without(node, reason)) return conclude();
+  const bool comes_too_late = node.is_joining && !regrouping_->has_members();
+  if (node.has_ended || comes_too_late || continues_without(node, reason)) return conclude();
   if (has_given_way_) return;
   attempt_.node_failures.push_back(
       {.node_rank = node.node_rank, .host = node.label, .reason = reason});
@@ -323,7 +260,7 @@ void Coordinator::start(std::vector<Node*> chosen) {
   for (auto* node : chosen) {
     if (chosen.size() > 1) place.address = address_of(*node, chosen);
     node->in_group = true;
-    node->has_ended = false;
+    node->is_joining = node->has_ended = false;
     node->ready.reset();
     node->status_received.reset();
     node->node_rank = place.node_rank;

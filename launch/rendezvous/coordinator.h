@@ -21,6 +21,7 @@
 #include "launch/rendezvous/connection_acceptor.h"
 #include "launch/rendezvous/coordinator_options.h"
 #include "launch/rendezvous/job_claims.h"
+#include "launch/rendezvous/node_record.h"
 #include "launch/rendezvous/regrouping.h"
 #include "launch/rendezvous/restart_policy.h"
 
@@ -54,28 +55,20 @@ class Coordinator {
 
  private:
   enum class Phase { TakingOver, Gathering, Running, Finished };
-  struct Node {
-    Connection connection;
-    std::optional<JoinMessage> join = {};
-    std::string label = {};  // "hostB (10.0.0.2)"
-    int arrival = 0;
-    bool is_own = false;
-    bool is_ready_for_io = false;
-    std::optional<ReadyMessage> ready = {};
-    bool in_group = false;  // of the current attempt
-    int node_rank = 0;      // in it
-    bool has_ended = false;
-    std::vector<RankView> ranks = {};  // their last status
-    std::optional<PollSet::Clock::time_point> status_received = {};
-    bool has_responded = false;  // since it was probed
-    bool is_dropped = false;     // drop_node() was called; it is removed next
-  };
+  using Node = NodeRecord;
 
   void defer_duplicate(ConnectionAcceptor::Arrival arrival, Node& other);
   void resolve_deferred();
   Node* node_with_rank_of(const JoinMessage& join);
   void admit(ConnectionAcceptor::Arrival arrival);
+  void refuse(Node& node, const Error& error);
   void verify_node_rank(const JoinMessage& join) const;
+  std::vector<int> places_for(const JoinMessage& join) const;
+  void expect(const Node& node);
+  void take_in_nodes();
+  void take_in(Node& node, int number);
+  void stop_joining(Node& node);
+  void end_join(Node& node, const EndedMessage& message);
   void receive(Node& node);
   void handle(Node& node, const JoinMessage& join);
   void handle(Node& node, const ReadyMessage& ready);
@@ -107,7 +100,9 @@ class Coordinator {
   void lose_missing(const Takeover& takeover);
   void repeat_events(Node& node);
   bool claim(const std::string& lost);
-  void handle(const Node& node, const GroupEvent& event);
+  std::vector<int> group_numbers() const;
+  void give_way(const std::string& reason);
+  void handle(Node& node, const GroupEvent& event);
   bool continues_without(const Node& node, const std::string& reason);
   std::chrono::milliseconds silence_limit() const;
   void update_groups();

@@ -49,8 +49,9 @@ void Coordinator::handle(Node& node, const GroupEventsMessage& message) {
   for (const auto& event : message.events) handle(node, event);
 }
 
-void Coordinator::handle(const Node& node, const GroupEvent& event) {
+void Coordinator::handle(Node& node, const GroupEvent& event) {
   using enum GroupEvent::Kind;
+  if (event.kind == Stopping && node.is_joining) return;
   if (event.kind == Stopping) return regrouping_->stop();
   if (event.worker < 0 || event.worker >= regrouping_->num_members(node.node_rank))
     throw environment_error("group message about a worker that does not exist");
@@ -59,6 +60,11 @@ void Coordinator::handle(const Node& node, const GroupEvent& event) {
   if (event.kind == Disconnected) regrouping_->disconnect(member);
   if (event.kind == Exited && !regrouping_->leave(member)) stop_group();
   if (event.kind == Killed && !regrouping_->lose(member, event.how)) stop_group();
+  if (!node.is_joining || (event.kind != Exited && event.kind != Killed)) return;
+  regrouping_->dismiss_node(node.node_rank);  // its launcher waits until all workers have ended
+  if (event.kind == Exited) return;
+  if (node.problem.empty()) node.problem = "a rank was " + event.how;
+  stop_joining(node);
 }
 
 void Coordinator::stop_group() {
@@ -83,11 +89,17 @@ void Coordinator::update_groups() {
   if (!regrouping_ || phase_ == Phase::Gathering || phase_ == Phase::TakingOver) return;
   regrouping_->update();
   for (auto& note : regrouping_->take_notes()) add_note(std::move(note));
+  if (!regrouping_->has_members())
+    for (auto& node : nodes_)
+      if (node.in_group && node.is_joining) stop_joining(node);
   const auto answers = regrouping_->take_answers();
   if (!regrouping_->take_changed() && answers.empty()) return;
   update_job();
-  for (auto& node : nodes_)
-    if (node.in_group) send_groups(node, answers);
+  for (auto& node : nodes_) {
+    if (!node.in_group) continue;
+    node.is_joining = node.is_joining && job_->num_ranks_on(node.node_rank) == 0;
+    send_groups(node, answers);
+  }
 }
 
 void Coordinator::send_groups(Node& node, const std::vector<Regrouping::Answer>& answers) {

@@ -15,8 +15,10 @@ using Clock = PollSet::Clock;
 
 constexpr int kKeyBytes = 8;
 
-std::filesystem::path claims_dir(const CoordinatorOptions& options) {
-  return options.runs_dir / options.run_id / "claims";
+// Whether the node has not been lost; another one may have its place since then.
+bool is_in(const JobState& job, const ReturningNode& node) {
+  const auto& place = job.nodes[static_cast<size_t>(node.node)];
+  return place.is_present && place.since <= node.job.version;
 }
 
 }  // namespace
@@ -36,8 +38,10 @@ void Coordinator::begin_job(const std::vector<Node*>& chosen) {
                            .num_spares = node->join->num_spares,
                            .address = address_of(*node, chosen),
                            .port = node->ready->successor_port,
-                           .label = node->label});
-  claims_.emplace(claims_dir(options_), job_->key, job_->coordinator);
+                           .label = node->label,
+                           .given_rank = node->join->node_rank});
+  claims_.emplace(claims_directory(options_.runs_dir, options_.run_id), job_->key,
+                  job_->coordinator);
 }
 
 // Before it is sent to the other nodes.
@@ -77,26 +81,34 @@ std::chrono::milliseconds Coordinator::silence_limit() const {
 // Whether the job may continue without nodes that are lost. If not, this node stops.
 bool Coordinator::claim(const std::string& lost) {
   if (!claims_) return true;
-  std::vector<int> nodes;
-  for (const auto& node : nodes_)
-    if (node.in_group) nodes.push_back(node.node_rank);
-  auto problem = std::string("another node continues the job without this one");
+  std::string problem = kContinuedByOther;
   try {
-    if (claims_->claim(nodes)) return true;
+    if (claims_->claim(group_numbers())) return true;
   } catch (const Error& error) {
     problem = error.what();
   }
+  give_way(fmt::format("lost {}; {}", lost, problem));
+  return false;
+}
+
+std::vector<int> Coordinator::group_numbers() const {
+  std::vector<int> numbers;
+  for (const auto& node : nodes_)
+    if (node.in_group) numbers.push_back(node.node_rank);
+  return numbers;
+}
+
+// Others continue the job.
+void Coordinator::give_way(const std::string& reason) {
   has_given_way_ = true;
   phase_ = Phase::Finished;
   finish_deadline_ = Clock::now();
-  finish_ = FinishMessage{
-      .error = describe_error(environment_error(fmt::format("lost {}; {}", lost, problem)))};
+  finish_ = FinishMessage{.error = describe_error(environment_error(reason))};
   for (auto& node : nodes_)
     if (node.is_own)
       node.connection.send(encode(*finish_));
     else
       node.connection.close("it cannot continue the job");  // the other one may
-  return false;
 }
 
 Coordinator::Coordinator(CoordinatorOptions options, FileDescriptor listener, Connection own,
@@ -105,8 +117,8 @@ Coordinator::Coordinator(CoordinatorOptions options, FileDescriptor listener, Co
   phase_ = Phase::TakingOver;
   takeover_deadline_ = Clock::now() + time_to_join(options_.rendezvous);
   takeover_ = std::move(takeover);
-  claims_.emplace(claims_dir(options_), takeover_->job.key, takeover_->node,
-                  takeover_->job.num_claims);
+  claims_.emplace(claims_directory(options_.runs_dir, options_.run_id), takeover_->job.key,
+                  takeover_->node, takeover_->job.num_claims);
   restarts_.forbid();
 }
 
@@ -123,8 +135,10 @@ void Coordinator::admit_returning(Node& node) {
   if (!is_known || is_taken) throw environment_error(kContinued);
   adopt_newer(returning.job);
   // The last coordinator may have lost it before. If that is this node, it cannot claim the job.
-  if (!node.is_own && !takeover_->job.nodes[number].is_present) throw environment_error(kContinued);
+  if (!node.is_own && !is_in(takeover_->job, returning)) throw environment_error(kContinued);
   node.in_group = true;
+  const auto& place = takeover_->job.nodes[number];
+  node.is_joining = place.since > 0 && takeover_->job.num_ranks_on(returning.node) == 0;
   node.node_rank = returning.node;
 }
 
@@ -135,8 +149,7 @@ void Coordinator::adopt_newer(const JobState& job) {
   takeover_->job = job;
   takeover_->job.coordinator = lost;
   for (auto& node : nodes_) {
-    if (!node.in_group || node.is_own || job.nodes[static_cast<size_t>(node.node_rank)].is_present)
-      continue;
+    if (!node.in_group || node.is_own || is_in(job, *node.join->returning)) continue;
     node.in_group = false;
     node.connection.send(encode(RefusedMessage{.message = kContinued}));
     node.connection.close("refused");

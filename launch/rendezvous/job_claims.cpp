@@ -13,6 +13,20 @@
 
 namespace lockstep::launch {
 
+std::filesystem::path claims_directory(const std::filesystem::path& runs_dir,
+                                       const std::string& run_id) {
+  return runs_dir / run_id / "claims";
+}
+
+bool can_see_claim(const std::filesystem::path& directory, const std::string& name) {
+  std::error_code ignored;
+  if (std::filesystem::exists(directory / name, ignored)) return true;
+  const auto run = directory.parent_path();
+  for (const auto& above : {run.parent_path(), run, directory})
+    std::filesystem::directory_iterator(above, ignored);  // revalidates the cache
+  return false;
+}
+
 JobClaims::JobClaims(std::filesystem::path directory, std::string key, int node, int64_t num_claims)
     : directory_(std::move(directory)),
       key_(std::move(key)),
@@ -22,6 +36,8 @@ JobClaims::JobClaims(std::filesystem::path directory, std::string key, int node,
 std::filesystem::path JobClaims::file() const {
   return directory_ / fmt::format("{}-{}", key_, num_claims_ + 1);
 }
+
+std::string JobClaims::newest() const { return fmt::format("{}-{}", key_, num_claims_); }
 
 // A link to a complete file is atomic on network file systems, too, and fails if there is a file.
 bool JobClaims::claim(const std::vector<int>& nodes) {

@@ -12,6 +12,13 @@
 
 namespace lockstep::launch {
 
+// Where the claims of a run are. `runs_dir`: run.dir, shared by all nodes.
+std::filesystem::path claims_directory(const std::filesystem::path& runs_dir,
+                                       const std::string& run_id);
+// Whether this node sees the claim, so that it shares the directory. A network file system may cache for a
+// while that a file did not exist: try again.
+bool can_see_claim(const std::filesystem::path& directory, const std::string& name);
+
 class JobClaims {
  public:
   // `directory`: created with the first claim. `key`: of the attempt. `node`: the number of this one.
@@ -22,6 +29,7 @@ class JobClaims {
   // this node. Throws Environment (the directory is not writable, ...).
   bool claim(const std::vector<int>& nodes);
   int64_t count() const { return num_claims_; }
+  std::string newest() const;  // the name of its file
   // Of the next claim.
   std::filesystem::path file() const;
 

@@ -53,6 +53,7 @@ void Regrouping::ask(int number, const GroupRequest& request, Clock::time_point 
     }
     member.asked = request;
     member.asked_at = now;
+    if (member.rank && request.inputs != 0) inputs_ = request.inputs;
   } else if (!member.rank && member.asked) {
     member.has_quit = true;
     if (!is_stopping_) notes_.emplace_back("a spare left after SIGTERM");
@@ -133,11 +134,16 @@ bool Regrouping::is_letting_go() const {
 
 void Regrouping::update(Clock::time_point now) {
   if (is_stopping_ && !is_letting_go()) return refuse_members();
+  dismiss_different();
   if (all_have_asked()) decide_on_slow();
   if (lost_.empty() && !is_leaving_asked()) {
-    if (!can_form_again()) return refuse_unexplained(now);
-    ++num_repeats_;
-    return form_group();
+    if (can_grow() && !is_broken()) return grow(now);
+    if (waits_for_new(now)) return;
+    if (lost_.empty() && !can_form_again()) return refuse_unexplained(now);
+    if (lost_.empty()) {
+      ++num_repeats_;
+      return form_group();
+    }
   }
   broken_since_.reset();
   if (!all_have_asked()) return kill_overdue(now);
@@ -179,11 +185,16 @@ bool Regrouping::can_do_without(const Member& slow) const {
          count * slow.asked->slowness > world_size_;
 }
 
+// Whether a rank has asked because its group has failed.
+bool Regrouping::is_broken() const {
+  return std::ranges::any_of(
+      members_, [](const auto& member) { return member.asks_to(GroupRequest::Kind::Broken); });
+}
+
 // Workers of other nodes may notice a loss before the launcher of the lost rank has reported it.
 void Regrouping::refuse_unexplained(Clock::time_point now) {
-  const bool is_broken = std::ranges::any_of(
-      members_, [](const auto& member) { return member.asks_to(GroupRequest::Kind::Broken); });
-  if (!is_broken)
+  is_invited_ = false;
+  if (!is_broken())
     broken_since_.reset();
   else if (!broken_since_)
     broken_since_ = now;
@@ -266,13 +277,18 @@ void Regrouping::form_group() {
   ++group_;
   loss.group = group_;
   group_step_ = loss.step;
-  if (!loss.ranks.empty()) num_repeats_ = 0;
-  for (auto& member : members_) member.is_replaced = member.is_lost;
+  if (!loss.is_empty()) num_repeats_ = 0;
+  is_invited_ = false;
+  for (auto& member : members_) {
+    member.is_replaced = member.is_lost;
+    if (!loss.is_empty()) member.is_new = false;
+  }
   const auto& host = nodes_[static_cast<size_t>(ready.front()->node)].address;
   const auto port = ready.front()->asked->port;
   for (size_t i = 0; i < ready.size(); ++i) {
     const bool joins = i < count;
     const auto node = ready[i]->node;
+    if (joins && !ready[i]->rank) ready[i]->is_new = loss.ranks.empty();
     ready[i]->rank = joins ? std::optional(static_cast<int>(i)) : std::nullopt;
     answer(*ready[i], {.kind = joins ? Kind::Join : Kind::Wait,
                        .group = group_,
@@ -285,7 +301,7 @@ void Regrouping::form_group() {
                        .loss = loss});
   }
   const auto waiting = ready.size() - count;
-  const auto reason = loss.ranks.empty() ? "not all ranks have connected" : lost_text(loss);
+  const auto reason = loss.is_empty() ? "not all ranks have connected" : lost_text(loss);
   notes_.push_back(fmt::format("{}: continuing with {} rank{}{}", reason, count,
                                count == 1 ? "" : "s",
                                waiting > 0 ? fmt::format(", {} waiting as spare", waiting) : ""));
@@ -315,7 +331,7 @@ bool Regrouping::remove_lost(Member& member, const std::string& how) {
   member.is_replaced = !rank;
   if (rank) {
     lost_.push_back({*rank, how});
-  } else if (!member.has_left && !member.has_quit) {
+  } else if (!member.has_left && !member.has_quit && !member.is_overdue) {
     notes_.push_back(fmt::format("a spare was lost, {}", how));
   }
   return true;
@@ -329,6 +345,7 @@ bool Regrouping::lose_node(int node, const std::string& how) {
       members_, [&](const Member& member) { return member.node != node && member.is_in_group(); });
   if (!others_stay) return false;
   bool had_ranks = false;
+  changed_ = true;
   for (auto& member : members_) {
     if (!is_there(member)) continue;
     member.is_connected = false;

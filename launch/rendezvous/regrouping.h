@@ -5,8 +5,9 @@
 // would leave, all are refused. A slow worker is let go only if the others do as well or better without
 // it; otherwise all of them are refused, and it keeps its place. A worker that does not ask in time is
 // killed. Those with the most training steps get the lowest ranks, so rank 0 has the state that the
-// others receive. The remaining workers wait as spares, without a state. Pure: the caller delivers
-// requests and answers. Thread: one.
+// others receive. The remaining workers wait as spares, without a state. When there are enough of them for
+// a larger group, up to the first number of ranks, the ranks are invited to ask after a step. Pure: the
+// caller delivers requests and answers. Thread: one.
 #pragma once
 
 #include <chrono>
@@ -57,6 +58,12 @@ class Regrouping {
   // All workers of the node that have not ended were lost. Returns false if no member of the group
   // would be left; then nothing changes.
   bool lose_node(int node, const std::string& how);
+  // Whether the node was lost, and the others have continued: its place is free. add_node(): its workers
+  // are started again, as spares; `address`: of the node.
+  bool can_add_node(int node) const;
+  void add_node(int node, const std::string& address);
+  void dismiss_node(int node);  // its workers that are not ranks do not become ranks
+  bool has_members() const;     // whether the group has ranks
   // The worker exited by itself. When no member of the group is left, waiting workers learn that
   // the job has ended. Returns false if a lost rank has no group that continued without it then: the
   // job has failed.
@@ -92,6 +99,7 @@ class Regrouping {
     std::optional<GroupRequest> asked;        // of a worker that waits for an answer
     Clock::time_point asked_at;
     bool is_overdue = false;  // it did not ask in time, and is being killed
+    bool is_new = false;      // the current group grew by it
 
     bool is_in_group() const { return is_alive && rank.has_value(); }
     bool asks_to(GroupRequest::Kind kind) const {
@@ -102,7 +110,6 @@ class Regrouping {
   void answer(Member& member, const GroupAnswer& answer);
   bool remove_lost(Member& member, const std::string& how);
   void report_loss();
-  bool has_members() const;
   bool all_have_asked() const;
   std::optional<Clock::time_point> deadline() const;
   void kill_overdue(Clock::time_point now);
@@ -113,6 +120,12 @@ class Regrouping {
   bool let_go();
   void refuse_unexplained(Clock::time_point now);
   bool can_form_again() const;
+  bool is_broken() const;
+  bool can_grow() const;
+  void grow(Clock::time_point now);
+  void invite();
+  void dismiss_different();
+  bool waits_for_new(Clock::time_point now);
   void form_group();
   std::vector<Member*> ready_members();
   int number_on_node(const Member& member) const;
@@ -123,12 +136,13 @@ class Regrouping {
   std::optional<Clock::time_point> broken_since_;  // without a known loss
   std::vector<Member> members_;
   int max_ranks_ = 0, world_size_ = 0;
-  int64_t group_ = 0;       // the number of the current one
-  int64_t group_step_ = 0;  // at which it was formed
-  int num_repeats_ = 0;     // of groups since the last loss
+  int64_t group_ = 0;        // the number of the current one
+  int64_t group_step_ = 0;   // at which it was formed
+  int num_repeats_ = 0;      // of groups since the last loss
+  bool is_invited_ = false;  // the ranks of this group, to form a larger one
+  uint32_t inputs_ = 0;      // of the ranks; 0: not known yet
   std::vector<Answer> answers_;
-  std::vector<LostRank>
-      lost_;  // since the last group was formed, of its ranks; also those that left
+  std::vector<LostRank> lost_;  // of the ranks of the last group; also those that left
   bool is_stopping_ = false, changed_ = false;
   std::vector<std::string> notes_;
 };

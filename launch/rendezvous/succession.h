@@ -9,6 +9,7 @@
 namespace lockstep::launch {
 
 inline constexpr const char* kContinued = "the job has continued without this node";
+inline constexpr const char* kContinuedByOther = "another node continues the job without this one";
 
 // The difference between the times at which two nodes notice that a third one is silent: a heartbeat, and
 // how often they check.

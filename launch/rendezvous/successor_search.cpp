@@ -52,9 +52,8 @@ void RendezvousClient::begin_search(const std::string& problem, bool is_silent) 
       .lost = coordinator_name(), .problem = problem, .is_silent = is_silent, .candidates = {}};
   lost_nodes_.push_back(serving_node_);
   for (int node = 0; node < static_cast<int>(job_->nodes.size()); ++node) {
-    const auto& [ranks, spares, address, port, label, is_present] =
-        job_->nodes[static_cast<size_t>(node)];
-    if (is_present && (port > 0 || node == node_) && job_->num_ranks_on(node) > 0 &&
+    const auto& known = job_->nodes[static_cast<size_t>(node)];
+    if (known.is_present && (known.port > 0 || node == node_) && job_->num_ranks_on(node) > 0 &&
         std::ranges::find(lost_nodes_, node) == lost_nodes_.end())
       search_->candidates.push_back(node);
   }

@@ -195,7 +195,9 @@ std::string LaunchReport::summary() const {
 std::string LaunchReport::text() const {
   std::string text = succeeded() ? "" : summary() + "\n";
   const auto* first = cause();
-  if (first)
+  const bool is_shown = all_failed_alike() && first->error &&
+                        std::ranges::count(shown_errors, first->error->message) > 0;
+  if (first && !is_shown)
     for (const auto& line : first->detail()) text += fmt::format("  {}\n", line);
   for (const auto& node : node_failures)
     if (&node != node_cause()) text += fmt::format("  {}\n", node.what());

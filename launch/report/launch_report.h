@@ -74,6 +74,8 @@ struct LaunchReport {
   std::string run_id;                 // of all nodes
   std::vector<std::string> notes;     // other problems, e.g. a log file that could not be written
   bool failed_alike = false;          // all_failed_alike() of a report whose workers were left out
+  // On the console of this node: the messages with which its ranks rejected their input, each once.
+  std::vector<std::string> shown_errors;
 
   // The worker that failed first and not only because of a peer; nullptr if none failed, if the
   // failure of a node is the cause, or if the launch was interrupted.
@@ -91,8 +93,8 @@ struct LaunchReport {
   // One line: "rank 1 (of 4) on hostB failed first: killed by ...", or "all 4 ranks failed: exited
   // with code 78 ...". Empty when succeeded.
   std::string summary() const;
-  // Several lines: the summary, the error of the cause, and how the others ended. Notes are
-  // included even when succeeded.
+  // Several lines: the summary, the error of the cause unless all failed alike and the console has
+  // shown it, and how the others ended. Notes are included even when succeeded.
   std::string text() const;
 };
 

@@ -23,7 +23,8 @@ GroupLinks::GroupLinks(const NodePlace& place, int num_ranks, int num_spares)
       throw errno_error("cannot create a socket for a rank");
     links_[i].socket = FileDescriptor(ends[0]);
     links_[i].worker_end = FileDescriptor(ends[1]);
-    if (static_cast<int>(i) < num_ranks) links_[i].rank = place.first_rank + static_cast<int>(i);
+    if (static_cast<int>(i) < num_ranks && !place.joins)
+      links_[i].rank = place.first_rank + static_cast<int>(i);
     if (place.num_nodes == 1) continue;
     links_[i].loss = FileDescriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (!links_[i].loss.is_open()) throw errno_error("cannot create an eventfd for a rank");
@@ -48,7 +49,7 @@ void GroupLinks::update() {
 
 void GroupLinks::receive(int worker) {
   auto& link = links_[static_cast<size_t>(worker)];
-  std::array<char, 64> text{};
+  std::array<char, 128> text{};
   const auto bytes = ::recv(link.socket.get(), text.data(), text.size(), MSG_DONTWAIT);
   if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) return;
   const auto request =
@@ -83,6 +84,7 @@ void GroupLinks::answer(int worker, const GroupAnswer& answer) {
     [[maybe_unused]] const auto written = ::write(link.loss.get(), &added, sizeof added);
     return;
   }
+  if (answer.kind == AnswerKind::Invited && link.is_asking) return;
   link.is_quitting = false;
   link.is_asking = answer.kind == AnswerKind::Wait;
   if (link.is_asking) link.request = {.port = link.request.port};  // without a state

@@ -16,8 +16,8 @@ namespace lockstep::launch {
 
 class GroupLinks {
  public:
-  // Workers are numbered: 0 to num_ranks - 1 are the node's ranks of the first group, the others
-  // spares. Throws Environment.
+  // Workers are numbered: 0 to num_ranks - 1 are the node's ranks of the first group (unless
+  // place.joins), the others spares. Throws Environment.
   GroupLinks(const NodePlace& place, int num_ranks, int num_spares);
 
   // What the worker inherits; the caller closes it once the worker has started.

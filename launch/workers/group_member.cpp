@@ -45,6 +45,10 @@ bool wait_readable(std::array<pollfd, 2>& requests,
   }
 }
 
+bool is_invitation(const std::string& text) {
+  return decode_group_answer(text).kind == GroupAnswer::Kind::Invited;
+}
+
 }  // namespace
 
 GroupMember::GroupMember(int fd, std::string address) : fd_(fd), address_(std::move(address)) {
@@ -78,6 +82,15 @@ GroupAnswer GroupMember::wait() {
       return answer;
 }
 
+bool GroupMember::take_invitation() {
+  std::array<char, 512> text{};
+  bool is_invited = false;
+  ssize_t bytes = 0;
+  while ((bytes = ::recv(fd_.get(), text.data(), text.size(), MSG_DONTWAIT)) > 0)
+    is_invited = is_invited || is_invitation({text.data(), static_cast<size_t>(bytes)});
+  return is_invited;
+}
+
 std::optional<int> GroupMember::take_listener(const GroupAnswer& place) {
   auto listener = std::exchange(listener_, {});
   if (place.rank != 0 || place.world_size == 1) return std::nullopt;
@@ -102,6 +115,7 @@ GroupAnswer GroupMember::receive(std::optional<std::chrono::milliseconds> timeou
     if (size <= 0) return {};
     std::string text(static_cast<size_t>(size), '\0');
     const auto bytes = ::recv(fd_.get(), text.data(), text.size(), 0);
+    if (bytes == size && is_invitation(text)) continue;  // the group is left already
     return bytes == size ? decode_group_answer(text) : GroupAnswer();
   }
   is_answer_late_ = true;

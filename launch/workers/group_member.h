@@ -29,6 +29,10 @@ class GroupMember {
   // The answer that follows Wait: Join, End or Refused. Waits for as long as the launcher runs.
   GroupAnswer wait();
 
+  // Whether there can be more ranks, since the last call: this one should ask for another place after a
+  // step. Of a rank; does not wait.
+  bool take_invitation();
+
   // After Join: the socket on which the others connect, if this is their rank 0; the caller owns it.
   std::optional<int> take_listener(const GroupAnswer& place);
 

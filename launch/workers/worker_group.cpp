@@ -30,6 +30,8 @@ constexpr std::chrono::milliseconds kReportTime{1000};
 // A process that survives SIGKILL for this long hangs in the kernel.
 constexpr std::chrono::milliseconds kKillTimeout{10'000};
 
+constexpr std::string_view kErrorLine = "lockstep-trainer: error: ";
+
 // Per worker: its two outputs with their files, its progress page, its process, its connection.
 constexpr uint64_t kDescriptorsOfWorker = 10, kReservedDescriptors = 256;
 
@@ -57,12 +59,18 @@ std::optional<std::chrono::milliseconds> time_for_others(const ProcessExit& exit
 
 struct WorkerGroup::Worker {
   Worker(int rank_, int local_rank_, std::filesystem::path directory_, Console* out_console,
-         Console* err_console)
+         Console* err_console, WorkerOutput::IsHidden hides_error)
       : rank(rank_),
         local_rank(local_rank_),
         directory(std::move(directory_)),
         out(rank, directory / "stdout.log", out_console),
-        err(rank, directory / "stderr.log", err_console) {}
+        err(rank, directory / "stderr.log", err_console, std::move(hides_error)) {}
+
+  // What it reported before it printed the same.
+  std::optional<ErrorReport> error() const {
+    auto error = read_error_file(directory / "error.json");
+    return error ? error : read_failure(*progress);
+  }
 
   int rank, local_rank;
   std::filesystem::path directory;
@@ -94,25 +102,28 @@ WorkerGroup::~WorkerGroup() = default;
 
 void WorkerGroup::add_worker(const std::filesystem::path& directory, int local_rank) {
   make_directories(directory);
-  workers_.push_back(
-      std::make_unique<Worker>(place_.first_rank + local_rank, local_rank, directory,
-                               options_.tee.shows_stdout(local_rank) ? &consoles_.out : nullptr,
-                               options_.tee.shows_stderr(local_rank) ? &consoles_.err : nullptr));
+  const auto hides_error = [this, index = workers_.size()](std::string_view line) {
+    return is_repeated(*workers_[index], line);
+  };
+  workers_.push_back(std::make_unique<Worker>(
+      place_.first_rank + local_rank, local_rank, directory,
+      options_.tee.shows_stdout(local_rank) ? &consoles_.out : nullptr,
+      options_.tee.shows_stderr(local_rank) ? &consoles_.err : nullptr, hides_error));
 }
 
 void WorkerGroup::start(Worker& worker, const MasterSocket& master) {
-  const bool is_spare = worker.local_rank >= options_.num_workers;
+  const bool is_spare = place_.joins || worker.local_rank >= options_.num_workers;
   FileDescriptor group_end;
   if (links_) group_end = links_->take_worker_end(worker.local_rank);
   WorkerPlace place{.node = place_,
-                    .local_rank = is_spare ? options_.num_workers - 1 : worker.local_rank,
+                    .local_rank = std::min(worker.local_rank, options_.num_workers - 1),
                     .listen_fd = std::nullopt,
                     .group_fd = std::nullopt,
                     .loss_fd = std::nullopt,
                     .is_spare = is_spare,
                     .progress_fd = worker.progress_memory.get(),
                     .error_file = worker.directory / "error.json"};
-  if (worker.rank == 0 && master.fd.is_open() && options_.passes_master_socket)
+  if (worker.rank == 0 && !is_spare && master.fd.is_open() && options_.passes_master_socket)
     place.listen_fd = master.fd.get();
   if (group_end.is_open()) place.group_fd = group_end.get();
   if (links_ && links_->loss_fd(worker.local_rank) >= 0)
@@ -214,7 +225,7 @@ bool WorkerGroup::is_reporting() const {
 // coordinator stops them.
 bool WorkerGroup::continues_without(Worker& worker) {
   if (!links_) return false;
-  if (!worker.exit->signal || is_stopping()) {
+  if (!worker.exit->signal || (is_stopping() && !is_leaving_)) {
     links_->leave(worker.local_rank);
     return false;
   }
@@ -234,11 +245,22 @@ void WorkerGroup::signal(int signal) {
 
 void WorkerGroup::stop(std::optional<int> signal) {
   if (stop_time_us_) return;
+  if (links_) links_->stop();
+  if (signal)
+    for (auto& worker : workers_) worker->progress->set_launch_signal(*signal);
+  terminate();
+}
+
+void WorkerGroup::leave() {
+  if (stop_time_us_) return;
+  is_leaving_ = true;
+  terminate();
+}
+
+void WorkerGroup::terminate() {
   stop_time_us_ = unix_time_us();
   kill_deadline_ = Clock::now() + options_.stop_grace;
-  if (links_) links_->stop();
   for (auto& worker : workers_) {
-    if (signal) worker->progress->set_launch_signal(*signal);
     worker->process->signal_group(SIGTERM);
     worker->process->signal_group(SIGCONT);  // a stopped process would not receive SIGTERM
   }
@@ -325,6 +347,19 @@ bool WorkerGroup::was_stopped(const WorkerEnd& end) const {
   return !end.exit.signal || *end.exit.signal == SIGTERM || *end.exit.signal == SIGKILL;
 }
 
+// Whether `line` is the error with which the worker rejects its input, and the console has shown it
+// for another one.
+bool WorkerGroup::is_repeated(const Worker& worker, std::string_view line) {
+  if (!line.starts_with(kErrorLine)) return false;
+  const auto error = worker.error();
+  if (!error || error->kind != kind_name(ErrorKind::Config) ||
+      line.substr(kErrorLine.size()) != error->message)
+    return false;
+  if (std::ranges::find(shown_errors_, error->message) != shown_errors_.end()) return true;
+  shown_errors_.push_back(error->message);
+  return false;
+}
+
 LaunchReport WorkerGroup::finish() {
   LaunchReport report{.world_size = links_ ? links_->world_size() : place_.world_size};
   for (auto& worker : workers_) {
@@ -340,6 +375,7 @@ LaunchReport WorkerGroup::finish() {
     notes_.push_back(fmt::format("killed because they did not exit in time: rank {}",
                                  fmt::join(killed_ranks_, ", ")));
   report.notes = std::move(notes_);
+  report.shown_errors = std::move(shown_errors_);
   workers_.clear();
   return report;
 }

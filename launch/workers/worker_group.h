@@ -43,6 +43,9 @@ class WorkerGroup {
   // Stops all; no effect if already stopping. `signal`: the one that stopped the launch, which
   // ranks may record; they receive SIGTERM.
   void stop(std::optional<int> signal = std::nullopt);
+  // Stops all, as if each got SIGTERM from elsewhere: with --on-rank-loss continue, the ranks of other
+  // nodes continue after a step.
+  void leave();
   // Forwards a signal to every worker.
   void signal(int signal);
   // Sends SIGKILL without waiting for the grace period.
@@ -79,6 +82,7 @@ class WorkerGroup {
   int num_workers() const { return options_.num_workers + options_.num_spares; }
   void add_worker(const std::filesystem::path& directory, int local_rank);
   void start(Worker& worker, const MasterSocket& master);
+  void terminate();
   void handle_exits();
   bool continues_without(Worker& worker);
   bool is_replaced(const Worker& worker) const;
@@ -88,6 +92,7 @@ class WorkerGroup {
   bool all_ended() const;
   WorkerEnd describe(const Worker& worker) const;
   bool was_stopped(const WorkerEnd& end) const;
+  bool is_repeated(const Worker& worker, std::string_view line);
 
   const LaunchOptions& options_;
   NodePlace place_;
@@ -95,12 +100,13 @@ class WorkerGroup {
   std::filesystem::path attempt_;                 // where its logs are
   std::vector<std::unique_ptr<Worker>> workers_;  // the spares last
   std::optional<GroupLinks> links_;               // with --on-rank-loss continue
-  bool changed_ = false;
+  bool changed_ = false, is_leaving_ = false;
   std::optional<int64_t> stop_time_us_;
   std::optional<PollSet::Clock::time_point> others_deadline_, kill_deadline_, give_up_deadline_,
       drain_deadline_;
   std::vector<int> killed_ranks_;
   std::vector<std::string> notes_;
+  std::vector<std::string> shown_errors_;  // as in LaunchReport
 };
 
 }  // namespace lockstep::launch

@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "core/system/full_io.h"
 #include "lockstep/error.h"
@@ -31,8 +32,9 @@ bool is_torch_log_line(std::string_view line) {
 
 }  // namespace
 
-WorkerOutput::WorkerOutput(int rank, const std::filesystem::path& log_path, Console* console)
-    : rank_(rank), log_path_(log_path), console_(console) {
+WorkerOutput::WorkerOutput(int rank, const std::filesystem::path& log_path, Console* console,
+                           IsHidden is_hidden)
+    : rank_(rank), log_path_(log_path), console_(console), is_hidden_(std::move(is_hidden)) {
   log_ = FileDescriptor(::open(log_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (!log_.is_open()) throw errno_error(fmt::format("cannot create {}", log_path.string()));
   std::array<int, 2> ends{};
@@ -69,7 +71,7 @@ void WorkerOutput::write_log(std::string_view bytes) {
 }
 
 void WorkerOutput::take_line(std::string_view line) {
-  if (console_) console_->write_line(rank_, line);
+  if (console_ && !(is_hidden_ && is_hidden_(line))) console_->write_line(rank_, line);
   if (line.find_first_not_of(" \t") == std::string_view::npos || is_torch_log_line(line)) return;
   if (last_lines_.size() == kNumLastLines) last_lines_.pop_front();
   last_lines_.emplace_back(line.substr(0, kMaxLastLineLength));

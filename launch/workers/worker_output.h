@@ -4,6 +4,7 @@
 
 #include <deque>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,9 +17,12 @@ namespace lockstep::launch {
 
 class WorkerOutput {
  public:
-  // Opens the log file and a pipe. `console`: null if this stream is not shown. Throws
-  // Environment.
-  WorkerOutput(int rank, const std::filesystem::path& log_path, Console* console);
+  using IsHidden = std::function<bool(std::string_view line)>;
+
+  // Opens the log file and a pipe. `console`: null if this stream is not shown. `is_hidden`: called
+  // with each line before the console shows it. Throws Environment.
+  WorkerOutput(int rank, const std::filesystem::path& log_path, Console* console,
+               IsHidden is_hidden = {});
 
   // The write end for the worker. The launcher must close its copy once the worker has started.
   FileDescriptor take_write_end() { return std::move(write_end_); }
@@ -44,6 +48,7 @@ class WorkerOutput {
   int rank_;
   std::filesystem::path log_path_;
   Console* console_;
+  IsHidden is_hidden_;
   FileDescriptor read_end_, write_end_, log_;
   LineSplitter splitter_;
   std::deque<std::string> last_lines_;

@@ -86,7 +86,7 @@ at::Tensor DecoderNorm::rms_norm(const at::Tensor& x) const {
   const auto type = adds_one ? at::kFloat : at::result_type(x, weight);
   const auto factor = adds_one ? 1 + weight.to(type) : weight.to(type);
   const auto y = at::rms_norm(x.to(type), weight.sizes(), factor, epsilon);
-  return adds_one ? y.to(x.scalar_type()) : y;
+  return y.to(adds_one ? x.scalar_type() : type);  // autocast of some versions returns float32
 }
 
 DecoderAttention::DecoderAttention(const DecoderConfig& config)

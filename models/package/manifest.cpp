@@ -184,6 +184,22 @@ void verify_units(const PackageManifest& manifest, const ManifestMap& map) {
   }
 }
 
+// Each tensor of the adapter is one of the package.
+AdapterSpec adapter_of(const ManifestMap& map, const nlohmann::json& json, const std::string& name,
+                       const std::set<std::string>& state) {
+  const ManifestMap adapter(json, name + ": its manifest: 'adapter'");
+  AdapterSpec spec{.config = adapter.text("config"), .tensors = {}, .model_config = {}};
+  if (adapter.has("model_config")) spec.model_config = adapter.text("model_config");
+  const ManifestMap tensors(adapter.at("tensors"), name + ": its manifest: 'adapter': 'tensors'");
+  for (const auto& item : adapter.at("tensors").items()) {
+    if (!state.contains(item.key()))
+      throw map.corrupt(fmt::format("has an adapter with '{}', which is not a tensor of the model",
+                                    printable(item.key())));
+    spec.tensors[item.key()] = tensors.text(item.key().c_str());
+  }
+  return spec;
+}
+
 // Of packages without segments of evaluation: one that takes everything.
 SegmentSpec whole_evaluation(const PackageManifest& manifest) {
   SegmentSpec whole;
@@ -225,6 +241,7 @@ PackageManifest parse_package_manifest(std::string_view text, const std::string&
     manifest.class_field = map.text("class_field");
     manifest.num_classes = map.number("num_classes");
   }
+  if (map.has("adapter")) manifest.adapter = adapter_of(map, map.at("adapter"), name, state);
   manifest.segments = map.segments("segments");
   if (format > kOldestFormat) {
     manifest.evaluation = map.segments("evaluation");

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,6 +41,13 @@ struct SegmentSpec {
   std::vector<double> flops;
 };
 
+// Adapters of PEFT, whose other weights are not trained.
+struct AdapterSpec {
+  std::string config;                          // the content of adapter_config.json
+  std::map<std::string, std::string> tensors;  // their names in adapter_model.safetensors
+  std::string model_config;                    // the content of config.json; empty: unknown
+};
+
 // The counting graph takes fields and returns the number of targets.
 struct PackageManifest {
   std::string model;  // the Python class
@@ -60,6 +68,7 @@ struct PackageManifest {
   // The field with class labels, and the number of classes. Empty: none, or not recorded.
   std::string class_field;
   int64_t num_classes = 0;
+  std::optional<AdapterSpec> adapter;
   std::map<std::string, PackageMember> members;
 };
 

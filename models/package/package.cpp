@@ -13,6 +13,7 @@
 
 #include "core/printable.h"
 #include "lockstep/error.h"
+#include "models/package_reference.h"
 
 namespace lockstep::models {
 namespace {
@@ -83,6 +84,19 @@ const char* safetensors_name(const std::string& dtype) {
 }
 
 }  // namespace
+
+bool may_be_package(std::span<const uint8_t> file) {
+  constexpr std::array<uint8_t, 4> kZip = {'P', 'K', 3, 4};
+  return file.size() >= kZip.size() && std::ranges::equal(file.first(kZip.size()), kZip);
+}
+
+std::span<const uint8_t> weights_of_package(std::span<const uint8_t> file,
+                                            const std::string& name) {
+  const formats::ZipFile archive(file, name);
+  const auto at = index_of(archive.members(), kWeights);
+  if (!at) throw config_error(fmt::format("{}: has no {}", name, kWeights));
+  return archive.stored(*at);
+}
 
 HostFacts host_facts(const std::string& torch_version) {
   HostFacts facts{.torch = torch_version};

@@ -19,6 +19,7 @@
 #include "models/compiled/graph.h"
 #include "models/compiled/pass.h"
 #include "models/compiled/state.h"
+#include "models/decoder/lora_config.h"
 #include "models/language.h"
 #include "models/package/package.h"
 #include "models/package_reference.h"
@@ -114,9 +115,28 @@ class CompiledModel final : public Model {
   std::string target_name() const override { return manifest_.targets; }
 
   ExportedFiles exported_files() const override {
-    const Json reference = {{"package", path_}, {"manifest_crc32", manifest_crc32_}};
+    Json reference = {{"package", path_}, {"manifest_crc32", manifest_crc32_}};
+    if (manifest_.adapter && !manifest_.adapter->model_config.empty())
+      reference["model_config"] = manifest_.adapter->model_config;
     auto text = reference.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
-    return {.copies = {}, .texts = {{kPackageReference, std::move(text)}}, .tensors = {}};
+    ExportedFiles files{
+        .copies = {}, .texts = {{kPackageReference, std::move(text)}}, .tensors = {}};
+    if (!manifest_.adapter) return files;
+    files.texts[kAdapterConfig] = manifest_.adapter->config;
+    files.tensors[kAdapterWeights] = manifest_.adapter->tensors;
+    return files;
+  }
+
+  // With adapters, the package is the base model.
+  InitialWeights initial_weights() const override {
+    if (!manifest_.adapter) return {};
+    return {.file = path_,
+            .except = {},
+            .is_base = true,
+            .adapter = {},
+            .adapter_names = manifest_.adapter->tensors,
+            .computed = {},
+            .names = {}};
   }
 
   at::Tensor count_targets(const Batch& batch) const override {

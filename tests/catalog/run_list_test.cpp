@@ -237,6 +237,11 @@ TEST_CASE("runs: a run is found by its directory, and a copy of it is not mixed 
   std::filesystem::copy(runs / "a", runs / "copy", std::filesystem::copy_options::recursive);
   CHECK(find_run(runs.path(), "a").entries.size() == 1);
   CHECK(find_run_directory(runs.path(), "a") == runs / "a");
+  for (const auto* path : {"a", "a/", "./a"})
+    CHECK(ids(find_run(runs.path(), (runs / path).string())) == Ids{"a"});
+  const TemporaryDirectory others;
+  CHECK(error_of(others.path(), (runs / "a").string())
+            .starts_with("config: there is no run '" + (runs / "a").string() + "' in '"));
   CHECK(error_of(runs.path(), "copy").starts_with("config: there is no run 'copy'"));
   CHECK(error_of(runs.path(), "../a").starts_with("config: there is no run '../a'"));
 }

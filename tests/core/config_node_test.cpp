@@ -26,8 +26,8 @@ TEST_CASE("config node: an override without a value is rejected") {
   for (const std::string assignment : {"data.batch_size=", "data.batch_size= "})
     CHECK(error_of_override("", assignment) ==
           "config: argument '" + assignment +
-              "': the value is empty (is a shell variable not set?); use null to remove a value or "
-              "\"\" for an empty string, quoted for the shell: 'data.batch_size=null'");
+              "': the value is empty (is a shell variable not set?); expected "
+              "data.batch_size=VALUE: null only for an optional key, '\"\"' only for a text");
 }
 
 TEST_CASE("config node: an error names a line that is indented with a tab") {

@@ -45,3 +45,12 @@ TEST_CASE("run id: text that could escape the directory of runs is not an id") {
   CHECK(is_run_id("mnist-20261121-060309-4f2a"));
   CHECK(is_run_id("a..b"));
 }
+
+TEST_CASE("run id: the end of a path is suggested") {
+  const std::string expected =
+      "expected letters, digits, '_', '.' and '-', at most 200 characters, not beginning with '.'";
+  for (const std::string path : {"runs/a-1", "/x/runs/a-1", "a-1//"})
+    CHECK(expected_run_id(path) == expected + "; did you mean 'a-1'?");
+  for (const std::string text : {"", "/", "runs/..", "a b"})
+    CHECK(expected_run_id(text) == expected);
+}

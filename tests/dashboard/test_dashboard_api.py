@@ -59,11 +59,14 @@ def test_list_filter_sort_and_pages(runs, writer, start):
 def test_lost_ranks_are_shown_with_the_environment(runs, writer, start):
     writer.finished_run("run-1")
     loss = {"step": 7, "ranks_before": 2, "ranks_after": 1, "lost": [{"rank": 1, "how": "killed by SIGKILL"}], "spares": []}
-    (runs / "run-1" / "rank_losses.json").write_text(json.dumps([loss]))
+    join = {"step": 9, "ranks_before": 1, "ranks_after": 2, "lost": [], "spares": [0], "spare_nodes": [1]}
+    (runs / "run-1" / "rank_losses.json").write_text(json.dumps([loss, join]))
     dashboard = start()
     dashboard.wait_for_runs(1)
     assert dashboard.get("/api/runs/run-1")["environment"]["lost_ranks"] == [
         "rank 1 (of 2) was lost, killed by SIGKILL; continued after step 7 with 1 rank"]
+    assert dashboard.get("/api/runs/run-1")["environment"]["joined_ranks"] == [
+        "1 rank joined; continued after step 9 with 2 ranks, with spare 0 of node 1"]
 
 
 def test_versions_and_uncommitted_changes_are_part_of_the_environment(runs, writer, start):

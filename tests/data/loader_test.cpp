@@ -2,11 +2,14 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <semaphore>
 #include <set>
 
+#include "data/sampling/sampler.h"
+#include "data/shard_error.h"
 #include "lockstep/sample_random.h"
 #include "tests/data/error_of.h"
 
@@ -325,6 +328,66 @@ TEST_CASE("loader: bad samples are skipped, counted and named up to a limit") {
       const auto error = error_of([&] { drain(loader); });
       CHECK(error.find("corrupt (bad sample 4, data.max_bad_samples is 3)") != std::string::npos);
     }
+}
+
+TEST_CASE("loader: a bad shard ends the pass also where bad samples are skipped") {
+  const HookedDataset dataset([](int64_t) { throw ShardError("0.tar: it is truncated"); });
+  BadSamples bad(1000);
+  LoaderOptions options{.batch_size = 4};
+  options.bad_samples = &bad;
+  Loader loader(dataset, shuffled(16), options);
+  CHECK(error_of([&] { drain(loader); }).find("0.tar: it is truncated") != std::string::npos);
+  CHECK(bad.count() == 0);
+}
+
+// A thousand samples in ten shards, of which the last one is empty; notes what is to be fetched.
+class Fetched final : public Dataset {
+ public:
+  int64_t size() const override { return 1000; }
+  Batch get_batch(std::span<const int64_t> indices) const override {
+    return {.fields = {},
+            .indices = at::tensor(std::vector<int64_t>(indices.begin(), indices.end()))};
+  }
+  SampleInfo sample_info() const override {
+    return {.shards = {100, 200, 300, 400, 500, 600, 700, 800, 1000, 1000},
+            .fetch_ahead = [this](const auto& shards) { calls.push_back(shards); }};
+  }
+  mutable std::vector<std::vector<size_t>> calls;
+};
+
+TEST_CASE("loader: shards are fetched in the order in which the samples of a pass need them") {
+  const Fetched dataset;
+  const auto fetched = [&](IndexSequence samples) {
+    dataset.calls.clear();
+    Loader loader(dataset, std::move(samples), {.batch_size = 10, .workers = 1});
+    drain(loader);
+    REQUIRE(dataset.calls.size() == 1);
+    return dataset.calls[0];
+  };
+  CHECK(fetched({950, 3, 250, 4, 299, 850, 199}) == std::vector<size_t>{8, 0, 2, 1});
+  // An epoch in shuffled groups, from the start and resumed.
+  SamplerOptions options{.seed = 3, .batches = {.batch_size = 10}};
+  options.groups = {.ends = dataset.sample_info().shards, .buffer = 100};
+  const DistributedSampler sampler(1000, {}, options);
+  for (const int64_t done : {0, 350}) {
+    std::vector<size_t> used;
+    for (const auto index : sampler.indices(done)) {
+      const auto shard = static_cast<size_t>(std::min<int64_t>(index / 100, 8));
+      if (std::ranges::find(used, shard) == used.end()) used.push_back(shard);
+    }
+    CHECK(fetched(sampler.sequence(done)) == used);
+    CHECK(used.size() < (done == 0 ? 10 : 8));
+  }
+}
+
+TEST_CASE("loader: of a long pass, shards are fetched when their samples come near") {
+  const Fetched dataset;
+  const auto half = ShardsAhead::kAhead / 2;
+  std::vector<int64_t> samples(static_cast<size_t>(3 * half), 0);
+  samples.back() = 999;
+  Loader loader(dataset, samples, {.batch_size = half});
+  drain(loader);
+  CHECK(dataset.calls == std::vector<std::vector<size_t>>{{0}, {0, 8}, {0, 8}});
 }
 
 TEST_CASE("loader: a batch of only bad samples is an error") {

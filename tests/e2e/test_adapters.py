@@ -274,12 +274,26 @@ def test_a_base_model_that_changed_is_one_clear_line(job, trained):
     assert (ended.code, checkpoints(trained)[-1]) == (0, 3), ended.err
 
 
+def write_manifest(run, manifest):
+    text = json.dumps(manifest["content"], separators=(",", ":"))
+    manifest["crc32c"] = crc32c(text.encode())
+    manifest_of(run).write_text(json.dumps(manifest))
+
+
+def test_adapters_are_not_dropped_when_merged(job, trained):
+    """If the base model has no weight that they change, as with embeddings that are also the last layer."""
+    manifest = json.loads(manifest_of(trained).read_text())
+    name = "model.layers.0.self_attn.q_proj.weight"
+    del manifest["content"]["base"]["checksums"][name]
+    write_manifest(trained, manifest)
+    err = ckpt(job, "export", trained.name, "--out", job.directory / "merged", "--merge", code=78).err
+    assert f"--merge: the base model has no '{name}'" in err and not (job.directory / "merged").exists()
+
+
 def test_a_checkpoint_of_a_later_version_is_refused(job, trained):
     manifest = json.loads(manifest_of(trained).read_text())
     manifest["content"]["format"] += 1
-    text = json.dumps(manifest["content"], separators=(",", ":"))
-    manifest["crc32c"] = crc32c(text.encode())
-    manifest_of(trained).write_text(json.dumps(manifest))
+    write_manifest(trained, manifest)
     for command in ("list", "verify"):
         assert "OTHER VERSION: " in ckpt(job, command, trained.name, code=78).out
     assert "written by a later version" in job.run(options=["--resume", trained.name]).err
@@ -389,3 +403,12 @@ def test_tied_embeddings_are_not_trained_in_full(job):
     hf.make("llama 3", job.directory / "hf")
     configure(job, job.directory / "hf", {"rank": 2, "modules_to_save": ["embed_tokens"]})
     refuse(job, [], ["lora.modules_to_save: 'embed_tokens' is also the output projection (tied embeddings)"], None)
+
+
+def test_a_base_model_that_lacks_a_weight(job, base):
+    """The message names the model, not train.init_from, which the run file does not have."""
+    shutil.copytree(base, job.directory / "hf")
+    file = job.directory / "hf" / "model.safetensors"
+    save_file({name: tensor for name, tensor in load_file(file).items() if name != "model.norm.weight"}, file, {"format": "pt"})
+    configure(job, job.directory / "hf", {"rank": 2})
+    refuse(job, [], [f"model: {file}: has no 'model.norm.weight'"], None)

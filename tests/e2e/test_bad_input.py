@@ -212,6 +212,46 @@ def test_missing_run_file(job, program):
 
 
 @ALONE_AND_LAUNCHED
+@pytest.mark.parametrize("place", ["file", "file/runs"])
+def test_the_directory_of_runs_is_a_file(job, place, ranks):
+    (job.directory / "file").touch()
+    before = files_below(job.directory)
+    for options in [[], ["--dry-run"]] if ranks is None else [[]]:
+        ended = job.run(f"run.dir={place}", ranks=ranks, options=options)
+        (line,) = ended.err.splitlines()
+        assert ended.code == 78 and line.endswith("error: run.dir: file is a file, not a directory; choose another")
+    assert files_below(job.directory) == before
+
+
+@pytest.mark.parametrize("words, text", [
+    ("", "a command is missing; valid: launch, train, "),
+    ("launch", "missing run file; usage: lockstep launch "),
+    ("train", "no run file given; see lockstep-trainer --help"),
+    ("plan", "lockstep plan: no run file given; see lockstep plan --help"),
+    ("runs", "lockstep runs: a command is missing; valid: list, show, "),
+    ("sweep", "lockstep sweep: a sweep file (*.yaml) or a command is missing; valid: show, best, "),
+    ("ui token", "lockstep ui token: missing add, remove or list; see lockstep ui token --help"),
+    ("artifacts", "lockstep artifacts: a command is missing; valid: list, show, "),
+    ("ckpt", "lockstep ckpt: a command is missing; valid: list, verify, "),
+    ("verify", "lockstep verify: a run is missing; see lockstep verify --help"),
+    ("verify-setup", "lockstep verify-setup: a run file is missing; see lockstep verify-setup --help"),
+    ("sync", "lockstep sync: missing run id; 'lockstep runs list' lists the runs"),
+    ("new", "lockstep new: the kind of project is missing; valid: run, model, "),
+    ("completion", "lockstep completion: expected bash, zsh or fish"),
+])
+def test_a_command_without_arguments_is_refused(words, text, tmp_path):
+    """The help is printed only for --help."""
+    ended = processes.run([LOCKSTEP, *words.split()], tmp_path)
+    assert ended.code == 78 and ended.out == "" and ended.err.count("\n") == 1 and text in ended.err, ended.err
+    assert processes.run([LOCKSTEP, *words.split(), "--help"], tmp_path).code == 0
+
+
+def test_a_sheet_of_images_without_the_inspection(job):
+    ended = job.run(options=["--sheet", "sheet.png"])
+    assert error_lines(ended, None) == ["--sheet has no effect without --inspect-data"] and ended.code == 78
+
+
+@ALONE_AND_LAUNCHED
 def test_plugin_is_not_a_shared_object(job, ranks):
     refuse(job, [f"plugins=[{job.file}]"], [str(job.file), "not a shared object"], ranks)
 

@@ -83,8 +83,9 @@ def compile_package(kind, directory):
     assert (ended.code, ended.err) == (0, "")
     stages = [line.partition("] ")[2] for line in ended.out.splitlines() if re.match(r"\[ *\d+ s\] ", line)]
     assert stages[:3] == ["trying the model in Python", "exporting training", "exporting evaluation"]
-    assert stages[3].startswith("code for training")
-    assert stages[-2:] == ["code for evaluation", "checking the compiled code against Python"]
+    assert re.fullmatch(r"code for \d+ graphs?", stages[3])
+    assert all(stage.startswith(f"{stages[3]}: ") for stage in stages[4:-1])
+    assert stages[-1] == "checking the compiled code against Python"
     left = [path for path in temporary.rglob("*") if path.is_file()]
     assert not left, "later compilations may use them"
     return out
@@ -298,7 +299,7 @@ def run_parts(graph, parts):
 
     assert sum(part.gradients for part in parts) == graph.num_gradients
     modules = {name: part.module for name, part in zip(segment_names(parts, graph.training), parts)}
-    return comparing.run_parts(graph, parts, list(graph.inputs), lambda name, inputs: modules[name](inputs))
+    return comparing.run_parts(graph, parts, list(graph.inputs), lambda name, inputs: modules[name](*inputs))
 
 
 def test_segments_are_bit_identical_to_the_whole_graph():
@@ -822,6 +823,10 @@ def test_failing_compiler(tmp_path, reason, code):
     assert list(tmp_path.iterdir()) == [compiler]
 
 
+def in_this_process(call, count, progress):
+    return [call(i) for i in range(count)]
+
+
 @pytest.fixture
 def compiled_before(packages, monkeypatch, tmp_path_factory):
     """Replaces the compiler's output by the graphs of the package "mlp". Returns its inputs."""
@@ -838,6 +843,7 @@ def compiled_before(packages, monkeypatch, tmp_path_factory):
         return Code(list(content.values())[(len(given) - 1) % 2], [])
 
     monkeypatch.setattr(compiler, "_compiled", compile_again)
+    monkeypatch.setattr(compiler, "results_of", in_this_process)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
     with torch._inductor.config.patch({"aot_inductor.metadata": {}}):
         yield given
@@ -951,20 +957,23 @@ def test_cache_evicts_least_recently_used(tmp_path, monkeypatch):
 
 def test_code_specialized_on_one_size_is_recompiled(tmp_path, monkeypatch, capsys):
     """Rejected if the compiler specializes on every size that is tried."""
-    from lockstep.compile import batch_sizes, passes
+    from lockstep.compile import batch_sizes, compiler
+    from lockstep.compile.code_cache import Code
     from lockstep.compile.command_line import main
 
     traced = []
 
-    def fix(program, device, threads, use_cache):
-        size = batch_sizes.shape_env_of(program)
+    def fix(module, settings):
+        size = batch_sizes.shape_env_of(module)
         traced.append([int(hint) for hint in size.backed_var_to_val.values()] if size and size.backed_var_to_val else [])
         if traced[-1]:
             raise batch_sizes.FixedSize("64")
-        return None
+        return Code(b"", [])
 
-    monkeypatch.setattr(passes, "compiled", fix)
-    assert main([f"{MODELS}:mlp", "--loss", "cross_entropy", "--batch", "digits", "-o", f"{tmp_path}/out.ls2"]) == 78
+    monkeypatch.setattr(compiler, "_compiled", fix)
+    monkeypatch.setattr(compiler, "results_of", in_this_process)
+    command = [f"{MODELS}:mlp", "--loss", "cross_entropy", "--batch", "digits", "-o", f"{tmp_path}/out.ls2", "--no-cache"]
+    assert main(command) == 78
     assert "evaluation does not support batches of any size: 64" in capsys.readouterr().err
     sizes = [set(hints) for hints in traced[1:]]
     assert traced[0] == [] and len(sizes) == 3 and all(len(size) == 1 for size in sizes) and len(set.union(*sizes)) == 3

@@ -132,5 +132,5 @@ def test_read_only_run_directory(job, disk, ranks):
 @ALONE_AND_LAUNCHED
 def test_run_directory_is_a_file(job, ranks):
     ended = job.run(f"run.dir={job.file}", ranks=ranks)
-    assert ended.code == 75
+    assert ended.code == 78
     assert str(job.file) in ended.err.splitlines()[0]

@@ -327,6 +327,28 @@ def test_answers_in_conversations(job, chat):
         assert row["tokens"] == found[0, len(tokens) :].tolist()
 
 
+@pytest.mark.parametrize("beams, penalty, early", [(2, 1.0, False), (4, 1.0, True), (3, -1.0, False)])
+def test_beams_end_at_stop_strings_as_in_transformers(job, chat, beams, penalty, early):
+    model, fast = chat
+    prompt = fast.encode("a bird in the park", add_special_tokens=False)
+    options = ["--generate", write_prompts(job, [{"tokens": prompt}]), "--max-tokens", 24, "--beams", beams, "--samples", beams,
+               "--length-penalty", penalty, *["--early-stopping"] * early]
+    whole = rows_of(job, *options)
+    letters = [letter for row in whole for letter in row["text"][3:] if letter.isascii() and letter.isprintable()]
+    stops = sorted({letters[0], letters[-1]})  # of likely texts
+    rows = rows_of(job, *options, *[f"--stop={stop}" for stop in stops])
+    found = model.generate(torch.tensor([prompt]), do_sample=False, max_new_tokens=24, pad_token_id=0, num_beams=beams,
+                           num_return_sequences=beams, length_penalty=penalty, early_stopping=early, stop_strings=stops, tokenizer=fast)
+    for row, tokens in zip(rows, found, strict=True):
+        count = len(row["tokens"])
+        assert row["tokens"] == tokens[len(prompt) :][:count].tolist()
+        assert set(tokens[len(prompt) + count :].tolist()) <= {0, model.config.eos_token_id}  # padding
+        ending = fast.decode(row["tokens"])
+        assert row["finish"] in ("stop", "length") and (row["finish"] == "stop") == any(stop in ending for stop in stops)
+        assert not any(stop in row["text"] for stop in stops) and ending.startswith(row["text"])
+    assert rows != whole and "stop" in {row["finish"] for row in rows}
+
+
 def test_conversations_that_are_refused(job, chat):
     file = write_prompts(job, [{"prompt": "x"}, {"messages": [{"role": "judge", "content": "x"}]}])
     refused(job, ["prompts.jsonl:2: ", "no judges"], "--generate", file)
@@ -402,7 +424,6 @@ def test_options_that_are_refused(job, trained):
     refused(job, ["--prompt cannot be combined with --dry-run"], "--dry-run", *prompt)
     refused(job, ["--top-p has no effect with --temperature 0"], *prompt, "--top-p", "0.5")
     refused(job, ["--min-p has no effect with --temperature 0"], *prompt, "--min-p", "0.5")
-    refused(job, ["--stop cannot be combined with --beams"], *prompt, "--beams", "2", "--stop", "x")
     refused(job, ["--length-penalty has no effect without --beams"], *prompt, "--length-penalty", "2")
     refused(job, ["--early-stopping has no effect without --beams"], *prompt, "--early-stopping")
     refused(job, ["--temperature cannot be combined with --beams"], *prompt, "--beams", "2", "--temperature", "1")

@@ -58,6 +58,8 @@ def test_nothing_is_overwritten(tmp_path):
     (["run", "1st"], "name '1st': expected"), (["run", ""], "name '': expected"), (["run", "x" * 61], "at most 60"),
     (["sink", "class"], "name 'class' is reserved"), (["modle", "x"], "unknown kind 'modle'; did you mean 'model'?"),
     (["run"], "usage: lockstep new run NAME"),
+    (["model", "mlp"], "lockstep new: Lockstep has a model 'mlp'; choose another name"),
+    (["dataset", "csv"], "Lockstep has a dataset 'csv'; choose"), (["sink", "console"], "Lockstep has a sink 'console'; choose"),
 ])
 def test_bad_names_are_one_line(words, message, tmp_path):
     ended = processes.run([LOCKSTEP, "new", *words], tmp_path)

@@ -14,7 +14,7 @@ import pytest
 
 import processes
 from cluster import PORT
-from conftest import Job
+from conftest import MNIST, Job
 from processes import TIMEOUT_S, wait_until
 from safetensors_file import checkpoints
 from test_rank_loss import CONTINUE, NO_CHECKPOINT, SETTINGS, assert_same_run, assert_whole, kill, recorded_losses, said, shown_losses
@@ -46,14 +46,18 @@ def undisturbed(tmp_path_factory):
 def start(cluster, *settings, options=(), conf="", backend=GLOO, num_steps=NODE_STEPS, readers=()):
     """On every host, with four ranks; returns the launcher of the first of `readers`, by default alpha, whose messages said() reads."""
     readers = readers or cluster.hosts[:1]
-    for number, host in enumerate(cluster.hosts):
-        name = "launch.err" if host in readers else f"{host.name}.err"
-        with open(cluster.job.directory / name, "a") as log:
-            cluster.streams = {"stderr": log}
-            ranks = 1 if len(cluster.hosts) == 3 and host is not cluster.hosts[0] else RANKS_PER_HOST
-            cluster.start(host, *settings_for(num_steps), NO_CHECKPOINT, backend, *settings, ranks=ranks,
-                          options=[*CONTINUE, "--node-rank", number, *options], conf=conf)
+    for host in cluster.hosts:
+        start_on(cluster, host, *settings, options=options, conf=conf, backend=backend, num_steps=num_steps, is_reader=host in readers)
     return cluster.launchers[readers[0].name]
+
+
+def start_on(cluster, host, *settings, options=(), conf="", backend=GLOO, num_steps=NODE_STEPS, is_reader=False, ranks=None, **how):
+    number = cluster.hosts.index(host)
+    ranks = ranks or (1 if len(cluster.hosts) == 3 and number > 0 else RANKS_PER_HOST)
+    with open(cluster.job.directory / ("launch.err" if is_reader else f"{host.name}.err"), "a") as log:
+        cluster.streams = {"stderr": log}
+        return cluster.start(host, *settings_for(num_steps), NO_CHECKPOINT, backend, *settings, ranks=ranks,
+                             options=[*CONTINUE, "--node-rank", number, *options], conf=conf, **how)
 
 
 def members_on(cluster, host, spares=False):
@@ -440,3 +444,127 @@ def test_nodes_without_a_shared_file_system_are_refused(cluster):
     assert processes.finish(started).code == 78
     assert "--on-rank-loss continue needs a run.dir that all nodes share, but node 1 (beta) does not see " in said(job)
     finish_others(cluster, 78)
+
+
+UNTIL_STOPPED = {"num_steps": 10**7}  # however long the machine takes
+NO_EPOCHS = "checkpoint.every=1000000 epochs"
+
+
+def lose_second(cluster, started, by_sigterm=False):
+    """The first node continues without the second."""
+    job = cluster.job
+    wait_for_step(job, started, 20)
+    if by_sigterm:
+        cluster.kill_launcher(cluster.hosts[1], signal.SIGTERM)
+        assert cluster.finish(cluster.hosts[1]).code == 128 + signal.SIGTERM
+    else:
+        cluster.hosts[1].crash()
+    wait_until(lambda: "continuing with 2 ranks" in said(job), TIMEOUT_S, "the others continue")
+
+
+def stop_and_compare(job, ended, tmp_path_factory):
+    """Stops the run; it has the bits of an undisturbed one."""
+    job.query("stop", job.only_run().name)
+    assert processes.finish(ended, 600).code == 0, said(job)
+    (last,) = checkpoints(job.only_run())
+    assert_same_run(job, train_undisturbed(tmp_path_factory.mktemp("undisturbed"), last), last)
+
+
+@pytest.mark.parametrize("by_sigterm", [False, True])
+def test_a_node_comes_back(cluster, tmp_path_factory, by_sigterm):
+    """After a crash, or SIGTERM to its launcher: its ranks get the state from the others. Then it replaces the coordinator, which crashes."""
+    job = cluster.job
+    alpha, beta = cluster.hosts
+    started = start(cluster, NO_EPOCHS, readers=[alpha, beta], **UNTIL_STOPPED)
+    lose_second(cluster, started, by_sigterm)
+    before = members_on(cluster, alpha)
+    again = start_on(cluster, beta, NO_EPOCHS, is_reader=True, **UNTIL_STOPPED)
+    wait_until(lambda: "lockstep: 2 ranks joined: continuing with 4 ranks\n" in said(job), TIMEOUT_S, "the node to join")
+    assert f"lockstep: beta ({beta.address}) joins as node 1: its ranks take part after a step" in said(job)
+    wait_for_new_step(job, started)
+    assert members_on(cluster, alpha) == before, "the others keep their processes"
+    lost, joined = recorded_losses(job)
+    assert (lost["ranks_after"], joined["ranks_before"], joined["ranks_after"], joined["lost"]) == (2, 2, 4, [])
+    assert (joined["spares"], joined["spare_nodes"]) == ([0, 1], [1, 1])
+    assert joined["step"] >= lost["step"]
+    assert all(rank.get("has_left", False) == by_sigterm for rank in lost["lost"])
+    assert len(lost["lost"]) == 2 or by_sigterm, "a rank that sees SIGTERM a step later waits for a place, and ends"
+    assert [entry["world_size"] for entry in job.list()] == [4]
+    shown = job.query("show", job.only_run().name)
+    assert re.search(rf"^joined +2 ranks joined; continued after step {joined['step']} with 4 ranks, with spares 0 of node 1, 1 of node 1$",
+                     shown, re.MULTILINE)
+    alpha.crash()
+    wait_until(lambda: said(job).count("continuing with 2 ranks") == 2, TIMEOUT_S, "the others continue")
+    wait_for_new_step(job, again)
+    stop_and_compare(job, again, tmp_path_factory)
+
+
+def shorten(file, copy, count):
+    """A copy of an IDX file with `count` images or labels."""
+    content = file.read_bytes()
+    item = 28 * 28 if content[3] == 3 else 1
+    header = 16 if content[3] == 3 else 8
+    copy.write_bytes(content[:4] + count.to_bytes(4, "big") + content[8 : header + count * item])
+
+
+def test_nodes_that_cannot_join_are_refused(cluster, tmp_path_factory):
+    """And some that die; the ranks that train notice nothing, or lose them as any others."""
+    job = cluster.job
+    alpha, beta = cluster.hosts
+    data, fewer = job.directory / "data", job.directory / "fewer"
+    train = job.config["data"]["train"]
+    for directory, count in ((data, train.pop("limit")), (fewer, 1000)):
+        directory.mkdir()
+        for file in MNIST.glob("train-*-ubyte"):
+            shorten(file, directory / file.name, count)
+    train["path"] = str(data)
+    job.write()
+    started = start(cluster, NO_EPOCHS, **UNTIL_STOPPED)
+    lose_second(cluster, started)
+    before = members_on(cluster, alpha)
+
+    def refused(message, *settings, **how):
+        start_on(cluster, beta, *(settings or [NO_EPOCHS]), **UNTIL_STOPPED, **how)
+        assert cluster.finish(beta).code == 78
+        assert re.search(message, said_by(cluster, beta)), said_by(cluster, beta)
+
+    refused("does not have the job's token|another token", token="another secret of the tests, long enough")
+    refused("the list of overrides and arguments", NO_EPOCHS, "optimizer.lr=0.3")
+    refused(r"--node-rank 0 is already used by alpha", options=["--node-rank", 0])
+    refused(r"beta \([0-9.]+\) has 3 ranks and 0 spares, but beta [^\n]*, had 2 and 0: start it with the same -n and --spares", ranks=3)
+    beta.mounts[data] = fewer
+    refused("it sees another run file or other data than they do")
+    wait_until(lambda: "could not join the running job: " in said(job), TIMEOUT_S, "the note")
+    beta.mounts.clear()
+    assert members_on(cluster, alpha) == before
+    assert recorded_losses(job)[1:] == []
+    for count in (2, 3):  # one dies while it starts, one when it has just got its places
+        start_on(cluster, beta, NO_EPOCHS, **UNTIL_STOPPED)
+        wait_until(lambda: said(job).count(" joins as node 1") == count, TIMEOUT_S, "the node to join")
+        if count == 3:
+            wait_until(lambda: "continuing with 4 ranks" in said(job), TIMEOUT_S, "the places")
+        beta.crash()
+    wait_until(lambda: said(job).count("continuing with 2 ranks") == 2, TIMEOUT_S, "the others continue")
+    wait_for_new_step(job, started)
+    assert members_on(cluster, alpha) == before
+    start_on(cluster, beta, NO_EPOCHS, **UNTIL_STOPPED)
+    wait_until(lambda: said(job).count("continuing with 4 ranks") == 2, TIMEOUT_S, "the node to join")
+    wait_for_new_step(job, started)
+    stop_and_compare(job, started, tmp_path_factory)
+    finish_others(cluster)
+    assert [loss["ranks_after"] for loss in recorded_losses(job)] == [2, 4, 2, 4]
+
+
+def test_all_launchers_get_sigterm(cluster):
+    """As from a scheduler: the job stops with a checkpoint, also if the ranks of one node begin to leave."""
+    job = cluster.job
+    alpha, beta = cluster.hosts
+    started = start(cluster, **UNTIL_STOPPED)
+    wait_for_step(job, started, 20)
+    for host in (beta, alpha):
+        cluster.kill_launcher(host, signal.SIGTERM)
+    assert processes.finish(started).code == 128 + signal.SIGTERM, said(job)
+    finish_others(cluster, 128 + signal.SIGTERM)
+    assert not trainers_of(job)
+    assert [entry["state"] for entry in job.list()] == ["preempted"]
+    assert checkpoints(job.only_run())

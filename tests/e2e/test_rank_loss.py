@@ -268,3 +268,28 @@ def test_what_cannot_continue_is_refused(job, options, settings, message):
     assert ended.code == 78, ended.err
     assert message in ended.err
     assert not job.runs.exists()
+
+
+@pytest.mark.parametrize("shard", ["none", "gradients"])
+def test_a_spare_that_is_ready_after_the_loss_joins(job, tmp_path_factory, shard):
+    """After a step, with the state of the rank that is left; however long the machine takes for it."""
+    def of(num_steps):
+        kept = [setting for setting in SETTINGS if not setting.startswith(("train.max_steps", "train.epochs"))]
+        return [*kept, f"train.max_steps={num_steps}", "train.epochs=10000000", f"distributed.shard={shard}"]
+
+    with open(job.directory / "launch.err", "w") as log:
+        started = job.start(*of(10**7), "checkpoint.every=1000000 epochs", ranks=2, options=[*CONTINUE, "--spares", 1], stderr=log)
+    spare = wait_until(lambda: [pid for pid, is_spare in trainers_of(job).items() if is_spare], TIMEOUT_S, "the spare")[0]
+    os.kill(spare, signal.SIGSTOP)
+    wait_for_step(job, started, 20)
+    kill(job, ranks_of(job)[1], 1)
+    assert "a spare is ready" not in said(job)
+    os.kill(spare, signal.SIGCONT)
+    wait_until(lambda: "lockstep: 1 rank joined: continuing with 2 ranks\n" in said(job), TIMEOUT_S, "the spare to join")
+    joined = wait_until(lambda: recorded_losses(job)[1:], TIMEOUT_S, "its record")[0]
+    assert (joined["ranks_before"], joined["ranks_after"], joined["lost"], joined["spares"]) == (1, 2, [], [2])
+    wait_for_step(job, started, joined["step"] + 2)
+    job.query("stop", job.only_run().name)
+    assert processes.finish(started, 600).code == 0, said(job)
+    (last,) = checkpoints(job.only_run())
+    assert_same_run(job, Job(tmp_path_factory.mktemp("undisturbed")).train(*of(last), NO_CHECKPOINT, ranks=1, timeout=600), last)

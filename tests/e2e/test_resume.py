@@ -140,6 +140,16 @@ def test_a_resume_with_invalid_input_leaves_the_outcome(job):
     assert job.list()[0]["state"] == "finished"
 
 
+@pytest.mark.parametrize("ranks", [None, 2])
+def test_a_resume_with_another_model_leaves_the_outcome(job, ranks):
+    """The input is refused after the ranks have connected and read the checkpoint."""
+    run_dir = job.train()
+    ended = job.run("model.hidden=[16]", ranks=ranks, options=["--resume", run_dir.name])
+    assert ended.code == 78 and "is [32,784] in the checkpoint" in ended.err, ended.err
+    assert job.list()[0]["state"] == "finished"
+    assert not (run_dir / "end.json").exists()
+
+
 def test_on_another_number_of_ranks(job):
     """Position and weights do not depend on the number of ranks; later results are not bit-identical."""
     stopped = job.train("train.max_steps=8", ranks=1)

@@ -64,6 +64,13 @@ def validator(schema):
     return validator(schema)
 
 
+@pytest.mark.parametrize("command", ["schema", "train"])
+def test_the_help_of_a_command_of_the_trainer_is_its_own(command, tmp_path):
+    ended = run([LOCKSTEP, command, "--help"], tmp_path)
+    assert ended.code == 0 and ended.err == "" and ended.out.startswith(f"lockstep {command}: ")
+    assert f"\n  lockstep {command} " in ended.out and ended.out.count("\n") < 16, ended.out
+
+
 def test_declares_its_json_schema_draft(schema):
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
 

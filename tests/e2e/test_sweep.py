@@ -308,6 +308,7 @@ BAD = [
     ({"space": {"optimizer.lr": {"uniform": [0, 1], "when": {"model.name": "mlp"}}}}, "'model.name' is not in the space"),
     ({"run": "missing.yaml"}, "missing.yaml"),
     ({"budget": {"trails": 2}}, "did you mean 'trials'?"),
+    ({"model": {"name": "mlp"}}, "bad.yaml: is a run file, not a sweep file, which has `run: bad.yaml`"),
 ]
 
 

@@ -9,6 +9,7 @@
 
 #include "lockstep/error.h"
 #include "models/package/package.h"
+#include "models/package_reference.h"
 #include "tests/fuzz/seeds.h"
 
 namespace lockstep {
@@ -70,7 +71,8 @@ std::string sound_manifest() {
       {"all_count", "x"},
       {"segments", {{{"takes", {0, 1, 2}}, {"gradients", 1}, {"keeps", 0}}}},
       {"evaluation", {{{"takes", {0, 1}}, {"gradients", 0}, {"keeps", 0}}}},
-      {"units", {"layer"}}};
+      {"units", {"layer"}},
+      {"adapter", {{"config", "{}"}, {"tensors", {{"layer.weight", "base_model.layer.weight"}}}}}};
   for (const auto& [name, content] : contents())
     manifest["members"][name] = {
         {"bytes", content.size()},
@@ -88,8 +90,9 @@ std::string package_with(const std::string& manifest) {
 // Whether `bytes` are accepted as a package.
 bool is_package(const std::string& bytes) {
   try {
-    const models::CompiledPackage package(
-        {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, "input");
+    const std::span file(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
+    const models::CompiledPackage package(file, "input");
+    if (models::weights_of_package(file, "input").empty()) std::abort();
     if (package.graph("train").library.empty()) std::abort();
     std::array<uint8_t, 8> weight{};
     for (const auto& spec : package.manifest().parameters)

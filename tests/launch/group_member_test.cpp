@@ -62,8 +62,20 @@ TEST_CASE("group member: a worker asks to end before each answer that it waits f
   CHECK(link.next_request().empty());  // it has a place in its group
   for (const auto kind : {Kind::Wait, Kind::End}) link.send({.kind = kind});
   CHECK(member.wait().kind == Kind::End);
-  for (int i = 0; i < 2; ++i) CHECK(link.next_request() == "quitting -1 0 0 0");
+  for (int i = 0; i < 2; ++i) CHECK(link.next_request() == "quitting -1 0 0 0 0");
   CHECK(link.next_request().empty());
+}
+
+TEST_CASE("group member: a rank is invited to a larger group, unless it has left its own") {
+  Link link;
+  GroupMember member(link.take_worker_end());
+  CHECK_FALSE(member.take_invitation());
+  link.send({.kind = Kind::Invited});
+  CHECK(member.take_invitation());
+  CHECK_FALSE(member.take_invitation());
+  link.send({.kind = Kind::Invited});
+  link.send({.kind = Kind::Join, .group = 3});
+  CHECK(member.ask({GroupRequest::Kind::Broken, 7}, std::nullopt).group == 3);
 }
 
 TEST_CASE("group member: a worker listens at the address of its node only") {
@@ -178,10 +190,14 @@ TEST_CASE("group messages: requests are decoded") {
       decode_group_request(encode({GroupRequest::Kind::Broken, 7, 4000, 0, 600000}));
   REQUIRE(patient);
   CHECK(patient->patience_ms == 600000);
+  const auto joining = decode_group_request(encode({.inputs = 4294967295}));
+  REQUIRE(joining);
+  CHECK(joining->inputs == 4294967295);
   for (const auto* wrong :
-       {"", "7", "leaving", "leaving x", "leave 7 1 0 0", "leaving 7 1 0", "leaving 7 1 0 0 x",
-        "leaving 7 70000 0 0", "replaced 7 1 nan 0", "replaced 7 1 inf 0", "replaced 7 1 -2 0",
-        "leaving 7 1 0 -1", "leaving 7 1 0 2 3", "leaving 7 1 0 2x"})
+       {"", "7", "leaving", "leaving x", "leave 7 1 0 0 0", "leaving 7 1 0 0",
+        "leaving 7 1 0 0 0 x", "leaving 7 70000 0 0 0", "replaced 7 1 nan 0 0",
+        "replaced 7 1 inf 0 0", "replaced 7 1 -2 0 0", "leaving 7 1 0 -1 0", "leaving 7 1 0 2 3 4",
+        "leaving 7 1 0 2 3x", "leaving 7 1 0 2 -1", "leaving 7 1 0 2 4294967296"})
     CHECK_FALSE(decode_group_request(wrong));
 }
 

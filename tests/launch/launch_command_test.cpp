@@ -300,6 +300,11 @@ TEST_CASE("lockstep launch: a run to resume must exist, and is passed to the ran
   CHECK(
       unknown.err ==
       "lockstep: error: --resume mnist-2: there is no such run in runs; did you mean 'mnist-1'?\n");
+  const auto begun = shell.lockstep("launch --resume mni a.yaml");
+  CHECK(begun.err.ends_with("there is no such run in runs; did you mean 'mnist-1'?\n"));
+  const auto path = shell.lockstep("launch --resume runs/mnist-1/ a.yaml");
+  CHECK(path.exit_code == 78);
+  CHECK(path.err.ends_with("not beginning with '.'; did you mean 'mnist-1'?\n"));
   const auto mirrored = shell.lockstep(
       "launch --resume mnist-2 --program echo a.yaml checkpoint.mirror=s3://bucket/runs");
   CHECK(mirrored.out.ends_with(" --resume mnist-2\n"));

@@ -1,6 +1,7 @@
 #include "launch/launcher.h"
 
 #include <arpa/inet.h>
+#include <fmt/format.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -41,6 +42,40 @@ std::string value_in(const std::string& text, const std::string& name) {
 }
 
 }  // namespace
+
+TEST_CASE("launcher: the console shows an error of the input once, the logs of all ranks have it") {
+  ShellLaunch launch(R"(
+    echo '{"message": {"message": "'"$MESSAGE"'", "extraInfo": {"kind": "'$KIND'"}}}' > $TORCHELASTIC_ERROR_FILE
+    echo "lockstep-trainer: error: $MESSAGE" >&2
+    touch $DIR/$RANK.printed
+    until [ -e $DIR/0.printed ] && [ -e $DIR/1.printed ]; do sleep 0.01; done
+    exit $CODE)",
+                     2);
+  EnvironmentGuard environment;
+  const auto run = [&](const char* kind, const char* code, const char* message) {
+    environment.set("KIND", kind);
+    environment.set("CODE", code);
+    environment.set("MESSAGE", message);
+    const auto report = launch.run();
+    const auto errors = launch.console_errors();
+    const auto line = fmt::format("lockstep-trainer: error: {}\n", message);
+    CHECK(launch.log(0, "stderr.log") == line);
+    CHECK(launch.log(1, "stderr.log") == line);
+    const auto shown = has_line(errors, "[rank 0] lockstep-trainer: error: no") +
+                       has_line(errors, "[rank 1] lockstep-trainer: error: no");
+    return std::pair(shown, report.text());
+  };
+  SECTION("the input") {
+    CHECK(run("config", "78", "no") ==
+          std::pair(1,
+                    std::string("all 2 ranks failed: exited with code 78 (the input is wrong)\n")));
+  }
+  SECTION("another error: each rank shows its own") {
+    const auto [shown, text] = run("environment", "75", "no");
+    CHECK(shown == 2);
+    CHECK(text.find("\n  no\n") != std::string::npos);
+  }
+}
 
 TEST_CASE("launcher: a template has the environment of its workers, but for their places") {
   EnvironmentGuard environment;

@@ -42,7 +42,7 @@ TEST_CASE("messages: the wire format does not change") {
   GroupEventsMessage killed;
   killed.events.push_back({.kind = GroupEvent::Kind::Killed, .worker = 1, .how = "killed"});
   CHECK(encode(killed) ==
-        R"({"events":[{"how":"killed","kind":2,"request":"broken -1 0 0 0","worker":1}],)"
+        R"({"events":[{"how":"killed","kind":2,"request":"broken -1 0 0 0 0","worker":1}],)"
         R"("type":"group_events"})");
   GroupState state;
   state.world_size = 2;

@@ -53,7 +53,8 @@ class Workers {
     if (!answer) return "none";
     if (answer->kind == GroupAnswer::Kind::Join)
       return std::to_string(answer->rank) + "/" + std::to_string(answer->world_size);
-    constexpr std::array words = {"join", "wait", "end", "refused", "lost", "overdue"};
+    constexpr std::array words = {"join", "wait",    "end",     "refused",
+                                  "lost", "overdue", "invited", "differs"};
     return words[static_cast<size_t>(answer->kind)];
   }
 

@@ -260,6 +260,10 @@ TEST_CASE("runs: bad input is one Config error that lists valid values") {
         "--json, --tag");
   CHECK(lab.error_of({"export", "mnist-1", "-o"}) ==
         "config: lockstep runs export: -o needs a file, not '--dir'");
+  CHECK(lab.error_of({"export", "mnist-1", "-o", "/no/such/a.csv"}) ==
+        "config: lockstep runs export: -o /no/such/a.csv: the directory /no/such does not exist");
+  CHECK(lab.error_of({"export", "mnist-1", "-o", "/tmp"}) ==
+        "config: lockstep runs export: -o /tmp: is a directory");
   CHECK(lab.error_of({"export", "mnist-1", "--format", "xml"}) ==
         "config: lockstep runs export: --format 'xml' is unknown; valid: csv, jsonl");
   std::ostringstream out;
@@ -270,7 +274,9 @@ TEST_CASE("runs: bad input is one Config error that lists valid values") {
 TEST_CASE("runs: help lists every command") {
   std::ostringstream out;
   CHECK(cli::run_runs_command({"--help"}, out, out) == 0);
-  CHECK(cli::run_runs_command({}, out, out) == 0);
+  CHECK_THROWS_WITH(cli::run_runs_command({}, out, out),
+                    "lockstep runs: a command is missing; valid: list, show, compare, export, "
+                    "watch, tag, stop, delete, gc");
   for (const char* command : {"runs list", "runs show ID", "runs compare ID", "runs export ID",
                               "runs tag ID", "runs delete ID", "runs gc"})
     CHECK(out.str().find(command) != std::string::npos);

@@ -41,7 +41,7 @@ void verify_base(const BaseWeights& base, const fs::path& path) {
   const auto refuse = [&](const std::string& name, const char* problem) {
     throw config_error(fmt::format(
         "base model {}: '{}' {} since the checkpoint was written, which contains only what was "
-        "trained: put the original file there, or at model.path",
+        "trained: put the original file there",
         printable(path.string(), 400), printable(name, 200), problem));
   };
   size_t num_found = 0;
@@ -55,21 +55,6 @@ void verify_base(const BaseWeights& base, const fs::path& path) {
   }
   for (const auto& [name, checksum] : base.checksums)
     if (!names.contains(name)) refuse(name, "has been removed");
-}
-
-NamedTensors read_base_at(const BaseWeights& base, const fs::path& path) {
-  try {
-    verify_base(base, path);
-    auto tensors = read_weights(path);
-    std::erase_if(tensors, [&](const auto& item) { return !base.has(item.first); });
-    return tensors;
-  } catch (const Error& error) {
-    if (error.kind() == ErrorKind::Config) throw;
-    throw config_error(
-        fmt::format("base model: {}; the checkpoint contains only what was trained: put the "
-                    "original file there, or at model.path",
-                    error.what()));
-  }
 }
 
 }  // namespace
@@ -91,15 +76,19 @@ uint32_t checksum_of(const at::Tensor& tensor) {
   return crc32c(tensor.const_data_ptr(), tensor.nbytes());
 }
 
-NamedTensors read_base(const BaseWeights& base, const fs::path& elsewhere) {
-  if (elsewhere.empty() || elsewhere == base.path) return read_base_at(base, base.path);
+NamedTensors read_base(const BaseWeights& base) {
   try {
-    return read_base_at(base, elsewhere);
-  } catch (const Error&) {
-    std::error_code ignored;
-    if (!fs::exists(base.path, ignored)) throw;
+    verify_base(base, base.path);
+    auto tensors = read_weights(base.path);
+    std::erase_if(tensors, [&](const auto& item) { return !base.has(item.first); });
+    return tensors;
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::Config) throw;
+    throw config_error(
+        fmt::format("base model: {}; the checkpoint contains only what was trained: put the "
+                    "original file there",
+                    error.what()));
   }
-  return read_base_at(base, base.path);
 }
 
 }  // namespace lockstep::trainer

@@ -1,5 +1,5 @@
 // The base model of a run that trains only a part of its weights, e.g. adapters: checkpoints refer to
-// its file instead of containing its weights.
+// its file instead of containing its weights. The file may be a compiled package.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +30,8 @@ NamedTensors read_weights(const std::filesystem::path& path);
 // The checksum of a tensor's bytes. `tensor`: contiguous, on the CPU.
 uint32_t checksum_of(const at::Tensor& tensor);
 
-// Reads and verifies the tensors of a base model; mapped. `elsewhere`: where its file may be too;
-// empty: nowhere else. Throws Config when the file is missing or has changed.
-NamedTensors read_base(const BaseWeights& base, const std::filesystem::path& elsewhere = {});
+// Reads and verifies the tensors of a base model; mapped. Throws Config when the file is missing or
+// has changed.
+NamedTensors read_base(const BaseWeights& base);
 
 }  // namespace lockstep::trainer

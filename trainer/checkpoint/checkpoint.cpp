@@ -107,6 +107,21 @@ Json read_manifest(const fs::path& path) {
   return content;
 }
 
+// Changes the path of `base` to that of the file that is read.
+NamedTensors read_moved_base(BaseWeights& base, const fs::path& elsewhere) {
+  if (elsewhere.empty()) return read_base(base);
+  const BaseWeights moved{.path = fs::absolute(elsewhere).string(), .checksums = base.checksums};
+  try {
+    auto tensors = read_base(moved);
+    base = moved;
+    return tensors;
+  } catch (const Error&) {
+    std::error_code ignored;
+    if (!fs::exists(base.path, ignored)) throw;
+  }
+  return read_base(base);
+}
+
 }  // namespace
 
 Json write_share(const fs::path& checkpoints, const Checkpoint& share, const ShareOptions& options,
@@ -192,7 +207,7 @@ Checkpoint read_checkpoint(const fs::path& checkpoints, int64_t step) {
 
 void add_base(Checkpoint& checkpoint, const fs::path& elsewhere) {
   if (checkpoint.head.base.path.empty()) return;
-  for (const auto& item : read_base(checkpoint.head.base, elsewhere)) {
+  for (const auto& item : read_moved_base(checkpoint.head.base, elsewhere)) {
     checkpoint.model.push_back(item);
     if (checkpoint.head.ema_updates > 0) checkpoint.ema.push_back(item);
   }

@@ -96,8 +96,9 @@ std::vector<int64_t> list_checkpoints(const std::filesystem::path& checkpoints);
 // not read.
 Checkpoint read_checkpoint(const std::filesystem::path& checkpoints, int64_t step);
 
-// Adds the weights of the base model that a checkpoint refers to, to its model and its average. As
-// read_base(); throws Config.
+// Adds the weights of the base model that a checkpoint refers to, to its model and its average,
+// from `elsewhere` if they are there (empty: nowhere else). head.base then has the path of the file
+// that was read. As read_base(); throws Config.
 void add_base(Checkpoint& checkpoint, const std::filesystem::path& elsewhere = {});
 
 // Reads the latest valid checkpoint. Adds to `rejected` one line for each later one that is not

@@ -34,20 +34,19 @@ std::string missing_text(const std::string& name, const std::vector<std::string>
                      printable(example, 200));
 }
 
-// Describes why `loaded` does not fit `model`; empty: it fits.
-std::string misfit(const NamedTensors& model, const NamedTensors& loaded) {
+// Describes why `loaded` does not fit `model`; empty: it fits. `hint`: how to skip a tensor.
+std::string misfit(const NamedTensors& model, const NamedTensors& loaded, const char* hint) {
   for (const auto& [name, tensor] : model) {
     const auto* found = find_tensor(loaded, name);
     if (!found) return "has no " + missing_text(name, names_of_tensors(loaded));
     if (found->sizes() != tensor.sizes())
-      return fmt::format("'{}' is {} in the file and {} in the model; train.init_except skips it",
-                         name, nlohmann::json(found->sizes().vec()).dump(),
-                         nlohmann::json(tensor.sizes().vec()).dump());
+      return fmt::format("'{}' is {} in the file and {} in the model{}", name,
+                         nlohmann::json(found->sizes().vec()).dump(),
+                         nlohmann::json(tensor.sizes().vec()).dump(), hint);
   }
   for (const auto& [name, tensor] : loaded)
     if (!find_tensor(model, name))
-      return fmt::format("has '{}', which the model does not have; train.init_except skips it",
-                         printable(name, 200));
+      return fmt::format("has '{}', which the model does not have{}", printable(name, 200), hint);
   return {};
 }
 
@@ -75,20 +74,23 @@ NamedTensors renamed(const NamedTensors& stored, const std::map<std::string, std
   return tensors;
 }
 
-// The tensors of a file, by those of the model without `except`. Throws Config if they do not match.
-NamedTensors weights_for(const NamedTensors& all_of_model, const InitialWeights& weights) {
+// The tensors of a file, by those of the model without `except`. `is_of_model`: whether the
+// model names the file, rather than train.init_from. Throws Config if they do not match.
+NamedTensors weights_for(const NamedTensors& all_of_model, const InitialWeights& weights,
+                         bool is_of_model) {
+  const auto* const setting = is_of_model ? "model" : "train.init_from";
   const auto& path = weights.file;
   const auto& except = weights.except;
-  auto all_loaded = weights_in(path, "train.init_from");
+  auto all_loaded = weights_in(path, setting);
   if (!weights.names.empty()) all_loaded = renamed(all_loaded, weights.names);
   auto names = names_of_tensors(all_of_model);
   for (const auto& [name, tensor] : all_loaded) names.push_back(name);
   verify_chosen("train.init_except", except, names);
   auto loaded = without(all_loaded, except);
-  const auto problem = misfit(without(all_of_model, except), loaded);
+  const auto* const hint = is_of_model ? "" : "; train.init_except skips it";
+  const auto problem = misfit(without(all_of_model, except), loaded, hint);
   if (!problem.empty())
-    throw config_error(
-        fmt::format("train.init_from: {}: {}", printable(path.string(), 400), problem));
+    throw config_error(fmt::format("{}: {}: {}", setting, printable(path.string(), 400), problem));
   return loaded;
 }
 
@@ -127,20 +129,20 @@ struct LoadedWeights {
   BaseWeights base;
 };
 
-// The parameters of the first file that are not trained and not replaced by the adapter.
+// The tensors of the first file that training does not change and the adapter does not replace.
 BaseWeights base_of(const InitialWeights& weights, const NamedTensors& from_file,
-                    const std::set<std::string>& trained) {
+                    const std::set<std::string>& changed) {
   BaseWeights base{.path = std::filesystem::absolute(weights.file).string(), .checksums = {}};
   for (const auto& [name, tensor] : from_file)
-    if (!trained.contains(name) && !weights.adapter_names.contains(name))
+    if (!changed.contains(name) && !weights.adapter_names.contains(name))
       base.checksums[name] = checksum_of(tensor);
   return base;
 }
 
 LoadedWeights load_files(const NamedTensors& model, const InitialWeights& weights,
-                         const std::set<std::string>& trained) {
-  LoadedWeights loaded{.tensors = weights_for(model, weights), .base = {}};
-  if (weights.is_base) loaded.base = base_of(weights, loaded.tensors, trained);
+                         const std::set<std::string>& changed, bool is_of_model) {
+  LoadedWeights loaded{.tensors = weights_for(model, weights, is_of_model), .base = {}};
+  if (weights.is_base) loaded.base = base_of(weights, loaded.tensors, changed);
   NamedTensors adapter;
   if (!weights.adapter.empty()) adapter = adapter_for(model, weights);
   for (auto& item : adapter) {
@@ -174,11 +176,13 @@ BaseWeights load_initial_weights(World& world, Model& model, const InitialWeight
                                  const distributed::Sharding* sharding) {
   const at::NoGradGuard no_grad;
   const auto tensors = tensors_of(model);
-  std::set<std::string> trained;
-  for (const auto& [name, parameter] : trainable_parameters(model)) trained.insert(name);
+  std::set<std::string> changed;  // by training
+  for (const auto& [name, parameter] : trainable_parameters(model)) changed.insert(name);
+  for (const auto& item : model.named_buffers()) changed.insert(item.key());
+  const bool is_of_model = model.initial_weights().file == weights.file;
   NamedTensors loaded;  // on rank 0
   const auto base = distributed::act_on_main(world, "initial weights", [&] {
-    auto files = load_files(tensors, weights, trained);
+    auto files = load_files(tensors, weights, changed, is_of_model);
     loaded = std::move(files.tensors);
     return nlohmann::json(describe_base(files.base));
   });

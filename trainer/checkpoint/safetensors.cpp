@@ -16,6 +16,7 @@
 #include "core/system/durable_file.h"
 #include "core/system/file_descriptor.h"
 #include "lockstep/error.h"
+#include "models/package_reference.h"
 
 namespace lockstep::trainer {
 namespace {
@@ -85,6 +86,19 @@ class MappedFile {
   size_t size_ = 0;
 };
 
+// The tensors of a safetensors file, or of the one in a compiled package.
+std::vector<formats::TensorEntry> entries_in(std::span<const uint8_t> file,
+                                             const std::filesystem::path& path) {
+  if (!models::may_be_package(file)) return formats::parse_safetensors(file, path.string());
+  const auto weights = models::weights_of_package(file, path.string());
+  auto entries = formats::parse_safetensors(weights, path.string());
+  for (auto& entry : entries) {
+    entry.begin += static_cast<size_t>(weights.data() - file.data());
+    entry.end += static_cast<size_t>(weights.data() - file.data());
+  }
+  return entries;
+}
+
 // The tensor of `entry`, in the mapping itself unless the file does not align it.
 at::Tensor tensor_in(const std::shared_ptr<const MappedFile>& file,
                      const formats::TensorEntry& entry) {
@@ -142,7 +156,7 @@ std::map<std::string, uint32_t> write_safetensors(const std::filesystem::path& p
 NamedTensors read_safetensors(const std::filesystem::path& path,
                               const std::optional<std::map<std::string, uint32_t>>& checksums) {
   const auto file = std::make_shared<const MappedFile>(path);
-  const auto entries = formats::parse_safetensors(file->bytes(), path.string());
+  const auto entries = entries_in(file->bytes(), path);
   if (checksums && entries.size() != checksums->size())
     throw environment_error(fmt::format("{}: has {} tensors, expected {}", path.string(),
                                         entries.size(), checksums->size()));

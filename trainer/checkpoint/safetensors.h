@@ -25,7 +25,8 @@ std::map<std::string, uint32_t> write_safetensors(
     const std::filesystem::path& path, const NamedTensors& tensors, const FetchTensor& fetch = {},
     const formats::SafetensorsMetadata& metadata = {});
 
-// Reads all tensors, in the order of their data. They are in a private mapping of the file, which
+// Reads all tensors of a safetensors file, or of the one in a compiled package, in the order of their
+// data. They are in a private mapping of the file, which
 // takes memory only for pages that are written; those that were read are released with the tensor.
 // `checksums`: if given, each tensor
 // must match its checksum, and none may be missing. Throws Environment, naming file and tensor.

@@ -72,11 +72,12 @@ struct ChosenCheckpoints {
 };
 
 CheckpointArguments parse(const std::vector<std::string>& words) {
-  const std::vector<std::string> commands = {"list", "verify", "diff", "export", "fetch"};
+  const std::vector<std::string> valid = {"list", "verify", "diff", "export", "fetch"};
+  if (words.empty()) throw config_error("lockstep ckpt: a command is missing" + suggest("", valid));
   CheckpointArguments parsed{.command = words.front()};
-  if (std::ranges::find(commands, parsed.command) == commands.end())
+  if (std::ranges::find(valid, parsed.command) == valid.end())
     throw config_error(fmt::format("lockstep ckpt: unknown command '{}'{}",
-                                   printable(parsed.command), suggest(parsed.command, commands)));
+                                   printable(parsed.command), suggest(parsed.command, valid)));
   const bool exports = parsed.command == "export";
   const bool prints_json = !exports && parsed.command != "fetch";
   std::vector<std::string> options = {"--dir"};
@@ -380,7 +381,6 @@ CommandOutput fetch(const CheckpointArguments& words) {
 CommandOutput checkpoint_command(const std::vector<std::string>& words, const ShowProgress& show) {
   for (const auto& word : words)
     if (word == "--help" || word == "-h") return {kCheckpointHelp};
-  if (words.empty()) return {kCheckpointHelp};
   const auto parsed = parse(words);
   if (parsed.command == "list") return list(parsed);
   if (parsed.command == "verify") return verify(parsed);

@@ -114,7 +114,6 @@ void verify_beams(const GenerationArguments& arguments) {
   }
   const auto* const problem = "cannot be combined with --beams";
   refuse(arguments.sampling.temperature != 0, "--temperature", problem);
-  refuse(!arguments.stops.empty(), "--stop", problem);
   refuse(arguments.has_batch_size, "--batch-size", problem);
   if (arguments.samples > beams.count)
     throw config_error(fmt::format("--samples: {}: --beams {} finds {} texts of a prompt",

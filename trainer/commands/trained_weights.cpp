@@ -24,7 +24,8 @@ namespace fs = std::filesystem;
 
 void verify_run(const fs::path& run_dir, const std::string& id, const WeightUse& use) {
   if (formats::has_scheme(id)) throw in_bucket("--resume", id);
-  if (!is_run_id(id)) throw config_error(fmt::format("'{}' is not a run id", id));
+  if (!is_run_id(id))
+    throw config_error(fmt::format("'{}' is not a run id: {}", id, expected_run_id(id)));
   std::error_code ignored;
   if (!fs::exists(run_dir, ignored))
     throw config_error(

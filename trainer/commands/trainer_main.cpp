@@ -161,6 +161,9 @@ Arguments parse_arguments(int argc, char** argv) {
       arguments.positional.push_back(argument);
     }
   }
+  if (!arguments.sheet.empty() && arguments.command != Command::InspectData &&
+      arguments.command != Command::Help)
+    throw config_error("--sheet has no effect without --inspect-data");
   verify_generation(arguments);
   return arguments;
 }
@@ -338,8 +341,11 @@ int run_command(const Arguments& arguments, int argc, char** argv, const RankEnv
     case Command::Generate: return generate(arguments, ranks, progress);
     case Command::InspectData:
       return print(trainer::inspect_data(trainer::prepare_data(config(), ranks), arguments.sheet));
-    case Command::DryRun:
-      return print(trainer::dry_run(trainer::prepare_training(config(), ranks)));
+    case Command::DryRun: {
+      const auto checked = config();
+      checked.run.verify_dir();
+      return print(trainer::dry_run(trainer::prepare_training(checked, ranks)));
+    }
     case Command::FirstBatch:
       trainer::write_first_batch(trainer::prepare_data(config(), ranks), arguments.file);
       return 0;

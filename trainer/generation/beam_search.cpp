@@ -20,8 +20,13 @@ struct Beam {
 class BeamSearch {
  public:
   BeamSearch(const std::vector<int64_t>& prompt, int64_t max_tokens,
-             const std::vector<int64_t>& end_tokens, const BeamOptions& options)
-      : prompt_(prompt), max_tokens_(max_tokens), ends_(end_tokens), options_(options) {}
+             const std::vector<int64_t>& end_tokens, const BeamOptions& options,
+             const IsStopped& is_stopped)
+      : prompt_(prompt),
+        max_tokens_(max_tokens),
+        ends_(end_tokens),
+        options_(options),
+        is_stopped_(is_stopped) {}
 
   const std::vector<Beam>& running() const { return running_; }
 
@@ -41,13 +46,16 @@ class BeamSearch {
     std::vector<Beam> next;
     std::vector<int64_t> rows;
     for (int64_t i = 0; i < values.numel(); ++i) {
+      // A text that ends counts only among the best; the others are there to replace those.
+      const bool may_finish = i < options_.count, may_continue = std::ssize(next) < options_.count;
+      if (!may_finish && !may_continue) break;
       const auto place = places.data_ptr<int64_t>()[i];
       const auto row = place / vocabulary, token = place % vocabulary;
-      const bool is_finished = length == max_tokens_ || is_end(token);
-      // A text that ends counts only among the best; the others are there to replace those.
-      if (is_finished ? i >= options_.count : std::ssize(next) == options_.count) continue;
       Beam beam = {running_[static_cast<size_t>(row)].tokens, values.data_ptr<float>()[i]};
       beam.tokens.push_back(token);
+      const bool is_finished =
+          length == max_tokens_ || is_end(token) || (is_stopped_ && is_stopped_(beam.tokens));
+      if (is_finished ? !may_finish : !may_continue) continue;
       if (is_finished) {
         finish(std::move(beam));
       } else {
@@ -104,6 +112,7 @@ class BeamSearch {
   int64_t max_tokens_;
   const std::vector<int64_t>& ends_;
   const BeamOptions& options_;
+  const IsStopped& is_stopped_;
   std::vector<Beam> running_ = {Beam()}, finished_;  // best first
 };
 
@@ -112,10 +121,11 @@ class BeamSearch {
 std::vector<std::vector<int64_t>> best_texts(const std::vector<int64_t>& prompt, int64_t max_tokens,
                                              const std::vector<int64_t>& end_tokens,
                                              const BeamOptions& options,
-                                             const NextLogits& next_logits) {
+                                             const NextLogits& next_logits,
+                                             const IsStopped& is_stopped) {
   const auto length = static_cast<int64_t>(prompt.size());
   models::KeyValueCache cache(1, std::max(length, length + max_tokens - 1));
-  BeamSearch search(prompt, max_tokens, end_tokens, options);
+  BeamSearch search(prompt, max_tokens, end_tokens, options, is_stopped);
   auto tokens = at::tensor(prompt, at::kLong).unsqueeze(0);
   std::vector<int64_t> counts = {length};
   while (true) {

@@ -1,5 +1,6 @@
 // Beam search: the texts that are most likely as a whole, approximately. Equals transformers'
-// generate() with num_beams, length_penalty, early_stopping (false or true) and repetition_penalty.
+// generate() with num_beams, length_penalty, early_stopping (false or true), repetition_penalty and
+// stop_strings.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -25,12 +26,16 @@ struct BeamOptions {
 using NextLogits = std::function<at::Tensor(
     const at::Tensor& tokens, const std::vector<int64_t>& counts, models::KeyValueCache& cache)>;
 
+// Whether a text of these tokens ends with the last one, as with an end token.
+using IsStopped = std::function<bool(const std::vector<int64_t>& tokens)>;
+
 // The `count` texts of the best scores, best first, of up to `max_tokens` tokens, with their end
 // token if they have one. `prompt`: at least one token; it and the texts fit the model. The model
-// has a vocabulary of at least `count`.
+// has a vocabulary of at least `count`. `is_stopped`: null: never.
 std::vector<std::vector<int64_t>> best_texts(const std::vector<int64_t>& prompt, int64_t max_tokens,
                                              const std::vector<int64_t>& end_tokens,
                                              const BeamOptions& options,
-                                             const NextLogits& next_logits);
+                                             const NextLogits& next_logits,
+                                             const IsStopped& is_stopped);
 
 }  // namespace lockstep::trainer

@@ -153,7 +153,7 @@ class TextBatch {
     if (std::ranges::find(options_.end_tokens, token) != options_.end_tokens.end()) {
       result.finish = FinishReason::End;
       is_finished = true;
-    } else if (sequence.stream.add(token)) {
+    } else if (sequence.stream.add(std::span(&token, 1))) {
       result.finish = FinishReason::Stop;
       is_finished = true;
     }
@@ -177,11 +177,9 @@ GeneratedText found_text(const TextCodec* codec, const Prompt& prompt,
   GeneratedText result;
   result.tokens = std::move(tokens);
   TextStream stream(codec, prompt.tokens, options.stops);
-  for (const auto token : result.tokens)
-    if (std::ranges::find(options.end_tokens, token) != options.end_tokens.end())
-      result.finish = FinishReason::End;
-    else
-      stream.add(token);
+  const auto end = std::ranges::find_first_of(result.tokens, options.end_tokens);
+  if (end != result.tokens.end()) result.finish = FinishReason::End;
+  if (stream.add(std::span(result.tokens.begin(), end))) result.finish = FinishReason::Stop;
   result.text = stream.text();
   return result;
 }
@@ -194,15 +192,21 @@ std::vector<GeneratedText> search_texts(LanguageModel& model, at::Device device,
                         KeyValueCache& cache) {
     return logits_of(model, device, options.precision, tokens, counts, cache);
   };
+  const Prompt* searched = nullptr;
+  const IsStopped is_stopped = [&](const std::vector<int64_t>& tokens) {
+    return !options.stops.empty() && TextStream(codec, searched->tokens, options.stops).add(tokens);
+  };
   auto beams = options.beams;
   beams.repetition_penalty = options.sampling.repetition_penalty.value_or(1);
   std::vector<GeneratedText> results;
   std::vector<std::vector<int64_t>> found;
   for (size_t i = 0; i < prompts.size(); ++i) {
     const auto& prompt = prompts[i];
-    if (i == 0 || prompt.number != prompts[i - 1].number)
+    if (i == 0 || prompt.number != prompts[i - 1].number) {
+      searched = &prompt;
       found = best_texts(prompt.tokens, max_tokens_of(options, model, prompt), options.end_tokens,
-                         beams, pass);
+                         beams, pass, is_stopped);
+    }
     results.push_back(
         found_text(codec, prompt, options, found.at(static_cast<size_t>(prompt.sample))));
     if (on_text) on_text(i, results.back().text);

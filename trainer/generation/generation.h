@@ -27,7 +27,7 @@ struct GenerationOptions {
   int64_t max_tokens = 128;  // of each text; also ends at the model's context
   int64_t batch_size = 8;
   models::Sampling sampling;
-  BeamOptions beams;  // more than one: without temperature and stop strings, and not collective
+  BeamOptions beams;               // more than one: without temperature, and not collective
   std::vector<std::string> stops;  // not empty ones
   std::vector<int64_t> end_tokens;
   uint64_t seed = 0;

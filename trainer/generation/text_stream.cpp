@@ -19,8 +19,8 @@ TextStream::TextStream(const TextCodec* codec, const std::vector<int64_t>& promp
   if (codec_) prompt_bytes_ = codec_->decode(tokens_).size();
 }
 
-bool TextStream::add(int64_t token) {
-  tokens_.push_back(token);
+bool TextStream::add(std::span<const int64_t> tokens) {
+  tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
   if (!codec_) return false;
   // With the prompt, since some tokenizers decode the first token differently.
   const auto all = codec_->decode(tokens_);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,9 +17,9 @@ class TextStream {
   TextStream(const TextCodec* codec, const std::vector<int64_t>& prompt,
              const std::vector<std::string>& stops);
 
-  // Adds a token. Returns whether the text now contains a stop string; it is cut in front of the
+  // Adds tokens. Returns whether the text now contains a stop string; it is cut in front of the
   // first one.
-  bool add(int64_t token);
+  bool add(std::span<const int64_t> tokens);
 
   // The text without that of the prompt, as valid UTF-8.
   std::string text() const;

@@ -36,13 +36,16 @@ struct TrainerParts {
   std::filesystem::path run_dir;
   const StopSignals* stop_signals = nullptr;  // null: signals are not handled
   // hand_over() may be called; empty: it may not. Called on all ranks when one of them is to leave after
-  // `step`: returns false if they stay together. `departure`: of this one; nullopt: it stays.
+  // `step`, or others are to join: returns false if the group stays as it is. `departure`: of this one;
+  // nullopt: it stays.
   std::function<bool(int64_t step, const std::optional<Departure>& departure)> change_group = {};
+  // Whether processes wait for places, since the last call: all ranks are to call change_group.
+  std::function<bool()> is_invited = {};
 };
 
 // Thrown by Trainer::run() after change_group returned true.
 struct GroupChange final : std::exception {
-  const char* what() const noexcept override { return "a rank leaves"; }
+  const char* what() const noexcept override { return "ranks leave or join"; }
 };
 
 // The same on all ranks that have it. A rank that joins has none: `checkpoint` is empty.

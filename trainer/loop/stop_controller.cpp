@@ -31,6 +31,8 @@ uint32_t StopController::poll() {
     leaves_itself_ = true;
   }
   if (slowness_ > 0) flags |= kSlow;
+  was_invited_ = (is_invited_ && is_invited_()) || was_invited_;
+  if (was_invited_) flags |= kInvited;
   const auto now = std::chrono::steady_clock::now();
   if (tracking::is_main(world_.rank()) && now - polled_at_ >= kPollRequestEvery) {
     polled_at_ = now;
@@ -40,7 +42,7 @@ uint32_t StopController::poll() {
 }
 
 void StopController::agree(uint32_t flags) {
-  leaving_ |= flags & (kLeave | kSlow);
+  leaving_ |= flags & (kLeave | kSlow | kInvited);
   if (flags & kStopRequest) reason_ = StopReason::Requested;
   for (const auto& [signal, flag] : kPreemptions) {
     if (!(flags & flag)) continue;
@@ -71,6 +73,7 @@ void StopController::stay() {
   const bool stops = (leaving_ & kLeave) != 0;
   leaving_ = 0;
   slowness_ = 0;
+  was_invited_ = false;
   if (!stops) return;
   may_leave_ = false;
   agree(kPreemptTerm);

@@ -6,8 +6,10 @@
 #include <csignal>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "lockstep/session.h"
 #include "lockstep/world.h"
@@ -29,6 +31,7 @@ enum StepFlags : uint32_t {
   kUploading = 256,   // this rank is uploading its share of a checkpoint
   kLeave = 512,       // SIGTERM for this rank alone: the others continue without it
   kSlow = 1024,       // this rank is slow: the others continue without it if that is faster
+  kInvited = 2048,    // processes wait for places: the group can have more ranks
 };
 
 // How a rank leaves its group: after SIGTERM, or since it is slow, if the others do as well without it.
@@ -40,15 +43,17 @@ struct Departure {
 class StopController {
  public:
   // The arguments outlive this. `stop_signals` may be null: signals are not handled. `may_leave`:
-  // SIGTERM for a rank does not stop the others.
+  // SIGTERM for a rank does not stop the others. `is_invited`: see TrainerParts; may be empty.
   StopController(const World& world, std::filesystem::path run_dir, const StopSignals* stop_signals,
-                 bool may_leave, const SlowRanksConfig& slow_ranks)
+                 bool may_leave, const SlowRanksConfig& slow_ranks,
+                 std::function<bool()> is_invited)
       : world_(world),
         run_dir_(std::move(run_dir)),
         stop_signals_(stop_signals),
         may_leave_(may_leave),
         slow_ranks_(slow_ranks),
-        slow_rank_(watch_of(slow_ranks)) {}
+        slow_rank_(watch_of(slow_ranks)),
+        is_invited_(std::move(is_invited)) {}
 
   // Flags that this rank requests: for a signal it has received, and on the main rank for a stop
   // request in the run directory, which is checked once a second.
@@ -61,8 +66,8 @@ class StopController {
   // The step times of all ranks were recorded: if this rank is slow and the policy does not keep it,
   // it requests that the others continue without it.
   void note_times(const tracking::RankTimes& times);
-  // Whether a rank is to leave after this step; whether it is this one, and how. stay(): it could not,
-  // so all ranks stop, or a slow rank keeps its place.
+  // Whether a rank is to leave after this step, or others are to join; whether this one leaves, and how.
+  // stay(): that is not possible, so all ranks stop, or a slow rank keeps its place.
   bool is_leaving() const { return leaving_ != 0 && !is_stopping(); }
   std::optional<Departure> departure() const;
   void stay();
@@ -83,10 +88,12 @@ class StopController {
   std::filesystem::path run_dir_;
   const StopSignals* stop_signals_;
   bool may_leave_;
-  uint32_t leaving_ = 0;  // flags: kLeave, kSlow
+  uint32_t leaving_ = 0;  // flags: kLeave, kSlow, kInvited
   bool leaves_itself_ = false;
   const SlowRanksConfig& slow_ranks_;
   tracking::SlowRank slow_rank_;
+  std::function<bool()> is_invited_;
+  bool was_invited_ = false;  // the group has not changed since; not every vote is applied
   std::chrono::steady_clock::time_point noted_at_ = std::chrono::steady_clock::now();
   double slowness_ = 0;  // of this rank; 0: it is not slow
   std::chrono::steady_clock::time_point polled_at_;

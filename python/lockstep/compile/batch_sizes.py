@@ -37,12 +37,17 @@ def resized(batch: Batch, size: int) -> Batch:
     return {name: tensor[torch.arange(size, device=tensor.device) % tensor.shape[0]] for name, tensor in batch.items()}
 
 
-def shape_env_of(program: torch.export.ExportedProgram) -> ShapeEnv | None:
-    for node in program.graph.nodes:
+def shape_env_of(module: torch.fx.GraphModule) -> ShapeEnv | None:
+    for node in module.graph.nodes:
         value = node.meta.get("val")
         if isinstance(value, torch.Tensor) and hasattr(value, "fake_mode"):
             return value.fake_mode.shape_env
     return None
+
+
+def hint_of(size: int | torch.SymInt) -> int:
+    """The size with which it was traced."""
+    return int(getattr(getattr(size, "node", None), "hint", size))
 
 
 def verify_not_fixed(env: ShapeEnv) -> None:

@@ -12,7 +12,7 @@ from torch import nn
 
 from lockstep.compile.errors import CompileError
 from lockstep.compile.graphs import Graph
-from lockstep.compile.segments import BETWEEN, Part, functional, is_view, link, needed, output_node
+from lockstep.compile.segments import Part, functional, is_computed, is_input, is_view, link, needed, output_node
 
 Node = torch.fx.Node
 CONTAINERS = (nn.ModuleList, nn.Sequential)
@@ -37,10 +37,10 @@ def blocks_of(module: nn.Module, parameters: Sequence[str]) -> list[str]:
 
 def split_at_blocks(graph: Graph, names: list[str], blocks: list[str]) -> list[Part]:
     """`names`: of the parameters and buffers, the first inputs of the graph."""
-    if graph.training and graph.shapes is not None:
+    if graph.training and graph.dynamic:
         raise CompileError("--segments cannot be combined with --dynamic-batch: remove one of them")
-    module = functional(graph)
-    sources = [node for node in module.graph.nodes if node.op == "placeholder"]
+    module = functional(graph.module)
+    sources = [node for node in module.graph.nodes if is_input(node)]
     free = free_nodes(module, set(sources[:len(names)]))
     outputs = list(output_node(module).args[0])
     owners = [block_of(name, blocks) for name in names]
@@ -51,7 +51,7 @@ def split_at_blocks(graph: Graph, names: list[str], blocks: list[str]) -> list[P
     wanted = [outputs[scalars + begin:scalars + stop] for begin, stop in groups] if graph.training else [outputs]
     if graph.training:
         wanted[0] = [*outputs[:scalars], *wanted[0], *outputs[end:]]
-    parts = link(module, [[] for _ in roots] + wanted, graph.inputs, roots + [[] for _ in wanted], free, graph.shapes)
+    parts = link(module, [[] for _ in roots] + wanted, roots + [[] for _ in wanted], free)
     for part, (begin, stop) in zip(parts[len(roots):], groups):
         part.gradients = stop - begin
     return parts
@@ -88,7 +88,7 @@ def forward_parts(module: torch.fx.GraphModule, free: set[Node], owner: dict[Nod
                   weight: Node | None) -> list[list[Node]]:
     """The nodes of each part before the last block's end, in their order. A block begins where its parameters are first used."""
     alive = needed(outputs, set())
-    nodes = [node for node in module.graph.nodes if node in alive and node not in free and node.op not in BETWEEN]
+    nodes = [node for node in module.graph.nodes if node in alive and node not in free and is_computed(node)]
     if weight is not None:  # the backward pass begins with the weight of the loss
         nodes = nodes[:next(i for i, node in enumerate(nodes) if weight in node.all_input_nodes)]
     first: dict[str, int] = {}

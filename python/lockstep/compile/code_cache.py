@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 
 from lockstep.compile import cache_files
+from lockstep.compile.batch_sizes import hint_of, shape_env_of
 from lockstep.compile.processor import cpu_flags, facts_of_compiler
 
 MAX_BYTES = 2 << 30
@@ -30,7 +31,7 @@ def cache_folder() -> Path:
     return cache_files.folder_of("compiled")
 
 
-def key_of(program: torch.export.ExportedProgram, settings: dict[str, object], compiler: str, sources: list[str]) -> str:
+def key_of(module: torch.fx.GraphModule, settings: dict[str, object], compiler: str, sources: list[str]) -> str:
     """`sources`: Python files that generate the code. `compiler`: the C++ compiler."""
     found = hashlib.sha256()
     with torch._inductor.config.patch({"aot_inductor.metadata": {}}):  # the first compilation of a process sets it
@@ -39,13 +40,12 @@ def key_of(program: torch.export.ExportedProgram, settings: dict[str, object], c
     found.update(json.dumps(facts, sort_keys=True, default=str).encode())
     for source in sources:
         found.update(Path(source).read_bytes())
-    add_module(found, program.graph_module)
-    found.update(str(program.graph_signature).encode())
-    found.update(str(program.range_constraints).encode())
-    for name, tensor in sorted({**program.state_dict, **program.constants}.items()):
-        found.update(f"{name} {getattr(tensor, 'dtype', '')} {getattr(tensor, 'shape', '')}".encode())
-        if isinstance(tensor, torch.Tensor):
-            found.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    add_module(found, module)
+    env = shape_env_of(module)
+    found.update(str(sorted(str(guard.expr) for guard in env.guards) if env is not None else []).encode())
+    for name, tensor in sorted(module.state_dict().items()):
+        found.update(f"{name} {tensor.dtype} {tensor.shape}".encode())
+        found.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
     return found.hexdigest()
 
 
@@ -56,7 +56,7 @@ def add_module(found: "hashlib._Hash", module: torch.fx.GraphModule) -> None:
         if isinstance(value, torch.Tensor):
             found.update(f"{value.dtype} {value.shape} {value.stride()} {value.device}".encode())
         if isinstance(value, torch.Tensor) and node.op == "placeholder":  # the sizes that select code
-            found.update(str([getattr(getattr(size, "node", None), "hint", size) for size in value.shape]).encode())
+            found.update(str([*map(hint_of, value.shape)]).encode())
     for name, child in module.named_children():
         if isinstance(child, torch.fx.GraphModule):
             found.update(name.encode())

@@ -12,7 +12,7 @@ from lockstep.compile.sources import Parser, Refused, Sources, arguments_of, use
 
 USAGE = """\
 usage: lockstep-compile MODEL.py:FUNCTION [NAME=VALUE ...] --loss LOSS --batch BATCH [-o model.ls2]
-       lockstep-compile hf:DIR [NAME=VALUE ...] [--task TASK] [--batch BATCH] [--length N] [-o model.ls2]
+       lockstep-compile hf:DIR [NAME=VALUE ...] [--task TASK] [--batch BATCH] [--length N] [--lora SETTINGS] [-o model.ls2]
        lockstep-compile export CHECKPOINT --format aoti|pt2 -o FILE.pt2    (see lockstep-compile export --help)
 
 Compiles the model that FUNCTION(NAME=VALUE, ...) returns, with its loss and gradients, into one file, which
@@ -31,6 +31,10 @@ config.
                          image-classification or audio-classification (default: from its config.json)
       --length arg       for hf:DIR and a number of samples: tokens (default: 128), sound samples or frames of each, or
                          the side of an image (default: from its config)
+      --lora arg         for hf:DIR: train new low-rank adapters instead of the weights, e.g. rank=16,alpha=32; as `lora` in a
+                         run file also dropout=0.1, targets=q_proj+v_proj, rslora=true, dora=true, modules_to_save=lm_head
+      --adapter arg      for hf:DIR: continue the adapter in this directory, as PEFT's save_pretrained() writes it
+      --base-dtype arg   with --lora and --adapter: fp32, or bf16 for the weights that are not trained (default: fp32)
       --set KEY=VALUE    override a key of the run file, as for lockstep-trainer; may be repeated
       --ranks arg        number of ranks that share the run file's data.batch_size (default: 1)
   -o, --out arg          output file (default: model.ls2)
@@ -58,7 +62,7 @@ Exit codes: 0 success, 78 invalid input, 75 disk full or no g++, 70 internal err
 """
 
 
-EXTRAS = {"torch": "compile", "numpy": "compile", "safetensors": "compile", "transformers": "hf"}  # of this package, with what it needs
+EXTRAS = {"torch": "compile", "numpy": "compile", "safetensors": "compile", "transformers": "hf", "peft": "hf"}  # of this package, with what it needs
 
 
 def segments(text: str) -> int | str:
@@ -73,6 +77,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--batch")
     parser.add_argument("--task")
     parser.add_argument("--length", type=int)
+    parser.add_argument("--lora")
+    parser.add_argument("--adapter")
+    parser.add_argument("--base-dtype", choices=["fp32", "bf16"])
     parser.add_argument("--set", action="append", default=[])
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("-o", "--out", default="model.ls2")
@@ -87,9 +94,11 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     for name in ("ranks", "segments", "threads", "length"):
         if isinstance(getattr(options, name), int) and getattr(options, name) < 1:
             raise Refused(f"--{name}: expected at least 1")
-    for name, of_directory in (("loss", False), ("batch", False), ("task", True), ("length", True)):
+    for name, of_directory in (("loss", False), ("batch", False), ("task", True), ("length", True), ("lora", True), ("adapter", True),
+                               ("base_dtype", True)):
         if not options.model.startswith(PREFIX) and (getattr(options, name) is None) != of_directory:
-            raise Refused(f"--{name}: only for hf:DIR" if of_directory else f"--{name} is required; see lockstep-compile --help")
+            option = name.replace("_", "-")
+            raise Refused(f"--{option}: only for hf:DIR" if of_directory else f"--{option} is required; see lockstep-compile --help")
     return options
 
 

@@ -20,14 +20,15 @@ KINKS = 5e-2
 
 
 class Comparison:
-    """The compiled code of a pass, which `run` runs like lockstep-trainer, and the module from which it was compiled."""
+    """The compiled code of a pass, which `run` runs like lockstep-trainer, and the module from which it was compiled. `tensors`: its
+    parameters and buffers."""
 
-    def __init__(self, compiled: Pass, run: Run, tolerance: float):
-        self.compiled, self.run, self.tolerance = compiled, run, tolerance
+    def __init__(self, compiled: Pass, run: Run, tensors: list[torch.Tensor], tolerance: float):
+        self.compiled, self.run, self.tensors, self.tolerance = compiled, run, tensors, tolerance
 
     def outputs(self, batch: Batch) -> list[torch.Tensor]:
-        graph, state = self.compiled.graph, self.compiled.state
-        inputs = [*state.tensors(), *batch.values()]
+        graph = self.compiled.graph
+        inputs = [*self.tensors, *batch.values()]
         return run_parts(graph, self.compiled.parts, [*inputs, graph.inputs[-1]] if graph.training else inputs, self.run)
 
 

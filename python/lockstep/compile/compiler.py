@@ -1,21 +1,24 @@
 """Compiles graphs to libraries with torch's compiler, and converts its errors."""
 
 import contextlib
+import copy
 import os
 import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Iterator
 
 import torch
 from torch._inductor.cpp_builder import get_cpp_compiler
 from torch._inductor.cpu_vec_isa import pick_vec_isa, supported_vec_isa_list, valid_vec_isa_list, x86_isa_checker
 from torch._inductor.exc import CppCompileError, InductorError, InvalidCxxCompiler
+from torch._inductor.package import package_aoti
 from torch._inductor.utils import clear_caches
 
 from lockstep.compile import batch_sizes
-from lockstep.compile.batch_sizes import shape_env_of, turning_points, verify_not_fixed
+from lockstep.compile.batch_sizes import FixedSize, shape_env_of, turning_points, verify_not_fixed
 from lockstep.compile.code_cache import Code, key_of, key_of_processor, load_code, store_code
 from lockstep.compile.errors import CompilerFault, quiet
+from lockstep.compile.forking import results_of
 
 
 def verify_compiler() -> None:
@@ -56,21 +59,53 @@ def probed_processor(key: str) -> Iterator[None]:
         store_code(key, Code(b"", []))
 
 
-def compiled(program: torch.export.ExportedProgram, device: str, threads: int, use_cache: bool = True) -> Code:
-    """Raises OSError (disk full), CompilerFault, FixedSize, or an exception of torch's compiler."""
+def compiled(modules: Mapping[str, torch.fx.GraphModule], device: str, threads: int, use_cache: bool,
+             stage: Callable[[str], None]) -> dict[str, Code | FixedSize]:
+    """The code of each graph, or why it is valid for one batch size only. Equal graphs are compiled once. Raises OSError (disk full),
+    CompilerFault, or an exception of torch's compiler."""
     # docs/decisions/0008-compiled-steps.md explains why LibTorch is not linked on a CPU. Precompiled headers, 100 MB each,
     # are disabled because they are stored outside of the cache directory and would remain.
     settings = {**settings_of(device, threads), "aot_inductor.link_libtorch": device != "cpu"}
-    if not use_cache:
-        return _compiled(program, settings)
     compiler = os.environ.get("CXX", "g++")
-    key = key_of(program, {**settings, "device": device}, compiler, [__file__, batch_sizes.__file__])
-    code = load_code(key)
-    if code is None:
-        with probed_processor(key_of_processor(compiler)):
-            code = _compiled(program, settings)
-        store_code(key, code)
-    return code
+    keys = {name: key_of(module, {**settings, "device": device}, compiler, [__file__, batch_sizes.__file__])
+            for name, module in modules.items()}
+    found: dict[str, Code | FixedSize] = {}
+    for key in keys.values():
+        if use_cache and key not in found and (code := load_code(key)) is not None:
+            found[key] = code
+    missing = {key: name for name, key in keys.items() if key not in found}
+    if missing:
+        with probed_processor(key_of_processor(compiler)) if use_cache else contextlib.nullcontext():
+            made = compile_all([modules[name] for name in missing.values()], settings, stage)
+        found |= zip(missing, made)
+    for key in missing:
+        if use_cache and isinstance(found[key], Code):
+            store_code(key, found[key])
+    return {name: found[key] for name, key in keys.items()}
+
+
+def compile_all(modules: Sequence[torch.fx.GraphModule], settings: dict[str, object], stage: Callable[[str], None]) -> list[Code | FixedSize]:
+    def compile_one(i: int) -> Code | FixedSize:
+        try:
+            return _compiled(copy.deepcopy(modules[i]), settings)
+        except FixedSize as error:
+            return error
+
+    def progress(done: int) -> None:
+        if done < len(modules):
+            stage(f"{what}: {done} done")
+
+    what = f"code for {len(modules)} graph{'s' if len(modules) > 1 else ''}"
+    stage(what)
+    with temporary_cache(), quiet():
+        pick_vec_isa()  # once for all graphs
+    if len(modules) > 1 and not torch.cuda.is_available():  # a forked process cannot use a GPU
+        return results_of(compile_one, len(modules), progress)
+    made = []
+    for i in range(len(modules)):
+        made.append(compile_one(i))
+        progress(len(made))
+    return made
 
 
 def settings_of(device: str, threads: int) -> dict[str, object]:
@@ -81,21 +116,23 @@ def settings_of(device: str, threads: int) -> dict[str, object]:
 
 
 def compiled_for_loaders(program: torch.export.ExportedProgram, device: str, threads: int, metadata: dict[str, str]) -> Code:
-    """As compiled(), for AOTInductor's own loaders: links LibTorch. Not cached, because it contains the weights."""
+    """As compiled(), for AOTInductor's own loaders: links LibTorch. Not cached, because it contains the weights. Raises FixedSize."""
     settings = {**settings_of(device, threads), "aot_inductor.link_libtorch": True, "aot_inductor.metadata": metadata}
     with probed_processor(key_of_processor(os.environ.get("CXX", "g++"))):
-        return _compiled(program, settings)
+        return _compiled(program.module(check_guards=False), settings)
 
 
-def _compiled(program: torch.export.ExportedProgram, settings: dict[str, object]) -> Code:
-    env = shape_env_of(program)
+def _compiled(module: torch.fx.GraphModule, settings: dict[str, object]) -> Code:
+    """Changes `module`."""
+    env = shape_env_of(module)
     size = next((hint for hint in env.backed_var_to_val.values()), 0) if env is not None else 0
+    given = tuple(node.meta["val"] for node in module.graph.nodes if node.op == "placeholder")
     with tempfile.TemporaryDirectory() as directory, temporary_cache(), torch.no_grad(), quiet():
         file = os.path.join(directory, "graph.pt2")
-        # Called here because probes must link LibTorch to succeed; the result is cached.
-        pick_vec_isa()
+        pick_vec_isa()  # here because probes must link LibTorch to succeed; the result is kept
         try:
-            torch._inductor.aoti_compile_and_package(program, package_path=file, inductor_configs=settings)
+            files = torch._inductor.aot_compile(module, given, options={**settings, "aot_inductor.package": True})
+            package_aoti(file, files)
         except InductorError as error:
             raise _reason(error.inner_exception) from error
         except CppCompileError as error:

@@ -13,12 +13,12 @@ from torch import nn
 from lockstep.compile.batch_sizes import trace_sizes
 from lockstep.compile.blocks import blocks_of
 from lockstep.compile.comparing import TOLERANCE, Comparison, compare
-from lockstep.compile.compiler import verify_compiler
+from lockstep.compile.compiler import compiled, verify_compiler
 from lockstep.compile.errors import CompileError
 from lockstep.compile.flops import count_flops
 from lockstep.compile.graphs import Graph, State, Step
 from lockstep.compile.losses import LOSSES, Batch, Loss, LossFunction, find_loss
-from lockstep.compile.packing import describe, pack_weights, write_package
+from lockstep.compile.packing import Adapter, describe, pack_weights, write_package
 from lockstep.compile.passes import Pass
 from lockstep.compile.prediction import prediction_of
 from lockstep.compile.processor import cpu_flags
@@ -41,6 +41,7 @@ def compile_step(
     device: str = "cpu",
     threads: int = 1,
     name: str | None = None,
+    adapter: Adapter | None = None,
     use_cache: bool = True,
     begin: float | None = None,
     report: Report = lambda line: None,
@@ -56,6 +57,7 @@ def compile_step(
     that a rank needs the weights of one block at a time (distributed.shard: full, train.recompute).
     precision: "fp32", or "bf16" for autocast to bfloat16; the type of parameters does not change.
     threads: number of threads of the generated loops on a CPU; matrix products use all threads of the process.
+    adapter: of a module with adapters of PEFT, whose checkpoints then contain only what is trained, and PEFT's files.
     use_cache: whether to use and update the cache of compiled graphs; see code_cache.
     begin: time.monotonic() from which progress is reported; default: now.
     Raises CompileError: one line that states what cannot be compiled, and where. OSError: no g++, disk full.
@@ -103,12 +105,15 @@ def compile_step(
         report(f"warning: the loss does not depend on parameter '{unused}': it is not trained")
     for field in unused_fields(train, batch, len(state.names())):
         report(f"warning: field '{field}' of the batch is not used by the model or its loss")
-    for each in passes:
-        each.compile(device, threads, use_cache, stage)
+    todo = passes
+    while todo:
+        code = compiled({name: graph for each in todo for name, graph in each.graphs.items()}, device, threads, use_cache, stage)
+        todo = [each for each in todo if not each.take(code)]
     stage("checking the compiled code against Python")
     libraries = {name: code.library for each in passes for name, code in each.code.items()}
-    with running(libraries) as run:
-        largest = [compare(Comparison(each, run, TOLERANCE[precision]), report) for each in passes]
+    tensors = state.tensors()
+    with running(libraries, tensors) as run:
+        largest = [compare(Comparison(each, run, tensors, TOLERANCE[precision]), report) for each in passes]
     train, evaluation = (each.graph for each in passes)
     members = {f"{name}.pt2": library for name, library in libraries.items()}
     prediction, inputs, unexported = prediction_of(evaluation, list(batch), len(state.names()))
@@ -116,9 +121,12 @@ def compile_step(
         report(f"warning: the model can be trained, but its predictions cannot be exported: {unexported}")
     if prediction:
         members["predict.pt2"] = prediction
-    members["weights.safetensors"] = pack_weights({**state.parameters, **state.buffers})
-    manifest = describe_package(state, batch, train, evaluation)
-    flops = [count_flops(passes[0].programs[name]) for name in segment_names(passes[0].parts, training=True)]
+    names = {} if adapter is None else adapter.names
+    stored = {**state.parameters, **state.buffers}
+    members["weights.safetensors"] = pack_weights({names.get(key, key): tensor for key, tensor in stored.items()})
+    manifest = describe_package(state, batch, train, evaluation, names)
+    manifest |= {} if adapter is None else {"adapter": described_adapter(adapter)}
+    flops = [count_flops(passes[0].graphs[name]) for name in segment_names(passes[0].parts, training=True)]
     described = [{**part, "flops": number} for part, number in zip(describe_parts(passes[0].parts), flops)]
     manifest |= {"inputs": inputs, "unexported": unexported, "segments": described, "evaluation": describe_parts(passes[1].parts), "units": blocks}
     manifest |= describe_loss(chosen, train) | describe_classes(chosen, step, batch, evaluation)
@@ -128,6 +136,10 @@ def compile_step(
                  "largest_batch": min(filter(None, largest), default=0)}
     write_package(path, manifest, members)
     return path
+
+
+def described_adapter(adapter: Adapter) -> dict[str, object]:
+    return {"config": adapter.config, "model_config": adapter.model_config, "tensors": dict(adapter.tensors)}
 
 
 def gpu_name(device: str) -> str:
@@ -163,10 +175,11 @@ def batch_size(batch: Batch) -> int:
     return size
 
 
-def describe_package(state: State, batch: Batch, train: Graph, evaluation: Graph) -> dict[str, object]:
+def describe_package(state: State, batch: Batch, train: Graph, evaluation: Graph, names: Mapping[str, str]) -> dict[str, object]:
+    """`names`: in the package, of tensors that have another name there."""
     return {
-        "parameters": [describe(name, tensor, trainable=name in train.trained) for name, tensor in state.parameters.items()],
-        "buffers": [describe(name, tensor, changed=name in train.changed_buffers) for name, tensor in state.buffers.items()],
+        "parameters": [describe(names.get(name, name), tensor, trainable=name in train.trained) for name, tensor in state.parameters.items()],
+        "buffers": [describe(names.get(name, name), tensor, changed=name in train.changed_buffers) for name, tensor in state.buffers.items()],
         # The first dimension is the batch.
         "fields": [{**describe(name, tensor), "shape": list(tensor.shape[1:])} for name, tensor in batch.items()],
         "sums": train.sums,

@@ -47,8 +47,9 @@ class Checkpoint:
     def __init__(self, path: str):
         self.path = Path(path).resolve()
         try:
-            self.step = json.loads((self.path / "manifest.json").read_text())["content"]["step"]
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            content = json.loads((self.path / "manifest.json").read_text())["content"]
+            self.step, self.base = content["step"], base_of(content.get("base"))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise Refused(f"{path}: not a checkpoint; expected a directory RUN/checkpoints/STEP") from None
         self.run = self.path.parents[1].name
         averaged = sorted(self.path.glob("ema*.safetensors"))
@@ -64,10 +65,51 @@ class Checkpoint:
             raise Refused(f"{self.path}: names no package: the run did not train a compiled package; or, if it is of an earlier "
                           "version, name it with --package") from None
 
-    def tensors(self) -> dict[str, torch.Tensor]:
+    def tensors(self, package: str | None) -> dict[str, torch.Tensor]:
+        """With adapters, those that are not trained come from the base model: `package`, if it has them, or the file that the
+        checkpoint names, the package that was trained or the file of train.init_from."""
         from safetensors.torch import load_file
 
-        return {name: tensor for file in self.files for name, tensor in load_file(file).items()}
+        trained = {name: tensor for file in self.files for name, tensor in load_file(file).items()}
+        if self.base is None:
+            return trained
+        path, checksums = self.base
+        if package is not None and package != str(path):
+            try:
+                return {**base_tensors(Path(package), checksums), **trained}
+            except Refused:
+                if not path.exists():
+                    raise
+        return {**base_tensors(path, checksums), **trained}
+
+
+def base_tensors(path: Path, checksums: dict[str, int]) -> dict[str, torch.Tensor]:
+    """Those of a base model, verified. `path`: safetensors, or a package."""
+    import torch
+    from safetensors.torch import load, load_file
+
+    from lockstep.compile.checksums import crc32c
+
+    try:
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                stored = load(archive.read("weights.safetensors"))
+        else:
+            stored = load_file(path)
+    except Exception as error:
+        raise Refused(f"base model {path}: {error}; the checkpoint contains only what was trained: put the original file there") from error
+    for name, checksum in checksums.items():
+        changed = name in stored and crc32c(stored[name].contiguous().reshape(-1).view(torch.uint8).numpy()) != checksum
+        if changed or name not in stored:
+            raise Refused(f"base model {path}: '{name}' has {'changed' if changed else 'been removed'} since the checkpoint was written, "
+                          "which contains only what was trained: put the original file there")
+    return {name: stored[name] for name in checksums}
+
+
+def base_of(described: dict[str, Any] | None) -> tuple[Path, dict[str, int]] | None:
+    """The file of the base model of a checkpoint, and the checksums of the tensors that it has instead of the checkpoint. None: no
+    base model."""
+    return (Path(described["path"]), dict(described["checksums"])) if described and described["path"] else None
 
 
 class Package:
@@ -107,7 +149,7 @@ class Package:
         """The weights of the checkpoint, in the order of the graph."""
         from lockstep.compile.packing import describe
 
-        given, state = checkpoint.tensors(), {}
+        given, state = checkpoint.tensors(self.path), {}
         for spec in (*self.manifest["parameters"], *self.manifest["buffers"]):
             name = spec["name"]
             found = describe(name, given[name]) if name in given else {}

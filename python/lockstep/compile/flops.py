@@ -24,10 +24,10 @@ FORMULAS: dict[object, Callable[..., int]] = {
 }
 
 
-def count_flops(program: torch.export.ExportedProgram) -> list[int]:
+def count_flops(module: torch.fx.GraphModule) -> list[int]:
     """The coefficients [f0, f1, ...]: a batch of B samples takes f0 + f1 B + f2 B² + ... operations. Without a dynamic dimension,
     only f0. Empty: the number is not of this form."""
-    nodes = [node for node in program.graph.nodes if getattr(node.target, "overloadpacket", None) in FORMULAS]
+    nodes = [node for node in module.graph.nodes if getattr(node.target, "overloadpacket", None) in FORMULAS]
     values = [value for node in nodes for value in tensors_of(node)]
     if all(isinstance(size, int) for value in values for size in value.shape):
         return [sum(flops_of(node, 0) for node in nodes)]

@@ -6,7 +6,7 @@ consists of plain operators, including its backward pass.
 
 import re
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -14,9 +14,10 @@ from torch import nn
 from torch._dynamo.source import ConstantSource
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext, StrictMinMaxConstraint
+from torch.utils._sympy.value_ranges import ValueRanges
 
-from lockstep.compile.batch_sizes import LARGEST, turning_points
+from lockstep.compile.batch_sizes import LARGEST, hint_of, turning_points, verify_not_fixed
 from lockstep.compile.errors import CompileError, quiet
 from lockstep.compile.losses import Batch, LossFunction
 
@@ -105,7 +106,7 @@ class Graph:
 
     module: torch.fx.GraphModule
     inputs: list[torch.Tensor]
-    shapes: list[dict | None] | None
+    dynamic: bool  # the number of samples
     training: bool
     sums: list[str]
     has_targets: bool
@@ -122,27 +123,6 @@ class Graph:
     @property
     def num_scalars(self) -> int:
         return 1 + len(self.sums) + self.has_targets
-
-    def program(self) -> torch.export.ExportedProgram:
-        return export_graph(self.module, self.inputs, self.shapes)
-
-
-class _Holder(nn.Module):
-    """Wraps a graph for torch.export, which requires a module."""
-
-    def __init__(self, graph: nn.Module):
-        super().__init__()
-        self.held = graph  # not "graph", which is an attribute of GraphModule and used to look up constants
-
-    def forward(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-        return self.held(tensors)
-
-
-def export_graph(graph: nn.Module, inputs: list[torch.Tensor], shapes: list[dict | None] | None) -> torch.export.ExportedProgram:
-    """`graph`: takes and returns lists of tensors. `shapes`: the dynamic dimensions of the inputs; None: none."""
-    with torch.no_grad(), quiet():
-        return torch.export.export(_Holder(graph), (inputs,), dynamic_shapes=None if shapes is None else (shapes,),
-                                   strict=False)
 
 
 def dynamic_shapes(batch: Batch) -> list[dict | None]:
@@ -182,27 +162,20 @@ class _Tracer:
         except Exception as error:
             error.line_of_user = line_of_user(self.flat, error)  # type: ignore[attr-defined]
             raise
+        verify_not_fixed(env)
         verify_operators(graph.graph)
         separate_outputs(graph)
         size = next(iter(self.batch.values())).shape[0]
-        shapes = [*[None] * self.num_state, *dynamic_shapes(self.batch), *[None for _ in weight]] if self.dynamic else None
         shape = self.step.shape
         trained = [name for name in self.state.trainable if self.training and name not in self.unused]
-        return Graph(graph, inputs, shapes, self.training, list(shape.sums), shape.has_targets,
+        return Graph(graph, inputs, self.dynamic, self.training, list(shape.sums), shape.has_targets,
                      shape.has_predictions and not self.training, trained, self.changed, self.unused,
                      turning_points(env, size))
 
     def fakes(self, inputs: list[torch.Tensor], env: ShapeEnv) -> list[torch.Tensor]:
-        """Tensors without data. Only the batch dimension is dynamic, so that it is not unified with dimensions of the model."""
+        fields = range(self.num_state, self.num_state + len(self.batch)) if self.dynamic else ()
         mode = FakeTensorMode(allow_fallback_kernels=not self.dynamic, allow_non_fake_inputs=True, shape_env=env)
-        made = []
-        for i, tensor in enumerate(inputs):
-            sizes = [DimDynamic.STATIC] * tensor.dim()
-            if self.dynamic and self.num_state <= i < self.num_state + len(self.batch):
-                sizes[0] = DimDynamic.DUCK
-            context = StatelessSymbolicContext(dynamic_sizes=sizes)
-            made.append(mode.from_tensor(tensor, source=ConstantSource(f"input{i}"), symbolic_context=context))
-        return made
+        return fakes_of(inputs, [{0: LARGEST} if i in fields else {} for i in range(len(inputs))], mode)
 
     def run(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         values = [tensor.detach() for tensor in tensors[:self.num_state]]
@@ -221,6 +194,31 @@ class _Tracer:
         num_scalars = 1 + len(self.step.shape.sums) + self.step.shape.has_targets
         return [*(output.detach() for output in outputs[:num_scalars]),
                 *(gradient.contiguous() for gradient in gradients if gradient is not None), *after]
+
+
+def fakes_of(tensors: Iterable[torch.Tensor], dynamic: list[dict[int, int | None]], mode: FakeTensorMode) -> list[torch.Tensor]:
+    """Tensors without data. `dynamic`: for each, the dimensions that depend on the batch size, with their limits. Only these are
+    symbolic, so that they are not unified with dimensions of the model."""
+    made = []
+    for i, (tensor, limits) in enumerate(zip(tensors, dynamic)):
+        sizes = [DimDynamic.DUCK if dim in limits else DimDynamic.STATIC for dim in range(tensor.dim())]
+        ranges = [StrictMinMaxConstraint(warn_only=False, vr=ValueRanges(1, limits[dim])) if limits.get(dim) else None
+                  for dim in range(tensor.dim())]
+        context = StatelessSymbolicContext(dynamic_sizes=sizes, constraint_sizes=ranges)
+        made.append(mode.from_tensor(tensor, source=ConstantSource(f"input{i}"), symbolic_context=context))
+    return made
+
+
+def fresh_fakes(fakes: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The same without what was found out about the batch size, e.g. that it is at least 16: the compiler of one part of a graph need
+    not assume what holds for another."""
+    dynamic = [{dim: LARGEST if size.node.expr.is_symbol else None for dim, size in enumerate(fake.shape) if isinstance(size, torch.SymInt)}
+               for fake in fakes]
+    if not any(dynamic):
+        return fakes
+    tensors = (torch.empty_strided([*map(hint_of, fake.shape)], [*map(hint_of, fake.stride())], dtype=fake.dtype, device=fake.device)
+               for fake in fakes)
+    return fakes_of(tensors, dynamic, FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv()))
 
 
 def line_of_user(flat: torch.fx.GraphModule, error: BaseException) -> str:

@@ -2,16 +2,15 @@
 
 import contextlib
 import io
-from typing import Callable, Iterator
+from collections.abc import Iterator, Mapping
 
 import torch
 from torch._dynamo.exc import UserError, UserErrorType
 from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
 
-from lockstep.compile.batch_sizes import FixedSize, resized
+from lockstep.compile.batch_sizes import FixedSize, hint_of, resized
 from lockstep.compile.blocks import split_at_blocks
 from lockstep.compile.code_cache import Code
-from lockstep.compile.compiler import compiled
 from lockstep.compile.errors import CompileError, one_line
 from lockstep.compile.graphs import Graph, State, Step, trace
 from lockstep.compile.losses import Batch
@@ -45,22 +44,20 @@ class Pass:
             try:
                 with converted_export_errors(f" for batches of any size in {self.name}" if self.dynamic else ""):
                     self.graph = trace(self.step, self.state, batch, self.dynamic, self.training, self.changed)
-                    self.programs = {name: part.program() for name, part in self._parts().items()}
+                    self.graphs = {name: part.module for name, part in self._parts().items()}
                 return
             except FixedSize as error:
                 self._take_next_size(error)
 
-    def compile(self, device: str, threads: int, use_cache: bool, stage: Callable[[str], None]) -> None:
-        while True:
-            try:
-                for i, (name, program) in enumerate(self.programs.items()):
-                    number = f", part {i + 1} of {len(self.programs)}" if len(self.programs) > 1 else ""
-                    stage(f"code for {self.name}{number}")
-                    self.code[name] = compiled(program, device, threads, use_cache)
-                return
-            except FixedSize as error:
-                self._take_next_size(error)
-                self.trace()
+    def take(self, code: Mapping[str, Code | FixedSize]) -> bool:
+        """Takes the code of its graphs. False if some is valid for one batch size only; then it has traced other graphs."""
+        fixed = next((code[name] for name in self.graphs if isinstance(code[name], FixedSize)), None)
+        if fixed is None:
+            self.code = {name: code[name] for name in self.graphs}
+            return True
+        self._take_next_size(fixed)
+        self.trace()
+        return False
 
     def sizes_to_try(self, size: int) -> tuple[list[int], int]:
         """The batch sizes to test, and the largest size for which the code is known to be correct; 0: any."""
@@ -107,8 +104,7 @@ def bytes_of(module: torch.fx.GraphModule) -> int:
     for node in module.graph.nodes:
         value = node.meta.get("val")
         if isinstance(value, torch.Tensor) and node.op == "call_function":
-            numel = value.numel()
-            total += value.element_size() * int(getattr(getattr(numel, "node", None), "hint", numel))
+            total += value.element_size() * hint_of(value.numel())
     return total
 
 

@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from lockstep.compile.errors import one_line, quiet
-from lockstep.compile.graphs import Graph, dynamic_shapes, export_graph
+from lockstep.compile.graphs import Graph, dynamic_shapes
 from lockstep.compile.losses import Batch
-from lockstep.compile.segments import BETWEEN, extract, functional, needed, output_node
+from lockstep.compile.segments import extract, functional, is_computed, is_input, needed, output_node
 
 
 def prediction_of(evaluation: Graph, fields: list[str], num_state: int) -> tuple[bytes, list[str], str]:
@@ -30,20 +30,33 @@ def prediction_of(evaluation: Graph, fields: list[str], num_state: int) -> tuple
 
 def program_of_predictions(evaluation: Graph, num_state: int) -> tuple[torch.export.ExportedProgram, list[int]]:
     """The program, and the inputs of the evaluation that it takes."""
-    module = functional(evaluation)
-    sources = [node for node in module.graph.nodes if node.op == "placeholder"]
+    module = functional(evaluation.module)
+    sources = [node for node in module.graph.nodes if is_input(node)]
     predictions = output_node(module).args[0][-1]
     size_of_one_field(module, predictions, sources[num_state:])
     found = needed([predictions], set())
     takes = [i for i, node in enumerate(sources) if i < num_state or node in found]
-    body = [node for node in module.graph.nodes if node in found and node.op not in BETWEEN]
-    part = extract(module, body, [sources[i] for i in takes], [predictions])
-    assert evaluation.shapes is not None, "evaluation takes any batch size"
-    program = export_graph(part, [evaluation.inputs[i] for i in takes], [evaluation.shapes[i] for i in takes])
+    body = [node for node in module.graph.nodes if node in found and is_computed(node)]
+    part = _Listed(extract(module, body, [sources[i] for i in takes], [predictions]))
+    given = {str(i): evaluation.inputs[i] for i in takes}
+    shapes = [*[None] * num_state, *dynamic_shapes({name: tensor for name, tensor in given.items() if int(name) >= num_state})]
+    with torch.no_grad():
+        program = torch.export.export(part, (list(given.values()),), dynamic_shapes=(shapes,), strict=False)
     program.example_inputs = None  # they contain the weights
     for node in program.graph.nodes:  # only what defines the graph, so that the same model has the same bytes
         node.meta = {key: value for key, value in node.meta.items() if key == "val"}
     return program, takes
+
+
+class _Listed(nn.Module):
+    """A graph that takes a list of tensors."""
+
+    def __init__(self, graph: nn.Module):
+        super().__init__()
+        self.held = graph  # not "graph", which is an attribute of GraphModule and used to look up constants
+
+    def forward(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        return self.held(*tensors)
 
 
 def size_of_one_field(module: torch.fx.GraphModule, predictions: torch.fx.Node, fields: list[torch.fx.Node]) -> None:

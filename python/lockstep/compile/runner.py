@@ -31,15 +31,20 @@ def load(directory: Path, on_gpu: bool) -> Any:
 
 
 def serve(caller: Connection, directory: str) -> None:
-    """Receives graph names with inputs; sends outputs or an error message."""
+    """Receives graph names with inputs: tensors to keep, then for each input its number among all of these, or None, and the inputs
+    with None. Sends outputs or an error message."""
     loaded: dict[str, Any] = {}
+    kept: list[torch.Tensor] = []
     while True:
         try:
             name, content = caller.recv()
         except EOFError:
             return
         try:
-            inputs, outputs = torch.load(io.BytesIO(content)), io.BytesIO()
+            new, numbers, others = torch.load(io.BytesIO(content))
+            kept += new
+            inputs = [others.pop(0) if number is None else kept[number] for number in numbers]
+            outputs = io.BytesIO()
             if name not in loaded:
                 loaded[name] = load(Path(directory, name), inputs[0].is_cuda)
             with torch.no_grad():

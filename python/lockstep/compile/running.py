@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -24,13 +24,14 @@ EXIT_TIMEOUT_S = 10
 
 
 @contextlib.contextmanager
-def running(libraries: Mapping[str, bytes]) -> Iterator[Run]:
-    """A function that runs the graph with a given name. It raises CompileError (unsupported operator) and CompilerFault."""
+def running(libraries: Mapping[str, bytes], kept: Sequence[torch.Tensor] = ()) -> Iterator[Run]:
+    """A function that runs the graph with a given name. It raises CompileError (unsupported operator) and CompilerFault. Inputs that
+    are elements of `kept` are sent to the process only once."""
     with tempfile.TemporaryDirectory() as directory:
         for name, library in libraries.items():
             with zipfile.ZipFile(io.BytesIO(library)) as archive:
                 archive.extractall(os.path.join(directory, name))
-        runner = Runner(directory)
+        runner = Runner(directory, kept)
         try:
             yield runner.run
         finally:
@@ -40,7 +41,9 @@ def running(libraries: Mapping[str, bytes]) -> Iterator[Run]:
 class Runner:
     """The process that runs the graphs. `directory`: contains the graphs and temporary files."""
 
-    def __init__(self, directory: str):
+    def __init__(self, directory: str, kept: Sequence[torch.Tensor]):
+        self.unsent = list(kept)
+        self.numbers = {id(tensor): i for i, tensor in enumerate(kept)}
         self.output = Path(directory, "output")
         self.pipe, theirs = multiprocessing.Pipe()
         command = [sys.executable, RUNNER, str(theirs.fileno()), directory]
@@ -51,7 +54,9 @@ class Runner:
 
     def run(self, name: str, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
         content = io.BytesIO()
-        torch.save(inputs, content)
+        numbers = [self.numbers.get(id(tensor)) for tensor in inputs]
+        torch.save((self.unsent, numbers, [tensor for tensor, number in zip(inputs, numbers) if number is None]), content)
+        self.unsent = []
         try:
             self.pipe.send((name, content.getvalue()))
             if not self.pipe.poll(RUN_TIMEOUT_S):

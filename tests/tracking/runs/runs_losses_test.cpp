@@ -30,12 +30,15 @@ TEST_CASE("runs show: lost ranks are listed in order, and a corrupt list is empt
       dir, {.step = 9, .before = 4, .after = 1, .ranks = {{0, "killed \x1b"}}, .spares = {}});
   record_rank_loss(
       dir, {.step = 12, .before = 2, .after = 1, .ranks = {{1, "SIGTERM", true}}, .spares = {}});
+  record_rank_loss(
+      dir, {.step = 15, .before = 1, .after = 2, .ranks = {}, .spares = {0}, .spare_nodes = {1}});
   auto of_next_attempt = first;
   of_next_attempt.time = first.time + 60;
   CHECK_FALSE(is_recorded(dir, of_next_attempt));
   CHECK_FALSE(is_logged(dir, of_next_attempt));
   const auto losses = lab.json({"show", "mnist-1"})["rank_losses"];
-  REQUIRE(losses.size() == 3);
+  REQUIRE(losses.size() == 4);
+  CHECK(losses[3]["lost"].empty());
   CHECK(losses[2]["lost"][0] == Json{{"rank", 1}, {"how", "SIGTERM"}, {"has_left", true}});
   CHECK(losses[0]["lost"][1] == Json{{"rank", 3}, {"how", "killed by SIGSEGV"}});
   const auto text = lab({"show", "mnist-1"});
@@ -46,6 +49,8 @@ TEST_CASE("runs show: lost ranks are listed in order, and a corrupt list is empt
   CHECK(text.find("killed \\x1b; continued after step 9 with 1 rank\n") != std::string::npos);
   CHECK(text.find("\nleft        rank 1 (of 2) left after SIGTERM; continued after step 12 with 1 "
                   "rank\n") != std::string::npos);
+  CHECK(text.find("\njoined      1 rank joined; continued after step 15 with 2 ranks, with spare 0 "
+                  "of node 1\n") != std::string::npos);
   for (const auto* wrong : {"", "{}", R"([{"step": 1}])", R"([{"step": "a", "lost": []}])"}) {
     write_file_durably(dir / "rank_losses.json", wrong);
     CHECK(read_rank_losses(dir).empty());

@@ -26,6 +26,7 @@
 #include "lockstep/error.h"
 #include "models/decoder/lora.h"
 #include "models/hf/hf_directory.h"
+#include "models/package_reference.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/safetensors.h"
 #include "trainer/commands/export/graph_export.h"
@@ -234,12 +235,29 @@ fs::path base_directory(const fs::path& checkpoint, const BaseWeights& base) {
                                  printable(named.string(), 400)));
 }
 
+// The configuration of the model of a compiled package, which may differ from its base model's;
+// empty: the run trained no package.
+std::string config_of_package(const fs::path& checkpoint) {
+  if (!has_file(checkpoint, models::kPackageReference)) return {};
+  const auto reference = read_file(checkpoint / models::kPackageReference);
+  return nlohmann::json::parse(reference).value("model_config", "");
+}
+
 // Merges adapters into the weights, one at a time.
 class MergedModel {
  public:
-  // `tensors`: of the base model and of the adapters.
+  // `tensors`: of the base model and of the adapters. Throws Config if one of these has
+  // no weight to change.
   MergedModel(const NamedTensors& tensors, const models::LoraConfig& config)
-      : tensors_(tensors.begin(), tensors.end()), scale_(config.scale()) {}
+      : tensors_(tensors.begin(), tensors.end()), scale_(config.scale()) {
+    for (const auto& [name, tensor] : tensors_)
+      if (const auto end = name.find(".lora_A.weight");
+          end != std::string::npos && !tensors_.contains(name.substr(0, end) + ".weight"))
+        throw config_error(
+            fmt::format("--merge: the base model has no '{}.weight', which '{}' "
+                        "changes",
+                        printable(name.substr(0, end), 200), printable(name, 200)));
+  }
 
   // On the meta device, with the names of the base model.
   NamedTensors layout() const {
@@ -268,16 +286,20 @@ class MergedModel {
 
 std::string export_merged(Checkpoint checkpoint, const fs::path& source,
                           const ExportOptions& options, const fs::path& target) {
-  add_base(checkpoint);
+  add_base(checkpoint, options.package);
   const auto file = source / models::kAdapterConfig;
   const auto config = models::parse_adapter_config(read_file(file), file.string());
-  const auto companions =
+  auto companions =
       models::HfDirectory{"hf", base_directory(source, checkpoint.head.base)}.companions();
+  const auto package_config = config_of_package(source);
+  if (!package_config.empty())
+    std::erase_if(companions, [](const auto& path) { return path.filename() == "config.json"; });
   const MergedModel model(evaluated(checkpoint), config);
   const auto layout = model.layout();
   ExportProgress progress(options.show, bytes_of(layout));
   write_directory(target, [&](const fs::path& directory) {
     copy_files(companions, directory);
+    if (!package_config.empty()) write_file_durably(directory / "config.json", package_config);
     write_safetensors(directory / "model.safetensors", layout, [&](const std::string& name) {
       auto tensor = model.merged(name);
       progress.add(tensor.nbytes());
@@ -294,6 +316,10 @@ NamedTensors adapters_of(NamedTensors tensors, const fs::path& file) {
   for (const auto& [name, tensor] : read_safetensors(file)) names.insert(name);
   for (auto& [name, tensor] : tensors) name = models::name_in_peft(name);
   std::erase_if(tensors, [&](const auto& item) { return !names.contains(item.first); });
+  if (tensors.size() != names.size())
+    throw environment_error(fmt::format("{} has {} tensors, but {} of them have averages",
+                                        printable(file.string(), 400), names.size(),
+                                        tensors.size()));
   return tensors;
 }
 
@@ -358,11 +384,12 @@ std::string export_checkpoint(const ExportOptions& options) {
     throw config_error(has_adapters ? std::string("--merge: only for --format hf")
                                     : fmt::format("--merge: {} has no adapters", name));
   const bool is_graph = format == ExportFormat::Aoti || format == ExportFormat::Pt2;
-  if (!options.package.empty() && !is_graph)
-    throw config_error("--package: only for --format aoti and pt2");
+  if (!options.package.empty() && !is_graph && !options.merge)
+    throw config_error("--package: only for --format aoti and pt2, and for --merge");
   const auto target = format == ExportFormat::HuggingFace ? verified_directory(options.out)
                                                           : verified_file(options.out, format);
   auto checkpoint = read_checkpoint(options.checkpoints, options.step);
+  if (is_graph) add_base(checkpoint, options.package);  // verifies it
   if (is_graph) export_graph({source, name_of(format), target, options.package});
   const auto what = format == ExportFormat::Safetensors
                         ? export_tensors(checkpoint, options, target)

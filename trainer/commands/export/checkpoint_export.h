@@ -23,7 +23,7 @@ struct ExportOptions {
   std::optional<ExportFormat>
       format;              // none: hf if the checkpoint has that layout, else safetensors
   bool merge = false;      // of hf: adapters into the weights of the base model
-  std::string package;     // of aoti and pt2: instead of the one that the checkpoint names
+  std::string package;     // of aoti, pt2 and merge: instead of the one that the checkpoint names
   ShowProgress show = {};  // empty: not shown
 };
 

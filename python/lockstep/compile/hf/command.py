@@ -9,18 +9,22 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Iterator
 
+from lockstep.compile.hf.adapter_options import AdapterDirectory, Lora, lora_of, missing_peft
 from lockstep.compile.hf.directory import ModelDirectory
 from lockstep.compile.package_cache import checksum, key_of, load_package, store_package
 from lockstep.compile.sources import Refused, arguments_of
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from lockstep.compile.losses import Batch
+    from lockstep.compile.packing import Adapter
 
 PREFIX = "hf:"
 DEFAULT_BATCH = "8"
 VERSIONS = {"timm": "1.0.31", "diffusers": "0.42.1"}  # tested
 # What a package depends on, besides the files.
-OPTIONS = ("task", "length", "dynamic_batch", "segments", "precision", "device", "threads", "seed")
+OPTIONS = ("task", "length", "dynamic_batch", "segments", "precision", "device", "threads", "seed", "base_dtype")
 
 
 class Progress:
@@ -44,17 +48,18 @@ def compile_directory(options: argparse.Namespace, out: Path, begin: float) -> N
     directory = ModelDirectory(options.model.removeprefix(PREFIX))
     if directory.is_of_diffusers and options.task is not None:
         raise Refused(f"--task {options.task}: a model of diffusers has one task, to predict noise")
+    adapter = wanted_adapter(options, directory)
     changes = arguments_of(options.arguments)
     progress = Progress(begin)
     with batch_file(options) as file:
-        key = None if options.no_cache or options.device != "cpu" else key_of_package(options, directory, changes, file)
+        key = None if options.no_cache or options.device != "cpu" else key_of_package(options, directory, changes, file, adapter)
         lines = load_package(key, out) if key is not None else None
         if lines is not None:
             for line in lines:
                 print(line)
             progress.stage("found in the cache of packages")
             return
-        compile_model(options, out, directory, changes, file, progress)
+        compile_model(options, out, directory, changes, file, adapter, progress)
     if key is not None:
         store_package(key, out, progress.lines)
 
@@ -76,18 +81,46 @@ def verify_options(options: argparse.Namespace) -> None:
         raise Refused(f"--length {options.length}: --batch {options.batch} sets the length")
 
 
-def key_of_package(options: argparse.Namespace, directory: ModelDirectory, changes: dict[str, object], file: Path | None) -> str:
+def wanted_adapter(options: argparse.Namespace, directory: ModelDirectory) -> Lora | AdapterDirectory | None:
+    if options.lora is None and options.adapter is None:
+        if options.base_dtype is not None:
+            raise Refused(f"--base-dtype {options.base_dtype}: only with --lora or --adapter: the type of the weights that are not trained")
+        return None
+    if options.lora is not None and options.adapter is not None:
+        raise Refused("--lora starts new adapters, --adapter continues those of a directory: remove one")
+    if options.base_dtype == "bf16" and options.precision != "bf16":
+        raise Refused("--base-dtype bf16: needs --precision bf16")
+    wanted = lora_of(options.lora) if options.adapter is None else AdapterDirectory(options.adapter)
+    if directory.library != "transformers":
+        raise Refused(f"{wanted.source}: adapters are for models of transformers, and {directory.path} is one of {directory.library}")
+    if not directory.weights:
+        raise Refused(f"{wanted.source}: {directory.path} has no weights, and adapters change those of a trained model")
+    return wanted
+
+
+def key_of_package(options: argparse.Namespace, directory: ModelDirectory, changes: dict[str, object], file: Path | None,
+                   adapter: Lora | AdapterDirectory | None) -> str:
     from importlib.metadata import PackageNotFoundError
 
     library = [] if directory.library == "transformers" else [version_of_library(directory)]
     given = {name: getattr(options, name) for name in OPTIONS}
     batch = options.batch if file is None else checksum(file)
+    adapted = [] if adapter is None else [adapter.facts(), version_of_peft(), str(directory.path.resolve())]
     try:
-        return key_of([given, changes, batch, directory.checksums(), *library])
+        return key_of([given, changes, batch, directory.checksums(), *library, *adapted])
     except PackageNotFoundError as error:
         from lockstep.compile.hf.model import missing_transformers
 
         raise missing_transformers() from error
+
+
+def version_of_peft() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("peft")
+    except PackageNotFoundError as error:
+        raise missing_peft() from error
 
 
 def version_of_library(directory: ModelDirectory) -> str:
@@ -123,7 +156,7 @@ def batch_file(options: argparse.Namespace) -> Iterator[Path | None]:
 
 
 def compile_model(options: argparse.Namespace, out: Path, directory: ModelDirectory, changes: dict[str, object], file: Path | None,
-                  progress: Progress) -> None:
+                  adapter: Lora | AdapterDirectory | None, progress: Progress) -> None:
     progress.stage(f"importing torch and {'diffusers' if directory.is_of_diffusers else 'transformers'}")
     from lockstep.compile.compiling import compile_step
     from lockstep.compile.errors import CompileError
@@ -140,16 +173,27 @@ def compile_model(options: argparse.Namespace, out: Path, directory: ModelDirect
         model, task = denoiser.load_denoiser(directory, changes, options.seed, progress.report), denoiser.TASK
     else:
         model, task = load_model(directory, options.task, changes, options.seed, progress.report)
+    with_adapter = None if adapter is None else adapted(options, directory, model, task, adapter, progress)
     batch = example_of(options, model, task, file)
     loss = denoiser.loss_of_denoiser(directory, model, batch) if directory.is_of_diffusers else loss_of(task, model, batch)
     progress.report(f"{type(model).__name__}, {task}, {num_parameters(model)} parameters")
     progress.report(f"fields: {described(batch)}")
     try:
         compile_step(model, loss, batch, out, dynamic_batch=options.dynamic_batch, segments=options.segments,
-                     precision=options.precision, device=options.device, threads=options.threads, use_cache=not options.no_cache,
-                     begin=progress.begin, report=progress.report)
+                     precision=options.precision, device=options.device, threads=options.threads, adapter=with_adapter,
+                     use_cache=not options.no_cache, begin=progress.begin, report=progress.report)
     except CompileError as error:
         raise CompileError(f"{error}{place_in_model(error)}") from error
+
+
+def adapted(options: argparse.Namespace, directory: ModelDirectory, model: "nn.Module", task: str, wanted: Lora | AdapterDirectory,
+            progress: Progress) -> "Adapter":
+    from lockstep.compile.hf.adapters import add_adapters, freeze_in_bf16
+
+    adapter = add_adapters(model, task, wanted, directory.path, options.seed, progress.report)
+    if options.base_dtype == "bf16":
+        freeze_in_bf16(model)
+    return adapter
 
 
 def place_in_model(error: BaseException) -> str:

@@ -27,10 +27,10 @@ class ModelDirectory:
             raise Refused(f"hf:{path}: no such directory; expected one with config.json, as save_pretrained of transformers writes")
         pipeline = (self.path / PIPELINE).is_file()
         self.schedule_path = self.path / "scheduler" / SCHEDULE if pipeline else self.path / SCHEDULE
-        self.schedule = self._read_json(str(self.schedule_path.relative_to(self.path)), MAX_CONFIG) if self.schedule_path.is_file() else {}
+        self.schedule = read_json(self.schedule_path, MAX_CONFIG) if self.schedule_path.is_file() else {}
         if pipeline:
             self.path = self._denoiser()
-        self.config = self._read_json("config.json", MAX_CONFIG, "a model directory of transformers has one")
+        self.config = read_json(self.path / "config.json", MAX_CONFIG, "a model directory of transformers has one")
         self.index = f"{WEIGHTS_OF_DIFFUSERS}.index.json" if self.is_of_diffusers else INDEX
         self.weights = self._weights()
 
@@ -74,7 +74,7 @@ class ModelDirectory:
         return []
 
     def _shards(self) -> list[str]:
-        index = self._read_json(self.index, MAX_INDEX)
+        index = read_json(self.path / self.index, MAX_INDEX)
         files = index.get("weight_map")
         if not isinstance(files, dict) or not files or not all(isinstance(name, str) for name in files.values()):
             raise Refused(f"{self.path / self.index}: expected weight_map, an object of tensor and file names")
@@ -86,21 +86,22 @@ class ModelDirectory:
                 raise Refused(f"{self.path / self.index}: names {name}, which does not exist")
         return names
 
-    def _read_json(self, name: str, limit: int, why: str = "") -> dict:
-        path = self.path / name
-        try:
-            with open(path, "rb") as file:
-                content = file.read(limit + 1)
-        except FileNotFoundError:
-            raise Refused(f"{path}: no such file: {why}") from None
-        except OSError as error:
-            raise Refused(f"{path}: {error.strerror}") from error
-        if len(content) > limit:
-            raise Refused(f"{path}: larger than {limit >> 20} MB")
-        try:
-            found = json.loads(content)
-        except (ValueError, RecursionError) as error:
-            raise Refused(f"{path}: not valid JSON: {error}") from error
-        if not isinstance(found, dict):
-            raise Refused(f"{path}: expected a JSON object")
-        return found
+
+def read_json(path: Path, limit: int, why: str = "") -> dict:
+    """A JSON object. Raises Refused."""
+    try:
+        with open(path, "rb") as file:
+            content = file.read(limit + 1)
+    except FileNotFoundError:
+        raise Refused(f"{path}: no such file: {why}") from None
+    except OSError as error:
+        raise Refused(f"{path}: {error.strerror}") from error
+    if len(content) > limit:
+        raise Refused(f"{path}: larger than {limit >> 20} MB")
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise Refused(f"{path}: not valid JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise Refused(f"{path}: expected a JSON object")
+    return found

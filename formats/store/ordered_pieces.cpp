@@ -48,9 +48,8 @@ void OrderedPieces::wait_while_others_run(const Running& running) {
   MutexLock lock(mutex_);
   for (;;) {
     const auto before = running.next;
-    const bool has_ended =
-        ended_.wait_for(lock.native(), running.work.idle,
-                        [&]() REQUIRES(mutex_) { return running.has_ended(); });
+    const bool has_ended = ended_.wait_for(lock.native(), running.work.idle,
+                                           [&]() REQUIRES(mutex_) { return running.has_ended(); });
     if (has_ended || (running.next == before && running.active == 0)) return;
   }
 }

@@ -24,8 +24,8 @@ class OrderedPieces {
 
   struct Work {
     std::string name;
-    int64_t count = 0;      // pieces
-    int64_t order = 0;      // lower ones first
+    int64_t count = 0;  // pieces
+    int64_t order = 0;  // lower ones first
     // The calling thread runs pieces too: at once if 0, else when none was run for this time.
     std::chrono::milliseconds idle{0};
   };

@@ -64,9 +64,9 @@ BatchReader::BatchReader(const Dataset& dataset, IndexSequence indices,
 
 ReadBatch BatchReader::begin(int64_t batch) {
   ReadBatch begun;
-  ahead_.advance(cut_.begin_of(batch));
-  if (layout_.empty()) return begun;
   try {
+    ahead_.advance(cut_.begin_of(batch));
+    if (layout_.empty()) return begun;
     begun.batch = memory_.take(cut_.rows_of(batch));
   } catch (...) {  // fails the batch, like a read error
     begun.rows.error = described(whole(batch));

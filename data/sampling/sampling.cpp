@@ -56,6 +56,10 @@ bool is_class(double label) {
 
 }  // namespace
 
+void open_all_shards(const SampleInfo& info) {
+  if (info.fetch_ahead) info.labels();
+}
+
 bool are_classes(const std::vector<double>& labels) {
   return std::ranges::all_of(labels, is_class);
 }
@@ -94,6 +98,7 @@ SamplerOptions sampler_options(const LoaderConfig& config, const Dataset& datase
     throw config_error(
         "data.shuffle_lanes: has no effect without data.shuffle_buffer, or data that are read "
         "in groups");
+  if (config.shuffle && options.groups.ends.empty()) open_all_shards(info);
   if (config.bucket_batches > 0)
     options.buckets = {.lengths = known(info.lengths, "length", "data.bucket_batches"),
                        .batch_size = batches.batch_size,

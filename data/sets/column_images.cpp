@@ -76,7 +76,7 @@ class ColumnImages : public Dataset {
     bool has_rows = false;
     for (size_t number = 0; number < files_.count(); ++number) {
       int64_t rows = files_.rows(number).value_or(0);
-      if (!is_lazy_ || (rows > 0 && !has_rows)) {
+      if (!is_lazy_ || rows == 0 || !has_rows) {  // an empty one is not opened later
         const auto file = files_.open(number);
         const auto found = contents_of(number, *file);
         rows = std::ssize(found->labels);
@@ -129,7 +129,8 @@ class ColumnImages : public Dataset {
   SampleInfo sample_info() const override {
     SampleInfo info{.shards = ends_.size() > 1 ? ends_ : std::vector<int64_t>(),
                     .labels = [this] { return labels(); }};
-    if (is_lazy_) info.fetch_ahead = [this](const auto& shards) { files_.fetch_ahead(shards); };
+    if (is_lazy_ && formats::has_scheme(files_.path(0)))
+      info.fetch_ahead = [this](const auto& shards) { files_.fetch_ahead(shards); };
     return info;
   }
 
@@ -182,6 +183,10 @@ class ColumnImages : public Dataset {
       ends.push_back((ends.empty() ? 0 : ends.back()) + rows[group]);
       if (rows[group] > 0) add_labels(file.read(group, {config_.label}), found->labels);
     }
+    // That of MDS's index, by which the samples were counted.
+    if (const auto counted = files_.rows(number); counted && *counted != std::ssize(found->labels))
+      throw config_error(fmt::format("{}: it has {} rows, but {} in its index", name,
+                                     found->labels.size(), *counted));
     const MutexLock lock(mutex_);
     return contents_[number] = std::move(found);
   }

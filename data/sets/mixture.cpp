@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 #include <optional>
 
 #include "data/mixture_plan.h"
+#include "data/sampling/sampling.h"
 #include "lockstep/dataset.h"
 #include "lockstep/error.h"
 #include "lockstep/part.h"
@@ -100,14 +100,6 @@ void copy_rows(const at::Tensor& from, std::span<const int64_t> places, const at
     std::memcpy(target + static_cast<size_t>(places[i]) * bytes, source + i * bytes, bytes);
 }
 
-// A mixture draws from all shards of a part.
-void fetch_all(const SampleInfo& info) {
-  if (!info.fetch_ahead) return;
-  std::vector<size_t> shards(info.shards.size());
-  std::iota(shards.begin(), shards.end(), 0);
-  info.fetch_ahead(shards);
-}
-
 class MixtureDataset final : public Dataset {
  public:
   using Config = MixtureConfig;
@@ -123,7 +115,7 @@ class MixtureDataset final : public Dataset {
       if (sizes.back() >= kMaxMixture || sizes.back() == 0)
         throw refused(fmt::format("parts[{}] has {} samples, expected 1 to {}", sizes.size() - 1,
                                   sizes.back(), kMaxMixture));
-      fetch_all(parts_.back()->sample_info());
+      open_all_shards(parts_.back()->sample_info());  // it draws from all of them
     }
     const auto total = config.samples.value_or(mixture_total(weights, sizes));
     if (total > kMaxMixture)

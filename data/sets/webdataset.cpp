@@ -224,7 +224,8 @@ class WebDataset final : public Dataset {
   SampleInfo sample_info() const override {
     SampleInfo info{.shards = ends_.size() > 1 ? ends_ : std::vector<int64_t>(),
                     .labels = [this] { return labels(); }};
-    if (is_lazy()) info.fetch_ahead = [this](const auto& shards) { fetch(shards); };
+    if (is_lazy() && formats::has_scheme(files_[0]))
+      info.fetch_ahead = [this](const auto& shards) { fetch(shards); };
     return info;
   }
 
@@ -288,6 +289,7 @@ class WebDataset final : public Dataset {
     try {
       if (const auto known = contents_of(number)) return {reopen(number, known->identity), known};
       auto file = std::make_shared<const formats::MappedFile>(files_[number]);
+      if (is_lazy()) verify_size(number, file->identity().size);
       auto found = std::make_shared<const Contents>(file->identity(), images_in(*file));
       if (is_lazy()) verify_count(number, std::ssize(found->images));
       const MutexLock lock(mutex_);
@@ -302,6 +304,15 @@ class WebDataset final : public Dataset {
   std::shared_ptr<const Contents> contents_of(size_t number) const {
     const MutexLock lock(mutex_);
     return contents_[number];
+  }
+
+  void verify_size(size_t number, int64_t bytes) const {
+    const auto expected = index_.shards[number].bytes;
+    if (expected == 0 || bytes == expected) return;
+    throw webdataset_error(
+        shown_path(files_[number]),
+        fmt::format("it has {} bytes, but {} in {}: write this again: lockstep-data index", bytes,
+                    expected, index_.index));
   }
 
   void verify_count(size_t number, int64_t samples) const {

@@ -196,7 +196,10 @@ PartitionedFiles mds_shards(const std::string& path) {
                                      printable(index_path.string(), kMaxPathShown),
                                      printable(shard.raw_name)));
     files.push_back({.path = file, .keys = {}, .rows = shard.samples, .bytes = shard.raw_bytes});
-    shards.emplace(file, std::pair(std::move(shard), is_packed));
+    if (!shards.emplace(file, std::pair(std::move(shard), is_packed)).second)
+      throw config_error(
+          fmt::format("{}: it names {} twice", printable(index_path.string(), kMaxPathShown),
+                      printable(file.lexically_relative(index_path.parent_path()).string())));
   }
   return {std::move(files),
           [columns = std::make_shared<const std::vector<MdsColumn>>(std::move(index.columns)),

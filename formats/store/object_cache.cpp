@@ -228,7 +228,8 @@ bool ObjectCache::fetch_pieces(const StorePath& place, const ObjectInfo& object,
     pieces_.run({.name = place.path().string(),
                  .count = (object.size + kPieceBytes - 1) / kPieceBytes,
                  .order = ahead,
-                 .is_waited = ahead == 0},
+                 // Processes that wait for it see progress before they take this one for stuck.
+                 .idle = ahead == 0 ? std::chrono::milliseconds(0) : options_.timeout / 2},
                 [&](int64_t piece) { fetch_piece(store, object, piece, file); });
     return true;
   } catch (const StoreError& error) {
@@ -313,11 +314,12 @@ void ObjectCache::run_ahead(const std::stop_token& stop) {
 }
 
 // Waits until a copy of this size can be fetched ahead: those that are not opened yet must not be
-// evicted. False: it is not needed any more.
+// evicted, also not by other processes, which fetch other objects. False: it is not needed any more.
 bool ObjectCache::claim_ahead(const std::string& path, int64_t bytes, const std::stop_token& stop) {
+  const auto most = options_.max_bytes / 2 / options_.processes;
   MutexLock lock(mutex_);
   changed_.wait(lock.native(), stop, [&]() REQUIRES(mutex_) {
-    return opened_.contains(path) || unopened_bytes_ + bytes <= options_.max_bytes / 2;
+    return opened_.contains(path) || unopened_bytes_ + bytes <= most;
   });
   if (stop.stop_requested() || opened_.contains(path)) return false;
   if (unopened_.emplace(path, bytes).second) unopened_bytes_ += bytes;

@@ -29,7 +29,8 @@ namespace lockstep::formats {
 struct ObjectCacheOptions {
   std::filesystem::path directory;
   int64_t max_bytes = 0;
-  int connections = 16;  // requests at a time, of this process
+  int64_t processes = 1;  // of this host that use the directory
+  int connections = 16;   // requests at a time, of this process
   std::chrono::milliseconds timeout{std::chrono::minutes(5)};  // of a request with its retries
   bool hedges = true;  // sends slow requests a second time (formats/store/hedged_reads.h)
 };
@@ -73,8 +74,8 @@ class ObjectCache {
   std::vector<StorePath> list(const StorePath& place);
   static constexpr size_t kMaxListed = 100'000;
 
-  // Fetches these in the background, in this order and before those of earlier calls, as far as they fit.
-  // What open() waits for comes before all of them. Errors are those of open().
+  // Fetches these in the background, in this order and before those of earlier calls, as far as they
+  // fit: all processes fill half of the cache. What open() waits for comes first. Errors: of open().
   void fetch_ahead(std::vector<StorePath> places);
 
   StoreStats stats() const;

@@ -26,23 +26,32 @@ void OrderedPieces::run(Work work, const Piece& piece) {
                 &running);
   }
   changed_.notify_all();
-  if (running.work.is_waited) {
-    for (;;) {
-      int64_t number = 0;
-      {
-        const MutexLock lock(mutex_);
-        if (!running.has_more()) break;
-        number = running.next++;
-        ++running.active;
-      }
-      call(running, number);
+  if (running.work.idle.count() > 0) wait_while_others_run(running);
+  for (;;) {
+    int64_t number = 0;
+    {
+      const MutexLock lock(mutex_);
+      if (!running.has_more()) break;
+      number = running.next++;
+      ++running.active;
     }
+    call(running, number);
   }
   MutexLock lock(mutex_);
-  ended_.wait(lock.native(),
-              [&]() REQUIRES(mutex_) { return !running.has_more() && running.active == 0; });
+  ended_.wait(lock.native(), [&]() REQUIRES(mutex_) { return running.has_ended(); });
   std::erase(all_, &running);
   if (running.failure) std::rethrow_exception(running.failure);
+}
+
+// Until all pieces have ended, or none was run for running.work.idle.
+void OrderedPieces::wait_while_others_run(const Running& running) {
+  MutexLock lock(mutex_);
+  for (;;) {
+    const auto before = running.next;
+    const bool has_ended = ended_.wait_for(lock.native(), running.work.idle,
+                                           [&]() REQUIRES(mutex_) { return running.has_ended(); });
+    if (has_ended || (running.next == before && running.active == 0)) return;
+  }
 }
 
 void OrderedPieces::start_threads(int64_t pieces) {
@@ -93,7 +102,7 @@ void OrderedPieces::call(Running& running, int64_t number) {
     if (!running.failure) running.failure = failure;
   }
   --running.active;
-  if (!running.has_more() && running.active == 0) ended_.notify_all();
+  if (running.has_ended()) ended_.notify_all();
 }
 
 }  // namespace lockstep::formats

@@ -1,6 +1,7 @@
 // Runs work in pieces on several threads, in the order in which the results are needed. No LibTorch.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
@@ -23,9 +24,10 @@ class OrderedPieces {
 
   struct Work {
     std::string name;
-    int64_t count = 0;      // pieces
-    int64_t order = 0;      // lower ones first
-    bool is_waited = true;  // the calling thread runs pieces of it too
+    int64_t count = 0;  // pieces
+    int64_t order = 0;  // lower ones first
+    // The calling thread runs pieces too: at once if 0, else when none was run for this time.
+    std::chrono::milliseconds idle{0};
   };
 
   // Starts threads when they are needed, at most `threads`.
@@ -59,11 +61,13 @@ class OrderedPieces {
     int64_t next = 0, active = 0;
     std::exception_ptr failure = nullptr;
     bool has_more() const { return next < work.count; }
+    bool has_ended() const { return !has_more() && active == 0; }
   };
 
   void start_threads(int64_t pieces) REQUIRES(mutex_);
   void work_on(const std::stop_token& stop);
   Running* next_work() const REQUIRES(mutex_);
+  void wait_while_others_run(const Running& running);
   void call(Running& running, int64_t number);
 
   const int max_threads_;

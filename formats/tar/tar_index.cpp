@@ -83,6 +83,12 @@ std::optional<TarIndex> parse_tar_index(const std::string& text, const std::stri
     if (!samples || *samples > kMaxTarSamples)
       throw config_error(fmt::format("{}, {}, has no 'nsamples', its number of samples", where(),
                                      printable(file)));
+    // A shard with no samples would not be opened, so that a wrong number would not be noticed.
+    if (*samples == 0)
+      throw config_error(
+          fmt::format("{}, {}, has 'nsamples' 0: a tar without samples is not "
+                      "usable: {}",
+                      where(), printable(file), kWriteAgain));
     if (!index.emplace(file, TarShard{*samples, count_in(shard, "filesize").value_or(0)}).second)
       throw config_error(fmt::format("{}: it names {} twice", name, printable(file)));
   }

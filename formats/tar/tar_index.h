@@ -22,7 +22,7 @@ struct TarShard {
 using TarIndex = std::map<std::string, TarShard>;  // by the names of the files
 
 // nullopt: a text without a "shardlist", so not such an index. Throws Config: a shard without a name or a
-// number of samples, two shards of the same name. `name`: of the index, for messages.
+// number of samples from 1 on, two shards of the same name. `name`: of the index, for messages.
 std::optional<TarIndex> parse_tar_index(const std::string& text, const std::string& name);
 std::string tar_index_text(const TarIndex& index);
 

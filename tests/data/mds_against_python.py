@@ -162,6 +162,11 @@ def test_images(tmp_path, encoding):
                 left = round((whole.width - 8) / 2)
                 theirs = np.asarray(whole.crop((left, 0, left + 8, 8))).transpose(2, 0, 1) / np.float32(255)
                 assert np.array_equal(image, theirs)
+    changed(tmp_path / "mds", samples=0)
+    assert "shard.00002.mds: it has 6 samples, but 0 in index.json" in refused(tmp_path, {"train": train})
+    index = json.loads((tmp_path / "mds" / "index.json").read_text())
+    (tmp_path / "mds" / "index.json").write_text(json.dumps({**index, "shards": index["shards"][:1] + [{**index["shards"][0], "samples": 99}]}))
+    assert "index.json: it names shard.00000.mds twice" in refused(tmp_path, {"train": train})
     packed = write(tmp_path / "packed", {"img": encoding, "kind": "int"}, samples, 1, "zstd", keep_raw=False)
     message = refused(tmp_path, {"train": {**train, **packed, "name": "mds_images"}})
     assert "shard.00000.mds.zstd: it is compressed, so single images cannot be read" in message
@@ -183,6 +188,7 @@ def test_bad_folders_are_named(tmp_path):
         "index.json: '../x' does not lead to a file in this directory": {"raw_data": {"basename": "../x", "bytes": 1}},
         "index.json: 'a//x' does not lead to a file in this directory": {"raw_data": {"basename": "a//x", "bytes": 1}},
         "index.json: it names shard.9.mds, which is missing": {"raw_data": {"basename": "shard.9.mds", "bytes": 1}},
+        "index.json: it names shard.00000.mds twice": {"raw_data": {"basename": "shard.00000.mds", "bytes": 1}},
         "index.json: key 'samples' is missing": None,
         "shard.00001.mds: it has 4 samples, but 3 in index.json": {"samples": 3},
     }

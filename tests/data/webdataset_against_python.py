@@ -104,6 +104,8 @@ def test_an_index_of_wids(tmp_path, shards):
     for bad, text in ((entries[:2], f"{index}: it does not name set-002.tar"), (entries + entries[:1], f"{index}: it names set-000.tar twice"),
                       (entries + [{"url": "b.tar", "nsamples": 1}], f"{index}: it names b.tar, which is missing"),
                       ([{**entries[0], "nsamples": -5}], f"{index}: shard 1, set-000.tar, has no 'nsamples'"),
+                      ([{**entries[0], "nsamples": 0}] + entries[1:], f"{index}: shard 1, set-000.tar, has 'nsamples' 0"),
+                      ([{**entries[0], "filesize": 9}] + entries[1:], f"set-000.tar: it has {files[0].stat().st_size} bytes, but 9 in {index}"),
                       ([{"url": "..", "nsamples": 5}], f"{index}: shard 1 has no 'url' with the name of its file"),
                       ([{**entries[0], "nsamples": 6}] + entries[1:], f"set-000.tar: it has 5 samples, but 6 in {index}")):  # fmt: skip
         write(bad)

@@ -59,6 +59,18 @@ def test_the_first_batches_need_their_shards_only(job, server, tars):
     assert ended.code == 75 and ".tar: " in ended.err and "attempts in" in ended.err, ended.err
 
 
+def test_an_order_that_needs_all_shards_waits_for_them_before_training(job, server, tars):
+    """A loader would wait for its first batch for a limited time only."""
+    write_index(tars)
+    upload(server, tars)
+    del job.config["data"]["shuffle_buffer"], job.config["data"]["shuffle_lanes"]
+    job.write()
+    server.proxy.fault = only_first
+    ended = job.run(f"data.train.path={PATH}", "data.object_cache.timeout=500 ms", env=in_bucket(server))
+    assert ended.code == 75 and ".tar: " in ended.err and "attempts in" in ended.err, ended.err
+    assert "batch" not in ended.err and not job.runs.exists()
+
+
 def test_as_without_an_index_and_resumed_on_two_ranks(job, server, tars):
     without = losses(train(job, tars))
     write_index(tars)

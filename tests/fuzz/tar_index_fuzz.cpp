@@ -12,7 +12,7 @@ namespace lockstep {
 std::vector<std::string> fuzz_seeds() {
   return {R"({"__kind__": "wids-shard-index-v1", "wids_version": 1, "name": "train", "shardlist": [
     {"url": "train-0000.tar", "nsamples": 100, "filesize": 4096, "md5sum": "0"},
-    {"url": "https://example.org/a/train-0001.tar", "nsamples": 0}]})",
+    {"url": "https://example.org/a/train-0001.tar", "nsamples": 1}]})",
           R"({"shardlist": [{"url": "../b.tar", "nsamples": 9}]})", R"({"0.tar": 100})"};
 }
 

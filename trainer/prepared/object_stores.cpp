@@ -22,12 +22,13 @@ fs::path directory_of_cache(const ObjectCacheConfig& config) {
 
 }  // namespace
 
-void use_object_stores(const ObjectCacheConfig& config) {
+void use_object_stores(const ObjectCacheConfig& config, int64_t local_ranks) {
   formats::use_store_environment(
       [](const std::string& name) { return environment(name.c_str()); },
       std::chrono::duration<double>(config.request_timeout.value).count());
   formats::set_object_cache({.directory = fs::absolute(directory_of_cache(config)),
                              .max_bytes = config.max_mb * 1'000'000,
+                             .processes = local_ranks,
                              .connections = static_cast<int>(config.connections),
                              .timeout = config.timeout.value,
                              .hedges = config.hedge});

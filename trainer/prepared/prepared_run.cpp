@@ -257,7 +257,7 @@ PreparedRun prepare_without_data(const RunConfig& config, const RankEnv& ranks) 
   if (config.distributed.data_parallel.virtual_shards) at::set_num_threads(1);
   choose_matmul(config);
   start_openmp_threads();
-  use_object_stores(config.data.object_cache);
+  use_object_stores(config.data.object_cache, ranks.local_world_size);
   return {.config = config,
           .ranks = ranks,
           .resolved = with_escaped_variables(ConfigDumper::dump(config))};

@@ -73,7 +73,9 @@ T needed(const cxxopts::ParseResult& given, const std::string& option) {
 }
 
 std::vector<fs::path> files_of(const cxxopts::ParseResult& given) {
-  const auto names = needed<std::vector<std::string>>(given, "files");
+  if (!given.count("files"))
+    throw config_error("FILE or FOLDER is missing; see lockstep-data --help");
+  const auto names = given["files"].as<std::vector<std::string>>();
   return {names.begin(), names.end()};
 }
 
@@ -236,7 +238,8 @@ int write_indices(const cxxopts::ParseResult& given, std::ostream& out) {
 int data_command(const std::vector<std::string>& arguments, std::ostream& out) {
   auto options = data_options();
   const auto command = arguments.empty() ? std::string("--help") : arguments.front();
-  if (command == "--help" || command == "-h") {
+  const bool wants_help = std::ranges::find(arguments, "--help") != arguments.end();
+  if (wants_help || command == "--help" || command == "-h") {
     const auto help = options.help();
     out << kDataUsage << help.substr(help.find("      --"));
     return 0;

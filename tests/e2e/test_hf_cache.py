@@ -19,7 +19,7 @@ def stand_in(monkeypatch, tmp_path):
 
     given = []
 
-    def compile_again(options, out, directory, changes, file, progress):
+    def compile_again(options, out, directory, changes, file, adapter, progress):
         given.append(options)
         progress.report("a line of the compiler")
         out.write_bytes(b"package" * 1000)

@@ -48,7 +48,7 @@ def counted(name, batch, dynamic=False, segments=1, **sizes):
     step = Step(module, find_loss("cross_entropy", module, batch).function, list(batch), None)
     graph = trace(step, State.of(module), batch, dynamic, training=True)
     size = len(next(iter(batch.values())))
-    all_parts = [count_flops(part.program()) for part in split(graph, segments)]
+    all_parts = [count_flops(part.module) for part in split(graph, segments)]
     assert all(len(flops) == (2 if dynamic else 1) for flops in all_parts)
     return [sum(factor * count**i for flops in all_parts for i, factor in enumerate(flops)) for count in (size, size + 1)]
 

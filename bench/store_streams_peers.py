@@ -171,6 +171,8 @@ class Connector(IterableDataset):
 
     def samples(self):
         for shard in self.shards():
+            if shard.key.endswith("index.json"):  # of Lockstep
+                continue
             if self.what == "images":
                 yield from samples_of_tar(io.BytesIO(shard.read()) if self.setting == "tuned" else shard)
             elif self.setting == "tuned":

@@ -14,11 +14,13 @@ cpu_us: processor time of all processes per sample, with starting them: does not
 of_link: the bytes of the samples' shards, relative to what the link sends in the time of the epoch. pss_mb: peak of the proportional set
 size of all processes; own_mb: the same without pages of mapped files, which the kernel can drop (programs and, of Lockstep, shards that
 are open; peers that read files instead of mapping them leave the same pages in the kernel's cache, which this does not count).
-limit: decoding alone, two threads without a server.
+limit: decoding alone, two threads without a server. failed_runs: of a peer that ended with an exception, and was started again.
+With --only, the other part is kept from --out.
 Needs: make peers; cmake/setup.sh --streaming; cmake --build build --target lockstep_bench_loader
 """
 
 import argparse
+import collections
 import contextlib
 import io
 import json
@@ -45,6 +47,7 @@ LATENCY_S, LINK = 0.02, 125e6
 SHARD, LENGTH = 32 << 20, 2048
 BATCH = {"images": 32, "tokens": 16}
 BUFFER = {"images": [1000], "tokens": []}  # data.shuffle_buffer: two shards
+MAX_FAILURES = 5  # of a peer: its run is repeated
 STEPS = [{"name": "random_crop", "size": [224]}, {"name": "random_horizontal_flip"}, {"name": "normalize"}]
 DATASETS = {"images": {"tars": {"name": "webdataset", "path": "images", "transforms": STEPS},
                        "MDS": {"name": "mds_images", "path": "images-mds", "transforms": STEPS}},
@@ -143,12 +146,21 @@ def measure(what, proxy, size, scratch, rounds):
     """Alternates rounds, so that other load affects all variants."""
     proxy.latency_s, proxy.bytes_per_s = LATENCY_S, LINK
     cache = pathlib.Path(scratch) / "cache"
-    results = {}
+    results, failures = {}, collections.Counter()
     for _ in range(rounds):
         for name, command in ways(what, proxy.port, scratch, cache):
-            shutil.rmtree(cache, ignore_errors=True)
-            results.setdefault(name, []).append(run(command, scratch))
-            print(name, results[name][-1], file=sys.stderr, flush=True)
+            while failures[name] < MAX_FAILURES:
+                shutil.rmtree(cache, ignore_errors=True)
+                try:
+                    results.setdefault(name, []).append(run(command, scratch))
+                except RuntimeError as error:
+                    if name.startswith("lockstep"):
+                        raise
+                    failures[name] += 1
+                    print(name, error, file=sys.stderr, flush=True)
+                    continue
+                print(name, results[name][-1], file=sys.stderr, flush=True)
+                break
     shutil.rmtree(cache, ignore_errors=True)
 
     def later(result):
@@ -160,8 +172,8 @@ def measure(what, proxy, size, scratch, rounds):
                 cpu_us=round(middle(result["cpu_s"] * 1e6 / result["samples"] for result in several)),
                 of_link=round(middle(size / result["seconds"] / LINK for result in several), 3),
                 pss_mb=round(max(result["pss_mb"] for result in several)),
-                own_mb=round(max(result["own_mb"] for result in several)))
-            for name, several in results.items()]
+                own_mb=round(max(result["own_mb"] for result in several)), failed_runs=failures[name])
+            for name, several in results.items() if several]
 
 
 def middle(values):
@@ -221,6 +233,8 @@ def main():
     parts = [arguments.only] if arguments.only else list(BATCH)
     rounds, share = (1, 8) if arguments.quick else (arguments.rounds, 1)
     result = {"commit": commit(), "link": {"latency_ms": 1e3 * LATENCY_S, "mb_per_s": LINK / 1e6}, "parts": {}, "compared": {}}
+    if arguments.only and arguments.out and arguments.out.exists():
+        result.update({key: json.loads(arguments.out.read_text())[key] for key in ("parts", "compared")})
     with tempfile.TemporaryDirectory() as scratch:
         result["machine"] = machine(scratch)
         server = ObjectServer(pathlib.Path(scratch))
